@@ -25,6 +25,10 @@ CUDA13 = [
 #: The last frontend without 190 MB of further packages. cuDNN from the version that our plans were first made with to
 #: the last one that a PyTorch for CUDA 13.0 pins (2.13: 9.20, 2.14: 9.24), so that both fit into one environment.
 CUDNN13 = ["nvidia-cudnn-frontend>=1.28,<1.29", "nvidia-cudnn-cu13>=9.19,<9.25"]
+#: A static check of PTX for races; its wheels hold a program.
+SENTRYWARD = "sentryward>=0.1.1,<0.2; sys_platform == 'linux' and platform_machine == 'x86_64'"
+#: Sums between GPUs: from the first that CuPy's wheel takes on, whichever a PyTorch in the same environment pins.
+NCCL13 = ["nvidia-nccl-cu13>=2.27.7,<3"]
 #: What reads image folders, CSV and Parquet.
 DATA = ["pillow>=10.3", "pandas>=2.2", "pyarrow>=16"]
 CORE = "singa_lite"
@@ -95,8 +99,10 @@ setup(
         "dev": ["ruff>=0.17,<0.18", "mypy>=2.4,<2.5", "build>=1.2", "pytest-cov>=6"],
         "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.6,<10", "mkdocstrings[python]>=1,<2"],
         "onednn": [ONEDNN],
+        "mpi": ["mpi4py>=4.1", "mpich>=4.3"],
         "cuda13": CUDA13,
         "cudnn13": CUDNN13,
-        "cudatest": [*CUDA13, *CUDNN13, "nvidia-cuda-crt==13.0.*"],
+        "nccl13": NCCL13,
+        "cudatest": [*CUDA13, *CUDNN13, "nvidia-cuda-crt==13.0.*", SENTRYWARD],
     },
 )

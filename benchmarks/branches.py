@@ -1,13 +1,15 @@
 """Nets of parallel branches: a step by workers, each with a share of the cores, and by all cores in each operation.
 
-    pip install ".[onednn]" && python benchmarks/branches.py [--net NET ...] [--batch N ...] [--workers N] [--rounds N]
+    pip install ".[onednn]" && python benchmarks/branches.py [--net NET ...] [--batch N ...] [--size N] [--channels N]
+                                                             [--workers N] [--rounds N]
 
 Both sides have the same cores: `compile(order="dependencies", workers=N)` and the recorded order, from equal weights,
 over one batch, in one process, in turn within each round (A B, B A, ...). inception: four cells of GoogLeNet's kind
-(Szegedy and others, 2014: 1x1; 1x1, 3x3; 1x1, 5x5; pooling, 1x1; normalisation and ReLU behind each convolution), at
-14x14. nasnet: four cells of five pairs of separable convolutions and poolings (Zoph and others, 2018, figure 4, normal
-cell), at 14x14. Times are medians of a round's steps; the ratio is taken within each round, and the median of the
-rounds' ratios is printed with their spread: above 1 workers are faster. lanes: how many operations run beside others.
+(Szegedy and others, 2014: 1x1; 1x1, 3x3; 1x1, 5x5; pooling, 1x1; normalisation and ReLU behind each convolution).
+nasnet: four cells of five pairs of separable convolutions and poolings (Zoph and others, 2018, figure 4, normal cell).
+--size, --channels: of a cell's maps (14 and 64). Times are medians of a round's steps; the ratio is taken within each
+round, and the median of the rounds' ratios is printed with their spread: above 1 workers are faster. fastest: the ratio
+of each side's fastest step of all rounds. beside others: how many operations run beside others.
 Rows that were taken beside other work are not printed, and the exit status is 4, unless --anyway is given (quiet.py).
 """
 
@@ -23,20 +25,21 @@ import quiet
 from singa_lite import FeedForwardNet, device, layers, loss, metric, optimizer
 from singa_lite.layer import Layer
 
-SIZE, CHANNELS, CLASSES, CELLS = 14, 64, 10, 4
+CLASSES, CELLS = 10, 4
 #: Steps of a side in a round, and before the first.
 STEPS, WARM = 12, 3
 
 
 class Builder:
-    """Adds layers to a net, each under a name of its own."""
+    """Adds layers to a net, each under a name of its own. size: of its pictures."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: int) -> None:
+        self._size = size
         self.net = FeedForwardNet(loss.SoftmaxCrossEntropy(), metric.Accuracy(), seed=3)
 
     def convolution(self, source: Layer | None, count: int, kernel: int) -> Layer:
         """A convolution, its normalisation and ReLU."""
-        shape = {} if source is not None else {"input_sample_shape": (3, SIZE, SIZE)}
+        shape = {} if source is not None else {"input_sample_shape": (3, self._size, self._size)}
         made = self.net.add(layers.Conv2D(None, count, kernel, use_bias=False, **shape), source)
         return self._behind(made)
 
@@ -58,26 +61,26 @@ class Builder:
         return self.net
 
 
-def inception() -> FeedForwardNet:
+def inception(size: int, channels: int) -> FeedForwardNet:
     """Cells of four branches."""
-    build = Builder()
-    x = build.convolution(None, CHANNELS, 3)
+    build = Builder(size)
+    x = build.convolution(None, channels, 3)
     for _ in range(CELLS):
         branches = [
-            build.convolution(x, CHANNELS // 4, 1),
-            build.convolution(build.convolution(x, CHANNELS // 4, 1), CHANNELS // 2, 3),
-            build.convolution(build.convolution(x, CHANNELS // 8, 1), CHANNELS // 8, 5),
-            build.convolution(build.pooled(x, layers.MaxPooling2D), CHANNELS // 8, 1),
+            build.convolution(x, channels // 4, 1),
+            build.convolution(build.convolution(x, channels // 4, 1), channels // 2, 3),
+            build.convolution(build.convolution(x, channels // 8, 1), channels // 8, 5),
+            build.convolution(build.pooled(x, layers.MaxPooling2D), channels // 8, 1),
         ]
         x = build.net.add(layers.Concat(None, 1), branches)
     return build.done(x)
 
 
-def nasnet() -> FeedForwardNet:
+def nasnet(size: int, channels: int) -> FeedForwardNet:
     """Cells of five sums of two branches each, of the last cell's output and the one before."""
-    build = Builder()
-    before = x = build.convolution(None, CHANNELS, 3)
-    width = CHANNELS // 4
+    build = Builder(size)
+    before = x = build.convolution(None, channels, 3)
+    width = channels // 4
     for _ in range(CELLS):
         left, right = build.convolution(x, width, 1), build.convolution(before, width, 1)
         pairs = [
@@ -95,37 +98,41 @@ def nasnet() -> FeedForwardNet:
 NETS = {"inception": inception, "nasnet": nasnet}
 
 
-def milliseconds(net: FeedForwardNet, x: np.ndarray, y: np.ndarray) -> float:
-    """The median step of a round."""
+def milliseconds(net: FeedForwardNet, x: np.ndarray, y: np.ndarray) -> list[float]:
+    """Of each step of a round."""
     times = []
     for _ in range(STEPS):
         start = time.perf_counter()
         net.train_one_batch(x, y)
-        times.append(time.perf_counter() - start)
-    return 1e3 * median(times)
+        times.append(1e3 * (time.perf_counter() - start))
+    return times
 
 
-def measured(name: str, batch: int, workers: int, rounds: int, watch: quiet.Watch) -> None:
+def measured(name: str, batch: int, options: argparse.Namespace, watch: quiet.Watch) -> None:
     """Print a row."""
     rng = np.random.default_rng(batch)
-    x, y = rng.standard_normal((batch, 3, SIZE, SIZE)).astype("f"), rng.integers(0, CLASSES, batch)
-    sides = [NETS[name](), NETS[name]()]
+    x = rng.standard_normal((batch, 3, options.size, options.size)).astype("f")
+    y = rng.integers(0, CLASSES, batch)
+    sides = [NETS[name](options.size, options.channels) for _ in range(2)]
     sides[0].compile(optimizer.SGD(lr=0.01, momentum=0.9))
-    sides[1].compile(optimizer.SGD(lr=0.01, momentum=0.9), order="dependencies", workers=workers)
+    sides[1].compile(optimizer.SGD(lr=0.01, momentum=0.9), order="dependencies", workers=options.workers)
     losses = [[float(net.train_one_batch(x, y)[0]) for _ in range(WARM)] for net in sides]
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
-    times: list[list[float]] = [[], []]
+    rounds: list[list[list[float]]] = [[], []]
     watch.trouble()  # what came before does not count
-    for turn in range(rounds):
+    for turn in range(options.rounds):
         for side in (0, 1) if turn % 2 else (1, 0):
-            times[side].append(milliseconds(sides[side], x, y))
+            rounds[side].append(milliseconds(sides[side], x, y))
+    times = [[median(steps) for steps in side] for side in rounds]
     ratios = sorted(one / other for one, other in zip(*times, strict=True))
+    fastest = [min(map(min, side)) for side in rounds]
     plans = [net.memory_plan for net in sides]
     lanes = sum(sum(wave) for wave in plans[1].placed.planned.waves if len(wave) > 1)
     arenas = " | ".join(f"{plan.arena_bytes / 2**20:.2f}" for plan in plans)
     line = (
         f"| {name} | {batch} | {median(times[0]):.2f} | {median(times[1]):.2f} | {median(ratios):.2f} "
-        f"({ratios[0]:.2f} to {ratios[-1]:.2f}) | {lanes} of {plans[1].operations} | {arenas} |"
+        f"({ratios[0]:.2f} to {ratios[-1]:.2f}) | {fastest[0] / fastest[1]:.2f} | "
+        f"{lanes} of {plans[1].operations} | {arenas} |"
     )
     watch.row(line, *times)
 
@@ -135,17 +142,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--net", nargs="*", default=[*NETS], choices=NETS)
     parser.add_argument("--batch", type=int, nargs="*", default=[1, 2, 4, 8])
+    parser.add_argument("--size", type=int, default=14)
+    parser.add_argument("--channels", type=int, default=64)
     parser.add_argument("--workers", type=int, default=device.threads())
     parser.add_argument("--rounds", type=int, default=7)
     quiet.add_option(parser)
     options = parser.parse_args()
     watch = quiet.Watch(options.anyway)
     print(f"{device.threads()} threads, {options.workers} workers, {device.default()}\n")
-    print("| net | batch | all cores, ms | workers, ms | ratio | beside others | arena, MiB | workers' arena, MiB |")
-    print("|---|---|---|---|---|---|---|---|", flush=True)
+    print("| net | batch | all cores, ms | workers, ms | ratio | fastest | beside others | arena, MiB | theirs |")
+    print("|---|---|---|---|---|---|---|---|---|", flush=True)
     for name in options.net:
         for batch in options.batch:
-            measured(name, batch, options.workers, options.rounds, watch)
+            measured(name, batch, options, watch)
     raise SystemExit(watch.status)
 
 

@@ -1,6 +1,6 @@
 """singa_lite against PyTorch on a GPU: step time by CUDA events, and peak memory by both allocators.
 
-    pip install ".[cuda13,cudnn13,peer]" && python benchmarks/gpu.py [--net NET] [--batch N] [--peer PEER] [--tf32] ...
+    pip install ".[cuda13,cudnn13,peer]" && python benchmarks/gpu.py [--net NET] [--batch N] [--precision P] ...
 
 Each side trains in a process of its own, the sides in turn (A B A B), from weights and a batch that a process before
 them wrote; dropout is left out of both nets. Times: from one event to the next on the stream, a step after another with
@@ -26,6 +26,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -146,7 +147,9 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--batch", action="append", type=int, help="may be repeated; default those of the net")
     parser.add_argument("--peer", action="append", choices=PEERS, help="may be repeated; default all")
     parser.add_argument("--gpu", type=int, default=0, help="its number")
-    parser.add_argument("--tf32", action="store_true", help="TF32 on both sides")
+    parser.add_argument(
+        "--precision", action="append", choices=gpu_report.PRECISIONS, help="of both sides; default both"
+    )
     parser.add_argument("--channels-first", action="store_true", help="images in C order on our side")
     parser.add_argument("--optimizer", choices=("sgd", "momentum", "adamw"), default="momentum")
     parser.add_argument("--rounds", type=int, default=3)
@@ -158,8 +161,16 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--task", help=argparse.SUPPRESS)
     quiet.add_option(parser)
     options = parser.parse_args(given)
-    options.peer = options.peer or list(PEERS)
+    options.peer, options.precision = options.peer or list(PEERS), options.precision or list(gpu_report.PRECISIONS)
     return options
+
+
+def cases(options: argparse.Namespace) -> Iterator[tuple[str, int, str]]:
+    """(net, batch, precision) that are wanted."""
+    for net in options.net or list(BATCHES):
+        for batch in options.batch or BATCHES[net]:
+            for precision in options.precision:
+                yield net, batch, precision
 
 
 def main() -> int:
@@ -179,25 +190,24 @@ def main() -> int:
     watch = quiet.Watch(options.anyway)
     where, results, failed = machine(options.gpu), [], False
     print(f"{where['date']}, {where['gpu']}, driver {where['driver']}\n\n{gpu_report.heading()}", flush=True)
-    for net in options.net or list(BATCHES):
-        for batch in options.batch or BATCHES[net]:
-            rate = RATES[net][options.optimizer == "adamw"]
-            task = GpuTask("", net, batch, options.optimizer, rate, options.warmup, options.steps)
-            task = replace(task, gpu=options.gpu, tf32=options.tf32, channels_last=not options.channels_first)
-            try:
-                result = compare(task, options.peer, options.rounds)
-            except RuntimeError as error:
-                print(f"gpu.py: {net}, {batch}: {error}", file=sys.stderr)
-                failed = True
-                continue
-            why = watch.trouble(*map(round_minima, [result["ours"], *ran(result["peers"])]))
-            for line in gpu_report.rows(result, options.tf32):
-                watch.write(line, why)
-            if options.anyway or not why:
-                results.append({**result, "trouble": why})
-            for theirs in result["peers"].values():
-                failed |= isinstance(theirs, str) and theirs.startswith("failed")
-                failed |= gpu_report.losses_differ(result["ours"], theirs, options.tf32)
+    for net, batch, precision in cases(options):
+        rate, tf32 = RATES[net][options.optimizer == "adamw"], precision == "tf32"
+        task = GpuTask("", net, batch, options.optimizer, rate, options.warmup, options.steps)
+        task = replace(task, gpu=options.gpu, tf32=tf32, channels_last=not options.channels_first)
+        try:
+            result = {**compare(task, options.peer, options.rounds), "tf32": tf32}
+        except RuntimeError as error:
+            print(f"gpu.py: {net}, {batch}, {precision}: {error}", file=sys.stderr)
+            failed = True
+            continue
+        why = watch.trouble(*map(round_minima, [result["ours"], *ran(result["peers"])]))
+        for line in gpu_report.rows(result):
+            watch.write(line, why)
+        if options.anyway or not why:
+            results.append({**result, "trouble": why})
+        for theirs in result["peers"].values():
+            failed |= isinstance(theirs, str) and theirs.startswith("failed")
+            failed |= gpu_report.losses_differ(result["ours"], theirs, tf32)
     where["versions"] = versions(results)
     if options.json:
         everything = {"machine": where, "options": vars(options), "results": results}

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 from quiet import marked
 from report import MIB, Run, Spread, peak_bytes, step_seconds, time_ratio
 
+#: How products and convolutions take float32 factors, and what a table calls that.
+PRECISIONS = {"float32": "true float32", "tf32": "TF32"}
 HEAD = (
     "net, batch",
     "peer",
@@ -79,11 +81,11 @@ def heading() -> str:
     return f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}"
 
 
-def rows(result: Mapping[str, Any], tf32: bool) -> list[str]:
-    """The lines of one net and batch; one for each peer, and one of ours alone where there are none."""
-    ours, peers = result["ours"], result["peers"] or {"": ""}
+def rows(result: Mapping[str, Any]) -> list[str]:
+    """The lines of one net, batch and precision; one for each peer, and one of ours alone where there are none."""
+    ours, peers, tf32 = result["ours"], result["peers"] or {"": ""}, result["tf32"]
     wanted = goals(result["net"], ours, peers)
-    title = f"{result['net']}, {result['batch']}"
+    title = f"{result['net']}, {result['batch']}, {PRECISIONS['tf32' if tf32 else 'float32']}"
     return [_row(title, peer, ours, theirs, wanted.get(peer, []), tf32) for peer, theirs in peers.items()]
 
 
@@ -106,16 +108,17 @@ def _row(
 
 def markdown(where: Mapping[str, Any], options: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> str:
     """All of it, for `docs/gpu.md`: where and when it was measured, how, and the table."""
-    precision = "float32 with TF32 products" if options["tf32"] else "true float32"
     how = (
-        f"{precision}, {options['optimizer']}, medians of {options['rounds']} rounds of {options['warmup']} + "
-        f"{options['steps']} steps in processes in turn, by CUDA events; the batch lies on the GPU."
+        "true float32: every factor has 24 bits, on both sides; TF32: products and convolutions round factors to 11, "
+        "on both, as PyTorch's convolutions do by default. "
+        f"{options['optimizer']}, medians of {options['rounds']} rounds of {options['warmup']} + {options['steps']} "
+        "steps in processes in turn, by CUDA events; the batch lies on the GPU."
     )
     versions = "; ".join(f"{name} {version}" for name, version in where["versions"].items())
     table = [heading()]
     for result in results:
         why = result.get("trouble", "")
-        table += [marked(line, why) if why else line for line in rows(result, options["tf32"])]
+        table += [marked(line, why) if why else line for line in rows(result)]
     return "\n".join(
         [f"{where['date']}, {where['gpu']}, driver {where['driver']}. {how}", "", versions, "", *table, ""]
     )

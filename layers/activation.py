@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Never
 
 from singa_lite import autograd
+from singa_lite.described import Arguments
 from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
@@ -25,6 +26,9 @@ MODES: dict[str, Callable[..., Tensor]] = {
     "silu": autograd.silu,
     "softplus": autograd.softplus,
 }
+
+#: Options of one mode each.
+_OF_MODES = ("slope", "alpha")
 
 #: Functions of the field that a name may ask for, and no mode does.
 _OTHERS = (
@@ -80,6 +84,13 @@ class Activation(Layer):
                     f"{where(self)}: wanted {what} with mode {owner!r} only, received it with mode {self.mode!r}"
                 )
             self.options[what] = positive(self, what, value)
+
+    def change_options(self, changes: Mapping[str, object]) -> None:
+        """`options` without slope or alpha leaves them out: another mode may follow then."""
+        left = {key: each for key, each in self.given_arguments.items() if key in self.options or key not in _OF_MODES}
+        if len(left) < len(self.given_arguments):
+            self._given = Arguments(left, True)
+        super().change_options(changes)
 
     def _default_mode(self) -> str:
         """ "relu". ValueError for a name that is another function's, such as "tanh" or "Tanh_2": it was meant."""

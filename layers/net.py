@@ -97,5 +97,5 @@ class Net(Layer):
         made = type(self).__new__(type(self))
         memo[id(self)] = made
         vars(made).update({name: deepcopy(value, memo) for name, value in vars(self).items() if name != "net"})
-        made.net = self.net
+        vars(made)["net"] = self.net
         return made

@@ -80,10 +80,7 @@ class Normalization(Layer):
         mean, variance = _statistics(array)
         if not (np.isfinite(mean).all() and np.isfinite(variance).all()):
             raise ValueError(f"{where(self)}: adapt: wanted finite numbers, received NaN or infinities among them")
-        self.mean, self.variance = tuple(mean.tolist()), tuple(variance.tolist())
-        if self.states:
-            with self._placed().device.first_values():
-                self._fill()
+        self.change_options({"mean": tuple(mean.tolist()), "variance": tuple(variance.tolist())})
 
     def setup(self, *shapes: Shape) -> Shape:
         """The shape is kept."""
@@ -112,6 +109,11 @@ class Normalization(Layer):
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, channels, ...) -> the same shape."""
         return autograd.divide(autograd.subtract(x, self.states["mean"]), self.states["std"])
+
+    def options_changed(self) -> None:
+        """The state has the numbers."""
+        if self.mean is not None:
+            self._fill()
 
     def _fill(self) -> None:
         """Put the numbers into the state."""

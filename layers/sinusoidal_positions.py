@@ -36,9 +36,15 @@ class SinusoidalPositions(Layer):
         time, features = input_axes(self, shapes, ("time", "features"))
         if features % 2:
             raise ShapeError(f"{where(self)}: wanted an even number of features, received {(time, features)}")
-        table = self.add_state("table", (time, features))
-        table.copy_from_numpy(sinusoidal_table(time, features, self.base).astype(table.dtype))
+        self.add_state("table", (time, features))
+        self.options_changed()
         return time, features
+
+    def options_changed(self) -> None:
+        """The table is that of the base."""
+        table = self.states["table"]
+        time, features = table.shape
+        table.copy_from_numpy(sinusoidal_table(time, features, self.base).astype(table.dtype))
 
     def most_positions(self) -> int | None:
         """Rows of the table."""

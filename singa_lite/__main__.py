@@ -125,7 +125,7 @@ def _add_plan(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="cpu", metavar="KIND", help="cpu (the default), onednn, numpy or cuda")
     parser.add_argument("--memory", default="", metavar="SIZE", help="what the machine has, such as '24 GiB'")
     parser.add_argument("--memory-budget", default="", metavar="SIZE", help="plan within so many bytes")
-    parser.add_argument("--precision", default="", metavar="NAME", help="of activations: bfloat16 or float16")
+    parser.add_argument("--precision", default="", metavar="NAME", help="of activations: bfloat16 or float16; or tf32")
     parser.add_argument("--state-dtype", default="", metavar="NAME", help="of the optimizer's state: bfloat16 or int8")
     parser.add_argument("--accumulate", type=int, default=1, metavar="N", help="update by the mean of N batches")
     parser.add_argument("--micro-batches", type=int, default=1, metavar="N", help="train a batch in N pieces")

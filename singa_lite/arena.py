@@ -15,7 +15,7 @@ from singa_lite.bound_transfers import BoundTransfers
 from singa_lite.checked_launches import CheckedLaunches
 from singa_lite.contexts import Turn
 from singa_lite.errors import GraphError
-from singa_lite.kernels.kernel_set import Launch
+from singa_lite.kernels.kernel_set import KernelSet, Launch
 from singa_lite.lanes import Lanes
 from singa_lite.machine import clear_free_lists
 from singa_lite.operation import Instruction, Operand
@@ -218,16 +218,23 @@ class Pause(NamedTuple):
 
 
 class Executable(Unique):
-    """A planned program with every launch bound to its bytes. blocks: {held block: Block}.
+    """A planned program with every launch bound to its bytes.
 
-    The plan may be packed from here on: it is wanted when launches are bound, and by those who ask for it.
+    blocks: {held block: Block}; kernels: what does its calls, None: the device's. The plan may be packed from here on:
+    it is wanted when launches are bound, and by those who ask for it.
     """
 
     def __init__(
-        self, packed: Packed[Placed], arena: Arena, blocks: Mapping[int, Block], checked: bool = False
+        self,
+        packed: Packed[Placed],
+        arena: Arena,
+        blocks: Mapping[int, Block],
+        checked: bool = False,
+        kernels: KernelSet | None = None,
     ) -> None:
         self._packed = packed
         self.arena = arena
+        self._kernels = kernels or arena.device.kernels
         self.blocks = dict(blocks)
         self.checked = checked
         placed = self.placed
@@ -259,6 +266,8 @@ class Executable(Unique):
 
     def prepare(self) -> Replay:
         """Bind the launches, if they are not: all that a run needs beside the kernels. Returns what runs them."""
+        if self._replay is not None:
+            return self._replay
         threads.settle()
         return self.arena.turn.run(self._prepared)
 
@@ -281,11 +290,11 @@ class Executable(Unique):
         transfers = BoundTransfers(placed.host_offsets, self.arena.host, partial(self._array, placed))
         for step, instruction in enumerate(placed.planned.instructions):
             if len(launches) % MOST_BUILT == 0 and self._count > MOST_BUILT:
-                self.arena.device.kernels.forget()
+                self._kernels.forget()
             if instruction.transfer is not None:
                 launches.append(transfers.launch(instruction))
                 continue
-            with self._lanes.making(step, self.arena.device.kernels.turns):
+            with self._lanes.making(step, self._kernels.turns):
                 launches.append(self._launch(placed, instruction))
         return launches
 
@@ -318,7 +327,7 @@ class Executable(Unique):
         if self.checked:
             launches, names = CheckedLaunches(placed, self.arena.device, self._bytes).around(launches, names)
         replay = self.arena.device.replay(launches, names)
-        forget_planning(self.arena.device.kernels)  # the launches have what they need
+        forget_planning(self._kernels)  # the launches have what they need
         return replay
 
     def _first_write(self, blocks: Collection[Block]) -> int:
@@ -336,12 +345,11 @@ class Executable(Unique):
         return self._lanes.place(max(written, default=self._count)) < self._first_write(pause.blocks)
 
     def _launch(self, placed: Placed, instruction: Instruction) -> Launch:
-        device = self.arena.device
         arrays = tuple(None if operand is None else self._array(placed, operand) for operand in instruction.operands)
         scratch = None
         if instruction.scratch_bytes:
             scratch = self._bytes(placed.scratch[instruction.number], instruction.scratch_bytes)
-        return device.kernels.prepare(instruction.kernel, arrays, scratch, instruction.settings)
+        return self._kernels.prepare(instruction.kernel, arrays, scratch, instruction.settings)
 
     def _array(self, placed: Placed, operand: Operand) -> object:
         offset = operand.offset

@@ -77,6 +77,8 @@ def dtype_of(given: object) -> DType | None:
     said = getattr(given, "dtype", None)
     if said is None:  # NumPy takes None for float64
         return None
+    if isinstance(said, np.dtype):  # of nearly every array: NumPy takes its time to name one
+        return said if said.isnative else said.newbyteorder("=")
     for words in (said, str(said).removeprefix("torch.")):
         try:
             return np.dtype(words).newbyteorder("=")

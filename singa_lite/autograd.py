@@ -26,6 +26,8 @@ from singa_lite.ops.arithmetic import multiply as multiply
 from singa_lite.ops.arithmetic import power as power
 from singa_lite.ops.arithmetic import scale as scale
 from singa_lite.ops.arithmetic import shift as shift
+from singa_lite.ops.arithmetic import sqrt as sqrt
+from singa_lite.ops.arithmetic import square as square
 from singa_lite.ops.arithmetic import subtract as subtract
 from singa_lite.ops.attention import attention as attention
 from singa_lite.ops.cast import cast as cast
@@ -38,7 +40,10 @@ from singa_lite.ops.embedding import embedding as embedding
 from singa_lite.ops.function import Function as Function
 from singa_lite.ops.function_form import Output as Output
 from singa_lite.ops.function_form import Scratch as Scratch
+from singa_lite.ops.gathering import gather as gather
+from singa_lite.ops.gathering import stack as stack
 from singa_lite.ops.group_normalization import group_norm as group_norm
+from singa_lite.ops.indexing import index as index
 from singa_lite.ops.linear import add_bias as add_bias
 from singa_lite.ops.linear import linear as linear
 from singa_lite.ops.linear import matmul as matmul
@@ -58,6 +63,17 @@ from singa_lite.ops.normalization import rms_norm as rms_norm
 from singa_lite.ops.op import Edge
 from singa_lite.ops.op import Op as Op
 from singa_lite.ops.op import no_grad as no_grad
+from singa_lite.ops.ordering import abs as abs
+from singa_lite.ops.ordering import clip as clip
+from singa_lite.ops.ordering import equal as equal
+from singa_lite.ops.ordering import greater as greater
+from singa_lite.ops.ordering import greater_equal as greater_equal
+from singa_lite.ops.ordering import less as less
+from singa_lite.ops.ordering import less_equal as less_equal
+from singa_lite.ops.ordering import maximum as maximum
+from singa_lite.ops.ordering import minimum as minimum
+from singa_lite.ops.ordering import not_equal as not_equal
+from singa_lite.ops.ordering import where as where
 from singa_lite.ops.padding import crop as crop
 from singa_lite.ops.padding import pad as pad
 from singa_lite.ops.pooling import avg_pool2d as avg_pool2d
@@ -67,7 +83,9 @@ from singa_lite.ops.prelu import prelu as prelu
 from singa_lite.ops.recurrent import gru as gru
 from singa_lite.ops.recurrent import lstm as lstm
 from singa_lite.ops.recurrent import simple_rnn as simple_rnn
+from singa_lite.ops.reduction import reduce_max as reduce_max
 from singa_lite.ops.reduction import reduce_mean as reduce_mean
+from singa_lite.ops.reduction import reduce_min as reduce_min
 from singa_lite.ops.reduction import reduce_sum as reduce_sum
 from singa_lite.ops.rotary import rotary as rotary
 from singa_lite.ops.shape import concat as concat

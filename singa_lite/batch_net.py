@@ -1,205 +1,40 @@
-"""BatchNet: how a net is told to train, and what it does with one batch."""
+"""BatchNet: what a compiled net does with one batch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from os import PathLike
+from collections.abc import Collection
+from math import nan
 
-import numpy as np
-from numpy.typing import DTypeLike
-
-from singa_lite import compile_checks, elsewhere, freezing
+from singa_lite import freezing
 from singa_lite.budget_error import BudgetError
-from singa_lite.checks import flag, names, whole
+from singa_lite.checks import names
+from singa_lite.compiled_net import CompiledNet
 from singa_lite.errors import GraphError
-from singa_lite.layer import Layer, OneOrMore
+from singa_lite.layer import OneOrMore
 from singa_lite.layer_walk import LayerGradients as LayerGradients
-from singa_lite.mixed_precision import storage_by
-from singa_lite.optimizer import GlobalNorm, Optimizer
-from singa_lite.optimizer.loss_scale import checked as loss_scale_of
-from singa_lite.planned_net import PlannedNet
-from singa_lite.tensor import DeviceSpec, Tensor
-from singa_lite.training import checked, fit, gradients, non_finite
-from singa_lite.training.criteria import GivenLosses, GivenMetrics, losses_of, metrics_of
+from singa_lite.optimizer import Optimizer
+from singa_lite.optimizer.gathering import WHOLE
+from singa_lite.recorded_steps import RecordedStep
+from singa_lite.tensor import Tensor
+from singa_lite.training import checked, fit, gradients, idle, non_finite
 from singa_lite.training.measures import Measures, Observed, observe, public
-from singa_lite.training.micro_batches import checked_count
 from singa_lite.training.non_finite import LossLook
 from singa_lite.training.objective import Objective
-from singa_lite.training.own_step import OwnEvaluation, OwnFunction
-from singa_lite.training.step import Steps
-from singa_lite.training.step_functions import EvaluateStep, PredictStep
-from singa_lite.training.step_objective import StepObjective
-
-#: Options of `compile` that `compiled_as` has only where they are given.
-_NEW = ("step", "nets", "keep", "limits")
+from singa_lite.training.own_step import OwnEvaluation
+from singa_lite.training.repeats import Settings, parts
+from singa_lite.training.step_functions import EvaluateStep, PredictStep, TrainStep, Values
 
 
-class BatchNet(PlannedNet):
-    """A net that is compiled and does one batch at a time: trains on it, evaluates it, or predicts. Base of
-    `FeedForwardNet`, which says what loss, metric, device, dtype and seed are.
+class BatchNet(CompiledNet):
+    """A net that does one batch at a time: trains on it, evaluates it, or predicts. Base of `FeedForwardNet`, which
+    says what loss, metric, device, dtype and seed are.
 
-    compiled_as: the options that `compile` was given last, of which on_nan is one. observed: what metrics over an epoch
-    take of the last batch.
+    observed: what metrics over an epoch take of the last batch.
     """
 
-    def __init__(
-        self,
-        loss: GivenLosses | None = None,
-        metric: GivenMetrics | None = None,
-        device: DeviceSpec = None,
-        *,
-        dtype: DTypeLike = np.float32,
-        seed: int | None = None,
-    ) -> None:
-        super().__init__(loss, metric, device, dtype, seed)
-        self._seen_batch = False
-        self.observed: Observed | None = None
-        self.on_nan: str | None = None
-        self._bad_losses = 0
-        self.compiled_as: dict[str, object] = {}
-
-    @elsewhere.told(elsewhere.COMPILE)
-    def compile(
-        self,
-        optimizer: Optimizer,
-        loss: GivenLosses | None = None,
-        metric: GivenMetrics | None = None,
-        *,
-        loss_weights: Mapping[str, float] | None = None,
-        graph: bool = True,
-        fuse: bool = True,
-        freeze: str | Collection[str | Layer] | None = None,
-        memory_budget: int | str | None = None,
-        micro_batches: int = 1,
-        state_dtype: str | None = None,
-        offload: str | PathLike[str] | None = None,
-        budget_profile: bool = False,
-        order: str = "recorded",
-        workers: int = 1,
-        precision: str = "float32",
-        float32_layers: Collection[str] = (),
-        clip_global_norm: float | None = None,
-        accumulate: int = 1,
-        loss_scale: str | float | None = None,
-        step: Callable[..., object] | None = None,
-        nets: Mapping[str, BatchNet] | None = None,
-        keep: Collection[str] | None = None,
-        limits: Mapping[str, int | str] | None = None,
-        on_nan: str | None = "fit",
-    ) -> None:
-        """Say how to train. loss, metric: in the place of those given to the constructor. loss_weights: {output layer:
-        what its loss is multiplied by in the sum over the outputs}, else 1.
-
-        graph: record a step for each shape of batch, plan its memory into one arena, and replay it; else do each
-        operation at once, with equal results, bit for bit. A change of what is trained (`freeze`, `stores_grad`) or
-        of an option of a layer, a loss or the optimizer is followed: the step is recorded anew. fuse: let a recorded
-        step apply activations within the operations before them, and make and apply large gradients by tiles, so that
-        they never exist whole; results then agree to rounding. freeze: the name of a layer: all
-        before it are not trained; or a list or set of layers or names: these very ones are not, with all that is in
-        them. Frozen layers run as in evaluation. `layer.trainable = False` stops its parameters too, at any time, but
-        it runs as in training.
-
-        memory_budget: bytes that training may take in all, a number or text such as "1 GiB": parameters, state, batch,
-        outputs, the arena and what the pool adds, of each recorded step. Values are dropped and computed again where
-        they are needed, for the least time that is found; results are equal, bit for bit. None: as many as it takes,
-        within the device's limit if it has one. PlanError at the first batch, or of `plan_batch`, names the least
-        total that was found, where the budget is below it. ValueError for a budget above the device's limit.
-
-        offload: a second means to keep the budget, only where it is asked for: values of the forward part are also
-        copied out of the arena and back before backward reads them, whatever takes less time; results stay equal, bit
-        for bit. On a GPU "host": pinned memory of the host, beside computing. On a CPU a folder, for a temporary file
-        that has no name: seldom worth it, see docs/budget.md. No budget counts these bytes, `plan.host_bytes` says how
-        many. OSError for a folder in which no file can be made, and at the first batch where its disk is full.
-
-        budget_profile: choose what is computed again by the seconds that each call takes here, in the place of a rule:
-        where a step does not fit as it is, each different call is measured by itself, over bytes of its own within the
-        budget, before its plan is made; results do not change. A plan then depends on what was measured, which is kept
-        until the next `compile`. For a CPU. ValueError without a budget or a device's limit, and without graph.
-
-        order: "recorded", or one that is equivalent and needs less memory; or "dependencies": what does not depend on
-        each other stands in lanes of a wave, planned so that these may run at the same time, with results that are
-        equal, bit for bit. workers: on a CPU, so many lanes do, each with its share of the threads. Which calls these
-        are is planned, so results are the same each time; they agree with those of one worker to rounding. ValueError
-        with graph=False, with a memory_budget, and for several workers in the recorded order, on a GPU, or where there
-        are fewer threads. See docs/workers.md.
-
-        micro_batches: in how many pieces each batch goes forward and back, as equal as can be; their gradients are
-        added and applied once, so that activations are those of a piece, while the sums of all gradients live through
-        the step. Equal to the whole batch's step to rounding, but for dropout's numbers; GraphError for layers that
-        work on a batch's statistics. state_dtype: how the optimizer's state is kept, see `Optimizer.keep_state_as`:
-        "bfloat16" or "int8", which change results; None: in the parameters' dtype.
-
-        precision: "bfloat16" or "float16" stores activations and their derivatives in 16 bits, in recorded
-        steps alone: sums are in float32, and so are parameters, gradients, the optimizer's state, statistics, losses,
-        metrics, outputs, and what the layers named in float32_layers give and take. ValueError where the net has
-        another dtype than float32. loss_scale: multiply the loss's derivative, and divide gradients by as much before
-        they are clipped and applied; a step whose gradients are not finite changes nothing but this scale. "dynamic",
-        as torch.amp.GradScaler: 65,536, halved behind such a step and doubled behind 2,000 others in a row; a number
-        stays. None: "dynamic" in float16, else nothing is scaled and no step skipped. See docs/precision.md.
-
-        clip_global_norm: multiply all gradients by min(1, clip_global_norm / (norm + 1e-6)), where norm is that of all
-        of them together, as torch.nn.utils.clip_grad_norm_ does, before constraints, regularizers and weight decay.
-        `gradient_norm` has the norm. All gradients then live until the last one is made. accumulate: update by the mean
-        of so many batches, at the last of them; until then parameters stay as they are. SGD's momentum takes the sum
-        in, other optimizers want a tensor as large as each parameter; steps and schedules count updates. See
-        docs/clipping_and_accumulation.md.
-
-        step: a training step of your own, step(net, call), in the place of losses and metrics: `call.x`, `call.y`,
-        `net.forward(call.training, x)`, operations of `autograd`, `call.update(loss)`, and the loss, or {"loss": ...,
-        other names of the history: ...}, to return. It is recorded and planned as any. nets: {name: other nets that
-        this step trains}, each compiled with an optimizer of its own. See docs/custom_step.md.
-        keep: paths of layers whose outputs, and derivatives by these, `kept` has after each step, recorded or not, and
-        after each evaluation: their bytes are not used again within the step. limits: {class of `plan.by_class`: the
-        most bytes of it}, such as {"optimizer state": "1 GiB"}: PlanError before the first step,
-        and of `plan_batch`, names class, bytes and limit; nothing is made smaller for it. See docs/observation.md.
-        on_nan: what a loss that is NaN or infinite does. "raise": NonFiniteError, which names the first layer whose
-        output is not finite, or the input, target or parameter that is not; on a CPU parameters stay as they were
-        before that step, on a GPU the update has been applied; until `discard_step` or `load` the net counts as
-        unfinished, and is not saved. "warn": a warning with the same words, one for several in a row, and training
-        goes on. "fit": as "raise", but in `fit` alone, which reads each loss anyway, so that `train_one_batch` by hand
-        never waits for a GPU. None: nothing. Where loss_scale skips such a step, the fourth in a row is told. A
-        `Checkpoint` refuses parameters that are not finite, unless it is None. See docs/everyday.md.
-        """
-        given = {name: value for name, value in locals().items() if name not in ("self", "optimizer", "loss", "metric")}
-        compile_checks.check_optimizer(optimizer)
-        given = {name: value for name, value in given.items() if name not in _NEW or value is not None}
-        beside = compile_checks.own_step(self, given, loss or self.loss, metric or self.metric)
-        graph, fuse = flag("compile graph", graph), flag("compile fuse", fuse)
-        frozen = freezing.checked("compile freeze", freeze, self.all_layers() if self.layers else {})
-        losses = self.loss if loss is None else losses_of(loss)
-        metrics = self.metric if metric is None else metrics_of(metric)
-        objective = None if losses is None else Objective(losses, metrics, self.output_names(), loss_weights)
-        compile_checks.check(self.ordered(), objective, optimizer, frozen, self.dtype)
-        criteria = () if objective is None else objective.criteria
-        pieces = checked_count(self.ordered(), micro_batches, frozen, criteria)
-        compile_checks.check_state_dtype(optimizer, state_dtype, self.dtype)
-        clip = None if clip_global_norm is None else GlobalNorm(clip_global_norm, "compile clip_global_norm")
-        batches = whole("compile accumulate", accumulate, 1)
-        scale = loss_scale_of(loss_scale, precision, self.dtype)
-        found_nan = non_finite.checked(on_nan)
-        kept, class_limits = self._kept_layers(keep, pieces, scale is not None), compile_checks.limits(limits, graph)
-        budget = compile_checks.budget(memory_budget, graph, self.device)
-        bound = self.device.pool.limit if graph and budget is None else budget
-        where = compile_checks.offload_of(offload, bound, self.device)
-        profiled = compile_checks.profile(budget_profile, graph, bound, self.device)
-        ordered = compile_checks.order_of(order, workers, graph, budget, self.device)
-        narrow = storage_by(precision, float32_layers, graph, [node.layer for node in self.ordered()], self.device)
-        steps = Steps(self, graph, fuse, budget, optimizer, where, profiled, narrow, *ordered, class_limits)
-        own = None if step is None else self._own or OwnFunction(step, self.seed, self.device)
-        optimizer.serve(self)
-        optimizer.gather(batches, clip is not None or scale is not None)
-        optimizer.keep_state_as(state_dtype)
-        self.optimizer = None  # an interrupt before the last line leaves a net that is not compiled
-        self.loss, self.metric, self.freeze, self.micro_batches = losses, metrics, frozen, pieces
-        self.loss_weights = None if loss_weights is None else dict(loss_weights)
-        self._clip, self._scale, self.compiled_as, self.on_nan = clip, scale, given | {"freeze": frozen}, found_nan
-        if kept:
-            self.compiled_as["keep"] = list(kept)
-        self._keep = kept
-        if own is not None and step is not None:
-            own.function, own.objective = step, StepObjective()
-        self._own, self._beside = own, beside
-        self._trainer.steps, self.optimizer = steps, optimizer
+    observed: Observed | None = None
+    _seen_batch = False
+    _bad_losses = 0
 
     def train_one_batch(
         self, x: object, y: object = None, sample_weight: object = None, class_weight: object = None
@@ -215,7 +50,15 @@ class BatchNet(PlannedNet):
         name or by output where several were given.
         Input that does not fit is refused before anything changes.
         """
-        return self._steps.exclusively(self._train_one_batch, x, y, sample_weight, class_weight)
+        if self._together is None:
+            return self._steps.exclusively(self._train_one_batch, x, y, sample_weight, class_weight)
+        self._together.begin()
+        try:
+            self._together.ranks.serve(self)
+            return self._steps.exclusively(self._train_one_batch, x, y, sample_weight, class_weight)
+        except Exception as error:
+            self._together.failed(error)
+            raise
 
     def _train_one_batch(
         self, x: object, y: object, sample_weight: object, class_weight: object
@@ -226,25 +69,55 @@ class BatchNet(PlannedNet):
         optimizer.check_serves(self)
         for name, net in self._beside.items():
             net._trainer.check_whole(f"train_one_batch: net {name!r}")
+        if self._together is not None:
+            x, y, sample_weight, self._together.is_idle = idle.given(x, y, sample_weight)
+        settings = self._settings(optimizer) if sample_weight is None and class_weight is None else None
+        known = None if settings is None else self._steps.repeats.find(x, y, settings, self)
+        if known is not None:
+            recorded, repeat, feeds = known
+            loss, values = self._trained(repeat.step, feeds, optimizer, recorded)
+            return loss, self._observed(repeat.measures, values, feeds)
         objective, feeds = self._batch(x, y, "train_one_batch", sample_weight, class_weight)
         step = self._train_step(objective, optimizer, optimizer.gathering.part)
+        loss, values = self._trained(step, feeds, optimizer)
+        if settings is not None:
+            self._steps.note_repeat(x, y, settings, self._train_step(objective, optimizer, WHOLE), feeds)
+        return loss, self._observed(objective.measures, values, feeds)
+
+    def _trained(
+        self, step: TrainStep, feeds: checked.CheckedFeeds, optimizer: Optimizer, known: RecordedStep | None = None
+    ) -> Values:
+        """One step. known: its record, where it was found before."""
         self._trainer.open_forward.forget()  # a forward by hand before it has nothing to do with this step
-        look = LossLook(step, feeds, self.on_nan, optimizer.step, self._bad_losses)
-        step.look = look if look.wanted else None
+        look = None
+        if non_finite.looks(self.on_nan):
+            step.look = look = LossLook(step, feeds, self.on_nan, optimizer.step, self._bad_losses)
         try:
-            loss, values = self._trainer.train(step, feeds)
+            results = self._trainer.train(step, feeds, known)
         except BudgetError as error:
             raise self._with_remedies(error, checked.count(feeds)) from None
         finally:
             step.look = None  # which holds the step and its batch, as this does it: a cycle would keep the batch
-        self._bad_losses = look.bad
-        if not fit.is_training(self):
+        if look is not None:
+            self._bad_losses = look.bad
+        if self._verbose and not fit.is_training(self):
             self.tell_norms()
-        return loss, self._observed(objective, values, feeds)
+        return results
 
-    def _observed(self, objective: Objective, values: dict[str, Tensor], feeds: checked.CheckedFeeds) -> OneOrMore:
+    def _settings(self, optimizer: Optimizer) -> Settings | None:
+        """What a step follows beside the options that its record watches; None where each is to be done as a first."""
+        if self._own is not None or self._together is not None or self._keep or self._verbose:
+            return None
+        if self.micro_batches != 1 or optimizer.gathering.count != 1 or not self._steps.how.graph:
+            return None
+        several = *parts(self.loss), *parts(self.metric), *parts(self.loss_weights)
+        return optimizer, self.freeze, self._clip, self._scale, *several
+
+    def _observed(self, measures: Measures, values: dict[str, Tensor], feeds: checked.CheckedFeeds) -> OneOrMore:
         """The metrics' values of a batch; what an epoch's take of it is kept."""
-        values, self.observed = observe(objective.measures, values, feeds["target"])
+        values, observed = observe(measures, values, feeds["target"])
+        if observed is not self.observed:
+            self.observed = observed
         return public(values)
 
     def tell_norms(self) -> None:
@@ -252,27 +125,18 @@ class BatchNet(PlannedNet):
         if self.verbose and self.optimizer is not None:
             print(f"step {self.optimizer.step}\n{self.norms}")
 
-    def _kept_layers(self, keep: Collection[str] | None, pieces: int, is_scaled: bool) -> tuple[str, ...]:
-        """Paths of layers to keep. TypeError, GraphError or ValueError for no such, and where none can be kept."""
-        found = tuple(dict.fromkeys(names("compile keep", () if keep is None else keep)))
-        if wrong := [name for name in found if not isinstance(name, str)]:
-            raise TypeError(f"compile keep: wanted names of layers, received {wrong[0]!r}")
-        self._check_names("compile keep", found)
-        if found and pieces > 1:
-            raise ValueError(f"compile keep: wanted micro_batches=1, whose outputs are whole, received {pieces}")
-        if found and is_scaled:
-            raise ValueError("compile keep: wanted no loss_scale beside it, which derivatives would be multiplied by")
-        return found
+    @property
+    def loss_weight(self) -> float:
+        """Of how many values the loss that `train_one_batch` gave last is the mean, where other processes have others:
+        this rank's samples, or those of its targets that are not ignored; 0 where it had none, and its loss means
+        nothing. NaN without `compile(parallel=)`.
+        """
+        return nan if self._together is None else self._together.loss_weight
 
     @property
     def measures(self) -> Measures:
         """The metrics, each with its output and its name in the history."""
         return self._objective().measures
-
-    def _optimizer(self, where: str) -> Optimizer:
-        if self.optimizer is None:
-            raise GraphError(f"{where}: wanted an optimizer, call compile(optimizer) first")
-        return self.optimizer
 
     def _batch(
         self, x: object, y: object, where: str = "", sample_weight: object = None, class_weight: object = None
@@ -321,7 +185,7 @@ class BatchNet(PlannedNet):
         self.device.check_bytes("evaluate_one_batch")
         objective, feeds = self._batch(x, y, "evaluate_one_batch", sample_weight, class_weight)
         loss, values = self._steps.own(self._steps.do(self._evaluate_step(objective), feeds))
-        return loss, self._observed(objective, values, feeds)
+        return loss, self._observed(objective.measures, values, feeds)
 
     def _evaluate_step(self, objective: Objective) -> EvaluateStep:
         if self._own is None:

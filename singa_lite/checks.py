@@ -1,16 +1,19 @@
 """Checks of plain values; each error says what was wanted, then what was received, and where.
 
-ValueError for a number that is not as wanted, TypeError for what is no number. True and False are no numbers.
+ValueError for a number that is not as wanted, ShapeError for an axis that is not there, TypeError for what is no
+number. True and False are no numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from math import inf, isfinite
 from numbers import Real
 from typing import TypeGuard
 
 import numpy as np
+
+from singa_lite.errors import ShapeError
 
 
 def finite(where: str, number: float) -> float:
@@ -72,6 +75,28 @@ def one_of(where: str, value: object, names: Collection[str]) -> str:
     if not isinstance(value, str) or value not in names:
         raise ValueError(f"{where}: wanted one of {', '.join(map(repr, names))}, received {value!r}")
     return value
+
+
+def axis_of(where: str, given: object, shape: Sequence[int]) -> int:
+    """The axis as a number from 0. ShapeError if x of this shape has none such, TypeError for what is no number."""
+    if not is_int(given):
+        raise TypeError(f"{where}: wanted an axis, a whole number, received {given!r}")
+    if not -len(shape) <= given < len(shape):
+        raise ShapeError(f"{where}: wanted an axis of x {tuple(shape)}, received axis {given}")
+    return int(given) % len(shape)
+
+
+def axes_of(where: str, given: object, shape: Sequence[int]) -> tuple[int, ...]:
+    """One axis, or a tuple or list of different ones, as rising numbers from 0; None: all."""
+    if given is None:
+        return tuple(range(len(shape)))
+    if not is_int(given) and not isinstance(given, tuple | list):
+        raise TypeError(f"{where}: wanted an axis, a tuple of them or None, received {given!r:.100}")
+    several = list(given) if isinstance(given, tuple | list) else [given]
+    found = [axis_of(where, one, shape) for one in several]
+    if len(set(found)) < len(found):
+        raise ShapeError(f"{where}: wanted each axis of x {tuple(shape)} once, received {given!r:.100}")
+    return tuple(sorted(found))
 
 
 def is_int(value: object) -> TypeGuard[int]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike, fspath
 from typing import Protocol, TypeVar
+
+import numpy as np
 
 from singa_lite import threads
 from singa_lite.array_types import DType
@@ -14,12 +16,15 @@ from singa_lite.errors import GraphError
 from singa_lite.freezing import Freeze, freezing
 from singa_lite.graph import ORDERS
 from singa_lite.layer import Layer, Node
+from singa_lite.loss import Loss
 from singa_lite.memory.out_of_memory import in_words
 from singa_lite.memory_classes import CLASSES
 from singa_lite.notice import warn
 from singa_lite.optimizer import Optimizer, precision, state_dtype
+from singa_lite.rewriting import Rule
 from singa_lite.sizes import budget_size, memory_size
 from singa_lite.training.objective import Objective
+from singa_lite.training.ranks import Ranks
 
 
 class Compiled(Protocol):
@@ -148,6 +153,81 @@ def limits(given: object, graph: bool) -> dict[str, int]:
     }
 
 
+def parallel_of(
+    given: object,
+    options: Mapping[str, object],
+    device: Device,
+    objective: Objective | None,
+    optimizer: Optimizer,
+    dtype: DType,
+) -> Ranks | None:
+    """The processes that train together, None for this one alone.
+
+    options: of `compile`. TypeError for what is none, ValueError for options that several processes cannot do,
+    GraphError for losses that are no mean over samples.
+    """
+    if given is None:
+        return None
+    if not isinstance(given, Ranks):
+        raise TypeError(f"compile parallel: wanted parallel.mpi(), received {given!r:.100}")
+    if given.size > 1:
+        _check_usual("compile parallel", options, _OF_ONE_PROCESS)
+        given.check_device("compile parallel", device)
+        if given.sync and options["precision"] != "float32":
+            raise ValueError(
+                f"compile parallel: wanted precision='float32' beside sync=True, received {options['precision']!r}"
+            )
+        if given.compress is not None and dtype != np.float32:
+            raise ValueError(f"compile parallel: wanted a net in float32 beside compress, received one in {dtype}")
+        if given.shard is not None:
+            _check_elementwise(options, optimizer)
+        _check_means({} if objective is None else objective.losses)
+    return given
+
+
+def _check_elementwise(options: Mapping[str, object], optimizer: Optimizer) -> None:
+    """ValueError for updates that a part of a parameter cannot have by itself."""
+    if options["state_dtype"] is not None:
+        raise ValueError(
+            f"compile parallel: wanted no state_dtype beside shard='state', received {options['state_dtype']!r}"
+        )
+    if any(rule.constraint is not None for rule in optimizer.rules):
+        raise ValueError("compile parallel: wanted an optimizer without constraints beside shard='state', received one")
+
+
+def _check_means(losses: Mapping[str, Loss]) -> None:
+    """GraphError for losses whose mean over several processes cannot be made of each one's."""
+    for name, loss in losses.items():
+        if loss.of_whole_batch and (len(losses) > 1 or not loss.is_counted):
+            raise GraphError(
+                f"compile parallel: wanted losses that take each sample by itself, received {type(loss).__name__} of "
+                f"output {name!r}, whose values go by the whole batch"
+                + (", as with ignore_index, beside other outputs" if len(losses) > 1 else "")
+            )
+
+
+def rules(given: object, graph: bool, device: Device) -> tuple[Rule, ...]:
+    """Rules of different names, proved for the device. TypeError or ValueError for what is none, or without recorded
+    steps; RuleError for one that does not hold there.
+    """
+    if given is None:
+        return ()
+    if isinstance(given, Rule | str | Mapping) or not isinstance(given, Iterable):
+        raise TypeError(f"compile rules: wanted a list of rewriting.Rule, received {type(given).__name__}")
+    found = tuple(given)
+    for one in found:
+        if not isinstance(one, Rule):
+            raise TypeError(f"compile rules: wanted a list of rewriting.Rule, received {one!r:.100} in it")
+    if found and not graph:
+        raise ValueError("compile rules: wanted graph=True, as only recorded steps are rewritten, received False")
+    names = [rule.name for rule in found]
+    if len(set(names)) < len(names):
+        raise ValueError(f"compile rules: wanted a name of its own for each, received {names}")
+    for rule in found:
+        rule.on(device)
+    return found
+
+
 def profile(given: object, graph: bool, bound: int | None, device: Device, where: str = "compile") -> bool:
     """Whether costs are to be measured. TypeError or ValueError for what is no flag, or where it would do nothing.
 
@@ -222,6 +302,15 @@ _OF_BUILT_IN = {
     **{"loss_weights": None, "freeze": None, "micro_batches": 1, "accumulate": 1, "loss_scale": None},
     **{"keep": None, "limits": None},
 }
+#: Options that several processes cannot do together, and their usual values.
+_OF_ONE_PROCESS = {
+    "step": None,
+    "nets": None,
+    "offload": None,
+    "budget_profile": False,
+    "order": "recorded",
+    "workers": 1,
+}
 #: The same of other nets that it trains: their own steps, whose options they are, are never done.
 _OF_OTHERS = {
     "memory_budget": None,
@@ -251,7 +340,7 @@ def own_step(net: Net, given: Mapping[str, object], loss: object, metric: object
             raise ValueError(f"compile step: wanted no {name} beside it, as the step computes its own, received one")
     _check_usual("compile step", given, _OF_BUILT_IN)
     if given["precision"] == "float16":
-        raise ValueError('compile step: wanted precision "float32" or "bfloat16", whose losses need no scale')
+        raise ValueError('compile step: wanted precision "float32", "bfloat16" or "tf32", whose losses need no scale')
     nets = given.get("nets", {})
     if not isinstance(nets, Mapping):
         raise TypeError(f"compile nets: wanted {{name: net}}, received {type(nets).__name__}")

@@ -12,13 +12,18 @@ from numpy.typing import NDArray
 from singa_lite.array_types import DType
 from singa_lite.arrays import host_array, is_plain, on_host
 from singa_lite.checks import is_int
-from singa_lite.described import Described
+from singa_lite.described import Described, Unchanged
+from singa_lite.device import device_of
 from singa_lite.elsewhere import OBJECTS, check_keywords
 from singa_lite.errors import ShapeError
 from singa_lite.tensor import Array, Shape, Tensor, as_tensor, to_numpy
+from singa_lite.value_checks import ClassIds, ValuesCheck
 
 Target = Array | Tensor
 Kind = TypeVar("Kind")
+
+#: Methods of a criterion by which targets are checked.
+_CHECKS = frozenset({"check", "check_target", "_check"})
 
 
 class Criterion(Described):
@@ -51,12 +56,33 @@ class Criterion(Described):
     def check_target(self, x_shape: Shape, dtype: DType, target: Target) -> None:
         """For a subclass that accepts only some targets: raise, as `check` does. This one accepts all."""
 
+    def values_check(self, x_shape: Shape, dtype: DType, target: Array) -> ValuesCheck | None:
+        """What `check` would still ask of targets of this one's form, which it let through; None: all of it.
+
+        A subclass whose `check_target` asks for more than that of its base gives its own: see `check_left`.
+        """
+        return None
+
+    def check_left(self, x_shape: Shape, dtype: DType, target: Array) -> ValuesCheck | None:
+        """`values_check`, unless `check` was written anew since, in a subclass or for this object: None then."""
+        if not _CHECKS.isdisjoint(vars(self)):
+            return None
+        for kind in type(self).__mro__:
+            if "values_check" in vars(kind):
+                return self.values_check(x_shape, dtype, target)
+            if not _CHECKS.isdisjoint(vars(kind)):
+                return None
+        return None
+
     def _beside(self, x: Tensor, y: object) -> Tensor:
         """y as a checked Tensor on the device of x."""
         if not isinstance(x, Tensor):
             raise TypeError(f"{self._name}: wanted scores as a Tensor, received {type(x).__name__}")
         target = received(y, f"{self._name}: target")
         self.check(x.shape, x.dtype, target)
+        graph = device_of(x).graph
+        if graph is not None:
+            graph.before_run.setdefault(id(self), Unchanged(self))
         return as_tensor(target, x.device)
 
     def _check_values(self, x: Tensor, values: Tensor) -> Tensor:
@@ -185,6 +211,11 @@ def check_labels(where: str, x_shape: Shape, target: Target, axis: int = 1, igno
         beside = "" if ignored is None else f", or {ignored}, which does not count"
         refuse(where, f"class ids from 0 to {x_shape[axis] - 1}{beside}", ids, bad)
     return True
+
+
+def ids_check(x_shape: Shape, target: Array, axis: int = 1, ignored: int | None = None) -> ValuesCheck | None:
+    """Of class ids that `check_labels` let through, what it would still ask of others; None: they are rows."""
+    return None if target.shape == x_shape else ClassIds(x_shape[axis], ignored)
 
 
 def refuse(where: str, wanted: str, values: Array, bad: NDArray[np.bool_]) -> None:

@@ -17,6 +17,10 @@ class UnknownNameError(GraphError, KeyError):
     __str__ = RuntimeError.__str__  # KeyError's would put the message in quotes
 
 
+class RuleError(ValueError):
+    """A rule for rewriting that does not hold, or that cannot be found in a record; the message shows where."""
+
+
 class NonFiniteError(FloatingPointError):
     """A training step whose loss is NaN or infinite; the message names the first layer whose output is not finite."""
 
@@ -51,3 +55,11 @@ class PrecisionWarning(UserWarning):
 
 class DataError(RuntimeError):
     """Data that could not be read or made; the message names the sample, the file or the batch."""
+
+
+class ParallelError(RuntimeError):
+    """Processes that train together and no longer can: one has not come, differs, or failed; the message names it."""
+
+
+class RankFailedError(ParallelError):
+    """Another process of the job has failed, and tells more of it than this one knows."""

@@ -59,7 +59,7 @@ def move(nets: Sequence[PlannedNet], to: Device) -> None:
         if net.optimizer is not None:
             net.optimizer.to_device(to)
         net.move_step(to)
-        net.device = to
+        vars(net)["device"] = to
         net.trainer.steps = net.trainer.steps.anew()
     for net in nets:
         net.trainer.forget()
@@ -88,8 +88,9 @@ def _check(net: PlannedNet, to: Device) -> None:
     if not net.device.is_abstract:
         to.check_bytes("to_device")
     steps = net.trainer.steps
-    compile_checks.budget(steps.budget, steps.graph, to, "to_device")
-    compile_checks.order_of(steps.order, steps.workers, steps.graph, steps.budget, to, "to_device")
+    how = steps.how
+    compile_checks.budget(how.budget, how.graph, to, "to_device")
+    compile_checks.order_of(how.order, how.workers, how.graph, how.budget, to, "to_device")
     compile_checks.offload_place(steps.arena.offload, to)
-    bound = to.pool.limit if steps.budget is None else steps.budget
-    compile_checks.profile(steps.profiled, steps.graph, bound, to, "to_device")
+    bound = to.pool.limit if how.budget is None else how.budget
+    compile_checks.profile(how.profiled, how.graph, bound, to, "to_device")

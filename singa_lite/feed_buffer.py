@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 from weakref import WeakSet
 
 from singa_lite.arena import Arena
@@ -12,7 +13,10 @@ from singa_lite.tensor import Block
 
 
 class Feed:
-    """Where the batches of one step lie in the buffer: `blocks`, one behind the other. nbytes: of all together."""
+    """Where the batches of one step lie in the buffer: `blocks`, one behind the other. nbytes: of all together.
+
+    bound: what copies a batch to where the blocks lie now, kept for whoever does; None: nothing.
+    """
 
     def __init__(self, buffer: FeedBuffer, blocks: Sequence[Block]) -> None:
         self.buffer = buffer
@@ -20,6 +24,7 @@ class Feed:
         self.offsets: list[int] = []
         self.nbytes = 0
         self.span: Block | None = None
+        self.bound: Any = None
         self.mark = object()  # by which the buffer knows it without keeping it
         for block in self.blocks:
             self.offsets.append(self.nbytes)
@@ -27,6 +32,7 @@ class Feed:
 
     def bind(self, span: Block) -> None:
         """Let the blocks lie in this span, which they keep alive: somebody may hold a tensor over one of them."""
+        self.bound = None
         memory_slice = self.buffer.arena.device.runtime.memory_slice
         for block, offset in zip(self.blocks, self.offsets, strict=True):
             block.memory = memory_slice(span.memory, offset, block.nbytes)
@@ -35,6 +41,7 @@ class Feed:
 
     def release(self) -> None:
         """Forget the bytes."""
+        self.bound = None
         for block in self.blocks:
             block.memory = None
             block.set_give(_nothing)

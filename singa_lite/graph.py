@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any, Protocol
 
 from singa_lite import threads
 from singa_lite.arena import Arena, Executable
 from singa_lite.arena import Pause as Pause
 from singa_lite.checks import flag, whole
 from singa_lite.errors import GraphError
+from singa_lite.kernels.kernel_set import KernelSet, tf32_of
 from singa_lite.memory.bound import Bound
 from singa_lite.memory.problem import PlanError
 from singa_lite.memory_plan import MemoryPlan, Row
@@ -19,14 +21,18 @@ from singa_lite.operation import Operation as Operation
 from singa_lite.operation import Phase as Phase
 from singa_lite.packed import Packed
 from singa_lite.passes.carry import Chosen
+from singa_lite.passes.collectives import digest
 from singa_lite.passes.launch_bytes import trains
 from singa_lite.passes.lower import Sketched, lower, unshared
 from singa_lite.passes.pipeline import rewriting, through
 from singa_lite.passes.placed import Placed, prove
 from singa_lite.passes.program import Program
 from singa_lite.passes.repeats import Repeater
+from singa_lite.passes.rules import ruled
+from singa_lite.passes.sides import RecordRule
 from singa_lite.passes.target import Narrow, Target
 from singa_lite.passes.time_model import Cost, seconds
+from singa_lite.passes.workspace import with_target_scratch
 from singa_lite.peaks import peaks_of
 from singa_lite.record import Record
 from singa_lite.reports.dot import to_dot
@@ -37,6 +43,14 @@ from singa_lite.tensor import Block
 from singa_lite.within_bound import WithinBound, check_keeps, process_bytes, process_bytes_once_more
 
 ORDERS = ("recorded", "dependencies")
+
+
+class DeviceRule(Protocol):
+    """What `rewriting.Rule`, which lies above, says of itself."""
+
+    def on(self, device: Any) -> RecordRule: ...
+
+
 _ONE_ORDER = (
     "memory_budget: wanted order='recorded' beside it, as what is made again within a budget wants one order, received "
     "order='dependencies'"
@@ -71,8 +85,14 @@ class Graph(Record):
         self.cost: Cost = seconds
         #: How activations are stored; None: as they were recorded.
         self.narrow: Narrow | None = None
+        #: Whether factors of products are rounded to 10 bits, by kernels that do.
+        self.tf32 = False
+        #: By which the record is rewritten before anything else.
+        self.rules: tuple[RecordRule, ...] = ()
         #: Called before each run: whoever fills the inputs raises there if they are not filled.
         self.check_inputs: Callable[[], None] | None = None
+        #: Once it is planned, which sums over processes it has, and in which order (`passes/collectives.py`).
+        self.sums = 0
         #: Once it is planned, what the process takes for its calls, and for one more form of it, beyond the promise.
         self.process_bytes = self.further_bytes = 0
         self._placed: dict[str, Packed[Placed]] = {}
@@ -81,6 +101,26 @@ class Graph(Record):
         self._executables: dict[str, Executable] = {}
 
     # ---- planning
+
+    def rewrite(self, rule: DeviceRule) -> int:
+        """Replace what a `rewriting.Rule` says wherever the record has it; returns how often that is.
+
+        The record itself stays as it is, and the proof of the plan holds each replacement against it. Rules are applied
+        in the order in which they were given, each once along the record. As the first plan does, the first rule
+        decides which tensors are outputs: those that somebody holds now. GraphError for a graph that was planned or
+        run already, RuleError for a rule that does not hold on this device.
+        """
+        if not hasattr(rule, "on"):
+            raise TypeError(f"rewrite: wanted a rewriting.Rule, received {type(rule).__name__}")
+        self._check_whole()
+        if self._placed or self._executables:
+            raise GraphError("rewrite: wanted a graph that is not planned yet, rewrite it before its first run or plan")
+        here = rule.on(self.device)
+        self._hold()
+        self._lowering = None
+        before = len(ruled(self._recorded()).applied)
+        self.rules = (*self.rules, here)
+        return len(ruled(self._recorded()).applied) - before
 
     @property
     def memory_plan(self) -> MemoryPlan:
@@ -158,6 +198,7 @@ class Graph(Record):
             placed = self._lowered(order, bound=self.bound)
             self.process_bytes = process_bytes(self.device, placed.planned)
             self.further_bytes = process_bytes_once_more(self.device, placed.planned)
+            self.sums = digest(placed.planned)
             self._placed[order] = placed.packed()
         return self._placed[order].value
 
@@ -233,10 +274,19 @@ class Graph(Record):
         """The record as a program for the device."""
         runtime = self.device.runtime
         link = runtime.link if self.arena.offload else None
-        target = Target.of(self.device.kernels, runtime.alignment, link=link, cost=self.cost, narrow=self.narrow)
+        target = Target.of(self._kernels, runtime.alignment, link=link, cost=self.cost, narrow=self.narrow)
         if self.workers > 1:
             target = replace(target, lanes=self.workers, share=threads.threads() // self.workers)
-        return self._program(target)
+        if self.rules:
+            target = replace(target, rules=self.rules)
+        program = self._program(target)
+        return with_target_scratch(program) if self._kernels is not self.device.kernels else program
+
+    @property
+    def _kernels(self) -> KernelSet:
+        """The device's, or those of them that round factors."""
+        kernels = self.device.kernels
+        return tf32_of(kernels) if self.tf32 else kernels
 
     # ---- running
 
@@ -250,10 +300,12 @@ class Graph(Record):
         order: "recorded" (or an equivalent one that needs less memory), or "dependencies": wave by wave, by a plan
         that would also hold if the lanes of a wave ran at the same time. The results are equal, bit for bit. None:
         the graph's own, "recorded" unless its net was compiled with another one.
-        pause: where to wait for others who still read what the step will overwrite.
+        pause: where to wait for others who still read what the step will overwrite. GraphError where layers, losses or
+        optimizers have other options than when it was recorded; an optimizer's rate may change, and is followed.
         """
         if self.check_inputs is not None:
             self.check_inputs()
+        self._check_before_run()
         order = self.order if order is None else order
         executable = self._executables.get(order)
         if executable is None or self.device.graph is not None:
@@ -272,10 +324,15 @@ class Graph(Record):
         peaks = flag("profile: peaks", peaks)
         if self.check_inputs is not None:
             self.check_inputs()
+        self._check_before_run()
         executable = self._executable(self.order)
         threads.settle()
         found = peaks_of(self.arena) if peaks else None
         return self.arena.turn.run(self._measured, executable, runs, found)
+
+    def _check_before_run(self) -> None:
+        for check in tuple(self.before_run.values()):
+            check()
 
     def _measured(self, executable: Executable, runs: int, peaks: Peaks | None) -> Profile:
         self.arena.reserve(executable)  # the peaks may have been measured in its place
@@ -303,7 +360,7 @@ class Graph(Record):
             held = {number: b.held for number, b in enumerate(self.blocks) if b.held is not None} | self._fresh
             checked = os.environ.get("SINGA_LITE_CHECKED", "") == "1"
             packed = self._placed[order]
-            self._executables[order] = Executable(packed, self.arena, held, checked)
+            self._executables[order] = Executable(packed, self.arena, held, checked, self._kernels)
             packed.pack()
             self.pack()
         return self._executables[order]

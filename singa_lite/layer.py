@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar
 
-from singa_lite import layer_calls, names
+from singa_lite import layer_calls, layer_options, names
+from singa_lite.described import Arguments
 from singa_lite.device import Device
 from singa_lite.errors import GraphError, ShapeError
-from singa_lite.layer_names import free_name, name_may_be_left_out
+from singa_lite.layer_names import ELSEWHERE, free_name, name_may_be_left_out
 from singa_lite.layer_tensors import Context as Context
 from singa_lite.layer_tensors import LayerTensors
 from singa_lite.past import LayerPast
@@ -71,6 +72,7 @@ class Layer(LayerTensors):
     misnomers: ClassVar[Mapping[str, str]] = {}
     #: Whether training mixes the samples of a batch, as their mean does: such a layer cannot train on micro-batches.
     batch_statistics: ClassVar[bool] = False
+    _words = ELSEWHERE
     #: The kind of tensor as which a batch that feeds the layer is held: "image" is as convolutions read it, "" C order.
     feed_layout: ClassVar[str] = ""
 
@@ -322,6 +324,36 @@ class Layer(LayerTensors):
                 f"layer {self.path!r}: wanted to share {sorted(self.parameters)}, "
                 f"but {other.path!r} has {sorted(other.parameters)}"
             )
+
+    # ---- options that are set later
+
+    def change_options(self, changes: Mapping[str, object]) -> None:
+        """Set options of the constructor's, in a net too: a step that was recorded is recorded anew.
+
+        GraphError for one that parameters, state, shapes or layers within it go by, as they are there by then.
+        """
+        if self.context is not None and self.output_sample_shape is None:  # within its own setup
+            vars(self).update(changes)
+            return
+        layer_options.check_changeable(self, changes)
+        if "input_sample_shape" in changes:
+            given = changes["input_sample_shape"]
+            self.input_sample_shapes = checked_inputs(self.name, given)
+            self._given = Arguments({**self.given_arguments, "input_sample_shape": given}, True)
+        others = {name: value for name, value in changes.items() if name != "input_sample_shape"}
+        if others:
+            super().change_options(others)
+
+    def made_with(self, arguments: Mapping[str, object]) -> Self:
+        """A layer of the same class and name, made with these arguments, in no net."""
+        return super().made_with({**arguments, "name": self.name})
+
+    def adopt(self, changes: Mapping[str, object], before: Self, after: Self) -> None:
+        """See `layer_options.adopt`."""
+        layer_options.adopt(self, changes, before, after)
+
+    def options_changed(self) -> None:
+        """For a subclass whose state has values that follow from options: called after one was changed in a net."""
 
     # ---- into a net, and from device to device
 

@@ -12,6 +12,8 @@ from singa_lite.memory.check import check
 from singa_lite.memory_classes import SUM as SUM
 from singa_lite.memory_classes import bytes_by_class
 from singa_lite.operation import Role
+from singa_lite.passes.check_rewrites import check_rewrites
+from singa_lite.passes.collectives import most_in_flight
 from singa_lite.passes.placed import Placed
 from singa_lite.passes.program import host_requests, lifespans, live_bytes, requests
 from singa_lite.passes.races import check_races
@@ -53,7 +55,9 @@ class MemoryPlan:
     a rule (`passes/time_model.py`) or, by `budget_profile`, as measured; costs: which of the two, in words.
     form: in words, where gradients that are clipped by their norm are made twice. offloaded:
     how many values are copied to host memory in a step, and back; offloaded_bytes: their sum; host_bytes: of host
-    memory, which no budget counts.
+    memory, which no budget counts. in_flight_bytes: the most that sums over processes have under way at a time,
+    gradients and what comes of the other ranks' (`compile(parallel=)`). rewrites: {a user's rule: how often it was
+    applied}.
     """
 
     beside: Mapping[str, int] = MappingProxyType({})
@@ -75,12 +79,16 @@ class MemoryPlan:
         self.recomputed = len(repeats)
         self.extra_flops = sum(map(flops, repeats))
         self.estimated_slowdown = estimated_slowdown(placed.planned, placed.free)
+        self.rewrites = {rule.name: 0 for rule in placed.recorded.target.rules}
+        for one in placed.rewritten.applied:
+            self.rewrites[one.name] += 1
         self.repeats_are_paid_for = self.recomputed > 0 and is_free(placed.planned)
         self.costs = told(placed.planned.target.cost)
         self.form = placed.form
         self.offloaded = len(placed.planned.host_sizes)
         self.offloaded_bytes = sum(placed.planned.host_sizes.values())
         self.host_bytes = placed.host_bytes
+        self.in_flight_bytes = most_in_flight(placed.planned)
         self.unshared_bytes = sum(r.size for r in requests(placed.recorded))
         self.by_role = {str(role): sum(b.nbytes for b in blocks if b.role is role) for role in Role}
         self._blocks = list(blocks)
@@ -176,6 +184,7 @@ class MemoryPlan:
         check(requests(placed.planned), placed.plan.offsets, placed.plan.arena, told=told)
         on_host = {f"h{block}": offset for block, offset in placed.host_offsets.items()}
         check(host_requests(placed.planned), on_host, placed.host_bytes)
+        check_rewrites(placed.recorded, placed.rewritten, names)
         check_reads(placed.rewritten, placed.planned, placed.offsets, placed.host_offsets, names)
         check_races(placed.planned, placed.offsets, placed.scratch)
 
@@ -192,6 +201,7 @@ class MemoryPlan:
             *([f"repeated   {self._repeated()}"] if self.recomputed else []),
             *([f"form       {self.form}: {self.estimated_slowdown:.1%} of the step's time"] if self.form else []),
             *([f"offloaded  {self._offloaded()}"] if self.offloaded else []),
+            *([f"in flight  {_mib(self.in_flight_bytes)} of sums over ranks"] if self.in_flight_bytes else []),
             f"unshared   {_mib(self.unshared_bytes)}, eager high water {_mib(self.eager_bytes)}",
             *(f"variants   {line}" for line in told_variants(self.variants)),
             "outside    " + ", ".join(f"{role} {_mib(nbytes)}" for role, nbytes in held.items()),

@@ -1,4 +1,4 @@
-"""Mixed precision: in which dtype a net's activations are stored, by what `compile` is told."""
+"""Mixed precision: in which dtype a net's activations are stored, or factors rounded, by what `compile` is told."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from singa_lite.array_types import DType
 from singa_lite.checks import names, one_of
 from singa_lite.device import Device
 from singa_lite.errors import PrecisionWarning
+from singa_lite.kernels.kernel_set import tf32_of
 from singa_lite.layer import Layer
 from singa_lite.notice import warn
 from singa_lite.passes.target import Narrow
 
 #: What `compile(precision=)` takes. bfloat16 has 8 bits of exponent, as float32, and 7 of mantissa; float16 has 5, from
-#: 6e-8 to 65504, and 10.
-PRECISIONS = ("float32", "bfloat16", "float16")
+#: 6e-8 to 65504, and 10. tf32 stores float32, and has the factors of products rounded to 10 bits of mantissa on a GPU.
+PRECISIONS = ("float32", "bfloat16", "float16", "tf32")
 
 
 def storage_by(
@@ -27,14 +28,18 @@ def storage_by(
     """How activations are stored; None: in the net's dtype.
 
     precision: one of `PRECISIONS`; float32_layers: paths of layers that store none in fewer bits, nor do those within
-    them. TypeError, ValueError or ImportError for what is none of these, or where it would do nothing.
+    them. TypeError, ValueError or ImportError for what is none of these, or where it would do nothing; DeviceError for
+    tf32 where there are no tensor cores.
     """
     wanted = one_of("compile precision", precision, PRECISIONS)
     kept = names("compile float32_layers", float32_layers)
     inner = [layer for outer in layers for layer in outer.with_sublayers()]
-    if wanted == "float32":
+    if wanted in ("float32", "tf32"):
         if kept:
             raise ValueError(f"compile float32_layers: wanted precision='bfloat16' beside it, received {wanted!r}")
+        if wanted == "tf32":
+            _check_net(wanted, graph, inner)
+            tf32_of(device.kernels)
         return None
     _check_net(wanted, graph, inner)
     unknown = [name for name in kept if name not in {layer.path for layer in inner}]

@@ -24,9 +24,11 @@ from singa_lite.layer_walk import LayerGradients as LayerGradients
 from singa_lite.left_out import LeftOut
 from singa_lite.reports import net_text, summary
 from singa_lite.reports.summary import LayerRow
+from singa_lite.rewriting import Rule
 from singa_lite.submodel import part_of
 from singa_lite.tensor import DeviceSpec
-from singa_lite.training import checked, evaluation, fit, sources, splitting, weights
+from singa_lite.training import checked, data_set, evaluation, fit, fit_arguments, sources, splitting, weights
+from singa_lite.training.shares import InTurn, Share
 from singa_lite.training.trainer import Trainer
 from singa_lite.unique import Unique
 
@@ -136,8 +138,9 @@ class FeedForwardNet(BatchNet, Unique):
         data = sources.data_set("evaluate", self, objective, x, y, batch_size, loading, steps=("steps", steps))
         weights.weigh("evaluate", data, objective.outputs, self.dtype, sample_weight)
         weights.check_classes("evaluate", data, self, objective, class_weight)
+        self._divide("evaluate", data, InTurn)
         with closing(data):
-            mean = evaluation.evaluate(self, data, prefetch=ahead, class_weight=class_weight)
+            mean = evaluation.evaluate(self, data, prefetch=ahead, class_weight=class_weight, ranks=self.parallel)
         return mean.loss(), mean.metric(objective.measures)
 
     @elsewhere.told(elsewhere.DATA)
@@ -240,7 +243,7 @@ class FeedForwardNet(BatchNet, Unique):
         self._optimizer("fit")
         objective = self._objective()
         self._refuse_weights("fit", sample_weight=sample_weight, class_weight=class_weight)
-        begun = fit.checked_initial_epoch(initial_epoch, epochs, resume)
+        begun = fit_arguments.checked_initial_epoch(initial_epoch, epochs, resume)
         classes = weights.class_weights("fit", class_weight, self, objective.outputs)
         given = splitting.split(x, y, sample_weight, validation_data, validation_split)
         loading = sources.checked_loading("fit", workers, shuffle_window)
@@ -250,9 +253,10 @@ class FeedForwardNet(BatchNet, Unique):
         )
         weights.weigh("fit", data, objective.outputs, self.dtype, given.sample_weight)
         weights.check_classes("fit", data, self, objective, class_weight)
+        self._divide("fit", data, Share)
         validation = None
         if given.validation is not None:
-            pair = fit.pair("fit validation_data", given.validation)
+            pair = fit_arguments.pair("fit validation_data", given.validation)
             arrays = pair[1] is not None or isinstance(pair[0], Paired) or self._own is not None
             size = batch_size if arrays else None
             steps = ("validation_steps", validation_steps)
@@ -260,6 +264,7 @@ class FeedForwardNet(BatchNet, Unique):
             beside = loading._replace(is_strict=False)
             validation = sources.data_set(where, self, objective, *pair, size, beside, steps=steps)
             weights.weigh(where, validation, objective.outputs, self.dtype, given.validation_weight)
+            self._divide(where, validation, InTurn)
         elif validation_steps is not None:
             raise ValueError(
                 f"fit validation_steps: wanted validation_data beside it, received {validation_steps!r} alone"
@@ -273,6 +278,16 @@ class FeedForwardNet(BatchNet, Unique):
 
             going_on(training, resume)
         return training.run()
+
+    def _divide(self, where: str, given: data_set.DataSet, shares: type[Share]) -> None:
+        """Let the processes that train it together have their shares of the data. ValueError for too few samples."""
+        if self.parallel is None or self.parallel.size == 1:
+            return
+        if given.batches is None and given.count < self.parallel.size and shares is Share:
+            raise ValueError(
+                f"{where}: wanted at least a sample for each of {self.parallel.size} ranks, received {given.count}"
+            )
+        given.divide(shares(self.parallel.rank, self.parallel.size))
 
     # ---- keeping
 
@@ -300,7 +315,8 @@ class FeedForwardNet(BatchNet, Unique):
         """The net written down as plain values, which JSON can hold: layers, wiring, loss, metric, optimizer and the
         options of `compile`, without parameters. `from_config` makes such a net again, and `save` puts it into files.
 
-        ConfigError names what cannot be written down, such as a function that a layer was given.
+        Rewriting rules are in it by their names. ConfigError names what cannot be written down, such as a function that
+        a layer was given.
         """
         from singa_lite.snapshots.whole_net import config_of
 
@@ -308,10 +324,11 @@ class FeedForwardNet(BatchNet, Unique):
 
     @classmethod
     def from_config(
-        cls, config: object, device: DeviceSpec = None, *, custom: Mapping[str, type] | None = None
+        cls, config: object, device: DeviceSpec = None, *, custom: Mapping[str, type | Rule] | None = None
     ) -> FeedForwardNet:
         """A new net as `config` wrote down, with initial values. custom: {name: class} of the user's own layers, losses
-        and metrics. ConfigError for what is no configuration, or of a class that is not in custom.
+        and metrics, {name: rule} of its rewriting rules. ConfigError for what is no configuration, or of a class or a
+        rule that is not in custom.
         """
         from singa_lite.snapshots.whole_net import net_of
 
@@ -321,7 +338,9 @@ class FeedForwardNet(BatchNet, Unique):
         """Write parameters, state, optimizer state and step to a file: the whole new file or the old one.
 
         The path's suffix chooses the format; .h5 is the native one. weights_only: parameters and running statistics
-        alone, for other programs. options: of the format, `snapshots.formats`.
+        alone, for other programs. options: of the format, `snapshots.formats`. Of several processes that train it
+        together rank 0 writes, and the others return at once; with shard="state" all call it, and rank 0 collects their
+        parts of the state, one array at a time.
         """
         from singa_lite.snapshots import formats
 

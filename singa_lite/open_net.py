@@ -6,18 +6,19 @@ from collections.abc import Mapping
 from os import PathLike
 
 from singa_lite.net import FeedForwardNet
+from singa_lite.rewriting import Rule
 from singa_lite.tensor import DeviceSpec
 
 
 def load(
-    path: str | PathLike[str], device: DeviceSpec = None, *, custom: Mapping[str, type] | None = None
+    path: str | PathLike[str], device: DeviceSpec = None, *, custom: Mapping[str, type | Rule] | None = None
 ) -> FeedForwardNet:
     """The net that `net.save(path)` wrote: its layers, values, and the optimizer with its state, if it was compiled.
 
     device: where it is to live, default `device.default()`. custom: {name: class} of the user's own layers, losses and
-    metrics. SnapshotError for a file without a configuration: of another program, of weights alone, or of a net that
-    has none, such as one with a function in a layer; make that net by its script, and call its `load`. ConfigError for
-    a class that is not in custom.
+    metrics, {name: rule} of its rewriting rules. SnapshotError for a file without a configuration: of another program,
+    of weights alone, or of a net that has none, such as one with a function in a layer; make that net by its script,
+    and call its `load`. ConfigError for a class or a rule that is not in custom.
     """
     from singa_lite.snapshots import whole_net
 

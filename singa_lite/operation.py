@@ -96,7 +96,8 @@ class Instruction:
 
     number: its index in the record, kept through every reordering. repeats: the number of the instruction whose results
     it makes again, bit for bit; None where it is no repeat. transfer: of a "copy" between the arena and host memory,
-    whether it begins it or waits for its end; both have the same operands. None of all others.
+    whether it begins it or waits for its end; both have the same operands. None of all others. joins: of joined calls
+    (`joined_name`) the number that each of them had, in the order of the operands; () of all others.
     """
 
     number: int
@@ -108,6 +109,7 @@ class Instruction:
     scratch_bytes: int
     repeats: int | None = None
     transfer: Transfer | None = None
+    joins: tuple[int, ...] = ()
 
     @property
     def reads(self) -> list[Operand]:
@@ -131,6 +133,7 @@ class Instruction:
             self.scratch_bytes,
             self.repeats,
             self.transfer,
+            self.joins,
         )
 
     @property

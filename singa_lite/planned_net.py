@@ -31,10 +31,12 @@ from singa_lite.training.dry_runs import DryRuns
 from singa_lite.training.micro_batches import checked_count
 from singa_lite.training.objective import Objective
 from singa_lite.training.own_step import STEP_RANDOM, OwnFunction, OwnStep
+from singa_lite.training.ranks import Ranks
 from singa_lite.training.remedies import remedies
-from singa_lite.training.step import OWN
+from singa_lite.training.step import ALONE, OWN
 from singa_lite.training.step_call import Member
 from singa_lite.training.step_functions import TrainStep
+from singa_lite.training.together import Together
 from singa_lite.walked_net import WalkedNet
 
 
@@ -67,6 +69,18 @@ class PlannedNet(WalkedNet):
         self._beside: Mapping[str, PlannedNet] = {}
         self._keep: tuple[str, ...] = ()
         self._verbose = 0
+        self._parallel: Ranks | None = None
+        self._together: Together | None = None
+
+    @property
+    def parallel(self) -> Ranks | None:
+        """The processes that train it together, `compile(parallel=)`; None: it is trained by this one."""
+        return self._parallel
+
+    @property
+    def together(self) -> Together | None:
+        """What its steps do because other processes do them too; None: it is trained by this one alone."""
+        return self._together
 
     @property
     def knows_measures(self) -> bool:
@@ -198,7 +212,7 @@ class PlannedNet(WalkedNet):
     def _observer(self, norms: bool) -> Observer | None:
         """What looks at a step. norms: whether it may take norms. GraphError for a step of the user's own."""
         norms = norms and bool(self._verbose)
-        return Observer(self._keep, norms, self._steps.narrow is not None) if self._keep or norms else None
+        return Observer(self._keep, norms, self._steps.how.narrow is not None) if self._keep or norms else None
 
     @property
     def training_graph(self) -> Graph:
@@ -243,9 +257,18 @@ class PlannedNet(WalkedNet):
         try:
             plan = planner.plan(size, budget)
         except BudgetError as error:
-            raise self._with_remedies(error, size) from None
-        check_limits(plan.by_class, self._steps.limits)
+            plan = self._plan_alone(planner, size, budget, error)
+        check_limits(plan.by_class, self._steps.how.limits)
         return plan
+
+    def _plan_alone(self, planner: BatchPlanner, size: int, budget: int, error: BudgetError) -> MemoryPlan:
+        """The plan where recorded steps make room, as they do when the step comes."""
+        if budget != OWN or not self._steps.recorded_forms:
+            raise self._with_remedies(error, size) from None
+        try:
+            return planner.plan(size, ALONE)
+        except BudgetError as least:
+            raise self._with_remedies(least, size) from None
 
     def plan_generation(self, batch_size: int, length: int) -> MemoryPlan:
         """The memory plan of `generate` for so many texts of up to `length` ids, prompt included. Nothing runs.
@@ -282,7 +305,7 @@ class PlannedNet(WalkedNet):
         """
         wanted = memory_size("largest_batch", nbytes)
         extra = at_least_zero("largest_batch extra_time", extra_time)
-        wanted = wanted if self._steps.budget is None else min(wanted, self._steps.budget)
+        wanted = wanted if self._steps.how.budget is None else min(wanted, self._steps.how.budget)
         planner = self._planner("largest_batch", samples)
         return planner.largest_within(wanted, extra) if extra else planner.largest(wanted)
 
@@ -299,7 +322,7 @@ class PlannedNet(WalkedNet):
 
     def _with_remedies(self, error: BudgetError, size: int) -> BudgetError:
         """The error of a training step, which also says what would help. size: of its batch."""
-        if self.optimizer is None or self._steps.order != "recorded":  # what helps is planned in one order
+        if self.optimizer is None or self._steps.how.order != "recorded":  # what helps is planned in one order
             return error
         runs = self._dry_runs(self._train_step(self._objective(), self.optimizer))
 
@@ -349,5 +372,6 @@ class PlannedNet(WalkedNet):
         checked_count(self.ordered(), self.micro_batches, self.freeze, objective.criteria)
         part = optimizer.gathering.last_part if part is None else part
         step = TrainStep(self, objective, optimizer, self.freeze, self.micro_batches, self._clip, part, self._scale)
+        step.together = self._together
         step.observer = self._observer(norms=True)
         return step

@@ -6,7 +6,7 @@ pool would: a block that somebody still holds when the step is first planned is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from weakref import ReferenceType, ref
@@ -62,6 +62,8 @@ class Record(Unique):
         self._numbers: dict[int, int] = {}  # by the id of the block
         self._used: set[int] = set()
         self._writes: set[int] | None = None
+        #: Called before each run, by whom it was recorded: they raise where it would not do what it was recorded for.
+        self.before_run: dict[int, Callable[[], None]] = {}
         #: What operations share with later ones of the same step, until the recording ends.
         self.shared: SharedTensors = {}
         #: Blocks made while recording that somebody holds: inputs without values yet, and outputs.
@@ -91,6 +93,10 @@ class Record(Unique):
             if not block.layer:
                 block.layer = operation.layer
             block.name = block.name or tensor.name or operation.kernel
+
+    def operand(self, tensor: Tensor) -> Operand:
+        """The tensor as operations of the record name it."""
+        return self._operand(tensor)
 
     def knows(self, block: Block) -> bool:
         """Whether an operation of the record uses the block."""

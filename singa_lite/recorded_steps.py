@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
+
+import numpy as np
 
 from singa_lite.checks import whole
 from singa_lite.device import device_of
@@ -34,6 +37,9 @@ StepForm = tuple[tuple[str, str, Shape, str], ...]
 #: What tells recorded steps apart: the kind first, the batch's form last.
 StepKey = tuple[Hashable, ...]
 
+#: In the place of what copies a batch, where nothing can be bound for that.
+_NOT_BOUND = object()
+
 #: How many recorded steps a net keeps, unless SINGA_LITE_STEPS says another number.
 MOST_STEPS = 16
 
@@ -45,7 +51,7 @@ class RecordedStep:
     tensors: each batch is copied into them; feed: where they lie; results: what the step gave while it was recorded, of
     a type that goes with the kind of step; read after a run. nodes, watch: what it was recorded by. kept: what the
     step's key names by identity, and must therefore live as long. moved: parameters that it writes, once asked for.
-    seen: what is observed of it.
+    seen: what is observed of it. repeat: what a batch of its form is trained by, see `training/repeats.py`.
     """
 
     graph: Graph
@@ -57,15 +63,29 @@ class RecordedStep:
     kept: tuple[object, ...]
     moved: frozenset[Block] = frozenset()
     seen: Seen | None = None
+    repeat: Any = None
 
     def put_in(self, feeds: Feeds) -> None:
         """Copy a batch in."""
         self.feed.buffer.open(self.feed)
-        for kind, arrays in feeds.items():
-            for name, array in arrays.items():
-                tensor = self.tensors[kind][name]
-                device_of(tensor).feed(tensor, array)
+        arrays = [array for named in feeds.values() for array in named.values()]
+        if not (self.results is not None and self._put_in_bound(arrays)):
+            for kind, named in feeds.items():
+                for name, array in named.items():
+                    tensor = self.tensors[kind][name]
+                    device_of(tensor).feed(tensor, array)
         self.feed.buffer.holder = self.feed.mark
+
+    def _put_in_bound(self, given: list[Shaped]) -> bool:
+        """Copy arrays of the host by what was bound to where the feed lies now; False, and nothing done, of others."""
+        arrays = [array for array in given if type(array) is np.ndarray]
+        if len(arrays) < len(given):
+            return False
+        tensors = [tensor for named in self.tensors.values() for tensor in named.values()]
+        device = device_of(tensors[0])
+        if self.feed.bound is None:
+            self.feed.bound = device.bound_feeds(tensors, arrays) or _NOT_BOUND
+        return self.feed.bound is not _NOT_BOUND and device.feed_bound(self.feed.bound, arrays)
 
     def retire(self) -> None:
         """Hold no bytes any more, as the step is not to run again."""
@@ -93,6 +113,12 @@ class RecordedSteps:
         self._steps[key] = step
         return step
 
+    def serves(self, key: StepKey, step: RecordedStep, nodes: list[Node]) -> bool:
+        """Whether `find` would give this very step, which is the most recently used then."""
+        if next(reversed(self._steps.values()), None) is step:
+            return step.holds(nodes)
+        return self._steps.get(key) is step and self.find(key, nodes) is step
+
     def keep(self, key: StepKey, step: RecordedStep, spared: RecordedStep | None) -> None:
         """Add a step, and let those go that are too many, but for `spared`."""
         self._steps[key] = step
@@ -110,9 +136,9 @@ class RecordedSteps:
         for step in gone.values():
             step.retire()
 
-    def graphs(self) -> list[Graph]:
-        """Of all of them."""
-        return [step.graph for step in self._steps.values()]
+    def graphs(self, but: StepKey | None = None) -> list[Graph]:
+        """Of all of them, but for that of this key."""
+        return [step.graph for key, step in self._steps.items() if key != but]
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._steps)
@@ -132,7 +158,13 @@ def _most() -> int:
 def form_of(feeds: Feeds) -> StepForm:
     """The shapes and dtypes of a batch, to find its recorded step by."""
     return tuple(
-        (kind, name, tuple(array.shape), str(array.dtype).removeprefix("torch."))
+        (kind, name, tuple(array.shape), _named(array.dtype))
         for kind, arrays in feeds.items()
         for name, array in arrays.items()
     )
+
+
+@lru_cache(maxsize=64)  # asked for at each step, and NumPy takes longer than for the copy of a batch to answer
+def _named(dtype: Hashable) -> str:
+    """Its name, the same for an array of whatever library."""
+    return str(dtype).removeprefix("torch.")

@@ -17,6 +17,7 @@ from singa_lite.optimizer import Optimizer
 from singa_lite.run import Run
 from singa_lite.tensor import DeviceSpec
 from singa_lite.training import batch, checked, fed_tensors
+from singa_lite.training.how import How
 from singa_lite.training.step import Steps
 from singa_lite.training.step_call import StepCall, under_way
 from singa_lite.training.trainer import Trainer
@@ -31,7 +32,7 @@ class WalkedNet(LayerGraph):
     def __init__(self, device: DeviceSpec, dtype: DTypeLike, seed: int | None) -> None:
         super().__init__(device, dtype, seed)
         self.optimizer: Optimizer | None = None
-        self._trainer = Trainer(Steps(self, graph=False))
+        self._trainer = Trainer(Steps(self, How(graph=False)))
 
     @property
     def trainer(self) -> Trainer:

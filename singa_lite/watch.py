@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from operator import attrgetter, eq
+from operator import attrgetter
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import TypeAlias
 
@@ -72,8 +72,8 @@ class Watch:
         """Whether all is as it was. Made to be asked at each batch."""
         try:
             return (
-                all(map(eq, self._plain, self._plain_copies))
-                and [_flags(tensor) for tensor in self._tensors] == self._marks
+                self._plain == self._plain_copies
+                and list(map(_flags, self._tensors)) == self._marks
                 and all(_without(thing, ignored) == copy for thing, ignored, copy in self._partial)
                 and all(array.tobytes() == copy for array, copy in self._arrays)
             )

@@ -9,12 +9,14 @@ from singa_lite.budget_error import BudgetError, OverLimitError
 from singa_lite.memory.bound import Bound
 from singa_lite.memory_plan import MemoryPlan
 from singa_lite.passes.carry import Chosen
+from singa_lite.passes.check_rewrites import check_rewrites
 from singa_lite.passes.forms import Forms, has_more, seconds_of
 from singa_lite.passes.launch_bytes import further_bytes, launch_bytes
 from singa_lite.passes.lower import Sketched
 from singa_lite.passes.placed import LimitError, Placed
 from singa_lite.passes.program import Program
 from singa_lite.passes.twice import clipping_forms
+from singa_lite.passes.workspace import with_workspaces
 from singa_lite.step_device import StepDevice
 from singa_lite.unique import Unique
 
@@ -39,7 +41,7 @@ class WithinBound(Unique):
         """
         left = self._beside_process(bound)
         if left is not bound and self._keeps(bound, free := self.forms.within(None, True)) and not has_more(free):
-            return free
+            return with_workspaces(free, self._arena(left))
         try:
             placed = self._quickest(self._arena(left))
             while (needed := bound.beside(self._process_of(placed.planned))).process > left.process:
@@ -104,7 +106,11 @@ class WithinBound(Unique):
         return min(found, key=seconds_of) if found[1:] else found[0]
 
     def _told(self, placed: Placed, form: str) -> Placed:
-        """The same plan, whose time is told beside that of the recorded form without a limit."""
+        """The same plan, whose time is told beside that of the recorded form without a limit.
+
+        PlanError where the form, which is no record, does something else than the record.
+        """
+        check_rewrites(self._recorded, placed.recorded)
         planned = replace(placed.planned, free=())
         return replace(placed, form=form, planned=planned, free=self.forms.without_limit())
 

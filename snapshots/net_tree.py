@@ -15,7 +15,7 @@ from singa_lite.errors import ConfigError, SnapshotError
 from singa_lite.layer import Layer
 from singa_lite.net import FeedForwardNet
 from singa_lite.optimizer import Optimizer
-from singa_lite.snapshots import group, scaling
+from singa_lite.snapshots import apart, group, scaling
 from singa_lite.snapshots.manifest import Attribute
 from singa_lite.snapshots.tree import VERSION, ArraySpec, LazyArray, Tree, check_format, entries_of, step_of
 from singa_lite.tensor import Shape, Tensor, to_numpy
@@ -25,7 +25,9 @@ _OPTIONS = ("heads", "kv_heads", "num_stacks", "bidirectional", "reset_after")
 
 
 def of_net(net: FeedForwardNet, whole_step: bool = True) -> Tree:
-    """The tree of a net as it stands. whole_step: an unfinished step is a SnapshotError."""
+    """The tree of a net as it stands, as far as this process has it: see `apart`. whole_step: an unfinished step is a
+    SnapshotError.
+    """
     if whole_step and net.unfinished_at:
         raise SnapshotError(
             f"save: wanted a whole step, but the last backward() was left at layer {net.unfinished_at!r}"
@@ -73,7 +75,7 @@ def _wired(layer: Layer, inputs: Sequence[Shape] | None, sources: Sequence[tuple
     while owner.shared_with is not None:
         owner = owner.shared_with
     entry: dict[str, object] = {"inputs": inputs, "outputs": layer.output_sample_shapes, "sources": sources}
-    options = {name: int(getattr(layer, name)) for name in _OPTIONS if hasattr(layer, name)}
+    options = {name: int(vars(layer)[name]) for name in _OPTIONS if name in vars(layer)}
     return entry | ({"shares": owner.path} if owner is not layer else {}) | ({"options": options} if options else {})
 
 
@@ -100,18 +102,22 @@ def restore(
     for path in wanted:
         snapshot.read(path)
     last_check()
+    own = {} if receiver is None else apart.own_values(net)
+    updated, summed = ([name for name in names if name in own] for names in (updated, summed))
     if receiver is not None:
-        _make_room(net, receiver, updated)
-        group.make_room(receiver, net.parameters(), summed)
+        _make_room(own, receiver, updated)
+        group.make_room(receiver, own, summed)
     net.begin_restore()
     if receiver is not None:
         _clear(receiver, updated)
         receiver.restore_step(step)
         receiver.gathering.done = 0
         net.restart_scaling()
+        if net.together is not None:
+            net.together.clear_rests()
     found = of_layers(net) | _of_optimizer(receiver, updated) | group.tensors(receiver, summed)
     for path, tensor in (found | (scaling.tensors(net) if scaled else {})).items():
-        tensor.copy_from_numpy(_read_again(snapshot, path))
+        tensor.copy_from_numpy(apart.own_elements(net, path, _read_again(snapshot, path)))
     if receiver is not None:
         receiver.gathering.done = done
     net.discard_step()
@@ -127,9 +133,11 @@ def _read_again(snapshot: Tree, path: str) -> Array:
 
 
 def tensors(net: FeedForwardNet) -> dict[str, Tensor]:
-    """All tensors of a net and its optimizer that a snapshot holds, by path."""
+    """All tensors of a net and its optimizer that a snapshot holds and this process has whole, by path."""
     if net.optimizer is None:
         return of_layers(net)
+    if net.together is not None and net.together.ownership is not None:
+        return of_layers(net) | scaling.tensors(net)
     found = of_layers(net) | _of_optimizer(net.optimizer, _names(net, net.optimizer))
     found |= group.tensors(net.optimizer, group.summed(net.optimizer, net.parameters()))
     return found | scaling.tensors(net)
@@ -209,9 +217,8 @@ def _check_entries(snapshot: Tree, wanted: Mapping[str, ArraySpec], ignored: tup
         raise SnapshotError(f"{snapshot.path}: wanted the {entries} entries written, received {len(snapshot.arrays)}")
 
 
-def _make_room(net: FeedForwardNet, optimizer: Optimizer, names: Collection[str]) -> None:
+def _make_room(parameters: Mapping[str, Tensor], optimizer: Optimizer, names: Collection[str]) -> None:
     """Make state of these parameters where there is none. If memory runs out, what was made is dropped."""
-    parameters = net.parameters()
     fresh = [name for name in names if name not in optimizer.state]
     try:
         for name in names:

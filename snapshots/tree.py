@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from typing import NamedTuple
@@ -66,6 +66,11 @@ class Tree:
     def specs(self) -> dict[str, ArraySpec]:
         """Shape and dtype of each array."""
         return {entry: ArraySpec(lazy.shape, lazy.dtype) for entry, lazy in self.arrays.items()}
+
+    def with_more(self, arrays: Mapping[str, LazyArray]) -> Tree:
+        """A tree that has these arrays too, before it is written."""
+        every = {**self.arrays, **arrays}
+        return Tree(every, self.attributes | {"entries": len(every)}, self.path)
 
     def read(self, entry: str) -> Array:
         """The array at a path of the tree. SnapshotError for one that is not there or damaged."""

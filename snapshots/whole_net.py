@@ -12,6 +12,7 @@ from singa_lite.configs import net_of as net_of
 from singa_lite.configs.values import AsItIs, Plain
 from singa_lite.errors import SnapshotError
 from singa_lite.net import FeedForwardNet
+from singa_lite.rewriting import Rule
 from singa_lite.snapshots import formats, net_tree
 from singa_lite.snapshots.formats import Path
 from singa_lite.snapshots.manifest import Attribute
@@ -19,13 +20,13 @@ from singa_lite.snapshots.tree import LazyArray, Tree
 from singa_lite.tensor import DeviceSpec
 
 
-def load(path: Path, device: DeviceSpec = None, *, custom: Mapping[str, type] | None = None) -> FeedForwardNet:
+def load(path: Path, device: DeviceSpec = None, *, custom: Mapping[str, type | Rule] | None = None) -> FeedForwardNet:
     """The net that `net.save(path)` wrote, with its values, compiled with its optimizer and its state.
 
-    device: where it is to live; custom: {name: class} of the user's own layers, losses and metrics. SnapshotError for a
-    file without a configuration: one of another program, of weights alone, of a net that has none (the message says
-    why), or of an earlier version; make the net by its script then, and call net.load(path). ConfigError for a class
-    that is not in custom.
+    device: where it is to live; custom: {name: class} of the user's own layers, losses and metrics, {name: rule} of its
+    rewriting rules. SnapshotError for a file without a configuration: one of another program, of weights alone, of a
+    net that has none (the message says why), or of an earlier version; make the net by its script then, and call
+    net.load(path). ConfigError for a class or a rule that is not in custom.
     """
     with formats.opened(path) as found:
         text, reason = found.attributes.get("config"), found.attributes.get("config_missing")
@@ -49,6 +50,11 @@ def pickled(net: FeedForwardNet) -> tuple[object, ...]:
 
     SnapshotError after an unfinished step.
     """
+    if net.together is not None and net.together.ownership is not None:
+        raise SnapshotError(
+            "pickle: wanted a net whose optimizer's state is on this process, received one of "
+            f"{net.together.ranks.size} ranks that have parts of it (shard='state'); net.save collects them"
+        )
     tree = net_tree.of_net(net)
     arrays = {path: lazy.fetch() for path, lazy in tree.arrays.items()}
     classes: dict[str, type] = {}

@@ -14,8 +14,8 @@ from singa_lite.kernels.kernel_set import KernelSet
 from singa_lite.kernels.numpy_kernels import NUMPY
 
 UNARY = (autograd.relu, autograd.tanh, autograd.sigmoid, autograd.gelu, autograd.silu, autograd.softplus, autograd.elu,
-         autograd.relu6, autograd.identity, autograd.leaky_relu)  # fmt: skip
-BINARY = (autograd.add, autograd.add, autograd.subtract, autograd.multiply)
+         autograd.relu6, autograd.identity, autograd.leaky_relu, autograd.abs)  # fmt: skip
+BINARY = (autograd.add, autograd.add, autograd.subtract, autograd.multiply, autograd.maximum, autograd.minimum)
 
 OPTIMIZERS: tuple[Callable[[], optimizer.Optimizer], ...] = (
     lambda: optimizer.SGD(lr=0.05),
@@ -164,7 +164,10 @@ class Expression:
 
     def _view(self, values: list[Tensor]) -> list[Tensor]:
         x = self._recent(values)
-        kind = self.choose.randrange(4)
+        kind = self.choose.randrange(5)
+        if kind == 4:  # the elements of a slice, every other one perhaps
+            starts = [self.choose.randrange(extent) for extent in x.shape]
+            return [autograd.index(x, tuple(slice(start, None, self.choose.choice((1, 1, 2))) for start in starts))]
         if kind == 0:
             axes = list(range(x.ndim))
             self.choose.shuffle(axes)

@@ -307,3 +307,29 @@ def test_the_least_of_the_curve_is_a_budget_that_will_do_where_evaluation_needs_
         net().plan_batch(32, memory_budget=5000)
     least = caught.value.total_bytes
     assert net().plan_batch(32, memory_budget=least).total_bytes <= least
+
+
+@pytest.mark.parametrize("given", [{}, {"keep": ["a"]}], ids=["loss alone", "kept"])
+def test_a_budget_of_the_very_total_is_kept_by_plans_before_and_behind_steps(given):
+    """What the recorded step of the same form holds is what the next one holds, and other steps make room for it."""
+
+    def net(**bounded: object) -> FeedForwardNet:
+        made = FeedForwardNet(loss.SquaredError(), device=device.new_cpu(), seed=1)
+        made.add(layers.Dense("a", 16, input_sample_shape=(8,)))
+        made.add(layers.Activation("t", "tanh"))
+        made.add(layers.Dense("b", 5))
+        made.compile(optimizer.SGD(0.1, momentum=0.9), **given, **bounded)
+        return made
+
+    total = net().plan_batch(32).total_bytes
+    bounded = net(memory_budget=total)
+    x, y = np.ones((32, 8), np.float32), np.ones((32, 5), np.float32)
+    wanted = bounded.plan_batch(32)
+    for go_on in (bounded.train_one_batch, bounded.evaluate_one_batch, bounded.train_one_batch):
+        go_on(x, y)
+        found = bounded.plan_batch(32)
+        assert (found.total_bytes, found.arena_bytes) == (wanted.total_bytes, wanted.arena_bytes)
+    bounded.evaluate_one_batch(x[:17], y[:17])
+    assert bounded.plan_batch(32).total_bytes <= total
+    with pytest.raises(PlanError, match=f"wanted at most {total:,} bytes"):
+        bounded.plan_batch(64)

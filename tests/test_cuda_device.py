@@ -27,6 +27,7 @@ from singa_lite import (
 )
 from singa_lite.device import Device
 from singa_lite.errors import DeviceError, GraphError
+from singa_lite.operation import Phase
 
 RNG = np.random.default_rng(5)
 X = RNG.standard_normal((7, 3, 9, 11)).astype(np.float32)
@@ -92,6 +93,15 @@ def test_planned_and_unplanned_give_equal_bits(cuda, monkeypatch):
 def test_recorded_and_eager_give_equal_bits(cuda):
     recorded, eager = residual_net(cuda, fuse=False), residual_net(cuda, graph=False)
     assert losses(recorded, 4) == losses(eager, 4)
+
+
+@pytest.mark.parametrize("libraries", [False, True])
+def test_a_normalisation_takes_the_sum_and_the_activation_behind_it_in(libraries):
+    plan = residual_net(device.abstract("cuda", libraries=libraries)).plan_batch(7)
+    calls = [i for i in plan.placed.planned.instructions if i.repeats is None and i.phase is Phase.FORWARD]
+    assert {"batch_norm_activation", "batch_norm_add"} <= {i.kernel for i in calls}
+    assert not {"batch_norm", "add", "add_activation"} & {i.kernel for i in calls}
+    assert [i.layer for i in calls if i.kernel == "relu"] == ["relu2"], "behind the pooling, where there is less of it"
 
 
 def test_dead_memory_is_never_read(monkeypatch):
@@ -200,7 +210,7 @@ def test_the_profile_has_every_operation(cuda, monkeypatch):
     net.train_one_batch(X, Y)
     profile = net.training_graph.profile(runs=1)
     assert profile.peaks is not None and profile.peaks.flops > 0 and profile.peaks.nbytes > 0
-    assert {"conv2d_gradient", "batch_norm_derivative", "sgd"} <= {o.kernel for o in profile.operations}
+    assert {"conv2d_gradient", "batch_norm_derivative", "sgd"} <= {o.kernel.split("*")[0] for o in profile.operations}
 
 
 def test_evaluate_predict_and_snapshots_are_those_of_the_cpu(cuda, tmp_path):

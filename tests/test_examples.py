@@ -68,11 +68,28 @@ def test_custom_layer_has_right_gradients_and_learns(tmp_path):
     assert number(r"last epoch ([\d.]+)", text) < number(r"first epoch ([\d.]+)", text) / 50
 
 
+def test_a_recorded_expression_runs_a_thousand_times_and_learns(tmp_path):
+    text = run("recorded_expression.py", tmp_path)
+    assert number(r"recorded: (\d+) operations", text) > 20
+    assert number(r"run 1000: loss ([\d.]+)", text) < number(r"run 1: loss ([\d.]+)", text) / 10
+    assert number(r"run 1000: .* ([\d.]+)% right", text) > 95
+    assert number(r": (\d+) bytes in one arena", text) < number(r"arena, (\d+) unshared", text) / 2
+
+
 def test_own_operation_has_right_gradients_and_learns_within_the_plan(tmp_path):
     text = run("own_operation.py", tmp_path)
     assert number(r"within ([-\de.]+) of central", text) < 1e-8
     assert number(r"last epoch ([\d.]+)", text) < number(r"first epoch ([\d.]+)", text) / 10
     assert number(r"scratch of LogSquare.forward: (\d+) bytes", text) == 64 * 32 * 4
+
+
+def test_a_rule_of_the_users_own_saves_memory_and_changes_no_loss(tmp_path):
+    text = run("rewriting.py", tmp_path)
+    assert "refused: rule 'nearly mish': wanted both sides equal within 1e-05" in text
+    assert number(r"applied (\d+) times", text) == 4
+    assert number(r"MiB before, ([\d.]+) MiB after", text) < 0.75 * number(r"arena: ([\d.]+)", text)
+    before, after = number(r"epoch: ([\d.]+)", text), number(r"epoch: [\d.]+ before, ([\d.]+) after", text)
+    assert abs(before - after) < 1e-4
 
 
 def test_a_run_that_was_killed_ends_with_equal_bits(tmp_path):

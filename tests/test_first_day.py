@@ -251,21 +251,37 @@ def test_a_number_of_a_tensor_is_read_as_a_number():
         tensor.ones((2,))[0] = 1
 
 
-def test_reading_what_stands_on_a_tape_is_refused():
+def test_what_stands_on_a_tape_is_an_operation_and_what_can_be_none_is_refused():
     weight = small().parameters()["dense/weight"]
     for read in (lambda t: t[0], lambda t: t.mean(), lambda t: next(iter(t)), lambda t: t.max(0)):
-        with pytest.raises(GraphError, match="detach"):
-            read(autograd.relu(weight))
+        found = read(autograd.relu(weight))
+        assert found.requires_grad and found.creator is not None
+        np.testing.assert_allclose(found, read(np.maximum(weight, 0)), rtol=1e-6)
         np.testing.assert_array_equal(read(weight.detach()), read(np.asarray(weight)))
+    for at in ([0, 1], np.asarray(weight) > 0, tensor.from_numpy(np.arange(2))):
+        with pytest.raises(GraphError, match=r"received .*autograd\.gather.*detach"):
+            autograd.relu(weight)[at]
+        np.testing.assert_array_equal(weight.detach()[at], np.asarray(weight)[np.asarray(at)])
+    with pytest.raises(GraphError, match="detach"):
+        autograd.relu(weight).round()
+
+
+def test_a_part_that_is_read_stays_as_it_was():
+    weight = tensor.ones((3, 2))
+    part, wanted = weight[1:], np.ones((2, 2))
+    weight.copy_from_numpy(np.zeros((3, 2)))
+    np.testing.assert_array_equal(part, wanted)
 
 
 def test_a_tensor_that_is_only_recorded_has_no_values_yet():
     host, given = device.default(), tensor.ones((3,))
-    with host.recording():
-        with pytest.raises(GraphError, match="recording"):
-            given[0]
-        with pytest.raises(GraphError, match="recording"):
-            _ = given == 1
+    with host.recording() as graph:
+        found = [given[0], given[1:] > 0.5, given.sum()]
+        for read in (lambda: given == 1, lambda: float(given[0]), lambda: bool(found[2] > 0), lambda: given.tolist()):
+            with pytest.raises(GraphError, match="recording"):
+                read()
+    graph.run()
+    assert [tensor.to_numpy(each).tolist() for each in found] == [1, [True, True], 3]
 
 
 def held() -> FeedForwardNet:

@@ -41,6 +41,7 @@ SMALL: dict[str, tuple[dict[str, int], dict[str, float]]] = {
     "super_resolution": ({"epochs": 2, "count": 80}, {"tiles": 80}),
     "text_classification": ({"epochs": 2, "count": 600}, {"conv1d": 0.8, "lstm": 0.6}),
     "time_series": ({"epochs": 3, "length": 1200}, {"R2": 0.4}),
+    "train_on_several_processes": ({"epochs": 2}, {"accuracy": 0.8, "processes": 1, "< rank": 0}),
     "transfer_learning": ({"epochs": 5}, {"low digits": 0.9, "high digits": 0.35, "left out of the file": 2}),
     "two_in_two_out": ({"epochs": 3}, {"accuracy": 0.3, "R2": 0.5}),
     "unet": ({"epochs": 2, "count": 100}, {"pixels right": 0.75}),

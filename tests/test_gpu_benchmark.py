@@ -34,7 +34,7 @@ def run(milliseconds: float, mib: float = 1, loss: float = 2.5) -> dict[str, Any
 def result(net: str, **changed: Any) -> dict[str, Any]:
     """A net with eager PyTorch, a faster way, and one that is not there."""
     peers = {"torch": [run(3, 100)], "torch-channels-last": [run(1.5, 120)], "torch-compile": "no C compiler"}
-    return {"net": net, "batch": 16, "ours": [run(1.2, 70)], "peers": peers | changed}
+    return {"net": net, "batch": 16, "tf32": False, "ours": [run(1.2, 70)], "peers": peers | changed}
 
 
 # ---- goals and the table
@@ -70,8 +70,8 @@ def test_other_nets_are_held_to_memory(load):
 
 def test_a_row_tells_both_sides(load):
     report = load("gpu_report")
-    eager, _, compiled = (line.strip("| ").split(" | ") for line in report.rows(result("vgg16"), False))
-    assert eager[:4] == ["vgg16, 16", "torch", "1.200", "3.000"]
+    eager, _, compiled = (line.strip("| ").split(" | ") for line in report.rows(result("vgg16")))
+    assert eager[:4] == ["vgg16, 16, true float32", "torch", "1.200", "3.000"]
     assert eager[4:8] == ["2.50 (2.50..2.50)", "70", "100", "0.70"]
     assert eager[8:] == ["2.500000", "2.500000", "memory at most 0.75: 0.70, met"]
     assert compiled[1:5] == ["torch-compile", "1.200", "", "no C compiler"]
@@ -79,13 +79,13 @@ def test_a_row_tells_both_sides(load):
 
 def test_rows_are_as_wide_as_their_heading(load):
     report = load("gpu_report")
-    lines = [*report.heading().splitlines(), *report.rows(result("resnet50"), False)]
+    lines = [*report.heading().splitlines(), *report.rows(result("resnet50"))]
     assert len({line.count("|") for line in lines}) == 1
 
 
 def test_a_net_without_peers_has_a_row(load):
-    (line,) = load("gpu_report").rows({**result("mlp"), "peers": {}}, False)
-    assert "| mlp, 16 |  | 1.200 |" in line
+    (line,) = load("gpu_report").rows({**result("mlp"), "peers": {}})
+    assert "| mlp, 16, true float32 |  | 1.200 |" in line
 
 
 @pytest.mark.parametrize(
@@ -96,20 +96,25 @@ def test_first_losses_are_compared(load, loss, tf32, differs):
     report = load("gpu_report")
     assert report.losses_differ([run(1)], [run(1, loss=loss)], tf32) == differs
     assert not report.losses_differ([run(1)], "not installed", tf32)
-    lines = report.rows(result("mlp", torch=[run(1, loss=loss)]), tf32)
+    lines = report.rows({**result("mlp", torch=[run(1, loss=loss)]), "tf32": tf32})
     assert (f"**{loss:.6f}**" in lines[0]) == differs
 
 
 def test_the_page_says_where_when_and_how(load):
     where = {"gpu": "NVIDIA X, 80 GiB", "driver": "580.1", "date": "2026-11-21", "versions": {"torch": "9.9"}}
-    options = {"tf32": False, "optimizer": "momentum", "rounds": 3, "warmup": 10, "steps": 50}
-    lines = load("gpu_report").markdown(where, options, [result("mlp"), result("vgg16")]).splitlines()
+    options = {"optimizer": "momentum", "rounds": 3, "warmup": 10, "steps": 50}
+    rounding = {**result("vgg16"), "tf32": True}
+    lines = load("gpu_report").markdown(where, options, [result("mlp"), rounding]).splitlines()
     assert lines[0].startswith(
-        "2026-11-21, NVIDIA X, 80 GiB, driver 580.1. true float32, momentum, medians of 3 rounds"
+        "2026-11-21, NVIDIA X, 80 GiB, driver 580.1. true float32: every factor has 24 bits, on both sides; TF32: "
     )
+    assert "momentum, medians of 3 rounds" in lines[0]
+    assert [line.split(" | ")[0] for line in lines if line.startswith(("| mlp", "| vgg16"))] == [
+        *["| mlp, 16, true float32"] * 3,
+        *["| vgg16, 16, TF32"] * 3,
+    ]
     assert "torch 9.9" in lines
     assert len([line for line in lines if line.startswith("|")]) == 2 + 6
-    assert "TF32" in load("gpu_report").markdown(where, {**options, "tf32": True}, [])
 
 
 def test_versions_of_both_sides_are_named(load):
@@ -137,9 +142,11 @@ def test_the_exit_status_is_documented(load):
 def test_arguments(load):
     gpu = load("gpu")
     plain = gpu.arguments([])
-    assert (plain.peer, plain.tf32, plain.net, plain.batch) == (list(gpu.PEERS), False, None, None)
-    few = gpu.arguments(["--net", "mlp", "--batch", "7", "--peer", "torch", "--tf32"])
-    assert (few.peer, few.tf32, few.net, few.batch) == (["torch"], True, ["mlp"], [7])
+    assert (plain.peer, plain.precision, plain.net, plain.batch) == (list(gpu.PEERS), ["float32", "tf32"], None, None)
+    few = gpu.arguments(["--net", "mlp", "--batch", "7", "--peer", "torch", "--precision", "tf32"])
+    assert (few.peer, few.precision, few.net, few.batch) == (["torch"], ["tf32"], ["mlp"], [7])
+    assert list(gpu.cases(few)) == [("mlp", 7, "tf32")]
+    assert [case[2] for case in gpu.cases(gpu.arguments(["--net", "mlp", "--batch", "7"]))] == ["float32", "tf32"]
     assert gpu.BATCHES["resnet50"] == (16, 32, 128)
     assert set(gpu.BATCHES) <= set(load("compare").RATES)
 

@@ -20,7 +20,8 @@ from package_source import PACKAGE, module_files
 # Lowest first. A name is a module, or a folder with all that is in it; "" is singa_lite/__init__.py itself.
 # A module imports from floors below its own and, on its own floor, only from its own folder.
 FLOORS = (
-    ("array_types", "errors", "checks", "contexts", "elsewhere", "left_out", "machine", "names", "notice", "unique"),
+    ("errors",),
+    ("array_types", "checks", "contexts", "elsewhere", "left_out", "machine", "names", "notice", "unique"),
     (
         "arrays",
         "bisection",
@@ -33,6 +34,7 @@ FLOORS = (
         "table",
         "threads",
         "packed",
+        "value_checks",
     ),
     ("kernels",),
     ("runtime",),
@@ -50,9 +52,11 @@ FLOORS = (
     ("observer", "ops"),
     ("backward_pass",),
     ("autograd",),
+    ("rewriting",),
     ("criterion", "data", "initializer", "regularizer", "sample_shape", "schedule", "topology"),
     ("past",),
     ("layer_calls", "layer_names", "layer_tensors"),
+    ("layer_options",),
     ("continued_calls", "layer", "loss", "metric", "optimizer"),
     ("freezing", "layer_walk", "lengths"),
     ("run",),
@@ -61,15 +65,16 @@ FLOORS = (
     ("budget_curve", "fit_needs", "recorded_steps"),
     ("batch_plan",),
     ("training",),
-    ("compile_checks", "generation", "mixed_precision", "walked_net"),
+    ("compile_checks", "generation", "mixed_precision", "net_settings", "walked_net"),
     ("planned_net",),
+    ("compiled_net",),
     ("batch_net", "family"),
     ("fit",),
     ("net",),
     ("layers",),
     ("configs",),
-    ("snapshots",),
-    ("callbacks", "models", "named_net", "open_net", "sklearn", "testing"),
+    ("named_net", "snapshots"),
+    ("callbacks", "models", "open_net", "parallel", "sklearn", "testing"),
     ("plan_command", "tuning"),
     ("",),
     ("__main__",),
@@ -79,7 +84,7 @@ BESIDE = (
     *("kernels.interface", "kernels.kernel_set", "kernels.built", "kernels.routine", "kernels.variants"),
     "kernels.widening",
 )
-SHARED = ("kernels.philox", "kernels.recurrence", "kernels.tiled_attention", "kernels.workers")
+SHARED = ("kernels.ids", "kernels.philox", "kernels.recurrence", "kernels.tiled_attention", "kernels.workers")
 
 # Folders that can be read alone: all that they may import of the project from outside themselves.
 CLOSED = {

@@ -38,9 +38,20 @@ CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
         for name in (
             *("elu", "exp", "flatten", "gelu", "gelu_tanh", "identity", "l2_norm", "leaky_relu", "log", "reduce_mean"),
             *("reduce_sum", "relu", "relu6", "sigmoid", "silu", "softmax", "softplus", "tanh", "transpose"),
+            *("abs", "clip", "reduce_max", "reduce_min", "sqrt", "square"),
         )
     },
-    **{name: (getattr(autograd, name), {"a": X2, "b": X2}) for name in ("add", "subtract", "multiply", "divide")},
+    **{
+        name: (getattr(autograd, name), {"a": X2, "b": X2})
+        for name in (
+            *("add", "subtract", "multiply", "divide", "maximum", "minimum"),
+            *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
+        )
+    },
+    "where": (autograd.where, {"condition": np.ones((2, 4), bool), "a": X2, "b": X2}),
+    "index": (autograd.index, {"x": X2, "at": (slice(1), 2)}),
+    "gather": (autograd.gather, {"x": X2, "ids": tensor.zeros((3,), np.int64)}),
+    "stack": (autograd.stack, {"xs": [X2, X2]}),
     **{
         name: (getattr(autograd, name), {"x": X2, "target": tensor.from_numpy(np.ones((2, 4), "f"))})
         for name in ("huber", "softmax_cross_entropy", "sigmoid_cross_entropy", "squared_error")
@@ -119,6 +130,28 @@ ROWS = {
     "softmax(axis='1')": row(lambda: autograd.softmax(X2, "1"), TypeError, "softmax", "'1'"),
     "reduce_sum(axes=1.5)": row(lambda: autograd.reduce_sum(X2, 1.5), TypeError, "axes", "1.5"),
     "reduce_sum(keepdims=1)": row(lambda: autograd.reduce_sum(X2, keepdims=1), TypeError, "keepdims", "received 1"),
+    "t[5]": row(lambda: X2[5], IndexError, "from -2 to 1", "axis 0", "(2, 4)", "received 5"),
+    "t[1, 2, 3]": row(lambda: X2[1, 2, 3], IndexError, "at most 2", "(2, 4)", "(1, 2, 3)"),
+    "t[::0]": row(lambda: X2[::0], TypeError, "index", "step other than 0"),
+    "t[1.5]": row(lambda: X2[1.5], TypeError, "index", "whole numbers", "float 1.5"),
+    "t['a']": row(lambda: X2["a"], TypeError, "index", "whole numbers", "str 'a'"),
+    "index([0, 1])": row(lambda: autograd.index(X2, [0, 1]), TypeError, "index", "list [0, 1]"),
+    "where(floats)": row(lambda: autograd.where(X2, X2, X2), TypeError, "where", "bool", "float32", "not_equal"),
+    "clip(low > high)": row(lambda: autograd.clip(X2, 1, 0), ValueError, "clip", "low", "1 and 0"),
+    "clip(low='1')": row(lambda: autograd.clip(X2, "1"), TypeError, "clip low", "'1'"),
+    "maximum(shapes)": row(lambda: autograd.maximum(X2, C), ShapeError, "maximum", "broadcast", "(2, 4)", "(3,)"),
+    "equal(dtypes)": row(lambda: autograd.equal(X2, made(4, dtype="d")), TypeError, "equal", "float32", "float64"),
+    "reduce_max(nothing)": row(lambda: autograd.reduce_max(X2[:0], 0), ShapeError, "reduce_max", "(0, 4)"),
+    "gather(float ids)": row(lambda: autograd.gather(X2, C), TypeError, "gather", "integer", "float32"),
+    "gather(axis=2)": row(
+        lambda: autograd.gather(X2, tensor.zeros((3,), int), 2), ShapeError, "gather", "axis", "(2, 4)"
+    ),
+    "stack(tensor)": row(lambda: autograd.stack(X2), TypeError, "stack", "Tensor"),
+    "stack(shapes)": row(lambda: autograd.stack([X2, C]), ShapeError, "stack", "(2, 4)", "(3,)"),
+    "stack(axis=3)": row(lambda: autograd.stack([X2, X2], 3), ShapeError, "stack", "from -3 to 2", "received 3"),
+    "matmul(leading axes)": row(
+        lambda: autograd.matmul(made(2, 3, 4), made(3, 4, 5)), ShapeError, "matmul", "(2, 3, 4)", "(3, 4, 5)"
+    ),
     "transpose(axes=1)": row(lambda: autograd.transpose(X2, 1), TypeError, "transpose", "received 1"),
     "concat(tensor)": row(lambda: autograd.concat(X2, 1), TypeError, "concat", "Tensor"),
     "huber(delta='1')": row(lambda: autograd.huber(X2, X2, "1"), TypeError, "huber delta", "'1'"),

@@ -313,7 +313,11 @@ def test_of_layers_that_share_parameters_one_may_keep_float32():
 
 
 REFUSED = [
-    ({"precision": None}, ValueError, "precision: wanted one of 'float32', 'bfloat16', 'float16', received None"),
+    (
+        {"precision": None},
+        ValueError,
+        "precision: wanted one of 'float32', 'bfloat16', 'float16', 'tf32', received None",
+    ),
     ({"precision": "bfloat16", "graph": False}, ValueError, "precision='bfloat16': wanted graph=True"),
     ({"float32_layers": ["conv1"]}, ValueError, "float32_layers: wanted precision='bfloat16' beside it"),
     ({"precision": "bfloat16", "float32_layers": "conv1"}, TypeError, "float32_layers: wanted a list of names"),

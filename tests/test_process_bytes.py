@@ -15,7 +15,7 @@ from singa_lite.operation import Instruction, Operand, Phase
 from singa_lite.passes import launch_bytes
 from singa_lite.passes.launch_bytes import A_CALL, A_FORM, BESIDE, further_bytes
 
-COUNT = 403
+COUNT, SMALL = 403, 43
 CODE = 80 << 10  # as of a set that makes code for each different call
 
 
@@ -27,11 +27,11 @@ def on() -> Device:
     return made
 
 
-def deep(**compiling: object) -> FeedForwardNet:
-    """Five different dense layers with activations."""
+def deep(depth: int = 5, **compiling: object) -> FeedForwardNet:
+    """So many different dense layers with activations."""
     net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=on(), seed=4)
     net.add(layers.Dense("first", 300, input_sample_shape=(7,)))
-    for number in range(5):
+    for number in range(depth):
         net.add(layers.Activation(f"act{number}", "tanh"))
         net.add(layers.Dense(f"dense{number}", 299))
     net.compile(optimizer.SGD(lr=0.05, momentum=0.9), **compiling)
@@ -100,6 +100,25 @@ def test_the_least_of_an_error_counts_it_and_is_kept(counted):
     assert other.value.total_bytes == least
 
 
+def test_the_curve_and_the_largest_batch_count_it(counted):
+    net = deep(2)
+    free = net.plan_batch(SMALL)
+    points = net.budget_curve(SMALL)
+    assert points[0] == (free.total_bytes, 0.0)
+    for nbytes, slowdown in (points[0], points[-1]):
+        plan = net.plan_batch(SMALL, memory_budget=nbytes)
+        assert plan.total_bytes <= nbytes
+        assert plan.estimated_slowdown <= slowdown
+        assert plan.process_bytes >= plan.operations * A_CALL
+    with pytest.raises(PlanError) as caught:
+        net.plan_batch(SMALL, memory_budget=points[-1][0] // 2)
+    assert caught.value.total_bytes <= points[-1][0]
+    largest = net.largest_batch(free.total_bytes)
+    assert largest >= SMALL
+    assert net.plan_batch(largest).total_bytes <= free.total_bytes < net.plan_batch(largest + 1).total_bytes
+    assert net.largest_batch(free.total_bytes - free.process_bytes) < SMALL
+
+
 # --- forms of batch beside the step ---------------------------------------------------------------------------
 
 
@@ -145,5 +164,5 @@ def test_a_third_form_of_batch_takes_its_own_from_the_budget(monkeypatch, more):
         recorded = [step.graph.further_bytes for step in net._steps._recorded._steps.values()]
         assert all(recorded)
         assert len(recorded) == min(3, number + 1) or not more
-        assert net.device.pool.high_water + sum(recorded) <= net._steps.budget
+        assert net.device.pool.high_water + sum(recorded) <= net._steps.how.budget
     assert state_of(net) == state_of(free)

@@ -110,6 +110,13 @@ def test_repr_names_shape_dtype_and_device():
 # --- handles over memory ------------------------------------------------------------------------------------
 
 
+def test_a_view_beyond_its_source_is_refused():
+    t = tensor.from_numpy(ramp(2, 3))
+    for shape, strides, offset in [((7,), None, 0), ((2,), (32,), 0), ((2,), None, 20), ((2,), None, -4)]:
+        with pytest.raises(ShapeError, match="wanted a view within a block of"):
+            t.view(shape, strides, offset)
+
+
 def test_views_share_memory_which_lives_as_long_as_any_of_them():
     on = device.new_cpu()
     whole = tensor.from_numpy(ramp(4, 6), on)

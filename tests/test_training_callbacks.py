@@ -150,9 +150,9 @@ def test_limits():
     net = made()
     assert not fit(net, callbacks.TimeLimit(1e-9), epochs=3).history and net.optimizer.step == 1
     progress, end = SimpleNamespace(epoch=2, batch=4), callbacks.TerminateOnNaN()
-    end.on_batch(SimpleNamespace(loss=np.float32(3), progress=progress))
+    end.on_batch(SimpleNamespace(loss=np.float32(3), progress=progress, is_first=True))
     with pytest.warns(UserWarning, match="loss nan at batch 3 of epoch 2"), pytest.raises(callbacks.StopTraining):
-        end.on_batch(SimpleNamespace(loss=np.float32("nan"), progress=progress))
+        end.on_batch(SimpleNamespace(loss=np.float32("nan"), progress=progress, is_first=True))
 
 
 def test_functions_are_called():

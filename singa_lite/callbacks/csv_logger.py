@@ -30,6 +30,8 @@ class CSVLogger(Callback):
     def on_start(self, training: Training) -> None:
         """Begin the file."""
         self._columns = ["epoch", *training.entries]
+        if not training.is_first:
+            return
         going_on = training.progress.epoch > 0
         rows = self._rows() if (self.append or going_on) and self.path.exists() else []
         if not self.append:
@@ -48,6 +50,8 @@ class CSVLogger(Callback):
 
     def on_epoch(self, training: Training) -> None:
         """Write the row."""
+        if not training.is_first:
+            return
         history = training.progress.history.history
         values = [history[name][-1] if name in history else "" for name in self._columns[1:]]
         with self.path.open("a", newline="", encoding="utf-8") as file:

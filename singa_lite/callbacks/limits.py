@@ -23,7 +23,8 @@ class TerminateOnNaN(Callback):
         loss = 0.0 if training.loss is None else float(training.loss)
         if not isfinite(loss):
             progress = training.progress
-            warn(f"fit was ended: loss {loss} at batch {progress.batch - 1} of epoch {progress.epoch}, from 0")
+            if training.is_first:
+                warn(f"fit was ended: loss {loss} at batch {progress.batch - 1} of epoch {progress.epoch}, from 0")
             raise StopTraining
 
 
@@ -31,6 +32,7 @@ class TimeLimit(Callback):
     """Ends the training after the batch at which so many seconds have passed since this call of `fit` began.
 
     seconds: above 0. The validation is not interrupted. With a `Checkpoint` behind it, `fit(resume="auto")` goes on.
+    Where several processes train together, the first whose time is over ends it.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -43,5 +45,5 @@ class TimeLimit(Callback):
 
     def on_batch(self, training: Training) -> None:
         """StopTraining if it is over."""
-        if time.monotonic() - self._begun >= self.seconds:
+        if training.any(time.monotonic() - self._begun >= self.seconds):
             raise StopTraining

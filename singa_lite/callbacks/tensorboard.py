@@ -39,6 +39,8 @@ class TensorBoard(Callback):
             raise ImportError(
                 'TensorBoard: wanted the package tensorboard, which pip install "singa-lite[tensorboard]" brings'
             ) from error
+        if not training.is_first:
+            return
         writer: _Writer = EventFileWriter(self.folder)
         epoch = training.progress.epoch
         if epoch:

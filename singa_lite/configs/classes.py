@@ -1,4 +1,6 @@
-"""Names of classes in a configuration: ours by their module, a user's own by what the reader says they are."""
+"""Names of classes in a configuration: ours by their module, a user's own, and rewriting rules, by what the reader says
+they are.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from types import ModuleType
 
 from singa_lite import initializer, layers, loss, metric, optimizer, regularizer, schedule
 from singa_lite.errors import ConfigError
+from singa_lite.rewriting import Rule
 
 #: Whose public classes are known by "<module>.<class>".
 _MODULES: Mapping[str, ModuleType] = {
@@ -29,7 +32,7 @@ def name_of(kind: type) -> str:
     return kind.__qualname__
 
 
-def class_of(name: object, custom: Mapping[str, type]) -> type:
+def class_of(name: object, custom: Mapping[str, type | Rule]) -> type:
     """The class of that name. custom: a user's own classes by name.
 
     ConfigError for one that is unknown: no class is looked for by what a file says alone.
@@ -42,4 +45,15 @@ def class_of(name: object, custom: Mapping[str, type]) -> type:
     raise ConfigError(
         f"config: wanted a class of singa_lite, or one of custom={sorted(custom)}, received {name!r:.100}; "
         "custom={'" + f"{name!s:.60}" + "': <the class>} says which it is"
+    )
+
+
+def rule_of(name: object, custom: Mapping[str, type | Rule]) -> Rule:
+    """The rewriting rule of that name. ConfigError for one that custom has not: its functions are in no file."""
+    found = custom.get(name) if isinstance(name, str) else None
+    if isinstance(found, Rule) and found.name == name:
+        return found
+    raise ConfigError(
+        f"config: wanted the rewriting rule {name!r:.100} in custom={sorted(custom)}, as its functions are in no file, "
+        f"received {'none' if found is None else repr(found)}; custom={{{name!r:.60}: <the Rule>}} says which it is"
     )

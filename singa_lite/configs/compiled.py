@@ -12,7 +12,7 @@ from singa_lite.optimizer import Optimizer
 from singa_lite.optimizer.rules import Rule
 
 #: Options of `compile` that go by the machine: a file is the same whatever its net was trained within.
-_OF_THE_MACHINE = ("memory_budget", "offload", "budget_profile", "order", "workers", "limits")
+_OF_THE_MACHINE = ("memory_budget", "offload", "budget_profile", "order", "workers", "limits", "parallel")
 
 
 def compiled_form(net: FeedForwardNet, writer: Writer) -> Plain:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import signature
 
 from singa_lite.configs.values import Plain, Reader, Writer
+from singa_lite.described import options_of
 from singa_lite.errors import ConfigError
 from singa_lite.layer import Layer, Node
 
@@ -74,8 +75,12 @@ def layer_of(form: Mapping[str, Plain], reader: Reader, owner: Callable[[str], L
     inner = dict(_with_inner(layer, ""))
     changes = form.get("changes")
     for path, changed in (changes if isinstance(changes, dict) else {}).items():
-        for name, value in (changed if isinstance(changed, dict) else {}).items():
-            setattr(inner[path], name, reader.read(value))
+        values = {name: reader.read(value) for name, value in (changed if isinstance(changed, dict) else {}).items()}
+        options = {name: values.pop(name) for name in list(values) if name in options_of(type(inner[path]))}
+        if options:
+            inner[path].change_options(options)
+        for name, value in values.items():
+            setattr(inner[path], name, value)
     return layer
 
 

@@ -11,6 +11,7 @@ from singa_lite.configs.values import Plain, Reader, Writer
 from singa_lite.errors import ConfigError
 from singa_lite.layer import Layer
 from singa_lite.net import FeedForwardNet
+from singa_lite.rewriting import Rule
 from singa_lite.tensor import DeviceSpec
 from singa_lite.training.criteria import losses_of, metrics_of
 
@@ -21,7 +22,9 @@ VERSION = 1
 
 
 def refused(where: str, value: object) -> Plain:
-    """What is done with a value that no configuration holds: ConfigError."""
+    """What is done with a value that is no plain one: a rule is known by its name, all else is a ConfigError."""
+    if isinstance(value, Rule):
+        return {"rule": value.name}
     raise ConfigError(
         f"{where}: wanted numbers, text, and objects of singa_lite or of classes that derive from its own, received "
         f"{value!r:.100}, which cannot be written down; the script that made the net can make it again"
@@ -77,11 +80,12 @@ def _outside(paths: Mapping[int, str], own: set[int]) -> Callable[[Layer], str |
 def net_of(
     config: object,
     device: DeviceSpec = None,
-    custom: Mapping[str, type] | None = None,
+    custom: Mapping[str, type | Rule] | None = None,
 ) -> FeedForwardNet:
     """A new net of a configuration, with initial values, compiled as that one was.
 
-    custom: the user's own classes by name. ConfigError for what is no configuration; errors of the constructors.
+    custom: the user's own classes by name, and rewriting rules by theirs. ConfigError for what is no configuration;
+    errors of the constructors.
     """
     held = _checked(config)
     waiting = {_text(form, "name"): form for form in _forms(held)}

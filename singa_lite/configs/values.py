@@ -2,7 +2,7 @@
 
 Numbers, flags, text, None and lists stand as they are; {"tuple": [...]}, {"dict": [[key, value], ...]}, {"float":
 "nan"}, {"dtype": "float32"}, {"array": [...], "dtype": ...}, {"layer": path} for a layer elsewhere in the net, {"net":
-configuration} for a whole net, and
+configuration} for a whole net, {"rule": name} for a rewriting rule, and
 {"class": name, "arguments": {...}} for an object that knows its arguments (`Described`, and frozen dataclasses).
 """
 
@@ -15,10 +15,11 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from singa_lite.configs.classes import class_of, name_of
+from singa_lite.configs.classes import class_of, name_of, rule_of
 from singa_lite.described import Described
 from singa_lite.errors import ConfigError
 from singa_lite.layer import Layer
+from singa_lite.rewriting import Rule
 
 #: What JSON holds.
 Plain: TypeAlias = "bool | int | float | str | list[Plain] | dict[str, Plain] | None"
@@ -98,11 +99,11 @@ class AsItIs(dict[str, Plain]):
 
 
 class Reader(NamedTuple):
-    """How values are read. custom: a user's classes by name; layer: the layer of that path; net: the net of a
+    """How values are read. custom: a user's classes and rules by name; layer: the layer of that path; net: the net of a
     configuration within this one, on the same device.
     """
 
-    custom: Mapping[str, type]
+    custom: Mapping[str, type | Rule]
     layer: Callable[[str], Layer]
     net: Callable[[Plain], object]
 
@@ -167,5 +168,6 @@ _KINDS: Mapping[str, Callable[[Reader, Mapping[str, Plain]], object]] = {
     "array": lambda reader, form: np.array(reader.read(form["array"]), _dtype(form)),
     "dtype": lambda reader, form: _dtype(form),
     "layer": Reader._layer,
+    "rule": lambda reader, form: rule_of(form["rule"], reader.custom),
     "net": lambda reader, form: reader.net(form["net"]),
 }

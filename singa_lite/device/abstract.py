@@ -25,8 +25,8 @@ from singa_lite.sizes import memory_size
 from singa_lite.tensor import Block, Tensor
 
 KINDS = ("cpu", "onednn", "numpy", "cuda")
-#: Bytes that a call of cuBLASLt or cuDNN may want on a GPU, as `new_cuda` has it.
-WORKSPACE = 64 << 20
+#: Bytes that a call of cuDNN may want on a GPU, as `new_cuda` has it.
+WORKSPACE = 1 << 30
 
 #: The devices for which first values are being made.
 _first: ContextVar[frozenset[Device]] = ContextVar("first", default=frozenset())
@@ -91,8 +91,9 @@ def abstract(
     may hold, bytes or text such as "24 GiB"; plans keep to it as to a device's limit, and say by how much they cannot.
     None: any number of bytes.
 
-    A GPU need not be there, and so its libraries cannot be asked. workspace_limit: what each call of cuBLASLt and cuDNN
-    is taken to want, bytes; they may want less, never more where the device has the same limit. libraries: whether
+    A GPU need not be there, and so its libraries cannot be asked. workspace_limit: what a call of cuBLASLt (64 MiB at
+    most) or cuDNN (a copy of its tensors at most) is taken to want, bytes; they may want less, never more where the
+    device has the same limit. libraries: whether
     there are any. channels_last: as of `new_cuda`. DeviceError for another name, and for kernels that are not there;
     TypeError or ValueError for what is no size.
     """
@@ -123,4 +124,6 @@ def _gpu(limit: int | None, workspace: int | None, channels_last: bool) -> Devic
     runtime = AbstractCuda("abstract cuda", "device.cuda(0)")
     builders, fusions = ([], ()) if workspace is None else assumed(workspace)
     made = cuda(NoCompiler(), by_way_of_host(NUMPY, runtime), builders, fusions, channels_last)
+    if workspace is not None:
+        made.in_tf32 = lambda: made  # of which nothing else is assumed
     return AbstractDevice("cuda", made, runtime, limit)

@@ -9,6 +9,9 @@ import numpy as np
 
 from singa_lite import threads as _threads
 from singa_lite.arena import Arena
+from singa_lite.array_types import Array
+from singa_lite.device.bound_copies import BoundCopies
+from singa_lite.device.bound_feeds import BoundFeeds, bound_feeds
 from singa_lite.device.seeds import Seeds
 from singa_lite.device.tensor_memory import TensorMemory
 from singa_lite.errors import DeviceError, OverrunError
@@ -40,6 +43,7 @@ class Device(TensorMemory):
         super().__init__(name, kernels, pool, runtime if runtime is not None else Host())
         self._watchers: list[Watcher] = []
         self._seeds = Seeds()
+        self._copies = BoundCopies()
 
     def run(self, kernel: str, /, *tensors: Tensor | None, **settings: object) -> None:
         """Do one kernel call. kernel: a name of the interface; tensors, settings: as written there."""
@@ -71,6 +75,27 @@ class Device(TensorMemory):
         if self.pool.checked:
             self.check_guards(f"kernel {operation.kernel!r} of layer {operation.layer!r}")
 
+    def copy(self, source: Tensor, target: Tensor) -> None:
+        """`run("copy", source, target)`; what is copied between the same two places again is not bound again."""
+        with self.runtime.here():
+            self._copy_here(source, target)
+
+    def _copy_here(self, source: Tensor, target: Tensor) -> None:
+        """Where the processor and its stream are the current ones."""
+        if self._is_unwatched("kernel", "copy"):
+            launch = self._copies.launch(self, source, target)
+            if launch is not None:
+                launch()
+                return
+            if self.runtime.copies(self.array(source), self.array(target)):
+                return
+        self.run("copy", source, target)
+
+    def _is_unwatched(self, doing: str, what: str = "") -> bool:
+        """Whether what is asked for is done at once, and nobody looks at it. doing, what: as in `here_alone`."""
+        here = self._steps.here_alone(doing, what)
+        return here.graph is None and not self._watchers and not self.pool.checked
+
     def check_guards(self, doing: str) -> None:
         """OverrunError if something wrote beyond memory of a checked pool. doing: what was done last."""
         try:
@@ -100,13 +125,24 @@ class Device(TensorMemory):
             here = self.adopt(given)
             self.run("copy", as_tensor(given, self) if here is None else here, tensor)
             return
-        array = self._overwritten(tensor)
+        self._bind_for_host(tensor)
         staged = self.runtime.staged(tensor.block, given)
         if staged is None:
-            self.runtime.write(array, given)
+            self.runtime.write(self.array(tensor), given)
             return
         with staged as memory:
-            self.run("copy", Tensor(Block(self, given.nbytes, memory), given.shape, given.dtype), tensor)
+            self._copy_here(Tensor(Block(self, given.nbytes, memory), given.shape, given.dtype), tensor)
+
+    def bound_feeds(self, tensors: Sequence[Tensor], like: Sequence[Array]) -> BoundFeeds | None:
+        """What does `feed` for tensors that keep their bytes, given host arrays of these forms; see `feed_bound`."""
+        return bound_feeds(self, self._copies, tensors, like)
+
+    def feed_bound(self, feeds: BoundFeeds, arrays: Sequence[Array]) -> bool:
+        """Copy a batch; False, and nothing done, where each copy is to be seen by itself."""
+        if not self._is_unwatched("overwriting a tensor"):
+            return False
+        feeds(arrays)
+        return True
 
     def recording(
         self, arena: Arena | None = None, fuse: bool = True, budget: int | None = None

@@ -12,6 +12,7 @@ from singa_lite.checks import flag, is_int, whole
 from singa_lite.device.base import Device
 from singa_lite.device.host_fallback import by_way_of_host
 from singa_lite.errors import DeviceError
+from singa_lite.kernels.kernel_set import KernelSet
 from singa_lite.kernels.numpy_kernels import NUMPY
 from singa_lite.runtime.cuda import Cuda
 from singa_lite.runtime.cupy_types import Cupy
@@ -43,16 +44,18 @@ def new_cuda(
     limit: int | None = None,
     *,
     allow_tf32: bool = False,
-    workspace_limit: int = 64 << 20,
+    workspace_limit: int = 1 << 30,
     deterministic: bool = True,
     channels_last: bool = True,
 ) -> Device:
     """A further device on that GPU, with a pool and a stream of its own. DeviceError says what is missing for it.
 
     limit: bytes that its pool may hold. allow_tf32: products and convolutions may round float32 factors to 10 bits,
-    which is faster. workspace_limit: bytes of scratch that a call of cuBLASLt or cuDNN may want; they count in the
-    plan. deterministic: equal bits each time. channels_last: how images lie in memory, else in C order, for which
-    cuDNN has more engines in true float32; values and shapes are the same.
+    which is faster; `compile(precision="tf32")` says it for one net. workspace_limit: bytes of scratch that a call of
+    cuBLASLt (64 MiB at most) or cuDNN may want; they count in the plan, which gives a convolution what one engine after
+    the other wants, as far as there is room (docs/gpu.md). deterministic: equal bits each time. channels_last: how
+    images lie in memory, else in C order, for which cuDNN has more engines in true float32; values and shapes are the
+    same.
     """
     from singa_lite.device.cuda_libraries import Options
 
@@ -77,15 +80,18 @@ def _new_cuda(name: str, index: int, limit: int | None = None, options: Options 
     runtime = Cuda(cupy, index, limit)
     runtime.pool.checked = os.environ.get("SINGA_LITE_CHECKED", "") == "1"
     options = options or Options()
-    with runtime.here():
-        found = list(libraries(runtime.stream.ptr, options, GpuTrial(runtime)))
-    kernels = cuda_kernels(
-        CudaLoader(cupy, runtime.stream.ptr),
-        by_way_of_host(NUMPY, runtime),
-        [library.builders for library in found],
-        [fusion for library in found for fusion in library.fusions],
-        options.channels_last,
-    )
+    loader, below = CudaLoader(cupy, runtime.stream.ptr), by_way_of_host(NUMPY, runtime)
+
+    def made(options: Options) -> KernelSet:
+        with runtime.here():
+            found = list(libraries(runtime.stream.ptr, options, GpuTrial(runtime)))
+        builders = [library.builders for library in found]
+        fusions = [fusion for library in found for fusion in library.fusions]
+        return cuda_kernels(loader, below, builders, fusions, options.channels_last)
+
+    kernels = made(options)
+    if kernels.has_levels:
+        kernels.in_tf32 = cache(lambda: made(options._replace(allow_tf32=True)))
     return Device(name, kernels, runtime.pool, runtime)
 
 

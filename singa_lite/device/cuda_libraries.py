@@ -25,15 +25,20 @@ WITHOUT_CUBLASLT = "products by plain kernels of ours, slower"
 WITHOUT_CUDNN = "convolutions by plain kernels of ours, slower"
 
 
+#: Bytes that a convolution may want of workspace by default, and a product, of whose algorithms none gains by more.
+WORKSPACE_LIMIT, LT_LIMIT = 1 << 30, 64 << 20
+
+
 class Options(NamedTuple):
     """What a GPU device may do. allow_tf32: round float32 factors of products and convolutions to 10 bits, faster.
 
-    workspace_limit: bytes of scratch that a call of a library may want. deterministic: equal bits each time.
+    workspace_limit: bytes of scratch that a call of a library may want, at most; what a convolution gets, the plan of
+    memory says. deterministic: equal bits each time.
     channels_last: how images lie in memory, else in C order.
     """
 
     allow_tf32: bool = False
-    workspace_limit: int = 64 << 20
+    workspace_limit: int = WORKSPACE_LIMIT
     deterministic: bool = True
     channels_last: bool = True
 
@@ -51,7 +56,8 @@ def libraries(stream: int, options: Options, trial: Trial | None = None) -> Iter
     stream: pointer of the stream that their calls go to. trial: runs what is asked of them beforehand, see `NanProbe`.
     """
     try:
-        products = Products(Lt(stream, options.workspace_limit), options.allow_tf32, trial)
+        lt = Lt(stream, min(options.workspace_limit, LT_LIMIT))
+        products = Products(lt, options.allow_tf32, trial)
         yield Library(products.builders, products.FUSIONS)
         pixels = PointwiseConvolutions(products)
         yield Library(pixels.builders, pixels.FUSIONS)

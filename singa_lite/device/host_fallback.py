@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
 
@@ -12,6 +13,14 @@ from singa_lite.kernels.kernel_set import DeviceArray, Kernel, KernelSet, Launch
 from singa_lite.runtime.cuda import Cuda
 
 _RESULTS = ("Write", "Update")
+
+
+@runtime_checkable
+class OnGpu(Protocol):
+    """What a call of an own kernel is done by, if a GPU can do it: its setting "call"."""
+
+    def prepare_on_gpu(self, runtime: Cuda, arrays: tuple[DeviceArray, ...]) -> Launch:
+        """Bind it to arrays of the GPU."""
 
 
 class HostFallback:
@@ -79,5 +88,15 @@ class _HostSet(KernelSet):
         self._reference, self._runtime = reference, runtime
 
     def own_kernel(self, name: str) -> Kernel:
-        """A function over NumPy's arrays: on the host."""
-        return HostFallback(name, self._reference, self._runtime)
+        """A function over NumPy's arrays: on the host, unless the call can be done on a GPU."""
+        return _OwnFallback(name, self._reference, self._runtime)
+
+
+class _OwnFallback(HostFallback):
+    def prepare(
+        self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
+    ) -> Launch:
+        call = settings["call"]
+        if isinstance(call, OnGpu):
+            return call.prepare_on_gpu(self._runtime, cast(tuple[DeviceArray, ...], arrays))
+        return super().prepare(arrays, scratch, settings)

@@ -29,8 +29,9 @@ MOST_ANSWERS = 1024
 #: Of a routine: its tensors, None where one is left out, its settings, by which table variants are chosen, and of how
 #: many threads it is made, where these are a share of all.
 _Key = tuple[tuple[SpecKey | None, ...], tuple[tuple[str, object], ...], int, int]
-#: Scratch bytes and variant of a call; None where there is no routine for it.
-_Answer = tuple[int, str] | None
+#: Scratch bytes, variant and levels of a call; None where there is no routine for it.
+_Answer = tuple[int, str, tuple[int, ...]] | None
+_NONE = 0, "", ()
 Entry = TypeVar("Entry", bound=Hashable)
 
 
@@ -59,13 +60,17 @@ class BuiltKernel(Unique, Generic[AnyRoutine]):
 
     def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
         """Of the routine."""
-        return (self._answer(specs, settings) or (0, ""))[0]
+        return (self._answer(specs, settings) or _NONE)[0]
 
     def variant(self, specs: TensorSpecs, settings: Settings) -> str:
         """Of the routine; "" where there is but one way."""
-        return (self._answer(specs, settings) or (0, ""))[1]
+        return (self._answer(specs, settings) or _NONE)[1]
 
-    def _answer(self, specs: TensorSpecs, settings: Settings) -> tuple[int, str] | None:
+    def levels(self, specs: TensorSpecs, settings: Settings) -> tuple[int, ...]:
+        """Of the routine; () where it does with no other number of bytes."""
+        return (self._answer(specs, settings) or _NONE)[2]
+
+    def _answer(self, specs: TensorSpecs, settings: Settings) -> _Answer:
         key, answers = _key(specs, settings), self._answers
         if answers is None:  # by this name, as another thread's plan may be over meanwhile: see `pack`
             answers = self._answers = {}
@@ -87,7 +92,7 @@ class BuiltKernel(Unique, Generic[AnyRoutine]):
         if unpacked and digest in unpacked:
             return unpacked[digest]
         built = self._routine(specs, settings)
-        return None if built is None else (built[1].scratch_bytes, built[1].variant)
+        return None if built is None else (built[1].scratch_bytes, built[1].variant, built[1].levels)
 
     def pack(self) -> None:
         """Keep the answers as one object between plans. They are thousands of small ones, made while planning fills the
@@ -112,7 +117,7 @@ class BuiltKernel(Unique, Generic[AnyRoutine]):
         built = self._routine(specs, settings)
         if built is None:
             raise LookupError(f"{self.build.__name__}: wanted tensors that this kernel serves, received {specs}")
-        given, wanted = 0 if scratch is None else scratch.nbytes, built[1].scratch_bytes
+        given, wanted = 0 if scratch is None else scratch.nbytes, min([built[1].scratch_bytes, *built[1].levels])
         if given < wanted:  # the library writes to where it is told, whatever lies there
             raise ValueError(f"{self.build.__name__}: wanted {wanted} bytes of scratch, received {given}")
         return built[1].bind(built[0], arrays, scratch)

@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from functools import partial
 from math import prod
 from types import ModuleType
-from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 from singa_lite.array_types import DType
-from singa_lite.kernels.interface import SIGNATURES, Facts, is_own
+from singa_lite.errors import DeviceError
+from singa_lite.kernels.interface import SIGNATURES, Facts, is_own, joined_of
 
 #: Scratch bytes from the specs of the kernel's tensors and its settings.
 ScratchRule = Callable[..., int]
 Launch = Callable[[], object]
 Settings = Mapping[str, object]
 Axes = tuple[int, ...]
+Operand = TypeVar("Operand")
 #: Gives a context while which launches are bound.
 Turns = Callable[[], AbstractContextManager[object]]
 #: An array over a device's memory, NumPy's or CuPy's: CuPy, which few have, states no types.
@@ -89,6 +91,14 @@ class Naming(Protocol):
         """The name of the way; "" where there is but one."""
 
 
+@runtime_checkable
+class Leveled(Protocol):
+    """A kernel that does calls in one way or another by the scratch that it is given."""
+
+    def levels(self, specs: TensorSpecs, settings: Settings) -> tuple[int, ...]:
+        """Bytes of scratch with which another way begins, from the least on; () where there is but one way."""
+
+
 @dataclass(frozen=True)
 class FunctionKernel:
     """A plain function: `function(*arrays, **settings)`, with `scratch=` (uint8 array) if it states a rule."""
@@ -111,6 +121,48 @@ class FunctionKernel:
         if self.scratch is not None:
             return partial(self.function, *arrays, scratch=scratch, **settings)
         return partial(self.function, *arrays, **settings)
+
+
+class OneByOne:
+    """Joined calls of a kernel, done one after the other. kernels: the set that does them."""
+
+    def __init__(self, kernels: KernelSet, kernel: str) -> None:
+        self._kernels = kernels
+        self._kernel = kernel
+
+    def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
+        """Whether the set has a kernel for each."""
+        calls = apart(self._kernel, specs)
+        return all(self._kernels.choose(self._kernel, call, settings).serves(call, settings) for call in calls)
+
+    def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
+        """Of the call that needs most."""
+        return max(self._kernels.scratch_bytes(self._kernel, call, settings) for call in apart(self._kernel, specs))
+
+    def prepare(
+        self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
+    ) -> Launch:
+        """Bind all of them."""
+        calls = [self._kernels.prepare(self._kernel, call, scratch, settings) for call in apart(self._kernel, arrays)]
+
+        def run() -> None:
+            for call in calls:
+                call()
+
+        return run
+
+
+def apart(kernel: str, operands: Sequence[Operand]) -> list[tuple[Operand, ...]]:
+    """The operands of each of joined calls of a kernel."""
+    width = len(SIGNATURES[kernel].tensors)
+    return [tuple(operands[start : start + width]) for start in range(0, len(operands), width)]
+
+
+class Join(NamedTuple):
+    """What does joined calls of a kernel at once. most: of how many calls such as this one; 0: of none."""
+
+    kernel: Kernel
+    most: Callable[[TensorSpecs, Settings], int]
 
 
 class OwnCall(Protocol):
@@ -195,11 +247,22 @@ class KernelSet:
         self.any_strides = {name: frozenset(tensors) for name, tensors in (any_strides or {}).items()}
         self.tile_bytes = tile_bytes
         self.one_pass = one_pass
+        #: Whether some of its kernels are done in one way or another by their scratch.
+        self.has_levels = False
+        #: {kernel: what does several calls of it at once}, where that is faster than one call after the other.
+        self.joins: dict[str, Join] = {}
+        #: Gives the same set with float32 factors of products and convolutions rounded to 10 bits; None: there is none.
+        self.in_tf32: Callable[[], KernelSet] | None = None
 
     def __getitem__(self, name: str) -> Kernel:
         """The kernel of that name, here or further down. KeyError names it."""
         if name in self.kernels:
             return self.kernels[name]
+        joined, _ = joined_of(name)
+        if joined in self.joins:
+            return self.joins[joined].kernel
+        if joined in self.kernels:
+            return OneByOne(self, joined)
         if self.fallback is not None:
             return self.fallback[name]
         if is_own(name):
@@ -222,11 +285,25 @@ class KernelSet:
         specs = specs_of(tensors)
         return self.choose(name, specs, settings).scratch_bytes(specs, settings)
 
+    def scratch_levels(self, name: str, tensors: Sequence[Described | None], settings: Settings) -> tuple[int, ...]:
+        """Bytes of scratch, from the least on, with which a call of these tensors is done in another way, the more the
+        faster. `prepare` may be given any number of bytes from the first on. () where `scratch_bytes` is all there is.
+        """
+        specs = specs_of(tensors)
+        kernel = self.choose(name, specs, settings)
+        return kernel.levels(specs, settings) if isinstance(kernel, Leveled) else ()
+
     def variant(self, name: str, tensors: Sequence[Described | None], settings: Settings) -> str:
         """In which of several ways a call of these tensors is done; "" where there is but one."""
         specs = specs_of(tensors)
         kernel = self.choose(name, specs, settings)
         return kernel.variant(specs, settings) if isinstance(kernel, Naming) else ""
+
+    def most_joined(self, name: str, tensors: Sequence[Described | None], settings: Settings) -> int:
+        """How many calls such as this one may be done as one (`joined_name`), and are faster so; 0: none."""
+        if name in self.joins:
+            return self.joins[name].most(specs_of(tensors), settings)
+        return 0 if self.fallback is None else self.fallback.most_joined(name, tensors, settings)
 
     def in_one_pass(self, name: str, tensors: Sequence[Described | None], settings: Settings) -> bool:
         """Whether a fused call of these tensors goes over memory less often than the calls apart."""
@@ -267,6 +344,16 @@ class KernelSet:
 
 
 _OWN_KERNEL = OwnKernel()
+
+
+def tf32_of(kernels: KernelSet) -> KernelSet:
+    """The same set with float32 factors rounded to 10 bits. DeviceError for one that has none."""
+    if kernels.in_tf32 is None:
+        raise DeviceError(
+            "compile precision='tf32': wanted an NVIDIA GPU with cuBLASLt or cuDNN, whose tensor cores round float32 "
+            f"factors to 10 bits, received kernels {kernels.name!r}; wherever there is none, precision='float32'"
+        )
+    return kernels.in_tf32()
 
 
 def _named(has: Callable[[Facts], bool]) -> frozenset[str]:

@@ -132,15 +132,23 @@ class Routine(ABC, Generic[AnyStep]):
         """Bytes of the temporaries, and behind them of the workspace."""
         return self.temporary_bytes + self.workspace_bytes
 
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """Bytes of scratch with which it is done in another way, from the least on; (): there is but one way."""
+        return ()
+
     @cached_property
     def workspace_bytes(self) -> int:
         """Bytes of the step that needs most; all steps must be there. A call done at once asks for it several times."""
         return Row(self.steps).scratch_bytes
 
     def bind(self, specs: TensorSpecs, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None) -> Launch:
-        """The steps over these arrays. specs: those that the routine was built with."""
+        """The steps over these arrays. specs: those that the routine was built with. scratch: of `scratch_bytes`, or
+        more or fewer by its `levels`.
+        """
         by_spec = {id(spec): array for spec, array in zip(specs, arrays, strict=True) if spec is not None}
-        rest = Temporary(self.temporary_bytes, (self.workspace_bytes,), np.dtype(np.uint8))
+        there = 0 if scratch is None else scratch.nbytes - self.temporary_bytes
+        rest = Temporary(self.temporary_bytes, (there if self.levels else self.workspace_bytes,), np.dtype(np.uint8))
         return Row(self.steps).bind(self._binding(by_spec, scratch, rest))
 
     @abstractmethod

@@ -17,7 +17,8 @@ from singa_lite.errors import GraphError
 from singa_lite.graph import Phase
 from singa_lite.ops.op import Edge, no_grad
 from singa_lite.ops.shape import Identity
-from singa_lite.tensor import Shape, Tensor, full
+from singa_lite.tensor import Array, Shape, Tensor, full
+from singa_lite.value_checks import ValuesCheck, any_values
 
 
 class _Taped(NamedTuple):
@@ -113,6 +114,13 @@ class Loss(Criterion, ABC):
             return values
         return values * autograd.reshape(weights.detach(), (-1, *(1,) * (values.ndim - 1)))
 
+    #: Whether `counted` says of how many values of a batch the mean is, where it is not of all samples.
+    is_counted: ClassVar[bool] = False
+
+    def counted(self, target: object) -> int | None:
+        """Of how many values of a batch the mean is, where it is not of all samples; else None."""
+        return None
+
     def evaluate(self, training: bool, x: Tensor, y: object, weights: Tensor | None = None) -> Tensor:
         """The mean of forward's values, shape (): sum(weight * loss) / n. Raises as `check` does."""
         return autograd.reduce_mean(self.forward(training, x, y, weights))
@@ -132,3 +140,7 @@ class LikeScores(Loss):
     def check_target(self, x_shape: Shape, dtype: DType, target: Target) -> None:
         """ShapeError or TypeError unless the target has that shape and dtype."""
         check_same_shape_and_dtype(self._name, x_shape, dtype, target)
+
+    def values_check(self, x_shape: Shape, dtype: DType, target: Array) -> ValuesCheck | None:
+        """Nothing more."""
+        return any_values

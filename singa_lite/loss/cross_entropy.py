@@ -14,6 +14,7 @@ from singa_lite.criterion import (
     checked_class_axis,
     checked_id,
     class_axis,
+    ids_check,
     ids_shape,
     readable,
     refuse,
@@ -21,7 +22,8 @@ from singa_lite.criterion import (
 from singa_lite.loss.base import LikeScores, Loss
 from singa_lite.ops.cross_entropy import softmax_cross_entropy_values
 from singa_lite.ops.loss import sigmoid_cross_entropy_values
-from singa_lite.tensor import Shape, Tensor
+from singa_lite.tensor import Array, Shape, Tensor, to_numpy
+from singa_lite.value_checks import ValuesCheck
 
 
 class SoftmaxCrossEntropy(Loss):
@@ -40,6 +42,7 @@ class SoftmaxCrossEntropy(Loss):
     """
 
     applies = "softmax"
+    is_counted = True
 
     def __init__(
         self, axis: int | None = None, *, ignore_index: int | None = None, label_smoothing: float = 0.0
@@ -52,6 +55,13 @@ class SoftmaxCrossEntropy(Loss):
     def of_whole_batch(self) -> bool:
         """By how many positions of the whole batch each value is divided."""
         return self.ignore_index is not None
+
+    def counted(self, target: object) -> int | None:
+        """The ids that are not to be ignored."""
+        if self.ignore_index is None:
+            return None
+        ids = to_numpy(target) if isinstance(target, Tensor) else np.asarray(target)
+        return int(np.count_nonzero(ids != self.ignore_index))
 
     def compute(self, x: Tensor, target: Tensor) -> Tensor:
         axis = class_axis(self._name, self.axis, x.shape, target.shape)
@@ -77,6 +87,11 @@ class SoftmaxCrossEntropy(Loss):
             refuse(self._name, "finite weights of at least 0", rows, ~(np.isfinite(rows) & (rows >= 0)))
             sums = rows.sum(axis=axis)
             refuse(self._name, "rows with a sum above 0 over the classes", sums, sums == 0)
+
+    def values_check(self, x_shape: Shape, dtype: DType, target: Array) -> ValuesCheck | None:
+        """Of class ids whether they are some."""
+        axis = class_axis(self._name, self.axis, x_shape, target.shape)
+        return ids_check(x_shape, target, axis, self.ignore_index)
 
 
 class SigmoidCrossEntropy(LikeScores):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from .problem import PlanError, Request
 
@@ -20,23 +20,18 @@ def check(
     requests: Sequence[Request],
     offsets: Mapping[str, int],
     arena: int,
-    conflicts: Sequence[Collection[int]] | None = None,
     told: Callable[[str], str] | None = None,
 ) -> None:
     """PlanError unless each request has one offset, aligned and in the arena, and no byte is used twice at a step.
 
-    offsets: by id, in bytes. arena: bytes. conflicts: for each request the indices of those that must not
-    share bytes with it, as `planner.plan` has them, instead of lifespans. The message names the rule, and the
-    request or the pair that breaks it; told: what is to be said of an id beside.
+    offsets: by id, in bytes. arena: bytes. The message names the rule, and the request or the pair that breaks it;
+    told: what is to be said of an id beside.
     """
     _check_ids(requests, offsets)
     for request in requests:
         _check_offset(request, offsets[request.id], arena)
     try:
-        if conflicts is None:
-            _check_steps(requests, offsets)
-        else:
-            _check_conflicts(requests, offsets, conflicts)
+        _check_steps(requests, offsets)
     except OverlapError as error:
         if told is None:
             raise
@@ -88,19 +83,6 @@ def _check_steps(requests: Sequence[Request], offsets: Mapping[str, int]) -> Non
         for _, other in live[max(at - 1, 0) : at + 1]:
             _check_pair(requests[other], requests[number], offsets)
         live.insert(at, entry)
-
-
-def _check_conflicts(
-    requests: Sequence[Request], offsets: Mapping[str, int], conflicts: Sequence[Collection[int]]
-) -> None:
-    if len(conflicts) != len(requests):
-        raise PlanError(f"conflicts: wanted them for {len(requests)} requests, received {len(conflicts)}")
-    for request, others in zip(requests, conflicts, strict=True):
-        for other in others:
-            if not 0 <= other < len(requests):
-                raise PlanError(f"conflicts: wanted indices of requests for {request.id!r}, received {other}")
-            if requests[other] is not request:
-                _check_pair(request, requests[other], offsets)
 
 
 def _check_pair(a: Request, b: Request, offsets: Mapping[str, int]) -> None:

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import inf
-from typing import Protocol
 
 import numpy as np
 
 from .table import Indices, Ints, Table
 
 
-class Surroundings(Protocol):
-    """What knows the placed requests that a request has to keep clear of."""
-
-    def around(self, i: int) -> tuple[Ints, Ints]:
-        """Offsets and tops of the placed requests in conflict with request i, by ascending offset."""
-
-    def put(self, i: int, offset: int) -> None:
-        """Enter request i at this offset."""
-
-
 class Layout:
-    """Surroundings by lifespan: the requests of a table placed so far, by ascending offset; in units.
+    """The requests of a table placed so far, by ascending offset; in units.
 
     Kept as rows of first section, stop, offset and top, so that one insertion moves all four.
     """
@@ -61,7 +50,7 @@ def lowest_hole(offsets: Ints, tops: Ints, size: int, alignment: int) -> int:
     return int(below[at] if len(fits) and fits[at] else below[-1])
 
 
-def place(table: Table, order: Indices, limits: Ints, layout: Surroundings) -> Ints | None:
+def place(table: Table, order: Indices, limits: Ints, layout: Layout) -> Ints | None:
     """Offsets, in units, of the requests put one by one, in this order, into the lowest hole each.
 
     None as soon as one would lie above its limit. `layout` is empty at first.
@@ -77,17 +66,14 @@ def place(table: Table, order: Indices, limits: Ints, layout: Surroundings) -> I
     return offsets
 
 
-def orders(table: Table, conflicts: Ints) -> Iterator[tuple[str, Indices]]:
-    """Names of orders and the orders, those that most often end lowest first; ties stay as in the table.
-
-    conflicts: for each request, how many others it has to keep clear of.
-    """
+def orders(table: Table) -> Iterator[tuple[str, Indices]]:
+    """Names of orders and the orders, those that most often end lowest first; ties stay as in the table."""
     length = table.stop - table.first
     keys: dict[str, tuple[Ints, ...]] = {
         "size": (-table.size, -length),
         "load and size": (-table.peak, -table.size),
         "load and duration": (-table.peak, -length, -table.size),
-        "conflicts": (-conflicts, -table.size),
+        "conflicts": (-table.conflicts, -table.size),
         "area": (-table.size * length,),
         "duration": (-length, -table.size),
         "start": (table.first, -length),
@@ -97,23 +83,16 @@ def orders(table: Table, conflicts: Ints) -> Iterator[tuple[str, Indices]]:
         yield name, np.lexsort(columns[::-1])
 
 
-def greedy(
-    table: Table,
-    enough: int,
-    deadline: float = inf,
-    layout: Callable[[], Surroundings] | None = None,
-    conflicts: Ints | None = None,
-) -> tuple[str, Ints]:
+def greedy(table: Table, enough: int, deadline: float = inf) -> tuple[str, Ints]:
     """The name of the order that ended lowest, and the offsets in units.
 
     Orders are tried until an arena is at most `enough` bytes, or the deadline, in seconds of time.perf_counter,
-    has passed. layout: makes empty surroundings, by lifespan unless given; `conflicts` then as in `orders`.
+    has passed.
     """
-    make = layout or (lambda: Layout(table))
     arena, best, offsets = 0, "", np.zeros_like(table.size)
     limits = table.limits(int((table.size + table.alignment).sum()) * table.unit)  # no stack is higher
-    for name, order in orders(table, table.conflicts if conflicts is None else conflicts):
-        found = place(table, order, limits, make())
+    for name, order in orders(table):
+        found = place(table, order, limits, Layout(table))
         if found is not None:
             best, offsets = f"greedy by {name}", found
             arena = table.arena(found)

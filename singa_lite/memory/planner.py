@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
 import numpy as np
 
 from . import problem
-from .conflicts import ConflictGraph
 from .greedy import greedy
 from .problem import CapacityError, Plan, PlanError, Request, check_ids
 from .search import Budget, ExhaustedError, attempt
@@ -23,7 +22,6 @@ def plan(
     capacity: int | None = None,
     seconds: float = 5.0,
     nodes: float = inf,
-    conflicts: Sequence[Collection[int]] | None = None,
 ) -> Plan:
     """Offsets for all requests, in the smallest arena that is found; or in one within `capacity` bytes.
 
@@ -31,20 +29,14 @@ def plan(
     the arena is proved smallest, `seconds` have passed, or that many `nodes` of it were visited. Only the
     seconds make a result depend on the machine. With a capacity, the first placement within it is taken.
 
-    conflicts: for each request the indices of those that must not share bytes with it, instead of lifespans,
-    for operations that may run at the same time. A pair counts if it is named once. Placement is only greedy then.
-
     CapacityError if no placement within the capacity was found: its message and `proved` say whether there is
-    none. PlanError for ids that are not unique, conflicts with what is not there, or limits below 0.
+    none. PlanError for ids that are not unique, or limits below 0.
     """
     start = time.perf_counter()
     _check_limits(capacity, seconds, nodes)
     check_ids(requests)
     budget = Budget(nodes, start + seconds)
-    if conflicts is None:
-        floor, components = _by_lifespans(requests, capacity, budget)
-    else:
-        floor, components = _by_conflicts(requests, conflicts, capacity, budget)
+    floor, components = _placed(requests, capacity, budget)
     largest = max(components or [_nothing()], key=lambda component: component.arena)
     proved_floor = max(floor, largest.bound)
     result = Plan(
@@ -110,7 +102,7 @@ def _nothing() -> _Component:
     return _Component(tabulate([]), "nothing to place", np.zeros(0, np.int64))
 
 
-def _by_lifespans(requests: Sequence[Request], capacity: int | None, budget: Budget) -> tuple[int, list[_Component]]:
+def _placed(requests: Sequence[Request], capacity: int | None, budget: Budget) -> tuple[int, list[_Component]]:
     """The floor, and the components as well placed as the capacity asks for or the budget allows."""
     table, floor = tabulate(requests), problem.floor(requests)
     enough = floor if capacity is None else max(floor, capacity)
@@ -118,15 +110,6 @@ def _by_lifespans(requests: Sequence[Request], capacity: int | None, budget: Bud
     if capacity is None or floor <= capacity:
         _search(components, enough, capacity is not None, budget)
     return floor, components
-
-
-def _by_conflicts(
-    requests: Sequence[Request], conflicts: Sequence[Collection[int]], capacity: int | None, budget: Budget
-) -> tuple[int, list[_Component]]:
-    """The floor, and all requests as one component in greedy placement."""
-    graph = ConflictGraph(tabulate(requests), conflicts, len(requests))
-    floor = graph.floor()
-    return floor, [_Component(graph.table, *graph.place(floor if capacity is None else capacity, budget.deadline))]
 
 
 def _search(components: list[_Component], enough: int, decision: bool, budget: Budget) -> None:

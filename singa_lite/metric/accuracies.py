@@ -14,11 +14,13 @@ from singa_lite.criterion import (
     checked_class_axis,
     checked_id,
     class_axis,
+    ids_check,
 )
 from singa_lite.errors import ShapeError
 from singa_lite.metric.base import Metric
 from singa_lite.ops.cross_entropy import by_rows
 from singa_lite.tensor import Shape, Tensor
+from singa_lite.value_checks import ValuesCheck
 
 
 class _AmongTopK(Metric):
@@ -93,6 +95,11 @@ class TopKAccuracy(_AmongTopK):
         """As of the base, the classes along the axis."""
         axis = class_axis(self._name, self.axis, x_shape, target.shape)
         self._check(x_shape, target, axis, self.ignore_index)
+
+    def values_check(self, x_shape: Shape, dtype: DType, target: Array) -> ValuesCheck | None:
+        """As of that loss."""
+        axis = class_axis(self._name, self.axis, x_shape, target.shape)
+        return ids_check(x_shape, target, axis, self.ignore_index)
 
 
 class Accuracy(TopKAccuracy):

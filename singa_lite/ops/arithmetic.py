@@ -1,68 +1,22 @@
-"""Arithmetic, element by element, with NumPy's broadcasting rule: add, subtract, multiply, divide, power, exp, log."""
+"""Arithmetic, element by element, with NumPy's broadcasting rule: add to divide, powers, exp, log."""
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import ArrayLike
-
 from singa_lite import arrays
-from singa_lite.checks import real
-from singa_lite.errors import ShapeError
+from singa_lite.ops.broadcasting import Broadcasting, Term, plain_number
+from singa_lite.ops.cast import cast
 from singa_lite.ops.op import Op, checked_tensor
 from singa_lite.tensor import Tensor, operand
 
-#: What stands on either side of an operator, a tensor on one of them at least.
-Term = Tensor | ArrayLike
 
-
-class _Broadcasting(Op):
-    """Base of the binary operations: y has the common shape, derivatives are summed back to the inputs' shapes."""
-
-    kernel: str
+class _Arithmetic(Broadcasting):
+    """Base of those that are one kernel of two tensors."""
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
-        self.shapes = a.shape, b.shape
-        try:
-            shape = np.broadcast_shapes(a.shape, b.shape)
-        except ValueError:
-            raise ShapeError(
-                f"{self.kernel}: wanted shapes that broadcast together, received {a.shape} and {b.shape}"
-            ) from None
-        if a.dtype != b.dtype:
-            raise TypeError(f"{self.kernel}: wanted equal dtypes, received {a.dtype} and {b.dtype}")
-        whole = a if a.shape == shape else b
-        y = self.device.empty(shape, a.dtype, whole.memory_order() if whole.shape == shape else "")
-        self.device.run(self.kernel, a, b, y)
-        self.keep(a, b, y)
-        return y
-
-    def keep(self, a: Tensor, b: Tensor, y: Tensor) -> None:
-        """Save what the derivatives need."""
-
-    def times(self, dy: Tensor, factor: Tensor) -> Tensor:
-        product = self.empty_like(dy)
-        self.device.run("multiply", dy, factor, product)
-        return product
-
-    def summed(self, dy: Tensor, index: int, alpha: float = 1.0) -> Tensor:
-        """alpha * dy, summed over the axes along which input `index` was broadcast."""
-        shape = self.shapes[index]
-        if dy.shape == shape:
-            return dy if alpha == 1.0 else self.scaled(dy, alpha)
-        padded = (1,) * (dy.ndim - len(shape)) + shape
-        axes = tuple(axis for axis, extent in enumerate(padded) if extent != dy.shape[axis])
-        axes += tuple(axis for axis in range(dy.ndim - len(shape)) if axis not in axes)
-        total = self.device.empty(padded, dy.dtype)
-        self.device.run("reduce_sum", dy, total, axes=tuple(sorted(axes)), alpha=alpha)
-        return total.view(shape)
-
-    def scaled(self, dy: Tensor, alpha: float) -> Tensor:
-        result = self.empty_like(dy)
-        self.device.run("scale", dy, result, alpha=alpha, beta=0.0)
-        return result
+        return self.applied(a, b)
 
 
-class Add(_Broadcasting):
+class Add(_Arithmetic):
     """y = a + b."""
 
     kernel = "add"
@@ -71,7 +25,7 @@ class Add(_Broadcasting):
         return self.summed(dys[0], index)
 
 
-class Subtract(_Broadcasting):
+class Subtract(_Arithmetic):
     """y = a - b."""
 
     kernel = "subtract"
@@ -80,7 +34,7 @@ class Subtract(_Broadcasting):
         return self.summed(dys[0], index, alpha=1.0 if index == 0 else -1.0)
 
 
-class Multiply(_Broadcasting):
+class Multiply(_Arithmetic):
     """y = a * b."""
 
     kernel = "multiply"
@@ -92,7 +46,7 @@ class Multiply(_Broadcasting):
         return self.summed(self.times(dys[0], self.kept(1 - index)), index)
 
 
-class Divide(_Broadcasting):
+class Divide(_Arithmetic):
     """y = a / b."""
 
     kernel = "divide"
@@ -145,6 +99,37 @@ class Power(Op):
         return slope
 
 
+class _Twice(Op):
+    """Base of a square and its root: of both the slope is by twice what is kept."""
+
+    exponent: float
+    by: str
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.empty_like(x)
+        self.device.run("power", x, y, exponent=self.exponent)
+        self.save(x if self.exponent == 2.0 else y)
+        return y
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        dx = self.empty_like(dys[0])
+        self.device.run("scale", self.kept(0), dx, alpha=2.0, beta=0.0)
+        self.device.run(self.by, dys[0], dx, dx)
+        return dx
+
+
+class Square(_Twice):
+    """y = x * x; dx = dy * 2 x."""
+
+    exponent, by = 2.0, "multiply"
+
+
+class Sqrt(_Twice):
+    """y = square root of x; dx = dy / (2 y)."""
+
+    exponent, by = 0.5, "divide"
+
+
 class Exp(Op):
     """y = e ** x; dx = dy * y."""
 
@@ -175,12 +160,23 @@ class Log(Op):
         return dx
 
 
-def _binary(op: type[_Broadcasting], a: Term, b: Term) -> Tensor:
-    """Apply to two tensors, or to a tensor and anything NumPy makes an array of, in the tensor's dtype."""
+def _binary(op: type[_Arithmetic], a: Term, b: Term) -> Tensor:
+    """Apply to two tensors, or to a tensor and anything NumPy makes an array of, in the tensor's dtype.
+
+    A mask of bool beside floats counts as 1 and 0.
+    """
     if isinstance(a, Tensor):
-        return op()(a, operand(b, a))
-    right = checked_tensor(op.__name__, b)
-    return op()(operand(arrays.numbers("arithmetic", a), right), right)
+        left, right = a, operand(b, a)
+    else:
+        right = checked_tensor(op.__name__, b)
+        left = operand(arrays.numbers("arithmetic", a), right)
+    return op()(_counted(left, right), _counted(right, left))
+
+
+def _counted(given: Tensor, beside: Tensor) -> Tensor:
+    """A mask in the dtype of the floats beside it; all else as it is."""
+    counts = isinstance(given, Tensor) and given.dtype.kind == "b" and beside.dtype.kind == "f"
+    return cast(given, beside.dtype) if counts else given
 
 
 def add(a: Term, b: Term) -> Tensor:
@@ -194,7 +190,7 @@ def subtract(a: Term, b: Term) -> Tensor:
     """a - b. Tensors of one dtype whose shapes broadcast together; either may be a number."""
     if isinstance(b, int | float):
         return shift(a, -b)
-    return _scale(b, -1.0, _number("subtract", a)) if isinstance(a, int | float) else _binary(Subtract, a, b)
+    return _scale(b, -1.0, plain_number("subtract", a)) if isinstance(a, int | float) else _binary(Subtract, a, b)
 
 
 def multiply(a: Term, b: Term) -> Tensor:
@@ -206,17 +202,17 @@ def multiply(a: Term, b: Term) -> Tensor:
 
 def divide(a: Term, b: Term) -> Tensor:
     """a / b, element by element. Tensors of one dtype whose shapes broadcast together; either may be a number."""
-    return _scale(a, 1.0 / _number("divide", b), 0.0) if isinstance(b, int | float) else _binary(Divide, a, b)
+    return _scale(a, 1.0 / plain_number("divide", b), 0.0) if isinstance(b, int | float) else _binary(Divide, a, b)
 
 
 def scale(x: Tensor, alpha: float, beta: float = 0.0) -> Tensor:
     """alpha * x + beta. alpha, beta: numbers, NaN and infinity too."""
-    return _scale(x, _number("scale", alpha), _number("scale", beta))
+    return _scale(x, plain_number("scale", alpha), plain_number("scale", beta))
 
 
 def shift(x: Tensor, beta: float) -> Tensor:
     """x + beta. beta: a number, NaN and infinity too."""
-    return _scale(x, 1.0, _number("shift", beta))
+    return _scale(x, 1.0, plain_number("shift", beta))
 
 
 def _scale(x: object, alpha: float, beta: float) -> Tensor:
@@ -225,14 +221,7 @@ def _scale(x: object, alpha: float, beta: float) -> Tensor:
 
 def power(x: Tensor, exponent: float) -> Tensor:
     """x ** exponent, element by element."""
-    return Power(_number("power", exponent))(x)
-
-
-def _number(where: str, value: object) -> float:
-    found = float(value) if isinstance(value, bool | np.bool_ | Tensor) else real(value)
-    if found is None:
-        raise TypeError(f"{where}: wanted a number, received {value!r}")
-    return found
+    return Power(plain_number("power", exponent))(x)
 
 
 def exp(x: Tensor) -> Tensor:
@@ -243,3 +232,13 @@ def exp(x: Tensor) -> Tensor:
 def log(x: Tensor) -> Tensor:
     """Natural logarithm of x, element by element."""
     return Log()(x)
+
+
+def square(x: Tensor) -> Tensor:
+    """x * x, element by element."""
+    return Square()(x)
+
+
+def sqrt(x: Tensor) -> Tensor:
+    """Square root of x, element by element: NaN below 0. The derivative at 0 is infinite."""
+    return Sqrt()(x)

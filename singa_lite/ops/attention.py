@@ -8,6 +8,7 @@ import numpy as np
 
 from singa_lite.checks import finite_above_zero, flag, fraction
 from singa_lite.errors import ShapeError
+from singa_lite.ops.noise import drawn_key
 from singa_lite.ops.op import Op, checked_tensor
 from singa_lite.tensor import Tensor
 
@@ -37,9 +38,7 @@ class Attention(Op):
         """The key of this call's random numbers, if it takes any."""
         if self.state is None:
             return []
-        key = self.device.empty((3,), np.uint64)
-        self.device.run("draw_key", self.state, key)
-        return [key]
+        return [drawn_key("attention", self.state)]
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
         """One call gives all three derivatives; there is none by the mask."""

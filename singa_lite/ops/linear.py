@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from singa_lite.checks import flag
 from singa_lite.errors import ShapeError
+from singa_lite.ops.batched_product import BatchedMatMul
 from singa_lite.ops.op import Op, checked_tensor
 from singa_lite.ops.shape import checked_axis, reshape
 from singa_lite.tensor import Tensor
@@ -113,8 +114,9 @@ def _same_dtype(where: str, a: Tensor, b: Tensor) -> None:
 
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:
-    """Matrix product. a: (n, k); b: (k, m); result (n, m)."""
-    return MatMul()(a, b)
+    """Matrix product. a: (..., n, k); b: (..., k, m); result (..., n, m), leading axes broadcast as in NumPy."""
+    several = any(isinstance(given, Tensor) and given.ndim > 2 for given in (a, b))
+    return (BatchedMatMul() if several else MatMul())(a, b)
 
 
 def add_bias(x: Tensor, bias: Tensor, axis: int = 1) -> Tensor:

@@ -7,7 +7,9 @@ from typing import ClassVar
 
 from singa_lite.checks import at_least_zero, finite_above_zero, is_int, share
 from singa_lite.errors import ShapeError
+from singa_lite.ops.across import across
 from singa_lite.ops.op import Op, checked_tensor
+from singa_lite.ops.synced_normalization import SyncedBatchNorm
 from singa_lite.tensor import Shape, Tensor
 
 
@@ -200,10 +202,15 @@ def batch_norm(
     """gamma * (x - mean) / sqrt(var + epsilon) + beta with this batch's mean and biased variance.
 
     x: (n, c, ...); all others (c,). The running statistics are changed in place:
-    running = (1 - momentum) * running + momentum * batch, the variance unbiased (arXiv 1502.03167).
+    running = (1 - momentum) * running + momentum * batch, the variance unbiased (arXiv 1502.03167). In a step of
+    `compile(parallel=parallel.mpi(sync=True))` the batch is that of all processes.
     """
     momentum, epsilon = share("batch_norm momentum", momentum), finite_above_zero("batch_norm epsilon", epsilon)
-    return BatchNorm(running_mean, running_var, momentum, epsilon)(x, gamma, beta)
+    others = across.get()
+    if others is None:
+        return BatchNorm(running_mean, running_var, momentum, epsilon)(x, gamma, beta)
+    _check_channels("batch_norm", x, gamma, beta, running_mean, running_var)
+    return SyncedBatchNorm(running_mean, running_var, momentum, epsilon, others)(x, gamma, beta)
 
 
 def batch_norm_inference(

@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from singa_lite.checks import is_int
+from singa_lite.checks import axis_of, is_int
 from singa_lite.errors import ShapeError
 from singa_lite.ops.op import Op, checked_tensor
 from singa_lite.strides import reshaped_strides
@@ -149,11 +149,7 @@ def side_by_side(op: Op, tensors: Sequence[Tensor], shape: Shape, axis: int) -> 
 
 def checked_axis(where: str, x: Tensor, axis: int) -> int:
     """The axis as a number from 0. ShapeError if x has no such axis, TypeError for what is no number."""
-    if not is_int(axis):
-        raise TypeError(f"{where}: wanted an axis, a whole number, received {axis!r}")
-    if not -x.ndim <= axis < x.ndim:
-        raise ShapeError(f"{where}: wanted an axis of x {x.shape}, received axis {axis}")
-    return int(axis) % x.ndim
+    return axis_of(where, axis, x.shape)
 
 
 def _with(shape: Shape, axis: int, extent: int) -> Shape:

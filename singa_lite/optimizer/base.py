@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import nan
 from typing import ClassVar, Self
 from weakref import ReferenceType, ref
@@ -13,7 +13,7 @@ from singa_lite import schedule
 from singa_lite.array_types import DType
 from singa_lite.checks import at_least_zero, whole
 from singa_lite.contexts import in_own_context
-from singa_lite.described import Described
+from singa_lite.described import Described, differences
 from singa_lite.device import Device, device_of
 from singa_lite.elsewhere import OBJECTS, check_keywords
 from singa_lite.errors import GraphError, ShapeError
@@ -21,6 +21,7 @@ from singa_lite.graph import Phase
 from singa_lite.kernels.interface.update import Hyper
 from singa_lite.ops.op import common_device
 from singa_lite.optimizer import state_dtype
+from singa_lite.optimizer.as_recorded import note_update
 from singa_lite.optimizer.gathering import Gathering
 from singa_lite.optimizer.one_step import OneStep
 from singa_lite.optimizer.rules import Rule, Rules, checked_rule
@@ -50,7 +51,7 @@ class Optimizer(Described):
     kernel_slots: tuple[str, ...]
     #: Attributes that a recorded step reads at each replay or does not use: all others are options, as they were then.
     live: ClassVar[frozenset[str]] = frozenset(
-        {"_schedule", "_rates", "_rate", "_step", "_begun", "_updated", "_serves", "gathering"}
+        {"_schedule", "_rates", "_rate", "_step", "_rate_by", "_begun", "_updated", "_serves", "gathering"}
     )
 
     def __new__(cls, *args: object, **named: object) -> Self:
@@ -76,10 +77,36 @@ class Optimizer(Described):
         self._rules = Rules(general)
         self._rates: dict[Device, Tensor] = {}
         self._rate = 0.0
+        self._rate_by = self._schedule
         self._step = 0
         self._begun = False
         self._updated: set[str | Tensor] = set()
         self._serves: tuple[ReferenceType[Optimizer], ReferenceType[object]] | None = None
+
+    def adopt(self, changes: Mapping[str, object], before: Self, after: Self) -> None:
+        """Follow other values of options of the constructor's.
+
+        GraphError for one by which other state is kept, or within a group of batches whose sums would lie elsewhere.
+        """
+        where = f"{type(self).__name__} {', '.join(changes)}"
+        if after.slots != before.slots and (self.state or self.state_dtype is not None):
+            raise GraphError(
+                f"{where}: wanted a value by which it keeps the state that it has, {', '.join(self.slots)}, received "
+                f"{list(changes.values())!r:.100}, which wants {', '.join(after.slots)}; a new optimizer has none yet"
+            )
+        kept, general, slot = dict(vars(self)), self._rules.general, self.gathering.slot(self)
+        changed = differences(before, after)
+        self.settings = self.settings | {k: v for k, v in after.settings.items() if v != before.settings.get(k)}
+        vars(self).update({name: changed[name] for name in (*changes, "slots") if name in changed})
+        if not {"regularizer", "constraint"}.isdisjoint(changes):
+            self._rules.general = after._rules.general
+        if self.gathering.done and self.gathering.slot(self) != slot:
+            vars(self).update(kept)
+            self._rules.general = general
+            raise GraphError(
+                f"{where}: wanted the {self.gathering.count} batches of a group to be trained on first, of which "
+                f"{self.gathering.done} are, as it changes where their gradients are added up"
+            )
 
     def register(
         self,
@@ -218,16 +245,25 @@ class Optimizer(Described):
         A net calls this once a batch. Without a net it happens by itself, at the first update and at each
         parameter that was updated in this step already. ValueError if the schedule gives no usable rate.
         """
-        rate = at_least_zero(f"schedule at step {self._step}", self.schedule(self._step))
+        self._write_rate(self._step)
+        self._updated.clear()
+        self._step += 1
+        self._begun = True
+
+    def renew_rate(self) -> None:
+        """The rate of the step that has begun, by another schedule if that was exchanged since."""
+        if self._rate_by is not self._schedule:
+            self._write_rate(max(self._step - 1, 0))
+
+    def _write_rate(self, step: int) -> None:
+        rate = at_least_zero(f"schedule at step {step}", self.schedule(step))
         if rate != self._rate:
             self._rate = nan  # whatever an interrupt leaves in the tensors, the next step writes its own
             for device, tensor in self._rates.items():
                 with device.first_values():
                     tensor.copy_from_numpy(rate)
             self._rate = rate
-        self._updated.clear()
-        self._step += 1
-        self._begun = True
+        self._rate_by = self._schedule
 
     def update_again(self) -> None:
         """Further updates of the same parameters are of the step that has begun, at its rate; it counts once.
@@ -256,6 +292,8 @@ class Optimizer(Described):
         rule = self._rules.of(value.name if name is None else name)
         hyper = self.hyper(**self.settings, weight_decay=self.weight_decay * rule.decay_mult, lr_mult=rule.lr_mult)
         device = device_of(value)
+        if device.graph is not None:
+            note_update(device.graph, self, value)
         with device.scope(Phase.UPDATE):
             if rule.constraint is not None:
                 rule.constraint.apply(gradient)

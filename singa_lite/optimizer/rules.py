@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from singa_lite.checks import at_least_zero
@@ -36,6 +36,18 @@ class Rules:
     def general(self) -> Rule:
         """The rule of all parameters that no other one names."""
         return self._rules[0]
+
+    @general.setter
+    def general(self, rule: Rule) -> None:
+        """Those that took its regularizer or constraint take the new one's."""
+        was = self._rules[0]
+        for place, other in enumerate(self._rules[1:], 1):
+            if other.regularizer is was.regularizer:
+                other = replace(other, regularizer=rule.regularizer)
+            if other.constraint is was.constraint:
+                other = replace(other, constraint=rule.constraint)
+            self._rules[place] = other
+        self._rules[0] = rule
 
     def add(self, rule: Rule) -> None:
         """Add one that comes before all that were there."""

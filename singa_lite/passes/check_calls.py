@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.memory.problem import PlanError
 from singa_lite.operation import Instruction, again
+from singa_lite.passes.collectives import POLL, kind_of
 from singa_lite.passes.footprint import axis_order, boxes, coincide, moves_bytes, overlap
 from singa_lite.passes.program import Program
 
@@ -21,6 +22,9 @@ def check_calls(rewritten: Program, planned: Program, offsets: Mapping[int, int]
     left, numbers = set(originals), set[int]()
     for instruction in planned.instructions:
         number = instruction.number if instruction.repeats is None else instruction.repeats
+        if kind_of(instruction) == POLL and number not in originals.keys() | numbers:
+            numbers.add(number)  # it has no operands
+            continue
         if planned.host_sizes or instruction.transfer is not None:
             _check_sides(instruction, planned)
         if instruction.transfer is not None and instruction.number not in originals.keys() | numbers:

@@ -8,13 +8,16 @@ In a densely connected net each normalisation's derivative is added so to what c
 
 from __future__ import annotations
 
-from singa_lite.kernels.interface import SIGNATURES
-from singa_lite.operation import Instruction, Operand
+from singa_lite.passes.by_law import Replacing
+from singa_lite.passes.law_moves import At
+from singa_lite.passes.law_places import Place, is_whole, places
+from singa_lite.passes.laws import SUM_OF_DERIVATIVES
 from singa_lite.passes.program import Program
 from singa_lite.passes.replaced import Join, replaced
 from singa_lite.passes.uses import Uses
 
-NORM, FUSED = "batch_norm_derivative", "batch_norm_derivative_add"
+FUSED = "batch_norm_derivative_add"
+AT = (At(0, 0),)
 
 
 def added_within(program: Program) -> Program:
@@ -25,45 +28,18 @@ def added_within(program: Program) -> Program:
     """
     if (FUSED, "") not in program.target.fusions:
         return program
-    uses = Uses(program.instructions)
-    joins = []
-    for step, norm in enumerate(program.instructions):
-        later = _sum(program, uses, step) if norm.kernel == NORM else None
-        if later is not None:
-            joins.append(Join(step, later, _one(program, norm, program.instructions[later])))
+    replacing = Replacing(program)
+    found = [place for law in SUM_OF_DERIVATIVES for place in places(program, replacing.uses, law)]
+    joins = [
+        Join(place.steps[0], place.steps[1], *replacing.made(place, AT))
+        for place in sorted(found, key=lambda place: place.steps)
+        if _fits(program, replacing.uses, place) and replacing.may_put(place, AT)
+    ]
     return replaced(program, joins)
 
 
-def _sum(program: Program, uses: Uses, step: int) -> int | None:
-    """The step of the sum that takes the normalisation's derivative, and nothing else does."""
-    dx = program.instructions[step].by_name["dx"]
-    if dx is None or program.sizes.get(dx.block) != dx.nbytes or len(uses.steps[dx.block]) != 2:
-        return None
-    later = uses.steps[dx.block][1]
-    addition = program.instructions[later]
-    if uses.steps[dx.block][0] != step or addition.kernel != "add" or addition.operands.count(dx) != 1:
-        return None
-    return later if _may_join(program, uses, step, later, dx) else None
-
-
-def _may_join(program: Program, uses: Uses, step: int, later: int, dx: Operand) -> bool:
-    """Whether the other derivative is there already as it is later, and the sum's block is free until then."""
-    total, other = program.instructions[later].operands[2], _other(program.instructions[later], dx)
-    if total is None or other is None or total[1:4] != dx[1:4] or other[1:3] != dx[1:3]:
-        return False
-    if program.sizes.get(total.block) != total.nbytes or uses.steps[total.block][0] != later:
-        return False
-    return not any(step <= writer <= later for writer in uses.writers[other.block])
-
-
-def _other(addition: Instruction, dx: Operand | None) -> Operand | None:
-    """What is added."""
-    a, b, _ = addition.operands
-    return b if a == dx else a
-
-
-def _one(program: Program, norm: Instruction, addition: Instruction) -> Instruction:
-    """The derivative with the sum."""
-    named = norm.by_name | {"other": _other(addition, norm.by_name["dx"]), "dx": addition.operands[2]}
-    operands = tuple(named[name] for name in SIGNATURES[FUSED].tensors)
-    return program.target.call(norm, FUSED, operands, {})
+def _fits(program: Program, uses: Uses, place: Place) -> bool:
+    """Whether all have one shape, and the sum's block is a whole one that is new there."""
+    dx, other, total = (place.named[word] for word in ("d", "other", "dx"))
+    alike = total[1:4] == dx[1:4] and other[1:3] == dx[1:3]
+    return alike and is_whole(program, total) and uses.steps[total.block][0] == place.steps[1]

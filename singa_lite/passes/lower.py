@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import NamedTuple
 
 from singa_lite.memory.check import check
@@ -19,6 +20,7 @@ from singa_lite.passes.placed import LimitError, Placed, collector_paused
 from singa_lite.passes.program import Program, floor, host_requests, requests
 from singa_lite.passes.read_errors import told_by
 from singa_lite.passes.search import NAMED
+from singa_lite.passes.workspace import has_levels, with_target_scratch, with_workspaces
 
 #: Tries of the exact placement, and how many of many blocks, each of which takes longer. A few tenths of a second.
 MOST_NODES, NODES_TIMES_BLOCKS = 8000, 4_000_000
@@ -66,6 +68,7 @@ class Lowering:
     def __init__(self, recorded: Program, *, fuse: bool = True, parallel: bool = False) -> None:
         start = time.perf_counter()
         self._recorded = recorded
+        self._fuse = fuse
         self._gains: dict[str, int] = {}
         shared, limited = parted(parallel)
         with collector_paused():
@@ -80,9 +83,30 @@ class Lowering:
         self._seconds = time.perf_counter() - start
 
     def within(self, limit: int | None, search: bool = True) -> Placed:
-        """The plan of an arena of at most `limit` bytes; None: of as many as it takes. LimitError as for `lower`."""
+        """The plan of an arena of at most `limit` bytes; None: of as many as it takes. LimitError as for `lower`.
+
+        Within a limit calls that do with less scratch, by slower engines, are planned with the least of it where that
+        is wanted; then all such calls get what there is room for.
+        """
         with collector_paused():
-            return self._unlimited(search) if limit is None else self._within(limit, search)
+            if limit is None:
+                return with_workspaces(self._unlimited(search), None)
+            thrifty = self._thrifty
+            if thrifty is None or self._keeps(limit, search):
+                return with_workspaces(self._within(limit, search), limit)
+            return with_workspaces(thrifty._within(limit, search), limit)
+
+    def _keeps(self, limit: int, search: bool) -> bool:
+        """Whether the plan without a limit keeps this one."""
+        return self._may_do_as_it_is(limit) and self._unlimited(search).arena_bytes <= limit
+
+    @cached_property
+    def _thrifty(self) -> Lowering | None:
+        """That of calls with the least scratch that they do with; None where it is what they have."""
+        if self._recorded.target.thrifty or not has_levels(self._program):
+            return None
+        target = replace(self._recorded.target, thrifty=True)
+        return Lowering(with_target_scratch(replace(self._recorded, target=target)), fuse=self._fuse)
 
     def _unlimited(self, search: bool) -> Placed:
         if search not in self._free:
@@ -132,7 +156,7 @@ class Lowering:
 
     def _within(self, limit: int, search: bool) -> Placed:
         """A placement may miss the floor by some bytes: then the passes are given as many less."""
-        if self._may_do_as_it_is(limit) and self._unlimited(search).arena_bytes <= limit:
+        if self._keeps(limit, search):
             return self._unlimited(search)
         aim = limit
         for _ in range(MOST_LIMITS):

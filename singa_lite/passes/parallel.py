@@ -32,8 +32,9 @@ from singa_lite.passes.program import Program, floor, lifespans
 
 #: Instructions of a wave at most: the path is found in a time that goes with how many there are times this.
 WIDEST = 48
-#: Seconds that it takes to begin and to await the lanes of a wave, and the cores within one call.
-BEGIN, JOIN = 60e-6, 10e-6
+#: Seconds that it takes to begin and to await the lanes of a wave, with what Python does in one thread at a time
+#: meanwhile (measured: with 60e-6 small nets lost a sixth of their speed), and the cores within one call.
+BEGIN, JOIN = 200e-6, 10e-6
 #: What so many cores within one call do, of what they would do if no core waited for another.
 OF_CORES = 0.85
 #: An arena of up to so many bytes is not spared.
@@ -62,7 +63,7 @@ def _sharing(program: Program, steps: Sequence[int]) -> dict[int, Instruction]:
     with threads.sharing(target.share):
         for step in steps:
             i = program.instructions[step]
-            nbytes = target.scratch_bytes(i.kernel, i.operands, i.settings)
+            nbytes = target.scratch_of(i.kernel, i.operands, i.settings)
             if nbytes > i.scratch_bytes:
                 found[step] = replace(i, scratch_bytes=nbytes)
     return found

@@ -16,10 +16,12 @@ from singa_lite.passes.concat import assembled_in_place
 from singa_lite.passes.dead import without_dead
 from singa_lite.passes.derivative_sum import added_within
 from singa_lite.passes.early import done_early
+from singa_lite.passes.flight import moved_apart, waiting_later
 from singa_lite.passes.fuse import fused
 from singa_lite.passes.head import by_tiles_of_rows
 from singa_lite.passes.head_classes import by_tiles_of_classes
 from singa_lite.passes.improve import improved
+from singa_lite.passes.in_pieces import summed_in_pieces
 from singa_lite.passes.in_place import in_place
 from singa_lite.passes.linear_gradient import joined
 from singa_lite.passes.narrow import narrowed
@@ -29,11 +31,14 @@ from singa_lite.passes.offload import offloaded
 from singa_lite.passes.order import in_least_order
 from singa_lite.passes.paid_for import paid_for
 from singa_lite.passes.parallel import in_waves
+from singa_lite.passes.polls import polled
 from singa_lite.passes.pool_first import pool_first
 from singa_lite.passes.program import Program, floor
 from singa_lite.passes.rows import applied_by_rows
+from singa_lite.passes.rules import ruled
 from singa_lite.passes.table_sum import added_by_rows
 from singa_lite.passes.tiles import tiled
+from singa_lite.passes.updates import updated_together
 
 
 class Pass(NamedTuple):
@@ -56,6 +61,7 @@ class Pass(NamedTuple):
 
 #: In this order. Those that rewrite stand first.
 PASSES = (
+    Pass("rules", ruled, "what the user's rules say", rewrites=True, always=True),
     Pass(
         "narrow",
         narrowed,
@@ -74,6 +80,14 @@ PASSES = (
     Pass("rows", applied_by_rows, "only the rows of a table that occur are updated", rewrites=True),
     Pass("tiles", tiled, "a large gradient never exists whole", rewrites=True),
     Pass("linear_gradient", joined, "gradients of weight and bias read the derivative once", rewrites=True),
+    Pass(
+        "pieces",
+        summed_in_pieces,
+        "what the other ranks send of a gradient comes in pieces",
+        rewrites=True,
+        always=True,
+    ),
+    Pass("flight", waiting_later, "sums over the ranks go on beside the walk back", rewrites=True, always=True),
     Pass("dead", without_dead, "nothing is done that nobody uses"),
     Pass("concat", assembled_in_place, "producers write straight into their piece of a concatenation"),
     Pass("early", done_early, "what gives bytes back is done as soon as it can be"),
@@ -82,7 +96,10 @@ PASSES = (
     Pass("offload", offloaded, "values go to host memory and come back, where the arena is limited", limited=True),
     Pass("repeat", within_limit, "values are dropped and made again, where the arena is limited", limited=True),
     Pass("improve", improved, "single instructions leave the peak"),
+    Pass("apart", moved_apart, "sums over the ranks have time to go on"),
     Pass("in_place", in_place, "outputs are written over inputs that die there"),
+    Pass("updates", updated_together, "small parameters are updated by one call"),
+    Pass("polls", polled, "sums over the ranks go on"),
     Pass("waves", in_waves, "what may run at the same time stands in lanes of a wave", parallel=True),
 )
 

@@ -12,6 +12,7 @@ from singa_lite.memory.problem import Plan, PlanError
 from singa_lite.operation import Instruction, Operand
 from singa_lite.packed import Packed
 from singa_lite.passes.carry import Chosen
+from singa_lite.passes.check_rewrites import check_rewrites
 from singa_lite.passes.program import Program, floor
 from singa_lite.passes.races import check_races
 from singa_lite.passes.read_errors import NO_NAMES, BlockNames
@@ -113,6 +114,7 @@ def prove(placed: Placed, names: BlockNames = NO_NAMES) -> None:
     """
     start = time.perf_counter()
     with collector_paused():
+        check_rewrites(placed.recorded, placed.rewritten, names)
         check_reads(placed.rewritten, placed.planned, placed.offsets, placed.host_offsets, names)
         check_races(placed.planned, placed.offsets, placed.scratch)
     placed.seconds["proof"] = time.perf_counter() - start

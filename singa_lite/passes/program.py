@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from singa_lite.memory.problem import Request
 from singa_lite.operation import Instruction
+from singa_lite.passes.sides import Application
 from singa_lite.passes.target import PLAIN, Target
 
 
@@ -21,7 +22,7 @@ class Program:
     when an order is chosen. host_sizes: {block of host memory: bytes}, of values that are offloaded. free: what runs
     without a limit, where that has repeats; else nothing. keeps_order: no other order is to be looked for.
     waves: of each wave how many instructions each of its lanes has, which may run at the same time (`parallel.py`); the
-    instructions stand lane after lane. (): each is a wave.
+    instructions stand lane after lane. (): each is a wave. applied: where the user's rules were (`rules.py`).
     """
 
     instructions: tuple[Instruction, ...]
@@ -34,6 +35,7 @@ class Program:
     free: tuple[Instruction, ...] = ()
     keeps_order: bool = False
     waves: tuple[tuple[int, ...], ...] = ()
+    applied: tuple[Application, ...] = ()
 
     @property
     def next_block(self) -> int:

@@ -28,11 +28,13 @@ from types import MappingProxyType
 from singa_lite.operation import Instruction, Operand, Transfer, again
 from singa_lite.passes.boxes import Box
 from singa_lite.passes.check_calls import check_calls
+from singa_lite.passes.collectives import BEGIN, WAIT, has_any, kind_of
 from singa_lite.passes.contents import Contents, Piece, are_same, renamed
 from singa_lite.passes.footprint import boxes, moves_bytes, run, span_of
 from singa_lite.passes.in_flight import InFlight
 from singa_lite.passes.program import Program
 from singa_lite.passes.read_errors import NO_NAMES, BlockNames, wrong_left, wrong_read
+from singa_lite.passes.taken_apart import taken_apart
 
 #: Where host memory begins, in the addresses of the arena: behind any arena.
 HOST = 1 << 62
@@ -72,12 +74,13 @@ def check_reads(
     """
     planned = replace(planned, sizes=planned.sizes | planned.host_sizes)
     offsets = {**offsets, **{block: HOST + offset for block, offset in host_offsets.items()}}
+    planned = taken_apart(planned, offsets)
     left_out = check_calls(rewritten, planned, offsets)
     originals = {i.number: i for i in rewritten.instructions}
     wanted, wanted_memory = _sources(rewritten, {}, left_out, originals)
     found, memory = _sources(planned, offsets, (), originals)
     for instruction in planned.instructions:
-        if instruction.transfer is not None:
+        if instruction.transfer is not None or not instruction.reads:
             continue
         expected_reads = _expected(instruction, originals, wanted)
         pairs = zip(found[instruction.number], expected_reads, strict=True)
@@ -115,9 +118,9 @@ def _sources(
     memory: dict[int, Contents] = defaultdict(Contents)
     sources: dict[int, list[list[Piece]]] = {}
     new = set(offsets)
-    flight = InFlight()
+    flight, has_sums = InFlight(), has_any(program)
     for instruction in program.instructions:
-        if program.host_sizes:
+        if program.host_sizes or has_sums:
             _note(flight, instruction, offsets)
         if instruction.transfer is Transfer.BEGIN:
             _forget(memory, instruction.writes[0], offsets, program.sizes)
@@ -155,6 +158,8 @@ def _note(flight: InFlight, instruction: Instruction, offsets: Mapping[int, int]
 
     if instruction.transfer is not None:
         flight.turn(instruction, *placed([*instruction.reads, *instruction.writes]))
+    elif kind_of(instruction) in (BEGIN, WAIT):
+        flight.turn_of_sum(instruction, placed([o for o in instruction.operands[:2] if o is not None]))
     elif flight.any_open:
         flight.check(instruction, placed(instruction.reads), placed(instruction.writes))
 

@@ -108,7 +108,7 @@ class Repeater:
         repeat = again(original)
         if repeat.kernel == original.kernel:
             return repeat
-        nbytes = self.program.target.scratch_bytes(repeat.kernel, repeat.operands, repeat.settings)
+        nbytes = self.program.target.scratch_of(repeat.kernel, repeat.operands, repeat.settings)
         return replace(repeat, scratch_bytes=nbytes)
 
     def _can_be_made_again(self, block: int) -> bool:

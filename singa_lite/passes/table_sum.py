@@ -9,10 +9,12 @@ So an embedding and a head that share a table (`layers.TiedDense`) need one grad
 from __future__ import annotations
 
 from singa_lite.operation import Instruction, Operand
+from singa_lite.passes.law_places import Place, is_within, places
+from singa_lite.passes.laws import ADDED_BY_ROWS
 from singa_lite.passes.program import Program
 from singa_lite.passes.uses import Uses
 
-ROWS, ADDED = "embedding_gradient", "embedding_gradient_add"
+ADDED = "embedding_gradient_add"
 
 
 def added_by_rows(program: Program) -> Program:
@@ -23,17 +25,14 @@ def added_by_rows(program: Program) -> Program:
     uses = Uses(program.instructions)
     result: list[Instruction | None] = list(program.instructions)
     renamed = dict[int, int]()
-    for step, instruction in enumerate(program.instructions):
-        later = _sum(program, uses, step) if instruction.kernel == ROWS else 0
-        if not later:
+    for place in (place for law in ADDED_BY_ROWS for place in places(program, uses, law)):
+        (step, later), named = place.steps, place.named
+        if result[step] is not program.instructions[step] or not _may_join(program, uses, place):
             continue
-        addition, rows = program.instructions[later], instruction.operands[2]
-        term, total = _other(addition, rows), addition.operands[2]
-        if term is None or total is None:
-            continue
-        ids, dy, _ = instruction.operands
+        instruction, term, total = program.instructions[step], named["t"], named["s"]
+        operands, number = (named["ids"], named["dy"], term), program.instructions[later].number
         result[step] = None
-        result[later] = program.target.call(instruction, ADDED, (ids, dy, term), instruction.settings, addition.number)
+        result[later] = program.target.call(instruction, ADDED, operands, instruction.settings, number)
         renamed[total.block] = renamed.get(term.block, term.block)
     return program.with_instructions([_over(i, renamed) for i in result if i is not None]) if renamed else program
 
@@ -47,26 +46,16 @@ def _over(instruction: Instruction, renamed: dict[int, int]) -> Instruction:
     )
 
 
-def _other(addition: Instruction, rows: Operand | None) -> Operand | None:
-    a, b, _ = addition.operands
-    return b if a == rows else a
-
-
-def _sum(program: Program, uses: Uses, step: int) -> int:
-    """The step of the sum of this gradient with another one; 0 if there is none that both may be added within."""
-    ids, dy, rows = program.instructions[step].operands
-    if ids is None or dy is None or rows is None or uses.steps[rows.block][0] != step:
-        return 0
-    users = uses.steps[rows.block][1:]
-    addition = program.instructions[users[0]] if len(users) == 1 else None
-    if addition is None or addition.kernel != "add" or addition.operands[:2].count(rows) != 1:
-        return 0
-    term, total = _other(addition, rows), addition.operands[2]
-    if term is None or total is None or not all(_is_whole(program, operand, rows) for operand in (rows, term, total)):
-        return 0
-    alone = uses.steps[term.block][-1] == users[0] == uses.steps[total.block][0] and term.block != total.block
-    changed = any(uses.is_written(block, step, users[0]) for block in (ids.block, dy.block))
-    return users[0] if alone and not changed else 0
+def _may_join(program: Program, uses: Uses, place: Place) -> bool:
+    """Whether the rows are for this sum alone, the other term ends there, and what they are made of is there still."""
+    (step, later), rows, term, total = place.steps, *(place.named[word] for word in ("e", "t", "s"))
+    if step > later or not is_within(program, uses, place, "e"):
+        return False
+    if not all(_is_whole(program, operand, rows) for operand in (term, total)):
+        return False
+    alone = uses.steps[term.block][-1] == later == uses.steps[total.block][0] and term.block != total.block
+    changed = any(uses.is_written(place.named[word].block, step, later) for word in ("ids", "dy"))
+    return alone and not changed and term.block != rows.block
 
 
 def _is_whole(program: Program, operand: Operand, like: Operand) -> bool:

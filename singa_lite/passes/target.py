@@ -9,6 +9,7 @@ from typing import NamedTuple
 from singa_lite.array_types import DType
 from singa_lite.kernels.kernel_set import KernelSet, Settings
 from singa_lite.operation import Instruction, Operand
+from singa_lite.passes.sides import RecordRule
 from singa_lite.passes.time_model import Cost, seconds
 from singa_lite.runtime.host_memory import Link
 
@@ -22,6 +23,12 @@ PassRule = Callable[[str, Sequence[Operand | None], Settings], bool]
 StridesRule = Callable[[str, Sequence[Operand | None], Settings], Collection[str]]
 #: In which of several ways a call is done, as `KernelSet.variant`.
 VariantRule = Callable[[str, Sequence[Operand | None], Settings], str]
+
+
+#: How many calls such as one may be done as one, as `KernelSet.most_joined`.
+JoinRule = Callable[[str, Sequence[Operand | None], Settings], int]
+#: Bytes of scratch with which a call is done in another way, as `KernelSet.scratch_levels`.
+LevelsRule = Callable[[str, Sequence[Operand | None], Settings], tuple[int, ...]]
 
 
 def _none(kernel: str, operands: Sequence[Operand | None], settings: Settings) -> int:
@@ -42,6 +49,11 @@ def _never(kernel: str, operands: Sequence[Operand | None], settings: Settings) 
 def _one_way(kernel: str, operands: Sequence[Operand | None], settings: Settings) -> str:
     """Kernels that do each call in the one way that they have."""
     return ""
+
+
+def one_level(kernel: str, operands: Sequence[Operand | None], settings: Settings) -> tuple[int, ...]:
+    """Kernels that work with one number of bytes of scratch alone."""
+    return ()
 
 
 class Narrow(NamedTuple):
@@ -67,7 +79,10 @@ class Target:
     activations are stored; None: as they were recorded. variant: the rule that names the way in which a call is done.
     class_tiles: whether a product is made twice so that scores and gradient of a head need not exist whole. lanes: how
     many instructions may run at the same time, in plans whose instructions may (`parallel.py`); share: of how many
-    threads each of these is then made, 0: of all, as they run one after the other after all.
+    threads each of these is then made, 0: of all, as they run one after the other after all. rules: of the user, by
+    which the record is rewritten before anything else. levels: the rule that says with which further numbers of bytes
+    of scratch a call may be done. thrifty: calls are planned with the least of them, and not with those of
+    `scratch_bytes`. most_joined: the rule that says how many calls are faster as one.
     """
 
     fusions: Collection[tuple[str, str]] = frozenset()
@@ -86,6 +101,10 @@ class Target:
     class_tiles: bool = False
     lanes: int = 2
     share: int = 0
+    rules: tuple[RecordRule, ...] = ()
+    levels: LevelsRule = one_level
+    thrifty: bool = False
+    most_joined: JoinRule = _none
 
     @classmethod
     def of(
@@ -112,7 +131,14 @@ class Target:
             kernels.in_one_pass,
             narrow,
             kernels.variant,
+            levels=kernels.scratch_levels if kernels.has_levels else one_level,
+            most_joined=kernels.most_joined,
         )
+
+    def scratch_of(self, kernel: str, operands: Sequence[Operand | None], settings: Settings) -> int:
+        """Bytes of scratch that a call is planned with."""
+        nbytes = self.scratch_bytes(kernel, operands, settings)
+        return min([nbytes, *self.levels(kernel, operands, settings)]) if self.thrifty else nbytes
 
     def call(
         self,
@@ -126,7 +152,7 @@ class Target:
 
         number: of the new instruction, by default that of the model, which is the one replaced.
         """
-        nbytes = self.scratch_bytes(kernel, operands, settings)
+        nbytes = self.scratch_of(kernel, operands, settings)
         number = model.number if number is None else number
         return Instruction(number, kernel, operands, settings, model.phase, model.layer, nbytes)
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.interface.state_format import BLOCKED, Blocks
 from singa_lite.operation import Instruction, Operand
+from singa_lite.passes.collectives import BEGIN, kind_of
+from singa_lite.passes.in_pieces import landing
 from singa_lite.passes.program import Program
 from singa_lite.passes.rewriter import Rewriter, narrow
 from singa_lite.passes.table_sum import ADDED
@@ -110,7 +112,11 @@ class Tiling:
             shape = (stop - start, gradient.shape[1]) if axis == 0 else (gradient.shape[0], stop - start)
             tile = self.make.new_operand(shape, gradient.dtype, (axis, 1 - axis))
             yield from self.made(product, tile, axis, start, stop)
+            landings: list[Operand] = []
             for update in updates:
+                if kind_of(update):
+                    yield self._summed(update, tile, landings)
+                    continue
                 yield from self._update(update, gradient, tile, axis, start, stop)
 
     def axis(self, product: Instruction) -> int:
@@ -135,6 +141,12 @@ class Tiling:
         else:
             b = narrow(b, 0 if product.settings["transpose_b"] else 1, start, stop)
         yield self.make.call(product, (a, b, tile))
+
+    def _summed(self, call: Instruction, tile: Operand, landings: list[Operand]) -> Instruction:
+        """The beginning or the end of a sum of one tile over the ranks."""
+        if kind_of(call) == BEGIN:
+            landings.append(landing(self.make, call, tile))
+        return self.make.call(call, (tile, landings[-1], call.operands[2]))
 
     def _update(
         self, update: Instruction, gradient: Operand, tile: Operand, axis: int, start: int, stop: int

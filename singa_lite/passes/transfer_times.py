@@ -10,6 +10,7 @@ from math import fsum
 
 from singa_lite.operation import Transfer
 from singa_lite.passes.program import Program
+from singa_lite.passes.taken_apart import taken_apart
 from singa_lite.passes.time_model import BYTES, CALL
 from singa_lite.runtime.host_memory import Link
 
@@ -56,6 +57,7 @@ def estimated_slowdown(program: Program, free: Program | None = None) -> float:
     """
     if program.free and is_free(program):
         return 0.0
+    program = taken_apart(program)  # as costs are of single calls
     cost, wait = program.target.cost, waiting(program)
     computed = [instruction for instruction in program.instructions if instruction.transfer is None]
     before = program.free if free is None else free.instructions

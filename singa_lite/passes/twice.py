@@ -19,6 +19,7 @@ from itertools import chain
 
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.operation import Instruction, Operand, Phase
+from singa_lite.passes.collectives import has_any
 from singa_lite.passes.program import Program
 from singa_lite.passes.uses import Uses
 
@@ -35,7 +36,11 @@ FORMS = {
 
 
 def clipping_forms(recorded: Program) -> dict[str, Program]:
-    """The other forms of a record, in words. None where it does not clip, or not in one walk back."""
+    """The other forms of a record, in words. None where it does not clip, or not in one walk back, or where gradients
+    are summed over processes, which is done once.
+    """
+    if has_any(recorded):
+        return {}
     found = {name: _Twice(recorded, derivatives).result() for name, derivatives in FORMS.items()}
     return {name: program for name, program in found.items() if program is not None}
 

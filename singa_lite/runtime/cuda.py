@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Protocol
+from weakref import WeakSet
 
 import numpy as np
 
@@ -15,7 +17,14 @@ from singa_lite.runtime.cuda_pool import ALIGNMENT, CudaPool
 from singa_lite.runtime.cupy_types import Cupy, CupyArray, Pointer, Stream
 from singa_lite.runtime.host_memory import HostMemory, Link
 from singa_lite.runtime.pinned import PinnedMemory
-from singa_lite.runtime.staging import Staging
+from singa_lite.runtime.staging import Slot, Staging
+
+
+class Guard(Protocol):
+    """Waits for a stream in the place of CUDA, which would wait for ever for processes that do not come."""
+
+    def wait(self, stream: Stream) -> None:
+        """Until all that was asked of it is done. An error where that cannot be."""
 
 
 class Cuda:
@@ -31,6 +40,8 @@ class Cuda:
     def __init__(self, cupy: Cupy, index: int, limit: int | None = None) -> None:
         self.index = index
         self._cupy = cupy
+        #: Asked before the host waits for the stream.
+        self.guards: WeakSet[Guard] = WeakSet()
         self._device = cupy.cuda.Device(index)
         with self._device:
             self.stream: Stream = cupy.cuda.Stream(non_blocking=True)
@@ -38,11 +49,14 @@ class Cuda:
             self._staging = Staging(cupy, self.stream, self.pool)
             self._adopted = Adopted(cupy, index, self.stream)
 
-    @contextmanager
-    def here(self) -> Iterator[None]:
+    @property
+    def cupy(self) -> Cupy:
+        """The module."""
+        return self._cupy
+
+    def here(self) -> Here:
         """This GPU and its stream are the current ones inside."""
-        with self._device, self.stream:
-            yield
+        return Here(self._device, self.stream)
 
     def view(
         self, memory: Pointer, shape: Sequence[int], dtype: DType, strides: Sequence[int], offset: int
@@ -54,6 +68,10 @@ class Cuda:
     def memory_slice(self, memory: Pointer, offset: int, nbytes: int) -> Pointer:
         """A pointer to the first of these bytes; it knows no end."""
         return memory + offset
+
+    def address(self, memory: Pointer) -> int:
+        """As the driver has it."""
+        return memory.ptr
 
     def write(self, array: CupyArray, values: Array) -> None:
         """Copies one span of bytes. Where the array has gaps, the bytes in them are read before."""
@@ -69,8 +87,16 @@ class Cuda:
     @contextmanager
     def staged(self, owner: object, values: Array) -> Iterator[Pointer]:
         """The values on the GPU, see `Staging.staged`."""
-        with self.here(), self._staging.staged(owner, values) as memory:
+        with self._device, self.stream, self._staging.staged(owner, values) as memory:
             yield memory
+
+    def stage(self, owner: object, nbytes: int) -> Slot:
+        """See `Staging.slot`; where this GPU is the current one."""
+        return self._staging.slot(owner, nbytes)
+
+    def copies(self, source: DeviceArray, target: DeviceArray) -> bool:
+        """False."""
+        return False
 
     def read(self, array: DeviceArray) -> Array:
         """Waits for all work so far."""
@@ -136,6 +162,8 @@ class Cuda:
         self._wait()
 
     def _wait(self) -> None:
+        for guard in list(self.guards):
+            guard.wait(self.stream)
         self.stream.synchronize()
         self._adopted.drop()
 
@@ -144,6 +172,30 @@ class Cuda:
             return
         with self._device:
             self._cupy.cuda.runtime.memsetAsync(memory.ptr, 0xFF, nbytes, self.stream.ptr)
+
+
+class Here:
+    """A context in which a GPU and a stream are the current ones: entered several times a step, so no generator."""
+
+    __slots__ = ("_device", "_stream")
+
+    def __init__(self, device: Cupy, stream: Stream) -> None:
+        self._device = device
+        self._stream = stream
+
+    def __enter__(self) -> None:
+        self._device.__enter__()
+        try:
+            self._stream.__enter__()
+        except BaseException:
+            self._device.__exit__(None, None, None)
+            raise
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            self._stream.__exit__(*error)
+        finally:
+            self._device.__exit__(*error)
 
 
 _DLPACK_CUDA = 2

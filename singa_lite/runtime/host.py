@@ -15,6 +15,9 @@ from singa_lite.runtime.offload_file import OffloadFile, checked_folder
 
 _HERE = nullcontext()
 
+#: As many as results of a step have, that are numbers.
+FEW_BYTES = 4096
+
 Memory = NDArray[np.uint8]
 
 
@@ -41,9 +44,24 @@ class Host:
             return
         np.copyto(array, values, casting="same_kind")
 
+    def address(self, memory: object) -> None:
+        """None: launches hold arrays."""
+        return None
+
     def staged(self, owner: object, values: Array) -> None:
         """None: no work runs on a CPU while values are copied."""
         return None
+
+    def stage(self, owner: object, nbytes: int) -> None:
+        """None, as there."""
+        return None
+
+    def copies(self, source: Array, target: Array) -> bool:
+        """Few bytes by NumPy itself; more are left to the kernel, which may use all cores."""
+        if target.nbytes > FEW_BYTES:
+            return False
+        np.copyto(target, source)
+        return True
 
     def read(self, array: Array) -> Array:
         """A copy in C order."""

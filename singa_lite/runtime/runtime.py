@@ -63,6 +63,19 @@ class Replay(Protocol):
         """Run them, and call `wait` once before the launch at `index`, or earlier."""
 
 
+class Stage(Protocol):
+    """Memory that the batches of one tensor pass through. memory: the processor's, for work between the two calls."""
+
+    @property
+    def memory(self) -> DeviceMemory: ...
+
+    def begin(self, values: Array) -> None:
+        """Copy host values there in C order; they are read when this returns. Where this processor is the current."""
+
+    def end(self) -> None:
+        """What was asked for since `begin` reads them, and nothing after it."""
+
+
 class Runtime(Protocol):
     """Arrays over memory, values in and out, and how launches are replayed.
 
@@ -82,15 +95,27 @@ class Runtime(Protocol):
     def memory_slice(self, memory: DeviceMemory, offset: int, nbytes: int) -> DeviceMemory:
         """The memory of `nbytes` bytes from `offset` on within a region's memory, for `view`."""
 
+    def address(self, memory: DeviceMemory) -> int | None:
+        """Where a region's memory begins, if launches are bound to addresses and hold nothing else; None elsewhere."""
+
     def write(self, array: DeviceArray, values: Array) -> None:
         """Overwrite with host values of this shape, whose dtype converts without changing kind."""
 
     def staged(self, owner: object, values: Array) -> AbstractContextManager[DeviceMemory] | None:
-        """A context that gives memory with a batch's values in C order; work asked for inside may read it.
+        """A context that gives memory with a batch's values in C order; work asked for inside may read it. This
+        processor and its stream are the current ones there, as in `here`.
 
         The values are copied while work asked for earlier still runs. None where that gains nothing over `write`.
         owner: the block that is fed. Its staging memory is kept for its next batch, and given back when it dies.
         """
+
+    def stage(self, owner: object, nbytes: int) -> Stage | None:
+        """What `staged` stages such a batch of this owner by, valid as long as the owner lives and is fed no longer
+        one; None as there.
+        """
+
+    def copies(self, source: DeviceArray, target: DeviceArray) -> bool:
+        """Copies at once where arrays are the host's; False, and nothing done, where a kernel copies."""
 
     def read(self, array: DeviceArray) -> Array:
         """A copy of the values on the host, in C order; waits for them."""

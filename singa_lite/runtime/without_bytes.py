@@ -42,9 +42,21 @@ class WithoutBytes:
         """AbstractDeviceError."""
         refuse("values from the host", self.device, self.real)
 
+    def address(self, memory: object) -> None:
+        """There is none."""
+        return None
+
     def staged(self, owner: object, values: object) -> NoReturn:
         """AbstractDeviceError."""
         refuse("a batch", self.device, self.real)
+
+    def stage(self, owner: object, nbytes: int) -> NoReturn:
+        """AbstractDeviceError."""
+        refuse("a batch", self.device, self.real)
+
+    def copies(self, source: DeviceArray, target: DeviceArray) -> bool:
+        """False: nothing is there."""
+        return False
 
     def read(self, array: DeviceArray) -> NoReturn:
         """AbstractDeviceError."""

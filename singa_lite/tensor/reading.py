@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from singa_lite.array_types import Array
-from singa_lite.errors import GraphError, ShapeError
+from singa_lite.checks import axes_of, axis_of
+from singa_lite.errors import DeviceError, GraphError, ShapeError
 from singa_lite.unique import Unique
 
 #: Along which axes something is taken; None: over all elements.
@@ -23,10 +24,14 @@ Values: TypeAlias = Any
 class Readable(Unique):
     """Base of `Tensor`: reading values as those of a NumPy array. Each call copies them from the device, and waits.
 
-    Answers are NumPy's and on no tape, so GraphError where a derivative would be lost silently: for a part or a
-    statistic of a tensor that requires grad, such as `t[0]` in a layer's forward. `t.detach()[0]` reads it.
+    What is asked by these names of a tensor that requires grad, or while its device records, is an operation instead,
+    where there is one (`ops/operators.py`): `t[0:2]`, iteration, `mean`, `sum`, `min`, `max` and, while recording,
+    `t < 1`. It gives a tensor, on the tape or in the record. `t[0:2]` is one in any case, with values of its own
+    unless a derivative passes through it; `autograd.index` gives a view.
+    All else is NumPy's and on no tape, so GraphError where a derivative would be lost silently, such as by `t[mask]` in
+    a layer's forward. `t.detach()[mask]` reads it.
     `a == b` of two tensors says whether they are one, as they are keys of dicts; beside arrays, numbers and lists it
-    compares elements.
+    compares elements; `autograd.equal` compares those of tensors.
     """
 
     __slots__ = ()
@@ -50,13 +55,19 @@ class Readable(Unique):
             )
         return self.__array__()
 
-    def __getitem__(self, index: Any) -> Values:
+    def __getitem__(self, index: Any) -> Any:
         """As NumPy's, of a copy."""
         found = self._values("tensor[...]")[_plain(index)]
         return found
 
     def __setitem__(self, index: object, value: object) -> None:
         raise TypeError("tensor[...] = value: wanted copy_from_numpy(array), which overwrites all values")
+
+    def __str__(self) -> str:
+        try:
+            return str(self.__array__())
+        except (GraphError, DeviceError):  # recorded only, given back, or without bytes
+            return repr(self)
 
     def __len__(self) -> int:
         if not self.shape:
@@ -99,29 +110,33 @@ class Readable(Unique):
     def _compared(self, compare: Callable[[Any, Any], Any], other: object) -> Values:
         return compare(self._values("comparison", False), _plain(other))
 
+    def _along(self, where: str, axis: Axis) -> tuple[int, ...] | None:
+        """Checked. None stays, as NumPy adds up all elements in another order than those along all axes."""
+        return None if axis is None else axes_of(where, axis, self.shape)
+
     def argmax(self, axis: int | None = None) -> Values:
         """Where the largest value stands: along the axis, or among all elements."""
-        return self._values("argmax()", False).argmax(axis)
+        return self._values("argmax()", False).argmax(None if axis is None else axis_of("argmax()", axis, self.shape))
 
     def argmin(self, axis: int | None = None) -> Values:
         """Where the smallest value stands."""
-        return self._values("argmin()", False).argmin(axis)
+        return self._values("argmin()", False).argmin(None if axis is None else axis_of("argmin()", axis, self.shape))
 
-    def mean(self, axis: Axis = None) -> Values:
+    def mean(self, axis: Axis = None, keepdims: bool = False) -> Values:
         """As numpy.mean, in the tensor's dtype."""
-        return self._values("mean()").mean(axis)
+        return self._values("mean()").mean(self._along("mean()", axis), keepdims=keepdims)
 
-    def sum(self, axis: Axis = None) -> Values:
+    def sum(self, axis: Axis = None, keepdims: bool = False) -> Values:
         """As numpy.sum."""
-        return self._values("sum()").sum(axis)
+        return self._values("sum()").sum(self._along("sum()", axis), keepdims=keepdims)
 
-    def min(self, axis: Axis = None) -> Values:
+    def min(self, axis: Axis = None, keepdims: bool = False) -> Values:
         """As numpy.min."""
-        return self._values("min()").min(axis)
+        return self._values("min()").min(self._along("min()", axis), keepdims=keepdims)
 
-    def max(self, axis: Axis = None) -> Values:
+    def max(self, axis: Axis = None, keepdims: bool = False) -> Values:
         """As numpy.max."""
-        return self._values("max()").max(axis)
+        return self._values("max()").max(self._along("max()", axis), keepdims=keepdims)
 
     def round(self, decimals: int = 0) -> Values:
         """As numpy.round."""

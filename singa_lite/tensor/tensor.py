@@ -300,7 +300,7 @@ class Tensor(Readable):
         return int(self.item())
 
     def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if spec else str(self)
+        return format(self.item(), spec) if spec else repr(self)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
         if copy is False:
@@ -333,6 +333,13 @@ class Tensor(Readable):
     __rmatmul__: ClassVar[Operator]
     __pow__: ClassVar[Operator]
     __neg__: ClassVar[Callable[[Tensor], Tensor]]
+    __abs__: ClassVar[Callable[[Tensor], Tensor]]
+    abs: ClassVar[Callable[[Tensor], Tensor]]
+    sqrt: ClassVar[Callable[[Tensor], Tensor]]
+    square: ClassVar[Callable[[Tensor], Tensor]]
+    clip: ClassVar[Callable[..., Tensor]]
+    maximum: ClassVar[Operator]
+    minimum: ClassVar[Operator]
 
 
 #: An operator: a tensor and another one, a number, or an array.

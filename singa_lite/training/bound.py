@@ -29,7 +29,7 @@ def within_budget(
     own = {id(block) for block in (*graph.blocks_with_bytes(), *fed)}
     beside = {id(b): b.nbytes for other in others for b in other.blocks_with_bytes() if not feeds.has(b)}
     taken = sum(feeds.rounded(nbytes) for key, nbytes in beside.items() if key not in own)
-    return Bound(budget, taken + _longer(fed, feeds) + coming + _processes(graph, others))
+    return Bound(budget, taken + longer_by(fed, feeds) + coming + _processes(graph, others))
 
 
 def _processes(graph: Graph, others: Collection[Graph]) -> int:
@@ -44,13 +44,13 @@ def _processes(graph: Graph, others: Collection[Graph]) -> int:
 
 
 def within_limit(
-    limit: int, graph: Graph, fed: Collection[Block], feeds: FeedBuffer, device: Device, coming: int
+    limit: int, graphs: Collection[Graph], fed: Collection[Block], feeds: FeedBuffer, device: Device, coming: int
 ) -> Bound:
-    """Of a device's limit; fed and coming as in `within_budget`."""
-    own = [block for block in graph.blocks_with_bytes() if not feeds.has(block)]
-    regions = [feeds.arena.nbytes, feeds.nbytes, *(block.nbytes for block in own)]
+    """Of a device's limit; fed, coming as in `within_budget`. graphs: the step's, and those that make room for it."""
+    own = {id(b): b.nbytes for graph in graphs for b in graph.blocks_with_bytes() if not feeds.has(b)}
+    regions = [feeds.arena.nbytes, feeds.nbytes, *own.values()]
     others = max(0, device.pool.used - sum(map(feeds.rounded, regions)))
-    return Bound(limit, others + _longer(fed, feeds) + coming, device.name)
+    return Bound(limit, others + longer_by(fed, feeds) + coming, device.name)
 
 
 def held_by(graphs: Iterable[Graph], feeds: FeedBuffer) -> int:
@@ -59,7 +59,7 @@ def held_by(graphs: Iterable[Graph], feeds: FeedBuffer) -> int:
     return feeds.arena.nbytes + feeds.nbytes + sum(map(feeds.rounded, blocks.values()))
 
 
-def _longer(fed: Collection[Block], feeds: FeedBuffer) -> int:
+def longer_by(fed: Collection[Block], feeds: FeedBuffer) -> int:
     """What the place of a longer batch has beyond this one."""
     return max(0, feeds.nbytes - sum(feeds.rounded(block.nbytes) for block in fed))
 

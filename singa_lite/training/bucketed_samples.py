@@ -6,13 +6,15 @@ from itertools import islice
 
 from singa_lite.array_types import Array
 from singa_lite.data import Bucketed
+from singa_lite.data.bucketed import Group
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.tensor import Shape
 from singa_lite.training.batch import check_ids, check_input
-from singa_lite.training.data_set import Batches, DataSet
+from singa_lite.training.data_set import Batch, Batches, DataSet, emptied
 from singa_lite.training.objective import Objective
 from singa_lite.training.prefetch import ahead
+from singa_lite.training.shares import Share
 
 
 class BucketedSamples(DataSet):
@@ -29,7 +31,21 @@ class BucketedSamples(DataSet):
         self, order: Array | None = None, start: int = 0, prefetch: int = 0, epoch: int = 0, key: int = 0
     ) -> Batches:
         """See `DataSet`."""
-        return ahead(map(self._data.batch, islice(self._data.groups(order), start, None)), prefetch)
+        groups = islice(self._data.groups(order), start, None)
+        return ahead((self._own(number, group) for number, group in enumerate(groups, start)), prefetch)
+
+    def _own(self, number: int, group: Group) -> Batch | None:
+        numbers = group.numbers[self.share.of(number, len(group.numbers))]
+        return self._data.batch(Group(group.length, numbers)) if len(numbers) else None
+
+    def divide(self, share: Share) -> None:
+        """See `DataSet`."""
+        super().divide(share)
+        self.forms = len({(share.samples(share.rank, size), length) for size, length in self._data.forms})
+
+    def without_samples(self) -> Batch:
+        """See `DataSet`."""
+        return emptied(self._data.batch(next(self._data.groups(None))))
 
 
 def checked(where: str, layers: LayerGraph, objective: Objective, data: Bucketed) -> BucketedSamples:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from singa_lite.device import Device, device_of
 from singa_lite.graph import Phase
 from singa_lite.optimizer import GlobalNorm
+from singa_lite.optimizer.global_norm import Squares
 from singa_lite.optimizer.loss_scale import LossScale, Unscaled
 from singa_lite.tensor import Tensor
 
@@ -23,6 +24,7 @@ class Closing:
         self.clip = clip
         self.scale = scale
         self.device = device
+        self._squares: Squares | None = None
         self._before = [(value, _copy(value)) for value in averages.values() if scale and value.dtype.kind == "f"]
 
     def begin(self) -> None:
@@ -30,19 +32,29 @@ class Closing:
         with self.device.scope(Phase.GRADIENT):
             self._squares = (self.clip or GlobalNorm(1.0)).squares(self.device)
 
+    @property
+    def squares(self) -> Tensor | None:
+        """The sum of the squares of those that were entered, float64 (); None before the walk back."""
+        return None if self._squares is None else self._squares.total
+
     def add(self, gradient: Tensor) -> None:
         """Enter a gradient, each once."""
         with self.device.scope(Phase.GRADIENT):
-            self._squares.add(gradient)
+            self._begun().add(gradient)
 
     def unscaled(self, rate: Tensor, updates: bool = True) -> Unscaled:
         """All are there. rate: the optimizer's; updates: whether they are applied, so that their norm is wanted."""
         with self.device.scope(Phase.UPDATE):
             if self.scale is not None:
-                return self.scale.unscaled(self._squares, self.clip if updates else None, rate)
+                return self.scale.unscaled(self._begun(), self.clip if updates else None, rate)
             if self.clip is None:
                 raise TypeError("wanted a step that clips or scales")
-            return Unscaled(self.clip.factor(self._squares), rate)
+            return Unscaled(self.clip.factor(self._begun()), rate)
+
+    def _begun(self) -> Squares:
+        if self._squares is None:
+            raise TypeError("wanted begin() before gradients are entered")
+        return self._squares
 
     def end(self, rate: Tensor, updates: bool = True) -> None:
         """Behind all updates. rate: as in `Unscaled`."""

@@ -9,14 +9,16 @@ from typing import TypeAlias
 import numpy as np
 
 from singa_lite.array_types import Array
+from singa_lite.arrays import dtype_of
 from singa_lite.training.batch import Shaped
+from singa_lite.training.shares import WHOLE, Share
 
 #: One array, or {layer: array}, as the user gave them.
 Taken: TypeAlias = Shaped | dict[str, Shaped]
 #: Samples and targets of a batch, and perhaps weights of its samples.
 Batch: TypeAlias = tuple[Taken, Taken | None] | tuple[Taken, Taken | None, Taken]
-#: What goes through a data set: one batch after the other.
-Batches: TypeAlias = Generator[Batch, None, None]
+#: What goes through a data set: one batch after the other; None where a batch has no samples for this process.
+Batches: TypeAlias = Generator[Batch | None, None, None]
 
 
 class DataSet(ABC):
@@ -28,7 +30,8 @@ class DataSet(ABC):
     Of batches that come ready-made count is 0, as only they know, and batch_size too. batches: how many an epoch has,
     None where samples say, 0 where nobody knows before its end. is_loaded: whether batches take work, so that training
     may wait for them. steps: batches of an epoch, where `fit` was told so. is_random: whether they depend on `key`.
-    once: whether they can be gone through once only.
+    once: whether they can be gone through once only. share: what of each batch is taken, where several processes train
+    together; count, batch_size and orders are of the whole batches.
     """
 
     count: int
@@ -40,6 +43,7 @@ class DataSet(ABC):
     is_loaded = False
     is_random = False
     once = False
+    share = WHOLE
 
     @property
     def ordered(self) -> int:
@@ -49,6 +53,14 @@ class DataSet(ABC):
     def draw(self, random: np.random.Generator) -> Array | None:
         """An order for an epoch, of all samples, or of all batches that come ready-made; None: as they come."""
         return random.permutation(self.ordered) if self.ordered else None
+
+    def divide(self, share: Share) -> None:
+        """Take only this share of each batch from now on."""
+        self.share = share
+
+    @abstractmethod
+    def without_samples(self) -> Batch:
+        """A batch without samples, for a process that has none of a batch and takes part in its step."""
 
     @abstractmethod
     def through(
@@ -68,6 +80,22 @@ class DataSet(ABC):
 
     def close(self) -> None:  # noqa: B027
         """Give up what is kept from epoch to epoch."""
+
+
+def emptied(batch: Batch) -> Batch:
+    """A batch of the same form without samples."""
+    x, y, *weights = batch
+    return (_emptied(x), None if y is None else _emptied(y), *map(_emptied, weights))  # type: ignore[return-value]
+
+
+def _emptied(taken: Taken) -> Taken:
+    if isinstance(taken, dict):
+        return {name: _none_of(each) for name, each in taken.items()}
+    return _none_of(taken)
+
+
+def _none_of(array: Shaped) -> Shaped:
+    return np.empty((0, *array.shape[1:]), dtype_of(array))
 
 
 def count_of(taken: Taken) -> int:

@@ -14,8 +14,10 @@ from singa_lite.device import Device
 from singa_lite.layer import OneOrMore
 from singa_lite.tensor import Tensor, from_numpy, to_numpy
 from singa_lite.training.data_set import DataSet, count_of
-from singa_lite.training.means import Mean
+from singa_lite.training.means import Mean, part_of
 from singa_lite.training.measures import Measures, Observed
+from singa_lite.training.ranks import Ranks
+from singa_lite.training.seen import Seen
 
 
 class Evaluable(Protocol):
@@ -42,18 +44,25 @@ def evaluate(
     after_batch: Callable[[], None] = lambda: None,
     prefetch: int = 0,
     class_weight: object = None,
+    ranks: Ranks | None = None,
 ) -> Mean:
-    """The means of `FeedForwardNet.evaluate`. after_batch: called after each batch; prefetch: as for `fit`."""
-    mean, measures = Mean(), net.measures
+    """The means of `FeedForwardNet.evaluate`. after_batch: called after each batch; prefetch: as for `fit`.
+
+    ranks: None, or the processes of which each evaluates some batches, whole: so the means are those of one process, to
+    the last bit, where the batches are.
+    """
+    seen = Seen(net.measures)
     options = {} if class_weight is None else {"class_weight": class_weight}
     with closing(data.through(prefetch=prefetch)) as all_batches:
-        for batch in islice(all_batches, data.steps):
+        for number, batch in enumerate(islice(all_batches, data.steps)):
+            if batch is None:
+                continue
             loss, metric = net.evaluate_one_batch(*batch, **options)
             size = count_of(batch[0])
             del batch  # before the next one is taken
-            mean.add(size, loss, metric, net.observed, measures)
+            seen.add(number, part_of(size, size, loss, metric, net.observed))
             after_batch()
-    return mean
+    return seen.mean(ranks)
 
 
 def predict(net: Evaluable, data: DataSet, output: Collection[str] = ()) -> Tensor | dict[str, Tensor]:
@@ -63,6 +72,8 @@ def predict(net: Evaluable, data: DataSet, output: Collection[str] = ()) -> Tens
     single, first = False, 0
     with closing(data.through()) as all_batches:
         for batch in all_batches:
+            if batch is None:
+                continue
             out = net.predict_one_batch(batch[0], output)
             single, size = isinstance(out, Tensor), count_of(batch[0])
             for name, part in _members(out):

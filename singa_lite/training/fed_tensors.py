@@ -8,7 +8,7 @@ import numpy as np
 
 from singa_lite.array_types import DType
 from singa_lite.layer_graph import LayerGraph
-from singa_lite.recorded_steps import Feeds, Shaped
+from singa_lite.recorded_steps import Feeds, Shaped, StepForm
 from singa_lite.tensor import Shape, Tensor, as_tensor
 from singa_lite.training.batch import as_tensors, untaped
 
@@ -34,6 +34,15 @@ def made(layers: LayerGraph, make: Callable[..., Tensor], forms: Forms) -> dict[
 def forms_of(feeds: Feeds) -> Forms:
     """The shapes and dtypes of a batch."""
     return {kind: {name: (a.shape, _dtype(a)) for name, a in arrays.items()} for kind, arrays in feeds.items()}
+
+
+def form(forms: Forms) -> StepForm:
+    """As `form_of` a batch says it."""
+    return tuple(
+        (kind, name, tuple(shape), str(np.dtype(dtype)))
+        for kind, given in forms.items()
+        for name, (shape, dtype) in given.items()
+    )
 
 
 def filled(layers: LayerGraph, feeds: Feeds) -> dict[str, dict[str, Tensor]]:

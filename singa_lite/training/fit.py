@@ -2,51 +2,37 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from contextvars import ContextVar
 from itertools import islice
-from os import PathLike
-from typing import ClassVar, Protocol
+from typing import ClassVar
+
+import numpy as np
 
 from singa_lite.arrays import kind
 from singa_lite.checks import flag, whole
 from singa_lite.contexts import in_own_context
-from singa_lite.data import Bucketed, Paired
+from singa_lite.errors import ParallelError
 from singa_lite.layer import OneOrMore
 from singa_lite.metric import ConfusionMatrix
-from singa_lite.optimizer import Optimizer
-from singa_lite.tensor import Tensor
-from singa_lite.training.batch_sources import gives_batches
+from singa_lite.tensor import Tensor, from_numpy
 from singa_lite.training.data_set import DataSet, count_of
-from singa_lite.training.evaluation import Evaluable, evaluate
+from singa_lite.training.evaluation import evaluate
+from singa_lite.training.fit_arguments import check_epochs
 from singa_lite.training.given_callbacks import check_methods
-from singa_lite.training.means import texts
+from singa_lite.training.means import Mean, Part, Value, part_of, texts
 from singa_lite.training.measures import Measures
 from singa_lite.training.non_finite import look_in_fit
+from singa_lite.training.on_ranks import OnRanks, check_same_call
+from singa_lite.training.processes import in_words, own_process
 from singa_lite.training.progress import History as History
 from singa_lite.training.progress import Progress
+from singa_lite.training.trainable import Trainable
+from singa_lite.training.turns import Turns, own_place, together
 from singa_lite.training.waiting import Waiting
-
-
-class Trainable(Evaluable, Protocol):
-    """What the loop needs of a net, and callbacks."""
-
-    seed: int
-    optimizer: Optimizer | None
-
-    @property
-    def knows_measures(self) -> bool: ...
-
-    def train_one_batch(
-        self, x: object, y: object, sample_weight: object = None, class_weight: object = None
-    ) -> tuple[Tensor, OneOrMore]: ...
-
-    def save(self, path: str | PathLike[str], *, weights_only: bool = False, **options: object) -> None: ...
-
-    def tell_norms(self) -> None: ...
-
 
 #: The runs of `fit` that the present call is a part of.
 _under_way: ContextVar[tuple[Training, ...]] = ContextVar("fits under way", default=())
@@ -59,6 +45,11 @@ def is_training(net: object) -> bool:
 
 class StopTraining(Exception):
     """Raised by a callback: `fit` ends here, without an error, and returns the history of the whole epochs."""
+
+
+def has_left(error: BaseException) -> bool:
+    """Whether a callback has raised it between two steps, as it was asked to leave, and on all ranks alike."""
+    return getattr(error, "singa_lite_left", False)
 
 
 class Callback:
@@ -95,7 +86,7 @@ class Callback:
         """At the end, whatever ended it, of each callback whose `on_start` was called. error: what is raised."""
 
 
-class Training:
+class Training(OnRanks):
     """One call of `FeedForwardNet.fit`. The data stay where they are; only one batch at a time is copied.
 
     data, validation: checked already. progress: how far it has come; loss, metric: of the last batch, 0-d tensors, None
@@ -131,7 +122,8 @@ class Training:
         self._data = data
         self._validation = validation
         self._options = {} if class_weight is None else {"class_weight": class_weight}
-        self._verbose = flag("fit verbose", verbose == 1 if type(verbose) is int and verbose in (0, 1) else verbose)
+        shown = flag("fit verbose", verbose == 1 if type(verbose) is int and verbose in (0, 1) else verbose)
+        self._verbose = shown and self.is_first
         self._prefetch = whole("fit prefetch", prefetch, 0)
 
     @property
@@ -160,7 +152,7 @@ class Training:
 
     def go_to(self, progress: Progress) -> None:
         """Let the data go on from there. ValueError where their place cannot be kept."""
-        self._data.go_to(progress.epoch, progress.batch, progress.place)
+        self._data.go_to(progress.epoch, progress.batch, own_place(self.ranks, progress.place))
 
     @property
     def is_under_way(self) -> bool:
@@ -169,19 +161,28 @@ class Training:
 
     @in_own_context
     def run(self) -> History:
-        """Train until `epochs` are done."""
+        """Train until `epochs` are done. What ends it on one rank, other ranks are told."""
+        try:
+            return self._run()
+        except BaseException as error:
+            if self.ranks is not None and not isinstance(error, ParallelError) and not has_left(error):
+                self.ranks.fail(error)
+            raise
+
+    def _run(self) -> History:
         _under_way.set((*_under_way.get(), self))
         look_in_fit(not any(callback.takes_nan for callback in self.callbacks))
         started: list[Callback] = []
         error: BaseException | None = None
         try:
+            self._check_equal()
             for callback in self.callbacks:
                 started.append(callback)
                 callback.on_start(self)
             while self.progress.epoch < self.epochs:
                 self._epoch()
         except StopTraining:
-            pass
+            self._check_stopped()
         except BaseException as raised:
             error = raised
             raise
@@ -202,19 +203,44 @@ class Training:
                 raise
             self._end(started, error)
 
+    def _check_equal(self) -> None:
+        """ParallelError where other ranks have called `fit` otherwise, or are elsewhere of it."""
+        if self.ranks is None:
+            return
+        progress, validation = self.progress, self._validation
+        mine = {
+            "epochs": self.epochs,
+            **{name: getattr(progress, name) for name in ("samples", "batch_size", "shuffle", "buckets")},
+            **{"batches": progress.batches, "steps_per_epoch": progress.steps, "the net's seed": self.net.seed},
+            "validation samples": None if validation is None else (validation.count, validation.steps),
+            "epochs done": progress.epoch,
+            "batches done": progress.batch,
+            "callbacks": [type(each).__name__ for each in self.callbacks],
+        }
+        told, processes = zip(*self.gathered((mine, own_process()), "fit: its beginning"), strict=True)
+        if self._verbose:
+            print(in_words(processes), file=sys.stderr, flush=True)
+        check_same_call(told)
+
+    def _check_stopped(self) -> None:
+        """ParallelError where a callback has ended the training on some ranks and not on all."""
+        self.gathered(None, "fit: ended by a callback's StopTraining")
+
     def _epoch(self) -> None:
         """Train on all samples once, or on those that are left of the epoch; validate."""
         progress = self.progress
         if progress.batch == 0 and progress.order is None:
             progress.begin_epoch(self._data.draw, self._data.is_random)
         self._batches()
-        self.net.tell_norms()
+        if self.is_first:
+            self.net.tell_norms()
         validated = self._validated()
+        spent = self.gathered((progress.seconds, self.net.device.pool.high_water), "fit: the end of an epoch")
         progress.end_epoch(
             self.measures,
             **validated,
-            samples_per_second=progress.mean.count / progress.seconds,
-            high_water=self.net.device.pool.high_water,
+            samples_per_second=progress.mean.count / max(seconds for seconds, _ in spent),
+            high_water=max(nbytes for _, nbytes in spent),
         )
         for callback in self.callbacks:
             callback.on_epoch(self)
@@ -233,17 +259,41 @@ class Training:
                 total=progress.total, initial=progress.mean.count, desc=title, unit=" samples", disable=title is None
             ) as bar,
         ):
-            for batch in self.waiting.through(islice(all_batches, left)):
+            turns = Turns(self.ranks, islice(all_batches, left), self._data)
+            for batch in self.waiting.through(iter(turns)):
                 self.loss, self.metric = self.net.train_one_batch(*batch, **self._options)
                 size = count_of(batch[0])
                 del batch  # before the next one is taken
                 progress.place = self._data.place()
                 seconds = time.perf_counter() - start
-                progress.end_batch(size, self.loss, self.metric, seconds, self.net.observed, self.measures)
+                if self.ranks is None:
+                    progress.end_batch(size, self.loss, self.metric, seconds, self.net.observed, self.measures)
+                else:
+                    size = self._end_parts(turns.told(self._part(size), progress.place), seconds)
+                    progress.place = together(turns.places)
                 bar.update(size)
                 bar.set_postfix_str(self._state(), refresh=False)
                 for callback in self.callbacks:
                     callback.on_batch(self)
+
+    def _part(self, size: int) -> Part:
+        """What this process has seen of a batch."""
+        return part_of(size, self.net.loss_weight, self.loss, self.metric, self.net.observed)
+
+    def _end_parts(self, parts: list[Part], seconds: float) -> int:
+        """Enter what all processes have seen of a batch; its loss and metrics are then those of the whole. Returns its
+        samples.
+        """
+        mean = Mean()
+        mean.add_parts(parts, self.measures)
+        self.loss = self._tensor(mean.loss())
+        values = {key: self._tensor(value) for key, value in mean.values(self.measures).items()}
+        self.metric = values.get("", values or None)
+        self.progress.end_parts(parts, seconds, self.measures)
+        return mean.count
+
+    def _tensor(self, value: Value) -> Tensor:
+        return from_numpy(np.asarray(value, self.net.dtype), self.net.device)
 
     def _state(self) -> str:
         mean = self.progress.mean
@@ -254,7 +304,7 @@ class Training:
         """The entries of the history that the validation makes."""
         if self._validation is None:
             return {}
-        mean = evaluate(self.net, self._validation, self._validation_batch, self._prefetch)
+        mean = evaluate(self.net, self._validation, self._validation_batch, self._prefetch, None, self.ranks)
         if self._verbose:
             shown = texts(mean.entries(self.measures))
             print(", ".join([f"validation: loss {mean.loss():.4f}", *shown]))
@@ -263,47 +313,6 @@ class Training:
     def _validation_batch(self) -> None:
         for callback in self.callbacks:
             callback.on_validation_batch(self)
-
-
-def check_epochs(data: DataSet, validation: DataSet | None, epochs: int, shuffle: bool) -> None:
-    """ValueError where the data do not have so many epochs, or where steps_per_epoch would leave some out for ever."""
-    if data.steps is not None and data.ordered and not shuffle:
-        raise ValueError(
-            "fit steps_per_epoch: wanted shuffle=True, so that each epoch takes other batches of the data, received "
-            "shuffle=False"
-        )
-    for word, each in (("steps_per_epoch", data), ("validation_steps", validation)):
-        if each is not None and each.once and each.steps is None and epochs > 1:
-            raise ValueError(
-                f"fit {word}: wanted how many batches of the iterator an epoch takes, as it can be gone through but "
-                f"once, received none for {epochs} epochs"
-            )
-
-
-def checked_initial_epoch(given: int, epochs: int, resume: object) -> int:
-    """How many epochs count as done. ValueError for more than `epochs`, and for any beside `resume`."""
-    count = whole("fit initial_epoch", given, 0)
-    if count > whole("fit epochs", epochs, 0):
-        raise ValueError(
-            f"fit initial_epoch: wanted at most epochs={epochs}, which counts those before, received {count}"
-        )
-    if count and resume is not None:
-        raise ValueError(f"fit initial_epoch: wanted none beside resume, whose checkpoint says it, received {count}")
-    return count
-
-
-def pair(where: str, given: object) -> tuple[object, object]:
-    """(samples, targets); None where the data have theirs.
-
-    TypeError for what is no tuple or list, ValueError for one of another length.
-    """
-    if isinstance(given, Bucketed | Paired) or gives_batches(given):
-        return given, None
-    if not isinstance(given, tuple | list):
-        raise TypeError(f"{where}: wanted (x, y), received {kind(given)}")
-    if len(given) != 2:
-        raise ValueError(f"{where}: wanted (x, y), received {len(given)} parts")
-    return given[0], given[1]
 
 
 def _checked_callbacks(given: object) -> tuple[Callback, ...]:

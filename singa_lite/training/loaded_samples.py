@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from singa_lite.array_types import Array
 from singa_lite.data import Processes
 from singa_lite.training.batch import Shaped
-from singa_lite.training.data_set import Batch, Batches
+from singa_lite.training.data_set import Batch, Batches, emptied
 from singa_lite.training.samples import Index, Rows, Samples
 from singa_lite.training.transformed import Job, Making, stored
 from singa_lite.training.windows import GrainReader, Windows
@@ -71,7 +72,20 @@ class LoadedSamples(Samples):
     ) -> Batches:
         """See `DataSet`."""
         jobs = self._jobs(order, start, key)
-        return (self._whole(read, made) for read, made in self._crew.through(jobs, prefetch))
+        made = (self._whole(read, made) for read, made in self._crew.through(jobs, prefetch))
+        return self._in_turn(made, start)
+
+    def _in_turn(self, made: Batches, start: int) -> Batches:
+        """The batches, and None for each whose share has no samples."""
+        with closing(made):
+            for piece in self.own_slices(start):
+                yield None if piece.start == piece.stop else next(made)
+
+    def without_samples(self) -> Batch:
+        """See `DataSet`."""
+        with closing(self._crew.through(self._jobs_of([slice(0, 1)], None, 0), 0)) as through:
+            read, made = next(through)
+        return emptied(self._whole(read, made))
 
     def close(self) -> None:
         """See `DataSet`."""
@@ -85,11 +99,14 @@ class LoadedSamples(Samples):
 
     def _jobs(self, order: Array | None, start: int, key: int) -> Iterator[tuple[_Read, Job]]:
         """What each batch is made of, read in this order."""
+        return self._jobs_of([own for own in self.own_slices(start) if own.start < own.stop], order, key)
+
+    def _jobs_of(self, pieces: list[slice], order: Array | None, key: int) -> Iterator[tuple[_Read, Job]]:
         left = np.arange(self.count) if order is None else order
         reader = None
         if self._windows is not None:
-            reader = GrainReader(self._windows, self._by_chunk(), left[start * self.batch_size :])
-        for piece in self.slices(start):
+            reader = GrainReader(self._windows, self._by_chunk(), np.concatenate([left[piece] for piece in pieces]))
+        for piece in pieces:
             numbers = left[piece]
             chunked = {} if reader is None else reader.take(numbers)
             yield self._read(numbers, piece if order is None else numbers, chunked, key)

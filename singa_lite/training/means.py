@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import nan
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,6 +19,26 @@ MEAN = "metric "
 
 #: What a metric gives over an epoch.
 Value = float | Array
+
+
+class Part(NamedTuple):
+    """What one process has seen of a batch.
+
+    size: its samples; weight: what its loss counts as in the batch's; metrics: by key; observed: what else they keep.
+    """
+
+    size: int
+    weight: float
+    loss: float
+    metrics: dict[str, float]
+    observed: Observed | None
+
+
+def part_of(size: int, weight: float, loss: Tensor | None, metric: OneOrMore, observed: Observed | None) -> Part:
+    """Of a batch's loss and metrics as the net gives them."""
+    named = metric if isinstance(metric, Mapping) else {} if metric is None else {"": metric}
+    metrics = {key: float(value) if value.ndim == 0 else nan for key, value in named.items()}
+    return Part(size, weight, 0.0 if loss is None else float(loss), metrics, observed)
 
 
 class Mean:
@@ -37,8 +58,8 @@ class Mean:
     def add(
         self,
         count: int,
-        loss: Tensor,
-        metric: Tensor | Mapping[str, Tensor] | None,
+        loss: Tensor | float,
+        metric: Tensor | Mapping[str, Tensor | float] | None,
         observed: Observed | None = None,
         measures: Measures = (),
     ) -> None:
@@ -57,6 +78,14 @@ class Mean:
                 weight = observed.counts[key]
                 self.counts[key] = self.counts.get(key, 0.0) + weight
             self._add(MEAN + key, weight, float(value) if known is None else known.before_mean(float(value)))
+
+    def add_parts(self, parts: Sequence[Part], measures: Measures) -> None:
+        """Enter a batch that several processes had parts of, in the order of its samples."""
+        weight = sum(part.weight for part in parts)
+        loss = sum(part.weight * part.loss for part in parts if part.weight) / weight if weight else 0.0
+        loss = parts[0].loss if len(parts) == 1 else loss
+        for part in parts:
+            self.add(part.size, loss, part.metrics, part.observed, measures)
 
     def _add(self, name: str, weight: float, value: float) -> None:
         self.sums[name] = self.sums.get(name, 0.0) + (weight * value if weight else 0.0)

@@ -43,15 +43,19 @@ def look_in_fit(wanted: bool) -> None:
     _in_fit.set(wanted)
 
 
+def looks(on_nan: str | None) -> bool:
+    """Whether the loss of a training step is to be looked at. on_nan: as for `compile`."""
+    return on_nan in ("raise", "warn") or (on_nan == "fit" and _in_fit.get())
+
+
 class LossLook:
     """Looks at the loss of one training step.
 
-    on_nan: as for `compile`. wanted: whether the loss is to be looked at. step, feeds: what is done with which batch;
-    number: steps before it. bad: losses that were not finite in a row, this one among them once it was looked at.
+    on_nan: as for `compile`. step, feeds: what is done with which batch; number: steps before it. bad: losses that were
+    not finite in a row, this one among them once it was looked at.
     """
 
     def __init__(self, step: TrainStep, feeds: Feeds, on_nan: str | None, number: int, bad: int) -> None:
-        self.wanted = on_nan in ("raise", "warn") or (on_nan == "fit" and _in_fit.get())
         self.bad = bad
         self._step, self._layers, self._feeds = step, step.layers, feeds
         self._warns, self._number = on_nan == "warn", number

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping
+from types import MappingProxyType
 
 from singa_lite.array_types import DType
 from singa_lite.autograd import add, no_grad, scale
@@ -12,6 +13,7 @@ from singa_lite.errors import GraphError
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.loss import Loss
 from singa_lite.metric import EpochMetric, Metric
+from singa_lite.recorded_steps import Feeds
 from singa_lite.tensor import Shape, Tensor
 from singa_lite.training.batch import Shaped, as_array, by_name
 from singa_lite.training.conversion import class_ids
@@ -90,8 +92,12 @@ class Objective:
     def _check(self, name: str, shape: Shape, dtype: DType, given: object) -> None:
         """Let the output's loss and metric look at its targets."""
         target = received(given)
-        for criterion in (self.losses[name], *(each.metric for each in self.measures if each.output == name)):
+        for criterion in self.criteria_of(name):
             criterion.check(shape, dtype, target)
+
+    def criteria_of(self, name: str) -> tuple[Loss | Metric, ...]:
+        """The loss and the metrics of an output."""
+        return self.losses[name], *(each.metric for each in self.measures if each.output == name)
 
     def target_forms(
         self, shapes: Mapping[str, Shape], dtype: DType, features_last: Collection[str] = ()
@@ -110,6 +116,12 @@ class Objective:
         shapes = {name: (size, *layers.output_shapes(name)[0]) for name in self.outputs}
         last = [name for name in self.outputs if layers.features_last(name)]
         return self.target_forms(shapes, layers.dtype, last)
+
+    def counts(self, feeds: Feeds) -> dict[str, int]:
+        """{output: of how many values of this batch its loss is the mean}, and that of all samples under ""."""
+        samples = next(iter(feeds["input"].values())).shape[0]
+        counted = {name: loss.counted(feeds["target"][name]) for name, loss in self.losses.items()}
+        return {"": samples} | {name: samples if count is None else count for name, count in counted.items()}
 
     def loss(self, training: bool, out: Outputs, fed: Fed) -> Tensor:
         """The sum over the outputs of each loss's mean, times its weight; () in the outputs' dtype.
@@ -138,13 +150,13 @@ class Objective:
                 values[key] = metric.evaluate(named[output], targets[output])
         return values
 
-    def backward(self, share: float = 1.0, scale: Tensor | None = None) -> dict[str, Tensor]:
+    def backward(self, share: float = 1.0, scales: Mapping[str, Tensor] = MappingProxyType({})) -> dict[str, Tensor]:
         """The derivatives of `loss` by the outputs, times `share`: of a piece of a batch, its share of the samples.
 
-        scale: float64 (), multiplies them too.
+        scales: {output: float64 ()}, what multiplies them too, where anything does.
         """
         return {
-            name: loss.scaled_backward(share * self.loss_weights.get(name, 1.0), scale)
+            name: loss.scaled_backward(share * self.loss_weights.get(name, 1.0), scales.get(name))
             for name, loss in self.losses.items()
         }
 

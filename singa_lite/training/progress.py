@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +12,7 @@ from singa_lite.layer import OneOrMore
 from singa_lite.reports.history_plot import plot_history
 from singa_lite.tensor import Tensor
 from singa_lite.training.means import Mean as Mean
+from singa_lite.training.means import Part
 from singa_lite.training.measures import Measures, Observed
 
 if TYPE_CHECKING:
@@ -132,6 +133,12 @@ class Progress:
         `Mean.add`.
         """
         self.mean.add(size, loss, metric, observed, measures)
+        self.batch += 1
+        self.seconds = seconds
+
+    def end_parts(self, parts: Sequence[Part], seconds: float, measures: Measures) -> None:
+        """As `end_batch`, of a batch that several processes had parts of."""
+        self.mean.add_parts(parts, measures)
         self.batch += 1
         self.seconds = seconds
 

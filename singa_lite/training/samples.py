@@ -16,8 +16,9 @@ from singa_lite.errors import ShapeError
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.tensor import Shape, Tensor, to_numpy
 from singa_lite.training.batch import Shaped, by_name, check_ids, check_input, check_value, same_counts, says_shape
-from singa_lite.training.data_set import Batch, Batches, DataSet
+from singa_lite.training.data_set import Batch, Batches, DataSet, emptied
 from singa_lite.training.prefetch import ahead
+from singa_lite.training.shares import Share
 
 #: Most elements that are looked at in one go, so that checking a large array takes little memory.
 _LOOK = 2**20
@@ -233,24 +234,45 @@ class Samples(DataSet):
         self.targets = targets
         self.batch_size = batch_size
         self.count = next(iter(inputs.values())).shape[0]
-        self.forms = len({min(batch_size, self.count), self.count % batch_size} - {0})
+        self.forms = self._forms()
         self.single = single
         self.dtypes = dtypes
+
+    def divide(self, share: Share) -> None:
+        """See `DataSet`."""
+        super().divide(share)
+        self.forms = self._forms()
+
+    def _forms(self) -> int:
+        sizes = {min(self.batch_size, self.count), self.count % self.batch_size} - {0}
+        return len({self.share.samples(self.share.rank, size) for size in sizes})
 
     def slices(self, start: int = 0) -> Iterator[slice]:
         """The samples of each batch from number `start`, in the order of the data. The last one may be shorter."""
         for first in range(start * self.batch_size, self.count, self.batch_size):
             yield slice(first, min(first + self.batch_size, self.count))
 
-    def indices(self, order: Array | None, start: int = 0) -> Iterator[Index]:
-        """As `slices`, in this order of all samples, if one is given."""
-        return (piece if order is None else order[piece] for piece in self.slices(start))
+    def own_slices(self, start: int = 0) -> Iterator[slice]:
+        """As `slices`, of each the share; perhaps none of it."""
+        for number, piece in enumerate(self.slices(start), start):
+            own = self.share.of(number, piece.stop - piece.start)
+            yield slice(piece.start + own.start, piece.start + own.stop)
+
+    def indices(self, order: Array | None, start: int = 0) -> Iterator[Index | None]:
+        """As `own_slices`, in this order of all samples, if one is given; None for none."""
+        for piece in self.own_slices(start):
+            yield None if piece.start == piece.stop else piece if order is None else order[piece]
 
     def through(
         self, order: Array | None = None, start: int = 0, prefetch: int = 0, epoch: int = 0, key: int = 0
     ) -> Batches:
         """See `DataSet`."""
-        return ahead((self.take(index, prefetch > 0) for index in self.indices(order, start)), prefetch)
+        indices = self.indices(order, start)
+        return ahead((None if index is None else self.take(index, prefetch > 0) for index in indices), prefetch)
+
+    def without_samples(self) -> Batch:
+        """See `DataSet`."""
+        return emptied(self.take(slice(0, 1)))
 
     def take(self, index: Index, copy: bool = False) -> Batch:
         """(samples, targets) at `index`, see `Rows.take`; targets None where there are none."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Hashable, Iterator
 from typing import ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 from singa_lite.criterion import Criterion
-from singa_lite.freezing import Freeze
+from singa_lite.freezing import Freeze, freezing
 from singa_lite.graph import Graph
 from singa_lite.layer import OneOrMore
 from singa_lite.layer_calls import nothing
@@ -17,12 +17,15 @@ from singa_lite.optimizer import GlobalNorm, Optimizer
 from singa_lite.optimizer.gathering import WHOLE, Part
 from singa_lite.optimizer.loss_scale import LossScale
 from singa_lite.optimizer.one_step import OneStep, StepOfAll
+from singa_lite.recorded_steps import Feeds
 from singa_lite.run import Run
 from singa_lite.tensor import Tensor
+from singa_lite.training.buckets import Take
 from singa_lite.training.closing import Closing
 from singa_lite.training.micro_batches import Fed, GradientSums, added, added_metrics, cut
 from singa_lite.training.objective import Objective
-from singa_lite.training.updates import updates_of
+from singa_lite.training.together import Together
+from singa_lite.training.updates import Updates, updates_of
 from singa_lite.watch import Watch
 
 #: (loss, {key: metric}) of a batch; see `Objective.metric`.
@@ -128,7 +131,8 @@ class TrainStep(EvaluateStep):
     freeze: which layers do not train, see `Freeze`. micro_batches: in how many pieces the batch goes
     forward and back; what each piece's gradients are of the whole batch's mean adds up, and is applied once. clip: by
     which gradients are clipped. part: which batch of a group of several it is, whose mean is applied at the last one.
-    scale: by what the loss is scaled, whose gradients are derived. look: called with each step's loss, and whether
+    scale: by what the loss is scaled, whose gradients are derived. together: what it does because other processes train
+    the net too; None: this one trains it alone. look: called with each step's loss, and whether
     parameters have moved since; no record is made of it.
     """
 
@@ -144,6 +148,7 @@ class TrainStep(EvaluateStep):
         clip: GlobalNorm | None = None,
         part: Part = WHOLE,
         scale: LossScale | None = None,
+        together: Together | None = None,
     ) -> None:
         super().__init__(layers, objective)
         self.optimizer = optimizer
@@ -152,6 +157,7 @@ class TrainStep(EvaluateStep):
         self.clip = clip
         self.part = part
         self.scale = scale
+        self.together = together
         self.look: Callable[[Tensor, bool], None] | None = None
         self._updating: Run | None = None
 
@@ -184,7 +190,16 @@ class TrainStep(EvaluateStep):
     @property
     def key(self) -> tuple[Hashable, ...]:
         limit = None if self.clip is None else self.clip.limit
-        return *super().key, id(self.optimizer), self.freeze, self.micro_batches, limit, self.part, id(self.scale)
+        how = self.freeze, self.micro_batches, limit, self.part, id(self.scale), id(self.together)
+        return *super().key, id(self.optimizer), *how
+
+    def meet(self, sums: int, feeds: Feeds) -> None:
+        """Before anything changes, where other processes take part: ParallelError unless all are about to do it.
+
+        sums: of the plan, see `Graph.sums`.
+        """
+        if self.together is not None:
+            self.together.meet(sums, self.objective.counts(feeds), self.layers.device)
 
     def watch(self) -> Watch:
         made_by = [self.optimizer, *self.layers.layers.values(), *self.criteria]
@@ -200,6 +215,13 @@ class TrainStep(EvaluateStep):
 
     def operations(self, fed: Fed, changing: Callable[[], object] = nothing) -> Values:
         """changing: called before the first change of a parameter or a layer's state, and perhaps again."""
+        if self.together is None:
+            return self._operations(fed, changing)
+        with self.together.in_step(self.layers.device) as turn:
+            return self._operations(fed, changing, turn)
+
+    def _operations(self, fed: Fed, changing: Callable[[], object], turn: Tensor | None = None) -> Values:
+        """turn: what keeps sums over processes in their order, where there are any."""
         pieces, sums, closing = cut(fed, self.micro_batches), GradientSums(), self._closing()
         del fed
         share = pieces[0].share
@@ -216,7 +238,7 @@ class TrainStep(EvaluateStep):
             values = added(values[0], loss, share), added_metrics(values[1], metric, share)
         if self.look is not None and self.layers.device.graph is None:
             self.look(values[0], False)
-        self._update(run, share, sums, changing, closing)
+        self._update(run, share, sums, changing, closing, turn)
         return values
 
     def _closing(self) -> Closing | None:
@@ -237,23 +259,56 @@ class TrainStep(EvaluateStep):
         scale = None if self.scale is None else self.scale.scale(self.layers.device)
         if scale is not None and self.observer is not None:
             self.observer.scaled_by(scale, self.layers.device)
-        derivatives = self.objective.backward(share / self.part.batches, scale)
+        if self.together is not None:
+            scales = self.together.scales(self.layers.device, scale)
+        else:
+            scales = {} if scale is None else dict.fromkeys(self.objective.outputs, scale)
+        derivatives = self.objective.backward(share / self.part.batches, scales)
         walk = run.backward({name: [dy] for name, dy in derivatives.items()}, frozenset(), None)
         del derivatives
         for names, values, gradients, _ in walk:
             yield from zip(names, values, gradients, strict=True)
 
     def _update(
-        self, run: Run, share: float, sums: GradientSums, changing: Callable[[], object], closing: Closing | None
+        self,
+        run: Run,
+        share: float,
+        sums: GradientSums,
+        changing: Callable[[], object],
+        closing: Closing | None,
+        turn: Tensor | None,
     ) -> None:
         """Drain backward, and do with each layer's gradients in its turn what is to be done with them."""
         updates = updates_of(self.optimizer, changing, self.part, closing)
         self._updating = run if updates.within_walk else None
+        take, buckets = self._taking(updates), None
+        if self.together is not None and turn is not None:
+            at_once, parameters = updates.within_walk, self.layers.param_values()
+            buckets = self.together.gradients(turn, parameters, take, at_once, self.part.updates)
+            take = buckets.take
         for name, value, gradient in self._gradients(run, share):
             with self.layers.device.scope(layer=name.rpartition("/")[0]):
-                total = sums.total(name, gradient)
-                if self.observer is not None:
-                    self.observer.gradient(name, value, total)
-                updates.take(name, value, total)
-                del total
+                take(name, value, sums.total(name, gradient))
+        if buckets is not None:
+            buckets.end()
+        squares = None if closing is None else closing.squares
+        if squares is not None and self.together is not None and turn is not None:
+            self.together.add_up_squares(squares, turn)
         updates.end()
+        if buckets is not None:
+            buckets.gather()
+        if self.together is not None and turn is not None:
+            layers = freezing((node.layer for node in self.layers.ordered()), self.freeze).trained
+            self.together.share_statistics(turn, layers)
+
+    def _taking(self, updates: Updates) -> Take:
+        """What is done with each gradient of the whole batch."""
+        observer = self.observer
+        if observer is None:
+            return updates.take
+
+        def observed(name: str, value: Tensor, gradient: Tensor) -> None:
+            observer.gradient(name, value, gradient)
+            updates.take(name, value, gradient)
+
+        return observed

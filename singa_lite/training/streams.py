@@ -12,7 +12,7 @@ from singa_lite.data import Epochs
 from singa_lite.errors import DataError
 from singa_lite.notice import warn
 from singa_lite.training.batch_sources import BatchSource, Indexed, Stateful, by_number, is_once
-from singa_lite.training.data_set import Batch, Batches, DataSet
+from singa_lite.training.data_set import Batch, Batches, DataSet, emptied
 from singa_lite.training.loaded_samples import Loading
 from singa_lite.training.prefetch import ahead
 from singa_lite.training.workers import Crew
@@ -57,8 +57,15 @@ class Stream(DataSet):
         self._going: Iterator[object] | None = None
         self._may_begin_anew = False
         self._place: object = None
+        self._form: Batch | None = None
 
     # ---- through an epoch
+
+    def without_samples(self) -> Batch:
+        """See `DataSet`: of the form of the last batch. DataError where there was none."""
+        if self._form is None:
+            raise DataError(f"{self._where}: wanted at least one batch, received none")
+        return self._form
 
     def through(
         self, order: Array | None = None, start: int = 0, prefetch: int = 0, epoch: int = 0, key: int = 0
@@ -81,6 +88,8 @@ class Stream(DataSet):
                         break
                     taken = self._checked(given)
                 self._place = place
+                if self.share.size > 1:
+                    self._form = emptied(taken)
                 del given
                 yield taken
                 del taken

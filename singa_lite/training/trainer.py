@@ -10,7 +10,7 @@ from singa_lite.contexts import in_own_context
 from singa_lite.errors import GraphError
 from singa_lite.graph import Graph
 from singa_lite.open_forward import OpenForward
-from singa_lite.recorded_steps import Feeds
+from singa_lite.recorded_steps import Feeds, RecordedStep
 from singa_lite.training.fed_tensors import Forms
 from singa_lite.training.readers import Readers
 from singa_lite.training.step import Steps
@@ -112,8 +112,11 @@ class Trainer(Unique):
         self._left_at = ""
 
     @in_own_context
-    def train(self, step: TrainStep, feeds: Feeds) -> Values:
-        """One batch: forward, loss, and each layer's update as soon as its gradients are there; (loss, metric)."""
+    def train(self, step: TrainStep, feeds: Feeds, known: RecordedStep | None = None) -> Values:
+        """One batch: forward, loss, and each layer's update as soon as its gradients are there; (loss, metric).
+
+        known: see `Steps.train`.
+        """
         _under_way.set(self)
         block = step.one_step()
         self._step, self._left_at = step, LEFT_WITHIN
@@ -121,7 +124,7 @@ class Trainer(Unique):
             with block:
                 pause = self.readers.begin()  # which looks whether the nets are whole
                 _mark(step, LEFT_WITHIN)
-                results = self.steps.train(step, feeds, pause, block.keep)
+                results = self.steps.train(step, feeds, pause, block.keep, known)
                 block.complete()
         finally:
             self.readers.end(give_up=False)  # also of a step that ended before its pause

@@ -71,6 +71,15 @@ class HostCopy:
 
         return Copying(replace(contents, arrays=contents.arrays | copied), finish, frozenset(blocks))
 
+    def of(self, arrays: Mapping[str, LazyArray]) -> dict[str, LazyArray]:
+        """Copies of arrays that are fetched now. They are valid until the next call."""
+        found = dict[str, LazyArray]()
+        for path, lazy in arrays.items():
+            array = lazy.fetch()
+            np.copyto(kept := self._room(path, array), array)
+            found[path] = _lazy(kept)
+        return found
+
     def _room(self, path: str, array: Array) -> Array:
         """Memory for an array, with its strides, so that the copy is fast. The writer brings it into C order later."""
         kept = self._arrays.get(path)

@@ -11,6 +11,7 @@ from singa_lite.fit import Callback, Training
 from singa_lite.notice import warn
 from singa_lite.snapshots.checkpoints.folder import Folder
 from singa_lite.snapshots.checkpoints.monitor import Monitor
+from singa_lite.snapshots.checkpoints.onlooker import Onlooker
 from singa_lite.snapshots.checkpoints.saver import Saver
 from singa_lite.snapshots.checkpoints.signals import Signals
 from singa_lite.snapshots.checkpoints.trained import is_between_updates, steps_of
@@ -29,6 +30,9 @@ class Checkpoint(Callback):
     largest), its checkpoint stays as best.h5. background: write in a thread, from a copy of the net on the host, which
     takes as many bytes as the net; one that is due while another is being written comes after it. Errors in the thread
     are raised at the next step or at the end.
+
+    Where several processes train together, rank 0 writes for all, each asks the others at every step whether to leave,
+    and none leaves before the last checkpoint is there.
     """
 
     def __init__(
@@ -49,25 +53,35 @@ class Checkpoint(Callback):
         self.folder = Folder(folder, whole("Checkpoint keep", keep, 1))
         self.monitor = Monitor(monitor, mode)
         self.background = flag("Checkpoint background", background)
-        self._saver = Saver(self.folder, self.background)
+        self._saver: Saver | Onlooker = Saver(self.folder, self.background)
         self._signals = Signals()
         self._due = False
         self._is_prepared = False
+        self._leaves_by = 0
 
     # ---- what fit calls
 
     def on_start(self, training: Training) -> None:
         """Take the folder for this run, and note signals from now on."""
-        step, progress = steps_of(training), training.progress
-        file = self.folder.file(step)
         self._check_monitor(training)
+        self._saver.give_up()  # wait for the thread of a run that was interrupted
+        self._due, self._is_prepared, self._leaves_by = False, False, 0
+        best = self.monitor.begin(training.progress.history, training.progress.epoch)
+        if training.is_first:
+            self._take_folder(training, best)
+        else:
+            self._saver = Onlooker()
+        self._signals.install(training)
+
+    def _take_folder(self, training: Training, best: bool) -> None:
+        """best: whether the epoch that the training stands behind is."""
+        step = steps_of(training)
+        file = self.folder.file(step)
         self.folder.prepare(step)
         self.folder.hold(training)
-        self._saver.give_up()  # wait for the thread of a run that was interrupted
-        self._saver, self._due, self._is_prepared = Saver(self.folder, self.background), False, False
-        if self.monitor.begin(progress.history, progress.epoch) and progress.batch == 0 and file.exists():
+        self._saver = Saver(self.folder, self.background)
+        if best and training.progress.batch == 0 and file.exists():
             self.folder.mark_best(file)  # a process that was killed may not have done it
-        self._signals.install(training)
 
     def on_batch(self, training: Training) -> None:
         """Write if it is time."""
@@ -84,7 +98,8 @@ class Checkpoint(Callback):
     def on_validation_batch(self, training: Training) -> None:
         """Leave if asked to; the validation is done anew then. A checkpoint does not wait for the step after it."""
         self._saver.begin().wait()
-        self._leave_if_asked(training)
+        if training.ranks is None:  # whose batches differ in number, and which meet at the end of the epoch
+            self._leave_if_asked(training)
 
     def on_epoch(self, training: Training) -> None:
         """Write if it is time, or if this epoch is the best."""
@@ -126,7 +141,10 @@ class Checkpoint(Callback):
             raise ValueError(f"Checkpoint monitor: wanted fit with validation_data for {entry!r}, received none")
 
     def _write_if_due(self, training: Training) -> None:
-        if self._due and not self._saver.busy:
+        """Of several processes it is due where rank 0 says so, as it goes by its clock and what it has to do."""
+        told = training.gathered((self._due and not self._saver.busy, self._signals.received), "Checkpoint")
+        self._leaves_by = max(number for _, number in told)  # which all leave by, at the same step
+        if told[0][0]:
             self._due = False
             self._saver.start(training)
 
@@ -137,18 +155,24 @@ class Checkpoint(Callback):
             best = training.progress.batch == 0 and self.monitor.look(training.progress.history)
         finally:
             self._saver.finish(training, best)
+        # Nobody leaves, and so ends the others, before it is there.
+        self._leaves_by = max(training.gathered(self._signals.received, "Checkpoint: the last one"))
 
     def _leave_if_asked(self, training: Training) -> None:
-        if self._signals.received:
+        if training.ranks is None:
+            self._leaves_by = self._signals.received
+        if self._leaves_by:
             self._finish(training)
             self._leave_if_received()
 
     def _leave_if_received(self) -> None:
-        if self._signals.received:
+        if self._leaves_by:
+            self._signals.received = self._leaves_by
             self._signals.leave(f"a checkpoint is in {self.folder.path}")
 
     def _leave_with(self, error: BaseException) -> None:
         """Leave if a signal came together with an error, which becomes a warning."""
-        if self._signals.received and isinstance(error, Exception):
+        self._leaves_by = self._signals.received
+        if self._leaves_by and isinstance(error, Exception):
             warn(f"fit was asked to leave, and ended by {error!r}")
             self._leave_if_received()

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from singa_lite.errors import SnapshotError
 from singa_lite.fit import Training
 from singa_lite.notice import warn
-from singa_lite.snapshots import formats, net_tree, tree
-from singa_lite.snapshots.checkpoints import nets, stored_run
+from singa_lite.snapshots import apart, formats, net_tree, tree
+from singa_lite.snapshots.checkpoints import nets, rests, stored_run
 from singa_lite.snapshots.checkpoints.environment import environment, settings
 from singa_lite.snapshots.checkpoints.stored_run import StoredRun
 from singa_lite.snapshots.checkpoints.trained import net_of
@@ -25,15 +25,22 @@ def save(training: Training, path: str | os.PathLike[str]) -> None:
     """Write the training run as it stands, such as from a callback; `fit(..., resume=path)` goes on from it.
 
     SnapshotError for a format without the optimizer's state, after an unfinished step, and for what cannot be written.
+    Of several processes rank 0 writes, and all call it where it has to collect: see `apart.written`.
     """
     chosen = formats.of_path(path)
     if not chosen.has_optimizer:
         raise SnapshotError(f"{os.fsdecode(path)}: wanted a format with the optimizer's state, received {chosen.name}")
-    formats.write(contents(training), path)
+
+    def work(held: apart.Apart) -> None:
+        formats.write(contents(training).with_more(held.state() | held.rests()), path)
+
+    apart.written(net_of(training), "checkpoint", work, with_rests=True)
 
 
 def contents(training: Training) -> Tree:
-    """The tree of a training run as it stands. SnapshotError after an unfinished step."""
+    """The tree of a training run as it stands, as far as this process has it. SnapshotError after an unfinished
+    step.
+    """
     held = net_tree.of_net(net_of(training))
     for path, array in stored_run.arrays(training).items():
         held.arrays[path] = LazyArray(array.shape, array.dtype, array.copy)
@@ -55,16 +62,19 @@ def restore(
     with formats.opened(path, net_tree.of_net(net, whole_step=False)) as snapshot:
         run = stored_run.read(snapshot)
         _check_fit(where, training.progress, run.progress)
+        rests.check(net, snapshot)
 
         def last_check() -> None:
             _check_metrics(where, run, chosen)
             check(tree.step_of(snapshot))
             left_out = {"schedule"} if any(each.sets_rate for each in training.callbacks) else set[str]()
             before, now = (_without(found, left_out) for found in (run.settings, chosen))
-            _warn_of_differences(where, (run.environment, kernels), (before, now))  # may be an error too
+            if training.is_first:
+                _warn_of_differences(where, (run.environment, kernels), (before, now))  # may be an error too
             _go_to(where, training, run.progress)
 
         nets.restore(net, snapshot, last_check)
+        rests.restore(net, snapshot)
     net.note_measures(key.removeprefix(MEAN) for key in run.progress.mean.sums if key.startswith(MEAN))
     training.progress = run.progress
     net.seed = run.seed

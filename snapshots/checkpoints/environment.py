@@ -46,6 +46,10 @@ def settings(net: FeedForwardNet) -> dict[str, str]:
         found["loss_scaling"] = net.loss_scaling
     if net.own_step is not None:
         found["step"] = net.own_step
+    if net.parallel is not None and net.parallel.size > 1:
+        found["processes"] = net.parallel.size
+        if net.parallel.compress is not None:
+            found["compress"] = net.parallel.compress
     return {name: described(value) for name, value in found.items()}
 
 

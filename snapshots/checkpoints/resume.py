@@ -24,23 +24,30 @@ def resume(training: Training, where: PathLike) -> None:
         raise TypeError(f'fit resume: wanted "auto" or the path of a checkpoint, received {where!r}')
 
     def check_folders(step: int) -> None:
-        for callback in _checkpoints(training):
+        for callback in _checkpoints(training) if training.is_first else ():
             callback.folder.prepare(step)
 
     if where != "auto":
         checkpoint.restore(training, where, check_folders)
         return
+    found = training.from_first(lambda: _resume_newest(training), "fit resume")
+    if found is not None and not training.is_first:
+        checkpoint.restore(training, found)
+
+
+def _resume_newest(training: Training) -> Path | None:
+    """Go on from the newest one that is whole, if there is any; which one it is."""
     folders = [callback.folder for callback in _checkpoints(training)]
     if not folders:
         raise ValueError('fit: wanted a Checkpoint among the callbacks to resume="auto" from, received none')
     for folder in folders:
         folder.settle()
     found = sorted((file for folder in folders for file in checkpoints(folder.path)), key=step_of, reverse=True)
-    _restore_first_whole(training, found)
+    return _restore_first_whole(training, found)
 
 
-def _restore_first_whole(training: Training, files: list[Path]) -> None:
-    """Resume from the first that is whole, if there are any, and rename those before it.
+def _restore_first_whole(training: Training, files: list[Path]) -> Path | None:
+    """Resume from the first that is whole, if there are any, and rename those before it; which one it was.
 
     SnapshotError where none is whole, and for one that is whole and does not fit.
     """
@@ -56,9 +63,10 @@ def _restore_first_whole(training: Training, files: list[Path]) -> None:
             continue
         for other, why in damaged:
             warn(f"{why}; set aside as {set_aside(other).name}, taking the one before it")
-        return
+        return file
     if damaged:
         raise _none_is_whole(damaged)
+    return None
 
 
 def _damage(file: Path) -> SnapshotError | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,12 +15,13 @@ from singa_lite.errors import SnapshotError
 from singa_lite.fit import Training
 from singa_lite.graph import Pause
 from singa_lite.notice import warn
-from singa_lite.snapshots import formats
+from singa_lite.snapshots import apart, formats
 from singa_lite.snapshots.checkpoints import checkpoint, nets
 from singa_lite.snapshots.checkpoints.background import Copying, HostCopy, Writer
 from singa_lite.snapshots.checkpoints.folder import Folder
+from singa_lite.snapshots.checkpoints.onlooker import WHERE
 from singa_lite.snapshots.checkpoints.trained import net_of, steps_of
-from singa_lite.snapshots.tree import Tree
+from singa_lite.snapshots.tree import LazyArray, Tree
 
 _NEVER = (-1, -1, -1)
 
@@ -74,9 +75,12 @@ class Saver:
 
         best: whether this one is the best of the folder.
         """
+        apart.written(net_of(training), WHERE, partial(self._start, training, best), with_rests=True)
+
+    def _start(self, training: Training, best: bool, held: apart.Apart) -> None:
         self._writer.wait()
         self.last = time.monotonic()
-        self._waiting = partial(self._begin, training, best)
+        self._waiting = partial(self._begin, training, best, self._collected(held))
         if self._writer.background:
             net_of(training).beside_next_step(self.begin)
         else:
@@ -89,15 +93,23 @@ class Saver:
 
     def finish(self, training: Training, best: bool = False) -> None:
         """Write the training as it stands unless it is written, and wait. A failure of the one before is a warning."""
+        apart.written(net_of(training), WHERE, partial(self._finish, training, best), with_rests=True)
+
+    def _finish(self, training: Training, best: bool, held: apart.Apart) -> None:
         try:
             self._writer.wait()
         except SnapshotError as error:
             _warn(error)
             self._written_at = _NEVER
         if best or (self._waiting is None and self._written_at != _position(training)):
-            self._waiting = partial(self._begin, training, best)
+            self._waiting = partial(self._begin, training, best, self._collected(held))
         self.begin()
         self._writer.wait()
+
+    def _collected(self, held: apart.Apart) -> Mapping[str, LazyArray]:
+        """What other ranks have of it: for a thread, which cannot ask them, at once."""
+        arrays = held.state() | held.rests()
+        return self._copy.of(arrays) if self._writer.background else arrays
 
     def give_up(self) -> None:
         """Write what is due. An error is a warning, as another one is being raised."""
@@ -113,8 +125,9 @@ class Saver:
         self._copy = HostCopy()
         self._writer.close()
 
-    def _begin(self, training: Training, best: bool) -> Pause:
-        contents, file = checkpoint.contents(training), self._folder.file(steps_of(training))
+    def _begin(self, training: Training, best: bool, more: Mapping[str, LazyArray]) -> Pause:
+        """more: what this process does not have itself."""
+        contents, file = checkpoint.contents(training).with_more(more), self._folder.file(steps_of(training))
         copying = Copying(contents, _nothing, frozenset())
         if self._writer.background:
             copying = self._copy.begin(contents, nets.tensors(net_of(training)))

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from singa_lite.errors import SnapshotError
 from singa_lite.left_out import LeftOut
 from singa_lite.net import FeedForwardNet
-from singa_lite.snapshots import net_tree, parts, weights_tree
+from singa_lite.snapshots import apart, net_tree, parts, weights_tree
 from singa_lite.snapshots.formats.table import Path as Path
 from singa_lite.snapshots.formats.table import Save
 from singa_lite.snapshots.formats.table import of_path as of_path
@@ -20,8 +20,15 @@ from singa_lite.snapshots.tree import Tree
 
 
 def save(net: FeedForwardNet, path: Path, *, weights_only: bool = False, **options: object) -> None:
-    """Write the net, in the format of the path's suffix. SnapshotError after an unfinished step, and as for `write`."""
-    write(net_tree.of_net(net), path, weights_only=weights_only, **options)
+    """Write the net, in the format of the path's suffix. SnapshotError after an unfinished step, and as for `write`.
+
+    Of several processes rank 0 writes; see `apart.written`.
+    """
+
+    def work(held: apart.Apart) -> None:
+        write(net_tree.of_net(net).with_more(held.state()), path, weights_only=weights_only, **options)
+
+    apart.written(net, "save", work, with_state=not weights_only)
 
 
 def write(contents: Tree, path: Path, *, weights_only: bool = False, **options: object) -> None:

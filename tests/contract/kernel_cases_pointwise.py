@@ -57,6 +57,23 @@ def binary(formula: Formula = same, a_axes: str = "nch", b_axes: str = "nch", **
     return Case(build)
 
 
+def rounded(*axes: str, settings: dict[str, Any] | None = None, last: Any = None) -> Case:
+    """Tensors with those of the axes n, c, h that are named, whole numbers among which many are equal, and y.
+
+    axes: of each tensor; "?" before them: of bool. last: the dtype of y, None for that of the case.
+    """
+
+    def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+        shape = BIG if big else SMALL
+        extents = {"1": 1, **dict(zip("nch", shape, strict=True))}
+        shapes = [tuple(extents[axis] for axis in each.lstrip("?")) for each in axes]
+        made = [np.asarray(np.round(2 * normal(rng, each, dtype))) for each in shapes]
+        read = [m > 0 if each[:1] == "?" else m for m, each in zip(made, axes, strict=True)]
+        return [*read, garbage(shape, last or dtype)], dict(settings or {})
+
+    return Case(build)
+
+
 def long_rows(name: str) -> Case:
     """`softmax` or `softmax_derivative` along rows longer than a GPU's warp keeps: 32 numbers of 4 bytes a lane."""
 
@@ -232,6 +249,31 @@ CASES: dict[str, Case] = {
     "power:root": unary(np.exp, exponent=0.5),
     "exp": unary(),
     "log": unary(np.exp),
+    "absolute": unary(),
+    "absolute_derivative": rounded("nch", "nch"),
+    "clip": unary(low=-0.5, high=0.75),
+    "clip:above": unary(low=float("-inf"), high=0.5),
+    "clip_derivative": rounded("nch", "nch", settings={"low": -1.0, "high": 2.0}),
+    "maximum": binary(),
+    "maximum:broadcast": binary(a_axes="n11", b_axes="ch"),
+    "minimum": binary(),
+    "minimum:broadcast": binary(b_axes="c1"),
+    "maximum_derivative": rounded("nch", "nch", "nch"),
+    "maximum_derivative:broadcast": rounded("nch", "c1", "n1h"),
+    "compare": rounded("nch", "nch", settings={"relation": "less"}, last=np.bool_),
+    "compare:floats": rounded("nch", "nch", settings={"relation": "equal"}),
+    "compare:broadcast": rounded("nch", "c1", settings={"relation": "less_equal"}, last=np.bool_),
+    "compare:not equal": rounded("c1", "nch", settings={"relation": "not_equal"}),
+    "where": rounded("?nch", "nch", "nch"),
+    "where:broadcast": rounded("?c1", "n1h", "h"),
+    "where:one number": rounded("?nch", "nch", ""),
+    "flip": unary(axes=(0, 2)),
+    "flip:last": unary(axes=(2,)),
+    "reduce_max": reduction(lambda s: (1, s[1], 1), axes=(0, 2)),
+    "reduce_max:left_out": reduction(lambda s: s[1:], axes=(0,)),
+    "reduce_max:all": reduction(lambda s: (), axes=(0, 1, 2)),
+    "reduce_min": reduction(lambda s: (*s[:2], 1), axes=(-1,)),
+    "reduce_min:left_out": reduction(lambda s: (s[0],), axes=(1, 2)),
     "reduce_sum": reduction(lambda s: (1, s[1], 1), axes=(0, 2), alpha=0.5),
     "reduce_sum:left_out": reduction(lambda s: s[1:], axes=(0,), alpha=1.0),
     "reduce_sum:last": reduction(lambda s: (*s[:2], 1), axes=(-1,), alpha=-2.0),

@@ -12,6 +12,9 @@ NAN, INF = float("nan"), float("inf")
 
 #: What activations are given below.
 BEYOND = [NAN, INF, -INF, 0, -0.0, -10]
+#: Pairs of which the first is NaN, the second, both, and others.
+LEFT, RIGHT = [NAN, 1, NAN, 1, -INF, 2, INF, 3], [1, NAN, NAN, INF, 2, 2, -INF, -4]
+WITHIN = {"low": -0.5, "high": 0.75}
 SLOPE, ALPHA, HUBER = {"slope": 0.1}, {"alpha": 0.7}, {"delta": 0.7}
 
 
@@ -102,6 +105,23 @@ EDGES: dict[str, Edge] = {
     ),
     "power:inverse": Edge(([0, 1e-30, -4, INF, NAN],), [INF, 1e30, -0.25, 0, NAN], {"exponent": -1.0}, 2e-7),
     "power:inverse root": Edge(([0.0, -1.0, 4.0],), [INF, NAN, 0.5], {"exponent": -0.5}, 2e-7),
+    "absolute": Edge(([NAN, INF, -INF, 0, -0.0, -10, 1e-30],), [NAN, INF, INF, 0, 0, 10, 1e-30]),
+    "absolute_derivative": slopes([3, -2, 0, -0.0, INF, -INF, NAN], [1, -1, 0, 0, 1, -1, 0]),
+    "absolute_derivative:of NaN and infinity": passed([NAN, INF, -INF], -3.0, [NAN, -INF, INF]),
+    "clip": Edge(([NAN, 2, -2, INF, -INF, 0.25, -0.5],), [NAN, 0.75, -0.5, 0.75, -0.5, 0.25, -0.5], WITHIN),
+    "clip:one bound": Edge(([NAN, 2, -2, INF, -INF],), [NAN, 0.75, -2, 0.75, -INF], {"low": -INF, "high": 0.75}),
+    "clip:no bound": Edge(([NAN, 2, INF, -INF],), [NAN, 2, INF, -INF], {"low": -INF, "high": INF}),
+    "clip_derivative": slopes([0, -0.5, 0.75, 0.7500001, -0.6, INF, -INF, NAN], [1, 1, 1, 0, 0, 0, 0, 0], **WITHIN),
+    "clip_derivative:closed": passed([INF, -INF, NAN, 1], 0.8, [0, 0, 0, 0], **WITHIN),
+    "clip_derivative:open": passed([INF, -INF, NAN, 1], 0.7, [INF, -INF, NAN, 1], **WITHIN),
+    "maximum": Edge((LEFT, RIGHT), [NAN, NAN, NAN, INF, 2, 2, INF, 3]),
+    "minimum": Edge((LEFT, RIGHT), [NAN, NAN, NAN, 1, -INF, 2, -INF, -4]),
+    "maximum_derivative": Edge(([2.0] * 8, LEFT, RIGHT), [2, 2, 2, 0, 0, 1, 2, 2]),
+    "maximum_derivative:of infinity": Edge(([INF, NAN, INF], [1, 1, 2], [2, 2, 2]), [0, 0, INF]),
+    "compare": Edge((LEFT, RIGHT), [0, 0, 0, 1, 1, 0, 0, 0], {"relation": "less"}),
+    "compare:or equal": Edge((LEFT, RIGHT), [0, 0, 0, 1, 1, 1, 0, 0], {"relation": "less_equal"}),
+    "compare:equal": Edge((LEFT, RIGHT), [0, 0, 0, 0, 0, 1, 0, 0], {"relation": "equal"}),
+    "compare:not equal": Edge((LEFT, RIGHT), [1, 1, 1, 1, 1, 0, 1, 1], {"relation": "not_equal"}),
     "clip_elements": Edge(
         ([NAN, 2, -2, INF, -INF, 0.25, -0.25],), [NAN, 0.5, -0.5, 0.5, -0.5, 0.25, -0.25], {"threshold": 0.5}
     ),

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from gradient_check import spread
-from singa_lite import autograd
+from singa_lite import autograd, tensor
+from singa_lite.device import device_of
+from singa_lite.ops.across import Across, across
 
 Arrays = list[np.ndarray]
 
@@ -39,6 +41,16 @@ class Case:
         return inputs, self.fixed(rng)
 
 
+def _of_all_processes(function: Callable[..., Any], x: Any, *others: Any) -> Any:
+    """The function where statistics are those of all processes, of which there is one."""
+    share, total = (tensor.from_numpy(np.float64(number), device_of(x)) for number in (1.0, x.shape[0]))
+    before = across.set(Across(share, total, lambda sums: None))
+    try:
+        return function(x, *others)
+    finally:
+        across.reset(before)
+
+
 def case(*shapes: tuple[int, ...], **settings: Any) -> Case:
     """The usual form of a case: inputs between -2 and 2, nothing fixed."""
     return Case(shapes, settings)
@@ -62,6 +74,15 @@ def _running(channels: int) -> Callable[[np.random.Generator], Arrays]:
 
 def _random_state(rng: np.random.Generator) -> Arrays:
     return [np.array([17, 4, 2], np.uint64)]
+
+
+def _chosen(where: Callable[..., Any], a: Any, b: Any, condition: Any) -> Any:
+    return where(condition, a, b)
+
+
+def _at(shape: tuple[int, ...], at: Any) -> Case:
+    """A tensor of this shape, indexed so."""
+    return Case((shape,), {"at": at})
 
 
 ACTIVATIONS = {
@@ -122,8 +143,48 @@ ARITHMETIC = {
     "reduce_mean:kept axis": case((2, 3, 4), axes=-1, keepdims=True),
 }
 
+ARITHMETIC |= {
+    "square": case((2, 3, 4)),
+    "sqrt": Case(((2, 3, 4),), low=0.5),
+    "reduce_max": case((2, 3, 4)),
+    "reduce_max:one axis": case((2, 3, 4), axes=1),
+    "reduce_max:kept axes": case((2, 3, 4), axes=(0, -1), keepdims=True),
+    "reduce_max:no axes": case((2, 3), axes=()),
+    "reduce_min": case((2, 3, 4)),
+    "reduce_min:two axes": case((2, 3, 4), axes=(0, 1)),
+}
+
+ORDERING = {
+    "abs": case((2, 3, 5)),
+    "clip": case((2, 3, 5), low=-0.7, high=1.1),
+    "clip:above": case((2, 3, 5), high=0.4),
+    "clip:below": case((2, 3, 5), low=0.4),
+    "maximum": case((2, 3, 5), (2, 3, 5)),
+    "maximum:broadcast": case((4, 1, 3), (2, 1)),
+    "maximum:number": case((2, 3, 5), b=0.3),
+    "maximum:number on the left": Case(((2, 3, 5),), call=lambda maximum, x: maximum(0.3, x)),
+    "minimum": case((2, 3, 5), (2, 3, 5)),
+    "minimum:broadcast": case((3,), (4, 2, 3)),
+    "minimum:of one tensor": Case(((2, 3),), call=lambda minimum, x: minimum(x, x)),
+    "where": Case(((2, 3, 5), (2, 3, 5)), fixed=lambda rng: [rng.random((2, 3, 5)) < 0.5], call=_chosen),
+    "where:broadcast": Case(((4, 1, 3), (2, 1)), fixed=lambda rng: [rng.random((5, 1, 2, 3)) < 0.5], call=_chosen),
+    "where:number": Case(((3, 5),), fixed=lambda rng: [rng.random(5) < 0.5], call=lambda f, x, c: f(c, x, -1.5)),
+    "where:by a comparison": Case(((3, 5),), call=lambda where, x: where(autograd.less(x, 0.1), x * x, 2 * x)),
+    **{
+        name: Case(((2, 3), (4, 1, 3)), differentiable=False)
+        for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+    },
+}
+
 LINEAR = {
     "matmul": case((2, 3), (3, 4)),
+    "matmul:batched": case((5, 2, 3), (5, 3, 4)),
+    "matmul:one for all on the right": case((5, 6, 2, 3), (3, 4)),
+    "matmul:one for all on the left": case((2, 3), (5, 3, 4)),
+    "matmul:broadcast": case((5, 1, 2, 3), (6, 3, 4)),
+    "matmul:of transposed matrices": Case(
+        ((5, 3, 2), (4, 3)), call=lambda f, a, b: f(autograd.transpose(a, (0, 2, 1)), autograd.transpose(b))
+    ),
     "add_bias": case((2, 3, 4), (3,)),
     "add_bias:last axis": case((2, 3, 4), (4,), axis=-1),
     "linear": case((2, 3), (3, 4), (4,)),
@@ -256,6 +317,7 @@ RECURRENT = {
 
 NORMALIZATION = {
     "batch_norm": Case(((2, 3, 4, 5), (3,), (3,)), fixed=_running(3)),
+    "batch_norm:processes": Case(((2, 3, 4, 5), (3,), (3,)), fixed=_running(3), call=_of_all_processes),
     "batch_norm:vectors": Case(((5, 3), (3,), (3,)), {"epsilon": 0.1, "momentum": 0.5}, fixed=_running(3)),
     "batch_norm:sequences": Case(((2, 3, 4), (3,), (3,)), fixed=_running(3)),
     "batch_norm_inference": Case(((2, 3, 4, 5), (3,), (3,)), fixed=_running(3)),
@@ -305,6 +367,20 @@ SHAPES = {
     "concat": Case(((2, 3, 4), (2, 1, 4), (2, 5, 4)), call=lambda concat, *xs: concat(xs, 1)),
     "concat:one twice": Case(((2, 3),), call=lambda concat, x: concat([x, x], 0)),
     "identity": case((2, 3, 4)),
+    "index": _at((4, 3), slice(1, 3)),
+    "index:number": _at((4, 3, 5), 1),
+    "index:from behind": _at((4, 3, 5), (-1, slice(None), -2)),
+    "index:single number": _at((4, 3), (2, 1)),
+    "index:steps": _at((7, 3, 5), (slice(1, 6, 3), ..., slice(None, None, 2))),
+    "index:backwards": _at((4, 3, 5), (slice(None, None, -1), slice(1, 2), slice(4, 0, -2))),
+    "index:new axes": _at((4, 3), (None, slice(1, None), None, 1, None)),
+    "index:everything": _at((4, 3), ...),
+    "index:overlapping": Case(((4, 3),), call=lambda index, x: x[1:] * x[:-1] + x[::-1][:3] * index(x, 0)),
+    "gather": Case(((4, 3),), fixed=_class_ids(2, 5, classes=4)),
+    "gather:second axis": Case(((2, 4, 3),), {"axis": 1}, fixed=_class_ids(5, classes=4)),
+    "gather:last axis, one id": Case(((2, 4, 3),), {"axis": -1}, fixed=_class_ids(classes=3)),
+    "stack": Case(((2, 3), (2, 3)), call=lambda stack, *xs: stack(xs)),
+    "stack:last axis": Case(((2, 3), (2, 3), (2, 3)), call=lambda stack, *xs: stack(xs, -1)),
 }
 
 SEQUENCES = {
@@ -348,6 +424,7 @@ LOSSES = {
 CASES: dict[str, Case] = {
     **ACTIVATIONS,
     **ARITHMETIC,
+    **ORDERING,
     **LINEAR,
     **CONVOLUTION,
     **POOLING,

@@ -60,7 +60,7 @@ def op_classes() -> Iterator[type[Op]]:
 
 def on_the_tape(output: Tensor) -> set[type[Op]]:
     """The classes of all operations that the output depends on."""
-    found, nodes = set(), [output.creator]
+    found, nodes = set(), [output.creator] if output.creator is not None else []
     while nodes:
         node = nodes.pop()
         found.add(type(node))

@@ -2,9 +2,11 @@
 //
 // One fiber for each CUDA thread of a block, blocks one after the other. Barriers of blocks and warps, shuffles,
 // ballots, static and dynamic shared memory and atomics work as on a GPU; a barrier that some threads never reach is
-// found and reported. Out of reach: real races, flushed denormals, the rounding of fast intrinsics, inline PTX,
-// tensor cores, asynchronous copies. Vector and half types are CUDA's own headers', which g++ understands.
+// found and reported. Out of reach: real races, the rounding of fast intrinsics, inline PTX, tensor cores,
+// asynchronous copies. Vector and half types are CUDA's own headers', which g++ understands.
 //
+// FLUSH_DENORMALS: they are 0 where a kernel reads or makes them, as CuPy has them (-ftz=true). Those of float64 too,
+// which a GPU keeps: a processor knows one mode for both.
 // NO_BARRIERS: the source has none, so that the threads are plain calls, forty times faster.
 #pragma once
 #include <cuda_runtime.h>
@@ -228,8 +230,18 @@ template <class... A> struct Call {
     }
 };
 
+// How this thread rounds while a kernel runs. Fibers are made in here and inherit it.
+struct Rounding {
+#ifdef FLUSH_DENORMALS
+    const unsigned before = __builtin_ia32_stmxcsr();
+    Rounding() { __builtin_ia32_ldmxcsr(before | 0x8040); } // results and operands
+    ~Rounding() { __builtin_ia32_ldmxcsr(before); }
+#endif
+};
+
 template <class... A, size_t... I>
 void launch(void (*kernel)(A...), const unsigned* extents, size_t shared, void** given, std::index_sequence<I...>) {
+    const Rounding rounding;
     Call<A...> call{kernel, {*static_cast<std::remove_const_t<A>*>(given[I])...}};
     Block& b = block();
     b.grid = dim3(extents[0], extents[1], extents[2]);
@@ -269,6 +281,13 @@ template <class... A> int run(void (*kernel)(A...), const unsigned* extents, siz
         fprintf(stderr, "cuda_on_host: %s\n", error.what());
         return 1;
     }
+}
+
+// Bytes of each argument, as many as `most` has room for; returns how many there are.
+template <class... A> int argument_bytes(void (*)(A...), unsigned long* bytes, int most) {
+    const unsigned long all[] = {sizeof(A)..., 0};
+    for (int i = 0; i < (int)sizeof...(A) && i < most; i++) bytes[i] = all[i];
+    return sizeof...(A);
 }
 
 inline void warp_barrier(unsigned mask) {
@@ -348,4 +367,7 @@ inline float normcdf(float x) { return normcdff(x); }
 #define EXPORT_KERNEL(name)                                                                                \
     extern "C" int run_##name(const unsigned* extents, unsigned long shared, void** given) {               \
         return cuda_on_host::run(name, extents, shared, given);                                             \
+    }                                                                                                      \
+    extern "C" int arguments_of_##name(unsigned long* bytes, int most) {                                   \
+        return cuda_on_host::argument_bytes(name, bytes, most);                                            \
     }

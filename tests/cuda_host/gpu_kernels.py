@@ -53,6 +53,7 @@ class OnGpu(KernelSet):
             made.fusions,
             made.strides_matter,
         )
+        self.joins = made.joins
         self.on = on
 
     def prepare(self, name: str, arrays: tuple[Any, ...], scratch: Any, settings: Settings) -> Launch:

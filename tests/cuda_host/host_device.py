@@ -5,8 +5,10 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
 from itertools import count
 from typing import Any
+from weakref import finalize
 
 import numpy as np
 
@@ -20,7 +22,7 @@ from singa_lite.device.trial import GpuTrial
 from singa_lite.kernels.cuda_kernels import cuda
 from singa_lite.kernels.cuda_kernels.pointwise import PointwiseConvolutions
 from singa_lite.kernels.cuda_kernels.products import Products
-from singa_lite.kernels.kernel_set import Launch
+from singa_lite.kernels.kernel_set import KernelSet, Launch
 from singa_lite.kernels.numpy_kernels import NUMPY
 from singa_lite.memory.pool import Pool
 from singa_lite.runtime.cuda import Cuda
@@ -73,6 +75,20 @@ class HostStream:
         return self._noted is not None
 
 
+class HostStage:
+    """Where a batch is at once."""
+
+    def __init__(self, memory: np.ndarray) -> None:
+        self.memory = memory
+
+    def begin(self, values: np.ndarray) -> None:
+        """Copied, in C order."""
+        np.copyto(self.memory.view(values.dtype).reshape(values.shape), values)
+
+    def end(self) -> None:
+        """It has been read by then."""
+
+
 class HostCuda(Cuda):
     """The CUDA runtime without CUDA: its arrays are CuPy's over host memory, copies are copies on the host."""
 
@@ -92,6 +108,10 @@ class HostCuda(Cuda):
         """A slice: the memory is the host's."""
         return memory[offset : offset + nbytes]
 
+    def address(self, memory: Any) -> int:
+        """The host's."""
+        return memory.ctypes.data
+
     def view(self, memory: Any, shape: Sequence[int], dtype: np.dtype[Any], strides: Sequence[int], offset: int) -> Any:
         """CuPy's array over host memory that it does not own."""
         owner = self._cupy.cuda.UnownedMemory(memory.ctypes.data, memory.nbytes, memory, 0)
@@ -105,6 +125,12 @@ class HostCuda(Cuda):
         np.copyto(memory.view(values.dtype).reshape(values.shape), values)
         yield memory
         self.pool.give(region)
+
+    def stage(self, owner: Any, nbytes: int) -> HostStage:
+        """Memory of the pool, given back when the owner dies, as a slot of the real one."""
+        region = self.pool.take(nbytes)
+        finalize(owner, self.pool.give, region).atexit = False
+        return HostStage(region.memory[:nbytes])
 
     def host_memory(self, where: str, nbytes: int) -> TwiceCopied:
         """Copies are done at once, twice."""
@@ -186,18 +212,25 @@ def host_cuda(
     """
     runtime = HostCuda(limit)
     runtime.pool.checked = checked
-    builders, fusions = _libraries(runtime) if libraries else ([], [])
-    kernels = cuda(StreamLoader(runtime.stream), by_way_of_host(NUMPY, runtime), builders, fusions, channels_last)
+    loader, below = StreamLoader(runtime.stream), by_way_of_host(NUMPY, runtime)
+
+    def made(**knobs: Any) -> KernelSet:
+        builders, fusions = _libraries(runtime, **knobs) if libraries else ([], [])
+        return cuda(loader, below, builders, fusions, channels_last)
+
+    kernels = made()
+    if libraries:
+        kernels.in_tf32 = cache(lambda: made(allow_tf32=True))
     return Device(f"cuda on host #{next(_numbers)}", kernels, runtime.pool, runtime)
 
 
-def _libraries(runtime: HostCuda) -> tuple[list[Any], list[tuple[str, str]]]:
+def _libraries(runtime: HostCuda, **knobs: Any) -> tuple[list[Any], list[tuple[str, str]]]:
     stream, trial = runtime.stream, GpuTrial(runtime)
-    products = Products(_Submitted(HostMultiplier(), stream), trial=trial)
+    products = Products(_Submitted(HostMultiplier(), stream), knobs.get("allow_tf32", False), trial)
     pixels = PointwiseConvolutions(products)
     builders, fusions = [products.builders, pixels.builders], [*products.FUSIONS, *pixels.FUSIONS]
     if not missing_cudnn():
-        made = convolutions(trial)
+        made = convolutions(trial, **knobs)
         made.planner.executor = _Submitted(made.planner.executor, stream)
         builders.append(made.builders)
         fusions += made.FUSIONS

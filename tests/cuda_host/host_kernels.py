@@ -58,7 +58,7 @@ def cuda_with_libraries_on_host() -> OverNumPy:
 
 
 def _over_numpy(name: str, made: KernelSet) -> OverNumPy:
-    return OverNumPy(
+    shown = OverNumPy(
         name,
         made.kernels,
         made.fallback,
@@ -66,3 +66,5 @@ def _over_numpy(name: str, made: KernelSet) -> OverNumPy:
         made.fusions,
         made.strides_matter,
     )
+    shown.joins = made.joins
+    return shown

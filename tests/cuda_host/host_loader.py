@@ -27,6 +27,8 @@ SHARED = re.compile(r"__shared__ ([^;]+);")
 BLOCK_BARRIER = "__syncthreads();"
 #: Of every library.
 FLAGS = ("-std=c++17", "-fPIC", "-w", "-fno-math-errno", "-fno-gnu-unique")
+#: Of `Build.as_gpu`.
+AS_GPU = ("-ffp-contract=fast", "-mfma", "-DFLUSH_DENORMALS")
 LINE = re.compile(r'#line (\d+) "(.*)"')
 #: Where headers of CUDA may be: the wheels nvidia-cuda-runtime and nvidia-cuda-crt, or an installed toolkit.
 INCLUDES = (
@@ -53,7 +55,7 @@ def missing_to_run() -> str:
 
 
 def rounds_once() -> bool:
-    """Whether this processor has a product and a sum in one operation, for `Build.fused`."""
+    """Whether this processor has a product and a sum in one operation, for `Build.as_gpu`."""
     known = Path("/proc/cpuinfo")
     return known.exists() and re.search(r"^flags\s*:.*\bfma\b", known.read_text(), re.MULTILINE) is not None
 
@@ -61,13 +63,14 @@ def rounds_once() -> bool:
 class Build(NamedTuple):
     """How kernels are compiled for the host.
 
-    sanitized: under the address sanitizer. fused: a product and a sum are one operation, rounded once, wherever the
-    compiler sees both, as on a GPU; wants a processor that has it. without: (file, line) of a __syncthreads() that is
-    left out.
+    sanitized: under the address sanitizer. as_gpu: numbers are rounded as NVRTC and CuPy's options have it: a product
+    and a sum are one operation, rounded once, wherever the compiler sees both, and denormals are 0 (those of float64
+    as well, which a GPU keeps); wants a processor that has such an operation. without: (file, line) of a
+    __syncthreads() that is left out.
     """
 
     sanitized: bool = False
-    fused: bool = False
+    as_gpu: bool = rounds_once()
     without: tuple[str, int] | None = None
 
 
@@ -114,18 +117,22 @@ def library(file: str, types: tuple[tuple[str, str], ...], build: Build = PLAIN)
 
 def compiled(file: str, types: tuple[tuple[str, str], ...], build: Build = PLAIN) -> Path:
     """The library's file; compiled unless the cache has it."""
-    program = source.program(file, dict(types))
+    return compiled_program(Path(file).stem, source.program(file, dict(types)), source.kernels(file), build)
+
+
+def compiled_program(name: str, program: str, kernels: Sequence[str], build: Build = PLAIN) -> Path:
+    """The same for a whole program. name: of the file; kernels: that the program defines."""
     options = [] if BARRIER.search(program) else ["-DNO_BARRIERS"]
     if build.without is not None:
         program = without_barrier(program, *build.without)
     program = SHARED.sub(_poisoned, program)
     text = f'#include "cuda_on_host.h"\n{program}'
-    text += "\n" + "\n".join(f"EXPORT_KERNEL({name})" for name in source.kernels(file)) + "\n"
+    text += "\n" + "\n".join(f"EXPORT_KERNEL({kernel})" for kernel in kernels) + "\n"
     options += ["-fsanitize=address", "-g", "-O1"] if build.sanitized else ["-O2"]
-    options += ["-ffp-contract=fast", "-mfma"] if build.fused else ["-ffp-contract=off"]
+    options += AS_GPU if build.as_gpu else ["-ffp-contract=off"]
     options = [*FLAGS, *options]
     made_of = [text, *options, *surroundings()]
-    return build_cache.entry(f"{Path(file).stem}.so", made_of, lambda made: _compile(text, options, made))
+    return build_cache.entry(f"{name}.so", made_of, lambda made: _compile(text, options, made))
 
 
 def _poisoned(declaration: re.Match[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes as c
+from dataclasses import replace
 from enum import Enum
 from typing import Any
 
@@ -19,6 +20,7 @@ from singa_lite.kernels.cuda_kernels.cublaslt_header import (
 )
 from singa_lite.kernels.cuda_kernels.lt import DATA_TYPES
 from singa_lite.kernels.cuda_kernels.product import Layout, Product
+from singa_lite.kernels.kernel_set import Launch
 
 
 class LayoutRead(Enum):
@@ -54,6 +56,10 @@ class LibraryOnHost:
     def __getitem__(self, name: str) -> Any:
         """A function, of these or of the library."""
         return getattr(self, f"on_host_{name}", None) or self.real[name]
+
+    def submit(self, launch: Launch, stream: int) -> None:
+        """What a product does, on its stream: at once."""
+        launch()
 
     def on_host_Create(self, made: Any) -> None:
         made._obj.value = 1
@@ -92,13 +98,14 @@ class LibraryOnHost:
         stream: int,
     ) -> None:
         scale = {DataType.R_32F: c.c_float, DataType.R_64F: c.c_double}[DataType(described.get(MatmulRead.SCALE_TYPE))]
-        assert (type(alpha._obj), alpha._obj.value, type(beta._obj), beta._obj.value) == (scale, 1, scale, 0)
+        assert (type(alpha._obj), alpha._obj.value, type(beta._obj)) == (scale, 1, scale)
+        assert beta._obj.value in (0, 1)
         assert (before, of_c) == (d, of_d)
         assert isinstance(algorithm._obj, Algorithm)
         assert algorithm._obj.data[0] > 0
-        product = product_of(described, of_a, of_b, of_d)
-        bias, aux = described.get(MatmulAttribute.BIAS_POINTER), described.get(MatmulAttribute.EPILOGUE_AUX_POINTER)
-        HostMultiplier().bind(product, (a, b, d, bias, aux), 0)()
+        product = replace(product_of(described, of_a, of_b, of_d), accumulate=bool(beta._obj.value))
+        bias = described.get(MatmulAttribute.BIAS_POINTER)
+        self.submit(HostMultiplier().bind(product, (a, b, d, bias), 0), stream)
         self.done.append((product, described.get(MatmulRead.COMPUTE_TYPE)))
         self.work.append((workspace, workspace_bytes, stream))
 
@@ -116,10 +123,6 @@ def product_of(described: Object, a: Object, b: Object, d: Object) -> Product:
         transpose_b=bool(described.get(MatmulAttribute.TRANSB)),
         batch=d.get(LayoutAttribute.BATCH_COUNT),
         epilogue=Epilogue(described.get(MatmulAttribute.EPILOGUE)),
-        aux=(
-            described.get(MatmulAttribute.EPILOGUE_AUX_LD),
-            described.get(MatmulAttribute.EPILOGUE_AUX_BATCH_STRIDE),
-        ),
     )
 
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import random
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from types import SimpleNamespace
+from functools import wraps
+from pathlib import Path
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +23,6 @@ from numpy.lib.stride_tricks import as_strided
 
 from singa_lite.strides import ordered_strides
 
-GRANULE = 512
 #: What pinned bytes hold that were given back.
 STALE = 0xEE
 
@@ -32,6 +34,22 @@ def host(array: Any) -> np.ndarray:
     return as_strided(np.frombuffer(memory, array.dtype, 1), array.shape, array.strides, writeable=True)
 
 
+def _may_be_left_out(method: Callable[..., None]) -> Callable[..., None]:
+    """A method that does nothing where it is called from the line that `LateCupy.without` names."""
+
+    @wraps(method)
+    def asked(self: Any, *arguments: Any) -> None:
+        if LateCupy.without is None or LateCupy.without != _line(sys._getframe(1)):
+            method(self, *arguments)
+
+    return asked
+
+
+def _line(frame: FrameType) -> tuple[str, int]:
+    """(file, line) where it is."""
+    return Path(frame.f_code.co_filename).name, frame.f_lineno
+
+
 class Event:
     """Done when all of what its stream was asked for before its last record is done; and before the first one."""
 
@@ -39,6 +57,7 @@ class Event:
         self.recorded = self.reached = 0
         self.machine: LateCupy | None = None
 
+    @_may_be_left_out
     def record(self, stream: Stream) -> None:
         """Behind what the stream was asked for so far."""
         capture = stream.machine.capture
@@ -54,6 +73,7 @@ class Event:
         """Whether the stream came there."""
         return self.reached == self.recorded
 
+    @_may_be_left_out
     def synchronize(self) -> None:
         """Work goes on until then."""
         if self.machine is not None:
@@ -65,7 +85,7 @@ class Stream:
 
     def __init__(self, machine: LateCupy) -> None:
         self.machine = machine
-        self.ptr = 1 + len(machine.streams)
+        self.ptr = len(machine.streams)  # of the null stream, which is the first, 0
         self.work: deque[tuple[Callable[[], bool], Callable[[], Any]]] = deque()
         self.capturing = False
         machine.streams.append(self)
@@ -79,6 +99,7 @@ class Stream:
         assert not self.capturing, "a capture would note this and do it at each launch"
         self.work.append((ready, do))
 
+    @_may_be_left_out
     def wait_event(self, event: Event) -> None:
         """What is asked for from now on comes behind the event's last record; that is fixed here."""
         capture = self.machine.capture
@@ -88,9 +109,16 @@ class Stream:
         number = event.recorded
         self.submit(lambda: None, lambda: event.reached >= number)
 
+    @_may_be_left_out
     def synchronize(self) -> None:
         """Until nothing is left."""
         self.machine.until(lambda: not self.work)
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left; a little is done meanwhile."""
+        self.machine.some()
+        return not self.work
 
     def is_capturing(self) -> bool:
         """Whether work is noted; or as a test says."""
@@ -251,17 +279,30 @@ class Array:
 
 
 class LateCupy:
-    """The module. seed: of the order in which streams come to their work."""
+    """The module. seed: of the order in which streams come to their work.
+
+    without: (file, line) of a wait or a record of the package's that is left out, to see what that does.
+    """
+
+    without: tuple[str, int] | None = None
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.streams: list[Stream] = []
+        self.RawModule: Any = None
         null = Stream(self)
         self.current = [null]
         self.capture: Capture | None = None
         self.pinned: dict[int, int] = {}
+        #: Whether what streams wait for may come from elsewhere.
+        self.elsewhere: Callable[[], bool] = lambda: False
         self.runtime = SimpleNamespace(
-            memcpyAsync=self._copy, memcpyHostToDevice=1, memcpyDeviceToHost=2, memsetAsync=self._set
+            memcpyAsync=self._copy,
+            memcpyHostToDevice=1,
+            memcpyDeviceToHost=2,
+            memsetAsync=self._set,
+            getDeviceCount=lambda: 1,
+            CUDARuntimeError=RuntimeError,
         )
         self.cuda = SimpleNamespace(
             Device=lambda index: nullcontext(),
@@ -290,7 +331,7 @@ class LateCupy:
     def until(self, reached: Callable[[], bool]) -> None:
         """Do work of streams drawn at random."""
         while not reached():
-            assert self._one(), "every stream waits for another one"
+            assert self._one() or self.elsewhere(), "every stream waits for another one"
 
     def _one(self) -> bool:
         able = [stream for stream in self.streams if stream.work and stream.work[0][0]()]
@@ -314,10 +355,11 @@ class LateCupy:
         is_pinned = any(start <= source < start + size for start, size in self.pinned.items())
         late = kind == self.runtime.memcpyDeviceToHost or is_pinned
         taken = None if late else ctypes.string_at(source, nbytes)
-        self._stream(stream).submit(lambda: ctypes.memmove(target, source if taken is None else taken, nbytes))
+        self.stream_of(stream).submit(lambda: ctypes.memmove(target, source if taken is None else taken, nbytes))
 
     def _set(self, target: int, value: int, nbytes: int, stream: int) -> None:
-        self._stream(stream).submit(lambda: ctypes.memset(target, value, nbytes))
+        self.stream_of(stream).submit(lambda: ctypes.memset(target, value, nbytes))
 
-    def _stream(self, ptr: int) -> Stream:
+    def stream_of(self, ptr: int) -> Stream:
+        """The stream that C functions are told so."""
         return next(stream for stream in self.streams if stream.ptr == ptr)

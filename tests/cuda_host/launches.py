@@ -1,4 +1,4 @@
-"""Which kernels of ours the calls of the contract launch, over which layouts, for which types."""
+"""Which kernels of ours the calls of the contract launch, over which layouts, for which types, and those of ranks."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from typing import Any
 
 import numpy as np
 
+from joined_cases import JOINED
 from kernel_case import Tensors
 from kernel_cases import CASES
-from singa_lite.kernels.cuda_kernels import cuda
+from singa_lite.kernels.cuda_kernels import cuda, ranks
 from singa_lite.kernels.cuda_kernels.routine import KernelLaunch, Routine
 from singa_lite.kernels.kernel_set import TensorSpec
 
 #: Axes from the outermost to the innermost: images as users see them, and channels innermost.
 ORDERS = ((0, 1, 2, 3), (0, 2, 3, 1))
 #: CUDA kernels as builders alone: they compile nothing and bind nothing.
-KERNELS: dict[str, Any] = cuda(None).kernels  # type: ignore[arg-type]  # a loader is asked for when bound
+_SET = cuda(None)  # type: ignore[arg-type]  # a loader is asked for when bound
+KERNELS: dict[str, Any] = {**_SET.kernels, **{case.split(":")[0]: _SET[case.split(":")[0]] for case in JOINED}}
 
 
 def spec(tensor: np.ndarray | None, order: tuple[int, ...]) -> TensorSpec | None:
@@ -43,7 +45,7 @@ def routine(key: str, tensors: Tensors, settings: dict[str, Any], order: tuple[i
 
 def cases(dtype: str, big: bool = False) -> Iterator[tuple[str, Tensors, dict[str, Any]]]:
     """(key, tensors, settings) of each case whose kernel this set has."""
-    for key, case in CASES.items():
+    for key, case in (CASES | JOINED).items():
         if key.split(":")[0] in KERNELS:
             yield key, *case.build(np.random.default_rng(7), np.dtype(dtype), big)
 
@@ -56,7 +58,25 @@ def launches(dtype: str) -> tuple[KernelLaunch, ...]:
         for key, tensors, settings in cases(dtype, big):
             made = [routine(key, tensors, settings, order) for order in ORDERS]
             found += [launch for one in made if one is not None for launch in one.launches]
-    return tuple(found)
+    return (*found, *_of_ranks(dtype))
+
+
+def _of_ranks(dtype: str) -> Iterator[KernelLaunch]:
+    """Of kernels that are of no set: of values that several processes add up, or of 7 x 5 numbers and 18 for halves."""
+    values, numbers = np.zeros((7, 5), dtype), np.zeros((7, 5), np.float32)
+    share, landing, words = np.zeros(()), np.zeros(18, np.float32), np.zeros(3, np.uint64)
+    calls = (
+        ranks.clear_idle(*_specs(values, share)),
+        ranks.narrow(*_specs(numbers, numbers)),
+        ranks.pack(*_specs(numbers, landing)),
+        ranks.widen(*_specs(landing, numbers)),
+        ranks.draw_key(*_specs(words, words), by=1 << 40),
+    )
+    yield from (launch for call in calls if call is not None for launch in call.launches)
+
+
+def _specs(*tensors: np.ndarray) -> list[TensorSpec]:
+    return [TensorSpec(tensor.shape, tensor.dtype, tensor.strides) for tensor in tensors]
 
 
 def types_of(file: str, dtype: str = "float32") -> list[dict[str, str]]:

@@ -19,6 +19,7 @@ import kernel_cases_pointwise as pointwise
 from exact_memory import exact_memory
 from host_kernels import OverNumPy, cuda_on_host
 from host_loader import Build
+from joined_cases import JOINED
 from kernel_case import Case, Tensors, garbage
 from kernel_cases import CASES
 from kernel_sizes import build, for_both
@@ -66,6 +67,10 @@ FURTHER |= {
     "avg_pool2d:pairs of lanes": _fixed(((1, 600, 3, 4), (1, 600, 1, 1)), window=Window((3, 4)), count_pad=False),
     "matmul:deep": _fixed(((70, 71), (71, 67), (70, 67)), transpose_a=False, transpose_b=False),
 }
+
+
+#: Their sizes are their own.
+FURTHER |= JOINED
 
 
 class Call(NamedTuple):

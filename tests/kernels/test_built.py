@@ -19,6 +19,7 @@ class Fill:
 
     scratch_bytes = 0
     variant = ""
+    levels = ()
 
     def __init__(self, value: float) -> None:
         self.value = value

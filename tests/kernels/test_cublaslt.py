@@ -177,21 +177,20 @@ def test_objects_of_the_library_end_with_ours(kind):
 PLAIN = Product("float32", "float32", Layout(130, 40, 136), Layout(40, 50, 40), Layout(130, 50, 130))
 TRANSPOSED = replace(PLAIN, a=Layout(40, 130, 40), b=Layout(50, 40, 64), transpose_a=True, transpose_b=True)
 BATCHED = replace(PLAIN, a=Layout(130, 40, 136, 0), b=Layout(40, 50, 40, 2000), d=Layout(130, 50, 130, 6500), batch=7)
-EPILOGUES = [replace(PLAIN, epilogue=e, aux=(256 if e.has_mask else 136, 0) if e.has_aux else (0, 0)) for e in Epilogue]
+EPILOGUES = [replace(PLAIN, epilogue=e) for e in Epilogue]
 HALVES = [
     replace(PLAIN, inputs=half, output=output) for half in ("float16", "bfloat16") for output in (half, "float32")
 ]
 DTYPES = [*HALVES, replace(PLAIN, inputs="float64", output="float64")]
-MASKED = replace(BATCHED, epilogue=Epilogue.RELU_AUX, aux=(256, 256 * 50))
-PRODUCTS = [PLAIN, TRANSPOSED, BATCHED, MASKED, *EPILOGUES, *DTYPES]
+RELU = replace(BATCHED, epilogue=Epilogue.RELU_BIAS)
+PRODUCTS = [PLAIN, TRANSPOSED, BATCHED, RELU, *EPILOGUES, *DTYPES]
 
 
 @pytest.mark.parametrize("product", PRODUCTS, ids=lambda p: f"{p.inputs}-{p.output}-{p.epilogue.name}-{p.batch}")
 def test_the_library_takes_every_descriptor_and_says_it_back(library, product):
-    described = lt.describe(library, product, 0x1000, 0x2000)
+    described = lt.describe(library, product, 0x1000)
     assert product_of(described, *lt.layouts(library, product)) == product
     assert described.get(MatmulAttribute.BIAS_POINTER) == (0x1000 if product.epilogue.has_bias else 0)
-    assert described.get(MatmulAttribute.EPILOGUE_AUX_POINTER) == (0x2000 if product.epilogue.has_aux else 0)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +223,7 @@ def aligned(nbytes: int) -> np.ndarray:
 
 
 def operands(product: Product) -> list[np.ndarray]:
-    """A, B, D, bias and aux: values where they are read."""
+    """A, B, D and bias: values where they are read."""
     rng = np.random.default_rng(3)
 
     def values(elements: int, dtype: str) -> np.ndarray:
@@ -234,9 +233,7 @@ def operands(product: Product) -> list[np.ndarray]:
 
     sizes = [layout.columns * layout.leading + (product.batch - 1) * layout.stride for layout in layouts(product)]
     a, b, d = (values(*which) for which in zip(sizes, (product.inputs, product.inputs, product.output), strict=True))
-    leading, stride = product.aux
-    aux = values(product.n * leading + (product.batch - 1) * stride, product.output)  # too many for a mask of bits
-    return [a, b, d, values(product.bias_size, product.output), aux]
+    return [a, b, d, values(product.m, product.output)]
 
 
 def layouts(product: Product) -> tuple[Layout, Layout, Layout]:
@@ -244,8 +241,8 @@ def layouts(product: Product) -> tuple[Layout, Layout, Layout]:
 
 
 def addresses(product: Product, tensors: list[np.ndarray]) -> tuple[int, ...]:
-    bias, aux = product.epilogue.has_bias, product.epilogue.has_aux
-    return tuple(t.ctypes.data if there else 0 for t, there in zip(tensors, (1, 1, 1, bias, aux), strict=True))
+    there = 1, 1, 1, product.epilogue.has_bias
+    return tuple(t.ctypes.data if given else 0 for t, given in zip(tensors, there, strict=True))
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ USUAL = "sm_90"
 
 #: Bytes that a thread may spill, by kernel; 0 for all that are not named, with the reason for those that are.
 SPILLED: dict[str, int] = {}
+#: Bytes of a thread's arrays that lie in memory as they are indexed by what only the run knows, by kernel, as above.
+STACK: dict[str, int] = {}
 #: Most registers of a thread: two blocks of 256 threads then share a multiprocessor.
 REGISTERS = 128
 #: Registers of a multiprocessor, and how many of a thread's are given out at a time. A launch that wants more fails.
@@ -65,7 +67,8 @@ def compile_job(job: Job) -> list[Usage]:
 @pytest.fixture(scope="module")
 def results(request: pytest.FixtureRequest) -> Iterator[dict[Job, Future[Any]]]:
     """The compilations of all tests that were asked for, several at a time."""
-    wanted = [item.callspec.params["job"] for item in request.session.items if "job" in item.fixturenames]
+    here = [item for item in request.session.items if item.path == request.path]
+    wanted = [item.callspec.params["job"] for item in here if "job" in item.fixturenames]
     with ThreadPoolExecutor() as pool:
         yield {job: pool.submit(compile_job, job) for job in wanted}
         pool.shutdown(cancel_futures=True)
@@ -78,6 +81,8 @@ def complaints(usages: list[Usage], threads: dict[str, int]) -> list[str]:
         allowed = SPILLED.get(usage.kernel, 0)
         if usage.spilled > allowed:
             found.append(f"{usage.kernel}: wanted at most {allowed} bytes spilled, received {usage.spilled}")
+        if usage.local > max(allowed, STACK.get(usage.kernel, 0)):
+            found.append(f"{usage.kernel}: wanted no stack frame, received one of {usage.local} bytes")
         block = -(-usage.registers // UNIT) * UNIT * threads.get(usage.kernel, 256)
         if usage.registers > REGISTERS or block > ALL_REGISTERS:
             found.append(f"{usage.kernel}: {usage.registers} registers a thread are too many, {block} a block")
@@ -93,7 +98,7 @@ def test_source_compiles(results, job):
 
 @pytest.mark.parametrize("file", source.files())
 def test_every_kernel_is_launched_by_a_call_of_the_contract(file):
-    """Also what makes the types above those of real calls."""
+    """Or by one of the ranks'; also what makes the types above those of real calls."""
     launched = {
         launch.kernel for dtype in ("float32", "float64") for launch in launches.launches(dtype) if launch.file == file
     }
@@ -129,6 +134,20 @@ def test_a_spill_is_found():
     assert usage.spilled > 0
     assert usage.local > 0
     assert "bytes spilled" in complaints([usage], {})[0]
+
+
+STACKED = """extern "C" __global__ void stacked(const float* x, const int* at, float* y, int n) {
+    float held[64] = {};
+    for (int i = 0; i < n; i++) held[at[i]] += x[i];
+    y[threadIdx.x] = held[at[threadIdx.x]];
+}"""
+
+
+def test_a_stack_frame_is_found():
+    """An array whose element only the run knows cannot lie in registers."""
+    (usage,) = compiled(STACKED, "stacked.cu", USUAL)
+    assert (usage.spilled, usage.local) == (0, 256)
+    assert complaints([usage], {}) == ["stacked: wanted no stack frame, received one of 256 bytes"]
 
 
 def test_too_many_registers_are_found():

@@ -112,10 +112,10 @@ def test_a_whole_gpu_is_kept_busy_by_images_of_nets(shape):
 
 
 @pytest.mark.skipif(bool(missing_to_run()), reason=f"the CUDA kernels on the host want {missing_to_run()}")
-@pytest.mark.parametrize("fused", [False, pytest.param(True, marks=needs_fma)], ids=["rounded", "fused"])
-def test_a_row_of_one_has_no_derivative_however_products_are_rounded(fused):
+@pytest.mark.parametrize("as_gpu", [False, pytest.param(True, marks=needs_fma)], ids=["rounded", "fused"])
+def test_a_row_of_one_has_no_derivative_however_products_are_rounded(as_gpu):
     """A GPU rounds a product and a sum once, as the host does if it may."""
-    kernels = cuda_on_host(Build(fused=fused))
+    kernels = cuda_on_host(Build(as_gpu=as_gpu))
     x, dy, gamma = normal(500, 1), normal(500, 1, seed=2), normal(1, seed=3)
     dx, mean, inv_std = empty(500, 1), x[:, 0].copy(), positive(500)
     run(kernels, "layer_norm_derivative", [dy, x, gamma, mean, inv_std, dx], {})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,12 +9,12 @@ import numpy as np
 import pytest
 
 import host_loader
-from host_products import HostMultiplier, gelu_by_tanh, gelu_by_tanh_derivative
+from host_products import HostMultiplier
 from kernel_case import garbage, run
 from layouts import serves
 from singa_lite.kernels.cuda_kernels.cublaslt_header import Epilogue
 from singa_lite.kernels.cuda_kernels.matrix import matrix
-from singa_lite.kernels.cuda_kernels.product import Layout, Product, by_rows
+from singa_lite.kernels.cuda_kernels.product import Layout, Product
 from singa_lite.kernels.cuda_kernels.products import Products
 from singa_lite.kernels.cuda_kernels.routine import CudaKernel
 from singa_lite.kernels.kernel_set import KernelSet, TensorSpec, specs_of
@@ -259,71 +258,46 @@ def test_what_the_library_has_no_algorithm_for_is_not_served():
 # The gradients of a layer, by epilogues
 
 
-@pytest.mark.parametrize("layout", [np.ascontiguousarray, by_columns, piece, with_gaps], ids=lambda f: f.__name__)
-@pytest.mark.parametrize("rows, inputs, outputs", [(33, 19, 70), (1, 5, 3), (9, 1, 4), (40, 6, 1)])
-def test_gradients_of_weight_and_bias_in_one(multiplier, layout, rows, inputs, outputs):
+class WithoutSums(HostMultiplier):
+    """A library that has no sums beside its products."""
+
+    def workspace_bytes(self, product: Product) -> int | None:
+        return None if product.epilogue.sums else super().workspace_bytes(product)
+
+
+def gradients(by: HostMultiplier, x: np.ndarray, dy: np.ndarray, dweight: np.ndarray, dbias: np.ndarray) -> None:
+    """dweight and dbias by the kernel."""
     from host_kernels import on_host
 
-    x, dy = layout(normal(rows, inputs)), layout(normal(rows, outputs, seed=4))
-    dweight, dbias = garbage((inputs, outputs), np.float32), garbage((outputs,), np.float32)
-    tensors, kernel = (
-        (x, dy, dweight, dbias),
-        CudaKernel(Products(multiplier).linear_gradient, host_loader.HostLoader()),
-    )
+    tensors = x, dy, dweight, dbias
+    kernel = CudaKernel(Products(by).linear_gradient, host_loader.HostLoader())
     scratch = garbage((kernel.scratch_bytes(specs_of(tensors), {}),), np.uint8)
     kernel.prepare(tuple(map(on_host, tensors)), on_host(scratch), {})()
+
+
+@pytest.mark.parametrize("layout", [np.ascontiguousarray, by_columns, piece, with_gaps], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("rows, inputs, outputs", [(33, 19, 70), (1, 5, 3), (9, 1, 4), (40, 6, 1)])
+@pytest.mark.parametrize("kind", [HostMultiplier, WithoutSums])
+def test_gradients_of_weight_and_bias(multiplier, kind, layout, rows, inputs, outputs):
+    """In one call, where the library has that; else its product all the same, and then the sums."""
+    by = kind()
+    x, dy = layout(normal(rows, inputs)), layout(normal(rows, outputs, seed=4))
+    dweight, dbias = garbage((inputs, outputs), np.float32), garbage((outputs,), np.float32)
+    gradients(by, x, dy, dweight, dbias)
     assert_is_product(dweight, x.T, dy)
     assert_close(dbias, dy.astype(np.float64).sum(axis=0))
-    assert multiplier.done[-1].epilogue is Epilogue.BGRADA
+    (product,) = by.done
+    assert product.epilogue is (Epilogue.DEFAULT if kind is WithoutSums else Epilogue.BGRADA)
 
 
-def test_a_bias_gradient_with_gaps_is_not_served():
-    dbias = normal(12)[::2]
-    specs = specs_of((normal(4, 5), normal(4, 6), normal(5, 6), dbias))
-    assert Products(HostMultiplier()).linear_gradient(*specs) is None
-
-
-def described(left: np.ndarray, right: np.ndarray, result: np.ndarray, **further: Any) -> Product:
-    """result = left @ right, with an epilogue."""
-    shown = (matrix(spec) for spec in specs_of((left, right, result)))
-    return replace(by_rows(*shown, "float32", "float32"), **further)
-
-
-def do(product: Product, left: np.ndarray, right: np.ndarray, result: np.ndarray, *further: np.ndarray | None) -> None:
-    addresses = [0 if t is None else t.ctypes.data for t in (right, left, result, *further)]
-    HostMultiplier().bind(product, (*addresses, 0, 0)[:5], 0)()
-
-
-ACTIVATIONS: dict[str, tuple[Any, Any, int, Callable[..., Any], Callable[..., Any]]] = {
-    "relu": (Epilogue.RELU_AUX_BIAS, Epilogue.DRELU_BGRAD, 128, lambda z: np.maximum(z, 0), lambda z: z > 0),
-    "gelu": (Epilogue.GELU_AUX_BIAS, Epilogue.DGELU_BGRAD, 96, gelu_by_tanh, gelu_by_tanh_derivative),
-}
-
-
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_forward_leaves_to_backward_what_its_derivative_needs(activation):
-    """y = f(x @ w + b), then dz = (dy @ v^T) * f'(z) and db = its column sums, by what the forward product left."""
-    forward, backward, leading, function, derivative = ACTIVATIONS[activation]
-    rows, inputs, outputs, further = 9, 13, 90, 11
-    x, w, b, y = normal(rows, inputs), normal(inputs, outputs), normal(outputs), garbage((rows, outputs), np.float32)
-    aux = garbage((rows * leading // 8,), np.uint8) if activation == "relu" else garbage((rows, leading), np.float32)
-    do(described(x, w, y, epilogue=forward, aux=(leading, 0)), x, w, y, b, aux)
-    z = x.astype(np.float64) @ w + b
-    assert_close(y, function(z))
-
-    dy, v = normal(rows, further, seed=8), normal(outputs, further, seed=9)
-    dz, db = garbage((rows, outputs), np.float32), garbage((outputs,), np.float32)
-    do(described(dy, v.T, dz, epilogue=backward, aux=(leading, 0)), dy, v.T, dz, db, aux)
-    wanted = (dy.astype(np.float64) @ v.T) * derivative(z)
-    assert_close(dz, wanted)
-    assert_close(db, wanted.sum(axis=0))
-
-
-def test_sums_of_the_columns_of_b():
-    left, right, result, sums = normal(7, 19), normal(19, 5), garbage((7, 5), np.float32), garbage((7,), np.float32)
-    do(described(left, right, result, epilogue=Epilogue.BGRADB), left, right, result, sums)
-    assert_is_product(result, left, right)
-    assert_close(sums, left.astype(np.float64).sum(axis=1))
+def test_a_bias_gradient_with_gaps_is_summed_behind_the_product(multiplier):
+    by = HostMultiplier()
+    x, dy, dweight, dbias = normal(4, 5), normal(4, 6), by_columns(garbage((5, 6), np.float32)), np.zeros(12, "f4")
+    gradients(by, x, dy, dweight, dbias[::2])
+    assert_is_product(dweight, x.T, dy)
+    assert_close(dbias[::2], dy.astype(np.float64).sum(axis=0))
+    assert not dbias[1::2].any()
+    assert [product.epilogue for product in by.done] == [Epilogue.DEFAULT]
 
 
 @pytest.mark.parametrize(
@@ -332,9 +306,6 @@ def test_sums_of_the_columns_of_b():
         ({"transpose_a": True}, r"wanted \(m, k\) @ \(k, n\) = \(m, n\), received \(4, 3\) @ \(4, 5\) = \(3, 5\)"),
         ({"a": Layout(3, 4, 2)}, "wanted leading dimensions from the rows on"),
         ({"epilogue": Epilogue.BGRADA, "batch": 2}, "wanted a bias gradient of one product, received 2 products"),
-        ({"epilogue": Epilogue.RELU_AUX, "aux": (64, 0)}, r"multiples of 128 from 3 on, received \(64, 0\)"),
-        ({"epilogue": Epilogue.DGELU, "aux": (12, 0)}, r"multiples of 8 from 3 on, received \(12, 0\)"),
-        ({"epilogue": Epilogue.GELU_AUX, "aux": (0, 0)}, r"multiples of 8 from 3 on, received \(0, 0\)"),
     ],
 )
 def test_products_that_do_not_fit_together(change, message):

@@ -57,7 +57,8 @@ def reports(calls: list[Call]) -> dict[Call, str]:
 @pytest.fixture(scope="module")
 def found(request: pytest.FixtureRequest) -> dict[Call, str]:
     """The reports of all calls of the cases that were asked for."""
-    cases = [item.callspec.params["case"] for item in request.session.items if "found" in item.fixturenames]
+    here = [item for item in request.session.items if item.path == request.path]
+    cases = [item.callspec.params["case"] for item in here if "found" in item.fixturenames]
     calls = [call for case in dict.fromkeys(cases) for call in sanitized_calls.calls_of(case)]
     compile_all(calls)
     parts = [calls[number::PROCESSES] for number in range(PROCESSES)]

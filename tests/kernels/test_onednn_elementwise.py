@@ -157,7 +157,33 @@ def test_one_operand_in_other_forms(onednn, name, settings):
 
 
 def test_what_is_left_to_the_next_set(onednn):
-    assert not {"log", "fill"} & onednn.kernels.keys()
+    assert not {"log", "fill", "maximum", "minimum", "reduce_max", "where"} & onednn.kernels.keys()
+
+
+@pytest.mark.parametrize("name, settings", [("power", {"exponent": 2.0}), ("relu", {}), ("absolute", {})])
+def test_every_other_column_is_served_where_no_row_begins_before_the_last_one_ends(onednn, name, settings):
+    y = np.empty((5, 4), np.float32)
+    assert serves(onednn, name, normal(5, 8)[:, ::2], y, **settings)
+    odd = normal(5, 7)[:, ::2]
+    assert not serves(onednn, name, odd, y, **settings)
+    wanted = {"power": np.square, "relu": lambda x: np.maximum(x, 0), "absolute": np.abs}[name](odd)
+    run(onednn, name, [odd, y], settings)
+    np.testing.assert_array_equal(y, wanted)
+
+
+@pytest.mark.parametrize("low, high", [(-0.5, 0.75), (-np.inf, 0.2), (0.1, np.inf)])
+def test_bounds(onednn, low, high):
+    x = channels_last(normal(*IMAGES))
+    np.testing.assert_array_equal(applied(onednn, "clip", x, low=low, high=high), np.clip(x, low, high))
+
+
+@pytest.mark.parametrize("relation", ["equal", "not_equal", "less", "less_equal"])
+@pytest.mark.parametrize("shape", [(531, 521), (521,), (531, 1)], ids=str)
+def test_comparisons_of_large_tensors(onednn, relation, shape):
+    a, b = np.round(normal(531, 521)), np.round(normal(*shape))
+    wanted = getattr(np, relation)(a, b)
+    np.testing.assert_array_equal(applied(onednn, "compare", a, b, relation=relation), wanted)
+    assert not serves(onednn, "compare", a, b, wanted, relation=relation)
 
 
 # A sum and its activation

@@ -20,6 +20,16 @@ VALUES = [-1, -0.0, 0.0, 1, -1e-30, 1e-30, -2e-38, 2e-38, -1e-42, 1e-42, -3e38, 
 POINTWISE: dict[str, Any] = {"window": Window((1, 1)), "groups": 1}
 
 
+def may_flush(kernels: KernelSet) -> bool:
+    """Whether the set runs where denormals may be taken for 0: kernels that CuPy compiles for a GPU do so."""
+    return kernels.name.startswith(("cuda", "gpu"))
+
+
+def without_denormals(values: Array) -> Array:
+    """0, with no sign, in their place."""
+    return np.where((values != 0) & (abs(values) < np.finfo(np.float32).tiny), np.float32(0), values)
+
+
 def applied(kernels: KernelSet, name: str, x: Array, **settings: Any) -> Array:
     y = garbage(x.shape, x.dtype)
     run(kernels, name, [x, y], settings)
@@ -37,7 +47,8 @@ def test_what_is_not_positive_becomes_a_zero_without_sign(kernels, name, size):
     x = numbers(size)
     y = applied(kernels, name, x)
     wanted = np.where(x > 0, x if name == "relu" else np.minimum(x, 6), np.where(np.isnan(x), x, 0))
-    assert bits(y) == bits(wanted.astype(np.float32))
+    wanted = wanted.astype(np.float32)
+    assert bits(y) == bits(wanted) or (may_flush(kernels) and bits(y) == bits(without_denormals(wanted)))
     over = x.copy()
     run(kernels, name, [over, over], {})
     assert bits(over) == bits(y)
@@ -73,7 +84,9 @@ def test_relu_within_a_convolution_of_noise(kernels, groups):
 @every_set
 @pytest.mark.parametrize("rows", [3, 200])
 def test_relu_within_a_product(kernels, rows):
+    """On a GPU denormals may come through the library's product and not through a kernel of ours, or the reverse."""
     x = numbers(rows).reshape(rows, 1)
+    x = without_denormals(x) if may_flush(kernels) else x
     plain, fused = fused_and_not(kernels, "linear", [x, np.ones((1, 24), np.float32)], (rows, 24))
     assert plain == fused
 

@@ -96,18 +96,3 @@ def test_one_wrong_offset_among_thousands_is_found():
         else:
             check(requests, moved, result.arena)
     assert found > 5
-
-
-def test_conflicts_decide_in_place_of_lifespans():
-    offsets = {"r0": 0, "r1": 8, "r2": 30, "r3": 0}
-    apart = [{2}, {2}, {0, 1}, set()]
-    check(REQUESTS, offsets, 40, apart)  # r0 and r1 are alive together, but said not to conflict
-    with pytest.raises(PlanError, match="wanted 'r1' and 'r0' apart, received both at bytes 8 to 10"):
-        check(REQUESTS, offsets, 40, [set(), {0, 1}, set(), set()])
-    check(REQUESTS, offsets, 40, [{3}, set(), set(), {0}])  # r3 has no bytes
-
-
-@pytest.mark.parametrize("conflicts", [[set()], [{4}, set(), set(), set()], [{-1}, set(), set(), set()]])
-def test_conflicts_with_what_is_not_there_are_refused(conflicts):
-    with pytest.raises(PlanError, match="conflicts: wanted"):
-        check(REQUESTS, GOOD, 36, conflicts)

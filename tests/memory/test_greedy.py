@@ -53,7 +53,7 @@ def test_every_order_gives_a_valid_placement(requests):
     if not len(table):
         return
     most = int((table.size + table.alignment).sum()) * table.unit
-    for _, order in orders(table, table.conflicts):
+    for _, order in orders(table):
         assert sorted(order.tolist()) == list(range(len(table)))
         offsets = place(table, order, table.limits(most), Layout(table))
         check(requests, by_id(requests, table, offsets), table.arena(offsets))
@@ -65,7 +65,7 @@ def test_the_portfolio_takes_the_best_order():
     most = int(table.size.sum()) * table.unit
     arenas = {
         f"greedy by {name}": table.arena(place(table, order, table.limits(most), Layout(table)))
-        for name, order in orders(table, table.conflicts)
+        for name, order in orders(table)
     }
     name, offsets = greedy(table, 0)
     assert table.arena(offsets) == arenas[name] == min(arenas.values())

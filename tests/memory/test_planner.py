@@ -1,13 +1,9 @@
-"""plan(): the smallest arena, proofs, capacities, limits, conflicts."""
+"""plan(): the smallest arena, proofs, capacities and limits."""
 
 from __future__ import annotations
 
-import itertools
-import random
-
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from placement_cases import KNOWN, cut_rectangle, requests_of, small_problems, smallest_arena, training_step
 from singa_lite.memory.check import check
@@ -135,63 +131,3 @@ def test_bytes_beyond_64_bits(factor):
     result = plan(requests)
     check(requests, result.offsets, result.arena)
     assert result.arena == result.floor
-
-
-def graph_arena(requests, pairs):
-    """The smallest arena by brute force where only these pairs must not share bytes."""
-    best = sum(request.size for request in requests)
-    for order in itertools.permutations(range(len(requests))):
-        offsets = {}
-        for row in order:
-            tops = [offsets[k] + requests[k].size for k in offsets if (k, row) in pairs or (row, k) in pairs]
-            offsets[row] = max(tops, default=0)
-        best = min(best, max(offsets[row] + requests[row].size for row in order))
-    return best
-
-
-@given(st.data())
-def test_conflicts_take_the_place_of_lifespans(data):
-    count = data.draw(st.integers(1, 6))
-    requests = requests_of(*((k, k + 2, data.draw(st.integers(1, 9))) for k in range(count)))
-    pairs = data.draw(st.sets(st.sampled_from(list(itertools.product(range(count), repeat=2)))))
-    pairs = {(a, b) for a, b in pairs if a != b}
-    conflicts = [{b for a, b in pairs if a == row} for row in range(count)]
-    result = plan(requests, conflicts=conflicts)
-    check(requests, result.offsets, result.arena, conflicts)
-    smallest = graph_arena(requests, pairs)
-    assert result.floor <= smallest <= result.arena
-    assert result.arena == smallest or not result.proved
-
-
-def test_conflicts_of_lifespans_give_what_greedy_makes_of_lifespans():
-    requests = [*training_step(400, seed=2), Request("none", 0, 9, 0)]
-    conflicts = [
-        {k for k, b in enumerate(requests) if b.start < a.stop and a.start < b.stop and b is not a} for a in requests
-    ]
-    result = plan(requests, conflicts=conflicts)
-    check(requests, result.offsets, result.arena, conflicts)
-    assert (result.arena, result.floor) == (plan(requests, nodes=0).arena, floor(requests))
-
-
-def test_conflicts_can_only_need_more_than_lifespans():
-    requests, draw = training_step(400, seed=2), random.Random(1)
-    conflicts = [
-        {k for k, b in enumerate(requests) if (b.start < a.stop and a.start < b.stop) or draw.random() < 0.2}
-        for a in requests
-    ]
-    result = plan(requests, conflicts=conflicts)
-    check(requests, result.offsets, result.arena, conflicts)
-    check(requests, result.offsets, result.arena)
-    assert result.arena >= floor(requests)
-    with pytest.raises(CapacityError) as caught:
-        plan(requests, conflicts=conflicts, capacity=result.floor - 1)
-    assert caught.value.proved
-
-
-@pytest.mark.parametrize(
-    ("conflicts", "message"),
-    [([{1}], "for each of 2 requests, received 1"), ([{1}, {2}], "with requests 0 to 1"), ([{-1}, ()], "0 to 1")],
-)
-def test_conflicts_with_what_is_not_there_are_refused(conflicts, message):
-    with pytest.raises(PlanError, match=message):
-        plan(requests_of((0, 1, 4), (1, 2, 4)), conflicts=conflicts)

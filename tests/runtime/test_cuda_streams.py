@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import waits
 from late_cupy import Array, LateCupy, Stream, host
 from singa_lite import tensor
 from singa_lite.device import Device
 from singa_lite.kernels.kernel_set import KernelSet
+from singa_lite.runtime import cuda
+from singa_lite.runtime.adopted import Adopted
 from singa_lite.runtime.cuda import Cuda
 
 SEEDS = range(20)
@@ -205,3 +208,61 @@ def test_an_array_that_is_let_go_while_the_stream_is_captured_is_held_until_a_la
     on.feed(target, theirs(cupy, pool, 2))
     on.synchronize()
     assert len(pool.free) == 2
+
+
+# --- tensors of ours in the hands of others
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_reader_on_another_stream_waits_for_the_tensor(seed):
+    cupy, on = late_device(seed)
+    result, stream = copied(on, tensor.from_numpy(numbers(1), on)), cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        given, seen = host(cupy.from_dlpack(result)), numbers(0)
+        stream.submit(lambda: np.copyto(seen, given))
+    stream.synchronize()
+    assert set(seen) == {1}
+
+
+# --- what is missing shows
+
+
+def scenario(test: Any, *given: Any) -> waits.Scenario:
+    """One of the tests above, of a seed."""
+    return lambda seed: test(seed, *given)
+
+
+SCENARIOS = (
+    scenario(test_bytes_that_a_queued_operation_reads_are_not_staged_into),
+    scenario(test_each_step_reads_its_own_batch),
+    scenario(test_a_tensor_that_dies_gives_its_slot_back_when_that_is_copied_from),
+    scenario(test_a_copy_that_fails_leaves_the_slot_in_order),
+    scenario(test_an_owner_that_frees_its_array_does_not_get_the_bytes_before_they_are_read, "feed"),
+    scenario(test_an_owner_that_frees_its_array_does_not_get_the_bytes_before_they_are_read, "as_tensor"),
+    scenario(test_an_owner_on_the_current_stream_may_overwrite_its_array_at_once, True),
+    scenario(test_a_reader_on_another_stream_waits_for_the_tensor),
+)
+
+
+@pytest.mark.parametrize("site", waits.sites("staging.py", "adopted.py", "cuda.py"))
+def test_a_wait_or_a_record_that_is_left_out_shows(site):
+    assert waits.shows(site, SCENARIOS, SEEDS)
+
+
+def _reads_at_once(self: Any, **options: Any) -> Any:
+    """In the place of `_Export.__dlpack__`: the reader waits for its own stream."""
+    return self._array.__dlpack__(**options)
+
+
+#: {fault: (class, method, what takes its place)}
+FAULTS = {
+    "an owner's array is not held": (Adopted, "let_go", lambda self, array: None),
+    "nobody waits for the owner": (Adopted, "wait_for_owner", lambda self: None),
+    "a tensor is handed out on the reader's stream": (cuda._Export, "__dlpack__", _reads_at_once),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_shows(fault, monkeypatch):
+    monkeypatch.setattr(*FAULTS[fault])
+    assert any(waits.fails(each, seed) for each in SCENARIOS for seed in SEEDS)

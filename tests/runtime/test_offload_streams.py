@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
+import waits
 from late_cupy import LateCupy, Stream, host
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, device, layers, loss, optimizer
@@ -88,8 +90,14 @@ def test_a_net_that_offloads_trains_to_equal_bits_also_as_one_graph(seed, share,
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_copies_of_a_step_that_was_interrupted_end_before_anything_else(seed, monkeypatch):
+@pytest.mark.parametrize("which", [0, -1], ids=["out", "back"])
+def test_copies_of_a_step_that_was_interrupted_end_before_anything_else(seed, which, monkeypatch):
     monkeypatch.setattr(Cuda, "link", Link(1.0, True))
+    interrupted_copies_end(seed, which)
+
+
+def interrupted_copies_end(seed: int, which: int) -> None:
+    """Neither side stream has work left when the interrupt comes out of the step. which: copy, of those of the step."""
     cupy = LateCupy(seed)
     on = late_device(cupy)
     net = net_on(on, memory_budget=int(net_on(on).plan_batch(40).total_bytes * 0.85), offload="host")
@@ -103,12 +111,28 @@ def test_copies_of_a_step_that_was_interrupted_end_before_anything_else(seed, mo
         raise KeyboardInterrupt
 
     replay._warm = False  # a graph is launched as one
-    replay._launches = (*launches[: begun[-1] + 1], interrupted, *launches[begun[-1] + 1 :])
+    replay._launches = (*launches[: begun[which] + 1], interrupted, *launches[begun[which] + 1 :])
     with pytest.raises(KeyboardInterrupt):
         trained(net, 1)
     host_memory = net.training_graph.arena.host
     assert not host_memory._out.work
     assert not host_memory._back.work
+
+
+def offloads(seed: int) -> None:
+    """Values come back as they went, whether the copies are hidden behind other work or waited for."""
+    wanted = trained(net_on(device.new_cpu(kernels="numpy")))
+    on = late_device(LateCupy(seed))
+    net = net_on(on, memory_budget=int(net_on(on).plan_batch(40).total_bytes * 0.85), offload="host")
+    assert trained(net) == wanted
+    assert net.memory_plan.offloaded
+
+
+@pytest.mark.parametrize("site", waits.sites("pinned.py"))
+def test_a_wait_or_a_record_that_is_left_out_shows(site, monkeypatch):
+    monkeypatch.setattr(Cuda, "link", Link(1.0, True))
+    interrupts = [partial(interrupted_copies_end, which=which) for which in (0, -1)]
+    assert waits.shows(site, [offloads, *interrupts], SEEDS)
 
 
 def test_measured_costs_are_refused_on_a_gpu():

@@ -65,8 +65,8 @@ class Scaled(Layer):
         return shape
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
-        """x * factor."""
-        return x * self.factor
+        """x * factor, none of it below the first one."""
+        return (x * self.factor).maximum(x[:, 0:1].clip(-1.0)) + abs(x) * 0.0
 
 
 def trained(x: NDArray[np.float32], y: NDArray[np.int64]) -> FeedForwardNet:

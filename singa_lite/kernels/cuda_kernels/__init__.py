@@ -9,6 +9,8 @@ from singa_lite.kernels.built import Builder, builders
 from singa_lite.kernels.cuda_kernels import (
     activation,
     batch_norm,
+    batch_norm_derivative,
+    bounds,
     class_scores,
     convolution,
     elementwise,
@@ -20,6 +22,7 @@ from singa_lite.kernels.cuda_kernels import (
     loss,
     lrn,
     metric,
+    ordering,
     pooling,
     position,
     random,
@@ -28,6 +31,7 @@ from singa_lite.kernels.cuda_kernels import (
     softmax,
     token_loss,
     update,
+    updates,
 )
 from singa_lite.kernels.cuda_kernels.mixed import mixed
 from singa_lite.kernels.cuda_kernels.routine import CudaKernel, Loader, Routine
@@ -38,9 +42,10 @@ LAYOUTS = {"image": (0, 2, 3, 1), "filters": (0, 2, 3, 1)}
 
 #: Kernels of ours whose threads treat each element of the result by itself, in whatever order tensors lie. All others
 #: sum by trees that go by strides, or leave the sums to libraries, which choose their algorithms so.
-ELEMENTS = builders(activation, elementwise, pooling, random, update)
+ELEMENTS = builders(activation, elementwise, ordering, pooling, random, update)
 SUMS = builders(
     batch_norm,
+    batch_norm_derivative,
     class_scores,
     convolution,
     embedding,
@@ -59,7 +64,7 @@ SUMS = builders(
 )
 
 #: What our own kernels do in one go.
-FUSIONS = (("linear", "relu"), ("conv2d", "relu"), ("conv2d", "sigmoid"))
+FUSIONS = (("linear", "relu"), ("conv2d", "relu"), ("conv2d", "sigmoid"), *bounds.FUSIONS)
 
 #: What a tile of a large gradient may take: as much as the second-level cache of a large GPU, for a product to be worth
 #: its launch.
@@ -81,12 +86,16 @@ def cuda(
     """
     layouts = LAYOUTS if channels_last else {}
     made = partial(KernelSet, "cuda", layouts=layouts, strides_matter=SUMS.keys(), tile_bytes=TILE_BYTES)
-    own = made(_kernels({**ELEMENTS, **SUMS}, loader, in_float32=True), fallback, fusions=FUSIONS)
+    kernels = _kernels({**ELEMENTS, **SUMS}, loader, in_float32=True)
+    own = made(kernels, fallback, fusions=FUSIONS, one_pass=True)
+    own.joins = updates.joins(loader)
     if not libraries:
         return own
     names = {name for library in libraries for name in library}
     theirs = {name: _first_of([library[name] for library in libraries if name in library]) for name in sorted(names)}
-    return made(_kernels(theirs, loader, in_float32=False), own, fusions=fusions)
+    found = made(_kernels(theirs, loader, in_float32=False), own, fusions={*fusions, *bounds.FUSIONS})
+    found.has_levels = True
+    return found
 
 
 def _kernels(given: Mapping[str, Builder[Routine]], loader: Loader, in_float32: bool) -> dict[str, Kernel]:

@@ -1,19 +1,15 @@
-"""Batch normalization: partial sums over slabs of each channel, their sums, then the elements."""
+"""Batch normalization: partial sums over slabs of each channel, their sums, then the elements.
+
+A sum and an activation behind it are done on the way to the result, which is stored once.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from singa_lite.kernels.cuda_kernels.plane import (
-    PASS_BLOCKS,
-    add_moments,
-    computed,
-    partial_results,
-    plane,
-    types_of,
-    warps,
-)
-from singa_lite.kernels.cuda_kernels.routine import Argument, Routine, Types, Value
+from singa_lite.kernels.cuda_kernels.bounds import bound_of
+from singa_lite.kernels.cuda_kernels.plane import PASS_BLOCKS, add_moments, plane, types_of, warps
+from singa_lite.kernels.cuda_kernels.routine import Argument, Routine
 from singa_lite.kernels.cuda_kernels.walk import walk
 from singa_lite.kernels.kernel_set import TensorSpec
 
@@ -35,28 +31,83 @@ def batch_norm(
     epsilon: float,
 ) -> Routine | None:
     """Steps: the moments of slabs, the statistics of channels from them, then y."""
-    types = types_of((x, y), (gamma, beta, running_mean, running_var, mean, inv_std))
-    found = plane(CHANNELS, [x])
-    if types is None or found is None:
-        return None
-    routine = Routine()
-    partial = add_moments(routine, x, found)
-    results = running_mean, running_var, mean, inv_std
-    vectors = walk((found.kept,), results)
-    counts = np.uint32(found.slabs), np.int64(found.slab), np.int64(found.summed)
-    settings = np.float64(momentum), np.float64(epsilon)
-    arguments: tuple[Argument, ...] = vectors, *partial, *counts, *settings, *results
-    routine.launch(FILE, "batch_statistics", *arguments, types=types, grid=warps(found.kept))
-    return _normalized(routine, "batch_normalize", x, (mean, inv_std, gamma, beta), y, types)
+    behind = batch_normalize(x, gamma, beta, mean, inv_std, y)
+    return _behind_statistics(x, (running_mean, running_var, mean, inv_std), (momentum, epsilon), behind)
+
+
+def batch_norm_activation(
+    x: TensorSpec,
+    gamma: TensorSpec,
+    beta: TensorSpec,
+    running_mean: TensorSpec,
+    running_var: TensorSpec,
+    y: TensorSpec,
+    mean: TensorSpec,
+    inv_std: TensorSpec,
+    *,
+    momentum: float,
+    epsilon: float,
+    activation: str,
+) -> Routine | None:
+    """The activation before y is stored."""
+    behind = batch_normalize_activation(x, gamma, beta, mean, inv_std, y, activation=activation)
+    return _behind_statistics(x, (running_mean, running_var, mean, inv_std), (momentum, epsilon), behind)
+
+
+def batch_norm_add(
+    x: TensorSpec,
+    gamma: TensorSpec,
+    beta: TensorSpec,
+    running_mean: TensorSpec,
+    running_var: TensorSpec,
+    other: TensorSpec,
+    y: TensorSpec,
+    mean: TensorSpec,
+    inv_std: TensorSpec,
+    *,
+    momentum: float,
+    epsilon: float,
+    activation: str,
+) -> Routine | None:
+    """The sum and the activation before y is stored."""
+    behind = batch_normalize_add(x, gamma, beta, mean, inv_std, other, y, activation=activation)
+    return _behind_statistics(x, (running_mean, running_var, mean, inv_std), (momentum, epsilon), behind)
 
 
 def batch_normalize(
     x: TensorSpec, gamma: TensorSpec, beta: TensorSpec, mean: TensorSpec, inv_std: TensorSpec, y: TensorSpec
 ) -> Routine | None:
     """y."""
-    vectors = mean, inv_std, gamma, beta
-    types = types_of((x, y), vectors)
-    return None if types is None else _normalized(Routine(), "batch_normalize", x, vectors, y, types)
+    return _normalized("batch_normalize", (x, y), (mean, inv_std, gamma, beta), bound_of(""))
+
+
+def batch_normalize_activation(
+    x: TensorSpec,
+    gamma: TensorSpec,
+    beta: TensorSpec,
+    mean: TensorSpec,
+    inv_std: TensorSpec,
+    y: TensorSpec,
+    *,
+    activation: str,
+) -> Routine | None:
+    """y, bounded before it is stored."""
+    return _normalized("batch_normalize", (x, y), (mean, inv_std, gamma, beta), bound_of(activation))
+
+
+def batch_normalize_add(
+    x: TensorSpec,
+    gamma: TensorSpec,
+    beta: TensorSpec,
+    mean: TensorSpec,
+    inv_std: TensorSpec,
+    other: TensorSpec,
+    y: TensorSpec,
+    *,
+    activation: str,
+) -> Routine | None:
+    """y, summed and bounded before it is stored."""
+    return _normalized("batch_normalize_add", (x, y, other), (mean, inv_std, gamma, beta), bound_of(activation))
 
 
 def batch_norm_inference(
@@ -70,63 +121,35 @@ def batch_norm_inference(
     epsilon: float,
 ) -> Routine | None:
     """One step."""
-    vectors = running_mean, running_var, gamma, beta
-    types = types_of((x, y), vectors)
-    if types is None:
-        return None
-    return _normalized(Routine(), "batch_inference", x, vectors, y, types, np.float64(epsilon))
+    return _normalized("batch_inference", (x, y), (running_mean, running_var, gamma, beta), np.float64(epsilon))
 
 
 def _normalized(
-    routine: Routine,
     kernel: str,
-    x: TensorSpec,
-    vectors: tuple[TensorSpec, ...],
-    y: TensorSpec,
-    types: Types,
-    *values: Value,
+    tensors: tuple[TensorSpec, ...],
+    vectors: tuple[TensorSpec, TensorSpec, TensorSpec, TensorSpec],
+    value: np.int32 | np.float64 | None,
 ) -> Routine | None:
-    """The routine with a last step, which writes y."""
-    found = plane(CHANNELS, (x, y), PASS_BLOCKS)
-    if found is None:
+    """The step that writes y. tensors: x, y and what is added; vectors: in the kernel's order; value: its last."""
+    types, found = types_of(tensors, vectors), plane(CHANNELS, tensors, PASS_BLOCKS)
+    if types is None or found is None or value is None:
         return None
-    arguments: tuple[Argument, ...] = found.struct, walk((found.kept,), vectors), x, *vectors, y, *values
-    return routine.launch(FILE, kernel, *arguments, types=types, grid=found.blocks)
+    x, y, *others = tensors
+    arguments: tuple[Argument, ...] = found.struct, walk((found.kept,), vectors), x, *vectors, y, *others, value
+    return Routine().launch(FILE, kernel, *arguments, types=types, grid=found.blocks)
 
 
-def batch_norm_derivative(
-    dy: TensorSpec,
-    x: TensorSpec,
-    gamma: TensorSpec,
-    mean: TensorSpec,
-    inv_std: TensorSpec,
-    dx: TensorSpec,
-    dgamma: TensorSpec,
-    dbeta: TensorSpec,
+def _behind_statistics(
+    x: TensorSpec, results: tuple[TensorSpec, ...], settings: tuple[float, float], behind: Routine | None
 ) -> Routine | None:
-    """The gradients, then dx from them."""
-    vectors = mean, inv_std, gamma, dgamma, dbeta
-    types = types_of((dy, x, dx), vectors)
-    routine = batch_norm_gradient(dy, x, mean, inv_std, dgamma, dbeta)
-    found = plane(CHANNELS, (dy, x, dx), PASS_BLOCKS)
-    if types is None or routine is None or found is None:
-        return None
-    arguments: tuple[Argument, ...] = found.struct, walk((found.kept,), vectors), dy, x, *vectors, dx
-    return routine.launch(FILE, "batch_derivative", *arguments, types=types, grid=found.blocks)
-
-
-def batch_norm_gradient(
-    dy: TensorSpec, x: TensorSpec, mean: TensorSpec, inv_std: TensorSpec, dgamma: TensorSpec, dbeta: TensorSpec
-) -> Routine | None:
-    """Steps: sums of slabs, then of channels."""
-    types = types_of((dy, x), (mean, inv_std, dgamma, dbeta))
-    found = plane(CHANNELS, (dy, x))
-    if types is None or found is None:
+    """Steps that make the statistics, then those of `behind`. results: running mean and variance, mean, inv_std."""
+    found = plane(CHANNELS, [x])
+    if found is None or behind is None or types_of((x,), results) is None:
         return None
     routine = Routine()
-    partial = [partial_results(routine, found, computed(x)) for _ in range(2)]
-    first: tuple[Argument, ...] = found.struct, dy, x, mean, np.int64(mean.strides[0] // mean.dtype.itemsize), *partial
-    routine.launch(FILE, "batch_slab_gradients", *first, types=types, grid=found.blocks)
-    results = inv_std, dgamma, dbeta
-    second: tuple[Argument, ...] = walk((found.kept,), results), *partial, np.uint32(found.slabs), *results
-    return routine.launch(FILE, "batch_gradients", *second, types=types, grid=warps(found.kept))
+    partial = add_moments(routine, x, found)
+    counts = np.uint32(found.slabs), np.int64(found.slab), np.int64(found.summed)
+    values = walk((found.kept,), results), *partial, *counts, *map(np.float64, settings)
+    types = {"T": x.dtype, "S": results[0].dtype}
+    routine.launch(FILE, "batch_statistics", *values, *results, types=types, grid=warps(found.kept))
+    return routine.then(behind)

@@ -4,7 +4,7 @@
 #include "reduce.cuh"
 
 // sums[block] = sum of the squares of the elements that the block's threads take.
-extern "C" __global__ void sums_of_squares(Walk<1> walk, const T* y, double* sums) {
+extern "C" __global__ void sums_of_squares(const __grid_constant__ Walk<1> walk, const T* y, double* sums) {
     double sum = 0;
     map(walk, [&](C y) { sum += double(y) * double(y); }, in(y));
     sum = block_sum(sum);
@@ -12,7 +12,8 @@ extern "C" __global__ void sums_of_squares(Walk<1> walk, const T* y, double* sum
 }
 
 // Every block adds the sums up for itself, all in the same order.
-extern "C" __global__ void clip_by_norm(Walk<1> walk, T* y, const double* sums, int count, double threshold) {
+extern "C" __global__ void clip_by_norm(
+    const __grid_constant__ Walk<1> walk, T* y, const double* sums, int count, double threshold) {
     double sum = 0;
     for (int i = threadIdx.x; i < count; i += blockDim.x) sum += sums[i];
     const double norm = sqrt(block_sum(sum));
@@ -36,7 +37,7 @@ extern "C" __global__ void clip_factor(const double* total, double* norm, double
     *factor = wanted > 1.0 ? 1.0 : wanted;
 }
 
-extern "C" __global__ void scale_by(Walk<1> walk, const double* by, T* y) {
+extern "C" __global__ void scale_by(const __grid_constant__ Walk<1> walk, const double* by, T* y) {
     if (*by == 1.0) return;
     const C factor = C(*by);
     map(walk, [=](C& y) { y *= factor; }, both(y));

@@ -42,18 +42,7 @@ class Epilogue(IntEnum):
     RELU = 2
     BIAS = 4
     RELU_BIAS = 6
-    RELU_AUX = 130
-    RELU_AUX_BIAS = 134
-    DRELU = 136
-    DRELU_BGRAD = 152
-    GELU = 32
-    GELU_BIAS = 36
-    GELU_AUX = 160
-    GELU_AUX_BIAS = 164
-    DGELU = 192
-    DGELU_BGRAD = 208
     BGRADA = 256
-    BGRADB = 512
 
     @property
     def adds_bias(self) -> bool:
@@ -63,22 +52,12 @@ class Epilogue(IntEnum):
     @property
     def sums(self) -> bool:
         """Whether it writes the gradient of a bias."""
-        return bool(self & (16 | self.BGRADA | self.BGRADB))
+        return bool(self & self.BGRADA)
 
     @property
     def has_bias(self) -> bool:
         """Whether it reads a bias or writes the gradient of one."""
         return self.adds_bias or self.sums
-
-    @property
-    def has_aux(self) -> bool:
-        """Whether it writes what the derivative of the activation needs, or reads it."""
-        return bool(self & 128)
-
-    @property
-    def has_mask(self) -> bool:
-        """Whether that is one bit for each element; else it is the activation's input."""
-        return self.has_aux and bool(self & (self.RELU | 8))
 
 
 class MatmulAttribute(Enum):
@@ -88,9 +67,6 @@ class MatmulAttribute(Enum):
     TRANSB = 4, c.c_int32
     EPILOGUE = 7, c.c_uint32
     BIAS_POINTER = 8, c.c_void_p
-    EPILOGUE_AUX_POINTER = 11, c.c_void_p
-    EPILOGUE_AUX_LD = 12, c.c_int64
-    EPILOGUE_AUX_BATCH_STRIDE = 13, c.c_int64
 
 
 class LayoutAttribute(Enum):

@@ -1,7 +1,7 @@
 """Convolution in three directions by cuDNN, and with its bias and ReLU in one graph.
 
 float32 without TF32 has few engines that read images channels last: the others convert them to C order in their
-workspace, as large as all tensors of the call. A small limit of the workspace leaves those that do not.
+workspace, as large as all tensors of the call. How much of it a call gets is for the plan of memory to say.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from typing import NamedTuple
 
 from singa_lite.array_types import DType
 from singa_lite.kernels.built import Builder
+from singa_lite.kernels.cuda_kernels import depthwise
+from singa_lite.kernels.cuda_kernels.cudnn_call import Draw
 from singa_lite.kernels.cuda_kernels.cudnn_library import Graph
-from singa_lite.kernels.cuda_kernels.cudnn_plan import DTYPES, CallPlanner, Draw
+from singa_lite.kernels.cuda_kernels.cudnn_plan import DTYPES, CallPlanner
 from singa_lite.kernels.cuda_kernels.elementwise import mapped
 from singa_lite.kernels.cuda_kernels.nan_probe import NanProbe, Question, Trial
 from singa_lite.kernels.cuda_kernels.routine import Routine
+from singa_lite.kernels.cuda_kernels.source import HALVES
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.strides import laid_out
@@ -54,6 +57,9 @@ class GraphTensor(NamedTuple):
 class Convolutions:
     """The builders; groups follow from the numbers of channels, so the setting is not told.
 
+    None for depthwise convolutions of 32 bits and more, forward and for the derivative: for those the library puts its
+    generic engine first, and `depthwise.py` is made for them. It has engines for 16 bits, and for gradients.
+
     trial: how the library is asked whether its ReLU in a graph keeps NaN; where it does not, a kernel of ours is
     applied to the result. None: it does.
     """
@@ -79,7 +85,7 @@ class Convolutions:
         self, x: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, y: TensorSpec, *, window: Window, groups: int
     ) -> Routine | None:
         """The bias is added before the result is stored."""
-        return self._forward(x, weight, bias, y, window)
+        return None if _is_ours(weight, groups) else self._forward(x, weight, bias, y, window)
 
     def conv2d_activation(
         self,
@@ -93,7 +99,7 @@ class Convolutions:
         activation: str,
     ) -> Routine | None:
         """ReLU only: in the same graph, or where that is not to be had or loses NaN, by a kernel of ours behind it."""
-        if activation != "relu":
+        if activation != "relu" or _is_ours(weight, groups):
             return None
         fused = self._forward(x, weight, bias, y, window, relu=True) if self.keeps_nan(x, bias) else None
         if fused is not None:
@@ -121,7 +127,7 @@ class Convolutions:
     ) -> Routine | None:
         """The library's dgrad."""
         operands = _graph_tensors(dy, weight, dx)
-        if operands is None or not _is_packed(weight):
+        if operands is None or not _is_packed(weight) or _is_ours(weight, groups):
             return None
         loss, filters, image = operands
 
@@ -172,8 +178,15 @@ class Convolutions:
         return self._routine(draw, x, weight, bias, y)
 
     def _routine(self, draw: Draw, *specs: TensorSpec | None) -> Routine | None:
-        call = self.planner.call(draw, next(spec.dtype.name for spec in specs if spec is not None))
+        given = [spec for spec in specs if spec is not None]
+        nbytes = sum(spec.size * spec.dtype.itemsize for spec in given)
+        call = self.planner.call(draw, given[0].dtype.name, nbytes)
         return None if call is None else Routine().call(call, *specs)
+
+
+def _is_ours(weight: TensorSpec, groups: int) -> bool:
+    """Whether the kernels of `depthwise.py` are asked in the library's place."""
+    return depthwise.is_better(weight, groups) and weight.dtype.name not in HALVES
 
 
 def _channels_last(shape: tuple[int, ...], dtype: DType) -> TensorSpec:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from singa_lite.kernels.cuda_kernels.cudnn_call import GENERIC, Draw, Executor, Plan, PlannedCall, Wish
 from singa_lite.kernels.cuda_kernels.cudnn_library import Graph, Target, frontend
 from singa_lite.kernels.cuda_kernels.routine import LibraryCall
-from singa_lite.kernels.kernel_set import Launch
-
-#: Addresses that the library takes for granted, bytes: its vector loads are as wide.
-ALIGNMENT = 16
 
 #: Types of the library by NumPy's names: of tensors, and of the arithmetic.
 DTYPES = {
@@ -21,46 +18,28 @@ DTYPES = {
     "float64": ("DOUBLE", "DOUBLE"),
 }
 
-#: Adds tensors and operations to an empty graph.
-Draw = Callable[[Graph], None]
+#: Engines of one kind among which a plan of memory chooses, at most: each takes some milliseconds to ask for.
+MOST_ENGINES = 6
 
 
 class Knobs(NamedTuple):
     """What engines may do. None may round inputs to a shorter type, or sums of halves to halves.
 
-    workspace_limit: bytes of a call. By default what the engines that the library puts first want for four fifths of
-    the convolutions of ResNet-50 at batch 32 in float32. allow_tf32: float32 factors may be rounded to 10 bits.
-    deterministic: equal bits each time.
+    workspace_limit: bytes of a call, at most: how many of them it gets is for the plan of memory to say. By default
+    what the engines that the library puts first want in nets of images. allow_tf32: float32 factors may be rounded to
+    10 bits. deterministic: equal bits each time.
     """
 
-    workspace_limit: int = 64 << 20
+    workspace_limit: int = 1 << 30
     allow_tf32: bool = False
     deterministic: bool = True
-
-
-class Executor(Protocol):
-    """Runs plans: `cudnn_library.Handle`, or a stand-in."""
-
-    def bind(self, graph: Graph, addresses: Mapping[int, int], workspace: int) -> Launch:
-        """A run of a planned graph. addresses: of its tensors by uid; workspace: of its bytes, 0 for none."""
 
 
 class CallPlanner(Protocol):
     """Has calls of the library for graphs: `Planner`, or what stands for it where there is no library."""
 
-    def call(self, draw: Draw, dtype: str) -> LibraryCall | None:
-        """A call of the graph, see `Planner.call`."""
-
-
-class Plan(NamedTuple):
-    """A graph that is ready to run.
-
-    workspace_bytes: what it must be given; candidates: engines there were to choose from, before any condition.
-    """
-
-    graph: Graph
-    workspace_bytes: int
-    candidates: int
+    def call(self, draw: Draw, dtype: str, nbytes: int) -> LibraryCall | None:
+        """A call of the graph, see `Planner.call`. nbytes: of its tensors."""
 
 
 class Planner:
@@ -71,36 +50,69 @@ class Planner:
         self.executor = executor
         self.knobs = knobs
 
-    def call(self, draw: Draw, dtype: str) -> PlannedCall | None:
+    def call(self, draw: Draw, dtype: str, nbytes: int = 0) -> PlannedCall | None:
         """A call of the graph; None where the library has no engine. dtype: NumPy's name of the tensors' type."""
-        plan = self.plan(draw, dtype)
-        return None if plan is None else PlannedCall(self, draw, dtype, plan)
+        usual, thrifty = self.engines(draw, dtype)
+        return PlannedCall(self, draw, dtype, usual, thrifty) if usual or thrifty else None
 
-    def plan(
-        self, draw: Draw, dtype: str, limit: int | None = None, alignments: Mapping[int, int] | None = None
-    ) -> Plan | None:
-        """The plan of the first engine that keeps to the knobs; None where there is none.
+    def engines(self, draw: Draw, dtype: str) -> tuple[list[Plan], list[Plan]]:
+        """The engines of a call that are worth their workspace: each the library's first within fewer bytes than the
+        one before it wants.
 
-        limit: of the workspace in the place of the knob; alignments: of tensors' addresses by uid, where it is not
-        ALIGNMENT.
+        First those that are of the kind of the very first: on tensor cores if that is, and not generic. Then, where all
+        of these want a workspace, those that are slower and do with less.
         """
-        cudnn = frontend()
+        limit = self.knobs.workspace_limit
+        first = self.plan(draw, dtype, Wish(limit))
+        if first is None:
+            last = self.plan(draw, dtype)
+            return [], [] if last is None else [last]
+        may = "TENSOR_CORE" not in self._banned(dtype)
+        on_cores = self.plan(draw, dtype, Wish(limit, tensor_cores=True)) if may else None
+        is_on_cores = on_cores is not None and on_cores.engine == first.engine
+        usual = [first, *self._below(first, draw, dtype, [Wish(limit, is_on_cores)])]
+        wishes = [*([Wish(limit)] if is_on_cores else []), Wish(limit, generic=True)]
+        return usual, self._below(usual[-1], draw, dtype, wishes)
+
+    def _below(self, plan: Plan, draw: Draw, dtype: str, wishes: Sequence[Wish]) -> list[Plan]:
+        """What does with less workspace than a plan, and with less than that, by the first wish that finds any."""
+        found = [plan]
+        for wish in wishes:
+            for _ in range(MOST_ENGINES):
+                within = wish._replace(limit=found[-1].workspace_bytes - 1)
+                less = self.plan(draw, dtype, within) if found[-1].workspace_bytes else None
+                if less is None:
+                    break
+                found.append(less)
+        return found[1:]
+
+    def plan(self, draw: Draw, dtype: str, wish: Wish | None = None) -> Plan | None:
+        """The plan of the first engine that keeps to the knobs and the wish; None where there is none.
+
+        wish: by default any engine within the limit of the workspace.
+        """
+        cudnn, wish = frontend(), wish or Wish(self.knobs.workspace_limit, generic=True)
         io, compute = (getattr(cudnn.data_type, name) for name in DTYPES[dtype])
         graph = cudnn.pygraph(io_data_type=io, intermediate_data_type=compute, compute_data_type=compute, **self.target)
         draw(graph)
         try:
             graph.validate()
-            _align(graph, alignments or {})
+            _align(graph, wish.alignments)
             graph.build_operation_graph()
             graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
             candidates = graph.get_execution_plan_count()
             graph.deselect_numeric_notes([getattr(cudnn.numerical_note, name) for name in self._banned(dtype)])
-            graph.deselect_workspace_greater_than(self.knobs.workspace_limit if limit is None else limit)
+            if wish.tensor_cores:
+                graph.select_numeric_notes([cudnn.numerical_note.TENSOR_CORE])
+            if not wish.generic:
+                graph.deselect_engines([GENERIC])
+            graph.deselect_workspace_greater_than(wish.limit)
         except cudnn.cudnnGraphNotSupportedError:
             return None
-        if not _build(graph, candidates):
+        number = _build(graph, candidates)
+        if number is None:
             return None
-        return Plan(graph, graph.get_workspace_size(), candidates)
+        return Plan(graph, graph.get_workspace_size(), candidates, graph.get_plan_name_at_index(number))
 
     def _banned(self, dtype: str) -> list[str]:
         notes = ["DOWN_CONVERT_INPUTS", "REDUCED_PRECISION_REDUCTION"]
@@ -111,39 +123,8 @@ class Planner:
         return notes
 
 
-class PlannedCall:
-    """A plan as a step of a routine; its tensors' uids number the arguments, from 1 on.
-
-    Engines load whole vectors, so they are chosen for addresses that allow it. Tensors of a plan of memory start at
-    such ones; a piece of a concatenation or of a batch may not, which shows only when there are addresses. Then another
-    engine is taken, one that does with the workspace there is.
-    """
-
-    def __init__(self, planner: Planner, draw: Draw, dtype: str, plan: Plan) -> None:
-        self.plan = plan
-        self.scratch_bytes = plan.workspace_bytes
-        self._planner = planner
-        self._draw = draw
-        self._dtype = dtype
-
-    def bind(self, addresses: Sequence[int], scratch: int) -> Launch:
-        """The call over tensors at these addresses, 0 for one that is left out."""
-        named = {uid: address for uid, address in enumerate(addresses, 1) if address}
-        plan = self._for_addresses(named)
-        return self._planner.executor.bind(plan.graph, named, scratch if plan.workspace_bytes else 0)
-
-    def _for_addresses(self, named: Mapping[int, int]) -> Plan:
-        given = {uid: address & -address for uid, address in named.items() if address % ALIGNMENT}
-        if not given:
-            return self.plan
-        plan = self._planner.plan(self._draw, self._dtype, self.scratch_bytes, given)
-        if plan is None:
-            raise LookupError(f"cuDNN: wanted tensors at multiples of {ALIGNMENT} bytes, received {given} by uid")
-        return plan
-
-
-def _build(graph: Graph, candidates: int) -> bool:
-    """Make the first plan of the list that can be made; False where none can.
+def _build(graph: Graph, candidates: int) -> int | None:
+    """Make the first plan of the list that can be made; its number, None where none can.
 
     By index, as the frontend's own loop ends at the first engine that fails otherwise than by declining. Plans that
     our conditions leave out raise as well: what says that they are not supported, or what `_is_left_out` knows.
@@ -152,14 +133,14 @@ def _build(graph: Graph, candidates: int) -> bool:
     for number in range(candidates):
         try:
             graph.build_plan_at_index(number)
-            return True
+            return number
         except frontend().cudnnGraphNotSupportedError:
             continue
         except (RuntimeError, ValueError) as error:
             broken = broken or ("" if _is_left_out(error) else f"engine {number} of {candidates}: {error}")
     if broken:
         warnings.warn(f"cuDNN: no engine could be used, and not all declined: {broken}", stacklevel=2)
-    return False
+    return None
 
 
 def _is_left_out(error: Exception) -> bool:

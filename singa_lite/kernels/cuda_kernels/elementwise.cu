@@ -1,8 +1,13 @@
 // Arithmetic element by element; operands broadcast by strides of 0.
+#include "bounded.cuh"
 #include "map.cuh"
 
 extern "C" __global__ void add(Walk<3> walk, const T* a, const T* b, T* y) {
     map(walk, [](C& y, C a, C b) { y = a + b; }, out(y), in(a), in(b));
+}
+
+extern "C" __global__ void add_activation(Walk<3> walk, const T* a, const T* b, T* y, int bound) {
+    map(walk, [=](C& y, C a, C b) { y = bounded(a + b, bound); }, out(y), in(a), in(b));
 }
 
 extern "C" __global__ void subtract(Walk<3> walk, const T* a, const T* b, T* y) {

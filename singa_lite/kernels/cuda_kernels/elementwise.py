@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from singa_lite.kernels.cuda_kernels.bounds import bound_of
 from singa_lite.kernels.cuda_kernels.routine import THREADS, BufferView, Routine, Types, Value, blocks
 from singa_lite.kernels.cuda_kernels.source import FLOATS, TYPES
 from singa_lite.kernels.cuda_kernels.walk import walk
@@ -57,6 +58,12 @@ def fill(y: TensorSpec, *, value: float) -> Routine | None:
 def add(a: TensorSpec, b: TensorSpec, y: TensorSpec) -> Routine | None:
     """a + b."""
     return _float("add", y, a, b)
+
+
+def add_activation(a: TensorSpec, b: TensorSpec, y: TensorSpec, *, activation: str) -> Routine | None:
+    """The activation before the sum is stored."""
+    bound = bound_of(activation)
+    return None if bound is None else _float("add_activation", y, a, b, values=(bound,))
 
 
 def subtract(a: TensorSpec, b: TensorSpec, y: TensorSpec) -> Routine | None:

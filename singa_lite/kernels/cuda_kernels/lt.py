@@ -35,8 +35,8 @@ DATA_TYPES = {
     "float64": DataType.R_64F,
 }
 
-#: Addresses or alignments of A, B, D, the bias and the aux; 0 for one that is left out.
-Five = tuple[int, int, int, int, int]
+#: Addresses or alignments of A, B, D and the bias; 0 for one that is left out.
+Four = tuple[int, int, int, int]
 
 
 class Choice(NamedTuple):
@@ -58,14 +58,14 @@ class Lt:
         self.library = library or cublaslt.load()
         self.handle = Object(self.library, "")
         self._layouts: dict[Product, tuple[Object, ...]] = {}
-        self._choices: dict[tuple[Product, Five, int], Choice | None] = {}
+        self._choices: dict[tuple[Product, Four, int], Choice | None] = {}
 
     def workspace_bytes(self, product: Product) -> int | None:
         """Of the algorithm for operands that are aligned; None if the library has none for the product."""
         choice = self.algorithm(product, aligned(product), self.workspace_limit)
         return None if choice is None else choice.workspace_bytes
 
-    def algorithm(self, product: Product, alignments: Five, workspace_limit: int) -> Choice | None:
+    def algorithm(self, product: Product, alignments: Four, workspace_limit: int) -> Choice | None:
         """The fastest one within the limit for operands so aligned; asked for once, and never while capturing."""
         key = product, alignments, workspace_limit
         if key not in self._choices:
@@ -74,14 +74,14 @@ class Lt:
 
     def bind(self, product: Product, addresses: Sequence[int], workspace: int) -> Launch:
         """The product over these addresses."""
-        a, b, d, bias, aux = given = five(addresses)
+        a, b, d, bias = given = four(addresses)
         choice = self._choice(product, given)
         of_a, of_b, of_d = self._layout_of(product)
         one, held = scalars(product)
         return partial(
             self.library["Matmul"],
             self.handle,
-            describe(self.library, product, bias, aux),
+            describe(self.library, product, bias),
             c.byref(one),
             *(a, of_a, b, of_b),
             c.byref(held),
@@ -92,9 +92,9 @@ class Lt:
             self.stream,
         )
 
-    def _choice(self, product: Product, addresses: Five) -> Choice:
+    def _choice(self, product: Product, addresses: Four) -> Choice:
         """Pieces of tensors are aligned less: theirs is another algorithm, within the workspace of the usual one."""
-        usual, found = aligned(product), five(alignment(address) for address in addresses)
+        usual, found = aligned(product), four(alignment(address) for address in addresses)
         choice = self.algorithm(product, usual, self.workspace_limit)
         if choice is not None and found != usual:
             choice = self.algorithm(product, found, choice.workspace_bytes)
@@ -102,9 +102,9 @@ class Lt:
             raise LookupError(f"cuBLASLt: wanted an algorithm for operands aligned to {found} bytes of {product}")
         return choice
 
-    def _ask(self, product: Product, alignments: Five, workspace_limit: int) -> Choice | None:
+    def _ask(self, product: Product, alignments: Four, workspace_limit: int) -> Choice | None:
         of_a, of_b, of_d = self._layout_of(product)
-        description = describe(self.library, product, *alignments[3:])
+        description = describe(self.library, product, alignments[3])
         wish = prefer(self.library, product, workspace_limit, alignments)
         found, count = Heuristic(), c.c_int()
         try:
@@ -128,17 +128,15 @@ def alignment(address: int) -> int:
     return min(address & -address, ALIGNMENT)
 
 
-def aligned(product: Product) -> Five:
+def aligned(product: Product) -> Four:
     """The alignments of whole tensors as the product's operands."""
-    epilogue = product.epilogue
-    bias, aux = (ALIGNMENT if there else 0 for there in (epilogue.has_bias, epilogue.has_aux))
-    return ALIGNMENT, ALIGNMENT, ALIGNMENT, bias, aux
+    return ALIGNMENT, ALIGNMENT, ALIGNMENT, ALIGNMENT if product.epilogue.has_bias else 0
 
 
-def five(numbers: Iterable[int]) -> Five:
-    """The numbers as a tuple; ValueError if they are not five."""
-    a, b, d, bias, aux = numbers
-    return a, b, d, bias, aux
+def four(numbers: Iterable[int]) -> Four:
+    """The numbers as a tuple; ValueError if they are not four."""
+    a, b, d, bias = numbers
+    return a, b, d, bias
 
 
 def scalars(product: Product) -> tuple[c.c_float, c.c_float] | tuple[c.c_double, c.c_double]:
@@ -157,8 +155,8 @@ def compute(product: Product) -> Compute:
     return Compute.COMPUTE_32F_FAST_TF32 if use_tf32 else Compute.COMPUTE_32F
 
 
-def describe(library: CublasLt, product: Product, bias: int, aux: int) -> Object:
-    """The product's descriptor. It holds the addresses of bias and aux, so every call has its own.
+def describe(library: CublasLt, product: Product, bias: int) -> Object:
+    """The product's descriptor. It holds the address of the bias, so every call has its own.
 
     The heuristic looks at the alignment of an address only, so it may be given that.
     """
@@ -169,10 +167,6 @@ def describe(library: CublasLt, product: Product, bias: int, aux: int) -> Object
     made.set(MatmulAttribute.EPILOGUE, product.epilogue)
     if product.epilogue.has_bias:
         made.set(MatmulAttribute.BIAS_POINTER, bias)
-    if product.epilogue.has_aux:
-        made.set(MatmulAttribute.EPILOGUE_AUX_POINTER, aux)
-        made.set(MatmulAttribute.EPILOGUE_AUX_LD, product.aux[0])
-        made.set(MatmulAttribute.EPILOGUE_AUX_BATCH_STRIDE, product.aux[1])
     return made
 
 
@@ -182,13 +176,13 @@ def layouts(library: CublasLt, product: Product) -> tuple[Object, ...]:
     return tuple(_layout(library, layout, dtype, product.batch) for layout, dtype in operands)
 
 
-def prefer(library: CublasLt, product: Product, workspace_limit: int, alignments: Five) -> Object:
+def prefer(library: CublasLt, product: Product, workspace_limit: int, alignments: Four) -> Object:
     """What the heuristic must keep to. Partial sums are not rounded to the halves of a result."""
     made = Object(library, "MatmulPreference")
     sums = Reduction.COMPUTE_TYPE if product.output in HALVES else Reduction.MASK
     made.set(PreferenceAttribute.REDUCTION_SCHEME_MASK, sums)
     made.set(PreferenceAttribute.MAX_WORKSPACE_BYTES, workspace_limit)
-    a, b, d, _, _ = alignments
+    a, b, d, _ = alignments
     made.set(PreferenceAttribute.MIN_ALIGNMENT_A_BYTES, a)
     made.set(PreferenceAttribute.MIN_ALIGNMENT_B_BYTES, b)
     made.set(PreferenceAttribute.MIN_ALIGNMENT_C_BYTES, d)

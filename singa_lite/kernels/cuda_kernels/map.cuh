@@ -10,6 +10,7 @@
 enum Mode { FLAT = 0, ROWS = 1, ANY = 2 };
 
 // Where N operands of one shape have their elements. Strides count elements; 0 broadcasts. Laid out as in walk.py.
+// Kernels that take a Walk<1> take it as a __grid_constant__: a compiler else copies that one onto each thread's stack.
 template <int N> struct Walk {
     int64 count;
     unsigned mode, axes;
@@ -88,6 +89,13 @@ template <int N> __device__ inline void offsets(const Walk<N>& walk, unsigned in
     }
 }
 
+// The same where all operands may lie in one row, of which there may be 2**32 elements and more.
+template <int N> __device__ inline void far_offsets(const Walk<N>& walk, int64 index, int64 (&at)[N]) {
+    if (walk.axes > 1) return offsets(walk, (unsigned)index, at);
+#pragma unroll
+    for (int n = 0; n < N; ++n) at[n] = index * walk.strides[n][0];
+}
+
 template <int N, class F, class... Ops> __device__ inline void at_one(const int64 (&at)[N], F& f, Ops... ops) {
     int n = 0, m = 0;
     auto apply = [&](Elements<Ops>... held) {
@@ -117,6 +125,24 @@ template <class... Ops> __device__ inline bool are_aligned(Ops... ops) {
     return bits == 0;
 }
 
+// Over operands that lie in a row, or have one element for all: `whole` packs, then what is left of `count` elements.
+// first, step: the thread's first pack, or element, and how far it is from one to the next.
+template <int N, class F, class... Ops>
+__device__ inline void map_flat(
+    int64 count, int64 whole, int64 first, int64 step, const bool (&broadcast)[N], F& f, Ops... ops) {
+    int64 at[N];
+    for (int64 i = first; i < whole; i += step) {
+#pragma unroll
+        for (int n = 0; n < N; ++n) at[n] = broadcast[n] ? 0 : i * VECTOR;
+        at_pack(at, broadcast, f, ops...);
+    }
+    for (int64 i = whole * VECTOR + first; i < count; i += step) {
+#pragma unroll
+        for (int n = 0; n < N; ++n) at[n] = broadcast[n] ? 0 : i;
+        at_one(at, f, ops...);
+    }
+}
+
 // f(a, b, y): every operand by reference, in the order given; f writes those that are out() or both(). Operands that
 // share bytes must have the same strides: a thread reads its elements before it writes them.
 template <class F, class... Ops> __device__ void map(const Walk<(int)sizeof...(Ops)>& walk, F f, Ops... ops) {
@@ -128,17 +154,7 @@ template <class F, class... Ops> __device__ void map(const Walk<(int)sizeof...(O
     for (int n = 0; n < N; ++n) broadcast[n] = walk.strides[n][walk.axes - 1] == 0;
     const bool packs = walk.mode != ANY && are_aligned(ops...);
     if (packs && walk.mode == FLAT) {
-        const int64 whole = walk.count / VECTOR;
-        for (int64 i = first; i < whole; i += step) {
-#pragma unroll
-            for (int n = 0; n < N; ++n) at[n] = broadcast[n] ? 0 : i * VECTOR;
-            at_pack(at, broadcast, f, ops...);
-        }
-        for (int64 i = whole * VECTOR + first; i < walk.count; i += step) {
-#pragma unroll
-            for (int n = 0; n < N; ++n) at[n] = broadcast[n] ? 0 : i;
-            at_one(at, f, ops...);
-        }
+        map_flat(walk.count, walk.count / VECTOR, first, step, broadcast, f, ops...);
     } else if (packs) {
         for (int64 i = first; i < walk.count / VECTOR; i += step) {
             offsets(walk, (unsigned)(i * VECTOR), at);
@@ -146,7 +162,7 @@ template <class F, class... Ops> __device__ void map(const Walk<(int)sizeof...(O
         }
     } else {
         for (int64 i = first; i < walk.count; i += step) {
-            offsets(walk, (unsigned)i, at);
+            far_offsets(walk, i, at);
             at_one(at, f, ops...);
         }
     }

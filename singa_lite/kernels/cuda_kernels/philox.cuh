@@ -70,7 +70,7 @@ __device__ void draw(const Walk<(int)sizeof...(Ops) + 1>& walk, const Key& key, 
         for (int k = 0; k < NUMBERS; ++k) {
             if (i * NUMBERS + k >= walk.count) break;
             int64 all[N + 1];
-            offsets(walk, (unsigned)(i * NUMBERS + k), all);
+            far_offsets(walk, i * NUMBERS + k, all);
 #pragma unroll
             for (int n = 0; n < N; ++n) at[n] = all[n + 1];
             auto numbered = [&](typename Held<typename Ops::type>::type&... held) {

@@ -110,7 +110,51 @@ template <class L, typename E> __device__ __forceinline__ void store(E* p, int64
     }
 }
 
-// row(index) for each of the thread's summed indices; if they are fast, so many at a time that their loads overlap.
+// The elements of one thread's kept indices as they lie in memory: of halves that is half the registers of numbers in C.
+template <class L, typename E> struct alignas(L::FAST ? alignof(Pack<E>) : alignof(E)) Loaded {
+    E v[L::COUNT];
+
+    // step 0: one for all.
+    __device__ __forceinline__ void load(const E* p, int64 step) {
+        if (L::COUNT > 1 && step == 0) {
+            const E one = *p;
+#pragma unroll
+            for (int j = 0; j < L::COUNT; ++j) v[j] = one;
+        } else if constexpr (L::FAST) {
+            *reinterpret_cast<Pack<E>*>(v) = *reinterpret_cast<const Pack<E>*>(p);
+        } else {
+#pragma unroll
+            for (int j = 0; j < L::COUNT; ++j) v[j] = p[j * step];
+        }
+    }
+};
+
+// read(index, kept) for each of the thread's summed indices, then write(kept), which may store. If they are fast, four
+// are read before the first is written: a load behind a store would wait for it, as it may read what was stored.
+// Kept: what is held of an index in between.
+template <class L, class Kept, class Read, class Write>
+__device__ __forceinline__ void each_row(const Part& part, int64 step, Read read, Write write) {
+    int64 index = part.first;
+    if constexpr (L::FAST) {
+        const int AT_ONCE = 4;
+        for (; index + (AT_ONCE - 1) * step < part.end; index += AT_ONCE * step) {
+            Kept kept[AT_ONCE];
+#pragma unroll
+            for (int k = 0; k < AT_ONCE; ++k) read(index + k * step, kept[k]);
+#pragma unroll
+            for (int k = 0; k < AT_ONCE; ++k) write(kept[k]);
+        }
+    }
+#pragma unroll 1
+    for (; index < part.end; index += step) {
+        Kept kept;
+        read(index, kept);
+        write(kept);
+    }
+}
+
+// row(index) for each of the thread's summed indices; if they are fast, so many at a time that their loads overlap. It
+// stores nothing.
 template <class L, class Row> __device__ __forceinline__ void each_row(const Part& part, int64 step, Row row) {
     int64 index = part.first;
     if constexpr (L::FAST) {

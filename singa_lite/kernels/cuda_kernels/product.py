@@ -8,10 +8,8 @@ from typing import NamedTuple, Protocol
 
 from singa_lite.kernels.cuda_kernels.cublaslt_header import Epilogue
 from singa_lite.kernels.cuda_kernels.matrix import Matrix
+from singa_lite.kernels.cuda_kernels.routine import LibraryCall
 from singa_lite.kernels.kernel_set import Launch
-
-#: What the leading dimension of an epilogue's aux must be a multiple of: bits of a mask, elements of an input.
-MASK_STEP, INPUT_STEP = 128, 8
 
 
 class Layout(NamedTuple):
@@ -27,9 +25,8 @@ class Layout(NamedTuple):
 class Product:
     """D = epilogue(op(A) @ op(B)), op transposing where asked; `batch` of them. accumulate: D += op(A) @ op(B).
 
-    inputs, output: dtypes of A and B, of D and the bias. a, b, d: as they lie, before op. aux: (leading dimension,
-    stride of the batch) of the epilogue's aux, in bits of a mask or elements of an input. tf32: float32 factors may be
-    rounded to 10 bits. The bias, as long as D has rows (columns for BGRADB), is packed and the same for the batch.
+    inputs, output: dtypes of A and B, of D and the bias. a, b, d: as they lie, before op. tf32: float32 factors may be
+    rounded to 10 bits. The bias, as long as D has rows, is packed and the same for the batch.
     """
 
     inputs: str
@@ -41,7 +38,6 @@ class Product:
     transpose_b: bool = False
     batch: int = 1
     epilogue: Epilogue = Epilogue.DEFAULT
-    aux: tuple[int, int] = (0, 0)
     tf32: bool = False
     accumulate: bool = False
 
@@ -55,9 +51,6 @@ class Product:
             raise ValueError(f"product: wanted leading dimensions from the rows on, received {self}")
         if self.epilogue.sums and self.batch > 1:
             raise ValueError(f"product: wanted a bias gradient of one product, received {self.batch} products")
-        step = MASK_STEP if self.epilogue.has_mask else INPUT_STEP
-        if self.epilogue.has_aux and (self.aux[0] < self.m or any(extent % step for extent in self.aux)):
-            raise ValueError(f"product: wanted an aux of multiples of {step} from {self.m} on, received {self.aux}")
 
     @property
     def m(self) -> int:
@@ -74,14 +67,9 @@ class Product:
         """Products summed for each element."""
         return self.a.rows if self.transpose_a else self.a.columns
 
-    @property
-    def bias_size(self) -> int:
-        """Elements of the bias or its gradient."""
-        return self.n if self.epilogue == Epilogue.BGRADB else self.m
-
 
 class Multiplier(Protocol):
-    """Does products. Addresses: of A, B, D, the bias and the aux, 0 for one that is left out."""
+    """Does products. Addresses: of A, B, D and the bias, 0 for one that is left out."""
 
     def workspace_bytes(self, product: Product) -> int | None:
         """Bytes of workspace that it wants; None if it cannot do the product."""
@@ -90,17 +78,17 @@ class Multiplier(Protocol):
         """The product over these addresses."""
 
 
-class Multiplication:
-    """A product as a library call of a routine: its operands are A, B, D, the bias and the aux."""
+class Multiplication(LibraryCall):
+    """A product as a library call of a routine: its operands are A, B, D and the bias."""
 
     def __init__(self, product: Product, multiplier: Multiplier, scratch_bytes: int) -> None:
         self.product = product
         self.multiplier = multiplier
         self.scratch_bytes = scratch_bytes
 
-    def bind(self, addresses: Sequence[int], scratch: int) -> Launch:
+    def bind(self, addresses: Sequence[int], scratch: int, nbytes: int) -> Launch:
         """The product over tensors at these addresses."""
-        return self.multiplier.bind(self.product, (*addresses, 0, 0)[:5], scratch)
+        return self.multiplier.bind(self.product, addresses, scratch)
 
 
 def by_rows(

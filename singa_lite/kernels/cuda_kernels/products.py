@@ -15,6 +15,7 @@ from singa_lite.kernels.cuda_kernels.elementwise import mapped
 from singa_lite.kernels.cuda_kernels.matrix import MOST, Matrix, matrix
 from singa_lite.kernels.cuda_kernels.nan_probe import NanProbe, Question, Trial
 from singa_lite.kernels.cuda_kernels.product import Multiplication, Multiplier, by_rows
+from singa_lite.kernels.cuda_kernels.reduction import bias_gradient
 from singa_lite.kernels.cuda_kernels.routine import THREADS, BufferView, Routine, blocks
 from singa_lite.kernels.cuda_kernels.source import FLOATS, TYPES, may_hold
 from singa_lite.kernels.cuda_kernels.walk import walk
@@ -134,10 +135,21 @@ class Products:
         return self._product(routine, left, right, result, accumulate=accumulate)
 
     def linear_gradient(self, x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, dbias: TensorSpec) -> Routine | None:
-        """dweight = x^T @ dy, and from the same reads of dy its column sums, dbias.
+        """dweight = x^T @ dy, and dbias, the column sums of dy: from the same reads of dy, else by a kernel behind it.
 
-        x: (n, in); dy: (n, out); dweight: (in, out); dbias: (out,), packed. The library is asked for dweight^T =
-        dy^T @ x, whose A is dy^T: dbias are the sums of the rows of A.
+        x: (n, in); dy: (n, out); dweight: (in, out); dbias: (out,). Not every dtype and version of the library has the
+        epilogue, nor is it for sums with gaps; the product is the library's in any case.
+        """
+        within = self._gradients(x, dy, dweight, dbias)
+        if within is not None:
+            return within
+        product = self.matmul(x, dy, dweight, transpose_a=True, transpose_b=False)
+        sums = None if product is None else bias_gradient(dy, dbias, axis=1)
+        return None if product is None or sums is None else product.then(sums)
+
+    def _gradients(self, x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, dbias: TensorSpec) -> Routine | None:
+        """Both in one call. The library is asked for dweight^T = dy^T @ x, whose A is dy^T: dbias are the sums of the
+        rows of A.
         """
         routine, result = Routine(), _written(dweight)
         left, right = _read(routine, x), _read(routine, dy)

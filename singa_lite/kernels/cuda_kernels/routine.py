@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -25,8 +26,33 @@ MOST_BLOCKS = 4096
 BufferView = base.BufferView | None
 #: What kernels take besides: NumPy scalars and structs (0-d arrays), by value.
 Value = np.generic | Array
-#: What a step is given: buffers and values, in the order of the kernel or the call.
-Argument = BufferView | Value
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A struct that a kernel takes by value, with addresses of buffers in it, one behind the other in its first field.
+
+    struct: an array without axes; its addresses are filled in when the call is bound.
+    """
+
+    ADDRESSES: ClassVar[str] = "addresses"
+
+    struct: Array
+    views: tuple[BufferView, ...]
+
+    def changed(self, change: Callable[[Any], Any]) -> Table:
+        """The same table of what `change` makes of its buffers."""
+        return replace(self, views=tuple(map(change, self.views)))
+
+    def filled(self, binding: Addresses) -> Array:
+        """The struct with the addresses that the buffers have in a call."""
+        made = self.struct.copy()
+        made[self.ADDRESSES].reshape(-1)[: len(self.views)] = [binding[view] for view in self.views]
+        return made
+
+
+#: What a step is given: buffers, tables of them and values, in the order of the kernel or the call.
+Argument = BufferView | Table | Value
 
 #: Types of a kernel: {name in the source: dtype}, {"T": x.dtype} as a rule.
 Types = Mapping[str, DTypeLike]
@@ -46,13 +72,21 @@ class Loader(Protocol):
         """A kernel of a source, for these types: (name in the source, name of a dtype)."""
 
 
-class LibraryCall(Protocol):
-    """A call of a library, ready but for its addresses."""
+class LibraryCall(ABC):
+    """A call of a library, ready but for its addresses. scratch_bytes: of workspace that it wants."""
 
     scratch_bytes: int
 
-    def bind(self, addresses: Sequence[int], scratch: int) -> Launch:
-        """The call over tensors at these addresses, 0 for one that is left out."""
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """Bytes of workspace with which it is done in another way, from the least on; (): there is but one way."""
+        return ()
+
+    @abstractmethod
+    def bind(self, addresses: Sequence[int], scratch: int, nbytes: int) -> Launch:
+        """The call over tensors at these addresses, 0 for one that is left out, in the best way that so many bytes of
+        workspace allow.
+        """
 
 
 class Arguments:
@@ -84,7 +118,8 @@ class CudaStep(Step[Addresses]):
 
     def changed(self, change: Callable[[Argument], Argument]) -> Self:
         """The same step, each of its arguments what `change` makes of it."""
-        return replace(self, arguments=tuple(map(change, self.arguments)))
+        made = (a.changed(change) if isinstance(a, Table) else change(a) for a in self.arguments)
+        return replace(self, arguments=tuple(made))
 
 
 @dataclass(frozen=True)
@@ -103,8 +138,15 @@ class KernelLaunch(CudaStep):
         if binding.loader is None:
             raise RuntimeError(f"wanted calls of libraries alone, received kernel {self.kernel} of {self.file}")
         function = binding.loader.function(self.file, self.kernel, self.types)
-        values = [a if isinstance(a, np.generic | np.ndarray) else binding[a] for a in self.arguments]
+        values = [_value(a, binding) for a in self.arguments]
         return function.bind(self.grid, self.block, self.shared_bytes, Arguments(values))
+
+
+def _value(argument: Argument, binding: Addresses) -> int | Value:
+    """What a kernel is launched with for an argument."""
+    if isinstance(argument, Table):
+        return argument.filled(binding)
+    return argument if isinstance(argument, np.generic | np.ndarray) else binding[argument]
 
 
 @dataclass(frozen=True)
@@ -121,7 +163,8 @@ class LibraryStep(CudaStep):
 
     def bind(self, binding: Addresses) -> Launch:
         """The call over addresses."""
-        return self.call.bind([binding[view] for view in self.arguments], binding.workspace)
+        addresses = [binding[view] for view in self.arguments]
+        return self.call.bind(addresses, binding.workspace, binding.rest.nbytes)
 
 
 @dataclass
@@ -174,6 +217,14 @@ class Routine(base.Routine[CudaStep]):
         return replace(self, steps=[step.changed(change) for step in self.steps])
 
     @property
+    def levels(self) -> tuple[int, ...]:
+        """Of its calls of libraries: each wants the whole workspace, one after the other."""
+        calls = [step.call for step in self.steps if isinstance(step, LibraryStep)]
+        known = {level for call in calls for level in call.levels}
+        least = max((call.levels[0] if call.levels else call.scratch_bytes for call in calls), default=0)
+        return tuple(self.temporary_bytes + level for level in sorted(known) if level >= least)
+
+    @property
     def launches(self) -> list[KernelLaunch]:
         """The steps that are kernels of ours."""
         return [step for step in self.steps if isinstance(step, KernelLaunch)]
@@ -183,7 +234,12 @@ class Routine(base.Routine[CudaStep]):
 
 
 class CudaKernel(BuiltKernel[Routine]):
-    """A kernel of this set. loader: compiles the sources."""
+    """A kernel of this set. loader: compiles the sources.
+
+    binds_addresses: its launches hold addresses and no arrays.
+    """
+
+    binds_addresses: ClassVar[bool] = True
 
     def __init__(self, build: Builder[Routine], loader: Loader) -> None:
         super().__init__(build)

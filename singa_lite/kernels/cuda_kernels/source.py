@@ -63,7 +63,12 @@ def _lines(file: str, seen: set[str]) -> Iterator[str]:
 @cache
 def kernels(file: str) -> tuple[str, ...]:
     """Names of the kernels in a source."""
-    return tuple(_KERNEL.findall(text(file)))
+    return defined(text(file))
+
+
+def defined(program: str) -> tuple[str, ...]:
+    """Names of the kernels in a text."""
+    return tuple(_KERNEL.findall(program))
 
 
 def files() -> list[str]:

@@ -11,7 +11,7 @@ from singa_lite.kernels.cuda_kernels.elementwise import mapped
 from singa_lite.kernels.cuda_kernels.routine import THREADS, Routine, blocks
 from singa_lite.kernels.cuda_kernels.source import FLOATS
 from singa_lite.kernels.cuda_kernels.walk import VECTOR_BYTES, walk
-from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, RmsPropHyper, SgdHyper
+from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, Hyper, RmsPropHyper, SgdHyper
 from singa_lite.kernels.kernel_set import TensorSpec
 
 FILE = "update.cu"
@@ -33,13 +33,45 @@ class _Tensors:
     count: TensorSpec
 
 
-class _Rates(NamedTuple):
+class Rates(NamedTuple):
     """Settings that the numbers of a step are made of."""
 
     lr_mult: float
     decoupled_decay: float = 0.0
     beta_1: float = 0.0
     beta_2: float = 0.0
+
+
+class Rule(NamedTuple):
+    """How one kind of update is done. kernel: of the source; settings: of the kernel, in its order."""
+
+    kernel: str
+    rates: Rates
+    settings: tuple[float, ...]
+
+    @property
+    def numbers(self) -> list[np.generic]:
+        """The settings as the kernel takes them."""
+        return [np.int32(number) if isinstance(number, bool) else np.float64(number) for number in self.settings]
+
+
+def rule_of(hyper: Hyper, states: int) -> Rule:
+    """states: how many tensors of state there are. SGD without momentum has none, and a tensor less to go over."""
+    decay, rates = hyper.weight_decay, Rates(hyper.lr_mult)
+    match hyper:
+        case SgdHyper() if not states:
+            return Rule("sgd_plain", rates, (decay,))
+        case SgdHyper():
+            return Rule("sgd_momentum", rates, (decay, hyper.momentum, hyper.dampening, hyper.nesterov))
+        case RmsPropHyper():
+            return Rule("rms_prop", rates, (decay, hyper.rho, hyper.epsilon))
+        case AdaGradHyper():
+            return Rule("ada_grad", rates, (decay, hyper.epsilon))
+        case AdamHyper():  # bias corrections are numbers of the step
+            coupled = hyper.coupled_decay
+            rates = Rates(hyper.lr_mult, decay - coupled, hyper.beta_1, hyper.beta_2)
+            return Rule("adam", rates, (coupled, hyper.beta_1, hyper.beta_2, hyper.epsilon))
+    raise TypeError(f"wanted hyperparameters of an update, received {hyper}")
 
 
 def sgd(
@@ -51,12 +83,8 @@ def sgd(
     *,
     hyper: SgdHyper,
 ) -> Routine | None:
-    """Without momentum there is no velocity, and a tensor less to go over."""
-    tensors, rates = _Tensors(gradient, rate, value, count), _Rates(hyper.lr_mult)
-    if velocity is None:
-        return _updated("sgd_plain", tensors, (), rates, hyper.weight_decay)
-    settings = hyper.weight_decay, hyper.momentum, hyper.dampening, hyper.nesterov
-    return _updated("sgd_momentum", tensors, (velocity,), rates, *settings)
+    """Without momentum there is no velocity."""
+    return _updated(_Tensors(gradient, rate, value, count), () if velocity is None else (velocity,), hyper)
 
 
 def rms_prop(
@@ -69,8 +97,7 @@ def rms_prop(
     hyper: RmsPropHyper,
 ) -> Routine | None:
     """The gradient by the root of the average of its squares."""
-    tensors, rates = _Tensors(gradient, rate, value, count), _Rates(hyper.lr_mult)
-    return _updated("rms_prop", tensors, (square_average,), rates, hyper.weight_decay, hyper.rho, hyper.epsilon)
+    return _updated(_Tensors(gradient, rate, value, count), (square_average,), hyper)
 
 
 def ada_grad(
@@ -83,8 +110,7 @@ def ada_grad(
     hyper: AdaGradHyper,
 ) -> Routine | None:
     """The gradient by the root of the sum of its squares."""
-    tensors, rates = _Tensors(gradient, rate, value, count), _Rates(hyper.lr_mult)
-    return _updated("ada_grad", tensors, (square_sum,), rates, hyper.weight_decay, hyper.epsilon)
+    return _updated(_Tensors(gradient, rate, value, count), (square_sum,), hyper)
 
 
 def adam(
@@ -97,12 +123,8 @@ def adam(
     *,
     hyper: AdamHyper,
 ) -> Routine | None:
-    """Bias corrections are numbers of the step."""
-    tensors = _Tensors(gradient, rate, value, count)
-    apart = hyper.weight_decay - hyper.coupled_decay
-    rates = _Rates(hyper.lr_mult, apart, hyper.beta_1, hyper.beta_2)
-    settings = hyper.coupled_decay, hyper.beta_1, hyper.beta_2, hyper.epsilon
-    return _updated("adam", tensors, (first_moment, second_moment), rates, *settings)
+    """Two moments."""
+    return _updated(_Tensors(gradient, rate, value, count), (first_moment, second_moment), hyper)
 
 
 def add_scaled(x: TensorSpec, y: TensorSpec, *, alpha: float) -> Routine | None:
@@ -121,7 +143,7 @@ def clip_norm(y: TensorSpec, *, threshold: float) -> Routine | None:
     if elements is None or y.dtype.name not in FLOATS:
         return None
     routine, file, types = Routine(), "clip_norm.cu", {"T": y.dtype}
-    grid = _blocks(y)
+    grid = blocks_of(y)
     count = min(grid, MOST_SUMS)
     sums = routine.temporary((count,), "float64")
     routine.launch(file, "sums_of_squares", elements, y, sums, types=types, grid=count)
@@ -135,7 +157,7 @@ def add_squares(x: TensorSpec, total: TensorSpec) -> Routine | None:
     if elements is None or x.dtype.name not in FLOATS:
         return None
     routine, types = Routine(), {"T": x.dtype}
-    count = min(_blocks(x), MOST_SUMS)
+    count = min(blocks_of(x), MOST_SUMS)
     sums = routine.temporary((count,), "float64")
     routine.launch("clip_norm.cu", "sums_of_squares", elements, x, sums, types=types, grid=count)
     return routine.launch("clip_norm.cu", "add_sums", sums, np.int32(count), total, types=types, grid=1)
@@ -152,7 +174,7 @@ def scale_by(factor: TensorSpec, y: TensorSpec) -> Routine | None:
     elements = walk(y.shape, (y,))
     if elements is None or y.dtype.name not in FLOATS:
         return None
-    return Routine().launch("clip_norm.cu", "scale_by", elements, factor, y, types={"T": y.dtype}, grid=_blocks(y))
+    return Routine().launch("clip_norm.cu", "scale_by", elements, factor, y, types={"T": y.dtype}, grid=blocks_of(y))
 
 
 def unscale_factor(
@@ -184,13 +206,11 @@ def take_back(applied: TensorSpec, before: TensorSpec, y: TensorSpec) -> Routine
     if elements is None or y.dtype.name not in FLOATS:
         return None
     values = elements, applied, before, y
-    return Routine().launch("clip_norm.cu", "take_back", *values, types={"T": y.dtype}, grid=_blocks(y))
+    return Routine().launch("clip_norm.cu", "take_back", *values, types={"T": y.dtype}, grid=blocks_of(y))
 
 
-def _updated(
-    kernel: str, tensors: _Tensors, state: tuple[TensorSpec, ...], rates: _Rates, *settings: float
-) -> Routine | None:
-    """The kernel over all elements of the value, the state and the gradient. settings: in its order."""
+def _updated(tensors: _Tensors, state: tuple[TensorSpec, ...], hyper: Hyper) -> Routine | None:
+    """The kernel over all elements of the value, the state and the gradient."""
     value, gradient = tensors.value, tensors.gradient
     operands = value, *state, gradient
     if value.dtype.name not in FLOATS or any(spec.dtype != value.dtype for spec in operands):
@@ -198,15 +218,14 @@ def _updated(
     elements = walk(value.shape, operands)
     if elements is None:
         return None
-    routine, types = Routine(), {"T": value.dtype}
+    routine, types, rule = Routine(), {"T": value.dtype}, rule_of(hyper, len(state))
     step = routine.temporary(*STEP)
     begun = tensors.rate, tensors.count, step
-    routine.launch(FILE, "begin_update", *begun, *map(np.float64, rates), types=types, grid=1, block=1)
-    numbers = [np.int32(number) if isinstance(number, bool) else np.float64(number) for number in settings]
-    return routine.launch(
-        FILE, kernel, elements, gradient, step, value, *state, *numbers, types=types, grid=_blocks(value)
-    )
+    routine.launch(FILE, "begin_update", *begun, *map(np.float64, rule.rates), types=types, grid=1, block=1)
+    updated = elements, gradient, step, value
+    return routine.launch(FILE, rule.kernel, *updated, *state, *rule.numbers, types=types, grid=blocks_of(value))
 
 
-def _blocks(spec: TensorSpec) -> int:
+def blocks_of(spec: TensorSpec) -> int:
+    """Blocks of a launch that goes over a tensor, a pack for each thread."""
     return blocks(spec.size, THREADS * VECTOR_BYTES // spec.dtype.itemsize)

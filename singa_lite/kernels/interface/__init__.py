@@ -28,6 +28,8 @@ from singa_lite.kernels.interface.signature import SIGNATURES as SIGNATURES
 from singa_lite.kernels.interface.signature import Facts as Facts
 from singa_lite.kernels.interface.signature import Signature as Signature
 from singa_lite.kernels.interface.signature import is_own as is_own
+from singa_lite.kernels.interface.signature import joined_name as joined_name
+from singa_lite.kernels.interface.signature import joined_of as joined_of
 
 __all__ = [
     "SIGNATURES",
@@ -40,6 +42,8 @@ __all__ = [
     "embedding",
     "fused",
     "is_own",
+    "joined_name",
+    "joined_of",
     "linear",
     "loss",
     "metric",

@@ -1,4 +1,4 @@
-"""Sums along axes. NaN and infinities reach the sums that they are added to, and no other."""
+"""Sums and extremes along axes. NaN and infinities reach what they are part of, and no other."""
 
 from __future__ import annotations
 
@@ -11,6 +11,16 @@ def reduce_sum(x: Read, y: Write, *, axes: tuple[int, ...], alpha: float) -> Non
 
     y: x's shape with `axes` kept as 1 or left out. With alpha = 1 / count this is the mean.
     """
+
+
+@kernel()
+def reduce_max(x: Read, y: Write, *, axes: tuple[int, ...]) -> None:
+    """y = the largest of x along `axes`, NaN where one of them is. y: as of `reduce_sum`; no extent of `axes` is 0."""
+
+
+@kernel()
+def reduce_min(x: Read, y: Write, *, axes: tuple[int, ...]) -> None:
+    """y = the smallest of x along `axes`, NaN where one of them is. y: as of `reduce_max`."""
 
 
 @kernel()

@@ -42,6 +42,8 @@ class Facts:
     sums_over: names of the tensors whose axis 0 are samples, of a kernel all of whose results are sums over these.
     once: it may not be done again, as it would not give the same. activations: names of the tensors that are
     activations or derivatives by these, None: those that the interface calls so everywhere, x, y, dx and so on.
+    collective: whether it begins something that several processes take part in, or waits for its end; until then
+    nobody else may read or write its tensors. "poll" lets what was begun go on, and has none.
     """
 
     strides_matter: bool = False
@@ -55,6 +57,7 @@ class Facts:
     sums_over: tuple[str, ...] = ()
     once: bool = False
     activations: tuple[str, ...] | None = None
+    collective: Literal["", "begin", "wait", "poll"] = ""
 
 
 #: Of most kernels.
@@ -88,15 +91,22 @@ class Signatures(dict[str, Signature]):
 
     A name of an own kernel has a dot, no other has one. An own kernel is there for as long as somebody holds its
     signature, and its name never stands for another one, as rules that were worked out by name are remembered.
+    Nor are joined calls gone over (`joined_name`), whose signatures follow from those of the calls.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._own: WeakValueDictionary[str, Signature] = WeakValueDictionary()
         self._names = Counter[str]()
+        self._joined: dict[str, Signature] = {}
 
     def __missing__(self, name: str) -> Signature:
-        return self._own[name]
+        kernel, count = joined_of(name)
+        if not kernel:
+            return self._own[name]
+        if name not in self._joined:
+            self._joined[name] = _joined(self[kernel], count)
+        return self._joined[name]
 
     def own_name(self, wanted: str) -> str:
         """A name for an own kernel that none had before."""
@@ -111,6 +121,28 @@ class Signatures(dict[str, Signature]):
 def is_own(name: str) -> bool:
     """Whether the kernel of this name is of a user's own operation."""
     return "." in name
+
+
+def joined_name(kernel: str, count: int) -> str:
+    """The name of so many calls of a kernel as one, "sgd*12": the operands of one call stand behind those of another.
+
+    The settings are of all of them, and none writes what another one reads or writes.
+    """
+    return f"{kernel}*{count}"
+
+
+def joined_of(name: str) -> tuple[str, int]:
+    """The kernel of joined calls and how many they are; of any other name "" and 0."""
+    kernel, star, count = name.partition("*")
+    return (kernel, int(count)) if star else ("", 0)
+
+
+def _joined(one: Signature, count: int) -> Signature:
+    """Of so many calls. All that is stated of a single one is asked for before calls are joined."""
+    tensors = tuple(f"{name}_{call}" for call in range(1, count + 1) for name in one.tensors)
+    optional = frozenset(f"{name}_{call}" for call in range(1, count + 1) for name in one.optional)
+    name, doc = joined_name(one.name, count), f"{count} calls of `{one.name}`, none of which uses what another writes."
+    return Signature(name, tensors, one.roles * count, optional, one.settings, family=one.family, doc=doc)
 
 
 #: Every kernel by name. Filled by the modules of this folder, complete once the folder is imported.

@@ -12,6 +12,7 @@ import numpy as np
 
 from singa_lite.array_types import Array
 from singa_lite.kernels.numpy_kernels.boxes import shaped
+from singa_lite.kernels.numpy_kernels.masks import keep
 from singa_lite.kernels.numpy_kernels.normal_tail import FARTHEST, normal_tail
 from singa_lite.kernels.numpy_kernels.pieces import along, axis_buffer, line_buffer, pieces
 from singa_lite.kernels.numpy_kernels.scratch import Bytes, Shaped, blocks, bytes_for, carve, scratch
@@ -40,7 +41,7 @@ def relu_derivative(dy: Array, y: Array, dx: Array, *, scratch: Bytes) -> None:
     """dx = dy where y > 0, else 0."""
     for dyb, yb, dxb, mask in ONE_MASK.blocks(scratch, dy, y, dx):
         np.greater(yb, 0, out=mask)
-        _keep(dyb, mask, dxb)
+        keep(dyb, mask, dxb)
 
 
 def relu6(x: Array, y: Array) -> None:
@@ -55,15 +56,7 @@ def relu6_derivative(dy: Array, y: Array, dx: Array, *, scratch: Bytes) -> None:
         np.greater(yb, 0, out=mask)
         np.less(yb, 6, out=below)
         np.logical_and(mask, below, out=mask)
-        _keep(dyb, mask, dxb)
-
-
-def _keep(dy: Array, mask: Array, dx: Array) -> None:
-    """dx = dy where mask, else 0, whatever dy holds (inf * 0 would be NaN). The mask is used up."""
-    integer = np.dtype(f"i{dy.dtype.itemsize}")
-    bits = mask.view(np.int8)
-    np.negative(bits, out=bits)  # True becomes -1, all bits set, in every width
-    np.bitwise_and(dy.view(integer), bits, out=dx.view(integer))
+        keep(dyb, mask, dxb)
 
 
 @scratch(ONE_FLOAT.bytes)

@@ -75,3 +75,8 @@ def log(x: Array, y: Array) -> None:
 def differs(x: Array, y: Array, *, value: int) -> None:
     """y = 1 where x is not `value`."""
     np.not_equal(x, value, out=y)
+
+
+def flip(x: Array, y: Array, *, axes: tuple[int, ...]) -> None:
+    """y = x reversed along the axes."""
+    np.copyto(y, np.flip(x, axes))

@@ -7,18 +7,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from singa_lite.array_types import Array
+from singa_lite.kernels.ids import check_ids
 from singa_lite.kernels.interface.update import SgdHyper
 from singa_lite.kernels.numpy_kernels.boxes import shaped
 from singa_lite.kernels.numpy_kernels.pieces import pieces
 from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
-
-
-def check_ids(ids: Array, rows: int) -> None:
-    """IndexError where an id names no row."""
-    if ids.size:
-        low, high = np.minimum.reduce(ids, axis=None), np.maximum.reduce(ids, axis=None)
-        if low < 0 or high >= rows:
-            raise IndexError(f"ids must be in 0..{rows - 1}, received {low}..{high}")
 
 
 def _index_buffer(ids: Shaped) -> BufferSpec:
@@ -28,7 +21,7 @@ def _index_buffer(ids: Shaped) -> BufferSpec:
 @scratch(lambda ids, weight, y: bytes_for(_index_buffer(ids)))
 def embedding(ids: Array, weight: Array, y: Array, *, scratch: Bytes) -> None:
     """y = weight[ids], some ids at a time."""
-    check_ids(ids, weight.shape[0])
+    check_ids("ids", ids, weight.shape[0])
     (buffer,) = carve(scratch, _index_buffer(ids))
     for some, target in pieces(ids[..., None], y, whole=(ids.ndim,)):
         index = shaped(buffer, some.shape[:-1])
@@ -68,7 +61,7 @@ def sgd_rows(
 ) -> None:
     """value[i] -= lr * sum of dy where ids is i, of the rows that occur."""
     np.add(count, 1, out=count)
-    check_ids(ids, value.shape[0])
+    check_ids("ids", ids, value.shape[0])
     step = -float(rate) * hyper.lr_mult
     for rows, sums in _sums(ids, dy, 0, value.shape[0], padding, scratch):
         value[rows] += np.multiply(sums, step, out=sums)

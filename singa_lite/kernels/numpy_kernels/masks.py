@@ -17,3 +17,11 @@ def select(flags: Array, source: Array, out: Array) -> Array:
     bits = np.multiply(flags, ones, out=out.view(unsigned))
     np.bitwise_and(bits, source.view(unsigned), out=bits)
     return out
+
+
+def keep(dy: Array, mask: Array, dx: Array) -> None:
+    """dx = dy where mask, else 0, whatever dy holds (inf * 0 would be NaN). The mask is used up."""
+    integer = np.dtype(f"i{dy.dtype.itemsize}")
+    bits = mask.view(np.int8)
+    np.negative(bits, out=bits)  # True becomes -1, all bits set, in every width
+    np.bitwise_and(dy.view(integer), bits, out=dx.view(integer))

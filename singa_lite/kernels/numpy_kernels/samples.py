@@ -7,6 +7,7 @@ from math import prod
 import numpy as np
 
 from singa_lite.array_types import Array
+from singa_lite.kernels.ids import check_ids
 from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Shaped
 
 #: Half a block at a time where class ids pick elements, for NumPy allocates what is picked.
@@ -38,10 +39,7 @@ def labels_of(x: Array, target: Array) -> Array:
     """The target with x's rank: rows as they are, ids (n, 1, ...). IndexError where an id names no class."""
     if is_rows(x, target):
         return target
-    if target.size:
-        low, high = np.minimum.reduce(target, axis=None), np.maximum.reduce(target, axis=None)
-        if low < 0 or high >= x.shape[1]:
-            raise IndexError(f"class ids must be in 0..{x.shape[1] - 1}, received {low}..{high}")
+    check_ids("class ids", target, x.shape[1])
     return np.expand_dims(target, 1)
 
 

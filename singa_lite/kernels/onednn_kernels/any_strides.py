@@ -16,7 +16,7 @@ _ACTIVATIONS = ["relu", "relu6", "leaky_relu", "elu", "sigmoid", "tanh", "gelu",
 _BY_INPUT = "gelu", "gelu_tanh", "silu"
 
 _ELEMENTS = {
-    **dict.fromkeys((*_ACTIVATIONS, "scale", "exp", "power"), "x y"),
+    **dict.fromkeys((*_ACTIVATIONS, "scale", "exp", "power", "absolute", "clip"), "x y"),
     **{f"{name}_derivative": f"dy {'x' if name in _BY_INPUT else 'y'} dx" for name in _ACTIVATIONS},
 }
 _IMAGES = {

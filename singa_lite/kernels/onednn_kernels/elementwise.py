@@ -1,7 +1,8 @@
 """Element by element, where it pays: two threads have up to twice the memory bandwidth of the NumPy set's one.
 
-Sums, products and copies give the same bits everywhere, so those that fit into a core's own cache are left to the next
-set. So are logarithms and most powers: NumPy's take a third of the library's time on each core.
+Sums, products, copies and comparisons give the same bits everywhere, so those that fit into a core's own cache are left
+to the next set. So are logarithms and most powers: NumPy's take a third of the library's time on each core. And the
+larger or smaller of two tensors: where one of two numbers is NaN the library takes the second, whichever that is.
 """
 
 from __future__ import annotations
@@ -21,6 +22,13 @@ _LARGE = 1 << 18
 FUSIONS = [("add", "relu")]
 #: Powers that the library has instructions for: (algorithm, alpha, beta).
 _POWERS = {0.5: (algorithms.SQRT, 0.0, 0.0), 2.0: (algorithms.SQUARE, 0.0, 0.0), -1.0: (algorithms.POWER, 1.0, -1.0)}
+
+_RELATIONS = {
+    "equal": algorithms.EQUAL,
+    "not_equal": algorithms.NOT_EQUAL,
+    "less": algorithms.LESS,
+    "less_equal": algorithms.LESS_EQUAL,
+}
 
 
 def copy(x: TensorSpec, y: TensorSpec) -> Routine | None:
@@ -93,6 +101,21 @@ def exp(x: TensorSpec, y: TensorSpec) -> Routine | None:
         steps.chain(y, x, same, Eltwise(algorithms.EXP), larger)
 
     return along(y, x, add=fill)
+
+
+def absolute(x: TensorSpec, y: TensorSpec) -> Routine | None:
+    """The library's; its derivative takes NaN for a number above 0, and is left to the next set."""
+    return along(y, x, add=lambda steps, x: steps.eltwise(y, x, algorithms.ABS))
+
+
+def clip(x: TensorSpec, y: TensorSpec, *, low: float, high: float) -> Routine | None:
+    """Bounded from above, then from below, so that NaN stays NaN."""
+    return along(y, x, add=lambda steps, x: steps.clip(y, x, low, high))
+
+
+def compare(a: TensorSpec, b: TensorSpec, y: TensorSpec, *, relation: str) -> Routine | None:
+    """Large tensors of floats; b may broadcast."""
+    return _two_operands(_RELATIONS[relation], a, b, y)
 
 
 def _two_operands(algorithm: int, a: TensorSpec, b: TensorSpec, y: TensorSpec) -> Routine | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -40,6 +41,15 @@ def are_of_one_type(*specs: TensorSpec) -> bool:
 def factors_of(*specs: TensorSpec) -> str:
     """The type of both operands of a product, by how these are stored: bfloat16 if any is."""
     return NARROW if any(map(is_narrow, specs)) else FLOAT.name
+
+
+def are_interleaved(spec: TensorSpec) -> bool:
+    """Whether an axis begins anew before the one within it has ended, as in every other column of an odd number.
+
+    The library takes no such strides.
+    """
+    axes = sorted((stride, extent) for extent, stride in zip(spec.shape, spec.strides, strict=True) if extent > 1)
+    return any(0 < outer < stride * extent for (stride, extent), (outer, _) in pairwise(axes))
 
 
 def strides_of(spec: TensorSpec) -> tuple[int, ...]:

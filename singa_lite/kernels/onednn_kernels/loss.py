@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from singa_lite.array_types import Array
+from singa_lite.kernels.ids import check_ids
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import algorithms as a
 from singa_lite.kernels.onednn_kernels import functions as f
@@ -51,7 +52,7 @@ class _Scores:
         """indices = where in the flat matrix each row's own class is. IndexError where an id names no class."""
         unsigned = target.view(f"u{target.dtype.itemsize}")
         if np.maximum.reduce(unsigned, axis=None) >= self.classes:
-            raise IndexError(f"class ids must be in 0..{self.classes - 1}, received {target.min()}..{target.max()}")
+            check_ids("class ids", target, self.classes)
         indices.fill(self.classes)
         indices[0] = 0
         np.add.accumulate(indices, out=indices)

@@ -1,7 +1,7 @@
 """Sums along axes, in stages of a thousand terms or so: then float32 is exact enough for any number of them.
 
 Along memory the library has a reduction. Across memory it has plain loops only; there a row of ones times the matrix
-serves, which goes at the speed of memory.
+serves, which goes at the speed of memory. Extremes are left to the next set: the library's lose NaN.
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ class RoutineKernel(BuiltKernel[Routine]):
     def attempt(self, specs: TensorSpecs, settings: Settings) -> Routine | None:
         """The routine; None for what the library has no code for here, or cannot count."""
         given = [spec for spec in specs if spec is not None]
-        if any(spec.size > MOST_ELEMENTS for spec in given):
+        if any(spec.size > MOST_ELEMENTS or layouts.are_interleaved(spec) for spec in given):
             return None
         if any(map(layouts.is_narrow, given)) and not bfloat16.converts():
             return None

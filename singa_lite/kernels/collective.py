@@ -1,0 +1,47 @@
+"""What plans know of collectives: calls in which several processes take part, and which go on between two of them.
+
+A sum over the ranks is begun by one call and waited for by another; between the two its tensors belong to it. What is
+sent and received, the object says that each call has as its setting `call` (`parallel/`).
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Protocol, cast
+
+from singa_lite.kernels.kernel_set import Settings
+
+
+class Collective(Protocol):
+    """The setting `call` of a kernel whose `Facts.collective` says something. ranks: how many processes take part.
+
+    in_flight_bytes: of all that is begun and not waited for, the most there may be. is_urgent: whether it is waited for
+    at once, as what comes behind it needs it.
+    """
+
+    ranks: int
+    in_flight_bytes: int
+    is_urgent: bool
+
+    def polling(self) -> object | None:
+        """The setting `call` of a call that lets all that is begun go on; None: it goes on by itself."""
+
+    def landing_elements(self, elements: int) -> int:
+        """How many elements of their dtype a sum of so many wants beside them while it is under way."""
+
+
+def collective_of(settings: Settings) -> Collective:
+    """The object that says what a collective does."""
+    return cast(Collective, settings["call"])
+
+
+def landing_elements(elements: int, ranks: int) -> int:
+    """Elements that a sum of so many receives from the other ranks: each sends what this one adds up."""
+    return (ranks - 1) * -(-elements // ranks)
+
+
+def parts_of(elements: int, ranks: int) -> list[slice]:
+    """Which elements each rank adds up: equally many, fewer or none at the end."""
+    each = -(-elements // ranks)
+    borders = [min(elements, rank * each) for rank in range(ranks + 1)]
+    return [slice(start, stop) for start, stop in pairwise(borders)]

@@ -1,0 +1,101 @@
+"""What is larger: extremes of two, bounds, comparisons, and the choice by a mask, element by element.
+
+Choices are made by bits (`masks.py`): NumPy's masked copies take five times as long, and a factor of 0 would make NaN
+of infinity.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from singa_lite.array_types import Array
+from singa_lite.kernels.numpy_kernels.boxes import shaped
+from singa_lite.kernels.numpy_kernels.masks import keep
+from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Bytes, Shaped, blocks, bytes_for, carve, scratch
+from singa_lite.kernels.numpy_kernels.temporaries import Temporaries
+
+TWO_MASKS = Temporaries(masks=2)
+FLOAT_AND_MASK = Temporaries(floats=1, masks=1)
+
+_RELATIONS = {"equal": np.equal, "not_equal": np.not_equal, "less": np.less, "less_equal": np.less_equal}
+
+
+def absolute(x: Array, y: Array) -> None:
+    """y = |x|."""
+    np.abs(x, out=y)
+
+
+@scratch(FLOAT_AND_MASK.bytes)
+def absolute_derivative(dy: Array, x: Array, dx: Array, *, scratch: Bytes) -> None:
+    """dx = dy * sign(x)."""
+    with np.errstate(invalid="ignore"):
+        for dyb, xb, dxb, sign, negative in FLOAT_AND_MASK.blocks(scratch, dy, x, dx):
+            np.greater(xb, 0, out=sign)
+            np.less(xb, 0, out=negative)
+            np.subtract(sign, negative, out=sign)
+            np.multiply(dyb, sign, out=dxb)
+
+
+def clip(x: Array, y: Array, *, low: float, high: float) -> None:
+    """y = min(max(x, low), high)."""
+    np.minimum(np.maximum(x, low, out=y), high, out=y)
+
+
+@scratch(TWO_MASKS.bytes)
+def clip_derivative(dy: Array, x: Array, dx: Array, *, low: float, high: float, scratch: Bytes) -> None:
+    """dx = dy where low <= x <= high, else 0."""
+    for dyb, xb, dxb, mask, below in TWO_MASKS.blocks(scratch, dy, x, dx):
+        np.greater_equal(xb, low, out=mask)
+        np.less_equal(xb, high, out=below)
+        np.logical_and(mask, below, out=mask)
+        keep(dyb, mask, dxb)
+
+
+def maximum(a: Array, b: Array, y: Array) -> None:
+    """y = max(a, b)."""
+    np.maximum(a, b, out=y)
+
+
+def minimum(a: Array, b: Array, y: Array) -> None:
+    """y = min(a, b)."""
+    np.minimum(a, b, out=y)
+
+
+@scratch(FLOAT_AND_MASK.bytes)
+def maximum_derivative(dy: Array, a: Array, b: Array, da: Array, *, scratch: Bytes) -> None:
+    """da = dy, a half of it where a = b, and 0 where a < b."""
+    wide = (np.broadcast_to(given, da.shape) for given in (a, b))
+    for dyb, ab, bb, dab, factor, mask in FLOAT_AND_MASK.blocks(scratch, dy, *wide, da):
+        np.equal(ab, bb, out=factor)
+        np.multiply(factor, -0.5, out=factor)
+        np.add(factor, 1, out=factor)
+        np.less(ab, bb, out=mask)
+        np.logical_not(mask, out=mask)
+        np.multiply(dyb, factor, out=dab)
+        keep(dab, mask, dab)
+
+
+def compare(a: Array, b: Array, y: Array, *, relation: str) -> None:
+    """y = relation(a, b)."""
+    _RELATIONS[relation](a, b, out=y)
+
+
+def _where_buffers(y: Shaped) -> list[BufferSpec]:
+    """What is taken of a block of a, and the mask."""
+    shape = (min(y.size, BLOCK),)
+    return [(shape, y.dtype), (shape, np.bool_)]
+
+
+@scratch(lambda condition, a, b, y: bytes_for(*_where_buffers(y)))
+def where(condition: Array, a: Array, b: Array, y: Array, *, scratch: Bytes) -> None:
+    """y = a where the condition holds, else b: each with the bits cleared where it is the other's turn."""
+    buffers = carve(scratch, *_where_buffers(y))
+    integer = np.dtype(f"i{y.dtype.itemsize}")
+    wide = (np.broadcast_to(given, y.shape) for given in (condition, a, b))
+    for yb, cb, ab, bb in blocks(y, *wide):
+        chosen, mask = (shaped(buffer, yb.shape) for buffer in buffers)
+        np.copyto(mask, cb)
+        keep(ab, mask, chosen)
+        np.logical_not(cb, out=mask)
+        keep(bb, mask, yb)
+        np.bitwise_or(yb.view(integer), chosen.view(integer), out=yb.view(integer))

@@ -1,0 +1,197 @@
+"""The kernel calls of a sum over the ranks, as plans know them: its beginning, its end, and polls between the two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from singa_lite.array_types import Array
+from singa_lite.device import device_of
+from singa_lite.kernels.collective import landing_elements
+from singa_lite.kernels.interface import SIGNATURES, Facts, Signature
+from singa_lite.kernels.kernel_set import DeviceArray, Launch
+from singa_lite.parallel.sums import Channel
+from singa_lite.parallel.way import Way
+from singa_lite.runtime.cuda import Cuda
+from singa_lite.tensor import Tensor
+
+_TENSORS = ("values", "landing", "turn")
+
+
+def _entered(name: str, roles: tuple[str, ...], facts: Facts) -> Signature:
+    tensors = _TENSORS[: len(roles)]
+    signature = Signature(SIGNATURES.own_name(name), tensors, roles, frozenset(), ("call",), {}, facts, "own")
+    SIGNATURES.enter_own(signature)
+    return signature
+
+
+# values: this rank's numbers, behind the end the sums of all ranks, or their parts; landing: `landing_elements` of
+# their dtype, where the others' come in; turn: float64 (), by which these calls keep their order.
+_ROLES = {"begin": ("Update", "Write", "Update"), "wait": ("Update", "Update", "Update")}
+
+
+def _pair(name: str, by_elements: bool) -> tuple[Signature, Signature]:
+    facts = Facts(strides_matter=True, by_elements=by_elements, once=True, activations=())
+    return (
+        _entered(f"parallel.begin_{name}", _ROLES["begin"], replace(facts, collective="begin")),
+        _entered(f"parallel.end_{name}", _ROLES["wait"], replace(facts, collective="wait")),
+    )
+
+
+_SIGNATURES = {
+    Way.SUM: _pair("sum", by_elements=True),
+    Way.OWN_PART: _pair("own_part", by_elements=False),
+    Way.ALL_PARTS: _pair("all_parts", by_elements=False),
+}
+
+
+class SumCall:
+    """The setting `call` of all of them: see `kernels/collective.py`. begins: whether it is of the beginning."""
+
+    scratch_bytes = 0
+
+    def __init__(
+        self,
+        channel: Channel,
+        in_flight_bytes: int,
+        begins: bool,
+        is_urgent: bool,
+        way: Way,
+        is_narrow: bool,
+        on_gpu: bool,
+    ) -> None:
+        self._channel = channel
+        self._begins = begins
+        self._way = way
+        self._is_narrow = is_narrow
+        self._on_gpu = on_gpu
+        self.ranks = channel.communicator.size
+        self.in_flight_bytes = in_flight_bytes
+        self.is_urgent = is_urgent
+
+    def prepare(self, arrays: tuple[DeviceArray, ...], scratch: DeviceArray | None) -> Launch:
+        """Bind it to its arrays."""
+        values, landing, _ = arrays
+        if self._begins:
+            return partial(self._channel.begin, values, landing, self._way, self._is_narrow)
+        return partial(self._channel.wait, values)
+
+    def prepare_on_gpu(self, runtime: Cuda, arrays: tuple[DeviceArray, ...]) -> Launch:
+        """Bind it to its arrays. turn: holds this rank's share of the samples."""
+        values, landing, turn = arrays
+        sums = self._channel.on_gpu(runtime)
+        if self._begins:
+            return sums.begin(values, landing, turn, self._way, self._is_narrow)
+        return sums.wait(values)
+
+    def polling(self) -> PollCall | None:
+        """The setting of a poll of its channel; a GPU's goes on by itself."""
+        return None if self._on_gpu else PollCall(self._channel)
+
+    def landing_elements(self, elements: int) -> int:
+        """What the other ranks send; on a GPU the halves that are sent, if any are."""
+        if self._on_gpu:
+            return -(-elements // 2) if self._is_narrow else 1
+        return 1 if self._way is Way.ALL_PARTS else landing_elements(elements, self.ranks)
+
+
+class PollCall:
+    """The setting `call` of what lets all sums that are begun go on."""
+
+    scratch_bytes = 0
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    def prepare(self, arrays: tuple[DeviceArray, ...], scratch: DeviceArray | None) -> Launch:
+        """It has no arrays."""
+        return self._channel.poll
+
+
+# values: a gradient, float32 without gaps; rest: of its shape, what was not sent of it so far.
+def _of_rest(name: str) -> Signature:
+    facts = Facts(by_elements=True, once=True, activations=())
+    name, tensors = SIGNATURES.own_name(name), ("values", "rest")
+    signature = Signature(name, tensors, ("Update", "Update"), frozenset(), ("call",), {}, facts, "own")
+    SIGNATURES.enter_own(signature)
+    return signature
+
+
+_NARROW, _ROUND_SUMS = _of_rest("parallel.narrow"), _of_rest("parallel.round_sums")
+
+
+class RestCall:
+    """The setting `call` of what rounds a gradient before it is sent, and its sum behind that.
+
+    work: of values and the rest, as arrays.
+    """
+
+    scratch_bytes = 0
+
+    def __init__(self, work: Callable[[Array, Array], None]) -> None:
+        self._work = work
+
+    def prepare(self, arrays: tuple[DeviceArray, ...], scratch: DeviceArray | None) -> Launch:
+        """Bind it to its arrays."""
+        return partial(self._work, *arrays)
+
+
+class NarrowCall(RestCall):
+    """Of what rounds a gradient before it is sent."""
+
+    def __init__(self, channel: Channel) -> None:
+        super().__init__(channel.narrow)
+        self._channel = channel
+
+    def prepare_on_gpu(self, runtime: Cuda, arrays: tuple[DeviceArray, ...]) -> Launch:
+        """Bind it to its arrays."""
+        return self._channel.on_gpu(runtime).narrow(*arrays)
+
+
+class Sums:
+    """Has sums recorded, or done, on whatever device the tensors lie."""
+
+    def __init__(self, channel: Channel, in_flight_bytes: int) -> None:
+        self._channel = channel
+        self._in_flight_bytes = in_flight_bytes
+        self._known: dict[tuple[Way, bool, bool, bool], tuple[SumCall, SumCall]] = {}
+        self._narrow, self._round_sums = NarrowCall(channel), RestCall(channel.round_sums)
+
+    def narrow(self, values: Tensor, rest: Tensor) -> None:
+        """Round a gradient to bfloat16, with what was left of it before; what is left now goes to the rest."""
+        device_of(values).run(_NARROW.name, values, rest, call=self._narrow)
+
+    def round_sums(self, values: Tensor, rest: Tensor) -> None:
+        """Make of sums of narrowed gradients what all ranks have; what that leaves of this rank's goes to the rest.
+
+        On a GPU they have it: NCCL adds up in 16 bits, and says nothing of what that leaves.
+        """
+        device = device_of(values)
+        if not isinstance(device.runtime, Cuda):
+            device.run(_ROUND_SUMS.name, values, rest, call=self._round_sums)
+
+    def add_up(
+        self, values: Tensor, turn: Tensor, is_urgent: bool = False, way: Way = Way.SUM, is_narrow: bool = False
+    ) -> None:
+        """values: without gaps; becomes the sum over all ranks. turn: float64 (), one for all sums of a step.
+
+        is_urgent: whether it is waited for at once; is_narrow: whether bfloat16 holds the values.
+        """
+        device = device_of(values)
+        calls = self._calls(way, is_urgent, is_narrow, isinstance(device.runtime, Cuda))
+        landing: Tensor = device.empty((calls[0].landing_elements(values.size()),), values.dtype)
+        for signature, call in zip(_SIGNATURES[way], calls, strict=True):
+            device.run(signature.name, values, landing, turn, call=call)
+
+    def _calls(self, way: Way, *how: bool) -> tuple[SumCall, SumCall]:
+        """Of the beginning and the end. how: is_urgent, is_narrow, on_gpu."""
+        is_urgent, is_narrow, on_gpu = how
+        key = way, is_urgent, is_narrow, on_gpu
+        if key not in self._known:
+            begin, end = (
+                SumCall(self._channel, self._in_flight_bytes, begins, is_urgent, way, is_narrow, on_gpu)
+                for begins in (True, False)
+            )
+            self._known[key] = begin, end
+        return self._known[key]

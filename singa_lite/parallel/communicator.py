@@ -1,0 +1,149 @@
+"""Communicator: what one process can ask of the others; waiting has a limit, and its error names who has not come."""
+
+from __future__ import annotations
+
+import pickle
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import NoReturn, Protocol
+
+import numpy as np
+
+from singa_lite.array_types import Array
+from singa_lite.errors import ParallelError
+
+
+class Pending(Protocol):
+    """Messages under way, of which each is from or to one rank."""
+
+    def poll(self) -> bool:
+        """Let them go on; whether all are through."""
+
+    def late(self) -> list[int]:
+        """The ranks whose messages are not through."""
+
+
+class Communicator(ABC):
+    """The processes of one job. rank: this one's number, 0 first; size: how many there are.
+
+    Everything that waits is called by all ranks, in the same order.
+    """
+
+    rank: int
+    size: int
+
+    @abstractmethod
+    def exchange(self, given: bytes) -> list[bytes]:
+        """What every rank gave, by rank. ParallelError where one does not come within the time limit."""
+
+    @abstractmethod
+    def spread(self, sent: Sequence[Array], received: Sequence[Array], number: int) -> Pending:
+        """Begin to send to each of the other ranks an array, and to receive one from each; both are given by rank.
+
+        Arrays are of one axis, without gaps, and left alone until all is through; those of this rank are not used.
+        number: by which these messages are told from others that are under way.
+        """
+
+    @abstractmethod
+    def wait(self, pending: Pending, doing: str) -> None:
+        """Until all messages are through. ParallelError after the time limit, which names the ranks that are late."""
+
+    @abstractmethod
+    def abort(self, message: str, status: int = 1) -> NoReturn:
+        """End all processes at once, with this status, after the message on stderr if there is any."""
+
+    @property
+    def local_rank(self) -> int:
+        """This process's number among those of its machine, 0 first."""
+        return self.rank
+
+    def fail(self, why: str) -> None:  # noqa: B027  # who is alone tells nobody
+        """Tell the others that this rank cannot go on: whoever waits for it, now or later, gets a RankFailedError."""
+
+    def told(self, given: bytes, doing: str) -> list[bytes]:
+        """As `exchange`. doing: what for; ParallelError where other ranks are at something else."""
+        label, found = doing.encode(), list[bytes]()
+        for rank, each in enumerate(self.exchange(label + b"\0" + given)):
+            text, _, value = each.partition(b"\0")
+            if text != label:
+                raise ParallelError(
+                    f"rank {self.rank}: wanted the same calls in the same order on all ranks, received {doing!r} here, "
+                    f"and {text.decode(errors='replace')!r} on rank {rank}"
+                )
+            found.append(value)
+        return found
+
+    def gathered(self, value: object, doing: str = "gathered()") -> list[object]:
+        """What every rank gave, by rank. value: whatever can be pickled; doing: see `told`."""
+        return [pickle.loads(each) for each in self.told(pickle.dumps(value), doing)]
+
+    def collect(self, given: Array, places: Sequence[Array]) -> None:
+        """Rank 0 receives what each rank gives into the places, by rank, of as many elements each; nobody else does.
+
+        Arrays are of one axis, without gaps; places: of rank 0 alone. No sums are under way meanwhile.
+        """
+        nothing = given[:0]
+        if self.rank == 0:
+            places[0][...] = given
+            sent, received = [nothing] * self.size, list(places)
+        else:
+            sent, received = [given if rank == 0 else nothing for rank in range(self.size)], [nothing] * self.size
+        self.wait(self.spread(sent, received, 0), "what other ranks have of a file")
+
+    def sums(self, values: object) -> Array:
+        """The sum over the ranks of arrays of one shape, in float64, in the order of ranks, with equal bits on all."""
+        given = np.asarray(values, np.float64)
+        parts = [np.frombuffer(each, np.float64) for each in self.told(given.tobytes(), "sums()")]
+        if any(part.size != given.size for part in parts):
+            raise ParallelError(f"sums: wanted equally many numbers of each rank, received {[p.size for p in parts]}")
+        total = np.zeros(given.size)
+        for part in parts:
+            total += part
+        return total.reshape(given.shape)
+
+    def agreed(self, error: Exception | None, where: str) -> None:
+        """Raise on all ranks where one has an error: its own there, elsewhere a ParallelError that names the first."""
+        told = self.gathered(None if error is None else f"{type(error).__name__}: {error}")
+        if error is not None:
+            raise error
+        for rank, text in enumerate(told):
+            if text is not None:
+                raise ParallelError(f"{where}: wanted all {self.size} ranks to go on, received from rank {rank} {text}")
+
+    def barrier(self) -> None:
+        """Wait until all are here."""
+        self.told(b"", "barrier()")
+
+
+class Through:
+    """Messages of a process that is alone: there are none."""
+
+    def poll(self) -> bool:
+        """Nothing is under way."""
+        return True
+
+    def late(self) -> list[int]:
+        """Nobody."""
+        return []
+
+
+class Alone(Communicator):
+    """One process, without any MPI."""
+
+    rank = 0
+    size = 1
+
+    def exchange(self, given: bytes) -> list[bytes]:
+        """What was given."""
+        return [given]
+
+    def spread(self, sent: Sequence[Array], received: Sequence[Array], number: int) -> Pending:
+        """Nothing is sent."""
+        return Through()
+
+    def wait(self, pending: Pending, doing: str) -> None:
+        """Nothing to wait for."""
+
+    def abort(self, message: str, status: int = 1) -> NoReturn:
+        """End this process."""
+        raise SystemExit(message or status)

@@ -1,0 +1,153 @@
+"""DataParallel: how processes train one net together; what `net.compile(parallel=)` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from weakref import ReferenceType, ref
+
+from singa_lite.array_types import Array
+from singa_lite.device import Device
+from singa_lite.errors import GraphError
+from singa_lite.parallel.calls import Sums
+from singa_lite.parallel.communicator import Communicator
+from singa_lite.parallel.gpus import check_here, gpu_of, meet
+from singa_lite.parallel.keys import draw_key
+from singa_lite.parallel.sums import Channel
+from singa_lite.parallel.way import Way
+from singa_lite.tensor import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class DataParallel:
+    """One process's part in a job that trains one net together. Made by `parallel.mpi`, which says what each option is.
+
+    communicator: the others. bucket_bytes, check_every: as numbers.
+    """
+
+    communicator: Communicator = field(repr=False)
+    bucket_bytes: int
+    in_flight_bytes: int
+    shard: str | None
+    compress: str | None
+    sync: bool
+    check_every: int
+    _served: list[ReferenceType[object]] = field(default_factory=list, repr=False)
+    _met: list[Device] = field(default_factory=list, repr=False)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> DataParallel:
+        return self  # the processes are the same ones
+
+    def serve(self, net: object) -> None:
+        """Be this net's from now on: messages of two nets would be taken for each other's.
+
+        GraphError where another net that lives was compiled with it.
+        """
+        served = self._served[0]() if self._served else None
+        if served is not None and served is not net:
+            raise GraphError(
+                "compile parallel: wanted one net for each parallel.mpi(), received one that another net was compiled "
+                "with; call parallel.mpi() for each net, in the same order on all ranks"
+            )
+        self._served[:] = [ref(net)]
+
+    @cached_property
+    def _channel(self) -> Channel:
+        return Channel(self.communicator)
+
+    @cached_property
+    def _sums(self) -> Sums:
+        return Sums(self._channel, self.in_flight_bytes)
+
+    def add_up(self, values: Tensor, turn: Tensor, is_urgent: bool = False) -> None:
+        """Have a sum over the ranks done or recorded. values: without gaps; turn: float64 (), one for all of a step.
+
+        is_urgent: whether what comes next waits for it.
+        """
+        self._sums.add_up(values, turn, is_urgent)
+
+    def narrow(self, gradient: Tensor, rest: Tensor) -> None:
+        """With compress: round a gradient to what is sent of it; what is not goes to the rest, for the next step."""
+        self._sums.narrow(gradient, rest)
+
+    def round_sums(self, values: Tensor, rest: Tensor) -> None:
+        """With compress, behind `add_up_gradients`: the same sums on all ranks, and what is left of this one's in the
+        rest.
+        """
+        self._sums.round_sums(values, rest)
+
+    def add_up_gradients(self, values: Tensor, turn: Tensor) -> None:
+        """As `add_up`, of gradients that were narrowed where there is compress; `round_sums` is to follow then."""
+        self._sums.add_up(values, turn, is_narrow=self.compress is not None)
+
+    def add_up_own_part(self, values: Tensor, turn: Tensor) -> None:
+        """As `add_up_gradients`; behind it only this rank's part is a sum, and the rest means nothing."""
+        self._sums.add_up(values, turn, way=Way.OWN_PART, is_narrow=self.compress is not None)
+
+    def gather_parts(self, values: Tensor, turn: Tensor) -> None:
+        """Each rank's part of the values comes to all ranks."""
+        self._sums.add_up(values, turn, way=Way.ALL_PARTS)
+
+    def draw_key(self, state: Tensor, key: Tensor) -> None:
+        """Have a key of this rank drawn from random state that all ranks have; rank 0's are those of one process."""
+        draw_key(state, key, self._channel)
+
+    def check_device(self, where: str, device: Device) -> None:
+        """ParallelError where this rank could not train on the device with the others."""
+        check_here(where, device)
+
+    def meet_on(self, device: Device) -> None:
+        """All ranks say on which device they train, before their first step there. ParallelError where they may not."""
+        if device not in self._met:
+            meet(self._channel, device)
+            self._met.append(device)
+
+    def cuda(self) -> Device:
+        """This rank's GPU: `device.cuda(n)`, n being its number among the ranks of its machine, modulo the GPUs there.
+
+        DeviceError where there is none.
+        """
+        return gpu_of(self.communicator)
+
+    def set_idle(self, is_idle: bool) -> None:
+        """Whether this rank has no samples in the step that begins, so that it adds zeros to all sums."""
+        self._channel.check_settled()
+        self._channel.is_idle = is_idle
+
+    @property
+    def rank(self) -> int:
+        """This process's number, 0 first."""
+        return self.communicator.rank
+
+    @property
+    def size(self) -> int:
+        """How many processes there are; 1: this one is alone."""
+        return self.communicator.size
+
+    def gathered(self, value: object, doing: str = "gathered()") -> list[object]:
+        """What every rank gave, by rank; all ranks call it. value: whatever can be pickled.
+
+        doing: what for. ParallelError where other ranks are at something else.
+        """
+        return self.communicator.gathered(value, doing)
+
+    def fail(self, error: BaseException) -> None:
+        """Tell the other ranks that this one cannot go on: whoever waits for it, now or later, gets an error."""
+        self.communicator.fail(f"{type(error).__name__}: {error}")
+
+    def sums(self, values: object) -> Array:
+        """The sum over the ranks, in float64, of arrays of one shape; equal bits everywhere. All ranks call it."""
+        return self.communicator.sums(values)
+
+    def agreed(self, error: Exception | None, where: str) -> None:
+        """Raise on all ranks where one has an error; all ranks call it."""
+        self.communicator.agreed(error, where)
+
+    def collect(self, given: Array, places: Sequence[Array]) -> None:
+        """Rank 0 receives what each rank gives, into the places by rank; all ranks call it. See `Communicator`."""
+        self.communicator.collect(given, places)
+
+    def barrier(self) -> None:
+        """Wait until all ranks are here."""
+        self.communicator.barrier()

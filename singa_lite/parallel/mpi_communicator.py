@@ -1,0 +1,161 @@
+"""MpiCommunicator: the processes that mpiexec has started, by mpi4py; messages from rank to rank that are polled."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, NoReturn
+
+import numpy as np
+
+from singa_lite.array_types import Array
+from singa_lite.errors import ParallelError, RankFailedError
+from singa_lite.parallel.communicator import Communicator, Pending
+from singa_lite.parallel.watch import Watch
+
+#: Tags of messages: bytes of an exchange, the text of a rank that has failed, and, from there on, arrays by their
+#: number. Every MPI has 32,767.
+EXCHANGED, FAILED, PART, TAGS = 1, 2, 1024, 16384
+#: How often a wait polls before it lets other processes have the core between two polls, and for how long then.
+SPINS, PAUSE = 200, 50e-6
+#: Seconds of waiting after which, again and again, it is looked whether the others live.
+LOOKS = 1.0
+#: Bytes of the text of a rank that has failed: few enough to go without whoever sends it staying for that.
+MOST_TEXT = 2000
+
+
+class Messages:
+    """Requests of MPI, each with the rank that it is from or to. Whoever polls lets all of them go on."""
+
+    def __init__(self, mpi: Any, requests: Sequence[Any], ranks: Sequence[int]) -> None:
+        self._mpi = mpi
+        self._requests = list(requests)
+        self._ranks = list(ranks)
+        self._through = not requests
+
+    def poll(self) -> bool:
+        """Let them go on; whether all are through."""
+        self._through = self._through or self._mpi.Request.Testall(self._requests)
+        return self._through
+
+    def late(self) -> list[int]:
+        """The ranks whose messages are not through."""
+        pairs = zip(self._requests, self._ranks, strict=True)
+        return [] if self._through else sorted({rank for request, rank in pairs if not request.Test()})
+
+
+class MpiCommunicator(Communicator):
+    """mpi: the module mpi4py.MPI; timeout: seconds that a wait may take; polling: called while waiting."""
+
+    def __init__(self, mpi: Any, timeout: float) -> None:
+        self._mpi = mpi
+        self._comm = mpi.COMM_WORLD.Dup()  # so that messages of the script's own are not taken for these
+        self.rank, self.size = int(self._comm.Get_rank()), int(self._comm.Get_size())
+        self.timeout = timeout
+        #: Called while something is waited for: whatever else is under way goes on.
+        self.meanwhile: Callable[[], object] = lambda: None
+        #: Who has ended of the ranks on this machine, where it is watched.
+        self.watch: Watch | None = None
+        self._status = mpi.Status()
+        self._failed: str | None = None
+        self._told: list[tuple[Array, Any]] = []  # texts under way, and their requests
+
+    @cached_property
+    def local_rank(self) -> int:
+        """By the memory that processes share; all ranks ask for it together."""
+        here = self._comm.Split_type(self._mpi.COMM_TYPE_SHARED, self.rank)
+        found = int(here.Get_rank())
+        here.Free()
+        return found
+
+    def exchange(self, given: bytes) -> list[bytes]:
+        """What every rank gave, by rank."""
+        comm = self._comm
+        sent = np.frombuffer(given, np.uint8)
+        others = [rank for rank in range(self.size) if rank != self.rank]
+        sending = Messages(self._mpi, [comm.Isend(sent, rank, EXCHANGED) for rank in others], others)
+        found = {self.rank: given}
+
+        def received() -> bool:
+            for rank in others:
+                if rank not in found and (message := comm.Improbe(rank, EXCHANGED, status := self._mpi.Status())):
+                    place = np.empty(status.Get_count(self._mpi.BYTE), np.uint8)
+                    message.Recv(place)
+                    found[rank] = place.tobytes()
+            return sending.poll() and len(found) == self.size
+
+        self._until(received, lambda: [r for r in others if r not in found] or sending.late(), "to be met")
+        return [found[rank] for rank in range(self.size)]
+
+    def fail(self, why: str) -> None:
+        """Tell the others, who look for it while they wait."""
+        text = np.frombuffer(why.encode()[:MOST_TEXT], np.uint8)
+        self._told += [(text, self._comm.Isend(text, rank, FAILED)) for rank in range(self.size) if rank != self.rank]
+
+    def _look(self) -> None:
+        """RankFailedError where one has failed."""
+        if self._failed is None and (message := self._comm.Improbe(self._mpi.ANY_SOURCE, FAILED, self._status)):
+            text = np.empty(self._status.Get_count(self._mpi.BYTE), np.uint8)
+            message.Recv(text)
+            self._failed = f"rank {self._status.Get_source()} of {self.size} failed: {text.tobytes().decode()}"
+        if self._failed is not None:
+            raise RankFailedError(self._failed)
+
+    def spread(self, sent: Sequence[Array], received: Sequence[Array], number: int) -> Pending:
+        """Begin to send an array to each of the other ranks, and to receive one from each."""
+        others = [(self.rank + step) % self.size for step in range(1, self.size)]
+        comm, tag = self._comm, PART + number % TAGS
+        coming = [(comm.Irecv(received[rank], rank, tag), rank) for rank in others if received[rank].size]
+        going = [(comm.Isend(sent[rank], rank, tag), rank) for rank in others if sent[rank].size]
+        return Messages(self._mpi, [one for one, _ in coming + going], [rank for _, rank in coming + going])
+
+    def wait(self, pending: Pending, doing: str) -> None:
+        """Until all messages are through."""
+        self._until(pending.poll, pending.late, doing)
+
+    def abort(self, message: str, status: int = 1) -> NoReturn:
+        """End all processes at once."""
+        if message:
+            print(message, file=sys.stderr, flush=True)
+        if self.watch is not None:
+            self.watch.end()
+        self._comm.Abort(status)
+        raise SystemExit(status)
+
+    def _until(self, done: Callable[[], bool], late: Callable[[], list[int]], doing: str) -> None:
+        spins, begun = 0, time.monotonic()
+        looks, end = begun + LOOKS, begun + self.timeout
+        while not done():
+            self.meanwhile()
+            spins += 1
+            if spins < SPINS:
+                continue
+            self._look()
+            time.sleep(PAUSE)
+            now = time.monotonic()
+            if now > looks:
+                looks = now + LOOKS
+                self._check_alive(done, late, doing)
+            if now > end:
+                raise ParallelError(
+                    f"rank {self.rank}: wanted {doing} within {self.timeout:g} s, received nothing from rank "
+                    f"{', '.join(map(str, late()))}: it has ended, hangs, or does another step; a longer limit is "
+                    "parallel.mpi(timeout=)"
+                )
+
+    def _check_alive(self, done: Callable[[], bool], late: Callable[[], list[int]], doing: str) -> None:
+        """RankFailedError where a rank of this machine will never come."""
+        if self.watch is None:
+            return
+        lost, ended = self.watch.lost(), set(self.watch.ended())
+        if lost:
+            raise RankFailedError(f"rank {lost[0]} of {self.size} has ended without a word: killed, or crashed")
+        for _ in range(SPINS):  # what it sent before its end may come only now
+            if not ended or done():
+                return
+            time.sleep(PAUSE)
+        self._look()  # its own words are better
+        if gone := sorted(ended.intersection(late())):
+            raise RankFailedError(f"rank {self.rank}: wanted {doing}, received the end of rank {gone[0]}'s program")

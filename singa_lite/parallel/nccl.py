@@ -1,0 +1,152 @@
+"""NCCL: sums between GPUs by cupy.cuda.nccl, whose communicator is made by way of MPI, and whose failures end a wait.
+
+What it does with numbers: an element is added up in one place, and the sum goes to all ranks from there, so that all
+have the same bits. In which order the ranks' terms are added NCCL chooses by the machines' links and the array's size.
+"""
+
+from __future__ import annotations
+
+import warnings
+from importlib import import_module
+from typing import NamedTuple
+
+from singa_lite.errors import ParallelError
+from singa_lite.kernels.collective import parts_of
+from singa_lite.parallel.communicator import Communicator
+from singa_lite.parallel.way import Way
+from singa_lite.runtime.capture import Told
+from singa_lite.runtime.cupy_types import Cupy, Stream
+
+#: NCCL's names of dtypes.
+TYPES = {
+    "float16": "NCCL_FLOAT16",
+    "bfloat16": "NCCL_BFLOAT16",
+    "float32": "NCCL_FLOAT32",
+    "float64": "NCCL_FLOAT64",
+}
+ITEMSIZE = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
+INSTALL = "pip install 'singa-lite[nccl13]'"
+
+
+def missing(cupy: Cupy) -> str:
+    """What is wanted for sums between GPUs and not found; "" if all is there."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # CuPy warns where the library is not found; here it is an error
+        found = import_module(f"{cupy.__name__}.cuda.nccl")
+    return "" if getattr(found, "available", False) else f"NCCL, which CuPy does not find; {INSTALL} brings it"
+
+
+class Numbers(NamedTuple):
+    """Numbers of a GPU without gaps: an address, how many, and the name of their dtype."""
+
+    at: int
+    size: int
+    dtype: str
+
+    def part(self, part: slice) -> Numbers:
+        """Some of them."""
+        return Numbers(self.at + part.start * ITEMSIZE[self.dtype], part.stop - part.start, self.dtype)
+
+
+class Nccl:
+    """The ranks' GPUs. nccl: the module cupy.cuda.nccl; communicator: of the same ranks, over MPI.
+
+    Made on all ranks at the same place, with the GPU of each its current one.
+    """
+
+    def __init__(self, nccl: Cupy, communicator: Communicator) -> None:
+        self._nccl = nccl
+        self._ranks = communicator
+        first = communicator.gathered(nccl.get_unique_id() if communicator.rank == 0 else b"", "making NCCL's ring")[0]
+        self._comm = nccl.NcclCommunicator(communicator.size, first, communicator.rank)
+        self._number = 0
+        self._is_over = False
+
+    def told(self, value: object) -> Told:
+        """What all ranks say, over MPI, and how often they have."""
+        self._number += 1
+        return Told(self._number, self._ranks.gathered(value, "agreeing how a step on GPUs is done"))
+
+    def ask(self, way: Way, place: Numbers, stream: int) -> None:
+        """Ask for a sum of these numbers, in place, or for a part of one, on a stream.
+
+        ParallelError for dtypes that NCCL has no sums of.
+        """
+        kind = self._kind(place.dtype)
+        if place.size == 0:
+            return
+        if way is Way.SUM:
+            self._comm.allReduce(place.at, place.at, place.size, kind, self._nccl.NCCL_SUM, stream)
+        elif place.size % self._ranks.size:
+            self._by_parts(way, place, kind, stream)
+        else:
+            own = place.part(parts_of(place.size, self._ranks.size)[self._ranks.rank])
+            if way is Way.OWN_PART:
+                self._comm.reduceScatter(place.at, own.at, own.size, kind, self._nccl.NCCL_SUM, stream)
+            else:
+                self._comm.allGather(own.at, place.at, own.size, kind, stream)
+
+    def _by_parts(self, way: Way, place: Numbers, kind: int, stream: int) -> None:
+        """Parts that are not equally long, each by itself, in one group."""
+        self._nccl.groupStart()
+        for rank, part in enumerate(map(place.part, parts_of(place.size, self._ranks.size))):
+            if part.size and way is Way.OWN_PART:
+                self._comm.reduce(part.at, part.at, part.size, kind, self._nccl.NCCL_SUM, rank, stream)
+            elif part.size:
+                self._comm.broadcast(part.at, part.at, part.size, kind, rank, stream)
+        self._nccl.groupEnd()
+
+    def _kind(self, dtype: str) -> int:
+        if dtype not in TYPES:
+            raise ParallelError(f"sums between GPUs: wanted one of {', '.join(TYPES)}, received {dtype}")
+        kind: int = getattr(self._nccl, TYPES[dtype])
+        return kind
+
+    def wait(self, stream: Stream) -> None:
+        """Until a stream is done. ParallelError where a rank has failed, or does not come within the time limit."""
+        if self._is_over or stream.done:
+            return
+        try:
+            self._ranks.wait(_Reached(stream, self), "the sums between GPUs, NCCL does not say of which rank,")
+        except ParallelError:
+            self.abort()
+            raise
+
+    def check(self) -> None:
+        """ParallelError where NCCL has met one meanwhile: a GPU, a link or another process is gone."""
+        try:
+            self._comm.check_async_error()
+        except self._nccl.NcclError as error:
+            raise ParallelError(f"rank {self._ranks.rank}: wanted sums between GPUs, NCCL says {error}") from error
+
+    def abort(self) -> None:
+        """End what is under way: else this process would wait for it when it ends."""
+        if not self._is_over:
+            self._is_over = True
+            self._comm.abort()
+
+    def others(self) -> list[int]:
+        """All ranks but this one."""
+        return [rank for rank in range(self._ranks.size) if rank != self._ranks.rank]
+
+
+class _Reached:
+    """All that a stream was asked for, as messages that are under way."""
+
+    def __init__(self, stream: Stream, sums: Nccl) -> None:
+        self._stream = stream
+        self._sums = sums
+
+    def poll(self) -> bool:
+        """Whether it is done."""
+        self._sums.check()
+        return self._stream.done
+
+    def late(self) -> list[int]:
+        """Whoever it may be."""
+        return self._sums.others()
+
+
+def version(cupy: Cupy) -> int:
+    """Of the library, as NCCL counts: 22809 is 2.28.9."""
+    return int(import_module(f"{cupy.__name__}.cuda.nccl").get_version())

@@ -1,0 +1,77 @@
+"""`parallel.mpi()`: who is in this job, and how they train together."""
+
+from __future__ import annotations
+
+import os
+
+from singa_lite.checks import finite_above_zero, flag, one_of, whole
+from singa_lite.errors import ParallelError
+from singa_lite.parallel.communicator import Alone, Communicator
+from singa_lite.parallel.data_parallel import DataParallel
+from singa_lite.parallel.failures import end_together
+from singa_lite.parallel.watch import Watch, watched
+from singa_lite.sizes import budget_size
+
+#: Set in each process by MPICH's and Open MPI's mpiexec, by PMIx, and by Slurm's srun with --mpi.
+_STARTERS = ("PMI_RANK", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_RANK")
+
+#: By whom all processes are ended where one fails, and who watches them.
+_ending: list[tuple[Communicator, Watch | None]] = []
+
+
+def mpi(
+    *,
+    bucket_bytes: int | str = "4 MB",
+    in_flight_bytes: int | str = "32 MB",
+    shard: str | None = None,
+    compress: str | None = None,
+    sync: bool = False,
+    check_every: int = 100,
+    timeout: float = 300.0,
+) -> DataParallel:
+    """The processes that mpiexec has started together, or this one alone where none has.
+
+    bucket_bytes: gradients that are smaller are sent together, as many as are that large. in_flight_bytes: the most
+    bytes, of gradients and of what comes from the others, that sums have under way at a time: a plan takes so many
+    more. sync: whether batch normalisation goes by the samples of all ranks; else by each rank's own, and running
+    statistics are the mean of all ranks'. shard: "state": each rank has its part of the optimizer's state alone,
+    updates its part of each parameter and sends it to all; to equal bits; all ranks call `net.save` then. compress:
+    "bfloat16": gradients and their sums are sent so; what rounding takes is kept and added at the next step. Results
+    change. check_every: parameters are compared across ranks at the start and behind
+    each so many steps. timeout: seconds that a rank waits for the others.
+
+    ParallelError under mpiexec where mpi4py is missing; TypeError or ValueError for options that are none.
+    """
+    where = "parallel.mpi"
+    seconds = finite_above_zero(f"{where} timeout", timeout)
+    options = (
+        budget_size(f"{where} bucket_bytes", bucket_bytes),
+        budget_size(f"{where} in_flight_bytes", in_flight_bytes),
+        None if shard is None else one_of(f"{where} shard", shard, ("state",)),
+        None if compress is None else one_of(f"{where} compress", compress, ("bfloat16",)),
+        flag(f"{where} sync", sync),
+        whole(f"{where} check_every", check_every, 1),
+    )
+    return DataParallel(_communicator(seconds), *options)
+
+
+def _communicator(timeout: float) -> Communicator:
+    if not any(name in os.environ for name in _STARTERS):
+        return Alone()
+    try:
+        from mpi4py import MPI
+    except ImportError as error:
+        raise ParallelError(
+            f"parallel.mpi: wanted mpi4py, as this process was started by mpiexec, received {error}; pip install "
+            '".[mpi]" brings it and MPICH'
+        ) from error
+    from singa_lite.parallel.mpi_communicator import MpiCommunicator
+
+    if MPI.COMM_WORLD.Get_size() == 1:
+        return Alone()
+    made = MpiCommunicator(MPI, timeout)
+    if not _ending:
+        end_together(made)
+        _ending.append((made, watched(made)))
+    made.watch = _ending[0][1]
+    return made

@@ -1,0 +1,59 @@
+"""Seen: what an evaluation has seen batch by batch, of one process or of several."""
+
+from __future__ import annotations
+
+from singa_lite.array_types import Array
+from singa_lite.metric import EpochMetric
+from singa_lite.training.means import Mean, Part
+from singa_lite.training.measures import Measures, Observed
+from singa_lite.training.ranks import Ranks
+from singa_lite.training.turns import gathered
+
+
+class Seen:
+    """Some batches of an evaluation. measures: the net's metrics.
+
+    Statistics that are joined are joined at once, so that they are held, and sent to others, once and not by batch.
+    """
+
+    def __init__(self, measures: Measures) -> None:
+        self._measures = measures
+        self._joining = {each.key: each.metric for each in measures if isinstance(each.metric, EpochMetric)}
+        self._joining = {key: metric for key, metric in self._joining.items() if not metric.gathers}
+        self._joined: dict[str, Array] = {}
+        self._parts: list[tuple[int, Part]] = []
+
+    def add(self, number: int, part: Part) -> None:
+        """Enter a batch."""
+        if part.observed is not None:
+            statistics = dict(part.observed.statistics)
+            for key in self._joining.keys() & statistics.keys():
+                self._join(key, statistics.pop(key))
+            metrics = {key: value for key, value in part.metrics.items() if key not in self._joining}
+            part = part._replace(metrics=metrics, observed=Observed(part.observed.counts, statistics))
+        self._parts.append((number, part))
+
+    def _join(self, key: str, more: Array) -> None:
+        before = self._joined.get(key)
+        self._joined[key] = more if before is None else self._joining[key].joined(before, more)
+
+    def mean(self, ranks: Ranks | None) -> Mean:
+        """Of all batches, in their order, whoever has seen them."""
+        told = gathered(ranks, (self._parts, self._joined), "evaluate: its end")
+        every = sorted(
+            ((number, rank, part) for rank, (parts, _) in enumerate(told) for number, part in parts), key=_at
+        )
+        mean = Mean()
+        for _, _, part in every:
+            mean.add_parts([part], self._measures)
+        self._joined = {}
+        for _, joined in told:
+            for key, statistics in joined.items():
+                self._join(key, statistics)
+        mean.statistics |= {key: [statistics] for key, statistics in self._joined.items()}
+        return mean
+
+
+def _at(entry: tuple[int, int, Part]) -> tuple[int, int]:
+    """Where a batch stands: those of the same number, of loaders of the ranks' own, by rank."""
+    return entry[:2]

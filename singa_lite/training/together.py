@@ -1,0 +1,220 @@
+"""Together: what a training step does because other processes do it too: meet, weigh its samples, and sum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+
+from singa_lite.device import Device, device_of
+from singa_lite.errors import ParallelError
+from singa_lite.graph import Phase
+from singa_lite.layer import Layer
+from singa_lite.ops.across import Across, across
+from singa_lite.ops.noise import drawing
+from singa_lite.tensor import Tensor, from_numpy
+from singa_lite.training.buckets import Buckets, Take
+from singa_lite.training.ownership import Ownership
+from singa_lite.training.ranks import Ranks
+from singa_lite.training.same_values import Comparison
+from singa_lite.training.sharded import ShardedBuckets
+
+#: In the place of an output: all samples; and, in that of a share, how many the ranks have together.
+SAMPLES = ""
+TOTAL = "/total"
+
+
+class Arrival(NamedTuple):
+    """What a rank says of itself before a step. step: its number; sums: which sums over the ranks its plan has;
+    counts: {output: of how many values its loss is the mean}, and of samples; values: a digest of its parameters, where
+    they are compared; failed: what is wrong with it, if anything is.
+    """
+
+    step: int
+    sums: int
+    counts: Mapping[str, int]
+    values: bytes = b""
+    failed: str = ""
+
+
+class Together:
+    """One net's. A loss's derivative is multiplied by this rank's share of what the whole batch's mean is of, which
+    lies in memory and is read at replay: the sum of all ranks' gradients is then that of the mean.
+
+    values: gives the net's parameters; ownership: whose parts of the optimizer's state are, with shard="state".
+    """
+
+    def __init__(
+        self,
+        ranks: Ranks,
+        outputs: Sequence[str],
+        values: Callable[[], Mapping[str, Tensor]],
+        ownership: Ownership | None = None,
+    ) -> None:
+        self.ranks = ranks
+        self.ownership = ownership
+        #: {parameter: what was not sent of its gradients on this rank so far}, of its shape, with compress.
+        self.rests: dict[str, Tensor] = {}
+        self._shares: dict[Device, dict[str, Tensor]] = {}
+        self._names = [SAMPLES, *outputs]
+        self._comparison = Comparison(values)
+        self._step = 0
+        self._has_met = False
+        self._counts: Mapping[str, int] = dict.fromkeys(self._names, 0)
+        #: Whether this rank has no samples in the step that has begun.
+        self.is_idle = False
+
+    def shares(self, device: Device) -> dict[str, Tensor]:
+        """{output, or SAMPLES: this rank's share of the batch}, float64 (); under TOTAL the samples of all ranks."""
+        if device not in self._shares:
+            self._shares[device] = {name: from_numpy(np.float64(0.0), device) for name in (*self._names, TOTAL)}
+        return self._shares[device]
+
+    def begin(self) -> None:
+        """A step begins, and has not met the others."""
+        self._has_met = False
+
+    def meet(self, sums: int, counts: Mapping[str, int], device: Device) -> None:
+        """Before anything changes: every rank says what it is about to do. ParallelError where they differ."""
+        counts = dict.fromkeys(self._names, 0) if self.is_idle else counts
+        compares = self._step % self.ranks.check_every == 0
+        values = self._comparison.digest() if compares else b""
+        found = self._exchanged(Arrival(self._step, sums, counts, values))
+        _check_equal(found)
+        if len({each.values for each in found}) > 1:
+            self._comparison.refuse(self.ranks, f"step {self._step}")
+        shares = self.shares(device)
+        for name in self._names:
+            total = sum(each.counts[name] for each in found)
+            shares[name].copy_from_numpy(np.float64(counts[name] / total if total else 0.0))
+        shares[TOTAL].copy_from_numpy(np.float64(sum(each.counts[SAMPLES] for each in found)))
+        self.ranks.meet_on(device)
+        self.ranks.set_idle(self.is_idle)
+        self._counts = counts
+        self._step += 1
+
+    @property
+    def loss_weight(self) -> float:
+        """Of how many values this rank's loss of the last step was the mean."""
+        return float(self._counts[self._names[1]])
+
+    def failed(self, error: Exception) -> None:
+        """The step that has begun fails here: tell the others, if they still wait for this rank."""
+        if not self._has_met:
+            self._exchanged(Arrival(self._step, 0, {}, failed=f"{type(error).__name__}: {error}"))
+
+    def _exchanged(self, mine: Arrival) -> list[Arrival]:
+        self._has_met = True
+        found = self.ranks.gathered(mine)
+        arrivals = [each for each in found if isinstance(each, Arrival)]
+        for rank, each in enumerate(arrivals):
+            if each.failed and not mine.failed:
+                raise ParallelError(
+                    f"step {mine.step}: wanted all ranks to do it, received from rank {rank} {each.failed}"
+                )
+        if len(arrivals) < len(found):
+            raise ParallelError(f"step {mine.step}: wanted all ranks to train, received ranks that do something else")
+        return arrivals
+
+    # ---- within the step
+
+    @contextmanager
+    def in_step(self, device: Device) -> Iterator[Tensor]:
+        """Operations inside are a step's: random numbers are this rank's. Gives what keeps sums in their order."""
+        turn: Tensor = device.empty((), np.dtype(np.float64))
+        with device.scope(Phase.FORWARD, ""):
+            device.run("copy", self.shares(device)[SAMPLES], turn)  # sums on a GPU read there who has no samples
+        token = drawing.set(self.ranks.draw_key)
+        synced = across.set(self._across(device, turn) if self.ranks.sync else None)
+        try:
+            yield turn
+        finally:
+            across.reset(synced)
+            drawing.reset(token)
+
+    def _across(self, device: Device, turn: Tensor) -> Across:
+        shares = self.shares(device)
+
+        def add_up(values: Tensor) -> None:
+            self.ranks.add_up(values, turn, is_urgent=True)
+
+        return Across(shares[SAMPLES], shares[TOTAL], add_up)
+
+    def scales(self, device: Device, scale: Tensor | None) -> dict[str, Tensor]:
+        """What each output's derivative is multiplied by: this rank's share, and the loss's scale if there is one."""
+        shares = {name: share for name, share in self.shares(device).items() if name not in (SAMPLES, TOTAL)}
+        return shares if scale is None else {name: _product(scale, share) for name, share in shares.items()}
+
+    def gradients(
+        self, turn: Tensor, parameters: Iterable[Tensor], take: Take, at_once: bool, updates: bool
+    ) -> Buckets:
+        """Sums gradients over the ranks, and gives each to `take` when its sum is there.
+
+        at_once, updates: see `ShardedBuckets`.
+        """
+        rest_of = None if self.ranks.compress is None else self.rest_of
+        if self.ownership is None:
+            return Buckets(self.ranks, turn, parameters, take, rest_of)
+        return ShardedBuckets(self.ranks, turn, parameters, take, rest_of, self.ownership, at_once, updates)
+
+    def rest_of(self, name: str, value: Tensor) -> Tensor:
+        """What was not sent of a parameter's gradients so far: zeros at first."""
+        if name not in self.rests:
+            device = device_of(value)
+            made: Tensor = device.empty(value.shape, value.dtype, value.memory_order())
+            with device.first_values():
+                made.copy_from_numpy(np.zeros(value.shape, value.dtype))
+            made.name = f"{name} rest of gradients"
+            self.rests[name] = made
+        return self.rests[name]
+
+    def clear_rests(self) -> None:
+        """As before a first step. The tensors stay, as recorded steps read them."""
+        for rest in self.rests.values():
+            rest.copy_from_numpy(np.zeros(rest.shape, rest.dtype))
+
+    def add_up_squares(self, squares: Tensor, turn: Tensor) -> None:
+        """Squares of gradients that each rank has a part of, float64 (), become those of all."""
+        if self.ownership is not None:
+            self.ranks.add_up(squares, turn, is_urgent=True)
+
+    def share_statistics(self, turn: Tensor, layers: Iterable[Layer]) -> None:
+        """Running statistics become the mean of those of all ranks, each by its share of the samples."""
+        if self.ranks.sync:
+            return
+        states = [value for layer in layers if layer.batch_statistics for value in layer.states.values()]
+        states = [value for value in states if value.dtype.kind == "f"]
+        if not states:
+            return
+        device = device_of(turn)
+        buckets = Buckets(self.ranks, turn, states, lambda name, value, total: device.run("copy", total, value))
+        for value in states:
+            with device.scope(Phase.UPDATE, value.name.rpartition("/")[0]):
+                buckets.take(value.name, value, _product(value, self.shares(device)[SAMPLES]))
+        buckets.end()
+
+
+def _check_equal(found: Sequence[Arrival]) -> None:
+    first = found[0]
+    for rank, other in enumerate(found):
+        if other.step != first.step:
+            raise ParallelError(
+                f"train_one_batch: wanted all ranks to do the same step, received step {first.step} of rank 0 and step "
+                f"{other.step} of rank {rank}"
+            )
+        if other.sums != first.sums:
+            raise ParallelError(
+                f"train_one_batch: wanted the same net, compiled alike, on all ranks, received other gradients of rank "
+                f"{rank} than of rank 0"
+            )
+
+
+def _product(value: Tensor, factor: Tensor) -> Tensor:
+    """A new tensor; the factor is float64 ()."""
+    device = device_of(value)
+    made: Tensor = device.empty(value.shape, value.dtype, value.memory_order())
+    device.run("copy", value, made)
+    device.run("scale_by", factor, made)
+    return made

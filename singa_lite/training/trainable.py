@@ -1,0 +1,40 @@
+"""What the training loop knows a net by."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import Protocol
+
+from singa_lite.array_types import DType
+from singa_lite.layer import OneOrMore
+from singa_lite.optimizer import Optimizer
+from singa_lite.tensor import Tensor
+from singa_lite.training.evaluation import Evaluable
+from singa_lite.training.ranks import Ranks
+
+
+class Trainable(Evaluable, Protocol):
+    """What the loop needs of a net, and callbacks."""
+
+    seed: int
+    optimizer: Optimizer | None
+
+    @property
+    def knows_measures(self) -> bool: ...
+
+    @property
+    def dtype(self) -> DType: ...
+
+    @property
+    def parallel(self) -> Ranks | None: ...
+
+    @property
+    def loss_weight(self) -> float: ...
+
+    def train_one_batch(
+        self, x: object, y: object, sample_weight: object = None, class_weight: object = None
+    ) -> tuple[Tensor, OneOrMore]: ...
+
+    def save(self, path: str | PathLike[str], *, weights_only: bool = False, **options: object) -> None: ...
+
+    def tell_norms(self) -> None: ...

@@ -1,0 +1,72 @@
+"""A run of `fit` by several processes that ends before its time: how is the first argument, where its checkpoints are
+the second.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from singa_lite import FeedForwardNet, device, layers, loss, optimizer, parallel
+from singa_lite.fit import Callback, Training
+from singa_lite.snapshots import Checkpoint
+
+RNG = np.random.default_rng(5)
+X, Y = RNG.standard_normal((64, 5)).astype("f"), RNG.integers(0, 3, 64)
+
+
+def net_for(ranks: Any, seed: int = 2) -> FeedForwardNet:
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(), seed=seed)
+    net.add(layers.Dense("hidden", 7, input_sample_shape=(5,)))
+    net.add(layers.Activation(mode="tanh"))
+    net.add(layers.Dense("out", 3))
+    net.compile(optimizer.SGD(lr=0.1, momentum=0.5), parallel=ranks)
+    return net
+
+
+class Ends(Callback):
+    """Does on rank 1, behind ten batches, what ends the run."""
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+
+    def on_batch(self, training: Training) -> None:
+        if training.net.optimizer.step == 10:  # type: ignore[union-attr]  # it is compiled
+            if self.how == "ctrl-c" and training.is_first:
+                print("ready", flush=True)
+            if self.how == "ctrl-c":
+                time.sleep(0.3)
+            if training.ranks is not None and training.ranks.rank == 1:
+                self.end()
+
+    def end(self) -> None:
+        if self.how == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.how == "hangs":
+            time.sleep(600)
+        if self.how == "raises":
+            raise OSError("the disk of rank 1 is full")
+
+
+def main(how: str, folder: Path) -> None:
+    ranks = parallel.mpi(timeout=3 if how == "hangs" else 60)
+    net = net_for(ranks, seed=2 + (how == "seeds") * ranks.rank)
+    x, y = (X[:2], Y[:2]) if how == "short" else (X, Y)
+    if how == "nan" and ranks.rank == 1:
+        x = X.copy()
+        x[:] = np.nan
+    if how == "two":
+        net_for(ranks)
+    epochs = 100000 if how == "ctrl-c" else 5
+    net.fit(x, y, 8, epochs, verbose=how == "killed", callbacks=[Ends(how), Checkpoint(folder, every_steps=1)])
+    print("came to its end", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

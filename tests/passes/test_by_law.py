@@ -1,0 +1,95 @@
+"""Places of laws: what is found, when the right side may stand there, and what it is there."""
+
+from __future__ import annotations
+
+import pytest
+
+from programs import Call, add, assert_same, call, clip, copy, fill, program, relu, tanh, whole
+from singa_lite.kernels.interface.window import Window
+from singa_lite.passes.by_law import Replacing
+from singa_lite.passes.law_moves import At
+from singa_lite.passes.law_places import places
+from singa_lite.passes.laws import ACTIVATED, POOL_FIRST, POOL_FIRST_BOTH_WAYS, law
+from singa_lite.passes.pool_first import pool_first
+from singa_lite.passes.program import Program
+
+A, B, OUT = (whole(block, 5, 3) for block in (0, 1, 2))
+Z, Y, W = (whole(block, 5, 3) for block in (10, 11, 12))
+HELD = [0, 1, 2, 20, 21, 22]
+SUM = next(one for one in ACTIVATED if one.left[0].kernel == "add")
+FIRST, LAST = [At(0, 0)], [At(1, 0)]
+
+
+def put(given: Program, at: list[At]) -> list[str]:
+    """The kernels behind it, once all places have the right side that may have it."""
+    replacing = Replacing(given)
+    for place in places(given, replacing.uses, SUM):
+        if replacing.may_put(place, at):
+            replacing.put(place, at)
+    made = replacing.result()
+    assert_same(given, made)
+    return [instruction.kernel for instruction in made.instructions]
+
+
+@pytest.mark.parametrize("at", [FIRST, LAST])
+def test_a_place_gets_what_the_law_says(at):
+    given = program(add(A, B, Z), relu(Z, Y), copy(Y, OUT), held=HELD)
+    (place,) = places(given, Replacing(given).uses, SUM)
+    assert (place.steps, place.activation, place.named) == ((0, 1), "relu", {"a": A, "b": B, "z": Z, "y": Y})
+    (made,) = Replacing(given).made(place, at)
+    assert (made.kernel, made.operands, dict(made.settings)) == ("add_activation", (A, B, Y), {"activation": "relu"})
+    assert made.number == given.instructions[0].number
+    assert put(given, at) == ["add_activation", "copy"]
+
+
+@pytest.mark.parametrize(
+    ("calls", "first", "last"),
+    [
+        ([add(A, B, Z), copy(Z, W), relu(Z, Y), copy(W, OUT)], False, False),  # somebody else reads z
+        ([add(A, B, Z), relu(Z, Y), copy(Z, OUT)], False, False),  # later, too
+        ([add(A, B, Z), clip(Z), relu(Z, Y)], False, False),  # z has changed
+        ([relu(Z, Y), add(A, B, Z)], False, False),  # the activation is of what was there before
+        ([add(A, B, Z), clip(A), relu(Z, Y)], True, False),  # an input changes in between
+        ([add(A, B, Z), fill(Y), copy(Y, OUT), relu(Z, Y)], False, True),  # the result's block is in use in between
+        ([add(A, B, Z), relu(Z, A)], False, False),  # over an input
+        ([add(A, B, OUT), relu(OUT, Y)], False, False),  # what is held stays
+    ],
+    ids=["read", "read later", "z", "before", "input", "result", "over", "held"],
+)
+def test_nothing_comes_too_late_or_too_early(calls: list[Call], first: bool, last: bool):
+    given = program(*calls, copy(Y, whole(20, 5, 3)), held=HELD)
+    assert ("add_activation" in put(given, FIRST), "add_activation" in put(given, LAST)) == (first, last)
+
+
+def test_what_has_gone_is_no_place_any_more():
+    given = program(add(A, B, Z), relu(Z, Y), copy(Y, OUT), held=HELD)
+    replacing = Replacing(given)
+    (place,) = places(given, replacing.uses, SUM)
+    replacing.put(place, FIRST)
+    assert not replacing.may_put(place, FIRST)
+
+
+def test_a_variable_is_one_activation_in_all_calls():
+    """The derivative must be that of the activation, and a word one tensor wherever it stands."""
+    given = program(tanh(A, Z), call("relu_derivative", B, Z, Y), copy(Y, OUT), held=HELD)
+    both = law("$m x y; $m_derivative dy y d -> $m x y; $m_derivative dy y d")
+    assert not [*places(given, Replacing(given).uses, both)]
+    given = program(relu(A, Z), call("relu_derivative", B, Z, Y), copy(Y, OUT), held=HELD)
+    assert [place.steps for place in places(given, Replacing(given).uses, both)] == [(0, 1)]
+
+
+def test_new_words_have_blocks_of_their_own_or_take_over_what_nobody_needs():
+    assert POOL_FIRST.heirs == {"i": "j"}
+    assert POOL_FIRST_BOTH_WAYS.heirs == {"i": "j"}
+    assert SUM.heirs == {}
+
+
+def test_pooling_without_an_index_goes_before_its_activation():
+    window = {"window": Window((2, 2), (2, 2))}
+    images, pooled = (2, 3, 4, 6), (2, 3, 2, 3)
+    x, y, p, out = whole(0, *images), whole(10, *images), whole(11, *pooled), whole(2, *pooled)
+    given = program(relu(x, y), call("max_pool2d", y, p, None, **window), copy(p, out), held=[0, 2])
+    first, second, _copy = pool_first(given).instructions
+    assert (first.kernel, first.operands[0], first.operands[2]) == ("max_pool2d", x, None)
+    assert (second.kernel, second.operands) == ("relu", (first.operands[1], p))
+    assert y.block not in pool_first(given).sizes

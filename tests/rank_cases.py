@@ -1,0 +1,339 @@
+"""What ranks do in the tests of several processes; run as a script by each, and imported for what one process finds.
+
+Each case trains some steps and gives {name: array}: parameters, state, losses. ranks: None for one process, which takes
+the whole batch.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from singa_lite import FeedForwardNet, layers, loss, optimizer, parallel
+
+#: Samples of each rank's part, of four at most.
+PARTS = (5, 3, 8, 2)
+STEPS = 4
+#: How many ranks a single process stands for: it takes their parts together.
+Ranks = Any
+
+
+def size_of(ranks: Ranks, together: int) -> int:
+    return together if ranks is None else ranks.size
+
+
+def part(ranks: Ranks, together: int, parts: tuple[int, ...] = PARTS) -> slice:
+    """This rank's samples of the whole batch."""
+    starts = np.cumsum([0, *parts[: size_of(ranks, together)]])
+    return slice(0, starts[-1]) if ranks is None else slice(starts[ranks.rank], starts[ranks.rank + 1])
+
+
+def values(net: FeedForwardNet) -> dict[str, np.ndarray]:
+    found = {name: np.array(value) for name, value in zip(net.param_names(), net.param_values(), strict=True)}
+    return found | {name: np.array(value) for name, value in net.states().items()}
+
+
+def mlp() -> FeedForwardNet:
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), seed=3)
+    net.add(layers.Dense("a", 30, input_sample_shape=(20,)))
+    net.add(layers.Activation("tanh", "tanh"))
+    net.add(layers.Dense("b", 50))
+    net.add(layers.Activation("relu", "relu"))
+    net.add(layers.Dense("c", 7))
+    return net
+
+
+def train(
+    net: FeedForwardNet,
+    opt: optimizer.Optimizer,
+    ranks: Ranks,
+    together: int,
+    shape: tuple[int, ...] = (20,),
+    parts: tuple[int, ...] = PARTS,
+    **options: Any,
+) -> dict[str, np.ndarray]:
+    """Some steps by classes of random samples; parts of unequal sizes."""
+    net.compile(opt, parallel=ranks, **options)
+    random, mine = np.random.default_rng(7), part(ranks, together, parts)
+    for _ in range(STEPS):
+        count = sum(parts[: size_of(ranks, together)])
+        x, y = random.standard_normal((count, *shape)).astype(np.float32), random.integers(0, 7, count)
+        net.train_one_batch(x[mine], y[mine])
+    return values(net)
+
+
+def sgd() -> optimizer.SGD:
+    return optimizer.SGD(0.2, momentum=0.9, weight_decay=0.01)
+
+
+def recorded(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    return train(mlp(), sgd(), ranks, together)
+
+
+def recorded_again(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    return train(mlp(), sgd(), again(ranks), together)
+
+
+def eager(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    return train(mlp(), sgd(), again(ranks), together, graph=False)
+
+
+def unshared_gradients(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    return train(mlp(), sgd(), again(ranks, bucket_bytes=1), together)
+
+
+def adam(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    return train(mlp(), optimizer.AdamW(0.01, epsilon=1e-3), again(ranks), together)
+
+
+def clipped(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    net = mlp()
+    found = train(net, sgd(), again(ranks), together, clip_global_norm=0.1, accumulate=2, micro_batches=2)
+    return found | {"norm": np.array(net.gradient_norm)}
+
+
+def accumulated(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    return train(mlp(), optimizer.SGD(0.2, momentum=0.9), again(ranks), together, accumulate=2)
+
+
+def scaled(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    return train(mlp(), sgd(), again(ranks), together, loss_scale=256.0, clip_global_norm=1.0)
+
+
+def idle(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    """The second rank has no samples."""
+    return train(mlp(), sgd(), again(ranks), together, parts=(5, 0, 8, 2))
+
+
+def frozen(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    return train(mlp(), sgd(), again(ranks), together, freeze="b")
+
+
+def ignored(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    """Positions that do not count are unequally many in the parts; on the first rank none counts."""
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(axis=-1, ignore_index=-1), seed=3)
+    net.add(layers.Dense("a", 5, input_sample_shape=(6, 4)))
+    net.compile(sgd(), parallel=again(ranks))
+    random, mine = np.random.default_rng(7), part(ranks, together)
+    for _ in range(STEPS):
+        count = sum(PARTS[: size_of(ranks, together)])
+        x, y = random.standard_normal((count, 6, 4)).astype(np.float32), random.integers(-1, 5, (count, 6))
+        y[: PARTS[0]] = -1
+        net.train_one_batch(x[mine], y[mine])
+    return values(net)
+
+
+def weighted(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    """Two outputs, with weights of losses and of samples."""
+    net = FeedForwardNet({"c": loss.SoftmaxCrossEntropy(), "d": loss.SquaredError()}, seed=3)
+    net.add(layers.Dense("a", 30, input_sample_shape=(20,)))
+    net.add(layers.Dense("c", 7), "a")
+    net.add(layers.Dense("d", 2), "a")
+    net.compile(sgd(), parallel=again(ranks), loss_weights={"d": 0.5})
+    random, mine = np.random.default_rng(7), part(ranks, together)
+    for _ in range(STEPS):
+        count = sum(PARTS[: size_of(ranks, together)])
+        x, y = random.standard_normal((count, 20)).astype(np.float32), random.integers(0, 7, count)
+        d = random.standard_normal((count, 2)).astype(np.float32)
+        weights = random.uniform(0.5, 2, count).astype(np.float32)
+        net.train_one_batch(x[mine], {"c": y[mine], "d": d[mine]}, sample_weight=weights[mine])
+    return values(net)
+
+
+def images(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    """Statistics of each rank's own part; running ones are those of all."""
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), seed=3)
+    net.add(layers.Conv2D("conv", 6, 3, input_sample_shape=(2, 9, 8)))
+    net.add(layers.BatchNormalization("norm"))
+    net.add(layers.Activation("relu", "relu"))
+    net.add(layers.MaxPooling2D("pool", 2, 2))
+    net.add(layers.Flatten("flat"))
+    net.add(layers.Dense("scores", 7))
+    return train(net, sgd(), again(ranks), together, (2, 9, 8))
+
+
+def statistics(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    """One step of a normalisation by itself."""
+    net = FeedForwardNet(loss.SquaredError(), seed=3)
+    net.add(layers.BatchNormalization("norm", input_sample_shape=(4,)))
+    net.compile(sgd(), parallel=again(ranks))
+    mine = part(ranks, together)
+    x = np.random.default_rng(7).normal(2, 3, (sum(PARTS[: size_of(ranks, together)]), 4)).astype(np.float32)
+    net.train_one_batch(x[mine], x[mine])
+    return values(net) | {"batch": x}
+
+
+def synced(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    """Statistics of the whole batch, so that several processes do what one does."""
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), seed=3)
+    net.add(layers.Conv2D("conv", 6, 3, input_sample_shape=(2, 9, 8)))
+    net.add(layers.BatchNormalization("norm"))
+    net.add(layers.Activation("relu", "relu"))
+    net.add(layers.Flatten("flat"))
+    net.add(layers.Dense("hidden", 11))
+    net.add(layers.BatchNormalization("norm_2"))
+    net.add(layers.Dense("scores", 7))
+    return train(net, sgd(), again(ranks, sync=True), together, (2, 9, 8), (5, 3, 0, 2))
+
+
+def dropped(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    """What each rank drops of equal inputs; state is the same everywhere."""
+    net = FeedForwardNet(loss.SquaredError(), seed=3)
+    net.add(layers.Dropout("drop", 0.5, input_sample_shape=(40,)))
+    net.add(layers.Dense("dense", 1))
+    net.compile(sgd(), parallel=again(ranks), keep=["drop"])
+    net.train_one_batch(np.ones((2, 40), np.float32), np.zeros((2, 1), np.float32))
+    found = np.array(net.kept["drop"].output)
+    every = [found] if ranks is None else net.parallel.gathered(found)
+    return values(net) | {"kept": np.stack(every)}
+
+
+def sharded(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    return train(mlp(), sgd(), again(ranks, shard="state"), together)
+
+
+def sharded_adam(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    net, opt = mlp(), optimizer.AdamW(0.01, epsilon=1e-3)
+    found = train(net, opt, again(ranks, shard="state"), together)
+    slots = ("first_moment", "second_moment")
+    return found | {"state": np.array(sum(s.nbytes for state in opt.state.values() for s in map(state.get, slots)))}
+
+
+def sharded_clipped(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    net = mlp()
+    options = {"clip_global_norm": 0.1, "accumulate": 2, "micro_batches": 2}
+    found = train(net, sgd(), again(ranks, shard="state"), together, **options)
+    return found | {"norm": np.array(net.gradient_norm)}
+
+
+def sharded_clipped_alone(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    return train(mlp(), sgd(), again(ranks, shard="state"), together, clip_global_norm=0.1)
+
+
+def sharded_eager(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    return train(mlp(), sgd(), again(ranks, shard="state"), together, graph=False)
+
+
+def thawed(net: FeedForwardNet, opt: optimizer.Optimizer, ranks: Ranks, together: int) -> dict[str, np.ndarray]:
+    """A layer that does not train at first, and shares a bucket with others that do."""
+    net.layers["b"].trainable = False
+    train(net, opt, ranks, together)
+    net.layers["c"].trainable, net.layers["b"].trainable = False, True
+    random, mine = np.random.default_rng(8), part(ranks, together)
+    count = sum(PARTS[: size_of(ranks, together)])
+    for _ in range(STEPS):
+        x, y = random.standard_normal((count, 20)).astype(np.float32), random.integers(0, 7, count)
+        net.train_one_batch(x[mine], y[mine])
+    return values(net)
+
+
+def thawed_whole(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    return thawed(mlp(), sgd(), again(ranks), together)
+
+
+def thawed_in_parts(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    return thawed(mlp(), sgd(), again(ranks, shard="state"), together)
+
+
+def compressed(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    return train(mlp(), sgd(), again(ranks, compress="bfloat16"), together)
+
+
+def compressed_in_parts(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    """Also without samples on one rank, whose rest is sent all the same."""
+    ranks = again(ranks, compress="bfloat16", shard="state")
+    return train(mlp(), sgd(), ranks, together, parts=(5, 0, 8, 2))
+
+
+def rest_is_sent_later(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    """The mean of what is sent of one gradient in 1, and in 30 steps."""
+    random, mine = np.random.default_rng(7), part(ranks, together)
+    count = sum(PARTS[: size_of(ranks, together)])
+    x, y = random.standard_normal((count, 20)).astype(np.float32), random.integers(0, 7, count)
+    means = []
+    for steps in (2, 30):
+        net = mlp()
+        net.compile(optimizer.SGD(lambda step: 0.0), parallel=again(ranks, compress="bfloat16"), accumulate=steps)
+        for _ in range(steps):
+            net.train_one_batch(x[mine], y[mine])
+        means.append(np.array(net.optimizer.gathering.sums["b/weight"]))
+    return {"means": np.stack(means)}
+
+
+def bytes_sent(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    """By this rank in a step's sums: of gradients as they are, in 16 bits, and in 16 bits with state in parts."""
+    found = []
+    for options in ({}, {"compress": "bfloat16"}, {"compress": "bfloat16", "shard": "state"}):
+        made, sent = again(ranks, **options), [0]
+        if made is not None:
+            spread = made.communicator.spread
+
+            def counted(given: Any, received: Any, number: int, spread: Any = spread, sent: Any = sent) -> Any:
+                sent[0] += sum(array.nbytes for rank, array in enumerate(given) if rank != ranks.rank)
+                return spread(given, received, number)
+
+            made.communicator.spread = counted
+        train(mlp(), sgd(), made, together)
+        found.append(sent[0])
+    every = [found] if ranks is None else ranks.gathered(found)
+    return {"sent": np.sum(every, axis=0)}
+
+
+def wide(ranks: Ranks, together: int, **options: Any) -> dict[str, np.ndarray]:
+    """A net with a large gradient."""
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), seed=3)
+    net.add(layers.Dense("a", 1100, input_sample_shape=(1000,)))
+    net.add(layers.Activation("tanh", "tanh"))
+    net.add(layers.Dense("b", 7))
+    ranks = again(ranks, in_flight_bytes="6 MB", **options)
+    found = train(net, sgd(), ranks, together, (1000,))
+    found["arena"] = np.array(net.memory_plan.arena_bytes)
+    return found | {"in_flight": np.array(net.memory_plan.in_flight_bytes)}
+
+
+def tiles(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    """Gradients that never exist whole."""
+    return wide(ranks, together)
+
+
+def compressed_tiles(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    return wide(ranks, together, compress="bfloat16")
+
+
+def sharded_strips(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    """A gradient that is whole, and comes from the others strip by strip, in 16 bits or as it is."""
+    found = wide(ranks, together, shard="state", bucket_bytes="400 kB")
+    narrow = wide(ranks, together, shard="state", bucket_bytes="400 kB", compress="bfloat16")
+    return found | {f"narrow {name}": value for name, value in narrow.items() if name not in ("arena", "in_flight")}
+
+
+def again(ranks: Ranks, **options: Any) -> Ranks:
+    """A communicator of its own for another net, with small buckets where nothing else is said."""
+    return None if ranks is None else parallel.mpi(timeout=60, **{"bucket_bytes": 3000, **options})
+
+
+CASES: dict[str, Callable[..., dict[str, np.ndarray]]] = {
+    case.__name__: case
+    for case in (
+        *(recorded, recorded_again, eager, unshared_gradients, adam, clipped, accumulated, scaled, idle, frozen),
+        *(ignored, weighted, images, statistics, synced, dropped, tiles),
+        *(thawed_whole, thawed_in_parts, bytes_sent, compressed_tiles, sharded_strips),
+        *(sharded, sharded_adam, sharded_clipped, sharded_clipped_alone, sharded_eager),
+        *(compressed, compressed_in_parts, rest_is_sent_later),
+    )
+}
+
+
+def main(folder: str, *cases: str) -> None:
+    """Do these cases, one after the other, and write what this rank found."""
+    ranks = parallel.mpi(timeout=60, bucket_bytes=3000)
+    found = {f"{case}/{name}": array for case in cases for name, array in CASES[case](ranks).items()}
+    np.savez(Path(folder, f"{ranks.rank}.npz"), **found)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

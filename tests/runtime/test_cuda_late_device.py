@@ -1,0 +1,172 @@
+"""The CUDA device as it is, over streams that are late: its loader by CUDA's driver, whole steps in any legal order."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import build_cache
+import host_loader
+from late_cupy import LateCupy
+from late_driver import installed
+from late_gpu import late_gpu, missing_libraries
+from nets import bits, state_of
+from singa_lite import FeedForwardNet, device, layers, loss, optimizer, tensor
+from singa_lite.device import Device
+from singa_lite.errors import DeviceError
+from singa_lite.kernels.cuda_kernels.loader import CudaFunction, CudaLoader
+from singa_lite.kernels.cuda_kernels.routine import Arguments
+
+MISSING = host_loader.missing()
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"CUDA kernels cannot run on the host without {MISSING}")
+needs_libraries = pytest.mark.skipif(bool(missing_libraries()), reason=f"wants {missing_libraries()}")
+both = pytest.mark.parametrize(
+    "libraries", [False, pytest.param(True, marks=needs_libraries)], ids=["own", "libraries"]
+)
+
+SEEDS = range(4)
+STEPS = 5
+
+SOURCE = """
+extern "C" __global__ void where(int* y, int by) {
+    const int thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+    const int block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+    y[block * blockDim.x * blockDim.y * blockDim.z + thread] = 1000 * block + thread + by;
+}
+extern "C" __global__ void shared_bytes(int* y) {
+    DYNAMIC_SHARED(int, held);
+    held[threadIdx.x] = threadIdx.x;
+    __syncthreads();
+    y[threadIdx.x] = held[blockDim.x - 1 - threadIdx.x];
+}
+"""
+
+
+# --- the loader and CUDA's driver
+
+
+@pytest.fixture
+def file() -> str:
+    """A source with kernels that say where they run."""
+    return str(Path(build_cache.sources({"where.cu": SOURCE})) / "where.cu")
+
+
+def launched(file: str, kernel: str, *arguments: Any, grid: Any = (1, 1, 1), block: Any, shared: int = 0) -> LateCupy:
+    """A machine that was asked for a launch on a stream of its own."""
+    machine = LateCupy(0)
+    with installed(machine):
+        stream = machine.cuda.Stream(non_blocking=True)
+        function = CudaLoader(machine, stream.ptr).function(file, kernel, ())
+        function.bind(grid, block, shared, Arguments(arguments))()
+    assert [len(one.work) for one in machine.streams] == [0, 1]
+    return machine
+
+
+@pytest.mark.parametrize("block", [(7, 1, 1), (5, 2, 3)], ids=str)
+@pytest.mark.parametrize("grid", [(3, 1, 1), (2, 3, 4)], ids=str)
+def test_a_grid_of_blocks_is_launched_as_it_was_asked_for(file, grid, block):
+    blocks, threads = int(np.prod(grid)), int(np.prod(block))
+    y = np.full(blocks * threads, -1, np.int32)
+    launched(file, "where", y.ctypes.data, np.int32(5), grid=grid, block=block).streams[1].synchronize()
+    assert np.array_equal(y.reshape(blocks, threads), 5 + 1000 * np.arange(blocks)[:, None] + range(threads))
+
+
+def test_shared_memory_of_a_size_given_at_the_launch(file):
+    y = np.zeros(40, np.int32)
+    launched(file, "shared_bytes", y.ctypes.data, block=(40, 1, 1), shared=160).streams[1].synchronize()
+    assert y.tolist() == list(range(39, -1, -1))
+
+
+@pytest.mark.parametrize(
+    "extents",
+    [{"block": (1025, 1, 1)}, {"block": (1, 1, 65)}, {"block": (1, 1, 1), "grid": (1, 65536, 1)}, {"block": (0, 1, 1)}],
+    ids=["threads", "deep", "grid", "none"],
+)
+def test_what_the_driver_refuses_is_an_error_with_its_words(file, extents):
+    with pytest.raises(DeviceError, match="launching kernel 'where': CUDA says 1, invalid argument"):
+        launched(file, "where", 0, np.int32(5), **extents)
+
+
+def test_a_stream_that_is_none_is_refused(file):
+    machine = LateCupy(0)
+    with installed(machine):
+        function = CudaLoader(machine, 99).function(file, "where", ())
+        with pytest.raises(DeviceError, match="CUDA says 400, invalid resource handle"):
+            function.bind((1, 1, 1), (1, 1, 1), 0, Arguments([0, np.int32(5)]))()
+
+
+# --- whole steps
+
+
+def net_on(on: Device) -> FeedForwardNet:
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=on, seed=4)
+    net.add(layers.Conv2D("conv", 5, 3, input_sample_shape=(3, 9, 7)))
+    net.add(layers.BatchNormalization("norm"))
+    net.add(layers.Activation("relu", "relu"))
+    net.add(layers.MaxPooling2D("pool", 2))
+    net.add(layers.Flatten("flat"))
+    net.add(layers.Dropout("drop", 0.2))
+    net.add(layers.Dense("dense", 4))
+    net.compile(optimizer.SGD(lr=0.05, momentum=0.9))
+    return net
+
+
+def trained(net: FeedForwardNet) -> list[Any]:
+    """Losses of steps, each with its own batch, and the state behind them; nobody waits between the steps."""
+    seen = []
+    for step in range(STEPS):
+        rng = np.random.default_rng(step)
+        seen.append(net.train_one_batch(rng.standard_normal((6, 3, 9, 7), dtype="f"), rng.integers(0, 4, 6))[0])
+    return [*map(bits, seen), state_of(net)]
+
+
+def trains(seed: int, libraries: bool = False) -> None:
+    """To the bits of another order, and close to what a CPU comes to."""
+    found = []
+    for order in (seed, 99):
+        with late_gpu(order, libraries) as (_, _, on):
+            net = net_on(on)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # none says that the step cannot be captured
+                found.append(trained(net))
+            assert net.training_graph._executables["recorded"]._replay.is_captured
+            weights = tensor.to_numpy(net.layers["dense"].parameters["weight"])
+    assert found[0] == found[1]
+    cpu = net_on(device.new_cpu(kernels="numpy"))
+    trained(cpu)
+    np.testing.assert_allclose(weights, tensor.to_numpy(cpu.layers["dense"].parameters["weight"]), rtol=1e-4, atol=1e-5)
+
+
+@both
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_net_trains_to_equal_bits_in_every_legal_order(seed, libraries):
+    trains(seed, libraries)
+
+
+def _swapped(self: Any, grid: Any, block: Any, shared_bytes: int, arguments: Arguments) -> Any:
+    return _bind(self, block, grid, shared_bytes, arguments)
+
+
+def _on_the_null_stream(self: Any, grid: Any, block: Any, shared_bytes: int, arguments: Arguments) -> Any:
+    self._stream = 0
+    return _bind(self, grid, block, shared_bytes, arguments)
+
+
+_bind = CudaFunction.bind
+
+
+def test_a_swapped_grid_and_block_show(file, monkeypatch):
+    monkeypatch.setattr(CudaFunction, "bind", _swapped)
+    with pytest.raises(AssertionError):
+        test_a_grid_of_blocks_is_launched_as_it_was_asked_for(file, (3, 1, 1), (7, 1, 1))
+
+
+def test_kernels_that_go_to_another_stream_show(monkeypatch):
+    monkeypatch.setattr(CudaFunction, "bind", _on_the_null_stream)
+    with pytest.raises((AssertionError, UserWarning)):
+        for seed in SEEDS:
+            trains(seed)

@@ -1,0 +1,105 @@
+"""One of several processes is killed, hangs, raises or differs: all end within seconds, with one message that names it,
+and the last checkpoint is whole.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import failing_ranks
+from rank_programs import TESTS, environment, mpiexec, start
+from singa_lite.snapshots import checkpoint, latest
+
+SCRIPT = str(Path(TESTS, "failing_ranks.py"))
+#: Seconds within which a job is to be over, on a machine that is shared with others.
+SOON = 40
+
+
+def ended(how: str, folder: Path, ranks: int = 3) -> str:
+    """What was printed by a job that did not come to its end."""
+    begun = time.monotonic()
+    status, out = start(ranks, SCRIPT, how, str(folder), seconds=SOON)
+    assert status != 0 and "came to its end" not in out, out
+    assert time.monotonic() - begun < SOON
+    assert out.count("without a word") == (how == "killed" and hasattr(os, "pidfd_open")), out
+    return out
+
+
+def check_goes_on(folder: Path, least: int) -> None:
+    """The newest checkpoint is whole, and one process goes on from it."""
+    newest = latest(folder)
+    assert newest is not None and int(newest.stem.split("-")[1]) >= least
+    checkpoint.verify(newest)
+    net = failing_ranks.net_for(None)
+    with pytest.warns(UserWarning, match="processes was 3, is None"):
+        net.fit(failing_ranks.X, failing_ranks.Y, 8, 5, verbose=False, resume=newest)
+    assert net.optimizer is not None and net.optimizer.step == 40
+
+
+def test_a_rank_that_is_killed_ends_all(tmp_path: Path):
+    out = ended("killed", tmp_path)
+    ranks = dict(re.findall(r"rank (\d) is (\d+)", out))
+    assert len(ranks) == 3 and "signal 9" in out
+    if not hasattr(os, "pidfd_open"):
+        pytest.skip("this system does not tell of other processes' ends; Linux does")
+    assert f"rank 1 of 3, process {ranks['1']} on {platform.node()}, has ended without a word: it was killed" in out
+    check_goes_on(tmp_path, 9)
+
+
+def test_a_rank_that_hangs_is_named_after_the_limit(tmp_path: Path):
+    out = ended("hangs", tmp_path)
+    assert "within 3 s, received nothing from rank 1" in out or "received nothing from rank 1, 2" in out
+    check_goes_on(tmp_path, 9)
+
+
+def test_a_rank_that_raises_is_named_and_tells_why(tmp_path: Path):
+    out = ended("raises", tmp_path, ranks=2)
+    assert "rank 1 of 2:" in out and "OSError: the disk of rank 1 is full" in out
+    assert out.count("Traceback") == 1
+
+
+def test_nan_on_one_rank_ends_all_and_names_it(tmp_path: Path):
+    out = ended("nan", tmp_path, ranks=2)
+    assert "rank 1 of 2:" in out and "NonFiniteError" in out and "input" in out
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("short", "ValueError: fit: wanted at least a sample for each of 3 ranks, received 2"),
+        ("two", "GraphError: compile parallel: wanted one net for each parallel.mpi()"),
+        ("seeds", "wanted the same call on all 3 ranks, received the net's seed 2 on rank 0 and 3 on rank 1"),
+    ],
+)
+def test_what_all_ranks_see_is_told_once_by_rank_0(how: str, message: str, tmp_path: Path):
+    out = ended(how, tmp_path)
+    assert message in out and "rank 0 of 3:" in out
+    assert out.count("Traceback") == 1
+
+
+def test_ctrl_c_leaves_at_one_step_with_a_checkpoint_that_is_whole(tmp_path: Path):
+    command = [mpiexec(), "-n", "2", sys.executable, "-m", "mpi4py", SCRIPT, "ctrl-c", str(tmp_path)]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(command, env=environment(), start_new_session=True, **pipes) as process:
+        try:
+            assert process.stdout is not None and "ready" in process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+            out, _ = process.communicate(timeout=SOON)
+        finally:
+            process.send_signal(signal.SIGTERM)
+    assert process.returncode != 0 and "KeyboardInterrupt: a checkpoint is in" in out, out
+    newest = latest(tmp_path)
+    assert newest is not None
+    checkpoint.verify(newest)
+    assert np.isfinite(int(newest.stem.split("-")[1]))

@@ -1,0 +1,233 @@
+"""What goes wrong in a job of several processes is one clear error, and no rank hangs."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rank_faults
+from rank_programs import TESTS, start
+from singa_lite import FeedForwardNet, layers, loss, optimizer, parallel, regularizer
+from singa_lite.errors import GraphError, ParallelError
+from singa_lite.parallel import DataParallel
+from singa_lite.parallel.communicator import Alone
+from singa_lite.parallel.narrowed import narrow, round_sums
+from singa_lite.snapshots import apart
+from singa_lite.training.turns import own_place, together
+
+SCRIPT = str(Path(TESTS, "rank_faults.py"))
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """{case: what each of three ranks is told}."""
+    folder = tmp_path_factory.mktemp("faults")
+    cases = [case.__name__ for case in rank_faults.SURVIVED]
+    status, out = start(3, SCRIPT, str(folder), *cases)
+    assert status == 0, out
+    found = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(3)]
+    return {case: [each[case] for each in found] for case in cases}
+
+
+@pytest.mark.parametrize(
+    ("case", "wanted"),
+    [
+        ("differing", r"ParallelError: step 0: wanted equal parameters .* another value of 'b/weight' on rank 1 than"),
+        ("differing_later", r"ParallelError: step 2: wanted equal .* 'a/bias'.* on rank 1 than on rank 0"),
+        ("other_net", r"ParallelError: train_one_batch: wanted the same net, .* received other gradients of rank 1"),
+        ("two_nets", r"GraphError: compile parallel: wanted one net for each parallel.mpi\(\)"),
+        ("copied", r"GraphError: compile parallel: wanted one net for each parallel.mpi\(\)"),
+    ],
+)
+def test_all_ranks_are_told(told, case, wanted):
+    for message in told[case]:
+        assert re.match(wanted, message), message
+
+
+def test_a_batch_that_does_not_fit_one_rank_changes_nothing(told):
+    first, second, third = told["refused_batch"]
+    assert re.match(r"ShapeError: .*\(4, 21\)", second)
+    assert re.match(r"ParallelError: step 0: wanted all ranks to do it, received from rank 1 ShapeError: ", first)
+    assert re.match(r"ParallelError: step 0: wanted all ranks to do it, received from rank 1 ShapeError: ", third)
+    assert all(message.endswith("| unchanged True, step 1") for message in told["refused_batch"])
+
+
+@pytest.mark.parametrize(
+    ("case", "wanted"),
+    [
+        ("late", r"rank 0: wanted .* within 1 s, received nothing from rank 1"),
+        ("leaves", "RankFailedError: rank 0: wanted to be met, received the end of rank 1's program"),
+        ("raises", "RuntimeError: the disk is full"),
+        ("not_a_number", "NonFiniteError"),
+    ],
+)
+def test_the_job_ends_within_seconds(tmp_path, case, wanted):
+    began = time.monotonic()
+    status, out = start(2, SCRIPT, str(tmp_path), case, seconds=50)
+    assert status != 0
+    assert re.search(wanted, out), out
+    assert time.monotonic() - began < 40
+    assert not list(tmp_path.iterdir())
+
+
+# ---- one process
+
+
+def net(opt=None, **options):
+    made = FeedForwardNet(loss.SoftmaxCrossEntropy())
+    made.add(layers.Dense("dense", 3, input_sample_shape=(4,)))
+    made.compile(opt or optimizer.SGD(0.1), **options)
+    return made
+
+
+def test_without_mpiexec_one_process_is_alone(monkeypatch):
+    for name in ("PMI_RANK", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setitem(__import__("sys").modules, "mpi4py", None)  # it is not wanted
+    ranks = parallel.mpi()
+    assert (ranks.rank, ranks.size) == (0, 1)
+    assert ranks.gathered("x") == ["x"]
+    assert ranks.sums([[1.5]]).tolist() == [[1.5]]
+    ranks.agreed(None, "here")
+    with pytest.raises(KeyError):
+        ranks.agreed(KeyError("x"), "here")
+    assert net(parallel=ranks).parallel is ranks
+
+
+def test_under_mpiexec_mpi4py_is_wanted(monkeypatch):
+    monkeypatch.setenv("PMI_RANK", "0")
+    monkeypatch.setitem(__import__("sys").modules, "mpi4py", None)
+    with pytest.raises(ParallelError, match=r'pip install "\.\[mpi\]"'):
+        parallel.mpi()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"timeout": 0}, ValueError, "timeout: wanted a finite number above 0"),
+        ({"bucket_bytes": "much"}, ValueError, "bucket_bytes"),
+        ({"bucket_bytes": 0}, ValueError, "bucket_bytes"),
+        ({"in_flight_bytes": None}, TypeError, "in_flight_bytes"),
+        ({"check_every": 0}, ValueError, "check_every: wanted a whole number of at least 1"),
+    ],
+)
+def test_options_that_are_none(options, error, message):
+    with pytest.raises(error, match=message):
+        parallel.mpi(**options)
+    with pytest.raises(TypeError, match="positional"):
+        parallel.mpi("4 MB")
+
+
+class Two(Alone):
+    """Stands for the first of two processes."""
+
+    size = 2
+
+
+def two(shard=None, sync=False, compress=None, bucket_bytes=1000):
+    return DataParallel(Two(), bucket_bytes, 100_000, shard, compress, sync, 100)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "options", "error", "message"),
+    [
+        ({}, {"step": lambda net, call: None}, ValueError, "step"),
+        ({}, {"order": "dependencies"}, ValueError, "order='recorded'"),
+        ({}, {"offload": "/tmp", "memory_budget": "1 GiB"}, ValueError, "wanted offload=None,.* received '/tmp'"),
+        ({}, {"budget_profile": True, "memory_budget": "1 GiB"}, ValueError, "wanted budget_profile=False"),
+        ({"shard": "state"}, {"state_dtype": "bfloat16"}, ValueError, "wanted no state_dtype beside shard='state'"),
+        ({"sync": True}, {"precision": "bfloat16"}, ValueError, "wanted precision='float32' beside sync=True"),
+        (
+            {},
+            {"loss": {"one": loss.SoftmaxCrossEntropy(ignore_index=0), "two": loss.SquaredError()}},
+            GraphError,
+            "output 'one'.* beside other outputs",
+        ),
+    ],
+)
+def test_what_several_processes_cannot_do_is_refused(ranks, options, error, message):
+    made = FeedForwardNet(None if "step" in options else loss.SoftmaxCrossEntropy())
+    made.add(layers.Dense("dense", 3, input_sample_shape=(4,)))
+    made.add(layers.Dense("one", 3), "dense")
+    if "loss" in options:
+        made.add(layers.Dense("two", 3), "dense")
+    with pytest.raises(error, match=message):
+        made.compile(optimizer.SGD(0.1, momentum=0.5), parallel=two(**ranks), **options)
+    assert made.optimizer is None
+
+
+def test_places_of_loaders_want_as_many_ranks_again():
+    """All else of a checkpoint is read by any number."""
+    kept = together([{"epoch": 1}, {"epoch": 2}, None])
+    with pytest.raises(ValueError, match="wanted places for the loaders of 2 ranks, received those of 3"):
+        own_place(two(), kept)
+    with pytest.raises(ValueError, match="wanted places for the loaders of 1 ranks, received those of 3"):
+        own_place(None, kept)
+    with pytest.raises(ValueError, match="for the loader of each of 2 ranks, received that of one process"):
+        own_place(two(), {"epoch": 1})
+
+
+def test_state_that_lies_otherwise_is_refused():
+    """Whole state cannot be updated in parts, nor parts whole."""
+    opt = optimizer.SGD(0.1, momentum=0.5)
+    made = net(opt)
+    made.train_one_batch(np.ones((2, 4), np.float32), np.zeros(2, np.int64))
+    with pytest.raises(GraphError, match=r"wanted a new one with shard='state', received one that has state, .* whole"):
+        made.compile(opt, parallel=two("state"))
+    made.compile(opt)  # as it was
+    other = optimizer.SGD(0.1, momentum=0.5)
+    made.compile(other, parallel=two("state"))
+    (part,) = (value for name, value in apart.own_values(made).items() if name == "dense/weight")
+    other.state_for("dense/weight", part)
+    with pytest.raises(GraphError, match="wanted a new one beside another parallel=, received one with parts of its"):
+        made.compile(other)
+    with pytest.raises(GraphError, match="received one that has state, which lies in other parts"):
+        made.compile(other, parallel=two("state", bucket_bytes=1))
+    made.compile(other, parallel=two("state"))
+
+
+def test_constraints_go_by_whole_gradients():
+    opt = optimizer.SGD(0.1, constraint=regularizer.NormConstraint(1.0))
+    with pytest.raises(ValueError, match="without constraints beside shard"):
+        net(parallel=two("state"), opt=opt)
+
+
+def test_sixteen_bits_are_of_float32():
+    made = FeedForwardNet(loss.SoftmaxCrossEntropy(), dtype="float64")
+    made.add(layers.Dense("dense", 3, input_sample_shape=(4,)))
+    with pytest.raises(ValueError, match="a net in float32 beside compress, received one in float64"):
+        made.compile(optimizer.SGD(0.1), parallel=two(compress="bfloat16"))
+
+
+def test_rounding_keeps_what_is_not_a_number():
+    given = np.array([1.0, -0.0, 1 + 2**-9, 1 + 2**-8, 3.4e38, np.inf, -np.inf, np.nan, 1e-45], np.float32)
+    values, rest = given.copy(), np.zeros(9, np.float32)
+    narrow(values, rest, False)
+    assert values[:4].tolist() == [1.0, -0.0, 1.0, 1.0 + 2**-7 * 0]
+    assert rest[:4].tolist() == [0.0, 0.0, 2**-9, 2**-8]
+    assert np.isposinf(values[4:6]).all()
+    assert np.isneginf(values[6])
+    assert np.isnan(values[7])
+    assert rest[4:8].tolist() == [0.0] * 4
+    narrow(values, rest, True)
+    assert np.array_equal(values[2:4], np.array([2**-9, 2**-8], np.float32))  # a rank without samples sends its rest
+
+
+def test_what_rounding_takes_of_a_sum_is_added_to_the_rest():
+    sums = np.array([1.0, 1 + 2**-9, np.inf, np.nan, 3.4e38, -(1 + 2**-9)], np.float32)
+    rest = np.full(6, 0.5, np.float32)
+    round_sums(sums, rest)
+    assert sums[:2].tolist() == [1.0, 1.0]
+    assert sums[5] == -1.0
+    assert np.isposinf(sums[[2, 4]]).all() and np.isnan(sums[3])
+    assert rest.tolist() == [0.5, 0.5 + 2**-9, 0.5, 0.5, 0.5, 0.5 - 2**-9]
+
+
+def test_compile_wants_a_job():
+    with pytest.raises(TypeError, match=r"compile parallel: wanted parallel.mpi\(\), received 4"):
+        net(parallel=4)

@@ -1,0 +1,145 @@
+"""Where ranks train: each on a GPU of its own, or all on CPUs; what is missing is told before the first step."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from late_cupy import LateCupy
+from singa_lite.errors import ParallelError
+from singa_lite.parallel import nccl
+from singa_lite.parallel.gpus import Place, _check
+from singa_lite.parallel.nccl import Nccl, Numbers
+from singa_lite.parallel.way import Way
+
+
+@pytest.mark.parametrize(
+    ("places", "says"),
+    [
+        ([Place("cpu"), Place("cuda:0", "a, 1", 2)], "received rank 0 on cpu and rank 1 on cuda:0"),
+        ([Place("cuda:0", "a, 1", 2), Place("cpu")], "received rank 0 on cuda:0 and rank 1 on cpu"),
+        ([Place("cuda:0", f"a, {n}", 2) for n in (1, 2, 1)], r"received ranks 0 and 2 on one \(a, 1\); .*cuda\(\)"),
+        ([Place("cuda:0", "a, 1", 2), Place("cuda:0", "b, 1", 3)], "received 2 on rank 0 and 3 on rank 1"),
+    ],
+    ids=["a gpu late", "a cpu late", "one gpu twice", "versions"],
+)
+def test_ranks_that_may_not_train_together_are_named(places, says):
+    with pytest.raises(ParallelError, match=says):
+        _check(places)
+
+
+def test_gpus_of_two_machines_may_have_one_address():
+    _check([Place("cuda:0", "a, 1", 2), Place("cuda:0", "b, 1", 2)])
+    _check([Place("cpu"), Place("cpu")])
+
+
+class Ranks:
+    """Rank 1 of 3. waited: what it was asked to wait for."""
+
+    rank, size = 1, 3
+
+    def gathered(self, value, doing):
+        return [b"id", value, value]
+
+    def wait(self, pending, doing):
+        assert not pending.poll()
+        raise ParallelError(f"nobody comes but {pending.late()}")
+
+
+class Comm:
+    """Notes what is asked."""
+
+    def __init__(self, *made):
+        self.asked = [("made", *made)]
+        self.error = None
+
+    def check_async_error(self):
+        if self.error:
+            raise self.error
+
+    def __getattr__(self, name):
+        return lambda *arguments: self.asked.append((name, *arguments))
+
+
+class NcclError(RuntimeError):
+    """CuPy's."""
+
+
+@pytest.fixture
+def made():
+    """(the ranks' GPUs, what is asked of NCCL)."""
+    comms = []
+    names = {f"NCCL_{name}": name for name in ("SUM", "FLOAT16", "FLOAT32", "FLOAT64", "BFLOAT16")}
+    module = SimpleNamespace(
+        **names,
+        NcclError=NcclError,
+        get_unique_id=lambda: b"id",
+        groupStart=lambda: comms[0].asked.append(("groupStart",)),
+        groupEnd=lambda: comms[0].asked.append(("groupEnd",)),
+        NcclCommunicator=lambda *arguments: comms.append(Comm(*arguments)) or comms[-1],
+    )
+    return Nccl(module, Ranks()), comms[0]
+
+
+def test_the_communicator_is_that_of_rank_0(made):
+    assert made[1].asked == [("made", 3, b"id", 1)]
+
+
+@pytest.mark.parametrize(
+    ("way", "numbers", "asked"),
+    [
+        (Way.SUM, Numbers(1000, 7, "float32"), [("allReduce", 1000, 1000, 7, "FLOAT32", "SUM", 5)]),
+        (Way.OWN_PART, Numbers(1000, 12, "float64"), [("reduceScatter", 1000, 1032, 4, "FLOAT64", "SUM", 5)]),
+        (Way.ALL_PARTS, Numbers(1000, 12, "bfloat16"), [("allGather", 1008, 1000, 4, "BFLOAT16", 5)]),
+        (
+            Way.OWN_PART,
+            Numbers(1000, 4, "float32"),
+            [
+                ("groupStart",),
+                ("reduce", 1000, 1000, 2, "FLOAT32", "SUM", 0, 5),
+                ("reduce", 1008, 1008, 2, "FLOAT32", "SUM", 1, 5),
+                ("groupEnd",),
+            ],
+        ),
+        (Way.SUM, Numbers(1000, 0, "float32"), []),
+    ],
+    ids=["sum", "part", "parts", "unequal", "none"],
+)
+def test_what_is_asked_worked_out_by_hand(made, way, numbers, asked):
+    found, comm = made
+    found.ask(way, numbers, 5)
+    assert comm.asked[1:] == asked
+
+
+def test_a_dtype_without_sums_is_refused(made):
+    with pytest.raises(ParallelError, match="wanted one of float16, bfloat16, float32, float64, received int8"):
+        made[0].ask(Way.SUM, Numbers(0, 4, "int8"), 5)
+
+
+def test_a_wait_that_fails_ends_what_is_under_way_once(made):
+    found, comm = made
+    stream = LateCupy(0).cuda.Stream(non_blocking=True)
+    stream.submit(lambda: None, lambda: False)
+    with pytest.raises(ParallelError, match=r"nobody comes but \[0, 2\]"):
+        found.wait(stream)
+    found.wait(stream)
+    found.abort()
+    assert comm.asked[1:] == [("abort",)]
+
+
+def test_an_error_of_nccl_ends_a_wait(made):
+    found, comm = made
+    comm.error = NcclError("unhandled system error")
+    stream = LateCupy(0).cuda.Stream(non_blocking=True)
+    stream.submit(lambda: None, lambda: False)
+    with pytest.raises(ParallelError, match="rank 1: wanted sums between GPUs, NCCL says unhandled system error"):
+        found.wait(stream)
+    assert comm.asked[1:] == [("abort",)]
+
+
+def test_a_cupy_without_nccl_says_what_brings_it(monkeypatch):
+    monkeypatch.setattr(nccl, "import_module", lambda name: SimpleNamespace(available=False))
+    assert nccl.missing(SimpleNamespace(__name__="cupy")).endswith("pip install 'singa-lite[nccl13]' brings it")
+    monkeypatch.setattr(nccl, "import_module", lambda name: SimpleNamespace(available=True))
+    assert nccl.missing(SimpleNamespace(__name__="cupy")) == ""

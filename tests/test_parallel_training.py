@@ -1,0 +1,163 @@
+"""Several processes train what one trains by the whole batch: the same on all ranks, in every run, to the bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import rank_cases
+from rank_programs import found_by
+
+#: Cases, and how far results may lie from one process's: float32's rounding, which Adam's quotients magnify.
+ROUNDED = (
+    "compressed",
+    "compressed_in_parts",
+    "rest_is_sent_later",
+    "bytes_sent",
+    "compressed_tiles",
+    "sharded_strips",
+)
+OF_PARTS = ("images", "statistics", "dropped", "bytes_sent", *ROUNDED)
+AS_ONE = {name: 3e-6 for name in rank_cases.CASES if name not in OF_PARTS}
+AS_ONE |= {"adam": 2e-5, "sharded_adam": 2e-5, "tiles": 3e-5, "synced": 1e-5}
+
+
+@pytest.fixture(scope="module", params=[2, 3, 4])
+def found(request, tmp_path_factory):
+    """{case: of each rank {name: array}}, and how many ranks there are."""
+    ranks = found_by(request.param, tmp_path_factory.mktemp("ranks"), *rank_cases.CASES)
+    return request.param, {case: [_of(case, rank) for rank in ranks] for case in rank_cases.CASES}
+
+
+def _of(case, found):
+    return {name.removeprefix(f"{case}/"): array for name, array in found.items() if name.startswith(f"{case}/")}
+
+
+#: What goes by the rank's own part of the batch.
+OWN = ("arena", "state")
+
+
+def alike(one, other):
+    return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one if name not in OWN)
+
+
+@pytest.mark.parametrize("case", rank_cases.CASES)
+def test_all_ranks_have_the_same_bits(found, case):
+    first, *others = found[1][case]
+    assert first
+    assert all(alike(first, other) for other in others)
+
+
+@pytest.mark.parametrize("case", AS_ONE)
+def test_it_is_what_one_process_finds_by_the_whole_batch(found, case):
+    count, cases = found
+    alone = rank_cases.CASES[case](None, count)
+    names = [name for name in alone if name not in ("arena", "in_flight", "state")]
+    assert names
+    for name in names:
+        np.testing.assert_allclose(cases[case][0][name], alone[name], rtol=AS_ONE[case], atol=AS_ONE[case])
+
+
+@pytest.mark.parametrize("other", ["recorded_again", "eager"])
+def test_each_run_has_the_same_bits_recorded_or_not(found, other):
+    assert alike(found[1]["recorded"][0], found[1][other][0])
+
+
+def test_tiles_stay_tiles(found):
+    """Beyond one process's peak lies what is under way, which has a limit."""
+    count, cases = found
+    alone, several = rank_cases.CASES["tiles"](None, count), cases["tiles"][0]
+    assert 2e6 < several["in_flight"] <= 6e6
+    assert several["arena"] <= alone["arena"] + 6_000_000
+
+
+def test_tiles_in_16_bits_are_under_way_together(found):
+    """What is kept of each does not hold up the next."""
+    count, cases = found
+    alone, several = rank_cases.CASES["tiles"](None, count), cases["compressed_tiles"][0]
+    assert 2e6 < several["in_flight"] <= 6e6
+    assert several["arena"] <= alone["arena"] + 6_000_000
+    for name in ("a/weight", "a/bias", "b/weight", "b/bias"):
+        np.testing.assert_allclose(several[name], cases["tiles"][0][name], atol=3e-3)
+
+
+def test_what_comes_from_others_of_a_gradient_in_parts_has_a_limit(found):
+    """The gradient is there whole; without strips the others' parts would be (n - 1) / n as much beside it."""
+    count, cases = found
+    alone, several, whole = rank_cases.CASES["tiles"](None, count), cases["sharded_strips"][0], cases["tiles"][0]
+    assert several["in_flight"] <= 6e6
+    assert several["arena"] <= alone["arena"] + 1000 * 1100 * 4 + 6_000_000
+    for name in ("a/weight", "a/bias", "b/weight", "b/bias"):
+        np.testing.assert_allclose(several[name], whole[name], 3e-5, 3e-5)
+        np.testing.assert_allclose(several[f"narrow {name}"], whole[name], atol=3e-3)
+
+
+def test_16_bits_are_half_the_bytes_both_ways(found):
+    """With state in parts the gradients alone, as parameters come back in 32."""
+    count, cases = found
+    whole, narrow, in_parts = cases["bytes_sent"][0]["sent"]
+    parameters = sum(value.size for value in rank_cases.values(rank_cases.mlp()).values())
+    assert whole == rank_cases.STEPS * 2 * (count - 1) * 4 * parameters
+    assert narrow * 2 == whole
+    assert in_parts * 4 == whole * 3
+
+
+def test_running_statistics_are_the_mean_of_all_ranks(found):
+    """Each rank's own, by its share of the samples."""
+    count, cases = found
+    moved, parts = cases["statistics"][0], rank_cases.PARTS[:count]
+    pieces = np.split(moved["batch"].astype(np.float64), np.cumsum(parts)[:-1])
+    mean = np.average([piece.mean(axis=0) for piece in pieces], axis=0, weights=parts)
+    variance = np.average([piece.var(axis=0, ddof=1) for piece in pieces], axis=0, weights=parts)
+    np.testing.assert_allclose(moved["norm/running_mean"], 0.1 * mean, rtol=2e-6)
+    np.testing.assert_allclose(moved["norm/running_var"], 0.9 + 0.1 * variance, rtol=2e-6)
+
+
+def test_each_rank_drops_others_and_the_first_those_of_one_process(found):
+    count, cases = found
+    kept = cases["dropped"][0]["kept"]
+    assert len({each.tobytes() for each in kept}) == count
+    alone = rank_cases.dropped(None)
+    assert np.array_equal(alone["kept"][0], kept[0])
+    assert np.array_equal(alone["drop/random"], cases["dropped"][0]["drop/random"])
+
+
+@pytest.mark.parametrize(
+    ("whole", "parts"),
+    [
+        ("recorded", "sharded"),
+        ("recorded", "sharded_eager"),
+        ("adam", "sharded_adam"),
+        ("thawed_whole", "thawed_in_parts"),
+    ],
+)
+def test_state_in_parts_changes_no_bit(found, whole, parts):
+    one, other = found[1][whole][0], found[1][parts][0]
+    assert all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def test_each_rank_has_its_part_of_the_state(found):
+    count, cases = found
+    nbytes = [rank["state"] for rank in cases["sharded_adam"]]
+    alone = rank_cases.sharded_adam(None, count)["state"]
+    assert sum(nbytes) == alone
+    assert max(nbytes) <= 1.04 * alone / count
+
+
+def test_what_bfloat16_does_not_hold_is_sent_later(found):
+    """Of 2 steps a rounding is left, of 30 a thirtieth of one."""
+    count, cases = found
+    of_two, of_thirty = cases["rest_is_sent_later"][0]["means"]
+    exact = rank_cases.rest_is_sent_later(None, count)["means"][1]
+    ulp = 2.0**-8 * np.abs(exact).max()
+    assert 1e-2 * ulp < np.abs(of_two - exact).max() < ulp
+    assert np.abs(of_thirty - exact).max() < 0.12 * ulp
+    assert np.abs(of_thirty - exact).max() < 0.4 * np.abs(of_two - exact).max()
+
+
+@pytest.mark.parametrize(("case", "whole"), [("compressed", "recorded"), ("compressed_in_parts", "idle")])
+def test_gradients_in_16_bits_train_nearly_the_same(found, case, whole):
+    one, other = found[1][case][0], found[1][whole][0]
+    for name in one:
+        np.testing.assert_allclose(one[name], other[name], atol=3e-3)
+        assert name == "c/bias" or not np.array_equal(one[name], other[name])

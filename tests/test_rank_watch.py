@@ -1,0 +1,146 @@
+"""Who of some processes ended first, and whether it could say so: told by a program beside them, without any MPI."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmark_modules import FOLDER, benchmark_modules
+from singa_lite.parallel import watcher
+from singa_lite.parallel.communicator import Alone
+from singa_lite.parallel.watch import Watch, watched
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "pidfd_open"), reason="this system does not tell of other processes' ends; Linux does"
+)
+
+
+@pytest.fixture
+def processes() -> Iterator[list[Any]]:
+    """Three that wait for a line."""
+    command = [sys.executable, "-I", "-S", "-c", "input()"]
+    made = [subprocess.Popen(command, stdin=subprocess.PIPE) for _ in range(3)]
+    yield made
+    for each in made:
+        each.kill()
+        each.communicate()
+
+
+@pytest.fixture
+def marks(tmp_path: Path) -> Iterator[int]:
+    path = tmp_path / "marks"
+    path.write_bytes(watcher.LIVES * 3)
+    file = os.open(path, os.O_RDWR)
+    yield file
+    os.close(file)
+
+
+def watching(marks: int, processes: list[Any]) -> threading.Thread:
+    """The program, begun; ranks 4, 5 and 6 of 9."""
+    named = [f"{each.pid}:{rank}" for rank, each in enumerate(processes, 4)]
+    made = threading.Thread(target=watcher.main, args=(str(marks), "9", "here", *named))
+    made.start()
+    time.sleep(0.2)
+    return made
+
+
+def end(process: Any) -> None:
+    """As what starts ranks does: others are ended when it knows of the first."""
+    process.kill()
+    process.wait()
+
+
+def test_the_first_that_is_killed_is_named_and_marked(processes: list[Any], marks: int, capsys: Any):
+    thread = watching(marks, processes)
+    for place in (1, 0, 2):
+        end(processes[place])
+    thread.join(20)
+    assert os.pread(marks, 3, 0) == b".x."
+    told = capsys.readouterr().err
+    assert told.startswith(f"rank 5 of 9, process {processes[1].pid} on here, has ended without a word: it was killed")
+    assert told.count("\n") == 1
+
+
+def test_nobody_is_blamed_behind_one_that_ended_by_itself(processes: list[Any], marks: int, capsys: Any):
+    thread = watching(marks, processes)
+    os.pwrite(marks, watcher.ENDS, 2)
+    end(processes[2])
+    end(processes[0])
+    thread.join(20)
+    assert os.pread(marks, 3, 0) == b"..e" and not capsys.readouterr().err
+
+
+def test_one_that_is_gone_before_it_is_watched_has_ended(processes: list[Any], marks: int, capsys: Any):
+    end(processes[2])
+    watching(marks, processes).join(20)
+    assert os.pread(marks, 3, 0) == b"..x" and "rank 6 of 9" in capsys.readouterr().err
+
+
+def test_a_rank_reads_who_has_ended(marks: int):
+    watch = Watch(marks, [4, 5, 6], 1, None)
+    atexit.unregister(watch.end)
+    assert (watch.lost(), watch.ended()) == ([], [])
+    os.pwrite(marks, watcher.LOST, 2)
+    watch.end()
+    assert (watch.lost(), watch.ended()) == ([6], [5])
+
+
+def test_it_is_set_up_by_a_process_alone_too():
+    watch = watched(Alone())
+    assert watch is not None and watch.lost() == [] and watch.ended() == []
+
+
+# ---- the benchmark's own watch over its sides
+
+
+@pytest.fixture(scope="module")
+def benchmark() -> Iterator[Any]:
+    if not FOLDER.is_dir():
+        pytest.skip("this copy has no benchmarks, the checkout has")
+    with benchmark_modules() as importer:
+        yield importer("parallel")
+
+
+SIDE = """
+import os, sys, time
+print("result", flush=True)
+if os.environ["HOW"] == "fails":
+    sys.exit("the disk is full")
+time.sleep(0 if os.environ["HOW"] == "ends" else 60)
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "wanted"),
+    [
+        (("ends", "ends"), ""),
+        (("ends", "hangs"), "process 1: has not ended"),
+        (("hangs", "fails"), "process 0: has not ended: \nprocess 1: exit status 1: the disk is full"),
+    ],
+)
+def test_a_side_that_does_not_end_is_told_by_its_processes(
+    benchmark: Any, monkeypatch: Any, tmp_path: Path, how: Any, wanted: str
+):
+    monkeypatch.setattr(benchmark, "LONGEST", 5.0 if "fails" in how or not wanted else 1.0)
+    monkeypatch.setattr(benchmark, "TO_TELL", 0.5)
+    settings = [dict(os.environ, HOW=each) for each in how]
+    status, out = benchmark.together([sys.executable, "-I", "-S", "-c", SIDE], settings, tmp_path)
+    assert status.startswith(wanted) if wanted else not status
+    assert out == "result\n"
+
+
+def test_what_is_hidden_goes_by_the_rank_that_waits_least(benchmark: Any):
+    """Of 10 s alone 1, 2 and 3 are waited for by one rank or the other; a step of 12 s computes for 10."""
+    one = {"waited": [1.0, 9.0, 3.0], "alone": 10.0, "seconds": [12.0, 11.0, 13.0], "computed": 10.0}
+    other = {"waited": [8.0, 2.0, 4.0], "alone": 10.0, "seconds": [12.0, 12.0, 12.0], "computed": 10.0}
+    assert benchmark.hidden_share([one, other]) == pytest.approx(0.8)
+    assert benchmark.added_share([one, other]) == pytest.approx(0.2)

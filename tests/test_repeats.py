@@ -1,0 +1,190 @@
+"""Batches of a form that was trained before: nothing that a first batch is checked for is lost, no change is missed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from singa_lite import FeedForwardNet, layers, loss, metric, optimizer, tensor
+from singa_lite.value_checks import ClassIds
+
+CLASSES = 3
+
+
+def made(of: loss.Loss | None = None, metrics: object = None, graph: bool = True, **options: object) -> FeedForwardNet:
+    net = FeedForwardNet(of or loss.SoftmaxCrossEntropy(), metrics or metric.Accuracy(), seed=3, **options)
+    net.add(layers.Dense("hidden", 5, input_sample_shape=(4,)))
+    net.add(layers.Activation("relu"))
+    net.add(layers.Dense("scores", CLASSES))
+    net.compile(optimizer.SGD(lr=0.1, momentum=0.9), graph=graph)
+    return net
+
+
+def batch(size: int = 6, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    draw = np.random.default_rng(seed)
+    return draw.standard_normal((size, 4)).astype(np.float32), draw.integers(0, CLASSES, size)
+
+
+def repeated(net: FeedForwardNet) -> FeedForwardNet:
+    for seed in range(3):
+        net.train_one_batch(*batch(seed=seed))
+    return net
+
+
+def values(net: FeedForwardNet) -> list[np.ndarray]:
+    return [np.array(tensor.to_numpy(value)) for value in net.param_values()]
+
+
+@pytest.mark.parametrize("dtype", ["i1", "i4", "i8", "u1", "u8"])
+@pytest.mark.parametrize("classes", [3, 100, 128, 200, 300])
+@pytest.mark.parametrize("ignored", [None, -1, 7])
+def test_class_ids_are_told_from_others(dtype, classes, ignored):
+    info, asked = np.iinfo(dtype), ClassIds(classes, ignored)
+    for value in {0, classes - 1, classes, -1, -2, 7, info.min, info.max}:
+        if info.min <= value <= info.max:
+            ids = np.array([[0, 1], [value, 2]], dtype)
+            assert asked(ids) == asked(ids.T) == (0 <= value < classes or value == ignored), value
+    assert asked(np.empty((2, 0), dtype))
+
+
+@pytest.mark.parametrize("wrong", [-1, CLASSES, -(2**63)])
+def test_an_id_that_is_none_is_refused_as_in_a_first_batch(wrong):
+    x, y = batch()
+    bad = y.copy()
+    bad[4] = wrong
+    with pytest.raises(ValueError) as first:
+        made().train_one_batch(x, bad)
+    net = repeated(made())
+    before, steps = values(net), net.optimizer.step
+    with pytest.raises(ValueError) as later:
+        net.train_one_batch(x, bad)
+    assert str(later.value) == str(first.value)
+    assert net.optimizer.step == steps
+    assert all(map(np.array_equal, values(net), before))
+    net.train_one_batch(x, y)
+    assert net.optimizer.step == steps + 1
+
+
+def test_rows_that_are_no_weights_are_refused():
+    x, ids = batch()
+    rows = np.eye(CLASSES, dtype=np.float32)[ids]
+    net = made()
+    for _ in range(3):
+        net.train_one_batch(x, rows)
+    rows[2] = 0
+    with pytest.raises(ValueError, match="sum above 0"):
+        net.train_one_batch(x, rows)
+
+
+def test_ids_of_an_input_are_looked_at_in_each_batch():
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), seed=1)
+    net.add(layers.Embedding("table", 7, 3, input_sample_shape=(2,)))
+    net.add(layers.Flatten("flat"))
+    net.add(layers.Dense("scores", CLASSES))
+    net.compile(optimizer.SGD(lr=0.1))
+    x, y = np.array([[0, 6], [3, 2]]), np.array([0, 2])
+    for _ in range(3):
+        net.train_one_batch(x, y)
+    for wrong in (7, -1):
+        with pytest.raises(ValueError, match=f"received {wrong} in sample 1"):
+            net.train_one_batch(np.array([[0, 6], [wrong, 2]]), y)
+
+
+class Even(loss.SoftmaxCrossEntropy):
+    """Asks for more than its base."""
+
+    def check_target(self, x_shape, dtype, target):
+        super().check_target(x_shape, dtype, target)
+        if isinstance(target, np.ndarray) and (target % 2).any():
+            raise ValueError("wanted even ids")
+
+
+def test_a_check_of_ones_own_is_asked_each_time():
+    net, (x, y) = made(Even()), batch()
+    for _ in range(3):
+        net.train_one_batch(x, y // 2 * 2)
+    with pytest.raises(ValueError, match="even"):
+        net.train_one_batch(x, np.ones_like(y))
+
+
+def test_a_check_that_an_object_is_given_later_is_asked():
+    of = metric.Accuracy()
+    net = repeated(made(metrics=of))
+
+    def refuse(x_shape: object, dtype: object, target: object) -> None:
+        raise ValueError("none will do")
+
+    of.check_target = refuse
+    with pytest.raises(ValueError, match="none will do"):
+        net.train_one_batch(*batch())
+
+
+def test_a_metric_that_is_exchanged_in_a_list_is_followed():
+    given = [metric.Accuracy(), metric.TopKAccuracy(2)]
+    net = made(metrics=given)
+    _, before = repeated(net).train_one_batch(*batch())
+    assert [*before] == ["accuracy", "top_2_accuracy"]
+    net.metric[1] = metric.TopKAccuracy(1)
+    _, after = net.train_one_batch(*batch())
+    assert [*after] == ["accuracy", "top_1_accuracy"]
+    net.metric[0].name = "right"
+    assert [*net.train_one_batch(*batch())[1]] == ["right", "top_1_accuracy"]
+
+
+CHANGES: dict[str, Callable[[FeedForwardNet], object]] = {
+    "smoothing": lambda net: setattr(net.loss, "label_smoothing", 0.3),
+    "loss": lambda net: setattr(net, "loss", loss.SoftmaxCrossEntropy(label_smoothing=0.3)),
+    "weights": lambda net: setattr(net, "loss_weights", {"scores": 0.5}),
+    "freeze": lambda net: setattr(net, "freeze", ("hidden",)),
+    "optimizer": lambda net: setattr(net, "optimizer", optimizer.SGD(lr=0.02)),
+    "rate": lambda net: setattr(net.optimizer, "lr", 0.02),
+    "pieces": lambda net: setattr(net, "micro_batches", 2),
+    "nothing": lambda net: None,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_steps_are_those_that_are_done_at_once(change):
+    """Of several forms in turn, an evaluation between them, before and after a change."""
+    results = []
+    for graph in (True, False):
+        net, losses = made(graph=graph), []
+        for step in range(8):
+            if step == 4:
+                CHANGES[change](net)
+            given = batch(6 if step % 3 else 5, step)
+            losses.append([float(value) for value in net.train_one_batch(*given)])
+            net.evaluate_one_batch(*batch(6, 50))
+        results.append((losses, values(net)))
+    assert np.allclose(results[0][0], results[1][0], rtol=1e-6, atol=0)
+    assert all(map(np.allclose, results[0][1], results[1][1]))
+
+
+def test_a_batch_in_another_form_is_converted_or_refused_as_ever():
+    net, (x, y) = repeated(made()), batch()
+    expected = float(net.evaluate_one_batch(x, y)[0])
+    assert float(net.train_one_batch(x, y[:, None].astype(np.float32))[0]) == pytest.approx(expected)
+    with pytest.raises(TypeError, match="wanted float32, received float64"):
+        net.train_one_batch(x.astype(np.float64), y)
+    for order in ("C", "F"):
+        expected = float(net.evaluate_one_batch(x, y)[0])
+        big_endian = np.asarray(x, ">f4", order=order)
+        assert float(net.train_one_batch(big_endian, y)[0]) == pytest.approx(expected)
+        expected = float(net.evaluate_one_batch(x, y)[0])
+        assert float(net.train_one_batch(np.asarray(x, order=order), y)[0]) == pytest.approx(expected)
+
+
+def test_the_place_of_a_batch_is_given_back_when_a_longer_one_comes():
+    net = repeated(made())
+    net.train_one_batch(*batch(400))
+    for seed in range(3):
+        results = net.train_one_batch(*batch(400, seed))
+        results = net.train_one_batch(*batch(6, seed))
+    used = net.device.pool.used
+    for seed in range(3):
+        results = net.train_one_batch(*batch(400, seed))
+        results = net.train_one_batch(*batch(6, seed))
+    assert net.device.pool.used == used
+    del results
