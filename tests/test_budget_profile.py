@@ -114,7 +114,7 @@ def test_calls_that_have_no_room_go_by_the_rule_in_proportion(monkeypatch):
     costs = profiled_costs.ProfiledCosts
     room = COUNT * 8 * 20 * 24 * 4 + 4096  # of an image of eight channels, and no more
     monkeypatch.setattr(
-        "singa_lite.training.step.ProfiledCosts", lambda times, calls, _: costs(times, calls, lambda: room)
+        "singa_lite.training.step_records.ProfiledCosts", lambda times, calls, _: costs(times, calls, lambda: room)
     )
     plan = net.plan_batch(COUNT)
     assert "no room to measure" in plan.costs
