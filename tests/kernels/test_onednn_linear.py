@@ -115,6 +115,75 @@ def test_linear(onednn, rows, order, step):
     assert_is_product(y, np.hstack([x, ones]), np.vstack([weight, bias]))
 
 
+@pytest.fixture
+def without_avx512(onednn, monkeypatch):
+    """The set, where the library is said to have no code for AVX-512."""
+    from singa_lite.kernels.onednn_kernels.library import load
+
+    monkeypatch.setitem(load().__dict__, "has_avx512", False)
+    for name in ("linear", "linear_activation", "matmul"):
+        onednn.kernels[name].forget()
+    yield onednn
+    for name in ("linear", "linear_activation", "matmul"):
+        onednn.kernels[name].forget()
+
+
+@pytest.fixture
+def blas_calls(monkeypatch):
+    """Shapes of the results that NumPy's matmul was asked for."""
+    multiply, shapes = np.matmul, []
+
+    def counted(left, right, out):
+        shapes.append(out.shape)
+        multiply(left, right, out=out)
+
+    monkeypatch.setattr(np, "matmul", counted)
+    return shapes
+
+
+#: Rows, inner extent, columns: wide and tall results, the work of one thread and that of several.
+MEETING = [(33, 61, 512), (130, 301, 1000), (257, 403, 96), (64, 1024, 40)]
+
+
+@pytest.mark.parametrize("rows, inner, columns", MEETING)
+def test_rows_that_meet_in_the_caches_are_multiplied_by_blas(without_avx512, blas_calls, rows, inner, columns):
+    pitched, right = normal(inner, 1024)[:, :rows], normal(inner, 1024, seed=4)[:, 7 : 7 + columns]
+    for a, b in ((pitched.T, right), (pitched.T.copy(), right), (pitched.T, right.copy())):
+        y = garbage((rows, columns), np.float32)
+        given, settings = (a, PLAIN) if a.flags.c_contiguous else (a.T, LEFT)
+        run(without_avx512, "matmul", (given, b, y), settings)
+        assert_is_product(y, a, b)
+        assert sum(shape[0] * shape[1] for shape in blas_calls) == rows * columns
+        blas_calls.clear()
+
+
+@pytest.mark.parametrize("step", [1, 2], ids=["bias", "bias_with_gaps"])
+def test_linear_and_relu_behind_blas(without_avx512, blas_calls, step):
+    x, weight, bias = normal(150, 65), normal(65, 512, seed=4), normal(512 * step, seed=5)[::step]
+    x[3, 2] = np.nan
+    wanted = x.astype(np.float64) @ weight
+    for given in (bias, None):
+        offset = 0 if given is None else given
+        y = garbage((150, 512), np.float32)
+        run(without_avx512, "linear", (x, weight, given, y), {})
+        np.testing.assert_allclose(y, wanted + offset, rtol=0, atol=1e-4)
+        run(without_avx512, "linear_activation", (x, weight, given, y), {"activation": "relu"})
+        np.testing.assert_allclose(y, np.maximum(wanted + offset, 0), rtol=0, atol=1e-4)
+        assert not np.signbit(y[~np.isnan(y)]).any()
+    assert len(blas_calls) >= 4
+
+
+def test_what_the_library_does_as_fast_stays_there(without_avx512, blas_calls):
+    """Rows that lie apart, a weight by columns, a large result, a few elements."""
+    for rows, inner, columns in ((130, 301, 1000), (600, 40, 1024), (4, 512, 512), (9, 3, 512)):
+        a, b = normal(rows, inner), normal(inner, columns, seed=4)
+        assert_is_product(product(without_avx512, a, b, **PLAIN), a, b)
+    assert_is_product(
+        product(without_avx512, normal(130, 512), by_columns(b := normal(512, 70)), **PLAIN), normal(130, 512), b
+    )
+    assert not blas_calls
+
+
 VGG = [(8, 25088, 4096), (8, 4096, 4096), (8, 4096, 1000)]
 MLP = [(64, 784, 2048), (64, 2048, 2048), (512, 2048, 2048), (64, 2048, 10)]
 
