@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
+from threading import Event
 from types import SimpleNamespace
 
 import pytest
@@ -43,8 +47,12 @@ class Ranks:
         return [b"id", value, value]
 
     def wait(self, pending, doing):
-        assert not pending.poll()
-        raise ParallelError(f"nobody comes but {pending.late()}")
+        """For a tenth of a second."""
+        end = time.monotonic() + 0.1
+        while not pending.poll():
+            if time.monotonic() > end:
+                raise ParallelError(f"{doing} nobody comes but {pending.late()}")
+            time.sleep(0.001)
 
 
 class Comm:
@@ -66,6 +74,40 @@ class NcclError(RuntimeError):
     """CuPy's."""
 
 
+def connected(make, here=nullcontext):
+    """The ranks' GPUs, NCCL's own object made so."""
+    return Nccl(SimpleNamespace(get_unique_id=lambda: b"id", NcclCommunicator=make), Ranks(), here)
+
+
+def test_ranks_that_do_not_find_each_other_are_an_error_at_the_time_limit():
+    never = Event()
+    with pytest.raises(ParallelError, match=r"NCCL's ring, .*NCCL_DEBUG=INFO.* nobody comes but \[0, 2\]"):
+        connected(lambda *_: never.wait())
+    never.set()
+
+
+def test_an_error_of_nccl_when_it_begins_is_raised_where_it_is_waited_for():
+    def fail(*_):
+        raise NcclError("no socket interface found")
+
+    with pytest.raises(NcclError, match="no socket interface found"):
+        connected(fail)
+
+
+def test_nccl_begins_where_the_gpu_is_the_current_one():
+    inside = ContextVar("inside", default=False)
+
+    @contextmanager
+    def here():
+        token = inside.set(True)
+        yield
+        inside.reset(token)
+
+    found = []
+    connected(lambda *_: found.append(inside.get()), here)
+    assert found == [True]
+
+
 @pytest.fixture
 def made():
     """(the ranks' GPUs, what is asked of NCCL)."""
@@ -79,7 +121,7 @@ def made():
         groupEnd=lambda: comms[0].asked.append(("groupEnd",)),
         NcclCommunicator=lambda *arguments: comms.append(Comm(*arguments)) or comms[-1],
     )
-    return Nccl(module, Ranks()), comms[0]
+    return Nccl(module, Ranks(), nullcontext), comms[0]
 
 
 def test_the_communicator_is_that_of_rank_0(made):

@@ -37,8 +37,8 @@ class GpuSums:
     def connect(self) -> None:
         """Once: all ranks call it together, before anything is summed."""
         if self._nccl is None:
-            with self._runtime.here():
-                self._nccl = Nccl(import_module(f"{self._runtime.cupy.__name__}.cuda.nccl"), self._ranks)
+            module = import_module(f"{self._runtime.cupy.__name__}.cuda.nccl")
+            self._nccl = Nccl(module, self._ranks, self._runtime.here)
             self._runtime.guards.add(self._nccl)
 
     def begin(self, values: DeviceArray, landing: DeviceArray, share: DeviceArray, way: Way, is_narrow: bool) -> Launch:

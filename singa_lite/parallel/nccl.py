@@ -7,8 +7,12 @@ have the same bits. In which order the ranks' terms are added NCCL chooses by th
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
 from importlib import import_module
-from typing import NamedTuple
+from threading import Thread
+from typing import Any, NamedTuple
 
 from singa_lite.errors import ParallelError
 from singa_lite.kernels.collective import parts_of
@@ -49,16 +53,23 @@ class Numbers(NamedTuple):
 
 
 class Nccl:
-    """The ranks' GPUs. nccl: the module cupy.cuda.nccl; communicator: of the same ranks, over MPI.
+    """The ranks' GPUs. nccl: the module cupy.cuda.nccl; communicator: of the same ranks, over MPI; here: makes the
+    GPU of this rank the current one.
 
-    Made on all ranks at the same place, with the GPU of each its current one.
+    Made on all ranks at the same place. ParallelError where they do not find each other within the time limit.
     """
 
-    def __init__(self, nccl: Cupy, communicator: Communicator) -> None:
+    def __init__(
+        self, nccl: Cupy, communicator: Communicator, here: Callable[[], AbstractContextManager[object]]
+    ) -> None:
         self._nccl = nccl
         self._ranks = communicator
-        first = communicator.gathered(nccl.get_unique_id() if communicator.rank == 0 else b"", "making NCCL's ring")[0]
-        self._comm = nccl.NcclCommunicator(communicator.size, first, communicator.rank)
+        with here():
+            own = nccl.get_unique_id() if communicator.rank == 0 else b""
+        first = communicator.gathered(own, "making NCCL's ring")[0]
+        making = _Making(partial(nccl.NcclCommunicator, communicator.size, first, communicator.rank), here, self)
+        communicator.wait(making, "NCCL's ring, of which NCCL_DEBUG=INFO says more,")
+        self._comm = making.result()
         self._number = 0
         self._is_over = False
 
@@ -128,6 +139,40 @@ class Nccl:
     def others(self) -> list[int]:
         """All ranks but this one."""
         return [rank for rank in range(self._ranks.size) if rank != self._ranks.rank]
+
+
+class _Making(Thread):
+    """NCCL's own object, made beside: it waits for all ranks to find each other, for ever where they do not."""
+
+    def __init__(
+        self, make: Callable[[], object], here: Callable[[], AbstractContextManager[object]], sums: Nccl
+    ) -> None:
+        super().__init__(name="singa_lite NCCL", daemon=True)  # which the end of the program does not wait for
+        self._make, self._here, self._sums = make, here, sums
+        self._made: object = None
+        self._error: BaseException | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            with self._here():
+                self._made = self._make()
+        except BaseException as error:  # who waits for it raises it
+            self._error = error
+
+    def poll(self) -> bool:
+        """Whether it has ended."""
+        return not self.is_alive()
+
+    def late(self) -> list[int]:
+        """Whoever it may be."""
+        return self._sums.others()
+
+    def result(self) -> Any:
+        """What was made, or its error."""
+        if self._error is not None:
+            raise self._error
+        return self._made
 
 
 class _Reached:

@@ -30,8 +30,10 @@ _SLOW_PITCH = 512
 #: The library copies from this sum of 1 / rows and 1 / columns of the result down (`nocopy_checker_avx2` in its
 #: `src/cpu/x64/gemm/gemm_driver.cpp`).
 _COPIED = 0.0038
-#: Rows or columns of a result, and multiplications, from which on BLAS is faster; those from which on it is shared.
-_LEAST_ROWS, _LEAST, _LEAST_SHARED = 8, 1 << 18, 1 << 22
+#: Rows or columns of a result, and multiplications, from which on BLAS is faster.
+_LEAST_ROWS, _LEAST = 8, 1 << 18
+#: Multiplications from which on a product is shared, and rows or columns of a part.
+_LEAST_SHARED, _LEAST_PART = 1 << 22, 64
 
 
 def is_faster(left: Matrix, right: Matrix, result: Matrix) -> bool:
@@ -61,7 +63,7 @@ class _Product(Step[Arrays]):
     def __init__(self, left: Matrix, right: Matrix, result: Matrix, bias: TensorSpec | None, relu: bool) -> None:
         self.left, self.right, self.result, self.bias, self.relu = left, right, result, bias, relu
         is_shared = result.shape[0] * result.shape[1] * left.shape[1] >= _LEAST_SHARED
-        self.slots = one_thread.slots() if is_shared else 1
+        self.slots = max(min(one_thread.slots(), max(result.shape) // _LEAST_PART), 1) if is_shared else 1
 
     def bind(self, binding: Arrays) -> Launch:
         """The product over these arrays."""
