@@ -109,16 +109,17 @@ class PollCall:
         return self._channel.poll
 
 
-# values: a gradient, float32 without gaps; rest: of its shape, what was not sent of it so far.
-def _of_rest(name: str) -> Signature:
+# values: a gradient, float32 without gaps; rest: of its shape, what was not sent of it so far; turn: as above.
+def _of_rest(name: str, **roles: str) -> Signature:
     facts = Facts(by_elements=True, once=True, activations=())
-    name, tensors = SIGNATURES.own_name(name), ("values", "rest")
-    signature = Signature(name, tensors, ("Update", "Update"), frozenset(), ("call",), {}, facts, "own")
+    name, tensors = SIGNATURES.own_name(name), tuple(roles)
+    signature = Signature(name, tensors, tuple(roles.values()), frozenset(), ("call",), {}, facts, "own")
     SIGNATURES.enter_own(signature)
     return signature
 
 
-_NARROW, _ROUND_SUMS = _of_rest("parallel.narrow"), _of_rest("parallel.round_sums")
+_NARROW = _of_rest("parallel.narrow", values="Update", rest="Update", turn="Read")
+_ROUND_SUMS = _of_rest("parallel.round_sums", values="Update", rest="Update")
 
 
 class RestCall:
@@ -144,8 +145,12 @@ class NarrowCall(RestCall):
         super().__init__(channel.narrow)
         self._channel = channel
 
+    def prepare(self, arrays: tuple[DeviceArray, ...], scratch: DeviceArray | None) -> Launch:
+        """Bind it to its arrays; whether this rank has samples, the channel knows."""
+        return super().prepare(arrays[:2], scratch)
+
     def prepare_on_gpu(self, runtime: Cuda, arrays: tuple[DeviceArray, ...]) -> Launch:
-        """Bind it to its arrays."""
+        """Bind it to its arrays. turn: holds this rank's share of the samples."""
         return self._channel.on_gpu(runtime).narrow(*arrays)
 
 
@@ -158,9 +163,9 @@ class Sums:
         self._known: dict[tuple[Way, bool, bool, bool], tuple[SumCall, SumCall]] = {}
         self._narrow, self._round_sums = NarrowCall(channel), RestCall(channel.round_sums)
 
-    def narrow(self, values: Tensor, rest: Tensor) -> None:
+    def narrow(self, values: Tensor, rest: Tensor, turn: Tensor) -> None:
         """Round a gradient to bfloat16, with what was left of it before; what is left now goes to the rest."""
-        device_of(values).run(_NARROW.name, values, rest, call=self._narrow)
+        device_of(values).run(_NARROW.name, values, rest, turn, call=self._narrow)
 
     def round_sums(self, values: Tensor, rest: Tensor) -> None:
         """Make of sums of narrowed gradients what all ranks have; what that leaves of this rank's goes to the rest.

@@ -67,9 +67,9 @@ class DataParallel:
         """
         self._sums.add_up(values, turn, is_urgent)
 
-    def narrow(self, gradient: Tensor, rest: Tensor) -> None:
+    def narrow(self, gradient: Tensor, rest: Tensor, turn: Tensor) -> None:
         """With compress: round a gradient to what is sent of it; what is not goes to the rest, for the next step."""
-        self._sums.narrow(gradient, rest)
+        self._sums.narrow(gradient, rest, turn)
 
     def round_sums(self, values: Tensor, rest: Tensor) -> None:
         """With compress, behind `add_up_gradients`: the same sums on all ranks, and what is left of this one's in the

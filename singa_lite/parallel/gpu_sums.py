@@ -47,7 +47,7 @@ class GpuSums:
         landing: has a half for each value where they are sent narrow.
         """
         before, after = list[Launch](), list[Launch]()
-        if way is not Way.ALL_PARTS:
+        if way is not Way.ALL_PARTS and not is_narrow:  # of a narrow one `narrow` has seen to that
             before.append(self._kernels.bind(clear_idle, values, share))
         sent = values
         if is_narrow:
@@ -79,9 +79,9 @@ class GpuSums:
         """What has the main stream wait for the sum of these values, whose beginning was bound before."""
         return self._ends.pop(values.data.ptr)
 
-    def narrow(self, values: DeviceArray, rest: DeviceArray) -> Launch:
-        """See `narrowed.py`."""
-        return self._kernels.bind(narrow, values, rest)
+    def narrow(self, values: DeviceArray, rest: DeviceArray, share: DeviceArray) -> Launch:
+        """See `narrowed.py`. share: as in `begin`."""
+        return self._kernels.bind(narrow, values, rest, share)
 
     def draw_key(self, state: DeviceArray, key: DeviceArray, by: int) -> Launch:
         """See `keys.py`. by: between the counters of rank 0 and this one."""

@@ -108,7 +108,7 @@ class Buckets:
 
     def _narrow(self, name: str, value: Tensor, gradient: Tensor) -> None:
         if self._rest_of is not None:
-            self._ranks.narrow(gradient, self._rest_of(name, value))
+            self._ranks.narrow(gradient, self._rest_of(name, value), self._turn)
 
     def _add_up(self, values: Tensor) -> None:
         if self._rest_of is None:

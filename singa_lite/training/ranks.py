@@ -48,8 +48,11 @@ class Ranks(Protocol):
     def compress(self) -> str | None:
         """ "bfloat16": gradients are sent so, and what is left of them is kept; None: as they are."""
 
-    def narrow(self, gradient: Tensor, rest: Tensor) -> None:
-        """With compress: round a gradient to what is sent of it; what is not goes to the rest, for the next step."""
+    def narrow(self, gradient: Tensor, rest: Tensor, turn: Tensor) -> None:
+        """With compress: round a gradient to what is sent of it; what is not goes to the rest, for the next step.
+
+        turn: as in `add_up`.
+        """
 
     def round_sums(self, values: Tensor, rest: Tensor) -> None:
         """With compress, behind `add_up_gradients`: what is left of this rank's sums goes to the rest, too."""

@@ -67,7 +67,7 @@ def _of_ranks(dtype: str) -> Iterator[KernelLaunch]:
     share, landing, words = np.zeros(()), np.zeros(18, np.float32), np.zeros(3, np.uint64)
     calls = (
         ranks.clear_idle(*_specs(values, share)),
-        ranks.narrow(*_specs(numbers, numbers)),
+        ranks.narrow(*_specs(numbers, numbers, share)),
         ranks.pack(*_specs(numbers, landing)),
         ranks.widen(*_specs(landing, numbers)),
         ranks.draw_key(*_specs(words, words), by=1 << 40),

@@ -15,11 +15,13 @@ extern "C" __global__ void clear_idle(T* values, int64 count, const double* shar
     for (int64 i = first(); i < count; i += step()) values[i] = T(0);
 }
 
-// values + rest, rounded to bfloat16, ties to even, are the new values; what rounding took away is the new rest.
-extern "C" __global__ void narrow(float* values, float* rest, int64 count) {
+// values + rest, rounded to bfloat16, ties to even, are the new values; what rounding took away is the new rest. Where
+// this process's share of the samples is 0, the rest is all that there is.
+extern "C" __global__ void narrow(float* values, float* rest, int64 count, const double* share) {
+    const bool is_idle = *share == 0;
     for (int64 i = first(); i < count; i += step()) {
         Bits whole, sent;
-        whole.number = values[i] + rest[i];
+        whole.number = is_idle ? rest[i] : values[i] + rest[i];
         const unsigned int rounded = (whole.word + 0x7FFF + ((whole.word >> 16) & 1)) >> 16;
         sent.word = (is_nan(whole.number) ? 0x7FC0 : rounded) << 16;
         const float left = whole.number - sent.number;

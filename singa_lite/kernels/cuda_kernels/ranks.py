@@ -26,9 +26,10 @@ def clear_idle(values: TensorSpec, share: TensorSpec) -> Routine | None:
     )
 
 
-def narrow(values: TensorSpec, rest: TensorSpec) -> Routine | None:
-    """float32. See `parallel/narrowed.py`."""
-    return _each("narrow", values, rest, values.size)
+def narrow(values: TensorSpec, rest: TensorSpec, share: TensorSpec) -> Routine | None:
+    """float32; share: float64 (). See `parallel/narrowed.py`."""
+    operands = values, rest, np.int64(values.size), share
+    return Routine().launch(FILE, "narrow", *operands, types={"T": np.float32}, grid=blocks(values.size))
 
 
 def pack(values: TensorSpec, halves: TensorSpec) -> Routine | None:
