@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from itertools import accumulate
 
 import numpy as np
 
@@ -80,18 +79,6 @@ class Device(TensorMemory):
         """`run("copy", source, target)`; what is copied between the same two places again is not bound again."""
         with self.runtime.here():
             self._copy_here(source, target)
-
-    def copies_of(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Tensors of their own with the values of these, contiguous; all of them lie in one block."""
-        each = self.runtime.alignment
-        starts = [0, *accumulate(-(-tensor.nbytes // each) * each for tensor in tensors)]
-        block = self.new_block(starts.pop())
-        placed = zip(tensors, starts, strict=True)
-        made = [Tensor.trusted(block, tensor.shape, tensor.dtype, offset=start) for tensor, start in placed]
-        with self.runtime.here():
-            for source, target in zip(tensors, made, strict=True):
-                self._copy_here(source, target)
-        return made
 
     def _copy_here(self, source: Tensor, target: Tensor) -> None:
         """Where the processor and its stream are the current ones."""

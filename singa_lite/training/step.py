@@ -160,8 +160,7 @@ class Steps(StepRecords):
         if not self.how.graph:
             return values
         loss, metric = values
-        own_loss, *own = device_of(loss).copies_of([loss, *metric.values()])
-        return own_loss, dict(zip(metric, own, strict=True))
+        return _copy(loss), {name: _copy(value) for name, value in metric.items()}
 
     def past(self, kept: Kept, batch: int, length: int) -> Past:
         """What layers keep of new texts, for the steps that write them: that of the last ones, if it is long enough.
@@ -237,3 +236,10 @@ class Steps(StepRecords):
             graph.let_go()
         del tensors, fed, results  # alive until here: inputs and outputs of the plan
         return seen
+
+
+def _copy(value: Tensor) -> Tensor:
+    device = device_of(value)
+    made = Tensor.trusted(device.new_block(value.nbytes), value.shape, value.dtype)
+    device.copy(value, made)
+    return made
