@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from math import nan
 
-from singa_lite import freezing
+from singa_lite import compile_checks, freezing
 from singa_lite.budget_error import BudgetError
 from singa_lite.checks import names
 from singa_lite.compiled_net import CompiledNet
@@ -78,6 +78,8 @@ class BatchNet(CompiledNet):
             loss, values = self._trained(repeat.step, feeds, optimizer, recorded)
             return loss, self._observed(repeat.measures, values, feeds)
         objective, feeds = self._batch(x, y, "train_one_batch", sample_weight, class_weight)
+        if self._together is not None:
+            compile_checks.check_parallel_step(self._together.ranks, objective, optimizer)
         step = self._train_step(objective, optimizer, optimizer.gathering.part)
         loss, values = self._trained(step, feeds, optimizer)
         if settings is not None:

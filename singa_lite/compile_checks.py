@@ -180,17 +180,22 @@ def parallel_of(
         if given.compress is not None and dtype != np.float32:
             raise ValueError(f"compile parallel: wanted a net in float32 beside compress, received one in {dtype}")
         if given.shard is not None:
-            _check_elementwise(options, optimizer)
+            _check_elementwise(options["state_dtype"], optimizer)
         _check_means({} if objective is None else objective.losses)
     return given
 
 
-def _check_elementwise(options: Mapping[str, object], optimizer: Optimizer) -> None:
+def check_parallel_step(ranks: Ranks, objective: Objective, optimizer: Optimizer) -> None:
+    """The errors of `compile` for a loss, or settings of the optimizer, that were set since."""
+    if ranks.shard is not None:
+        _check_elementwise(optimizer.state_dtype, optimizer)
+    _check_means(objective.losses)
+
+
+def _check_elementwise(state_dtype: object, optimizer: Optimizer) -> None:
     """ValueError for updates that a part of a parameter cannot have by itself."""
-    if options["state_dtype"] is not None:
-        raise ValueError(
-            f"compile parallel: wanted no state_dtype beside shard='state', received {options['state_dtype']!r}"
-        )
+    if state_dtype is not None:
+        raise ValueError(f"compile parallel: wanted no state_dtype beside shard='state', received {state_dtype!r}")
     if any(rule.constraint is not None for rule in optimizer.rules):
         raise ValueError("compile parallel: wanted an optimizer without constraints beside shard='state', received one")
 

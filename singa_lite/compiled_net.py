@@ -35,6 +35,8 @@ from singa_lite.training.together import Together
 
 #: Options of `compile` that `compiled_as` has only where they are given.
 _NEW = ("step", "nets", "keep", "limits", "rules", "parallel")
+#: Options of `compile` that may be set afterwards, and are then what a configuration has.
+_CONFIGURED = ("loss_weights", "freeze", "micro_batches", "on_nan")
 
 
 class CompiledNet(PlannedNet):
@@ -63,6 +65,8 @@ class CompiledNet(PlannedNet):
             if name == "optimizer" and value is not None:
                 self._check_optimizer(value)
         object.__setattr__(self, name, value)
+        if name in _CONFIGURED and vars(self).get("compiled_as"):
+            self.compiled_as[name] = value
 
     def _check_optimizer(self, given: object) -> None:
         """An optimizer that takes the place of that of `compile`, whose errors these are, does what it was told."""

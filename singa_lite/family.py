@@ -58,6 +58,8 @@ def move(nets: Sequence[PlannedNet], to: Device) -> None:
     for net in nets:
         if net.optimizer is not None:
             net.optimizer.to_device(to)
+        if net.together is not None:
+            net.together.follow()
         net.move_step(to)
         vars(net)["device"] = to
         net.trainer.steps = net.trainer.steps.anew()
@@ -89,6 +91,8 @@ def _check(net: PlannedNet, to: Device) -> None:
         to.check_bytes("to_device")
     steps = net.trainer.steps
     how = steps.how
+    if net.together is not None:
+        net.together.ranks.check_device("to_device", to)
     compile_checks.budget(how.budget, how.graph, to, "to_device")
     compile_checks.order_of(how.order, how.workers, how.graph, how.budget, to, "to_device")
     compile_checks.offload_place(steps.arena.offload, to)

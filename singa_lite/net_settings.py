@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import Protocol
 
+from singa_lite import freezing
 from singa_lite.described import is_ours
 from singa_lite.elsewhere import COMPILE
 from singa_lite.errors import GraphError
@@ -26,6 +27,8 @@ class Settable(Protocol):
     @property
     def layers(self) -> Mapping[str, Layer]: ...
 
+    def all_layers(self) -> Mapping[str, Layer]: ...
+
 
 def checked(net: Settable, name: str, value: object, options: Collection[str]) -> object:
     """The value that the attribute is to have. GraphError or AttributeError for one that nothing would follow, and the
@@ -38,6 +41,8 @@ def checked(net: Settable, name: str, value: object, options: Collection[str]) -
     if name == "on_nan":
         return non_finite.checked(value)
     known = vars(net)
+    if name == "freeze" and known.get("compiled_as") and not isinstance(value, str):
+        return freezing.checked("net.freeze", value, net.all_layers())
     if name in ("device", "dtype") and known.get("_layers"):
         instead = "net.to_device(device)" if name == "device" else "FeedForwardNet(dtype=...)"
         raise GraphError(f"net.{name}: wanted {instead}, as the net has layers, received {value!r:.100}")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from rank_cases import mlp, sgd
-from singa_lite import FeedForwardNet, layers, loss, parallel
+from singa_lite import FeedForwardNet, device, layers, loss, parallel
 
 Ranks = Any
 
@@ -88,7 +88,32 @@ def copied(ranks: Ranks) -> str:
     return told(lambda: copy.deepcopy(net).train_one_batch(*batch()))
 
 
-SURVIVED = (differing, differing_later, other_net, refused_batch, two_nets, copied)
+def lies_otherwise(ranks: Ranks) -> str:
+    """Rank 1 has other kernels, which like filters in another order of memory."""
+    on = device.new_cpu(kernels="numpy") if ranks.rank == 1 else device.new_cpu()
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=on, seed=3)
+    net.add(layers.Conv2D("conv", 5, 3, input_sample_shape=(2, 6, 7)))
+    net.add(layers.Flatten("flat"))
+    net.add(layers.Dense("dense", 4))
+    x, y = np.ones((3, 2, 6, 7), np.float32), np.zeros(3, np.int64)
+    return told(lambda: compiled(ranks, net).train_one_batch(x, y))
+
+
+def moved(ranks: Ranks) -> str:
+    """What was not sent goes to the other device, too: parameters end as those of a net that stayed."""
+    x = np.random.default_rng(ranks.rank).standard_normal((4, 20)).astype(np.float32)
+    ends = []
+    for moves in (False, True):
+        net = compiled(parallel.mpi(compress="bfloat16"))
+        for step in range(4):
+            if moves and step == 2:
+                net.to_device(device.new_cpu())
+            net.train_one_batch(x, np.arange(4))
+        ends.append([np.array(value) for value in net.param_values()])
+    return f"equal {all(map(np.array_equal, *ends))}"
+
+
+SURVIVED = (differing, differing_later, other_net, refused_batch, two_nets, copied, lies_otherwise, moved)
 
 
 def late(ranks: Ranks) -> None:

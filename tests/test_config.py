@@ -234,6 +234,20 @@ def test_what_was_changed_after_construction_is_kept():
     assert made.optimizer.lr == 0.02
 
 
+def test_what_was_set_of_compile_afterwards_is_kept():
+    net = FeedForwardNet({"b": loss.MeanSquaredError()}, seed=3)
+    net.add(layers.Dense("a", 5, input_sample_shape=(4,)))
+    net.add(layers.Dense("b", 3))
+    net.compile(optimizer.SGD(0.1))
+    net.freeze, net.on_nan, net.micro_batches, net.loss_weights = {"a"}, "warn", 2, {"b": 3.0}
+    again = FeedForwardNet.from_config(json.loads(json.dumps(net.config())))
+    assert (set(again.freeze), again.on_nan, again.micro_batches, again.loss_weights) == ({"a"}, "warn", 2, {"b": 3.0})
+    data = np.ones((4, 4), np.float32), np.ones((4, 3), np.float32)
+    for each in (net, again):
+        each.train_one_batch(*data)
+    assert all(map(np.array_equal, *(list(map(np.array, each.param_values())) for each in (net, again))))
+
+
 def test_parameters_that_are_shared_are_shared_again():
     net = FeedForwardNet(loss.SoftmaxCrossEntropy(), seed=1)
     net.add(layers.Embedding("ids", 9, 4, input_sample_shape=(5,)))

@@ -95,7 +95,7 @@ CLOSED = {
         *("array_types", "errors", "kernels.interface", "kernels.kernel_set", "kernels.widening"),
         *SHARED,
     ),
-    "kernels.onednn_kernels": ("array_types", "errors", "strides", "unique", *BESIDE, *SHARED),
+    "kernels.onednn_kernels": ("array_types", "errors", "strides", "threads", "unique", *BESIDE, *SHARED),
     "kernels.cuda_kernels": ("array_types", "errors", "strides", *BESIDE),
 }
 

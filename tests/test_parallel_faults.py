@@ -6,18 +6,22 @@ import json
 import re
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import rank_faults
 from rank_programs import TESTS, start
-from singa_lite import FeedForwardNet, layers, loss, optimizer, parallel, regularizer
+from singa_lite import FeedForwardNet, device, layers, loss, optimizer, parallel, regularizer
 from singa_lite.errors import GraphError, ParallelError
+from singa_lite.kernels.choice import find_onednn
 from singa_lite.parallel import DataParallel
 from singa_lite.parallel.communicator import Alone
 from singa_lite.parallel.narrowed import narrow, round_sums
 from singa_lite.snapshots import apart
+from singa_lite.tensor import from_numpy
+from singa_lite.training.buckets import Buckets
 from singa_lite.training.turns import own_place, together
 
 SCRIPT = str(Path(TESTS, "rank_faults.py"))
@@ -195,6 +199,57 @@ def test_constraints_go_by_whole_gradients():
     opt = optimizer.SGD(0.1, constraint=regularizer.NormConstraint(1.0))
     with pytest.raises(ValueError, match="without constraints beside shard"):
         net(parallel=two("state"), opt=opt)
+
+
+def test_ranks_that_lay_parameters_otherwise_are_refused(told):
+    for rank, message in enumerate(told["lies_otherwise"]):
+        if isinstance(find_onednn(), str):  # both have NumPy's, then
+            assert not message
+        else:
+            wanted = "ParallelError: step 0: .* 'conv/weight' in another order in memory on rank 1 than on rank 0"
+            assert re.match(wanted, message), (rank, message)
+
+
+def test_what_was_not_sent_moves_with_the_net(told):
+    assert told["moved"] == ["equal True"] * 3
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (lambda net: setattr(net.optimizer, "constraint", regularizer.NormConstraint(1.0)), ValueError, "constraints"),
+        (lambda net: net.optimizer.keep_state_as("bfloat16"), ValueError, "wanted no state_dtype beside shard='state'"),
+        (lambda net: setattr(net, "loss", OfTheBatch()), GraphError, "take each sample by itself, received OfTheBatch"),
+    ],
+    ids=["constraint", "state", "loss"],
+)
+def test_what_is_set_later_is_refused_as_by_compile(change, error, message):
+    net = rank_faults.mlp()
+    net.compile(optimizer.SGD(0.1, momentum=0.9), parallel=two(shard="state"))
+    change(net)
+    with pytest.raises(error, match=message):
+        net.train_one_batch(np.ones((4, 20), np.float32), np.zeros(4, np.int64))
+
+
+class OfTheBatch(loss.SoftmaxCrossEntropy):
+    """A loss that is no mean over samples."""
+
+    of_whole_batch, is_counted = True, False
+
+
+def test_values_of_several_dtypes_are_summed_apart():
+    """Running statistics of a layer of one's own may be of any."""
+    on, sums = device.new_cpu(), []
+    values = [from_numpy(np.arange(n, dtype=dtype), on) for n, dtype in ((3, "f4"), (4, "f8"), (5, "f4"))]
+    ranks = SimpleNamespace(bucket_bytes=1 << 20, add_up=lambda given, turn: sums.append(np.array(given)))
+    taken = {}
+    turn = from_numpy(np.float64(0), on)
+    buckets = Buckets(ranks, turn, values, lambda name, value, total: taken.setdefault(name, np.array(total)))
+    for number, value in enumerate(values):
+        buckets.take(str(number), value, value)
+    buckets.end()
+    assert [(each.dtype.name, each.size) for each in sums] == [("float32", 3), ("float64", 4), ("float32", 5)]
+    assert [taken[name].tolist() for name in "012"] == [np.array(value).tolist() for value in values]
 
 
 def test_sixteen_bits_are_of_float32():

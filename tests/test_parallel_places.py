@@ -170,6 +170,18 @@ def test_a_wait_that_fails_ends_what_is_under_way_once(made):
     assert comm.asked[1:] == [("abort",)]
 
 
+def test_an_end_of_nccl_that_never_comes_holds_nobody_up(made, monkeypatch):
+    found, comm = made
+    never = Event()
+    comm.abort = never.wait
+    monkeypatch.setattr(nccl, "TO_END", 0.05)
+    stream = LateCupy(0).cuda.Stream(non_blocking=True)
+    stream.submit(lambda: None, lambda: False)
+    with pytest.raises(ParallelError, match=r"nobody comes but \[0, 2\]"):
+        found.wait(stream)
+    never.set()
+
+
 def test_an_error_of_nccl_ends_a_wait(made):
     found, comm = made
     comm.error = NcclError("unhandled system error")

@@ -99,7 +99,9 @@ class MpiCommunicator(Communicator):
         if self._failed is None and (message := self._comm.Improbe(self._mpi.ANY_SOURCE, FAILED, self._status)):
             text = np.empty(self._status.Get_count(self._mpi.BYTE), np.uint8)
             message.Recv(text)
-            self._failed = f"rank {self._status.Get_source()} of {self.size} failed: {text.tobytes().decode()}"
+            self._failed = (
+                f"rank {self._status.Get_source()} of {self.size} failed: {text.tobytes().decode(errors='replace')}"
+            )
         if self._failed is not None:
             raise RankFailedError(self._failed)
 

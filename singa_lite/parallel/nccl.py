@@ -29,6 +29,8 @@ TYPES = {
     "float64": "NCCL_FLOAT64",
 }
 ITEMSIZE = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
+#: Seconds that NCCL has to end what is under way.
+TO_END = 5.0
 INSTALL = "pip install 'singa-lite[nccl13]'"
 
 
@@ -131,10 +133,16 @@ class Nccl:
             raise ParallelError(f"rank {self._ranks.rank}: wanted sums between GPUs, NCCL says {error}") from error
 
     def abort(self) -> None:
-        """End what is under way: else this process would wait for it when it ends."""
+        """End what is under way: else this process would wait for it when it ends.
+
+        NCCL waits there for all CUDA graphs with sums in them to be gone, which may be never, so this waits for it no
+        longer than TO_END seconds.
+        """
         if not self._is_over:
             self._is_over = True
-            self._comm.abort()
+            ending = Thread(target=self._comm.abort, name="singa_lite NCCL's end", daemon=True)
+            ending.start()
+            ending.join(TO_END)
 
     def others(self) -> list[int]:
         """All ranks but this one."""

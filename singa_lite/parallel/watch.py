@@ -56,7 +56,7 @@ class Watch:
 def watched(communicator: Communicator) -> Watch | None:
     """Have the ranks of this machine watched from now on; all ranks call it. None where they cannot be."""
     doing = "parallel.mpi()"
-    can = hasattr(os, "pidfd_open") and bool(sys.executable)
+    can = bool(sys.executable) and _can_be_told_of_ends()
     told = communicator.gathered((_machine(), os.getpid()) if can else (None, 0), doing)
     machines, numbers = zip(*told, strict=True)
     here = [rank for rank, machine in enumerate(machines) if can and machine == machines[communicator.rank]]
@@ -72,6 +72,17 @@ def watched(communicator: Communicator) -> Watch | None:
     named = [f"{numbers[rank]}:{rank}" for rank in here]
     program = _started(file, communicator.size, named) if is_first else None
     return Watch(file, here, here.index(communicator.rank), program)
+
+
+def _can_be_told_of_ends() -> bool:
+    """Whether the system has, and allows, what the program waits by."""
+    if not hasattr(os, "pidfd_open"):
+        return False
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except OSError:
+        return False
+    return True
 
 
 def _machine() -> tuple[str, int]:

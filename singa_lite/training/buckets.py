@@ -33,9 +33,9 @@ class PackedMemory:
         self._used = 0
         self.packed: list[Packed] = []
 
-    def has_room(self, elements: int) -> bool:
-        """For so many more."""
-        return self._used + elements <= self._memory.size()
+    def has_room(self, value: Tensor) -> bool:
+        """For one more gradient, of this parameter."""
+        return value.dtype == self._memory.dtype and self._used + value.size() <= self._memory.size()
 
     def add(self, name: str, value: Tensor, gradient: Tensor, start: int | None = None) -> Tensor:
         """Copy a gradient in; where it is then, it lies as its parameter does. start: its place, in elements; None:
@@ -97,7 +97,7 @@ class Buckets:
 
     def _pack(self, name: str, value: Tensor, gradient: Tensor) -> None:
         bucket = self._bucket
-        if bucket is not None and not bucket.has_room(value.size()):
+        if bucket is not None and not bucket.has_room(value):
             self.end()
             bucket = None
         if bucket is None:

@@ -21,7 +21,7 @@ class Comparison:
         self._values = values
 
     def digest(self) -> bytes:
-        """Equal where all values have equal bits, names and forms."""
+        """Equal where all values have equal bits, names and forms, and lie in memory alike: sums go by its order."""
         return repr(list(self._digests().items())).encode()
 
     def refuse(self, ranks: Ranks, where: str) -> NoReturn:
@@ -35,6 +35,9 @@ class Comparison:
         for rank, other in enumerate(others, 1):
             if not isinstance(other, dict) or list(other) != list(first):
                 return f"another net on rank {rank} than on rank 0"
+            lies = [name for name in first if first[name][0] != other[name][0]]
+            if lies:
+                return f"{lies[0]!r} in another order in memory on rank {rank} than on rank 0, as by other kernels"
             wrong = [name for name in first if first[name] != other[name]]
             if wrong:
                 more = f" and {len(wrong) - 1} others" if len(wrong) > 1 else ""
@@ -42,7 +45,7 @@ class Comparison:
         return "parameters that changed meanwhile"
 
     def _digests(self) -> dict[str, tuple[object, ...]]:
-        return {name: _digest(_on_host(value)) for name, value in self._values().items()}
+        return {name: (value.memory_order(), *_digest(_on_host(value))) for name, value in self._values().items()}
 
 
 def _on_host(value: Tensor) -> Array:

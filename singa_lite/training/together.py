@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.device import Device, device_of
 from singa_lite.errors import ParallelError
 from singa_lite.graph import Phase
@@ -59,6 +60,7 @@ class Together:
         self.rests: dict[str, Tensor] = {}
         self._shares: dict[Device, dict[str, Tensor]] = {}
         self._names = [SAMPLES, *outputs]
+        self._values = values
         self._comparison = Comparison(values)
         self._step = 0
         self._has_met = False
@@ -162,13 +164,14 @@ class Together:
     def rest_of(self, name: str, value: Tensor) -> Tensor:
         """What was not sent of a parameter's gradients so far: zeros at first."""
         if name not in self.rests:
-            device = device_of(value)
-            made: Tensor = device.empty(value.shape, value.dtype, value.memory_order())
-            with device.first_values():
-                made.copy_from_numpy(np.zeros(value.shape, value.dtype))
-            made.name = f"{name} rest of gradients"
-            self.rests[name] = made
+            self.rests[name] = _rest(name, value, np.zeros(value.shape, value.dtype))
         return self.rests[name]
+
+    def follow(self) -> None:
+        """The parameters were moved to another device: what was not sent of their gradients goes there, too."""
+        values = self._values()
+        self.rests = {name: _rest(name, values[name], np.array(rest)) for name, rest in self.rests.items()}
+        self._shares.clear()
 
     def clear_rests(self) -> None:
         """As before a first step. The tensors stay, as recorded steps read them."""
@@ -209,6 +212,16 @@ def _check_equal(found: Sequence[Arrival]) -> None:
                 f"train_one_batch: wanted the same net, compiled alike, on all ranks, received other gradients of rank "
                 f"{rank} than of rank 0"
             )
+
+
+def _rest(name: str, value: Tensor, values: Array) -> Tensor:
+    """Of a parameter's gradients, lying as it does."""
+    device = device_of(value)
+    made: Tensor = device.empty(value.shape, value.dtype, value.memory_order())
+    with device.first_values():
+        made.copy_from_numpy(values)
+    made.name = f"{name} rest of gradients"
+    return made
 
 
 def _product(value: Tensor, factor: Tensor) -> Tensor:
