@@ -21,12 +21,14 @@ class Matrix(NamedTuple):
 
     @property
     def transposed(self) -> Matrix:
+        """The same elements with rows and columns exchanged."""
         *lead, rows, columns = self.shape
         *steps, row, column = self.strides
         return Matrix(self.tensor, (*lead, columns, rows), (*steps, column, row))
 
     @property
     def desc(self) -> p.MemoryDesc:
+        """The library's descriptor of it."""
         return self.as_factor(str(self.tensor.dtype))
 
     def as_factor(self, dtype: str) -> p.MemoryDesc:
@@ -35,6 +37,7 @@ class Matrix(NamedTuple):
 
     @property
     def lies_by_rows(self) -> bool:
+        """Whether the elements of a row lie one behind the other."""
         return self.strides[-1] == 1
 
     @property
