@@ -1,6 +1,7 @@
 """Which way is taken for a gradient of filters that nothing was measured for: what was the fastest for real nets.
 
-Measured over the filters of ResNet-50 and MobileNetV2 (docs/benchmarks.md) with AVX2, with AVX-512, and in bfloat16.
+Measured over the filters of ResNet-50 and MobileNetV2 (docs/benchmarks.md) with AVX2, with AVX-512, and in bfloat16;
+with AVX-512 over those of DenseNet-121 and U-Net, too.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ _LARGEST_SAMPLE = 1 << 24
 _PRODUCT_NARROW, _PRODUCT_WIDE = 1 << 15, 1 << 18
 #: And those up to which it is in float32, where the kernels are no fewer than the channels.
 _PRODUCT_FEW = 1 << 14
+#: Elements of x and dy that no cache holds: a convolution goes over them once for every few of its kernels, so of so many
+#: kernels a product is faster in float32 with AVX-512, but where the channels are a multiple of _SLOW_PITCH.
+_UNCACHED, _MANY_KERNELS = 5 << 20, 64
 
 
 def rule(x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, *, window: Window, groups: int) -> str:
@@ -31,7 +35,11 @@ def rule(x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, *, window: Window, 
         return "product" if single and size > _PRODUCT_NARROW else "direct"
     if not load().has_avx512:
         return _with_avx2(x, dy, dweight, window, groups)
-    if single and (size >= _PRODUCT_WIDE or (size <= _PRODUCT_FEW and kernels >= channels)):
+    if single and (
+        size >= _PRODUCT_WIDE
+        or (size <= _PRODUCT_FEW and kernels >= channels)
+        or (kernels >= _MANY_KERNELS and channels % _SLOW_PITCH and x.size + dy.size >= _UNCACHED)
+    ):
         return "product"
     is_strided = window.taps > 1 and window.stride != (1, 1)
     return "blocked" if is_strided and _is_worth_converting(x, dy, dweight, window, groups) else "direct"
