@@ -256,7 +256,9 @@ class Optimizer(Described):
             self._write_rate(max(self._step - 1, 0))
 
     def _write_rate(self, step: int) -> None:
-        rate = at_least_zero(f"schedule at step {step}", self.schedule(step))
+        rate = self._schedule(step)
+        if type(rate) is not float or rate != self._rate:  # else it is as the last one, which was looked at
+            rate = at_least_zero(f"schedule at step {step}", rate)
         if rate != self._rate:
             self._rate = nan  # whatever an interrupt leaves in the tensors, the next step writes its own
             for device, tensor in self._rates.items():
