@@ -65,11 +65,12 @@ class BatchNet(CompiledNet):
         self, x: object, y: object, sample_weight: object, class_weight: object
     ) -> tuple[Tensor, OneOrMore]:
         plain = sample_weight is None and class_weight is None
-        known = self._steps.repeats.find(x, y, self) if plain else None
-        if known is not None and self._trainer.is_at_rest and self.device.is_unwatched("train_one_batch"):
+        trainer = self._trainer
+        known = trainer.steps.repeats.find(x, y, self) if plain else None
+        if known is not None and trainer.is_at_rest and self.device.is_unwatched("train_one_batch"):
             return self._repeated(*known)
         self.device.check_bytes("train_one_batch")
-        self._trainer.check_whole("train_one_batch")
+        trainer.check_whole("train_one_batch")
         optimizer = self._optimizer("train_one_batch")
         optimizer.check_serves(self)
         for name, net in self._beside.items():
@@ -81,10 +82,10 @@ class BatchNet(CompiledNet):
         if self._together is not None:
             compile_checks.check_parallel_step(self._together.ranks, objective, optimizer)
         step = self._train_step(objective, optimizer, optimizer.gathering.part)
-        self._trainer.open_forward.forget()  # a forward by hand before it has nothing to do with this step
+        trainer.open_forward.forget()  # a forward by hand before it has nothing to do with this step
         step.look = look = self._loss_look(step, feeds)
         try:
-            loss, values = self._trainer.train(step, feeds)
+            loss, values = trainer.train(step, feeds)
         except BudgetError as error:
             raise self._with_remedies(error, checked.count(feeds)) from None
         finally:

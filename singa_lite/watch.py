@@ -71,10 +71,12 @@ class Watch:
     def holds(self) -> bool:
         """Whether all is as it was. Made to be asked at each batch."""
         try:
+            for part in self._partial:
+                if not part.holds():
+                    return False
             return (
                 self._plain == self._plain_copies
                 and list(map(_flags, self._tensors)) == self._marks
-                and (not self._partial or all(part.holds() for part in self._partial))
                 and (not self._arrays or all(array.tobytes() == copy for array, copy in self._arrays))
             )
         except Exception:  # of an object's own comparison, such as that of two arrays

@@ -154,16 +154,14 @@ class Trainer(Unique):
         self._step, self._left_at = repeat.step, LEFT_WITHIN
         try:
             with repeat.here():
-                optimizer.begin_step()  # first, as a schedule may do anything
+                optimizer.count_step()  # first, as a schedule may do anything
                 executable = self.steps.put_in_again(recorded, batch)
                 is_kept = True
                 self.steps.repeat(recorded, executable, look)
                 is_whole = True
                 return repeat.results()
         finally:
-            if is_kept:
-                optimizer.end_step()
-            else:
+            if not is_kept:
                 optimizer.restore_step(before)
             if is_whole or not is_kept:
                 self._forget_step()
