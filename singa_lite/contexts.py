@@ -105,7 +105,8 @@ class Turn:
                 return work(*arguments)
 
             try:
-                return self._context.run(other._context.run, copy_context().run, begin)
+                both: Callable[..., R] = other._context.run
+                return self._context.run(both, copy_context().run, begin)
             except RuntimeError:
                 if begun:
                     raise
