@@ -17,12 +17,13 @@ from singa_lite.optimizer.gathering import WHOLE
 from singa_lite.recorded_steps import RecordedStep
 from singa_lite.tensor import Tensor
 from singa_lite.training import checked, fit, gradients, idle, non_finite
+from singa_lite.training.followed import Followed
 from singa_lite.training.measures import Measures, Observed, observe, public
 from singa_lite.training.non_finite import LossLook
 from singa_lite.training.objective import Objective
 from singa_lite.training.own_step import OwnEvaluation
-from singa_lite.training.repeats import Settings, parts
-from singa_lite.training.step_functions import EvaluateStep, PredictStep, TrainStep, Values
+from singa_lite.training.repeats import Batch, Repeat
+from singa_lite.training.step_functions import EvaluateStep, PredictStep, TrainStep
 
 
 class BatchNet(CompiledNet):
@@ -63,39 +64,28 @@ class BatchNet(CompiledNet):
     def _train_one_batch(
         self, x: object, y: object, sample_weight: object, class_weight: object
     ) -> tuple[Tensor, OneOrMore]:
+        plain = sample_weight is None and class_weight is None
+        trainer = self._trainer
+        known = trainer.steps.repeats.find(x, y, self) if plain else None
+        if known is not None and trainer.is_at_rest and self.device.is_unwatched("train_one_batch"):
+            return self._repeated(*known)
         self.device.check_bytes("train_one_batch")
-        self._trainer.check_whole("train_one_batch")
+        trainer.check_whole("train_one_batch")
         optimizer = self._optimizer("train_one_batch")
         optimizer.check_serves(self)
         for name, net in self._beside.items():
             net._trainer.check_whole(f"train_one_batch: net {name!r}")
         if self._together is not None:
             x, y, sample_weight, self._together.is_idle = idle.given(x, y, sample_weight)
-        settings = self._settings(optimizer) if sample_weight is None and class_weight is None else None
-        known = None if settings is None else self._steps.repeats.find(x, y, settings, self)
-        if known is not None:
-            recorded, repeat, feeds = known
-            loss, values = self._trained(repeat.step, feeds, optimizer, recorded)
-            return loss, self._observed(repeat.measures, values, feeds)
+        followed = Followed(self) if plain and self._may_repeat(optimizer) else None
         objective, feeds = self._batch(x, y, "train_one_batch", sample_weight, class_weight)
         if self._together is not None:
             compile_checks.check_parallel_step(self._together.ranks, objective, optimizer)
         step = self._train_step(objective, optimizer, optimizer.gathering.part)
-        loss, values = self._trained(step, feeds, optimizer)
-        if settings is not None:
-            self._steps.note_repeat(x, y, settings, self._train_step(objective, optimizer, WHOLE), feeds)
-        return loss, self._observed(objective.measures, values, feeds)
-
-    def _trained(
-        self, step: TrainStep, feeds: checked.CheckedFeeds, optimizer: Optimizer, known: RecordedStep | None = None
-    ) -> Values:
-        """One step. known: its record, where it was found before."""
-        self._trainer.open_forward.forget()  # a forward by hand before it has nothing to do with this step
-        look = None
-        if non_finite.looks(self.on_nan):
-            step.look = look = LossLook(step, feeds, self.on_nan, optimizer.step, self._bad_losses)
+        trainer.open_forward.forget()  # a forward by hand before it has nothing to do with this step
+        step.look = look = self._loss_look(step, feeds)
         try:
-            results = self._trainer.train(step, feeds, known)
+            loss, values = trainer.train(step, feeds)
         except BudgetError as error:
             raise self._with_remedies(error, checked.count(feeds)) from None
         finally:
@@ -104,16 +94,39 @@ class BatchNet(CompiledNet):
             self._bad_losses = look.bad
         if self._verbose and not fit.is_training(self):
             self.tell_norms()
-        return results
+        if followed is not None:
+            self._steps.note_repeat(x, y, followed, self._train_step(objective, optimizer, WHOLE), feeds)
+        return loss, self._observed(objective.measures, values, feeds)
 
-    def _settings(self, optimizer: Optimizer) -> Settings | None:
-        """What a step follows beside the options that its record watches; None where each is to be done as a first."""
+    def _repeated(self, recorded: RecordedStep, batch: Batch) -> tuple[Tensor, OneOrMore]:
+        """A batch of a form that was trained before, see `Repeats`."""
+        repeat: Repeat = recorded.repeat
+        look = None
+        if non_finite.looks(self.on_nan):
+            look = self._loss_look(repeat.step, repeat.by_layer(batch))
+        try:
+            loss, values = self._trainer.repeat(recorded, batch, look)
+        except BudgetError as error:
+            raise self._with_remedies(error, len(batch[0])) from None
+        if look is not None:
+            self._bad_losses = look.bad
+        if repeat.looks:
+            return loss, self._observed(repeat.measures, values, repeat.by_layer(batch))
+        if self.observed is not None:
+            self.observed = None
+        return loss, public(values)
+
+    def _loss_look(self, step: TrainStep, feeds: checked.CheckedFeeds) -> LossLook | None:
+        """What looks at the step's loss, if that is wanted: `on_nan`."""
+        if not non_finite.looks(self.on_nan):
+            return None
+        return LossLook(step, feeds, self.on_nan, step.optimizer.step, self._bad_losses)
+
+    def _may_repeat(self, optimizer: Optimizer) -> bool:
+        """Whether a batch may be trained by what was found for one of its form; else each is done as a first one."""
         if self._own is not None or self._together is not None or self._keep or self._verbose:
-            return None
-        if self.micro_batches != 1 or optimizer.gathering.count != 1 or not self._steps.how.graph:
-            return None
-        several = *parts(self.loss), *parts(self.metric), *parts(self.loss_weights)
-        return optimizer, self.freeze, self._clip, self._scale, *several
+            return False
+        return self.micro_batches == 1 and optimizer.gathering.count == 1 and self._steps.how.graph
 
     def _observed(self, measures: Measures, values: dict[str, Tensor], feeds: checked.CheckedFeeds) -> OneOrMore:
         """The metrics' values of a batch; what an epoch's take of it is kept."""

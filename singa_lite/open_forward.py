@@ -25,6 +25,11 @@ class OpenForward:
         """The layer at which the last walk back was left, or stands; "" before and after whole ones."""
         return self._walked.stopped_at if self._walked is not None else ""
 
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether no forward waits, and no walk back was begun, since the last `forget`."""
+        return self._run is None and self._walked is None and not self._passed_over
+
     def pass_over(self) -> None:
         """Another forward begins. If one still waits for its backward, remember its outputs while they are held."""
         self._passed_over = [end for end in self._passed_over if _is_open(end)]

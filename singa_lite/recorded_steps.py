@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
 
+from singa_lite.arena import Executable
+from singa_lite.array_types import Array
 from singa_lite.checks import whole
 from singa_lite.device import device_of
 from singa_lite.feed_buffer import Feed
@@ -83,12 +85,34 @@ class RecordedStep:
             return False
         tensors = [tensor for named in self.tensors.values() for tensor in named.values()]
         device = device_of(tensors[0])
+        if not device.is_unwatched("overwriting a tensor"):
+            return False
         if self.feed.bound is None:
             self.feed.bound = device.bound_feeds(tensors, arrays) or _NOT_BOUND
-        return self.feed.bound is not _NOT_BOUND and device.feed_bound(self.feed.bound, arrays)
+        if self.feed.bound is _NOT_BOUND:
+            return False
+        with device.runtime.here():
+            self.feed.bound(arrays)
+        return True
+
+    def put_in_again(self, batch: Sequence[Array]) -> Executable | None:
+        """As `put_in`, where all is bound: then what runs the step, else None, and nothing is done.
+
+        batch: host arrays in the order of its tensors and of their forms; where its processor and its stream are the
+        current ones, and nobody looks at operations.
+        """
+        bound, executable = self.feed.bound, self.graph.ready
+        if executable is None or bound is None or bound is _NOT_BOUND:
+            return None
+        buffer = self.feed.buffer
+        buffer.holder = None
+        bound(batch)
+        buffer.holder = self.feed.mark
+        return executable
 
     def retire(self) -> None:
         """Hold no bytes any more, as the step is not to run again."""
+        self.repeat = None
         self.graph.device.synchronize()  # a GPU may still run it
         self.feed.buffer.drop(self.feed)
         self.graph.retire()

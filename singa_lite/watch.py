@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import TypeAlias
 
@@ -63,7 +63,7 @@ class Watch:
             elif id(thing) not in self._changing:
                 plain.append(thing)
         self._plain, self._plain_copies = plain, [_copy(thing) for thing in plain]
-        self._partial = [(thing, ignored, _without(thing, ignored)) for thing, ignored in partial]
+        self._partial = [_Part(thing, ignored) for thing, ignored in partial]
         self._arrays = [(array, array.tobytes()) for array in arrays if id(array) not in self._changing]
         self._tensors = list(tensors)
         self._marks = [_flags(tensor) for tensor in self._tensors]
@@ -71,11 +71,13 @@ class Watch:
     def holds(self) -> bool:
         """Whether all is as it was. Made to be asked at each batch."""
         try:
+            for part in self._partial:
+                if not part.holds():
+                    return False
             return (
                 self._plain == self._plain_copies
                 and list(map(_flags, self._tensors)) == self._marks
-                and all(_without(thing, ignored) == copy for thing, ignored, copy in self._partial)
-                and all(array.tobytes() == copy for array, copy in self._arrays)
+                and (not self._arrays or all(array.tobytes() == copy for array, copy in self._arrays))
             )
         except Exception:  # of an object's own comparison, such as that of two arrays
             return False
@@ -114,6 +116,24 @@ class Watch:
         if not isinstance(thing, dict):
             return thing
         return _without(thing, self._ignored.get(id(thing), ())).values()
+
+
+class _Part:
+    """Some of an object's attributes: all that it has but for the ignored ones."""
+
+    def __init__(self, thing: dict[object, object], ignored: Collection[object]) -> None:
+        kept = _without(thing, ignored)
+        self._thing, self._known = thing, {*kept, *ignored}
+        self._values = itemgetter(*kept) if kept else _nothing
+        self._copy = self._values(thing)
+
+    def holds(self) -> bool:
+        """Whether they are as they were. KeyError where one is gone."""
+        return bool(self._values(self._thing) == self._copy and self._thing.keys() <= self._known)
+
+
+def _nothing(thing: object) -> None:
+    """In the place of values where there are none."""
 
 
 def _is_frozen(thing: object) -> bool:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
 
 import numpy as np
 import pytest
 
+import singa_lite
 from singa_lite import FeedForwardNet, layers, loss, metric, optimizer, tensor
+from singa_lite.errors import GraphError
+from singa_lite.graph import Pause
 from singa_lite.value_checks import ClassIds
 
 CLASSES = 3
+FOLDER = Path(singa_lite.__file__).parent
 
 
 def made(of: loss.Loss | None = None, metrics: object = None, graph: bool = True, **options: object) -> FeedForwardNet:
@@ -188,3 +195,111 @@ def test_the_place_of_a_batch_is_given_back_when_a_longer_one_comes():
         results = net.train_one_batch(*batch(6, seed))
     assert net.device.pool.used == used
     del results
+
+
+def calls_within(work: Callable[[], object]) -> int:
+    """How many functions of the package are called, but for kernels'."""
+    found = 0
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal found
+        if event == "call":
+            path = Path(frame.f_code.co_filename)
+            found += path.is_relative_to(FOLDER) and not path.is_relative_to(FOLDER / "kernels")
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+def test_a_batch_of_a_known_form_takes_few_calls_of_python():
+    """Each takes 50 to 100 ns, which small nets feel."""
+    net, given = made(), batch()
+    first = calls_within(lambda: net.train_one_batch(*given))
+    repeated(net)
+    assert calls_within(lambda: net.train_one_batch(*given)) < 100 < first
+
+
+def test_a_schedule_without_a_rate_leaves_the_net_as_it_was():
+    net, given = made(), batch()
+    net.optimizer.lr = lambda step: 0.1 if step < 5 else -1.0
+    for _ in range(5):
+        net.train_one_batch(*given)
+    before = values(net)
+    with pytest.raises(ValueError, match="schedule at step 5: wanted a finite number of at least 0"):
+        net.train_one_batch(*given)
+    assert (net.optimizer.step, net.unfinished_at) == (5, "")
+    assert all(map(np.array_equal, values(net), before))
+    net.optimizer.lr = 0.1
+    net.train_one_batch(*given)
+    assert net.optimizer.step == 6
+
+
+def test_a_schedule_that_uses_the_net_within_a_step():
+    """What it does takes the place of the batch, and bytes where the step was bound."""
+    net, twin, given = made(), made(), batch()
+    for each in (net, twin):
+        repeated(each)
+
+    def rate(step: int) -> float:
+        assert net.unfinished_at == ""
+        net.evaluate_one_batch(*batch(50 * step))
+        return 0.1
+
+    net.optimizer.lr = rate
+    for _ in range(3):
+        assert float(net.train_one_batch(*given)[0]) == float(twin.train_one_batch(*given)[0])
+    assert all(map(np.array_equal, values(net), values(twin)))
+
+
+def test_a_forward_by_hand_and_who_reads_parameters_are_seen_between_two_batches():
+    net, given = repeated(made()), batch()
+    net.forward(True, given[0])
+    net.train_one_batch(*given)
+    with pytest.raises(GraphError, match="wanted forward"):
+        net.backward(np.ones((6, CLASSES), np.float32))
+    begun: list[str] = []
+
+    def begin() -> Pause:
+        begun.append("begun")
+        return Pause({value.block for value in net.param_values()}, lambda: begun.append("waited for"))
+
+    net.beside_next_step(begin)
+    net.train_one_batch(*given)
+    assert begun[:2] == ["begun", "waited for"]
+
+
+def test_an_optimizer_that_another_net_was_compiled_with_is_refused():
+    net = repeated(made())
+    net.optimizer.restore_step(0)
+    net.optimizer.state.clear()
+    other = made()
+    other.compile(net.optimizer)
+    with pytest.raises(GraphError, match="one that another net was compiled with"):
+        net.train_one_batch(*batch())
+
+
+def test_results_stay_as_they_are_and_their_bytes_are_given_back():
+    net = repeated(made(metrics=[metric.Accuracy(), metric.TopKAccuracy(2)]))
+    used, kept = net.device.pool.used, []
+    for seed in range(5):
+        loss_now, found = net.train_one_batch(*batch(seed=seed))
+        kept.append((loss_now, float(loss_now), {name: float(value) for name, value in found.items()}, found))
+    assert all(float(value) == first for value, first, _, _ in kept)
+    assert all({name: float(value) for name, value in found.items()} == first for _, _, first, found in kept)
+    del kept, loss_now, found
+    assert net.device.pool.used == used
+
+
+def test_a_metric_over_an_epoch_gets_the_scores_and_targets_of_each_batch():
+    net, twin = made(metrics=metric.ConfusionMatrix()), made(metrics=metric.ConfusionMatrix(), graph=False)
+    for seed in range(4):
+        given = batch(seed=seed)
+        for each in (net, twin):
+            each.train_one_batch(*given)
+        assert net.observed is not None and twin.observed is not None
+        (found,), (wanted,) = net.observed.statistics.values(), twin.observed.statistics.values()
+        assert np.array_equal(found, wanted)

@@ -12,6 +12,7 @@ from singa_lite.arena import Arena
 from singa_lite.array_types import Array
 from singa_lite.device.bound_copies import BoundCopies
 from singa_lite.device.bound_feeds import BoundFeeds, bound_feeds
+from singa_lite.device.bound_results import BoundResults, bound_results
 from singa_lite.device.seeds import Seeds
 from singa_lite.device.tensor_memory import TensorMemory
 from singa_lite.errors import DeviceError, OverrunError
@@ -82,7 +83,7 @@ class Device(TensorMemory):
 
     def _copy_here(self, source: Tensor, target: Tensor) -> None:
         """Where the processor and its stream are the current ones."""
-        if self._is_unwatched("kernel", "copy"):
+        if self.is_unwatched("kernel", "copy"):
             launch = self._copies.launch(self, source, target)
             if launch is not None:
                 launch()
@@ -91,8 +92,11 @@ class Device(TensorMemory):
                 return
         self.run("copy", source, target)
 
-    def _is_unwatched(self, doing: str, what: str = "") -> bool:
-        """Whether what is asked for is done at once, and nobody looks at it. doing, what: as in `here_alone`."""
+    def is_unwatched(self, doing: str, what: str = "") -> bool:
+        """Whether what is asked for is done at once, and nobody looks at it. doing, what: its name.
+
+        GraphError while another thread records.
+        """
         here = self._steps.here_alone(doing, what)
         return here.graph is None and not self._watchers and not self.pool.checked
 
@@ -134,15 +138,14 @@ class Device(TensorMemory):
             self._copy_here(Tensor(Block(self, given.nbytes, memory), given.shape, given.dtype), tensor)
 
     def bound_feeds(self, tensors: Sequence[Tensor], like: Sequence[Array]) -> BoundFeeds | None:
-        """What does `feed` for tensors that keep their bytes, given host arrays of these forms; see `feed_bound`."""
+        """What does `feed` for tensors that keep their bytes, given host arrays of these forms; None where nothing can
+        be bound for that.
+        """
         return bound_feeds(self, self._copies, tensors, like)
 
-    def feed_bound(self, feeds: BoundFeeds, arrays: Sequence[Array]) -> bool:
-        """Copy a batch; False, and nothing done, where each copy is to be seen by itself."""
-        if not self._is_unwatched("overwriting a tensor"):
-            return False
-        feeds(arrays)
-        return True
+    def bound_results(self, sources: Sequence[Tensor]) -> BoundResults | None:
+        """What copies tensors that keep their bytes; None where nothing can be bound for that."""
+        return bound_results(self, self._copies, sources)
 
     def recording(
         self, arena: Arena | None = None, fuse: bool = True, budget: int | None = None

@@ -11,8 +11,9 @@ from singa_lite.kernels.kernel_set import KernelSet, Launch
 from singa_lite.runtime.runtime import Runtime, Stage
 from singa_lite.tensor import Block, Tensor, TensorDevice
 
-#: Copies a host array, which has the form of the one that it was made for.
-Feed: TypeAlias = Callable[[Array], None]
+#: Copies host arrays, which have the forms of those that it was made for, into tensors that keep their bytes meanwhile;
+#: where their processor and its stream are the current ones.
+BoundFeeds: TypeAlias = Callable[[Sequence[Array]], None]
 
 
 class _Memory(TensorDevice, Protocol):
@@ -24,45 +25,47 @@ class _Memory(TensorDevice, Protocol):
     def array(self, tensor: Tensor) -> DeviceArray: ...
 
 
-class BoundFeeds:
-    """Of tensors that keep their bytes meanwhile. feeds: one a tensor."""
-
-    def __init__(self, runtime: Runtime, feeds: Sequence[Feed]) -> None:
-        self._here = runtime.here
-        self._feeds = tuple(feeds)
-
-    def __call__(self, arrays: Sequence[Array]) -> None:
-        with self._here():
-            for feed, values in zip(self._feeds, arrays, strict=True):
-                feed(values)
-
-
 def bound_feeds(
     device: _Memory, copies: BoundCopies, tensors: Sequence[Tensor], like: Sequence[Array]
 ) -> BoundFeeds | None:
     """What copies host arrays of the forms of these; None where that cannot be bound. copies: the device's."""
     with device.runtime.here():
-        feeds = [_feed(device, copies, tensor, values) for tensor, values in zip(tensors, like, strict=True)]
-    found = [feed for feed in feeds if feed is not None]
-    return BoundFeeds(device.runtime, found) if len(found) == len(feeds) else None
+        stage = device.runtime.stage([tensor.block for tensor in tensors], like)
+        if stage is None:
+            return _Written(device.runtime, [device.array(tensor) for tensor in tensors])
+        launches = []
+        for memory, values, tensor in zip(stage.memories, like, tensors, strict=True):
+            source = Tensor(Block(device, values.nbytes, memory), values.shape, values.dtype)
+            launch = copies.launch(device, source, tensor)
+            if launch is None:
+                return None
+            launches.append(launch)
+        return _Staged(stage, launches)
 
 
-def _feed(device: _Memory, copies: BoundCopies, tensor: Tensor, like: Array) -> Feed | None:
-    stage = device.runtime.stage(tensor.block, like.nbytes)
-    if stage is None:
-        target, write = device.array(tensor), device.runtime.write
-        return lambda values: write(target, values)
-    source = Tensor(Block(device, like.nbytes, stage.memory), like.shape, like.dtype)
-    launch = copies.launch(device, source, tensor)
-    return None if launch is None else _staged(stage, launch)
+class _Written:
+    """By the host itself, at once."""
+
+    def __init__(self, runtime: Runtime, targets: Sequence[DeviceArray]) -> None:
+        self._write = runtime.write
+        self._targets = tuple(targets)
+
+    def __call__(self, batch: Sequence[Array]) -> None:
+        for target, values in zip(self._targets, batch, strict=True):
+            self._write(target, values)
 
 
-def _staged(stage: Stage, launch: Launch) -> Feed:
-    def feed(values: Array) -> None:
-        stage.begin(values)
+class _Staged:
+    """By way of a stage. launches: from there to the tensors."""
+
+    def __init__(self, stage: Stage, launches: Sequence[Launch]) -> None:
+        self._stage = stage
+        self._launches = tuple(launches)
+
+    def __call__(self, batch: Sequence[Array]) -> None:
+        self._stage.begin(batch)
         try:
-            launch()
+            for launch in self._launches:
+                launch()
         finally:
-            stage.end()
-
-    return feed
+            self._stage.end()

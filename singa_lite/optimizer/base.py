@@ -245,10 +245,16 @@ class Optimizer(Described):
         A net calls this once a batch. Without a net it happens by itself, at the first update and at each
         parameter that was updated in this step already. ValueError if the schedule gives no usable rate.
         """
+        self.count_step()
+        self._begun = True
+
+    def count_step(self) -> None:
+        """As `begin_step`, of a replay, which makes its updates by itself: the next update here begins another step."""
         self._write_rate(self._step)
         self._updated.clear()
         self._step += 1
-        self._begun = True
+        if self._begun:  # since an update by hand; set only where it changes, as each change of an option is looked at
+            self._begun = False
 
     def renew_rate(self) -> None:
         """The rate of the step that has begun, by another schedule if that was exchanged since."""
@@ -256,14 +262,17 @@ class Optimizer(Described):
             self._write_rate(max(self._step - 1, 0))
 
     def _write_rate(self, step: int) -> None:
-        rate = at_least_zero(f"schedule at step {step}", self.schedule(step))
+        rate = self._schedule(step)
+        if type(rate) is not float or rate != self._rate:  # else it is as the last one, which was looked at
+            rate = at_least_zero(f"schedule at step {step}", rate)
         if rate != self._rate:
             self._rate = nan  # whatever an interrupt leaves in the tensors, the next step writes its own
             for device, tensor in self._rates.items():
                 with device.first_values():
                     tensor.copy_from_numpy(rate)
             self._rate = rate
-        self._rate_by = self._schedule
+        if self._rate_by is not self._schedule:
+            self._rate_by = self._schedule
 
     def update_again(self) -> None:
         """Further updates of the same parameters are of the step that has begun, at its rate; it counts once.

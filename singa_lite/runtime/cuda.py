@@ -17,7 +17,7 @@ from singa_lite.runtime.cuda_pool import ALIGNMENT, CudaPool
 from singa_lite.runtime.cupy_types import Cupy, CupyArray, Pointer, Stream
 from singa_lite.runtime.host_memory import HostMemory, Link
 from singa_lite.runtime.pinned import PinnedMemory
-from singa_lite.runtime.staging import Slot, Staging
+from singa_lite.runtime.staging import StagedBatch, Staging
 
 
 class Guard(Protocol):
@@ -90,9 +90,9 @@ class Cuda:
         with self._device, self.stream, self._staging.staged(owner, values) as memory:
             yield memory
 
-    def stage(self, owner: object, nbytes: int) -> Slot:
-        """See `Staging.slot`; where this GPU is the current one."""
-        return self._staging.slot(owner, nbytes)
+    def stage(self, owners: Sequence[object], like: Sequence[Array]) -> StagedBatch:
+        """See `Staging.batch`; where this GPU is the current one."""
+        return self._staging.batch(owners, like)
 
     def copies(self, source: DeviceArray, target: DeviceArray) -> bool:
         """False."""

@@ -52,7 +52,7 @@ class Host:
         """None: no work runs on a CPU while values are copied."""
         return None
 
-    def stage(self, owner: object, nbytes: int) -> None:
+    def stage(self, owners: Sequence[object], like: Sequence[Array]) -> None:
         """None, as there."""
         return None
 

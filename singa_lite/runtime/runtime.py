@@ -64,13 +64,13 @@ class Replay(Protocol):
 
 
 class Stage(Protocol):
-    """Memory that the batches of one tensor pass through. memory: the processor's, for work between the two calls."""
+    """Memory that batches pass through. memories: the processor's, of each array, for work between the two calls."""
 
     @property
-    def memory(self) -> DeviceMemory: ...
+    def memories(self) -> Sequence[DeviceMemory]: ...
 
-    def begin(self, values: Array) -> None:
-        """Copy host values there in C order; they are read when this returns. Where this processor is the current."""
+    def begin(self, batch: Sequence[Array]) -> None:
+        """Copy host arrays there in C order; they are read when this returns. Where this processor is the current."""
 
     def end(self) -> None:
         """What was asked for since `begin` reads them, and nothing after it."""
@@ -109,9 +109,9 @@ class Runtime(Protocol):
         owner: the block that is fed. Its staging memory is kept for its next batch, and given back when it dies.
         """
 
-    def stage(self, owner: object, nbytes: int) -> Stage | None:
-        """What `staged` stages such a batch of this owner by, valid as long as the owner lives and is fed no longer
-        one; None as there.
+    def stage(self, owners: Sequence[object], like: Sequence[Array]) -> Stage | None:
+        """How batches of this form, one array for each of these blocks, are staged all at once; valid as long as these
+        live and are fed no longer ones. None as of `staged`.
         """
 
     def copies(self, source: DeviceArray, target: DeviceArray) -> bool:

@@ -50,7 +50,7 @@ class WithoutBytes:
         """AbstractDeviceError."""
         refuse("a batch", self.device, self.real)
 
-    def stage(self, owner: object, nbytes: int) -> NoReturn:
+    def stage(self, owners: Sequence[object], like: object) -> NoReturn:
         """AbstractDeviceError."""
         refuse("a batch", self.device, self.real)
 

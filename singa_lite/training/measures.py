@@ -82,7 +82,7 @@ def observe(
 
     values: what the step gave; targets: as it was fed with.
     """
-    if not any(_looks(measure.metric) for measure in every):
+    if not looks(every):
         return dict(values), None
     host = {name: _on_host(target) for name, target in targets.items()}
     scores = {name: to_numpy(value) for name, value in values.items() if name.startswith(SCORES)}
@@ -99,9 +99,9 @@ def observe(
     return found, observed
 
 
-def _looks(metric: Metric) -> bool:
-    """Whether an epoch's value takes more than a batch's and its samples."""
-    return isinstance(metric, EpochMetric) or metric.of_whole_batch
+def looks(every: Measures) -> bool:
+    """Whether an epoch's value of one of them takes more than a batch's and its samples."""
+    return any(isinstance(each.metric, EpochMetric) or each.metric.of_whole_batch for each in every)
 
 
 def _on_host(target: object) -> Array:

@@ -14,6 +14,11 @@ class Readers:
         self._next: list[Callable[[], Pause]] = []
         self._reading: list[Pause] = []
 
+    @property
+    def are_idle(self) -> bool:
+        """Whether nothing reads, and nothing is to begin."""
+        return not self._next and not self._reading
+
     def at_next_step(self, begin: Callable[[], Pause]) -> None:
         """Let something begin to read when the next step begins. See `FeedForwardNet.beside_next_step`."""
         self._next.append(begin)

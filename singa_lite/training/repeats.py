@@ -1,6 +1,6 @@
 """Repeats: a batch of a form that was trained before is checked, and its step found, by what was found then.
 
-    settings    what of the net a step follows, told by identity: else it is done as a first one
+    settings    what of the net a step follows, told by identity, see `followed.py`: else it is done as a first one
     the record  watches options of layers, losses, metrics and the optimizer, see `watch.py`
     given       shapes and dtypes of the arrays, by name; they lie in the host's memory and need no conversion
     values      class ids and the like are looked at in every batch
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import is_
 from typing import Any, TypeAlias
 from weakref import ref
 
@@ -21,20 +20,20 @@ import numpy as np
 from singa_lite.array_types import Array, DType
 from singa_lite.arrays import is_plain
 from singa_lite.criterion import Criterion
+from singa_lite.device import device_of
 from singa_lite.layer_graph import LayerGraph
-from singa_lite.loss import Loss
-from singa_lite.metric import Metric
 from singa_lite.recorded_steps import Feeds, RecordedStep, RecordedSteps, Shaped, StepKey
-from singa_lite.tensor import Shape
-from singa_lite.training.measures import Measures
+from singa_lite.tensor import Shape, Tensor
+from singa_lite.training.followed import Followed
+from singa_lite.training.measures import Measures, looks
 from singa_lite.training.objective import Objective
-from singa_lite.training.step_functions import TrainStep
+from singa_lite.training.step_functions import TrainStep, Values
 from singa_lite.value_checks import ClassIds, ValuesCheck, any_values
 
-#: What a net's steps follow and no record watches, each known by its identity.
-Settings: TypeAlias = Sequence[object]
 #: {"input": {layer: batch}, "target": {layer: targets}}, of arrays that were given as they are fed.
 Given: TypeAlias = dict[str, dict[str, Shaped]]
+#: The same arrays, one behind the other.
+Batch: TypeAlias = Sequence[Array]
 
 #: Forms that are known before those whose records are gone are forgotten.
 MOST_FORMS = 64
@@ -57,44 +56,58 @@ class WholeCheck:
 
 
 class Repeat:
-    """What a batch of this form is trained by.
+    """What a batch of this form is trained by, once its step has been recorded.
 
-    key, step: by which the record is found, and which it is of; the step itself is never recorded. measures: of its
-    metrics. checks: {("input" or "target", layer): what is asked of the values}.
+    followed: what of the net it follows; key, step: by which the record is found, and which it is of; the step itself
+    is never recorded. measures: of its metrics. checks: {("input" or "target", layer): what is asked of the values}.
+    feeds: the batch that was let through. recorded: its record, of which nothing is held but what results lie in.
     """
 
     def __init__(
         self,
-        settings: Settings,
+        followed: Followed,
         key: StepKey,
         step: TrainStep,
         measures: Measures,
         checks: Mapping[tuple[str, str], Sequence[ValuesCheck]],
         feeds: Feeds,
+        recorded: RecordedStep,
     ) -> None:
+        self.followed = followed
         self.key = key
         self.step = step
         self.measures = measures
-        self._settings = tuple(settings)
-        self._checks = [(*at, check) for at, several in checks.items() for check in several]
-        self._names = {kind: tuple(named) for kind, named in feeds.items()}
+        #: Whether the metrics look at more than what the step gives.
+        self.looks = looks(measures)
+        self._places = [(kind, name) for kind, named in feeds.items() for name in named]
+        self._checks = [(self._places.index(at), check) for at, several in checks.items() for check in several]
+        loss, values = recorded.results
+        self._names, self._results = tuple(values), (loss, *values.values())
+        buffer, device = recorded.feed.buffer, device_of(loss)
+        fed = any(buffer.has(result.block) for result in self._results)  # which lie elsewhere once a longer batch came
+        self._copies = None if fed else device.bound_results(self._results)
+        self.here = device.runtime.here
 
-    def follows(self, settings: Settings) -> bool:
-        """Whether all of them are as they were."""
-        return len(settings) == len(self._settings) and all(map(is_, settings, self._settings))
+    def passes(self, batch: Batch) -> bool:
+        """Whether the values of a batch, which has the form, do."""
+        for place, check in self._checks:  # noqa: SIM110  # at each batch, and a generator takes as long as a check
+            if not check(batch[place]):
+                return False
+        return True
 
-    def fed(self, x: object, y: object) -> Given | None:
-        """The batch by layer, which has the form; None if its values do not pass."""
-        feeds: dict[str, dict[str, Any]] = {"input": self._named("input", x), "target": self._named("target", y)}
-        for kind, name, check in self._checks:
-            if not check(feeds[kind][name]):
-                return None
+    def by_layer(self, batch: Batch) -> Given:
+        """The batch as it is fed."""
+        feeds: Given = {"input": {}, "target": {}}
+        for (kind, name), array in zip(self._places, batch, strict=True):
+            feeds[kind][name] = array
         return feeds
 
-    def _named(self, kind: str, given: object) -> dict[str, Shaped]:
-        if isinstance(given, np.ndarray):
-            return {self._names[kind][0]: given}
-        return dict(given)  # type: ignore[call-overload, no-any-return]
+    def results(self) -> Values:
+        """The loss and the metrics of the step that was just done, as tensors of their own; where nobody looks at
+        operations.
+        """
+        copies = [copy_of(value) for value in self._results] if self._copies is None else self._copies()
+        return copies[0], dict(zip(self._names, copies[1:], strict=True))
 
 
 class Repeats:
@@ -107,22 +120,19 @@ class Repeats:
         self._recorded = recorded
         self._forms: dict[Hashable, ref[RecordedStep]] = {}
 
-    def find(
-        self, x: object, y: object, settings: Settings, layers: LayerGraph
-    ) -> tuple[RecordedStep, Repeat, Given] | None:
-        """The record, what it is repeated by, and the batch by layer; None where it is to be done as a first one."""
-        form = form_of_given(x, y)
-        known = None if form is None else self._forms.get(form)
+    def find(self, x: object, y: object, net: LayerGraph) -> tuple[RecordedStep, Batch] | None:
+        """The record, and the batch as it is put in; None where it is to be done as a first one."""
+        known = self._forms.get(form_of_given(x, y))
         recorded = None if known is None else known()
         if recorded is None:
             return None
         repeat: Repeat | None = recorded.repeat
-        if repeat is None or not repeat.follows(settings):
+        if repeat is None or not repeat.followed.by(net):
             return None
-        if not self._recorded.serves(repeat.key, recorded, layers.ordered()):
+        if not self._recorded.serves(repeat.key, recorded, net.ordered()):
             return None
-        feeds = repeat.fed(x, y)
-        return None if feeds is None else (recorded, repeat, feeds)
+        batch = (x, y) if type(x) is type(y) is np.ndarray else (*_arrays(x), *_arrays(y))
+        return (recorded, batch) if repeat.passes(batch) else None
 
     def note(self, x: object, y: object, recorded: RecordedStep, repeat: Repeat) -> None:
         """A step of this form was done by this record."""
@@ -135,17 +145,17 @@ class Repeats:
         self._forms[form] = ref(recorded)
 
 
-def parts(criteria: object) -> tuple[object, ...]:
-    """Losses, metrics or their weights, which may be exchanged in place, and the names that metrics have now."""
-    if criteria is None or isinstance(criteria, Loss):
-        return (criteria,)
-    if isinstance(criteria, Metric):
-        return criteria, criteria.name
-    if isinstance(criteria, Mapping):
-        return len(criteria), *(part for name, each in criteria.items() for part in (name, *parts(each)))
-    if isinstance(criteria, list | tuple):
-        return len(criteria), *(part for each in criteria for part in parts(each))
-    return (criteria,)
+def copy_of(value: Tensor) -> Tensor:
+    """A tensor of its own, in C order."""
+    device = device_of(value)
+    made = Tensor.trusted(device.new_block(value.nbytes), value.shape, value.dtype)
+    device.copy(value, made)
+    return made
+
+
+def _arrays(given: object) -> Sequence[Array]:
+    """One array, or those of a dict."""
+    return tuple(given.values()) if isinstance(given, dict) else (given,)  # type: ignore[return-value]  # by its form
 
 
 def form_of_given(x: object, y: object) -> Hashable | None:

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import TypeVar
 from weakref import ReferenceType, ref
 
-from singa_lite.arena import Arena, taken
+from singa_lite.arena import Arena, Executable, taken
 from singa_lite.contexts import Turn, in_own_context, one_step
-from singa_lite.device import device_of
 from singa_lite.errors import GraphError
 from singa_lite.graph import Graph, Pause
 from singa_lite.kernels.kernel_set import tf32_of
@@ -22,9 +21,10 @@ from singa_lite.recorded_steps import Feeds, RecordedStep, StepForm
 from singa_lite.tensor import Tensor
 from singa_lite.training import fed_tensors
 from singa_lite.training.fed_tensors import Forms
+from singa_lite.training.followed import Followed
 from singa_lite.training.how import How
-from singa_lite.training.repeats import Given, Repeat, Repeats, Settings, checks_of, is_given_as_fed
-from singa_lite.training.step_functions import StepFunction, TrainStep, Values
+from singa_lite.training.repeats import Batch, Given, Repeat, Repeats, checks_of, copy_of, is_given_as_fed
+from singa_lite.training.step_functions import Look, StepFunction, TrainStep, Values
 from singa_lite.training.step_records import StepRecords, key_of
 
 #: In the place of a budget: what the net has, and its device, beside its other steps; or where these are let go.
@@ -56,24 +56,16 @@ class Steps(StepRecords):
 
     def exclusively(self, work: Callable[..., R], *arguments: object) -> R:
         """work(*arguments), while no other thread does a step of this net."""
-        return self._turn.run(self.arena.turn.run, self._exclusively, work, *arguments)
+        return self._turn.run_with(self.arena.turn, self._exclusively, work, *arguments)
 
     def _exclusively(self, work: Callable[..., R], *arguments: object) -> R:
         self.arena.trim()
         return work(*arguments)
 
-    def train(
-        self,
-        step: TrainStep,
-        feeds: Feeds,
-        pause: Pause | None,
-        changing: Callable[[], object],
-        known: RecordedStep | None = None,
-    ) -> Values:
+    def train(self, step: TrainStep, feeds: Feeds, pause: Pause | None, changing: Callable[[], object]) -> Values:
         """A training step; its results are valid until the next call, see `own`.
 
         pause: where to wait for those who read what it will overwrite. changing: called before the first change.
-        known: its record, where that was found before, see `Repeats.find`.
         """
         if not self.how.graph:
             if pause is not None:
@@ -83,9 +75,7 @@ class Steps(StepRecords):
             values = one_step(step.operations, fed_tensors.filled(self.layers, feeds), changing)
             self.seen = step.seen()
             return values
-        if known is not None:
-            known.put_in(feeds)
-        recorded = self._found(step, feeds) if known is None else known
+        recorded = self._found(step, feeds)
         if recorded is None:
             recorded = self._record(step, feeds)  # which begins the optimizer's step
         else:
@@ -95,13 +85,36 @@ class Steps(StepRecords):
         self._trained = recorded
         changing()
         results: tuple[Tensor, dict[str, Tensor]] = recorded.results
-        self._run(step, recorded, results[0], pause)
+        self._run(step, recorded, step.look, pause)
         self.seen = recorded.seen
         return results
 
-    def _run(self, step: TrainStep, recorded: RecordedStep, loss: Tensor, pause: Pause | None) -> None:
+    def put_in_again(self, recorded: RecordedStep, batch: Batch) -> Executable | None:
+        """Before a batch that `Repeats.find` let through is done by `repeat`; what runs it where all is bound already.
+
+        Where its processor and its stream are the current ones, and nobody looks at operations.
+        """
+        executable = recorded.put_in_again(batch)
+        if executable is None:
+            recorded.put_in(recorded.repeat.by_layer(batch))
+            recorded.graph.prepare()
+        return executable
+
+    def repeat(self, recorded: RecordedStep, executable: Executable | None, look: Look | None) -> None:
+        """As `train`, of a batch that is put in, where nobody reads what it will overwrite.
+
+        executable: what `put_in_again` gave; look: as of a `TrainStep`.
+        """
+        self._trained = recorded
+        if executable is None or look is not None:
+            self._run(recorded.repeat.step, recorded, look, None)
+        else:
+            executable.run_here()
+        self.seen = recorded.seen
+
+    def _run(self, step: TrainStep, recorded: RecordedStep, look: Look | None, pause: Pause | None) -> None:
         """Replay; the loss is looked at before parameters move, where it is there by then and nobody else waits."""
-        graph, look, updated = recorded.graph, step.look, True
+        graph, loss, updated = recorded.graph, recorded.results[0], True
         if look is None:
             graph.run(pause=pause)
             return
@@ -118,13 +131,13 @@ class Steps(StepRecords):
         if updated:
             look(loss, True)
 
-    def note_repeat(self, x: object, y: object, settings: Settings, step: TrainStep, feeds: Given) -> None:
+    def note_repeat(self, x: object, y: object, followed: Followed, step: TrainStep, feeds: Given) -> None:
         """What the next batch of this form is trained by, where it can be: this one was just now. step: a fresh one."""
         recorded = self._trained
         if recorded is None or not is_given_as_fed(x, y, feeds):
             return
         checks = checks_of(self.layers, step.objective, feeds)  # type: ignore[arg-type]  # arrays, as that says
-        repeat = Repeat(settings, key_of(step, feeds), step, step.objective.measures, checks, feeds)
+        repeat = Repeat(followed, key_of(step, feeds), step, step.objective.measures, checks, feeds, recorded)
         self.repeats.note(x, y, recorded, repeat)
 
     def do(self, step: StepFunction[R], feeds: Feeds) -> R:
@@ -160,7 +173,7 @@ class Steps(StepRecords):
         if not self.how.graph:
             return values
         loss, metric = values
-        return _copy(loss), {name: _copy(value) for name, value in metric.items()}
+        return copy_of(loss), {name: copy_of(value) for name, value in metric.items()}
 
     def past(self, kept: Kept, batch: int, length: int) -> Past:
         """What layers keep of new texts, for the steps that write them: that of the last ones, if it is long enough.
@@ -236,10 +249,3 @@ class Steps(StepRecords):
             graph.let_go()
         del tensors, fed, results  # alive until here: inputs and outputs of the plan
         return seen
-
-
-def _copy(value: Tensor) -> Tensor:
-    device = device_of(value)
-    made = Tensor.trusted(device.new_block(value.nbytes), value.shape, value.dtype)
-    device.copy(value, made)
-    return made

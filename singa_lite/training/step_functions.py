@@ -31,6 +31,8 @@ from singa_lite.watch import Watch
 #: (loss, {key: metric}) of a batch; see `Objective.metric`.
 Values: TypeAlias = tuple[Tensor, dict[str, Tensor]]
 Results = TypeVar("Results", covariant=True)
+#: Called with each step's loss, and whether parameters have moved since.
+Look: TypeAlias = Callable[[Tensor, bool], None]
 
 
 class StepFunction(ABC, Generic[Results]):
@@ -158,7 +160,7 @@ class TrainStep(EvaluateStep):
         self.part = part
         self.scale = scale
         self.together = together
-        self.look: Callable[[Tensor, bool], None] | None = None
+        self.look: Look | None = None
         self._updating: Run | None = None
 
     @property

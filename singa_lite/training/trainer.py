@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
+from operator import attrgetter
 from typing import TypeVar
 
 from singa_lite.contexts import in_own_context
@@ -13,8 +14,9 @@ from singa_lite.open_forward import OpenForward
 from singa_lite.recorded_steps import Feeds, RecordedStep
 from singa_lite.training.fed_tensors import Forms
 from singa_lite.training.readers import Readers
+from singa_lite.training.repeats import Batch, Repeat
 from singa_lite.training.step import Steps
-from singa_lite.training.step_functions import TrainStep, Values
+from singa_lite.training.step_functions import Look, TrainStep, Values
 from singa_lite.unique import Unique
 
 Seen = TypeVar("Seen")
@@ -97,6 +99,15 @@ class Trainer(Unique):
                 f"{_what_was_left(beside)}. Let that net load a snapshot, or call its discard_step()"
             )
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing is under way here, was left, waits or reads parameters, and no net that shares layers was
+        left within a step.
+        """
+        if self._step is not None or self._left_at or not self.readers.are_idle or not self.open_forward.is_forgotten:
+            return False
+        return not any(map(_own_unfinished_at, self.beside()))
+
     def discard(self) -> None:
         """Nothing reads parameters, no forward waits, and whatever was left counts as whole from now on."""
         self.readers.end()
@@ -112,11 +123,8 @@ class Trainer(Unique):
         self._left_at = ""
 
     @in_own_context
-    def train(self, step: TrainStep, feeds: Feeds, known: RecordedStep | None = None) -> Values:
-        """One batch: forward, loss, and each layer's update as soon as its gradients are there; (loss, metric).
-
-        known: see `Steps.train`.
-        """
+    def train(self, step: TrainStep, feeds: Feeds) -> Values:
+        """One batch: forward, loss, and each layer's update as soon as its gradients are there; (loss, metric)."""
         _under_way.set(self)
         block = step.one_step()
         self._step, self._left_at = step, LEFT_WITHIN
@@ -124,7 +132,7 @@ class Trainer(Unique):
             with block:
                 pause = self.readers.begin()  # which looks whether the nets are whole
                 _mark(step, LEFT_WITHIN)
-                results = self.steps.train(step, feeds, pause, block.keep, known)
+                results = self.steps.train(step, feeds, pause, block.keep)
                 block.complete()
         finally:
             self.readers.end(give_up=False)  # also of a step that ended before its pause
@@ -132,6 +140,32 @@ class Trainer(Unique):
                 self._forget_step()
                 _mark(step, "")
         return self.steps.own(results)
+
+    def repeat(self, recorded: RecordedStep, batch: Batch, look: Look | None = None) -> Values:
+        """As `train`, of a batch that `Repeats.find` let through; at rest, and where nobody looks at operations.
+
+        Such a step makes no state, is alone in its group, and no other net waits for its end: so what can be left of it
+        is the count of steps, and all else once parameters had begun to change. look: as of the step.
+        """
+        repeat: Repeat = recorded.repeat
+        optimizer = repeat.step.optimizer
+        before, is_kept, is_whole = optimizer.step, False, False
+        token = _under_way.set(self)  # ends with the turn, too, see `Steps.exclusively`
+        self._step, self._left_at = repeat.step, LEFT_WITHIN
+        try:
+            with repeat.here():
+                optimizer.count_step()  # first, as a schedule may do anything
+                executable = self.steps.put_in_again(recorded, batch)
+                is_kept = True
+                self.steps.repeat(recorded, executable, look)
+                is_whole = True
+                return repeat.results()
+        finally:
+            if not is_kept:
+                optimizer.restore_step(before)
+            if is_whole or not is_kept:
+                self._forget_step()
+            _under_way.reset(token)
 
     @in_own_context
     def look(self, step: TrainStep, forms: Forms, ask: Callable[[Graph], Seen], budget: int | None = None) -> Seen:
@@ -146,6 +180,9 @@ class Trainer(Unique):
             self.steps.layers.device.pool.release_free()  # the optimizer's state, which was there for the record alone
             if block.is_whole:
                 self._forget_step()
+
+
+_own_unfinished_at = attrgetter("_own_unfinished_at")
 
 
 def _mark(step: TrainStep, where: str) -> None:

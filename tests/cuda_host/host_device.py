@@ -78,12 +78,13 @@ class HostStream:
 class HostStage:
     """Where a batch is at once."""
 
-    def __init__(self, memory: np.ndarray) -> None:
-        self.memory = memory
+    def __init__(self, memories: list[np.ndarray]) -> None:
+        self.memories = memories
 
-    def begin(self, values: np.ndarray) -> None:
+    def begin(self, batch: Sequence[np.ndarray]) -> None:
         """Copied, in C order."""
-        np.copyto(self.memory.view(values.dtype).reshape(values.shape), values)
+        for memory, values in zip(self.memories, batch, strict=True):
+            np.copyto(memory.view(values.dtype).reshape(values.shape), values)
 
     def end(self) -> None:
         """It has been read by then."""
@@ -126,11 +127,14 @@ class HostCuda(Cuda):
         yield memory
         self.pool.give(region)
 
-    def stage(self, owner: Any, nbytes: int) -> HostStage:
-        """Memory of the pool, given back when the owner dies, as a slot of the real one."""
-        region = self.pool.take(nbytes)
-        finalize(owner, self.pool.give, region).atexit = False
-        return HostStage(region.memory[:nbytes])
+    def stage(self, owners: Sequence[Any], like: Sequence[np.ndarray]) -> HostStage:
+        """Memory of the pool, given back when its owner dies, as a slot of the real one."""
+        memories = []
+        for owner, values in zip(owners, like, strict=True):
+            region = self.pool.take(values.nbytes)
+            finalize(owner, self.pool.give, region).atexit = False
+            memories.append(region.memory[: values.nbytes])
+        return HostStage(memories)
 
     def host_memory(self, where: str, nbytes: int) -> TwiceCopied:
         """Copies are done at once, twice."""

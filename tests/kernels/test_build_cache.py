@@ -9,10 +9,12 @@ import sys
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import build_cache
 import host_loader
+from singa_lite.kernels.cuda_kernels.routine import Arguments
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="this system has no POSIX locks")
 
@@ -135,3 +137,17 @@ def test_kernels_depend_on_compiler_and_headers_and_load_as_they_are_kept(made, 
     for changed in ((f"{version} of tomorrow", *headers), (version, *headers[:-1], "of tomorrow")):
         monkeypatch.setattr(host_loader, "surroundings", lambda changed=changed: changed)
         assert host_loader.compiled(file, ()) != kept
+
+
+@pytest.mark.skipif(not host_loader.rounds_once(), reason="this processor rounds a product before a sum is made of it")
+@pytest.mark.skipif(bool(host_loader.missing()), reason=f"wants {host_loader.missing()}")
+def test_numbers_are_rounded_as_a_build_says_whichever_is_kept(made):
+    """(1 + 2**-12)**2 - (1 + 2**-11) is 2**-24, and 0 where the square is rounded to float32 before."""
+    text = 'extern "C" __global__ void squared(float* y) { y[0] = y[1] * y[1] - y[2]; }\n'
+    file = str(build_cache.sources({"squared.cu": text}) / "squared.cu")
+    for as_gpu, wanted in ((True, 2.0**-24), (False, 0.0), (True, 2.0**-24)):
+        y = np.array([5, 1 + 2.0**-12, 1 + 2.0**-11], np.float32)
+        kernel = ctypes.CDLL(str(host_loader.compiled(file, (), host_loader.Build(as_gpu=as_gpu)))).run_squared
+        arguments = Arguments((y.ctypes.data,))
+        host_loader.HostFunction(kernel, "squared").bind((1, 1, 1), (1, 1, 1), 0, arguments)()
+        assert y[0] == wanted

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from cuda_devices import KINDS, new_device
-from singa_lite import tensor
+from singa_lite import device, tensor
 from singa_lite.device import Device
 from singa_lite.errors import DeviceError, GraphError
+
+RESULTS = [((), "float32"), ((), "float64"), ((3, 2), "float32"), ((5,), "int64")]
 
 
 @pytest.fixture(params=KINDS)
@@ -90,3 +92,29 @@ def test_an_empty_one_and_one_of_another_device(on):
     on.copy(on.empty((0, 3)), on.empty((0, 3)))
     with pytest.raises(DeviceError, match="wanted all tensors there"):
         on.copy(new_device("stand-in").empty((3,)), on.empty((3,)))
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "cpu"])
+def test_results_lie_in_places_of_their_own(kind):
+    """More of them than places are kept, and once more in those that were given back."""
+    on = device.new_cpu() if kind == "cpu" else new_device(kind)
+    sources = [tensor.from_numpy(np.zeros(shape, dtype), on) for shape, dtype in RESULTS]
+    copies, used = on.bound_results(sources), on.pool.used
+    for _ in range(2):
+        kept = []
+        for step in range(70):
+            for source in sources:
+                source.copy_from_numpy(np.full(source.shape, step, source.dtype))
+            with on.runtime.here():
+                kept.append(copies())
+        for step, results in enumerate(kept):
+            assert [(result.shape, result.dtype.name) for result in results] == RESULTS
+            assert all((tensor.to_numpy(result) == step).all() for result in results)
+        del kept, results
+        assert on.pool.used == used
+
+
+def test_results_of_many_bytes_are_left_to_a_kernel_on_a_cpu():
+    on = device.new_cpu()
+    assert on.bound_results([on.empty((2000,))]) is None
+    assert on.bound_results([on.empty((20,))]) is not None

@@ -16,6 +16,7 @@ from singa_lite.kernels.kernel_set import KernelSet
 from singa_lite.runtime import cuda
 from singa_lite.runtime.adopted import Adopted
 from singa_lite.runtime.cuda import Cuda
+from singa_lite.tensor import Block
 
 SEEDS = range(20)
 N = 200
@@ -52,7 +53,7 @@ def numbers(value: float) -> np.ndarray:
 
 def copied(on: Device, given: tensor.Tensor) -> tensor.Tensor:
     """What the tensor holds when the stream comes there."""
-    made = on.empty(given.shape)
+    made = on.empty(given.shape, given.dtype)
     on.run("copy", given, made)
     return made
 
@@ -65,7 +66,7 @@ def theirs(cupy: LateCupy, pool: Any, value: float) -> Array:
 
 
 def values(given: tensor.Tensor) -> set[float]:
-    return set(tensor.to_numpy(given).tolist())
+    return set(tensor.to_numpy(given).ravel().tolist())
 
 
 # --- batches of the host
@@ -123,6 +124,44 @@ def test_a_larger_batch_takes_a_larger_slot_and_the_smaller_one_is_given_back():
     on.feed(small, numbers(3))
     assert on.pool.used == used - 1024 + 3584
     assert tensor.to_numpy(target).tolist() == [3] * N + [2] * 3 * N
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_arrays_of_one_batch_pass_in_one_copy(seed):
+    """Also where each of the tensors was fed by itself before, and is again behind it."""
+    _, on = late_device(seed)
+    x, y = on.empty((N,)), on.empty((3, 5), np.int64)
+    blocks, results = [x.block, y.block], []
+    for step in range(6):
+        batch = [numbers(step), np.full((3, 5), step, np.int64)]
+        if step % 3 == 0:
+            on.feed(x, batch[0])
+            on.feed(y, batch[1])
+        else:
+            stage = on.runtime.stage(blocks, batch)
+            stage.begin(batch)
+            for memory, values_, target in zip(stage.memories, batch, (x, y), strict=True):
+                on.run("copy", tensor.Tensor(Block(on, values_.nbytes, memory), values_.shape, values_.dtype), target)
+            stage.end()
+        for array in batch:
+            array.fill(-1)  # it is the caller's again
+        results.append([copied(on, x), copied(on, y)])
+    assert [[values(each) for each in pair] for pair in results] == [[{step}, {step}] for step in range(6)]
+
+
+def test_the_bytes_of_a_batch_are_given_back_once_with_the_last_of_its_tensors():
+    _, on = late_device(0)
+    x, y = on.empty((N,)), on.empty((N,))
+    on.feed(x, numbers(0))
+    on.feed(y, numbers(0))
+    used = on.pool.used
+    on.runtime.stage([x.block, y.block], [numbers(1), numbers(1)])
+    assert on.pool.used == used, "the place of both takes that of each"
+    del x
+    assert on.pool.used == used - 1024
+    del y
+    gc.collect()
+    assert on.pool.used == 0
 
 
 @pytest.mark.parametrize("seed", SEEDS)

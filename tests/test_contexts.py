@@ -1,0 +1,70 @@
+"""Turns: one thread at a time, also for two turns in one go, whatever ends the work."""
+
+from __future__ import annotations
+
+from threading import Event, Thread
+
+import pytest
+
+from singa_lite.contexts import Turn
+
+
+class Refused(Exception):
+    """What a turn answers that does not wait."""
+
+
+def busy(turn: Turn, until: Event) -> Thread:
+    """A thread that has the turn until then."""
+    begun = Event()
+
+    def work() -> None:
+        begun.set()
+        until.wait()
+
+    thread = Thread(target=turn.run, args=(work,))
+    thread.start()
+    begun.wait()
+    return thread
+
+
+@pytest.mark.parametrize("taken", ["first", "second"])
+@pytest.mark.parametrize("waits", [True, False], ids=["waits", "refuses"])
+def test_two_turns_in_one_go_are_those_of_one_thread(taken, waits):
+    turns = {name: Turn(None if waits else Refused) for name in ("first", "second")}
+    free, done = Event(), []
+    other = busy(turns[taken], free)
+    try:
+        if not waits:
+            with pytest.raises(Refused):
+                turns["first"].run_with(turns["second"], done.append, 1)
+            assert not done
+            return
+        waiting = Thread(target=turns["first"].run_with, args=(turns["second"], done.append, 1))
+        waiting.start()
+        waiting.join(0.05)
+        assert waiting.is_alive() and not done
+    finally:
+        free.set()
+        other.join()
+    waiting.join()
+    assert done == [1]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_both_are_free_when_the_work_has_ended_however_it_did(error):
+    first, second = Turn(Refused), Turn(Refused)
+
+    def fail() -> None:
+        raise error("of the work's own")
+
+    with pytest.raises(error, match="of the work's own"):
+        first.run_with(second, fail)
+    assert first.run_with(second, int, 7) == second.run_with(first, int, 7) == 7
+
+
+def test_inside_either_of_them_both_may_be_taken_again():
+    first, second = Turn(Refused), Turn(Refused)
+    assert first.run_with(second, first.run, second.run, int, 7) == 7
+    assert first.run_with(second, second.run_with, first, int, 7) == 7
+    assert first.run(first.run_with, second, int, 7) == 7
+    assert second.run(first.run_with, second, int, 7) == 7
