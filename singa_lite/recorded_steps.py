@@ -92,6 +92,8 @@ class RecordedStep:
         self.graph.device.synchronize()  # a GPU may still run it
         self.feed.buffer.drop(self.feed)
         self.graph.retire()
+        self.results = self.seen = self.repeat = None  # whoever still has the step, as the last one, holds its graph
+        self.tensors = {}
 
     def holds(self, nodes: list[Node]) -> bool:
         """Whether the net, whose layers these are, would do the same step again."""
