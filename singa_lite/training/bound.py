@@ -75,9 +75,7 @@ def longer_by(fed: Collection[Block], feeds: FeedBuffer) -> int:
     return max(0, feeds.nbytes - sum(feeds.rounded(block.nbytes) for block in fed))
 
 
-def state_bytes(
-    optimizer: Optimizer, parameters: Iterable[Tensor], rounded: Callable[[int], int] = int
-) -> int:
+def state_bytes(optimizer: Optimizer, parameters: Iterable[Tensor], rounded: Callable[[int], int] = int) -> int:
     """Bytes of all the state that an optimizer keeps for these parameters, and of sums of gradients. rounded: bytes of
     a tensor up to those of its region; by default as they are.
     """
@@ -91,9 +89,7 @@ def _sum_bytes(optimizer: Optimizer, parameters: Iterable[Tensor], rounded: Call
     return sum(rounded(v.nbytes) for v in parameters) if optimizer.gathering.has_sums(optimizer) else 0
 
 
-def state_to_come(
-    optimizer: Optimizer | None, parameters: Mapping[str, Tensor], rounded: Callable[[int], int]
-) -> int:
+def state_to_come(optimizer: Optimizer | None, parameters: Mapping[str, Tensor], rounded: Callable[[int], int]) -> int:
     """Bytes of the state that training will make and that is not there yet. rounded: as for `state_bytes`."""
     if optimizer is None:
         return 0

@@ -128,7 +128,7 @@ class StepRecords(Unique):
         graph.rules = self._rules_here
 
     def _make_room(self, more: int, step: StepFunction[object] | None = None) -> None:
-        """For further bytes beside the arena: the other steps go where it leaves too little for them. step: that comes."""
+        """For further bytes beside the arena: the other steps go where it leaves too little for them. step: the next."""
         limit = self.layers.device.pool.limit
         over = self.how.budget is not None and held_by(self._recorded.graphs(), self.feeds) + more > self.how.budget
         over = over or (limit is not None and self.layers.device.pool.used + more > limit)
@@ -155,7 +155,7 @@ class StepRecords(Unique):
         graph.bound = self._bound(step, graph, fed)
 
     def _let_go_of_others(self, step: StepFunction[object] | None) -> None:
-        """step: that comes, which is observed in the place of the last one, if it is at all."""
+        """step: the next one, which is observed in the place of the last one, if it is at all."""
         if step is not None and step.observer is not None:
             self.seen = None
         self._recorded.clear()
