@@ -91,10 +91,7 @@ class WithinBound(Unique):
 
     def _quickest(self, limit: int) -> Placed:
         """The plan of the form that takes least time within a limit; LimitError where none of them keeps it."""
-        found, least = (
-            list[Placed](),
-            list[Placed](),
-        )  # and no errors, which would keep the callers' frames, and batches
+        found, least = list[Placed](), list[Placed]()  # no errors: their frames would keep what the callers hold
         for form, lowering in self._forms():
             try:
                 placed = lowering.within(limit)

@@ -90,7 +90,7 @@ def test_steps_that_went_hold_nothing():
 
 
 def test_a_budget_that_is_missed_keeps_no_callers_frame_alive():
-    """By an error that is in the frame that is in its traceback: what callers hold would go when garbage is collected."""
+    """By an error within a frame of its own traceback: what callers hold would go when garbage is collected."""
 
     class Batch:
         pass

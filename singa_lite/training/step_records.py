@@ -128,7 +128,7 @@ class StepRecords(Unique):
         graph.rules = self._rules_here
 
     def _make_room(self, more: int, step: StepFunction[object] | None = None) -> None:
-        """For further bytes beside the arena: the other steps go where it leaves too little for them. step: the next."""
+        """For further bytes beside the arena: the other steps go where it leaves too little. step: the next one."""
         limit = self.layers.device.pool.limit
         over = self.how.budget is not None and held_by(self._recorded.graphs(), self.feeds) + more > self.how.budget
         over = over or (limit is not None and self.layers.device.pool.used + more > limit)
