@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from singa_lite.bisection import bisected, crossing
 from singa_lite.budget_curve import Point, curve
 from singa_lite.budget_error import BudgetError
@@ -86,15 +88,19 @@ class BatchPlanner:
         """The plan with all that `fit` does beside. scratch: of its operations; bound: of its budget."""
         most = None if bound is None else bound.beside(plan.process_bytes).arena(plan.held_blocks, self._alignment)
         beside = self._needs.beside(size, plan.arena_bytes, scratch, most, plan.recomputed > 0)
-        overhead = self._needs.overhead(plan.held_blocks, plan.arena_bytes)
         if bound is None or most is None or beside["evaluation"] <= most:
-            return plan.within_fit(beside, overhead)
+            return self._with(plan, beside)
         evaluation, taken = self._evaluation_within(size, budget)
         beside["evaluation"] = evaluation.arena_bytes
-        whole = plan.within_fit(beside, overhead)
+        whole = self._with(plan, beside)
         if whole.total_bytes > bound.left:
             raise BudgetError(Bound(bound.nbytes, taken), whole.total_bytes + bound.taken, evaluation)
         return whole
+
+    def _with(self, plan: MemoryPlan, beside: Mapping[str, int]) -> MemoryPlan:
+        """The plan with what the pool adds where the arena is as large as the largest of all needs it."""
+        arena = max(plan.arena_bytes, *beside.values())
+        return plan.within_fit(beside, self._needs.overhead(plan.held_blocks, arena))
 
     def _evaluation_within(self, size: int, budget: int | None) -> tuple[MemoryPlan, int]:
         """The plan of an evaluation within a budget, or the least one; and what is held beside it."""

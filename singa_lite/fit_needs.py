@@ -111,7 +111,7 @@ class FitNeeds:
             return False
         arena = self._arena(size, need)
         most = max(arena, *self.beside(size, arena, need.scratch, None, need.repeats).values())
-        return self.total(need.held, arena) + most - arena <= nbytes - need.process
+        return self.total(need.held, most) <= nbytes - need.process
 
     def may_fit(self, size: int, nbytes: int) -> bool:
         """Whether this size or a larger one would fit without scratch: what is left then grows with the batch."""
