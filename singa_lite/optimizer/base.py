@@ -347,6 +347,11 @@ class Optimizer(Described):
             _move(state, device_of(value))
         return state
 
+    @property
+    def has_rate(self) -> bool:
+        """Whether there is a tensor of the learning rate, as from the first step on."""
+        return bool(self._rates)
+
     def tensors(self) -> list[Tensor]:
         """All that it holds: state of parameters, sums of gradients, and the rate as a tensor."""
         kept = [tensor for state in self.state.values() for tensor in state.values()]

@@ -17,6 +17,9 @@ from singa_lite.optimizer import Optimizer
 from singa_lite.sizes import tensor_bytes
 from singa_lite.tensor import Block, Tensor
 
+#: Of the learning rate as a tensor.
+RATE_BYTES = 8
+
 
 def tightest(bounds: Iterable[Bound]) -> Bound | None:
     """The one that leaves least; None where there is none."""
@@ -35,12 +38,19 @@ def within_budget(
     """Of a net's own budget. fed: the step's batch; others: the net's other steps; lasting: what the net holds from
     step to step; coming: `state_to_come`, bytes.
     """
+    beside = beside_bytes(graph, fed, feeds, others, lasting)
+    return Bound(budget, beside + longer_by(fed, feeds) + coming + _processes(graph, others))
+
+
+def beside_bytes(
+    graph: Graph, fed: Collection[Block], feeds: FeedBuffer, others: Collection[Graph], lasting: Iterable[Tensor]
+) -> int:
+    """Bytes of what a step does not use: of what others hold but for what they are fed, and of what lasts."""
     own = {id(block) for block in (*graph.blocks_with_bytes(), *fed)}
     held = [block for other in others for block in other.blocks_with_bytes() if not feeds.has(block)]
     held += [tensor.block for tensor in lasting if tensor.block.memory is not None]
     beside = {id(block): block.nbytes for block in held}
-    taken = sum(feeds.rounded(nbytes) for key, nbytes in beside.items() if key not in own)
-    return Bound(budget, taken + longer_by(fed, feeds) + coming + _processes(graph, others))
+    return sum(feeds.rounded(nbytes) for key, nbytes in beside.items() if key not in own)
 
 
 def _processes(graph: Graph, others: Collection[Graph]) -> int:
@@ -96,5 +106,6 @@ def state_to_come(optimizer: Optimizer | None, parameters: Mapping[str, Tensor],
     trained = {name: value for name, value in parameters.items() if value.stores_grad}
     waiting = [value for name, value in trained.items() if name not in optimizer.state]
     summed = [value for name, value in trained.items() if name not in optimizer.gathering.sums]
+    rate = 0 if optimizer.has_rate else rounded(RATE_BYTES)
     of_waiting = state_bytes(optimizer, waiting, rounded) - _sum_bytes(optimizer, waiting, rounded)
-    return of_waiting + _sum_bytes(optimizer, summed, rounded)
+    return of_waiting + _sum_bytes(optimizer, summed, rounded) + rate

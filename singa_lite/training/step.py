@@ -225,7 +225,7 @@ class Steps(StepRecords):
             others = [] if budget == ALONE else self._recorded.graphs(but=(*step.key, fed_tensors.form(forms)))
             graph.bound = self._bound(step, graph, fed, others)
         elif budget is not None:
-            graph.bound = Bound(budget, self._state_beside(step))
+            graph.bound = Bound(budget, self._state_beside(step, graph, fed))
         self._profile(step, graph, fed)
         try:
             seen = ask(graph)

@@ -24,9 +24,9 @@ from singa_lite.rewriting.variants import RuleOn
 from singa_lite.tensor import Block, Tensor
 from singa_lite.training import fed_tensors
 from singa_lite.training.bound import (
+    beside_bytes,
     held_by,
     longer_by,
-    state_bytes,
     state_to_come,
     tightest,
     within_budget,
@@ -172,7 +172,8 @@ class StepRecords(Unique):
         going = [each for each in there if each not in others]
         coming, limit, bounds = self._to_come(step), self.layers.device.pool.limit, []
         if self.how.budget is not None:
-            bounds.append(within_budget(self.how.budget, graph, fed, self.feeds, others, self._lasting(step), coming))
+            lasting = [*self._lasting(step), *([] if self.seen is None else self.seen.tensors())]
+            bounds.append(within_budget(self.how.budget, graph, fed, self.feeds, others, lasting, coming))
         if limit is not None:
             bounds.append(within_limit(limit, [graph, *going], fed, self.feeds, self.layers.device, coming))
         if going and not others:  # and so does the place of a longer batch
@@ -205,18 +206,15 @@ class StepRecords(Unique):
         """What the net and its optimizer hold from step to step, whether a step uses it or not."""
         optimizer, layers = self._optimizer_of(step), self.layers
         held = [] if optimizer is None else optimizer.tensors()
-        held += [] if self.seen is None else self.seen.tensors()
         return [*held, *layers.parameters().values(), *layers.states().values()]
 
     def _optimizer_of(self, step: StepFunction[object]) -> Optimizer | None:
         return step.optimizer if isinstance(step, TrainStep) else self.optimizer
 
-    def _state_beside(self, step: StepFunction[object]) -> int:
-        """Bytes of the optimizer's state beside a step that does not use it, whether it is there yet or not."""
-        if isinstance(step, TrainStep) or self.optimizer is None:
-            return 0
-        trained = (value for value in self.layers.parameters().values() if value.stores_grad)
-        return state_bytes(self.optimizer, trained, self.feeds.rounded)
+    def _state_beside(self, step: StepFunction[object], graph: Graph, fed: list[Block]) -> int:
+        """Bytes of what the net holds or will hold from step to step, and this one does not use."""
+        lasting, coming = self._lasting(step), self._to_come(step)
+        return beside_bytes(graph, fed, self.feeds, (), lasting) + coming
 
 
 def key_of(step: StepFunction[object], feeds: Feeds) -> tuple[Hashable, ...]:
