@@ -142,6 +142,10 @@ class RecordedSteps:
         """Of all of them, but for that of this key."""
         return [step.graph for key, step in self._steps.items() if key != but]
 
+    def hold(self, seen: Seen | None) -> bool:
+        """Whether it was observed of one of them."""
+        return any(step.seen is seen for step in self._steps.values())
+
     def __iter__(self) -> Iterator[Any]:
         return iter(self._steps)
 

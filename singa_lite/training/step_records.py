@@ -88,6 +88,8 @@ class StepRecords(Unique):
 
     def _record(self, step: StepFunction[object], feeds: Feeds) -> RecordedStep:
         layers, device = self.layers, self.layers.device
+        if step.observer is not None and not self._recorded.hold(self.seen):
+            self.seen = None  # of a step that went, in the place of which this one is observed
         clear_free_lists()  # of plans that were looked at: the record and the state made with it lie close together
         tensors = fed_tensors.made(layers, device.unbound, fed_tensors.forms_of(feeds))
         fed = [tensor.block for named in tensors.values() for tensor in named.values()]
@@ -172,7 +174,7 @@ class StepRecords(Unique):
         going = [each for each in there if each not in others]
         coming, limit, bounds = self._to_come(step), self.layers.device.pool.limit, []
         if self.how.budget is not None:
-            lasting = [*self._lasting(step), *([] if self.seen is None else self.seen.tensors())]
+            lasting = [*self._lasting(step), *self._seen_beside(step)]
             bounds.append(within_budget(self.how.budget, graph, fed, self.feeds, others, lasting, coming))
         if limit is not None:
             bounds.append(within_limit(limit, [graph, *going], fed, self.feeds, self.layers.device, coming))
@@ -207,6 +209,10 @@ class StepRecords(Unique):
         optimizer, layers = self._optimizer_of(step), self.layers
         held = [] if optimizer is None else optimizer.tensors()
         return [*held, *layers.parameters().values(), *layers.states().values()]
+
+    def _seen_beside(self, step: StepFunction[object]) -> list[Tensor]:
+        """What was observed of the last step, which lies beside one that is not observed in its place."""
+        return [] if self.seen is None or step.observer is not None else self.seen.tensors()
 
     def _optimizer_of(self, step: StepFunction[object]) -> Optimizer | None:
         return step.optimizer if isinstance(step, TrainStep) else self.optimizer
