@@ -36,7 +36,17 @@ class Forms:
         return self._usual.rewritten
 
     def within(self, limit: int | None, search: bool = True) -> Placed:
-        """As `Lowering.within`."""
+        """As `Lowering.within`. A limit that the plan without one keeps takes no more time than that."""
+        free = None if limit is None else self._usual.free_within(limit, search)
+        try:
+            found = self._quickest(limit, search)
+        except LimitError:
+            if free is None:
+                raise
+            return free
+        return found if free is None else min(free, found, key=seconds_of)
+
+    def _quickest(self, limit: int | None, search: bool) -> Placed:
         try:
             found = self._usual.within(limit, search)
         except LimitError as error:
