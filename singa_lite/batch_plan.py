@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from singa_lite.bisection import bisected, crossing
 from singa_lite.budget_curve import Point, curve
 from singa_lite.budget_error import BudgetError
@@ -18,12 +20,12 @@ REACH = 64
 
 
 class BatchPlanner:
-    """Plans for one net as it is now. alignment, samples: as for `FitNeeds`."""
+    """Plans for one net as it is now. alignment, samples, kinds: as for `FitNeeds`."""
 
-    def __init__(self, record: Record, alignment: int, samples: int | None = None) -> None:
+    def __init__(self, record: Record, alignment: int, samples: int | None, kinds: Mapping[str, str]) -> None:
         self._record = record
         self._alignment = alignment
-        self._needs = FitNeeds(record, alignment, samples)
+        self._needs = FitNeeds(record, alignment, samples, kinds)
 
     # ---- plans
 
@@ -47,7 +49,7 @@ class BatchPlanner:
         )
 
     def _of_fit(self, error: BudgetError, size: int) -> BudgetError:
-        """The error of a training step, or that of its evaluation where this needs more than the least of the step."""
+        """The error of a training step, or of what else `fit` does where that needs more than the least of the step."""
         least = error.total_bytes
         if not error.bound.device:
             try:
@@ -86,21 +88,30 @@ class BatchPlanner:
         """The plan with all that `fit` does beside. scratch: of its operations; bound: of its budget."""
         most = None if bound is None else bound.beside(plan.process_bytes).arena(plan.held_blocks, self._alignment)
         beside = self._needs.beside(size, plan.arena_bytes, scratch, most, plan.recomputed > 0)
-        overhead = self._needs.overhead(plan.held_blocks, plan.arena_bytes)
-        if bound is None or most is None or beside["evaluation"] <= most:
-            return plan.within_fit(beside, overhead)
-        evaluation, taken = self._evaluation_within(size, budget)
-        beside["evaluation"] = evaluation.arena_bytes
-        whole = plan.within_fit(beside, overhead)
+        if bound is None or most is None:
+            return self._with(plan, beside)
+        least, taken = plan, bound.taken
+        for name, kind in self._needs.kinds.items():
+            if beside[name] > most:
+                least, taken = self._other_within(kind, size, budget)
+                beside[name] = least.arena_bytes
+        whole = self._with(plan, beside)
         if whole.total_bytes > bound.left:
-            raise BudgetError(Bound(bound.nbytes, taken), whole.total_bytes + bound.taken, evaluation)
+            raise BudgetError(Bound(bound.nbytes, taken), whole.total_bytes + bound.taken, least)
+        for shorter in self._needs.doubtful(size, scratch, most):
+            self._step(shorter, budget)
         return whole
 
-    def _evaluation_within(self, size: int, budget: int | None) -> tuple[MemoryPlan, int]:
-        """The plan of an evaluation within a budget, or the least one; and what is held beside it."""
+    def _with(self, plan: MemoryPlan, beside: Mapping[str, int]) -> MemoryPlan:
+        """The plan with what the pool adds where the arena is as large as the largest of all needs it."""
+        arena = max(plan.arena_bytes, *beside.values())
+        return plan.within_fit(beside, self._needs.overhead(plan.held_blocks, arena))
+
+    def _other_within(self, kind: str, size: int, budget: int | None) -> tuple[MemoryPlan, int]:
+        """The plan of a step of another kind within a budget, or the least one; and what is held beside it."""
         try:
             return self._record(
-                "evaluate", size, lambda graph: (graph.memory_plan, graph.bound.taken if graph.bound else 0), budget
+                kind, size, lambda graph: (graph.memory_plan, graph.bound.taken if graph.bound else 0), budget
             )
         except BudgetError as error:
             if error.bound.device:

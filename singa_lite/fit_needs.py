@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, Protocol, TypeVar
 
 from singa_lite.errors import ShapeError
@@ -17,7 +17,10 @@ class Record(Protocol):
     """Records a step, "train", "evaluate" or "predict", for batches of a size, and asks something of the record."""
 
     def __call__(self, kind: str, size: int, ask: Callable[[Graph], Answer], budget: int | None = None, /) -> Answer:
-        """The answer. Nothing runs. budget: bytes that the step is planned within, see `Steps.look`."""
+        """The answer. Nothing runs. budget: bytes that the step is planned within, see `Steps.look`.
+
+        kind: also "begins", the training step of a batch that begins a group.
+        """
 
 
 class Need(NamedTuple):
@@ -42,17 +45,18 @@ class FitNeeds:
     """The needs of steps of one net as it is now, without a budget; each size is recorded once.
 
     alignment: bytes, of the pool's regions; samples: how many there are to train with, which says how many are left
-    for the last batch; None: any number may be. known: of the sizes that were asked for, None where there are more
-    bytes than can be counted.
+    for the last batch; None: any number may be. kinds: {what `fit` does beside it with batches of the same size: kind
+    of step}. known: of the sizes that were asked for, None where there are more bytes than can be counted.
     """
 
-    def __init__(self, record: Record, alignment: int, samples: int | None = None) -> None:
+    def __init__(self, record: Record, alignment: int, samples: int | None, kinds: Mapping[str, str]) -> None:
         self._record = record
         self._alignment = alignment
         self._samples = samples
+        self.kinds = kinds
         self.known: dict[int, Need | None] = {}
         self._arenas: dict[int, int] = {}
-        self._evaluations: dict[int, int] = {}
+        self._others: dict[tuple[str, int], int] = {}
         self._eagers: dict[int, int] = {}
 
     def of(self, size: int) -> Need | None:
@@ -81,7 +85,7 @@ class FitNeeds:
         to what the budget leaves. repeats: whether this one repeats something: without a bound a shorter one may
         repeat others, and so is planned.
         """
-        needs = {"evaluation": self._evaluation(size)}
+        needs = {name: self._other(kind, size) for name, kind in self.kinds.items()}
         for shorter in self._shorter(size):
             most = self._eager(shorter)
             if most <= arena:
@@ -93,6 +97,13 @@ class FitNeeds:
                 if need is not None and need.most > arena:
                     needs[f"last batch of {shorter}"] = self._arena(shorter, need)
         return needs
+
+    def doubtful(self, size: int, scratch: list[int], most: int) -> list[int]:
+        """Sizes of last batches that kernels ask more scratch for, and that are not certain to do with `most` bytes of
+        the arena; only where the number of samples is known. scratch: as for `beside`.
+        """
+        shorter = [] if self._samples is None else self._shorter(size)
+        return [one for one in shorter if self._eager(one) > most and _exceeds(self._scratch(one), scratch)]
 
     def fits_alone(self, size: int, nbytes: int) -> bool:
         """Whether the training step fits. It is placed exactly only where the rough plan leaves a doubt."""
@@ -111,7 +122,7 @@ class FitNeeds:
             return False
         arena = self._arena(size, need)
         most = max(arena, *self.beside(size, arena, need.scratch, None, need.repeats).values())
-        return self.total(need.held, arena) + most - arena <= nbytes - need.process
+        return self.total(need.held, most) <= nbytes - need.process
 
     def may_fit(self, size: int, nbytes: int) -> bool:
         """Whether this size or a larger one would fit without scratch: what is left then grows with the batch."""
@@ -146,11 +157,11 @@ class FitNeeds:
         need = self.known.get(size)
         return self._record("train", size, lambda graph: graph.scratch_bytes()) if need is None else need.scratch
 
-    def _evaluation(self, size: int) -> int:
-        """Bytes of the arena of an evaluation that nothing bounds."""
-        if size not in self._evaluations:
-            self._evaluations[size] = self._record("evaluate", size, lambda graph: graph.memory_plan.arena_bytes)
-        return self._evaluations[size]
+    def _other(self, kind: str, size: int) -> int:
+        """Bytes of the arena of a step of another kind that nothing bounds."""
+        if (kind, size) not in self._others:
+            self._others[kind, size] = self._record(kind, size, lambda graph: graph.memory_plan.arena_bytes)
+        return self._others[kind, size]
 
     def _shorter(self, size: int) -> list[int]:
         """Sizes that the last batch of an epoch may have."""

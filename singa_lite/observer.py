@@ -71,6 +71,12 @@ class Seen(NamedTuple):
     gradients: dict[str, Tensor]
     scale: Tensor | None
 
+    def tensors(self) -> list[Tensor]:
+        """All of them."""
+        sums = (*self.outputs.values(), *self.parameters.values(), *self.gradients.values(), self.scale)
+        kept = (one for each in self.kept.values() for given in each for one in _listed(given))
+        return [*kept, *(tensor for tensor in sums if tensor is not None)]
+
     def norms(self) -> Norms:
         """Their roots, which waits for the step; gradients are those of the loss itself."""
         scale = 1.0 if self.scale is None else float(to_numpy(self.scale))
@@ -151,6 +157,10 @@ def _add_squares(sums: dict[str, Tensor], name: str, tensor: Tensor) -> None:
 
 def _roots(squares: Mapping[str, Tensor]) -> dict[str, float]:
     return {name: sqrt(total) if (total := float(to_numpy(each))) >= 0 else total for name, each in squares.items()}
+
+
+def _listed(tensors: Tensors) -> list[Tensor]:
+    return tensors if isinstance(tensors, list) else [] if tensors is None else [tensors]
 
 
 def _one(tensors: list[Tensor] | None) -> Tensors:

@@ -242,9 +242,10 @@ class PlannedNet(WalkedNet):
         training: a training step of the compiled net, else a prediction. The plan of a training step answers for `fit`:
         its `total_bytes` counts evaluation with batches of this size and a last, shorter batch, which share the arena
         and the buffer of the batch (`plan.beside`), and what the pool adds (`plan.overhead_bytes`). samples: how many
-        there will be, if it is known: the last batch then has `samples % batch_size`. Not counted: what `predict`
-        returns, and the batch that is taken from the data on the host. memory_budget: as for `compile`, whose it is by
-        default, or the device's limit; `plan.recomputed`, `plan.extra_flops` and `plan.estimated_slowdown` say what it
+        there will be, if it is known: the last batch then has `samples % batch_size`, and within a budget it is planned
+        too where kernels ask for more scratch with that size. Not counted: what `predict` returns, and the batch that
+        is taken from the data on the host. memory_budget: as for `compile`, whose it is by default, or the device's
+        limit; `plan.recomputed`, `plan.extra_flops` and `plan.estimated_slowdown` say what it
         costs. Where a plan needs repeats and compile was given budget_profile=True, single calls do run for it, over
         scratch bytes. PlanError names the least total that was found, where the budget is below it, and what would
         help. ValueError for no batch size; ShapeError for one whose tensors have more bytes than can be counted.
@@ -314,8 +315,10 @@ class PlannedNet(WalkedNet):
         if self.optimizer is None or (self.loss is None and self._own is None):
             raise GraphError(f"{where}: wanted a compiled net with a loss")
         known = None if samples is None else whole(f"{where} samples", samples, 1)
-        runs = self._dry_runs(self._train_step(self._objective(), self.optimizer))
-        return BatchPlanner(runs.look, self.device.runtime.alignment, known)
+        first, objective = self.optimizer.gathering.first_part, self._objective()
+        begins = None if first.updates or self._own is not None else self._train_step(objective, self.optimizer, first)
+        runs = DryRuns(self, self._trainer, self._train_step(objective, self.optimizer), begins)
+        return BatchPlanner(runs.look, self.device.runtime.alignment, known, runs.beside)
 
     def _dry_runs(self, step: TrainStep | None) -> DryRuns:
         return DryRuns(self, self._trainer, step)

@@ -116,6 +116,8 @@ class RecordedStep:
         self.graph.device.synchronize()  # a GPU may still run it
         self.feed.buffer.drop(self.feed)
         self.graph.retire()
+        self.results = self.seen = self.repeat = None  # whoever still has the step, as the last one, holds its graph
+        self.tensors = {}
 
     def holds(self, nodes: list[Node]) -> bool:
         """Whether the net, whose layers these are, would do the same step again."""
@@ -163,6 +165,10 @@ class RecordedSteps:
     def graphs(self, but: StepKey | None = None) -> list[Graph]:
         """Of all of them, but for that of this key."""
         return [step.graph for key, step in self._steps.items() if key != but]
+
+    def hold(self, seen: Seen | None) -> bool:
+        """Whether it was observed of one of them."""
+        return any(step.seen is seen for step in self._steps.values())
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._steps)

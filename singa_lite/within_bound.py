@@ -91,18 +91,18 @@ class WithinBound(Unique):
 
     def _quickest(self, limit: int) -> Placed:
         """The plan of the form that takes least time within a limit; LimitError where none of them keeps it."""
-        found, missed = list[Placed](), list[LimitError]()
+        found, least = list[Placed](), list[Placed]()  # no errors: their frames would keep what the callers hold
         for form, lowering in self._forms():
             try:
                 placed = lowering.within(limit)
             except LimitError as error:
-                missed.append(error)
+                least.append(error.least)
                 continue
             if not form and not has_more(placed):
                 return placed
             found.append(self._told(placed, form) if form else placed)
         if not found:
-            raise min(missed, key=lambda error: error.least.arena_bytes)
+            raise LimitError(limit, min(least, key=lambda placed: placed.arena_bytes))
         return min(found, key=seconds_of) if found[1:] else found[0]
 
     def _told(self, placed: Placed, form: str) -> Placed:

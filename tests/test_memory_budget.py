@@ -17,7 +17,7 @@ from random_graphs import compiled, random_batch, random_net
 from singa_lite import FeedForwardNet, device, layers, loss, metric, optimizer
 from singa_lite.memory.problem import PlanError
 from singa_lite.memory.total import arena_within, overhead
-from singa_lite.passes import repeats
+from singa_lite.passes import lower, repeats
 
 SEEDS = st.integers(0, 2**32 - 1)
 many = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -246,3 +246,13 @@ def test_a_budget_of_the_free_total_gives_the_free_plan():
         free = net.plan_batch(count)
         within = net.plan_batch(count, memory_budget=free.total_bytes)
         assert (within.recomputed, within.estimated_slowdown) == (free.recomputed, free.estimated_slowdown)
+
+
+def test_a_budget_of_the_free_total_takes_no_more_time_however_it_is_found(monkeypatch):
+    """Also where the search goes by itself, as it does where repeats that fusion pays for lower the free plan much."""
+    monkeypatch.setattr(lower, "LEAST_MOVED", 0.0)
+    free = convolutional("onednn").plan_batch(COUNT)
+    monkeypatch.setattr(lower.Lowering, "_keeps", lambda *_: False)
+    within = convolutional("onednn").plan_batch(COUNT, memory_budget=free.total_bytes)
+    assert free.recomputed > 0
+    assert within.estimated_slowdown <= 0 == free.estimated_slowdown

@@ -43,10 +43,10 @@ def _arena_in_one_segment(budget: int, held: Sequence[int], alignment: int) -> i
 
 
 def least_total(held: Sequence[int], arena: int, alignment: int) -> int:
-    """All of it without what may come on top: results, and what a bad order of regions leaves free in segments."""
+    """All of it without what may come on top, what a bad order of regions leaves free in segments."""
     regions = [nbytes + -nbytes % alignment for nbytes in (*held, arena)]
-    free = _free_of_shared(regions) if sum(regions) > SEGMENT_BYTES else 0
-    return sum(regions) + free
+    taken = sum(regions) + RESULTS * alignment
+    return taken + (_free_of_shared(regions) if taken > SEGMENT_BYTES else 0)
 
 
 def _free_of_shared(regions: list[int]) -> int:

@@ -356,6 +356,16 @@ class Optimizer(Described):
             _move(state, device_of(value))
         return state
 
+    @property
+    def has_rate(self) -> bool:
+        """Whether there is a tensor of the learning rate, as from the first step on."""
+        return bool(self._rates)
+
+    def tensors(self) -> list[Tensor]:
+        """All that it holds: state of parameters, sums of gradients, and the rate as a tensor."""
+        kept = [tensor for state in self.state.values() for tensor in state.values()]
+        return [*kept, *self.gathering.sums.values(), *self._rates.values()]
+
     def to_device(self, device: Device) -> None:
         """Move the state of all parameters; what an abstract device has of it is made anew at the first update."""
         for key in [key for key, state in self.state.items() if _are_abstract(state.values())]:

@@ -78,6 +78,11 @@ class Gathering:
         return Part(self.count, self.done == 0, self.done == self.count - 1)
 
     @property
+    def first_part(self) -> Part:
+        """Of a batch that begins a group."""
+        return Part(self.count, True, self.count == 1)
+
+    @property
     def last_part(self) -> Part:
         """Of a batch that updates."""
         return Part(self.count, self.count == 1, True)

@@ -36,11 +36,23 @@ class Forms:
         return self._usual.rewritten
 
     def within(self, limit: int | None, search: bool = True) -> Placed:
-        """As `Lowering.within`."""
+        """As `Lowering.within`. A limit that the plan without one keeps takes no more time than that."""
+        free = None if limit is None else self._usual.free_within(limit, search)
+        try:
+            found = self._quickest(limit, search)
+        except LimitError:
+            if free is None:
+                raise
+            return free
+        return found if free is None else min(free, found, key=seconds_of)
+
+    def _quickest(self, limit: int | None, search: bool) -> Placed:
         try:
             found = self._usual.within(limit, search)
         except LimitError as error:
-            return self._other_within(error, search)
+            if self._other is None:
+                raise
+            return self._other_within(self._other, error.limit, error.least, search)
         if limit is None or not has_more(found) or self._other is None:
             return found
         try:
@@ -83,15 +95,13 @@ class Forms:
         other = self._usual if self._other is None else self._other
         return total_seconds(other.without_limit()) / total_seconds(self._usual.without_limit())
 
-    def _other_within(self, error: LimitError, search: bool) -> Placed:
-        """The plan of the second form, where the first has none."""
-        if self._other is None:
-            raise error
+    def _other_within(self, other: Lowering, limit: int, least: Placed, search: bool) -> Placed:
+        """The plan of the second form, where the first has none. least: of the first."""
         try:
-            return self._told(self._other.within(error.limit, search))
-        except LimitError as other:
-            least = min(error.least, self._told(other.least), key=lambda placed: placed.arena_bytes)
-            raise LimitError(error.limit, least) from None
+            return self._told(other.within(limit, search))
+        except LimitError as error:
+            least = min(least, self._told(error.least), key=lambda placed: placed.arena_bytes)
+            raise LimitError(limit, least) from None
 
     def _told(self, placed: Placed) -> Placed:
         """The same plan, whose time is told beside that of the first form without a limit."""

@@ -96,6 +96,17 @@ class Lowering:
                 return with_workspaces(self._within(limit, search), limit)
             return with_workspaces(thrifty._within(limit, search), limit)
 
+    def free_within(self, limit: int, search: bool) -> Placed | None:
+        """The plan without a limit, where it keeps this one."""
+        with collector_paused():
+            if LEAST_MOVED * self._free_floor > limit or self._unlimited(search).arena_bytes > limit:
+                return None
+            return with_workspaces(self._unlimited(search), limit)
+
+    @cached_property
+    def _free_floor(self) -> int:
+        return floor(in_place(self.without_limit()))
+
     def _keeps(self, limit: int, search: bool) -> bool:
         """Whether the plan without a limit keeps this one."""
         return self._may_do_as_it_is(limit) and self._unlimited(search).arena_bytes <= limit

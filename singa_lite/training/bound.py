@@ -1,12 +1,13 @@
 """What a step of a net may take: its budget or its device's limit, less what is held beside the step.
 
-Beside a step lie what other steps of the net hold (a longer batch's place, outputs, the optimizer's state where the
-step does not use it) and, under a device's limit, whatever else lives in its pool.
+Beside a step lie what other steps of the net hold (a longer batch's place, outputs), what lasts from step to step and
+this one does not use (the optimizer's state beside an evaluation, a dropout's random state, state of what is frozen
+now), and, under a device's limit, whatever else lives in its pool.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from singa_lite.device import Device
 from singa_lite.feed_buffer import FeedBuffer
@@ -16,6 +17,9 @@ from singa_lite.optimizer import Optimizer
 from singa_lite.sizes import tensor_bytes
 from singa_lite.tensor import Block, Tensor
 
+#: Of the learning rate as a tensor.
+RATE_BYTES = 8
+
 
 def tightest(bounds: Iterable[Bound]) -> Bound | None:
     """The one that leaves least; None where there is none."""
@@ -23,13 +27,30 @@ def tightest(bounds: Iterable[Bound]) -> Bound | None:
 
 
 def within_budget(
-    budget: int, graph: Graph, fed: Collection[Block], feeds: FeedBuffer, others: Collection[Graph], coming: int
+    budget: int,
+    graph: Graph,
+    fed: Collection[Block],
+    feeds: FeedBuffer,
+    others: Collection[Graph],
+    lasting: Iterable[Tensor],
+    coming: int,
 ) -> Bound:
-    """Of a net's own budget. fed: the step's batch; others: the net's other steps; coming: `state_to_come`, bytes."""
+    """Of a net's own budget. fed: the step's batch; others: the net's other steps; lasting: what the net holds from
+    step to step; coming: `state_to_come`, bytes.
+    """
+    beside = beside_bytes(graph, fed, feeds, others, lasting)
+    return Bound(budget, beside + longer_by(fed, feeds) + coming + _processes(graph, others))
+
+
+def beside_bytes(
+    graph: Graph, fed: Collection[Block], feeds: FeedBuffer, others: Collection[Graph], lasting: Iterable[Tensor]
+) -> int:
+    """Bytes of what a step does not use: of what others hold but for what they are fed, and of what lasts."""
     own = {id(block) for block in (*graph.blocks_with_bytes(), *fed)}
-    beside = {id(b): b.nbytes for other in others for b in other.blocks_with_bytes() if not feeds.has(b)}
-    taken = sum(feeds.rounded(nbytes) for key, nbytes in beside.items() if key not in own)
-    return Bound(budget, taken + longer_by(fed, feeds) + coming + _processes(graph, others))
+    held = [block for other in others for block in other.blocks_with_bytes() if not feeds.has(block)]
+    held += [tensor.block for tensor in lasting if tensor.block.memory is not None]
+    beside = {id(block): block.nbytes for block in held}
+    return sum(feeds.rounded(nbytes) for key, nbytes in beside.items() if key not in own)
 
 
 def _processes(graph: Graph, others: Collection[Graph]) -> int:
@@ -64,30 +85,27 @@ def longer_by(fed: Collection[Block], feeds: FeedBuffer) -> int:
     return max(0, feeds.nbytes - sum(feeds.rounded(block.nbytes) for block in fed))
 
 
-def state_bytes(optimizer: Optimizer, parameters: Iterable[Tensor]) -> int:
-    """Bytes of all the state that an optimizer keeps for these parameters, and of sums of gradients."""
+def state_bytes(optimizer: Optimizer, parameters: Iterable[Tensor], rounded: Callable[[int], int] = int) -> int:
+    """Bytes of all the state that an optimizer keeps for these parameters, and of sums of gradients. rounded: bytes of
+    a tensor up to those of its region; by default as they are.
+    """
     values = list(parameters)
     forms = (optimizer.slot_form(slot, value) for value in values for slot in optimizer.slots)
-    return sum(tensor_bytes(shape, dtype) for shape, dtype in forms) + sum_bytes(optimizer, values)
+    return sum(rounded(tensor_bytes(shape, dtype)) for shape, dtype in forms) + _sum_bytes(optimizer, values, rounded)
 
 
-def sum_bytes(optimizer: Optimizer, parameters: Iterable[Tensor]) -> int:
+def _sum_bytes(optimizer: Optimizer, parameters: Iterable[Tensor], rounded: Callable[[int], int]) -> int:
     """Bytes of the sums of gradients of several batches, where these want tensors of their own."""
-    return sum(value.nbytes for value in parameters) if optimizer.gathering.has_sums(optimizer) else 0
+    return sum(rounded(v.nbytes) for v in parameters) if optimizer.gathering.has_sums(optimizer) else 0
 
 
-def state_to_come(optimizer: Optimizer | None, parameters: Mapping[str, Tensor]) -> int:
-    """Bytes of the state that training will make and that is not there yet."""
+def state_to_come(optimizer: Optimizer | None, parameters: Mapping[str, Tensor], rounded: Callable[[int], int]) -> int:
+    """Bytes of the state that training will make and that is not there yet. rounded: as for `state_bytes`."""
     if optimizer is None:
         return 0
     trained = {name: value for name, value in parameters.items() if value.stores_grad}
     waiting = [value for name, value in trained.items() if name not in optimizer.state]
     summed = [value for name, value in trained.items() if name not in optimizer.gathering.sums]
-    return state_bytes(optimizer, waiting) - sum_bytes(optimizer, waiting) + sum_bytes(optimizer, summed)
-
-
-def state_unused(optimizer: Optimizer, graphs: Iterable[Graph]) -> int:
-    """Bytes of the state that is there, and that none of these steps uses."""
-    used = {id(block) for graph in graphs for block in graph.blocks_with_bytes()}
-    kept = (tensor.block for state in optimizer.state.values() for tensor in state.values())
-    return sum(block.nbytes for block in kept if id(block) not in used)
+    rate = 0 if optimizer.has_rate else rounded(RATE_BYTES)
+    of_waiting = state_bytes(optimizer, waiting, rounded) - _sum_bytes(optimizer, waiting, rounded)
+    return of_waiting + _sum_bytes(optimizer, summed, rounded) + rate

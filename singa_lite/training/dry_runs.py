@@ -19,17 +19,26 @@ class DryRuns:
     """Records steps of a net for batches of any size. Nothing runs.
 
     step: the net's training step, by whose objective it is evaluated too; None where only predictions are asked for.
+    begins: that of the first batch of a group; None where each batch is one.
     """
 
-    def __init__(self, layers: LayerGraph, trainer: Trainer, step: TrainStep | None = None) -> None:
+    def __init__(
+        self, layers: LayerGraph, trainer: Trainer, step: TrainStep | None = None, begins: TrainStep | None = None
+    ) -> None:
         self._layers = layers
         self._trainer = trainer
         self._step = step
+        self._begins = begins
+
+    @property
+    def beside(self) -> dict[str, str]:
+        """{what `fit` does beside a training step: its kind}."""
+        return {"evaluation": "evaluate"} | ({} if self._begins is None else {"first batch of a group": "begins"})
 
     def look(self, kind: str, size: int, ask: Callable[[Graph], Seen], budget: int | None = None) -> Seen:
         """Ask something of the record of a step.
 
-        kind: "train", "evaluate" or "predict"; size: of the batch; budget: see `Steps.look`.
+        kind: "train", "begins", "evaluate" or "predict"; size: of the batch; budget: see `Steps.look`.
         """
         layers, steps = self._layers, self._trainer.steps
         dtypes = dict.fromkeys(layers.input_ids(), np.dtype(np.int64))
@@ -43,4 +52,5 @@ class DryRuns:
         if kind == "evaluate":
             return steps.look(self._step.evaluation(), forms, ask, budget)
         self._trainer.open_forward.forget()
-        return self._trainer.look(self._step, forms, ask, budget)
+        step = self._begins if kind == "begins" and self._begins is not None else self._step
+        return self._trainer.look(step, forms, ask, budget)

@@ -13,7 +13,6 @@ from singa_lite.graph import Graph, Pause
 from singa_lite.kernels.kernel_set import tf32_of
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.memory.bound import Bound
-from singa_lite.observer import Seen as Observed
 from singa_lite.optimizer import Optimizer
 from singa_lite.passes.remembered import forget_planning
 from singa_lite.past import Kept, Past
@@ -42,8 +41,6 @@ class Steps(StepRecords):
         self._turn = Turn(taken)
         #: By which batches of a form that was trained before are trained.
         self.repeats = Repeats(self._recorded)
-        #: What was observed of the last training step, or evaluation.
-        self.seen: Observed | None = None
         self._past: ReferenceType[Past] | None = None
 
     def anew(self) -> Steps:
@@ -241,7 +238,7 @@ class Steps(StepRecords):
             others = [] if budget == ALONE else self._recorded.graphs(but=(*step.key, fed_tensors.form(forms)))
             graph.bound = self._bound(step, graph, fed, others)
         elif budget is not None:
-            graph.bound = Bound(budget, self._state_beside(step))
+            graph.bound = Bound(budget, self._state_beside(step, graph, fed))
         self._profile(step, graph, fed)
         try:
             seen = ask(graph)

@@ -16,18 +16,18 @@ from singa_lite.machine import clear_free_lists
 from singa_lite.memory.bound import Bound
 from singa_lite.memory.problem import PlanError
 from singa_lite.memory_classes import check_limits
+from singa_lite.observer import Seen
 from singa_lite.optimizer import Optimizer
 from singa_lite.profiled_costs import CallTimes, ProfiledCosts
 from singa_lite.recorded_steps import Feeds, RecordedStep, RecordedSteps, form_of
 from singa_lite.rewriting.variants import RuleOn
-from singa_lite.tensor import Block
+from singa_lite.tensor import Block, Tensor
 from singa_lite.training import fed_tensors
 from singa_lite.training.bound import (
+    beside_bytes,
     held_by,
     longer_by,
-    state_bytes,
     state_to_come,
-    state_unused,
     tightest,
     within_budget,
     within_limit,
@@ -50,6 +50,8 @@ class StepRecords(Unique):
         self.optimizer = optimizer
         self._recorded = RecordedSteps()
         self._trained: RecordedStep | None = None
+        #: What was observed of the last training step, or evaluation.
+        self.seen: Seen | None = None
 
     @cached_property
     def feeds(self) -> FeedBuffer:
@@ -86,11 +88,13 @@ class StepRecords(Unique):
 
     def _record(self, step: StepFunction[object], feeds: Feeds) -> RecordedStep:
         layers, device = self.layers, self.layers.device
+        if step.observer is not None and not self._recorded.hold(self.seen):
+            self.seen = None  # of a step that went, in the place of which this one is observed
         clear_free_lists()  # of plans that were looked at: the record and the state made with it lie close together
         tensors = fed_tensors.made(layers, device.unbound, fed_tensors.forms_of(feeds))
         fed = [tensor.block for named in tensors.values() for tensor in named.values()]
         feed = self.feeds.feed(fed)
-        self._make_room(feed.nbytes - self.feeds.nbytes)  # of a batch that is longer than any before
+        self._make_room(feed.nbytes - self.feeds.nbytes, step)  # of a batch that is longer than any before
         watch = step.watch()
         graph = Graph(device, self.arena, self.how.fuse)
         recorded = RecordedStep(graph, tensors, feed, None, layers.ordered(), watch, step.kept)
@@ -125,13 +129,13 @@ class StepRecords(Unique):
         )
         graph.rules = self._rules_here
 
-    def _make_room(self, more: int) -> None:
-        """For further bytes beside the arena: the other steps go where it leaves too little for them."""
+    def _make_room(self, more: int, step: StepFunction[object] | None = None) -> None:
+        """For further bytes beside the arena: the other steps go where it leaves too little. step: the next one."""
         limit = self.layers.device.pool.limit
         over = self.how.budget is not None and held_by(self._recorded.graphs(), self.feeds) + more > self.how.budget
         over = over or (limit is not None and self.layers.device.pool.used + more > limit)
         if more > 0 and over:
-            self._let_go_of_others()
+            self._let_go_of_others(step)
 
     def _plan(self, step: StepFunction[object], recorded: RecordedStep, fed: list[Block], feeds: Feeds) -> None:
         """Plan a step beside the others, or, where there is no room for that, in their place.
@@ -148,11 +152,14 @@ class StepRecords(Unique):
                 return
         except BudgetError:
             pass
-        self._let_go_of_others()
+        self._let_go_of_others(step)
         recorded.put_in(feeds)
         graph.bound = self._bound(step, graph, fed)
 
-    def _let_go_of_others(self) -> None:
+    def _let_go_of_others(self, step: StepFunction[object] | None) -> None:
+        """step: the next one, which is observed in the place of the last one, if it is at all."""
+        if step is not None and step.observer is not None:
+            self.seen = None
         self._recorded.clear()
         self.arena.shrink()
 
@@ -165,9 +172,10 @@ class StepRecords(Unique):
         there = self._recorded.graphs()
         others = there if others is None else others
         going = [each for each in there if each not in others]
-        coming, limit, bounds = self._to_come(step, graph), self.layers.device.pool.limit, []
+        coming, limit, bounds = self._to_come(step), self.layers.device.pool.limit, []
         if self.how.budget is not None:
-            bounds.append(within_budget(self.how.budget, graph, fed, self.feeds, others, coming))
+            lasting = [*self._lasting(step), *self._seen_beside(step)]
+            bounds.append(within_budget(self.how.budget, graph, fed, self.feeds, others, lasting, coming))
         if limit is not None:
             bounds.append(within_limit(limit, [graph, *going], fed, self.feeds, self.layers.device, coming))
         if going and not others:  # and so does the place of a longer batch
@@ -190,20 +198,29 @@ class StepRecords(Unique):
 
         graph.cost = ProfiledCosts(self._times, graph.calls, room)
 
-    def _to_come(self, step: StepFunction[object], graph: Graph) -> int:
-        """Bytes of the optimizer's state that will lie beside the step, which does not use it."""
-        if not isinstance(step, TrainStep):
-            return state_to_come(self.optimizer, self.layers.parameters())
-        if step.part.updates:
+    def _to_come(self, step: StepFunction[object]) -> int:
+        """Bytes of the optimizer's state that is not there yet and will lie beside the step, which does not use it."""
+        if isinstance(step, TrainStep) and step.part.updates:
             return 0
-        graphs = [graph, *self._recorded.graphs()]
-        return state_to_come(step.optimizer, self.layers.parameters()) + state_unused(step.optimizer, graphs)
+        return state_to_come(self._optimizer_of(step), self.layers.parameters(), self.feeds.rounded)
 
-    def _state_beside(self, step: StepFunction[object]) -> int:
-        """Bytes of the optimizer's state beside a step that does not use it, whether it is there yet or not."""
-        if isinstance(step, TrainStep) or self.optimizer is None:
-            return 0
-        return state_bytes(self.optimizer, (p for p in self.layers.parameters().values() if p.stores_grad))
+    def _lasting(self, step: StepFunction[object]) -> list[Tensor]:
+        """What the net and its optimizer hold from step to step, whether a step uses it or not."""
+        optimizer, layers = self._optimizer_of(step), self.layers
+        held = [] if optimizer is None else optimizer.tensors()
+        return [*held, *layers.parameters().values(), *layers.states().values()]
+
+    def _seen_beside(self, step: StepFunction[object]) -> list[Tensor]:
+        """What was observed of the last step, which lies beside one that is not observed in its place."""
+        return [] if self.seen is None or step.observer is not None else self.seen.tensors()
+
+    def _optimizer_of(self, step: StepFunction[object]) -> Optimizer | None:
+        return step.optimizer if isinstance(step, TrainStep) else self.optimizer
+
+    def _state_beside(self, step: StepFunction[object], graph: Graph, fed: list[Block]) -> int:
+        """Bytes of what the net holds or will hold from step to step, and this one does not use."""
+        lasting, coming = self._lasting(step), self._to_come(step)
+        return beside_bytes(graph, fed, self.feeds, (), lasting) + coming
 
 
 def key_of(step: StepFunction[object], feeds: Feeds) -> tuple[Hashable, ...]:
