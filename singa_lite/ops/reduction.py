@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import nan, prod
 
 from singa_lite.checks import axes_of, flag
 from singa_lite.errors import ShapeError
@@ -74,10 +74,12 @@ def reduce_sum(x: Tensor, axes: int | Sequence[int] | None = None, keepdims: boo
 
 
 def reduce_mean(x: Tensor, axes: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """Mean of x along `axes` (default all), left out of the shape or, with keepdims, kept as 1."""
+    """Mean of x along `axes` (default all), left out of the shape or, with keepdims, kept as 1; that of nothing is
+    NaN.
+    """
     chosen = axes_of("reduce_mean axes", axes, checked_tensor("reduce_mean", x).shape)
     count = prod(x.shape[axis] for axis in chosen)
-    return ReduceSum(chosen, flag("reduce_mean keepdims", keepdims), 1.0 / max(count, 1))(x)
+    return ReduceSum(chosen, flag("reduce_mean keepdims", keepdims), 1.0 / count if count else nan)(x)
 
 
 def reduce_max(x: Tensor, axes: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
