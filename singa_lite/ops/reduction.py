@@ -56,14 +56,15 @@ class ReduceExtreme(Op):
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
         x, y, dy = self.kept(0), reshaped(self.kept(1), self.narrow), reshaped(dys[0], self.narrow)
-        dx, count = self.empty_like(x), self.device.empty(self.narrow, dy.dtype)
+        dx = self.empty_like(x)
+        if not self.axes:  # each is the largest of itself, NaN too
+            self.device.run("copy", dy, dx)
+            return dx
+        count = self.device.empty(self.narrow, dy.dtype)
         self.device.run("compare", x, y, dx, relation="equal")
-        if self.axes:
-            self.device.run("reduce_sum", dx, count, axes=self.axes, alpha=1.0)
-            self.device.run("multiply", dy, dx, dx)
-            self.device.run("divide", dx, count, dx)
-        else:
-            self.device.run("multiply", dy, dx, dx)
+        self.device.run("reduce_sum", dx, count, axes=self.axes, alpha=1.0)
+        self.device.run("multiply", dy, dx, dx)
+        self.device.run("divide", dx, count, dx)
         return dx
 
 
