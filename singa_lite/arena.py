@@ -364,7 +364,7 @@ class Executable(Unique):
     def _array(self, placed: Placed, operand: Operand) -> object:
         offset = operand.offset
         if operand.block in placed.offsets:
-            block = self.arena.span
+            block = self.arena.span if placed.arena_bytes else self.arena.device.new_block(0)  # of nothing at all
             offset += placed.offsets[operand.block]
         else:
             block = self.blocks[operand.block]

@@ -50,7 +50,7 @@ class BackwardPass:
             if edge.node in members:
                 self._accumulate((id(edge.node), edge.output), dy)
         if self._graph is not None:
-            self._graph.open_walks += 1
+            self._graph.goes_back()
             self._end_if_done()
 
     def _useful(self, nodes: list[Op]) -> list[Op]:

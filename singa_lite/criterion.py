@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import Self, TypeVar
 
@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from singa_lite.array_types import DType
 from singa_lite.arrays import host_array, is_plain, on_host
 from singa_lite.checks import is_int
-from singa_lite.described import Described, Unchanged
+from singa_lite.described import Described
 from singa_lite.device import device_of
 from singa_lite.elsewhere import OBJECTS, check_keywords
 from singa_lite.errors import ShapeError
 from singa_lite.tensor import Array, Shape, Tensor, as_tensor, to_numpy
+from singa_lite.unchanged import Unchanged
 from singa_lite.value_checks import ClassIds, ValuesCheck
 
 Target = Array | Tensor
@@ -32,6 +33,10 @@ class Criterion(Described):
     def __new__(cls, *args: object, **named: object) -> Self:
         check_keywords(cls.__name__, named, cls.__init__, OBJECTS)
         return super().__new__(cls, *args, **named)
+
+    def bookkeeping(self) -> Collection[str]:
+        """Beside others, what `forward` leaves for `backward`."""
+        return {*super().bookkeeping(), "_taped"}
 
     @property
     def of_whole_batch(self) -> bool:
@@ -82,7 +87,7 @@ class Criterion(Described):
         self.check(x.shape, x.dtype, target)
         graph = device_of(x).graph
         if graph is not None:
-            graph.before_run.setdefault(id(self), Unchanged(self))
+            graph.made_by(self, Unchanged)
         return as_tensor(target, x.device)
 
     def _check_values(self, x: Tensor, values: Tensor) -> Tensor:

@@ -7,18 +7,16 @@ the constructor's checks are made again, and all that it derives from the option
 from __future__ import annotations
 
 from abc import ABCMeta
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
 from difflib import get_close_matches
 from functools import lru_cache
 from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, ClassVar, Self
-from weakref import ref
 
 import numpy as np
 
 from singa_lite.elsewhere import OBJECTS
-from singa_lite.errors import GraphError
 from singa_lite.unique import Unique
 
 _PACKAGE = __name__.partition(".")[0]
@@ -109,6 +107,10 @@ class Described(metaclass=_Kind):
         self.adopt(changes, self.made_with(self.given_arguments), self.made_with(given))
         self._given = Arguments(given, True)
 
+    def bookkeeping(self) -> Collection[str]:
+        """Attributes that are no options, of whatever class it is."""
+        return {"_given"}
+
     def made_with(self, arguments: Mapping[str, object]) -> Self:
         """An object of the same class, made with these arguments."""
         return type(self)(**arguments)
@@ -140,21 +142,6 @@ class Described(metaclass=_Kind):
             f"{kind.__name__}: wanted an option of {', '.join(options) or 'none'}, received {name!r}"
             + (f"; perhaps {near}" if near else "")
         )
-
-
-class Unchanged:
-    """Called before a record is run: GraphError where the object that it was recorded by has other options by then."""
-
-    def __init__(self, made: Described) -> None:
-        self._made, self._given = ref(made), made._given
-
-    def __call__(self) -> None:
-        made = self._made()
-        if made is not None and made._given is not self._given:
-            raise GraphError(
-                f"run: wanted {made!r:.100} with the options that it had when the expression was recorded, received "
-                "others; record it again"
-            )
 
 
 _MISSING = object()

@@ -337,7 +337,7 @@ class Graph(Record):
         return self.arena.turn.run(self._measured, executable, runs, found)
 
     def _check_before_run(self) -> None:
-        for check in tuple(self.before_run.values()):
+        for check in () if self.recording else tuple(self.before_run.values()):
             check()
 
     def _measured(self, executable: Executable, runs: int, peaks: Peaks | None) -> Profile:

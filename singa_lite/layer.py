@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
+from functools import cache
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar
 
 from singa_lite import layer_calls, layer_options, names
@@ -95,6 +96,10 @@ class Layer(LayerTensors):
         self._layers: dict[str, Layer] = {}
         self._made_in_setup: list[str] = []
         self._prepared_for: tuple[Shape, ...] = ()
+
+    def bookkeeping(self) -> Collection[str]:
+        """Beside others, what each layer has."""
+        return {*super().bookkeeping(), *_of_each()}
 
     # ---- layers within it
 
@@ -456,6 +461,12 @@ class Node(NamedTuple):
 
 
 Given = TypeVar("Given")
+
+
+@cache
+def _of_each() -> frozenset[str]:
+    """Attributes of a layer of no class of its own."""
+    return frozenset(vars(Layer("layer")))
 
 
 def _again(tensor: Tensor) -> Tensor:

@@ -16,13 +16,13 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from singa_lite.autograd import no_grad
 from singa_lite.contexts import in_own_context
-from singa_lite.described import Described, Unchanged
 from singa_lite.device import Device
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.ops.op import Op, tape_position
 from singa_lite.ops.shape import Identity
 from singa_lite.past import LayerPast
 from singa_lite.tensor import Shape, Tensor
+from singa_lite.unchanged import Unchanged
 from singa_lite.unique import Unique
 
 R = TypeVar("R")
@@ -229,8 +229,8 @@ def call(layer: Callee, device: Device, training: bool, inputs: list[Tensor]) ->
     TypeError for what is no tensor, ShapeError for another shape: the layers behind were set up for these.
     """
     calls, mask = _current.get(), _mask_of(inputs) if layer.passes_mask else None
-    if device.graph is not None and isinstance(layer, Described):
-        device.graph.before_run.setdefault(id(layer), Unchanged(layer))
+    if device.graph is not None:
+        device.graph.made_by(layer, Unchanged)
     with device.scope(layer=layer.path):
         result = layer.forward(training, *inputs) if calls is None else calls.forward(layer, training, inputs)
         outputs = list(result) if isinstance(result, list | tuple) else [result]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeGuard
+from typing import ClassVar, TypeGuard
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -23,6 +23,9 @@ LayerLike = Layer | str | tuple[Layer | str, int]
 
 class LayerGraph:
     """Layers, their sources, parameters and state. Base of `FeedForwardNet`."""
+
+    #: What it holds is asked for by itself where options are watched, see `watch`.
+    known_by_identity: ClassVar[bool] = True
 
     def __init__(self, device: DeviceSpec, dtype: DTypeLike, seed: int | None) -> None:
         self.device = devices.get(device)

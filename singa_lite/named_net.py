@@ -22,13 +22,13 @@ def net_of(function: str, *arguments: object) -> FeedForwardNet:
         raise ValueError(f"wanted {WANTED}, received {function!r}")
     try:
         found = getattr(_imported(module), name, None)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(f"{function}: cannot import {module!r}: {type(error).__name__}: {error}") from error
     if not callable(found):
         raise ValueError(f"{function}: wanted a function {name!r} in the module, received {found!r:.80}")
     try:
         net = found(*arguments)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(f"{function}: {name}() failed: {type(error).__name__}: {error}") from error
     if not isinstance(net, FeedForwardNet):
         raise ValueError(f"{function}: wanted a FeedForwardNet from {name}(), received {type(net).__name__}")

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, Protocol
 from weakref import ReferenceType, ref
 
 from singa_lite.errors import GraphError
+from singa_lite.marks import Marks
 from singa_lite.operation import Instruction, Operand, Operation, Role
 from singa_lite.packed import Packed
 from singa_lite.passes.program import Program
@@ -41,6 +43,17 @@ class RecordedBlock:
     is_parameter: bool = False
 
 
+class BeforeRun(Protocol):
+    """Called before each run, by whom it was recorded: raises where it would not do what it was recorded for.
+
+    settle: called when the recording is over.
+    """
+
+    def settle(self) -> None: ...
+
+    def __call__(self) -> None: ...
+
+
 class _Noted(list[Instruction]):
     """Instructions in a list that weak references can be made to."""
 
@@ -62,8 +75,11 @@ class Record(Unique):
         self._numbers: dict[int, int] = {}  # by the id of the block
         self._used: set[int] = set()
         self._writes: set[int] | None = None
-        #: Called before each run, by whom it was recorded: they raise where it would not do what it was recorded for.
-        self.before_run: dict[int, Callable[[], None]] = {}
+        #: Asked before each run: they raise where it would not do what it was recorded for.
+        self.before_run: dict[int, BeforeRun] = {}
+        #: Of tensors from outside; asked before each run where something goes back.
+        self.marks = Marks()
+        self._makers: list[object] = []  # alive while this goes on, so that no other object has the id of one
         #: What operations share with later ones of the same step, until the recording ends.
         self.shared: SharedTensors = {}
         #: Blocks made while recording that somebody holds: inputs without values yet, and outputs.
@@ -107,9 +123,27 @@ class Record(Unique):
         number = self._numbers[id(block)]
         self.blocks[number] = RecordedBlock(block.nbytes, held=block)
 
+    def made_by(self, what: object, check: Callable[[Any], BeforeRun]) -> BeforeRun:
+        """What is recorded goes by this object, an optimizer or a layer; check: what asks about it before each run."""
+        found = self.before_run.get(id(what))
+        if found is None:
+            found = self.before_run[id(what)] = check(what)
+            self._makers.append(what)
+        return found
+
+    def goes_back(self) -> None:
+        """A walk back begins."""
+        self.open_walks += 1
+        self.before_run[id(self.marks)] = self.marks
+
     def close(self, failed: bool) -> None:
         """The end of recording."""
         self.recording, self.failed = False, failed
+        for check in self.before_run.values():
+            check.settle()
+        if id(self.marks) not in self.before_run:
+            self.marks.forget()
+        self._makers.clear()
         self.shared.clear()  # else they would be outputs
 
     def _enter(self, block: Block, recorded: RecordedBlock) -> int:

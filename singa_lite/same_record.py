@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from singa_lite.operation import Instruction
+from singa_lite.passes.calls import exact
 from singa_lite.record import Record
 
 
@@ -31,4 +32,5 @@ def same_up_to_names(one: Record, other: Record) -> bool:
 def _form(instruction: Instruction) -> tuple[object, ...]:
     """All of an operation but names and which blocks it is over."""
     views = tuple(o and (o.shape, o.dtype, o.strides, o.offset) for o in instruction.operands)
-    return instruction.kernel, instruction.settings, instruction.phase, views
+    settings = {name: exact(value) for name, value in instruction.settings.items()}
+    return instruction.kernel, settings, instruction.phase, views

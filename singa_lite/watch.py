@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import partial
 from operator import attrgetter, itemgetter
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import TypeAlias
@@ -10,19 +11,21 @@ from typing import TypeAlias
 import numpy as np
 
 from singa_lite.array_types import Array
+from singa_lite.closed_over import closed_over
+from singa_lite.described import is_ours
 from singa_lite.device import Device
-from singa_lite.layer_graph import LayerGraph
 from singa_lite.tensor import Tensor
 
 #: Larger containers and arrays than this are known by their identity alone.
 LARGEST = 4096
 
-#: Objects that are known by their identity: what they hold is data, or no option.
-_OPAQUE = (Tensor, Device, LayerGraph, type, ModuleType, FunctionType, MethodType, BuiltinFunctionType)
+#: Objects that are known by their identity: what they hold is data, or no option. So are those of classes with a true
+#: `known_by_identity`, as nets are.
+_OPAQUE = (Tensor, Device, type, ModuleType, MethodType, BuiltinFunctionType)
 _MISSING = object()
 
-#: What may change in place: attributes of an object are the dict that holds them.
-Container: TypeAlias = dict[object, object] | list[object] | set[object] | Array
+#: What may change in place: attributes of an object are the dict that holds them, and a function may read others.
+Container: TypeAlias = dict[object, object] | list[object] | set[object] | Array | FunctionType
 
 _flags = attrgetter("_stores_grad", "requires_grad", "name")
 
@@ -30,13 +33,21 @@ _flags = attrgetter("_stores_grad", "requires_grad", "name")
 class Watch:
     """Notes the attributes of some objects, and of what these hold, before a step is recorded by them.
 
-    roots: the objects; ignoring: {root's index: its attributes that are no options}. Seen are attributes, lists, sets,
-    dicts and small arrays, however deep; not seen is what functions close over, and what slots or native code hide.
+    roots: the objects; ignoring: {root's index: its attributes that are no options}; apart: kinds of further objects
+    that are known by their identity, where a root holds some. Seen are attributes, lists, sets, dicts and small arrays,
+    however deep, and the numbers, texts and flags that functions among them read from outside; not seen is what slots
+    or native code hide.
     What the recording itself changes (a counter of a layer's own) is no option, and is left out by `settle`.
     """
 
-    def __init__(self, roots: Iterable[object], ignoring: Mapping[int, Collection[str]] | None = None) -> None:
+    def __init__(
+        self,
+        roots: Iterable[object],
+        ignoring: Mapping[int, Collection[str]] | None = None,
+        apart: tuple[type, ...] = (),
+    ) -> None:
         self._roots = list(roots)
+        self._apart = apart
         self._ignored: dict[int, set[object]] = {
             id(vars(self._roots[index])): set(names) for index, names in (ignoring or {}).items()
         }
@@ -53,31 +64,31 @@ class Watch:
                 self._leave_out(thing, copy)
         del self._before
         plain: list[Container] = []
-        partial: list[tuple[dict[object, object], set[object]]] = []
-        arrays: list[Array] = []
+        in_part: list[tuple[dict[object, object], set[object]]] = []
+        told: list[Array | FunctionType] = []
         for thing in self._containers([*self._roots, *further]):
-            if isinstance(thing, np.ndarray):
-                arrays.append(thing)
+            if isinstance(thing, np.ndarray | FunctionType):
+                told.append(thing)
             elif isinstance(thing, dict) and id(thing) in self._ignored:
-                partial.append((thing, self._ignored[id(thing)]))
+                in_part.append((thing, self._ignored[id(thing)]))
             elif id(thing) not in self._changing:
                 plain.append(thing)
         self._plain, self._plain_copies = plain, [_copy(thing) for thing in plain]
-        self._partial = [_Part(thing, ignored) for thing, ignored in partial]
-        self._arrays = [(array, array.tobytes()) for array in arrays if id(array) not in self._changing]
+        self._in_part = [_Part(thing, ignored) for thing, ignored in in_part]
+        self._told = [(thing, _copy(thing)) for thing in told if id(thing) not in self._changing]
         self._tensors = list(tensors)
         self._marks = [_flags(tensor) for tensor in self._tensors]
 
     def holds(self) -> bool:
         """Whether all is as it was. Made to be asked at each batch."""
         try:
-            for part in self._partial:
+            for part in self._in_part:
                 if not part.holds():
                     return False
             return (
                 self._plain == self._plain_copies
                 and list(map(_flags, self._tensors)) == self._marks
-                and (not self._arrays or all(array.tobytes() == copy for array, copy in self._arrays))
+                and (not self._told or all(_copy(thing) == copy for thing, copy in self._told))
             )
         except Exception:  # of an object's own comparison, such as that of two arrays
             return False
@@ -96,7 +107,7 @@ class Watch:
         left = list(roots)
         while left:
             thing = left.pop()
-            if id(thing) in seen or isinstance(thing, _OPAQUE):
+            if id(thing) in seen or self._is_opaque(thing):
                 continue
             seen.add(id(thing))
             if isinstance(thing, dict | list | set | tuple):
@@ -108,8 +119,19 @@ class Watch:
             elif isinstance(thing, np.ndarray):
                 if thing.nbytes <= LARGEST:
                     yield thing
+            elif isinstance(thing, FunctionType):
+                if not is_ours(thing):
+                    yield thing
+            elif isinstance(thing, partial):
+                left += [thing.func, thing.args, thing.keywords]
             elif hasattr(thing, "__dict__"):
                 left += list(vars(thing).values()) if _is_frozen(thing) else [vars(thing)]
+
+    def _is_opaque(self, thing: object) -> bool:
+        """Whether it is known by its identity alone."""
+        if isinstance(thing, _OPAQUE) or getattr(type(thing), "known_by_identity", False):
+            return True
+        return isinstance(thing, self._apart) and not any(thing is root for root in self._roots)
 
     def _members(self, thing: dict[object, object] | Iterable[object]) -> Iterable[object]:
         """What a container holds; of a dict the values that are not ignored."""
@@ -142,9 +164,11 @@ def _is_frozen(thing: object) -> bool:
     return parameters is not None and parameters.frozen
 
 
-def _copy(thing: Container) -> Container | bytes:
+def _copy(thing: Container) -> object:
     if isinstance(thing, np.ndarray):
         return thing.tobytes()
+    if isinstance(thing, FunctionType):
+        return closed_over(thing)
     if isinstance(thing, dict):
         return dict(thing)
     return list(thing) if isinstance(thing, list) else set(thing)
@@ -157,7 +181,8 @@ def _without(thing: Mapping[object, object], ignored: Collection[object]) -> dic
 def _same(one: object, other: object) -> bool:
     if one is other:
         return True
+    is_told = isinstance(one, FunctionType) or (isinstance(one, np.ndarray) and isinstance(other, bytes))
     try:
-        return bool((one.tobytes() if isinstance(one, np.ndarray) and isinstance(other, bytes) else one) == other)
+        return bool((_copy(one) if is_told else one) == other)  # type: ignore[arg-type]
     except Exception:  # of an object's own comparison, such as that of two arrays
         return False

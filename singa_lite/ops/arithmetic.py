@@ -80,7 +80,7 @@ class Scale(Op):
 
 
 class Power(Op):
-    """y = x ** exponent; dx = dy * exponent * x ** (exponent - 1)."""
+    """y = x ** exponent; dx = dy * exponent * x ** (exponent - 1), 0 for exponent 0, whatever x is."""
 
     def __init__(self, exponent: float) -> None:
         self.exponent = exponent
@@ -93,6 +93,9 @@ class Power(Op):
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
         slope = self.empty_like(dys[0])
+        if self.exponent == 0:  # x ** -1 has no number at 0
+            self.device.run("fill", slope, value=0.0)
+            return slope
         self.device.run("power", self.kept(0), slope, exponent=self.exponent - 1)
         self.device.run("scale", slope, slope, alpha=self.exponent, beta=0.0)
         self.device.run("multiply", dys[0], slope, slope)

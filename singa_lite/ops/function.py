@@ -14,6 +14,7 @@ from singa_lite.ops.function_form import DERIVATIVE, D, Form, Made, Statement, c
 from singa_lite.ops.function_kernels import Kernels, OwnKernel
 from singa_lite.ops.op import Op, checked_tensor, common_device
 from singa_lite.tensor import Tensor, full
+from singa_lite.unchanged import Unchanged
 
 
 class Function:
@@ -65,6 +66,8 @@ class Function:
         for given in inputs:
             checked_tensor(name, given)
         common_device(name, inputs)
+        if (graph := inputs[0].device.graph) is not None:
+            graph.made_by(self, Unchanged)
         named = dict(zip(statement.inputs, inputs, strict=True))
         made = statement.checked(self.makes(*(Form(t.shape, t.dtype) for t in inputs)), named)
         results = _Applied(self, statement, kernels, made).several(*inputs)

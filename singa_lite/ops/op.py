@@ -84,6 +84,8 @@ class Op(Unique):
         self.device = common_device(type(self).__name__, inputs)
         taping = is_taping()
         self.needs = tuple(taping and t is not None and t.requires_grad for t in inputs)
+        if taping and (graph := self.device.graph) is not None:
+            graph.marks.note(inputs)
         result = self.forward(*inputs)
         results = result if isinstance(result, tuple) else (result,)
         if any(self.needs):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import nan, prod
 
 from singa_lite.checks import axes_of, flag
 from singa_lite.errors import ShapeError
@@ -56,14 +56,15 @@ class ReduceExtreme(Op):
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
         x, y, dy = self.kept(0), reshaped(self.kept(1), self.narrow), reshaped(dys[0], self.narrow)
-        dx, count = self.empty_like(x), self.device.empty(self.narrow, dy.dtype)
+        dx = self.empty_like(x)
+        if not self.axes:  # each is the largest of itself, NaN too
+            self.device.run("copy", dy, dx)
+            return dx
+        count = self.device.empty(self.narrow, dy.dtype)
         self.device.run("compare", x, y, dx, relation="equal")
-        if self.axes:
-            self.device.run("reduce_sum", dx, count, axes=self.axes, alpha=1.0)
-            self.device.run("multiply", dy, dx, dx)
-            self.device.run("divide", dx, count, dx)
-        else:
-            self.device.run("multiply", dy, dx, dx)
+        self.device.run("reduce_sum", dx, count, axes=self.axes, alpha=1.0)
+        self.device.run("multiply", dy, dx, dx)
+        self.device.run("divide", dx, count, dx)
         return dx
 
 
@@ -74,10 +75,12 @@ def reduce_sum(x: Tensor, axes: int | Sequence[int] | None = None, keepdims: boo
 
 
 def reduce_mean(x: Tensor, axes: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """Mean of x along `axes` (default all), left out of the shape or, with keepdims, kept as 1."""
+    """Mean of x along `axes` (default all), left out of the shape or, with keepdims, kept as 1; that of nothing is
+    NaN.
+    """
     chosen = axes_of("reduce_mean axes", axes, checked_tensor("reduce_mean", x).shape)
     count = prod(x.shape[axis] for axis in chosen)
-    return ReduceSum(chosen, flag("reduce_mean keepdims", keepdims), 1.0 / max(count, 1))(x)
+    return ReduceSum(chosen, flag("reduce_mean keepdims", keepdims), 1.0 / count if count else nan)(x)
 
 
 def reduce_max(x: Tensor, axes: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:

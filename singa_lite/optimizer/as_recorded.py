@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Protocol
 from weakref import ReferenceType, ref
 
-from singa_lite.described import Described
+from singa_lite.described import Described, is_ours
 from singa_lite.errors import GraphError
 from singa_lite.graph import Graph
 from singa_lite.optimizer.rules import Rule
 from singa_lite.tensor import Tensor
+from singa_lite.unchanged import Unchanged
 
 
 class Updating(Protocol):
@@ -32,10 +33,17 @@ class _AsRecorded:
         self._optimizer = optimizer
         self._options = _options(optimizer)
         self._marks: list[tuple[ReferenceType[Tensor], bool]] = []
+        others = (part for part in (optimizer, *_parts(optimizer)) if not is_ours(type(part)))
+        self._others = [Unchanged(part) for part in others]
 
     def add(self, value: Tensor) -> None:
         """A parameter that is updated."""
         self._marks.append((ref(value), value.stores_grad))
+
+    def settle(self) -> None:
+        """The recording is over."""
+        for other in self._others:
+            other.settle()
 
     def __call__(self) -> None:
         name = type(self._optimizer).__name__
@@ -53,12 +61,14 @@ class _AsRecorded:
                     f"run: wanted stores_grad={trained} of {value.name or 'a tensor'!r}, which the expression updates, "
                     f"as when it was recorded, received {value.stores_grad}; record it again"
                 )
+        for other in self._others:
+            other()
         self._optimizer.renew_rate()
 
 
 def note_update(graph: Graph, optimizer: Updating, value: Tensor) -> None:
     """A parameter is updated within a recording."""
-    noted = graph.before_run.setdefault(id(optimizer), _AsRecorded(optimizer))
+    noted = graph.made_by(optimizer, _AsRecorded)
     if isinstance(noted, _AsRecorded):
         noted.add(value)
 
@@ -70,3 +80,9 @@ def _options(optimizer: Updating) -> dict[str, object]:
         parts = [each._given if isinstance(each, Described) else None for each in (rule.regularizer, rule.constraint)]
         found[f"rule {rule.pattern!r}"] = (rule, *map(id, parts))
     return found
+
+
+def _parts(optimizer: Updating) -> list[object]:
+    """What its rules hold."""
+    held = [part for rule in optimizer.rules for part in (rule.regularizer, rule.constraint) if part is not None]
+    return list({id(part): part for part in held}.values())

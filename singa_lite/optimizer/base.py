@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import nan
 from typing import ClassVar, Self
 from weakref import ReferenceType, ref
@@ -51,7 +51,7 @@ class Optimizer(Described):
     kernel_slots: tuple[str, ...]
     #: Attributes that a recorded step reads at each replay or does not use: all others are options, as they were then.
     live: ClassVar[frozenset[str]] = frozenset(
-        {"_schedule", "_rates", "_rate", "_step", "_rate_by", "_begun", "_updated", "_serves", "gathering"}
+        {"_schedule", "_rates", "_rate", "_step", "_begun", "_updated", "_serves", "gathering"}
     )
 
     def __new__(cls, *args: object, **named: object) -> Self:
@@ -77,11 +77,14 @@ class Optimizer(Described):
         self._rules = Rules(general)
         self._rates: dict[Device, Tensor] = {}
         self._rate = 0.0
-        self._rate_by = self._schedule
         self._step = 0
         self._begun = False
         self._updated: set[str | Tensor] = set()
         self._serves: tuple[ReferenceType[Optimizer], ReferenceType[object]] | None = None
+
+    def bookkeeping(self) -> Collection[str]:
+        """Beside others, what a recorded step reads at each replay."""
+        return {*super().bookkeeping(), *self.live, "state"}
 
     def adopt(self, changes: Mapping[str, object], before: Self, after: Self) -> None:
         """Follow other values of options of the constructor's.
@@ -257,9 +260,8 @@ class Optimizer(Described):
             self._begun = False
 
     def renew_rate(self) -> None:
-        """The rate of the step that has begun, by another schedule if that was exchanged since."""
-        if self._rate_by is not self._schedule:
-            self._write_rate(max(self._step - 1, 0))
+        """The rate of the step that has begun, by what the schedule says of it now."""
+        self._write_rate(max(self._step - 1, 0))
 
     def _write_rate(self, step: int) -> None:
         rate = self._schedule(step)
@@ -271,8 +273,6 @@ class Optimizer(Described):
                 with device.first_values():
                     tensor.copy_from_numpy(rate)
             self._rate = rate
-        if self._rate_by is not self._schedule:
-            self._rate_by = self._schedule
 
     def update_again(self) -> None:
         """Further updates of the same parameters are of the step that has begun, at its rate; it counts once.

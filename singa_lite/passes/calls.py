@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Mapping
-from math import prod
+from math import copysign, isnan, prod
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -126,7 +126,14 @@ def _key(instruction: Instruction, reads: Values) -> Hashable:
 
 def frozen(settings: Settings) -> Hashable:
     """Settings as a key; one that has no hash is itself alone."""
-    return tuple((name, value if _has_hash(value) else id(value)) for name, value in sorted(settings.items()))
+    return tuple((name, exact(value) if _has_hash(value) else id(value)) for name, value in sorted(settings.items()))
+
+
+def exact(value: object) -> object:
+    """What is equal where settings do the same: zeros of two signs do not, and NaN does what NaN does."""
+    if isinstance(value, float) and (isnan(value) or (value == 0 and copysign(1, value) < 0)):
+        return str(float(value))
+    return value
 
 
 def _has_hash(value: object) -> bool:

@@ -40,6 +40,7 @@ def splits(instruction: Instruction) -> Iterator[Split]:
     elif kernel == "linear_gradient":
         yield Split({"x": 1, "dweight": 0})
         yield Split({"dy": 1, "dweight": 1, "dbias": 0})
+        yield Split({"x": 0, "dy": 0}, sums=True)
     elif kernel in ("embedding_gradient", "embedding_gradient_add"):
         yield Split({"dweight": 0})
     elif kernel == "bias_gradient" and settings["axis"] in (1, -1) and len(instruction.reads[0].shape) == 2:

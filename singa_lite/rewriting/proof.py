@@ -96,7 +96,7 @@ def first_difference(wanted: Array, found: Array, tolerance: float) -> tuple[int
     same = wanted == found
     if wanted.dtype.kind == "f":
         with np.errstate(all="ignore"):
-            near = np.abs(found - wanted) <= tolerance * np.maximum(1, np.abs(wanted))
+            near = np.isfinite(wanted) & (np.abs(found - wanted) <= tolerance * np.maximum(1, np.abs(wanted)))
         same = same | near if tolerance else same & (np.signbit(wanted) == np.signbit(found))
         same |= np.isnan(wanted) & np.isnan(found)
     wrong = np.argwhere(~same)

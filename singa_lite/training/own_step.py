@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Sequence
 import numpy as np
 
 from singa_lite.autograd import no_grad
+from singa_lite.closed_over import closed_over, owner
 from singa_lite.contexts import in_own_context
 from singa_lite.device import Device
 from singa_lite.errors import GraphError
@@ -15,7 +16,6 @@ from singa_lite.graph import Graph
 from singa_lite.layer_calls import nothing
 from singa_lite.optimizer.one_step import StepOfAll
 from singa_lite.tensor import Tensor, from_numpy
-from singa_lite.training.closed_over import closed_over, owner
 from singa_lite.training.micro_batches import Fed
 from singa_lite.training.same_twice import check_same
 from singa_lite.training.step_call import Member, StepCall, under_way

@@ -54,11 +54,13 @@ def bytes_for(*buffers: BufferSpec) -> int:
 
 
 def carve(scratch: Bytes, *buffers: BufferSpec) -> list[Array]:
-    """Arrays of these shapes and dtypes, one behind the other in the scratch bytes."""
+    """Arrays of these shapes and dtypes, one behind the other in the scratch bytes, of which there are none for arrays
+    without elements.
+    """
     arrays, start = [], 0
     for shape, dtype in buffers:
         nbytes = bytes_for((shape, dtype))
-        arrays.append(np.ndarray(shape, dtype, scratch[start : start + nbytes].data))
+        arrays.append(np.ndarray(shape, dtype, scratch[start : start + nbytes].data if nbytes else None))
         start += nbytes
     return arrays
 
