@@ -92,7 +92,8 @@ class BatchNet(CompiledNet):
         """One step. known: its record, where it was found before."""
         self._trainer.open_forward.forget()  # a forward by hand before it has nothing to do with this step
         look = None
-        if non_finite.looks(self.on_nan):
+        is_idle = self._together is not None and self._together.is_idle  # the loss of its one sample counts nowhere
+        if non_finite.looks(self.on_nan) and not is_idle:
             step.look = look = LossLook(step, feeds, self.on_nan, optimizer.step, self._bad_losses)
         try:
             results = self._trainer.train(step, feeds, known)

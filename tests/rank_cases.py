@@ -214,6 +214,14 @@ def sharded_clipped_alone(ranks: Ranks, together: int = 0) -> dict[str, np.ndarr
     return train(mlp(), sgd(), again(ranks, shard="state"), together, clip_global_norm=0.1)
 
 
+def sharded_clipped_idle(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    """The second rank has no samples, and a part of the sums whose norm is wanted."""
+    net = mlp()
+    options = {"clip_global_norm": 0.1, "loss_scale": 64.0, "parts": (5, 0, 8, 2)}
+    found = train(net, sgd(), again(ranks, shard="state"), together, **options)
+    return found | {"norm": np.array(net.gradient_norm)}
+
+
 def sharded_eager(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
     return train(mlp(), sgd(), again(ranks, shard="state"), together, graph=False)
 
@@ -322,7 +330,7 @@ CASES: dict[str, Callable[..., dict[str, np.ndarray]]] = {
         *(recorded, recorded_again, eager, unshared_gradients, adam, clipped, accumulated, scaled, idle, frozen),
         *(ignored, weighted, images, statistics, synced, dropped, tiles),
         *(thawed_whole, thawed_in_parts, bytes_sent, compressed_tiles, sharded_strips),
-        *(sharded, sharded_adam, sharded_clipped, sharded_clipped_alone, sharded_eager),
+        *(sharded, sharded_adam, sharded_clipped, sharded_clipped_alone, sharded_clipped_idle, sharded_eager),
         *(compressed, compressed_in_parts, rest_is_sent_later),
     )
 }

@@ -32,7 +32,7 @@ def ended(how: str, folder: Path, ranks: int = 3) -> str:
     status, out = start(ranks, SCRIPT, how, str(folder), seconds=SOON)
     assert status != 0 and "came to its end" not in out, out
     assert time.monotonic() - begun < SOON
-    assert out.count("without a word") == (how == "killed" and hasattr(os, "pidfd_open")), out
+    assert out.count("without a word") == (how.startswith("killed") and hasattr(os, "pidfd_open")), out
     return out
 
 
@@ -47,14 +47,17 @@ def check_goes_on(folder: Path, least: int) -> None:
     assert net.optimizer is not None and net.optimizer.step == 40
 
 
-def test_a_rank_that_is_killed_ends_all(tmp_path: Path):
-    out = ended("killed", tmp_path)
+@pytest.mark.parametrize(("how", "rank"), [("killed", 1), ("killed writing", 0), ("killed giving", 1)])
+def test_a_rank_that_is_killed_ends_all(how: str, rank: int, tmp_path: Path):
+    """Also within a checkpoint, whose file is begun: by rank 0 that writes it, or one that gives its part of it."""
+    out = ended(how, tmp_path)
+    check_goes_on(tmp_path, 9)
     ranks = dict(re.findall(r"rank (\d) is (\d+)", out))
     assert len(ranks) == 3 and "signal 9" in out
     if not hasattr(os, "pidfd_open"):
         pytest.skip("this system does not tell of other processes' ends; Linux does")
-    assert f"rank 1 of 3, process {ranks['1']} on {platform.node()}, has ended without a word: it was killed" in out
-    check_goes_on(tmp_path, 9)
+    named = f"rank {rank} of 3, process {ranks[str(rank)]} on {platform.node()}"
+    assert f"{named}, has ended without a word: it was killed" in out
 
 
 def test_a_rank_that_hangs_is_named_after_the_limit(tmp_path: Path):

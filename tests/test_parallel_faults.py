@@ -53,6 +53,21 @@ def test_all_ranks_are_told(told, case, wanted):
         assert re.match(wanted, message), message
 
 
+def test_an_option_that_differs_is_named(told):
+    """Before the first step, where sums alone would not show it."""
+    wanted = [
+        ("schedule 0.2", "0.3"),
+        ("clip_global_norm None", "1.0"),
+        ("accumulate None", "2"),
+        ("compress of parallel.mpi None", "'bfloat16'"),
+        ("check_every of parallel.mpi 100", "3"),
+    ]
+    for messages in told["other_settings"]:
+        for (first, second), message in zip(wanted, messages.split("\n"), strict=True):
+            assert "ParallelError: train_one_batch: wanted the same settings on all ranks, received " in message
+            assert f"received {first} on rank 0 and {second} on rank 1" in message, message
+
+
 def test_a_batch_that_does_not_fit_one_rank_changes_nothing(told):
     first, second, third = told["refused_batch"]
     assert re.match(r"ShapeError: .*\(4, 21\)", second)
@@ -65,6 +80,7 @@ def test_a_batch_that_does_not_fit_one_rank_changes_nothing(told):
     ("case", "wanted"),
     [
         ("late", r"rank 0: wanted .* within 1 s, received nothing from rank 1"),
+        ("begins_late", r"rank 0: wanted parallel.mpi\(\) .* within 1 s, received nothing from rank 1"),
         ("leaves", "RankFailedError: rank 0: wanted to be met, received the end of rank 1's program"),
         ("raises", "RuntimeError: the disk is full"),
         ("not_a_number", "NonFiniteError"),

@@ -60,12 +60,12 @@ class DataParallel:
     def _sums(self) -> Sums:
         return Sums(self._channel, self.in_flight_bytes)
 
-    def add_up(self, values: Tensor, turn: Tensor, is_urgent: bool = False) -> None:
+    def add_up(self, values: Tensor, turn: Tensor, is_urgent: bool = False, of_samples: bool = True) -> None:
         """Have a sum over the ranks done or recorded. values: without gaps; turn: float64 (), one for all of a step.
 
-        is_urgent: whether what comes next waits for it.
+        is_urgent: whether what comes next waits for it; of_samples: whether a rank without any adds zeros.
         """
-        self._sums.add_up(values, turn, is_urgent)
+        self._sums.add_up(values, turn, is_urgent, of_samples=of_samples)
 
     def narrow(self, gradient: Tensor, rest: Tensor, turn: Tensor) -> None:
         """With compress: round a gradient to what is sent of it; what is not goes to the rest, for the next step."""

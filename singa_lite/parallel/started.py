@@ -69,9 +69,12 @@ def _communicator(timeout: float) -> Communicator:
 
     if MPI.COMM_WORLD.Get_size() == 1:
         return Alone()
-    made = MpiCommunicator(MPI, timeout)
-    if not _ending:
-        end_together(made)
-        _ending.append((made, watched(made)))
-    made.watch = _ending[0][1]
+    made = MpiCommunicator(MPI, timeout, _ending[0][1] if _ending else None)
+    if _ending:
+        made.connect()
+        return made
+    end_together(made)
+    made.connect()
+    made.watch = watched(made)
+    _ending.append((made, made.watch))
     return made

@@ -38,10 +38,11 @@ class Ranks(Protocol):
     def sync(self) -> bool:
         """Whether statistics of a batch are those of all ranks."""
 
-    def add_up(self, values: Tensor, turn: Tensor, is_urgent: bool = False) -> None:
+    def add_up(self, values: Tensor, turn: Tensor, is_urgent: bool = False, of_samples: bool = True) -> None:
         """Have a sum over the ranks done or recorded. values: without gaps; turn: float64 (), one for all of a step.
 
-        is_urgent: whether what comes next waits for it.
+        is_urgent: whether what comes next waits for it; of_samples: whether the values are of this rank's samples, so
+        that one without any adds zeros, whatever it has computed.
         """
 
     @property
