@@ -124,8 +124,9 @@ class BatchNet(CompiledNet):
         return public(values)
 
     def tell_norms(self) -> None:
-        """Print `norms`, if that is wanted: `verbose`."""
-        if self.verbose and self.optimizer is not None:
+        """Print `norms`, if that is wanted: `verbose`. Of several processes rank 0 does, whose outputs are its own."""
+        is_first = self._together is None or self._together.ranks.rank == 0
+        if self.verbose and self.optimizer is not None and is_first:
             print(f"step {self.optimizer.step}\n{self.norms}")
 
     @property

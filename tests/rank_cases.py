@@ -222,6 +222,15 @@ def sharded_clipped_idle(ranks: Ranks, together: int = 0) -> dict[str, np.ndarra
     return found | {"norm": np.array(net.gradient_norm)}
 
 
+def norms(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    """Of parameters and gradients, of which each rank has parts, or nothing."""
+    net = mlp()
+    net.verbose = 1
+    found = train(net, sgd(), again(ranks, shard="state"), together)
+    taken = {"parameters": net.norms.parameters, "gradients": net.norms.gradients}
+    return found | {f"{kind} {name}": np.array(n) for kind, every in taken.items() for name, n in every.items()}
+
+
 def sharded_eager(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
     return train(mlp(), sgd(), again(ranks, shard="state"), together, graph=False)
 
@@ -330,7 +339,7 @@ CASES: dict[str, Callable[..., dict[str, np.ndarray]]] = {
         *(recorded, recorded_again, eager, unshared_gradients, adam, clipped, accumulated, scaled, idle, frozen),
         *(ignored, weighted, images, statistics, synced, dropped, tiles),
         *(thawed_whole, thawed_in_parts, bytes_sent, compressed_tiles, sharded_strips),
-        *(sharded, sharded_adam, sharded_clipped, sharded_clipped_alone, sharded_clipped_idle, sharded_eager),
+        *(sharded, sharded_adam, sharded_clipped, sharded_clipped_alone, sharded_clipped_idle, sharded_eager, norms),
         *(compressed, compressed_in_parts, rest_is_sent_later),
     )
 }

@@ -31,9 +31,9 @@ def mpi(
 ) -> DataParallel:
     """The processes that mpiexec has started together, or this one alone where none has.
 
-    bucket_bytes: gradients that are smaller are sent together, as many as are that large. in_flight_bytes: the most
-    bytes, of gradients and of what comes from the others, that sums have under way at a time: a plan takes so many
-    more. sync: whether batch normalisation goes by the samples of all ranks; else by each rank's own, and running
+    bucket_bytes: gradients that are smaller are sent together, as many as are that large, and as half of
+    in_flight_bytes is: the most bytes, of gradients and of what comes from the others, that sums have under way at a
+    time, but for a larger gradient that cannot be made by tiles; a plan takes so many more. sync: whether batch normalisation goes by the samples of all ranks; else by each rank's own, and running
     statistics are the mean of all ranks'. shard: "state": each rank has its part of the optimizer's state alone,
     updates its part of each parameter and sends it to all; to equal bits; all ranks call `net.save` then. compress:
     "bfloat16": gradients and their sums are sent so; what rounding takes is kept and added at the next step. Results
@@ -44,9 +44,11 @@ def mpi(
     """
     where = "parallel.mpi"
     seconds = finite_above_zero(f"{where} timeout", timeout)
+    bucket = budget_size(f"{where} bucket_bytes", bucket_bytes)
+    in_flight = budget_size(f"{where} in_flight_bytes", in_flight_bytes)
     options = (
-        budget_size(f"{where} bucket_bytes", bucket_bytes),
-        budget_size(f"{where} in_flight_bytes", in_flight_bytes),
+        min(bucket, max(1, in_flight // 2)),  # what comes from the others lies beside it
+        in_flight,
         None if shard is None else one_of(f"{where} shard", shard, ("state",)),
         None if compress is None else one_of(f"{where} compress", compress, ("bfloat16",)),
         flag(f"{where} sync", sync),

@@ -189,6 +189,19 @@ class Together:
         if self.ownership is not None:
             self.ranks.add_up(squares, turn, is_urgent=True, of_samples=False)  # a part of the sums of all
 
+    def add_up_norms(self, squares: Sequence[Tensor], turn: Tensor) -> None:
+        """As `add_up_squares`, of several at once."""
+        if self.ownership is None or not squares:
+            return
+        device, item = device_of(turn), np.dtype(np.float64).itemsize
+        together: Tensor = device.empty((len(squares),), np.dtype(np.float64))
+        places = [together.view((), (), number * item) for number in range(len(squares))]
+        for value, place in zip(squares, places, strict=True):
+            device.run("copy", value, place)
+        self.ranks.add_up(together, turn, is_urgent=True, of_samples=False)
+        for value, place in zip(squares, places, strict=True):
+            device.run("copy", place, value)
+
     def share_statistics(self, turn: Tensor, layers: Iterable[Layer]) -> None:
         """Running statistics become the mean of those of all ranks, each by its share of the samples."""
         if self.ranks.sync:
