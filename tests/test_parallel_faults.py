@@ -56,7 +56,7 @@ def test_all_ranks_are_told(told, case, wanted):
 def test_an_option_that_differs_is_named(told):
     """Before the first step, where sums alone would not show it."""
     wanted = [
-        ("schedule 0.2", "0.3"),
+        ("schedule Constant(value=0.2)", "Constant(value=0.3)"),
         ("clip_global_norm None", "1.0"),
         ("accumulate None", "2"),
         ("compress of parallel.mpi None", "'bfloat16'"),

@@ -85,9 +85,9 @@ class DataParallel:
         """As `add_up_gradients`; behind it only this rank's part is a sum, and the rest means nothing."""
         self._sums.add_up(values, turn, way=Way.OWN_PART, is_narrow=self.compress is not None)
 
-    def gather_parts(self, values: Tensor, turn: Tensor) -> None:
-        """Each rank's part of the values comes to all ranks."""
-        self._sums.add_up(values, turn, way=Way.ALL_PARTS)
+    def gather_parts(self, values: Tensor, turn: Tensor, in_line: bool) -> None:
+        """Each rank's part of the values comes to all ranks. in_line: behind all sums that were begun before."""
+        self._sums.add_up(values, turn, way=Way.ALL_PARTS, in_line=in_line)
 
     def draw_key(self, state: Tensor, key: Tensor) -> None:
         """Have a key of this rank drawn from random state that all ranks have; rank 0's are those of one process."""

@@ -68,8 +68,10 @@ class Ranks(Protocol):
     def add_up_own_part(self, values: Tensor, turn: Tensor) -> None:
         """As `add_up_gradients`; behind it only this rank's part is a sum, and the rest means nothing."""
 
-    def gather_parts(self, values: Tensor, turn: Tensor) -> None:
-        """Each rank's part of the values comes to all ranks."""
+    def gather_parts(self, values: Tensor, turn: Tensor, in_line: bool) -> None:
+        """Each rank's part of the values comes to all ranks. in_line: not before all sums that were recorded before, on
+        ranks too that have no part and so nothing to wait for.
+        """
 
     def draw_key(self, state: Tensor, key: Tensor) -> None:
         """Have a key of this rank drawn from random state that all ranks have. uint64 (3,), as of `draw_key`."""
