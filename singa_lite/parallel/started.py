@@ -33,7 +33,7 @@ def mpi(
 
     bucket_bytes: gradients that are smaller are sent together, as many as are that large, and as half of
     in_flight_bytes is: the most bytes, of gradients and of what comes from the others, that sums have under way at a
-    time, but for a larger gradient that cannot be made by tiles; a plan takes so many more. sync: whether batch normalisation goes by the samples of all ranks; else by each rank's own, and running
+    time, but for a larger gradient that is not made by tiles; a plan takes so many more. sync: whether batch normalisation goes by the samples of all ranks; else by each rank's own, and running
     statistics are the mean of all ranks'. shard: "state": each rank has its part of the optimizer's state alone,
     updates its part of each parameter and sends it to all; to equal bits; all ranks call `net.save` then. compress:
     "bfloat16": gradients and their sums are sent so; what rounding takes is kept and added at the next step. Results
