@@ -350,7 +350,8 @@ def digits(ranks: Any, folder: Path) -> Found:
 
 
 CASES: dict[str, Callable[[Any, Path], Found]] = {
-    each.__name__: each for each in (arrays, weights, buckets, transformed, logarithms, own_loaders, resumed, stateful, ended_alike)
+    each.__name__: each
+    for each in (arrays, weights, buckets, transformed, logarithms, own_loaders, resumed, stateful, ended_alike)
 }
 ERRORS: dict[str, Callable[[Any, Path], Found]] = {
     each.__name__: each for each in (called_otherwise, parted, saved_in_parts, unwritable, one_stops)

@@ -360,7 +360,16 @@ CASES: dict[str, Callable[..., dict[str, np.ndarray]]] = {
         *(recorded, recorded_again, eager, unshared_gradients, adam, clipped, accumulated, scaled, idle, frozen),
         *(ignored, weighted, images, statistics, synced, dropped, tiles),
         *(thawed_whole, thawed_in_parts, bytes_sent, compressed_tiles, sharded_strips),
-        *(sharded, sharded_adam, sharded_clipped, sharded_clipped_alone, sharded_clipped_idle, sharded_eager, norms, sharded_few),
+        *(
+            sharded,
+            sharded_adam,
+            sharded_clipped,
+            sharded_clipped_alone,
+            sharded_clipped_idle,
+            sharded_eager,
+            norms,
+            sharded_few,
+        ),
         *(compressed, compressed_in_parts, rest_is_sent_later),
     )
 }

@@ -130,7 +130,17 @@ def moved(ranks: Ranks) -> str:
     return f"equal {all(map(np.array_equal, *ends))}"
 
 
-SURVIVED = (differing, differing_later, other_net, other_settings, refused_batch, two_nets, copied, lies_otherwise, moved)
+SURVIVED = (
+    differing,
+    differing_later,
+    other_net,
+    other_settings,
+    refused_batch,
+    two_nets,
+    copied,
+    lies_otherwise,
+    moved,
+)
 
 
 def late(ranks: Ranks) -> None:

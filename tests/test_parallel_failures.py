@@ -66,6 +66,12 @@ def test_a_rank_that_hangs_is_named_after_the_limit(tmp_path: Path):
     check_goes_on(tmp_path, 9)
 
 
+def test_a_rank_that_does_not_begin_ends_all_at_the_limit(tmp_path: Path):
+    """MPI itself waits for it, without any."""
+    out = ended("comes late", tmp_path, ranks=2)
+    assert "rank 0: wanted parallel.mpi() to be called by all ranks within 3 s" in out
+
+
 def test_a_rank_that_raises_is_named_and_tells_why(tmp_path: Path):
     out = ended("raises", tmp_path, ranks=2)
     assert "rank 1 of 2:" in out and "OSError: the disk of rank 1 is full" in out

@@ -64,7 +64,7 @@ class MpiCommunicator(Communicator):
         self._comm: Any = None
 
     def connect(self) -> None:
-        """All ranks call it. ParallelError where one does not within the time limit, which MPI itself would wait for."""
+        """All ranks call it. ParallelError where one does not within the time limit: MPI itself would wait for it."""
         self._come_together()
         self._comm = self._mpi.COMM_WORLD.Dup()  # so that messages of the script's own are not taken for these
 

@@ -18,11 +18,12 @@ class Program:
     """Instructions in the order to run them. sizes: {intermediate block: bytes}; all other blocks are held.
 
     target: the kernels and the memory that it is for. blocks: all blocks of the record have lower numbers, those that
-    no instruction uses too; numbers: so have all instructions that the proof knows, those that were left out too. order: the name of the order. rivals: other forms of the program, which compete with it
-    when an order is chosen. host_sizes: {block of host memory: bytes}, of values that are offloaded. free: what runs
-    without a limit, where that has repeats; else nothing. keeps_order: no other order is to be looked for.
-    waves: of each wave how many instructions each of its lanes has, which may run at the same time (`parallel.py`); the
-    instructions stand lane after lane. (): each is a wave. applied: where the user's rules were (`rules.py`).
+    no instruction uses too; numbers: so have all instructions that the proof knows, those that were left out too.
+    order: the name of the order. rivals: other forms of the program, which compete with it when an order is chosen.
+    host_sizes: {block of host memory: bytes}, of values that are offloaded. free: what runs without a limit, where that
+    has repeats; else nothing. keeps_order: no other order is to be looked for. waves: of each wave how many
+    instructions each of its lanes has, which may run at the same time (`parallel.py`); the instructions stand lane
+    after lane. (): each is a wave. applied: where the user's rules were (`rules.py`).
     """
 
     instructions: tuple[Instruction, ...]
