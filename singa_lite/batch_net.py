@@ -83,7 +83,8 @@ class BatchNet(CompiledNet):
             compile_checks.check_parallel_step(self._together.ranks, objective, optimizer)
         step = self._train_step(objective, optimizer, optimizer.gathering.part)
         trainer.open_forward.forget()  # a forward by hand before it has nothing to do with this step
-        step.look = look = self._loss_look(step, feeds)
+        is_idle = self._together is not None and self._together.is_idle  # the loss of its one sample counts nowhere
+        step.look = look = None if is_idle else self._loss_look(step, feeds)
         try:
             loss, values = trainer.train(step, feeds)
         except BudgetError as error:
@@ -136,8 +137,9 @@ class BatchNet(CompiledNet):
         return public(values)
 
     def tell_norms(self) -> None:
-        """Print `norms`, if that is wanted: `verbose`."""
-        if self.verbose and self.optimizer is not None:
+        """Print `norms`, if that is wanted: `verbose`. Of several processes rank 0 does, whose outputs are its own."""
+        is_first = self._together is None or self._together.ranks.rank == 0
+        if self.verbose and self.optimizer is not None and is_first:
             print(f"step {self.optimizer.step}\n{self.norms}")
 
     @property

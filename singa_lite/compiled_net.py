@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from functools import cache
+from functools import cache, partial
 from inspect import signature
 from os import PathLike
 
@@ -29,6 +29,7 @@ from singa_lite.training.objective import Objective
 from singa_lite.training.own_step import OwnFunction
 from singa_lite.training.ownership import ownership_of
 from singa_lite.training.ranks import Ranks
+from singa_lite.training.settings import of_rank
 from singa_lite.training.step import Steps
 from singa_lite.training.step_objective import StepObjective
 from singa_lite.training.together import Together
@@ -250,7 +251,8 @@ class CompiledNet(PlannedNet):
         if ranks is None:
             return None
         ranks.serve(self)
-        return None if ranks.size == 1 else Together(ranks, self.output_names(), self.parameters, parts)
+        told = partial(of_rank, self)
+        return None if ranks.size == 1 else Together(ranks, self.output_names(), self.parameters, told, parts)
 
     def _kept_layers(self, keep: Collection[str] | None, pieces: int, is_scaled: bool) -> tuple[str, ...]:
         """Paths of layers to keep. TypeError, GraphError or ValueError for no such, and where none can be kept."""

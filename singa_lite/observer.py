@@ -6,7 +6,7 @@ one more operation that reads what is there anyway. So a replay that is observed
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from math import sqrt
 from typing import NamedTuple, TypeAlias
 
@@ -125,6 +125,15 @@ class Observer:
                 _add_squares(self._squares[1], name, value)
                 _add_squares(self._squares[2], name, gradient)
 
+    def squares_of(self, names: Iterable[str], device: Device) -> list[Tensor]:
+        """The squares of these parameters, then those of their gradients, zeros of what was not seen: parts of what
+        several processes have together.
+        """
+        if not self.norms:
+            return []
+        names = list(names)
+        return [_sum_in(sums, name, device) for sums in self._squares[1:] for name in names]
+
     def scaled_by(self, scale: Tensor, device: Device) -> None:
         """The step's loss is multiplied by this, which the step may change at its end."""
         if self.norms:
@@ -149,10 +158,15 @@ class Observer:
 
 def _add_squares(sums: dict[str, Tensor], name: str, tensor: Tensor) -> None:
     """Enter a tensor, beside those that were entered under this name before."""
+    tensor.device.run("add_squares", tensor.detach(), _sum_in(sums, name, device_of(tensor)))
+
+
+def _sum_in(sums: dict[str, Tensor], name: str, device: Device) -> Tensor:
+    """The sum under this name, 0 at first."""
     if name not in sums:
-        sums[name] = tensor.device.empty((), _FLOAT64)
-        tensor.device.run("fill", sums[name], value=0.0)
-    tensor.device.run("add_squares", tensor.detach(), sums[name])
+        sums[name] = device.empty((), _FLOAT64)
+        device.run("fill", sums[name], value=0.0)
+    return sums[name]
 
 
 def _roots(squares: Mapping[str, Tensor]) -> dict[str, float]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from data_nets import CLASSES, FEATURES, Stateful, X, Y, batches
-from singa_lite import FeedForwardNet, callbacks, device, layers, loss, metric, optimizer, parallel
+from singa_lite import FeedForwardNet, autograd, callbacks, device, layers, loss, metric, optimizer, parallel
 from singa_lite.errors import ParallelError
 from singa_lite.fit import Callback, StopTraining, Training
 from singa_lite.snapshots import Checkpoint, formats, net_tree
@@ -90,6 +90,17 @@ def transformed(ranks: Any, folder: Path) -> Found:
     """Random numbers go by the sample, not by who transforms it."""
     net = classifier(ranks)
     return found(net, net.fit(X, Y, 8, 2, transform=noisy, workers=2, verbose=False))
+
+
+def logarithms(ranks: Any, folder: Path) -> Found:
+    """Of zeros, which stand for the samples of a rank that has none of the last batch, there are none."""
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), [metric.Accuracy(), metric.AUC()], device.new_cpu(), seed=2)
+    net.add(layers.Lambda("log", autograd.log, input_sample_shape=(FEATURES,)))
+    net.add(layers.Dense("out", 2))
+    net.compile(optimizer.SGD(0.1), parallel=ranks)
+    x, y = np.abs(X) + np.float32(0.1), Y % 2
+    history = net.fit(x, y, 6, 2, validation_data=(x[:11], y[:11]), verbose=False)
+    return found(net, history)
 
 
 class Halves:
@@ -209,13 +220,18 @@ def one_stops(ranks: Any, folder: Path) -> Found:
 
 
 def called_otherwise(ranks: Any, folder: Path) -> Found:
-    net = classifier(ranks)
-    rank = 0 if ranks is None else ranks.rank
-    try:
-        net.fit(X, Y, 8, 2 + rank, verbose=False)
-    except ParallelError as error:
-        return {"error": str(error)}
-    return {}
+    """Another number of epochs, other samples, and other weights of classes on each rank."""
+    net, rank, errors = classifier(ranks), ranks.rank, []
+    for work in (
+        lambda: net.fit(X, Y, 8, 2 + rank, verbose=False),
+        lambda: net.fit(X[:: 1 - 2 * (rank == 2)], Y, 8, 2, verbose=False),
+        lambda: net.fit(X, Y, 8, 2, class_weight={0: 1.0 + rank}, verbose=False),
+    ):
+        try:
+            work()
+        except ParallelError as error:
+            errors.append(str(error))
+    return {"errors": errors}
 
 
 #: Options of `parallel.mpi`, of `compile` and of `Checkpoint`, of runs of which each rank keeps something for itself.
@@ -334,7 +350,8 @@ def digits(ranks: Any, folder: Path) -> Found:
 
 
 CASES: dict[str, Callable[[Any, Path], Found]] = {
-    each.__name__: each for each in (arrays, weights, buckets, transformed, own_loaders, resumed, stateful, ended_alike)
+    each.__name__: each
+    for each in (arrays, weights, buckets, transformed, logarithms, own_loaders, resumed, stateful, ended_alike)
 }
 ERRORS: dict[str, Callable[[Any, Path], Found]] = {
     each.__name__: each for each in (called_otherwise, parted, saved_in_parts, unwritable, one_stops)

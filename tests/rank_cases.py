@@ -214,6 +214,44 @@ def sharded_clipped_alone(ranks: Ranks, together: int = 0) -> dict[str, np.ndarr
     return train(mlp(), sgd(), again(ranks, shard="state"), together, clip_global_norm=0.1)
 
 
+def sharded_clipped_idle(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    """The second rank has no samples, and a part of the sums whose norm is wanted."""
+    net = mlp()
+    options = {"clip_global_norm": 0.1, "loss_scale": 64.0, "parts": (5, 0, 8, 2)}
+    found = train(net, sgd(), again(ranks, shard="state"), together, **options)
+    return found | {"norm": np.array(net.gradient_norm)}
+
+
+#: Ways of updating that come behind the last gradient, or not at each step.
+LATE: tuple[dict[str, Any], ...] = (
+    {"clip_global_norm": 0.1},
+    {"accumulate": 2},
+    {"accumulate": 2, "clip_global_norm": 0.1, "loss_scale": 64.0},
+)
+
+
+def sharded_few(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    """Parameters of fewer elements than ranks, so that some have no part of them."""
+    found = {}
+    for number, options in enumerate(LATE):
+        net = FeedForwardNet(loss.SoftmaxCrossEntropy(), seed=3)
+        net.add(layers.Dense("a", 2, input_sample_shape=(20,)))
+        net.add(layers.Dense("b", 1))
+        net.add(layers.Dense("c", 7))
+        made = train(net, sgd(), again(ranks, shard="state", bucket_bytes=1), together, parts=(5, 0, 8, 2), **options)
+        found |= {f"{number} {name}": value for name, value in made.items()}
+    return found
+
+
+def norms(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    """Of parameters and gradients, of which each rank has parts, or nothing."""
+    net = mlp()
+    net.verbose = 1
+    found = train(net, sgd(), again(ranks, shard="state"), together)
+    taken = {"parameters": net.norms.parameters, "gradients": net.norms.gradients}
+    return found | {f"{kind} {name}": np.array(n) for kind, every in taken.items() for name, n in every.items()}
+
+
 def sharded_eager(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
     return train(mlp(), sgd(), again(ranks, shard="state"), together, graph=False)
 
@@ -322,7 +360,16 @@ CASES: dict[str, Callable[..., dict[str, np.ndarray]]] = {
         *(recorded, recorded_again, eager, unshared_gradients, adam, clipped, accumulated, scaled, idle, frozen),
         *(ignored, weighted, images, statistics, synced, dropped, tiles),
         *(thawed_whole, thawed_in_parts, bytes_sent, compressed_tiles, sharded_strips),
-        *(sharded, sharded_adam, sharded_clipped, sharded_clipped_alone, sharded_eager),
+        *(
+            sharded,
+            sharded_adam,
+            sharded_clipped,
+            sharded_clipped_alone,
+            sharded_clipped_idle,
+            sharded_eager,
+            norms,
+            sharded_few,
+        ),
         *(compressed, compressed_in_parts, rest_is_sent_later),
     )
 }

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from rank_cases import mlp, sgd
-from singa_lite import FeedForwardNet, device, layers, loss, parallel
+from singa_lite import FeedForwardNet, device, layers, loss, optimizer, parallel
 
 Ranks = Any
 
@@ -62,6 +62,23 @@ def other_net(ranks: Ranks) -> str:
         net.add(layers.Dense("a", 31, input_sample_shape=(20,)))
         net.add(layers.Dense("c", 7))
     return told(lambda: compiled(ranks, net).train_one_batch(*batch()))
+
+
+def other_settings(ranks: Ranks) -> str:
+    """Rank 1 has one option otherwise, each in its turn; gradients and sums are the same."""
+    found = []
+    for made, options, lr in (
+        ({}, {}, 0.3),
+        ({}, {"clip_global_norm": 1.0}, 0.2),
+        ({}, {"accumulate": 2}, 0.2),
+        ({"compress": "bfloat16"}, {}, 0.2),
+        ({"check_every": 3}, {}, 0.2),
+    ):
+        net, is_other = mlp(), ranks.rank == 1
+        own = parallel.mpi(timeout=30, **(made if is_other else {}))
+        net.compile(optimizer.SGD(lr if is_other else 0.2), parallel=own, **(options if is_other else {}))
+        found.append(told(lambda net=net: net.train_one_batch(*batch())))
+    return "\n".join(found)
 
 
 def refused_batch(ranks: Ranks) -> str:
@@ -113,7 +130,17 @@ def moved(ranks: Ranks) -> str:
     return f"equal {all(map(np.array_equal, *ends))}"
 
 
-SURVIVED = (differing, differing_later, other_net, refused_batch, two_nets, copied, lies_otherwise, moved)
+SURVIVED = (
+    differing,
+    differing_later,
+    other_net,
+    other_settings,
+    refused_batch,
+    two_nets,
+    copied,
+    lies_otherwise,
+    moved,
+)
 
 
 def late(ranks: Ranks) -> None:
@@ -123,6 +150,13 @@ def late(ranks: Ranks) -> None:
     if ranks.rank == 1:
         time.sleep(60)
     net.train_one_batch(*batch())
+
+
+def begins_late(ranks: Ranks) -> None:
+    """One rank does not come to its second parallel.mpi()."""
+    if ranks.rank == 1:
+        time.sleep(60)
+    parallel.mpi(timeout=1.0)
 
 
 def leaves(ranks: Ranks) -> None:

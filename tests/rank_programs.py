@@ -8,7 +8,10 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pytest
@@ -17,6 +20,8 @@ from in_process import ROOT, UNSET
 
 TESTS = str(Path(__file__).parent)
 SECONDS = 100
+
+T = TypeVar("T")
 
 
 def mpiexec() -> str:
@@ -51,6 +56,16 @@ def start(ranks: int, *arguments: str, seconds: float = SECONDS, **variables: ob
                 os.killpg(process.pid, signal.SIGKILL)
             raise
     return process.returncode, out
+
+
+@contextlib.contextmanager
+def two_at_a_time(works: Mapping[str, Callable[[], T]]) -> Iterator[dict[str, Future[T]]]:
+    """What gives their results, begun in this order: jobs that end by a failure wait more than they compute."""
+    threads = ThreadPoolExecutor(2)
+    try:
+        yield {name: threads.submit(work) for name, work in works.items()}
+    finally:
+        threads.shutdown(cancel_futures=True)
 
 
 def found_by(ranks: int, folder: Path, *cases: str) -> list[dict[str, np.ndarray]]:

@@ -11,14 +11,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pytest
 
 import failing_ranks
-from rank_programs import TESTS, environment, mpiexec, start
+from rank_programs import TESTS, environment, mpiexec, start, two_at_a_time
 from singa_lite.snapshots import checkpoint, latest
 
 SCRIPT = str(Path(TESTS, "failing_ranks.py"))
@@ -26,14 +29,38 @@ SCRIPT = str(Path(TESTS, "failing_ranks.py"))
 SOON = 40
 
 
-def ended(how: str, folder: Path, ranks: int = 3) -> str:
-    """What was printed by a job that did not come to its end."""
+#: Ranks of each job that does not come to its end, by how.
+JOBS = {
+    **{"killed": 3, "killed writing": 3, "killed giving": 3, "hangs": 3, "comes late": 2, "raises": 2, "nan": 2},
+    **{"short": 3, "two": 3, "seeds": 3},
+}
+
+
+class Ended(NamedTuple):
+    """A job that has ended. folder: of its checkpoints."""
+
+    folder: Path
+    out: str
+
+
+Jobs: TypeAlias = dict[str, Future[Ended]]
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: Any) -> Iterator[Jobs]:
+    folders = {how: tmp_path_factory.mktemp("job") for how in JOBS}
+    with two_at_a_time({how: partial(ended, how, folders[how], ranks) for how, ranks in JOBS.items()}) as found:
+        yield found
+
+
+def ended(how: str, folder: Path, ranks: int) -> Ended:
+    """One that did not come to its end, and what it printed."""
     begun = time.monotonic()
     status, out = start(ranks, SCRIPT, how, str(folder), seconds=SOON)
     assert status != 0 and "came to its end" not in out, out
     assert time.monotonic() - begun < SOON
-    assert out.count("without a word") == (how == "killed" and hasattr(os, "pidfd_open")), out
-    return out
+    assert out.count("without a word") == (how.startswith("killed") and hasattr(os, "pidfd_open")), out
+    return Ended(folder, out)
 
 
 def check_goes_on(folder: Path, least: int) -> None:
@@ -47,30 +74,39 @@ def check_goes_on(folder: Path, least: int) -> None:
     assert net.optimizer is not None and net.optimizer.step == 40
 
 
-def test_a_rank_that_is_killed_ends_all(tmp_path: Path):
-    out = ended("killed", tmp_path)
+@pytest.mark.parametrize(("how", "rank"), [("killed", 1), ("killed writing", 0), ("killed giving", 1)])
+def test_a_rank_that_is_killed_ends_all(how: str, rank: int, jobs: Jobs):
+    """Also within a checkpoint, whose file is begun: by rank 0 that writes it, or one that gives its part of it."""
+    folder, out = jobs[how].result()
+    check_goes_on(folder, 9)
     ranks = dict(re.findall(r"rank (\d) is (\d+)", out))
     assert len(ranks) == 3 and "signal 9" in out
     if not hasattr(os, "pidfd_open"):
         pytest.skip("this system does not tell of other processes' ends; Linux does")
-    assert f"rank 1 of 3, process {ranks['1']} on {platform.node()}, has ended without a word: it was killed" in out
-    check_goes_on(tmp_path, 9)
+    named = f"rank {rank} of 3, process {ranks[str(rank)]} on {platform.node()}"
+    assert f"{named}, has ended without a word: it was killed" in out
 
 
-def test_a_rank_that_hangs_is_named_after_the_limit(tmp_path: Path):
-    out = ended("hangs", tmp_path)
+def test_a_rank_that_hangs_is_named_after_the_limit(jobs: Jobs):
+    folder, out = jobs["hangs"].result()
     assert "within 3 s, received nothing from rank 1" in out or "received nothing from rank 1, 2" in out
-    check_goes_on(tmp_path, 9)
+    check_goes_on(folder, 9)
 
 
-def test_a_rank_that_raises_is_named_and_tells_why(tmp_path: Path):
-    out = ended("raises", tmp_path, ranks=2)
+def test_a_rank_that_does_not_begin_ends_all_at_the_limit(jobs: Jobs):
+    """MPI itself waits for it, without any."""
+    out = jobs["comes late"].result().out
+    assert "rank 0: wanted parallel.mpi() to be called by all ranks within 3 s" in out
+
+
+def test_a_rank_that_raises_is_named_and_tells_why(jobs: Jobs):
+    out = jobs["raises"].result().out
     assert "rank 1 of 2:" in out and "OSError: the disk of rank 1 is full" in out
     assert out.count("Traceback") == 1
 
 
-def test_nan_on_one_rank_ends_all_and_names_it(tmp_path: Path):
-    out = ended("nan", tmp_path, ranks=2)
+def test_nan_on_one_rank_ends_all_and_names_it(jobs: Jobs):
+    out = jobs["nan"].result().out
     assert "rank 1 of 2:" in out and "NonFiniteError" in out and "input" in out
 
 
@@ -82,8 +118,8 @@ def test_nan_on_one_rank_ends_all_and_names_it(tmp_path: Path):
         ("seeds", "wanted the same call on all 3 ranks, received the net's seed 2 on rank 0 and 3 on rank 1"),
     ],
 )
-def test_what_all_ranks_see_is_told_once_by_rank_0(how: str, message: str, tmp_path: Path):
-    out = ended(how, tmp_path)
+def test_what_all_ranks_see_is_told_once_by_rank_0(how: str, message: str, jobs: Jobs):
+    out = jobs[how].result().out
     assert message in out and "rank 0 of 3:" in out
     assert out.count("Traceback") == 1
 

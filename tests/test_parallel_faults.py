@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 import rank_faults
-from rank_programs import TESTS, start
+from rank_programs import TESTS, start, two_at_a_time
 from singa_lite import FeedForwardNet, device, layers, loss, optimizer, parallel, regularizer
 from singa_lite.errors import GraphError, ParallelError
 from singa_lite.kernels.choice import find_onednn
@@ -53,6 +54,21 @@ def test_all_ranks_are_told(told, case, wanted):
         assert re.match(wanted, message), message
 
 
+def test_an_option_that_differs_is_named(told):
+    """Before the first step, where sums alone would not show it."""
+    wanted = [
+        ("schedule Constant(value=0.2)", "Constant(value=0.3)"),
+        ("clip_global_norm None", "1.0"),
+        ("accumulate None", "2"),
+        ("compress of parallel.mpi None", "'bfloat16'"),
+        ("check_every of parallel.mpi 100", "3"),
+    ]
+    for messages in told["other_settings"]:
+        for (first, second), message in zip(wanted, messages.split("\n"), strict=True):
+            assert "ParallelError: train_one_batch: wanted the same settings on all ranks, received " in message
+            assert f"received {first} on rank 0 and {second} on rank 1" in message, message
+
+
 def test_a_batch_that_does_not_fit_one_rank_changes_nothing(told):
     first, second, third = told["refused_batch"]
     assert re.match(r"ShapeError: .*\(4, 21\)", second)
@@ -61,22 +77,37 @@ def test_a_batch_that_does_not_fit_one_rank_changes_nothing(told):
     assert all(message.endswith("| unchanged True, step 1") for message in told["refused_batch"])
 
 
-@pytest.mark.parametrize(
-    ("case", "wanted"),
-    [
-        ("late", r"rank 0: wanted .* within 1 s, received nothing from rank 1"),
-        ("leaves", "RankFailedError: rank 0: wanted to be met, received the end of rank 1's program"),
-        ("raises", "RuntimeError: the disk is full"),
-        ("not_a_number", "NonFiniteError"),
-    ],
-)
-def test_the_job_ends_within_seconds(tmp_path, case, wanted):
+#: Cases that end the job, and what is printed then.
+ENDED = {
+    "late": r"rank 0: wanted .* within 1 s, received nothing from rank 1",
+    "begins_late": r"rank 0: wanted parallel.mpi\(\) .* within 1 s, received nothing from rank 1",
+    "leaves": "RankFailedError: rank 0: wanted to be met, received the end of rank 1's program",
+    "raises": "RuntimeError: the disk is full",
+    "not_a_number": "NonFiniteError",
+}
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory):
+    folders = {case: tmp_path_factory.mktemp("job") for case in ENDED}
+    with two_at_a_time({case: partial(ended, case, folders[case]) for case in ENDED}) as found:
+        yield found
+
+
+def ended(case, folder):
+    """What was printed by a job that did not come to its end."""
     began = time.monotonic()
-    status, out = start(2, SCRIPT, str(tmp_path), case, seconds=50)
+    status, out = start(2, SCRIPT, str(folder), case, seconds=50)
     assert status != 0
-    assert re.search(wanted, out), out
     assert time.monotonic() - began < 40
-    assert not list(tmp_path.iterdir())
+    assert not list(folder.iterdir())
+    return out
+
+
+@pytest.mark.parametrize(("case", "wanted"), ENDED.items())
+def test_the_job_ends_within_seconds(jobs, case, wanted):
+    out = jobs[case].result()
+    assert re.search(wanted, out), out
 
 
 # ---- one process
@@ -101,6 +132,7 @@ def test_without_mpiexec_one_process_is_alone(monkeypatch):
     with pytest.raises(KeyError):
         ranks.agreed(KeyError("x"), "here")
     assert net(parallel=ranks).parallel is ranks
+    assert parallel.mpi(in_flight_bytes="1 MB").bucket_bytes == 500_000  # of 4 MB
 
 
 def test_under_mpiexec_mpi4py_is_wanted(monkeypatch):

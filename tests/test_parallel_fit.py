@@ -50,7 +50,7 @@ def same(found: Any, wanted: Any) -> None:
         np.testing.assert_array_equal(found[name], value, err_msg=name)
 
 
-@pytest.mark.parametrize("case", ["arrays", "weights", "buckets", "transformed"])
+@pytest.mark.parametrize("case", ["arrays", "weights", "buckets", "transformed", "logarithms"])
 def test_fit_is_that_of_one_process_and_the_same_on_all_ranks(case: str, of_three: Any, of_one: Any):
     metrics = [each[case].pop("metrics", None) for each in of_three]
     wanted = {name: value for name, value in of_one[case].items() if name != "metrics"}
@@ -117,9 +117,11 @@ def test_a_callback_that_ends_it_on_some_ranks_is_an_error_on_all(of_three: Any)
 
 def test_other_calls_of_fit_on_other_ranks_are_an_error_on_all(of_three: Any):
     for each in of_three:
-        assert each["called_otherwise"]["error"] == (
-            "fit: wanted the same call on all 3 ranks, received epochs 2 on rank 0 and 3 on rank 1"
-        )
+        epochs, samples, classes = each["called_otherwise"]["errors"]
+        wanted = "fit: wanted the same call on all 3 ranks, received "
+        assert epochs == f"{wanted}epochs 2 on rank 0 and 3 on rank 1"
+        assert samples.startswith(f"{wanted}a digest of some samples ") and samples.endswith("on rank 2")
+        assert classes == f"{wanted}class_weight {{out: {{0: 1.0}}}} on rank 0 and {{out: {{0: 2.0}}}} on rank 1"
 
 
 @pytest.mark.parametrize("kind", fit_cases.PARTED)

@@ -79,6 +79,15 @@ def test_nobody_is_blamed_behind_one_that_ended_by_itself(processes: list[Any], 
     assert os.pread(marks, 3, 0) == b"..e" and not capsys.readouterr().err
 
 
+def test_nobody_is_blamed_whom_another_s_end_has_ended(processes: list[Any], marks: int, capsys: Any):
+    """Who ends all by MPI is the last to be gone."""
+    thread = watching(marks, processes)
+    os.pwrite(marks, watcher.ENDS, 2)
+    end(processes[0])
+    thread.join(20)
+    assert os.pread(marks, 3, 0) == b"..e" and not capsys.readouterr().err
+
+
 def test_one_that_is_gone_before_it_is_watched_has_ended(processes: list[Any], marks: int, capsys: Any):
     end(processes[2])
     watching(marks, processes).join(20)

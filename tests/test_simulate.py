@@ -139,7 +139,12 @@ def test_the_command_prints_a_line_for_each_number(tmp_path: Path, capsys: Any):
     ("options", "message"),
     [
         (["--ranks", "two"], "--ranks: wanted numbers such as 4, 2,3 or 2..64, received 'two'"),
+        (["--ranks", "16..2"], "--ranks: wanted numbers from 1 to 65536, rising in a range, received '16..2'"),
+        (["--ranks", "0..8"], "--ranks: wanted numbers from 1 to 65536"),
+        (["--ranks", "2,4000000000"], "--ranks: wanted numbers from 1 to 65536"),
         (["--bandwidth", "0"], "--bandwidth"),
+        (["--bandwidth", "nan"], "--bandwidth"),
+        (["--latency", "-1"], "--latency"),
         (["--cores", "0"], "--cores: wanted a whole number of at least 1"),
         (["--batch", "0"], "wanted a batch of at least 1 sample, received 0"),
         (["--bucket-bytes", "many"], "--bucket-bytes"),

@@ -16,12 +16,14 @@ class Collective(Protocol):
     """The setting `call` of a kernel whose `Facts.collective` says something. ranks: how many processes take part.
 
     in_flight_bytes: of all that is begun and not waited for, the most there may be. is_urgent: whether it is waited for
-    at once, as what comes behind it needs it.
+    at once, as what comes behind it needs it. in_line: whether it is begun behind all that stands before it and waits:
+    some ranks have work between, by which it is so anyway, and sums begin in one order everywhere.
     """
 
     ranks: int
     in_flight_bytes: int
     is_urgent: bool
+    in_line: bool
 
     def polling(self) -> object | None:
         """The setting `call` of a call that lets all that is begun go on; None: it goes on by itself."""

@@ -47,7 +47,9 @@ _SIGNATURES = {
 
 
 class SumCall:
-    """The setting `call` of all of them: see `kernels/collective.py`. begins: whether it is of the beginning."""
+    """The setting `call` of all of them: see `kernels/collective.py`. begins: whether it is of the beginning; clears:
+    whether a rank without samples adds zeros.
+    """
 
     scratch_bytes = 0
 
@@ -59,22 +61,26 @@ class SumCall:
         is_urgent: bool,
         way: Way,
         is_narrow: bool,
+        clears: bool,
+        in_line: bool,
         on_gpu: bool,
     ) -> None:
         self._channel = channel
         self._begins = begins
         self._way = way
         self._is_narrow = is_narrow
+        self._clears = clears
         self._on_gpu = on_gpu
         self.ranks = channel.communicator.size
         self.in_flight_bytes = in_flight_bytes
         self.is_urgent = is_urgent
+        self.in_line = in_line
 
     def prepare(self, arrays: tuple[DeviceArray, ...], scratch: DeviceArray | None) -> Launch:
         """Bind it to its arrays."""
         values, landing, _ = arrays
         if self._begins:
-            return partial(self._channel.begin, values, landing, self._way, self._is_narrow)
+            return partial(self._channel.begin, values, landing, self._way, self._is_narrow, self._clears)
         return partial(self._channel.wait, values)
 
     def prepare_on_gpu(self, runtime: Cuda, arrays: tuple[DeviceArray, ...]) -> Launch:
@@ -82,7 +88,7 @@ class SumCall:
         values, landing, turn = arrays
         sums = self._channel.on_gpu(runtime)
         if self._begins:
-            return sums.begin(values, landing, turn, self._way, self._is_narrow)
+            return sums.begin(values, landing, turn, self._way, self._is_narrow, self._clears)
         return sums.wait(values)
 
     def polling(self) -> PollCall | None:
@@ -160,7 +166,7 @@ class Sums:
     def __init__(self, channel: Channel, in_flight_bytes: int) -> None:
         self._channel = channel
         self._in_flight_bytes = in_flight_bytes
-        self._known: dict[tuple[Way, bool, bool, bool], tuple[SumCall, SumCall]] = {}
+        self._known: dict[tuple[Way, tuple[bool, ...]], tuple[SumCall, SumCall]] = {}
         self._narrow, self._round_sums = NarrowCall(channel), RestCall(channel.round_sums)
 
     def narrow(self, values: Tensor, rest: Tensor, turn: Tensor) -> None:
@@ -177,25 +183,34 @@ class Sums:
             device.run(_ROUND_SUMS.name, values, rest, call=self._round_sums)
 
     def add_up(
-        self, values: Tensor, turn: Tensor, is_urgent: bool = False, way: Way = Way.SUM, is_narrow: bool = False
+        self,
+        values: Tensor,
+        turn: Tensor,
+        is_urgent: bool = False,
+        way: Way = Way.SUM,
+        is_narrow: bool = False,
+        of_samples: bool = True,
+        in_line: bool = False,
     ) -> None:
         """values: without gaps; becomes the sum over all ranks. turn: float64 (), one for all sums of a step.
 
-        is_urgent: whether it is waited for at once; is_narrow: whether bfloat16 holds the values.
+        is_urgent: whether it is waited for at once; is_narrow: whether bfloat16 holds the values; of_samples: whether a
+        rank without any adds zeros, which `narrow` has seen to of narrow ones; in_line: see `Collective`.
         """
         device = device_of(values)
-        calls = self._calls(way, is_urgent, is_narrow, isinstance(device.runtime, Cuda))
+        clears = of_samples and way is not Way.ALL_PARTS and not is_narrow
+        calls = self._calls(way, is_urgent, is_narrow, clears, in_line, isinstance(device.runtime, Cuda))
         landing: Tensor = device.empty((calls[0].landing_elements(values.size()),), values.dtype)
         for signature, call in zip(_SIGNATURES[way], calls, strict=True):
             device.run(signature.name, values, landing, turn, call=call)
 
     def _calls(self, way: Way, *how: bool) -> tuple[SumCall, SumCall]:
-        """Of the beginning and the end. how: is_urgent, is_narrow, on_gpu."""
-        is_urgent, is_narrow, on_gpu = how
-        key = way, is_urgent, is_narrow, on_gpu
+        """Of the beginning and the end. how: is_urgent, is_narrow, clears, in_line, on_gpu."""
+        key = way, how
         if key not in self._known:
+            is_urgent, *others = how
             begin, end = (
-                SumCall(self._channel, self._in_flight_bytes, begins, is_urgent, way, is_narrow, on_gpu)
+                SumCall(self._channel, self._in_flight_bytes, begins, is_urgent, way, *others)
                 for begins in (True, False)
             )
             self._known[key] = begin, end

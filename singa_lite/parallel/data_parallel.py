@@ -60,12 +60,12 @@ class DataParallel:
     def _sums(self) -> Sums:
         return Sums(self._channel, self.in_flight_bytes)
 
-    def add_up(self, values: Tensor, turn: Tensor, is_urgent: bool = False) -> None:
+    def add_up(self, values: Tensor, turn: Tensor, is_urgent: bool = False, of_samples: bool = True) -> None:
         """Have a sum over the ranks done or recorded. values: without gaps; turn: float64 (), one for all of a step.
 
-        is_urgent: whether what comes next waits for it.
+        is_urgent: whether what comes next waits for it; of_samples: whether a rank without any adds zeros.
         """
-        self._sums.add_up(values, turn, is_urgent)
+        self._sums.add_up(values, turn, is_urgent, of_samples=of_samples)
 
     def narrow(self, gradient: Tensor, rest: Tensor, turn: Tensor) -> None:
         """With compress: round a gradient to what is sent of it; what is not goes to the rest, for the next step."""
@@ -85,9 +85,9 @@ class DataParallel:
         """As `add_up_gradients`; behind it only this rank's part is a sum, and the rest means nothing."""
         self._sums.add_up(values, turn, way=Way.OWN_PART, is_narrow=self.compress is not None)
 
-    def gather_parts(self, values: Tensor, turn: Tensor) -> None:
-        """Each rank's part of the values comes to all ranks."""
-        self._sums.add_up(values, turn, way=Way.ALL_PARTS)
+    def gather_parts(self, values: Tensor, turn: Tensor, in_line: bool) -> None:
+        """Each rank's part of the values comes to all ranks. in_line: behind all sums that were begun before."""
+        self._sums.add_up(values, turn, way=Way.ALL_PARTS, in_line=in_line)
 
     def draw_key(self, state: Tensor, key: Tensor) -> None:
         """Have a key of this rank drawn from random state that all ranks have; rank 0's are those of one process."""

@@ -41,13 +41,21 @@ class GpuSums:
             self._nccl = Nccl(module, self._ranks, self._runtime.here)
             self._runtime.guards.add(self._nccl)
 
-    def begin(self, values: DeviceArray, landing: DeviceArray, share: DeviceArray, way: Way, is_narrow: bool) -> Launch:
-        """What begins a sum. share: of the samples, 0 for a rank that has none, whose values are cleared.
+    def begin(
+        self,
+        values: DeviceArray,
+        landing: DeviceArray,
+        share: DeviceArray,
+        way: Way,
+        is_narrow: bool,
+        clears: bool,
+    ) -> Launch:
+        """What begins a sum. share: of the samples, 0 for a rank that has none, whose values are cleared then.
 
         landing: has a half for each value where they are sent narrow.
         """
         before, after = list[Launch](), list[Launch]()
-        if way is not Way.ALL_PARTS and not is_narrow:  # of a narrow one `narrow` has seen to that
+        if clears:
             before.append(self._kernels.bind(clear_idle, values, share))
         sent = values
         if is_narrow:

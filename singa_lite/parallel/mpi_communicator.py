@@ -47,20 +47,34 @@ class Messages:
 
 
 class MpiCommunicator(Communicator):
-    """mpi: the module mpi4py.MPI; timeout: seconds that a wait may take; polling: called while waiting."""
+    """mpi: the module mpi4py.MPI; timeout: seconds that a wait may take; watch: who has ended of the ranks on this
+    machine, where it is watched. `connect` comes before all else.
+    """
 
-    def __init__(self, mpi: Any, timeout: float) -> None:
+    def __init__(self, mpi: Any, timeout: float, watch: Watch | None = None) -> None:
         self._mpi = mpi
-        self._comm = mpi.COMM_WORLD.Dup()  # so that messages of the script's own are not taken for these
-        self.rank, self.size = int(self._comm.Get_rank()), int(self._comm.Get_size())
+        self.rank, self.size = int(mpi.COMM_WORLD.Get_rank()), int(mpi.COMM_WORLD.Get_size())
         self.timeout = timeout
         #: Called while something is waited for: whatever else is under way goes on.
         self.meanwhile: Callable[[], object] = lambda: None
-        #: Who has ended of the ranks on this machine, where it is watched.
-        self.watch: Watch | None = None
+        self.watch = watch
         self._status = mpi.Status()
         self._failed: str | None = None
         self._told: list[tuple[Array, Any]] = []  # texts under way, and their requests
+        self._comm: Any = None
+
+    def connect(self) -> None:
+        """All ranks call it. ParallelError where one does not within the time limit: MPI itself would wait for it."""
+        self._come_together()
+        self._comm = self._mpi.COMM_WORLD.Dup()  # so that messages of the script's own are not taken for these
+
+    def _come_together(self) -> None:
+        world, others = self._mpi.COMM_WORLD, [rank for rank in range(self.size) if rank != self.rank]
+        tag = world.Get_attr(self._mpi.TAG_UB)  # which no script counts up to
+        words = np.zeros((self.size, 2), np.uint8)
+        coming = [world.Irecv(words[rank, :1], rank, tag) for rank in others]
+        going = [world.Isend(words[rank, 1:], rank, tag) for rank in others]
+        self.wait(Messages(self._mpi, coming + going, others + others), "parallel.mpi() to be called by all ranks")
 
     @cached_property
     def local_rank(self) -> int:
@@ -96,6 +110,8 @@ class MpiCommunicator(Communicator):
 
     def _look(self) -> None:
         """RankFailedError where one has failed."""
+        if self._comm is None:  # nobody can tell yet
+            return
         if self._failed is None and (message := self._comm.Improbe(self._mpi.ANY_SOURCE, FAILED, self._status)):
             text = np.empty(self._status.Get_count(self._mpi.BYTE), np.uint8)
             message.Recv(text)
@@ -123,7 +139,7 @@ class MpiCommunicator(Communicator):
             print(message, file=sys.stderr, flush=True)
         if self.watch is not None:
             self.watch.end()
-        self._comm.Abort(status)
+        self._mpi.COMM_WORLD.Abort(status)
         raise SystemExit(status)
 
     def _until(self, done: Callable[[], bool], late: Callable[[], list[int]], doing: str) -> None:

@@ -47,18 +47,16 @@ class Row(NamedTuple):
 
 
 def ranks_of(text: str) -> list[int]:
-    """ "4" is 4, "2,3" both, "2..16" is 2, 4, 8 and 16. ValueError for others."""
+    """ "4" is 4, "2,3" both, "2..16" is 2, 4, 8 and 16. ValueError for others, and for too many processes."""
     found = []
     for part in text.split(","):
         first, dots, last = part.partition("..")
         if not first.isdecimal() or (dots and not last.isdecimal()):
             raise ValueError(f"--ranks: wanted numbers such as 4, 2,3 or 2..64, received {text!r}")
-        count = int(first)
-        while count <= (int(last) if dots else int(first)):
-            found.append(whole("--ranks", count, 1))
-            count *= 2
-            if not dots or count > MOST_RANKS:
-                break
+        least, most = int(first), int(last) if dots else int(first)
+        if not 1 <= least <= most <= MOST_RANKS:
+            raise ValueError(f"--ranks: wanted numbers from 1 to {MOST_RANKS}, rising in a range, received {text!r}")
+        found += [least << doublings for doublings in range((most // least).bit_length())]
     return found
 
 

@@ -9,6 +9,7 @@ from singa_lite.errors import ParallelError
 from singa_lite.parallel.communicator import Alone, Communicator
 from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.parallel.failures import end_together
+from singa_lite.parallel.start_limit import limited
 from singa_lite.parallel.watch import Watch, watched
 from singa_lite.sizes import budget_size
 
@@ -31,22 +32,24 @@ def mpi(
 ) -> DataParallel:
     """The processes that mpiexec has started together, or this one alone where none has.
 
-    bucket_bytes: gradients that are smaller are sent together, as many as are that large. in_flight_bytes: the most
-    bytes, of gradients and of what comes from the others, that sums have under way at a time: a plan takes so many
-    more. sync: whether batch normalisation goes by the samples of all ranks; else by each rank's own, and running
-    statistics are the mean of all ranks'. shard: "state": each rank has its part of the optimizer's state alone,
-    updates its part of each parameter and sends it to all; to equal bits; all ranks call `net.save` then. compress:
-    "bfloat16": gradients and their sums are sent so; what rounding takes is kept and added at the next step. Results
-    change. check_every: parameters are compared across ranks at the start and behind
-    each so many steps. timeout: seconds that a rank waits for the others.
+    bucket_bytes: gradients that are smaller are sent together, as many as are that large, and as half of
+    in_flight_bytes is: the most bytes, of gradients and of what comes from the others, that sums have under way at a
+    time, but for a larger gradient that is not made by tiles; a plan takes so many more. sync: whether batch
+    normalisation goes by the samples of all ranks; else by each rank's own, and running statistics are the mean of all
+    ranks'. shard: "state": each rank has its part of the optimizer's state alone, updates its part of each parameter
+    and sends it to all; to equal bits; all ranks call `net.save` then. compress: "bfloat16": gradients and their sums
+    are sent so; what rounding takes is kept and added at the next step. Results change. check_every: parameters are
+    compared across ranks at the start and behind each so many steps. timeout: seconds that a rank waits for the others.
 
     ParallelError under mpiexec where mpi4py is missing; TypeError or ValueError for options that are none.
     """
     where = "parallel.mpi"
     seconds = finite_above_zero(f"{where} timeout", timeout)
+    bucket = budget_size(f"{where} bucket_bytes", bucket_bytes)
+    in_flight = budget_size(f"{where} in_flight_bytes", in_flight_bytes)
     options = (
-        budget_size(f"{where} bucket_bytes", bucket_bytes),
-        budget_size(f"{where} in_flight_bytes", in_flight_bytes),
+        min(bucket, max(1, in_flight // 2)),  # what comes from the others lies beside it
+        in_flight,
         None if shard is None else one_of(f"{where} shard", shard, ("state",)),
         None if compress is None else one_of(f"{where} compress", compress, ("bfloat16",)),
         flag(f"{where} sync", sync),
@@ -59,7 +62,8 @@ def _communicator(timeout: float) -> Communicator:
     if not any(name in os.environ for name in _STARTERS):
         return Alone()
     try:
-        from mpi4py import MPI
+        with limited(timeout):
+            from mpi4py import MPI
     except ImportError as error:
         raise ParallelError(
             f"parallel.mpi: wanted mpi4py, as this process was started by mpiexec, received {error}; pip install "
@@ -69,9 +73,12 @@ def _communicator(timeout: float) -> Communicator:
 
     if MPI.COMM_WORLD.Get_size() == 1:
         return Alone()
-    made = MpiCommunicator(MPI, timeout)
-    if not _ending:
-        end_together(made)
-        _ending.append((made, watched(made)))
-    made.watch = _ending[0][1]
+    made = MpiCommunicator(MPI, timeout, _ending[0][1] if _ending else None)
+    if _ending:
+        made.connect()
+        return made
+    end_together(made)
+    made.connect()
+    made.watch = watched(made)
+    _ending.append((made, made.watch))
     return made

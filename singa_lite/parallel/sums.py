@@ -126,10 +126,14 @@ class Channel:
             self._on_gpus[runtime] = GpuSums(runtime, self.communicator)
         return self._on_gpus[runtime]
 
-    def begin(self, values: Array, landing: Array, way: Way = Way.SUM, is_narrow: bool = False) -> None:
-        """Begin a sum. values: what lies in one piece of memory, in any order of axes. is_narrow: bfloat16 has them."""
+    def begin(
+        self, values: Array, landing: Array, way: Way = Way.SUM, is_narrow: bool = False, clears: bool = True
+    ) -> None:
+        """Begin a sum. values: what lies in one piece of memory, in any order of axes. is_narrow: bfloat16 has them;
+        clears: whether they are of this rank's samples, so that they are zeros where it has none.
+        """
         flat = in_one_line(values)
-        if self.is_idle and way is not Way.ALL_PARTS and not is_narrow:
+        if self.is_idle and clears:
             flat.fill(0)
         self._open[flat.ctypes.data] = Sum(self.communicator, flat, landing, self._count, way, is_narrow)
         self._count += 1

@@ -33,11 +33,14 @@ def first_to_end(processes: list[int]) -> int:
 
 
 def main(file: str, size: str, host: str, *named: str) -> None:
-    """Wait for the first end, and tell of it unless that process has said that it ends."""
+    """Wait for the first end, and tell of it unless that process has said that it ends, or another one has: one that
+    ends all by MPI, which then ends the others before it is gone itself.
+    """
     pairs = [tuple(map(int, each.split(":"))) for each in named]
     place = first_to_end([process for process, _ in pairs])
     process, rank = pairs[place]
-    if os.pread(int(file), 1, place) == LIVES:
+    marks = os.pread(int(file), len(pairs), 0)
+    if marks[place : place + 1] == LIVES and ENDS not in marks:
         os.pwrite(int(file), LOST, place)
         sys.stderr.write(
             f"rank {rank} of {size}, process {process} on {host}, has ended without a word: it was killed, as the "

@@ -81,7 +81,7 @@ class _Flight:
     def _take(self, instruction: Instruction) -> None:
         kind = kind_of(instruction)
         may_wait = kind == WAIT and not collective_of(instruction.settings).is_urgent
-        if may_wait or self._depends(instruction):
+        if may_wait or self._stands_in_line(instruction) or self._depends(instruction):
             self.waiting.append(instruction)
             self._count(instruction, 1)
             return
@@ -89,6 +89,10 @@ class _Flight:
             while self._has_turn_behind(instruction):
                 self._next()
         self._make(instruction)
+
+    def _stands_in_line(self, instruction: Instruction) -> bool:
+        begins = self.by_limit and kind_of(instruction) == BEGIN
+        return begins and collective_of(instruction.settings).in_line and bool(self.waiting)
 
     def _make(self, instruction: Instruction, has_waited: bool = False) -> None:
         """has_waited: what still waits comes behind it."""

@@ -72,7 +72,8 @@ class Lowering:
         self._gains: dict[str, int] = {}
         shared, limited = parted(parallel)
         with collector_paused():
-            self.rewritten = through(recorded, rewriting(fuse), self._gains)
+            rewritten = through(recorded, rewriting(fuse), self._gains)
+            self.rewritten = replace(rewritten, numbers=rewritten.next_number)
             self._program = through(self.rewritten, shared, self._gains)
         self._searches = Searches(self._program)
         self._limited = searching(limited, self._searches)

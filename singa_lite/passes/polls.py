@@ -21,7 +21,7 @@ def polled(program: Program) -> Program:
     """A poll behind each call that runs while a sum is under way."""
     if not has_any(program):
         return program
-    number = 1 + max(i.number for i in program.instructions)
+    number = program.next_number
     made: list[Instruction] = []
     under_way = 0
     for instruction in program.instructions:

@@ -18,17 +18,19 @@ class Program:
     """Instructions in the order to run them. sizes: {intermediate block: bytes}; all other blocks are held.
 
     target: the kernels and the memory that it is for. blocks: all blocks of the record have lower numbers, those that
-    no instruction uses too. order: the name of the order. rivals: other forms of the program, which compete with it
-    when an order is chosen. host_sizes: {block of host memory: bytes}, of values that are offloaded. free: what runs
-    without a limit, where that has repeats; else nothing. keeps_order: no other order is to be looked for.
-    waves: of each wave how many instructions each of its lanes has, which may run at the same time (`parallel.py`); the
-    instructions stand lane after lane. (): each is a wave. applied: where the user's rules were (`rules.py`).
+    no instruction uses too; numbers: so have all instructions that the proof knows, those that were left out too.
+    order: the name of the order. rivals: other forms of the program, which compete with it when an order is chosen.
+    host_sizes: {block of host memory: bytes}, of values that are offloaded. free: what runs without a limit, where that
+    has repeats; else nothing. keeps_order: no other order is to be looked for. waves: of each wave how many
+    instructions each of its lanes has, which may run at the same time (`parallel.py`); the instructions stand lane
+    after lane. (): each is a wave. applied: where the user's rules were (`rules.py`).
     """
 
     instructions: tuple[Instruction, ...]
     sizes: dict[int, int]
     target: Target = PLAIN
     blocks: int = 0
+    numbers: int = 0
     order: str = "recorded"
     rivals: tuple[Program, ...] = ()
     host_sizes: dict[int, int] = field(default_factory=dict)
@@ -42,6 +44,11 @@ class Program:
         """A number that no block has, nor any above it."""
         used = (o.block for i in self.instructions for o in i.operands if o is not None)
         return 1 + max((self.blocks - 1, *self.sizes, *self.host_sizes, *used))
+
+    @property
+    def next_number(self) -> int:
+        """A number that no instruction has, nor one that was left out, nor any above it."""
+        return max(self.numbers, 1 + max((i.number for i in self.instructions), default=-1))
 
     def with_instructions(self, instructions: Sequence[Instruction]) -> Program:
         """The same blocks under other instructions, one after the other."""

@@ -278,7 +278,7 @@ class _Writer:
         given = self.of.program
         self.sizes = dict(given.sizes)
         self.next_block = given.next_block
-        self.number = max((i.number for i in given.instructions), default=-1)
+        self.number = given.next_number - 1
         self.current: dict[int, int] = {}
 
     def program(self) -> Program:

@@ -101,7 +101,7 @@ class _Rewrite:
         self.program = program
         self.uses = Uses(program.instructions).steps
         self.next_block = program.next_block
-        self.next_number = 1 + max(i.number for i in program.instructions)
+        self.next_number = program.next_number
         self.before: dict[int, list[Instruction]] = defaultdict(list)
         self.moved: dict[int, dict[int, int]] = defaultdict(dict)  # {step: {block: the one it came back to}}
         self.sizes: dict[int, int] = {}

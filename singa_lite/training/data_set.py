@@ -78,6 +78,15 @@ class DataSet(ABC):
     def go_to(self, epoch: int, batch: int, place: object) -> None:  # noqa: B027  # most sources need nothing
         """Let the next epoch go on from there. ValueError where that cannot be."""
 
+    def digest(self) -> int | None:
+        """Equal where two processes have equal data, as far as some samples in memory tell; None: nobody knows."""
+        return None
+
+    def facts(self) -> dict[str, object]:
+        """What is equal on all ranks that evaluate it together, by name."""
+        facts = {name: getattr(self, name) for name in ("batch_size", "buckets", "steps")}
+        return {"samples": self.count, **facts, "a digest of some samples": self.digest()}
+
     def close(self) -> None:  # noqa: B027
         """Give up what is kept from epoch to epoch."""
 

@@ -62,7 +62,7 @@ def evaluate(
             del batch  # before the next one is taken
             seen.add(number, part_of(size, size, loss, metric, net.observed))
             after_batch()
-    return seen.mean(ranks)
+    return seen.mean(ranks, data.facts())
 
 
 def predict(net: Evaluable, data: DataSet, output: Collection[str] = ()) -> Tensor | dict[str, Tensor]:

@@ -26,12 +26,13 @@ from singa_lite.training.given_callbacks import check_methods
 from singa_lite.training.means import Mean, Part, Value, part_of, texts
 from singa_lite.training.measures import Measures
 from singa_lite.training.non_finite import look_in_fit
-from singa_lite.training.on_ranks import OnRanks, check_same_call
+from singa_lite.training.on_ranks import OnRanks
 from singa_lite.training.processes import in_words, own_process
 from singa_lite.training.progress import History as History
 from singa_lite.training.progress import Progress
+from singa_lite.training.settings import described
 from singa_lite.training.trainable import Trainable
-from singa_lite.training.turns import Turns, own_place, together
+from singa_lite.training.turns import Turns, check_same_call, own_place, together
 from singa_lite.training.waiting import Waiting
 
 #: The runs of `fit` that the present call is a part of.
@@ -215,12 +216,14 @@ class Training(OnRanks):
             "validation samples": None if validation is None else (validation.count, validation.steps),
             "epochs done": progress.epoch,
             "batches done": progress.batch,
+            "a digest of some samples": self._data.digest(),
+            "class_weight": described(self._options.get("class_weight")),
             "callbacks": [type(each).__name__ for each in self.callbacks],
         }
         told, processes = zip(*self.gathered((mine, own_process()), "fit: its beginning"), strict=True)
         if self._verbose:
             print(in_words(processes), file=sys.stderr, flush=True)
-        check_same_call(told)
+        check_same_call("fit", told)
 
     def _check_stopped(self) -> None:
         """ParallelError where a callback has ended the training on some ranks and not on all."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import TypeVar
 
-from singa_lite.errors import ParallelError, RankFailedError
+from singa_lite.errors import RankFailedError
 from singa_lite.training.ranks import Ranks
 from singa_lite.training.trainable import Trainable
 from singa_lite.training.turns import gathered
@@ -53,14 +53,3 @@ class OnRanks:
         if text:
             raise RankFailedError(f"{doing}: rank 0 of {len(told)} failed: {text}")
         return found[0]
-
-
-def check_same_call(told: Sequence[Mapping[str, object]]) -> None:
-    """ParallelError where ranks have called `fit` otherwise, or are elsewhere of it. told: {fact: value}, by rank."""
-    for rank, facts in enumerate(told):
-        for name, value in facts.items():
-            if value != told[0][name]:
-                raise ParallelError(
-                    f"fit: wanted the same call on all {len(told)} ranks, received {name} {told[0][name]} on rank "
-                    f"0 and {value} on rank {rank}"
-                )

@@ -38,10 +38,11 @@ class Ranks(Protocol):
     def sync(self) -> bool:
         """Whether statistics of a batch are those of all ranks."""
 
-    def add_up(self, values: Tensor, turn: Tensor, is_urgent: bool = False) -> None:
+    def add_up(self, values: Tensor, turn: Tensor, is_urgent: bool = False, of_samples: bool = True) -> None:
         """Have a sum over the ranks done or recorded. values: without gaps; turn: float64 (), one for all of a step.
 
-        is_urgent: whether what comes next waits for it.
+        is_urgent: whether what comes next waits for it; of_samples: whether the values are of this rank's samples, so
+        that one without any adds zeros, whatever it has computed.
         """
 
     @property
@@ -67,8 +68,10 @@ class Ranks(Protocol):
     def add_up_own_part(self, values: Tensor, turn: Tensor) -> None:
         """As `add_up_gradients`; behind it only this rank's part is a sum, and the rest means nothing."""
 
-    def gather_parts(self, values: Tensor, turn: Tensor) -> None:
-        """Each rank's part of the values comes to all ranks."""
+    def gather_parts(self, values: Tensor, turn: Tensor, in_line: bool) -> None:
+        """Each rank's part of the values comes to all ranks. in_line: not before all sums that were recorded before, on
+        ranks too that have no part and so nothing to wait for.
+        """
 
     def draw_key(self, state: Tensor, key: Tensor) -> None:
         """Have a key of this rank drawn from random state that all ranks have. uint64 (3,), as of `draw_key`."""

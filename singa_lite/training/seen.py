@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from singa_lite.array_types import Array
 from singa_lite.metric import EpochMetric
 from singa_lite.training.means import Mean, Part
 from singa_lite.training.measures import Measures, Observed
 from singa_lite.training.ranks import Ranks
-from singa_lite.training.turns import gathered
+from singa_lite.training.turns import check_same_call, gathered
 
 
 class Seen:
@@ -37,17 +39,21 @@ class Seen:
         before = self._joined.get(key)
         self._joined[key] = more if before is None else self._joining[key].joined(before, more)
 
-    def mean(self, ranks: Ranks | None) -> Mean:
-        """Of all batches, in their order, whoever has seen them."""
-        told = gathered(ranks, (self._parts, self._joined), "evaluate: its end")
+    def mean(self, ranks: Ranks | None, data: Mapping[str, object]) -> Mean:
+        """Of all batches, in their order, whoever has seen them. data: {fact: value} of what they are batches of.
+
+        ParallelError where ranks have gone through other data.
+        """
+        told = gathered(ranks, (data, self._parts, self._joined), "evaluate: its end")
+        check_same_call("evaluate", [facts for facts, _, _ in told])
         every = sorted(
-            ((number, rank, part) for rank, (parts, _) in enumerate(told) for number, part in parts), key=_at
+            ((number, rank, part) for rank, (_, parts, _) in enumerate(told) for number, part in parts), key=_at
         )
         mean = Mean()
         for _, _, part in every:
             mean.add_parts([part], self._measures)
         self._joined = {}
-        for _, joined in told:
+        for _, _, joined in told:
             for key, statistics in joined.items():
                 self._join(key, statistics)
         mean.statistics |= {key: [statistics] for key, statistics in self._joined.items()}

@@ -18,7 +18,7 @@ from singa_lite.graph import Phase
 from singa_lite.kernels.collective import landing_elements, parts_of
 from singa_lite.tensor import Tensor
 from singa_lite.training.buckets import Buckets, Packed, PackedMemory, Take, in_line
-from singa_lite.training.ownership import Bucket, Ownership
+from singa_lite.training.ownership import Bucket, Member, Ownership
 from singa_lite.training.ranks import Ranks
 
 #: Into how many strips a gradient is cut at most, however small the buckets are.
@@ -139,24 +139,32 @@ class ShardedBuckets(Buckets):
         with self._device.scope(Phase.UPDATE, names[0].rpartition("/")[0] if len(names) == 1 else ""):
             if len(names) == 1 and all(part.start < part.stop for part in self._ownership.parts(names[0])):
                 value = values[names[0]]
-                self._ranks.gather_parts(in_line(value, 0, value.size()), self._turn)
+                self._ranks.gather_parts(in_line(value, 0, value.size()), self._turn, not self._at_once)
                 return
             self._spread_together(bucket, values, memory)
 
     def _spread_together(self, bucket: Bucket, values: Mapping[str, Tensor], memory: Tensor | None) -> None:
-        if memory is None:
+        present = [member for member in bucket.members if member.name in values]
+        if memory is None:  # all of it is written, as sums read all that they are given
             memory = self._device.empty((bucket.elements,), bucket.dtype)
             self._clear(memory, bucket, values)
-        present = [member for member in bucket.members if member.name in values]
+            for name, start, elements in present:
+                place = in_line(memory, start, start + elements)
+                self._device.run("copy", in_line(values[name], 0, elements), place)
+        else:
+            self._copy_own(memory, values, present)
+        self._ranks.gather_parts(memory, self._turn, not self._at_once)
+        for name, start, elements in present:
+            value = values[name]
+            device_of(value).run("copy", in_line(memory, start, start + elements), in_line(value, 0, elements))
+
+    def _copy_own(self, memory: Tensor, values: Mapping[str, Tensor], present: Iterable[Member]) -> None:
+        """The parts that this rank has updated."""
         for name, start, _ in present:
             own = self._ownership.own(name)
             if own.start < own.stop:
                 part = in_line(values[name], own.start, own.stop)
                 self._device.run("copy", part, in_line(memory, start + own.start, start + own.stop))
-        self._ranks.gather_parts(memory, self._turn)
-        for name, start, elements in present:
-            value = values[name]
-            device_of(value).run("copy", in_line(memory, start, start + elements), in_line(value, 0, elements))
 
 
 def strips(parts: Sequence[slice], width: int) -> Iterator[list[slice]]:

@@ -288,7 +288,9 @@ class TrainStep(EvaluateStep):
             at_once, parameters = updates.within_walk, self.layers.param_values()
             buckets = self.together.gradients(turn, parameters, take, at_once, self.part.updates)
             take = buckets.take
+        names = []
         for name, value, gradient in self._gradients(run, share):
+            names.append(name)
             with self.layers.device.scope(layer=name.rpartition("/")[0]):
                 take(name, value, sums.total(name, gradient))
         if buckets is not None:
@@ -296,6 +298,8 @@ class TrainStep(EvaluateStep):
         squares = None if closing is None else closing.squares
         if squares is not None and self.together is not None and turn is not None:
             self.together.add_up_squares(squares, turn)
+        if self.observer is not None and self.together is not None and turn is not None:
+            self.together.add_up_norms(self.observer.squares_of(names, self.layers.device), turn)
         updates.end()
         if buckets is not None:
             buckets.gather()

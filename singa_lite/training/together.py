@@ -30,13 +30,15 @@ TOTAL = "/total"
 class Arrival(NamedTuple):
     """What a rank says of itself before a step. step: its number; sums: which sums over the ranks its plan has;
     counts: {output: of how many values its loss is the mean}, and of samples; values: a digest of its parameters, where
-    they are compared; failed: what is wrong with it, if anything is.
+    they are compared; settings: before the first step what it was compiled with; failed: what is wrong with it, if
+    anything is.
     """
 
     step: int
     sums: int
     counts: Mapping[str, int]
     values: bytes = b""
+    settings: Mapping[str, str] | None = None
     failed: str = ""
 
 
@@ -44,7 +46,8 @@ class Together:
     """One net's. A loss's derivative is multiplied by this rank's share of what the whole batch's mean is of, which
     lies in memory and is read at replay: the sum of all ranks' gradients is then that of the mean.
 
-    values: gives the net's parameters; ownership: whose parts of the optimizer's state are, with shard="state".
+    values: gives the net's parameters; settings: what it was compiled with, as text; ownership: whose parts of the
+    optimizer's state are, with shard="state".
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class Together:
         ranks: Ranks,
         outputs: Sequence[str],
         values: Callable[[], Mapping[str, Tensor]],
+        settings: Callable[[], dict[str, str]],
         ownership: Ownership | None = None,
     ) -> None:
         self.ranks = ranks
@@ -61,6 +65,7 @@ class Together:
         self._shares: dict[Device, dict[str, Tensor]] = {}
         self._names = [SAMPLES, *outputs]
         self._values = values
+        self._settings = settings
         self._comparison = Comparison(values)
         self._step = 0
         self._has_met = False
@@ -83,7 +88,8 @@ class Together:
         counts = dict.fromkeys(self._names, 0) if self.is_idle else counts
         compares = self._step % self.ranks.check_every == 0
         values = self._comparison.digest() if compares else b""
-        found = self._exchanged(Arrival(self._step, sums, counts, values))
+        settings = None if self._step else self._settings()
+        found = self._exchanged(Arrival(self._step, sums, counts, values, settings))
         _check_equal(found)
         if len({each.values for each in found}) > 1:
             self._comparison.refuse(self.ranks, f"step {self._step}")
@@ -181,7 +187,20 @@ class Together:
     def add_up_squares(self, squares: Tensor, turn: Tensor) -> None:
         """Squares of gradients that each rank has a part of, float64 (), become those of all."""
         if self.ownership is not None:
-            self.ranks.add_up(squares, turn, is_urgent=True)
+            self.ranks.add_up(squares, turn, is_urgent=True, of_samples=False)  # a part of the sums of all
+
+    def add_up_norms(self, squares: Sequence[Tensor], turn: Tensor) -> None:
+        """As `add_up_squares`, of several at once."""
+        if self.ownership is None or not squares:
+            return
+        device, item = device_of(turn), np.dtype(np.float64).itemsize
+        together: Tensor = device.empty((len(squares),), np.dtype(np.float64))
+        places = [together.view((), (), number * item) for number in range(len(squares))]
+        for value, place in zip(squares, places, strict=True):
+            device.run("copy", value, place)
+        self.ranks.add_up(together, turn, is_urgent=True, of_samples=False)
+        for value, place in zip(squares, places, strict=True):
+            device.run("copy", place, value)
 
     def share_statistics(self, turn: Tensor, layers: Iterable[Layer]) -> None:
         """Running statistics become the mean of those of all ranks, each by its share of the samples."""
@@ -207,11 +226,23 @@ def _check_equal(found: Sequence[Arrival]) -> None:
                 f"train_one_batch: wanted all ranks to do the same step, received step {first.step} of rank 0 and step "
                 f"{other.step} of rank {rank}"
             )
+        if difference := _difference(first.settings or {}, other.settings or {}):
+            name, one, two = difference
+            raise ParallelError(
+                f"train_one_batch: wanted the same settings on all ranks, received {name} {one} on rank 0 and {two} on "
+                f"rank {rank}"
+            )
         if other.sums != first.sums:
             raise ParallelError(
                 f"train_one_batch: wanted the same net, compiled alike, on all ranks, received other gradients of rank "
                 f"{rank} than of rank 0"
             )
+
+
+def _difference(one: Mapping[str, str], other: Mapping[str, str]) -> tuple[str, str | None, str | None] | None:
+    """The first setting that is not the same, and what it is in both."""
+    names = dict.fromkeys([*one, *other])
+    return next(((name, one.get(name), other.get(name)) for name in names if one.get(name) != other.get(name)), None)
 
 
 def _rest(name: str, value: Tensor, values: Array) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar, cast
 
 from singa_lite.errors import ParallelError, RankFailedError
@@ -94,6 +94,17 @@ class Turns:
 def gathered(ranks: Ranks | None, value: T, doing: str) -> list[T]:
     """What every process gave, by rank. doing: what for, as messages to users say it."""
     return [value] if ranks is None or ranks.size == 1 else cast("list[T]", ranks.gathered(value, doing))
+
+
+def check_same_call(where: str, told: Sequence[Mapping[str, object]]) -> None:
+    """ParallelError where ranks have made a call otherwise, or are elsewhere of it. told: {fact: value}, by rank."""
+    for rank, facts in enumerate(told):
+        for name, value in facts.items():
+            if value != told[0][name]:
+                raise ParallelError(
+                    f"{where}: wanted the same call on all {len(told)} ranks, received {name} {told[0][name]} on rank "
+                    f"0 and {value} on rank {rank}"
+                )
 
 
 #: Under this name the places of all ranks' own loaders are in a checkpoint, by rank.

@@ -13,12 +13,13 @@ from singa_lite.fit import Training
 from singa_lite.notice import warn
 from singa_lite.snapshots import apart, formats, net_tree, tree
 from singa_lite.snapshots.checkpoints import nets, rests, stored_run
-from singa_lite.snapshots.checkpoints.environment import environment, settings
+from singa_lite.snapshots.checkpoints.environment import environment
 from singa_lite.snapshots.checkpoints.stored_run import StoredRun
 from singa_lite.snapshots.checkpoints.trained import net_of
 from singa_lite.snapshots.tree import LazyArray, Tree
 from singa_lite.training.means import MEAN
 from singa_lite.training.progress import Progress
+from singa_lite.training.settings import settings
 
 
 def save(training: Training, path: str | os.PathLike[str]) -> None:

@@ -12,11 +12,12 @@ from singa_lite.checks import finite, whole
 from singa_lite.errors import SnapshotError
 from singa_lite.fit import Training
 from singa_lite.snapshots.checkpoints import history
-from singa_lite.snapshots.checkpoints.environment import environment, settings
+from singa_lite.snapshots.checkpoints.environment import environment
 from singa_lite.snapshots.checkpoints.trained import net_of
 from singa_lite.snapshots.readers.guarded_json import Unchecked
 from singa_lite.snapshots.tree import Tree
 from singa_lite.training.progress import Mean, Progress
+from singa_lite.training.settings import settings
 
 #: JSON in an array of bytes: position, means, random state, recorded shapes, versions.
 PROGRESS = "training/progress"

@@ -18,9 +18,9 @@ from resume_run import Kill, Killed, fit, images, outcome
 from singa_lite import SnapshotError, initializer, loss, metric, optimizer, schedule
 from singa_lite.fit import Callback, StopTraining, Training
 from singa_lite.snapshots import Checkpoint, checkpoint, formats, latest, tree
-from singa_lite.snapshots.checkpoints.environment import described
 from singa_lite.snapshots.checkpoints.folder import BEST, checkpoints, step_of
 from singa_lite.snapshots.checkpoints.stored_run import PROGRESS
+from singa_lite.training.settings import described
 
 posix = pytest.mark.skipif(os.name == "nt", reason="this system has no POSIX signals, locks and permissions")
 
