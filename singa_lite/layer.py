@@ -7,7 +7,7 @@ from copy import deepcopy
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar
 
 from singa_lite import layer_calls, layer_options, names
-from singa_lite.described import Arguments
+from singa_lite.described import Arguments, is_ours
 from singa_lite.device import Device
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.layer_names import ELSEWHERE, free_name, name_may_be_left_out
@@ -95,6 +95,11 @@ class Layer(LayerTensors):
         self._layers: dict[str, Layer] = {}
         self._made_in_setup: list[str] = []
         self._prepared_for: tuple[Shape, ...] = ()
+
+    @property
+    def runs_users_code(self) -> bool:
+        """Whether its own forward may be code of the user's, which might not do the same at each call."""
+        return not is_ours(type(self))
 
     # ---- layers within it
 
