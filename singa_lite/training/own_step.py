@@ -57,7 +57,7 @@ class OwnFunction:
         left = [member.name or "the net itself" for member in members if member.name not in call.updated]
         if training and left:
             raise GraphError(
-                f"step: wanted step.update(loss) to reach each net that it trains, received none for {left}"
+                f"step: wanted call.update(loss) to reach each net that it trains, received none for {left}"
             )
         self.objective.note([*values[1]], training)
         return values

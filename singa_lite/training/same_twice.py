@@ -66,4 +66,3 @@ def _same(one: Block | None, other: Block | None, device: Device) -> bool:
 
 def _bytes(block: Block, device: Device) -> bytes:
     return device.runtime.read(device.view(block, (block.nbytes,), "uint8", (1,), 0)).tobytes()
-
