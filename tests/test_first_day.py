@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from inspect import signature
@@ -11,7 +12,20 @@ import pytest
 
 import singa_lite
 import skips
-from singa_lite import FeedForwardNet, autograd, callbacks, device, elsewhere, layers, loss, metric, optimizer, tensor
+from singa_lite import (
+    FeedForwardNet,
+    autograd,
+    callbacks,
+    classes_elsewhere,
+    device,
+    elsewhere,
+    layers,
+    loss,
+    metric,
+    optimizer,
+    schedule,
+    tensor,
+)
 from singa_lite.errors import GraphError, ShapeError
 
 
@@ -500,6 +514,16 @@ def test_a_sum_by_numpy_within_an_expression_is_an_operation():
         np.mean(weight, dtype="float64")
 
 
+def test_targets_that_lack_the_scores_last_axis_are_told_how_to_have_it():
+    net = FeedForwardNet("mse")
+    net.add(layers.Dense(1, input_sample_shape=(3,)))
+    net.compile(optimizer.SGD(lr=0.001))
+    with pytest.raises(ShapeError, match=r"wanted a target of shape \(5, 1\), received \(5,\); y\[:, None\] has it"):
+        net.fit(np.ones((5, 3)), np.ones(5), verbose=False)
+    with pytest.raises(ShapeError, match=r"received \(5, 2\)$"):
+        net.fit(np.ones((5, 3)), np.ones((5, 2)), verbose=False)
+
+
 def test_a_history_is_read_as_a_dict():
     net = small()
     net.compile(optimizer.SGD(lr=0.001))
@@ -544,6 +568,34 @@ def test_a_layer_that_is_not_kept_is_told_with_those_that_are():
     net.train_one_batch(*WANTED)
     with pytest.raises(KeyError, match=r"net.kept: wanted one of \['dense'\], received 'conv2d'"):
         net.kept["conv2d"]
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        (layers, classes_elsewhere.LAYERS),
+        (loss, classes_elsewhere.LOSSES),
+        (metric, classes_elsewhere.METRICS),
+        (optimizer, classes_elsewhere.OPTIMIZERS),
+        (callbacks, classes_elsewhere.CALLBACKS),
+        (schedule, classes_elsewhere.SCHEDULES),
+    ],
+)
+def test_a_class_of_another_framework_is_told_by_ours(module, names):
+    for name, ours in names.items():
+        with pytest.raises(AttributeError, match=rf"no attribute '{name}'; here it is {re.escape(ours)}$"):
+            getattr(module, name)
+        first = re.split(r"\W", ours)[0]
+        assert first in ("input_sample_shape", "the") or isinstance(getattr(module, first), type)
+    with pytest.raises(AttributeError, match=r"no attribute 'Nonsense'$"):
+        _ = module.Nonsense
+    assert not hasattr(module, "Nonsense")
+
+
+def test_an_activation_that_is_told_is_one():
+    for ours in classes_elsewhere.LAYERS.values():
+        if ours.startswith("Activation"):
+            assert isinstance(eval(ours, {"Activation": layers.Activation}), layers.Activation)
 
 
 MODULES = "callbacks, layers, models, parallel, snapshots, testing"

@@ -21,7 +21,18 @@ from package_source import PACKAGE, module_files
 # A module imports from floors below its own and, on its own floor, only from its own folder.
 FLOORS = (
     ("errors",),
-    ("array_types", "checks", "contexts", "elsewhere", "left_out", "machine", "names", "notice", "unique"),
+    (
+        "array_types",
+        "checks",
+        "classes_elsewhere",
+        "contexts",
+        "elsewhere",
+        "left_out",
+        "machine",
+        "names",
+        "notice",
+        "unique",
+    ),
     (
         "arrays",
         "bisection",
