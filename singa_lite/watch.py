@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from operator import attrgetter
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import TypeAlias
@@ -27,16 +27,27 @@ Container: TypeAlias = dict[object, object] | list[object] | set[object] | Array
 _flags = attrgetter("_stores_grad", "requires_grad", "name")
 
 
+def _nothing() -> None:
+    """Where nothing is read from outside."""
+
+
 class Watch:
     """Notes the attributes of some objects, and of what these hold, before a step is recorded by them.
 
-    roots: the objects; ignoring: {root's index: its attributes that are no options}. Seen are attributes, lists, sets,
-    dicts and small arrays, however deep; not seen is what functions close over, and what slots or native code hide.
+    roots: the objects; ignoring: {root's index: its attributes that are no options}; outside: what tells further
+    values, those that functions read. Seen are attributes, lists, sets, dicts and small arrays, however deep; not seen
+    is what slots or native code hide.
     What the recording itself changes (a counter of a layer's own) is no option, and is left out by `settle`.
     """
 
-    def __init__(self, roots: Iterable[object], ignoring: Mapping[int, Collection[str]] | None = None) -> None:
+    def __init__(
+        self,
+        roots: Iterable[object],
+        ignoring: Mapping[int, Collection[str]] | None = None,
+        outside: Callable[[], Hashable] | None = None,
+    ) -> None:
         self._roots = list(roots)
+        self._outside = outside or _nothing
         self._ignored: dict[int, set[object]] = {
             id(vars(self._roots[index])): set(names) for index, names in (ignoring or {}).items()
         }
@@ -52,6 +63,7 @@ class Watch:
             if not _same(thing, copy):
                 self._leave_out(thing, copy)
         del self._before
+        self._read = self._outside()
         plain: list[Container] = []
         partial: list[tuple[dict[object, object], set[object]]] = []
         arrays: list[Array] = []
@@ -76,6 +88,7 @@ class Watch:
                 and list(map(_flags, self._tensors)) == self._marks
                 and all(_without(thing, ignored) == copy for thing, ignored, copy in self._partial)
                 and all(array.tobytes() == copy for array, copy in self._arrays)
+                and self._outside() == self._read
             )
         except Exception:  # of an object's own comparison, such as that of two arrays
             return False

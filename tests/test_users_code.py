@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import count
 from typing import Any
 
@@ -134,3 +135,62 @@ def test_what_does_the_same_each_time_trains_as_ever(made, options):
         assert float(recorded.train_one_batch(X, X)[0]) == float(eager.train_one_batch(X, X)[0])
     for one, other in zip(recorded.param_values(), eager.param_values(), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+SCALE = 1.0
+
+
+class Global(Keeping):
+    def forward(self, training: bool, x: Any) -> Any:
+        return x * self.factor()
+
+    def factor(self) -> float:
+        return max(scale for scale in (SCALE, 0.25))
+
+
+class GlobalLoss(loss.Loss):
+    def compute(self, x: Any, y: Any) -> Any:
+        return autograd.reduce_mean((x - y) * (x - y) * float(SCALE), 1)
+
+
+@pytest.mark.parametrize("value", [3.0, np.float32(3)])
+@pytest.mark.parametrize("kind", ["global", "within", "closure", "loss"])
+def test_numbers_that_such_functions_read_from_outside_count_from_the_next_batch_on(kind, value, monkeypatch):
+    factor = 1.0
+    made = {
+        "global": (Global, "mse"),
+        "within": (lambda **o: layers.Residual("held", [Global()], **o), "mse"),
+        "closure": (lambda **o: layers.Lambda("scaled", lambda x: x * float(factor), **o), "mse"),
+        "loss": (layers.Flatten, GlobalLoss()),
+    }[kind]
+    losses = []
+    for graph in (True, False):
+        factor = 1.0
+        monkeypatch.setattr(sys.modules[__name__], "SCALE", 1.0)
+        found = net(made[0], graph=graph, criterion=made[1])
+        losses.append([float(found.train_one_batch(X, X)[0])])
+        factor = value
+        monkeypatch.setattr(sys.modules[__name__], "SCALE", value)
+        losses[-1] += [float(found.train_one_batch(X, X)[0]), found.evaluate(X, X)[0]]
+    assert losses[0] == losses[1]
+
+
+CALLS = 0
+
+
+class Told(Keeping):
+    """It counts its calls, and no operation goes by that."""
+
+    def forward(self, training: bool, x: Any) -> Any:
+        global CALLS
+        CALLS += 1
+        return x * SCALE
+
+
+@pytest.mark.parametrize("made", [Global, Told])
+def test_a_step_that_reads_what_it_did_is_not_recorded_anew(made):
+    found = net(made)
+    found.train_one_batch(X, X)
+    graph = found.training_graph
+    found.train_one_batch(X, X)
+    assert found.training_graph is graph

@@ -61,7 +61,10 @@ class StepFunction(ABC, Generic[Results]):
 
     def watch(self) -> Watch:
         """A watch on all objects whose options a record freezes, to be made before recording."""
-        return Watch([*self.layers.layers.values(), *self.criteria])
+        return Watch([*self.layers.layers.values(), *self.criteria], outside=self._read_outside())
+
+    def _read_outside(self) -> Callable[[], Hashable] | None:
+        return users_code.read_outside(self.layers.layers.values(), self.criteria)
 
     def settle(self, watch: Watch) -> None:
         """The recording is over."""
@@ -218,7 +221,7 @@ class TrainStep(EvaluateStep):
 
     def watch(self) -> Watch:
         made_by = [self.optimizer, *self.layers.layers.values(), *self.criteria]
-        return Watch(made_by, {0: {*self.optimizer.live, "state"}})
+        return Watch(made_by, {0: {*self.optimizer.live, "state"}}, self._read_outside())
 
     def settle(self, watch: Watch) -> None:
         lasting = [self.optimizer.state, self.optimizer.gathering.sums]
