@@ -1,5 +1,9 @@
 """Layers, one a file; each file gives the formula, the shapes, the parameters and the options."""
 
+from typing import TYPE_CHECKING
+
+from singa_lite import classes_elsewhere
+
 from .activation import Activation as Activation
 from .avg_pooling1d import AvgPooling1D as AvgPooling1D
 from .avg_pooling2d import AvgPooling2D as AvgPooling2D
@@ -59,3 +63,6 @@ from .time_distributed import TimeDistributed as TimeDistributed
 from .transformer_block import TransformerBlock as TransformerBlock
 from .upsampling2d import Upsampling2D as Upsampling2D
 from .zero_padding2d import ZeroPadding2D as ZeroPadding2D
+
+if not TYPE_CHECKING:  # where it would let any name pass
+    __getattr__ = classes_elsewhere.told(__name__, classes_elsewhere.LAYERS)

@@ -2,8 +2,12 @@
 
 The modules, in the order of a batch: net, layer, autograd, ops, device, graph, tensor, kernels, memory; beside them
 loss, metric, initializer, optimizer, schedule, regularizer and data. Layers are in `singa_lite.layers`, file formats
-in `singa_lite.snapshots`; both are imported when asked for.
+in `singa_lite.snapshots`; both, and `callbacks`, `models`, `parallel`, `sklearn` and `testing`, are imported when asked
+for.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from singa_lite import autograd as autograd
 from singa_lite import data as data
@@ -20,6 +24,7 @@ from singa_lite.errors import GraphError as GraphError
 from singa_lite.errors import ShapeError as ShapeError
 from singa_lite.errors import SnapshotError as SnapshotError
 from singa_lite.layer import Layer as Layer
+from singa_lite.memory.problem import PlanError as PlanError
 from singa_lite.memory.pool import OutOfMemoryError as OutOfMemoryError
 from singa_lite.net import FeedForwardNet as FeedForwardNet
 from singa_lite.layer_walk import LayerGradients as LayerGradients
@@ -27,3 +32,44 @@ from singa_lite.open_net import load as load
 from singa_lite.tensor import Tensor as Tensor
 
 __version__ = "0.1.0"
+
+#: Modules that stand above the net: imported by `from singa_lite import layers`, or at the first `singa_lite.layers`.
+_LATER = ("callbacks", "layers", "models", "parallel", "sklearn", "snapshots", "testing")
+
+#: What `from singa_lite import *` brings: what a script uses, scikit-learn's part aside, which wants that package.
+__all__ = [
+    "DeviceError",
+    "FeedForwardNet",
+    "GraphError",
+    "Layer",
+    "LayerGradients",
+    "OutOfMemoryError",
+    "PlanError",
+    "ShapeError",
+    "SnapshotError",
+    "Tensor",
+    "autograd",
+    "callbacks",
+    "data",
+    "device",
+    "initializer",
+    "layers",
+    "load",
+    "loss",
+    "metric",
+    "models",
+    "optimizer",
+    "parallel",
+    "regularizer",
+    "schedule",
+    "snapshots",
+    "tensor",
+    "testing",
+]
+
+if not TYPE_CHECKING:  # where it would let any name pass
+
+    def __getattr__(name):
+        if name in _LATER:
+            return import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

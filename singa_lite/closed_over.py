@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from types import CellType, FunctionType, MethodType
+from types import CellType, CodeType, FunctionType, MethodType
 
-_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+import numpy as np
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
 
 
 def closed_over(function: Callable[..., object]) -> Hashable:
@@ -42,13 +44,21 @@ def _outside(function: FunctionType) -> Iterator[tuple[str, object]]:
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         if not _is_empty(cell):
             yield name, cell.cell_contents
-    for name in code.co_names:
+    for name in _names(code):
         if name in function.__globals__:
             yield name, function.__globals__[name]
     for name, value in (function.__kwdefaults__ or {}).items():
         yield name, value
     for number, value in enumerate(function.__defaults__ or ()):
         yield f"default {number}", value
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """Of globals and attributes, those in functions and comprehensions within it too."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
 
 
 def _is_empty(cell: CellType) -> bool:

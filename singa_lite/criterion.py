@@ -177,7 +177,8 @@ def check_classes(where: str, x_shape: Shape, for_one: str, axis: int = 1) -> No
 def check_same_shape_and_dtype(where: str, x_shape: Shape, dtype: DType, target: Target) -> None:
     """ShapeError or TypeError unless the target has the scores' shape and dtype."""
     if target.shape != x_shape:
-        raise ShapeError(f"{where}: wanted a target of shape {x_shape}, received {target.shape}")
+        hint = "; y[:, None] has it" if x_shape == (*target.shape, 1) else ""
+        raise ShapeError(f"{where}: wanted a target of shape {x_shape}, received {target.shape}{hint}")
     if target.dtype != dtype:
         raise TypeError(f"{where}: wanted a target of {dtype}, received {target.dtype}; convert it first")
 

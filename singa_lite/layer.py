@@ -8,7 +8,8 @@ from functools import cache
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar
 
 from singa_lite import layer_calls, layer_options, names
-from singa_lite.described import Arguments
+from singa_lite.checks import kind_of
+from singa_lite.described import Arguments, is_ours
 from singa_lite.device import Device
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.layer_names import ELSEWHERE, free_name, name_may_be_left_out
@@ -100,6 +101,11 @@ class Layer(LayerTensors):
     def bookkeeping(self) -> Collection[str]:
         """Beside others, what each layer has."""
         return {*super().bookkeeping(), *_of_each()}
+
+    @property
+    def runs_users_code(self) -> bool:
+        """Whether its own forward may be code of the user's, which might not do the same at each call."""
+        return not is_ours(type(self))
 
     # ---- layers within it
 
@@ -487,7 +493,7 @@ def check_new(where: str, layer: object) -> None:
     """TypeError unless it is a layer, GraphError if it is in a net or in another layer already."""
     if not isinstance(layer, Layer):
         hint = f", perhaps {layer.__name__}(name, ...)" if isinstance(layer, type) else ""
-        raise TypeError(f"{where}: wanted a Layer{hint}, received {type(layer).__name__}")
+        raise TypeError(f"{where}: wanted a Layer{hint}, received {kind_of(layer)}")
     if "_layers" not in vars(layer):
         raise GraphError(f"{where}: wanted a layer whose __init__ calls super().__init__(name), received {type(layer)}")
     if layer._holder is not None:

@@ -64,8 +64,11 @@ class LayerGraph:
             if awaited:  # only a layer that others already name can close a cycle
                 self._topology.order(partial=True)
             self._set_up()
-        except BaseException:
+        except BaseException as error:
+            of_its_own = src is None and layer.input_sample_shapes is not None and self._topology.sources[layer.name]
             del self._layers[layer.name], self._topology.sources[layer.name]
+            if of_its_own and isinstance(error, GraphError | ShapeError):
+                raise type(error)(f"{error}; src=[] makes it an input of the net") from error
             raise
         self._nodes = self._lengths = None
         self._usable = False

@@ -21,6 +21,14 @@ _LAST = "compiled_as"
 FOLLOWED = frozenset({"optimizer", "loss", "metric", "loss_weights", "freeze", "micro_batches", "on_nan"})
 
 
+#: {attribute that another framework's net has: what stands for it here}.
+ELSEWHERE = {
+    "lr": "net.optimizer.lr",
+    "learning_rate": "net.optimizer.lr",
+    "trainable": "trainable of each layer, or compile(freeze=...)",
+}
+
+
 class Settable(Protocol):
     """What is asked here of a net."""
 
@@ -57,9 +65,8 @@ def checked(net: Settable, name: str, value: object, options: Collection[str]) -
 
 def _refuse(net: Settable, name: str, options: Collection[str]) -> None:
     public = {word for word in (*vars(net), *dir(type(net))) if not word.startswith("_")}
-    if name in ("lr", "learning_rate"):
-        near = "net.optimizer.lr"
-    else:
+    near = ELSEWHERE.get(name, "")
+    if not near:
         words = [word for word in COMPILE.get(name, ()) if word in options]
         near = next(iter(words or get_close_matches(name, sorted(public | set(options)), 1)), "")
     raise AttributeError(f"net.{name}: wanted an attribute that a net has, received none{near and f'; perhaps {near}'}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
 
 from numpy.typing import DTypeLike
 
@@ -24,6 +23,7 @@ from singa_lite.optimizer.gathering import Part
 from singa_lite.optimizer.loss_scale import LossScale
 from singa_lite.recorded_steps import StepForm
 from singa_lite.sizes import budget_size, memory_size
+from singa_lite.table import Table
 from singa_lite.tensor import DeviceSpec, Tensor
 from singa_lite.training import checked
 from singa_lite.training.criteria import GivenLosses, GivenMetrics, losses_of, metrics_of
@@ -207,7 +207,7 @@ class PlannedNet(WalkedNet):
             raise GraphError("net.kept: wanted a net of compile(keep=[...]), received one without")
         if self._steps.seen is None:
             raise GraphError("net.kept: wanted a step before, received a net that has done none since it was compiled")
-        return MappingProxyType(self._steps.seen.kept)
+        return Table(self._steps.seen.kept, "net.kept", "compile(keep=[...])")
 
     def _observer(self, norms: bool) -> Observer | None:
         """What looks at a step. norms: whether it may take norms. GraphError for a step of the user's own."""

@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 from inspect import signature
 from itertools import pairwise
 from math import cos, pi
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from singa_lite import classes_elsewhere
 from singa_lite.checks import at_least_zero, flag, real, whole
 from singa_lite.described import Described
 
@@ -115,3 +117,7 @@ def _takes_a_step(function: Callable[..., object]) -> bool:
     except ValueError:  # one that does not tell
         return True
     return True
+
+
+if not TYPE_CHECKING:  # where it would let any name pass
+    __getattr__ = classes_elsewhere.told(__name__, classes_elsewhere.SCHEDULES)

@@ -92,7 +92,7 @@ class WalkedNet(LayerGraph):
         of both are still held.
         """
         if under_way.get() is not None:
-            raise GraphError("backward: wanted step.update(loss) within a step of compile(step=)")
+            raise GraphError("backward: wanted call.update(loss) within a step of compile(step=)")
         open_forward = self._trainer.open_forward
         self._trainer.check_whole("backward")
         open_forward.check()
@@ -135,6 +135,6 @@ def _check_training(training: bool, call: StepCall) -> None:
     """GraphError for a forward that trains within an evaluation."""
     if training and not call.training:
         raise GraphError(
-            "forward within an evaluation by compile(step=): wanted forward(step.training, x), which is False here, "
+            "forward within an evaluation by compile(step=): wanted forward(call.training, x), which is False here, "
             "received True"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from functools import partial
 from operator import attrgetter, itemgetter
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
@@ -34,9 +34,9 @@ class Watch:
     """Notes the attributes of some objects, and of what these hold, before a step is recorded by them.
 
     roots: the objects; ignoring: {root's index: its attributes that are no options}; apart: kinds of further objects
-    that are known by their identity, where a root holds some. Seen are attributes, lists, sets, dicts and small arrays,
-    however deep, and the numbers, texts and flags that functions among them read from outside; not seen is what slots
-    or native code hide.
+    that are known by their identity, where a root holds some; outside: what tells further values, those that methods
+    read. Seen are attributes, lists, sets, dicts and small arrays, however deep, and the numbers, texts and flags that
+    functions among them read from outside; not seen is what slots or native code hide.
     What the recording itself changes (a counter of a layer's own) is no option, and is left out by `settle`.
     """
 
@@ -45,9 +45,11 @@ class Watch:
         roots: Iterable[object],
         ignoring: Mapping[int, Collection[str]] | None = None,
         apart: tuple[type, ...] = (),
+        outside: Callable[[], Hashable] | None = None,
     ) -> None:
         self._roots = list(roots)
         self._apart = apart
+        self._outside = outside
         self._ignored: dict[int, set[object]] = {
             id(vars(self._roots[index])): set(names) for index, names in (ignoring or {}).items()
         }
@@ -63,6 +65,7 @@ class Watch:
             if not _same(thing, copy):
                 self._leave_out(thing, copy)
         del self._before
+        self._read = None if self._outside is None else self._outside()
         plain: list[Container] = []
         in_part: list[tuple[dict[object, object], set[object]]] = []
         told: list[Array | FunctionType] = []
@@ -89,6 +92,7 @@ class Watch:
                 self._plain == self._plain_copies
                 and list(map(_flags, self._tensors)) == self._marks
                 and (not self._told or all(_copy(thing) == copy for thing, copy in self._told))
+                and (self._outside is None or self._outside() == self._read)
             )
         except Exception:  # of an object's own comparison, such as that of two arrays
             return False

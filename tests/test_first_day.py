@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from inspect import signature
 
 import numpy as np
 import pytest
 
+import singa_lite
 import skips
-from singa_lite import FeedForwardNet, autograd, callbacks, device, elsewhere, layers, loss, metric, optimizer, tensor
+from singa_lite import (
+    FeedForwardNet,
+    autograd,
+    callbacks,
+    classes_elsewhere,
+    device,
+    elsewhere,
+    layers,
+    loss,
+    metric,
+    optimizer,
+    schedule,
+    tensor,
+)
 from singa_lite.errors import GraphError, ShapeError
 
 
@@ -473,3 +490,135 @@ def test_tables_of_pandas_and_bool_are_taken():
     assert net.evaluate(table > 0, ids == 1) == net.evaluate((table > 0).astype("f"), ids)
     with pytest.raises(TypeError, match="object"):
         net.evaluate(pandas.DataFrame(table.astype(str)).astype(object), ids)
+
+
+READ = np.arange(6, dtype="f").reshape(2, 3) - 2
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "min", "max", "amax", "std", "argmax", "median", "round"])
+@pytest.mark.parametrize("options", [{}, {"axis": 1}, {"axis": 0, "keepdims": True}])
+def test_numpys_functions_take_tensors(name, options):
+    if name == "round":
+        options = {}
+    found = getattr(np, name)(tensor.from_numpy(READ), **options)
+    np.testing.assert_array_equal(found, getattr(np, name)(READ, **options))
+
+
+def test_a_sum_by_numpy_within_an_expression_is_an_operation():
+    weight = tensor.from_numpy(READ)
+    weight.stores_grad = True
+    for found, gradient in autograd.backward(np.sum(weight * 3.0)):
+        assert found is weight
+        np.testing.assert_array_equal(gradient, np.full((2, 3), 3, "f"))
+    with pytest.raises(TypeError, match=r"mean\(\): wanted no dtype and no out"):
+        np.mean(weight, dtype="float64")
+
+
+def test_targets_that_lack_the_scores_last_axis_are_told_how_to_have_it():
+    net = FeedForwardNet("mse")
+    net.add(layers.Dense(1, input_sample_shape=(3,)))
+    net.compile(optimizer.SGD(lr=0.001))
+    with pytest.raises(ShapeError, match=r"wanted a target of shape \(5, 1\), received \(5,\); y\[:, None\] has it"):
+        net.fit(np.ones((5, 3)), np.ones(5), verbose=False)
+    with pytest.raises(ShapeError, match=r"received \(5, 2\)$"):
+        net.fit(np.ones((5, 3)), np.ones((5, 2)), verbose=False)
+
+
+def test_a_history_is_read_as_a_dict():
+    net = small()
+    net.compile(optimizer.SGD(lr=0.001))
+    history = net.fit(IMAGES, IDS, epochs=2, verbose=False)
+    assert "loss" in history and "val_loss" not in history and len(history) == 4
+    assert list(history) == ["loss", "accuracy", "samples_per_second", "high_water"]
+    assert dict(history) == history.history
+    assert [len(values) for values in history.values()] == [2] * 4
+
+
+def test_another_input_that_is_added_without_its_sources_is_told():
+    net = FeedForwardNet()
+    net.add(layers.Dense("one", 4, input_sample_shape=(3,)))
+    with pytest.raises(ShapeError, match=r"wanted input_sample_shape .* src=\[\] makes it an input of the net"):
+        net.add(layers.Dense("two", 4, input_sample_shape=(5,)))
+    net.add(layers.Dense("two", 4, input_sample_shape=(5,)), [])
+    late = FeedForwardNet()
+    late.add(layers.Dense("behind", 4), "start")
+    with pytest.raises(GraphError, match=r"without cycles, .* src=\[\] makes it an input of the net"):
+        late.add(layers.Dummy("start", (3,)))
+    late.add(layers.Dummy("start", (3,)), [])
+    assert late.input_shapes() == {"start": (3,)}
+
+
+def test_a_class_in_the_place_of_an_object_is_told_by_its_name():
+    with pytest.raises(TypeError, match=r"perhaps Dense\(name, ...\), received the class Dense"):
+        FeedForwardNet().add(layers.Dense)
+    with pytest.raises(TypeError, match=r"perhaps Adam\(\), received the class Adam"):
+        small().compile(optimizer.Adam)
+    with pytest.raises(TypeError, match=r"perhaps Huber\(\), received the class Huber"):
+        FeedForwardNet(loss.Huber)
+
+
+def test_what_a_whole_net_trains_is_said_of_its_layers():
+    with pytest.raises(AttributeError, match=r"net.trainable: .*trainable of each layer, or compile\(freeze=...\)"):
+        small().trainable = False
+
+
+def test_a_layer_that_is_not_kept_is_told_with_those_that_are():
+    net = small()
+    net.compile(optimizer.SGD(lr=0.001), keep=["dense"])
+    net.train_one_batch(*WANTED)
+    with pytest.raises(KeyError, match=r"net.kept: wanted one of \['dense'\], received 'conv2d'"):
+        net.kept["conv2d"]
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        (layers, classes_elsewhere.LAYERS),
+        (loss, classes_elsewhere.LOSSES),
+        (metric, classes_elsewhere.METRICS),
+        (optimizer, classes_elsewhere.OPTIMIZERS),
+        (callbacks, classes_elsewhere.CALLBACKS),
+        (schedule, classes_elsewhere.SCHEDULES),
+    ],
+)
+def test_a_class_of_another_framework_is_told_by_ours(module, names):
+    for name, ours in names.items():
+        with pytest.raises(AttributeError, match=rf"no attribute '{name}'; here it is {re.escape(ours)}$"):
+            getattr(module, name)
+        first = re.split(r"\W", ours)[0]
+        assert first in ("input_sample_shape", "the") or isinstance(getattr(module, first), type)
+    with pytest.raises(AttributeError, match=r"no attribute 'Nonsense'$"):
+        _ = module.Nonsense
+    assert not hasattr(module, "Nonsense")
+
+
+def test_an_activation_that_is_told_is_one():
+    for ours in classes_elsewhere.LAYERS.values():
+        if ours.startswith("Activation"):
+            assert isinstance(eval(ours, {"Activation": layers.Activation}), layers.Activation)
+
+
+MODULES = "callbacks, layers, models, parallel, snapshots, testing"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        f"import singa_lite as s; print(*[x.__name__ for x in ({', '.join('s.' + m for m in MODULES.split(', '))})])",
+        f"from singa_lite import *; print(*[x.__name__ for x in ({MODULES})])",
+    ],
+)
+def test_each_public_module_is_there_when_it_is_asked_for(script):
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [f"singa_lite.{name}" for name in MODULES.split(", ")]
+
+
+def test_the_errors_of_the_manual_are_at_hand():
+    for name, kind in [("PlanError", ValueError), ("OutOfMemoryError", MemoryError), ("ShapeError", ValueError)]:
+        assert issubclass(getattr(singa_lite, name), kind)
+    with pytest.raises(AttributeError, match="no attribute 'layer_s'"):
+        _ = singa_lite.layer_s
+    net = small()
+    net.compile(optimizer.SGD(lr=0.001))
+    with pytest.raises(singa_lite.PlanError, match="wanted at most 1,000 bytes"):
+        net.plan_batch(4, memory_budget=1000)

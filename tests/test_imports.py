@@ -25,6 +25,7 @@ FLOORS = (
         "array_types",
         "checks",
         "closed_over",
+        "classes_elsewhere",
         "contexts",
         "elsewhere",
         "left_out",

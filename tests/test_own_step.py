@@ -372,7 +372,7 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "no scalar": (lambda net, call: call.update(net.forward(True, call.x)), ShapeError, r"wanted a loss \(\)"),
     "no targets": (lambda net, call: call.y, GraphError, "wanted targets, as it reads y"),
     "stale": (stale, GraphError, "computed behind the last update of 'c"),
-    "backward": (lambda net, call: net.backward(net.forward(True, call.x)), GraphError, "wanted step.update"),
+    "backward": (lambda net, call: net.backward(net.forward(True, call.x)), GraphError, "wanted call.update"),
     "a stranger": (
         lambda net, call: call.update(alone_step(net, call), generator(net.device)),
         GraphError,
@@ -412,7 +412,7 @@ def test_a_tensor_from_outside_and_training_in_an_evaluation_are_refused():
     CONSTANT[:] = [tensor.full((), 1.0, device=net.device)]
     with pytest.raises(GraphError, match="wanted 'loss' made by an operation of this step"):
         net.train_one_batch(X)
-    with pytest.raises(GraphError, match=r"wanted forward\(step.training, x\)"):
+    with pytest.raises(GraphError, match=r"wanted forward\(call.training, x\)"):
         alone(lambda net, call: real(net.forward(True, call.x))).evaluate(X)
 
 

@@ -3,6 +3,9 @@
 Give `Checkpoint` last: what stands before it is in its checkpoints, and goes on from them with `fit(resume=)`.
 """
 
+from typing import TYPE_CHECKING
+
+from singa_lite import classes_elsewhere
 from singa_lite.callbacks.csv_logger import CSVLogger as CSVLogger
 from singa_lite.callbacks.early_stopping import EarlyStopping as EarlyStopping
 from singa_lite.callbacks.functions import LambdaCallback as LambdaCallback
@@ -14,3 +17,6 @@ from singa_lite.fit import Callback as Callback
 from singa_lite.fit import StopTraining as StopTraining
 from singa_lite.fit import Training as Training
 from singa_lite.snapshots import Checkpoint as Checkpoint
+
+if not TYPE_CHECKING:  # where it would let any name pass
+    __getattr__ = classes_elsewhere.told(__name__, classes_elsewhere.CALLBACKS)

@@ -68,12 +68,13 @@ def csv(
     dtype: str = "float32",
     separator: str = ",",
 ) -> Table:
-    """A CSV file with a line of names first, for `net.fit(data.csv("t.csv", target="price"))`, whatever its size.
+    """A CSV file with a line of names first, for `net.fit(data.csv("t.csv", target=["price"]))`, whatever its size.
 
     One reading finds where lines begin; then blocks of 1 MiB are read as batches ask for them, shuffled within windows.
-    target: the column of the targets, or several; features: those of the samples, by default all others, in the file's
-    order. dtype: of samples, and of targets that are no integers; integer targets, such as class ids, are int64. Needs
-    pandas, extra `data`.
+    target: a column, "kind", for targets (n,), as class ids come, or a list, ["price"], for targets (n, columns), as a
+    regression wants them. features: the columns of the samples, by default all others, in the file's order. dtype: of
+    samples, and of targets that are no integers; integer targets, such as class ids, are int64. Needs pandas, extra
+    `data`.
 
     KeyError for a column that is not there, with those that are. DataError, when they are read, for what is no number,
     for missing values, and for quoted text with line ends in it.
@@ -84,7 +85,7 @@ def csv(
 def parquet(
     path: FilePath, target: str | Sequence[str], *, features: Sequence[str] | None = None, dtype: str = "float32"
 ) -> Table:
-    """A Parquet file, for `net.fit(data.parquet("t.parquet", target="price"))`: read by row groups and columns.
+    """A Parquet file, for `net.fit(data.parquet("t.parquet", target=["price"]))`: read by row groups and columns.
 
     target, features, dtype: as for `csv`. TypeError for columns without numbers, DataError for missing values. Needs
     pyarrow, extra `data`.

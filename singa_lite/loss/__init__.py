@@ -1,5 +1,8 @@
 """Losses: values a sample, the mean over them, and its exact gradient. `get` finds one by its name."""
 
+from typing import TYPE_CHECKING
+
+from singa_lite import classes_elsewhere
 from singa_lite.loss.base import Loss as Loss
 from singa_lite.loss.cross_entropy import SigmoidCrossEntropy as SigmoidCrossEntropy
 from singa_lite.loss.cross_entropy import SoftmaxCrossEntropy as SoftmaxCrossEntropy
@@ -11,3 +14,6 @@ from singa_lite.loss.distances import SquaredError as SquaredError
 from singa_lite.loss.margins import Hinge as Hinge
 from singa_lite.loss.margins import KLDivergence as KLDivergence
 from singa_lite.loss.named import get as get
+
+if not TYPE_CHECKING:  # where it would let any name pass
+    __getattr__ = classes_elsewhere.told(__name__, classes_elsewhere.LOSSES)

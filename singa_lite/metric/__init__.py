@@ -1,5 +1,8 @@
 """Metrics: one value a sample and the mean over the batch, or one value of all samples. `get` finds one by its name."""
 
+from typing import TYPE_CHECKING
+
+from singa_lite import classes_elsewhere
 from singa_lite.metric.accuracies import Accuracy as Accuracy
 from singa_lite.metric.accuracies import BinaryAccuracy as BinaryAccuracy
 from singa_lite.metric.accuracies import Precision as Precision
@@ -15,3 +18,6 @@ from singa_lite.metric.errors import MeanSquaredError as MeanSquaredError
 from singa_lite.metric.named import get as get
 from singa_lite.metric.perplexity import Perplexity as Perplexity
 from singa_lite.metric.ranking import AUC as AUC
+
+if not TYPE_CHECKING:  # where it would let any name pass
+    __getattr__ = classes_elsewhere.told(__name__, classes_elsewhere.METRICS)

@@ -83,10 +83,14 @@ def _comparison(name: str, operation: Operation) -> Operator:
 
 
 def _statistic(name: str, operation: Operation) -> Operation:
-    """In an expression an operation; elsewhere NumPy's answer."""
+    """In an expression an operation; elsewhere NumPy's answer. dtype, out: `numpy.sum(tensor)` gives these, as None."""
     read = getattr(Readable, name)
 
-    def method(self: Tensor, axis: Any = None, keepdims: bool = False) -> Any:
+    def method(self: Tensor, axis: Any = None, keepdims: bool = False, *, dtype: None = None, out: None = None) -> Any:
+        if dtype is not None or out is not None:
+            raise TypeError(
+                f"{name}(): wanted no dtype and no out, received one; numpy.asarray(tensor).{name} takes both"
+            )
         return operation(self, axis, keepdims) if _is_expression(self) else read(self, axis, keepdims)
 
     method.__name__, method.__doc__ = name, read.__doc__

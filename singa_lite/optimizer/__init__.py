@@ -1,5 +1,8 @@
 """Optimizers: how a parameter moves, given its gradient."""
 
+from typing import TYPE_CHECKING
+
+from singa_lite import classes_elsewhere
 from singa_lite.optimizer.adaptive import AdaGrad as AdaGrad
 from singa_lite.optimizer.adaptive import Adam as Adam
 from singa_lite.optimizer.adaptive import AdamW as AdamW
@@ -9,3 +12,6 @@ from singa_lite.optimizer.global_norm import GlobalNorm as GlobalNorm
 from singa_lite.optimizer.global_norm import clip_global_norm as clip_global_norm
 from singa_lite.optimizer.sgd import SGD as SGD
 from singa_lite.optimizer.sgd import Nesterov as Nesterov
+
+if not TYPE_CHECKING:  # where it would let any name pass
+    __getattr__ = classes_elsewhere.told(__name__, classes_elsewhere.OPTIMIZERS)

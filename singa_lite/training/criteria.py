@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from singa_lite import loss as losses
 from singa_lite import metric as metrics
+from singa_lite.checks import kind_of
 from singa_lite.loss import Loss
 from singa_lite.metric import Metric
 
@@ -53,4 +54,4 @@ def _metric(given: object, where: str) -> Metric:
 
 def _refused(where: str, kind: str, given: object) -> TypeError:
     hint = f", perhaps {given.__name__}()" if isinstance(given, type) else ""
-    return TypeError(f"{where}: wanted a {kind}{hint}, received {type(given).__name__}")
+    return TypeError(f"{where}: wanted a {kind}{hint}, received {kind_of(given)}")

@@ -16,6 +16,7 @@ from singa_lite.graph import Graph
 from singa_lite.layer_calls import nothing
 from singa_lite.optimizer.one_step import StepOfAll
 from singa_lite.tensor import Tensor, from_numpy
+from singa_lite.training import users_code
 from singa_lite.training.micro_batches import Fed
 from singa_lite.training.same_twice import check_same
 from singa_lite.training.step_call import Member, StepCall, under_way
@@ -57,7 +58,7 @@ class OwnFunction:
         left = [member.name or "the net itself" for member in members if member.name not in call.updated]
         if training and left:
             raise GraphError(
-                f"step: wanted step.update(loss) to reach each net that it trains, received none for {left}"
+                f"step: wanted call.update(loss) to reach each net that it trains, received none for {left}"
             )
         self.objective.note([*values[1]], training)
         return values
@@ -68,7 +69,7 @@ class OwnFunction:
         with device.recording() as again:
             self.call(members, fed, training, nothing)
         try:
-            check_same(graph, again, device)
+            check_same(graph, again, device, "step", "draw by call.normal, or give what changes as targets")
         finally:
             again.let_go()
 
@@ -108,7 +109,9 @@ class OwnStep(TrainStep):
         optimizers = [member.optimizer for member in self.members]
         layers = [layer for member in self.members for layer in member.layers.layers.values()]
         ignored = {index: {*each.live, "state"} for index, each in enumerate(optimizers)}
-        return Watch([*optimizers, *layers, *owner(self.function.function)], ignored)
+        return Watch(
+            [*optimizers, *layers, *owner(self.function.function)], ignored, users_code.read_outside(layers, ())
+        )
 
     def settle(self, watch: Watch) -> None:
         nets = [member.layers for member in self.members]
@@ -148,7 +151,7 @@ class OwnEvaluation(EvaluateStep):
 
     def watch(self) -> Watch:
         layers = [layer for member in self.members for layer in member.layers.layers.values()]
-        return Watch([*layers, *owner(self.function.function)])
+        return Watch([*layers, *owner(self.function.function)], outside=users_code.read_outside(layers, ()))
 
     def operations(self, fed: Fed) -> Values:
         with no_grad():

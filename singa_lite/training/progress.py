@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class History:
-    """What `fit` saw. history: {"loss": [a number an epoch], "accuracy": ..., "val_loss": ..., ...}.
+class History(Mapping[str, list[OneOrMore]]):
+    """What `fit` saw, for reading: {"loss": [a number an epoch], "accuracy": ..., "val_loss": ..., ...}.
+
+    history: the same as a dict, under the name that Keras has for it.
 
     A metric stands under its name, "<output>_<name>" where metrics were given by output.
 
@@ -40,6 +42,12 @@ class History:
         if name not in self.history:
             raise KeyError(f"history: wanted one of {list(self.history)}, received {name!r}")
         return self.history[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.history)
+
+    def __len__(self) -> int:
+        return len(self.history)
 
     def plot(self, *names: str) -> Figure:
         """A matplotlib figure: an axis for each entry, training and validation in one, by epoch; `savefig(path)` writes

@@ -9,23 +9,37 @@ from singa_lite.operation import Instruction, Operand
 from singa_lite.tensor import Block
 
 
-def check_same(one: Graph, other: Graph, device: Device) -> None:
-    """GraphError unless both do the same operations over the same blocks and over constants of the same values."""
+def check_same(one: Graph, other: Graph, device: Device, where: str, instead: str) -> None:
+    """GraphError unless both do the same operations over the same blocks and over constants of the same values.
+
+    where: what was recorded; instead: what to do in the place of what differs.
+    """
+    found = _difference(one, other, device)
+    if found:
+        raise GraphError(
+            f"{where}: wanted the same operations each time that it is called, received {found}; a record would keep "
+            f"those of one call, as of NumPy's random numbers: {instead}"
+        )
+
+
+def _difference(one: Graph, other: Graph, device: Device) -> str:
+    """In words, "" where there is none."""
     first, second = one.instructions, other.instructions
     if len(first) != len(second):
-        raise _differs(f"{len(first)} operations, then {len(second)}")
+        return f"{len(first)} operations, then {len(second)}"
     names: dict[int, int] = {}
     for mine, theirs in zip(first, second, strict=True):
         if _form(mine) != _form(theirs):
-            raise _differs(f"{_shown(mine)}, then {_shown(theirs)}")
+            return f"{_shown(mine)}, then {_shown(theirs)}"
         for operand, twin in zip(mine.operands, theirs.operands, strict=True):
             if operand is None or twin is None:
                 continue
             known = operand.block in names
             if names.setdefault(operand.block, twin.block) != twin.block:
-                raise _differs(f"{mine.kernel!r} of layer {mine.layer!r} over other tensors")
+                return f"{mine.kernel!r} of layer {mine.layer!r} over other tensors"
             if not known and not _same(one.blocks[operand.block].held, other.blocks[twin.block].held, device):
-                raise _differs(f"other values of a constant {operand.shape} of {mine.kernel!r}")
+                return f"other values of a constant {operand.shape} of {mine.kernel!r} of layer {mine.layer!r}"
+    return ""
 
 
 def _form(instruction: Instruction) -> tuple[object, ...]:
@@ -52,10 +66,3 @@ def _same(one: Block | None, other: Block | None, device: Device) -> bool:
 
 def _bytes(block: Block, device: Device) -> bytes:
     return device.runtime.read(device.view(block, (block.nbytes,), "uint8", (1,), 0)).tobytes()
-
-
-def _differs(what: str) -> GraphError:
-    return GraphError(
-        f"step: wanted the same operations each time that it is called, received {what}; a record would keep those of "
-        "its first call, as of NumPy's random numbers: draw by call.normal, or give what changes as targets"
-    )

@@ -118,7 +118,7 @@ class StepCall(Unique):
                 return member
         names = [member.name for member in self._members if member.name]
         raise GraphError(
-            f"step.update: wanted the net itself or one of compile(nets=), which has {names}, received {net!r:.60}"
+            f"call.update: wanted the net itself or one of compile(nets=), which has {names}, received {net!r:.60}"
         )
 
     def _apply(self, tape: BackwardPass, members: Sequence[Member], owners: Mapping[int, Member]) -> None:
@@ -145,7 +145,7 @@ class StepCall(Unique):
         if not tape.nodes:
             names = [member.name or "the net itself" for member in members]
             raise GraphError(
-                f"step.update: wanted a loss that depends on parameters of {names}, received one of others"
+                f"call.update: wanted a loss that depends on parameters of {names}, received one of others"
             )
         for node in tape.nodes:
             for kept in node.saved:
@@ -153,7 +153,7 @@ class StepCall(Unique):
                 if position > node.sequence:
                     tape.finish()
                     raise GraphError(
-                        f"step.update: wanted a loss computed behind the last update of {name!r}, received one from "
+                        f"call.update: wanted a loss computed behind the last update of {name!r}, received one from "
                         "before it, whose derivative would mix old values and new ones; do its forward again, or "
                         "update by both losses' sum"
                     )
@@ -161,12 +161,12 @@ class StepCall(Unique):
 
 def _check_loss(loss: object) -> None:
     if not isinstance(loss, Tensor):
-        raise TypeError(f"step.update: wanted a loss as a Tensor, received {type(loss).__name__}")
+        raise TypeError(f"call.update: wanted a loss as a Tensor, received {type(loss).__name__}")
     if loss.shape != ():
-        raise ShapeError(f"step.update: wanted a loss (), such as autograd.reduce_mean gives, received {loss.shape}")
+        raise ShapeError(f"call.update: wanted a loss (), such as autograd.reduce_mean gives, received {loss.shape}")
     if loss.creator is None and is_taping():
         raise GraphError(
-            "step.update: wanted a loss that taped operations made of parameters, received one apart from any tape"
+            "call.update: wanted a loss that taped operations made of parameters, received one apart from any tape"
         )
 
 

@@ -20,6 +20,7 @@ from singa_lite.optimizer.one_step import OneStep, StepOfAll
 from singa_lite.recorded_steps import Feeds
 from singa_lite.run import Run
 from singa_lite.tensor import Tensor
+from singa_lite.training import users_code
 from singa_lite.training.buckets import Take
 from singa_lite.training.closing import Closing
 from singa_lite.training.micro_batches import Fed, GradientSums, added, added_metrics, cut
@@ -62,7 +63,10 @@ class StepFunction(ABC, Generic[Results]):
 
     def watch(self) -> Watch:
         """A watch on all objects whose options a record freezes, to be made before recording."""
-        return Watch([*self.layers.layers.values(), *self.criteria])
+        return Watch([*self.layers.layers.values(), *self.criteria], outside=self._read_outside())
+
+    def _read_outside(self) -> Callable[[], Hashable] | None:
+        return users_code.read_outside(self.layers.layers.values(), self.criteria)
 
     def settle(self, watch: Watch) -> None:
         """The recording is over."""
@@ -70,6 +74,16 @@ class StepFunction(ABC, Generic[Results]):
 
     def check_record(self, graph: Graph, fed: Fed) -> None:
         """GraphError where a replay would not do what the step does."""
+        if users_code.is_there(self.layers.layers.values(), self.criteria):
+            users_code.check_repeats(lambda: self._forward_alone(fed), self.layers.device)
+
+    def _forward_alone(self, fed: Fed) -> None:
+        """All of the step before its walk back, looked at by nobody."""
+        self._through_layers(fed)
+
+    def _through_layers(self, fed: Fed, watcher: Observer | None = None, output: Collection[str] = ()) -> OneOrMore:
+        run = Run(self.layers.ordered(), self.layers.device, False, None, watcher=watcher)
+        return run.forward(dict(fed["input"]), output)
 
     def seen(self) -> Seen | None:
         """What was observed of it, in tensors that each replay of its record fills."""
@@ -81,8 +95,7 @@ class StepFunction(ABC, Generic[Results]):
         return () if self.observer is None else (self.observer.names, self.observer.norms)
 
     def _evaluated(self, fed: Fed, output: Collection[str] = ()) -> OneOrMore:
-        run = Run(self.layers.ordered(), self.layers.device, False, None, watcher=self.observer)
-        return run.forward(dict(fed["input"]), output)
+        return self._through_layers(fed, self.observer, output)
 
 
 class PredictStep(StepFunction[OneOrMore]):
@@ -117,7 +130,12 @@ class EvaluateStep(StepFunction[Values]):
         return self.kind, self.objective.named_criteria, *self._observed
 
     def operations(self, fed: Fed) -> Values:
-        out = self._evaluated(fed)
+        return self._measured(self._evaluated(fed), fed)
+
+    def _forward_alone(self, fed: Fed) -> None:
+        self._measured(self._through_layers(fed), fed)
+
+    def _measured(self, out: OneOrMore, fed: Fed) -> Values:
         return self.objective.loss(False, out, fed), self.objective.metric(out, fed["target"])
 
 
@@ -205,7 +223,7 @@ class TrainStep(EvaluateStep):
 
     def watch(self) -> Watch:
         made_by = [self.optimizer, *self.layers.layers.values(), *self.criteria]
-        return Watch(made_by, {0: {*self.optimizer.live, "state"}})
+        return Watch(made_by, {0: {*self.optimizer.live, "state"}}, self._read_outside())
 
     def settle(self, watch: Watch) -> None:
         lasting = [self.optimizer.state, self.optimizer.gathering.sums]
@@ -242,6 +260,12 @@ class TrainStep(EvaluateStep):
             self.look(values[0], False)
         self._update(run, share, sums, changing, closing, turn)
         return values
+
+    def _forward_alone(self, fed: Fed) -> None:
+        """Of the first piece of the batch; losses as in an evaluation, as nothing is derived."""
+        piece = cut(fed, self.micro_batches)[0].fed
+        run = Run(self.layers.ordered(), self.layers.device, True, self.freeze)
+        self._measured(run.forward(dict(piece["input"]), ()), piece)
 
     def _closing(self) -> Closing | None:
         if self.clip is None and self.scale is None:

@@ -1,0 +1,196 @@
+"""Layers, losses and functions of the user's that do not do the same at each call: a record would freeze them."""
+
+from __future__ import annotations
+
+import sys
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pytest
+
+from singa_lite import FeedForwardNet, Layer, autograd, device, layers, loss, optimizer, tensor
+from singa_lite.errors import GraphError
+
+X = np.random.default_rng(5).normal(size=(5, 3)).astype("f")
+RANDOM = np.random.default_rng(6)
+DIFFERS = "forward: wanted the same operations each time that it is called, received"
+
+
+class Keeping(Layer):
+    def setup(self, shape: Any) -> Any:
+        return shape
+
+
+class Counting(Keeping):
+    def __init__(self, name: str, **options: Any) -> None:
+        super().__init__(name, **options)
+        self.calls = 0
+
+    def forward(self, training: bool, x: Any) -> Any:
+        self.calls += 1
+        return x * float(self.calls)
+
+
+class Noise(Keeping):
+    def forward(self, training: bool, x: Any) -> Any:
+        return x + tensor.from_numpy(RANDOM.normal(size=3).astype("f"), x.device) if training else x
+
+
+class Branching(Keeping):
+    calls = count()
+
+    def forward(self, training: bool, x: Any) -> Any:
+        return x if next(self.calls) % 2 else autograd.tanh(x)
+
+
+class Weighing(loss.Loss):
+    def compute(self, x: Any, y: Any) -> Any:
+        return autograd.reduce_mean((x - y) * float(RANDOM.random()), 1)
+
+
+def scaled(name: str | None = None, **options: Any) -> Layer:
+    return layers.Lambda("scaled", lambda x: x * float(RANDOM.random()), **options)
+
+
+def within(**options: Any) -> Layer:
+    return layers.Sequential("held", [layers.Dense(3), Noise()], **options)
+
+
+def net(made: Any, graph: bool = True, criterion: Any = "mse", **options: Any) -> FeedForwardNet:
+    found = FeedForwardNet(criterion, device=device.new_cpu(kernels="numpy"))
+    found.add(made(input_sample_shape=(3,)))
+    found.add(layers.Dense("dense", 3))
+    found.compile(optimizer.SGD(0.1), graph=graph, **options)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        (Counting, "'scale' of layer 'counting' with alpha="),
+        (Noise, r"other values of a constant \(3,\) of 'add' of layer 'noise'"),
+        (Branching, "operations, then"),
+        (scaled, "'scale' of layer 'scaled'"),
+        (within, "of layer 'held/noise'"),
+    ],
+)
+def test_what_differs_between_calls_is_refused_and_nothing_has_changed(made, told):
+    found = net(made)
+    before = [np.array(value) for value in found.param_values()]
+    with pytest.raises(GraphError, match=f"{DIFFERS} .*{told}"):
+        found.train_one_batch(X, X)
+    for value, wanted in zip(found.param_values(), before, strict=True):
+        np.testing.assert_array_equal(value, wanted)
+    assert found.optimizer.step == 0
+    net(made, graph=False).train_one_batch(X, X)
+
+
+def test_so_is_it_in_evaluation_and_prediction():
+    with pytest.raises(GraphError, match=DIFFERS):
+        net(Counting).evaluate(X, X)
+    with pytest.raises(GraphError, match=DIFFERS):
+        net(Counting).predict(X)
+    assert net(Noise).predict(X).shape == (5, 3)  # it draws in training alone
+
+
+def test_a_loss_of_the_users_own_too():
+    with pytest.raises(GraphError, match=DIFFERS):
+        net(layers.Flatten, criterion=Weighing()).train_one_batch(X, X)
+
+
+class Shifting(Keeping):
+    """A constant that is made anew at each call, and random numbers by a counter in memory."""
+
+    def setup(self, shape: Any) -> Any:
+        self.add_state("key", (3,), 7, "uint64")
+        return shape
+
+    def forward(self, training: bool, x: Any) -> Any:
+        shifted = x + tensor.from_numpy(np.ones(3, "f"), x.device)
+        return shifted + autograd.normal(x.shape, self.states["key"])
+
+
+class Doubling(autograd.Function):
+    def makes(self, x: Any) -> Any:
+        return {"y": autograd.Output(x.shape)}
+
+    def forward(self, x: Any, y: Any) -> None:
+        np.multiply(x, 2, out=y)
+
+    def derivative_x(self, dy: Any, dx: Any) -> None:
+        np.multiply(dy, 2, out=dx)
+
+
+class OfFunction(Keeping):
+    def forward(self, training: bool, x: Any) -> Any:
+        return Doubling()(x)
+
+
+@pytest.mark.parametrize("options", [{}, {"micro_batches": 2}, {"freeze": "dense"}, {"memory_budget": "1 GiB"}])
+@pytest.mark.parametrize("made", [Shifting, OfFunction])
+def test_what_does_the_same_each_time_trains_as_ever(made, options):
+    recorded, eager = net(made, **options), net(made, graph=False, **{**options, "memory_budget": None})
+    for _ in range(3):
+        assert float(recorded.train_one_batch(X, X)[0]) == float(eager.train_one_batch(X, X)[0])
+    for one, other in zip(recorded.param_values(), eager.param_values(), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+SCALE = 1.0
+
+
+class Global(Keeping):
+    def forward(self, training: bool, x: Any) -> Any:
+        return x * self.factor()
+
+    def factor(self) -> float:
+        return max(scale for scale in (SCALE, 0.25))
+
+
+class GlobalLoss(loss.Loss):
+    def compute(self, x: Any, y: Any) -> Any:
+        return autograd.reduce_mean((x - y) * (x - y) * float(SCALE), 1)
+
+
+@pytest.mark.parametrize("value", [3.0, np.float32(3)])
+@pytest.mark.parametrize("kind", ["global", "within", "closure", "loss"])
+def test_numbers_that_such_functions_read_from_outside_count_from_the_next_batch_on(kind, value, monkeypatch):
+    factor = 1.0
+    made = {
+        "global": (Global, "mse"),
+        "within": (lambda **o: layers.Residual("held", [Global()], **o), "mse"),
+        "closure": (lambda **o: layers.Lambda("scaled", lambda x: x * float(factor), **o), "mse"),
+        "loss": (layers.Flatten, GlobalLoss()),
+    }[kind]
+    losses = []
+    for graph in (True, False):
+        factor = 1.0
+        monkeypatch.setattr(sys.modules[__name__], "SCALE", 1.0)
+        found = net(made[0], graph=graph, criterion=made[1])
+        losses.append([float(found.train_one_batch(X, X)[0])])
+        factor = value
+        monkeypatch.setattr(sys.modules[__name__], "SCALE", value)
+        losses[-1] += [float(found.train_one_batch(X, X)[0]), found.evaluate(X, X)[0]]
+    assert losses[0] == losses[1]
+
+
+CALLS = 0
+
+
+class Told(Keeping):
+    """It counts its calls, and no operation goes by that."""
+
+    def forward(self, training: bool, x: Any) -> Any:
+        global CALLS
+        CALLS += 1
+        return x * SCALE
+
+
+@pytest.mark.parametrize("made", [Global, Told])
+def test_a_step_that_reads_what_it_did_is_not_recorded_anew(made):
+    found = net(made)
+    found.train_one_batch(X, X)
+    graph = found.training_graph
+    found.train_one_batch(X, X)
+    assert found.training_graph is graph
