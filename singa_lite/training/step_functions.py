@@ -223,7 +223,7 @@ class TrainStep(EvaluateStep):
 
     def watch(self) -> Watch:
         made_by = [self.optimizer, *self.layers.layers.values(), *self.criteria]
-        return Watch(made_by, {0: {*self.optimizer.live, "state"}}, self._read_outside())
+        return Watch(made_by, {0: {*self.optimizer.live, "state"}}, outside=self._read_outside())
 
     def settle(self, watch: Watch) -> None:
         lasting = [self.optimizer.state, self.optimizer.gathering.sums]

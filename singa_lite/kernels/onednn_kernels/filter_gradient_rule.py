@@ -22,8 +22,8 @@ _LARGEST_SAMPLE = 1 << 24
 _PRODUCT_NARROW, _PRODUCT_WIDE = 1 << 15, 1 << 18
 #: And those up to which it is in float32, where the kernels are no fewer than the channels.
 _PRODUCT_FEW = 1 << 14
-#: Elements of x and dy that no cache holds: a convolution goes over them once for every few of its kernels, so of so many
-#: kernels a product is faster in float32 with AVX-512, but where the channels are a multiple of _SLOW_PITCH.
+#: Elements of x and dy that no cache holds: a convolution goes over them once for every few of its kernels, so of so
+#: many kernels a product is faster in float32 with AVX-512, but where the channels are a multiple of _SLOW_PITCH.
 _UNCACHED, _MANY_KERNELS = 5 << 20, 64
 
 
