@@ -44,6 +44,7 @@ class Watch:
         self,
         roots: Iterable[object],
         ignoring: Mapping[int, Collection[str]] | None = None,
+        *,
         apart: tuple[type, ...] = (),
         outside: Callable[[], Hashable] | None = None,
     ) -> None:

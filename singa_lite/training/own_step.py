@@ -109,9 +109,8 @@ class OwnStep(TrainStep):
         optimizers = [member.optimizer for member in self.members]
         layers = [layer for member in self.members for layer in member.layers.layers.values()]
         ignored = {index: {*each.live, "state"} for index, each in enumerate(optimizers)}
-        return Watch(
-            [*optimizers, *layers, *owner(self.function.function)], ignored, users_code.read_outside(layers, ())
-        )
+        options = [*optimizers, *layers, *owner(self.function.function)]
+        return Watch(options, ignored, outside=users_code.read_outside(layers, ()))
 
     def settle(self, watch: Watch) -> None:
         nets = [member.layers for member in self.members]

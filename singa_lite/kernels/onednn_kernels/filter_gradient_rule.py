@@ -35,11 +35,8 @@ def rule(x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, *, window: Window, 
         return "product" if single and size > _PRODUCT_NARROW else "direct"
     if not load().has_avx512:
         return _with_avx2(x, dy, dweight, window, groups)
-    if single and (
-        size >= _PRODUCT_WIDE
-        or (size <= _PRODUCT_FEW and kernels >= channels)
-        or (kernels >= _MANY_KERNELS and channels % _SLOW_PITCH and x.size + dy.size >= _UNCACHED)
-    ):
+    is_uncached = kernels >= _MANY_KERNELS and channels % _SLOW_PITCH != 0 and x.size + dy.size >= _UNCACHED
+    if single and (size >= _PRODUCT_WIDE or (size <= _PRODUCT_FEW and kernels >= channels) or is_uncached):
         return "product"
     is_strided = window.taps > 1 and window.stride != (1, 1)
     return "blocked" if is_strided and _is_worth_converting(x, dy, dweight, window, groups) else "direct"
