@@ -138,7 +138,7 @@ def kind(given: object) -> str:
     if isinstance(given, type):
         return f"the class {given.__qualname__}"
     made = type(given)
-    module = made.__module__.partition(".")[0]
+    module = (made.__module__ or "builtins").partition(".")[0]
     name = made.__qualname__ if module in ("builtins", "__main__") else f"{module}.{made.__qualname__}"
     return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 

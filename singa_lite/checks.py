@@ -99,11 +99,6 @@ def axes_of(where: str, given: object, shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def kind_of(given: object) -> str:
-    """What somebody gave, for messages: its class, or which class it is itself."""
-    return f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
-
-
 def is_int(value: object) -> TypeGuard[int]:
     """Whether the value is an integer of Python or NumPy; True and False are none."""
     if isinstance(value, np.ndarray):

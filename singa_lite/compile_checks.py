@@ -10,7 +10,8 @@ import numpy as np
 
 from singa_lite import threads
 from singa_lite.array_types import DType
-from singa_lite.checks import flag, kind_of, one_of, whole
+from singa_lite.arrays import kind
+from singa_lite.checks import flag, one_of, whole
 from singa_lite.device import Device
 from singa_lite.errors import GraphError
 from singa_lite.freezing import Freeze, freezing
@@ -86,7 +87,7 @@ def check_optimizer(given: object) -> None:
     if not isinstance(given, Optimizer):
         hint = f", perhaps {given.__name__}()" if isinstance(given, type) else ""
         hint = ", such as optimizer.SGD(lr=0.1) or optimizer.Adam()" if isinstance(given, str) else hint
-        raise TypeError(f"compile: wanted an Optimizer{hint}, received {kind_of(given)}")
+        raise TypeError(f"compile: wanted an Optimizer{hint}, received {kind(given)}")
 
 
 def budget(given: int | str | None, graph: bool, device: Device, where: str = "compile") -> int | None:

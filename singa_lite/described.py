@@ -148,8 +148,8 @@ _MISSING = object()
 
 
 def is_ours(made: type | Callable[..., object]) -> bool:
-    """Whether a class or a function is this package's own, and no user's."""
-    return made.__module__.partition(".")[0] == _PACKAGE
+    """Whether a class or a function is this package's own, and no user's. One that `exec` made may have no module."""
+    return (made.__module__ or "").partition(".")[0] == _PACKAGE
 
 
 def differences(before: object, after: object) -> dict[str, object]:

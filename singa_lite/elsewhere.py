@@ -73,6 +73,19 @@ DATA: Mapping[str, tuple[str, ...]] = {
     "learning_rate": ("net.optimizer.lr",),
 }
 
+#: Of callbacks.
+CALLBACKS: Mapping[str, tuple[str, ...]] = {
+    "restore_best_weights": ("restore_best",),
+    "filepath": ("folder",),
+    "filename": ("path",),
+    "log_dir": ("folder",),
+    "save_freq": ("every_steps",),
+    "save_best_only": ("nothing, as best.h5 is the best one by monitor and mode",),
+    "save_weights_only": ("nothing, as net.load(path, optimizer=False) reads the weights alone",),
+    "baseline": ("net.evaluate() before the fit",),
+    "schedule": ("the optimizer's lr, a schedule or a function of the step",),
+}
+
 
 def check_keywords(
     where: str, given: Mapping[str, object], call: Callable[..., object], words: Mapping[str, tuple[str, ...]]
@@ -94,12 +107,14 @@ def refuse(
 
 
 def told(words: Mapping[str, tuple[str, ...]]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """A method whose keywords of other frameworks are told by ours."""
+    """A method, or a constructor, whose keywords of other frameworks are told by ours."""
 
     def around(call: Callable[P, R]) -> Callable[P, R]:
+        where = call.__qualname__.split(".")[-2] if call.__name__ == "__init__" else call.__name__
+
         @wraps(call)
         def checked(*args: P.args, **options: P.kwargs) -> R:
-            check_keywords(call.__name__, options, call, words)
+            check_keywords(where, options, call, words)
             return call(*args, **options)
 
         return checked

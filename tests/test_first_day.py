@@ -423,7 +423,7 @@ def test_options_that_would_do_nothing_are_refused(options, words):
         ),
         (lambda net: net.compile(optimizer.SGD(0.1), loss_fn="mse"), "compile: wanted loss,"),
         (lambda net: net.compile(optimizer.SGD(0.1), run_eagerly=True), "compile: wanted graph,"),
-        (lambda net: net.compile("adam"), r"optimizer.Adam\(\), received str"),
+        (lambda net: net.compile("adam"), r"optimizer.Adam\(\), received a str"),
         (lambda net: net.fit(*WANTED, num_epochs=2), "fit: wanted epochs, received num_epochs="),
         (lambda net: net.fit(*WANTED, class_weights={0: 1}), "fit: wanted class_weight,"),
         (lambda net: net.fit(*WANTED, validation_freq=2), "fit: wanted nothing, as the validation"),
@@ -590,6 +590,30 @@ def test_a_class_of_another_framework_is_told_by_ours(module, names):
     with pytest.raises(AttributeError, match=r"no attribute 'Nonsense'$"):
         _ = module.Nonsense
     assert not hasattr(module, "Nonsense")
+
+
+@pytest.mark.parametrize(
+    ("make", "wanted"),
+    [
+        (lambda: callbacks.EarlyStopping(restore_best_weights=True), "EarlyStopping: wanted restore_best, received"),
+        (lambda: callbacks.Checkpoint(filepath="run"), "Checkpoint: wanted folder, received filepath="),
+        (lambda: callbacks.Checkpoint("run", save_best_only=True), "wanted nothing, as best.h5 is the best one"),
+        (lambda: callbacks.CSVLogger(filename="log.csv"), "CSVLogger: wanted path, received filename="),
+        (lambda: callbacks.TensorBoard(log_dir="logs"), "TensorBoard: wanted folder, received log_dir="),
+    ],
+)
+def test_a_callbacks_word_of_another_framework_names_the_one_here(make, wanted):
+    with pytest.raises(TypeError, match=wanted):
+        make()
+
+
+def test_a_callback_of_the_users_own_has_the_words_that_it_likes():
+    class Own(callbacks.Callback):
+        def __init__(self, filepath: str, monitor: str = "loss") -> None:
+            self.filepath = filepath
+
+    assert Own(filepath="a").filepath == "a" and list(signature(Own).parameters) == ["filepath", "monitor"]
+    assert next(iter(signature(callbacks.EarlyStopping).parameters)) == "monitor"
 
 
 def test_an_activation_that_is_told_is_one():

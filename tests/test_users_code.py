@@ -175,6 +175,29 @@ def test_numbers_that_such_functions_read_from_outside_count_from_the_next_batch
     assert losses[0] == losses[1]
 
 
+def test_code_of_no_module_is_the_users():
+    text = """
+class Halving(Layer):
+    def __init__(self, name, **options):
+        super().__init__(name, **options)
+    def setup(self, shape):
+        return shape
+    def forward(self, training, x):
+        return x * 0.5
+"""
+    made: dict[str, Any] = {"Layer": Layer}
+    exec(text, made)
+    assert made["Halving"].__module__ is None or made["Halving"].__module__ == "builtins"
+    found = net(made["Halving"])
+    assert float(found.train_one_batch(X, X)[0]) > 0
+    assert found.layers["halving"].runs_users_code
+    exec("class Strange: pass", made)
+    with pytest.raises(TypeError, match=r"add: wanted a Layer, received a .*Strange"):
+        found.add(made["Strange"]())
+    with pytest.raises(TypeError, match=r"received a .*Strange"):
+        found.fit(made["Strange"]())
+
+
 CALLS = 0
 
 

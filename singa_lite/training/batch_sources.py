@@ -62,7 +62,7 @@ def is_once(given: object) -> bool:
 def check_is_no_dataset(where: str, given: object) -> None:
     """TypeError for PyTorch's Dataset, whose items are samples and no batches."""
     for made in type(given).__mro__:
-        if made.__module__.startswith("torch.utils.data.dataset"):
+        if (made.__module__ or "").startswith("torch.utils.data.dataset"):
             raise TypeError(
                 f"{where}: wanted batches, received {kind(given)}, which gives single samples; "
                 "torch.utils.data.DataLoader(data, batch_size=32) makes batches of it"

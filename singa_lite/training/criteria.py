@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from singa_lite import loss as losses
 from singa_lite import metric as metrics
-from singa_lite.checks import kind_of
+from singa_lite.arrays import kind
 from singa_lite.loss import Loss
 from singa_lite.metric import Metric
 
@@ -52,6 +52,6 @@ def _metric(given: object, where: str) -> Metric:
     return given
 
 
-def _refused(where: str, kind: str, given: object) -> TypeError:
+def _refused(where: str, base: str, given: object) -> TypeError:
     hint = f", perhaps {given.__name__}()" if isinstance(given, type) else ""
-    return TypeError(f"{where}: wanted a {kind}{hint}, received {kind_of(given)}")
+    return TypeError(f"{where}: wanted a {base}{hint}, received {kind(given)}")

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from singa_lite import elsewhere
 from singa_lite.arrays import kind
 from singa_lite.checks import flag, whole
 from singa_lite.contexts import in_own_context
@@ -63,6 +64,11 @@ class Callback:
 
     sets_rate: ClassVar[bool] = False
     takes_nan: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **options: object) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in vars(cls):
+            setattr(cls, "__init__", elsewhere.told(elsewhere.CALLBACKS)(vars(cls)["__init__"]))  # noqa: B010, as mypy wants
 
     def state(self) -> dict[str, object]:
         """What a checkpoint keeps of it, as JSON holds it. Empty: nothing."""
