@@ -148,6 +148,11 @@ def test_what_does_not_fit_is_told(script, capsys):
     [
         ("build", [], ("wanted --optimizer NAME", "or a net that is compiled")),
         ("without_loss", ["--optimizer", "sgd"], ("wanted --loss NAME",)),
+        (
+            "build",
+            ["--prediction", "--optimizer", "lamb", "--micro-batches", "2", "--curve"],
+            ("--prediction: wanted no option of a training step", "received --optimizer, --micro-batches, --curve"),
+        ),
         ("build", ["--optimizer", "lamb"], ("--optimizer", "adamw", "'lamb'")),
         ("build", ["--optimizer", "sgd", "--loss", "nose"], ("nose",)),
         ("build", ["--optimizer", "sgd", "--device", "tpu"], ("abstract kernels", "'tpu'")),
