@@ -25,6 +25,12 @@ OPTIMIZERS: Mapping[str, Callable[[], Optimizer]] = {
     "adamw": optimizer.AdamW,
 }
 
+#: What says something of a training step alone, and what it is where nothing is said.
+_OF_TRAINING: Mapping[str, object] = {
+    **{"optimizer": "", "loss": "", "precision": "", "state_dtype": ""},
+    **{"accumulate": 1, "micro_batches": 1, "curve": False},
+}
+
 #: What is not known without the GPU.
 _GPU = (
     "a GPU that is not asked: each call of cuBLASLt and cuDNN is counted with all the workspace that it may have, "
@@ -61,6 +67,8 @@ def planned(wanted: Wanted) -> Iterator[str]:
     """Lines to print. ValueError for what names no net, or one that lacks something; PlanError where there is too
     little memory.
     """
+    if wanted.prediction:
+        _check_prediction(wanted)
     on = device.abstract(wanted.device, wanted.memory or None)
     with device.as_default(on):
         net = net_of(wanted.function, *_arguments(wanted.input_shape))
@@ -80,6 +88,14 @@ def planned(wanted: Wanted) -> Iterator[str]:
         yield "budgets, and by how much each slows a step, as estimated:"
         for nbytes, slowdown in net.budget_curve(wanted.batch):
             yield f"  {nbytes:>19,} bytes {slowdown:8.1%}"
+
+
+def _check_prediction(wanted: Wanted) -> None:
+    """ValueError for options that a prediction would not go by."""
+    given = [name for name, unsaid in _OF_TRAINING.items() if getattr(wanted, name) != unsaid]
+    if given:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise ValueError(f"--prediction: wanted no option of a training step beside it, received {options}")
 
 
 def _arguments(input_shape: str) -> tuple[object, ...]:

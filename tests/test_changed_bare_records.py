@@ -168,3 +168,36 @@ def test_a_schedule_that_is_changed_in_place_is_followed():
         graph.run()
         twin.step()
         assert bits(problem.w) == bits(twin.w)
+
+
+OUTSIDE = 2.0
+
+
+def by_outside(x: Tensor) -> Tensor:
+    """A function that reads a number of its module's."""
+    return x * OUTSIDE
+
+
+def test_what_a_lambda_reads_from_outside_is_followed_by_a_net_and_refused_by_a_record(monkeypatch):
+    def net_of(graph: bool) -> FeedForwardNet:
+        net = FeedForwardNet(loss.SquaredError(), device=device.new_cpu(), seed=3)
+        net.add(layers.Dense("dense", 4, input_sample_shape=(3,)))
+        net.add(layers.Lambda("by", by_outside))
+        net.compile(optimizer.SGD(0.1), graph=graph, fuse=False)
+        return net
+
+    net, twin = net_of(True), net_of(False)
+    x, y = np.random.default_rng(3).standard_normal((2, 5, 3)).astype("f")
+    y = np.concatenate([y, y[:, :1]], 1)
+    fed = tensor.from_numpy(x, net.device)
+    with net.device.recording() as graph:
+        found = net.forward(False, fed)
+    graph.run()
+    wanted = bits(found)
+    for factor in (2.0, 5.0):
+        monkeypatch.setitem(globals(), "OUTSIDE", factor)
+        assert bits(net.train_one_batch(x, y)[0]) == bits(twin.train_one_batch(x, y)[0])
+        assert bits(net.predict(x)) == bits(twin.predict(x))
+    with pytest.raises(GraphError, match=r"'by'.* with the options that it had"):
+        graph.run()
+    assert bits(found) == wanted

@@ -293,6 +293,64 @@ def test_an_id_of_no_element(wrong: int):
         autograd.gather(x, tensor.from_numpy(np.array([[0, 1], [wrong, 0]])))
 
 
+#: What takes one tensor of any shape, or two.
+ANY_SHAPE = [
+    *(autograd.abs, autograd.sqrt, autograd.square, autograd.exp, autograd.log, autograd.relu, autograd.tanh),
+    *(autograd.sigmoid, autograd.softplus, autograd.silu, autograd.gelu, autograd.elu),
+    *(lambda x: autograd.clip(x, -1, 1), lambda x: x**3, lambda x: 1 / x, lambda x: autograd.maximum(x, 1.0)),
+    *(lambda x: autograd.minimum(x, x * 2.0), lambda x: autograd.where(autograd.less(x, 0.5), x, x - 1.0)),
+    *(
+        lambda x: autograd.softmax(x, -1),
+        lambda x: autograd.stack([x, x], -1),
+        lambda x: x[..., None],
+        autograd.reduce_sum,
+    ),
+]
+
+
+@every_set
+@pytest.mark.parametrize("shape", [(0,), (3, 0, 2)])
+def test_tensors_without_elements_have_results_and_derivatives_without(shape, kernels):
+    host = on(kernels)
+
+    def once(function: Any) -> list[Tensor]:
+        x = stored(np.zeros(shape, "f"), host)
+        y = function(x)
+        ((_, gradient),) = [(p, g.detach()) for p, g in autograd.backward(y, tensor.ones(y.shape, device=host))]
+        return [y.detach(), gradient]
+
+    for function in ANY_SHAPE:
+        done = once(function)
+        with host.recording() as graph:
+            found = once(function)
+        graph.run()
+        assert [each.shape for each in done] == [each.shape for each in found] == [done[0].shape, shape]
+        assert bits(done[0]) == bits(found[0])
+
+
+@every_set
+def test_the_mean_of_nothing_is_nan_and_that_of_no_axis_each_element(kernels):
+    host = on(kernels)
+    nothing = stored(np.zeros((0, 3), "f"), host)
+    np.testing.assert_array_equal(autograd.reduce_mean(nothing, 0).detach(), np.full(3, np.nan))
+    np.testing.assert_array_equal(autograd.reduce_mean(nothing, 1).detach(), np.zeros(0))
+    x = stored(np.array([1.0, np.nan, -np.inf], "f"), host)
+    for function in (autograd.reduce_max, autograd.reduce_min, autograd.reduce_mean):
+        y = function(x, ())
+        np.testing.assert_array_equal(y.detach(), [1.0, np.nan, -np.inf])
+        ((_, gradient),) = [(p, tensor.to_numpy(g)) for p, g in autograd.backward(y, tensor.ones((3,), device=host))]
+        np.testing.assert_array_equal(gradient, np.ones(3))
+
+
+def test_what_does_not_depend_on_x_has_no_derivative_by_it():
+    """x ** 0 is 1, at 0 and at NaN too."""
+    x = stored(np.array([0.0, -0.0, 2.0, np.nan, np.inf]), device.default())
+    y = x**0
+    np.testing.assert_array_equal(y.detach(), np.ones(5))
+    ((_, gradient),) = [(p, tensor.to_numpy(g)) for p, g in autograd.backward(y, tensor.ones((5,), "d"))]
+    np.testing.assert_array_equal(gradient, np.zeros(5))
+
+
 @every_set
 def test_the_root_of_a_negative_zero_is_one(kernels: str):
     zeros = tensor.from_numpy(np.full((5, 7), -0.0, np.float32), on(kernels))

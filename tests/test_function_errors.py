@@ -41,6 +41,12 @@ kept = []
 STATED = {
     "no makes": row(lambda: type("Wrong", (Function,), {})()(), TypeError, "Wrong", "'makes'"),
     "no forward": row(lambda: type("Wrong", (Function,), {"makes": Twice.makes})(), TypeError, "'forward'"),
+    "makes of nothing": row(
+        lambda: type("Wrong", (Function,), {"makes": lambda self: {"y": Output((2,))}, "forward": Twice.forward})()(),
+        TypeError,
+        "Wrong.makes",
+        "an input at least",
+    ),
     "no dict": row(call(makes=lambda self, x: Output(x.shape)), TypeError, "Wrong.makes", "Output"),
     "no Output": row(call(makes=lambda self, x: {"y": x.shape}), TypeError, "'y'", "(3, 5)"),
     "scratch alone": row(call(makes=lambda self, x: {"y": Scratch(x.shape)}), TypeError, "an Output at least"),

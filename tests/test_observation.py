@@ -379,6 +379,17 @@ def test_records_that_hang_together_otherwise_differ():
         _ = x + y
 
 
+def test_records_of_nan_are_equal_and_those_of_zeros_of_two_signs_are_not():
+    def filled(value: float) -> Any:
+        on = device.new_cpu(kernels="numpy")
+        with on.recording() as graph:
+            _ = tensor.full((2,), value, device=on)
+        return graph
+
+    assert filled(float("nan")).equals(filled(float("nan"))) and filled(0.0).equals(filled(0))
+    assert not filled(0.0).equals(filled(-0.0)) and not filled(0.0).equals(filled(float("nan")))
+
+
 # --- what the proof says ------------------------------------------------------------------------------------
 
 

@@ -43,6 +43,9 @@ def elsewhere():
 
 def nothing():
     return 3
+
+def leaves():
+    raise SystemExit(0)
 """
 
 
@@ -145,6 +148,11 @@ def test_what_does_not_fit_is_told(script, capsys):
     [
         ("build", [], ("wanted --optimizer NAME", "or a net that is compiled")),
         ("without_loss", ["--optimizer", "sgd"], ("wanted --loss NAME",)),
+        (
+            "build",
+            ["--prediction", "--optimizer", "lamb", "--micro-batches", "2", "--curve"],
+            ("--prediction: wanted no option of a training step", "received --optimizer, --micro-batches, --curve"),
+        ),
         ("build", ["--optimizer", "lamb"], ("--optimizer", "adamw", "'lamb'")),
         ("build", ["--optimizer", "sgd", "--loss", "nose"], ("nose",)),
         ("build", ["--optimizer", "sgd", "--device", "tpu"], ("abstract kernels", "'tpu'")),
@@ -157,6 +165,7 @@ def test_what_does_not_fit_is_told(script, capsys):
         ("compiled", ["--input-shape", "3"], ("compiled() failed", "TypeError")),
         ("elsewhere", [], ("wanted a net on the default device", "abstract numpy", "leave device= out")),
         ("nothing", [], ("wanted a FeedForwardNet", "int")),
+        ("leaves", [], ("leaves() failed", "SystemExit")),
         ("absent", [], ("wanted a function 'absent'", "None")),
     ],
 )
@@ -169,6 +178,14 @@ def test_what_cannot_be_planned(function, options, words, script, capsys):
     assert told.err.count("\n") == 1
     assert not [word for word in words if word not in told.err], told.err
     assert device.default() is before
+
+
+def test_a_script_that_ends_by_itself_is_told(tmp_path, capsys, monkeypatch):
+    """As one without a guard around its own command does."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "ends.py").write_text("import sys\nsys.exit(0)\n")
+    assert program.main(["plan", f"{tmp_path / 'ends.py'}:build", "--optimizer", "sgd"]) == 2
+    assert "cannot import" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("function", ["nose", ":build", "nose:", "no_such_module:build", "no/such.py:build"])

@@ -109,6 +109,22 @@ def test_a_tolerance_is_what_the_rule_states():
         Rule("near", doubled, lambda x: autograd.scale(x, 2.0 + 1e-4), tolerance=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("pattern", "replacement"),
+    [
+        pytest.param(autograd.exp, lambda x: autograd.minimum(autograd.exp(x), 1e30), id="a number for infinity"),
+        pytest.param(lambda x: x**-1, lambda x: autograd.abs(x**-1), id="infinity of the other sign"),
+        pytest.param(
+            lambda x: x * 1.0 * 1.0, lambda x: autograd.where(autograd.equal(x, x), x, 0.0), id="a number for NaN"
+        ),
+    ],
+)
+def test_within_a_tolerance_infinities_and_nan_stand_at_the_same_places(pattern, replacement):
+    """However large the tolerance is: it is a share of the pattern's value."""
+    with pytest.raises(RuleError, match="wanted both sides equal within 1e"):
+        Rule("wide", pattern, replacement, tolerance=1e9, derivatives=False)
+
+
 def test_derivatives_are_proved_too_unless_they_are_not_asked_for():
     class WrongWay(SquaredExp):
         def derivative_x(self, y: Any, dy: Any, dx: Any) -> None:

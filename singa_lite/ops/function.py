@@ -65,8 +65,7 @@ class Function:
         check_inputs(name, statement.inputs, inputs)
         for given in inputs:
             checked_tensor(name, given)
-        common_device(name, inputs)
-        if (graph := inputs[0].device.graph) is not None:
+        if (graph := common_device(name, inputs).graph) is not None:
             graph.made_by(self, Unchanged)
         named = dict(zip(statement.inputs, inputs, strict=True))
         made = statement.checked(self.makes(*(Form(t.shape, t.dtype) for t in inputs)), named)

@@ -87,6 +87,8 @@ class Statement:
             if getattr(function, needed) is getattr(base, needed):
                 raise TypeError(f"{name}: wanted a class with a function {needed!r}, received one without")
         inputs = arguments(f"{name}.makes", function.makes)  # type: ignore[attr-defined]
+        if not inputs:
+            raise TypeError(f"{name}.makes: wanted an input at least, on whose device the operation is, received none")
         forward = arguments(f"{name}.forward", function.forward)  # type: ignore[attr-defined]
         found = {
             member.removeprefix(DERIVATIVE): arguments(f"{name}.{member}", getattr(function, member))
