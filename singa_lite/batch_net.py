@@ -70,7 +70,7 @@ class BatchNet(CompiledNet):
         for name, net in self._beside.items():
             net._trainer.check_whole(f"train_one_batch: net {name!r}")
         if self._together is not None:
-            x, y, sample_weight, self._together.is_idle = idle.given(x, y, sample_weight)
+            x, y, sample_weight, self._together.is_idle = idle.given(x, y, sample_weight, self._check_fits)
         settings = self._settings(optimizer) if sample_weight is None and class_weight is None else None
         known = None if settings is None else self._steps.repeats.find(x, y, settings, self)
         if known is not None:
@@ -153,6 +153,10 @@ class BatchNet(CompiledNet):
             checked.warn_of_nan(feeds)
             self._seen_batch = True
         return objective, feeds
+
+    def _check_fits(self, x: object, y: object) -> None:
+        """The errors of a batch that the net or its objective does not take."""
+        checked.inputs_and_targets(self, self._objective(), x, y)
 
     def _refuse_weights(self, where: str, **weights: object) -> None:
         """ValueError for weights that a step of the user's own would not see."""
