@@ -76,7 +76,7 @@ class BatchNet(CompiledNet):
         for name, net in self._beside.items():
             net._trainer.check_whole(f"train_one_batch: net {name!r}")
         if self._together is not None:
-            x, y, sample_weight, self._together.is_idle = idle.given(x, y, sample_weight)
+            x, y, sample_weight, self._together.is_idle = idle.given(x, y, sample_weight, self._check_fits)
         followed = Followed(self) if plain and self._may_repeat(optimizer) else None
         objective, feeds = self._batch(x, y, "train_one_batch", sample_weight, class_weight)
         if self._together is not None:
@@ -166,6 +166,10 @@ class BatchNet(CompiledNet):
             checked.warn_of_nan(feeds)
             self._seen_batch = True
         return objective, feeds
+
+    def _check_fits(self, x: object, y: object) -> None:
+        """The errors of a batch that the net or its objective does not take."""
+        checked.inputs_and_targets(self, self._objective(), x, y)
 
     def _refuse_weights(self, where: str, **weights: object) -> None:
         """ValueError for weights that a step of the user's own would not see."""

@@ -220,12 +220,13 @@ def one_stops(ranks: Any, folder: Path) -> Found:
 
 
 def called_otherwise(ranks: Any, folder: Path) -> Found:
-    """Another number of epochs, other samples, and other weights of classes on each rank."""
+    """Another number of epochs, other samples, other weights of classes, and other data of an evaluation on a rank."""
     net, rank, errors = classifier(ranks), ranks.rank, []
     for work in (
         lambda: net.fit(X, Y, 8, 2 + rank, verbose=False),
         lambda: net.fit(X[:: 1 - 2 * (rank == 2)], Y, 8, 2, verbose=False),
         lambda: net.fit(X, Y, 8, 2, class_weight={0: 1.0 + rank}, verbose=False),
+        lambda: net.evaluate(X[: 20 + rank], Y[: 20 + rank]),
     ):
         try:
             work()

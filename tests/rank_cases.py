@@ -109,6 +109,22 @@ def idle(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
     return train(mlp(), sgd(), again(ranks), together, parts=(5, 0, 8, 2))
 
 
+def idle_targets(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    """Losses that take only some: probabilities, and -1 or 1."""
+    net = FeedForwardNet({"c": loss.KLDivergence(), "d": loss.Hinge()}, seed=3)
+    net.add(layers.Dense("a", 30, input_sample_shape=(20,)))
+    net.add(layers.Dense("c", 7), "a")
+    net.add(layers.Dense("d", 2), "a")
+    net.compile(sgd(), parallel=again(ranks))
+    parts = (5, 0, 8, 2)
+    random, mine, count = np.random.default_rng(7), part(ranks, together, parts), sum(parts[: size_of(ranks, together)])
+    for _ in range(STEPS):
+        x, c = random.standard_normal((count, 20)).astype(np.float32), random.dirichlet(np.ones(7), count)
+        d = random.choice([-1, 1], (count, 2)).astype(np.float32)
+        net.train_one_batch(x[mine], {"c": c[mine].astype(np.float32), "d": d[mine]})
+    return values(net)
+
+
 def frozen(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
     return train(mlp(), sgd(), again(ranks), together, freeze="b")
 
@@ -358,6 +374,7 @@ CASES: dict[str, Callable[..., dict[str, np.ndarray]]] = {
     case.__name__: case
     for case in (
         *(recorded, recorded_again, eager, unshared_gradients, adam, clipped, accumulated, scaled, idle, frozen),
+        idle_targets,
         *(ignored, weighted, images, statistics, synced, dropped, tiles),
         *(thawed_whole, thawed_in_parts, bytes_sent, compressed_tiles, sharded_strips),
         *(

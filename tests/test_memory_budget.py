@@ -256,3 +256,25 @@ def test_a_budget_of_the_free_total_takes_no_more_time_however_it_is_found(monke
     within = convolutional("onednn").plan_batch(COUNT, memory_budget=free.total_bytes)
     assert free.recomputed > 0
     assert within.estimated_slowdown <= 0 == free.estimated_slowdown
+
+
+def test_repeats_beside_calls_that_were_left_out_have_numbers_of_their_own():
+    """The norm of a group's first batch is asked for at its last one alone: the last calls of the first's record go."""
+    ends = []
+    for share in (None, 0.8):
+        net = FeedForwardNet(loss.SoftmaxCrossEntropy(), seed=1)
+        net.add(layers.Dense("first", 64, input_sample_shape=(64,)))
+        for number in range(6):
+            net.add(layers.Activation(f"tanh{number}", "tanh"))
+            net.add(layers.Dense(f"dense{number}", 64))
+        options = {"accumulate": 2, "clip_global_norm": 1.0, "loss_scale": 8.0}
+        net.compile(optimizer.SGD(0.1, momentum=0.9), **options)
+        if share is not None:
+            budget = int(net.plan_batch(512).total_bytes * share)
+            net.compile(optimizer.SGD(0.1, momentum=0.9), memory_budget=budget, **options)
+        x = np.random.default_rng(0).standard_normal((512, 64)).astype("f")
+        for _ in range(4):
+            net.train_one_batch(x, np.arange(512) % 64)
+        assert (net.memory_plan.recomputed > 0) == (share is not None)
+        ends.append([np.array(value) for value in net.param_values()])
+    assert all(map(np.array_equal, *ends))

@@ -117,11 +117,14 @@ def test_a_callback_that_ends_it_on_some_ranks_is_an_error_on_all(of_three: Any)
 
 def test_other_calls_of_fit_on_other_ranks_are_an_error_on_all(of_three: Any):
     for each in of_three:
-        epochs, samples, classes = each["called_otherwise"]["errors"]
+        epochs, samples, classes, evaluated = each["called_otherwise"]["errors"]
         wanted = "fit: wanted the same call on all 3 ranks, received "
         assert epochs == f"{wanted}epochs 2 on rank 0 and 3 on rank 1"
         assert samples.startswith(f"{wanted}a digest of some samples ") and samples.endswith("on rank 2")
         assert classes == f"{wanted}class_weight {{out: {{0: 1.0}}}} on rank 0 and {{out: {{0: 2.0}}}} on rank 1"
+        assert (
+            evaluated == "evaluate: wanted the same call on all 3 ranks, received samples 20 on rank 0 and 21 on rank 1"
+        )
 
 
 @pytest.mark.parametrize("kind", fit_cases.PARTED)

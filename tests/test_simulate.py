@@ -143,7 +143,7 @@ def test_the_command_prints_a_line_for_each_number(tmp_path: Path, capsys: Any):
         (["--ranks", "0..8"], "--ranks: wanted numbers from 1 to 65536"),
         (["--ranks", "2,4000000000"], "--ranks: wanted numbers from 1 to 65536"),
         (["--bandwidth", "0"], "--bandwidth"),
-        (["--bandwidth", "nan"], "--bandwidth"),
+        (["--bandwidth", "inf"], "--bandwidth"),
         (["--latency", "-1"], "--latency"),
         (["--cores", "0"], "--cores: wanted a whole number of at least 1"),
         (["--batch", "0"], "wanted a batch of at least 1 sample, received 0"),

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from singa_lite.arena import Arena
-from singa_lite.checks import above_zero, whole
+from singa_lite.checks import finite_above_zero, whole
 from singa_lite.memory.problem import PlanError
 from singa_lite.named_net import net_of
 from singa_lite.net import FeedForwardNet
@@ -140,7 +140,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         network = Network(
-            above_zero("--bandwidth", options.bandwidth), above_zero("--latency", options.latency), options.one_machine
+            finite_above_zero("--bandwidth", options.bandwidth),
+            finite_above_zero("--latency", options.latency),
+            options.one_machine,
         )
         cores = None if options.cores is None else whole("--cores", options.cores, 1)
         bucket, in_flight = (

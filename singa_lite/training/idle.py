@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -20,12 +21,39 @@ class Given(NamedTuple):
     is_idle: bool
 
 
-def given(x: object, y: object, sample_weight: object) -> Given:
-    """The batch itself, or a sample in the place of none: zeros, which every layer takes, and targets of 0 or 1."""
+def given(x: object, y: object, sample_weight: object, check: Callable[[object, object], object]) -> Given:
+    """The batch itself, or a sample in the place of none: zeros, which every layer takes, and targets of 0 or 1.
+
+    check: raises ValueError for targets that losses do not take.
+    """
     arrays = [*_all(x), *_all(y)]
     if not arrays or any(_count(array) for array in arrays):  # what does not fit together is told by whoever checks it
         return Given(x, y, sample_weight, False)
-    return Given(_one(x, 0), _one(y, 1), None, True)
+    sample = _one(x, 0)
+    return Given(sample, _taken(y, lambda targets: check(sample, targets)), None, True)
+
+
+def _taken(y: object, check: Callable[[object], object]) -> object:
+    """Targets of one sample: ones, or, where losses want probabilities, that of the first class. By output."""
+    names = list(y) if isinstance(y, Mapping) else [""]
+    for firsts in product((False, True), repeat=len(names)):
+        targets = _one(y, 1)
+        named = targets if isinstance(targets, dict) else {"": targets}
+        for name, is_first in zip(names, firsts, strict=True):
+            if is_first:
+                _keep_first(named[name])
+        try:
+            check(targets)
+        except ValueError:
+            continue
+        return targets
+    return _one(y, 1)  # whose error is told
+
+
+def _keep_first(targets: object) -> None:
+    """Along axis 1."""
+    if isinstance(targets, np.ndarray) and targets.ndim > 1:
+        targets[:, 1:] = 0
 
 
 def _all(named: object) -> list[object]:

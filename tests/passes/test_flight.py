@@ -25,8 +25,8 @@ from singa_lite.passes.read_from import check_reads
 class Nobody(Communicator):
     """The others never come."""
 
-    def __init__(self, size: int) -> None:
-        self.rank, self.size = 0, size
+    def __init__(self, size: int, rank: int = 0) -> None:
+        self.rank, self.size = rank, size
 
     def exchange(self, given):
         return [given] * self.size
@@ -41,8 +41,8 @@ class Nobody(Communicator):
         raise AssertionError(message)
 
 
-def ranks(size=2, bucket=2000, in_flight=1 << 24, shard=None):
-    return DataParallel(Nobody(size), bucket, in_flight, shard, None, False, 100)
+def ranks(size=2, bucket=2000, in_flight=1 << 24, shard=None, rank=0):
+    return DataParallel(Nobody(size, rank), bucket, in_flight, shard, None, False, 100)
 
 
 def mlp(parallel, sizes=(40, 30, 20, 10), opt=None, **options):
@@ -180,6 +180,25 @@ def test_tiles_are_summed_each_by_itself_and_the_gradient_never_exists():
 def test_ranks_with_batches_of_unequal_sizes_begin_the_same_sums(opt):
     net = mlp(ranks(size=3, bucket=1 << 20), (1100, 1000, 7), opt)
     assert len({digest(planned(net, batch)) for batch in (1, 3, 8, 2000)}) == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"clip_global_norm": 1.0}, {"accumulate": 2}, {"accumulate": 2, "clip_global_norm": 1.0, "loss_scale": 8.0}],
+)
+@pytest.mark.parametrize("in_flight", [1, 1 << 24])
+def test_ranks_without_a_part_of_a_gradient_begin_and_end_the_same_sums(options, in_flight):
+    """Of one element two ranks of three have none, and nothing to do between its sum and its way back."""
+    found = []
+    for rank in range(3):
+        several = ranks(3, 1, in_flight, "state", rank)
+        placed = mlp(several, sizes=(6, 2, 1, 5), **options).plan_batch(8).placed
+        found.append(digest(placed.planned))
+        begun, waited = (steps(placed.planned, kind) for kind in (BEGIN, WAIT))
+        assert len(begun) == len(waited) >= 6
+        polls = {placed.planned.instructions[step].number for step in steps(placed.planned, POLL)}
+        assert polls.isdisjoint(i.number for i in placed.rewritten.instructions)
+    assert len(set(found)) == 1
 
 
 def test_large_filters_are_summed_in_pieces():

@@ -6,6 +6,7 @@ from hypothesis import given
 
 from programs import add, call, copy, double, fill, part, program, random_programs, relu, thorough, turned, whole
 from singa_lite.memory.problem import floor as floor_of_requests
+from singa_lite.passes.lower import lower
 from singa_lite.passes.program import Lifespan, Program, floor, lifespans, live_bytes, requests
 from singa_lite.passes.target import PLAIN, Target
 
@@ -28,6 +29,12 @@ def test_a_lifespan_goes_from_the_first_use_to_behind_the_last():
 def test_uses_through_views_count():
     made = program(fill(A), fill(B), copy(turned(A), whole(1, 4, 3)), held=[1])
     assert lifespans(made)[10] == Lifespan(0, 3)
+
+
+def test_numbers_of_calls_that_were_left_out_are_not_given_again():
+    made = lower(program(relu(INPUT, RESULT), relu(INPUT, A), held=[0, 1]))
+    assert [i.number for i in made.planned.instructions] == [0]
+    assert made.planned.next_number == made.rewritten.next_number == 2
 
 
 def test_blocks_that_are_held_or_not_used_have_none():
