@@ -69,7 +69,7 @@ def verdict(program: str, settings: dict[str, Any]) -> Verdict:
     from sentryward import verify
 
     code = hashlib.sha256(program.encode()).hexdigest()
-    kept = build_cache.entry(f"{code[:12]}.ptx", [program, ARCHITECTURE], lambda made: made.write_bytes(_ptx(program)))
+    kept = build_cache.entry(f"{code[:12]}.ptx", [program, ARCHITECTURE], lambda made: made.write_bytes(ptx(program)))
     with tempfile.TemporaryDirectory() as folder:
         ptx, given = Path(folder) / "kernel.ptx", Path(folder) / "input.json"
         ptx.write_bytes(build_cache.contents(kept))
@@ -180,7 +180,8 @@ def is_missed(place: barriers.Place) -> str:
     return next(found, "")
 
 
-def _ptx(program: str) -> bytes:
+def ptx(program: str) -> bytes:
+    """What NVRTC makes of a program, less what SentryWard does not read."""
     from cupy.cuda import nvrtc
 
     made = nvrtc.createProgram(program, "kernel.cu", [], [])

@@ -7,6 +7,7 @@ breaks.
 
 from __future__ import annotations
 
+import ctypes
 import random
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -85,6 +86,12 @@ class RefusingLibrary(LibraryOnHost):
             return
         self.wants = min(wanted, limit)
         super().on_host_MatmulAlgoGetHeuristic(handle, described, of_a, of_b, of_d, of_d, wish, most, found, count)
+
+    def on_host_Matmul(self, *given: Any) -> None:
+        """Writes to all of the workspace that it is told of, as an algorithm may."""
+        workspace, nbytes = given[13:15]
+        ctypes.memset(workspace, 0x5A, nbytes)
+        super().on_host_Matmul(*given)
 
 
 class RefusingPlanner(Planner):

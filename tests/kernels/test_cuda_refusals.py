@@ -115,7 +115,9 @@ def check_with(
     if level is None:
         run(kernels, name, arrays, settings)
     else:
-        kernels.prepare(name, arrays, np.full(level, 0xFF, np.uint8) if level else None, settings)()
+        scratch = np.full(level + 64, 0xFF, np.uint8)
+        kernels.prepare(name, arrays, scratch[:level] if level else None, settings)()
+        assert (scratch[level:] == 0xFF).all(), f"{name} writes behind {level} bytes of scratch"
     for role, array, right in zip(SIGNATURES[name].roles, arrays, wanted, strict=True):
         if array is not None and role in ("Write", "Update"):
             off = ROUNDINGS[array.dtype.name] * max(1.0, abs(right).max())

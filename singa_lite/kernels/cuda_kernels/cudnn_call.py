@@ -38,11 +38,6 @@ class Plan(NamedTuple):
     candidates: int
     engine: str
 
-    @property
-    def is_generic(self) -> bool:
-        """Whether only the engine of last resort would do it."""
-        return self.engine.split("_")[0] == GENERIC
-
 
 class Wish(NamedTuple):
     """Conditions on an engine. limit: bytes of workspace; tensor_cores: it must use them; generic: it may be that one.
