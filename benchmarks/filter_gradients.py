@@ -58,7 +58,8 @@ def main() -> None:
     options = parser.parse_args()
     os.environ["SINGA_LITE_THREADS"] = str(options.threads)
     os.environ["SINGA_LITE_TUNING"] = "off"
-    from singa_lite import device, machine
+    from singa_lite import device
+    from singa_lite.common import machine
     from singa_lite.tuning import known_nets, measure, report
 
     named = options.clock or ("process" if options.threads == 1 else "wall")

@@ -24,7 +24,7 @@ import numpy as np
 from nets import NETS, TEXTS, batch, entry
 from peers.singa_side import use_once
 from singa_lite import device, optimizer
-from singa_lite.budget_error import BudgetError
+from singa_lite.graph_parts.budget_error import BudgetError
 
 MIB = 2**20
 #: Bytes that the process may take above the budget with one form of record, and for each further one.

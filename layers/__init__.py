@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from singa_lite import classes_elsewhere
+from singa_lite.common import classes_elsewhere
 
 from .activation import Activation as Activation
 from .avg_pooling1d import AvgPooling1D as AvgPooling1D

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from singa_lite import initializer
-from singa_lite.checks import is_int as is_int
-from singa_lite.checks import real
+from singa_lite.common.checks import is_int as is_int
+from singa_lite.common.checks import real
 from singa_lite.errors import ShapeError
 from singa_lite.layer import Layer, check_new
 from singa_lite.tensor import Shape

@@ -12,9 +12,9 @@ import numpy as np
 from singa_lite import autograd, initializer
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.layer import InputShape, Layer
+from singa_lite.layer_parts.past import LayerPast
 from singa_lite.ops.op import is_taping
 from singa_lite.ops.shape import piece
-from singa_lite.past import LayerPast
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import flag, init, number, one_of, positive_int, where

@@ -5,8 +5,8 @@ from __future__ import annotations
 from singa_lite import autograd, initializer
 from singa_lite.errors import ShapeError
 from singa_lite.layer import InputShape, Layer
+from singa_lite.layer_parts.past import LayerPast
 from singa_lite.ops.cached import rows_at
-from singa_lite.past import LayerPast
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import init, input_axes, positive_int, where

@@ -9,10 +9,10 @@ import numpy as np
 from singa_lite import autograd, initializer
 from singa_lite.errors import ShapeError
 from singa_lite.layer import InputShape, Layer
+from singa_lite.layer_parts.past import LayerPast
+from singa_lite.layer_parts.positions import rotary_table
 from singa_lite.ops.cached import cached_attention, rows_at, write_rows
 from singa_lite.ops.shape import first_rows
-from singa_lite.past import LayerPast
-from singa_lite.positions import rotary_table
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import flag, number, positive_int, where

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from singa_lite import autograd
-from singa_lite.checks import real
+from singa_lite.common.checks import real
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor, to_numpy

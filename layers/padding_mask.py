@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from singa_lite.array_types import DType
+from singa_lite.common.array_types import DType
 from singa_lite.device import device_of
 from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor

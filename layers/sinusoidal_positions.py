@@ -5,10 +5,10 @@ from __future__ import annotations
 from singa_lite import autograd
 from singa_lite.errors import ShapeError
 from singa_lite.layer import InputShape, Layer
+from singa_lite.layer_parts.past import LayerPast
+from singa_lite.layer_parts.positions import sinusoidal_table
 from singa_lite.ops.cached import rows_at
 from singa_lite.ops.shape import first_rows
-from singa_lite.past import LayerPast
-from singa_lite.positions import sinusoidal_table
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import input_axes, positive, where

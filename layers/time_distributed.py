@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from singa_lite import autograd
 from singa_lite.layer import InputShape, Layer
-from singa_lite.layer_calls import by_itself
-from singa_lite.past import LayerPast
+from singa_lite.layer_parts.layer_calls import by_itself
+from singa_lite.layer_parts.past import LayerPast
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import held_layers, input_axes

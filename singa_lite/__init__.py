@@ -27,7 +27,7 @@ from singa_lite.layer import Layer as Layer
 from singa_lite.memory.problem import PlanError as PlanError
 from singa_lite.memory.pool import OutOfMemoryError as OutOfMemoryError
 from singa_lite.net import FeedForwardNet as FeedForwardNet
-from singa_lite.layer_walk import LayerGradients as LayerGradients
+from singa_lite.traversal.layer_walk import LayerGradients as LayerGradients
 from singa_lite.open_net import load as load
 from singa_lite.tensor import Tensor as Tensor
 

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 import singa_lite
-from singa_lite import machine, threads
+from singa_lite.common import machine, threads
 from singa_lite.device import cuda_libraries
 from singa_lite.errors import DeviceError
 from singa_lite.kernels.choice import cpu_kernels, find_onednn
@@ -135,8 +135,8 @@ def _add_plan(parser: argparse.ArgumentParser) -> None:
 
 
 def _plan(options: argparse.Namespace) -> int:
+    from singa_lite.commands.plan_command import Wanted, planned
     from singa_lite.memory.problem import PlanError
-    from singa_lite.plan_command import Wanted, planned
 
     named = {name: value for name, value in vars(options).items() if name != "command"}
     try:

@@ -9,24 +9,24 @@ from functools import partial
 from typing import NamedTuple, Protocol
 from weakref import ReferenceType, WeakKeyDictionary, WeakSet, ref
 
-from singa_lite import threads
-from singa_lite.array_types import Array, DeviceArray
-from singa_lite.bound_transfers import BoundTransfers
-from singa_lite.checked_launches import CheckedLaunches
-from singa_lite.contexts import Turn
+from singa_lite.common import threads
+from singa_lite.common.array_types import Array, DeviceArray
+from singa_lite.common.contexts import Turn
+from singa_lite.common.machine import clear_free_lists
+from singa_lite.common.packed import Packed
+from singa_lite.common.unique import Unique
 from singa_lite.errors import GraphError
 from singa_lite.kernels.kernel_set import KernelSet, Launch
-from singa_lite.lanes import Lanes
-from singa_lite.machine import clear_free_lists
 from singa_lite.operation import Instruction, Operand
-from singa_lite.packed import Packed
 from singa_lite.passes.placed import Placed
 from singa_lite.passes.remembered import forget_planning
+from singa_lite.replay.bound_transfers import BoundTransfers
+from singa_lite.replay.checked_launches import CheckedLaunches
+from singa_lite.replay.lanes import Lanes
+from singa_lite.replay.step_device import StepDevice
 from singa_lite.runtime.host_memory import HostMemory
 from singa_lite.runtime.runtime import Replay
-from singa_lite.step_device import StepDevice
 from singa_lite.tensor import Block
-from singa_lite.unique import Unique
 
 #: Launches that are bound before what they were built from is let go of.
 MOST_BUILT = 128

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
-from singa_lite.contexts import in_own_context
+from singa_lite.common.contexts import in_own_context
 from singa_lite.device import device_of
 from singa_lite.errors import GraphError
 from singa_lite.graph import Phase

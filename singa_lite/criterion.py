@@ -9,16 +9,16 @@ from typing import Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from singa_lite.array_types import DType
-from singa_lite.arrays import host_array, is_plain, on_host
-from singa_lite.checks import is_int
+from singa_lite.common.array_types import DType
+from singa_lite.common.arrays import host_array, is_plain, on_host
+from singa_lite.common.checks import is_int
+from singa_lite.common.elsewhere import OBJECTS, check_keywords
+from singa_lite.common.value_checks import ClassIds, ValuesCheck
 from singa_lite.described import Described
 from singa_lite.device import device_of
-from singa_lite.elsewhere import OBJECTS, check_keywords
 from singa_lite.errors import ShapeError
 from singa_lite.tensor import Array, Shape, Tensor, as_tensor, to_numpy
-from singa_lite.unchanged import Unchanged
-from singa_lite.value_checks import ClassIds, ValuesCheck
+from singa_lite.watching.unchanged import Unchanged
 
 Target = Array | Tensor
 Kind = TypeVar("Kind")

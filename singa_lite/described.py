@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
-from singa_lite.elsewhere import OBJECTS
-from singa_lite.unique import Unique
+from singa_lite.common.elsewhere import OBJECTS
+from singa_lite.common.unique import Unique
 
 _PACKAGE = __name__.partition(".")[0]
 
 
+# Pickles of optimizers, losses, layers and regularizers, and so of scikit-learn estimators that hold one, name this
+# class and its module: both stay where they are, so that older files can be read.
 class Arguments:
     """What a constructor was given, by the names of its parameters; no defaults. It has slots, as it is no option.
 

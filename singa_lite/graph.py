@@ -7,11 +7,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
-from singa_lite import threads
 from singa_lite.arena import Arena, Executable
 from singa_lite.arena import Pause as Pause
-from singa_lite.checks import flag, whole
+from singa_lite.common import threads
+from singa_lite.common.checks import flag, whole
+from singa_lite.common.packed import Packed
 from singa_lite.errors import GraphError
+from singa_lite.graph_parts.peaks import peaks_of
+from singa_lite.graph_parts.record import Record
+from singa_lite.graph_parts.same_record import same_up_to_names
+from singa_lite.graph_parts.within_bound import WithinBound, check_keeps, process_bytes, process_bytes_once_more
 from singa_lite.kernels.kernel_set import KernelSet, tf32_of
 from singa_lite.memory.bound import Bound
 from singa_lite.memory.problem import PlanError
@@ -19,7 +24,6 @@ from singa_lite.memory_plan import MemoryPlan, Row
 from singa_lite.operation import Instruction, Role
 from singa_lite.operation import Operation as Operation
 from singa_lite.operation import Phase as Phase
-from singa_lite.packed import Packed
 from singa_lite.passes.carry import Chosen
 from singa_lite.passes.collectives import digest
 from singa_lite.passes.launch_bytes import trains
@@ -33,14 +37,10 @@ from singa_lite.passes.sides import RecordRule
 from singa_lite.passes.target import Narrow, Target
 from singa_lite.passes.time_model import Cost, seconds
 from singa_lite.passes.workspace import with_target_scratch
-from singa_lite.peaks import peaks_of
-from singa_lite.record import Record
+from singa_lite.replay.step_device import StepDevice
 from singa_lite.reports.dot import to_dot
 from singa_lite.reports.profile import Peaks, Profile, measure
-from singa_lite.same_record import same_up_to_names
-from singa_lite.step_device import StepDevice
 from singa_lite.tensor import Block
-from singa_lite.within_bound import WithinBound, check_keeps, process_bytes, process_bytes_once_more
 
 ORDERS = ("recorded", "dependencies")
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from singa_lite.checks import at_least_zero, finite, real
+from singa_lite.common.checks import at_least_zero, finite, real
 from singa_lite.errors import ShapeError
 from singa_lite.tensor import Tensor, from_numpy, to_numpy
 

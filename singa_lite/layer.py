@@ -7,19 +7,19 @@ from copy import deepcopy
 from functools import cache
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar
 
-from singa_lite import layer_calls, layer_options, names
-from singa_lite.arrays import kind
+from singa_lite.common.arrays import kind
+from singa_lite.common.table import Table
 from singa_lite.described import Arguments, is_ours
 from singa_lite.device import Device
 from singa_lite.errors import GraphError, ShapeError
-from singa_lite.layer_names import ELSEWHERE, free_name, name_may_be_left_out
-from singa_lite.layer_tensors import Context as Context
-from singa_lite.layer_tensors import LayerTensors
-from singa_lite.past import LayerPast
-from singa_lite.sample_shape import InputShape as InputShape
-from singa_lite.sample_shape import SampleShape as SampleShape
-from singa_lite.sample_shape import checked_inputs, checked_output
-from singa_lite.table import Table
+from singa_lite.layer_parts import layer_calls, layer_options, names
+from singa_lite.layer_parts.layer_names import ELSEWHERE, free_name, name_may_be_left_out
+from singa_lite.layer_parts.layer_tensors import Context as Context
+from singa_lite.layer_parts.layer_tensors import LayerTensors
+from singa_lite.layer_parts.past import LayerPast
+from singa_lite.layer_parts.sample_shape import InputShape as InputShape
+from singa_lite.layer_parts.sample_shape import SampleShape as SampleShape
+from singa_lite.layer_parts.sample_shape import checked_inputs, checked_output
 from singa_lite.tensor import Shape, Tensor
 
 #: One value, or a list or a dict of several, or None. Which of them a user gets depends on the net that the script has

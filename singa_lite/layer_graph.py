@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from singa_lite import device as devices
-from singa_lite.array_types import DType
-from singa_lite.checks import is_int, whole
+from singa_lite.common.array_types import DType
+from singa_lite.common.checks import is_int, whole
+from singa_lite.common.table import Table
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.layer import Context, Layer, Node, check_new
-from singa_lite.lengths import Lengths
-from singa_lite.table import Table
 from singa_lite.tensor import DeviceSpec, Shape, Tensor
-from singa_lite.topology import Source, Topology
+from singa_lite.traversal.lengths import Lengths
+from singa_lite.traversal.topology import Source, Topology
 
 LayerLike = Layer | str | tuple[Layer | str, int]
 

@@ -9,8 +9,6 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from singa_lite.memory.check import check
-from singa_lite.memory_classes import SUM as SUM
-from singa_lite.memory_classes import bytes_by_class
 from singa_lite.operation import Role
 from singa_lite.passes.check_rewrites import check_rewrites
 from singa_lite.passes.collectives import most_in_flight
@@ -21,11 +19,13 @@ from singa_lite.passes.read_errors import told_by
 from singa_lite.passes.read_from import check_reads
 from singa_lite.passes.time_model import flops, told
 from singa_lite.passes.transfer_times import estimated_slowdown, is_free
-from singa_lite.placed_row import PlacedRow as PlacedRow
-from singa_lite.repeat_row import AGAIN, RepeatRow, repeat_rows
+from singa_lite.plan_rows.memory_classes import SUM as SUM
+from singa_lite.plan_rows.memory_classes import bytes_by_class
+from singa_lite.plan_rows.placed_row import PlacedRow as PlacedRow
+from singa_lite.plan_rows.repeat_row import AGAIN, RepeatRow, repeat_rows
+from singa_lite.plan_rows.variant_row import VariantRow, called, told_variants, variant_rows
 from singa_lite.reports import plan_page
 from singa_lite.reports.net_drawing import Drawable
-from singa_lite.variant_row import VariantRow, called, told_variants, variant_rows
 
 
 class Row(NamedTuple):

@@ -11,26 +11,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite import device as devices
-from singa_lite import elsewhere
-from singa_lite.batch_net import BatchNet
-from singa_lite.checks import flag, names, whole
+from singa_lite.common import elsewhere
+from singa_lite.common.checks import flag, names, whole
+from singa_lite.common.unique import Unique
 from singa_lite.data import Paired, Processes
 from singa_lite.errors import GraphError
-from singa_lite.family import Family, move
 from singa_lite.generation import generate
 from singa_lite.layer import OneOrMore
-from singa_lite.layer_rows import layer_rows
-from singa_lite.layer_walk import LayerGradients as LayerGradients
-from singa_lite.left_out import LeftOut
+from singa_lite.net_parts.batch_net import BatchNet
+from singa_lite.net_parts.family import Family, move
+from singa_lite.net_parts.layer_rows import layer_rows
+from singa_lite.net_parts.left_out import LeftOut
+from singa_lite.net_parts.submodel import part_of
 from singa_lite.reports import net_text, summary
 from singa_lite.reports.summary import LayerRow
 from singa_lite.rewriting import Rule
-from singa_lite.submodel import part_of
 from singa_lite.tensor import DeviceSpec
 from singa_lite.training import checked, data_set, evaluation, fit, fit_arguments, sources, splitting, weights
 from singa_lite.training.shares import InTurn, Share
 from singa_lite.training.trainer import Trainer
-from singa_lite.unique import Unique
+from singa_lite.traversal.layer_walk import LayerGradients as LayerGradients
 
 
 class FeedForwardNet(BatchNet, Unique):

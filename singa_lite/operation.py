@@ -8,7 +8,7 @@ from enum import StrEnum
 from math import prod
 from typing import NamedTuple, TypeVar
 
-from singa_lite.array_types import DType
+from singa_lite.common.array_types import DType
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import Settings
 from singa_lite.tensor import Shape, Tensor

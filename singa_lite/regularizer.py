@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from singa_lite.checks import above_zero, at_least_zero
+from singa_lite.common.checks import above_zero, at_least_zero
 from singa_lite.described import Described
 from singa_lite.tensor import Tensor
 

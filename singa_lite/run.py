@@ -7,19 +7,19 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from singa_lite.array_types import DType
 from singa_lite.autograd import no_grad
 from singa_lite.backward_pass import BackwardPass
-from singa_lite.contexts import in_own_context
+from singa_lite.common.array_types import DType
+from singa_lite.common.contexts import in_own_context
+from singa_lite.common.unique import Unique
 from singa_lite.device import Device
 from singa_lite.errors import GraphError, ShapeError
-from singa_lite.freezing import Freeze, freezing
 from singa_lite.layer import LayerOutput, Node, OneOrMore
-from singa_lite.layer_calls import LayerCalls, Watcher, call, nothing
-from singa_lite.layer_walk import LayerGradients, LayerWalk
+from singa_lite.layer_parts.layer_calls import LayerCalls, Watcher, call, nothing
 from singa_lite.ops.op import Edge, Op
 from singa_lite.tensor import Shape, Tensor
-from singa_lite.unique import Unique
+from singa_lite.traversal.freezing import Freeze, freezing
+from singa_lite.traversal.layer_walk import LayerGradients, LayerWalk
 
 
 class _Seed(NamedTuple):

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from singa_lite import classes_elsewhere
-from singa_lite.checks import at_least_zero, flag, real, whole
+from singa_lite.common import classes_elsewhere
+from singa_lite.common.checks import at_least_zero, flag, real, whole
 from singa_lite.described import Described
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.array_types import Array, DType
+from singa_lite.common.array_types import Array, DType
 from singa_lite.errors import ParallelError, SnapshotError
 from singa_lite.net import FeedForwardNet
 from singa_lite.optimizer import Optimizer

@@ -9,7 +9,7 @@ from itertools import islice
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.configs import config_of
 from singa_lite.errors import ConfigError, SnapshotError
 from singa_lite.layer import Layer

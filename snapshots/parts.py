@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from singa_lite.errors import SnapshotError
-from singa_lite.left_out import LeftOut
 from singa_lite.net import FeedForwardNet
+from singa_lite.net_parts.left_out import LeftOut
 from singa_lite.snapshots.net_tree import of_layers
 from singa_lite.snapshots.tree import ArraySpec, Tree, check_format
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.array_types import Array, DType
+from singa_lite.common.array_types import Array, DType
 from singa_lite.errors import SnapshotError, SnapshotVersionError
 from singa_lite.snapshots.manifest import Attribute
 from singa_lite.tensor import Shape

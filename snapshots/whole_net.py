@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from functools import partial
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.configs import config_of as config_of
 from singa_lite.configs import net_of as net_of
 from singa_lite.configs.values import AsItIs, Plain

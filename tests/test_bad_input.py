@@ -23,7 +23,7 @@ from singa_lite import (
     metric,
     optimizer,
 )
-from singa_lite.budget_error import OverLimitError
+from singa_lite.graph_parts.budget_error import OverLimitError
 
 RNG = np.random.default_rng(6)
 X = RNG.standard_normal((6, 2, 5, 4)).astype("f")

@@ -17,7 +17,7 @@ import pytest
 from misuse import refused
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, OutOfMemoryError, device, layers, loss, metric, optimizer, tensor
-from singa_lite.budget_error import BudgetError
+from singa_lite.graph_parts.budget_error import BudgetError
 from singa_lite.memory.problem import PlanError
 from singa_lite.passes.schedule import Schedule
 from singa_lite.snapshots import Checkpoint

@@ -16,13 +16,13 @@ import pytest
 
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, device, layers, loss, optimizer
-from singa_lite.budget_error import BudgetError
+from singa_lite.common.strides import span
+from singa_lite.graph_parts.budget_error import BudgetError
 from singa_lite.memory.problem import PlanError
 from singa_lite.memory_plan import MemoryPlan
 from singa_lite.operation import Operand
 from singa_lite.passes.program import Program
 from singa_lite.passes.read_from import check_reads
-from singa_lite.strides import span
 
 COUNT = 5
 

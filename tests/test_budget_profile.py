@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from nets import bits, state_of
-from singa_lite import device, optimizer, profiled_costs
+from singa_lite import device, optimizer
+from singa_lite.graph_parts import profiled_costs
 from test_memory_budget import COUNT, SETS, convolutional, data, trained
 
 #: Of the free plan's total.

@@ -10,11 +10,11 @@ import pytest
 
 from singa_lite import FeedForwardNet, autograd, device, layers, loss, optimizer, tensor
 from singa_lite.errors import OverrunError
-from singa_lite.fences import FENCE, beside
 from singa_lite.kernels.choice import find_onednn
 from singa_lite.kernels.kernel_set import FunctionKernel, KernelSet
 from singa_lite.kernels.numpy_kernels import NUMPY
 from singa_lite.memory.pool import GUARD_BYTES, Pool
+from singa_lite.replay.fences import FENCE, beside
 
 Wild = Callable[[np.ndarray], np.ndarray]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from singa_lite import checks
+from singa_lite.common import checks
 
 INF, NAN = float("inf"), float("nan")
 

@@ -6,7 +6,7 @@ from threading import Event, Thread
 
 import pytest
 
-from singa_lite.contexts import Turn
+from singa_lite.common.contexts import Turn
 
 
 class Refused(Exception):

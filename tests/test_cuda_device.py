@@ -13,20 +13,10 @@ import pytest
 
 from cuda_devices import KINDS, needs_a_gpu, new_device
 from nets import all_bits, bits
-from singa_lite import (
-    FeedForwardNet,
-    OutOfMemoryError,
-    autograd,
-    device,
-    layers,
-    loss,
-    metric,
-    optimizer,
-    peaks,
-    tensor,
-)
+from singa_lite import FeedForwardNet, OutOfMemoryError, autograd, device, layers, loss, metric, optimizer, tensor
 from singa_lite.device import Device
 from singa_lite.errors import DeviceError, GraphError
+from singa_lite.graph_parts import peaks
 from singa_lite.operation import Phase
 
 RNG = np.random.default_rng(5)

@@ -10,8 +10,8 @@ import pytest
 from kernel_sets import kernel_sets
 from nets import all_bits, explicit_step
 from singa_lite import FeedForwardNet, device, layers, loss, optimizer, tensor
+from singa_lite.common.strides import laid_out
 from singa_lite.runtime.host import Host
-from singa_lite.strides import laid_out
 
 SAMPLE = (3, 11, 13)
 

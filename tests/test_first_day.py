@@ -12,20 +12,8 @@ import pytest
 
 import singa_lite
 import skips
-from singa_lite import (
-    FeedForwardNet,
-    autograd,
-    callbacks,
-    classes_elsewhere,
-    device,
-    elsewhere,
-    layers,
-    loss,
-    metric,
-    optimizer,
-    schedule,
-    tensor,
-)
+from singa_lite import FeedForwardNet, autograd, callbacks, device, layers, loss, metric, optimizer, schedule, tensor
+from singa_lite.common import classes_elsewhere, elsewhere
 from singa_lite.errors import GraphError, ShapeError
 
 

@@ -11,7 +11,7 @@ import pytest
 import skips
 from kernel_sets import kernel_sets
 from singa_lite import FeedForwardNet, device, layers, loss, metric, optimizer, tensor
-from singa_lite.budget_error import BudgetError
+from singa_lite.graph_parts.budget_error import BudgetError
 from singa_lite.loss import Loss
 
 BATCH, TIME, IDS, DIM = 9, 37, 211, 7

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from singa_lite import machine
+from singa_lite.common import machine
 
 CPUINFO = """processor : 0
 model name : Abacus 3000

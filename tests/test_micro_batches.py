@@ -12,7 +12,7 @@ import pytest
 import skips
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, autograd, device, initializer, layers, loss, metric, optimizer, tensor
-from singa_lite.budget_error import BudgetError
+from singa_lite.graph_parts.budget_error import BudgetError
 from singa_lite.layer import Layer
 from singa_lite.regularizer import L2Regularizer
 

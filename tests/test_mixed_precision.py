@@ -12,8 +12,8 @@ import skips
 from kernel_sets import kernel_sets
 from nets import all_bits, state_of
 from singa_lite import FeedForwardNet, Tensor, device, layers, loss, metric, optimizer, snapshots, tensor
-from singa_lite.budget_error import BudgetError
 from singa_lite.errors import PrecisionWarning
+from singa_lite.graph_parts.budget_error import BudgetError
 
 skips.library("ml_dtypes")
 SETS = pytest.mark.parametrize("kernels", [kernels.name for kernels in kernel_sets()])

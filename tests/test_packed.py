@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from singa_lite import autograd, device, tensor
+from singa_lite.common.packed import Packed
 from singa_lite.kernels.onednn_kernels.pieces import even
-from singa_lite.packed import Packed
 
 
 @dataclass

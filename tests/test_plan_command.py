@@ -11,7 +11,7 @@ import pytest
 from in_process import start
 from singa_lite import FeedForwardNet, device, layers, loss, optimizer
 from singa_lite import __main__ as program
-from singa_lite.plan_command import OPTIMIZERS, Wanted, planned
+from singa_lite.commands.plan_command import OPTIMIZERS, Wanted, planned
 
 SCRIPT = """
 from beside import SIZE

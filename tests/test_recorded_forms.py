@@ -13,8 +13,8 @@ from nets import bits, state_of
 from singa_lite import FeedForwardNet, device, layers, loss, metric, optimizer, tensor
 from singa_lite.arena import Arena
 from singa_lite.errors import GraphError
-from singa_lite.feed_buffer import FeedBuffer
 from singa_lite.memory.pool import OutOfMemoryError
+from singa_lite.steps.feed_buffer import FeedBuffer
 from singa_lite.tensor import Block
 
 CLASSES, SHAPE = 5, (3, 6, 7)

@@ -12,9 +12,9 @@ import pytest
 
 import singa_lite
 from singa_lite import FeedForwardNet, layers, loss, metric, optimizer, tensor
+from singa_lite.common.value_checks import ClassIds
 from singa_lite.errors import GraphError
 from singa_lite.graph import Pause
-from singa_lite.value_checks import ClassIds
 
 CLASSES = 3
 FOLDER = Path(singa_lite.__file__).parent

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from singa_lite.common.sizes import memory_size, tensor_bytes
 from singa_lite.errors import ShapeError
-from singa_lite.sizes import memory_size, tensor_bytes
 
 
 @pytest.mark.parametrize(

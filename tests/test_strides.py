@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from singa_lite.strides import laid_out, memory_order, ordered_strides, reshaped_strides
+from singa_lite.common.strides import laid_out, memory_order, ordered_strides, reshaped_strides
 
 
 @pytest.mark.parametrize("axes", list(itertools.permutations(range(3))))

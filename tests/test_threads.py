@@ -17,11 +17,12 @@ import singa_lite
 from in_process import output
 from kernel_sets import kernel_sets
 from nets import bits, state_of
-from singa_lite import FeedForwardNet, autograd, device, layers, loss, optimizer, tensor, threads
+from singa_lite import FeedForwardNet, autograd, device, layers, loss, optimizer, tensor
+from singa_lite.common import threads
+from singa_lite.common.machine import usable_cores
 from singa_lite.errors import GraphError
 from singa_lite.kernels.choice import find_onednn
 from singa_lite.kernels.interface import SIGNATURES
-from singa_lite.machine import usable_cores
 
 ONEDNN = find_onednn()
 needs_onednn = pytest.mark.skipif(isinstance(ONEDNN, str), reason=f"{ONEDNN}; pip install onednn-cpu-gomp")
@@ -97,7 +98,8 @@ def test_set_threads_refuses_what_is_no_number_of_threads(unset, number):
 NUMBERS = """
 import os, sys, threading
 import numpy as np
-from singa_lite import device, tensor, threads
+from singa_lite import device, tensor
+from singa_lite.common import threads
 from singa_lite.errors import DeviceError
 environment = dict(os.environ)
 def blas():

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from singa_lite import FeedForwardNet, GraphError, layers
-from singa_lite.topology import Source, Topology
+from singa_lite.traversal.topology import Source, Topology
 
 Sources = dict[str, list[str]]
 

@@ -10,7 +10,7 @@ import inspect
 import pytest
 
 import layer_stubs
-from singa_lite.layer_names import ELSEWHERE
+from singa_lite.layer_parts.layer_names import ELSEWHERE
 
 
 def test_the_stub_is_that_of_the_constructors():

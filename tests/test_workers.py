@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from singa_lite import FeedForwardNet, device, layers, loss, metric, optimizer, tensor, threads
-from singa_lite.budget_error import BudgetError
+from singa_lite import FeedForwardNet, device, layers, loss, metric, optimizer, tensor
+from singa_lite.common import threads
 from singa_lite.errors import GraphError, NonFiniteError
+from singa_lite.graph_parts.budget_error import BudgetError
 from singa_lite.memory.problem import PlanError
 from singa_lite.passes import parallel
 

@@ -10,7 +10,7 @@ from bound import Problem, extra_time, problem
 from nets import NETS
 from peak_memory import high_water
 from singa_lite import FeedForwardNet, device, optimizer
-from singa_lite.budget_error import BudgetError
+from singa_lite.graph_parts.budget_error import BudgetError
 from singa_lite.memory_plan import MemoryPlan
 from singa_lite.passes.pipeline import planning, through
 from singa_lite.passes.program import Program

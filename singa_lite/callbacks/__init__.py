@@ -5,7 +5,6 @@ Give `Checkpoint` last: what stands before it is in its checkpoints, and goes on
 
 from typing import TYPE_CHECKING
 
-from singa_lite import classes_elsewhere
 from singa_lite.callbacks.csv_logger import CSVLogger as CSVLogger
 from singa_lite.callbacks.early_stopping import EarlyStopping as EarlyStopping
 from singa_lite.callbacks.functions import LambdaCallback as LambdaCallback
@@ -13,6 +12,7 @@ from singa_lite.callbacks.limits import TerminateOnNaN as TerminateOnNaN
 from singa_lite.callbacks.limits import TimeLimit as TimeLimit
 from singa_lite.callbacks.plateau import ReduceLROnPlateau as ReduceLROnPlateau
 from singa_lite.callbacks.tensorboard import TensorBoard as TensorBoard
+from singa_lite.common import classes_elsewhere
 from singa_lite.fit import Callback as Callback
 from singa_lite.fit import StopTraining as StopTraining
 from singa_lite.fit import Training as Training

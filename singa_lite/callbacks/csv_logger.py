@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from singa_lite.checks import flag
+from singa_lite.common.checks import flag
 from singa_lite.fit import Callback, Training
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from singa_lite.array_types import Array
 from singa_lite.callbacks.watching import Watching
-from singa_lite.checks import flag, whole
+from singa_lite.common.array_types import Array
+from singa_lite.common.checks import flag, whole
+from singa_lite.common.notice import warn
 from singa_lite.fit import StopTraining, Training
 from singa_lite.net import FeedForwardNet
-from singa_lite.notice import warn
 from singa_lite.snapshots import Checkpoint
 from singa_lite.snapshots.checkpoints.folder import BEST
 from singa_lite.tensor import Tensor, to_numpy

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from math import isfinite
 
-from singa_lite.checks import above_zero
+from singa_lite.common.checks import above_zero
+from singa_lite.common.notice import warn
 from singa_lite.fit import Callback, StopTraining, Training
-from singa_lite.notice import warn
 
 
 class TerminateOnNaN(Callback):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from singa_lite.callbacks.watching import Watching
-from singa_lite.checks import at_least_zero, fraction, whole
+from singa_lite.common.checks import at_least_zero, fraction, whole
 from singa_lite.fit import Training
 from singa_lite.optimizer import Optimizer
 from singa_lite.schedule import Constant

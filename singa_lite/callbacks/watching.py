@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from singa_lite.checks import at_least_zero, one_of
+from singa_lite.common.checks import at_least_zero, one_of
 from singa_lite.fit import Callback, Training
 
 #: Ends of entries of which more is better, where mode is "auto".

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from singa_lite.array_types import Array, DType
+from singa_lite.common.array_types import Array, DType
 from singa_lite.data.extras import needed
 from singa_lite.errors import DataError
 

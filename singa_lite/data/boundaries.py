@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from singa_lite.checks import is_int, whole
+from singa_lite.common.checks import is_int, whole
 
 Lengths = NDArray[np.int64]
 

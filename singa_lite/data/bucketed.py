@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from singa_lite.array_types import Array
-from singa_lite.arrays import host_array, kind, numbers
-from singa_lite.checks import is_int, whole
+from singa_lite.common.array_types import Array
+from singa_lite.common.arrays import host_array, kind, numbers
+from singa_lite.common.checks import is_int, whole
 from singa_lite.data.boundaries import boundaries as checked_boundaries
 from singa_lite.errors import ShapeError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from singa_lite.arrays import kind
+from singa_lite.common.arrays import kind
 
 
 class Epochs:

@@ -24,7 +24,7 @@ from typing import TypeAlias, overload
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 
 FilePath: TypeAlias = str | os.PathLike[str]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from singa_lite.array_types import Array
-from singa_lite.checks import flag, fraction, is_int, whole
+from singa_lite.common.array_types import Array
+from singa_lite.common.checks import flag, fraction, is_int, whole
 from singa_lite.data.extras import needed
 from singa_lite.data.paired import Paired
 from singa_lite.errors import DataError

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from singa_lite.array_types import Array, DType
+from singa_lite.common.array_types import Array, DType
 from singa_lite.data.blocks import Blocks, CsvBlocks, ParquetBlocks
 from singa_lite.data.paired import Paired
 from singa_lite.errors import DataError

@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from singa_lite.array_types import Array
-from singa_lite.arrays import kind
-from singa_lite.checks import at_least_zero, flag, share, whole
+from singa_lite.common.array_types import Array
+from singa_lite.common.arrays import kind
+from singa_lite.common.checks import at_least_zero, flag, share, whole
 from singa_lite.errors import ShapeError
 
 Transform: TypeAlias = "Callable[[Array, np.random.Generator], Array]"  # text, as numpy.random takes time to import

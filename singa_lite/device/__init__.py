@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from singa_lite.common.threads import set_threads as set_threads
+from singa_lite.common.threads import threads as threads
 from singa_lite.device.abstract import abstract as abstract
 from singa_lite.device.base import Device as Device
 from singa_lite.device.cpu import cpu as cpu
@@ -16,8 +18,6 @@ from singa_lite.device.cuda import cuda as cuda
 from singa_lite.device.cuda import new_cuda as new_cuda
 from singa_lite.errors import DeviceError
 from singa_lite.tensor import Tensor, find_devices_by
-from singa_lite.threads import set_threads as set_threads
-from singa_lite.threads import threads as threads
 
 #: What `as_default` was given.
 _default: ContextVar[Device | None] = ContextVar("default", default=None)

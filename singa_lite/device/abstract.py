@@ -9,9 +9,10 @@ from typing import NoReturn
 
 from numpy.typing import DTypeLike
 
-from singa_lite import threads
-from singa_lite.array_types import Array, DeviceArray
-from singa_lite.checks import flag, whole
+from singa_lite.common import threads
+from singa_lite.common.array_types import Array, DeviceArray
+from singa_lite.common.checks import flag, whole
+from singa_lite.common.sizes import memory_size
 from singa_lite.device.base import Device
 from singa_lite.device.host_fallback import by_way_of_host
 from singa_lite.errors import DeviceError
@@ -21,7 +22,6 @@ from singa_lite.kernels.numpy_kernels import NUMPY
 from singa_lite.operation import Operation
 from singa_lite.runtime.counting_pool import CountingPool
 from singa_lite.runtime.without_bytes import AbstractCuda, AbstractHost, refuse
-from singa_lite.sizes import memory_size
 from singa_lite.tensor import Block, Tensor
 
 KINDS = ("cpu", "onednn", "numpy", "cuda")

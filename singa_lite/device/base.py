@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager, contextmanager
 
 import numpy as np
 
-from singa_lite import threads as _threads
 from singa_lite.arena import Arena
-from singa_lite.array_types import Array
+from singa_lite.common import threads as _threads
+from singa_lite.common.array_types import Array
 from singa_lite.device.bound_copies import BoundCopies
 from singa_lite.device.bound_feeds import BoundFeeds, bound_feeds
 from singa_lite.device.bound_results import BoundResults, bound_results

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Protocol
 
-from singa_lite.array_types import DeviceArray
+from singa_lite.common.array_types import DeviceArray
 from singa_lite.kernels.kernel_set import KernelSet, Launch, specs_of
 from singa_lite.runtime.runtime import Runtime
 from singa_lite.tensor import Tensor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
-from singa_lite.array_types import Array, DeviceArray
+from singa_lite.common.array_types import Array, DeviceArray
 from singa_lite.device.bound_copies import BoundCopies
 from singa_lite.kernels.kernel_set import KernelSet, Launch
 from singa_lite.runtime.runtime import Runtime, Stage

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Protocol
 
-from singa_lite.array_types import DeviceArray, DeviceMemory
+from singa_lite.common.array_types import DeviceArray, DeviceMemory
 from singa_lite.device.bound_copies import MOST, BoundCopies
 from singa_lite.kernels.kernel_set import KernelSet, Launch
 from singa_lite.runtime.runtime import Runtime

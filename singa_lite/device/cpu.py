@@ -7,8 +7,8 @@ from functools import cache
 from itertools import count
 from threading import RLock
 
-from singa_lite import threads
-from singa_lite.checks import whole
+from singa_lite.common import threads
+from singa_lite.common.checks import whole
 from singa_lite.device.base import Device
 from singa_lite.kernels.choice import cpu_kernels
 from singa_lite.kernels.kernel_set import KernelSet

@@ -8,7 +8,7 @@ from itertools import count
 from threading import RLock
 from typing import TYPE_CHECKING
 
-from singa_lite.checks import flag, is_int, whole
+from singa_lite.common.checks import flag, is_int, whole
 from singa_lite.device.base import Device
 from singa_lite.device.host_fallback import by_way_of_host
 from singa_lite.errors import DeviceError

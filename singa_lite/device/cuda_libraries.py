@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
 from typing import NamedTuple, TypedDict
 
+from singa_lite.common.notice import warn
 from singa_lite.kernels.built import Builder
 from singa_lite.kernels.cuda_kernels import cublaslt, cudnn_library
 from singa_lite.kernels.cuda_kernels.cublaslt import CublasLtNotFoundError
@@ -17,7 +18,6 @@ from singa_lite.kernels.cuda_kernels.nan_probe import Trial
 from singa_lite.kernels.cuda_kernels.pointwise import PointwiseConvolutions
 from singa_lite.kernels.cuda_kernels.products import Products
 from singa_lite.kernels.cuda_kernels.routine import Routine
-from singa_lite.notice import warn
 from singa_lite.runtime.cupy_types import Cupy
 
 INSTALL = "pip install 'singa-lite[cuda13,cudnn13]'"

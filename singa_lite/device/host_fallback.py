@@ -7,7 +7,7 @@ from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import DeviceArray, Kernel, KernelSet, Launch, Settings, TensorSpecs
 from singa_lite.runtime.cuda import Cuda

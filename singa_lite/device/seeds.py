@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from singa_lite.checks import whole
+from singa_lite.common.checks import whole
 
 
 class Seeds:

@@ -9,9 +9,9 @@ from threading import Thread, current_thread
 from types import MappingProxyType
 from typing import NamedTuple
 
+from singa_lite.common.unique import Unique
 from singa_lite.errors import GraphError
 from singa_lite.graph import Graph, Phase
-from singa_lite.unique import Unique
 
 
 class Here(NamedTuple):

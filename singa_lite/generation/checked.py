@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from singa_lite.checks import at_least_zero, whole
+from singa_lite.common.checks import at_least_zero, whole
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.layer import Layer
 from singa_lite.layer_graph import LayerGraph
-from singa_lite.past import Kept
+from singa_lite.layer_parts.past import Kept
 from singa_lite.tensor import as_tensor, to_numpy
 from singa_lite.training import batch
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.generation.checked import Drawing
 from singa_lite.kernels.philox import generator
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from singa_lite.array_types import DType
+from singa_lite.common.array_types import DType
 from singa_lite.generation import checked
 from singa_lite.generation.pieces import sizes
 from singa_lite.generation.text_step import ReadStep, ScoreStep, TextStep
 from singa_lite.graph import Graph
 from singa_lite.layer_graph import LayerGraph
+from singa_lite.layer_parts.past import Past
 from singa_lite.memory.total import overhead
 from singa_lite.memory_plan import MemoryPlan
-from singa_lite.past import Past
 from singa_lite.training.fed_tensors import Forms
 from singa_lite.training.step import OWN, Steps
 

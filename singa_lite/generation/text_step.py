@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from singa_lite.autograd import log
-from singa_lite.continued_calls import ContinuedCalls
+from singa_lite.generation.continued_calls import ContinuedCalls
 from singa_lite.layer_graph import LayerGraph
-from singa_lite.past import Past
+from singa_lite.layer_parts.past import Past
 from singa_lite.run import Run
 from singa_lite.tensor import Tensor
 from singa_lite.training.micro_batches import Fed

@@ -7,16 +7,16 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from singa_lite.array_types import Array
-from singa_lite.checks import whole
+from singa_lite.common.array_types import Array
+from singa_lite.common.checks import whole
 from singa_lite.generation import checked
 from singa_lite.generation.checked import Ids, TextNet
 from singa_lite.generation.draws import Draws
 from singa_lite.generation.pieces import pieces
 from singa_lite.generation.text_step import ReadStep, ScoreStep
 from singa_lite.layer_graph import LayerGraph
-from singa_lite.past import Past
-from singa_lite.recorded_steps import Feeds
+from singa_lite.layer_parts.past import Past
+from singa_lite.steps.recorded_steps import Feeds
 from singa_lite.tensor import to_numpy
 from singa_lite.training.step import Steps
 

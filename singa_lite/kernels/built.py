@@ -9,12 +9,12 @@ from pickle import dumps, loads
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
-from singa_lite import threads
+from singa_lite.common import threads
+from singa_lite.common.unique import Unique
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import DeviceArray, Launch, Settings, SpecKey, TensorSpec, TensorSpecs
 from singa_lite.kernels.routine import Routine
 from singa_lite.kernels.variants import Variants, stamp
-from singa_lite.unique import Unique
 
 #: Makes the routine for the tensors' specs (positional, None where left out) and settings; None: this set cannot.
 AnyRoutine = TypeVar("AnyRoutine", bound=Routine[Any])

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import cache
 from threading import RLock
 
-from singa_lite import threads
+from singa_lite.common import threads
+from singa_lite.common.notice import warn
 from singa_lite.errors import DeviceError
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import DeviceArray, Kernel, KernelSet, Launch, Settings, TensorSpecs
 from singa_lite.kernels.numpy_kernels import NUMPY
-from singa_lite.notice import warn
 
 SETS = ("auto", "onednn", "numpy")
 

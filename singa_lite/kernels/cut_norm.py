@@ -17,11 +17,11 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
+from singa_lite.common.strides import laid_out, memory_order
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import Launch, Settings, TensorSpec, TensorSpecs, specs_of
 from singa_lite.kernels.routine import in_order
-from singa_lite.strides import laid_out, memory_order
 
 #: The kernels that are done so.
 CUT = frozenset({"batch_norm_derivative", "batch_norm_derivative_add"})

@@ -10,7 +10,7 @@ from math import prod
 from types import ModuleType
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
-from singa_lite.array_types import DType
+from singa_lite.common.array_types import DType
 from singa_lite.errors import DeviceError
 from singa_lite.kernels.interface import SIGNATURES, Facts, is_own, joined_of
 

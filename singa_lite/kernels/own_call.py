@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.array_types import Array, DType
+from singa_lite.common.array_types import Array, DType
 from singa_lite.errors import GraphError
 from singa_lite.kernels.kernel_set import DeviceArray, Launch
 

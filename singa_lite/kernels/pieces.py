@@ -9,7 +9,7 @@ from itertools import pairwise
 from math import prod
 from typing import TypeAlias
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import TensorSpec, TensorSpecs
 

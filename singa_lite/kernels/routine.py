@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from singa_lite.array_types import DType
+from singa_lite.common.array_types import DType
 from singa_lite.kernels.kernel_set import DeviceArray, Launch, TensorSpec, TensorSpecs
 
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
+from singa_lite.common.strides import laid_out, memory_order
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import (
     Kernel,
@@ -23,7 +24,6 @@ from singa_lite.kernels.kernel_set import (
 )
 from singa_lite.kernels.pieces import Arrays, cut_arrays, cut_specs, pieces
 from singa_lite.kernels.routine import in_order
-from singa_lite.strides import laid_out, memory_order
 
 #: What four bytes for each element of a piece take together, where its sums take less: it is done on several cores.
 SUMMED_BYTES = 16 << 20

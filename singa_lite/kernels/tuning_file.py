@@ -14,8 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from singa_lite import machine
-from singa_lite.notice import warn
+from singa_lite.common import machine
+from singa_lite.common.notice import warn
 
 #: The path of the file, or OFF: none is read.
 VARIABLE = "SINGA_LITE_TUNING"

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from singa_lite.common.notice import warn
 from singa_lite.kernels import tuning_file
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import Settings, TensorSpecs
 from singa_lite.kernels.routine import Routine
-from singa_lite.notice import warn
 
 AnyRoutine = TypeVar("AnyRoutine", bound=Routine[Any])
 #: {call, by `call_name`: name of a variant}.

@@ -16,7 +16,8 @@ from typing import Literal
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
+from singa_lite.common.strides import laid_out, memory_order
 from singa_lite.kernels.cut_norm import CutNorm, pieces_of
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import (
@@ -31,7 +32,6 @@ from singa_lite.kernels.kernel_set import (
 )
 from singa_lite.kernels.pieces import Arrays, cut_arrays, cut_specs, pieces
 from singa_lite.kernels.summed import SummedKernel, summed_pieces
-from singa_lite.strides import laid_out, memory_order
 
 NARROW = "bfloat16"
 _WIDE = np.dtype(np.float32)

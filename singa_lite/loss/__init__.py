@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from singa_lite import classes_elsewhere
+from singa_lite.common import classes_elsewhere
 from singa_lite.loss.base import Loss as Loss
 from singa_lite.loss.cross_entropy import SigmoidCrossEntropy as SigmoidCrossEntropy
 from singa_lite.loss.cross_entropy import SoftmaxCrossEntropy as SoftmaxCrossEntropy

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from singa_lite.array_types import DType
-from singa_lite.checks import share
+from singa_lite.common.array_types import DType
+from singa_lite.common.checks import share
+from singa_lite.common.value_checks import ValuesCheck
 from singa_lite.criterion import (
     Target,
     check_classes,
@@ -23,7 +24,6 @@ from singa_lite.loss.base import LikeScores, Loss
 from singa_lite.ops.cross_entropy import softmax_cross_entropy_values
 from singa_lite.ops.loss import sigmoid_cross_entropy_values
 from singa_lite.tensor import Array, Shape, Tensor, to_numpy
-from singa_lite.value_checks import ValuesCheck
 
 
 class SoftmaxCrossEntropy(Loss):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from singa_lite import autograd
-from singa_lite.array_types import DType
-from singa_lite.checks import above_zero
+from singa_lite.common.array_types import DType
+from singa_lite.common.checks import above_zero
 from singa_lite.criterion import Target
 from singa_lite.errors import ShapeError
 from singa_lite.loss.base import LikeScores

@@ -14,6 +14,7 @@ from contextvars import Context, copy_context
 from threading import RLock
 from typing import TypeVar
 
+from singa_lite.common.unique import Unique
 from singa_lite.memory.out_of_memory import OutOfMemoryError as OutOfMemoryError
 from singa_lite.memory.out_of_memory import in_words
 from singa_lite.memory.segment import ALIGNMENT as ALIGNMENT
@@ -23,7 +24,6 @@ from singa_lite.memory.segment import Region as Region
 from singa_lite.memory.segment import aligned_memory as aligned_memory
 from singa_lite.memory.segments import SEGMENT_BYTES as SEGMENT_BYTES
 from singa_lite.memory.segments import Segments
-from singa_lite.unique import Unique
 
 _Result = TypeVar("_Result")
 

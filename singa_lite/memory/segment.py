@@ -11,8 +11,8 @@ from weakref import ref
 import numpy as np
 from numpy.typing import NDArray
 
+from singa_lite.common.unique import Unique
 from singa_lite.errors import OverrunError
-from singa_lite.unique import Unique
 
 ALIGNMENT = 64  # bytes, a cache line and the widest vector; regions start at and fill multiples of it
 GUARD_BYTES = 64  # on each side of a region of a checked pool

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from singa_lite import classes_elsewhere
+from singa_lite.common import classes_elsewhere
 from singa_lite.metric.accuracies import Accuracy as Accuracy
 from singa_lite.metric.accuracies import BinaryAccuracy as BinaryAccuracy
 from singa_lite.metric.accuracies import Precision as Precision

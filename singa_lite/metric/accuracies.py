@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from singa_lite import autograd
-from singa_lite.array_types import Array, DType
-from singa_lite.checks import finite, whole
+from singa_lite.common.array_types import Array, DType
+from singa_lite.common.checks import finite, whole
+from singa_lite.common.value_checks import ValuesCheck
 from singa_lite.criterion import (
     Target,
     check_classes,
@@ -20,7 +21,6 @@ from singa_lite.errors import ShapeError
 from singa_lite.metric.base import Metric
 from singa_lite.ops.cross_entropy import by_rows
 from singa_lite.tensor import Shape, Tensor
-from singa_lite.value_checks import ValuesCheck
 
 
 class _AmongTopK(Metric):

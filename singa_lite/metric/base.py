@@ -6,8 +6,8 @@ import re
 from abc import ABC, abstractmethod
 
 from singa_lite import autograd
-from singa_lite.array_types import Array
-from singa_lite.contexts import in_own_context
+from singa_lite.common.array_types import Array
+from singa_lite.common.contexts import in_own_context
 from singa_lite.criterion import Criterion
 from singa_lite.tensor import Tensor
 

@@ -6,8 +6,8 @@ from math import nan
 
 import numpy as np
 
-from singa_lite.array_types import Array, DType
-from singa_lite.checks import finite, one_of
+from singa_lite.common.array_types import Array, DType
+from singa_lite.common.checks import finite, one_of
 from singa_lite.criterion import (
     Target,
     check_classes,

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.criterion import received
 from singa_lite.metric.base import Metric
 from singa_lite.tensor import Tensor, from_numpy, to_numpy

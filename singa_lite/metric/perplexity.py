@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import exp, inf, log, nan
 
 from singa_lite import autograd
-from singa_lite.array_types import Array, DType
+from singa_lite.common.array_types import Array, DType
 from singa_lite.criterion import Target, check_classes, check_labels, checked_class_axis, checked_id, class_axis
 from singa_lite.errors import ShapeError
 from singa_lite.metric.base import Metric

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from singa_lite import initializer, layers
-from singa_lite.checks import flag, fraction, whole
+from singa_lite.common.checks import flag, fraction, whole
 from singa_lite.net import FeedForwardNet
 from singa_lite.tensor import DeviceSpec
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from singa_lite.checks import finite_above_zero
+from singa_lite.common.checks import finite_above_zero
 from singa_lite.ops.op import Op
 from singa_lite.ops.shape import checked_axis
 from singa_lite.tensor import Tensor

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from singa_lite import arrays
+from singa_lite.common import arrays
 from singa_lite.ops.broadcasting import Broadcasting, Term, plain_number
 from singa_lite.ops.cast import cast
 from singa_lite.ops.op import Op, checked_tensor

@@ -6,7 +6,7 @@ from math import sqrt
 
 import numpy as np
 
-from singa_lite.checks import finite_above_zero, flag, fraction
+from singa_lite.common.checks import finite_above_zero, flag, fraction
 from singa_lite.errors import ShapeError
 from singa_lite.ops.noise import drawn_key
 from singa_lite.ops.op import Op, checked_tensor

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from singa_lite.checks import real
+from singa_lite.common.checks import real
 from singa_lite.errors import ShapeError
 from singa_lite.ops.op import Op, checked_tensor
 from singa_lite.tensor import Shape, Tensor, operand

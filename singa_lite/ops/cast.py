@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numpy.typing import DTypeLike
 
-from singa_lite.array_types import DType
+from singa_lite.common.array_types import DType
 from singa_lite.ops.op import Op, checked_tensor
 from singa_lite.tensor import Tensor, checked_dtype
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from singa_lite.checks import is_int, share
+from singa_lite.common.checks import is_int, share
 from singa_lite.errors import ShapeError
 from singa_lite.ops.arithmetic import divide, scale, shift
 from singa_lite.ops.cast import cast

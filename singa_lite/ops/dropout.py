@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from singa_lite.checks import fraction
+from singa_lite.common.checks import fraction
 from singa_lite.errors import ShapeError
 from singa_lite.ops.noise import checked_state, drawn_key
 from singa_lite.ops.op import Op

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from singa_lite.checks import whole
+from singa_lite.common.checks import whole
 from singa_lite.errors import ShapeError
 from singa_lite.ops.op import Op, checked_tensor
 from singa_lite.tensor import Tensor

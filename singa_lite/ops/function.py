@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from copy import copy
 from typing import Any, ClassVar, cast
 
-from singa_lite.checks import flag
-from singa_lite.contexts import shared_in_step
+from singa_lite.common.checks import flag
+from singa_lite.common.contexts import shared_in_step
 from singa_lite.errors import ShapeError
 from singa_lite.kernels.own_call import FunctionCall
 from singa_lite.ops.function_form import DERIVATIVE, D, Form, Made, Statement, check_inputs
 from singa_lite.ops.function_kernels import Kernels, OwnKernel
 from singa_lite.ops.op import Op, checked_tensor, common_device
 from singa_lite.tensor import Tensor, full
-from singa_lite.unchanged import Unchanged
+from singa_lite.watching.unchanged import Unchanged
 
 
 class Function:

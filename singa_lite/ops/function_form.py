@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import DTypeLike
 
-from singa_lite.array_types import DType
-from singa_lite.checks import one_of
+from singa_lite.common.array_types import DType
+from singa_lite.common.checks import one_of
 from singa_lite.errors import ShapeError
 from singa_lite.tensor import Shape, Tensor, checked_dtype, checked_shape
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from singa_lite.checks import is_int
+from singa_lite.common.checks import is_int
 from singa_lite.errors import ShapeError
 from singa_lite.ops.embedding import embedding
 from singa_lite.ops.op import checked_tensor

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from singa_lite.checks import finite_above_zero, whole
+from singa_lite.common.checks import finite_above_zero, whole
 from singa_lite.errors import ShapeError
 from singa_lite.ops.normalization import SampleNorm
 from singa_lite.tensor import Tensor

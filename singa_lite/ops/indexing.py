@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
-from singa_lite.checks import is_int
+from singa_lite.common.checks import is_int
 from singa_lite.errors import GraphError
 from singa_lite.ops.op import Op, checked_tensor
 from singa_lite.ops.padding import within_zeros

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from singa_lite.checks import above_zero
+from singa_lite.common.checks import above_zero
 from singa_lite.errors import ShapeError
 from singa_lite.ops.op import Op
 from singa_lite.ops.reduction import reduce_mean

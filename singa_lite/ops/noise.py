@@ -8,7 +8,7 @@ from contextvars import ContextVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from singa_lite.checks import at_least_zero, finite
+from singa_lite.common.checks import at_least_zero, finite
 from singa_lite.device import device_of
 from singa_lite.errors import ShapeError
 from singa_lite.ops.shape import numbers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import ClassVar
 
-from singa_lite.checks import at_least_zero, finite_above_zero, is_int, share
+from singa_lite.common.checks import at_least_zero, finite_above_zero, is_int, share
 from singa_lite.errors import ShapeError
 from singa_lite.ops.across import across
 from singa_lite.ops.op import Op, checked_tensor

@@ -8,11 +8,11 @@ from contextvars import ContextVar
 from itertools import count
 from typing import NamedTuple
 
-from singa_lite.array_types import DType
+from singa_lite.common.array_types import DType
+from singa_lite.common.unique import Unique
 from singa_lite.device import Device, device_of
 from singa_lite.errors import DeviceError, GraphError
 from singa_lite.tensor import Shape, Tensor
-from singa_lite.unique import Unique
 
 #: A mark for each `no_grad` that the present call is inside of.
 _untaped: ContextVar[frozenset[object]] = ContextVar("untaped", default=frozenset())

@@ -7,8 +7,8 @@ from math import inf
 import numpy as np
 from numpy.typing import ArrayLike
 
-from singa_lite import arrays
-from singa_lite.checks import real
+from singa_lite.common import arrays
+from singa_lite.common.checks import real
 from singa_lite.ops.activation import Activation
 from singa_lite.ops.broadcasting import Broadcasting, Term, both, common_shape
 from singa_lite.ops.op import common_device

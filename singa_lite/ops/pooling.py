@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from singa_lite.checks import flag
+from singa_lite.common.checks import flag
 from singa_lite.errors import ShapeError
 from singa_lite.kernels.interface.window import Window
 from singa_lite.ops.op import Op, checked_tensor

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from singa_lite.checks import flag, one_of
+from singa_lite.common.checks import flag, one_of
 from singa_lite.errors import ShapeError
 from singa_lite.ops.linear import bias_gradient
 from singa_lite.ops.op import Op

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import nan, prod
 
-from singa_lite.checks import axes_of, flag
+from singa_lite.common.checks import axes_of, flag
 from singa_lite.errors import ShapeError
 from singa_lite.ops.op import Op, checked_tensor
 from singa_lite.ops.shape import reshaped

@@ -8,10 +8,10 @@ from math import prod
 
 import numpy as np
 
-from singa_lite.checks import axis_of, is_int
+from singa_lite.common.checks import axis_of, is_int
+from singa_lite.common.strides import reshaped_strides
 from singa_lite.errors import ShapeError
 from singa_lite.ops.op import Op, checked_tensor
-from singa_lite.strides import reshaped_strides
 from singa_lite.tensor import Shape, Tensor
 
 

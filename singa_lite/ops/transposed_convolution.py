@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from singa_lite.checks import whole
+from singa_lite.common.checks import whole
 from singa_lite.errors import ShapeError
 from singa_lite.kernels.interface.window import Pair, Window
 from singa_lite.ops.convolution import Steps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from singa_lite.checks import is_int
+from singa_lite.common.checks import is_int
 from singa_lite.kernels.interface.window import Pad, Pair, Window
 from singa_lite.tensor import Shape
 

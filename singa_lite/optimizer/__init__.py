@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from singa_lite import classes_elsewhere
+from singa_lite.common import classes_elsewhere
 from singa_lite.optimizer.adaptive import AdaGrad as AdaGrad
 from singa_lite.optimizer.adaptive import Adam as Adam
 from singa_lite.optimizer.adaptive import AdamW as AdamW

@@ -11,7 +11,7 @@ from singa_lite.errors import GraphError
 from singa_lite.graph import Graph
 from singa_lite.optimizer.rules import Rule
 from singa_lite.tensor import Tensor
-from singa_lite.unchanged import Unchanged
+from singa_lite.watching.unchanged import Unchanged
 
 
 class Updating(Protocol):

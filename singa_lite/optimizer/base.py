@@ -10,12 +10,12 @@ from weakref import ReferenceType, ref
 import numpy as np
 
 from singa_lite import schedule
-from singa_lite.array_types import DType
-from singa_lite.checks import at_least_zero, whole
-from singa_lite.contexts import in_own_context
+from singa_lite.common.array_types import DType
+from singa_lite.common.checks import at_least_zero, whole
+from singa_lite.common.contexts import in_own_context
+from singa_lite.common.elsewhere import OBJECTS, check_keywords
 from singa_lite.described import Described, differences
 from singa_lite.device import Device, device_of
-from singa_lite.elsewhere import OBJECTS, check_keywords
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.graph import Phase
 from singa_lite.kernels.interface.update import Hyper

@@ -7,7 +7,7 @@ from math import nan
 
 import numpy as np
 
-from singa_lite.checks import above_zero
+from singa_lite.common.checks import above_zero
 from singa_lite.device import Device, device_of
 from singa_lite.graph import Phase
 from singa_lite.ops.op import common_device

@@ -12,8 +12,8 @@ from math import inf
 
 import numpy as np
 
-from singa_lite.array_types import DType
-from singa_lite.checks import real
+from singa_lite.common.array_types import DType
+from singa_lite.common.checks import real
 from singa_lite.device import Device, device_of
 from singa_lite.optimizer.global_norm import GlobalNorm, Squares
 from singa_lite.tensor import Tensor, from_numpy

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from singa_lite import schedule
-from singa_lite.array_types import DType
+from singa_lite.common.array_types import DType
 from singa_lite.optimizer.base import Optimizer
 from singa_lite.optimizer.rules import Rule
 

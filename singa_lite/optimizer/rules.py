@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from singa_lite.checks import at_least_zero
+from singa_lite.common.checks import at_least_zero
 from singa_lite.regularizer import Constraint, Regularizer
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from singa_lite.checks import flag, fraction, share
+from singa_lite.common.checks import flag, fraction, share
 from singa_lite.device import device_of
 from singa_lite.graph import Phase
 from singa_lite.kernels.interface.update import SgdHyper

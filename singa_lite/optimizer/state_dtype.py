@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from singa_lite.array_types import DType
+from singa_lite.common.array_types import DType
 from singa_lite.kernels.interface.state_format import BFLOAT16, BLOCKED, LEAST_ELEMENTS, blocked_shape
 from singa_lite.tensor import Shape
 

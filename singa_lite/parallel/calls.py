@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.device import device_of
 from singa_lite.kernels.collective import landing_elements
 from singa_lite.kernels.interface import SIGNATURES, Facts, Signature

@@ -9,7 +9,7 @@ from typing import NoReturn, Protocol
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.errors import ParallelError
 
 

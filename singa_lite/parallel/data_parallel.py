@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from weakref import ReferenceType, ref
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.device import Device
 from singa_lite.errors import GraphError
 from singa_lite.parallel.calls import Sums

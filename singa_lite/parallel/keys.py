@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.device import device_of
 from singa_lite.kernels.interface import SIGNATURES, Facts, Signature
 from singa_lite.kernels.kernel_set import DeviceArray, Launch

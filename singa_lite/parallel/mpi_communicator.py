@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.errors import ParallelError, RankFailedError
 from singa_lite.parallel.communicator import Communicator, Pending
 from singa_lite.parallel.watch import Watch

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 
 #: Elements that are worked on at a time: their temporaries stay in a cache.
 BLOCK = 1 << 15

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.errors import ParallelError
 from singa_lite.parallel.communicator import Communicator, Pending
 

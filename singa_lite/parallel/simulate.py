@@ -19,9 +19,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from singa_lite.arena import Arena
-from singa_lite.checks import finite_above_zero, whole
+from singa_lite.commands.named_net import net_of
+from singa_lite.common.checks import finite_above_zero, whole
+from singa_lite.common.sizes import memory_size
+from singa_lite.graph_parts.profiled_costs import CallTimes, ProfiledCosts
 from singa_lite.memory.problem import PlanError
-from singa_lite.named_net import net_of
 from singa_lite.net import FeedForwardNet
 from singa_lite.operation import Instruction
 from singa_lite.optimizer import SGD
@@ -31,8 +33,6 @@ from singa_lite.parallel.pretended import Pretended
 from singa_lite.parallel.replayed import Replayed, replayed
 from singa_lite.passes.collectives import kind_of
 from singa_lite.passes.time_model import Cost, seconds
-from singa_lite.profiled_costs import CallTimes, ProfiledCosts
-from singa_lite.sizes import memory_size
 
 #: Of a cluster with 10 Gbit/s Ethernet: bytes a second, and seconds of a message.
 BANDWIDTH, LATENCY = 1.25e9, 20e-6

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 
-from singa_lite.checks import finite_above_zero, flag, one_of, whole
+from singa_lite.common.checks import finite_above_zero, flag, one_of, whole
+from singa_lite.common.sizes import budget_size
 from singa_lite.errors import ParallelError
 from singa_lite.parallel.communicator import Alone, Communicator
 from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.parallel.failures import end_together
 from singa_lite.parallel.start_limit import limited
 from singa_lite.parallel.watch import Watch, watched
-from singa_lite.sizes import budget_size
 
 #: Set in each process by MPICH's and Open MPI's mpiexec, by PMIx, and by Slurm's srun with --mpi.
 _STARTERS = ("PMI_RANK", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_RANK")

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.errors import ParallelError
 from singa_lite.kernels.collective import parts_of
 from singa_lite.parallel.communicator import Communicator, Pending

@@ -32,10 +32,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from singa_lite.common.strides import laid_out, memory_order
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.program import Program
-from singa_lite.strides import laid_out, memory_order
 from singa_lite.tensor import Shape
 
 #: Forms of a program at most, from all concatenations in place to all by copies, and its length above which there are

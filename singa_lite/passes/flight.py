@@ -17,11 +17,11 @@ from collections import Counter, deque
 from collections.abc import Callable
 from itertools import chain, product
 
+from singa_lite.common.strides import span
 from singa_lite.kernels.collective import collective_of
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.collectives import BEGIN, WAIT, has_any, kind_of, limit_of, nbytes_of
 from singa_lite.passes.program import Program
-from singa_lite.strides import span
 
 #: Blocks that an instruction reads, and that it writes.
 Blocks = tuple[frozenset[int], frozenset[int]]

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from singa_lite.common.strides import memory_order
 from singa_lite.kernels.collective import collective_of
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.collectives import BEGIN, WAIT, has_any, kind_of
 from singa_lite.passes.program import Program
 from singa_lite.passes.rewriter import Rewriter, narrow
-from singa_lite.strides import memory_order
 
 #: Sums of fewer pieces stay whole.
 LEAST_PIECES = 4

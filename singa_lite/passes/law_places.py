@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from singa_lite.common.strides import laid_out
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.laws import Law, Part, before_of
 from singa_lite.passes.matching import Matcher, Wanted
 from singa_lite.passes.program import Program
 from singa_lite.passes.uses import Uses
-from singa_lite.strides import laid_out
 
 
 class Place(NamedTuple):

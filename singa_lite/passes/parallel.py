@@ -25,7 +25,7 @@ from itertools import accumulate
 from math import inf
 from typing import NamedTuple
 
-from singa_lite import threads
+from singa_lite.common import threads
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.footprint import overlap
 from singa_lite.passes.program import Program, floor, lifespans

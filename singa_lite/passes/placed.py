@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from singa_lite.common.packed import Packed
 from singa_lite.memory.problem import Plan, PlanError
 from singa_lite.operation import Instruction, Operand
-from singa_lite.packed import Packed
 from singa_lite.passes.carry import Chosen
 from singa_lite.passes.check_rewrites import check_rewrites
 from singa_lite.passes.program import Program, floor

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import ParamSpec, TypeVar
 
+from singa_lite.common.machine import give_back
 from singa_lite.kernels.kernel_set import KernelSet
-from singa_lite.machine import give_back
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from singa_lite.array_types import DType
+from singa_lite.common.array_types import DType
+from singa_lite.common.strides import laid_out
 from singa_lite.kernels.kernel_set import Settings
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.program import Program
-from singa_lite.strides import laid_out
 from singa_lite.tensor import Shape
 
 

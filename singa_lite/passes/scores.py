@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from singa_lite.common.strides import laid_out
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.dependencies import predecessors
 from singa_lite.passes.program import Program
 from singa_lite.passes.uses import Uses
-from singa_lite.strides import laid_out
 
 LOSS = "softmax_cross_entropy"
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from singa_lite.array_types import DType
+from singa_lite.common.array_types import DType
 from singa_lite.kernels.kernel_set import KernelSet, Settings
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.sides import RecordRule

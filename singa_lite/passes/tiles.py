@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from singa_lite.common.strides import memory_order
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.interface.state_format import BLOCKED, Blocks
 from singa_lite.operation import Instruction, Operand
@@ -13,7 +14,6 @@ from singa_lite.passes.program import Program
 from singa_lite.passes.rewriter import Rewriter, narrow
 from singa_lite.passes.table_sum import ADDED
 from singa_lite.passes.uses import Uses
-from singa_lite.strides import memory_order
 
 #: Gradients of fewer tiles stay whole: they fit into the caches as they are.
 LEAST_TILES = 4

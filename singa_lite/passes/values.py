@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from singa_lite.array_types import DType
+from singa_lite.common.array_types import DType
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.boxes import cut
 from singa_lite.passes.footprint import axis_order, boxes, moves_bytes

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from singa_lite.passes.placed import Placed
 from singa_lite.passes.program import live_bytes
-from singa_lite.placed_row import PlacedRow
-from singa_lite.repeat_row import RepeatRow
+from singa_lite.plan_rows.placed_row import PlacedRow
+from singa_lite.plan_rows.repeat_row import RepeatRow
 from singa_lite.reports.colors import COLORS, EDGES
 from singa_lite.reports.plan_links import Links
 

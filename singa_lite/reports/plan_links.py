@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from singa_lite.placed_row import PlacedRow
+from singa_lite.plan_rows.placed_row import PlacedRow
 
 
 class Links:

@@ -9,8 +9,8 @@ from pathlib import Path
 from string import Template
 
 from singa_lite.operation import Role
-from singa_lite.placed_row import PlacedRow
-from singa_lite.repeat_row import RepeatRow
+from singa_lite.plan_rows.placed_row import PlacedRow
+from singa_lite.plan_rows.repeat_row import RepeatRow
 from singa_lite.reports.colors import COLORS
 from singa_lite.reports.net_drawing import Drawable, drawing
 from singa_lite.reports.plan_figure import Plan, figure, links_of, steps_of, unit_of

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from singa_lite.checks import whole
+from singa_lite.common.checks import whole
 from singa_lite.kernels.kernel_set import Launch
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.time_model import flops

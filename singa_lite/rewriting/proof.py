@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.array_types import Array, DType
+from singa_lite.common.array_types import Array, DType
 from singa_lite.device import Device
 from singa_lite.errors import RuleError
 from singa_lite.rewriting.results import Function, results

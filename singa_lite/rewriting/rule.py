@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Collection, Sequence
 
 from singa_lite import device as devices
-from singa_lite.array_types import DType
-from singa_lite.checks import at_least_zero, flag
+from singa_lite.common.array_types import DType
+from singa_lite.common.checks import at_least_zero, flag
 from singa_lite.device import Device
 from singa_lite.rewriting import stated as shapes_of
 from singa_lite.rewriting.proof import Claim, prove

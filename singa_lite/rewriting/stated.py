@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from singa_lite.checks import is_int
+from singa_lite.common.checks import is_int
 from singa_lite.tensor import Shape
 
 #: Shapes of all inputs; an extent is a number, or a name that stands for one number wherever it occurs.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from singa_lite.common.strides import span
 from singa_lite.device import Device
 from singa_lite.errors import RuleError
 from singa_lite.operation import Operand
 from singa_lite.passes.matching import blocks_of, connected
 from singa_lite.passes.sides import Side, Sides
 from singa_lite.rewriting.results import Function, results
-from singa_lite.strides import span
 from singa_lite.tensor import Tensor
 
 #: By which inputs there are derivatives.

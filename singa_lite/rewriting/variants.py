@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from singa_lite.array_types import DType
+from singa_lite.common.array_types import DType
+from singa_lite.common.unique import Unique
 from singa_lite.device import Device
 from singa_lite.errors import RuleError
 from singa_lite.operation import Operand
@@ -15,7 +16,6 @@ from singa_lite.rewriting.results import Function
 from singa_lite.rewriting.stated import Stated, fits, trials
 from singa_lite.rewriting.traced import Needs, check_sides, is_connected, lie_alike, makes_results, paired, traced
 from singa_lite.tensor import contiguous_strides
-from singa_lite.unique import Unique
 
 #: Of more inputs than these derivatives are looked for by all, by each alone, and by none.
 MOST_SUBSETS = 3

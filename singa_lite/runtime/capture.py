@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from singa_lite.common.notice import warn
 from singa_lite.kernels.kernel_set import Launch
-from singa_lite.notice import warn
 from singa_lite.runtime.cupy_types import CapturedGraph, CapturingStream
 
 

@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from singa_lite.array_types import Array, DeviceArray, DType
+from singa_lite.common.array_types import Array, DeviceArray, DType
 from singa_lite.kernels.kernel_set import Launch
 from singa_lite.runtime.adopted import Adopted
 from singa_lite.runtime.capture import CapturedReplay, NotCapturable

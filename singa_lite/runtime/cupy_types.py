@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol, Self, TypeAlias
 
-from singa_lite.array_types import DType
+from singa_lite.common.array_types import DType
 
 #: The module `cupy`: its functions and classes have no types that a checker could read.
 Cupy: TypeAlias = Any

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 import numpy as np
 from numpy.typing import NDArray
 
-from singa_lite.array_types import Array, DType
+from singa_lite.common.array_types import Array, DType
 from singa_lite.kernels.kernel_set import Launch
 from singa_lite.runtime.host_memory import Link
 from singa_lite.runtime.offload_file import OffloadFile, checked_folder

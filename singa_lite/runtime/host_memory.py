@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from singa_lite.array_types import DeviceArray
+from singa_lite.common.array_types import DeviceArray
 from singa_lite.kernels.kernel_set import Launch
 
 

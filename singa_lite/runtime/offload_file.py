@@ -12,7 +12,7 @@ from functools import partial
 from tempfile import TemporaryFile
 from weakref import finalize
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.runtime.host_memory import Copying
 
 #: Written at a time where the system cannot allocate a file's bytes.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from singa_lite.array_types import Array, DeviceArray, DeviceMemory, DeviceRegion, DType
+from singa_lite.common.array_types import Array, DeviceArray, DeviceMemory, DeviceRegion, DType
 from singa_lite.kernels.kernel_set import Launch
 from singa_lite.runtime.host_memory import HostMemory, Link
 

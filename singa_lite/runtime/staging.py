@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary, finalize
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.runtime.cuda_pool import ALIGNMENT, CudaPool
 from singa_lite.runtime.cupy_types import Cupy, Event, Pointer, Stream
 

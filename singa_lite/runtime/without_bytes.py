@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import NoReturn
 
-from singa_lite.array_types import DeviceArray, DeviceMemory, DType
+from singa_lite.common.array_types import DeviceArray, DeviceMemory, DType
 from singa_lite.errors import AbstractDeviceError
 from singa_lite.runtime.cuda import Cuda
 from singa_lite.runtime.host import Host

@@ -10,7 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from singa_lite import loss
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.sklearn.estimator import NetEstimator, checked_weights
 
 

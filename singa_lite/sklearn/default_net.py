@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from singa_lite import layers
-from singa_lite.checks import whole
+from singa_lite.common.checks import whole
 from singa_lite.layer import Layer
 from singa_lite.tensor import Shape
 

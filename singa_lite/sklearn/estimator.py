@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from singa_lite import optimizer as optimizers
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.fit import Callback, History
 from singa_lite.loss import Loss
 from singa_lite.net import FeedForwardNet

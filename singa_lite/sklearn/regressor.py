@@ -9,7 +9,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
 
 from singa_lite import loss
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.sklearn.estimator import NetEstimator, checked_weights
 
 

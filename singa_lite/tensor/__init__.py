@@ -1,6 +1,6 @@
 """Tensors: the class, what makes them, and copies between them and other arrays."""
 
-from singa_lite.array_types import Array as Array
+from singa_lite.common.array_types import Array as Array
 from singa_lite.tensor.exchange import as_tensor as as_tensor
 from singa_lite.tensor.exchange import from_dlpack as from_dlpack
 from singa_lite.tensor.exchange import to_numpy as to_numpy

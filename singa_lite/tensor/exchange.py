@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from singa_lite.array_types import Array
-from singa_lite.arrays import check_detached, on_host
+from singa_lite.common.array_types import Array
+from singa_lite.common.arrays import check_detached, on_host
 from singa_lite.tensor.making import from_host
 from singa_lite.tensor.tensor import DeviceSpec, Tensor, found_device
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import DTypeLike
 
-from singa_lite.array_types import DType
-from singa_lite.arrays import KINDS
-from singa_lite.checks import is_int
+from singa_lite.common.array_types import DType
+from singa_lite.common.arrays import KINDS
+from singa_lite.common.checks import is_int
+from singa_lite.common.strides import ordered_strides
 from singa_lite.errors import ShapeError
-from singa_lite.strides import ordered_strides
 
 Shape = tuple[int, ...]
 

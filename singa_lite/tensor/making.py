@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from singa_lite.array_types import DType
-from singa_lite.arrays import numbers
-from singa_lite.checks import is_int, real
+from singa_lite.common.array_types import DType
+from singa_lite.common.arrays import numbers
+from singa_lite.common.checks import is_int, real
 from singa_lite.tensor.tensor import DeviceSpec, Tensor, found_device
 
 

@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from singa_lite.array_types import Array
-from singa_lite.checks import axes_of, axis_of
+from singa_lite.common.array_types import Array
+from singa_lite.common.checks import axes_of, axis_of
+from singa_lite.common.unique import Unique
 from singa_lite.errors import DeviceError, GraphError, ShapeError
-from singa_lite.unique import Unique
 
 #: Along which axes something is taken; None: over all elements.
 Axis: TypeAlias = int | tuple[int, ...] | None

@@ -10,14 +10,14 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from singa_lite.array_types import Array, DeviceArray, DeviceMemory, DType
-from singa_lite.arrays import numbers
-from singa_lite.checks import whole
+from singa_lite.common.array_types import Array, DeviceArray, DeviceMemory, DType
+from singa_lite.common.arrays import numbers
+from singa_lite.common.checks import whole
+from singa_lite.common.strides import memory_order
+from singa_lite.common.unique import Unique
 from singa_lite.errors import GraphError, ShapeError
-from singa_lite.strides import memory_order
 from singa_lite.tensor.geometry import Shape, check_within, checked_dtype, checked_shape, contiguous_strides
 from singa_lite.tensor.reading import Readable
-from singa_lite.unique import Unique
 
 
 class TensorDevice(Protocol):

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from singa_lite import tensor
-from singa_lite.array_types import Array
 from singa_lite.autograd import Function
-from singa_lite.checks import finite_above_zero, whole
+from singa_lite.common.array_types import Array
+from singa_lite.common.checks import finite_above_zero, whole
 from singa_lite.device import new_cpu
 from singa_lite.graph import Operation
 from singa_lite.kernels.interface import is_own

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.kernels.interface import SIGNATURES, Signature
 from singa_lite.kernels.kernel_set import KernelSet
 from singa_lite.testing.gradients import CheckError

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.testing.gradients import CheckError
 from singa_lite.testing.kernel_call import Call, Calls, bits, require, strided
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from singa_lite import device, tensor
-from singa_lite.array_types import Array, DType
-from singa_lite.arrays import numbers
-from singa_lite.checks import flag
+from singa_lite.common.array_types import Array, DType
+from singa_lite.common.arrays import numbers
+from singa_lite.common.checks import flag
 from singa_lite.layer import Context, Layer
 from singa_lite.tensor import Tensor
 

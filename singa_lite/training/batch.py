@@ -7,14 +7,14 @@ from typing import TypeGuard
 
 import numpy as np
 
-from singa_lite.array_types import DType
-from singa_lite.arrays import check_detached, dtype_of, host_array, is_plain, may_convert, on_host, says_form
+from singa_lite.common.array_types import DType
+from singa_lite.common.arrays import check_detached, dtype_of, host_array, is_plain, may_convert, on_host, says_form
+from singa_lite.common.notice import warn
 from singa_lite.criterion import readable
 from singa_lite.device import Device
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.layer_graph import LayerGraph
-from singa_lite.notice import warn
-from singa_lite.recorded_steps import Shaped as Shaped
+from singa_lite.steps.recorded_steps import Shaped as Shaped
 from singa_lite.tensor import Shape, Tensor, as_tensor, to_numpy
 
 

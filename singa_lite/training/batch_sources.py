@@ -9,7 +9,7 @@ from typing import Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 
-from singa_lite.arrays import kind
+from singa_lite.common.arrays import kind
 from singa_lite.data import Epochs
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
+from singa_lite.common.sizes import tensor_bytes
 from singa_lite.device import Device
-from singa_lite.feed_buffer import FeedBuffer
 from singa_lite.graph import Graph
 from singa_lite.memory.bound import Bound
 from singa_lite.optimizer import Optimizer
-from singa_lite.sizes import tensor_bytes
+from singa_lite.steps.feed_buffer import FeedBuffer
 from singa_lite.tensor import Block, Tensor
 
 #: Of the learning rate as a tensor.

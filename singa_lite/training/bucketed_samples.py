@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.data import Bucketed
 from singa_lite.data.bucketed import Group
 from singa_lite.errors import GraphError, ShapeError

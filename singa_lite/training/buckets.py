@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from singa_lite.array_types import DType
+from singa_lite.common.array_types import DType
+from singa_lite.common.strides import laid_out
 from singa_lite.device import Device, device_of
 from singa_lite.graph import Phase
-from singa_lite.strides import laid_out
 from singa_lite.tensor import Tensor
 from singa_lite.training.ranks import Ranks
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from singa_lite.array_types import DType
-from singa_lite.checks import is_int, whole
+from singa_lite.common.array_types import DType
+from singa_lite.common.checks import is_int, whole
 from singa_lite.data import Bucketed
 from singa_lite.errors import GraphError
 from singa_lite.layer_graph import LayerGraph

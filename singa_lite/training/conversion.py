@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from singa_lite.array_types import Array, DType
-from singa_lite.arrays import KINDS, converted, dtype_of, on_host
+from singa_lite.common.array_types import Array, DType
+from singa_lite.common.arrays import KINDS, converted, dtype_of, on_host
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.loss import Loss
 from singa_lite.loss.base import LikeScores

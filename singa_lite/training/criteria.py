@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from singa_lite import loss as losses
 from singa_lite import metric as metrics
-from singa_lite.arrays import kind
+from singa_lite.common.arrays import kind
 from singa_lite.loss import Loss
 from singa_lite.metric import Metric
 

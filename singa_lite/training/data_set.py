@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from singa_lite.array_types import Array
-from singa_lite.arrays import dtype_of
+from singa_lite.common.array_types import Array
+from singa_lite.common.arrays import dtype_of
 from singa_lite.training.batch import Shaped
 from singa_lite.training.shares import WHOLE, Share
 

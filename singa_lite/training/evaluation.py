@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.device import Device
 from singa_lite.layer import OneOrMore
 from singa_lite.tensor import Tensor, from_numpy, to_numpy

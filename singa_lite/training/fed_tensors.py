@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from singa_lite.array_types import DType
+from singa_lite.common.array_types import DType
 from singa_lite.layer_graph import LayerGraph
-from singa_lite.recorded_steps import Feeds, Shaped, StepForm
+from singa_lite.steps.recorded_steps import Feeds, Shaped, StepForm
 from singa_lite.tensor import Shape, Tensor, as_tensor
 from singa_lite.training.batch import as_tensors, untaped
 

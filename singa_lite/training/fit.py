@@ -12,10 +12,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from singa_lite import elsewhere
-from singa_lite.arrays import kind
-from singa_lite.checks import flag, whole
-from singa_lite.contexts import in_own_context
+from singa_lite.common import elsewhere
+from singa_lite.common.arrays import kind
+from singa_lite.common.checks import flag, whole
+from singa_lite.common.contexts import in_own_context
 from singa_lite.errors import ParallelError
 from singa_lite.layer import OneOrMore
 from singa_lite.metric import ConfusionMatrix

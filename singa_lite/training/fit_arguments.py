@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from singa_lite.arrays import kind
-from singa_lite.checks import whole
+from singa_lite.common.arrays import kind
+from singa_lite.common.checks import whole
 from singa_lite.data import Bucketed, Paired
 from singa_lite.training.batch_sources import gives_batches
 from singa_lite.training.data_set import DataSet

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.arrays import host_array
+from singa_lite.common.arrays import host_array
 from singa_lite.training.batch import Shaped, says_shape
 
 

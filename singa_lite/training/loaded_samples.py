@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.data import Processes
 from singa_lite.training.batch import Shaped
 from singa_lite.training.data_set import Batch, Batches, emptied

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.layer import OneOrMore
 from singa_lite.metric import EpochMetric
 from singa_lite.tensor import Tensor

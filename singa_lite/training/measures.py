@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.criterion import received
 from singa_lite.errors import GraphError
 from singa_lite.metric import EpochMetric, Metric

@@ -7,15 +7,15 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from singa_lite.autograd import add, concat, no_grad, scale
-from singa_lite.checks import whole
+from singa_lite.common.checks import whole
 from singa_lite.criterion import Criterion
 from singa_lite.device import device_of
 from singa_lite.errors import GraphError
-from singa_lite.freezing import Freeze, freezing
 from singa_lite.graph import Phase
 from singa_lite.layer import Node
 from singa_lite.tensor import Tensor
 from singa_lite.training.measures import SCORES
+from singa_lite.traversal.freezing import Freeze, freezing
 
 #: {"input": {input layer: batch}, "target": {output layer: targets}}, on the layers' device.
 Fed = Mapping[str, dict[str, Tensor]]

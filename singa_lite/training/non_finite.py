@@ -8,19 +8,19 @@ from contextvars import ContextVar
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
+from singa_lite.common.notice import warn
 from singa_lite.errors import NonFiniteError
-from singa_lite.freezing import freezing
-from singa_lite.layer_calls import Callee, LayerCalls
 from singa_lite.layer_graph import LayerGraph
+from singa_lite.layer_parts.layer_calls import Callee, LayerCalls
 from singa_lite.memory.out_of_memory import OutOfMemoryError
-from singa_lite.notice import warn
-from singa_lite.recorded_steps import Feeds
 from singa_lite.run import Run
+from singa_lite.steps.recorded_steps import Feeds
 from singa_lite.tensor import Tensor, to_numpy
 from singa_lite.training import fed_tensors
 from singa_lite.training.micro_batches import cut
 from singa_lite.training.step_functions import TrainStep
+from singa_lite.traversal.freezing import freezing
 
 #: What `compile(on_nan=)` takes: in `fit` alone an error; an error, a warning, or nothing, in every training step.
 WAYS = ("fit", "raise", "warn", None)

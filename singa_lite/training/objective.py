@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Mapping
 from types import MappingProxyType
 
-from singa_lite.array_types import DType
 from singa_lite.autograd import add, no_grad, scale
-from singa_lite.checks import at_least_zero
+from singa_lite.common.array_types import DType
+from singa_lite.common.checks import at_least_zero
 from singa_lite.criterion import received
 from singa_lite.errors import GraphError
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.loss import Loss
 from singa_lite.metric import EpochMetric, Metric
-from singa_lite.recorded_steps import Feeds
+from singa_lite.steps.recorded_steps import Feeds
 from singa_lite.tensor import Shape, Tensor
 from singa_lite.training.batch import Shaped, as_array, by_name
 from singa_lite.training.conversion import class_ids

@@ -8,12 +8,11 @@ from collections.abc import Callable, Hashable, Sequence
 import numpy as np
 
 from singa_lite.autograd import no_grad
-from singa_lite.closed_over import closed_over, owner
-from singa_lite.contexts import in_own_context
+from singa_lite.common.contexts import in_own_context
 from singa_lite.device import Device
 from singa_lite.errors import GraphError
 from singa_lite.graph import Graph
-from singa_lite.layer_calls import nothing
+from singa_lite.layer_parts.layer_calls import nothing
 from singa_lite.optimizer.one_step import StepOfAll
 from singa_lite.tensor import Tensor, from_numpy
 from singa_lite.training import users_code
@@ -23,7 +22,8 @@ from singa_lite.training.step_call import Member, StepCall, under_way
 from singa_lite.training.step_functions import EvaluateStep, Marked, TrainStep, Values
 from singa_lite.training.step_objective import StepObjective
 from singa_lite.training.step_values import values_of
-from singa_lite.watch import Watch
+from singa_lite.watching.closed_over import closed_over, owner
+from singa_lite.watching.watch import Watch
 
 #: The name of its random state in snapshots.
 STEP_RANDOM = "step_random"

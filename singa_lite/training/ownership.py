@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from singa_lite.array_types import DType
+from singa_lite.common.array_types import DType
 from singa_lite.errors import GraphError
 from singa_lite.kernels.collective import parts_of
 from singa_lite.tensor import Tensor

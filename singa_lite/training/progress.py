@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.layer import OneOrMore
 from singa_lite.reports.history_plot import plot_history
 from singa_lite.tensor import Tensor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.device import Device
 from singa_lite.tensor import Tensor
 

@@ -7,9 +7,9 @@ from copy import copy
 
 import numpy as np
 
-from singa_lite.bisection import bisected
-from singa_lite.budget_error import BudgetError
+from singa_lite.common.bisection import bisected
 from singa_lite.errors import ShapeError
+from singa_lite.graph_parts.budget_error import BudgetError
 from singa_lite.memory_plan import MemoryPlan
 from singa_lite.optimizer import SGD, Optimizer
 from singa_lite.optimizer.state_dtype import NAMES

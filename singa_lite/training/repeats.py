@@ -1,7 +1,7 @@
 """Repeats: a batch of a form that was trained before is checked, and its step found, by what was found then.
 
     settings    what of the net a step follows, told by identity, see `followed.py`: else it is done as a first one
-    the record  watches options of layers, losses, metrics and the optimizer, see `watch.py`
+    the record  watches options of layers, losses, metrics and the optimizer, see `watching/watch.py`
     given       shapes and dtypes of the arrays, by name; they lie in the host's memory and need no conversion
     values      class ids and the like are looked at in every batch
 
@@ -17,18 +17,18 @@ from weakref import ref
 
 import numpy as np
 
-from singa_lite.array_types import Array, DType
-from singa_lite.arrays import is_plain
+from singa_lite.common.array_types import Array, DType
+from singa_lite.common.arrays import is_plain
+from singa_lite.common.value_checks import ClassIds, ValuesCheck, any_values
 from singa_lite.criterion import Criterion
 from singa_lite.device import device_of
 from singa_lite.layer_graph import LayerGraph
-from singa_lite.recorded_steps import Feeds, RecordedStep, RecordedSteps, Shaped, StepKey
+from singa_lite.steps.recorded_steps import Feeds, RecordedStep, RecordedSteps, Shaped, StepKey
 from singa_lite.tensor import Shape, Tensor
 from singa_lite.training.followed import Followed
 from singa_lite.training.measures import Measures, looks
 from singa_lite.training.objective import Objective
 from singa_lite.training.step_functions import TrainStep, Values
-from singa_lite.value_checks import ClassIds, ValuesCheck, any_values
 
 #: {"input": {layer: batch}, "target": {layer: targets}}, of arrays that were given as they are fed.
 Given: TypeAlias = dict[str, dict[str, Shaped]]

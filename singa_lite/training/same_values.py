@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.device import device_of
 from singa_lite.errors import ParallelError
 from singa_lite.tensor import Tensor

@@ -10,8 +10,18 @@ from typing import Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 
-from singa_lite.array_types import Array, DType
-from singa_lite.arrays import check_detached, converted, dtype_of, host_array, is_lazy, native, numbers, on_host, sliced
+from singa_lite.common.array_types import Array, DType
+from singa_lite.common.arrays import (
+    check_detached,
+    converted,
+    dtype_of,
+    host_array,
+    is_lazy,
+    native,
+    numbers,
+    on_host,
+    sliced,
+)
 from singa_lite.data.chunks import chunk_starts
 from singa_lite.errors import ShapeError
 from singa_lite.layer_graph import LayerGraph

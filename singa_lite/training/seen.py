@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.metric import EpochMetric
 from singa_lite.training.means import Mean, Part
 from singa_lite.training.measures import Measures, Observed

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from singa_lite.checks import whole
+from singa_lite.common.checks import whole
+from singa_lite.common.sizes import memory_size
 from singa_lite.data import Bucketed, Paired
 from singa_lite.layer_graph import LayerGraph
-from singa_lite.sizes import memory_size
 from singa_lite.training import checked, conversion
 from singa_lite.training.batch_sources import check_is_no_dataset, gives_batches
 from singa_lite.training.data_set import Batch, DataSet

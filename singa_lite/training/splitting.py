@@ -7,8 +7,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from singa_lite.arrays import kind
-from singa_lite.checks import fraction
+from singa_lite.common.arrays import kind
+from singa_lite.common.checks import fraction
 from singa_lite.errors import ShapeError
 
 

@@ -7,16 +7,16 @@ from typing import TypeVar
 from weakref import ReferenceType, ref
 
 from singa_lite.arena import Arena, Executable, taken
-from singa_lite.contexts import Turn, in_own_context, one_step
+from singa_lite.common.contexts import Turn, in_own_context, one_step
 from singa_lite.errors import GraphError
 from singa_lite.graph import Graph, Pause
 from singa_lite.kernels.kernel_set import tf32_of
 from singa_lite.layer_graph import LayerGraph
+from singa_lite.layer_parts.past import Kept, Past
 from singa_lite.memory.bound import Bound
 from singa_lite.optimizer import Optimizer
 from singa_lite.passes.remembered import forget_planning
-from singa_lite.past import Kept, Past
-from singa_lite.recorded_steps import Feeds, RecordedStep, StepForm
+from singa_lite.steps.recorded_steps import Feeds, RecordedStep, StepForm
 from singa_lite.tensor import Tensor
 from singa_lite.training import fed_tensors
 from singa_lite.training.fed_tensors import Forms

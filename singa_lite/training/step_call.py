@@ -10,6 +10,7 @@ import numpy as np
 
 from singa_lite import autograd
 from singa_lite.backward_pass import BackwardPass, one_like
+from singa_lite.common.unique import Unique
 from singa_lite.device import Device, device_of
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.layer_graph import LayerGraph
@@ -21,7 +22,6 @@ from singa_lite.training.closing import Closing
 from singa_lite.training.step_functions import Marked
 from singa_lite.training.step_objective import TARGET
 from singa_lite.training.updates import Updates, updates_of
-from singa_lite.unique import Unique
 
 
 class Member(NamedTuple):

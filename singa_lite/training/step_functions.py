@@ -7,18 +7,17 @@ from collections.abc import Callable, Collection, Hashable, Iterator
 from typing import ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 from singa_lite.criterion import Criterion
-from singa_lite.freezing import Freeze, freezing
 from singa_lite.graph import Graph
 from singa_lite.layer import OneOrMore
-from singa_lite.layer_calls import nothing
 from singa_lite.layer_graph import LayerGraph
-from singa_lite.observer import Observer, Seen
+from singa_lite.layer_parts.layer_calls import nothing
 from singa_lite.optimizer import GlobalNorm, Optimizer
 from singa_lite.optimizer.gathering import WHOLE, Part
 from singa_lite.optimizer.loss_scale import LossScale
 from singa_lite.optimizer.one_step import OneStep, StepOfAll
-from singa_lite.recorded_steps import Feeds
 from singa_lite.run import Run
+from singa_lite.steps.observer import Observer, Seen
+from singa_lite.steps.recorded_steps import Feeds
 from singa_lite.tensor import Tensor
 from singa_lite.training import users_code
 from singa_lite.training.buckets import Take
@@ -27,7 +26,8 @@ from singa_lite.training.micro_batches import Fed, GradientSums, added, added_me
 from singa_lite.training.objective import Objective
 from singa_lite.training.together import Together
 from singa_lite.training.updates import Updates, updates_of
-from singa_lite.watch import Watch
+from singa_lite.traversal.freezing import Freeze, freezing
+from singa_lite.watching.watch import Watch
 
 #: (loss, {key: metric}) of a batch; see `Objective.metric`.
 Values: TypeAlias = tuple[Tensor, dict[str, Tensor]]

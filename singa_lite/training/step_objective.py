@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from singa_lite.array_types import DType
-from singa_lite.arrays import converted
+from singa_lite.common.array_types import DType
+from singa_lite.common.arrays import converted
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.metric import Metric

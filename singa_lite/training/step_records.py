@@ -8,19 +8,20 @@ from functools import cached_property
 from weakref import finalize
 
 from singa_lite.arena import Arena
-from singa_lite.budget_error import BudgetError
-from singa_lite.feed_buffer import FeedBuffer
+from singa_lite.common.machine import clear_free_lists
+from singa_lite.common.unique import Unique
 from singa_lite.graph import Graph
+from singa_lite.graph_parts.budget_error import BudgetError
+from singa_lite.graph_parts.profiled_costs import CallTimes, ProfiledCosts
 from singa_lite.layer_graph import LayerGraph
-from singa_lite.machine import clear_free_lists
 from singa_lite.memory.bound import Bound
 from singa_lite.memory.problem import PlanError
-from singa_lite.memory_classes import check_limits
-from singa_lite.observer import Seen
 from singa_lite.optimizer import Optimizer
-from singa_lite.profiled_costs import CallTimes, ProfiledCosts
-from singa_lite.recorded_steps import Feeds, RecordedStep, RecordedSteps, form_of
+from singa_lite.plan_rows.memory_classes import check_limits
 from singa_lite.rewriting.variants import RuleOn
+from singa_lite.steps.feed_buffer import FeedBuffer
+from singa_lite.steps.observer import Seen
+from singa_lite.steps.recorded_steps import Feeds, RecordedStep, RecordedSteps, form_of
 from singa_lite.tensor import Block, Tensor
 from singa_lite.training import fed_tensors
 from singa_lite.training.bound import (
@@ -34,7 +35,6 @@ from singa_lite.training.bound import (
 )
 from singa_lite.training.how import How
 from singa_lite.training.step_functions import StepFunction, TrainStep
-from singa_lite.unique import Unique
 
 
 class StepRecords(Unique):

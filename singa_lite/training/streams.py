@@ -6,11 +6,11 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 
-from singa_lite.array_types import Array
-from singa_lite.arrays import kind
+from singa_lite.common.array_types import Array
+from singa_lite.common.arrays import kind
+from singa_lite.common.notice import warn
 from singa_lite.data import Epochs
 from singa_lite.errors import DataError
-from singa_lite.notice import warn
 from singa_lite.training.batch_sources import BatchSource, Indexed, Stateful, by_number, is_once
 from singa_lite.training.data_set import Batch, Batches, DataSet, emptied
 from singa_lite.training.loaded_samples import Loading

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.device import Device, device_of
 from singa_lite.errors import ParallelError
 from singa_lite.graph import Phase

@@ -5,7 +5,7 @@ from __future__ import annotations
 from os import PathLike
 from typing import Protocol
 
-from singa_lite.array_types import DType
+from singa_lite.common.array_types import DType
 from singa_lite.layer import OneOrMore
 from singa_lite.optimizer import Optimizer
 from singa_lite.tensor import Tensor

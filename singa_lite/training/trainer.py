@@ -7,17 +7,17 @@ from contextvars import ContextVar
 from operator import attrgetter
 from typing import TypeVar
 
-from singa_lite.contexts import in_own_context
+from singa_lite.common.contexts import in_own_context
+from singa_lite.common.unique import Unique
 from singa_lite.errors import GraphError
 from singa_lite.graph import Graph
-from singa_lite.open_forward import OpenForward
-from singa_lite.recorded_steps import Feeds, RecordedStep
+from singa_lite.steps.open_forward import OpenForward
+from singa_lite.steps.recorded_steps import Feeds, RecordedStep
 from singa_lite.training.fed_tensors import Forms
 from singa_lite.training.readers import Readers
 from singa_lite.training.repeats import Batch, Repeat
 from singa_lite.training.step import Steps
 from singa_lite.training.step_functions import Look, TrainStep, Values
-from singa_lite.unique import Unique
 
 Seen = TypeVar("Seen")
 

@@ -7,8 +7,8 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from singa_lite.array_types import Array
-from singa_lite.arrays import host_array, kind
+from singa_lite.common.array_types import Array
+from singa_lite.common.arrays import host_array, kind
 from singa_lite.errors import DataError, GraphError
 from singa_lite.tensor import Shape
 from singa_lite.training.samples import Index, Rows

@@ -9,11 +9,11 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import partial
 from types import FunctionType
 
-from singa_lite.closed_over import closed_over
 from singa_lite.described import is_ours
 from singa_lite.device import Device
 from singa_lite.layer import Layer
 from singa_lite.training.same_twice import check_same
+from singa_lite.watching.closed_over import closed_over
 
 _INSTEAD = (
     "draw by an operation such as autograd.normal, keep what changes in a tensor, as add_state() makes it, or "

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import TypeVar
 
-from singa_lite.notice import warn
+from singa_lite.common.notice import warn
 
 T = TypeVar("T")
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from singa_lite.array_types import Array, DType
-from singa_lite.arrays import numbers
-from singa_lite.checks import at_least_zero, is_int
+from singa_lite.common.array_types import Array, DType
+from singa_lite.common.arrays import numbers
+from singa_lite.common.checks import at_least_zero, is_int
 from singa_lite.criterion import received
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.layer_graph import LayerGraph

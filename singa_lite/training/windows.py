@@ -13,9 +13,9 @@ from math import prod
 
 import numpy as np
 
-from singa_lite.array_types import Array
-from singa_lite.arrays import dtype_of
-from singa_lite.notice import warn
+from singa_lite.common.array_types import Array
+from singa_lite.common.arrays import dtype_of
+from singa_lite.common.notice import warn
 from singa_lite.training.samples import Rows
 
 #: Bytes of samples that are held to shuffle among, unless `fit(shuffle_window=)` says others.

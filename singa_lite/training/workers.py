@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
 from typing import Generic, TypeVar, cast
 
-from singa_lite.checks import is_int, whole
+from singa_lite.common.checks import is_int, whole
 from singa_lite.data import Processes
 from singa_lite.errors import DataError
 from singa_lite.training.prefetch import ahead, worked

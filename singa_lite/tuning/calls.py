@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from singa_lite.common.strides import laid_out, memory_order
 from singa_lite.kernels.built import BuiltKernel
 from singa_lite.kernels.kernel_set import KernelSet, Settings, TensorSpec, TensorSpecs, specs_of
 from singa_lite.kernels.variants import AnyVariants
 from singa_lite.operation import Instruction
 from singa_lite.passes.time_model import multiply_adds
-from singa_lite.strides import laid_out, memory_order
 
 _FLOAT32 = np.dtype(np.float32)
 

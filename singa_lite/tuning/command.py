@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from singa_lite import machine, optimizer, threads
+from singa_lite import optimizer
+from singa_lite.commands.named_net import net_of
+from singa_lite.common import machine, threads
+from singa_lite.common.sizes import memory_size
 from singa_lite.device import default
 from singa_lite.kernels import tuning_file
 from singa_lite.kernels.kernel_set import KernelSet
 from singa_lite.kernels.variants import chosen_by
-from singa_lite.named_net import net_of
-from singa_lite.sizes import memory_size
 from singa_lite.tuning import known_nets, measure, report, store
 from singa_lite.tuning.calls import Call, of_step, variants_of
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
+from singa_lite.common.strides import span
 from singa_lite.kernels.kernel_set import Launch, TensorSpec
-from singa_lite.strides import span
 from singa_lite.tuning.calls import Call
 
 #: Turns of each way: at least, and at most where they take less than so many seconds together.

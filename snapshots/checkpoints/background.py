@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.snapshots.tree import LazyArray, Tree
 from singa_lite.tensor import Block, Tensor, to_numpy
 

@@ -6,9 +6,9 @@ import os
 import time
 from math import inf
 
-from singa_lite.checks import above_zero, flag, whole
+from singa_lite.common.checks import above_zero, flag, whole
+from singa_lite.common.notice import warn
 from singa_lite.fit import Callback, Training
-from singa_lite.notice import warn
 from singa_lite.snapshots.checkpoints.folder import Folder
 from singa_lite.snapshots.checkpoints.monitor import Monitor
 from singa_lite.snapshots.checkpoints.onlooker import Onlooker

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
+from singa_lite.common.notice import warn
 from singa_lite.errors import SnapshotError
 from singa_lite.fit import Training
-from singa_lite.notice import warn
 from singa_lite.snapshots import apart, formats, net_tree, tree
 from singa_lite.snapshots.checkpoints import nets, rests, stored_run
 from singa_lite.snapshots.checkpoints.environment import environment

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
-from singa_lite import machine, threads
+from singa_lite.common import machine, threads
 from singa_lite.kernels.onednn_kernels import library
 
 #: Packages of a GPU's kernels.

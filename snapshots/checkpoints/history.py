@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.tree import Tree
 from singa_lite.training.progress import History

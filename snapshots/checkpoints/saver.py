@@ -11,10 +11,10 @@ from threading import Event
 
 import numpy as np
 
+from singa_lite.common.notice import warn
 from singa_lite.errors import SnapshotError
 from singa_lite.fit import Training
 from singa_lite.graph import Pause
-from singa_lite.notice import warn
 from singa_lite.snapshots import apart, formats
 from singa_lite.snapshots.checkpoints import checkpoint, nets
 from singa_lite.snapshots.checkpoints.background import Copying, HostCopy, Writer

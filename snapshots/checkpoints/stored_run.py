@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.array_types import Array
-from singa_lite.checks import finite, whole
+from singa_lite.common.array_types import Array
+from singa_lite.common.checks import finite, whole
 from singa_lite.errors import SnapshotError
 from singa_lite.fit import Training
 from singa_lite.snapshots.checkpoints import history

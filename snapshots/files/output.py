@@ -9,7 +9,7 @@ from io import FileIO
 
 import numpy as np
 
-from singa_lite.array_types import Array, DType
+from singa_lite.common.array_types import Array, DType
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.readers.raw import ByteArray
 

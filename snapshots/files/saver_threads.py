@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.snapshots.manifest import Manifest
 
 #: The least bytes of an array that is hashed in a thread.

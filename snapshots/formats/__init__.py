@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from singa_lite.errors import SnapshotError
-from singa_lite.left_out import LeftOut
 from singa_lite.net import FeedForwardNet
+from singa_lite.net_parts.left_out import LeftOut
 from singa_lite.snapshots import apart, net_tree, parts, weights_tree
 from singa_lite.snapshots.formats.table import Path as Path
 from singa_lite.snapshots.formats.table import Save

@@ -8,7 +8,7 @@ from io import FileIO
 
 import h5py
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.snapshots.files.disk import Disk
 from singa_lite.snapshots.files.saver_threads import SaverThreads
 from singa_lite.snapshots.manifest import Manifest

@@ -16,7 +16,7 @@ from io import FileIO
 import h5py
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots import manifest, tree
 from singa_lite.snapshots.files.atomic import replacing

@@ -16,7 +16,7 @@ from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots import manifest, weights_tree
 from singa_lite.snapshots.files import output

@@ -10,7 +10,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Protocol
 
-from singa_lite.array_types import DType
+from singa_lite.common.array_types import DType
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.tree import Tree
 

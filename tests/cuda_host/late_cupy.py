@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from singa_lite.strides import ordered_strides
+from singa_lite.common.strides import ordered_strides
 
 #: What pinned bytes hold that were given back.
 STALE = 0xEE

@@ -10,9 +10,9 @@ from cuda_values import NAN, normal
 
 from kernel_case import garbage, run
 from layouts import PAIRS, check, image
+from singa_lite.common.strides import ordered_strides
 from singa_lite.kernels.cuda_kernels import routine, softmax
 from singa_lite.kernels.kernel_set import KernelSet, TensorSpec
-from singa_lite.strides import ordered_strides
 
 Array = np.ndarray
 

@@ -8,7 +8,7 @@ import pytest
 import skips
 from run_layer import prepared, run
 from singa_lite import FeedForwardNet, GraphError, ShapeError, autograd, device, layers, loss, metric, optimizer, tensor
-from singa_lite.positions import rotary_table, sinusoidal_table
+from singa_lite.layer_parts.positions import rotary_table, sinusoidal_table
 
 RNG = np.random.default_rng(8)
 

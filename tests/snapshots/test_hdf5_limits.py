@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from nets import state_of
-from singa_lite import FeedForwardNet, SnapshotError, layers, names
+from singa_lite import FeedForwardNet, SnapshotError, layers
+from singa_lite.layer_parts import names
 from singa_lite.snapshots import formats, net_tree, tree
 from singa_lite.snapshots.formats import native
 from singa_lite.snapshots.formats.keras import weights

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from singa_lite.array_types import DType
+from singa_lite.common.array_types import DType
+from singa_lite.common.strides import laid_out
 from singa_lite.kernels.built import Builder
 from singa_lite.kernels.cuda_kernels import depthwise
 from singa_lite.kernels.cuda_kernels.cudnn_call import Draw
@@ -21,7 +22,6 @@ from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.kernels.cuda_kernels.source import HALVES
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.strides import laid_out
 
 #: Orders of axes that engines are made for, outermost first.
 _ORDERS = ((0, 2, 3, 1), (0, 1, 2, 3))

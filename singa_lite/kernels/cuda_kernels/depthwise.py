@@ -6,6 +6,7 @@ from math import prod
 
 import numpy as np
 
+from singa_lite.common.strides import ordered_strides
 from singa_lite.kernels.cuda_kernels.filter_sums import splits_for, sum_of_splits
 from singa_lite.kernels.cuda_kernels.images import divisor, images, in_packs, positions, struct, vector, windows
 from singa_lite.kernels.cuda_kernels.routine import Routine, blocks
@@ -13,7 +14,6 @@ from singa_lite.kernels.cuda_kernels.walk import Struct, walk
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.routine import Temporary
-from singa_lite.strides import ordered_strides
 
 FILE = "depthwise.cu"
 

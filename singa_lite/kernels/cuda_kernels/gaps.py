@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import wraps
 
+from singa_lite.common.strides import ordered_strides
 from singa_lite.kernels.built import Builder
 from singa_lite.kernels.cuda_kernels.mixed import over_copies
 from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.strides import ordered_strides
 
 
 def without_gaps(build: Builder[Routine]) -> Builder[Routine]:

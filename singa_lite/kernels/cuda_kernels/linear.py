@@ -7,6 +7,7 @@ from math import prod
 
 import numpy as np
 
+from singa_lite.common.strides import reshaped_strides
 from singa_lite.kernels.cuda_kernels import activation as activations
 from singa_lite.kernels.cuda_kernels.along import mapped_along
 from singa_lite.kernels.cuda_kernels.reduction import bias_gradient
@@ -14,7 +15,6 @@ from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.kernels.cuda_kernels.source import FLOATS, may_hold
 from singa_lite.kernels.cuda_kernels.walk import walk
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.strides import reshaped_strides
 
 FILE = "linear.cu"
 #: Rows and columns of a block's tile, as in linear.cu.

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from singa_lite.array_types import DType
+from singa_lite.common.array_types import DType
+from singa_lite.common.strides import ordered_strides
 from singa_lite.kernels.cuda_kernels.plane import (
     add_moments,
     along,
@@ -20,7 +21,6 @@ from singa_lite.kernels.cuda_kernels.plane import (
 from singa_lite.kernels.cuda_kernels.routine import Argument, Routine, Types
 from singa_lite.kernels.cuda_kernels.walk import walk
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.strides import ordered_strides
 
 FILE = "long_layer_norm.cu"
 

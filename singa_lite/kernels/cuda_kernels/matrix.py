@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import NamedTuple
 
+from singa_lite.common.strides import reshaped_strides
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.strides import reshaped_strides
 
 #: Rows and columns are 32 bits wide in BLAS.
 MOST = (1 << 31) - 1

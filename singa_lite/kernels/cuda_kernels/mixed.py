@@ -13,14 +13,14 @@ from functools import wraps
 
 import numpy as np
 
-from singa_lite.array_types import DType
+from singa_lite.common.array_types import DType
+from singa_lite.common.strides import laid_out, memory_order
 from singa_lite.kernels.built import Builder
 from singa_lite.kernels.cuda_kernels.elementwise import copy
 from singa_lite.kernels.cuda_kernels.routine import BufferView, Routine
 from singa_lite.kernels.cuda_kernels.source import HALVES
 from singa_lite.kernels.interface import SIGNATURES, Signature
 from singa_lite.kernels.kernel_set import Settings, TensorSpec, TensorSpecs
-from singa_lite.strides import laid_out, memory_order
 
 _WIDE = np.dtype(np.float32)
 #: What each operand is to be, None where it stays.

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.kernels.kernel_set import TensorSpec
 

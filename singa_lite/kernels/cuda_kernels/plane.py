@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
-from singa_lite.array_types import DType
+from singa_lite.common.array_types import DType
+from singa_lite.common.strides import memory_order
 from singa_lite.kernels.cuda_kernels.routine import THREADS, Routine, blocks
 from singa_lite.kernels.cuda_kernels.source import FLOATS
 from singa_lite.kernels.cuda_kernels.walk import VECTOR_BYTES, Struct, walk, walk_dtype
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.routine import Temporary
-from singa_lite.strides import memory_order
 
 #: Threads side by side along kept axes, at most: a warp's loads lie in a row.
 WIDEST = 32

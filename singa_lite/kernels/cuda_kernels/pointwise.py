@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from singa_lite.common.strides import reshaped_strides
 from singa_lite.kernels.built import Builder
 from singa_lite.kernels.cuda_kernels.products import Products
 from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.strides import reshaped_strides
 
 
 class PointwiseConvolutions:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from singa_lite.array_types import DType
+from singa_lite.common.array_types import DType
+from singa_lite.common.strides import ordered_strides
 from singa_lite.kernels.cuda_kernels.cublaslt_header import Epilogue
 from singa_lite.kernels.cuda_kernels.elementwise import mapped
 from singa_lite.kernels.cuda_kernels.matrix import MOST, Matrix, matrix
@@ -21,7 +22,6 @@ from singa_lite.kernels.cuda_kernels.source import FLOATS, TYPES, may_hold
 from singa_lite.kernels.cuda_kernels.walk import walk
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.routine import Temporary
-from singa_lite.strides import ordered_strides
 
 #: Epilogues by activation, of a result without a bias and of one with.
 _EPILOGUES = {

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from singa_lite.array_types import DType
+from singa_lite.common.array_types import DType
+from singa_lite.common.strides import ordered_strides
 from singa_lite.kernels.cuda_kernels.routine import THREADS, Routine, Value, blocks
 from singa_lite.kernels.cuda_kernels.source import FLOATS
 from singa_lite.kernels.cuda_kernels.walk import Struct, walk
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.strides import ordered_strides
 
 FILE = "random.cu"
 

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.array_types import DType
+from singa_lite.common.array_types import DType
+from singa_lite.common.strides import ordered_strides
 from singa_lite.kernels.cuda_kernels.routine import THREADS, BufferView, Routine
 from singa_lite.kernels.cuda_kernels.source import FLOATS
 from singa_lite.kernels.cuda_kernels.walk import AXES, VECTOR_BYTES, Merged, merged
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.strides import ordered_strides
 
 FILE = "reduction.cu"
 

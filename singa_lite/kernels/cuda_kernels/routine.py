@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import DTypeLike
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.kernels import routine as base
 from singa_lite.kernels.built import Builder, BuiltKernel
 from singa_lite.kernels.kernel_set import DeviceArray, Launch, Settings, TensorSpec, TensorSpecs

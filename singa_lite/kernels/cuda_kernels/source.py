@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from singa_lite.array_types import DType
+from singa_lite.common.array_types import DType
 
 FOLDER = Path(__file__).resolve().parent
 

@@ -7,7 +7,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from singa_lite.array_types import DType
+from singa_lite.common.array_types import DType
 from singa_lite.kernels.built import Builder
 from singa_lite.kernels.cuda_kernels import update
 from singa_lite.kernels.cuda_kernels.routine import CudaKernel, Loader, Routine, Table

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.array_types import Array, DType
+from singa_lite.common.array_types import Array, DType
+from singa_lite.common.strides import memory_order
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.strides import memory_order
 
 #: A struct of C++, as an array without axes of a structured dtype.
 Struct = Array

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.kernels.numpy_kernels.boxes import shaped
 from singa_lite.kernels.numpy_kernels.masks import keep
 from singa_lite.kernels.numpy_kernels.normal_tail import FARTHEST, normal_tail

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.kernels.numpy_kernels.activation import relu, relu6, relu6_derivative, relu_derivative
 from singa_lite.kernels.numpy_kernels.boxes import shaped
 from singa_lite.kernels.numpy_kernels.normalization import batch_norm, batch_norm_derivative, batch_normalize

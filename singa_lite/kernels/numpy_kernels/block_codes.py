@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.kernels.interface.state_format import dynamic_tree
 from singa_lite.kernels.numpy_kernels.scratch import BufferSpec
 

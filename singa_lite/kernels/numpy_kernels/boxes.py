@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 from math import prod
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.kernels.numpy_kernels.scratch import BLOCK
 
 Box = tuple[slice, ...]

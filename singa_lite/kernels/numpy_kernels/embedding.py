@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.kernels.ids import check_ids
 from singa_lite.kernels.interface.update import SgdHyper
 from singa_lite.kernels.numpy_kernels.boxes import shaped

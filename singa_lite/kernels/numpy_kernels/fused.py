@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.numpy_kernels import activation as activations
 from singa_lite.kernels.numpy_kernels.convolution import conv2d

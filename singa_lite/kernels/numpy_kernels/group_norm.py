@@ -10,7 +10,7 @@ from math import prod
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.kernels.numpy_kernels.normalization import averages
 from singa_lite.kernels.numpy_kernels.rows import piece_buffer
 from singa_lite.kernels.numpy_kernels.scratch import BufferSpec, Bytes, Shaped, bytes_for, carve, scratch

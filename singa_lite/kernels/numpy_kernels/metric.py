@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.kernels.numpy_kernels.boxes import shaped
 from singa_lite.kernels.numpy_kernels.pieces import along, axis_buffer, line_buffer, pieces
 from singa_lite.kernels.numpy_kernels.samples import (

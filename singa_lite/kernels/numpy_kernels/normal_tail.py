@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 
 #: Chebyshev series, in u = (a - 4) / (a + 4), of e**(a**2 / 2) * Phi(-a) for a >= 0, Phi the standard normal
 #: distribution: smooth and bounded, so one polynomial serves all a. The mapping is that of Shepherd and

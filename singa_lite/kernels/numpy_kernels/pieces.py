@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.kernels.numpy_kernels.boxes import boxes, narrow
 from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Shaped
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.numpy_kernels.scratch import Bytes, Shaped, bytes_for, carve, scratch
 from singa_lite.kernels.recurrence import (

@@ -9,7 +9,7 @@ from types import EllipsisType
 import numpy as np
 from numpy.typing import DTypeLike
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.kernels.numpy_kernels.boxes import box_extents, boxes
 from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Shaped
 

@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.kernels.ids import check_ids
 from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Shaped
 

@@ -8,7 +8,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.kernels.kernel_set import TensorSpec
 
 Bytes = NDArray[np.uint8]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.kernels.numpy_kernels.boxes import shaped
 from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Bytes, Shaped, blocks, bytes_for, carve
 

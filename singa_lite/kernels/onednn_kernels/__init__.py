@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.kernels.kernel_set import KernelSet, Launch, Settings, TensorSpecs, Turns
 from singa_lite.kernels.onednn_kernels.library import load
 from singa_lite.kernels.widening import WideningSet

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from singa_lite.array_types import DType
+from singa_lite.common.array_types import DType
+from singa_lite.common.strides import memory_order, ordered_strides
 from singa_lite.kernels.kernel_set import Axes, TensorSpec
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import layouts, memory_descs
@@ -21,7 +22,6 @@ from singa_lite.kernels.onednn_kernels.line import Line, Steps
 from singa_lite.kernels.onednn_kernels.pieces import even
 from singa_lite.kernels.onednn_kernels.routine import BufferView, FlatSlice, RowSlice
 from singa_lite.kernels.routine import Temporary
-from singa_lite.strides import memory_order, ordered_strides
 
 #: Elements that are taken at a time where there are gaps: those of all tensors of a call stay in the caches.
 _NEAR = 1 << 18

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
+from singa_lite.common.strides import ordered_strides
 from singa_lite.kernels import workers
 from singa_lite.kernels.kernel_set import Launch, TensorSpec
 from singa_lite.kernels.onednn_kernels import algorithms, layouts, memories, one_thread
@@ -20,7 +21,6 @@ from singa_lite.kernels.onednn_kernels.routine import Arrays, Routine
 from singa_lite.kernels.onednn_kernels.work import Work
 from singa_lite.kernels.routine import Step, Temporary
 from singa_lite.kernels.tiled_attention import Backward, BufferSpecs, Call, Drop, Forward, Tiling, tiling
-from singa_lite.strides import ordered_strides
 
 #: Rows of a tile, and where short sequences are cut along the diagonal, of which larger blocks leave out less.
 _ROWS, _CAUSAL_ROWS, _SHORT = 256, 128, 1024

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels.batch_statistics import add_statistics, columns_of, fit, images_of
 from singa_lite.kernels.onednn_kernels.columns import SHORT, Activations, read_through

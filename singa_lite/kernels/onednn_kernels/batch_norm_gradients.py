@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import algorithms as a
 from singa_lite.kernels.onednn_kernels import functions as f

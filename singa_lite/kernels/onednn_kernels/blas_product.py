@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite import threads
-from singa_lite.array_types import Array
+from singa_lite.common import threads
+from singa_lite.common.array_types import Array
 from singa_lite.kernels import workers
 from singa_lite.kernels.kernel_set import Launch, TensorSpec
 from singa_lite.kernels.onednn_kernels import one_thread

@@ -7,6 +7,7 @@ larger or smaller of two tensors: where one of two numbers is NaN the library ta
 
 from __future__ import annotations
 
+from singa_lite.common.strides import ordered_strides
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import algorithms, layouts, memory_descs
 from singa_lite.kernels.onednn_kernels import functions as f
@@ -14,7 +15,6 @@ from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.along import along, can_reorder, in_one_order
 from singa_lite.kernels.onednn_kernels.line import Binary, Eltwise, Steps
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
-from singa_lite.strides import ordered_strides
 
 #: Elements from which on sums, products and copies are served: they move 2 MiB and more.
 _LARGE = 1 << 18

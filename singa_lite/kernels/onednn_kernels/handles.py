@@ -8,9 +8,9 @@ from collections.abc import Hashable, Sequence
 from functools import cache
 from weakref import WeakValueDictionary
 
+from singa_lite.common.unique import Unique
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels.library import load
-from singa_lite.unique import Unique
 
 
 class Handle(Unique):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from singa_lite.array_types import DType
+from singa_lite.common.array_types import DType
 from singa_lite.kernels.kernel_set import Axes, TensorSpec
 from singa_lite.kernels.onednn_kernels import layouts, memory_descs
 from singa_lite.kernels.onednn_kernels import primitive as p

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from singa_lite.common.strides import memory_order, ordered_strides
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.widening import NARROW
-from singa_lite.strides import memory_order, ordered_strides
 
 FLOAT = np.dtype(np.float32)
 #: Axes of an image from the outermost to the innermost: rows, columns, then channels.

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from functools import cache, cached_property
 from pathlib import Path
 
+from singa_lite.common.unique import Unique
 from singa_lite.kernels.onednn_kernels.functions import FUNCTIONS, TYPES, CFunction, CType
-from singa_lite.unique import Unique
 
 #: What `SINGA_LITE_ONEDNN` may hold instead of a path: do without the library.
 OFF = "off"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.kernels.kernel_set import Launch
 from singa_lite.kernels.onednn_kernels import memories
 from singa_lite.kernels.onednn_kernels.memories import Execution

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
+from singa_lite.common.strides import ordered_strides
 from singa_lite.kernels.ids import check_ids
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import algorithms as a
@@ -18,7 +19,6 @@ from singa_lite.kernels.onednn_kernels.primitive import PostOp, Primitive
 from singa_lite.kernels.onednn_kernels.reduction import Stage
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
 from singa_lite.kernels.routine import Temporary
-from singa_lite.strides import ordered_strides
 
 #: dnnl_reduction_max
 _LARGEST = 0x2FFF2

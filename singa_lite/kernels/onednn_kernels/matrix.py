@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from singa_lite.common.strides import ordered_strides
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import layouts
 from singa_lite.kernels.onednn_kernels import primitive as p
-from singa_lite.strides import ordered_strides
 
 Extents = tuple[int, ...]
 

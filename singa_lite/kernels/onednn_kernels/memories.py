@@ -18,11 +18,11 @@ from functools import cache, partial
 from math import inf
 from typing import NamedTuple
 
+from singa_lite.common.unique import Unique
 from singa_lite.kernels.kernel_set import Launch
 from singa_lite.kernels.onednn_kernels.handles import Handle, MemoryDesc
 from singa_lite.kernels.onednn_kernels.library import load
 from singa_lite.kernels.onednn_kernels.primitive_desc import PrimitiveDesc
-from singa_lite.unique import Unique
 
 #: Arguments of one binding that have objects of their own. To point at an array takes a third of a microsecond: of no
 #: account where there are more arguments than that, and much in a small net.

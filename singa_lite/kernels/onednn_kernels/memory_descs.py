@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from singa_lite.common.strides import ordered_strides
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels.layouts import strides_of
 from singa_lite.kernels.onednn_kernels.primitive import MemoryDesc, memory_desc
-from singa_lite.strides import ordered_strides
 
 
 def of(spec: TensorSpec) -> MemoryDesc:

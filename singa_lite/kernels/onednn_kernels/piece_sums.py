@@ -17,7 +17,7 @@ from math import lcm
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import layouts, memory_descs, one_thread
 from singa_lite.kernels.onednn_kernels.channel_sums import Before, Moments, Totals

@@ -10,7 +10,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
+from singa_lite.common.unique import Unique
 from singa_lite.kernels.kernel_set import Launch
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import memories
@@ -21,7 +22,6 @@ from singa_lite.kernels.onednn_kernels.library import load
 from singa_lite.kernels.onednn_kernels.memories import Argument, Execution
 from singa_lite.kernels.onednn_kernels.primitive_desc import PostOp as PostOp
 from singa_lite.kernels.onednn_kernels.primitive_desc import PrimitiveDesc, shared
-from singa_lite.unique import Unique
 
 _ZERO = np.zeros(1, np.float32)
 

@@ -10,11 +10,11 @@ from hashlib import blake2b
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
+from singa_lite.common.unique import Unique
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import one_thread
 from singa_lite.kernels.onednn_kernels.handles import Handle, MemoryDesc
 from singa_lite.kernels.onednn_kernels.library import load
-from singa_lite.unique import Unique
 
 #: One post-op: its kind ("eltwise", "sum", "binary", "prelu") and what its function takes.
 PostOp: TypeAlias = tuple[str, *tuple[object, ...]]

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
+from singa_lite.common.strides import ordered_strides
 from singa_lite.kernels import workers
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import Launch, TensorSpec
@@ -35,7 +36,6 @@ from singa_lite.kernels.recurrence import (
 )
 from singa_lite.kernels.recurrence.activations import APPLY
 from singa_lite.kernels.routine import Step, Temporary
-from singa_lite.strides import ordered_strides
 
 #: Multiply-adds of a step that take as long as an element of the work that one thread does as fast as several.
 _A_STEP = 16

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.array_types import Array, DType
+from singa_lite.common.array_types import Array, DType
+from singa_lite.common.strides import ordered_strides
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import algorithms, layouts, memory_descs
 from singa_lite.kernels.onednn_kernels import functions as f
@@ -21,7 +22,6 @@ from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.conversion import written_as
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
-from singa_lite.strides import ordered_strides
 
 #: dnnl_reduction_sum
 _SUM = 0x2FFF4

@@ -5,7 +5,7 @@ As the processor's instruction rounds: to the nearest, NaN stays NaN, and number
 
 from __future__ import annotations
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.kernels.kernel_set import Launch, TensorSpec
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import layouts, memory_descs, one_thread

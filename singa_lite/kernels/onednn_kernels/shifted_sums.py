@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.kernels.onednn_kernels.channel_sums import Before, ChannelSums, Moments
 from singa_lite.kernels.onednn_kernels.columns import Activations, Columns
 from singa_lite.kernels.onednn_kernels.routine import BufferView

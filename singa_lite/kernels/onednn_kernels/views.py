@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.kernels import routine as base
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.routine import Binding, Step, Temporary

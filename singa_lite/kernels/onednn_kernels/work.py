@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
-from singa_lite.array_types import DType
+from singa_lite.common.array_types import DType
+from singa_lite.common.strides import ordered_strides
 from singa_lite.kernels.kernel_set import DeviceArray, Launch, TensorSpec, TensorSpecs
 from singa_lite.kernels.onednn_kernels import one_thread
 from singa_lite.kernels.onednn_kernels.layouts import FLOAT
 from singa_lite.kernels.onednn_kernels.primitive import PostOp, Primitive
 from singa_lite.kernels.onednn_kernels.routine import BufferView, FlatSlice, Routine
 from singa_lite.kernels.routine import Temporary
-from singa_lite.strides import ordered_strides
 
 
 class Work(Routine):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 
 
 def sigmoid(x: Array) -> None:

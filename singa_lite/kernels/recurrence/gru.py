@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.kernels.recurrence.activations import SLOPES, tanh_slopes
 from singa_lite.kernels.recurrence.passes import BackwardPass, ForwardPass, Product
 

@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from singa_lite.array_types import Array, DType
+from singa_lite.common.array_types import Array, DType
 
 Shape = tuple[int, ...]
 BufferSpecs = dict[str, tuple[Shape, DType]]

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.kernels.kernel_set import Launch
 from singa_lite.kernels.tiled_attention.passes import Passes
 from singa_lite.kernels.tiled_attention.tiles import cut

@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.kernels.kernel_set import Launch
 from singa_lite.kernels.philox import NUMBERS, generator
 from singa_lite.kernels.tiled_attention.tiles import DRAWN, HIDDEN, Buffers, Tiling, cut

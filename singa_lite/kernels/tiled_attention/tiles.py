@@ -20,7 +20,7 @@ from math import prod
 
 import numpy as np
 
-from singa_lite.array_types import Array, DType
+from singa_lite.common.array_types import Array, DType
 from singa_lite.kernels.kernel_set import TensorSpec
 
 #: What is added to the score of a key that a row does not see. Not infinity, which less infinity is NaN.

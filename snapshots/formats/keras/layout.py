@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.snapshots.formats.keras.orders import Order, is_plain
 from singa_lite.tensor import Shape
 

@@ -33,7 +33,7 @@ from math import prod
 import h5py
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.snapshots.files.atomic import replacing
 from singa_lite.snapshots.formats import hdf5_writer
 from singa_lite.snapshots.formats.keras.cells import Variable

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.common.array_types import Array
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots import manifest
 from singa_lite.snapshots.files import output

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from singa_lite.array_types import DType
+from singa_lite.common.array_types import DType
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.readers.safetensors import DTYPES, LONGEST, METADATA, TensorInfo, encoded
 

@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from singa_lite.array_types import Array, DType
+from singa_lite.common.array_types import Array, DType
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots import weights_tree
 from singa_lite.snapshots.tree import LazyArray, Tree

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from singa_lite.array_types import DType
+from singa_lite.common.array_types import DType
 from singa_lite.snapshots.readers.raw import Shape
 
 #: What an attribute holds.

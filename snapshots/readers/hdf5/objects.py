@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from math import prod
 from typing import NamedTuple
 
-from singa_lite.array_types import DType
+from singa_lite.common.array_types import DType
 from singa_lite.snapshots.readers.hdf5 import messages
 from singa_lite.snapshots.readers.hdf5.claimed_bytes import ClaimedBytes
 from singa_lite.snapshots.readers.raw import Shape

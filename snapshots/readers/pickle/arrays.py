@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.array_types import Array, DType
+from singa_lite.common.array_types import Array, DType
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.readers import raw
 from singa_lite.snapshots.readers.raw import ByteArray, RawFile, Shape

@@ -1,0 +1,279 @@
+"""CompiledNet: how a net is told to train."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from functools import cache, partial
+from inspect import signature
+from os import PathLike
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from singa_lite.common import elsewhere
+from singa_lite.common.checks import flag, names, whole
+from singa_lite.errors import GraphError
+from singa_lite.layer import Layer
+from singa_lite.net_parts import compile_checks, net_settings
+from singa_lite.net_parts.mixed_precision import storage_by
+from singa_lite.net_parts.planned_net import PlannedNet
+from singa_lite.optimizer import GlobalNorm, Optimizer
+from singa_lite.optimizer.loss_scale import checked as loss_scale_of
+from singa_lite.rewriting import Rule
+from singa_lite.tensor import DeviceSpec
+from singa_lite.training import non_finite
+from singa_lite.training.criteria import GivenLosses, GivenMetrics, losses_of, metrics_of
+from singa_lite.training.how import How
+from singa_lite.training.micro_batches import checked_count
+from singa_lite.training.objective import Objective
+from singa_lite.training.own_step import OwnFunction
+from singa_lite.training.ownership import ownership_of
+from singa_lite.training.ranks import Ranks
+from singa_lite.training.settings import of_rank
+from singa_lite.training.step import Steps
+from singa_lite.training.step_objective import StepObjective
+from singa_lite.training.together import Together
+from singa_lite.traversal import freezing
+from singa_lite.traversal.layer_walk import LayerGradients as LayerGradients
+
+#: Options of `compile` that `compiled_as` has only where they are given.
+_NEW = ("step", "nets", "keep", "limits", "rules", "parallel")
+#: Options of `compile` that may be set afterwards, and are then what a configuration has.
+_CONFIGURED = ("loss_weights", "freeze", "micro_batches", "on_nan")
+
+
+class CompiledNet(PlannedNet):
+    """A net that is told how to train.
+
+    compiled_as: the options that `compile` was given last, of which on_nan is one.
+    """
+
+    def __init__(
+        self,
+        loss: GivenLosses | None = None,
+        metric: GivenMetrics | None = None,
+        device: DeviceSpec = None,
+        *,
+        dtype: DTypeLike = np.float32,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(loss, metric, device, dtype, seed)
+        self.on_nan: str | None = None
+        self.compiled_as: dict[str, object] = {}
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """What steps follow, or an error: see `net_settings`."""
+        if not name.startswith("_"):
+            value = net_settings.checked(self, name, value, _options_of_compile())
+            if name == "optimizer" and value is not None:
+                self._check_optimizer(value)
+        object.__setattr__(self, name, value)
+        if name in _CONFIGURED and vars(self).get("compiled_as"):
+            self.compiled_as[name] = value
+
+    def _check_optimizer(self, given: object) -> None:
+        """An optimizer that takes the place of that of `compile`, whose errors these are, does what it was told."""
+        compile_checks.check_optimizer(given)
+        how = vars(self).get("compiled_as")
+        if not how or not isinstance(given, Optimizer):
+            return
+        compile_checks.check(self.ordered(), None, given, None, self.dtype)
+        compile_checks.check_state_dtype(given, how["state_dtype"], self.dtype)
+        given.serve(self)
+        given.gather(how["accumulate"], self._clip is not None or self._scale is not None)
+        given.keep_state_as(how["state_dtype"])
+        self._steps.optimizer = given
+
+    @elsewhere.told(elsewhere.COMPILE)
+    def compile(
+        self,
+        optimizer: Optimizer,
+        loss: GivenLosses | None = None,
+        metric: GivenMetrics | None = None,
+        *,
+        loss_weights: Mapping[str, float] | None = None,
+        graph: bool = True,
+        fuse: bool = True,
+        freeze: str | Collection[str | Layer] | None = None,
+        memory_budget: int | str | None = None,
+        micro_batches: int = 1,
+        state_dtype: str | None = None,
+        offload: str | PathLike[str] | None = None,
+        budget_profile: bool = False,
+        order: str = "recorded",
+        workers: int = 1,
+        precision: str = "float32",
+        float32_layers: Collection[str] = (),
+        clip_global_norm: float | None = None,
+        accumulate: int = 1,
+        loss_scale: str | float | None = None,
+        step: Callable[..., object] | None = None,
+        nets: Mapping[str, CompiledNet] | None = None,
+        keep: Collection[str] | None = None,
+        limits: Mapping[str, int | str] | None = None,
+        rules: Collection[Rule] | None = None,
+        on_nan: str | None = "fit",
+        parallel: Ranks | None = None,
+    ) -> None:
+        """Say how to train. loss, metric: in the place of those given to the constructor. loss_weights: {output layer:
+        what its loss is multiplied by in the sum over the outputs}, else 1.
+
+        graph: record a step for each shape of batch, plan its memory into one arena, and replay it; else do each
+        operation at once, with equal results, bit for bit. A change of what is trained (`freeze`, `stores_grad`) or
+        of an option of a layer, a loss or the optimizer is followed: the step is recorded anew. fuse: let a recorded
+        step apply activations within the operations before them, and make and apply large gradients by tiles, so that
+        they never exist whole; results then agree to rounding. freeze: the name of a layer: all
+        before it are not trained; or a list or set of layers or names: these very ones are not, with all that is in
+        them. Frozen layers run as in evaluation. `layer.trainable = False` stops its parameters too, at any time, but
+        it runs as in training.
+
+        memory_budget: bytes that training may take in all, a number or text such as "1 GiB": parameters, state, batch,
+        outputs, the arena and what the pool adds, of each recorded step. Values are dropped and computed again where
+        they are needed, for the least time that is found; results are equal, bit for bit. None: as many as it takes,
+        within the device's limit if it has one. PlanError at the first batch, or of `plan_batch`, names the least
+        total that was found, where the budget is below it. ValueError for a budget above the device's limit.
+
+        offload: a second means to keep the budget, only where it is asked for: values of the forward part are also
+        copied out of the arena and back before backward reads them, whatever takes less time; results stay equal, bit
+        for bit. On a GPU "host": pinned memory of the host, beside computing. On a CPU a folder, for a temporary file
+        that has no name: seldom worth it, see docs/budget.md. No budget counts these bytes, `plan.host_bytes` says how
+        many. OSError for a folder in which no file can be made, and at the first batch where its disk is full.
+
+        budget_profile: choose what is computed again by the seconds that each call takes here, in the place of a rule:
+        where a step does not fit as it is, each different call is measured by itself, over bytes of its own within the
+        budget, before its plan is made; results do not change. A plan then depends on what was measured, which is kept
+        until the next `compile`. For a CPU. ValueError without a budget or a device's limit, and without graph.
+
+        order: "recorded", or one that is equivalent and needs less memory; or "dependencies": what does not depend on
+        each other stands in lanes of a wave, planned so that these may run at the same time, with results that are
+        equal, bit for bit. workers: on a CPU, so many lanes do, each with its share of the threads. Which calls these
+        are is planned, so results are the same each time; they agree with those of one worker to rounding. ValueError
+        with graph=False, with a memory_budget, and for several workers in the recorded order, on a GPU, or where there
+        are fewer threads. See docs/workers.md.
+
+        micro_batches: in how many pieces each batch goes forward and back, as equal as can be; their gradients are
+        added and applied once, so that activations are those of a piece, while the sums of all gradients live through
+        the step. Equal to the whole batch's step to rounding, but for dropout's numbers; GraphError for layers that
+        work on a batch's statistics. state_dtype: how the optimizer's state is kept, see `Optimizer.keep_state_as`:
+        "bfloat16" or "int8", which change results; None: in the parameters' dtype.
+
+        precision: "bfloat16" or "float16" stores activations and their derivatives in 16 bits, in recorded steps alone:
+        sums are in float32, and so are parameters, gradients, the optimizer's state, statistics, losses, metrics,
+        outputs, and what the layers named in float32_layers give and take. ValueError where the net has another dtype
+        than float32. "tf32": products and convolutions round float32 factors to 10 bits, as PyTorch's convolutions do
+        by default, and all is stored in float32; DeviceError but on a GPU. loss_scale: multiply the loss's derivative,
+        and divide gradients by as much before they are clipped and applied; a step whose gradients are not finite
+        changes nothing but this scale. "dynamic", as torch.amp.GradScaler: 65,536, halved behind such a step and
+        doubled behind 2,000 others in a row; a number stays. None: "dynamic" in float16, else nothing is scaled and no
+        step skipped. See docs/precision.md.
+
+        clip_global_norm: multiply all gradients by min(1, clip_global_norm / (norm + 1e-6)), where norm is that of all
+        of them together, as torch.nn.utils.clip_grad_norm_ does, before constraints, regularizers and weight decay.
+        `gradient_norm` has the norm. All gradients then live until the last one is made. accumulate: update by the mean
+        of so many batches, at the last of them; until then parameters stay as they are. SGD's momentum takes the sum
+        in, other optimizers want a tensor as large as each parameter; steps and schedules count updates. See
+        docs/clipping_and_accumulation.md.
+
+        step: a training step of your own, step(net, call), in the place of losses and metrics: `call.x`, `call.y`,
+        `net.forward(call.training, x)`, operations of `autograd`, `call.update(loss)`, and the loss, or {"loss": ...,
+        other names of the history: ...}, to return. It is recorded and planned as any. nets: {name: other nets that
+        this step trains}, each compiled with an optimizer of its own. See docs/custom_step.md.
+        keep: paths of layers whose outputs, and derivatives by these, `kept` has after each step, recorded or not, and
+        after each evaluation: their bytes are not used again within the step. limits: {class of `plan.by_class`: the
+        most bytes of it}, such as {"optimizer state": "1 GiB"}: PlanError before the first step,
+        and of `plan_batch`, names class, bytes and limit; nothing is made smaller for it. See docs/observation.md.
+        rules: by which each recorded step is rewritten before anything else, of `rewriting.Rule`; `plan.rewrites` tells
+        how often. RuleError for one that does not hold on the net's device; ValueError with graph=False. See
+        docs/rewriting.md.
+        on_nan: what a loss that is NaN or infinite does. "raise": NonFiniteError, which names the first layer whose
+        output is not finite, or the input, target or parameter that is not; on a CPU parameters stay as they were
+        before that step, on a GPU the update has been applied; until `discard_step` or `load` the net counts as
+        unfinished, and is not saved. "warn": a warning with the same words, one for several in a row, and training
+        goes on. "fit": as "raise", but in `fit` alone, which reads each loss anyway, so that `train_one_batch` by hand
+        never waits for a GPU. None: nothing. Where loss_scale skips such a step, the fourth in a row is told. A
+        `Checkpoint` refuses parameters that are not finite, unless it is None. See docs/everyday.md.
+        parallel: `parallel.mpi()`: train with the processes that mpiexec has started, of which each is given its part
+        of every batch; all make the same update, by the mean over the whole batch. See docs/parallel.md.
+        """
+        given = {name: value for name, value in locals().items() if name not in ("self", "optimizer", "loss", "metric")}
+        compile_checks.check_optimizer(optimizer)
+        given = {name: value for name, value in given.items() if name not in _NEW or value is not None}
+        beside = compile_checks.own_step(self, given, loss or self.loss, metric or self.metric)
+        graph, fuse = flag("compile graph", graph), flag("compile fuse", fuse)
+        frozen = freezing.checked("compile freeze", freeze, self.all_layers() if self.layers else {})
+        losses = self.loss if loss is None else losses_of(loss)
+        metrics = self.metric if metric is None else metrics_of(metric)
+        objective = None if losses is None else Objective(losses, metrics, self.output_names(), loss_weights)
+        compile_checks.check(self.ordered(), objective, optimizer, frozen, self.dtype)
+        criteria = () if objective is None else objective.criteria
+        pieces = checked_count(self.ordered(), micro_batches, frozen, criteria)
+        compile_checks.check_state_dtype(optimizer, state_dtype, self.dtype)
+        clip = None if clip_global_norm is None else GlobalNorm(clip_global_norm, "compile clip_global_norm")
+        batches = whole("compile accumulate", accumulate, 1)
+        scale = loss_scale_of(loss_scale, precision, self.dtype)
+        found_nan = non_finite.checked(on_nan)
+        kept, class_limits = self._kept_layers(keep, pieces, scale is not None), compile_checks.limits(limits, graph)
+        found_rules = compile_checks.rules(rules, graph, self.device)
+        budget = compile_checks.budget(memory_budget, graph, self.device)
+        bound = self.device.pool.limit if graph and budget is None else budget
+        where = compile_checks.offload_of(offload, bound, self.device)
+        profiled = compile_checks.profile(budget_profile, graph, bound, self.device)
+        order, workers = compile_checks.order_of(order, workers, graph, budget, self.device)
+        narrow = storage_by(precision, float32_layers, graph, [node.layer for node in self.ordered()], self.device)
+        tf32 = precision == "tf32"
+        how = How(graph, fuse, budget, where, profiled, narrow, order, workers, class_limits, found_rules, tf32)
+        steps = Steps(self, how, optimizer)
+        ranks = compile_checks.parallel_of(parallel, given, self.device, objective, optimizer, self.dtype)
+        own = None if step is None else self._own or OwnFunction(step, self.seed, self.device)
+        together = self._together_with(ranks, optimizer, frozen)
+        optimizer.serve(self)
+        optimizer.gather(batches, clip is not None or scale is not None)
+        optimizer.keep_state_as(state_dtype)
+        self.optimizer = None  # an interrupt before the last line leaves a net that is not compiled
+        self.loss, self.metric, self.freeze, self.micro_batches = losses, metrics, frozen, pieces
+        self.loss_weights = None if loss_weights is None else dict(loss_weights)
+        self._clip, self._scale, self.compiled_as, self.on_nan = clip, scale, given | {"freeze": frozen}, found_nan
+        if kept:
+            self.compiled_as["keep"] = list(kept)
+        self._keep, self._parallel, self._together = kept, ranks, together
+        if found_rules:
+            self.compiled_as["rules"] = list(found_rules)
+        if own is not None and step is not None:
+            own.function, own.objective = step, StepObjective()
+        self._own, self._beside = own, beside
+        self._trainer.steps, self.optimizer = steps, optimizer
+
+    def _together_with(self, ranks: Ranks | None, optimizer: Optimizer, frozen: freezing.Freeze) -> Together | None:
+        """With the processes that train it too; None where this one is alone. GraphError as `ownership_of`."""
+        before = None if self._together is None or optimizer is not self.optimizer else self._together.ownership
+        layers = freezing.freezing((node.layer for node in self.ordered()), frozen).trained
+        own = (value for layer in layers if layer.trainable for value in layer.own_parameters.values())
+        trained = {value.name for value in own if value.stores_grad}
+        parts = ownership_of(ranks, self.parameters(), trained, before, optimizer.has_state)
+        if ranks is None:
+            return None
+        ranks.serve(self)
+        told = partial(of_rank, self)
+        return None if ranks.size == 1 else Together(ranks, self.output_names(), self.parameters, told, parts)
+
+    def _kept_layers(self, keep: Collection[str] | None, pieces: int, is_scaled: bool) -> tuple[str, ...]:
+        """Paths of layers to keep. TypeError, GraphError or ValueError for no such, and where none can be kept."""
+        found = tuple(dict.fromkeys(names("compile keep", () if keep is None else keep)))
+        if wrong := [name for name in found if not isinstance(name, str)]:
+            raise TypeError(f"compile keep: wanted names of layers, received {wrong[0]!r}")
+        self._check_names("compile keep", found)
+        if found and pieces > 1:
+            raise ValueError(f"compile keep: wanted micro_batches=1, whose outputs are whole, received {pieces}")
+        if found and is_scaled:
+            raise ValueError("compile keep: wanted no loss_scale beside it, which derivatives would be multiplied by")
+        return found
+
+    def _optimizer(self, where: str) -> Optimizer:
+        if self.optimizer is None:
+            raise GraphError(f"{where}: wanted an optimizer, call compile(optimizer) first")
+        return self.optimizer
+
+
+@cache
+def _options_of_compile() -> tuple[str, ...]:
+    return tuple(signature(CompiledNet.compile).parameters)[1:]

@@ -1,0 +1,72 @@
+"""What of a net may be set after it was compiled, and what only `compile` sets."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+from typing import Protocol
+
+from singa_lite.common.elsewhere import COMPILE
+from singa_lite.described import is_ours
+from singa_lite.errors import GraphError
+from singa_lite.layer import Layer
+from singa_lite.training import non_finite
+from singa_lite.training.criteria import losses_of, metrics_of
+from singa_lite.traversal import freezing
+
+#: The attribute that a net's constructor sets last.
+_LAST = "compiled_as"
+
+#: Options of `compile` that a net has as attributes, which may be set: its steps follow.
+FOLLOWED = frozenset({"optimizer", "loss", "metric", "loss_weights", "freeze", "micro_batches", "on_nan"})
+
+
+#: {attribute that another framework's net has: what stands for it here}.
+ELSEWHERE = {
+    "lr": "net.optimizer.lr",
+    "learning_rate": "net.optimizer.lr",
+    "trainable": "trainable of each layer, or compile(freeze=...)",
+}
+
+
+class Settable(Protocol):
+    """What is asked here of a net."""
+
+    @property
+    def layers(self) -> Mapping[str, Layer]: ...
+
+    def all_layers(self) -> Mapping[str, Layer]: ...
+
+
+def checked(net: Settable, name: str, value: object, options: Collection[str]) -> object:
+    """The value that the attribute is to have. GraphError or AttributeError for one that nothing would follow, and the
+    errors of `compile` for what it refuses. options: its own.
+    """
+    if name == "loss":
+        return losses_of(value)
+    if name == "metric":
+        return metrics_of(value)
+    if name == "on_nan":
+        return non_finite.checked(value)
+    known = vars(net)
+    if name == "freeze" and known.get("compiled_as") and not isinstance(value, str):
+        return freezing.checked("net.freeze", value, net.all_layers())
+    if name in ("device", "dtype") and known.get("_layers"):
+        instead = "net.to_device(device)" if name == "device" else "FeedForwardNet(dtype=...)"
+        raise GraphError(f"net.{name}: wanted {instead}, as the net has layers, received {value!r:.100}")
+    if name in FOLLOWED or name in known:
+        return value
+    if name in options and (known.get("optimizer") is not None or hasattr(type(net), name)):
+        raise GraphError(f"net.{name}: wanted compile({name}=...) anew, received {value!r:.100} for the attribute")
+    if is_ours(type(net)) and not hasattr(type(net), name) and _LAST in known:
+        _refuse(net, name, options)
+    return value
+
+
+def _refuse(net: Settable, name: str, options: Collection[str]) -> None:
+    public = {word for word in (*vars(net), *dir(type(net))) if not word.startswith("_")}
+    near = ELSEWHERE.get(name, "")
+    if not near:
+        words = [word for word in COMPILE.get(name, ()) if word in options]
+        near = next(iter(words or get_close_matches(name, sorted(public | set(options)), 1)), "")
+    raise AttributeError(f"net.{name}: wanted an attribute that a net has, received none{near and f'; perhaps {near}'}")

@@ -1,0 +1,1 @@
+"""Whether what a step was recorded by is still as it was: `watch` for a net's steps, `unchanged` for a bare record."""
