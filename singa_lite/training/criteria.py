@@ -53,5 +53,6 @@ def _metric(given: object, where: str) -> Metric:
 
 
 def _refused(where: str, base: str, given: object) -> TypeError:
-    hint = f", perhaps {given.__name__}()" if isinstance(given, type) else ""
-    return TypeError(f"{where}: wanted a {base}{hint}, received {kind(given)}")
+    if isinstance(given, type):
+        return TypeError(f"{where}: wanted a {base}, perhaps {given.__name__}(), received {kind(given)}")
+    return TypeError(f"{where}: wanted a {base}, received {type(given).__name__}")
