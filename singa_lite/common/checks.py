@@ -124,3 +124,8 @@ def _checked(where: str, wanted: str, number: object, is_wanted: Callable[[float
     if not is_wanted(value):
         raise ValueError(f"{where}: wanted {wanted}, received {number}")
     return value
+
+
+def kind_of(given: object) -> str:
+    """What to call it in a message: "float", "the class Adam"."""
+    return f"the class {given.__qualname__}" if isinstance(given, type) else type(given).__name__

@@ -10,8 +10,7 @@ import numpy as np
 
 from singa_lite.common import threads
 from singa_lite.common.array_types import DType
-from singa_lite.common.arrays import kind
-from singa_lite.common.checks import flag, one_of, whole
+from singa_lite.common.checks import flag, kind_of, one_of, whole
 from singa_lite.common.notice import warn
 from singa_lite.common.sizes import budget_size, memory_size
 from singa_lite.device import Device
@@ -87,7 +86,7 @@ def check_optimizer(given: object) -> None:
     if not isinstance(given, Optimizer):
         hint = f", perhaps {given.__name__}()" if isinstance(given, type) else ""
         hint = ", such as optimizer.SGD(lr=0.1) or optimizer.Adam()" if isinstance(given, str) else hint
-        raise TypeError(f"compile: wanted an Optimizer{hint}, received {kind(given)}")
+        raise TypeError(f"compile: wanted an Optimizer{hint}, received {kind_of(given)}")
 
 
 def budget(given: int | str | None, graph: bool, device: Device, where: str = "compile") -> int | None:

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from singa_lite import loss as losses
 from singa_lite import metric as metrics
-from singa_lite.common.arrays import kind
+from singa_lite.common.checks import kind_of
 from singa_lite.loss import Loss
 from singa_lite.metric import Metric
 
@@ -53,6 +53,5 @@ def _metric(given: object, where: str) -> Metric:
 
 
 def _refused(where: str, base: str, given: object) -> TypeError:
-    if isinstance(given, type):
-        return TypeError(f"{where}: wanted a {base}, perhaps {given.__name__}(), received {kind(given)}")
-    return TypeError(f"{where}: wanted a {base}, received {type(given).__name__}")
+    hint = f", perhaps {given.__name__}()" if isinstance(given, type) else ""
+    return TypeError(f"{where}: wanted a {base}{hint}, received {kind_of(given)}")
