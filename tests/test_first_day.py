@@ -411,7 +411,7 @@ def test_options_that_would_do_nothing_are_refused(options, words):
         ),
         (lambda net: net.compile(optimizer.SGD(0.1), loss_fn="mse"), "compile: wanted loss,"),
         (lambda net: net.compile(optimizer.SGD(0.1), run_eagerly=True), "compile: wanted graph,"),
-        (lambda net: net.compile("adam"), r"optimizer.Adam\(\), received a str"),
+        (lambda net: net.compile("adam"), r"optimizer.Adam\(\), received str"),
         (lambda net: net.fit(*WANTED, num_epochs=2), "fit: wanted epochs, received num_epochs="),
         (lambda net: net.fit(*WANTED, class_weights={0: 1}), "fit: wanted class_weight,"),
         (lambda net: net.fit(*WANTED, validation_freq=2), "fit: wanted nothing, as the validation"),
