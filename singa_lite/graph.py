@@ -7,12 +7,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
-from singa_lite.arena import Arena, Executable
-from singa_lite.arena import Pause as Pause
+from singa_lite.arena import Arena
 from singa_lite.common import threads
 from singa_lite.common.checks import flag, whole
 from singa_lite.common.packed import Packed
 from singa_lite.errors import GraphError
+from singa_lite.executable import Executable
+from singa_lite.executable import Pause as Pause
 from singa_lite.graph_parts.peaks import peaks_of
 from singa_lite.graph_parts.record import Record
 from singa_lite.graph_parts.same_record import same_up_to_names

@@ -31,7 +31,7 @@ FLOORS = (
     ("plan_rows",),
     ("replay", "reports"),
     ("arena", "memory_plan"),
-    ("graph_parts",),
+    ("executable", "graph_parts"),
     ("graph",),
     ("device",),
     ("watching",),

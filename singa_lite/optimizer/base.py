@@ -1,20 +1,18 @@
-"""Optimizer: rules by parameter name, steps and rates, and the state that lies beside each parameter."""
+"""Optimizer: rules by parameter name, updates, and the state that lies beside each parameter."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from math import nan
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import ClassVar, Self
 from weakref import ReferenceType, ref
 
 import numpy as np
 
-from singa_lite import schedule
 from singa_lite.common.array_types import DType
-from singa_lite.common.checks import at_least_zero, whole
+from singa_lite.common.checks import at_least_zero
 from singa_lite.common.contexts import in_own_context
 from singa_lite.common.elsewhere import OBJECTS, check_keywords
-from singa_lite.described import Described, differences
+from singa_lite.described import differences
 from singa_lite.device import Device, device_of
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.graph import Phase
@@ -23,25 +21,23 @@ from singa_lite.ops.op import common_device
 from singa_lite.optimizer import state_dtype
 from singa_lite.optimizer.as_recorded import note_update
 from singa_lite.optimizer.gathering import Gathering
-from singa_lite.optimizer.one_step import OneStep
 from singa_lite.optimizer.rules import Rule, Rules, checked_rule
+from singa_lite.optimizer.stepping import LearningRate as LearningRate
+from singa_lite.optimizer.stepping import Stepping
 from singa_lite.regularizer import Constraint, Regularizer
-from singa_lite.tensor import Shape, Tensor, from_numpy
-
-#: A number, or a function of the step, 0 for the first update.
-LearningRate = float | Callable[[int], float]
+from singa_lite.tensor import Shape, Tensor
 
 
-class Optimizer(Described):
+class Optimizer(Stepping):
     """Base of all optimizers. A subclass names its kernel and the state that it keeps, and sets `settings`.
 
     lr: the learning rate, a number or a schedule (`schedule(step)`, step 0 for the first update). weight_decay:
     that share of the value is added to the gradient. regularizer, constraint: applied to each gradient in place,
     constraint first, weight decay last. One optimizer serves one net.
 
-    schedule: may be exchanged at any time, also by its other name `lr`. step: how many steps have begun. state:
-    {parameter's name, or the parameter itself where it has none: {slot: Tensor}}; made at a parameter's first update.
-    state_dtype: what `keep_state_as` was given last. gathering: what `compile(accumulate=)` has added up.
+    schedule: may be exchanged at any time, also by its other name `lr`. step: how many steps have begun (`Stepping`).
+    state: {parameter's name, or the parameter itself where it has none: {slot: Tensor}}; made at a parameter's first
+    update. state_dtype: what `keep_state_as` was given last. gathering: what `compile(accumulate=)` has added up.
     """
 
     kernel: str
@@ -66,7 +62,7 @@ class Optimizer(Described):
         regularizer: Regularizer | None = None,
         constraint: Constraint | None = None,
     ) -> None:
-        self.schedule = lr
+        super().__init__(lr)
         self.weight_decay = at_least_zero(f"{type(self).__name__} weight_decay", weight_decay)
         self.settings: dict[str, float] = {}
         self.slots = self.kernel_slots
@@ -75,11 +71,6 @@ class Optimizer(Described):
         self.gathering = Gathering()
         general = checked_rule(type(self).__name__, "*", regularizer=regularizer, constraint=constraint)
         self._rules = Rules(general)
-        self._rates: dict[Device, Tensor] = {}
-        self._rate = 0.0
-        self._step = 0
-        self._begun = False
-        self._updated: set[str | Tensor] = set()
         self._serves: tuple[ReferenceType[Optimizer], ReferenceType[object]] | None = None
 
     def bookkeeping(self) -> Collection[str]:
@@ -141,24 +132,6 @@ class Optimizer(Described):
     def rules(self) -> Sequence[Rule]:
         """Which rules there are, the general one first."""
         return tuple(self._rules)
-
-    @property
-    def schedule(self) -> Callable[[int], float]:
-        """The rate of each step. A number or a function of the step takes its place; TypeError for anything else."""
-        return self._schedule
-
-    @schedule.setter
-    def schedule(self, lr: LearningRate) -> None:
-        self._schedule = schedule.get(lr, f"{type(self).__name__} lr")
-
-    @property
-    def lr(self) -> float:
-        """The rate of the next step, without any `lr_mult`. What takes its place is the new `schedule`."""
-        return self._schedule(self._step)
-
-    @lr.setter
-    def lr(self, lr: LearningRate) -> None:
-        self.schedule = lr
 
     @property
     def has_state(self) -> bool:
@@ -225,68 +198,6 @@ class Optimizer(Described):
                 "compiled with; make one for each, as it counts one net's steps"
             )
 
-    @property
-    def step(self) -> int:
-        """How many steps have begun."""
-        return self._step
-
-    def restore_step(self, step: int) -> None:
-        """Go on after `step` steps, as a snapshot says; the next update begins the step after it."""
-        self._step, self._begun = whole("restore_step", step, 0), False
-
-    def end_step(self) -> None:
-        """The step that has begun, if one has, is over: the next update begins another."""
-        self._begun = False
-
-    def one_step(self) -> OneStep:
-        """A `with` block around a step, which does not count if the block fails before it is kept."""
-        return OneStep(self)
-
-    def begin_step(self) -> None:
-        """Begin the next step: write the schedule's rate where the kernels read it.
-
-        A net calls this once a batch. Without a net it happens by itself, at the first update and at each
-        parameter that was updated in this step already. ValueError if the schedule gives no usable rate.
-        """
-        self.count_step()
-        self._begun = True
-
-    def count_step(self) -> None:
-        """As `begin_step`, of a replay, which makes its updates by itself: the next update here begins another step."""
-        self._write_rate(self._step)
-        self._updated.clear()
-        self._step += 1
-        if self._begun:  # since an update by hand; set only where it changes, as each change of an option is looked at
-            self._begun = False
-
-    def renew_rate(self) -> None:
-        """The rate of the step that has begun, by what the schedule says of it now."""
-        self._write_rate(max(self._step - 1, 0))
-
-    def _write_rate(self, step: int) -> None:
-        rate = self._schedule(step)
-        if type(rate) is not float or rate != self._rate:  # else it is as the last one, which was looked at
-            rate = at_least_zero(f"schedule at step {step}", rate)
-        if rate != self._rate:
-            self._rate = nan  # whatever an interrupt leaves in the tensors, the next step writes its own
-            for device, tensor in self._rates.items():
-                with device.first_values():
-                    tensor.copy_from_numpy(rate)
-            self._rate = rate
-
-    def update_again(self) -> None:
-        """Further updates of the same parameters are of the step that has begun, at its rate; it counts once.
-
-        What a rule counts by itself, as Adam's bias correction does, counts each update.
-        """
-        self._updated.clear()
-
-    def rate(self, device: Device) -> Tensor:
-        """The learning rate of this step on a device: float64 (), overwritten when a step begins."""
-        if device not in self._rates:
-            self._rates[device] = from_numpy(np.float64(self._rate), device)
-        return self._rates[device]
-
     @in_own_context
     def update(self, name: str | None, value: Tensor, gradient: Tensor, rate: Tensor | None = None) -> None:
         """Move `value` in place, one step along its gradient; the gradient may be changed too.
@@ -316,12 +227,6 @@ class Optimizer(Described):
                 *(state.get(slot) for slot in self.kernel_slots),
                 hyper=hyper,
             )
-
-    def _note_update(self, key: str | Tensor) -> None:
-        """A parameter is about to be updated: if it was in this step already, another one begins."""
-        if not self._begun or key in self._updated:
-            self.begin_step()
-        self._updated.add(key)
 
     def decay_of(self, name: str) -> float:
         """Weight decay of a parameter."""
@@ -355,11 +260,6 @@ class Optimizer(Described):
         if state["count"].device is not value.device:
             _move(state, device_of(value))
         return state
-
-    @property
-    def has_rate(self) -> bool:
-        """Whether there is a tensor of the learning rate, as from the first step on."""
-        return bool(self._rates)
 
     def tensors(self) -> list[Tensor]:
         """All that it holds: state of parameters, sums of gradients, and the rate as a tensor."""

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from singa_lite.arena import Executable
 from singa_lite.common.array_types import Array
 from singa_lite.common.checks import whole
 from singa_lite.device import device_of
+from singa_lite.executable import Executable
 from singa_lite.graph import Graph
 from singa_lite.layer import Node
 from singa_lite.steps.feed_buffer import Feed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from singa_lite.arena import Pause
+from singa_lite.executable import Pause
 
 
 class Readers:

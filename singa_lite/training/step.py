@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import TypeVar
 from weakref import ReferenceType, ref
 
-from singa_lite.arena import Arena, Executable, taken
+from singa_lite.arena import Arena, taken
 from singa_lite.common.contexts import Turn, in_own_context, one_step
 from singa_lite.errors import GraphError
+from singa_lite.executable import Executable
 from singa_lite.graph import Graph, Pause
 from singa_lite.kernels.kernel_set import tf32_of
 from singa_lite.layer_graph import LayerGraph

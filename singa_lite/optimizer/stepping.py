@@ -1,0 +1,128 @@
+"""Stepping: the steps that an optimizer counts, and the learning rate of each, which lies in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping
+from math import nan
+
+import numpy as np
+
+from singa_lite import schedule
+from singa_lite.common.checks import at_least_zero, whole
+from singa_lite.described import Described
+from singa_lite.device import Device
+from singa_lite.optimizer.gathering import Gathering
+from singa_lite.optimizer.one_step import OneStep
+from singa_lite.tensor import Tensor, from_numpy
+
+#: A number, or a function of the step, 0 for the first update.
+LearningRate = float | Callable[[int], float]
+
+
+class Stepping(Described):
+    """Base of `Optimizer`: its schedule, and the steps that have begun. lr: a number or a schedule.
+
+    state, gathering: the optimizer's own.
+    """
+
+    state: MutableMapping[str | Tensor, dict[str, Tensor]]
+    gathering: Gathering
+
+    def __init__(self, lr: LearningRate) -> None:
+        self.schedule = lr
+        self._rates: dict[Device, Tensor] = {}
+        self._rate = 0.0
+        self._step = 0
+        self._begun = False
+        self._updated: set[str | Tensor] = set()
+
+    @property
+    def schedule(self) -> Callable[[int], float]:
+        """The rate of each step. A number or a function of the step takes its place; TypeError for anything else."""
+        return self._schedule
+
+    @schedule.setter
+    def schedule(self, lr: LearningRate) -> None:
+        self._schedule = schedule.get(lr, f"{type(self).__name__} lr")
+
+    @property
+    def lr(self) -> float:
+        """The rate of the next step, without any `lr_mult`. What takes its place is the new `schedule`."""
+        return self._schedule(self._step)
+
+    @lr.setter
+    def lr(self, lr: LearningRate) -> None:
+        self.schedule = lr
+
+    @property
+    def step(self) -> int:
+        """How many steps have begun."""
+        return self._step
+
+    def restore_step(self, step: int) -> None:
+        """Go on after `step` steps, as a snapshot says; the next update begins the step after it."""
+        self._step, self._begun = whole("restore_step", step, 0), False
+
+    def end_step(self) -> None:
+        """The step that has begun, if one has, is over: the next update begins another."""
+        self._begun = False
+
+    def one_step(self) -> OneStep:
+        """A `with` block around a step, which does not count if the block fails before it is kept."""
+        return OneStep(self)
+
+    def begin_step(self) -> None:
+        """Begin the next step: write the schedule's rate where the kernels read it.
+
+        A net calls this once a batch. Without a net it happens by itself, at the first update and at each
+        parameter that was updated in this step already. ValueError if the schedule gives no usable rate.
+        """
+        self.count_step()
+        self._begun = True
+
+    def count_step(self) -> None:
+        """As `begin_step`, of a replay, which makes its updates by itself: the next update here begins another step."""
+        self._write_rate(self._step)
+        self._updated.clear()
+        self._step += 1
+        if self._begun:  # since an update by hand; set only where it changes, as each change of an option is looked at
+            self._begun = False
+
+    def renew_rate(self) -> None:
+        """The rate of the step that has begun, by what the schedule says of it now."""
+        self._write_rate(max(self._step - 1, 0))
+
+    def _write_rate(self, step: int) -> None:
+        rate = self._schedule(step)
+        if type(rate) is not float or rate != self._rate:  # else it is as the last one, which was looked at
+            rate = at_least_zero(f"schedule at step {step}", rate)
+        if rate != self._rate:
+            self._rate = nan  # whatever an interrupt leaves in the tensors, the next step writes its own
+            for device, tensor in self._rates.items():
+                with device.first_values():
+                    tensor.copy_from_numpy(rate)
+            self._rate = rate
+
+    def update_again(self) -> None:
+        """Further updates of the same parameters are of the step that has begun, at its rate; it counts once.
+
+        What a rule counts by itself, as Adam's bias correction does, counts each update.
+        """
+        self._updated.clear()
+
+    def rate(self, device: Device) -> Tensor:
+        """The learning rate of this step on a device: float64 (), overwritten when a step begins."""
+        if device not in self._rates:
+            self._rates[device] = from_numpy(np.float64(self._rate), device)
+        return self._rates[device]
+
+    @property
+    def has_rate(self) -> bool:
+        """Whether there is a tensor of the learning rate, as from the first step on."""
+        return bool(self._rates)
+
+    def _note_update(self, key: str | Tensor) -> None:
+        """A parameter is about to be updated: if it was in this step already, another one begins."""
+        if not self._begun or key in self._updated:
+            self.begin_step()
+        self._updated.add(key)
