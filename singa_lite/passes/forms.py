@@ -44,7 +44,7 @@ class Forms:
             if free is None:
                 raise
             return free
-        return found if free is None else min(free, found, key=seconds_of)
+        return found if free is None or not has_more(found) else min(free, found, key=seconds_of)
 
     def _quickest(self, limit: int | None, search: bool) -> Placed:
         try:
