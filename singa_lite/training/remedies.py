@@ -41,15 +41,15 @@ def _smaller_batch(
         return []
     too_many = error.total_bytes - error.budget
     guess = size - max(1, size * too_many // max(1, error.plan.arena_bytes))  # as the arena grows with the batch
-    most = bisected(fits, 0, size, lambda: guess)
-    while most:
+    most, step = bisected(fits, 0, size, lambda: guess), 1
+    while most > 0:
         try:
             return [
                 f"a batch of {most} in the place of {size}, the largest that was found to fit, takes "
                 f"{plan_of(most).total_bytes:,} bytes"
             ]
         except (BudgetError, ShapeError):
-            most -= 1
+            most, step = most - step, 2 * step  # each try plans the net anew
     return ["no smaller batch, not even one sample fits"]
 
 
