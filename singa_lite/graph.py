@@ -96,6 +96,8 @@ class Graph(Record):
         self.sums = 0
         #: Once it is planned, what the process takes for its calls, and for one more form of it, beyond the promise.
         self.process_bytes = self.further_bytes = 0
+        #: What a net holds from step to step and this one does not use, where it is only asked about.
+        self.unused_bytes = 0
         self._placed: dict[str, Packed[Placed]] = {}
         #: While the recorded order is asked for plans: what these share.
         self._lowering: WithinBound | None = None

@@ -7,7 +7,7 @@ from copy import deepcopy
 from functools import cache
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar
 
-from singa_lite.common.arrays import kind
+from singa_lite.common.checks import kind_of
 from singa_lite.common.table import Table
 from singa_lite.described import Arguments, is_ours
 from singa_lite.device import Device
@@ -493,7 +493,7 @@ def check_new(where: str, layer: object) -> None:
     """TypeError unless it is a layer, GraphError if it is in a net or in another layer already."""
     if not isinstance(layer, Layer):
         hint = f", perhaps {layer.__name__}(name, ...)" if isinstance(layer, type) else ""
-        raise TypeError(f"{where}: wanted a Layer{hint}, received {kind(layer)}")
+        raise TypeError(f"{where}: wanted a Layer{hint}, received {kind_of(layer)}")
     if "_layers" not in vars(layer):
         raise GraphError(f"{where}: wanted a layer whose __init__ calls super().__init__(name), received {type(layer)}")
     if layer._holder is not None:

@@ -46,10 +46,11 @@ class MemoryPlan:
     pass. unshared_bytes: of the step as recorded, the sum with bytes of its own for each block and all scratch.
     eager_bytes: the high water of doing each operation at once. by_role: {role: bytes}, of the blocks outside the arena
     as they are, of the intermediates their sum. gains: {pass: bytes by which it lowered the floor}. rows: what lies in
-    the arena. beside: {other step of `fit`: bytes of the arena that it needs}; overhead_bytes: what the pool adds; both
-    of plans that `plan_batch` makes, which answer for `fit`. process_bytes: what the process takes for the calls of a
-    large net, which budgets count (`passes/launch_bytes.py`); 0 of others. recomputed: how many operations are done
-    again, to stay within a memory budget or, without one, because fused operations save as much time
+    the arena. beside: {other step of `fit`: bytes of the arena that it needs}; overhead_bytes: what the pool adds;
+    unused_bytes: what the net holds from step to step and this one does not use, such as the random state of a frozen
+    dropout; all three of plans that `plan_batch` makes, which answer for `fit`. process_bytes: what the process takes
+    for the calls of a large net, which budgets count (`passes/launch_bytes.py`); 0 of others. recomputed: how many
+    operations are done again, to stay within a memory budget or, without one, because fused operations save as much time
     (repeats_are_paid_for); extra_flops: of the products among them; estimated_slowdown: the time that they add to
     that of the plan without a budget, and what the step waits for copies of offloaded values, as a share of that, by
     a rule (`passes/time_model.py`) or, by `budget_profile`, as measured; costs: which of the two, in words.
@@ -61,7 +62,7 @@ class MemoryPlan:
     """
 
     beside: Mapping[str, int] = MappingProxyType({})
-    overhead_bytes = 0
+    overhead_bytes = unused_bytes = 0
 
     def __init__(self, placed: Placed, blocks: Sequence[Row], eager_bytes: int, process_bytes: int = 0) -> None:
         self.placed = placed
@@ -98,6 +99,12 @@ class MemoryPlan:
         """The same plan, whose total counts other steps that share the arena, and what the pool adds."""
         made = copy(self)
         made.beside, made.overhead_bytes = dict(beside), overhead_bytes
+        return made
+
+    def within_net(self, unused_bytes: int) -> MemoryPlan:
+        """The same plan, whose total counts what else the net holds from step to step."""
+        made = copy(self)
+        made.unused_bytes = unused_bytes
         return made
 
     @cached_property
@@ -146,7 +153,7 @@ class MemoryPlan:
     def total_bytes(self) -> int:
         """All that the step needs: the arena and what is outside it; of `plan_batch`, all that `fit` needs."""
         arena = max(self.arena_bytes, *self.beside.values(), 0)
-        return arena + self.held_bytes + self.overhead_bytes + self.process_bytes
+        return arena + self.held_bytes + self.overhead_bytes + self.unused_bytes + self.process_bytes
 
     @property
     def peak_step(self) -> int:
@@ -205,6 +212,11 @@ class MemoryPlan:
             f"unshared   {_mib(self.unshared_bytes)}, eager high water {_mib(self.eager_bytes)}",
             *(f"variants   {line}" for line in told_variants(self.variants)),
             "outside    " + ", ".join(f"{role} {_mib(nbytes)}" for role, nbytes in held.items()),
+            *(
+                [f"unused     {_mib(self.unused_bytes)} that the net holds for other steps"]
+                if self.unused_bytes
+                else []
+            ),
             *([f"gathered   {_mib(self.gathered_bytes)} of state: sums of gradients"] if self.gathered_bytes else []),
             *(
                 [f"in fit     arena {_mib(max(self.beside.values()))}, the pool's own {_mib(self.overhead_bytes)}"]

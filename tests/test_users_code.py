@@ -192,7 +192,7 @@ class Halving(Layer):
     assert float(found.train_one_batch(X, X)[0]) > 0
     assert found.layers["halving"].runs_users_code
     exec("class Strange: pass", made)
-    with pytest.raises(TypeError, match=r"add: wanted a Layer, received a .*Strange"):
+    with pytest.raises(TypeError, match=r"add: wanted a Layer, received Strange"):
         found.add(made["Strange"]())
     with pytest.raises(TypeError, match=r"received a .*Strange"):
         found.fit(made["Strange"]())

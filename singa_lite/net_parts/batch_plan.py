@@ -37,16 +37,18 @@ class BatchPlanner:
         near this one and its halves are looked at.
         """
         try:
-            plan, scratch, bound = self._step(size, budget)
+            plan, scratch, bound, unused = self._step(size, budget)
         except BudgetError as error:
             raise self._of_fit(error, size) from None
-        return self._whole(plan, scratch, bound, size, budget)
+        return self._whole(plan, scratch, bound, size, budget).within_net(unused)
 
-    def _step(self, size: int, budget: int | None) -> tuple[MemoryPlan, list[int], Bound | None]:
-        """Of a training step: the plan, the scratch of its operations, and what it is bounded by."""
-        return self._record(
-            "train", size, lambda graph: (graph.memory_plan, graph.scratch_bytes(), graph.bound), budget
-        )
+    def _step(self, size: int, budget: int | None) -> tuple[MemoryPlan, list[int], Bound | None, int]:
+        """Of a training step: the plan, the scratch of its operations, what it is bounded by, and `unused_bytes`."""
+
+        def ask(graph: Graph) -> tuple[MemoryPlan, list[int], Bound | None, int]:
+            return graph.memory_plan, graph.scratch_bytes(), graph.bound, graph.unused_bytes
+
+        return self._record("train", size, ask, budget)
 
     def _of_fit(self, error: BudgetError, size: int) -> BudgetError:
         """The error of a training step, or of what else `fit` does where that needs more than the least of the step."""
@@ -65,7 +67,7 @@ class BatchPlanner:
             scratch = graph.scratch_bytes()
 
             def within(budget: int | None, exactly: bool = False) -> tuple[int, MemoryPlan]:
-                bound = None if budget is None else Bound(budget)
+                bound = None if budget is None else Bound(budget, graph.unused_bytes)
                 bound = bound if bound is None or exactly else graph.on_rung(bound)
                 nbytes = None if bound is None else bound.nbytes
                 try:
@@ -76,7 +78,7 @@ class BatchPlanner:
                     whole = self._whole(plan, scratch, bound, size, nbytes)
                 except BudgetError as error:  # of an evaluation, whose time is not the step's
                     raise BudgetError(error.bound, error.total_bytes, plan) from None
-                return whole.total_bytes if nbytes is None else nbytes, whole
+                return whole.within_net(graph.unused_bytes).total_bytes if nbytes is None else nbytes, whole
 
             return curve(within)
 
@@ -148,10 +150,10 @@ class BatchPlanner:
         that `fit` does with this size has one too.
         """
         try:
-            plan, scratch, bound = self._step(size, budget)
+            plan, scratch, bound, unused = self._step(size, budget)
             if plan.estimated_slowdown > extra_time:
                 return False
-            return self._whole(plan, scratch, bound, size, budget).total_bytes <= budget
+            return self._whole(plan, scratch, bound, size, budget).total_bytes <= budget - unused
         except (BudgetError, ShapeError):
             return False
 
@@ -179,7 +181,9 @@ class BatchPlanner:
 
     def _sketch(self, size: int, nbytes: int, start: Chosen | None) -> Sketched | None:
         try:
-            return self._record("train", size, lambda graph: graph.sketched_within(Bound(nbytes), start))
+            return self._record(
+                "train", size, lambda graph: graph.sketched_within(Bound(nbytes, graph.unused_bytes), start)
+            )
         except ShapeError:
             return None
 
@@ -188,7 +192,7 @@ class BatchPlanner:
 
         def guess() -> int | None:
             known = self._needs.known.items()
-            return crossing({size: self._needs.total(n.held, n.least) + n.process for size, n in known if n}, nbytes)
+            return crossing({size: self._needs.total(n.held, n.least) + n.apart for size, n in known if n}, nbytes)
 
         return bisected(lambda size: self._needs.fits_alone(size, nbytes), 0, None, guess)
 

@@ -28,7 +28,7 @@ class Need(NamedTuple):
 
     held: of each block outside the arena. without_scratch: of the arena if no kernel needed any; scratch: of each
     operation. eager: as each operation is done at once. repeats: whether the plan repeats any.
-    process: `MemoryPlan.process_bytes`.
+    apart: what counts beside these and the pool's own, `process_bytes` and `unused_bytes` of a `MemoryPlan`.
     """
 
     least: int
@@ -38,7 +38,7 @@ class Need(NamedTuple):
     scratch: list[int]
     eager: int
     repeats: bool
-    process: int
+    apart: int
 
 
 class FitNeeds:
@@ -110,10 +110,10 @@ class FitNeeds:
         need = self.of(size)
         if need is None:
             return False
-        at_least, at_most = (self.total(need.held, arena) <= nbytes - need.process for arena in (need.least, need.most))
+        at_least, at_most = (self.total(need.held, arena) <= nbytes - need.apart for arena in (need.least, need.most))
         if at_least == at_most and need.least >= SEGMENT_BYTES:  # else the pool may make up for a larger arena
             return at_most
-        return self.total(need.held, self._arena(size, need)) <= nbytes - need.process
+        return self.total(need.held, self._arena(size, need)) <= nbytes - need.apart
 
     def fits(self, size: int, nbytes: int) -> bool:
         """Whether all that `fit` does with this size fits: the total of its plan."""
@@ -122,12 +122,12 @@ class FitNeeds:
             return False
         arena = self._arena(size, need)
         most = max(arena, *self.beside(size, arena, need.scratch, None, need.repeats).values())
-        return self.total(need.held, most) <= nbytes - need.process
+        return self.total(need.held, most) <= nbytes - need.apart
 
     def may_fit(self, size: int, nbytes: int) -> bool:
         """Whether this size or a larger one would fit without scratch: what is left then grows with the batch."""
         need = self.of(size)
-        return need is not None and sum(need.held) + need.without_scratch <= nbytes - need.process
+        return need is not None and sum(need.held) + need.without_scratch <= nbytes - need.apart
 
     def _arena(self, size: int, need: Need) -> int:
         """Bytes of the training step's arena."""
@@ -176,7 +176,8 @@ def _measured(graph: Graph) -> Need:
     sizes = plan.floor_bytes, plan.arena_bytes, plan.held_blocks
     repeats = plan.recomputed > 0
     without = plan.floor_without_scratch_bytes
-    return Need(*sizes, without, graph.scratch_bytes(), graph.eager_bytes, repeats, plan.process_bytes)
+    apart = plan.process_bytes + graph.unused_bytes
+    return Need(*sizes, without, graph.scratch_bytes(), graph.eager_bytes, repeats, apart)
 
 
 def _near(size: int) -> Iterator[int]:

@@ -67,13 +67,12 @@ class Lowering:
 
     def __init__(self, recorded: Program, *, fuse: bool = True, parallel: bool = False) -> None:
         start = time.perf_counter()
-        self._recorded = recorded
+        self._recorded = recorded = recorded.numbered()
         self._fuse = fuse
         self._gains: dict[str, int] = {}
         shared, limited = parted(parallel)
         with collector_paused():
-            rewritten = through(recorded, rewriting(fuse), self._gains)
-            self.rewritten = replace(rewritten, numbers=rewritten.next_number)
+            self.rewritten = through(recorded, rewriting(fuse), self._gains).numbered()
             self._program = through(self.rewritten, shared, self._gains)
         self._searches = Searches(self._program)
         self._limited = searching(limited, self._searches)

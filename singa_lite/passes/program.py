@@ -50,6 +50,10 @@ class Program:
         """A number that no instruction has, nor one that was left out, nor any above it."""
         return max(self.numbers, 1 + max((i.number for i in self.instructions), default=-1))
 
+    def numbered(self) -> Program:
+        """The same, which remembers the numbers of its instructions where some of them are left out later."""
+        return self if self.numbers == self.next_number else replace(self, numbers=self.next_number)
+
     def with_instructions(self, instructions: Sequence[Instruction]) -> Program:
         """The same blocks under other instructions, one after the other."""
         return replace(self, instructions=tuple(instructions), waves=())

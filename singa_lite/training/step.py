@@ -235,11 +235,12 @@ class Steps(StepRecords):
             results = step.operations(tensors), step.seen()
         fed = [tensor.block for named in tensors.values() for tensor in named.values()]
         self._tell(graph)
+        graph.unused_bytes = self._state_beside(step, graph, fed)
         if budget in (OWN, ALONE):
             others = [] if budget == ALONE else self._recorded.graphs(but=(*step.key, fed_tensors.form(forms)))
             graph.bound = self._bound(step, graph, fed, others)
         elif budget is not None:
-            graph.bound = Bound(budget, self._state_beside(step, graph, fed))
+            graph.bound = Bound(budget, graph.unused_bytes)
         self._profile(step, graph, fed)
         try:
             seen = ask(graph)
