@@ -50,8 +50,8 @@ class MemoryPlan:
     unused_bytes: what the net holds from step to step and this one does not use, such as the random state of a frozen
     dropout; all three of plans that `plan_batch` makes, which answer for `fit`. process_bytes: what the process takes
     for the calls of a large net, which budgets count (`passes/launch_bytes.py`); 0 of others. recomputed: how many
-    operations are done again, to stay within a memory budget or, without one, because fused operations save as much time
-    (repeats_are_paid_for); extra_flops: of the products among them; estimated_slowdown: the time that they add to
+    operations are done again, to stay within a memory budget or, without one, because fused operations save as much
+    time (repeats_are_paid_for); extra_flops: of the products among them; estimated_slowdown: the time that they add to
     that of the plan without a budget, and what the step waits for copies of offloaded values, as a share of that, by
     a rule (`passes/time_model.py`) or, by `budget_profile`, as measured; costs: which of the two, in words.
     form: in words, where gradients that are clipped by their norm are made twice. offloaded:
