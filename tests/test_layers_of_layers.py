@@ -409,7 +409,7 @@ def late(net_layer: Layer) -> Any:
 
 
 ROWS = {
-    "no layer": row(refused_in_init(lambda own: own.add_layer("d")), TypeError, "'free'", "received a str"),
+    "no layer": row(refused_in_init(lambda own: own.add_layer("d")), TypeError, "'free'", "received str"),
     "a class": row(refused_in_init(lambda own: own.add_layer(layers.Flatten)), TypeError, "perhaps Flatten(name, ...)"),
     "a name twice": row(
         refused_in_init(held, lambda own: own.add_layer(layers.Flatten("d"))), GraphError, "'d'", "of a layer that is"
