@@ -71,10 +71,10 @@ def verdict(program: str, settings: dict[str, Any]) -> Verdict:
     code = hashlib.sha256(program.encode()).hexdigest()
     kept = build_cache.entry(f"{code[:12]}.ptx", [program, ARCHITECTURE], lambda made: made.write_bytes(ptx(program)))
     with tempfile.TemporaryDirectory() as folder:
-        ptx, given = Path(folder) / "kernel.ptx", Path(folder) / "input.json"
-        ptx.write_bytes(build_cache.contents(kept))
+        kernel, given = Path(folder) / "kernel.ptx", Path(folder) / "input.json"
+        kernel.write_bytes(build_cache.contents(kept))
         given.write_text(json.dumps(settings))
-        told = verify(ptx, input=given, timeout_seconds=TIMEOUT)
+        told = verify(kernel, input=given, timeout_seconds=TIMEOUT)
     return Verdict(told["result"], next((str(one.get("code")) for one in told.get("diagnostics", ())), ""))
 
 
