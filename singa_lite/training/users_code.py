@@ -45,10 +45,10 @@ def _owners(layers: Iterable[Layer], criteria: Iterable[object]) -> Iterator[obj
 
 
 def _functions(owner: object) -> Iterator[Callable[..., object]]:
-    """The user's functions among an object's methods and attributes."""
-    tables = [vars(owner), *(vars(kind) for kind in type(owner).__mro__ if not is_ours(kind))]
-    for table in tables:
-        yield from (each for each in table.values() if isinstance(each, FunctionType) and not is_ours(each))
+    """The user's functions among an object's methods; those among its attributes are watched as these are."""
+    for kind in type(owner).__mro__:
+        if not is_ours(kind):
+            yield from (each for each in vars(kind).values() if isinstance(each, FunctionType) and not is_ours(each))
 
 
 def check_repeats(forward: Callable[[], object], device: Device) -> None:
