@@ -1,7 +1,8 @@
 """One BLAS thread for all tests: theirs are small matrices, for which threads that wait for each other cost more
 than they do, many times so where other processes want the cores. CuPy keeps its files in a folder of the tests' own.
 Bytecode is kept, the collector passes over what pytest itself holds, and workers begin with files that take longest.
-A test that is skipped without a word of what would bring it back has failed."""
+A test that is skipped without a word of what would bring it back has failed. The next test finds modules where the last
+one found them: scripts that commands are given put their folders first."""
 
 import gc
 import os
@@ -71,6 +72,12 @@ def pytest_collection_finish():
     """Keep all collected tests, some 400,000 objects, out of each later gc.collect(), which many tests call."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _modules_are_found_as_before(monkeypatch):
+    """Also in a process that a test starts with what its own process imports from."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
 
 
 def pytest_make_parametrize_id(val):

@@ -50,11 +50,10 @@ def leaves():
 
 
 @pytest.fixture
-def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def script(tmp_path: Path) -> str:
     """A script, and a module beside it that it imports."""
     (tmp_path / "nets_of_mine.py").write_text(SCRIPT)
     (tmp_path / "beside.py").write_text("SIZE = 400\n")
-    monkeypatch.setattr(sys, "path", [*sys.path])
     yield str(tmp_path / "nets_of_mine.py")
     for name in ("nets_of_mine", "beside"):
         sys.modules.pop(name, None)
@@ -180,9 +179,8 @@ def test_what_cannot_be_planned(function, options, words, script, capsys):
     assert device.default() is before
 
 
-def test_a_script_that_ends_by_itself_is_told(tmp_path, capsys, monkeypatch):
+def test_a_script_that_ends_by_itself_is_told(tmp_path, capsys):
     """As one without a guard around its own command does."""
-    monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "ends.py").write_text("import sys\nsys.exit(0)\n")
     assert program.main(["plan", f"{tmp_path / 'ends.py'}:build", "--optimizer", "sgd"]) == 2
     assert "cannot import" in capsys.readouterr().err

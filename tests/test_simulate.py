@@ -127,8 +127,8 @@ def small():
 
 
 def test_the_command_prints_a_line_for_each_number(tmp_path: Path, capsys: Any):
-    (tmp_path / "nets.py").write_text(SCRIPT)
-    assert simulate.main([f"{tmp_path}/nets.py:small", "--ranks", "2..8", "--by-rule", "--batch", "4"]) == 0
+    (tmp_path / "simulated_nets.py").write_text(SCRIPT)
+    assert simulate.main([f"{tmp_path}/simulated_nets.py:small", "--ranks", "2..8", "--by-rule", "--batch", "4"]) == 0
     head, *lines = capsys.readouterr().out.splitlines()
     assert head.split() == ["processes", "step", "ms", "kernels", "waiting", "MB", "sent", "hidden", "efficiency"]
     assert [line.split()[0] for line in lines] == ["1", "2", "4", "8"]
@@ -151,8 +151,8 @@ def test_the_command_prints_a_line_for_each_number(tmp_path: Path, capsys: Any):
     ],
 )
 def test_bad_options_have_one_message(options: list[str], message: str, tmp_path: Path, capsys: Any):
-    (tmp_path / "nets.py").write_text(SCRIPT)
-    assert simulate.main([f"{tmp_path}/nets.py:small", "--by-rule", *options]) == 2
+    (tmp_path / "simulated_nets.py").write_text(SCRIPT)
+    assert simulate.main([f"{tmp_path}/simulated_nets.py:small", "--by-rule", *options]) == 2
     assert message in capsys.readouterr().err
 
 
