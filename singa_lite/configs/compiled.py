@@ -10,16 +10,16 @@ from singa_lite.errors import ConfigError
 from singa_lite.net import FeedForwardNet
 from singa_lite.optimizer import Optimizer
 from singa_lite.optimizer.rules import Rule
-
-#: Options of `compile` that go by the machine: a file is the same whatever its net was trained within.
-_OF_THE_MACHINE = ("memory_budget", "offload", "budget_profile", "order", "workers", "limits", "parallel")
+from singa_lite.training import compile_options
+from singa_lite.training.compile_options import Trait
 
 
 def compiled_form(net: FeedForwardNet, writer: Writer) -> Plain:
     """The optimizer and the options of `compile`; None for a net that is not compiled."""
     if net.optimizer is None:
         return None
-    options = {name: value for name, value in net.compiled_as.items() if name not in _OF_THE_MACHINE}
+    of_machine = compile_options.with_trait(Trait.MACHINE)
+    options = {name: value for name, value in net.compiled_as.items() if name not in of_machine}
     return {
         "optimizer": _optimizer_form(net.optimizer, writer.at("optimizer")),
         "options": writer.write(options),

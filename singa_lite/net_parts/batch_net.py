@@ -9,7 +9,7 @@ from singa_lite.common.checks import names
 from singa_lite.errors import GraphError
 from singa_lite.graph_parts.budget_error import BudgetError
 from singa_lite.layer import OneOrMore
-from singa_lite.net_parts import compile_checks
+from singa_lite.net_parts import parallel_checks
 from singa_lite.net_parts.compiled_net import CompiledNet
 from singa_lite.optimizer import Optimizer
 from singa_lite.optimizer.gathering import WHOLE
@@ -81,7 +81,7 @@ class BatchNet(CompiledNet):
         followed = Followed(self) if plain and self._may_repeat(optimizer) else None
         objective, feeds = self._batch(x, y, "train_one_batch", sample_weight, class_weight)
         if self._together is not None:
-            compile_checks.check_parallel_step(self._together.ranks, objective, optimizer)
+            parallel_checks.check_step(self._together.ranks, objective, optimizer)
         step = self._train_step(objective, optimizer, optimizer.gathering.part)
         trainer.open_forward.forget()  # a forward by hand before it has nothing to do with this step
         is_idle = self._together is not None and self._together.is_idle  # the loss of its one sample counts nowhere

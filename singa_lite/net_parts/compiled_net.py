@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from functools import cache, partial
-from inspect import signature
+from functools import partial
 from os import PathLike
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from singa_lite.common import elsewhere
-from singa_lite.common.checks import flag, names, whole
 from singa_lite.errors import GraphError
 from singa_lite.layer import Layer
-from singa_lite.net_parts import compile_checks, net_settings
-from singa_lite.net_parts.mixed_precision import storage_by
+from singa_lite.net_parts import compile_checks, compiling, net_settings
+from singa_lite.net_parts.compiling import Checked
 from singa_lite.net_parts.planned_net import PlannedNet
-from singa_lite.optimizer import GlobalNorm, Optimizer
-from singa_lite.optimizer.loss_scale import checked as loss_scale_of
+from singa_lite.optimizer import Optimizer, state_dtype
 from singa_lite.rewriting import Rule
 from singa_lite.tensor import DeviceSpec
-from singa_lite.training import non_finite
-from singa_lite.training.criteria import GivenLosses, GivenMetrics, losses_of, metrics_of
-from singa_lite.training.how import How
-from singa_lite.training.micro_batches import checked_count
-from singa_lite.training.objective import Objective
+from singa_lite.training.compile_options import ATTRIBUTES, CompileOptions
+from singa_lite.training.criteria import GivenLosses, GivenMetrics
 from singa_lite.training.own_step import OwnFunction
 from singa_lite.training.ownership import ownership_of
 from singa_lite.training.ranks import Ranks
@@ -36,17 +30,9 @@ from singa_lite.training.together import Together
 from singa_lite.traversal import freezing
 from singa_lite.traversal.layer_walk import LayerGradients as LayerGradients
 
-#: Options of `compile` that `compiled_as` has only where they are given.
-_NEW = ("step", "nets", "keep", "limits", "rules", "parallel")
-#: Options of `compile` that may be set afterwards, and are then what a configuration has.
-_CONFIGURED = ("loss_weights", "freeze", "micro_batches", "on_nan")
-
 
 class CompiledNet(PlannedNet):
-    """A net that is told how to train.
-
-    compiled_as: the options that `compile` was given last, of which on_nan is one.
-    """
+    """A net that is told how to train."""
 
     def __init__(
         self,
@@ -64,11 +50,11 @@ class CompiledNet(PlannedNet):
     def __setattr__(self, name: str, value: object) -> None:
         """What steps follow, or an error: see `net_settings`."""
         if not name.startswith("_"):
-            value = net_settings.checked(self, name, value, _options_of_compile())
+            value = net_settings.checked(self, name, value)
             if name == "optimizer" and value is not None:
                 self._check_optimizer(value)
         object.__setattr__(self, name, value)
-        if name in _CONFIGURED and vars(self).get("compiled_as"):
+        if name in ATTRIBUTES and vars(self).get("compiled_as"):
             self.compiled_as[name] = value
 
     def _check_optimizer(self, given: object) -> None:
@@ -78,7 +64,7 @@ class CompiledNet(PlannedNet):
         if not how or not isinstance(given, Optimizer):
             return
         compile_checks.check(self.ordered(), None, given, None, self.dtype)
-        compile_checks.check_state_dtype(given, how["state_dtype"], self.dtype)
+        state_dtype.check(given, how["state_dtype"], self.dtype)
         given.serve(self)
         given.gather(how["accumulate"], self._clip is not None or self._scale is not None)
         given.keep_state_as(how["state_dtype"])
@@ -195,52 +181,28 @@ class CompiledNet(PlannedNet):
         parallel: `parallel.mpi()`: train with the processes that mpiexec has started, of which each is given its part
         of every batch; all make the same update, by the mean over the whole batch. See docs/parallel.md.
         """
-        given = {name: value for name, value in locals().items() if name not in ("self", "optimizer", "loss", "metric")}
-        compile_checks.check_optimizer(optimizer)
-        given = {name: value for name, value in given.items() if name not in _NEW or value is not None}
-        beside = compile_checks.own_step(self, given, loss or self.loss, metric or self.metric)
-        graph, fuse = flag("compile graph", graph), flag("compile fuse", fuse)
-        frozen = freezing.checked("compile freeze", freeze, self.all_layers() if self.layers else {})
-        losses = self.loss if loss is None else losses_of(loss)
-        metrics = self.metric if metric is None else metrics_of(metric)
-        objective = None if losses is None else Objective(losses, metrics, self.output_names(), loss_weights)
-        compile_checks.check(self.ordered(), objective, optimizer, frozen, self.dtype)
-        criteria = () if objective is None else objective.criteria
-        pieces = checked_count(self.ordered(), micro_batches, frozen, criteria)
-        compile_checks.check_state_dtype(optimizer, state_dtype, self.dtype)
-        clip = None if clip_global_norm is None else GlobalNorm(clip_global_norm, "compile clip_global_norm")
-        batches = whole("compile accumulate", accumulate, 1)
-        scale = loss_scale_of(loss_scale, precision, self.dtype)
-        found_nan = non_finite.checked(on_nan)
-        kept, class_limits = self._kept_layers(keep, pieces, scale is not None), compile_checks.limits(limits, graph)
-        found_rules = compile_checks.rules(rules, graph, self.device)
-        budget = compile_checks.budget(memory_budget, graph, self.device)
-        bound = self.device.pool.limit if graph and budget is None else budget
-        where = compile_checks.offload_of(offload, bound, self.device)
-        profiled = compile_checks.profile(budget_profile, graph, bound, self.device)
-        order, workers = compile_checks.order_of(order, workers, graph, budget, self.device)
-        narrow = storage_by(precision, float32_layers, graph, [node.layer for node in self.ordered()], self.device)
-        tf32 = precision == "tf32"
-        how = How(graph, fuse, budget, where, profiled, narrow, order, workers, class_limits, found_rules, tf32)
-        steps = Steps(self, how, optimizer)
-        ranks = compile_checks.parallel_of(parallel, given, self.device, objective, optimizer, self.dtype)
-        own = None if step is None else self._own or OwnFunction(step, self.seed, self.device)
-        together = self._together_with(ranks, optimizer, frozen)
+        options = CompileOptions.among(locals())
+        self._take(compiling.checked(self, optimizer, loss, metric, options))
+
+    def _take(self, found: Checked) -> None:
+        """Train by this from now on. GraphError where optimizer or processes serve another net."""
+        optimizer, options = found.optimizer, found.options
+        steps = Steps(self, found.how, optimizer)
+        own = None if options.step is None else self._own or OwnFunction(options.step, self.seed, self.device)
+        together = self._together_with(found.ranks, optimizer, found.freeze)
         optimizer.serve(self)
-        optimizer.gather(batches, clip is not None or scale is not None)
-        optimizer.keep_state_as(state_dtype)
+        optimizer.gather(found.accumulate, found.needs_all_gradients)
+        optimizer.keep_state_as(options.state_dtype)
         self.optimizer = None  # an interrupt before the last line leaves a net that is not compiled
-        self.loss, self.metric, self.freeze, self.micro_batches = losses, metrics, frozen, pieces
-        self.loss_weights = None if loss_weights is None else dict(loss_weights)
-        self._clip, self._scale, self.compiled_as, self.on_nan = clip, scale, given | {"freeze": frozen}, found_nan
-        if kept:
-            self.compiled_as["keep"] = list(kept)
-        self._keep, self._parallel, self._together = kept, ranks, together
-        if found_rules:
-            self.compiled_as["rules"] = list(found_rules)
-        if own is not None and step is not None:
-            own.function, own.objective = step, StepObjective()
-        self._own, self._beside = own, beside
+        self.loss, self.metric, self.freeze = found.losses, found.metrics, found.freeze
+        self.micro_batches, self.on_nan = found.micro_batches, found.on_nan
+        self.loss_weights = None if options.loss_weights is None else dict(options.loss_weights)
+        self._clip, self._scale, self._keep = found.clip, found.scale, found.keep
+        self._parallel, self._together = found.ranks, together
+        if own is not None and options.step is not None:
+            own.function, own.objective = options.step, StepObjective()
+        self._own, self._beside = own, found.beside
+        self.compiled_as = found.compiled_as()
         self._trainer.steps, self.optimizer = steps, optimizer
 
     def _together_with(self, ranks: Ranks | None, optimizer: Optimizer, frozen: freezing.Freeze) -> Together | None:
@@ -256,24 +218,7 @@ class CompiledNet(PlannedNet):
         told = partial(of_rank, self)
         return None if ranks.size == 1 else Together(ranks, self.output_names(), self.parameters, told, parts)
 
-    def _kept_layers(self, keep: Collection[str] | None, pieces: int, is_scaled: bool) -> tuple[str, ...]:
-        """Paths of layers to keep. TypeError, GraphError or ValueError for no such, and where none can be kept."""
-        found = tuple(dict.fromkeys(names("compile keep", () if keep is None else keep)))
-        if wrong := [name for name in found if not isinstance(name, str)]:
-            raise TypeError(f"compile keep: wanted names of layers, received {wrong[0]!r}")
-        self._check_names("compile keep", found)
-        if found and pieces > 1:
-            raise ValueError(f"compile keep: wanted micro_batches=1, whose outputs are whole, received {pieces}")
-        if found and is_scaled:
-            raise ValueError("compile keep: wanted no loss_scale beside it, which derivatives would be multiplied by")
-        return found
-
     def _optimizer(self, where: str) -> Optimizer:
         if self.optimizer is None:
             raise GraphError(f"{where}: wanted an optimizer, call compile(optimizer) first")
         return self.optimizer
-
-
-@cache
-def _options_of_compile() -> tuple[str, ...]:
-    return tuple(signature(CompiledNet.compile).parameters)[1:]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from singa_lite.device import Device
 from singa_lite.layer import Layer
-from singa_lite.net_parts import compile_checks
+from singa_lite.net_parts.how_checks import check_move
 from singa_lite.net_parts.planned_net import PlannedNet
 from singa_lite.training.readers import Readers
 from singa_lite.training.trainer import Trainer
@@ -89,12 +89,6 @@ def _check(net: PlannedNet, to: Device) -> None:
     net.trainer.check_whole("to_device")
     if not net.device.is_abstract:
         to.check_bytes("to_device")
-    steps = net.trainer.steps
-    how = steps.how
     if net.together is not None:
         net.together.ranks.check_device("to_device", to)
-    compile_checks.budget(how.budget, how.graph, to, "to_device")
-    compile_checks.order_of(how.order, how.workers, how.graph, how.budget, to, "to_device")
-    compile_checks.offload_place(steps.arena.offload, to)
-    bound = to.pool.limit if how.budget is None else how.budget
-    compile_checks.profile(how.profiled, how.graph, bound, to, "to_device")
+    check_move(net.trainer.steps.how, to)

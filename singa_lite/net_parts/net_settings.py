@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Protocol
 
@@ -11,14 +11,17 @@ from singa_lite.described import is_ours
 from singa_lite.errors import GraphError
 from singa_lite.layer import Layer
 from singa_lite.training import non_finite
+from singa_lite.training.compile_options import ATTRIBUTES, NAMES
 from singa_lite.training.criteria import losses_of, metrics_of
 from singa_lite.traversal import freezing
 
 #: The attribute that a net's constructor sets last.
 _LAST = "compiled_as"
 
-#: Options of `compile` that a net has as attributes, which may be set: its steps follow.
-FOLLOWED = frozenset({"optimizer", "loss", "metric", "loss_weights", "freeze", "micro_batches", "on_nan"})
+_OF_NET = frozenset({"optimizer", "loss", "metric"})
+#: Attributes that `compile` sets and that may be set afterwards: steps follow.
+FOLLOWED = _OF_NET | ATTRIBUTES
+_COMPILED = _OF_NET.union(NAMES)
 
 
 #: {attribute that another framework's net has: what stands for it here}.
@@ -38,9 +41,9 @@ class Settable(Protocol):
     def all_layers(self) -> Mapping[str, Layer]: ...
 
 
-def checked(net: Settable, name: str, value: object, options: Collection[str]) -> object:
+def checked(net: Settable, name: str, value: object) -> object:
     """The value that the attribute is to have. GraphError or AttributeError for one that nothing would follow, and the
-    errors of `compile` for what it refuses. options: its own.
+    errors of `compile` for what it refuses.
     """
     if name == "loss":
         return losses_of(value)
@@ -56,17 +59,17 @@ def checked(net: Settable, name: str, value: object, options: Collection[str]) -
         raise GraphError(f"net.{name}: wanted {instead}, as the net has layers, received {value!r:.100}")
     if name in FOLLOWED or name in known:
         return value
-    if name in options and (known.get("optimizer") is not None or hasattr(type(net), name)):
+    if name in _COMPILED and (known.get("optimizer") is not None or hasattr(type(net), name)):
         raise GraphError(f"net.{name}: wanted compile({name}=...) anew, received {value!r:.100} for the attribute")
     if is_ours(type(net)) and not hasattr(type(net), name) and _LAST in known:
-        _refuse(net, name, options)
+        _refuse(net, name)
     return value
 
 
-def _refuse(net: Settable, name: str, options: Collection[str]) -> None:
+def _refuse(net: Settable, name: str) -> None:
     public = {word for word in (*vars(net), *dir(type(net))) if not word.startswith("_")}
     near = ELSEWHERE.get(name, "")
     if not near:
-        words = [word for word in COMPILE.get(name, ()) if word in options]
-        near = next(iter(words or get_close_matches(name, sorted(public | set(options)), 1)), "")
+        words = [word for word in COMPILE.get(name, ()) if word in _COMPILED]
+        near = next(iter(words or get_close_matches(name, sorted(public | _COMPILED), 1)), "")
     raise AttributeError(f"net.{name}: wanted an attribute that a net has, received none{near and f'; perhaps {near}'}")

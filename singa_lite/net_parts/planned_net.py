@@ -46,8 +46,10 @@ class PlannedNet(WalkedNet):
 
     freeze: which layers do not train, see `Freeze`. micro_batches: in how many pieces a batch is trained on.
     clip_global_norm: the most that the norm of all gradients may be, None: any. accumulate: how many batches make an
-    update.
+    update. compiled_as: the options that `compile` was given last, of which on_nan is one.
     """
+
+    compiled_as: dict[str, object]
 
     def __init__(
         self,
