@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from singa_lite.common.checks import names, whole
 from singa_lite.net_parts import compile_checks, own_step_checks, parallel_checks
 from singa_lite.net_parts.how_checks import how_of
-from singa_lite.net_parts.planned_net import PlannedNet
+from singa_lite.net_parts.stepping_net import SteppingNet
 from singa_lite.optimizer import GlobalNorm, Optimizer, state_dtype
 from singa_lite.optimizer.loss_scale import LossScale
 from singa_lite.optimizer.loss_scale import checked as loss_scale_of
@@ -42,7 +42,7 @@ class Checked:
     keep: tuple[str, ...]
     how: How
     ranks: Ranks | None
-    beside: Mapping[str, PlannedNet]
+    beside: Mapping[str, SteppingNet]
 
     @property
     def needs_all_gradients(self) -> bool:
@@ -57,7 +57,7 @@ class Checked:
 
 
 def checked(
-    net: PlannedNet,
+    net: SteppingNet,
     optimizer: Optimizer,
     loss: GivenLosses | None,
     metric: GivenMetrics | None,
@@ -96,7 +96,7 @@ def checked(
     )
 
 
-def _kept_layers(net: PlannedNet, options: CompileOptions, pieces: int, is_scaled: bool) -> tuple[str, ...]:
+def _kept_layers(net: SteppingNet, options: CompileOptions, pieces: int, is_scaled: bool) -> tuple[str, ...]:
     """Paths of layers to keep. TypeError, GraphError or ValueError for no such, and where none can be kept."""
     found = tuple(dict.fromkeys(names("compile keep", () if options.keep is None else options.keep)))
     if wrong := [name for name in found if not isinstance(name, str)]:

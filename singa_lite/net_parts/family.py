@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from singa_lite.device import Device
 from singa_lite.layer import Layer
 from singa_lite.net_parts.how_checks import check_move
-from singa_lite.net_parts.planned_net import PlannedNet
+from singa_lite.net_parts.stepping_net import SteppingNet
 from singa_lite.training.readers import Readers
 from singa_lite.training.trainer import Trainer
 
@@ -21,7 +21,7 @@ class Family:
     """
 
     def __init__(self) -> None:
-        self._nets: list[weakref.ref[PlannedNet]] = []
+        self._nets: list[weakref.ref[SteppingNet]] = []
         self._readers: Readers | None = None
 
     def __deepcopy__(self, memo: dict[int, object]) -> Family:
@@ -30,7 +30,7 @@ class Family:
         memo[id(self)] = made
         return made
 
-    def join(self, net: PlannedNet, trainer: Trainer) -> None:
+    def join(self, net: SteppingNet, trainer: Trainer) -> None:
         """trainer: the net's."""
         if self._readers is None:
             self._readers = trainer.readers
@@ -38,7 +38,7 @@ class Family:
         self._nets = [ref for ref in self._nets if ref() is not None]
         self._nets.append(weakref.ref(net))
 
-    def nets(self) -> list[PlannedNet]:
+    def nets(self) -> list[SteppingNet]:
         """Those that are still there, in the order of joining."""
         return [net for net in (ref() for ref in self._nets) if net is not None]
 
@@ -46,7 +46,7 @@ class Family:
         return [net.trainer for net in self.nets()]
 
 
-def move(nets: Sequence[PlannedNet], to: Device) -> None:
+def move(nets: Sequence[SteppingNet], to: Device) -> None:
     """Move the parameters, state and optimizer's state of nets. All of them are checked before one of them changes."""
     for net in nets:
         _check(net, to)
@@ -67,7 +67,7 @@ def move(nets: Sequence[PlannedNet], to: Device) -> None:
         net.trainer.forget()
 
 
-def _move_layers(layers: Sequence[Layer], nets: Sequence[PlannedNet], to: Device) -> None:
+def _move_layers(layers: Sequence[Layer], nets: Sequence[SteppingNet], to: Device) -> None:
     """Where that fails on the way from an abstract device, as where memory is too small, they are back there."""
     before = nets[0].device
     try:
@@ -82,7 +82,7 @@ def _move_layers(layers: Sequence[Layer], nets: Sequence[PlannedNet], to: Device
         raise
 
 
-def _check(net: PlannedNet, to: Device) -> None:
+def _check(net: SteppingNet, to: Device) -> None:
     """GraphError after an unfinished step, AbstractDeviceError for a device that would forget what the net has, and the
     errors of `compile` where its options are not for that device.
     """
