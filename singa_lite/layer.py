@@ -12,14 +12,16 @@ from singa_lite.common.table import Table
 from singa_lite.described import Arguments, is_ours
 from singa_lite.device import Device
 from singa_lite.errors import GraphError, ShapeError
-from singa_lite.layer_parts import layer_calls, layer_options, names
+from singa_lite.layer_parts import layer_calls, layer_options, names, placement
 from singa_lite.layer_parts.layer_names import ELSEWHERE, free_name, name_may_be_left_out
 from singa_lite.layer_parts.layer_tensors import Context as Context
 from singa_lite.layer_parts.layer_tensors import LayerTensors
-from singa_lite.layer_parts.past import LayerPast
+from singa_lite.layer_parts.layer_traits import LayerTraits
+from singa_lite.layer_parts.past import LayerPast as LayerPast
 from singa_lite.layer_parts.sample_shape import InputShape as InputShape
 from singa_lite.layer_parts.sample_shape import SampleShape as SampleShape
-from singa_lite.layer_parts.sample_shape import checked_inputs, checked_output
+from singa_lite.layer_parts.sample_shape import checked_inputs
+from singa_lite.layer_parts.sharing import borrowed, counterpart, over_the_same
 from singa_lite.tensor import Shape, Tensor
 
 #: One value, or a list or a dict of several, or None. Which of them a user gets depends on the net that the script has
@@ -31,7 +33,7 @@ LayerOutput: TypeAlias = Tensor | list[Tensor]
 Held = TypeVar("Held", bound="Layer")
 
 
-class Layer(LayerTensors):
+class Layer(LayerTraits):
     """Base of all layers. A subclass gives `setup` and `forward`:
 
     setup(*shapes) gets the sample shapes of the inputs (no batch axis), makes parameters with `add_parameter` and
@@ -45,38 +47,14 @@ class Layer(LayerTensors):
     dense, dense_1, ... input_sample_shape: the sample shape of the input, for a layer that has no source to take it
     from (a list of shapes for several inputs).
 
-    gives: "softmax" or "sigmoid" if the output is that of something, for losses that would take it a second time.
-    keeps_values: whether the output has the input's elements, no others, under whatever shape.
+    What else a layer says of itself, where it differs from most, is in `LayerTraits`.
     """
 
     setup: Callable[..., SampleShape]
-    forward: Callable[..., Tensor | list[Tensor] | tuple[Tensor, ...]]
 
-    gives: str = ""
-    keeps_values: bool = False
-    #: How many ids there are for a layer that takes ids: its input is of integers from 0 to below. None: of numbers.
-    input_ids: int | None = None
-    #: Whether a mask of its input is one of its output too: it does something at each position, perhaps by others.
-    passes_mask: bool = False
-    #: Whether its own operations do the same at each position (axis 1) by itself, so that forward serves any number of
-    #: them; layers within it are asked for themselves.
-    positionwise: bool = False
-    #: Whether samples (time, ...) may have fewer steps than `setup` was told: `forward` does the same to fewer.
-    any_length: bool = False
-    #: Whether its output has the time steps of its input; False where it has no axis of time any more.
-    keeps_time: bool = True
-    #: Whether positions of a text may be read again: what it keeps of one goes by those before it, as keys do, and not
-    #: by what was kept, as a state does. Of layers that keep something (`kept_of_past`).
-    reads_again: bool = False
-    #: Whether its output has the features, or classes, along the last axis; None: as its input has them.
-    features_last: bool | None = None
     #: {name that suggests another layer: what to use in its place}.
     misnomers: ClassVar[Mapping[str, str]] = {}
-    #: Whether training mixes the samples of a batch, as their mean does: such a layer cannot train on micro-batches.
-    batch_statistics: ClassVar[bool] = False
     _words = ELSEWHERE
-    #: The kind of tensor as which a batch that feeds the layer is held: "image" is as convolutions read it, "" C order.
-    feed_layout: ClassVar[str] = ""
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
@@ -163,9 +141,9 @@ class Layer(LayerTensors):
         """
         self._check_owners(layers)
         tensors = [t for layer in layers for table in (layer.parameters, layer.states) for t in table.values()]
-        memo: dict[int, object] = {id(tensor): _again(tensor) for tensor in tensors}
+        memo: dict[int, object] = {id(tensor): over_the_same(tensor) for tensor in tensors}
         if self.shared_with is not None:
-            others = [self._counterpart(layer, self.shared_with).parameters for layer in layers]
+            others = [counterpart(layer.name, self, self.shared_with).parameters for layer in layers]
             pairs = zip(layers, others, strict=True)
             memo |= {id(t): other[name] for layer, other in pairs for name, t in layer.parameters.items()}
         for layer in deepcopy(list(layers), memo):
@@ -213,7 +191,7 @@ class Layer(LayerTensors):
                 f"layer {layer.path!r:.100}: wanted a path of at most {names.LONGEST} bytes, received more"
             )
         if self.shared_with is not None and layer.shared_with is None:
-            layer.shared_with = self._counterpart(layer, self.shared_with)
+            layer.shared_with = counterpart(layer.name, self, self.shared_with)
         layer.check_inputs(list(shapes), f"layer {self.path!r}")
         layer.prepare(shapes, context)
         return layer.output_sample_shapes
@@ -231,40 +209,6 @@ class Layer(LayerTensors):
         self._check_holds("run", layer)
         return layer_calls.call(layer, self._placed().device, training, list(inputs))
 
-    # ---- texts position by position, see `net.generate`
-
-    def check_usable(self) -> None:
-        """For a subclass that works with values which somebody must bring: GraphError while they are missing.
-
-        Asked before a batch, until all layers of a net are usable.
-        """
-
-    def refuses_past(self) -> str:
-        """Why `continued` cannot serve, in words; "" if it can, as where the layer is `positionwise`."""
-        if self.positionwise or type(self).continued is not Layer.continued:
-            return ""
-        return "it may look at several positions"
-
-    def continued_layers(self) -> Iterable[Layer]:
-        """The layers within it that go on from position to position as it does; others run by themselves."""
-        return self._layers.values()
-
-    def kept_of_past(self, batch: int, length: int) -> Mapping[str, Shape]:
-        """What it keeps of so many texts, of up to `length` positions: shapes by name, in the net's dtype."""
-        return {}
-
-    def most_positions(self) -> int | None:
-        """The most positions of a text that it can tell apart; None: any number."""
-        return None
-
-    def continued(self, past: LayerPast, *inputs: Tensor) -> Tensor | list[Tensor] | tuple[Tensor, ...]:
-        """As forward(False, *inputs), for the next m positions, at least one, of texts: x (n, m, ...).
-
-        past: what the layer keeps of those before, zeros at first, which it moves on; `past.position` of them came
-        before. A layer that looks at several positions, or has another m for each, writes one of its own.
-        """
-        return self.forward(False, *inputs)
-
     def _held_by(self) -> Iterator[LayerTensors]:
         """This layer, the one that holds it, and so on."""
         layer: LayerTensors | None = self
@@ -280,15 +224,11 @@ class Layer(LayerTensors):
                 f"{shown!r}; self.add_layer(...) in __init__() makes it hold one"
             )
 
-    def _counterpart(self, layer: Layer, other: Layer) -> Layer:
-        """The layer in `other`, whose parameters this one uses, that `layer` in this one uses those of."""
-        found = other._layers.get(layer.name)
-        if found is None:
-            raise ShapeError(
-                f"layer {self.path!r}: wanted to share the parameters of its {list(self._layers)}, received "
-                f"{other.path!r} with {list(other._layers)}"
-            )
-        return found
+    # ---- texts position by position, see `net.generate`
+
+    def continued_layers(self) -> Iterable[Layer]:
+        """The layers within it that go on from position to position as it does; others run by themselves."""
+        return self._layers.values()
 
     # ---- parameters and state
 
@@ -320,21 +260,7 @@ class Layer(LayerTensors):
                     yield outermost
 
     def _borrowed(self, name: str, shape: Shape) -> Tensor | None:
-        other = self.shared_with
-        if other is None:
-            return None
-        if name not in other._parameters or other._parameters[name].shape != shape:
-            theirs = {n: t.shape for n, t in other.parameters.items()}
-            raise ShapeError(f"layer {self.path!r}: wanted to share {name!r} of shape {shape}, received {theirs}")
-        return other._parameters[name]
-
-    def _check_shared(self) -> None:
-        other = self.shared_with
-        if other is not None and self.parameters.keys() != other.parameters.keys():
-            raise ShapeError(
-                f"layer {self.path!r}: wanted to share {sorted(self.parameters)}, "
-                f"but {other.path!r} has {sorted(other.parameters)}"
-            )
+        return None if self.shared_with is None else borrowed(self, self.shared_with, name, shape)
 
     # ---- options that are set later
 
@@ -376,81 +302,27 @@ class Layer(LayerTensors):
 
     def prepare(self, shapes: Sequence[Shape], context: Context) -> None:
         """Called by the net, once the sample shapes of the inputs are known: makes parameters and state."""
-        if self.shared_with is not None and self.shared_with.context is None:
-            raise GraphError(
-                f"layer {self.path!r} shares the parameters of {self.shared_with.path!r}, which is in no net yet"
-            )
-        self.context, self._prepared_for = context, tuple(shapes)
-        try:
-            with context.device.first_values():
-                self.output_sample_shape = checked_output(self.path, self.setup(*shapes))
-            self._check_held()
-            self._check_shared()
-            if not self.trainable:
-                self.trainable = False  # for what `setup` has made
-        except BaseException:
-            self.reset()
-            raise
-
-    def _check_held(self) -> None:
-        left = [name for name, layer in self._layers.items() if layer.context is None]
-        if left:
-            raise GraphError(
-                f"layer {self.path!r}: wanted setup() to set_up() each layer that it holds, received none for {left}"
-            )
+        placement.prepare(self, shapes, context)
 
     def reset(self) -> None:
         """Back to before `prepare`: no parameters, no state, no shape, no layers that `setup` has added."""
-        self._parameters, self._states = {}, {}
-        self.context = self.output_sample_shape = None
-        for layer in self._layers.values():
-            layer.reset()
-        for name in self._made_in_setup:
-            self._layers.pop(name)._holder = None
-        self._made_in_setup = []
+        placement.reset(self)
 
     def to_device(self, device: Device) -> None:
         """Move parameters and state, those of layers within it too. device: a Device.
 
         From an abstract device, where there are none, they are made by `setup`, with the values that it gives them.
         """
-        context = self._placed()
-        if context.device.is_abstract:
+        if self._placed().device.is_abstract:
             self.set_up_anew(device)
-            return
-        if self.shared_with is not None:  # it may come after this layer, and must have moved by then
-            self.shared_with.to_device(device)
-        for table in (self._parameters, self._states):
-            for name, tensor in table.items():
-                if self.shared_with is not None and table is self._parameters:
-                    table[name] = self.shared_with.parameters[name]
-                else:
-                    table[name] = tensor.to_device(device)
-        for layer in self._layers.values():
-            layer.to_device(device)
-        self.context = context._replace(device=device)
+        else:
+            placement.move(self, device)
 
     def set_up_anew(self, device: Device) -> None:
         """For a layer that no other holds: as if it had been added on the other device. Where that fails, it is on its
         own again.
         """
-        context, shapes = self._placed(), self._prepared_for
-        if context.device is device:
-            return
-        for owner in self.owners():  # it may come after this layer, and must be there by then
-            owner.set_up_anew(device)
-        for layer in self.with_sublayers():
-            layer.before_anew(device)
-        trains = {name: tensor.stores_grad for name, tensor in self.parameters.items()}
-        self.reset()
-        try:
-            self.prepare(shapes, context._replace(device=device))
-        except BaseException:
-            self.prepare(shapes, context)
-            raise
-        finally:
-            for name, tensor in self.parameters.items():
-                tensor.stores_grad = trains[name]
+        placement.set_up_anew(self, device)
 
     def before_anew(self, device: Device) -> None:
         """For a subclass whose `setup` needs something else to be on the device that it is set up on anew."""
@@ -473,13 +345,6 @@ Given = TypeVar("Given")
 def _of_each() -> frozenset[str]:
     """Attributes of a layer of no class of its own."""
     return frozenset(vars(Layer("layer")))
-
-
-def _again(tensor: Tensor) -> Tensor:
-    """A parameter or state over the same bytes."""
-    made = tensor.detach()
-    made.layout, made.stores_grad = tensor.layout, tensor.stores_grad
-    return made
 
 
 def _only(call: str, layer: Layer, given: list[Given]) -> Given:

@@ -1,1 +1,3 @@
-"""Parts of `layer`: a layer's names, options and tensors, how a forward goes through layers, and their past."""
+"""Parts of `layer`: a layer's names, options, tensors, traits and placement, how a forward goes through layers, and
+their past.
+"""
