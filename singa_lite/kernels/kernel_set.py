@@ -4,123 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from functools import partial
-from math import prod
-from types import ModuleType
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
+from typing import NamedTuple, TypeVar
 
-from singa_lite.common.array_types import DType
 from singa_lite.errors import DeviceError
 from singa_lite.kernels.interface import SIGNATURES, Facts, is_own, joined_of
+from singa_lite.kernels.kernel import OWN_KERNEL
+from singa_lite.kernels.kernel import DeviceArray as DeviceArray
+from singa_lite.kernels.kernel import FunctionKernel as FunctionKernel
+from singa_lite.kernels.kernel import Kernel as Kernel
+from singa_lite.kernels.kernel import Launch as Launch
+from singa_lite.kernels.kernel import Leveled as Leveled
+from singa_lite.kernels.kernel import Naming as Naming
+from singa_lite.kernels.kernel import OwnCall as OwnCall
+from singa_lite.kernels.kernel import ScratchRule as ScratchRule
+from singa_lite.kernels.kernel import Settings as Settings
+from singa_lite.kernels.kernel import collect as collect
+from singa_lite.kernels.specs import Described as Described
+from singa_lite.kernels.specs import SpecKey as SpecKey
+from singa_lite.kernels.specs import TensorSpec as TensorSpec
+from singa_lite.kernels.specs import TensorSpecs as TensorSpecs
+from singa_lite.kernels.specs import specs_of as specs_of
 
-#: Scratch bytes from the specs of the kernel's tensors and its settings.
-ScratchRule = Callable[..., int]
-Launch = Callable[[], object]
-Settings = Mapping[str, object]
 Axes = tuple[int, ...]
 Operand = TypeVar("Operand")
 #: Gives a context while which launches are bound.
 Turns = Callable[[], AbstractContextManager[object]]
-#: An array over a device's memory, NumPy's or CuPy's: CuPy, which few have, states no types.
-DeviceArray: TypeAlias = Any
-
-
-#: What tells specs apart: shape, dtype and strides.
-SpecKey = tuple[tuple[int, ...], DType, tuple[int, ...]]
-
-
-class Described(Protocol):
-    """A tensor, an array or what stands for one: whatever has a shape, a dtype and strides (bytes)."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Extents of the axes."""
-
-    @property
-    def dtype(self) -> DType:
-        """Of the elements."""
-
-    @property
-    def strides(self) -> tuple[int, ...]:
-        """Bytes from one element to the next along each axis."""
-
-
-class TensorSpec:
-    """Shape, dtype and strides (bytes) of a tensor: all that a kernel may go by before there are bytes."""
-
-    __slots__ = ("dtype", "ndim", "shape", "size", "strides")
-
-    def __init__(self, shape: tuple[int, ...], dtype: DType, strides: tuple[int, ...]) -> None:
-        self.shape = shape
-        self.dtype = dtype
-        self.strides = strides
-        self.ndim = len(shape)
-        self.size = prod(shape)
-
-    @property
-    def key(self) -> SpecKey:
-        """Equal for equal specs."""
-        return self.shape, self.dtype, self.strides
-
-
-#: The specs of a call's tensors in the interface's order, None where one is left out.
-TensorSpecs = tuple[TensorSpec | None, ...]
-
-
-class Kernel(Protocol):
-    """One implementation of a kernel of the interface."""
-
-    def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
-        """Whether it can do a call of these tensors; if not, the set below is asked."""
-
-    def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
-        """Bytes of scratch that `prepare` must be given."""
-
-    def prepare(
-        self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
-    ) -> Launch:
-        """Bind it to its arrays and scratch; the result runs it, as often as wanted."""
-
-
-@runtime_checkable
-class Naming(Protocol):
-    """A kernel that says in which of several ways it does a call."""
-
-    def variant(self, specs: TensorSpecs, settings: Settings) -> str:
-        """The name of the way; "" where there is but one."""
-
-
-@runtime_checkable
-class Leveled(Protocol):
-    """A kernel that does calls in one way or another by the scratch that it is given."""
-
-    def levels(self, specs: TensorSpecs, settings: Settings) -> tuple[int, ...]:
-        """Bytes of scratch with which another way begins, from the least on; () where there is but one way."""
-
-
-@dataclass(frozen=True)
-class FunctionKernel:
-    """A plain function: `function(*arrays, **settings)`, with `scratch=` (uint8 array) if it states a rule."""
-
-    function: Callable[..., None]
-    scratch: ScratchRule | None = None
-
-    def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
-        """It can do every call."""
-        return True
-
-    def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
-        """What the rule says."""
-        return 0 if self.scratch is None else self.scratch(*specs, **settings)
-
-    def prepare(
-        self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
-    ) -> Launch:
-        """The function with all its arguments."""
-        if self.scratch is not None:
-            return partial(self.function, *arrays, scratch=scratch, **settings)
-        return partial(self.function, *arrays, **settings)
 
 
 class OneByOne:
@@ -163,39 +71,6 @@ class Join(NamedTuple):
 
     kernel: Kernel
     most: Callable[[TensorSpecs, Settings], int]
-
-
-class OwnCall(Protocol):
-    """What a call of a user's own operation is done by: the one setting of its kernel, "call"."""
-
-    @property
-    def scratch_bytes(self) -> int:
-        """Bytes of scratch that `prepare` must be given."""
-
-    def prepare(self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None) -> Launch:
-        """Bind it to its arrays, which are NumPy's, and its scratch."""
-
-
-class OwnKernel:
-    """Every kernel of users' own operations: what it does, the call says."""
-
-    def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
-        """It can do every call."""
-        return True
-
-    def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
-        """What the call states."""
-        return _own_call(settings).scratch_bytes
-
-    def prepare(
-        self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
-    ) -> Launch:
-        """The call over its arrays."""
-        return _own_call(settings).prepare(arrays, scratch)
-
-
-def _own_call(settings: Settings) -> OwnCall:
-    return cast(OwnCall, settings["call"])
 
 
 class _AndOwn(frozenset[str]):
@@ -271,7 +146,7 @@ class KernelSet:
 
     def own_kernel(self, name: str) -> Kernel:
         """What does the calls of this kernel of a user's own operation, in the last of the sets."""
-        return _OWN_KERNEL
+        return OWN_KERNEL
 
     def choose(self, name: str, specs: TensorSpecs, settings: Settings) -> Kernel:
         """The first kernel of that name, here or further down, that can do a call of these tensors."""
@@ -343,9 +218,6 @@ class KernelSet:
             self.fallback.forget()
 
 
-_OWN_KERNEL = OwnKernel()
-
-
 def tf32_of(kernels: KernelSet) -> KernelSet:
     """The same set with float32 factors rounded to 10 bits. DeviceError for one that has none."""
     if kernels.in_tf32 is None:
@@ -359,20 +231,3 @@ def tf32_of(kernels: KernelSet) -> KernelSet:
 def _named(has: Callable[[Facts], bool]) -> frozenset[str]:
     """The kernels of the interface of which that holds."""
     return frozenset(name for name, signature in SIGNATURES.items() if has(signature.facts))
-
-
-def specs_of(tensors: Sequence[Described | None]) -> TensorSpecs:
-    """The spec of each tensor or array."""
-    return tuple(None if t is None else TensorSpec(t.shape, t.dtype, t.strides) for t in tensors)
-
-
-def collect(
-    modules: tuple[ModuleType, ...], rules: Mapping[Callable[..., None], ScratchRule]
-) -> dict[str, FunctionKernel]:
-    """The kernels that the modules define: functions named in the interface. rules: their scratch rules."""
-    kernels = {}
-    for module in modules:
-        for name, function in vars(module).items():
-            if name in SIGNATURES and getattr(function, "__module__", None) == module.__name__:
-                kernels[name] = FunctionKernel(function, rules.get(function))
-    return kernels
