@@ -10,6 +10,7 @@ from typing import Protocol, TypeGuard, TypeVar, runtime_checkable
 import numpy as np
 
 from singa_lite.common.array_types import Array, DType
+from singa_lite.common.checks import kind_of
 from singa_lite.errors import GraphError, ShapeError
 
 #: Kinds of NumPy dtypes that a tensor can have: bool, signed, unsigned, float.
@@ -132,11 +133,11 @@ def sliced(where: str, given: object, index: object) -> Array:
 
 
 def kind(given: object) -> str:
-    """What to call it in a message: "a torch.Tensor", "None"."""
+    """What to call it in a message, with its library: "a torch.Tensor", "None"; a class as `kind_of` does."""
     if given is None:
         return "None"
     if isinstance(given, type):
-        return f"the class {given.__qualname__}"
+        return kind_of(given)
     made = type(given)
     module = (made.__module__ or "builtins").partition(".")[0]
     name = made.__qualname__ if module in ("builtins", "__main__") else f"{module}.{made.__qualname__}"
