@@ -17,42 +17,23 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 #: Pages that lie at the top of the repository, and their places on the site.
 TOP = {"README.md": "index.md", "CHANGELOG.md": "CHANGELOG.md", "CONTRIBUTING.md": "CONTRIBUTING.md"}
-#: The public modules; each has a page of all its public names.
-MODULES = (
-    "singa_lite",
-    *(
-        f"singa_lite.{name}"
-        for name in (
-            "autograd",
-            "callbacks",
-            "data",
-            "data.transforms",
-            "device",
-            "errors",
-            "initializer",
-            "layers",
-            "loss",
-            "metric",
-            "models",
-            "optimizer",
-            "parallel",
-            "regularizer",
-            "reports",
-            "rewriting",
-            "schedule",
-            "sklearn",
-            "snapshots",
-            "tensor",
-            "testing",
-        )
-    ),
-)
 
 
 def source(module: str) -> Path:
     """The module's file."""
     path = ROOT.joinpath(*module.split("."))
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def modules() -> tuple[str, ...]:
+    """The public modules, the package first: those in its `__all__`, `_LATER` and `_BY_NAME`."""
+    lists = {}
+    for node in ast.parse(source("singa_lite").read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Name):
+            lists[target.id] = node.value
+    found = {name for key in ("__all__", "_LATER", "_BY_NAME") for name in ast.literal_eval(lists[key])}
+    within = [f"singa_lite.{name}" for name in sorted(found) if name.islower()]  # classes have capitals
+    return "singa_lite", *(module for module in within if source(module).exists())
 
 
 def names(module: str) -> dict[str, str]:
@@ -76,6 +57,10 @@ def is_module(module: str, node: ast.ImportFrom, name: str) -> bool:
     base = module if node.level else ""
     found = ROOT.joinpath(*".".join(part for part in (base, node.module or "", name) if part).split("."))
     return found.is_dir() or found.with_suffix(".py").exists()
+
+
+#: Each has a page of all its public names.
+MODULES = modules()
 
 
 def reference() -> dict[str, str]:

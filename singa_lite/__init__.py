@@ -36,6 +36,9 @@ __version__ = "0.1.0"
 #: Modules that stand above the net: imported by `from singa_lite import layers`, or at the first `singa_lite.layers`.
 _LATER = ("callbacks", "layers", "models", "parallel", "sklearn", "snapshots", "testing")
 
+#: Further public modules, imported by their own names. These, `_LATER` and `__all__` are what the site has pages of.
+_BY_NAME = ("data.transforms", "errors", "reports", "rewriting")
+
 #: What `from singa_lite import *` brings: what a script uses, scikit-learn's part aside, which wants that package.
 __all__ = [
     "DeviceError",
