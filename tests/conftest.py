@@ -2,8 +2,8 @@
 than they do, many times so where other processes want the cores. CuPy keeps its files in a folder of the tests' own.
 Bytecode is kept, the collector passes over what pytest itself holds, and workers begin with files that take longest.
 A test that is skipped without a word of what would bring it back has failed. The next test finds modules where the last
-one found them: scripts that commands are given put their folders first. Ctrl-C is heard, also where the shell that began
-them in the background had it ignored."""
+one found them: scripts that commands are given put their folders first. Ctrl-C is heard, also where the shell that
+began them in the background had it ignored."""
 
 import gc
 import os
