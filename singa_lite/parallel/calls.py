@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from singa_lite.common.array_types import Array
 from singa_lite.device import device_of
@@ -164,13 +165,25 @@ class NarrowCall(RestCall):
         return self._channel.on_gpu(runtime).narrow(*arrays)
 
 
+class _How(NamedTuple):
+    """What two sums have in common that share their calls: arguments of `SumCall`, in its order."""
+
+    is_urgent: bool
+    way: Way
+    is_narrow: bool
+    clears: bool
+    in_line: bool
+    on_gpu: bool
+    unit: int
+
+
 class Sums:
     """Has sums recorded, or done, on whatever device the tensors lie."""
 
     def __init__(self, channel: Channel, in_flight_bytes: int) -> None:
         self._channel = channel
         self._in_flight_bytes = in_flight_bytes
-        self._known: dict[tuple[Way, int, tuple[bool, ...]], tuple[SumCall, SumCall]] = {}
+        self._known: dict[_How, tuple[SumCall, SumCall]] = {}
         self._narrow, self._round_sums = NarrowCall(channel), RestCall(channel.round_sums)
 
     def narrow(self, values: Tensor, rest: Tensor, turn: Tensor) -> None:
@@ -204,19 +217,15 @@ class Sums:
         """
         device = device_of(values)
         clears = of_samples and way is not Way.ALL_PARTS and not is_narrow
-        calls = self._calls(way, unit, is_urgent, is_narrow, clears, in_line, isinstance(device.runtime, Cuda))
+        on_gpu = isinstance(device.runtime, Cuda)
+        calls = self._calls(_How(is_urgent, way, is_narrow, clears, in_line, on_gpu, unit))
         landing: Tensor = device.empty((calls[0].landing_elements(values.size()),), values.dtype)
         for signature, call in zip(_SIGNATURES[way], calls, strict=True):
             device.run(signature.name, values, landing, turn, call=call)
 
-    def _calls(self, way: Way, unit: int, *how: bool) -> tuple[SumCall, SumCall]:
-        """Of the beginning and the end. how: is_urgent, is_narrow, clears, in_line, on_gpu."""
-        key = way, unit, how
-        if key not in self._known:
-            is_urgent, *others = how
-            begin, end = (
-                SumCall(self._channel, self._in_flight_bytes, begins, is_urgent, way, *others, unit)
-                for begins in (True, False)
-            )
-            self._known[key] = begin, end
-        return self._known[key]
+    def _calls(self, how: _How) -> tuple[SumCall, SumCall]:
+        """Of the beginning and the end."""
+        if how not in self._known:
+            begin, end = (SumCall(self._channel, self._in_flight_bytes, begins, *how) for begins in (True, False))
+            self._known[how] = begin, end
+        return self._known[how]

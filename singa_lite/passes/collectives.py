@@ -86,7 +86,7 @@ def as_values(program: Program) -> Program:
     """
     if not has_any(program):
         return program
-    made = []
+    made: list[Instruction] = []
     for instruction in program.instructions:
         kind = kind_of(instruction)
         if kind == WAIT and collective_of(instruction.settings).of_own_part:

@@ -42,18 +42,15 @@ def made_by_strips(program: Program) -> Program:
 
 
 class _OwnParts(Tiling):
-    def result(self) -> Program:
-        moved: dict[int, list[Instruction]] = {}
-        for step, instruction in enumerate(self.instructions):
-            found = self._found(step, instruction)
-            if found is not None:
-                gone = [step, found.begin, found.end, *found.updates]
-                moved |= {one: [] for one in gone}
-                moved[gone[-1]] = list(self._strips(instruction, found))
-        if not moved:
-            return self.program
-        kept = [moved.get(step, [instruction]) for step, instruction in enumerate(self.instructions)]
-        return self.make.program(instruction for some in kept for instruction in some)
+    """Cuts the gradients of which this rank updates its part."""
+
+    def moved(self, step: int, product: Instruction) -> dict[int, list[Instruction]]:
+        """As of tiles: the strips at the step of the last update, or of the end of the sum where there is none."""
+        found = self._found(step, product)
+        if found is None:
+            return {}
+        gone = [step, found.begin, found.end, *found.updates]
+        return {**{one: [] for one in gone}, gone[-1]: list(self._strips(product, found))}
 
     def _found(self, step: int, product: Instruction) -> _Found | None:
         if product.kernel not in PRODUCTS:
@@ -83,10 +80,10 @@ class _OwnParts(Tiling):
         return has_rows and may_be_cut and values_of(first).nbytes == gradient.nbytes
 
     def _takes_own(self, update: Instruction, begin: Instruction) -> bool:
-        """Whether it is an update by this rank's part, element by element."""
+        """Whether it is an update by this rank's part, element by element, or keeps it, as for a norm of all."""
         own = self._own(begin)
         taken = [operand for operand in update.operands if operand is not None and operand.block == own.block]
-        return taken == [own] and SIGNATURES[update.kernel].facts.by_elements
+        return taken == [own] and (update.kernel == "copy" or SIGNATURES[update.kernel].facts.by_elements)
 
     def _own(self, begin: Instruction) -> Operand:
         """This rank's part of what is summed."""

@@ -54,16 +54,21 @@ class Tiling:
 
     def result(self) -> Program:
         """The program with tiles."""
-        moved: dict[int, list[Instruction]] = {}  # step of the last update: the tiles that replace all
+        moved: dict[int, list[Instruction]] = {}
         for step, instruction in enumerate(self.instructions):
-            updates = self.updates(step, instruction)
-            if updates:
-                moved |= {step: [], **{update: [] for update in updates[:-1]}}
-                moved[updates[-1]] = list(self.tiles(instruction, [self.instructions[update] for update in updates]))
+            moved |= self.moved(step, instruction)
         if not moved:
             return self.program
         kept = [moved.get(step, [instruction]) for step, instruction in enumerate(self.instructions)]
         return self.make.program(instruction for some in kept for instruction in some)
+
+    def moved(self, step: int, product: Instruction) -> dict[int, list[Instruction]]:
+        """{step: what stands there instead}: the tiles at that of the last update; {} where a product stays."""
+        updates = self.updates(step, product)
+        if not updates:
+            return {}
+        tiles = list(self.tiles(product, [self.instructions[update] for update in updates]))
+        return {step: [], **{update: [] for update in updates}, updates[-1]: tiles}
 
     def updates(self, step: int, product: Instruction) -> list[int]:
         """Steps of the updates that use up the gradient which the product makes; none where it must stay whole."""

@@ -21,8 +21,8 @@ from singa_lite.kernels.collective import parts_of
 from singa_lite.tensor import Tensor
 from singa_lite.training.ranks import Ranks
 
-#: Rows that are not as many for each rank are parted all the same, if each has so many.
-LEAST_ROWS = 64
+#: Of so many times its share of a parameter a rank may have the state, for the rows to be whole.
+MOST_OF_SHARE = 1.03
 
 
 class Member(NamedTuple):
@@ -125,9 +125,9 @@ def _within(place: int, member: Member) -> int:
 
 
 def _row(value: Tensor, ranks: int) -> int:
-    """Elements of a row, along the outermost axis; 1 where a rank might have a good deal more of them than others."""
-    rows = value.shape[value.memory_order()[0]] if value.shape else 1
-    return value.size() // rows if rows and (rows % ranks == 0 or rows >= LEAST_ROWS * ranks) else 1
+    """Elements of a row, along the outermost axis; 1 where whole rows would give a rank far more than others."""
+    rows = value.shape[value.memory_order()[0]] if value.shape else 0
+    return value.size() // rows if rows and -(-rows // ranks) * ranks <= MOST_OF_SHARE * rows else 1
 
 
 def _packed(parameters: list[tuple[str, Tensor]], bucket_bytes: int, ranks: int) -> Iterator[Bucket]:
