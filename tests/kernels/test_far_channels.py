@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import product
 
 import numpy as np
 import pytest
 
+import skips
 from kernel_case import run
 from layouts import Layout, c_order, channels_last, piece_of_channels_last
 from singa_lite.kernels.onednn_kernels import far_channels, running_sums
@@ -111,3 +113,20 @@ def test_images_that_are_too_large_to_work_in(onednn, monkeypatch):
     monkeypatch.setattr(running_sums, "_PIECE", 1 << 11)
     x = with_means((2, 32, 41, 43), {5: 1e4})  # no other test's: a routine once built is kept
     assert_right(statistics(onednn, x, channels_last), x)
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16"])
+def test_moments_of_a_channel_take_no_memory(name):
+    """Seven images, of which the line has room for two; x in float64 has 53 KiB."""
+    dtype = np.float32 if name == "float32" else skips.library("ml_dtypes").bfloat16
+    x, line = with_means((7, 3, 31, 31), {1: 300.0}).astype(dtype), np.empty(2000)
+    far_channels._moments(x, 1, line, 299.0)  # what is made once is made here
+    tracemalloc.start()
+    try:
+        got = far_channels._moments(x, 1, line, 299.0)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    wide = x[:, 1].astype(np.float64)
+    np.testing.assert_allclose(got, (wide.mean(), wide.var()), rtol=1e-13)
+    assert most < 4096

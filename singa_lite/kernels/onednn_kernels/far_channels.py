@@ -41,6 +41,8 @@ def add_alone(
     line: float64, to work in, an image of a channel at least; x: that all steps before have read.
     """
     source = read_through(x)
+    view: BufferView
+    images: Callable[[Array], Array]
     if isinstance(source, Pitched):
         view, images = source.tensor, _as_it_is
     else:
@@ -62,8 +64,8 @@ def _moments(x: Array, channel: int, line: Array, shift: float) -> tuple[float, 
     for start in range(0, x.shape[0], most):
         part = x[start : start + most, channel]
         values = line[: part.size]
-        np.subtract(part, shift, out=values.reshape(part.shape))
-        total += float(values.sum())
+        np.copyto(values.reshape(part.shape), part)
+        total += float(np.subtract(values, shift, out=values).sum())
         squares += float(np.square(values, out=values).sum())
     count = x.shape[0] * pixels
     off = total / count
