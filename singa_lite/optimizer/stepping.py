@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from math import nan
 
 import numpy as np
@@ -87,6 +88,18 @@ class Stepping(Described):
         self._step += 1
         if self._begun:  # since an update by hand; set only where it changes, as each change of an option is looked at
             self._begun = False
+
+    @contextmanager
+    def gone_over_again(self) -> Iterator[None]:
+        """A `with` block in which the step that has begun is gone over once more: one that begins there does not count,
+        has the same rate, and its schedule is not asked.
+        """
+        kept, rate = (self._schedule, self._step, self._begun, self._updated), self._rate
+        self._schedule, self._updated = schedule.Constant(rate), set()
+        try:
+            yield
+        finally:
+            self._schedule, self._step, self._begun, self._updated = kept
 
     def renew_rate(self) -> None:
         """The rate of the step that has begun, by what the schedule says of it now."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from singa_lite.device import Device
 from singa_lite.errors import GraphError
 from singa_lite.graph import Graph
@@ -16,10 +18,15 @@ def check_same(one: Graph, other: Graph, device: Device, where: str, instead: st
     """
     found = _difference(one, other, device)
     if found:
-        raise GraphError(
-            f"{where}: wanted the same operations each time that it is called, received {found}; a record would keep "
-            f"those of one call, as of NumPy's random numbers: {instead}"
-        )
+        refuse(found, where, instead)
+
+
+def refuse(found: str, where: str, instead: str) -> NoReturn:
+    """GraphError that says what was found to differ."""
+    raise GraphError(
+        f"{where}: wanted the same operations each time that it is called, received {found}; a record would keep "
+        f"those of one call, as of NumPy's random numbers: {instead}"
+    )
 
 
 def _difference(one: Graph, other: Graph, device: Device) -> str:
@@ -53,7 +60,7 @@ def _view(operand: Operand) -> tuple[object, ...]:
 
 
 def _shown(instruction: Instruction) -> str:
-    settings = ", ".join(f"{name}={value!r:.40}" for name, value in dict(instruction.settings).items())
+    settings = ", ".join(f"{name}={value!r:.160}" for name, value in dict(instruction.settings).items())
     return f"{instruction.kernel!r} of layer {instruction.layer!r}{settings and f' with {settings}'}"
 
 

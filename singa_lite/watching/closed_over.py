@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from types import CellType, CodeType, FunctionType, MethodType
 
 import numpy as np
 
+#: Larger containers and arrays than this are known by their identity alone.
+LARGEST = 4096
+
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
 
 
-def closed_over(function: Callable[..., object]) -> Hashable:
-    """Names and values of the numbers, texts and flags that the function reads from outside, and those that functions
-    of its own module do which it calls. A step that was recorded by others is recorded again.
+def closed_over(function: Callable[..., object]) -> tuple[tuple[str, str | bytes], ...]:
+    """Names and values of the numbers, texts and flags, small containers and arrays of such among them, that the
+    function reads from outside, and those that functions of its own module do which it calls. A step that was recorded by others is recorded again.
     """
-    return tuple(_values(function, set()))
+    return tuple(
+        (name, kept) for each in called(function) for name, value in _outside(each) if (kept := told(value)) is not None
+    )
 
 
 def owner(function: Callable[..., object]) -> list[object]:
@@ -25,18 +30,24 @@ def owner(function: Callable[..., object]) -> list[object]:
     return [found] if hasattr(found, "__dict__") else []
 
 
-def _values(function: object, seen: set[int]) -> Iterator[tuple[str, str]]:
+def objects_of(function: FunctionType, kind: type) -> list[object]:
+    """Objects of this kind that the function reads from outside."""
+    return [value for _, value in _outside(function) if isinstance(value, kind)]
+
+
+def called(function: object, seen: set[int] | None = None) -> Iterator[FunctionType]:
+    """The function, or that of a method or a callable object, and those of its own module that it calls."""
+    seen = set() if seen is None else seen
     plain = function.__func__ if isinstance(function, MethodType) else function
     if not isinstance(plain, FunctionType):
         plain = vars(type(plain)).get("__call__")
     if not isinstance(plain, FunctionType) or id(plain) in seen:
         return
     seen.add(id(plain))
-    for name, value in _outside(plain):
-        if _is_plain(value):
-            yield name, repr(value)
-        elif isinstance(value, FunctionType) and value.__module__ == plain.__module__:
-            yield from _values(value, seen)
+    yield plain
+    for _, value in _outside(plain):
+        if isinstance(value, FunctionType) and value.__module__ == plain.__module__:
+            yield from called(value, seen)
 
 
 def _outside(function: FunctionType) -> Iterator[tuple[str, object]]:
@@ -69,5 +80,17 @@ def _is_empty(cell: CellType) -> bool:
     return False
 
 
-def _is_plain(value: object) -> bool:
-    return isinstance(value, _PLAIN) or (isinstance(value, tuple) and all(map(_is_plain, value)))
+def told(value: object) -> str | bytes | None:
+    """A plain value, or a small list, dict or array of such, as what tells it from others; None: it is none."""
+    if isinstance(value, np.ndarray):
+        return value.tobytes() if value.nbytes <= LARGEST and value.dtype != object else None
+    if isinstance(value, list | dict | set) and len(value) > LARGEST:
+        return None
+    return repr(value) if is_plain(value) else None
+
+
+def is_plain(value: object) -> bool:
+    """Whether it is a number, a text or a flag, or holds such alone."""
+    if isinstance(value, dict):
+        return all(is_plain(key) and is_plain(each) for key, each in value.items())
+    return isinstance(value, _PLAIN) or (isinstance(value, tuple | list | set) and all(map(is_plain, value)))
