@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from math import nan
+from typing import ClassVar
 
 import numpy as np
 
@@ -26,6 +27,10 @@ class Stepping(Described):
     state, gathering: the optimizer's own.
     """
 
+    #: Methods that a step begins and ends by, in Python, whether it is replayed or not.
+    at_each_batch: ClassVar[frozenset[str]] = frozenset(
+        {"begin_step", "count_step", "end_step", "renew_rate", "restore_step"}
+    )
     state: MutableMapping[str | Tensor, dict[str, Tensor]]
     gathering: Gathering
 

@@ -1,4 +1,4 @@
-"""An optimizer of the user's own: what of its code is called for each batch, and what while a step is recorded alone."""
+"""An optimizer of the user's own: what of its code is called at each batch, and what while a step is recorded alone."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from singa_lite.schedule import Constant
 from singa_lite.watching.reached import reached
 from singa_lite.watching.read_names import read_names, stored_names
 
-#: What a step begins and ends by, in Python, whether it is replayed or not.
-_EACH_BATCH = ("begin_step", "count_step", "end_step", "renew_rate", "restore_step")
 _COUNTS = frozenset({"step", "_step", "_begun", "_updated"})
 _RATES = frozenset({"lr", "schedule", "_schedule", "_rate"})
 
@@ -41,9 +39,9 @@ def check(optimizer: Optimizer, where: str) -> None:
         found = f"one that reads {_first(read & _COUNTS)}, which is another one at each step"
     elif read & _RATES and not isinstance(optimizer.schedule, Constant):
         found = f"one that reads {_first(read & _RATES)} beside a schedule: rate(device) is a tensor of it"
-    elif stored := _RATES & _stored(reached(kind, _EACH_BATCH)):
-        found = f"one that sets {_first(stored)} there; a schedule, a function of the step, is followed, and so is begin_step()"
-    elif stored := _stored(reached(kind, only=_EACH_BATCH)) & (read | _options(optimizer)):
+    elif stored := _RATES & _stored(reached(kind)):
+        found = f"one that sets {_first(stored)} in them; begin_step() may, and a schedule is a function of the step"
+    elif stored := _stored(reached(kind, kind.at_each_batch)) & (read | _options(optimizer)):
         found = f"one whose begin_step() sets {_first(stored)}, which updates read"
     if found:
         raise GraphError(
@@ -53,7 +51,7 @@ def check(optimizer: Optimizer, where: str) -> None:
 
 
 def _read(optimizer: Optimizer) -> set[str]:
-    return {name for each in reached(type(optimizer), _EACH_BATCH) for name in read_names(each.__code__)}
+    return {name for each in reached(type(optimizer)) for name in read_names(each.__code__)}
 
 
 def _stored(functions: Iterator[Callable[..., object]]) -> set[str]:

@@ -125,7 +125,7 @@ class OwnStep(TrainStep):
         optimizers = [member.optimizer for member in self.members]
         layers = _layers_of(self.members)
         ignored = {index: {*each.live, "state"} for index, each in enumerate(optimizers)}
-        options = [*optimizers, *layers, *owner(self.function.function)]
+        options = [*optimizers, *layers, *owner(self.function.function), self.function.function]
         return Watch(options, ignored, outside=UsersCode(layers, (), optimizers).outside())
 
     def settle(self, watch: Watch) -> None:
@@ -166,7 +166,9 @@ class OwnEvaluation(EvaluateStep):
 
     def watch(self) -> Watch:
         layers = _layers_of(self.members)
-        return Watch([*layers, *owner(self.function.function)], outside=UsersCode(layers).outside())
+        return Watch(
+            [*layers, *owner(self.function.function), self.function.function], outside=UsersCode(layers).outside()
+        )
 
     def operations(self, fed: Fed) -> Values:
         with no_grad():

@@ -14,11 +14,15 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
 
 
 def closed_over(function: Callable[..., object]) -> tuple[tuple[str, str | bytes], ...]:
-    """Names and values of the numbers, texts and flags, small containers and arrays of such among them, that the
-    function reads from outside, and those that functions of its own module do which it calls. A step that was recorded by others is recorded again.
+    """Names and values of the numbers, texts and flags that the function reads from outside, small containers and
+    arrays of such among them, and those that functions of its own module do which it calls. A step that was recorded by
+    others is recorded again.
     """
     return tuple(
-        (name, kept) for each in called(function) for name, value in _outside(each) if (kept := told(value)) is not None
+        (name, kept)
+        for each in called(function)
+        for name, value in outside_of(each)
+        if (kept := told(value)) is not None
     )
 
 
@@ -30,9 +34,9 @@ def owner(function: Callable[..., object]) -> list[object]:
     return [found] if hasattr(found, "__dict__") else []
 
 
-def objects_of(function: FunctionType, kind: type) -> list[object]:
-    """Objects of this kind that the function reads from outside."""
-    return [value for _, value in _outside(function) if isinstance(value, kind)]
+def objects_of(function: FunctionType) -> list[object]:
+    """Objects with settings that the function reads from outside, such as users' own operations."""
+    return [value for _, value in outside_of(function) if getattr(type(value), "has_settings", False)]
 
 
 def called(function: object, seen: set[int] | None = None) -> Iterator[FunctionType]:
@@ -45,12 +49,13 @@ def called(function: object, seen: set[int] | None = None) -> Iterator[FunctionT
         return
     seen.add(id(plain))
     yield plain
-    for _, value in _outside(plain):
+    for _, value in outside_of(plain):
         if isinstance(value, FunctionType) and value.__module__ == plain.__module__:
             yield from called(value, seen)
 
 
-def _outside(function: FunctionType) -> Iterator[tuple[str, object]]:
+def outside_of(function: FunctionType) -> Iterator[tuple[str, object]]:
+    """(name, value) of all that it reads from outside."""
     code = function.__code__
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         if not _is_empty(cell):

@@ -9,6 +9,7 @@ import numpy as np
 
 from singa_lite.described import is_ours
 from singa_lite.watching.closed_over import is_plain
+from singa_lite.watching.drawn import called_by, sources, stands_at
 from singa_lite.watching.outside import Outside, names_read_by
 from singa_lite.watching.reached import reached
 from singa_lite.watching.watch import Watch
@@ -17,8 +18,8 @@ from singa_lite.watching.watch import Watch
 class Counting:
     """Notes numbers, texts and flags of some objects before their code is called once more.
 
-    owners: objects of the user's classes; functions: further code that is watched, with what it reads from outside. What
-    a first call makes for later ones (a table, a flag that it is there) is no counting, so let it be there before.
+    owners: objects of the user's classes; roots: further objects and functions that their code goes by. What a first
+    call makes for later ones (a table, a flag that it is there) is no counting, so let it be there before.
     """
 
     def __init__(self, owners: Iterable[object], roots: Iterable[object]) -> None:
@@ -26,6 +27,9 @@ class Counting:
         self._outside = Outside(self._owners)
         self._before = self._outside.values()
         self._watch = Watch([*self._owners, *roots])
+        functions = [each for owner in self._owners for each in reached(type(owner))]
+        drawn = sources([*functions, *self._watch.functions], self._watch.objects)
+        self._drawn = [(source, stands_at(source)) for source in drawn]
 
     def found(self) -> str:
         """In words, what the call changed and operations may go by; "" where there is nothing."""
@@ -40,6 +44,9 @@ class Counting:
             then = self._before.get((where, name), now)
             if then != now and name in read:
                 yield _told(f"{name} that {where} reads", then, now)
+        for source, then in self._drawn:
+            if stands_at(source) != then:
+                yield f"other numbers of {called_by(source)}"
 
     def _matters(self, thing: object, name: object, read: set[str]) -> bool:
         """Whether code may read what has this name in the thing for other than to count on."""

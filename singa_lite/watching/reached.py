@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
 from types import FunctionType
 
 from singa_lite.described import is_ours
-from singa_lite.watching.read_names import read_names
+from singa_lite.watching.read_names import moved_names, read_names
 
 
 def functions_of(kind: type) -> Mapping[str, list[FunctionType]]:
@@ -20,17 +21,19 @@ def functions_of(kind: type) -> Mapping[str, list[FunctionType]]:
     return found
 
 
-def reached(kind: type, apart: Collection[str] = (), *, only: Collection[str] | None = None) -> Iterator[FunctionType]:
+def reached(kind: type, begin: Collection[str] | None = None) -> Iterator[FunctionType]:
     """Those that have a name of a base of this package's, and those that they name; each once.
 
-    apart: names that are not begun with; only: in the place of all names to begin with.
+    begin: in the place of all names to begin with. A class may state some that are called whether a step is replayed or
+    not, `at_each_batch`, with which is not begun.
     """
     functions = functions_of(kind)
-    if only is None:
+    if begin is None:
         bases = [base for base in kind.__mro__ if is_ours(base)]
-        only = [name for name in functions if any(hasattr(base, name) for base in bases)] or [*functions]
-    left = [name for name in only if name not in apart and (name == "__call__" or not name.startswith("__"))]
-    seen: set[str] = set()
+        apart = getattr(kind, "at_each_batch", ())
+        begin = [name for name in functions if any(hasattr(base, name) for base in bases)] or [*functions]
+        begin = [name for name in begin if name not in apart and (name == "__call__" or not name.startswith("__"))]
+    left, seen = [*begin], set[str]()
     while left:
         name = left.pop()
         if name not in seen:
@@ -38,3 +41,11 @@ def reached(kind: type, apart: Collection[str] = (), *, only: Collection[str] | 
             for function in functions.get(name, ()):
                 yield function
                 left += read_names(function.__code__)
+
+
+@lru_cache(maxsize=1024)
+def counted_by(kind: type) -> frozenset[str]:
+    """Names that such functions move at each call and read besides, so that each call does something else."""
+    codes = [each.__code__ for each in reached(kind)]
+    moved = {name for code in codes for name in moved_names(code)}
+    return frozenset(moved & {name for code in codes for name in read_names(code)})

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.described import Described, is_ours
+from singa_lite.described import is_ours
 from singa_lite.device import Device
 from singa_lite.tensor import Tensor
 from singa_lite.watching.closed_over import LARGEST, closed_over, objects_of
@@ -91,9 +91,19 @@ class Watch:
                     if not _same(then[name], now[name]):
                         yield self._objects.get(id(thing), thing), name, then[name], now[name]
 
+    @property
+    def objects(self) -> list[object]:
+        """Those whose attributes are seen."""
+        return list(self._objects.values())
+
+    @property
+    def functions(self) -> list[FunctionType]:
+        """Before `settle`: the user's functions among what is seen."""
+        return [thing for thing, _ in self._before.values() if isinstance(thing, FunctionType)]
+
     def names_of(self, thing: object) -> set[str]:
         """Names of attributes that hold it, of objects that are reached."""
-        found = (name for each in self._objects.values() for name, value in vars(each).items() if value is thing)
+        found = (name for each in self.objects for name, value in vars(each).items() if value is thing)
         return set(found)
 
     def holds(self) -> bool:
@@ -139,7 +149,7 @@ class Watch:
                     yield thing
             elif isinstance(thing, FunctionType):
                 if not is_ours(thing):
-                    left += objects_of(thing, Described)
+                    left += objects_of(thing)
                     yield thing
             elif isinstance(thing, partial):
                 left += [thing.func, thing.args, thing.keywords]
