@@ -93,7 +93,7 @@ class FunctionCall:
             )
 
     def _begin(self, settings: Mapping[str, object]) -> None:
-        attributes = vars(self._method.__self__)  # type: ignore[attr-defined]  # a method, where there are settings
+        attributes: dict[str, object] = self._method.__self__.__dict__  # type: ignore[attr-defined]  # a method, here
         attributes.clear()
         attributes.update(settings)
 

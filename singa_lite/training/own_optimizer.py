@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator
+from types import FunctionType
 
 from singa_lite.described import is_ours, options_of
 from singa_lite.errors import GraphError
@@ -41,8 +42,8 @@ def check(optimizer: Optimizer, where: str) -> None:
         found = f"one that reads {_first(read & _RATES)} beside a schedule: rate(device) is a tensor of it"
     elif stored := _RATES & _stored(reached(kind)):
         found = f"one that sets {_first(stored)} in them; begin_step() may, and a schedule is a function of the step"
-    elif stored := _stored(reached(kind, kind.at_each_batch)) & (read | _options(optimizer)):
-        found = f"one whose begin_step() sets {_first(stored)}, which updates read"
+    elif frozen := _stored(reached(kind, kind.at_each_batch)) & (read | _options(optimizer)):
+        found = f"one whose begin_step() sets {_first(frozen)}, which updates read"
     if found:
         raise GraphError(
             f"{where}: wanted updates of {name} that do the same operations at each step, as they are recorded and "
@@ -54,8 +55,8 @@ def _read(optimizer: Optimizer) -> set[str]:
     return {name for each in reached(type(optimizer)) for name in read_names(each.__code__)}
 
 
-def _stored(functions: Iterator[Callable[..., object]]) -> set[str]:
-    return {name for each in functions for name in stored_names(each.__code__)}  # type: ignore[attr-defined]
+def _stored(functions: Iterator[FunctionType]) -> set[str]:
+    return {name for each in functions for name in stored_names(each.__code__)}
 
 
 def _options(optimizer: Optimizer) -> set[str]:

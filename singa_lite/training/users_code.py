@@ -64,13 +64,16 @@ class UsersCode:
         for each in self._optimizers:
             own_optimizer.check(each, where)
         counting = Counting(self._owners, roots)
-        with device.recording() as again:
-            call()
         try:
-            check_same(graph, again, device, where, instead)
+            with device.recording() as again:
+                call()
+            try:
+                check_same(graph, again, device, where, instead)
+            finally:
+                again.let_go()
+            found = counting.found()
         finally:
-            again.let_go()
-        found = counting.found()
+            counting.undo()
         if found:
             refuse(found, where, instead)
 

@@ -7,7 +7,7 @@ from types import FunctionType
 
 import numpy as np
 
-from singa_lite.described import is_ours
+from singa_lite.described import Described, is_ours
 from singa_lite.watching.closed_over import is_plain
 from singa_lite.watching.drawn import called_by, sources, stands_at
 from singa_lite.watching.outside import Outside, names_read_by
@@ -26,7 +26,8 @@ class Counting:
         self._owners = list(owners)
         self._outside = Outside(self._owners)
         self._before = self._outside.values()
-        self._watch = Watch([*self._owners, *roots])
+        known = {place: each.bookkeeping() for place, each in enumerate(self._owners) if isinstance(each, Described)}
+        self._watch = Watch([*self._owners, *roots], known)
         functions = [each for owner in self._owners for each in reached(type(owner))]
         drawn = sources([*functions, *self._watch.functions], self._watch.objects)
         self._drawn = [(source, stands_at(source)) for source in drawn]
@@ -34,6 +35,18 @@ class Counting:
     def found(self) -> str:
         """In words, what the call changed and operations may go by; "" where there is nothing."""
         return next(self._found(), "")
+
+    def undo(self) -> None:
+        """The objects' numbers, texts and flags are what they were before the call."""
+        for thing, name, then, now in list(self._watch.changed()):
+            if not (is_plain(then) and is_plain(now)):
+                continue
+            if isinstance(thing, list) and isinstance(name, str):  # its length
+                del thing[int(str(then)) :]
+            elif (isinstance(thing, list) and isinstance(name, int)) or isinstance(thing, dict):
+                thing[name] = then
+            elif not is_ours(type(thing)) and hasattr(thing, "__dict__") and not isinstance(thing, FunctionType):
+                thing.__dict__[name] = then
 
     def _found(self) -> Iterator[str]:
         read = {name for owner in self._owners for each in reached(type(owner)) for name in names_read_by(each)}

@@ -26,7 +26,7 @@ def stands_at(source: object) -> object:
     if isinstance(source, np.random.Generator):
         return repr(source.bit_generator.state)
     if isinstance(source, np.random.RandomState) or source is np.random:
-        kind, keys, *place = source.get_state()  # type: ignore[misc, union-attr]
+        kind, keys, *place = source.get_state()
         return kind, np.asarray(keys).tobytes(), place
     return repr(source) if isinstance(source, count) else source.getstate()  # type: ignore[attr-defined]
 

@@ -37,7 +37,8 @@ class Unchanged:
         made = self._made()
         if made is None:
             return
-        counted = () if is_ours(type(made)) else counted_by(type(made))
+        kind: type = type(made)
+        counted = () if is_ours(kind) else counted_by(kind)
         if counted:
             raise GraphError(
                 f"run: wanted {made!r:.100} to do the same at each call, as a record keeps those of one, received a "
