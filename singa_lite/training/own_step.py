@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import ExitStack
 
 import numpy as np
 
@@ -68,17 +67,14 @@ class OwnFunction:
         """GraphError unless another call does what was recorded."""
         optimizers = [member.optimizer for member in members] if training else []
         code = UsersCode(_layers_of(members), (), optimizers)
-        with ExitStack() as again:
-            for optimizer in optimizers:
-                again.enter_context(optimizer.gone_over_again())
-            code.check_again(
-                graph,
-                lambda: self._called_again(members, fed, training),
-                members[0].layers.device,
-                "step",
-                "draw by call.normal, or give what changes as targets",
-                [self.function],
-            )
+        code.check_again(
+            graph,
+            lambda: self._called_again(members, fed, training),
+            members[0].layers.device,
+            "step",
+            "draw by call.normal, or give what changes as targets",
+            [self.function],
+        )
 
     def _called_again(self, members: Sequence[Member], fed: Fed, training: bool) -> None:
         for member in members if training else ():

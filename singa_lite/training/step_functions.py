@@ -234,8 +234,7 @@ class TrainStep(EvaluateStep):
         super().check_record(graph, fed)
         code = UsersCode((), (), [self.optimizer])
         if code and self.part.updates:
-            with self.optimizer.gone_over_again():
-                code.check_again(graph, lambda: (self.operations(fed), self.seen()), self.layers.device, "update")
+            code.check_again(graph, lambda: (self.operations(fed), self.seen()), self.layers.device, "update")
 
     def settle(self, watch: Watch) -> None:
         lasting = [self.optimizer.state, self.optimizer.gathering.sums]

@@ -7,6 +7,7 @@ A record is replayed without Python, so that what such code draws from NumPy, or
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import ExitStack
 
 from singa_lite.described import is_ours
 from singa_lite.device import Device
@@ -33,9 +34,9 @@ class UsersCode:
     def __init__(
         self, layers: Iterable[Layer], criteria: Iterable[object] = (), optimizers: Iterable[Optimizer] = ()
     ) -> None:
-        optimizers = list(optimizers)
-        self._optimizers = [each for each in optimizers if not is_ours(type(each))]
-        self._owners = [*_owners(layers, criteria), *(o for each in optimizers for o in own_optimizer.owners(each))]
+        self._optimizers = list(optimizers)
+        of_optimizers = (owner for each in self._optimizers for owner in own_optimizer.owners(each))
+        self._owners = [*_owners(layers, criteria), *of_optimizers]
 
     def __bool__(self) -> bool:
         return bool(self._owners)
@@ -65,7 +66,9 @@ class UsersCode:
             own_optimizer.check(each, where)
         counting = Counting(self._owners, roots)
         try:
-            with device.recording() as again:
+            with ExitStack() as steps, device.recording() as again:
+                for each in self._optimizers:
+                    steps.enter_context(each.gone_over_again())
                 call()
             try:
                 check_same(graph, again, device, where, instead)

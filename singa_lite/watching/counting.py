@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from types import FunctionType
+from typing import Any
 
 import numpy as np
 
@@ -41,12 +42,11 @@ class Counting:
         for thing, name, then, now in list(self._watch.changed()):
             if not (is_plain(then) and is_plain(now)):
                 continue
-            if isinstance(thing, list) and isinstance(name, str):  # its length
-                del thing[int(str(then)) :]
-            elif (isinstance(thing, list) and isinstance(name, int)) or isinstance(thing, dict):
-                thing[name] = then
-            elif not is_ours(type(thing)) and hasattr(thing, "__dict__") and not isinstance(thing, FunctionType):
-                thing.__dict__[name] = then
+            held: Any = vars(thing) if hasattr(thing, "__dict__") else thing
+            if isinstance(thing, list) and name == "length":
+                del held[then:]
+            elif isinstance(thing, list | dict) or not (isinstance(thing, FunctionType) or is_ours(type(thing))):
+                held[name] = then
 
     def _found(self) -> Iterator[str]:
         read = {name for owner in self._owners for each in reached(type(owner)) for name in names_read_by(each)}

@@ -9,16 +9,23 @@ from types import FunctionType, ModuleType
 
 import numpy as np
 
+from singa_lite.described import is_ours
 from singa_lite.watching.closed_over import called, outside_of
 
 _KINDS = (np.random.Generator, np.random.RandomState, random.Random, count)
 
 
 def sources(functions: Iterable[FunctionType], objects: Iterable[object]) -> list[object]:
-    """Those that these functions read from outside, and that objects have as attributes; each once."""
+    """Those that these functions read from outside, and that objects or their classes have as attributes; each once."""
     found = [value for function in functions for value in _of_function(function)]
-    found += [value for each in objects for value in vars(each).values() if isinstance(value, _KINDS)]
+    found += [value for each in objects for value in _attributes(each) if isinstance(value, _KINDS)]
     return list({id(value): value for value in found}.values())
+
+
+def _attributes(thing: object) -> Iterator[object]:
+    yield from vars(thing).values()
+    for kind in type(thing).__mro__:
+        yield from () if is_ours(kind) else vars(kind).values()
 
 
 def stands_at(source: object) -> object:
