@@ -105,7 +105,8 @@ class Stepping(Described):
             yield
         finally:
             self._schedule, self._step, self._begun, self._updated = kept
-            self._set_rate(rate)
+            if rate != self._rate:
+                self._set_rate(rate)
 
     def renew_rate(self) -> None:
         """The rate of the step that has begun, by what the schedule says of it now."""
@@ -115,15 +116,15 @@ class Stepping(Described):
         rate = self._schedule(step)
         if type(rate) is not float or rate != self._rate:  # else it is as the last one, which was looked at
             rate = at_least_zero(f"schedule at step {step}", rate)
-        self._set_rate(rate)
+        if rate != self._rate:
+            self._set_rate(rate)
 
     def _set_rate(self, rate: float) -> None:
-        if rate != self._rate:
-            self._rate = nan  # whatever an interrupt leaves in the tensors, the next step writes its own
-            for device, tensor in self._rates.items():
-                with device.first_values():
-                    tensor.copy_from_numpy(rate)
-            self._rate = rate
+        self._rate = nan  # whatever an interrupt leaves in the tensors, the next step writes its own
+        for device, tensor in self._rates.items():
+            with device.first_values():
+                tensor.copy_from_numpy(rate)
+        self._rate = rate
 
     def update_again(self) -> None:
         """Further updates of the same parameters are of the step that has begun, at its rate; it counts once.

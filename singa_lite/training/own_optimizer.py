@@ -32,7 +32,7 @@ def rate_read_by(optimizer: Optimizer) -> Callable[[], Hashable] | None:
 
 
 def check(optimizer: Optimizer, where: str) -> None:
-    """GraphError for one of the user's where its updates go by what is another number at each step, or set what a replay does not look at."""
+    """GraphError for one of the user's whose updates go by another number at each step, or set what no replay reads."""
     name, read, kind = type(optimizer).__name__, _read(optimizer), type(optimizer)
     instead = "keep it in a tensor of its state, or compile(graph=False)"
     found = ""
