@@ -59,6 +59,17 @@ class Late(Keeping):
         return x * 2.0 if self.calls > 30 else x
 
 
+class Remembering(Keeping):
+    """It adds what it gave last, a tensor that is another one at each call."""
+
+    last: Any = None
+
+    def forward(self, training: bool, x: Any) -> Any:
+        y = x if self.last is None else x + self.last
+        self.last = (y * 0.5).detach()
+        return y
+
+
 class Rarely(Keeping):
     def forward(self, training: bool, x: Any) -> Any:
         return x * 2.0 if RANDOM.random() < 1e-12 else x
@@ -98,6 +109,7 @@ def net(made: Any, graph: bool = True, criterion: Any = "mse", **options: Any) -
         (Branching, "operations, then"),
         (scaled, "'scale' of layer 'scaled'"),
         (within, "of layer 'held/noise'"),
+        (Remembering, "a tensor .5, 3. for 'add' of layer 'remembering' that was kept from the call before"),
         (Late, "calls of 'late', 2 and then 3"),
         (Rarely, "other numbers of a numpy.random"),
         (late, r"calls that late.<locals>.function reads, \[\d+\] and then \[\d+\]"),

@@ -120,6 +120,31 @@ class SharedOut(Own):
         self.share *= 0.9
 
 
+class Rebinding(Own):
+    """Momentum in a tensor that is another one at each call, where a replay would read the first one for ever."""
+
+    def __init__(self, lr: Any = 0.1) -> None:
+        super().__init__(lr)
+        self.sums: dict[str, Any] = {}
+
+    def changed(self, name: str, gradient: Any) -> Any:
+        if name not in self.sums:
+            self.sums[name] = self.zeros_like(gradient)
+        self.sums[name] = self.sums[name] * 0.9 + gradient
+        return self.sums[name] * 1.0
+
+
+class InPlace(Rebinding):
+    """The same in one that stays."""
+
+    def changed(self, name: str, gradient: Any) -> Any:
+        if name not in self.sums:
+            self.sums[name] = self.zeros_like(gradient)
+        total = self.sums[name] * 0.9 + gradient
+        gradient.device.run("copy", total, self.sums[name])
+        return total
+
+
 class Rates(Own):
     def changed(self, name: str, gradient: Any) -> Any:
         return gradient * float(1 + self.lr)
@@ -171,6 +196,7 @@ REFUSED = [
     (SetsRate, "one that sets lr in them"),
     (Decaying, "one whose begin_step.. sets weight_decay, which updates read"),
     (SharedOut, "one whose begin_step.. sets share, which updates read"),
+    (Rebinding, "a tensor .4, 3. for 'scale' of layer 'scores' that was kept from the call before"),
     (lambda: Rates(schedule.Step(0.1, 1000)), "one that reads lr beside a schedule"),
     (lambda: optimizer.SGD(0.1, regularizer=Pulling()), "'add_scaled' of layer 'scores' with alpha=0.1"),
     (ruled, "'add_scaled' of layer 'dense' with alpha=0.1"),
@@ -262,6 +288,7 @@ FOLLOWED = [
     (Own, lambda opt, patch: setattr(opt, "share", 0.3)),
     (Logging, no_change),
     (Beginning, no_change),
+    (InPlace, no_change),
     (Reading, another_number),
     (ReadingClass, lambda opt, patch: patch.setattr(ReadingClass, "factor", 0.25)),
     (Rates, lambda opt, patch: setattr(opt, "lr", 0.02)),

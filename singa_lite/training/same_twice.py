@@ -44,7 +44,13 @@ def _difference(one: Graph, other: Graph, device: Device) -> str:
             known = operand.block in names
             if names.setdefault(operand.block, twin.block) != twin.block:
                 return f"{mine.kernel!r} of layer {mine.layer!r} over other tensors"
-            if not known and not _same(one.blocks[operand.block].held, other.blocks[twin.block].held, device):
+            held, now_held = one.blocks[operand.block].held, other.blocks[twin.block].held
+            if not known and _is_of_a_call(now_held):
+                return (
+                    f"a tensor {operand.shape} for {mine.kernel!r} of layer {mine.layer!r} that was kept from the call "
+                    "before"
+                )
+            if not known and not _same(held, now_held, device):
                 return f"other values of a constant {operand.shape} of {mine.kernel!r} of layer {mine.layer!r}"
     return ""
 
@@ -62,6 +68,11 @@ def _view(operand: Operand) -> tuple[object, ...]:
 def _shown(instruction: Instruction) -> str:
     settings = ", ".join(f"{name}={value!r:.160}" for name, value in dict(instruction.settings).items())
     return f"{instruction.kernel!r} of layer {instruction.layer!r}{settings and f' with {settings}'}"
+
+
+def _is_of_a_call(held: Block | None) -> bool:
+    """Whether it is a result of the other record's operations, which has no value."""
+    return held is not None and held.memory is None
 
 
 def _same(one: Block | None, other: Block | None, device: Device) -> bool:
