@@ -9,8 +9,9 @@ from singa_lite.described import is_ours, options_of
 from singa_lite.errors import GraphError
 from singa_lite.optimizer import Optimizer
 from singa_lite.schedule import Constant
+from singa_lite.watching.outside import names_read_by
 from singa_lite.watching.reached import reached
-from singa_lite.watching.read_names import read_names, stored_names
+from singa_lite.watching.read_names import stored_names
 
 _COUNTS = frozenset({"step", "_step", "_begun", "_updated"})
 _RATES = frozenset({"lr", "schedule", "_schedule", "_rate"})
@@ -52,7 +53,7 @@ def check(optimizer: Optimizer, where: str) -> None:
 
 
 def _read(optimizer: Optimizer) -> set[str]:
-    return {name for each in reached(type(optimizer)) for name in read_names(each.__code__)}
+    return {name for each in reached(type(optimizer)) for name in names_read_by(each)}
 
 
 def _stored(functions: Iterator[FunctionType]) -> set[str]:

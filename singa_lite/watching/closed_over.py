@@ -87,6 +87,8 @@ def _is_empty(cell: CellType) -> bool:
 
 def told(value: object) -> str | bytes | None:
     """A plain value, or a small list, dict or array of such, as what tells it from others; None: it is none."""
+    if isinstance(value, _PLAIN):
+        return repr(value)
     if isinstance(value, np.ndarray):
         return value.tobytes() if value.nbytes <= LARGEST and value.dtype != object else None
     if isinstance(value, list | dict | set) and len(value) > LARGEST:

@@ -9,6 +9,9 @@ from types import FunctionType
 from singa_lite.described import is_ours
 from singa_lite.watching.read_names import moved_names, read_names
 
+#: What is called of a layer, which has no such names before, and of any object.
+_CALLED = frozenset({"forward", "setup", "__call__"})
+
 
 def functions_of(kind: type) -> Mapping[str, list[FunctionType]]:
     """{name: the user's functions under it, those of bases too}; of a property what it is read by."""
@@ -29,10 +32,11 @@ def reached(kind: type, begin: Collection[str] | None = None) -> Iterator[Functi
     """
     functions = functions_of(kind)
     if begin is None:
-        bases = [base for base in kind.__mro__ if is_ours(base)]
         apart = getattr(kind, "at_each_batch", ())
-        begin = [name for name in functions if any(hasattr(base, name) for base in bases)] or [*functions]
-        begin = [name for name in begin if name not in apart and (name == "__call__" or not name.startswith("__"))]
+        names = [name for name in functions if name == "__call__" or not (name in apart or name.startswith("__"))]
+        bases = [base for base in kind.__mro__ if is_ours(base)]
+        begin = [name for name in names if name in _CALLED or any(hasattr(base, name) for base in bases)]
+        begin = begin or [name for name in names if not bases]
     left, seen = [*begin], set[str]()
     while left:
         name = left.pop()
