@@ -2,10 +2,12 @@
 than they do, many times so where other processes want the cores. CuPy keeps its files in a folder of the tests' own.
 Bytecode is kept, the collector passes over what pytest itself holds, and workers begin with files that take longest.
 A test that is skipped without a word of what would bring it back has failed. The next test finds modules where the last
-one found them: scripts that commands are given put their folders first."""
+one found them: scripts that commands are given put their folders first. Ctrl-C is heard, also where the shell that
+began them in the background had it ignored."""
 
 import gc
 import os
+import signal
 import sys
 import tempfile
 from collections import Counter
@@ -20,6 +22,8 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 user = getattr(os, "getuid", int)()
 os.environ.setdefault("CUPY_CACHE_DIR", os.path.join(tempfile.gettempdir(), f"singa_lite_cupy_{user}"))
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # Kernels go by the built-in rule, whatever this user has measured.
 os.environ["SINGA_LITE_TUNING"] = "off"
 

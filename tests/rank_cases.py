@@ -359,10 +359,10 @@ def compressed_tiles(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
 
 
 def sharded_strips(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
-    """A gradient that is whole, and comes from the others strip by strip, in 16 bits or as it is."""
+    """A gradient that never exists whole; in 16 bits one that does, and comes from the others strip by strip."""
     found = wide(ranks, together, shard="state", bucket_bytes="400 kB")
     narrow = wide(ranks, together, shard="state", bucket_bytes="400 kB", compress="bfloat16")
-    return found | {f"narrow {name}": value for name, value in narrow.items() if name not in ("arena", "in_flight")}
+    return found | {f"narrow {name}": value for name, value in narrow.items()}
 
 
 def again(ranks: Ranks, **options: Any) -> Ranks:

@@ -474,7 +474,26 @@ def flipping(net: FeedForwardNet, call: Any) -> Any:
 FLIPS: list[int] = []
 
 
-@pytest.mark.parametrize("step", [drawing, scaling, flipping])
+class Late:
+    """A step that counts its calls, and goes by that when there were many."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, net: FeedForwardNet, call: Any) -> Any:
+        self.calls += 1
+        loss = real(net.forward(call.training, call.x * 2.0 if self.calls > 30 else call.x))
+        call.update(loss)
+        return loss
+
+
+def rarely(net: FeedForwardNet, call: Any) -> Any:
+    loss = real(net.forward(call.training, call.x * 2.0 if OTHERS.random() < 1e-12 else call.x))
+    call.update(loss)
+    return loss
+
+
+@pytest.mark.parametrize("step", [drawing, scaling, flipping, Late(), rarely])
 def test_what_differs_between_calls_is_refused_and_nothing_has_changed(step):
     net = alone(step)
     before = values(net)

@@ -10,10 +10,10 @@ from singa_lite.errors import GraphError
 from singa_lite.kernels.collective import parts_of
 from singa_lite.parallel import DataParallel
 from singa_lite.parallel.communicator import Alone
+from singa_lite.passes.strips import cuts_of
 from singa_lite.snapshots.checkpoints import rests
 from singa_lite.snapshots.tree import LazyArray, Tree
 from singa_lite.training.ownership import Ownership
-from singa_lite.training.sharded import strips
 
 SIZES = {"a/weight": 600, "a/bias": 30, "b/weight": 1500, "b/bias": 50, "c/weight": 350, "c/bias": 7, "c/scale": 1}
 
@@ -50,7 +50,7 @@ def test_strips_of_all_parts_are_divided_as_the_whole_is(ranks: int):
         parts = parts_of(size, ranks)
         for width in (1, 2, 3, 5):
             seen = np.zeros(size, int)
-            for strip in strips(parts, width):
+            for strip in cuts_of(parts, width):
                 sizes = [cut.stop - cut.start for cut in strip]
                 assert sizes == [part.stop - part.start for part in parts_of(sum(sizes), ranks)]
                 for cut in strip:

@@ -49,6 +49,47 @@ class Weighing(loss.Loss):
         return autograd.reduce_mean((x - y) * float(RANDOM.random()), 1)
 
 
+class Late(Keeping):
+    """What it does after many calls, two of them do not show."""
+
+    def __init__(self, name: str, **options: Any) -> None:
+        super().__init__(name, **options)
+        self.calls = 0
+
+    def shown(self) -> str:
+        return f"{self.calls} calls"
+
+    def forward(self, training: bool, x: Any) -> Any:
+        self.calls += 1
+        return x * 2.0 if self.calls > 30 else x
+
+
+class Remembering(Keeping):
+    """It adds what it gave last, a tensor that is another one at each call."""
+
+    last: Any = None
+
+    def forward(self, training: bool, x: Any) -> Any:
+        y = x if self.last is None else x + self.last
+        self.last = (y * 0.5).detach()
+        return y
+
+
+class Rarely(Keeping):
+    def forward(self, training: bool, x: Any) -> Any:
+        return x * 2.0 if RANDOM.random() < 1e-12 else x
+
+
+def late(name: str | None = None, **options: Any) -> Layer:
+    calls = [0]
+
+    def function(x: Any) -> Any:
+        calls[0] += 1
+        return x * 2.0 if calls[0] > 30 else x
+
+    return layers.Lambda("late", function, **options)
+
+
 def scaled(name: str | None = None, **options: Any) -> Layer:
     return layers.Lambda("scaled", lambda x: x * float(RANDOM.random()), **options)
 
@@ -73,6 +114,10 @@ def net(made: Any, graph: bool = True, criterion: Any = "mse", **options: Any) -
         (Branching, "operations, then"),
         (scaled, "'scale' of layer 'scaled'"),
         (within, "of layer 'held/noise'"),
+        (Remembering, "a tensor .5, 3. for 'add' of layer 'remembering' that was kept from the call before"),
+        (Late, "calls of 'late', 2 and then 3"),
+        (Rarely, "other numbers of a numpy.random"),
+        (late, r"calls that late.<locals>.function reads, \[\d+\] and then \[\d+\]"),
     ],
 )
 def test_what_differs_between_calls_is_refused_and_nothing_has_changed(made, told):
@@ -148,31 +193,78 @@ class Global(Keeping):
         return max(scale for scale in (SCALE, 0.25))
 
 
+class OfClass(Keeping):
+    scale = 1.0
+
+    def forward(self, training: bool, x: Any) -> Any:
+        return x * float(self.scale)
+
+
+class Multiplying(autograd.Function):
+    def __init__(self, factor: float) -> None:
+        self.factor, self.calls = factor, 0
+
+    def makes(self, x: Any) -> Any:
+        return {"y": autograd.Output(x.shape)}
+
+    def forward(self, x: Any, y: Any) -> None:
+        np.multiply(x, self.factor, out=y)
+
+    def derivative_x(self, dy: Any, dx: Any) -> None:
+        np.multiply(dy, self.factor, out=dx)
+
+
+class CountingCalls(Multiplying):
+    """Each call of the object begins with its settings, so that what one has counted is there for its derivative."""
+
+    def forward(self, x: Any, y: Any) -> None:
+        self.calls += 1
+        np.multiply(x, self.factor / self.calls, out=y)
+
+    def derivative_x(self, dy: Any, dx: Any) -> None:
+        np.multiply(dy, self.factor / self.calls, out=dx)
+
+
+def test_what_an_operation_counts_is_for_its_own_call_alone():
+    operation = CountingCalls(0.5)
+    nets = [net(lambda **o: layers.Lambda("scaled", lambda x: operation(x), **o), graph=g) for g in (True, False)]
+    losses = [[float(each.train_one_batch(X, X)[0]) for _ in range(4)] for each in nets]
+    assert losses[0] == losses[1]
+    assert len(set(losses[0])) == 4
+
+
 class GlobalLoss(loss.Loss):
     def compute(self, x: Any, y: Any) -> Any:
         return autograd.reduce_mean((x - y) * (x - y) * float(SCALE), 1)
 
 
 @pytest.mark.parametrize("value", [3.0, np.float32(3)])
-@pytest.mark.parametrize("kind", ["global", "within", "closure", "loss"])
+@pytest.mark.parametrize("kind", ["global", "within", "closure", "list", "array", "class", "operation", "loss"])
 def test_numbers_that_such_functions_read_from_outside_count_from_the_next_batch_on(kind, value, monkeypatch):
-    factor = 1.0
+    factor, several, array, operation = 1.0, [1.0], np.ones(1), Multiplying(1.0)
     made = {
         "global": (Global, "mse"),
         "within": (lambda **o: layers.Residual("held", [Global()], **o), "mse"),
         "closure": (lambda **o: layers.Lambda("scaled", lambda x: x * float(factor), **o), "mse"),
+        "list": (lambda **o: layers.Lambda("scaled", lambda x: x * float(several[0]), **o), "mse"),
+        "array": (lambda **o: layers.Lambda("scaled", lambda x: x * float(array[0]), **o), "mse"),
+        "class": (OfClass, "mse"),
+        "operation": (lambda **o: layers.Lambda("scaled", lambda x: operation(x), **o), "mse"),
         "loss": (layers.Flatten, GlobalLoss()),
     }[kind]
     losses = []
     for graph in (True, False):
-        factor = 1.0
+        factor = several[0] = array[0] = operation.factor = 1.0
+        monkeypatch.setattr(OfClass, "scale", 1.0)
         monkeypatch.setattr(sys.modules[__name__], "SCALE", 1.0)
         found = net(made[0], graph=graph, criterion=made[1])
         losses.append([float(found.train_one_batch(X, X)[0])])
-        factor = value
+        factor = several[0] = array[0] = operation.factor = value
+        monkeypatch.setattr(OfClass, "scale", value)
         monkeypatch.setattr(sys.modules[__name__], "SCALE", value)
         losses[-1] += [float(found.train_one_batch(X, X)[0]), found.evaluate(X, X)[0]]
     assert losses[0] == losses[1]
+    assert losses[0][0] != losses[0][1]
 
 
 def test_code_of_no_module_is_the_users():

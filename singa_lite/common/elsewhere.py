@@ -90,9 +90,16 @@ CALLBACKS: Mapping[str, tuple[str, ...]] = {
 def check_keywords(
     where: str, given: Mapping[str, object], call: Callable[..., object], words: Mapping[str, tuple[str, ...]]
 ) -> None:
-    """TypeError for a keyword that the call has not and that is another framework's, with ours."""
-    if not words.keys().isdisjoint(given):
+    """TypeError for a keyword that the call has not and that is another framework's, with ours; a constructor of a
+    user's that takes any keywords may hand it on.
+    """
+    if not words.keys().isdisjoint(given) and not _takes_any(call):
         refuse(where, given, _parameters(call), words)
+
+
+def _takes_any(call: Callable[..., object]) -> bool:
+    is_users = (call.__module__ or "").partition(".")[0] != __name__.partition(".")[0]
+    return is_users and any(each.kind is Parameter.VAR_KEYWORD for each in _parameters(call).values())
 
 
 def refuse(

@@ -15,12 +15,17 @@ from singa_lite.kernels.kernel_set import Settings
 class Collective(Protocol):
     """The setting `call` of a kernel whose `Facts.collective` says something. ranks: how many processes take part.
 
+    rank: which of them this one is. of_own_part: whether only this rank's part is a sum behind the end, and the rest
+    means nothing. unit: elements that are of one rank together, where each has its part (`parts_of`).
     in_flight_bytes: of all that is begun and not waited for, the most there may be. is_urgent: whether it is waited for
     at once, as what comes behind it needs it. in_line: whether it is begun behind all that stands before it and waits:
     some ranks have work between, by which it is so anyway, and sums begin in one order everywhere.
     """
 
     ranks: int
+    rank: int
+    unit: int
+    of_own_part: bool
     in_flight_bytes: int
     is_urgent: bool
     in_line: bool
@@ -37,13 +42,17 @@ def collective_of(settings: Settings) -> Collective:
     return cast(Collective, settings["call"])
 
 
-def landing_elements(elements: int, ranks: int) -> int:
+def landing_elements(elements: int, ranks: int, unit: int = 1) -> int:
     """Elements that a sum of so many receives from the other ranks: each sends what this one adds up."""
-    return (ranks - 1) * -(-elements // ranks)
+    return (ranks - 1) * _of_each(elements, ranks, unit)
 
 
-def parts_of(elements: int, ranks: int) -> list[slice]:
-    """Which elements each rank adds up: equally many, fewer or none at the end."""
-    each = -(-elements // ranks)
+def _of_each(elements: int, ranks: int, unit: int) -> int:
+    return -(-elements // (unit * ranks)) * unit
+
+
+def parts_of(elements: int, ranks: int, unit: int = 1) -> list[slice]:
+    """Which elements each rank adds up: equally many, fewer or none at the end. unit: so many stay together."""
+    each = _of_each(elements, ranks, unit)
     borders = [min(elements, rank * each) for rank in range(ranks + 1)]
     return [slice(start, stop) for start, stop in pairwise(borders)]

@@ -31,7 +31,8 @@ class FunctionCall:
 
     method: the function; tensors: names of those that the kernel is given, in order; writes: which of them it may
     write, the others are handed over read-only; scratch: its temporaries; checked: whether it is looked at each time
-    whether the function keeps one of its arrays. Equal to a call of the same function with equal settings.
+    whether the function keeps one of its arrays; begins: whether it begins with the settings that its object has now,
+    whatever an earlier run set. Equal to a call of the same function with equal settings.
     """
 
     def __init__(
@@ -41,8 +42,10 @@ class FunctionCall:
         writes: Sequence[str],
         scratch: Sequence[Piece],
         checked: bool,
+        begins: bool = False,
     ) -> None:
         self._method = method
+        self._settings = dict(vars(method.__self__)) if begins and hasattr(method, "__self__") else None
         self._tensors = tuple(tensors)
         self._writes = frozenset(writes)
         *starts, self.scratch_bytes = _starts(scratch)
@@ -76,6 +79,8 @@ class FunctionCall:
         return function, type(owner), settings, self._tensors, self._writes, self._pieces
 
     def _run(self, arrays: Mapping[str, Array]) -> None:
+        if self._settings is not None:
+            self._begin(self._settings)
         try:
             made = self._method(**arrays)
         except Exception as error:
@@ -86,6 +91,11 @@ class FunctionCall:
                 f"{self}: wanted a function that writes into the arrays it is given ({self._written()}[...] = ) and "
                 f"returns None, received {type(made).__name__}"
             )
+
+    def _begin(self, settings: Mapping[str, object]) -> None:
+        attributes: dict[str, object] = self._method.__self__.__dict__  # type: ignore[attr-defined]  # a method, here
+        attributes.clear()
+        attributes.update(settings)
 
     def _run_checked(self, arrays: Mapping[str, Array]) -> None:
         """As `_run`, over arrays that are made for this one call: those that live on are kept by the function."""

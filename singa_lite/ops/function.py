@@ -42,13 +42,16 @@ class Function:
     each element before they write it. repeatable: whether a call gives the same again; if not, or if there is scratch
     for the whole step, a memory budget keeps its results and never makes them again.
 
-    An object's attributes are its settings, and are taken as they are when it is called. A recorded function runs at
+    An object's attributes are its settings, and are taken as they are when it is called; what `forward` sets is there
+    for the derivatives of the same call, and for no later one. A recorded function runs at
     each replay: it must not keep arrays it was given, nor go by anything else that changes. TypeError, ShapeError where
     the class states what does not fit together, at the call.
     """
 
     overwrites: ClassVar[tuple[tuple[str, str], ...]] = ()
     repeatable: ClassVar[bool] = True
+    #: Functions that close over an object are watched with its attributes, see `watching/watch.py`.
+    has_settings: ClassVar[bool] = True
 
     def makes(self, *inputs: Any) -> Mapping[str, object]:
         """What a call makes, {name: Output or Scratch}."""
@@ -140,7 +143,9 @@ class _Applied(Op):
     def _run(self, kernel: OwnKernel, tensors: Mapping[str, Tensor]) -> None:
         signature = kernel.signature
         method = getattr(self._function, kernel.method)
-        call = FunctionCall(method, signature.tensors, kernel.writes, kernel.scratch, self.device.pool.checked)
+        begins = kernel.method == "forward"  # each run of it starts as the first one did, whatever that has counted
+        checked = self.device.pool.checked
+        call = FunctionCall(method, signature.tensors, kernel.writes, kernel.scratch, checked, begins)
         self.device.run(signature.name, *(tensors[name] for name in signature.tensors), call=call)
 
     def _of_step(self, name: str, form: Form) -> Tensor:

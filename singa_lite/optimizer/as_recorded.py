@@ -23,6 +23,9 @@ class Updating(Protocol):
     @property
     def rules(self) -> Sequence[Rule]: ...
 
+    @property
+    def parts(self) -> Sequence[object]: ...
+
     def renew_rate(self) -> None: ...
 
 
@@ -33,7 +36,7 @@ class _AsRecorded:
         self._optimizer = optimizer
         self._options = _options(optimizer)
         self._marks: list[tuple[ReferenceType[Tensor], bool]] = []
-        others = (part for part in (optimizer, *_parts(optimizer)) if not is_ours(type(part)))
+        others = (part for part in (optimizer, *optimizer.parts) if not is_ours(type(part)))
         self._others = [Unchanged(part) for part in others]
 
     def add(self, value: Tensor) -> None:
@@ -80,9 +83,3 @@ def _options(optimizer: Updating) -> dict[str, object]:
         parts = [each._given if isinstance(each, Described) else None for each in (rule.regularizer, rule.constraint)]
         found[f"rule {rule.pattern!r}"] = (rule, *map(id, parts))
     return found
-
-
-def _parts(optimizer: Updating) -> list[object]:
-    """What its rules hold."""
-    held = [part for rule in optimizer.rules for part in (rule.regularizer, rule.constraint) if part is not None]
-    return list({id(part): part for part in held}.values())

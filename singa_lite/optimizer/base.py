@@ -134,6 +134,12 @@ class Optimizer(Stepping):
         return tuple(self._rules)
 
     @property
+    def parts(self) -> Sequence[object]:
+        """Regularizers and constraints that its rules hold, each once."""
+        held = [part for rule in self._rules for part in (rule.regularizer, rule.constraint) if part is not None]
+        return list({id(part): part for part in held}.values())
+
+    @property
     def has_state(self) -> bool:
         """Whether there is state of any parameter."""
         return bool(self.state)

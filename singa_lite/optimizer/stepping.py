@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from math import nan
+from typing import ClassVar
 
 import numpy as np
 
@@ -25,6 +27,10 @@ class Stepping(Described):
     state, gathering: the optimizer's own.
     """
 
+    #: Methods that a step begins and ends by, in Python, whether it is replayed or not.
+    at_each_batch: ClassVar[frozenset[str]] = frozenset(
+        {"begin_step", "count_step", "end_step", "renew_rate", "restore_step"}
+    )
     state: MutableMapping[str | Tensor, dict[str, Tensor]]
     gathering: Gathering
 
@@ -88,6 +94,20 @@ class Stepping(Described):
         if self._begun:  # since an update by hand; set only where it changes, as each change of an option is looked at
             self._begun = False
 
+    @contextmanager
+    def gone_over_again(self) -> Iterator[None]:
+        """A `with` block in which the step that has begun is gone over once more: one that begins there does not count,
+        has the same rate, and its schedule is not asked.
+        """
+        kept, rate = (self._schedule, self._step, self._begun, self._updated), self._rate
+        self._schedule, self._updated = schedule.Constant(rate), set()
+        try:
+            yield
+        finally:
+            self._schedule, self._step, self._begun, self._updated = kept
+            if rate != self._rate:
+                self._set_rate(rate)
+
     def renew_rate(self) -> None:
         """The rate of the step that has begun, by what the schedule says of it now."""
         self._write_rate(max(self._step - 1, 0))
@@ -97,11 +117,14 @@ class Stepping(Described):
         if type(rate) is not float or rate != self._rate:  # else it is as the last one, which was looked at
             rate = at_least_zero(f"schedule at step {step}", rate)
         if rate != self._rate:
-            self._rate = nan  # whatever an interrupt leaves in the tensors, the next step writes its own
-            for device, tensor in self._rates.items():
-                with device.first_values():
-                    tensor.copy_from_numpy(rate)
-            self._rate = rate
+            self._set_rate(rate)
+
+    def _set_rate(self, rate: float) -> None:
+        self._rate = nan  # whatever an interrupt leaves in the tensors, the next step writes its own
+        for device, tensor in self._rates.items():
+            with device.first_values():
+                tensor.copy_from_numpy(rate)
+        self._rate = rate
 
     def update_again(self) -> None:
         """Further updates of the same parameters are of the step that has begun, at its rate; it counts once.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from singa_lite.common.array_types import Array
 from singa_lite.device import device_of
@@ -48,7 +49,7 @@ _SIGNATURES = {
 
 class SumCall:
     """The setting `call` of all of them: see `kernels/collective.py`. begins: whether it is of the beginning; clears:
-    whether a rank without samples adds zeros.
+    whether a rank without samples adds zeros; unit: of the ranks' parts, see `parts_of`.
     """
 
     scratch_bytes = 0
@@ -64,6 +65,7 @@ class SumCall:
         clears: bool,
         in_line: bool,
         on_gpu: bool,
+        unit: int,
     ) -> None:
         self._channel = channel
         self._begins = begins
@@ -72,6 +74,9 @@ class SumCall:
         self._clears = clears
         self._on_gpu = on_gpu
         self.ranks = channel.communicator.size
+        self.rank = channel.communicator.rank
+        self.unit = unit
+        self.of_own_part = way is Way.OWN_PART
         self.in_flight_bytes = in_flight_bytes
         self.is_urgent = is_urgent
         self.in_line = in_line
@@ -80,7 +85,7 @@ class SumCall:
         """Bind it to its arrays."""
         values, landing, _ = arrays
         if self._begins:
-            return partial(self._channel.begin, values, landing, self._way, self._is_narrow, self._clears)
+            return partial(self._channel.begin, values, landing, self._way, self._is_narrow, self._clears, self.unit)
         return partial(self._channel.wait, values)
 
     def prepare_on_gpu(self, runtime: Cuda, arrays: tuple[DeviceArray, ...]) -> Launch:
@@ -88,7 +93,7 @@ class SumCall:
         values, landing, turn = arrays
         sums = self._channel.on_gpu(runtime)
         if self._begins:
-            return sums.begin(values, landing, turn, self._way, self._is_narrow, self._clears)
+            return sums.begin(values, landing, turn, self._way, self._is_narrow, self._clears, self.unit)
         return sums.wait(values)
 
     def polling(self) -> PollCall | None:
@@ -99,7 +104,7 @@ class SumCall:
         """What the other ranks send; on a GPU the halves that are sent, if any are."""
         if self._on_gpu:
             return -(-elements // 2) if self._is_narrow else 1
-        return 1 if self._way is Way.ALL_PARTS else landing_elements(elements, self.ranks)
+        return 1 if self._way is Way.ALL_PARTS else landing_elements(elements, self.ranks, self.unit)
 
 
 class PollCall:
@@ -160,13 +165,25 @@ class NarrowCall(RestCall):
         return self._channel.on_gpu(runtime).narrow(*arrays)
 
 
+class _How(NamedTuple):
+    """What two sums have in common that share their calls: arguments of `SumCall`, in its order."""
+
+    is_urgent: bool
+    way: Way
+    is_narrow: bool
+    clears: bool
+    in_line: bool
+    on_gpu: bool
+    unit: int
+
+
 class Sums:
     """Has sums recorded, or done, on whatever device the tensors lie."""
 
     def __init__(self, channel: Channel, in_flight_bytes: int) -> None:
         self._channel = channel
         self._in_flight_bytes = in_flight_bytes
-        self._known: dict[tuple[Way, tuple[bool, ...]], tuple[SumCall, SumCall]] = {}
+        self._known: dict[_How, tuple[SumCall, SumCall]] = {}
         self._narrow, self._round_sums = NarrowCall(channel), RestCall(channel.round_sums)
 
     def narrow(self, values: Tensor, rest: Tensor, turn: Tensor) -> None:
@@ -191,27 +208,24 @@ class Sums:
         is_narrow: bool = False,
         of_samples: bool = True,
         in_line: bool = False,
+        unit: int = 1,
     ) -> None:
         """values: without gaps; becomes the sum over all ranks. turn: float64 (), one for all sums of a step.
 
         is_urgent: whether it is waited for at once; is_narrow: whether bfloat16 holds the values; of_samples: whether a
-        rank without any adds zeros, which `narrow` has seen to of narrow ones; in_line: see `Collective`.
+        rank without any adds zeros, which `narrow` has seen to of narrow ones; in_line, unit: see `Collective`.
         """
         device = device_of(values)
         clears = of_samples and way is not Way.ALL_PARTS and not is_narrow
-        calls = self._calls(way, is_urgent, is_narrow, clears, in_line, isinstance(device.runtime, Cuda))
+        on_gpu = isinstance(device.runtime, Cuda)
+        calls = self._calls(_How(is_urgent, way, is_narrow, clears, in_line, on_gpu, unit))
         landing: Tensor = device.empty((calls[0].landing_elements(values.size()),), values.dtype)
         for signature, call in zip(_SIGNATURES[way], calls, strict=True):
             device.run(signature.name, values, landing, turn, call=call)
 
-    def _calls(self, way: Way, *how: bool) -> tuple[SumCall, SumCall]:
-        """Of the beginning and the end. how: is_urgent, is_narrow, clears, in_line, on_gpu."""
-        key = way, how
-        if key not in self._known:
-            is_urgent, *others = how
-            begin, end = (
-                SumCall(self._channel, self._in_flight_bytes, begins, is_urgent, way, *others)
-                for begins in (True, False)
-            )
-            self._known[key] = begin, end
-        return self._known[key]
+    def _calls(self, how: _How) -> tuple[SumCall, SumCall]:
+        """Of the beginning and the end."""
+        if how not in self._known:
+            begin, end = (SumCall(self._channel, self._in_flight_bytes, begins, *how) for begins in (True, False))
+            self._known[how] = begin, end
+        return self._known[how]

@@ -81,13 +81,13 @@ class DataParallel:
         """As `add_up`, of gradients that were narrowed where there is compress; `round_sums` is to follow then."""
         self._sums.add_up(values, turn, is_narrow=self.compress is not None)
 
-    def add_up_own_part(self, values: Tensor, turn: Tensor) -> None:
+    def add_up_own_part(self, values: Tensor, turn: Tensor, unit: int) -> None:
         """As `add_up_gradients`; behind it only this rank's part is a sum, and the rest means nothing."""
-        self._sums.add_up(values, turn, way=Way.OWN_PART, is_narrow=self.compress is not None)
+        self._sums.add_up(values, turn, way=Way.OWN_PART, is_narrow=self.compress is not None, unit=unit)
 
-    def gather_parts(self, values: Tensor, turn: Tensor, in_line: bool) -> None:
+    def gather_parts(self, values: Tensor, turn: Tensor, unit: int, in_line: bool) -> None:
         """Each rank's part of the values comes to all ranks. in_line: behind all sums that were begun before."""
-        self._sums.add_up(values, turn, way=Way.ALL_PARTS, in_line=in_line)
+        self._sums.add_up(values, turn, way=Way.ALL_PARTS, in_line=in_line, unit=unit)
 
     def draw_key(self, state: Tensor, key: Tensor) -> None:
         """Have a key of this rank drawn from random state that all ranks have; rank 0's are those of one process."""

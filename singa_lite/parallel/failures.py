@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
+import traceback
 from types import TracebackType
 
 from singa_lite.errors import RankFailedError
@@ -12,6 +13,8 @@ from singa_lite.parallel.communicator import Communicator
 
 #: Seconds that a rank leaves to rank 0, which may have the same error, and to one that has failed, which knows more.
 TO_FIRST, TO_FAILED = 0.5, 2.0
+#: Seconds that mpiexec has to pass on what was printed: what it has not read when a job is aborted is lost.
+TO_PASS_ON = 0.3
 
 
 def end_together(communicator: Communicator) -> None:
@@ -27,9 +30,14 @@ def end_together(communicator: Communicator) -> None:
             time.sleep(TO_FIRST)  # an error that all have is told by rank 0
         if isinstance(error, RankFailedError):
             time.sleep(TO_FAILED)
-        print(f"rank {communicator.rank} of {communicator.size}:", file=sys.stderr)
-        before(kind, error, trace)
+        head = f"rank {communicator.rank} of {communicator.size}:\n"
+        if before is sys.__excepthook__:  # all at once, as another rank may end this one meanwhile
+            print(head + "".join(traceback.format_exception(kind, error, trace)), end="", file=sys.stderr)
+        else:
+            print(head, end="", file=sys.stderr)
+            before(kind, error, trace)
         sys.stderr.flush()
+        time.sleep(TO_PASS_ON)
         communicator.abort("", 128 + signal.SIGINT if issubclass(kind, KeyboardInterrupt) else 1)
 
     sys.excepthook = ended

@@ -49,10 +49,11 @@ class GpuSums:
         way: Way,
         is_narrow: bool,
         clears: bool,
+        unit: int,
     ) -> Launch:
         """What begins a sum. share: of the samples, 0 for a rank that has none, whose values are cleared then.
 
-        landing: has a half for each value where they are sent narrow.
+        landing: has a half for each value where they are sent narrow; unit: of the parts, see `parts_of`.
         """
         before, after = list[Launch](), list[Launch]()
         if clears:
@@ -63,7 +64,7 @@ class GpuSums:
             before.append(self._kernels.bind(pack, values, landing))
             after.append(self._kernels.bind(widen, landing, values))
         place = Numbers(sent.data.ptr, values.size, "bfloat16" if is_narrow else values.dtype.name)
-        begin, end = self._beside.pair(lambda stream: self._connected().ask(way, place, stream))
+        begin, end = self._beside.pair(lambda stream: self._connected().ask(way, place, stream, unit))
         self._ends[values.data.ptr] = Joint(partial(self._through, end, after))
         return Shared(partial(self._begun, before, begin), self)
 

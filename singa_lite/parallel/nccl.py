@@ -80,8 +80,8 @@ class Nccl:
         self._number += 1
         return Told(self._number, self._ranks.gathered(value, "agreeing how a step on GPUs is done"))
 
-    def ask(self, way: Way, place: Numbers, stream: int) -> None:
-        """Ask for a sum of these numbers, in place, or for a part of one, on a stream.
+    def ask(self, way: Way, place: Numbers, stream: int, unit: int = 1) -> None:
+        """Ask for a sum of these numbers, in place, or for a part of one, on a stream. unit: see `parts_of`.
 
         ParallelError for dtypes that NCCL has no sums of.
         """
@@ -90,8 +90,8 @@ class Nccl:
             return
         if way is Way.SUM:
             self._comm.allReduce(place.at, place.at, place.size, kind, self._nccl.NCCL_SUM, stream)
-        elif place.size % self._ranks.size:
-            self._by_parts(way, place, kind, stream)
+        elif place.size % (self._ranks.size * unit):
+            self._by_parts(way, place, kind, stream, unit)
         else:
             own = place.part(parts_of(place.size, self._ranks.size)[self._ranks.rank])
             if way is Way.OWN_PART:
@@ -99,10 +99,10 @@ class Nccl:
             else:
                 self._comm.allGather(own.at, place.at, own.size, kind, stream)
 
-    def _by_parts(self, way: Way, place: Numbers, kind: int, stream: int) -> None:
+    def _by_parts(self, way: Way, place: Numbers, kind: int, stream: int, unit: int) -> None:
         """Parts that are not equally long, each by itself, in one group."""
         self._nccl.groupStart()
-        for rank, part in enumerate(map(place.part, parts_of(place.size, self._ranks.size))):
+        for rank, part in enumerate(map(place.part, parts_of(place.size, self._ranks.size, unit))):
             if part.size and way is Way.OWN_PART:
                 self._comm.reduce(part.at, part.at, part.size, kind, self._nccl.NCCL_SUM, rank, stream)
             elif part.size:

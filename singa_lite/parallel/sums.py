@@ -31,17 +31,25 @@ class Sum:
     parts come into, `landing_elements` of values' dtype. number: by which its messages are told from others'.
 
     is_narrow: values are such that bfloat16 holds, and all that is sent is in bfloat16; behind the end the sums of
-    this rank's own part are still those that it added up, and `round_sums` makes of them what the others have.
+    this rank's own part are still those that it added up, and `round_sums` makes of them what the others have. unit: of
+    the parts, see `parts_of`.
     """
 
     def __init__(
-        self, communicator: Communicator, values: Array, landing: Array, number: int, way: Way, is_narrow: bool = False
+        self,
+        communicator: Communicator,
+        values: Array,
+        landing: Array,
+        number: int,
+        way: Way,
+        is_narrow: bool = False,
+        unit: int = 1,
     ) -> None:
         rank, size = communicator.rank, communicator.size
         self._communicator = communicator
         self._gathers = way is not Way.OWN_PART
         self._number = number
-        self._parts = [values[part] for part in parts_of(values.size, size)]
+        self._parts = [values[part] for part in parts_of(values.size, size, unit)]
         self._own = self._parts[rank]
         self._pending: Pending
         self._gathering = self.is_through = False
@@ -127,15 +135,21 @@ class Channel:
         return self._on_gpus[runtime]
 
     def begin(
-        self, values: Array, landing: Array, way: Way = Way.SUM, is_narrow: bool = False, clears: bool = True
+        self,
+        values: Array,
+        landing: Array,
+        way: Way = Way.SUM,
+        is_narrow: bool = False,
+        clears: bool = True,
+        unit: int = 1,
     ) -> None:
         """Begin a sum. values: what lies in one piece of memory, in any order of axes. is_narrow: bfloat16 has them;
-        clears: whether they are of this rank's samples, so that they are zeros where it has none.
+        clears: whether they are of this rank's samples, so that they are zeros where it has none; unit: see `parts_of`.
         """
         flat = in_one_line(values)
         if self.is_idle and clears:
             flat.fill(0)
-        self._open[flat.ctypes.data] = Sum(self.communicator, flat, landing, self._count, way, is_narrow)
+        self._open[flat.ctypes.data] = Sum(self.communicator, flat, landing, self._count, way, is_narrow, unit)
         self._count += 1
 
     def narrow(self, values: Array, rest: Array) -> None:

@@ -16,6 +16,8 @@ from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.interface.state_format import BLOCKED, Blocks
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.calls import Call, Calls, Values
+from singa_lite.passes.footprint import axis_order
+from singa_lite.passes.runs import in_line
 from singa_lite.passes.splits import Split, splits
 from singa_lite.passes.values import Memory, Numbers, Parts, Piece, Region, Start, Sum, What, region_of
 
@@ -33,6 +35,8 @@ class Pieces:
     def __init__(self, calls: Calls) -> None:
         self.calls, self.numbers = calls, calls.numbers
         self._last: dict[str, Call] = {}
+        #: Pieces whose elements lie in another order than those of the whole.
+        self._turned: set[int] = set()
 
     def find(self, instruction: Instruction, reads: Values) -> Values | None:
         """What the instruction makes, if it is a piece of a known call; None where it is none."""
@@ -97,6 +101,8 @@ class Pieces:
                 if cut != operand.shape or operand.dtype != full.dtype:
                     return None
                 made.append(None if after is None else self._piece(after, axis, extent, full, whole.instruction))
+                if made[-1] is not None and not _lie_alike(operand, full):
+                    self._turned.add(made[-1])
         return tuple(made)
 
     def _extent(self, instruction: Instruction, reads: Values, whole: Call, split: Split) -> Extent | None:
@@ -126,6 +132,9 @@ class Pieces:
         key = self.numbers.keys[value]
         if value == whole and operand.shape == full.shape:
             return Extent(0, full.shape[axis])
+        run = in_line(self.numbers, value, whole, full) if len(full.shape) == 1 else None
+        if run is not None and value not in self._turned:
+            return Extent(*run)
         if isinstance(key, Piece):
             return Extent(key.start, key.stop) if (key.value, key.axis) == (whole, axis) else None
         lies = self._lies(key, whole, axis, Extent(0, full.shape[axis]))
@@ -191,6 +200,12 @@ def join(memory: Memory, operand: Operand) -> None:
         shape = tuple(stop - start if i == axis else e for i, e in enumerate(upper.shape))
         del there[-2:]
         memory.write(upper._replace(shape=shape), piece(memory.numbers, value, axis, start, stop, extent))
+
+
+def _lie_alike(part: Operand, full: Operand) -> bool:
+    """Whether the axes of a piece follow each other in memory as those of the whole do."""
+    order = axis_order(part.shape, part.strides)
+    return order == tuple(axis for axis in axis_order(full.shape, full.strides) if axis in order)
 
 
 def _same_settings(one: Instruction, whole: Instruction, extent: Extent) -> bool:

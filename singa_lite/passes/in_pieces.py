@@ -12,44 +12,46 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from singa_lite.common.strides import memory_order
-from singa_lite.kernels.collective import collective_of
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.operation import Instruction, Operand
-from singa_lite.passes.collectives import BEGIN, WAIT, has_any, kind_of
+from singa_lite.passes.collectives import BEGIN, WAIT, has_any, kind_of, landing
 from singa_lite.passes.program import Program
 from singa_lite.passes.rewriter import Rewriter, narrow
+from singa_lite.passes.strips import is_too_much, summed_by_strips
 
 #: Sums of fewer pieces stay whole.
 LEAST_PIECES = 4
 
 
 def summed_in_pieces(program: Program) -> Program:
-    """Cut each sum of at least LEAST_PIECES times the target's `tile_bytes`, along its outermost axis."""
+    """Cut each sum of at least LEAST_PIECES times the target's `tile_bytes`, along its outermost axis.
+
+    One of a single gradient that leaves each rank its part is cut into strips, where it would be more than may be under
+    way.
+    """
     if not has_any(program):
         return program
     return _Cutting(program).result()
-
-
-def landing(make: Rewriter, call: Instruction, values: Operand) -> Operand:
-    """Where a piece's parts come in from the other ranks."""
-    elements = 1
-    for extent in values.shape:
-        elements *= extent
-    return make.new_operand((collective_of(call.settings).landing_elements(elements),), values.dtype)
 
 
 class _Cutting:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.make = Rewriter(program)
+        #: Blocks that are written in parts: several small gradients are summed in them.
+        self.packed = {
+            operand.block
+            for instruction in program.instructions
+            for operand in instruction.writes
+            if operand.nbytes < program.sizes.get(operand.block, 0)
+        }
 
     def result(self) -> Program:
         made: list[Instruction] = []
         begun: dict[int, Instruction] = {}  # {block of the landing: the beginning of a sum that is cut}
         for instruction in self.program.instructions:
             kind, values = kind_of(instruction), instruction.operands[0] if instruction.operands else None
-            may_be_cut = kind in (BEGIN, WAIT) and SIGNATURES[instruction.kernel].facts.by_elements
-            if not may_be_cut or values is None or not self._is_large(values):
+            if kind not in (BEGIN, WAIT) or values is None or not self._is_to_be_cut(instruction, values):
                 made.append(instruction)
                 continue
             came = instruction.operands[1]
@@ -61,8 +63,16 @@ class _Cutting:
                 made += self._in_pieces(begun[came.block], instruction, values)
         return self.make.program(made) if begun else self.program
 
+    def _is_to_be_cut(self, call: Instruction, values: Operand) -> bool:
+        if SIGNATURES[call.kernel].facts.by_elements:
+            return self._is_large(values)
+        return is_too_much(call) and values.block not in self.packed
+
     def _in_pieces(self, begin: Instruction, wait: Instruction, values: Operand) -> Iterator[Instruction]:
         """Each begun where the whole is waited for, which is where it was begun until the pass `flight`."""
+        if is_too_much(begin):
+            yield from summed_by_strips(self.make, begin, wait, self.program.target.tile_bytes)
+            return
         for piece in self._pieces(values):
             operands = piece, landing(self.make, begin, piece), begin.operands[2]
             yield self.make.call(begin, operands)

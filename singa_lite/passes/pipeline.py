@@ -29,6 +29,7 @@ from singa_lite.passes.norm_derivative import masked_within
 from singa_lite.passes.norm_sum import summed_within
 from singa_lite.passes.offload import offloaded
 from singa_lite.passes.order import in_least_order
+from singa_lite.passes.own_parts import made_by_strips
 from singa_lite.passes.paid_for import paid_for
 from singa_lite.passes.parallel import in_waves
 from singa_lite.passes.polls import polled
@@ -79,6 +80,7 @@ PASSES = (
     Pass("head", by_tiles_of_rows, "scores of many classes exist for some rows at a time", rewrites=True),
     Pass("rows", applied_by_rows, "only the rows of a table that occur are updated", rewrites=True),
     Pass("tiles", tiled, "a large gradient never exists whole", rewrites=True),
+    Pass("own_parts", made_by_strips, "nor one of which each process updates a part", rewrites=True),
     Pass("linear_gradient", joined, "gradients of weight and bias read the derivative once", rewrites=True),
     Pass(
         "pieces",

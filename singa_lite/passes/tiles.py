@@ -8,8 +8,7 @@ from singa_lite.common.strides import memory_order
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.interface.state_format import BLOCKED, Blocks
 from singa_lite.operation import Instruction, Operand
-from singa_lite.passes.collectives import BEGIN, kind_of
-from singa_lite.passes.in_pieces import landing
+from singa_lite.passes.collectives import BEGIN, kind_of, landing
 from singa_lite.passes.program import Program
 from singa_lite.passes.rewriter import Rewriter, narrow
 from singa_lite.passes.table_sum import ADDED
@@ -55,23 +54,28 @@ class Tiling:
 
     def result(self) -> Program:
         """The program with tiles."""
-        moved: dict[int, list[Instruction]] = {}  # step of the last update: the tiles that replace all
+        moved: dict[int, list[Instruction]] = {}
         for step, instruction in enumerate(self.instructions):
-            updates = self.updates(step, instruction)
-            if updates:
-                moved |= {step: [], **{update: [] for update in updates[:-1]}}
-                moved[updates[-1]] = list(self.tiles(instruction, [self.instructions[update] for update in updates]))
+            moved |= self.moved(step, instruction)
         if not moved:
             return self.program
         kept = [moved.get(step, [instruction]) for step, instruction in enumerate(self.instructions)]
         return self.make.program(instruction for some in kept for instruction in some)
+
+    def moved(self, step: int, product: Instruction) -> dict[int, list[Instruction]]:
+        """{step: what stands there instead}: the tiles at that of the last update; {} where a product stays."""
+        updates = self.updates(step, product)
+        if not updates:
+            return {}
+        tiles = list(self.tiles(product, [self.instructions[update] for update in updates]))
+        return {step: [], **{update: [] for update in updates}, updates[-1]: tiles}
 
     def updates(self, step: int, product: Instruction) -> list[int]:
         """Steps of the updates that use up the gradient which the product makes; none where it must stay whole."""
         if product.kernel not in PRODUCTS:
             return []
         a, b, gradient = product.operands  # of an embedding ids and dy, its factors but for the one-hot rows
-        if a is None or b is None or gradient is None or not self._is_large(gradient):
+        if a is None or b is None or gradient is None or not self.is_large(gradient):
             return []
         first, *users = self.uses.steps[gradient.block]
         if first != step or not users or users != [*range(users[0], users[0] + len(users))]:
@@ -94,7 +98,8 @@ class Tiling:
         gradient = product.writes[0]
         return _outermost(gradient) == 0 and all(factor.nbytes <= gradient.nbytes for factor in product.reads)
 
-    def _is_large(self, gradient: Operand) -> bool:
+    def is_large(self, gradient: Operand) -> bool:
+        """Whether it has a block for itself, of enough tiles."""
         size = self.program.sizes.get(gradient.block, 0)
         return len(gradient.shape) == 2 and size >= LEAST_TILES * self.tile_bytes and size == gradient.nbytes
 
@@ -151,7 +156,7 @@ class Tiling:
     def _update(
         self, update: Instruction, gradient: Operand, tile: Operand, axis: int, start: int, stop: int
     ) -> Iterator[Instruction]:
-        """The update of one tile. All but the last count on a copy, so that each sees the count before the step."""
+        """The update of one tile."""
         if update.kernel == ADDED:
             operands = (*update.operands[:2], tile)
             yield self.make.call(update, operands, settings={**update.settings, "first": start})
@@ -161,13 +166,18 @@ class Tiling:
             tile if old is not None and old.block == gradient.block else new
             for old, new in zip(update.operands, pieces, strict=True)
         ]
-        count = next((i for i, o in enumerate(pieces) if o is not None and o.dtype.kind == "i"), None)
-        if count is not None and stop < gradient.shape[axis]:
-            own = pieces[count]
+        yield from self.counted(update, pieces, stop == gradient.shape[axis])
+
+    def counted(self, update: Instruction, pieces: Sequence[Operand | None], is_last: bool) -> Iterator[Instruction]:
+        """The update of a piece. All but the last count on a copy, so that each sees the count before the step."""
+        operands = list(pieces)
+        count = next((i for i, o in enumerate(operands) if o is not None and o.dtype.kind == "i"), None)
+        if count is not None and not is_last:
+            own = operands[count]
             copy = own and own._replace(block=self.make.new_block(own.nbytes), offset=0)
             yield self.make.call(update, (own, copy), "copy", {})
-            pieces[count] = copy
-        yield self.make.call(update, tuple(pieces))
+            operands[count] = copy
+        yield self.make.call(update, tuple(operands))
 
 
 def _outermost(gradient: Operand) -> int:

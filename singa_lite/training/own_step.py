@@ -12,16 +12,16 @@ from singa_lite.common.contexts import in_own_context
 from singa_lite.device import Device
 from singa_lite.errors import GraphError
 from singa_lite.graph import Graph
+from singa_lite.layer import Layer
 from singa_lite.layer_parts.layer_calls import nothing
 from singa_lite.optimizer.one_step import StepOfAll
 from singa_lite.tensor import Tensor, from_numpy
-from singa_lite.training import users_code
 from singa_lite.training.micro_batches import Fed
-from singa_lite.training.same_twice import check_same
 from singa_lite.training.step_call import Member, StepCall, under_way
 from singa_lite.training.step_functions import EvaluateStep, Marked, TrainStep, Values
 from singa_lite.training.step_objective import StepObjective
 from singa_lite.training.step_values import values_of
+from singa_lite.training.users_code import UsersCode
 from singa_lite.watching.closed_over import closed_over, owner
 from singa_lite.watching.watch import Watch
 
@@ -65,13 +65,25 @@ class OwnFunction:
 
     def check(self, graph: Graph, members: Sequence[Member], fed: Fed, training: bool) -> None:
         """GraphError unless another call does what was recorded."""
-        device = members[0].layers.device
-        with device.recording() as again:
-            self.call(members, fed, training, nothing)
-        try:
-            check_same(graph, again, device, "step", "draw by call.normal, or give what changes as targets")
-        finally:
-            again.let_go()
+        optimizers = [member.optimizer for member in members] if training else []
+        code = UsersCode(_layers_of(members), (), optimizers)
+        code.check_again(
+            graph,
+            lambda: self._called_again(members, fed, training),
+            members[0].layers.device,
+            "step",
+            "draw by call.normal, or give what changes as targets",
+            [self.function],
+        )
+
+    def _called_again(self, members: Sequence[Member], fed: Fed, training: bool) -> None:
+        for member in members if training else ():
+            member.optimizer.begin_step()
+        self.call(members, fed, training, nothing)
+
+
+def _layers_of(members: Sequence[Member]) -> list[Layer]:
+    return [layer for member in members for layer in member.layers.layers.values()]
 
 
 class OwnStep(TrainStep):
@@ -107,10 +119,10 @@ class OwnStep(TrainStep):
 
     def watch(self) -> Watch:
         optimizers = [member.optimizer for member in self.members]
-        layers = [layer for member in self.members for layer in member.layers.layers.values()]
+        layers = _layers_of(self.members)
         ignored = {index: {*each.live, "state"} for index, each in enumerate(optimizers)}
-        options = [*optimizers, *layers, *owner(self.function.function)]
-        return Watch(options, ignored, outside=users_code.read_outside(layers, ()))
+        options = [*optimizers, *layers, *owner(self.function.function), self.function.function]
+        return Watch(options, ignored, outside=UsersCode(layers, (), optimizers).outside())
 
     def settle(self, watch: Watch) -> None:
         nets = [member.layers for member in self.members]
@@ -149,8 +161,10 @@ class OwnEvaluation(EvaluateStep):
         return self.function, *(member.layers for member in self.members)
 
     def watch(self) -> Watch:
-        layers = [layer for member in self.members for layer in member.layers.layers.values()]
-        return Watch([*layers, *owner(self.function.function)], outside=users_code.read_outside(layers, ()))
+        layers = _layers_of(self.members)
+        return Watch(
+            [*layers, *owner(self.function.function), self.function.function], outside=UsersCode(layers).outside()
+        )
 
     def operations(self, fed: Fed) -> Values:
         with no_grad():

@@ -4,9 +4,10 @@
     buckets      [d/bias c/bias b/bias ...]       [c/weight] alone, as it is large
     ranks         0000000111111122222222           000111222
 
-It goes by names and sizes alone, in the order of the walk back, so it is known before the first batch, and a file of
-another number of ranks can be read. What trains when the net is compiled comes first: with what does not it would
-share buckets, whose sums would send zeros for it.
+It goes by names and shapes alone, in the order of the walk back, so it is known before the first batch, and a file of
+another number of ranks can be read. Of a large parameter with many rows each rank has whole rows, so that gradients can
+be made for all ranks' rows a few at a time. What trains when the net is compiled comes first: with what does not it
+would share buckets, whose sums would send zeros for it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from singa_lite.kernels.collective import parts_of
 from singa_lite.tensor import Tensor
 from singa_lite.training.ranks import Ranks
 
+#: Of so many times its share of a parameter a rank may have the state, for the rows to be whole.
+MOST_OF_SHARE = 1.03
+
 
 class Member(NamedTuple):
     """A parameter in a bucket, and where it begins there, in elements."""
@@ -30,10 +34,11 @@ class Member(NamedTuple):
 
 
 class Bucket(NamedTuple):
-    """Parameters whose gradients are summed together; one alone where it is large."""
+    """Parameters whose gradients are summed together; one alone where it is large. unit: elements of one rank."""
 
     members: tuple[Member, ...]
     dtype: DType
+    unit: int = 1
 
     @property
     def elements(self) -> int:
@@ -82,7 +87,7 @@ class Ownership:
         self._bucket_bytes = bucket_bytes
         order = list(reversed(list(parameters.items())))
         groups = ([pair for pair in order if (pair[0] in trained) == trains] for trains in (True, False))
-        self.buckets = tuple(bucket for group in groups for bucket in _packed(group, bucket_bytes))
+        self.buckets = tuple(bucket for group in groups for bucket in _packed(group, bucket_bytes, ranks))
         self._found = {
             member.name: (number, member) for number, bucket in enumerate(self.buckets) for member in bucket.members
         }
@@ -105,7 +110,8 @@ class Ownership:
     def parts(self, name: str) -> list[slice]:
         """By rank, which elements of a parameter it updates, as they lie in memory."""
         number, member = self.place(name)
-        cuts = parts_of(self.buckets[number].elements, self._ranks)
+        bucket = self.buckets[number]
+        cuts = parts_of(bucket.elements, self._ranks, bucket.unit)
         return [slice(_within(cut.start, member), _within(cut.stop, member)) for cut in cuts]
 
     def own(self, name: str) -> slice:
@@ -118,12 +124,18 @@ def _within(place: int, member: Member) -> int:
     return min(max(place - member.start, 0), member.elements)
 
 
-def _packed(parameters: list[tuple[str, Tensor]], bucket_bytes: int) -> Iterator[Bucket]:
+def _row(value: Tensor, ranks: int) -> int:
+    """Elements of a row, along the outermost axis; 1 where whole rows would give a rank far more than others."""
+    rows = value.shape[value.memory_order()[0]] if value.shape else 0
+    return value.size() // rows if rows and -(-rows // ranks) * ranks <= MOST_OF_SHARE * rows else 1
+
+
+def _packed(parameters: list[tuple[str, Tensor]], bucket_bytes: int, ranks: int) -> Iterator[Bucket]:
     """Large ones alone; small ones by as many bytes as a bucket has, in their order."""
     open_ones: dict[DType, list[Member]] = {}
     for name, value in parameters:
         if value.nbytes >= bucket_bytes:
-            yield Bucket((Member(name, 0, value.size()),), value.dtype)
+            yield Bucket((Member(name, 0, value.size()),), value.dtype, _row(value, ranks))
             continue
         members = open_ones.setdefault(value.dtype, [])
         start = members[-1].start + members[-1].elements if members else 0

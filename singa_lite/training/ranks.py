@@ -65,12 +65,17 @@ class Ranks(Protocol):
     def shard(self) -> str | None:
         """ "state": each rank has and updates its part of the optimizer's state; None: all of it."""
 
-    def add_up_own_part(self, values: Tensor, turn: Tensor) -> None:
-        """As `add_up_gradients`; behind it only this rank's part is a sum, and the rest means nothing."""
+    def add_up_own_part(self, values: Tensor, turn: Tensor, unit: int) -> None:
+        """As `add_up_gradients`; behind it only this rank's part is a sum, and the rest means nothing.
 
-    def gather_parts(self, values: Tensor, turn: Tensor, in_line: bool) -> None:
-        """Each rank's part of the values comes to all ranks. in_line: not before all sums that were recorded before, on
-        ranks too that have no part and so nothing to wait for.
+        unit: elements that are of one rank together (`parts_of`).
+        """
+
+    def gather_parts(self, values: Tensor, turn: Tensor, unit: int, in_line: bool) -> None:
+        """Each rank's part of the values comes to all ranks. unit: as above.
+
+        in_line: not before all sums that were recorded before, on ranks too that have no part and so nothing to wait
+        for.
         """
 
     def draw_key(self, state: Tensor, key: Tensor) -> None:

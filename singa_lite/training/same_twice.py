@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from singa_lite.device import Device
 from singa_lite.errors import GraphError
 from singa_lite.graph import Graph
@@ -16,10 +18,15 @@ def check_same(one: Graph, other: Graph, device: Device, where: str, instead: st
     """
     found = _difference(one, other, device)
     if found:
-        raise GraphError(
-            f"{where}: wanted the same operations each time that it is called, received {found}; a record would keep "
-            f"those of one call, as of NumPy's random numbers: {instead}"
-        )
+        refuse(found, where, instead)
+
+
+def refuse(found: str, where: str, instead: str) -> NoReturn:
+    """GraphError that says what was found to differ."""
+    raise GraphError(
+        f"{where}: wanted the same operations each time that it is called, received {found}; a record would keep "
+        f"those of one call, as of NumPy's random numbers: {instead}"
+    )
 
 
 def _difference(one: Graph, other: Graph, device: Device) -> str:
@@ -37,7 +44,13 @@ def _difference(one: Graph, other: Graph, device: Device) -> str:
             known = operand.block in names
             if names.setdefault(operand.block, twin.block) != twin.block:
                 return f"{mine.kernel!r} of layer {mine.layer!r} over other tensors"
-            if not known and not _same(one.blocks[operand.block].held, other.blocks[twin.block].held, device):
+            held, now_held = one.blocks[operand.block].held, other.blocks[twin.block].held
+            if not known and _is_of_a_call(now_held):
+                return (
+                    f"a tensor {operand.shape} for {mine.kernel!r} of layer {mine.layer!r} that was kept from the call "
+                    "before"
+                )
+            if not known and not _same(held, now_held, device):
                 return f"other values of a constant {operand.shape} of {mine.kernel!r} of layer {mine.layer!r}"
     return ""
 
@@ -53,8 +66,13 @@ def _view(operand: Operand) -> tuple[object, ...]:
 
 
 def _shown(instruction: Instruction) -> str:
-    settings = ", ".join(f"{name}={value!r:.40}" for name, value in dict(instruction.settings).items())
+    settings = ", ".join(f"{name}={value!r:.160}" for name, value in dict(instruction.settings).items())
     return f"{instruction.kernel!r} of layer {instruction.layer!r}{settings and f' with {settings}'}"
+
+
+def _is_of_a_call(held: Block | None) -> bool:
+    """Whether it is a result of the other record's operations, which has no value."""
+    return held is not None and held.memory is None
 
 
 def _same(one: Block | None, other: Block | None, device: Device) -> bool:

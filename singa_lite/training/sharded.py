@@ -5,24 +5,20 @@
     rank 2              .  .  s2                       .  .  p2      p0 p1 p2
 
 The first and second stage of ZeRO (Rajbhandari and others, "ZeRO: Memory optimizations toward training trillion
-parameter models", 2020). Elements are updated one by one, so the results are those without it, to the bit.
+parameter models", 2020). Elements are updated one by one, so the results are those without it, to the bit. A plan makes
+and sums a large gradient by strips of all parts (`passes/own_parts.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from singa_lite.device import device_of
 from singa_lite.graph import Phase
-from singa_lite.kernels.collective import landing_elements, parts_of
 from singa_lite.tensor import Tensor
 from singa_lite.training.buckets import Buckets, Packed, PackedMemory, Take, in_line
 from singa_lite.training.ownership import Bucket, Member, Ownership
 from singa_lite.training.ranks import Ranks
-
-#: Into how many strips a gradient is cut at most, however small the buckets are.
-MOST_STRIPS = 64
 
 
 class ShardedBuckets(Buckets):
@@ -88,35 +84,9 @@ class ShardedBuckets(Buckets):
         bucket = self._ownership.buckets[number]
         self._sum_parts(bucket, in_line(gradient, 0, gradient.size()), [Packed(name, value, gradient)])
 
-    def _add_up_parts(self, values: Tensor) -> None:
-        """By strips of all parts where it would be more than may be under way: each is copied beside the whole."""
-        parts, item = parts_of(values.size(), self._ranks.size), values.dtype.itemsize
-        if values.nbytes + item * landing_elements(values.size(), len(parts)) <= self._ranks.in_flight_bytes:
-            self._ranks.add_up_own_part(values, self._turn)
-            return
-        least = -(-parts[0].stop // MOST_STRIPS)
-        for strip in strips(parts, max(least, self._ranks.bucket_bytes // (item * len(parts)))):
-            self._add_up_strip(values, strip)
-
-    def _add_up_strip(self, values: Tensor, strip: Sequence[slice]) -> None:
-        """strip: of each part, by rank."""
-        ends = list(accumulate(cut.stop - cut.start for cut in strip))
-        memory: Tensor = self._device.empty((ends[-1],), values.dtype)
-        pairs = [
-            (in_line(values, cut.start, cut.stop), in_line(memory, end - cut.stop + cut.start, end))
-            for cut, end in zip(strip, ends, strict=True)
-        ]
-        for part, place in pairs:
-            if part.size():
-                self._device.run("copy", part, place)
-        self._ranks.add_up_own_part(memory, self._turn)
-        part, place = pairs[self._ranks.rank]
-        if part.size():
-            self._device.run("copy", place, part)
-
     def _sum_parts(self, bucket: Bucket, values: Tensor, packed: Sequence[Packed]) -> None:
         """values: of the whole bucket."""
-        self._add_up_parts(values)
+        self._ranks.add_up_own_part(values, self._turn, bucket.unit)
         for name, value, _ in packed:
             own, start = self._ownership.own(name), self._ownership.place(name)[1].start
             if own.start < own.stop:
@@ -139,7 +109,7 @@ class ShardedBuckets(Buckets):
         with self._device.scope(Phase.UPDATE, names[0].rpartition("/")[0] if len(names) == 1 else ""):
             if len(names) == 1 and all(part.start < part.stop for part in self._ownership.parts(names[0])):
                 value = values[names[0]]
-                self._ranks.gather_parts(in_line(value, 0, value.size()), self._turn, not self._at_once)
+                self._ranks.gather_parts(in_line(value, 0, value.size()), self._turn, bucket.unit, not self._at_once)
                 return
             self._spread_together(bucket, values, memory)
 
@@ -153,7 +123,7 @@ class ShardedBuckets(Buckets):
                 self._device.run("copy", in_line(values[name], 0, elements), place)
         else:
             self._copy_own(memory, values, present)
-        self._ranks.gather_parts(memory, self._turn, not self._at_once)
+        self._ranks.gather_parts(memory, self._turn, bucket.unit, not self._at_once)
         for name, start, elements in present:
             value = values[name]
             device_of(value).run("copy", in_line(memory, start, start + elements), in_line(value, 0, elements))
@@ -165,12 +135,3 @@ class ShardedBuckets(Buckets):
             if own.start < own.stop:
                 part = in_line(values[name], own.start, own.stop)
                 self._device.run("copy", part, in_line(memory, start + own.start, start + own.stop))
-
-
-def strips(parts: Sequence[slice], width: int) -> Iterator[list[slice]]:
-    """So many elements of each part at a time, fewer of the last ones: of all parts together, one behind the other,
-    `parts_of` gives these parts again.
-    """
-    for start in range(0, parts[0].stop - parts[0].start, width):
-        borders = [(part.start + start, part.stop) for part in parts]
-        yield [slice(min(first, stop), min(first + width, stop)) for first, stop in borders]

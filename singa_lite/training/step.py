@@ -23,6 +23,7 @@ from singa_lite.training import fed_tensors
 from singa_lite.training.fed_tensors import Forms
 from singa_lite.training.followed import Followed
 from singa_lite.training.how import How
+from singa_lite.training.own_optimizer import begins_by_itself
 from singa_lite.training.repeats import Batch, Given, Repeat, Repeats, checks_of, copy_of, is_given_as_fed
 from singa_lite.training.step_functions import Look, StepFunction, TrainStep, Values
 from singa_lite.training.step_records import StepRecords, key_of
@@ -132,7 +133,7 @@ class Steps(StepRecords):
     def note_repeat(self, x: object, y: object, followed: Followed, step: TrainStep, feeds: Given) -> None:
         """What the next batch of this form is trained by, where it can be: this one was just now. step: a fresh one."""
         recorded = self._trained
-        if recorded is None or not is_given_as_fed(x, y, feeds):
+        if recorded is None or not is_given_as_fed(x, y, feeds) or begins_by_itself(step.optimizer):
             return
         checks = checks_of(self.layers, step.objective, feeds)  # type: ignore[arg-type]  # arrays, as that says
         repeat = Repeat(followed, key_of(step, feeds), step, step.objective.measures, checks, feeds, recorded)

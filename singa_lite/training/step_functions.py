@@ -19,13 +19,13 @@ from singa_lite.run import Run
 from singa_lite.steps.observer import Observer, Seen
 from singa_lite.steps.recorded_steps import Feeds
 from singa_lite.tensor import Tensor
-from singa_lite.training import users_code
 from singa_lite.training.buckets import Take
 from singa_lite.training.closing import Closing
 from singa_lite.training.micro_batches import Fed, GradientSums, added, added_metrics, cut
 from singa_lite.training.objective import Objective
 from singa_lite.training.together import Together
 from singa_lite.training.updates import Updates, updates_of
+from singa_lite.training.users_code import UsersCode
 from singa_lite.traversal.freezing import Freeze, freezing
 from singa_lite.watching.watch import Watch
 
@@ -63,10 +63,11 @@ class StepFunction(ABC, Generic[Results]):
 
     def watch(self) -> Watch:
         """A watch on all objects whose options a record freezes, to be made before recording."""
-        return Watch([*self.layers.layers.values(), *self.criteria], outside=self._read_outside())
+        return Watch([*self.layers.layers.values(), *self.criteria], outside=self._users_code().outside())
 
-    def _read_outside(self) -> Callable[[], Hashable] | None:
-        return users_code.read_outside(self.layers.layers.values(), self.criteria)
+    def _users_code(self) -> UsersCode:
+        """All of it whose values a record freezes."""
+        return UsersCode(self.layers.layers.values(), self.criteria)
 
     def settle(self, watch: Watch) -> None:
         """The recording is over."""
@@ -74,8 +75,9 @@ class StepFunction(ABC, Generic[Results]):
 
     def check_record(self, graph: Graph, fed: Fed) -> None:
         """GraphError where a replay would not do what the step does."""
-        if users_code.is_there(self.layers.layers.values(), self.criteria):
-            users_code.check_repeats(lambda: self._forward_alone(fed), self.layers.device)
+        code = UsersCode(self.layers.layers.values(), self.criteria)
+        if code:
+            code.check_repeats(lambda: self._forward_alone(fed), self.layers.device)
 
     def _forward_alone(self, fed: Fed) -> None:
         """All of the step before its walk back, looked at by nobody."""
@@ -223,7 +225,16 @@ class TrainStep(EvaluateStep):
 
     def watch(self) -> Watch:
         made_by = [self.optimizer, *self.layers.layers.values(), *self.criteria]
-        return Watch(made_by, {0: {*self.optimizer.live, "state"}}, outside=self._read_outside())
+        return Watch(made_by, {0: {*self.optimizer.live, "state"}}, outside=self._users_code().outside())
+
+    def _users_code(self) -> UsersCode:
+        return UsersCode(self.layers.layers.values(), self.criteria, [self.optimizer])
+
+    def check_record(self, graph: Graph, fed: Fed) -> None:
+        super().check_record(graph, fed)
+        code = UsersCode((), (), [self.optimizer])
+        if code and self.part.updates:
+            code.check_again(graph, lambda: (self.operations(fed), self.seen()), self.layers.device, "update")
 
     def settle(self, watch: Watch) -> None:
         lasting = [self.optimizer.state, self.optimizer.gathering.sums]

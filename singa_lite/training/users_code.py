@@ -1,4 +1,5 @@
-"""Code of the user's that a built-in step runs, of layers, losses and metrics: whether it does the same at each call.
+"""Code of the user's that a built-in step runs, of layers, losses, metrics and optimizers: whether it does the same at
+each call.
 
 A record is replayed without Python, so that what such code draws from NumPy, or counts, would be frozen silently.
 """
@@ -6,61 +7,90 @@ A record is replayed without Python, so that what such code draws from NumPy, or
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from functools import partial
-from types import FunctionType
+from contextlib import ExitStack
 
 from singa_lite.described import is_ours
 from singa_lite.device import Device
+from singa_lite.graph import Graph
 from singa_lite.layer import Layer
-from singa_lite.training.same_twice import check_same
-from singa_lite.watching.closed_over import closed_over
+from singa_lite.optimizer import Optimizer
+from singa_lite.training import own_optimizer
+from singa_lite.training.same_twice import check_same, refuse
+from singa_lite.watching.counting import Counting
+from singa_lite.watching.outside import Outside
 
-_INSTEAD = (
+INSTEAD = (
     "draw by an operation such as autograd.normal, keep what changes in a tensor, as add_state() makes it, or "
     "compile(graph=False)"
 )
 
 
-def is_there(layers: Iterable[Layer], criteria: Iterable[object]) -> bool:
-    """Whether one of the layers, or of those in them, or of the losses and metrics runs code of the user's."""
-    return any(True for _ in _owners(layers, criteria))
+class UsersCode:
+    """What of a step is the user's, true where there is something.
 
-
-def read_outside(layers: Iterable[Layer], criteria: Iterable[object]) -> Callable[[], Hashable] | None:
-    """What tells the plain values that such code reads from outside, as they are when it is called; None: there is no
-    such code.
+    layers: those in them count too; criteria: losses and metrics; optimizers: with what their rules hold.
     """
-    functions = [function for owner in _owners(layers, criteria) for function in _functions(owner)]
-    return partial(_read, functions) if functions else None
 
+    def __init__(
+        self, layers: Iterable[Layer], criteria: Iterable[object] = (), optimizers: Iterable[Optimizer] = ()
+    ) -> None:
+        self._optimizers = list(optimizers)
+        of_optimizers = (owner for each in self._optimizers for owner in own_optimizer.owners(each))
+        self._owners = [*_owners(layers, criteria), *of_optimizers]
 
-def _read(functions: Iterable[Callable[..., object]]) -> Hashable:
-    return tuple(map(closed_over, functions))
+    def __bool__(self) -> bool:
+        return bool(self._owners)
+
+    def outside(self) -> Callable[[], Hashable] | None:
+        """What tells the plain values that such code reads from outside, as they are when it is called; None: there is
+        no such code.
+        """
+        rates = [read for each in self._optimizers if (read := own_optimizer.rate_read_by(each)) is not None]
+        return Outside(self._owners, rates) if self._owners else None
+
+    def check_again(
+        self,
+        graph: Graph,
+        call: Callable[[], object],
+        device: Device,
+        where: str,
+        instead: str = INSTEAD,
+        roots: Iterable[object] = (),
+    ) -> None:
+        """GraphError unless the call, recorded once more, does what was recorded, and goes by nothing that it counts.
+
+        Nothing of it is run or kept. where: what was recorded; instead: what to do in the place of what differs;
+        roots: further objects and functions whose numbers it may go by.
+        """
+        for each in self._optimizers:
+            own_optimizer.check(each, where)
+        counting = Counting(self._owners, roots)
+        try:
+            with ExitStack() as steps, device.recording() as again:
+                for each in self._optimizers:
+                    steps.enter_context(each.gone_over_again())
+                call()
+            try:
+                check_same(graph, again, device, where, instead)
+            finally:
+                again.let_go()
+            found = counting.found()
+        finally:
+            counting.undo()
+        if found:
+            refuse(found, where, instead)
+
+    def check_repeats(self, forward: Callable[[], object], device: Device) -> None:
+        """As `check_again`, of two recordings of a forward, with its losses and metrics."""
+        with device.recording() as one:
+            forward()
+        try:
+            self.check_again(one, forward, device, "forward")
+        finally:
+            one.let_go()
 
 
 def _owners(layers: Iterable[Layer], criteria: Iterable[object]) -> Iterator[object]:
     for layer in layers:
         yield from (each for each in layer.with_sublayers() if each.runs_users_code)
     yield from (each for each in criteria if not is_ours(type(each)))
-
-
-def _functions(owner: object) -> Iterator[Callable[..., object]]:
-    """The user's functions among an object's methods; those among its attributes are watched as these are."""
-    for kind in type(owner).__mro__:
-        if not is_ours(kind):
-            yield from (each for each in vars(kind).values() if isinstance(each, FunctionType) and not is_ours(each))
-
-
-def check_repeats(forward: Callable[[], object], device: Device) -> None:
-    """GraphError unless two recordings of a forward, with its losses and metrics, do the same operations over the same
-    numbers. Nothing of them is run or kept.
-    """
-    with device.recording() as one:
-        forward()
-    with device.recording() as other:
-        forward()
-    try:
-        check_same(one, other, device, "forward", _INSTEAD)
-    finally:
-        one.let_go()
-        other.let_go()

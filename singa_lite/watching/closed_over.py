@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from types import CellType, CodeType, FunctionType, MethodType
 
 import numpy as np
 
+#: Larger containers and arrays than this are known by their identity alone.
+LARGEST = 4096
+
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
 
 
-def closed_over(function: Callable[..., object]) -> Hashable:
-    """Names and values of the numbers, texts and flags that the function reads from outside, and those that functions
-    of its own module do which it calls. A step that was recorded by others is recorded again.
+def closed_over(function: Callable[..., object]) -> tuple[tuple[str, str | bytes], ...]:
+    """Names and values of the numbers, texts and flags that the function reads from outside, small containers and
+    arrays of such among them, and those that functions of its own module do which it calls. A step that was recorded by
+    others is recorded again.
     """
-    return tuple(_values(function, set()))
+    return tuple(
+        (name, kept)
+        for each in called(function)
+        for name, value in outside_of(each)
+        if (kept := told(value)) is not None
+    )
 
 
 def owner(function: Callable[..., object]) -> list[object]:
@@ -25,21 +34,28 @@ def owner(function: Callable[..., object]) -> list[object]:
     return [found] if hasattr(found, "__dict__") else []
 
 
-def _values(function: object, seen: set[int]) -> Iterator[tuple[str, str]]:
+def objects_of(function: FunctionType) -> list[object]:
+    """Objects with settings that the function reads from outside, such as users' own operations."""
+    return [value for _, value in outside_of(function) if getattr(type(value), "has_settings", False)]
+
+
+def called(function: object, seen: set[int] | None = None) -> Iterator[FunctionType]:
+    """The function, or that of a method or a callable object, and those of its own module that it calls."""
+    seen = set() if seen is None else seen
     plain = function.__func__ if isinstance(function, MethodType) else function
     if not isinstance(plain, FunctionType):
         plain = vars(type(plain)).get("__call__")
     if not isinstance(plain, FunctionType) or id(plain) in seen:
         return
     seen.add(id(plain))
-    for name, value in _outside(plain):
-        if _is_plain(value):
-            yield name, repr(value)
-        elif isinstance(value, FunctionType) and value.__module__ == plain.__module__:
-            yield from _values(value, seen)
+    yield plain
+    for _, value in outside_of(plain):
+        if isinstance(value, FunctionType) and value.__module__ == plain.__module__:
+            yield from called(value, seen)
 
 
-def _outside(function: FunctionType) -> Iterator[tuple[str, object]]:
+def outside_of(function: FunctionType) -> Iterator[tuple[str, object]]:
+    """(name, value) of all that it reads from outside."""
     code = function.__code__
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         if not _is_empty(cell):
@@ -69,5 +85,19 @@ def _is_empty(cell: CellType) -> bool:
     return False
 
 
-def _is_plain(value: object) -> bool:
-    return isinstance(value, _PLAIN) or (isinstance(value, tuple) and all(map(_is_plain, value)))
+def told(value: object) -> str | bytes | None:
+    """A plain value, or a small list, dict or array of such, as what tells it from others; None: it is none."""
+    if isinstance(value, _PLAIN):
+        return repr(value)
+    if isinstance(value, np.ndarray):
+        return value.tobytes() if value.nbytes <= LARGEST and value.dtype != object else None
+    if isinstance(value, list | dict | set) and len(value) > LARGEST:
+        return None
+    return repr(value) if is_plain(value) else None
+
+
+def is_plain(value: object) -> bool:
+    """Whether it is a number, a text or a flag, or holds such alone."""
+    if isinstance(value, dict):
+        return all(is_plain(key) and is_plain(each) for key, each in value.items())
+    return isinstance(value, _PLAIN) or (isinstance(value, tuple | list | set) and all(map(is_plain, value)))

@@ -6,6 +6,7 @@ from weakref import ref
 
 from singa_lite.described import Described, is_ours
 from singa_lite.errors import GraphError
+from singa_lite.watching.reached import counted_by
 from singa_lite.watching.watch import Watch
 
 
@@ -36,6 +37,13 @@ class Unchanged:
         made = self._made()
         if made is None:
             return
+        kind: type = type(made)
+        counted = () if is_ours(kind) else counted_by(kind)
+        if counted:
+            raise GraphError(
+                f"run: wanted {made!r:.100} to do the same at each call, as a record keeps those of one, received a "
+                f"class whose calls change {min(counted)}, and go by it; keep it in a tensor"
+            )
         if getattr(made, "_given", None) is not self._given or not (self._watch is None or self._watch.holds()):
             raise GraphError(
                 f"run: wanted {made!r:.100} with the options that it had when the expression was recorded, received "

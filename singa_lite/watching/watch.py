@@ -14,10 +14,7 @@ from singa_lite.common.array_types import Array
 from singa_lite.described import is_ours
 from singa_lite.device import Device
 from singa_lite.tensor import Tensor
-from singa_lite.watching.closed_over import closed_over
-
-#: Larger containers and arrays than this are known by their identity alone.
-LARGEST = 4096
+from singa_lite.watching.closed_over import LARGEST, closed_over, objects_of
 
 #: Objects that are known by their identity: what they hold is data, or no option. So are those of classes with a true
 #: `known_by_identity`, as nets are.
@@ -55,6 +52,8 @@ class Watch:
             id(vars(self._roots[index])): set(names) for index, names in (ignoring or {}).items()
         }
         self._changing: set[int] = set()
+        #: {id of the dict of its attributes: an object}
+        self._objects: dict[int, object] = {}
         self._before = {id(thing): (thing, _copy(thing)) for thing in self._containers(self._roots)}
 
     def settle(self, further: Iterable[object], tensors: Iterable[Tensor]) -> None:
@@ -82,6 +81,30 @@ class Watch:
         self._told = [(thing, _copy(thing)) for thing in told if id(thing) not in self._changing]
         self._tensors = list(tensors)
         self._marks = [_flags(tensor) for tensor in self._tensors]
+
+    def changed(self) -> Iterator[tuple[object, object, object, object]]:
+        """Before `settle`: (an object, or what else changed in place; a name, key or place in it; value then; now)."""
+        for thing, copy in self._before.values():
+            if not _same(thing, copy):
+                then, now = _by_name(copy), _by_name(thing if isinstance(thing, dict | list | set) else _copy(thing))
+                for name in then.keys() & now.keys() - self._ignored.get(id(thing), set()):
+                    if not _same(then[name], now[name]):
+                        yield self._objects.get(id(thing), thing), name, then[name], now[name]
+
+    @property
+    def objects(self) -> list[object]:
+        """Those whose attributes are seen."""
+        return list(self._objects.values())
+
+    @property
+    def functions(self) -> list[FunctionType]:
+        """Before `settle`: the user's functions among what is seen."""
+        return [thing for thing, _ in self._before.values() if isinstance(thing, FunctionType)]
+
+    def names_of(self, thing: object) -> set[str]:
+        """Names of attributes that hold it, of objects that are reached."""
+        found = (name for each in self.objects for name, value in vars(each).items() if value is thing)
+        return set(found)
 
     def holds(self) -> bool:
         """Whether all is as it was. Made to be asked at each batch."""
@@ -126,10 +149,12 @@ class Watch:
                     yield thing
             elif isinstance(thing, FunctionType):
                 if not is_ours(thing):
+                    left += objects_of(thing)
                     yield thing
             elif isinstance(thing, partial):
                 left += [thing.func, thing.args, thing.keywords]
             elif hasattr(thing, "__dict__"):
+                self._objects[id(vars(thing))] = thing
                 left += list(vars(thing).values()) if _is_frozen(thing) else [vars(thing)]
 
     def _is_opaque(self, thing: object) -> bool:
@@ -167,6 +192,19 @@ def _is_frozen(thing: object) -> bool:
     """Whether it is of a dataclass whose attributes cannot be set."""
     parameters = getattr(type(thing), "__dataclass_params__", None)
     return parameters is not None and parameters.frozen
+
+
+def _by_name(values: object) -> dict[object, object]:
+    """Values of a container, as they were copied: a function's are pairs of name and value."""
+    if isinstance(values, dict):
+        return values
+    if isinstance(values, bytes):
+        return {"values": values}
+    if isinstance(values, tuple):
+        return dict(values)
+    if isinstance(values, list | set):
+        return {"length": len(values), **(dict(enumerate(values)) if isinstance(values, list) else {})}
+    return {}
 
 
 def _copy(thing: Container) -> object:

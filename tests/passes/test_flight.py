@@ -9,50 +9,15 @@ from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 from math import prod
-from typing import NoReturn
 
 import numpy as np
 import pytest
 
+from absent_ranks import mlp, planned, ranks, steps
 from singa_lite import FeedForwardNet, layers, loss, optimizer
 from singa_lite.memory.problem import PlanError
-from singa_lite.parallel import DataParallel
-from singa_lite.parallel.communicator import Communicator, Through
 from singa_lite.passes.collectives import BEGIN, POLL, WAIT, digest, kind_of, most_in_flight
 from singa_lite.passes.read_from import check_reads
-
-
-class Nobody(Communicator):
-    """The others never come."""
-
-    def __init__(self, size: int, rank: int = 0) -> None:
-        self.rank, self.size = rank, size
-
-    def exchange(self, given):
-        return [given] * self.size
-
-    def spread(self, sent, received, number):
-        return Through()
-
-    def wait(self, pending, doing):
-        raise AssertionError
-
-    def abort(self, message) -> NoReturn:
-        raise AssertionError(message)
-
-
-def ranks(size=2, bucket=2000, in_flight=1 << 24, shard=None, rank=0):
-    return DataParallel(Nobody(size, rank), bucket, in_flight, shard, None, False, 100)
-
-
-def mlp(parallel, sizes=(40, 30, 20, 10), opt=None, **options):
-    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), seed=1)
-    net.add(layers.Dense("dense", sizes[1], input_sample_shape=(sizes[0],)))
-    for number, size in enumerate(sizes[2:]):
-        net.add(layers.Activation(f"tanh{number}", "tanh"))
-        net.add(layers.Dense(f"dense{number}", size))
-    net.compile(opt or optimizer.SGD(0.1, momentum=0.9), parallel=parallel, **options)
-    return net
 
 
 def many_filters():
@@ -63,14 +28,6 @@ def many_filters():
     net.add(layers.Dense("scores", 3))
     net.compile(optimizer.SGD(0.1), parallel=ranks(bucket=1 << 20))
     return net
-
-
-def planned(net, batch=8):
-    return net.plan_batch(batch).placed.planned
-
-
-def steps(program, kind):
-    return [step for step, instruction in enumerate(program.instructions) if kind_of(instruction) == kind]
 
 
 def test_without_other_ranks_nothing_is_summed():

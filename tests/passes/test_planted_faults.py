@@ -74,7 +74,7 @@ NETS: dict[str, tuple[Callable[[FeedForwardNet], None], dict[str, Any], dict[str
     "tied, tiles of classes": (tied, {}, CLASSES),
 }
 #: Passes that work for several ranks, or by the user's rules, have tests of their own.
-BESIDE = {"rules", "pieces", "flight"}
+BESIDE = {"rules", "pieces", "flight", "own_parts"}
 
 
 def recorded(kernels: str, name: str) -> Program:

@@ -93,6 +93,11 @@ class ChannelSums:
         """Pixels of the longest span."""
         return self._running.piece
 
+    @property
+    def line(self) -> Temporary:
+        """Float64, for others to work in behind the steps that sum."""
+        return self._piece.part(0, self._piece.shape[0] // 2, "float64")
+
     def _as_it_lies(self, span: Span) -> tuple[p.MemoryDesc, Sequence[Link]]:
         """The move that leaves x as it is."""
         return self.columns.part_desc(span.length), ()

@@ -1,7 +1,8 @@
 """Moments and products of activations by running sums (`channel_sums.py`), shifted where the mean is large.
 
 Unshifted, one pass gives both moments, and the variance, a difference of squares, is off by a few roundings as long as
-the mean is small. Else x is summed once more, less its mean.
+the mean is small. Else x is summed once more, less its mean; where few channels are so, these alone are
+(`far_channels.py`).
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import numpy as np
 from singa_lite.common.array_types import Array
 from singa_lite.kernels.onednn_kernels.channel_sums import Before, ChannelSums, Moments
 from singa_lite.kernels.onednn_kernels.columns import Activations, Columns
+from singa_lite.kernels.onednn_kernels.far_channels import add_alone, most_alone
 from singa_lite.kernels.onednn_kernels.routine import BufferView
 
 #: x is summed without a shift as long as the square of its mean is at most this many times its variance: the variance
-#: is then off by a few roundings only. Most layers of ResNet-50 have a channel or two over 4, few have one over 16, and
-#: one channel over the limit costs a second pass over all of them.
+#: is then off by a few roundings only. Most layers of ResNet-50 have a channel or two over 4, few have one over 16. In
+#: a densely connected net one such channel is among those of every layer behind it.
 NEAR = 16.0
 #: How often x is summed again, shifted by the mean that came out, at most.
 _SHIFTS = 2
@@ -34,24 +36,27 @@ class ShiftedSums:
     def add_moments(self, x: Activations) -> Moments:
         """Add the steps of both moments of x.
 
-        The shift is 0 where the mean is small. Else x is summed again with its mean as the shift, and once more if that
-        mean was still too far off.
+        The shift is 0 where the mean is small, or large in few channels, which are then summed by themselves. Else x is
+        summed again with its mean as the shift, and once more if that mean was still too far off.
         """
         channels, pixels, work, sums = self.columns.channels, self.columns.pixels, self.work, self._sums
+        most = most_alone(self.columns, sums.line)
         variance, mean, spare = (work.temporary((channels,), "float64") for _ in range(3))
         shift = work.temporary((channels,), "float32")
-        times, is_far = work.temporary((1,), "int64"), work.temporary((1,), "bool")
+        times, is_far, few = work.temporary((1,), "int64"), *(work.temporary((1,), "bool") for _ in range(2))
 
         def begin(shift: Array, times: Array) -> None:
             shift.fill(0)
             times.fill(0)
 
         def choose(squares: Array, total: Array, variance: Array, mean: Array, spare: Array, *results: Array) -> None:
-            shift, times, is_far = results
+            shift, times, is_far, few = results
             np.copyto(variance, squares)
             np.copyto(mean, total)
             _to_moments(variance, mean, spare, pixels)
-            is_far[0] = times[0] < _SHIFTS and _far_from_zero(mean, np.multiply(variance, NEAR, out=variance), spare)
+            few[0] = times[0] == 0 and 0 < _far_apart(variance, mean, spare).size <= most
+            np.multiply(variance, NEAR, out=variance)
+            is_far[0] = times[0] < _SHIFTS and not few[0] and _far_from_zero(mean, variance, spare)
             times += 1
             if is_far[0]:
                 np.add(shift, mean, out=shift, where=np.isfinite(mean), casting="same_kind")
@@ -65,11 +70,13 @@ class ShiftedSums:
         moments = variance, mean, spare
         work.call(begin, shift, times)
         sums.add(x)
-        work.call(choose, *sums.totals, *moments, shift, times, is_far)
+        work.call(choose, *sums.totals, *moments, shift, times, is_far, few)
         with work.repeat_while(is_far):
             sums.add(x, move=sums.less(shift))
-            work.call(choose, *sums.totals, *moments, shift, times, is_far)
+            work.call(choose, *sums.totals, *moments, shift, times, is_far, few)
         work.call(finish, *sums.totals, *moments, shift)
+        if most:
+            add_alone(self.columns, x, sums.line, _far_apart, few, *moments)
         return Moments(variance, mean)
 
     def add_products(
@@ -102,6 +109,14 @@ def _to_moments(squares: Array, total: Array, spare: Array, count: int) -> None:
     np.divide(total, count, out=total)
     np.subtract(squares, np.square(total, out=spare), out=squares)
     np.maximum(squares, 0, out=squares)
+
+
+def _far_apart(variance: Array, mean: Array, spare: Array) -> Array:
+    """The channels with a mean over its limit; none where any moment is NaN or infinite."""
+    if not (np.isfinite(variance).all() and np.isfinite(mean).all()):
+        return np.empty(0, np.int64)
+    np.square(mean, out=spare)
+    return np.flatnonzero(np.divide(spare, NEAR, out=spare) > variance)
 
 
 def _far_from_zero(mean: Array, limit: Array, spare: Array) -> bool:
