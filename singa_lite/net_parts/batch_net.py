@@ -22,7 +22,8 @@ from singa_lite.training.non_finite import LossLook
 from singa_lite.training.objective import Objective
 from singa_lite.training.own_step import OwnEvaluation
 from singa_lite.training.repeats import Batch, Repeat
-from singa_lite.training.step_functions import EvaluateStep, PredictStep, TrainStep
+from singa_lite.training.step_functions import EvaluateStep, PredictStep
+from singa_lite.training.train_step import TrainStep
 from singa_lite.traversal import freezing
 from singa_lite.traversal.layer_walk import LayerGradients as LayerGradients
 

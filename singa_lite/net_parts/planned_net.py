@@ -19,7 +19,7 @@ from singa_lite.training import checked
 from singa_lite.training.dry_runs import DryRuns
 from singa_lite.training.remedies import remedies
 from singa_lite.training.step import ALONE, OWN
-from singa_lite.training.step_functions import TrainStep
+from singa_lite.training.train_step import TrainStep
 from singa_lite.traversal.freezing import freezing
 
 

@@ -23,8 +23,8 @@ from singa_lite.training.objective import Objective
 from singa_lite.training.own_step import STEP_RANDOM, OwnFunction, OwnStep
 from singa_lite.training.ranks import Ranks
 from singa_lite.training.step_call import Member
-from singa_lite.training.step_functions import TrainStep
 from singa_lite.training.together import Together
+from singa_lite.training.train_step import TrainStep
 from singa_lite.traversal.freezing import Freeze, names_in
 
 

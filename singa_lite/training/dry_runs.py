@@ -9,7 +9,8 @@ import numpy as np
 
 from singa_lite.graph import Graph
 from singa_lite.layer_graph import LayerGraph
-from singa_lite.training.step_functions import PredictStep, TrainStep
+from singa_lite.training.step_functions import PredictStep
+from singa_lite.training.train_step import TrainStep
 from singa_lite.training.trainer import Trainer
 
 Seen = TypeVar("Seen")

@@ -19,7 +19,7 @@ from singa_lite.steps.recorded_steps import Feeds
 from singa_lite.tensor import Tensor, to_numpy
 from singa_lite.training import fed_tensors
 from singa_lite.training.micro_batches import cut
-from singa_lite.training.step_functions import TrainStep
+from singa_lite.training.train_step import TrainStep
 from singa_lite.traversal.freezing import freezing
 
 #: What `compile(on_nan=)` takes: in `fit` alone an error; an error, a warning, or nothing, in every training step.

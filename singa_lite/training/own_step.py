@@ -18,9 +18,10 @@ from singa_lite.optimizer.one_step import StepOfAll
 from singa_lite.tensor import Tensor, from_numpy
 from singa_lite.training.micro_batches import Fed
 from singa_lite.training.step_call import Member, StepCall, under_way
-from singa_lite.training.step_functions import EvaluateStep, Marked, TrainStep, Values
+from singa_lite.training.step_functions import EvaluateStep, Values
 from singa_lite.training.step_objective import StepObjective
 from singa_lite.training.step_values import values_of
+from singa_lite.training.train_step import Marked, TrainStep
 from singa_lite.training.users_code import UsersCode
 from singa_lite.watching.closed_over import closed_over, owner
 from singa_lite.watching.watch import Watch

@@ -28,7 +28,8 @@ from singa_lite.tensor import Shape, Tensor
 from singa_lite.training.followed import Followed
 from singa_lite.training.measures import Measures, looks
 from singa_lite.training.objective import Objective
-from singa_lite.training.step_functions import TrainStep, Values
+from singa_lite.training.step_functions import Values
+from singa_lite.training.train_step import TrainStep
 
 #: {"input": {layer: batch}, "target": {layer: targets}}, of arrays that were given as they are fed.
 Given: TypeAlias = dict[str, dict[str, Shaped]]

@@ -25,8 +25,9 @@ from singa_lite.training.followed import Followed
 from singa_lite.training.how import How
 from singa_lite.training.own_optimizer import begins_by_itself
 from singa_lite.training.repeats import Batch, Given, Repeat, Repeats, checks_of, copy_of, is_given_as_fed
-from singa_lite.training.step_functions import Look, StepFunction, TrainStep, Values
+from singa_lite.training.step_functions import StepFunction, Values
 from singa_lite.training.step_records import StepRecords, key_of
+from singa_lite.training.train_step import Look, TrainStep
 
 #: In the place of a budget: what the net has, and its device, beside its other steps; or where these are let go.
 OWN, ALONE = -1, -2

@@ -19,8 +19,8 @@ from singa_lite.optimizer import GlobalNorm, Optimizer
 from singa_lite.optimizer.gathering import WHOLE
 from singa_lite.tensor import Tensor
 from singa_lite.training.closing import Closing
-from singa_lite.training.step_functions import Marked
 from singa_lite.training.step_objective import TARGET
+from singa_lite.training.train_step import Marked
 from singa_lite.training.updates import Updates, updates_of
 
 

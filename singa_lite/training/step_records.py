@@ -34,7 +34,8 @@ from singa_lite.training.bound import (
     within_limit,
 )
 from singa_lite.training.how import How
-from singa_lite.training.step_functions import StepFunction, TrainStep
+from singa_lite.training.step_functions import StepFunction
+from singa_lite.training.train_step import TrainStep
 
 
 class StepRecords(Unique):

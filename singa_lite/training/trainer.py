@@ -17,7 +17,8 @@ from singa_lite.training.fed_tensors import Forms
 from singa_lite.training.readers import Readers
 from singa_lite.training.repeats import Batch, Repeat
 from singa_lite.training.step import Steps
-from singa_lite.training.step_functions import Look, TrainStep, Values
+from singa_lite.training.step_functions import Values
+from singa_lite.training.train_step import Look, TrainStep
 
 Seen = TypeVar("Seen")
 
