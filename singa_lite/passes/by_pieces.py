@@ -17,7 +17,7 @@ from singa_lite.kernels.interface.state_format import BLOCKED, Blocks
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.calls import Call, Calls, Values
 from singa_lite.passes.footprint import axis_order
-from singa_lite.passes.runs import in_line
+from singa_lite.passes.runs import run_in
 from singa_lite.passes.splits import Split, splits
 from singa_lite.passes.values import Memory, Numbers, Parts, Piece, Region, Start, Sum, What, region_of
 
@@ -132,7 +132,7 @@ class Pieces:
         key = self.numbers.keys[value]
         if value == whole and operand.shape == full.shape:
             return Extent(0, full.shape[axis])
-        run = in_line(self.numbers, value, whole, full) if len(full.shape) == 1 else None
+        run = run_in(self.numbers, value, whole, full) if len(full.shape) == 1 else None
         if run is not None and value not in self._turned:
             return Extent(*run)
         if isinstance(key, Piece):

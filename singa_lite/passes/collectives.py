@@ -14,8 +14,8 @@ from singa_lite.passes.program import Program
 from singa_lite.passes.rewriter import Rewriter
 
 BEGIN, WAIT, POLL = "begin", "wait", "poll"
-#: Fewer ranks than this there are always.
-MOST_RANKS = 1 << 20
+#: Numbers between those of two sums' parts, more than there are ranks.
+_APART = 1 << 20
 
 
 def kind_of(instruction: Instruction) -> str:
@@ -109,7 +109,7 @@ def _by_parts(wait: Instruction) -> Iterator[Instruction]:
             if other == rank:
                 yield replace(wait, kernel=_BY_ELEMENTS.name, operands=operands)
                 continue
-            number = -1 - wait.number * MOST_RANKS - other
+            number = -1 - wait.number * _APART - other
             yield replace(wait, kernel=_GIVEN_AWAY.name, operands=operands, number=number)
 
 

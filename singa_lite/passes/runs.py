@@ -11,7 +11,7 @@ from singa_lite.passes.footprint import axis_order
 from singa_lite.passes.values import Numbers, Parts, Piece, Region, region_of
 
 
-def in_line(numbers: Numbers, value: int, whole: int, full: Operand) -> tuple[int, int] | None:
+def run_in(numbers: Numbers, value: int, whole: int, full: Operand) -> tuple[int, int] | None:
     """From which element of a whole value to below which another one lies in it; None where it does not.
 
     full: the operand over which the whole was read, of one axis.
