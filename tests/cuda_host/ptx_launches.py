@@ -51,7 +51,7 @@ def _pieces_of(launch: KernelLaunch, number: int, argument: Any) -> Iterator[dic
 
 
 def _number(value: np.generic) -> dict[str, Any]:
-    """It takes no infinity: the largest number instead. What kernels are given so are bounds of values, never places."""
+    """It takes no infinity: the largest number instead. Bounds of values are given so, never places."""
     bits = 8 * value.dtype.itemsize
     if value.dtype.kind != "f":
         return {"type": f"u{bits}", "value": int(value) % (1 << bits)}  # type: ignore[call-overload]
@@ -73,14 +73,18 @@ def _fields(dtype: np.dtype[Any], start: int = 0) -> Iterator[tuple[int, np.dtyp
 
 
 def every(file: str, kernel: str, dtype: str = COMMON) -> list[KernelLaunch]:
-    """The different launches of a kernel that are small enough, the one with the least work first.
+    """The different launches of a kernel that are small enough, the one with the least work first."""
+    return _different(file, kernel, [*launches.launches(dtype), *(_sized() if dtype == COMMON else ())])
 
-    float32's are in the sizes that the sanitizer sees, and once more with one block, whose threads go on to further
-    elements; others in the sizes of the contract.
-    """
-    steps = [one for one in _all(dtype) if (one.file, one.kernel) == (file, kernel)]
-    different = {repr((one.types, settings_of(one))): one for one in steps if threads(one) <= MOST_THREADS}
-    return sorted(different.values(), key=work)
+
+def sized(file: str, kernel: str) -> list[KernelLaunch]:
+    """Those of float32 in the sizes that the sanitizer sees, which take less time to list."""
+    return _different(file, kernel, _sized())
+
+
+def _different(file: str, kernel: str, steps: list[KernelLaunch]) -> list[KernelLaunch]:
+    own = [one for one in steps if (one.file, one.kernel) == (file, kernel) and threads(one) <= MOST_THREADS]
+    return sorted({repr((one.types, settings_of(one))): one for one in own}.values(), key=work)
 
 
 def chosen(file: str, kernel: str) -> list[KernelLaunch]:
@@ -103,14 +107,13 @@ def _spread(ones: list[KernelLaunch]) -> list[KernelLaunch]:
 
 
 @cache
-def _all(dtype: str) -> list[KernelLaunch]:
-    found = list(launches.launches(dtype))
-    if dtype == COMMON:
-        calls = [call for case in sanitized_calls.cases() for call in sanitized_calls.calls_of(case)]
-        for most in (1, routine.MOST_BLOCKS):
-            with patch.object(routine, "MOST_BLOCKS", most):
-                made = [call.routine for call in calls if not call.shifted]
-            found += [step for one in made if one is not None for step in one.launches]
+def _sized() -> list[KernelLaunch]:
+    """With as many blocks as there are parts, and with one whose threads go on to further elements."""
+    calls = [call for case in sanitized_calls.cases() for call in sanitized_calls.calls_of(case) if not call.shifted]
+    found = []
+    for most in (1, routine.MOST_BLOCKS):
+        with patch.object(routine, "MOST_BLOCKS", most):
+            found += [step for call in calls for step in call.routine.launches]  # type: ignore[union-attr]  # all are
     return found
 
 

@@ -37,7 +37,7 @@ def of_kernel(file: str, kernel: str) -> Said:
 
 def of_smallest(file: str, kernel: str) -> Said:
     """Of the one with the least work, tensors aligned."""
-    return Counter([next(_of_launch(ptx_launches.every(file, kernel)[0]))])
+    return Counter([next(_of_launch(ptx_launches.sized(file, kernel)[0]))])
 
 
 def _of_launch(launch: KernelLaunch) -> Iterator[Verdict]:
@@ -56,7 +56,7 @@ def without(place: barriers.Place) -> Iterator[tuple[str, Said]]:
     """Of each kernel with this barrier less it, (kernel, what is said of its launches up to the first race)."""
     for file in sorted(barriers.sources_with(place)):
         for kernel in source.kernels(file):
-            said = _without(place, ptx_launches.every(file, kernel))
+            said = _without(place, ptx_launches.sized(file, kernel))
             if said:
                 yield kernel, said
 
@@ -96,7 +96,10 @@ def main(asked: list[str]) -> int:
         began = time.monotonic()
         for kernel, said in without((place[0], int(place[1]))):
             word = "found" if is_found(said) else "not found"
-            print(f"| {place[0]}:{place[1]} | {kernel} | {word} | {_words(said)} | {time.monotonic() - began:.0f} s |", flush=True)
+            print(
+                f"| {place[0]}:{place[1]} | {kernel} | {word} | {_words(said)} | {time.monotonic() - began:.0f} s |",
+                flush=True,
+            )
     return 0
 
 

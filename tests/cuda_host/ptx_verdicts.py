@@ -58,7 +58,7 @@ def missing() -> str:
 
 
 def verdict(code: bytes, settings: dict[str, Any]) -> Verdict:
-    """Of the PTX of a kernel, see `of_entry`. settings: the kernel, its grid and its arguments, as its schema has them."""
+    """Of the PTX of a kernel, see `of_entry`. settings: kernel, grid and arguments, as its schema has them."""
     found = _told(code, json.dumps(settings))
     if found.why != _BY_VALUE:
         return found

@@ -10,17 +10,22 @@ import os
 import pytest
 
 import barriers
+import build_cache
 import ptx_races
 import ptx_verdicts
-from ptx_verdicts import NOT_SYNCHRONIZED, ONE_SIDED, RACE, RACE_FREE, SCHEMA
+from ptx_verdicts import LATE, NOT_SYNCHRONIZED, ONE_SIDED, RACE, RACE_FREE, SCHEMA
 from singa_lite.kernels.cuda_kernels import source
 
 pytestmark = pytest.mark.skipif(bool(ptx_verdicts.missing()), reason=f"wants {ptx_verdicts.missing()}")
 
 ASKED_FOR_ALL = os.environ.get("SINGA_LITE_TEST_PTX") == "all"
+KERNELS = [(file, kernel) for file in source.files() for kernel in source.kernels(file)]
+BARRIERS = [f"{file}:{line}" for file, line in barriers.barriers()]
 #: Kernels and a barrier that are looked at in any case.
 FEW = (("rms_norm.cu", "rms_norm_gradient"), ("update.cu", "sgd_plain"))
 ONE_BARRIER = ("rms_norm.cu:47",)
+
+UNDECIDED, UNMISSED = {}, {}
 
 KERNEL = """
 extern "C" __global__ void planted(const float* x, float* y, int n) {{
@@ -43,18 +48,47 @@ PLANTED = {
     ),
     "two blocks": ("y[block + i] = x[block + i];", 2, RACE_FREE),
     "two blocks in one place": ("y[i] = x[block + i];", 2, RACE),
+    "by a value": ("held[i] = x[i]; __syncthreads(); if (x[i] > 0) y[i] = held[63 - i];", 1, ONE_SIDED),
+    "no barrier, by a value": ("held[i] = x[i]; if (x[i] > 0) y[i] = held[63 - i];", 1, RACE),
     "a barrier for some": ("held[i] = x[i]; if (i < 40) __syncthreads(); y[i] = held[63 - i];", 1, NOT_SYNCHRONIZED),
 }
 
 
-@pytest.mark.parametrize("name", PLANTED)
-def test_what_is_planted_is_found(name):
-    body, blocks, wanted = PLANTED[name]
+def said_of(name):
+    body, blocks, _ = PLANTED[name]
     count = {"parameter": "planted_param_2", "type": "u32", "value": 128}
     launch = {"grid_dim": [blocks, 1, 1], "block_dim": [64, 1, 1]}
     settings = {"schema": SCHEMA, "entry": "planted", "launch": launch, "arguments": [count]}
-    code = ptx_verdicts.of_entry(KERNEL.format(body=body), "planted")
-    assert ptx_verdicts.verdict(code, settings).result == wanted
+    return ptx_verdicts.verdict(ptx_verdicts.of_entry(KERNEL.format(body=body), "planted"), settings)
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_what_is_planted_is_found(name):
+    assert said_of(name).result == PLANTED[name][2]
+
+
+def test_what_it_said_is_kept_and_that_it_had_no_time_is_not(tmp_path, monkeypatch):
+    monkeypatch.setenv(build_cache.VARIABLE, str(tmp_path))
+    with monkeypatch.context() as brief:
+        brief.setattr(ptx_verdicts, "TIMEOUT", 1e-4)
+        late = said_of("two blocks")
+    assert late.is_undecided
+    assert late.result == LATE
+    assert said_of("two blocks").result == RACE_FREE
+    monkeypatch.setattr(ptx_verdicts, "_asked", None)
+    assert said_of("two blocks").result == RACE_FREE
+    with pytest.raises(TypeError):  # another question
+        said_of("right")
+
+
+def test_a_kernel_is_cut_out_of_a_program():
+    one, other = (KERNEL.format(body=f"y[i] = {n};").replace("planted", f"number_{n}") for n in (1, 2))
+    both = ptx_verdicts.of_entry(one + other, "number_2")
+    assert ptx_verdicts.ENTRY.findall(both) == [b"number_2"]
+    assert both == ptx_verdicts.of_entry(one.replace("= 1;", "= 3;") + other, "number_2")
+    assert both != ptx_verdicts.of_entry(one + other.replace("= 2;", "= 3;"), "number_2")
+    with pytest.raises(KeyError, match="number_3"):
+        ptx_verdicts.of_entry(one + other, "number_3")
 
 
 @pytest.mark.parametrize(("file", "kernel"), KERNELS if ASKED_FOR_ALL else FEW)
