@@ -19,8 +19,9 @@ from singa_lite.kernels.cuda_kernels.source import FLOATS
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.routine import Temporary
 
-#: Threads of a grid, with which the work of the check goes up.
-MOST_THREADS = 2048
+#: Threads of a grid, and elements of a tensor for each of them, with which the work of the check goes up: it follows
+#: each thread through all turns of its loops. A few turns show what one reads of another's.
+MOST_THREADS, MOST_ELEMENTS = 2048, 64
 #: The dtype that kernels are asked about in most launches, and how many of a shape of block these are.
 COMMON, EACH = sanitized_calls.DTYPE.name, 4
 
@@ -83,7 +84,7 @@ def sized(file: str, kernel: str) -> list[KernelLaunch]:
 
 
 def _different(file: str, kernel: str, steps: list[KernelLaunch]) -> list[KernelLaunch]:
-    own = [one for one in steps if (one.file, one.kernel) == (file, kernel) and threads(one) <= MOST_THREADS]
+    own = [one for one in steps if (one.file, one.kernel) == (file, kernel) and _is_small(one)]
     return sorted({repr((one.types, settings_of(one))): one for one in own}.values(), key=work)
 
 
@@ -115,6 +116,11 @@ def _sized() -> list[KernelLaunch]:
         with patch.object(routine, "MOST_BLOCKS", most):
             found += [step for call in calls for step in call.routine.launches]  # type: ignore[union-attr]  # all are
     return found
+
+
+def _is_small(launch: KernelLaunch) -> bool:
+    elements = max((one.size for one in launch.arguments if isinstance(one, TensorSpec)), default=0)
+    return threads(launch) <= MOST_THREADS and elements <= MOST_ELEMENTS * threads(launch)
 
 
 def threads(launch: KernelLaunch) -> int:

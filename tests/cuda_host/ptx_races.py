@@ -12,7 +12,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import barriers
 import ptx_launches
@@ -28,6 +28,21 @@ ADDRESS = re.compile(r"reinterpret_cast<uint64>\([^()]*\)")
 ALONE = Verdict(RACE_FREE, "one thread")
 #: How often it says what of launches.
 Said = Counter[Verdict]
+#: Kernels of which it cannot tell, {name: its reason}: an index or an address that a tensor holds decides which
+#: elements are touched, or threads that fill no warp.
+_BY_INDEX, _BY_TABLE = "allocation_alias_relation_unknown", "dynamic_address_overlap_unresolved"
+UNDECIDED = {
+    "in_top_k_of_rows": _BY_INDEX,
+    "hits_at_k": _BY_INDEX,
+    "begin_updates": "partial_warp_launch",
+    "sgd_plain_of_several": _BY_TABLE,
+    "sgd_momentum_of_several": _BY_TABLE,
+    "rms_prop_of_several": _BY_TABLE,
+    "ada_grad_of_several": _BY_TABLE,
+    "adam_of_several": _BY_TABLE,
+}
+#: Kernels of which it cannot tell in some launches, and proves others.
+PARTLY = {"cross_entropy_of_ids": _BY_INDEX}
 
 
 def of_kernel(file: str, kernel: str) -> Said:
@@ -81,26 +96,55 @@ def is_found(said: Said) -> bool:
     return any(one.result in FOUND for one in said)
 
 
+def complaint(kernel: str, said: Said) -> str:
+    """What is wrong with what it said of a kernel; "" if nothing is."""
+    if not said:
+        return "no launch of the contract is small enough to ask about"
+    if is_found(said):
+        return "a race, or a barrier that some threads do not reach"
+    reasons = {one.why for one in said if one.is_undecided}
+    listed = UNDECIDED.get(kernel) or PARTLY.get(kernel)
+    is_proved = any(not one.is_undecided for one in said)
+    if reasons != ({listed} if listed else set()) or is_proved == (kernel in UNDECIDED):
+        return f"undecided otherwise than listed, {listed or 'which it is not'}"
+    return ""
+
+
+def complaint_without(place: barriers.Place, told: Mapping[str, Said]) -> str:
+    """What is wrong with what it said of the kernels that have a barrier, less it; "" if nothing is."""
+    name = f"{place[0]}:{place[1]}"
+    unmissed = {kernel for kernel, said in told.items() if not is_found(said)}
+    if (unmissed == told.keys()) != (name in barriers.UNMISSED):
+        return "a race is found" if name in barriers.UNMISSED else "no race is found"
+    undecided = {kernel for kernel in unmissed if any(one.is_undecided for one in told[kernel])}
+    return f"undecided: {undecided}" if undecided - UNDECIDED.keys() - PARTLY.keys() else ""
+
+
 def _words(said: Said) -> str:
     return ", ".join(f"{count} {' '.join(one).strip()}" for one, count in said.items()) or "nothing"
 
 
 def main(asked: list[str]) -> int:
     """Print the tables."""
+    complaints, began = [], time.monotonic()
     for file in [name for name in asked if name.endswith(".cu")] or ([] if asked else source.files()):
         for kernel in source.kernels(file):
-            began = time.monotonic()
             said = of_kernel(file, kernel)
-            print(f"| {file} | {kernel} | {_words(said)} | {time.monotonic() - began:.0f} s |", flush=True)
-    for place in [(name.split(":")) for name in asked if ":" in name] or ([] if asked else barriers.barriers()):
-        began = time.monotonic()
-        for kernel, said in without((place[0], int(place[1]))):
-            word = "found" if is_found(said) else "not found"
-            print(
-                f"| {place[0]}:{place[1]} | {kernel} | {word} | {_words(said)} | {time.monotonic() - began:.0f} s |",
-                flush=True,
-            )
-    return 0
+            complaints.append(complaint(kernel, said))
+            print(f"| {file} | {kernel} | {_words(said)} | {complaints[-1]} |", flush=True)
+    print(f"{time.monotonic() - began:.0f} s", flush=True)
+    for file, line in [name.split(":") for name in asked if ":" in name] or ([] if asked else barriers.barriers()):
+        place, told = (file, int(line)), {}
+        for kernel, said in without(place):
+            told[kernel] = said
+            print(f"| {file}:{line} | {kernel} | {_words(said)} |", flush=True)
+        complaints.append(complaint_without(place, told))
+        print(
+            f"| {file}:{line} | {sum(map(is_found, told.values()))} found of {len(told)} | {complaints[-1]} |",
+            flush=True,
+        )
+    print(f"{time.monotonic() - began:.0f} s", flush=True)
+    return int(any(complaints))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ SINGA_LITE_TEST_PTX=all looks at every kernel, and at the kernels less each of t
 from __future__ import annotations
 
 import os
+from collections import Counter
 
 import pytest
 
@@ -13,7 +14,7 @@ import barriers
 import build_cache
 import ptx_races
 import ptx_verdicts
-from ptx_verdicts import LATE, NOT_SYNCHRONIZED, ONE_SIDED, RACE, RACE_FREE, SCHEMA
+from ptx_verdicts import LATE, NOT_SYNCHRONIZED, ONE_SIDED, RACE, RACE_FREE, SCHEMA, Verdict
 from singa_lite.kernels.cuda_kernels import source
 
 pytestmark = pytest.mark.skipif(bool(ptx_verdicts.missing()), reason=f"wants {ptx_verdicts.missing()}")
@@ -24,8 +25,6 @@ BARRIERS = [f"{file}:{line}" for file, line in barriers.barriers()]
 #: Kernels and a barrier that are looked at in any case.
 FEW = (("rms_norm.cu", "rms_norm_gradient"), ("update.cu", "sgd_plain"))
 ONE_BARRIER = ("rms_norm.cu:47",)
-
-UNDECIDED, UNMISSED = {}, {}
 
 KERNEL = """
 extern "C" __global__ void planted(const float* x, float* y, int n) {{
@@ -94,15 +93,39 @@ def test_a_kernel_is_cut_out_of_a_program():
 @pytest.mark.parametrize(("file", "kernel"), KERNELS if ASKED_FOR_ALL else FEW)
 def test_no_kernel_of_ours_has_a_race(file, kernel):
     said = ptx_races.of_kernel(file, kernel) if ASKED_FOR_ALL else ptx_races.of_smallest(file, kernel)
-    assert said, "no launch of the contract is small enough to ask about"
-    assert not ptx_races.is_found(said), said
-    assert {one.why for one in said if one.is_undecided} == set(UNDECIDED.get(kernel, ())), said
+    assert ptx_races.complaint(kernel, said) == "", said
 
 
 @pytest.mark.parametrize("name", BARRIERS if ASKED_FOR_ALL else ONE_BARRIER)
 def test_a_barrier_that_is_left_out_is_missed(name):
     file, line = name.split(":")
-    told = dict(ptx_races.without((file, int(line))))
-    found = {kernel for kernel, said in told.items() if ptx_races.is_found(said)}
-    assert bool(found) != (name in barriers.UNMISSED), told
-    assert told.keys() - found == UNMISSED.get(name, frozenset()), told
+    place = file, int(line)
+    told = dict(ptx_races.without(place))
+    assert ptx_races.complaint_without(place, told) == "", told
+
+
+def test_no_verdict_passes_by_itself():
+    """What is found, undecided without being listed, listed without being undecided, or never asked about is told."""
+    race, proved, late = Verdict(RACE), Verdict(RACE_FREE), Verdict(LATE, "no time")
+    by_index = Verdict("unsupported", ptx_races.UNDECIDED["hits_at_k"])
+    assert ptx_races.complaint("relu", Counter([proved])) == ""
+    for said in ([], [proved, race], [proved, Verdict(NOT_SYNCHRONIZED)], [proved, late], [by_index]):
+        assert ptx_races.complaint("relu", Counter(said)), said
+    assert ptx_races.complaint("hits_at_k", Counter([by_index])) == ""
+    for said in ([proved], [proved, by_index], [by_index, late], [by_index, race]):
+        assert ptx_races.complaint("hits_at_k", Counter(said)), said
+    assert ptx_races.complaint("cross_entropy_of_ids", Counter([proved, by_index])) == ""
+    for said in ([proved], [by_index], [proved, late]):
+        assert ptx_races.complaint("cross_entropy_of_ids", Counter(said)), said
+    place, unmissed = ("tile.cuh", 89), next(iter(barriers.UNMISSED)).split(":")
+    other = unmissed[0], int(unmissed[1])
+    assert ptx_races.complaint_without(place, {"relu": Counter([race]), "elu": Counter([proved])}) == ""
+    assert ptx_races.complaint_without(other, {"relu": Counter([proved])}) == ""
+    for told in ({}, {"relu": Counter([proved])}, {"relu": Counter([race]), "elu": Counter([late])}):
+        assert ptx_races.complaint_without(place, told), told
+    assert ptx_races.complaint_without(other, {"relu": Counter([race])})
+
+
+def test_what_is_listed_exists():
+    assert (ptx_races.UNDECIDED | ptx_races.PARTLY).keys() <= {kernel for _, kernel in KERNELS}
+    assert not ptx_races.UNDECIDED.keys() & ptx_races.PARTLY.keys()
