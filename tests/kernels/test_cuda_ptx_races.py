@@ -1,7 +1,7 @@
 """A static check of PTX for races: it finds planted ones, and none in our kernels, in whatever order threads run.
 
-SINGA_LITE_TEST_PTX=all looks at every kernel, and at the kernels less each of their barriers (half an hour, seconds where
-answers are kept), else at a few.
+SINGA_LITE_TEST_PTX=all looks at every kernel, and at the kernels less each of their barriers (half an hour, seconds
+where answers are kept), else at a few.
 """
 
 from __future__ import annotations
