@@ -8,7 +8,7 @@ import pytest
 
 import launches
 import nvrtc_compiler
-import ptx_races
+import ptx_verdicts
 from singa_lite.kernels.cuda_kernels import source
 
 pytestmark = pytest.mark.skipif(bool(nvrtc_compiler.missing()), reason=f"wants {nvrtc_compiler.missing()}")
@@ -25,7 +25,7 @@ _ENDS = re.compile(r"\bld\.global|^\s*\$\w+:|\bbra\b", re.MULTILINE)
 
 def stores_in_a_row(program: str) -> dict[str, int]:
     """By kernel, the most packs of 16 bytes that it stores with no load and no branch in between."""
-    text = ptx_races.ptx(program).decode()
+    text = ptx_verdicts.ptx(program).decode()
     return {
         kernel: max(part.count("st.global.v4.f32") for part in _ENDS.split(body))
         for kernel, body in _KERNEL.findall(text)
