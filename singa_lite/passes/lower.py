@@ -169,29 +169,29 @@ class Lowering:
         """A placement may miss the floor by some bytes: then the passes are given as many less."""
         if self._keeps(limit, search):
             return self._unlimited(search)
-        aim = limit
+        aim, found = limit, list[Placed]()
         for _ in range(MOST_LIMITS):
-            placed = self._least_arena(aim, limit, search)
-            if placed.arena_bytes <= limit:
-                return placed
-            if placed.plan.floor > aim:
+            tried = self._tried(aim, limit, search)
+            found += [placed for placed in tried if placed.arena_bytes <= limit]
+            # Where a dearer choice keeps the limit, the cheapest one may do so with a lower aim, and be cheaper still.
+            missed = tried[0] if found else min(tried, key=lambda one: one.arena_bytes)
+            if missed.arena_bytes <= limit or missed.plan.floor > aim:
                 break
-            aim = min(aim, placed.plan.floor) - (placed.arena_bytes - limit)
+            aim = min(aim, missed.plan.floor) - (missed.arena_bytes - limit)
+        if found:
+            return min(found, key=lambda one: total_seconds(one.planned))
         if search not in self._least:
             self._least[search] = self._lowest(search)
         if self._least[search].arena_bytes <= limit:
             return self._least[search]
         raise LimitError(limit, self._least[search])
 
-    def _least_arena(self, aim: int, limit: int, search: bool) -> Placed:
-        """Of what is found for an aim, the cheapest first, the plan whose arena keeps the limit; else the smallest."""
-        placed = self._placed(aim, search, within=limit)
-        for rank in range(1, min(RANKS, self._choices)):
-            if placed.arena_bytes <= limit:
-                break
-            other = self._placed(aim, search, rank, limit)
-            placed = min(placed, other, key=lambda one: one.arena_bytes)
-        return placed
+    def _tried(self, aim: int, limit: int, search: bool) -> list[Placed]:
+        """What is found for an aim, the cheapest first, up to the first plan whose arena keeps the limit."""
+        tried = [self._placed(aim, search, within=limit)]
+        while tried[-1].arena_bytes > limit and len(tried) < min(RANKS, self._choices):
+            tried.append(self._placed(aim, search, len(tried), limit))
+        return tried
 
     def _lowest(self, search: bool) -> Placed:
         """The plan of the smallest arena found: no limit is kept that is a little lower.
