@@ -115,12 +115,10 @@ class _OwnParts(Tiling):
 
     def _update_of(self, update: Instruction, own: Operand, summed: Operand, cut: slice) -> Iterator[Instruction]:
         """The update of elements of this rank's part, by their sums."""
-        pieces = [
-            summed
-            if operand == own
-            else operand
-            if operand is None or operand.shape != own.shape
-            else narrow(operand, 0, cut.start, cut.stop)
-            for operand in update.operands
-        ]
+        pieces = [summed if operand == own else _cut(operand, own, cut) for operand in update.operands]
         yield from self.counted(update, pieces, cut.stop == own.shape[0])
+
+
+def _cut(operand: Operand | None, own: Operand, cut: slice) -> Operand | None:
+    """What goes with these elements of this rank's part: of all that has its shape."""
+    return operand if operand is None or operand.shape != own.shape else narrow(operand, 0, cut.start, cut.stop)
