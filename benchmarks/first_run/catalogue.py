@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from first_run import basics, contract, kernel_times, tools, torch_side, training
+from first_run import basics, beside_cudnn, contract, kernel_times, thresholds, tools, torch_side, training
 from first_run.item import Context, Item, Options
 from first_run.prepared import Prepared
 
@@ -56,9 +56,9 @@ def _second(options: Options) -> Iterator[Item]:
             key = line["item"].removeprefix("contract/")
             yield Item(f"again/{key}", 0.1, partial(contract.again, key=key))
     yield Item("embedding_gradient", 0.1, kernel_times.embedding_gradient)
-    yield Item("thresholds", 0.2, kernel_times.thresholds)
-    yield Item("further_plans", 0.1, kernel_times.further_plans)
-    yield Item("normalization_by_cudnn", 0.1, kernel_times.normalization_by_cudnn)
+    yield Item("thresholds", 0.2, thresholds.thresholds)
+    yield Item("further_plans", 0.1, beside_cudnn.further_plans)
+    yield Item("normalization_by_cudnn", 0.1, beside_cudnn.normalization_by_cudnn)
     for name, n in (kernel_times.TINY_NETS if options.tiny else kernel_times.NETS).items():
         yield Item(f"kernels/{name}", 0.3, partial(kernel_times.of_net, name=name, n=n))
 

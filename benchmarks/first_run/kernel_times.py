@@ -1,20 +1,17 @@
-"""The time of our own kernels: at the shapes of nets, on both sides of thresholds, beside cuDNN's normalization."""
+"""The time of our own kernels at the shapes of nets, and of an embedding's gradient."""
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
-from importlib import import_module
 from math import prod
 from typing import Any, NamedTuple
-from unittest.mock import patch
 
 import numpy as np
 
-from first_run.item import Context, Skipped, Values
+from first_run.item import Context, Values
 from first_run.machine import Machine, here
 from first_run.prepared import built
 from singa_lite.kernels.interface import SIGNATURES
@@ -147,110 +144,13 @@ def _values(spec: TensorSpec, seed: int, ids: Draw) -> Any:
     return (random.random(spec.shape, np.float32) + 0.5).astype(spec.dtype)
 
 
-# ---- thresholds: each kernel at one size, done the way that the threshold chooses and the other way
-
-
-class Threshold(NamedTuple):
-    """A constant of a module of `cuda_kernels`; shapes of a kernel at it; another value, by which the kernel does these
-    shapes the other way."""
-
-    module: str
-    constant: str
-    other: int
-    kernel: str
-    shapes: tuple[tuple[int, ...] | None, ...]
-    settings: Mapping[str, Any]
-
-
-def _rows(rows: int, features: int) -> tuple[tuple[int, ...], ...]:
-    """Of layer_norm: x, gamma, beta, y, mean, inv_std."""
-    return (rows, features), (features,), (features,), (rows, features), (rows,), (rows,)
-
-
-_SOFTMAX = {"axis": 1}
-THRESHOLDS = (
-    Threshold("layer_norm", "WARP_FEATURES", 8191, "layer_norm", _rows(4096, 8192), {"epsilon": 1e-5}),
-    Threshold("layer_norm", "WARP_FEATURES", 2047, "layer_norm", _rows(16384, 2048), {"epsilon": 1e-5}),
-    Threshold("layer_norm", "FEW_FEATURES", 1023, "layer_norm", _rows(256, 1024), {"epsilon": 1e-5}),
-    Threshold("layer_norm", "MANY_ROWS", 513, "layer_norm", _rows(512, 4096), {"epsilon": 1e-5}),
-    Threshold("softmax", "LONG", 8191, "softmax", ((2048, 8192),) * 2, _SOFTMAX),
-    Threshold("softmax", "LONG", 32768, "softmax", ((1024, 32768),) * 2, _SOFTMAX),
-    Threshold("softmax", "LONG", 1 << 20, "softmax", ((512, 50257),) * 2, _SOFTMAX),
-    Threshold("positions", "MANY", 2049, "in_top_k", ((8192, 2048), (8192,), (8192,)), {"k": 5}),
-    Threshold("positions", "MANY", 1 << 20, "in_top_k", ((4096, 50257), (4096,), (4096,)), {"k": 5}),
-    Threshold("reduction", "LONG", 1 << 20, "reduce_sum", ((8192, 4096), (8192,)), {"axes": (1,), "alpha": 1.0}),
-    Threshold("reduction", "LONG", 16, "reduce_sum", ((65536, 256), (65536,)), {"axes": (1,), "alpha": 1.0}),
-    Threshold("reduction", "BUSY", 4096, "reduce_sum", ((1 << 22,), ()), {"axes": (0,), "alpha": 1.0}),
-    Threshold("reduction", "BUSY", 128, "bias_gradient", ((1 << 16, 512), (512,)), {"axis": 1}),
-    Threshold(
-        "plane", "SUM_BLOCKS", 4096, "layer_norm_gradient", ((16384, 768),) * 2 + ((16384,),) * 2 + ((768,),) * 2, {}
-    ),
-    Threshold(
-        "plane", "SUM_BLOCKS", 256, "layer_norm_gradient", ((16384, 768),) * 2 + ((16384,),) * 2 + ((768,),) * 2, {}
-    ),
-    Threshold("routine", "MOST_BLOCKS", 16384, "relu", ((1 << 26,),) * 2, {}),
-    Threshold("routine", "MOST_BLOCKS", 1056, "relu", ((1 << 26,),) * 2, {}),
-)
-#: Rows of the stand-in's tensors: it only shows that the calls are right.
-FEW = 3
-
-
-def thresholds(context: Context) -> Values:
-    """Microseconds of each call as the constant has it, and with the other value."""
-    for one in THRESHOLDS:
-        context.row(_both_ways(context, one))
-    return {"thresholds": len(THRESHOLDS)}
-
-
-def _both_ways(context: Context, one: Threshold) -> Values:
-    module = import_module(f"singa_lite.kernels.cuda_kernels.{one.module}")
-    shapes = one.shapes
-    if context.options.tiny:
-        rows = shapes[0][0]  # type: ignore[index]
-        shapes = tuple(
-            tuple(FEW if extent == rows else extent for extent in shape) for shape in shapes if shape is not None
-        )
-    call = Timed(one.kernel, tuple(map(_plain, _dtypes(one.kernel, shapes), shapes)), one.settings, 1)
-    found: Values = {"kernel": one.kernel, "shapes": str(shapes[0]), "constant": f"{one.module}.{one.constant}"}
-    for value in (getattr(module, one.constant), one.other):
-        with _constant(module, one.constant, value):
-            kernels = _fresh(context.machine)
-            with prepared_launch(context.machine, kernels, call) as launch:
-                found[f"us at {value}"] = context.machine.captured_microseconds(launch, LAUNCHES)
-    return found
-
-
-@contextmanager
-def _constant(module: Any, name: str, value: int) -> Iterator[None]:
-    """The constant is this value inside, for all modules that have imported it."""
-    owners = [one for one in _cuda_modules() if getattr(one, name, None) == getattr(module, name)]
-    with ExitStack() as stack:
-        for owner in owners:
-            stack.enter_context(patch.object(owner, name, value))
-        yield
-
-
-def _cuda_modules() -> list[Any]:
-    import sys
-
-    return [module for name, module in sys.modules.items() if name.startswith("singa_lite.kernels.cuda_kernels.")]
-
-
-def _fresh(machine: Machine) -> KernelSet:
-    """A set of our own kernels that has built nothing yet."""
-    from singa_lite.kernels.cuda_kernels import cuda
-
-    own = machine.own_set()
-    return cuda(next(iter(own.kernels.values()))._loader, own.fallback)  # type: ignore[attr-defined]
-
-
-def _dtypes(kernel: str, shapes: Sequence[Any]) -> list[np.dtype[Any]]:
+def dtypes(kernel: str, shapes: Sequence[Any]) -> list[np.dtype[Any]]:
     """float32; ids are int64."""
     ids = {"in_top_k": 1, "embedding_gradient": 0}
     return [np.dtype(np.int64 if at == ids.get(kernel) else np.float32) for at in range(len(shapes))]
 
 
-def _plain(dtype: np.dtype[Any], shape: tuple[int, ...]) -> TensorSpec:
+def plain(dtype: np.dtype[Any], shape: tuple[int, ...]) -> TensorSpec:
     """In C order."""
     strides = [dtype.itemsize * prod(shape[axis + 1 :]) for axis in range(len(shape))]
     return TensorSpec(shape, dtype, tuple(strides))
@@ -260,7 +160,7 @@ def embedding_gradient(context: Context) -> Values:
     """64 texts of 1,024 ids into a table of GPT-2, with ids drawn evenly, and one of them everywhere."""
     places, rows, features = (300, 50, 7) if context.options.tiny else (64 * 1024, 50257, 768)
     shapes = (places,), (places, features), (rows, features)
-    specs = tuple(map(_plain, _dtypes("embedding_gradient", shapes), shapes))
+    specs = tuple(map(plain, dtypes("embedding_gradient", shapes), shapes))
     call = Timed("embedding_gradient", specs, {"first": 0, "padding": -1}, 1)
     machine, values = context.machine, {}
     for label, most in (("evenly drawn", rows), ("one id", 1)):
@@ -268,53 +168,4 @@ def embedding_gradient(context: Context) -> Values:
         with prepared_launch(machine, machine.own_set(), call, ids) as launch:
             values[f"us, {label}"] = machine.captured_microseconds(launch, 4)
         context.row(dict(values))
-    return values
-
-
-def normalization_by_cudnn(context: Context) -> Values:
-    """cuDNN's batch normalization and ours, forward in training, at the first and last shapes of ResNet-50."""
-    from first_run import cudnn_graphs
-    from singa_lite.kernels.cuda_kernels import cudnn_library
-    from singa_lite.kernels.cuda_kernels.cudnn_plan import Knobs, Planner
-
-    if context.options.stand_in:
-        raise Skipped("cuDNN's engines for it are compiled on a GPU alone")
-    machine, values = context.machine, {}
-    with here(machine.on):
-        handle = cudnn_library.Handle(machine.on.runtime.stream.ptr)
-    for shape in cudnn_graphs.IMAGES:
-        draw = partial(cudnn_graphs.batch_norm, cudnn_library.frontend(), shape=shape)
-        start = time.perf_counter()
-        with here(machine.on):
-            plan = Planner(handle.target, handle, Knobs(allow_tf32=True)).plan(draw, "float32")
-        row: Values = {"shape": str(shape), "seconds_to_plan": time.perf_counter() - start}
-        if plan is None:
-            row["cudnn"] = "no plan"
-        else:
-            row["us, cudnn"] = cudnn_graphs.timed(machine, handle, plan, shape)
-        values[str(shape)] = row
-        context.row(row)
-    return values
-
-
-def further_plans(context: Context) -> Values:
-    """Whether cuDNN plans layer normalization and attention here, by dtype: engines and bytes of workspace."""
-    from first_run import cudnn_graphs
-    from singa_lite.kernels.cuda_kernels import cudnn_library
-    from singa_lite.kernels.cuda_kernels.cudnn_plan import Knobs, Planner
-
-    if context.options.stand_in:
-        raise Skipped("cuDNN's engines for it are compiled on a GPU alone")
-    machine, values = context.machine, {}
-    with here(machine.on):
-        handle = cudnn_library.Handle(machine.on.runtime.stream.ptr)
-        for draw in (cudnn_graphs.layer_norm, cudnn_graphs.attention):
-            for dtype in ("float32", "bfloat16"):
-                try:
-                    made = partial(draw, cudnn_library.frontend())
-                    plan = Planner(handle.target, handle, Knobs(allow_tf32=True)).plan(made, dtype)
-                    said = "no plan" if plan is None else f"{plan.candidates} engines, {plan.workspace_bytes} bytes"
-                except Exception as error:
-                    said = f"{type(error).__name__}: {error}"
-                values[f"{draw.__name__} {dtype}"] = said
     return values
