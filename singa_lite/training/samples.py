@@ -152,10 +152,11 @@ class Lazy(Rows):
     def take(self, index: Index, copy: bool = False) -> Array:
         """Only these samples are read, in rising order and each once, as HDF5 wants it; then put in the order asked."""
         if isinstance(index, slice):
-            return self._read(index, len(range(*index.indices(self.shape[0]))))
+            read = self._read(index, len(range(*index.indices(self.shape[0]))))
+            return read.copy() if copy else read  # a set of the user's own may refill what it gave
         rising, back = np.unique(index, return_inverse=True)
-        read: Array = self._read(rising, len(rising))[back]
-        return read
+        taken: Array = self._read(rising, len(rising))[back]
+        return taken
 
     def _read(self, index: Index, count: int) -> Array:
         read = sliced(self._where, self._array, index)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from itertools import islice
 
 from singa_lite.common.array_types import Array
 from singa_lite.common.arrays import kind
 from singa_lite.common.notice import warn
-from singa_lite.data import Epochs
+from singa_lite.data import Epochs, Processes
 from singa_lite.errors import DataError
 from singa_lite.training.batch_sources import BatchSource, Indexed, Stateful, by_number, is_once
 from singa_lite.training.data_set import Batch, Batches, DataSet, emptied
 from singa_lite.training.loaded_samples import Loading
+from singa_lite.training.own_memory import InOwnMemory, copied
 from singa_lite.training.prefetch import ahead
 from singa_lite.training.workers import Crew
 
@@ -52,8 +54,10 @@ class Stream(DataSet):
         self.batches = 0
         workers = loading.workers_for(where, by_number(source), "batches that come one after the other")
         if by_number(source):
-            self._crew = Crew(where, source.__getitem__, workers)
             self.batches = self._length(source)
+            if workers != 0:  # of processes each has a source of its own
+                work = source.__getitem__ if isinstance(workers, Processes) else InOwnMemory(source)
+                self._crew = Crew(where, work, workers)
         self._going: Iterator[object] | None = None
         self._may_begin_anew = False
         self._place: object = None
@@ -74,7 +78,7 @@ class Stream(DataSet):
         if by_number(self._source):
             made = self._by_number(self._source, order, start, prefetch)
         else:
-            made = ahead(self._one_by_one(start, epoch), prefetch)
+            made = ahead(_in_own_memory(self._one_by_one(start, epoch), prefetch), prefetch)
         return self._taken(made, start, epoch)
 
     def _taken(self, made: Generator[tuple[object, object], None, None], start: int, epoch: int) -> Batches:
@@ -111,9 +115,10 @@ class Stream(DataSet):
     ) -> Generator[tuple[object, object], None, None]:
         numbers = range(self._length(source)) if order is None else order.tolist()
         if self._crew is None:
-            raise RuntimeError("wanted batches by number, received others")
-        for _, made in self._crew.through(((None, number) for number in numbers[start:]), prefetch):
-            yield made, None
+            yield from ahead(_in_own_memory(((source[number], None) for number in numbers[start:]), prefetch), prefetch)
+        else:
+            for _, made in self._crew.through(((None, number) for number in numbers[start:]), prefetch):
+                yield made, None
         ended = getattr(source, "on_epoch_end", None)
         if callable(ended):
             ended()
@@ -193,3 +198,13 @@ class Stream(DataSet):
         """See `DataSet`."""
         if self._crew is not None:
             self._crew.close()
+
+
+def _in_own_memory(made: Iterable[tuple[object, object]], prefetch: int) -> Iterator[tuple[object, object]]:
+    """Batches and places, copied where the source makes the next ones before they are used."""
+    return map(_copied, made) if prefetch else iter(made)
+
+
+def _copied(made: tuple[object, object]) -> tuple[object, object]:
+    given, place = made
+    return copied(given), deepcopy(place)
