@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 
+import skips
 from data_nets import COUNT, X, Y, classifier
 from nets import state_of
 from sample_changes import Failing, divided, dying, noisy
 from singa_lite import GraphError, ShapeError, data
 from singa_lite.data import transforms
+from singa_lite.data.images import Images
 from singa_lite.errors import DataError
-from singa_lite.training.transformed import random_of
+from singa_lite.training.samples import Held, Lazy
+from singa_lite.training.transformed import Making, Transformed, random_of
 
 
 def fitted(**options: Any) -> Any:
@@ -30,6 +34,50 @@ def test_it_is_the_same_to_the_bit_whoever_does_it(options):
 
 def test_processes_give_the_same_bits():
     assert fitted(transform=noisy, workers=data.Processes(2)) == fitted(transform=noisy)
+
+
+def stored_as(kind: str, folder: Any) -> tuple[Any, Any]:
+    """The samples and their targets, in a file of this kind."""
+    if kind == "memmap":
+        X.tofile(folder / "x")
+        return np.memmap(folder / "x", np.float32, "r", shape=X.shape), Y
+    if kind == "hdf5":
+        import h5py
+
+        file = h5py.File(folder / "set.h5", "w")
+        return file.create_dataset("x", data=X, chunks=(4, 5)), file.create_dataset("y", data=Y)
+    frame = skips.library("pandas").DataFrame(X, columns=list("abcde")).assign(label=Y)
+    if kind == "csv":
+        frame.to_csv(folder / "t.csv", index=False)
+        return data.csv(folder / "t.csv", "label"), None
+    skips.library("pyarrow")
+    frame.to_parquet(folder / "t.parquet", row_group_size=9)
+    return data.parquet(folder / "t.parquet", "label"), None
+
+
+@pytest.mark.parametrize("kind", ["memmap", "hdf5", "csv", "parquet"])
+def test_processes_take_samples_of_any_store(tmp_path, kind):
+    x, y = stored_as(kind, tmp_path)
+    net = classifier()
+    net.fit(x, y, 8, epochs=2, transform=noisy, workers=data.Processes(1), verbose=False)
+    assert state_of(net) == fitted(transform=noisy)
+
+
+def test_what_goes_to_a_process_is_no_data():
+    rows = {"flat": Transformed("here", Held("here", np.zeros((10**6, 5), "f")), noisy)}
+    image = Images([f"{number}.png" for number in range(10**5)], (4, 4), 3, False)
+    for inputs in (rows, {"flat": Lazy("here", Unread(image))}):
+        assert len(pickle.dumps(Making(inputs))) < 2000
+
+
+class Unread:
+    """Images of which the first one is not opened."""
+
+    def __init__(self, images: Images) -> None:
+        self.one_by_one, self.shape, self.dtype = True, images.shape, images.dtype
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        return np.zeros((1, *self.shape[1:]), self.dtype)
 
 
 def test_each_sample_has_other_numbers_in_each_epoch_and_its_own_ones_whenever_asked():

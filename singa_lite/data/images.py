@@ -25,14 +25,23 @@ _DEEP = ("I", "F")
 class Images:
     """Image files as one array (n, channels, height, width) of uint8, of which `[]` decodes those that are asked for.
 
-    shape, dtype: of that array; files: paths, in order. DataError for a file that is no image, with its number.
+    shape, dtype: of that array; files: paths, in order; numbers: by which errors call them, by default from 0.
+    DataError for a file that is no image, with its number.
     """
 
     one_by_one = True
     dtype = np.dtype(np.uint8)
 
-    def __init__(self, files: Sequence[str], size: tuple[int, int], channels: int, crop: bool) -> None:
+    def __init__(
+        self,
+        files: Sequence[str],
+        size: tuple[int, int],
+        channels: int,
+        crop: bool,
+        numbers: Sequence[int] | None = None,
+    ) -> None:
         self.files = list(files)
+        self._numbers = range(len(self.files)) if numbers is None else numbers
         self.shape = len(self.files), channels, *size
         self._crop = crop
 
@@ -46,12 +55,17 @@ class Images:
             made[place] = self._decoded(number)
         return made
 
+    def part(self, numbers: Array, keep: bool = True) -> Images:
+        """The images of these numbers. keep: whether errors call them by these numbers still."""
+        files = [self.files[number] for number in numbers.tolist()]
+        return Images(files, self.shape[2:], self.shape[1], self._crop, numbers.tolist() if keep else None)
+
     def _decoded(self, number: int) -> Array:
         file = self.files[number]
         try:
             return self._read(file)
         except Exception as error:  # Pillow has many for damaged files: OSError, SyntaxError, ValueError, struct.error
-            raise DataError(f"{file}: sample {number}: wanted an image, received {error or repr(error)}") from error
+            raise DataError(f"{file}: sample {self._numbers[number]}: wanted an image, received {error or repr(error)}") from error
 
     def _read(self, file: str) -> Array:
         from PIL import Image, ImageOps
@@ -92,8 +106,7 @@ class ImageFolder(Paired):
         return self._part(first), self._part(second)
 
     def _part(self, numbers: Array) -> ImageFolder:
-        images = Images([self.files[number] for number in numbers], self.x.shape[2:], self.x.shape[1], self.x._crop)
-        return ImageFolder(images, self.y[numbers], self.classes)
+        return ImageFolder(self.x.part(numbers, keep=False), self.y[numbers], self.classes)
 
 
 def image_folder(

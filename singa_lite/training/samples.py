@@ -76,7 +76,8 @@ class Rows(ABC):
     shape: samples first; dtype: NumPy's; held: whether its values are in memory, so that looking at them reads nothing;
     starts: the first sample of each chunk of a set on disk, best read whole; None: any samples are read alike.
     is_chunked: whether it is in chunks; else it is in one piece, which may be cut anywhere.
-    one_by_one: whether samples are made one by one, as images are decoded, so that any thread or process may make some.
+    one_by_one: whether samples are made one by one, as images are decoded, so that any thread or process may make some:
+    those of `part`.
     """
 
     held = True
@@ -95,6 +96,10 @@ class Rows(ABC):
     @abstractmethod
     def take(self, index: Index, copy: bool = False) -> Shaped:
         """The samples at `index`. copy: of a slice too, which is a view otherwise."""
+
+    def part(self, numbers: Array) -> Sliceable:
+        """What makes these samples as it is sliced, and holds nothing of the others. numbers: int (n,)."""
+        raise NotImplementedError(f"{type(self).__name__} makes no samples one by one")
 
     def slices_to_check(self, batch_size: int) -> Iterator[slice]:
         """Whose values to check beforehand: all held ones, in pieces of whole batches; of others the first batch."""
@@ -157,6 +162,11 @@ class Lazy(Rows):
         rising, back = np.unique(index, return_inverse=True)
         taken: Array = self._read(rising, len(rising))[back]
         return taken
+
+    def part(self, numbers: Array) -> Sliceable:
+        """See `Rows`."""
+        found: Sliceable = self._array.part(numbers)  # type: ignore[attr-defined]  # what is one_by_one has it
+        return found
 
     def _read(self, index: Index, count: int) -> Array:
         read = sliced(self._where, self._array, index)
