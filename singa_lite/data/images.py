@@ -65,7 +65,9 @@ class Images:
         try:
             return self._read(file)
         except Exception as error:  # Pillow has many for damaged files: OSError, SyntaxError, ValueError, struct.error
-            raise DataError(f"{file}: sample {self._numbers[number]}: wanted an image, received {error or repr(error)}") from error
+            raise DataError(
+                f"{file}: sample {self._numbers[number]}: wanted an image, received {error or repr(error)}"
+            ) from error
 
     def _read(self, file: str) -> Array:
         from PIL import Image, ImageOps
