@@ -214,6 +214,49 @@ def test_colours_by_hand():
         transforms.RandomColor(saturation=0.1)(IMAGE, Fixed(0.0))
 
 
+@pytest.mark.parametrize(
+    ("image", "error", "words"),
+    [
+        (np.full((3, 2, 2), 200, "f"), ValueError, "RandomColor: wanted floats from 0 to 1.* to 200"),
+        (np.full((3, 2, 2), -0.5, "f"), ValueError, "RandomColor: wanted floats from 0 to 1.* from -0.5"),
+        (np.full((3, 2, 2), np.nan, "f"), ValueError, "RandomColor: wanted floats from 0 to 1"),
+        (np.full((3, 2, 2), 200, "d"), ValueError, "received float64"),
+        (np.full((3, 2, 2), 200, "i"), TypeError, "received int32"),
+        (np.full((3, 2, 2), 200, "H"), TypeError, "received uint16"),
+        (np.full((3, 2, 2), True), TypeError, "received bool"),
+        (np.full((2, 2), 200, "B"), ShapeError, r"received shape \(2, 2\)"),
+    ],
+)
+def test_colours_of_another_range_are_refused(image, error, words):
+    for change in (transforms.RandomColor(0.2), transforms.RandomColor(contrast=0.2), transforms.RandomColor()):
+        with pytest.raises(error, match=words):
+            change(image, Fixed(0.5))
+
+
+def test_a_wrong_range_is_known_before_the_first_batch():
+    pixels = np.random.default_rng(0).integers(0, 255, (COUNT, 1, 2, 5)).astype("f")
+    net = classifier((1, 2, 5))
+    before = state_of(net)
+    with pytest.raises(DataError, match="transform of sample 0: .*RandomColor: wanted floats from 0 to 1"):
+        net.fit(pixels, Y, transform=transforms.RandomColor(0.2), verbose=False)
+    assert state_of(net) == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [transforms.RandomFlip(), transforms.RandomCrop(2), transforms.RandomCrop(2, 1), transforms.RandomRotation(9)],
+)
+def test_images_without_channels_are_refused_and_any_range_is_moved(change):
+    for shape in ((4,), (4, 4), (2, 1, 4, 4)):
+        with pytest.raises(ShapeError, match=f"{type(change).__name__}: wanted an image .channels"):
+            change(np.zeros(shape, "f"), Fixed(0.0))
+    for dtype in ("B", "i", "f", "d", "?"):
+        moved = change(np.ones((1, 4, 4), dtype), Fixed(0.5))
+        assert moved.dtype == dtype and moved.max() == 1
+        if moved.dtype.kind == "f":
+            assert change(np.full((1, 4, 4), -300, dtype), Fixed(0.5)).min() == -300
+
+
 def test_several_one_behind_the_other():
     both = transforms.Compose([transforms.RandomCrop((3, 3)), transforms.RandomFlip()])
     assert np.array_equal(both(IMAGE, Fixed(0.0)), IMAGE[:, :, :0:-1])

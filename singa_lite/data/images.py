@@ -11,13 +11,10 @@ import numpy as np
 from singa_lite.common.array_types import Array
 from singa_lite.common.checks import flag, fraction, is_int, whole
 from singa_lite.data.extras import needed
+from singa_lite.data.image_files import ENDINGS, check_link, images_of
 from singa_lite.data.paired import Paired
 from singa_lite.errors import DataError
 
-#: Endings of the files that are taken for images.
-_ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
-#: Names of files that systems leave in folders; those that begin with a dot aside.
-_LEFT_BY_SYSTEMS = ("Thumbs.db", "desktop.ini")
 #: Pillow's modes of more than 8 bits a channel, whose values a conversion would cut off.
 _DEEP = ("I", "F")
 
@@ -116,14 +113,16 @@ def image_folder(
 ) -> ImageFolder:
     """Images of a folder with a subfolder for each class, at any depth below: `net.fit(data.image_folder(...))`.
 
-    Class ids count the subfolders' names in sorted order, and images come in the order of their paths. Pillow decodes
-    those of a batch as it is made, by `fit(workers=)` if there are any; memory holds paths alone.
+    Class ids count the subfolders' names in sorted order, and images come in the order of their paths, those behind
+    links too. Pillow decodes those of a batch as it is made, by `fit(workers=)` if there are any; memory holds paths
+    alone.
 
     size: (height, width), or one number for both; channels: 3, red, green and blue, or 1, grey. crop: keep the ratio of
     the sides, and cut off what is too much in the middle; else the sides are stretched. Needs Pillow, extra `data`.
 
-    NotADirectoryError, and ValueError for a folder without classes, a class without images, and a file that has no
-    image's ending. DataError for a file that is no image, when it is read.
+    NotADirectoryError, and ValueError for a folder without classes. DataFileError, also a ValueError, for a class
+    without images, a link to nothing, and a file that has no image's ending, does not begin as an image, or is cut off.
+    DataError for one that is damaged within, when it is decoded.
     """
     needed("image_folder", "PIL")
     height, width = _size(size)
@@ -137,7 +136,7 @@ def image_folder(
     if not classes:
         raise ValueError(f"{folder}: wanted a subfolder for each class, received none")
     _check_no_files(folder)
-    found = [_images(folder / name) for name in classes]
+    found = [images_of(folder / name) for name in classes]
     labels = np.repeat(np.arange(len(classes)), [len(files) for files in found])
     images = Images(
         [file for files in found for file in files], (height, width), depth, flag("image_folder crop", crop)
@@ -152,23 +151,10 @@ def _size(given: object) -> tuple[int, int]:
     return whole("image_folder size", height, 1), whole("image_folder size", width, 1)
 
 
-def _images(folder: Path) -> list[str]:
-    """Paths of a class's images."""
-    files = sorted(file for file in folder.rglob("*") if file.is_file() and not _is_hidden(file.relative_to(folder)))
-    if not files:
-        raise ValueError(f"{folder}: wanted at least one image, received none")
-    for file in files:
-        if file.suffix.lower() not in _ENDINGS:
-            raise ValueError(f"{file}: wanted an image, a file that ends in one of {_ENDINGS}, received {file.name!r}")
-    return [os.fspath(file) for file in files]
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts) or path.name in _LEFT_BY_SYSTEMS
-
-
 def _check_no_files(folder: Path) -> None:
-    """ValueError for images beside the classes, which would be left out."""
+    """ValueError for images beside the classes, which would be left out, and links to nothing, as to an absent class."""
     for file in folder.iterdir():
-        if file.is_file() and file.suffix.lower() in _ENDINGS:
+        if file.is_symlink() and not file.name.startswith("."):
+            check_link(os.fspath(file))
+        if file.is_file() and file.suffix.lower() in ENDINGS:
             raise ValueError(f"{file}: wanted images in a subfolder for their class, received one beside them")
