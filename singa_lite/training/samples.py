@@ -6,7 +6,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from math import prod
-from typing import Protocol, TypeAlias, TypeGuard
+from typing import Any, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -15,13 +15,13 @@ from singa_lite.common.arrays import (
     check_detached,
     converted,
     dtype_of,
-    host_array,
     is_lazy,
     native,
     numbers,
     on_host,
     sliced,
 )
+from singa_lite.common.tables import is_table, table_array, table_dtype
 from singa_lite.data.chunks import chunk_starts
 from singa_lite.errors import ShapeError
 from singa_lite.layer_graph import LayerGraph
@@ -55,19 +55,6 @@ class Sliceable(Shaped, Protocol):
     """Arrays, and sets that are read by slices."""
 
     def __getitem__(self, index: Index, /) -> Shaped: ...
-
-
-class Table(HasShape, Protocol):
-    """A pandas Series or DataFrame, as far as it is used here."""
-
-    @property
-    def iloc(self) -> Mapping[Index, Convertible]: ...
-
-
-class Convertible(Protocol):
-    """Some rows of a pandas Series or DataFrame."""
-
-    def to_numpy(self, *, copy: bool) -> Array: ...
 
 
 class Rows(ABC):
@@ -130,15 +117,17 @@ class Mapped(Held):
 
 
 class Frame(Rows):
-    """A pandas Series or DataFrame."""
+    """A pandas Series or DataFrame. TypeError for a column without numbers, ValueError for a missing integer or bool."""
 
-    def __init__(self, where: str, table: Table) -> None:
+    def __init__(self, where: str, table: Any) -> None:
         self._table = table
+        self._made_as = table_dtype(where, table)
         super().__init__(where, table)
+        self.dtype = self._made_as
 
     def take(self, index: Index, copy: bool = False) -> Array:
         """The samples by their number, counted from 0, whatever the pandas index is."""
-        return host_array(self._where, self._table.iloc[index].to_numpy(copy=copy))
+        return native(table_array(self._table.iloc[index], self._made_as, copy))
 
 
 class Lazy(Rows):
@@ -183,7 +172,7 @@ def rows(where: str, given: object) -> Rows:
     if isinstance(given, Tensor):
         check_value(where, given)
         return Held(where, numbers(where, given) if on_host(given) else to_numpy(given))
-    if _is_table(given):
+    if is_table(given):
         return Frame(where, given)
     if _is_read_by_slices(given, where):
         return Lazy(where, given)
@@ -191,10 +180,6 @@ def rows(where: str, given: object) -> Rows:
         check_detached(where, given)
         return Held(where, given)
     return (Mapped if isinstance(given, np.memmap) else Held)(where, numbers(where, given))
-
-
-def _is_table(given: object) -> TypeGuard[Table]:
-    return hasattr(given, "iloc") and hasattr(given, "to_numpy")
 
 
 def _is_read_by_slices(given: object, where: str) -> TypeGuard[HasShape]:
