@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from itertools import islice
@@ -15,6 +15,7 @@ from singa_lite.errors import DataError
 from singa_lite.training.batch_sources import BatchSource, Indexed, Stateful, by_number, is_once
 from singa_lite.training.data_set import Batch, Batches, DataSet, emptied
 from singa_lite.training.loaded_samples import Loading
+from singa_lite.training.named_batches import Names, parts_of
 from singa_lite.training.own_memory import InOwnMemory, copied
 from singa_lite.training.prefetch import ahead
 from singa_lite.training.workers import Crew
@@ -28,8 +29,8 @@ Check = Callable[[object, object, object], Batch]
 class Stream(DataSet):
     """Batches of a source, each checked before its step. steps: of an epoch; None: all there are.
 
-    loading: whose workers make batches by number. wants_targets: whether a batch is (x, y), perhaps
-    with sample weights behind, or may be x alone.
+    loading: whose workers make batches by number. names: of entries, where a batch is a dict. wants_targets: whether a
+    batch is (x, y), perhaps with sample weights behind, or may be x alone.
     """
 
     count = 0
@@ -44,11 +45,13 @@ class Stream(DataSet):
         check: Check,
         steps: int | None,
         loading: Loading,
+        names: Names,
         wants_targets: bool = True,
     ) -> None:
         self.steps = steps
         self.once = is_once(source)
         self._where, self._source, self._check, self._wants_targets = where, source, check, wants_targets
+        self._names = names
         self._stateful = source if isinstance(source, Stateful) else None
         self._crew: Crew[int, object] | None = None
         self.batches = 0
@@ -153,6 +156,10 @@ class Stream(DataSet):
     def _checked(self, given: object) -> Batch:
         """The batch as the net takes it. TypeError for what is none."""
         parts = given if isinstance(given, tuple | list) else ()
+        if isinstance(given, Mapping):
+            parts = parts_of(self._where, given, self._names)
+            if self._wants_targets and parts[1] is None:
+                raise TypeError(f"{self._where}: wanted batches with targets, received entries {list(given)}")
         if len(parts) in (2, 3):
             return self._check(*parts, *[None] * (3 - len(parts)))
         if self._wants_targets:
