@@ -580,7 +580,7 @@ def test_columns_without_numbers_are_named_with_their_row():
         for call in (of_table().fit, of_table().evaluate, of_table().train_one_batch):
             with pytest.raises(error, match=words):
                 call(frame.assign(b=column), CLASSES)
-    with pytest.raises(ValueError, match="target of layer 'scores': .* received none in row 11"):
+    with pytest.raises(ValueError, match=r"target of layer 'scores': .* received none in row 11"):
         of_table().fit(TABLE, pandas.Series(CLASSES, dtype="Int64").mask(late), verbose=False)
     with pytest.raises(ShapeError, match="received"):
         of_table().fit(frame[[]], CLASSES, verbose=False)

@@ -13,6 +13,7 @@ import skips
 from data_nets import classifier
 from nets import state_of
 from singa_lite import data
+from singa_lite.data import image_files
 from singa_lite.errors import DataError
 
 RANDOM = np.random.default_rng(8)
@@ -95,15 +96,20 @@ def test_a_broken_image_is_named_and_the_net_is_as_before_its_batch(pictures, wo
 FORMATS = {"jpg": "JPEG", "png": "PNG", "gif": "GIF", "webp": "WEBP", "bmp": "BMP", "tiff": "TIFF"}
 
 
+@pytest.mark.parametrize("is_large", [False, True])
 @pytest.mark.parametrize("ending", FORMATS)
-def test_a_damaged_file_is_named_before_any_batch(pictures, ending):
+def test_a_damaged_file_is_named_before_any_batch(pictures, ending, is_large, monkeypatch):
     image = skips.library("PIL.Image")
+    if is_large:
+        monkeypatch.setattr(image_files, "_DECODED_AT_ONCE", 0)
     file = pictures / "cats" / f"last.{ending}"
     image.fromarray(RANDOM.integers(0, 255, (60, 50, 3), dtype=np.uint8)).save(file, FORMATS[ending])
     whole = file.read_bytes()
     file.write_bytes(whole + (b"" if ending == "bmp" else b"written behind it" * 9))
     assert data.image_folder(pictures, (6, 9)).x[16:].any()
-    for content in (whole[: len(whole) // 2], whole[:20], whole[:4], b"no image, but a text", b""):
+    within = whole[:-700] + bytes(600) + whole[-100:]
+    parts = [within] if ending == "png" and not is_large else []
+    for content in (*parts, whole[: len(whole) // 2], whole[:20], whole[:4], b"no image, but a text", b""):
         file.write_bytes(content)
         with pytest.raises(DataError, match=rf"last\.{ending}: wanted an image, received "):
             data.image_folder(pictures, (6, 9))

@@ -237,7 +237,7 @@ def test_a_wrong_range_is_known_before_the_first_batch():
     pixels = np.random.default_rng(0).integers(0, 255, (COUNT, 1, 2, 5)).astype("f")
     net = classifier((1, 2, 5))
     before = state_of(net)
-    with pytest.raises(DataError, match="transform of sample 0: .*RandomColor: wanted floats from 0 to 1"):
+    with pytest.raises(DataError, match=r"transform of sample 0: .*RandomColor: wanted floats from 0 to 1"):
         net.fit(pixels, Y, transform=transforms.RandomColor(0.2), verbose=False)
     assert state_of(net) == before
 

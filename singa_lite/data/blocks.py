@@ -231,10 +231,10 @@ class ParquetBlocks(Blocks):
         with reading(self.path, self.kind):
             self._file = parquet.ParquetFile(self.path, page_checksum_verification=True)
             facts, schema = self._file.metadata, self._file.schema_arrow
-        rows = [facts.row_group(number).num_rows for number in range(facts.num_row_groups)]
-        self.columns = list(schema.names)
-        written = (schema.pandas_metadata or {}).get("index_columns", [])
-        self.index = [*_leading(self.columns), *(name for name in self.columns if name in written)]
+            rows = [facts.row_group(number).num_rows for number in range(facts.num_row_groups)]
+            self.columns = list(schema.names)
+            written = (schema.pandas_metadata or {}).get("index_columns", [])
+            self.index = [*_leading(self.columns), *(name for name in self.columns if name in written)]
         self.starts = np.concatenate([[0], np.cumsum(rows[:-1])]).astype(np.int64)
         self.count = sum(rows)
         if not self.count or 0 in rows:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
 from singa_lite.data.reading import reading
 from singa_lite.errors import DataFileError
@@ -12,6 +14,8 @@ from singa_lite.errors import DataFileError
 ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 #: Names of files that systems leave in folders; those that begin with a dot aside.
 _LEFT_BY_SYSTEMS = ("Thumbs.db", "desktop.ini")
+#: Images of at most so many bytes in all are decoded once at the beginning.
+_DECODED_AT_ONCE = 16 * 2**20
 #: How files of the usual formats begin, and how whole ones end. WebP and BMP say their size instead.
 _MARKS = {b"\xff\xd8\xff": b"\xff\xd9", b"\x89PNG\r\n\x1a\n": b"IEND\xaeB\x60\x82", b"GIF8": b";"}
 
@@ -29,7 +33,6 @@ def images_of(folder: Path) -> list[str]:
             raise DataFileError(
                 f"{file}: wanted an image, a file that ends in one of {ENDINGS}, received {file.name!r}"
             )
-        _check_whole(os.fspath(file))
     return [os.fspath(file) for file in files]
 
 
@@ -54,16 +57,25 @@ def _files(folder: str, outer: tuple[str, ...]) -> list[str]:
     return found
 
 
-def _check_whole(file: str) -> None:
-    """DataFileError for what does not begin as an image, or is cut off; what is in between shows as it is decoded."""
-    from PIL import Image
+def check_whole(files: Sequence[str]) -> None:
+    """DataFileError for a file that does not begin as an image, or is cut off, and, of few bytes in all, is damaged."""
+    sizes = [os.path.getsize(file) for file in files]
+    total = sum(sizes)
+    for file, size in zip(files, sizes, strict=True):
+        with reading(file, "an image"), open(file, "rb") as opened:
+            if total <= _DECODED_AT_ONCE or not _seems_whole(opened, size):
+                from PIL import Image
 
-    with reading(file, "an image"), open(file, "rb") as opened:
-        head, size = opened.read(8), os.path.getsize(file)
-        opened.seek(max(0, size - 64))
-        end = next((end for mark, end in _MARKS.items() if head.startswith(mark)), None)
-        sizes = {b"RI": int.from_bytes(head[4:], "little") + 8, b"BM": int.from_bytes(head[2:6], "little")}
-        if (end is None or end not in opened.read()) and not 8 < sizes.get(head[:2], 0) <= size:
-            opened.seek(0)  # another format, bytes behind the end, or no whole image
-            with Image.open(opened) as image:
-                image.load()
+                with Image.open(opened) as image:
+                    image.load()
+
+
+def _seems_whole(file: IO[bytes], size: int) -> bool:
+    """Whether it begins and ends as an image. False for formats that do not tell, and for bytes behind the end."""
+    head = file.read(8)
+    file.seek(max(0, size - 64))
+    end = next((end for mark, end in _MARKS.items() if head.startswith(mark)), None)
+    said = {b"RI": int.from_bytes(head[4:], "little") + 8, b"BM": int.from_bytes(head[2:6], "little")}
+    seems = end in file.read() if end is not None else 8 < said.get(head[:2], 0) <= size
+    file.seek(0)
+    return seems

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,9 @@ import numpy as np
 from singa_lite.common.array_types import Array
 from singa_lite.common.checks import flag, fraction, is_int, whole
 from singa_lite.data.extras import needed
-from singa_lite.data.image_files import ENDINGS, check_link, images_of
+from singa_lite.data.image_files import ENDINGS, check_link, check_whole, images_of
 from singa_lite.data.paired import Paired
-from singa_lite.errors import DataError
+from singa_lite.errors import DataError, DataFileError
 
 #: Pillow's modes of more than 8 bits a channel, whose values a conversion would cut off.
 _DEEP = ("I", "F")
@@ -120,9 +121,10 @@ def image_folder(
     size: (height, width), or one number for both; channels: 3, red, green and blue, or 1, grey. crop: keep the ratio of
     the sides, and cut off what is too much in the middle; else the sides are stretched. Needs Pillow, extra `data`.
 
-    NotADirectoryError, and ValueError for a folder without classes. DataFileError, also a ValueError, for a class
-    without images, a link to nothing, and a file that has no image's ending, does not begin as an image, or is cut off.
-    DataError for one that is damaged within, when it is decoded.
+    NotADirectoryError for what is no folder. DataFileError, also a ValueError, for a folder without classes, a class
+    without images, images beside the classes, a link to nothing, and a file that has no image's ending, does not begin
+    as an image, or is cut off. DataError for one that is damaged within, when it is decoded: at once where all have at
+    most 16 MiB.
     """
     needed("image_folder", "PIL")
     height, width = _size(size)
@@ -134,13 +136,12 @@ def image_folder(
         raise NotADirectoryError(f"{folder}: wanted a folder with a subfolder for each class, received none")
     classes = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
     if not classes:
-        raise ValueError(f"{folder}: wanted a subfolder for each class, received none")
+        raise DataFileError(f"{folder}: wanted a subfolder for each class, received none")
     _check_no_files(folder)
     found = [images_of(folder / name) for name in classes]
     labels = np.repeat(np.arange(len(classes)), [len(files) for files in found])
-    images = Images(
-        [file for files in found for file in files], (height, width), depth, flag("image_folder crop", crop)
-    )
+    images = Images(list(chain(*found)), (height, width), depth, flag("image_folder crop", crop))
+    check_whole(images.files)
     return ImageFolder(images, labels, tuple(classes))
 
 
@@ -152,9 +153,9 @@ def _size(given: object) -> tuple[int, int]:
 
 
 def _check_no_files(folder: Path) -> None:
-    """ValueError for images beside the classes, which would be left out, and links to nothing, as to an absent class."""
+    """DataFileError for images beside the classes, which would be left out, and for links to nothing."""
     for file in folder.iterdir():
         if file.is_symlink() and not file.name.startswith("."):
             check_link(os.fspath(file))
         if file.is_file() and file.suffix.lower() in ENDINGS:
-            raise ValueError(f"{file}: wanted images in a subfolder for their class, received one beside them")
+            raise DataFileError(f"{file}: wanted images in a subfolder for their class, received one beside them")

@@ -23,7 +23,7 @@ from singa_lite.common.arrays import (
 )
 from singa_lite.common.tables import is_table, table_array, table_dtype
 from singa_lite.data.chunks import chunk_starts
-from singa_lite.errors import ShapeError
+from singa_lite.errors import DataFileError, ShapeError
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.tensor import Shape, Tensor, to_numpy
 from singa_lite.training.batch import Shaped, by_name, check_ids, check_input, check_value, same_counts, says_shape
@@ -117,7 +117,7 @@ class Mapped(Held):
 
 
 class Frame(Rows):
-    """A pandas Series or DataFrame. TypeError for a column without numbers, ValueError for a missing integer or bool."""
+    """A pandas Series or DataFrame; see `table_dtype` for its errors."""
 
     def __init__(self, where: str, table: Any) -> None:
         self._table = table
@@ -158,7 +158,13 @@ class Lazy(Rows):
         return found
 
     def _read(self, index: Index, count: int) -> Array:
-        read = sliced(self._where, self._array, index)
+        try:
+            read = sliced(self._where, self._array, index)
+        except OSError as error:  # h5py's, of a damaged chunk, without the file's name
+            file = getattr(getattr(self._array, "file", None), "filename", None)
+            if file is None:
+                raise
+            raise DataFileError(f"{file}: {self._where}: wanted {count} samples, received {error}") from error
         if read.shape[:1] != (count,):
             raise ShapeError(f"{self._where}: wanted {count} samples of {self.shape}, received {read.shape}")
         return read
