@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import time
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,23 @@ def fitted(**options: Any) -> Any:
 @pytest.mark.parametrize("options", [{"workers": 3}, {"prefetch": 2}, {"workers": 1, "prefetch": 1}])
 def test_it_is_the_same_to_the_bit_whoever_does_it(options):
     assert fitted(transform=noisy, **options) == fitted(transform={"flat": noisy})
+
+
+class OneArray:
+    """Returns one array for all samples, as some transforms do to save memory, and takes its time to fill it."""
+
+    def __init__(self) -> None:
+        self.made = np.empty(5, "f")
+
+    def __call__(self, sample: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        for place in range(5):
+            self.made[place] = 2 * sample[place]
+            time.sleep(1e-5)
+        return self.made
+
+
+def test_a_transform_that_returns_one_array_for_all_samples():
+    assert fitted(transform=OneArray(), workers=4) == fitted(transform=lambda sample, random: 2 * sample)
 
 
 def test_processes_give_the_same_bits():

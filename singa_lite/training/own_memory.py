@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from array import array as flat_array
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
 
@@ -42,6 +43,26 @@ def _copied(given: object) -> object:
     return np.array(given) if hasattr(given, "__array__") and on_host(given) else given
 
 
+class Gate:
+    """Lets one thread at a time work, and several as soon as `opens` is set: their results share no memory.
+
+    Pickled it is a new one.
+    """
+
+    def __init__(self) -> None:
+        self.opens = False
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[type[Gate], tuple[()]]:
+        return Gate, ()
+
+    @contextmanager
+    def passed(self) -> Iterator[None]:
+        """Work within this."""
+        with nullcontext() if self.opens else self._lock:
+            yield
+
+
 class InOwnMemory:
     """Makes batches by number, each in memory of its own, for several threads at a time.
 
@@ -51,27 +72,23 @@ class InOwnMemory:
 
     def __init__(self, source: Indexed) -> None:
         self._source = source
-        self._lock = threading.Lock()
+        self._gate = Gate()
         self._first: list[tuple[object, object]] = []
-        self._goes_together = False
 
     def __call__(self, number: int) -> object:
         """The batch of this number."""
-        if self._goes_together:
-            return copied(self._source[number])
-        with self._lock:
+        with self._gate.passed():
             given = self._source[number]
             made = copied(given)
-            self._look(given, made)
+            if len(self._first) < _LOOKED_AT:
+                self._look(given, made)
             return made
 
     def _look(self, given: object, made: object) -> None:
         """Compare the first batches with their copies: one that has changed since was refilled."""
-        if len(self._first) == _LOOKED_AT:
-            return
         self._first.append((given, made))
         if len(self._first) == _LOOKED_AT:
-            self._goes_together = all(_values(old) == _values(copy) for old, copy in self._first)
+            self._gate.opens = all(_values(old) == _values(copy) for old, copy in self._first)
             self._first = [(None, None)] * _LOOKED_AT  # which holds no batch any more
 
 

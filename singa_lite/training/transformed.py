@@ -11,8 +11,11 @@ from singa_lite.common.array_types import Array
 from singa_lite.common.arrays import host_array, kind
 from singa_lite.errors import DataError, GraphError
 from singa_lite.tensor import Shape
+from singa_lite.training.own_memory import Gate
 from singa_lite.training.samples import Index, Rows, Sliceable
 
+#: So many samples of a batch are compared with those behind them.
+_LOOKED_AT = 4
 #: transform(sample, random): another sample.
 Transform: TypeAlias = "Callable[[Array, np.random.Generator], object]"  # text: numpy.random takes time to import
 
@@ -49,18 +52,26 @@ def checked_transforms(where: str, given: object, inputs: list[str]) -> dict[str
 class Change:
     """A transform of samples, and the form of what it makes of the first one. It goes to worker processes without data.
 
-    shape, dtype: of one sample behind it. DataError where it fails.
+    shape, dtype: of one sample behind it. DataError where it fails. A transform that returns one array for several
+    samples is called by one thread at a time.
     """
 
     def __init__(self, where: str, transform: Transform, first: Array) -> None:
         self._where, self._transform = where, transform
+        self._gate = Gate()
         made = self._one(first, 0, 0)
         self.shape: Shape = made.shape
         self.dtype = made.dtype
 
     def __call__(self, samples: Array, numbers: Array, key: int) -> Array:
         """The samples transformed, in fresh memory. numbers: those of the samples, int (n,). key: the epoch's."""
+        with self._gate.passed():
+            return self._made(samples, numbers, key)
+
+    def _made(self, samples: Array, numbers: Array, key: int) -> Array:
         made: Array = np.empty((len(samples), *self.shape), self.dtype)
+        first: list[Array] = []  # of the batch, to see whether the transform returns one array again and again
+        is_apart = len(samples) > 1
         for place, (sample, number) in enumerate(zip(samples, numbers.tolist(), strict=True)):
             one = self._one(sample, number, key)
             if one.shape != self.shape or one.dtype != self.dtype:
@@ -69,6 +80,9 @@ class Change:
                     f"received {one.shape} {one.dtype}"
                 )
             made[place] = one
+            is_apart = is_apart and not any(np.may_share_memory(one, each) for each in first)
+            first = [*first, one][:_LOOKED_AT]
+        self._gate.opens = self._gate.opens or is_apart
         return made
 
     def _one(self, sample: Array, number: int, key: int) -> Array:
