@@ -265,7 +265,7 @@ def test_a_wrong_range_is_known_before_the_first_batch():
     [transforms.RandomFlip(), transforms.RandomCrop(2), transforms.RandomCrop(2, 1), transforms.RandomRotation(9)],
 )
 def test_images_without_channels_are_refused_and_any_range_is_moved(change):
-    for shape in ((4,), (4, 4), (2, 1, 4, 4)):
+    for shape in ((4,), (4, 4), (2, 1, 4, 4), (6, 5, 3)):
         with pytest.raises(ShapeError, match=f"{type(change).__name__}: wanted an image .channels"):
             change(np.zeros(shape, "f"), Fixed(0.0))
     for dtype in ("B", "i", "f", "d", "?"):

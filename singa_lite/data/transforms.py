@@ -137,8 +137,13 @@ class RandomColor:
 
 
 def _check_shape(where: str, image: Array) -> None:
-    if image.ndim != 3:
-        raise ShapeError(f"{where}: wanted an image (channels, height, width), received shape {image.shape}")
+    """ShapeError for what is no image, and for colours along the last axis, as Pillow has them."""
+    is_last = image.shape[-1:] == (3,) and min(image.shape[:2]) > 4
+    if image.ndim != 3 or is_last:
+        raise ShapeError(
+            f"{where}: wanted an image (channels, height, width), received shape {image.shape}"
+            + ("; image.transpose(2, 0, 1) makes one of it" if image.ndim == 3 else "")
+        )
 
 
 def _range(where: str, image: Array) -> float:
