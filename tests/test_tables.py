@@ -205,6 +205,7 @@ DAMAGED = {
     "no text": b"a,y\n1,0\n\0\0\0\n",
     "an image": b"\x89PNG\r\n\x1a\n",
     "a header short of two": b"a,y\n1,2,3,0\n",
+    "a header short of two, in quotes": b'"a","y"\n"1","2","3","0"\n',
     "a longer line, late": b"a,y\n" + b"1,0\n" * 200 + b"1,0,0\n",
     "a shorter line, late": b"a,y\n" + b"1,0\n" * 200 + b"1\n",
     "a value cut off, late": b"a,y\n" + b"1,0\n" * 200 + b"1,",

@@ -132,11 +132,13 @@ class CsvBlocks(Blocks):
             offsets, lines, suspects = [file.tell()], list[int](), list[int]()
             self._take_names(names, file.readline())
             file.seek(offsets[0])
+            row = 0
             while offsets[-1] < end:
                 block = file.read(min(_BLOCK, end - offsets[-1])) + file.readline()
                 lines.append(block.count(b"\n") + (not block.endswith(b"\n")))
-                if not self._is_regular(block, offsets[-1], sum(lines[:-1]), lines[-1]):
+                if not self._is_regular(block, offsets[-1], row, lines[-1]):
                     suspects.append(len(lines) - 1)
+                row += lines[-1]
                 offsets.append(offsets[-1] + len(block))
         self.suspects = suspects
         return offsets, lines or [0]
@@ -165,6 +167,7 @@ class CsvBlocks(Blocks):
         is_ended = ends[1] and values == len(self.columns) + 1
         has_row_names = not is_ended and values == len(found) + 1
         self._names = [*[""] * has_row_names, *self.columns, *[""] * is_ended]
+        self._check_length(0, values)
 
     def _is_regular(self, block: bytes, offset: int, first: int, lines: int) -> bool:
         """Whether each line has as many values as there are names, as far as separators tell. first: the first row.
@@ -172,13 +175,15 @@ class CsvBlocks(Blocks):
         DataFileError for a line of more, which pandas would cut off where all of a block have them.
         """
         text = self._text_of(block, offset)
-        most = len(self._names) - 1
-        if '"' in text or text.count(self._separator) == lines * most:
+        if '"' in text or text.count(self._separator) == lines * (len(self._names) - 1):
             return True
-        for row, line in enumerate(text.splitlines(), first):
-            if (found := line.count(self._separator)) > most:
-                raise DataFileError(f"{self.path}: row {row}: wanted lines of {most + 1} values, received {found + 1}")
+        for row, line in enumerate(text.split("\n"), first):
+            self._check_length(row, line.count(self._separator) + 1)
         return False
+
+    def _check_length(self, row: int, values: int) -> None:
+        if values > len(self._names):
+            raise DataFileError(f"{self.path}: row {row}: wanted lines of {len(self._names)} values, received {values}")
 
     def _text_of(self, given: bytes, offset: int) -> str:
         if b"\0" in given:
