@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import codecs
 import io
 import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import IO, Any
 
 import numpy as np
@@ -30,8 +29,8 @@ _INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+(_level_\d+|\.\d+)*")
 class Blocks(ABC):
     """A table by blocks of rows. starts: the first row of each, int64; count: rows; columns: names; kind: of file.
 
-    index: those of the columns that are pandas' index, written along. suspects: blocks in which something is wrong as
-    it seems. What was read last is kept, as samples and targets of the same rows are asked for one after the other.
+    index: those of the columns that are pandas' index, written along. What was read last is kept, as samples and
+    targets of the same rows are asked for one after the other.
     """
 
     kind: str
@@ -39,7 +38,6 @@ class Blocks(ABC):
     count: int
     columns: list[str]
     index: Sequence[str]
-    suspects: Sequence[int] = ()
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
@@ -53,12 +51,11 @@ class Blocks(ABC):
         return [name for name in self.columns if name not in names and name not in self.index]
 
     def to_check(self) -> Iterator[slice]:
-        """The rows of blocks that are worth a reading at the beginning: all of a small file, else those suspected."""
-        stops = np.append(self.starts[1:], self.count)
-        is_small = os.path.getsize(self.path) <= _READ_AT_ONCE
-        for block in range(len(self.starts)) if is_small else self.suspects:
-            yield slice(int(self.starts[block]), int(stops[block]))
-        self._last = -1, {}
+        """The rows of each block that is to be read once at the beginning: those of a small file."""
+        if os.path.getsize(self.path) <= _READ_AT_ONCE:
+            for start, stop in pairwise([*self.starts.tolist(), self.count]):
+                yield slice(start, stop)
+            self._last = -1, {}
 
     def check(self, names: Sequence[str]) -> None:
         """KeyError for columns that are not there, ValueError for none, or one that is named twice."""
@@ -109,7 +106,6 @@ class CsvBlocks(Blocks):
     def __init__(self, path: str | os.PathLike[str], separator: str, encoding: str | None = None) -> None:
         if not isinstance(separator, str) or len(separator) != 1:
             raise ValueError(f"csv separator: wanted one character, received {separator!r:.100}")
-        _check_encoding(encoding)
         self._pandas = needed("csv", "pandas")
         self._separator = separator
         super().__init__(path)
@@ -129,18 +125,15 @@ class CsvBlocks(Blocks):
             file.seek(self._text.start)
             while not (names := file.readline()).strip() and file.tell() < end:
                 pass
-            offsets, lines, suspects = [file.tell()], list[int](), list[int]()
+            offsets, lines, row = [file.tell()], list[int](), 0
             self._take_names(names, file.readline())
             file.seek(offsets[0])
-            row = 0
             while offsets[-1] < end:
                 block = file.read(min(_BLOCK, end - offsets[-1])) + file.readline()
                 lines.append(block.count(b"\n") + (not block.endswith(b"\n")))
-                if not self._is_regular(block, offsets[-1], row, lines[-1]):
-                    suspects.append(len(lines) - 1)
+                self._check_lines(self._text_of(block, offsets[-1]), row, lines[-1])
                 row += lines[-1]
                 offsets.append(offsets[-1] + len(block))
-        self.suspects = suspects
         return offsets, lines or [0]
 
     def _end(self, file: IO[bytes]) -> int:
@@ -167,23 +160,22 @@ class CsvBlocks(Blocks):
         is_ended = ends[1] and values == len(self.columns) + 1
         has_row_names = not is_ended and values == len(found) + 1
         self._names = [*[""] * has_row_names, *self.columns, *[""] * is_ended]
-        self._check_length(0, values)
+        self._check_values(0, values)
 
-    def _is_regular(self, block: bytes, offset: int, first: int, lines: int) -> bool:
-        """Whether each line has as many values as there are names, as far as separators tell. first: the first row.
+    def _check_lines(self, text: str, first: int, lines: int) -> None:
+        """DataFileError for a line that has not as many values as there are names, as far as separators tell.
 
-        DataFileError for a line of more, which pandas would cut off where all of a block have them.
+        Where all lines of a block have more, pandas would cut them off. first: the first line's row.
         """
-        text = self._text_of(block, offset)
         if '"' in text or text.count(self._separator) == lines * (len(self._names) - 1):
-            return True
+            return
         for row, line in enumerate(text.split("\n"), first):
-            self._check_length(row, line.count(self._separator) + 1)
-        return False
+            self._check_values(row, line.count(self._separator) + 1 if line.strip() else len(self._names))
 
-    def _check_length(self, row: int, values: int) -> None:
-        if values > len(self._names):
-            raise DataFileError(f"{self.path}: row {row}: wanted lines of {len(self._names)} values, received {values}")
+    def _check_values(self, row: int, values: int) -> None:
+        wanted = len(self._names)
+        if values != wanted:
+            raise DataFileError(f"{self.path}: row {row}: wanted lines of {wanted} values, received {values}")
 
     def _text_of(self, given: bytes, offset: int) -> str:
         if b"\0" in given:
@@ -213,16 +205,6 @@ class CsvBlocks(Blocks):
         if len(frame) != wanted:
             raise DataFileError(f"{here}: wanted a row for each of {wanted} lines, received {len(frame)} rows")
         return {name: frame[name].to_numpy() for name in self.columns}
-
-
-def _check_encoding(given: str | None) -> None:
-    try:
-        if given is not None:
-            codecs.lookup(given)
-    except (LookupError, TypeError) as error:
-        raise ValueError(
-            f"csv encoding: wanted the name of an encoding, such as 'latin-1', received {given!r:.100}"
-        ) from error
 
 
 class ParquetBlocks(Blocks):

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TypeAlias
 
 from singa_lite.errors import GraphError
 
-
-class Names(NamedTuple):
-    """The names of a net's input layers, and of the output layers that have targets."""
-
-    inputs: Sequence[str]
-    outputs: Sequence[str]
-
-
+#: Names of a net's input layers, and of the output layers that have targets.
+Names: TypeAlias = tuple[Sequence[str], Sequence[str]]
 #: What inputs, targets and weights of samples are called where no layer's name stands.
 _X = ("x", "input", "inputs")
 _Y = ("y", "target", "targets", "label", "labels")
@@ -27,13 +21,12 @@ def parts_of(where: str, batch: Mapping[object, object], names: Names) -> tuple[
     Its entries have names of input and output layers, or one of the usual names. GraphError for any other entry, and
     for a batch without inputs.
     """
-    left = dict(batch)
-    x = _taken(left, names.inputs, _X)
-    y, weights = _taken(left, names.outputs, _Y), _taken(left, (), _WEIGHTS)
+    left, (inputs, outputs) = dict(batch), names
+    x, y, weights = _taken(left, inputs, _X), _taken(left, outputs, _Y), _taken(left, (), _WEIGHTS)
     if left or x is None:
         raise GraphError(
-            f"{where}: wanted batches with the inputs {list(names.inputs)}, or one of {_X}, the targets "
-            f"{list(names.outputs)}, or one of {_Y}, and perhaps {_WEIGHTS[0]!r}, received entries {list(batch)}"
+            f"{where}: wanted batches with the inputs {list(inputs)}, or one of {_X}, the targets "
+            f"{list(outputs)}, or one of {_Y}, and perhaps {_WEIGHTS[0]!r}, received entries {list(batch)}"
         )
     return x, y, weights
 

@@ -13,7 +13,6 @@ from singa_lite.training import checked, conversion
 from singa_lite.training.batch_sources import check_is_no_dataset, gives_batches
 from singa_lite.training.data_set import Batch, DataSet
 from singa_lite.training.loaded_samples import LoadedSamples, Loading
-from singa_lite.training.named_batches import Names
 from singa_lite.training.objective import Objective
 from singa_lite.training.samples import Rows, Samples
 from singa_lite.training.streams import Stream
@@ -54,7 +53,7 @@ def data_set(
     elif y is None and gives_batches(x):
         _refuse(where, "batches that come ready-made", batch_size=batch_size, transform=transform)
         check_is_no_dataset(where, x)
-        names = Names(list(layers.input_shapes()), list(objective.outputs))
+        names = list(layers.input_shapes()), objective.outputs
         return Stream(where, x, partial(_checked_batch, where, layers, objective), limit, loading, names)
     before = transforms_of(f"{where} transform", layers, transform)
     found = checked.data(where, layers, objective, x, y, batch_size, before)
@@ -73,7 +72,7 @@ def data_to_predict(layers: LayerGraph, x: object, batch_size: int, loading: Loa
         x = x.x
     elif gives_batches(x):
         check_is_no_dataset("predict", x)
-        names = Names(list(layers.input_shapes()), layers.output_names())
+        names = list(layers.input_shapes()), layers.output_names()
         return Stream("predict", x, partial(_checked_inputs, layers), None, loading, names, wants_targets=False)
     return loaded("predict", checked.data_to_predict(layers, x, batch_size), loading)
 
