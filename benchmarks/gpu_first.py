@@ -85,12 +85,13 @@ def main(given: list[str] | None = None, program: str = __file__) -> int:
     if not asked.stand_in and (missing := _no_gpu()):
         print(f"gpu_first.py: nothing was run: {missing}", file=sys.stderr)
         return NO_GPU
-    cache = CompileCache(asked.cache)
-    cache.unpack()
-    supervisor = Supervisor(options, asked.deadline, cache)
-    results = supervisor.run(items_of(options))
+    with CompileCache(asked.cache) as cache:
+        if said := cache.unpack():
+            print(f"gpu_first.py: {said}", file=sys.stderr)
+        results = Supervisor(options, asked.deadline, cache).run(items_of(options))
     text = summary(results)
-    (asked.out / "summary.txt").write_text(text)
+    with (asked.out / "summary.txt").open("a") as file:
+        file.write(f"Part {asked.part}\n{text}\n")
     print(text)
     return FAILED if any(one["status"] not in ("ok", "skipped") for one in results) else 0
 

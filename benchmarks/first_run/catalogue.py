@@ -30,7 +30,7 @@ def _first(options: Options) -> Iterator[Item]:
     yield Item("one_kernel", 0.1, basics.one_kernel)
     yield Item("compile", 0.3, basics.compile_all)
     for key in prepared.calls:
-        yield Item(f"contract/{key}", 0.06, partial(contract.check, key=key))
+        yield Item(f"contract/{key}", 0.04, partial(contract.check, key=key))
     yield Item("products", 0.1, basics.products)
     yield Item("convolutions", 0.1, basics.convolutions)
     yield Item("no_allocations", 0.1, basics.no_allocations)

@@ -54,7 +54,8 @@ def profiled(context: Context) -> Values:
         command = [program, "--csv", "--metrics", ",".join(METRICS), "--launch-count", "12"]
         command += ["--profile-from-start", "off", *_alone(context, [item]), f"--kernel={kernel}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        context.row({"kernel": kernel, "item": item, "exit_status": done.returncode, "output": done.stdout[-KEPT:]})
+        said = (done.stdout + done.stderr)[-KEPT:]
+        context.row({"kernel": kernel, "item": item, "exit_status": done.returncode, "output": said})
     return {"kernels": [kernel for _, kernel in worst]}
 
 
@@ -72,9 +73,10 @@ def _worst(context: Context) -> list[tuple[str, str]]:
 def _alone(context: Context, names: Sequence[str]) -> list[str]:
     """The command that does these items without a supervisor; they belong to parts 1 and 2."""
     options = context.options
-    part = "2" if names[0].startswith("kernels/") else "1"
+    of_nets = names[0].startswith("kernels/")
     given = [argument for argument in options.arguments if not argument.startswith(("--part", "--only"))]
-    return [sys.executable, options.program, *given, f"--part={part}", "--own", "--alone", *names]
+    given += ["--part=2"] if of_nets else ["--part=1", "--own"]
+    return [sys.executable, options.program, *given, "--alone", *names]
 
 
 def _found(name: str) -> str:

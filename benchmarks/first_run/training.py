@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 import warnings
 from collections import Counter
@@ -49,6 +50,10 @@ def measure(context: Context, name: str, n: int, precision: str, steps: int) -> 
 
     machine = context.machine
     on, pool = machine.on, machine.on.pool
+    gc.collect()  # of the nets before
+    pool.release_free()
+    pool.reset_high_water()
+    before = pool.used
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         start = time.perf_counter()
@@ -63,7 +68,7 @@ def measure(context: Context, name: str, n: int, precision: str, steps: int) -> 
     plan = net.memory_plan
     values |= {"last_loss": last, "samples_a_second": n / median(values["milliseconds"]) * 1e3}
     values |= {"planned_bytes": plan.total_bytes, "arena_bytes": plan.arena_bytes, "floor_bytes": plan.floor_bytes}
-    values |= {"high_water_bytes": pool.high_water, "held_bytes": pool.total}
+    values |= {"high_water_bytes": pool.high_water - before, "held_bytes": pool.total, "bytes_before": before}
     values |= {"calls": calls(machine, net), "warnings": [str(one.message) for one in said]}
     return values
 

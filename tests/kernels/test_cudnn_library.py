@@ -64,6 +64,15 @@ def test_says_what_is_missing(monkeypatch, module, wanted):
     assert "pip install" in str(error.value)
 
 
+def test_a_library_that_does_not_begin_is_as_one_that_is_missing(monkeypatch):
+    def create_handle() -> None:
+        raise RuntimeError("CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED")
+
+    monkeypatch.setattr(cudnn_library, "frontend", lambda: SimpleNamespace(create_handle=create_handle))
+    with pytest.raises(CudnnNotFoundError, match="handle on this GPU, received: CUDNN_STATUS_SUBLIBRARY"):
+        cudnn_library.Handle(1234)
+
+
 def test_a_handle_runs_graphs_on_its_stream(monkeypatch):
     told: list[tuple[Any, ...]] = []
     frontend = SimpleNamespace(

@@ -73,11 +73,17 @@ def properties_of(device: int) -> str:
 
 
 class Handle:
-    """cuDNN on the current GPU, for one thread at a time. stream: a cudaStream_t, on which plans run."""
+    """cuDNN on the current GPU, for one thread at a time. stream: a cudaStream_t, on which plans run.
+
+    CudnnNotFoundError, too, where the library does not begin there.
+    """
 
     def __init__(self, stream: int) -> None:
         self._cudnn = frontend()
-        self._handle = self._cudnn.create_handle()
+        try:
+            self._handle = self._cudnn.create_handle()
+        except RuntimeError as error:
+            raise CudnnNotFoundError(f"cuDNN: wanted a handle on this GPU, received: {error}") from error
         finalize(self, self._cudnn.destroy_handle, self._handle).atexit = False  # the process takes it along
         self._cudnn.set_stream(handle=self._handle, stream=stream)
 
