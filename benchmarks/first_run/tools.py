@@ -40,7 +40,7 @@ def sanitized(context: Context, tool: str, chunk: int, chunks: int) -> Values:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     values = {"calls": len(keys), "exit_status": done.returncode}
     if done.returncode:
-        raise Wrong(f"{tool} complains", values | {"output": (done.stdout + done.stderr)[-KEPT:]})
+        raise Wrong(f"{tool} complains", values | {"output": _ends(done)})
     return values
 
 
@@ -54,9 +54,14 @@ def profiled(context: Context) -> Values:
         command = [program, "--csv", "--metrics", ",".join(METRICS), "--launch-count", "12"]
         command += ["--profile-from-start", "off", *_alone(context, [item]), f"--kernel={kernel}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        said = (done.stdout + done.stderr)[-KEPT:]
-        context.row({"kernel": kernel, "item": item, "exit_status": done.returncode, "output": said})
+        context.row({"kernel": kernel, "item": item, "exit_status": done.returncode, "output": _ends(done)})
     return {"kernels": [kernel for _, kernel in worst]}
+
+
+def _ends(done: subprocess.CompletedProcess[str]) -> str:
+    """How its output begins, where the first complaint is, and how it ends."""
+    said = done.stdout + done.stderr
+    return said if len(said) <= KEPT else f"{said[: KEPT // 2]}\n...\n{said[-KEPT // 2 :]}"
 
 
 def _worst(context: Context) -> list[tuple[str, str]]:

@@ -38,7 +38,7 @@ def frontend() -> ModuleType:
     """The frontend's module, with the library loaded. CudnnNotFoundError says which of the two is missing."""
     try:
         module = import_module("cudnn")
-    except ImportError as error:
+    except (ImportError, OSError, AssertionError) as error:  # it loads the library, and asserts that it finds one
         raise CudnnNotFoundError(f"cuDNN: wanted its frontend {FRONTEND}, received: {error}; {_HINT}") from error
     found = str(getattr(module, "__version__", "unknown"))
     if not found.startswith(f"{FRONTEND}."):
