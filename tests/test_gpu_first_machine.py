@@ -99,7 +99,8 @@ def test_a_process_is_poisoned_where_kernels_stop_to_run(gpu, first_run, monkeyp
     assert gpu.is_alive()
     monkeypatch.setattr(gpu.on, "run", lambda *given, **settings: 1 / 0)
     assert not gpu.is_alive()
-    assert first_run("machine").Gpu().is_alive()  # it has no device that could be broken
+    monkeypatch.setattr(first_run("machine").device, "cuda", lambda index: 1 / 0)
+    assert not first_run("machine").Gpu().is_alive()
 
 
 @compiles

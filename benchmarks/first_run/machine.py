@@ -1,10 +1,9 @@
-"""Machine: a GPU with its device, events and kernels, or the host in its place."""
+"""Machine: a GPU with its device, events and kernels. See `stand_in.py` for the host in its place."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -19,8 +18,8 @@ from singa_lite import device, tensor
 from singa_lite.device import cuda_libraries
 from singa_lite.kernels.kernel_set import KernelSet, Settings, TensorSpecs
 
-#: Bytes that a timed copy moves at a time; more than any cache holds. On the stand-in it is a small copy.
-COPIED, FEW_COPIED = 1 << 29, 1 << 20
+#: Bytes that a timed copy moves at a time; more than any cache holds.
+COPIED = 1 << 29
 
 Types = tuple[tuple[str, str], ...]
 
@@ -54,9 +53,9 @@ class Machine(ABC):
         """GB/s of a copy within the memory, bytes read and bytes written."""
 
     def is_alive(self) -> bool:
-        """Whether a kernel still runs in this process. True, too, where there was no device to run one on."""
-        if "on" not in vars(self):
-            return True
+        """Whether a kernel still runs in this process. False, too, where there is no device: the next process may have
+        one, if this one came while the driver still ended a hung one.
+        """
         try:
             found = tensor.from_numpy(np.arange(3.0, dtype=np.float32), self.on)
             return bool(tensor.to_numpy(found + found)[2] == 4)
@@ -202,46 +201,13 @@ def _nvidia_smi() -> str:
     return (done.stdout + done.stderr).strip()
 
 
-class StandIn(Machine):
-    """The CUDA kernels compiled for the host, and NumPy in the place of cuBLASLt and cuDNN; see tests/cuda_host."""
-
-    @cached_property
-    def on(self) -> Any:
-        from host_device import host_cuda
-
-        return host_cuda(libraries=True)
-
-    def mark(self) -> Any:
-        return time.perf_counter()
-
-    def milliseconds(self, first: Any, second: Any) -> float:
-        return float(second - first) * 1e3
-
-    def microseconds(self, launch: Callable[[], Any], count: int, repeats: int = 5) -> float:
-        """One launch: its time on the host says nothing."""
-        return super().microseconds(launch, 1, 1)
-
-    def captured_microseconds(self, launch: Callable[[], Any], count: int, repeats: int = 5) -> float:
-        """One launch."""
-        return super().captured_microseconds(launch, 1, 1)
-
-    def compile(self, file: str, types: Types) -> None:
-        from host_loader import compiled
-
-        compiled(file, types)
-
-    def versions(self) -> dict[str, Any]:
-        return {"GPU": "none: the host stands in for it", "numpy": np.__version__}
-
-    def copy_bandwidth(self) -> float:
-        source, to = (np.ones(FEW_COPIED, np.uint8) for _ in range(2))
-        taken = self.microseconds(lambda: np.copyto(to, source), 10)
-        return 2 * FEW_COPIED / taken / 1e3
-
-
 def machine(stand_in: bool, own: bool = False) -> Machine:
     """The machine that was asked for."""
-    return StandIn() if stand_in else Gpu(own)
+    if not stand_in:
+        return Gpu(own)
+    from first_run.stand_in import StandIn
+
+    return StandIn()
 
 
 def here(on: Any) -> Any:
