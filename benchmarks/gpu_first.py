@@ -11,7 +11,8 @@ Compute, the table of all nets beside PyTorch.
 
 Items run one after the other in one worker process. Each writes one line of JSON to DIR/results.jsonl, and some write
 a line for each row before. After an error that breaks the CUDA context, a crash or a hang, a new worker begins at the
-next item. DIR gets at most 8 files: results.jsonl, summary.txt, worker.log, the compile cache and what items add.
+next item; where a kind of items costs five workers, its others come last. DIR gets at most 8 files: results.jsonl,
+summary.txt, worker.log, the compile cache and what items add. Parts may share one DIR: they add to its files.
 
 --expected: the file that --prepare made. --again: results.jsonl of an earlier part. --cache: the compiled kernels, read
 if the file is there, written in the end. --only PATTERN: items whose names match it, with * and ?. --stand-in: kernels
@@ -85,12 +86,13 @@ def main(given: list[str] | None = None, program: str = __file__) -> int:
     if not asked.stand_in and (missing := _no_gpu()):
         print(f"gpu_first.py: nothing was run: {missing}", file=sys.stderr)
         return NO_GPU
-    cache = CompileCache(asked.cache)
-    cache.unpack()
-    supervisor = Supervisor(options, asked.deadline, cache)
-    results = supervisor.run(items_of(options))
+    with CompileCache(asked.cache) as cache:
+        if said := cache.unpack():
+            print(f"gpu_first.py: {said}", file=sys.stderr)
+        results = Supervisor(options, asked.deadline, cache).run(items_of(options))
     text = summary(results)
-    (asked.out / "summary.txt").write_text(text)
+    with (asked.out / "summary.txt").open("a") as file:
+        file.write(f"Part {asked.part}\n{text}\n")
     print(text)
     return FAILED if any(one["status"] not in ("ok", "skipped") for one in results) else 0
 

@@ -12,7 +12,7 @@ import skips
 from singa_lite.device import cuda_libraries
 from singa_lite.device.cuda_libraries import Options, found, libraries
 from singa_lite.errors import DeviceError
-from singa_lite.kernels.cuda_kernels.cublaslt import CublasLtNotFoundError
+from singa_lite.kernels.cuda_kernels.cublaslt import CublasLtError, CublasLtNotFoundError
 from singa_lite.kernels.cuda_kernels.cudnn_library import CudnnNotFoundError
 
 
@@ -61,6 +61,13 @@ def test_without_cublaslt_a_warning_names_the_cost_once_and_the_rest_is_there(st
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert len(list(libraries(7, Options()))) == 1
+
+
+def test_a_cublaslt_that_does_not_begin_is_as_one_that_is_missing(stand_ins):
+    stand_ins.setattr(cuda_libraries, "Lt", refusing(CublasLtError("Create", 1, "CUBLAS_STATUS_NOT_INITIALIZED")))
+    with pytest.warns(UserWarning, match=r"NOT_INITIALIZED.*without it: products by plain kernels of ours"):
+        (convolutions,) = libraries(7, Options())
+    assert "conv2d" in convolutions.builders
 
 
 def test_without_cudnn(stand_ins):

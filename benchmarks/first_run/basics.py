@@ -101,8 +101,24 @@ def _difference(found: Any, wanted: Any) -> float:
     return float(np.max(np.abs(tensor.to_numpy(found) - wanted)) / np.max(np.abs(wanted)))
 
 
+def with_tf32(on: Any, kernel: str, arrays: Arrays, settings: dict[str, Any]) -> float:
+    """The last array's largest difference from NumPy's in float64, where the libraries may round factors to TF32."""
+    from gpu_kernels import OnGpu
+    from singa_lite.kernels.kernel_set import tf32_of
+    from singa_lite.kernels.numpy_kernels import NUMPY
+    from singa_lite.testing.kernel_call import Call
+
+    wanted = Call(NUMPY, kernel, list(arrays), settings).run().in_order[-1]
+    short = [None if a is None else a.astype(np.float32) for a in arrays]
+    found = Call(OnGpu("tf32", on, tf32_of(on.kernels)), kernel, short, settings).run().in_order[-1]
+    apart = float(np.max(np.abs(found - wanted)) / np.max(np.abs(wanted)))
+    if not apart <= TF32:
+        raise Wrong(f"{kernel} with TF32: wanted a difference of at most {TF32}", {"tf32": apart})
+    return apart
+
+
 def products(context: Context) -> Values:
-    """cuBLASLt: a product with bias, with ReLU, a bias gradient; whether its ReLU keeps NaN."""
+    """cuBLASLt: a product with bias, with TF32, with ReLU, a bias gradient; whether its ReLU keeps NaN."""
     random = np.random.default_rng(7)
     x, weight, bias = (random.standard_normal(shape) for shape in ((130, 67), (67, 259), (259,)))
     y, on = np.zeros((130, 259)), context.machine.on
@@ -111,6 +127,8 @@ def products(context: Context) -> Values:
         "relu": against_numpy(on, "linear_activation", [x, weight, bias, y], {"activation": "relu"}, "float32", EXACT),
         "bias_gradient": against_numpy(on, "bias_gradient", [x, np.zeros(67)], {"axis": 1}, "float32", EXACT),
     }
+    if on.kernels.in_tf32 is not None:
+        values["linear, tf32"] = with_tf32(on, "linear", [x, weight, bias, y], {})
     values["relu_in_the_product"] = not _own_launches(on, x, weight, bias, y)
     return values
 
@@ -144,6 +162,8 @@ def convolutions(context: Context) -> Values:
     for name, arrays in directions.items():
         values[name] = against_numpy(context.machine.on, name, arrays, settings, "float32", EXACT)
         context.row({name: values[name]})
+        if context.machine.on.kernels.in_tf32 is not None:
+            values[f"{name}, tf32"] = with_tf32(context.machine.on, name, arrays, settings)
     return values
 
 
@@ -173,24 +193,25 @@ def all_reduce(context: Context) -> Values:
     """NCCL's sum over one rank, captured."""
     if context.options.stand_in:
         raise Skipped("the stand-in has no NCCL")
-    import cupy
     from cupy.cuda import nccl
 
     if not getattr(nccl, "available", False):
         raise Skipped("no NCCL: pip install nvidia-nccl-cu13")
-    on = context.machine.on
+    on, given = context.machine.on, np.arange(1000, dtype=np.float32)
+    stream, regions = on.runtime.stream, [on.pool.take(given.nbytes) for _ in range(2)]
+    x, y = (on.runtime.view(region.memory, given.shape, given.dtype, given.strides, 0) for region in regions)
+    on.runtime.write(x, given)
     with on.runtime.here():
-        stream = on.runtime.stream
         communicator = nccl.NcclCommunicator(1, nccl.get_unique_id(), 0)
-        x, y = cupy.arange(1000, dtype=np.float32), cupy.zeros(1000, np.float32)
         arguments = x.data.ptr, y.data.ptr, x.size, nccl.NCCL_FLOAT32, nccl.NCCL_SUM, stream.ptr
         communicator.allReduce(*arguments)
-        y[...] = 0
+        on.runtime.write(y, np.zeros_like(given))
         stream.begin_capture()
         communicator.allReduce(*arguments)
-        graph = stream.end_capture()
-        graph.launch(stream)
-        stream.synchronize()
-        if not bool((x == y).all()):
-            raise Wrong("a captured sum over one rank changed its values", {})
+        stream.end_capture().launch(stream)
+        found = on.runtime.read(y)
+    for region in regions:
+        on.pool.give(region)
+    if not np.array_equal(found, given):
+        raise Wrong("a captured sum over one rank changed its values", {"found": found[:8].tolist()})
     return {"version": nccl.get_version()}

@@ -14,6 +14,8 @@ TABLE = {"mlp": 64, "lenet": 64, "vgg16": 32, "mobilenet_v2": 32, "resnet50": 32
 TINY_TABLE = {"lenet": 3}
 #: Chunks that the sanitizer's calls are cut into; rounds of the table, sides in turn.
 CHUNKS, ROUNDS = 4, 2
+#: Cases of the contract that are looked at again before all else of part 2; the others come behind it.
+FIRST_AGAIN = 8
 PRECISIONS = ("float32", "tf32", "bfloat16")
 WAYS = ("tf32", "bfloat16")
 
@@ -30,11 +32,10 @@ def _first(options: Options) -> Iterator[Item]:
     yield Item("one_kernel", 0.1, basics.one_kernel)
     yield Item("compile", 0.3, basics.compile_all)
     for key in prepared.calls:
-        yield Item(f"contract/{key}", 0.06, partial(contract.check, key=key))
+        yield Item(f"contract/{key}", 0.04, partial(contract.check, key=key))
     yield Item("products", 0.1, basics.products)
     yield Item("convolutions", 0.1, basics.convolutions)
     yield Item("no_allocations", 0.1, basics.no_allocations)
-    yield Item("all_reduce", 0.1, basics.all_reduce)
     for name in prepared.trainings:
         for mode in ("eager", "recorded", "captured"):
             yield Item(f"losses/{name}/{mode}", 0.15, partial(training.compare_losses, name=name, mode=mode))
@@ -42,6 +43,7 @@ def _first(options: Options) -> Iterator[Item]:
     for precision in PRECISIONS:
         run = partial(training.measure, name=name, n=n, precision=precision, steps=steps)
         yield Item(f"step/{name}/{precision}", 0.25, run)
+    yield Item("all_reduce", 0.06, basics.all_reduce)
     name = "lenet" if options.tiny else name
     for way in WAYS:
         yield Item(
@@ -50,17 +52,23 @@ def _first(options: Options) -> Iterator[Item]:
 
 
 def _second(options: Options) -> Iterator[Item]:
-    context = Context(options, lambda values: None)
-    for line in context.earlier():
-        if line.get("status") in ("wrong", "failed", "poisoned") and line["item"].startswith("contract/"):
-            key = line["item"].removeprefix("contract/")
-            yield Item(f"again/{key}", 0.1, partial(contract.again, key=key))
+    wrong = list(_wrong(options))
+    yield from wrong[:FIRST_AGAIN]
     yield Item("embedding_gradient", 0.1, kernel_times.embedding_gradient)
     yield Item("thresholds", 0.2, thresholds.thresholds)
     yield Item("further_plans", 0.1, beside_cudnn.further_plans)
     yield Item("normalization_by_cudnn", 0.1, beside_cudnn.normalization_by_cudnn)
     for name, n in (kernel_times.TINY_NETS if options.tiny else kernel_times.NETS).items():
         yield Item(f"kernels/{name}", 0.3, partial(kernel_times.of_net, name=name, n=n))
+    yield from wrong[FIRST_AGAIN:]
+
+
+def _wrong(options: Options) -> Iterator[Item]:
+    """What failed in the contract, in detail."""
+    for line in Context(options, lambda values: None).earlier():
+        if line.get("status") in ("wrong", "failed", "poisoned") and line["item"].startswith("contract/"):
+            key = line["item"].removeprefix("contract/")
+            yield Item(f"again/{key}", 0.1, partial(contract.again, key=key))
 
 
 def _third(options: Options) -> Iterator[Item]:

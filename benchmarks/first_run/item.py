@@ -6,6 +6,7 @@ import argparse
 import fnmatch
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -80,7 +81,7 @@ class Context:
         """The GPU, or what stands in its place. Made when an item first asks."""
         from first_run.machine import machine
 
-        return machine(self.options.stand_in)
+        return machine(self.options.stand_in, self.options.own)
 
     @cached_property
     def prepared(self) -> Prepared:
@@ -96,13 +97,37 @@ class Context:
 
     def earlier(self) -> Iterator[Values]:
         """The lines of --again."""
-        if self.options.again:
-            for line in Path(self.options.again).read_text().splitlines():
-                yield json.loads(line)
+        return written(Path(self.options.again)) if self.options.again else iter(())
+
+    def try_row(self, names: Values, made: Callable[[], Values]) -> Values:
+        """Write the row that is made, or `names` and why it was not: the other rows of a long item do not need it."""
+        try:
+            row = made()
+        except Exception as error:
+            if not self.machine.is_alive():
+                raise
+            row = names | {"failed": f"{type(error).__name__}: {error}"}
+        self.row(row)
+        return row
 
     def row(self, values: Values) -> None:
         """Write a line of a long item now, so that it is there if the item does not end."""
         self.write({"item": self.item, "row": values})
+
+
+def counted(failed: int, rows: int, **values: Any) -> Values:
+    """The values of an item with rows. Wrong if some of them failed."""
+    found = {"rows": rows, **values}
+    if failed:
+        raise Wrong(f"{failed} of {rows} rows failed", found)
+    return found
+
+
+def written(results: Path) -> Iterator[Values]:
+    """The lines of a results.jsonl, without those that a killed worker left broken; none if there is no such file."""
+    for line in results.read_text(errors="replace").splitlines() if results.is_file() else ():
+        with suppress(ValueError):
+            yield json.loads(line)
 
 
 @dataclass(frozen=True)

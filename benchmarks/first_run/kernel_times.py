@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from first_run.item import Context, Values
+from first_run.item import Context, Values, counted
 from first_run.machine import Machine, here
 from first_run.prepared import built
 from singa_lite.kernels.interface import SIGNATURES
@@ -61,9 +61,10 @@ def of_net(context: Context, name: str, n: int) -> Values:
         shapes[call.kernel] += 1
         wanted = context.options.kernel in ("", call.kernel)
         if wanted and shapes[call.kernel] <= MOST_SHAPES:
-            rows.append(_row(machine, machine.own_set(), call, bandwidth))
-            context.row(rows[-1])
-    return {"copy_GB_s": bandwidth, "rows": len(rows), "step_ms": sum(row["us"] * row["count"] for row in rows) / 1e3}
+            made = partial(_row, machine, machine.own_set(), call, bandwidth)
+            rows.append(context.try_row({"kernel": call.kernel, "shapes": _shapes(call)}, made))
+    taken = [row["us"] * row["count"] for row in rows if "us" in row]
+    return counted(len(rows) - len(taken), len(rows), copy_GB_s=bandwidth, step_ms=sum(taken) / 1e3)
 
 
 def _calls(machine: Machine, name: str, n: int) -> list[Timed]:
@@ -84,17 +85,20 @@ def _row(machine: Machine, kernels: KernelSet, call: Timed, bandwidth: float) ->
     with prepared_launch(machine, kernels, call) as launch, machine.profiled():
         taken = machine.captured_microseconds(launch, LAUNCHES)
     speed = call.moved / taken / 1e3
-    shapes = [None if spec is None else list(spec.shape) for spec in call.specs[:6]]
     dtype = next(spec.dtype.name for spec in call.specs if spec is not None)
     return {
         "kernel": call.kernel,
-        "shapes": str(shapes),
+        "shapes": _shapes(call),
         "dtype": dtype,
         "count": call.count,
         "us": taken,
         "GB_s": speed,
         "share": speed / bandwidth,
     }
+
+
+def _shapes(call: Timed) -> str:
+    return str([None if spec is None else list(spec.shape) for spec in call.specs[:6]])
 
 
 @contextmanager

@@ -1,22 +1,25 @@
-"""Machine: a GPU with its device, events and kernels, or the host in its place."""
+"""Machine: a GPU with its device, events and kernels. See `stand_in.py` for the host in its place."""
 
 from __future__ import annotations
 
-import time
+import subprocess
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import cached_property
 from statistics import median
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
 from singa_lite import device, tensor
+from singa_lite.device import cuda_libraries
 from singa_lite.kernels.kernel_set import KernelSet, Settings, TensorSpecs
 
-#: Bytes that a timed copy moves at a time; more than any cache holds. On the stand-in it is a small copy.
-COPIED, FEW_COPIED = 1 << 29, 1 << 20
+#: Bytes that a timed copy moves at a time; more than any cache holds.
+COPIED = 1 << 29
 
 Types = tuple[tuple[str, str], ...]
 
@@ -50,7 +53,9 @@ class Machine(ABC):
         """GB/s of a copy within the memory, bytes read and bytes written."""
 
     def is_alive(self) -> bool:
-        """Whether a kernel still runs in this process."""
+        """Whether a kernel still runs in this process. False, too, where there is no device: the next process may have
+        one, if this one came while the driver still ended a hung one.
+        """
         try:
             found = tensor.from_numpy(np.arange(3.0, dtype=np.float32), self.on)
             return bool(tensor.to_numpy(found + found)[2] == 4)
@@ -63,12 +68,17 @@ class Machine(ABC):
         return self._median(lambda: [launch() for _ in range(count)], repeats) / count
 
     def captured_microseconds(self, launch: Callable[[], Any], count: int, repeats: int = 5) -> float:
-        """The same of launches that are one CUDA graph, so that the host's time does not count."""
+        """The same of launches that are one CUDA graph, so that the host's time does not count: the GPU still does the
+        graph once while the host asks for the first event and for the graph again."""
         launch()
         graph = self._captured(launch, count)
         stream = self.on.runtime.stream
+
+        def again() -> None:
+            graph.launch(stream)
+
         with here(self.on):
-            return self._median(lambda: graph.launch(stream), repeats) / count
+            return self._median(again, repeats, before=again) / count
 
     @contextmanager
     def profiled(self) -> Iterator[None]:
@@ -88,10 +98,11 @@ class Machine(ABC):
                 raise
             return stream.end_capture()
 
-    def _median(self, work: Callable[[], Any], repeats: int) -> float:
-        """Microseconds of the work."""
+    def _median(self, work: Callable[[], Any], repeats: int, before: Callable[[], Any] = lambda: None) -> float:
+        """Microseconds of the work. before: what the GPU does meanwhile when the time begins."""
         found = []
         for _ in range(repeats):
+            before()
             first = self.mark()
             work()
             found.append(self.milliseconds(first, self.mark()) * 1e3)
@@ -113,11 +124,17 @@ class Machine(ABC):
 
 
 class Gpu(Machine):
-    """GPU 0."""
+    """GPU 0. own: without the libraries, whose start takes long under tools that watch each access to memory."""
+
+    def __init__(self, own: bool = False) -> None:
+        self._own = own
 
     @cached_property
     def on(self) -> Any:
-        return device.cuda(0)
+        if not self._own:
+            return device.cuda(0)
+        with patch.object(cuda_libraries, "libraries", lambda *given: iter(())):
+            return device.new_cuda(0)
 
     def mark(self) -> Any:
         import cupy
@@ -143,21 +160,23 @@ class Gpu(Machine):
             cupy.RawModule(code=source.program(file, dict(types)), options=OPTIONS).compile()
 
     def versions(self) -> dict[str, Any]:
-        import subprocess
-
-        from singa_lite.device.cuda_libraries import found
-
-        asked = ["nvidia-smi", "--query-gpu=name,driver_version,clocks.sm,clocks.mem", "--format=csv,noheader"]
-        driver = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
-        return {**dict(found()), "nvidia-smi": driver}
+        values = {"Python": sys.version, "NumPy": np.__version__, "nvidia-smi": _nvidia_smi()}
+        try:
+            for name, text in cuda_libraries.found():
+                values[name] = text
+        except Exception as error:  # what was found before is told
+            values["error"] = f"{type(error).__name__}: {error}"
+        return values
 
     @contextmanager
     def profiled(self) -> Iterator[None]:
         import cupy
 
         cupy.cuda.runtime.profilerStart()
-        yield
-        cupy.cuda.runtime.profilerStop()
+        try:
+            yield
+        finally:
+            cupy.cuda.runtime.profilerStop()
 
     def copy_bandwidth(self) -> float:
         pool, runtime = self.on.pool, self.on.runtime
@@ -171,46 +190,24 @@ class Gpu(Machine):
         return 2 * COPIED / taken / 1e3
 
 
-class StandIn(Machine):
-    """The CUDA kernels compiled for the host, and NumPy in the place of cuBLASLt and cuDNN; see tests/cuda_host."""
-
-    @cached_property
-    def on(self) -> Any:
-        from host_device import host_cuda
-
-        return host_cuda(libraries=True)
-
-    def mark(self) -> Any:
-        return time.perf_counter()
-
-    def milliseconds(self, first: Any, second: Any) -> float:
-        return float(second - first) * 1e3
-
-    def microseconds(self, launch: Callable[[], Any], count: int, repeats: int = 5) -> float:
-        """One launch: its time on the host says nothing."""
-        return super().microseconds(launch, 1, 1)
-
-    def captured_microseconds(self, launch: Callable[[], Any], count: int, repeats: int = 5) -> float:
-        """One launch."""
-        return super().captured_microseconds(launch, 1, 1)
-
-    def compile(self, file: str, types: Types) -> None:
-        from host_loader import compiled
-
-        compiled(file, types)
-
-    def versions(self) -> dict[str, Any]:
-        return {"GPU": "none: the host stands in for it", "numpy": np.__version__}
-
-    def copy_bandwidth(self) -> float:
-        source, to = (np.ones(FEW_COPIED, np.uint8) for _ in range(2))
-        taken = self.microseconds(lambda: np.copyto(to, source), 10)
-        return 2 * FEW_COPIED / taken / 1e3
+def _nvidia_smi() -> str:
+    """The driver's own words, or why there are none."""
+    wanted = "name,driver_version,clocks.sm,clocks.mem,clocks.max.sm,power.limit,memory.used"
+    asked = ["nvidia-smi", f"--query-gpu={wanted}", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=20)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return (done.stdout + done.stderr).strip()
 
 
-def machine(stand_in: bool) -> Machine:
+def machine(stand_in: bool, own: bool = False) -> Machine:
     """The machine that was asked for."""
-    return StandIn() if stand_in else Gpu()
+    if not stand_in:
+        return Gpu(own)
+    from first_run.stand_in import StandIn
+
+    return StandIn()
 
 
 def here(on: Any) -> Any:

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter, deque
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from first_run.cache import CompileCache
-from first_run.item import Item, Options, Values
+from first_run.item import Item, Options, Values, written
 from first_run.worker import ANSWERS, append
 
 #: Seconds in which nothing can be begun any more; seconds that a worker may take to start.
 LEAST, START = 2.0, 90.0
+#: Seconds that a killed worker may take to go; a driver may hold one for ever.
+GONE = 20.0
 #: Workers in a row that ended before they were ready: then no further one is started.
 MOST_STARTS = 3
+#: Items of a kind (the name before "/") that may cost a worker: then the others of it come behind all other items.
+MOST_LOST = 5
 
 
 class Worker:
@@ -71,8 +75,14 @@ class Worker:
         status = self._process.poll()
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        killed = self._process.wait()
         self._answers.close()
+        with suppress(BrokenPipeError):
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+        try:
+            killed = self._process.wait(GONE)
+        except subprocess.TimeoutExpired:
+            killed = -signal.SIGKILL
         return killed if status is None else status
 
 
@@ -86,6 +96,7 @@ class Supervisor:
         self._cache = cache
         self._worker: Worker | None = None
         self._failed_starts = 0
+        self._lost: Counter[str] = Counter()
         self._out = Path(options.out)
         self._log = self._out / "worker.log"
 
@@ -96,17 +107,21 @@ class Supervisor:
 
     def run(self, items: Sequence[Item]) -> list[Values]:
         """The lines of all items, those that were never begun included."""
-        for item in items:
-            if self.left < LEAST:
+        waiting, last = deque(items), deque[Item]()
+        while waiting or last:
+            item = (waiting or last).popleft()
+            if waiting and self._lost[_kind(item)] >= MOST_LOST:
+                last.append(item)
+            elif self.left < LEAST:
                 self._write(item, "cut off", f"not begun: the deadline of {self._deadline:g} seconds is over")
             elif self._failed_starts >= MOST_STARTS:
                 self._write(item, "died", f"no worker starts: {self._tail()}")
             else:
                 self._run(item)
             if item.name == "compile":
-                self._cache.save()
+                self._say(self._cache.save())
         self._close()
-        self._cache.save()
+        self._say(self._cache.save())
         return self._results([item.name for item in items])
 
     def _run(self, item: Item) -> None:
@@ -123,6 +138,8 @@ class Supervisor:
             status = worker.answer(seconds)
         except BrokenPipeError:
             status = ""
+        if not status or status == "poisoned":
+            self._lost[_kind(item)] += 1
         if status is None:
             self._close()
             if share > seconds:
@@ -161,8 +178,17 @@ class Supervisor:
     def _write(self, item: Item, status: str, error: str) -> None:
         append(self._out, {"item": item.name, "status": status, "error": error})
 
+    def _say(self, what: str) -> None:
+        """A line in the log, if there is anything to say."""
+        if what:
+            with self._log.open("a") as log:
+                log.write(f"{what}\n")
+
     def _results(self, names: Sequence[str]) -> list[Values]:
         """The last line of each item, in order."""
-        lines = [json.loads(line) for line in (self._out / "results.jsonl").read_text().splitlines()]
-        last = {line["item"]: line for line in lines if "status" in line}
-        return [last[name] for name in names]
+        last = {line["item"]: line for line in written(self._out / "results.jsonl") if "status" in line}
+        return [last.get(name, {"item": name, "status": "died", "error": "its line is broken"}) for name in names]
+
+
+def _kind(item: Item) -> str:
+    return item.name.partition("/")[0]

@@ -40,7 +40,7 @@ def sanitized(context: Context, tool: str, chunk: int, chunks: int) -> Values:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     values = {"calls": len(keys), "exit_status": done.returncode}
     if done.returncode:
-        raise Wrong(f"{tool} complains", values | {"output": (done.stdout + done.stderr)[-KEPT:]})
+        raise Wrong(f"{tool} complains", values | {"output": _ends(done)})
     return values
 
 
@@ -54,8 +54,14 @@ def profiled(context: Context) -> Values:
         command = [program, "--csv", "--metrics", ",".join(METRICS), "--launch-count", "12"]
         command += ["--profile-from-start", "off", *_alone(context, [item]), f"--kernel={kernel}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        context.row({"kernel": kernel, "item": item, "exit_status": done.returncode, "output": done.stdout[-KEPT:]})
+        context.row({"kernel": kernel, "item": item, "exit_status": done.returncode, "output": _ends(done)})
     return {"kernels": [kernel for _, kernel in worst]}
+
+
+def _ends(done: subprocess.CompletedProcess[str]) -> str:
+    """How its output begins, where the first complaint is, and how it ends."""
+    said = done.stdout + done.stderr
+    return said if len(said) <= KEPT else f"{said[: KEPT // 2]}\n...\n{said[-KEPT // 2 :]}"
 
 
 def _worst(context: Context) -> list[tuple[str, str]]:
@@ -72,9 +78,10 @@ def _worst(context: Context) -> list[tuple[str, str]]:
 def _alone(context: Context, names: Sequence[str]) -> list[str]:
     """The command that does these items without a supervisor; they belong to parts 1 and 2."""
     options = context.options
-    part = "2" if names[0].startswith("kernels/") else "1"
+    of_nets = names[0].startswith("kernels/")
     given = [argument for argument in options.arguments if not argument.startswith(("--part", "--only"))]
-    return [sys.executable, options.program, *given, f"--part={part}", "--own", "--alone", *names]
+    given += ["--part=2"] if of_nets else ["--part=1", "--own"]
+    return [sys.executable, options.program, *given, "--alone", *names]
 
 
 def _found(name: str) -> str:

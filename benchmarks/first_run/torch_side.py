@@ -49,8 +49,11 @@ def _step(name: str, n: int, way: str, place: str) -> Any:
 
     net = built(name)
     with torch.no_grad():
-        for parameter in net.parameters():
-            parameter.normal_(0, 0.02) if parameter.ndim > 1 else parameter.zero_()
+        for path, parameter in net.named_parameters():
+            if parameter.ndim > 1:
+                parameter.normal_(0, 0.02)
+            else:  # of a normalization 1 and 0: all of its results were 0 otherwise, which draws less power
+                parameter.fill_(1.0 if path.endswith("weight") else 0.0)
     x, y = (torch.from_numpy(array).to(place) for array in batch(name, n))
     net = net.to(place)
     if x.ndim == 4:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 import warnings
 from collections import Counter
@@ -13,8 +14,9 @@ from unittest.mock import patch
 from first_run.item import Context, Values, Wrong
 from first_run.prepared import built, losses, weight_sum
 
-#: What losses may differ by, relatively: they part as steps go on.
-LOSS = 2e-3
+#: What losses may differ by, relatively, step by step, and the last for all further ones: they part as steps go on. Two
+#: right ways on the CPU differ by 9e-8, 4e-5, 3e-4, 1e-3 in resnet18_32, and algorithms of a GPU may round more.
+LOSS = (1e-5, 1e-3, 1e-2, 3e-2)
 
 
 def compare_losses(context: Context, name: str, mode: str) -> Values:
@@ -33,12 +35,13 @@ def compare_losses(context: Context, name: str, mode: str) -> Values:
         else:
             found = list(losses(net, name, wanted.batch, len(wanted.losses)))
     values: Values = {"losses": found, "wanted": wanted.losses, "warnings": [str(one.message) for one in said]}
-    apart = max(abs(a - b) / abs(b) for a, b in zip(found, wanted.losses, strict=True))
-    values["largest_difference"] = apart
+    apart = [abs(a - b) / abs(b) for a, b in zip(found, wanted.losses, strict=True)]
+    values |= {"differences": apart, "largest_difference": max(apart)}
     if abs(begins - wanted.begins) > 1e-5 * wanted.begins:
         raise Wrong(f"weights begin otherwise than on the CPU: their sum is {begins} for {wanted.begins}", values)
-    if not apart <= LOSS:
-        raise Wrong(f"losses differ by {apart:.2g} of themselves", values)
+    for step, difference in enumerate(apart):
+        if not difference <= LOSS[min(step, len(LOSS) - 1)]:
+            raise Wrong(f"step {step + 1}: the loss differs by {difference:.2g} of itself", values)
     return values
 
 
@@ -49,6 +52,10 @@ def measure(context: Context, name: str, n: int, precision: str, steps: int) -> 
 
     machine = context.machine
     on, pool = machine.on, machine.on.pool
+    gc.collect()  # of the nets before
+    pool.release_free()
+    pool.reset_high_water()
+    before = pool.used
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         start = time.perf_counter()
@@ -63,7 +70,7 @@ def measure(context: Context, name: str, n: int, precision: str, steps: int) -> 
     plan = net.memory_plan
     values |= {"last_loss": last, "samples_a_second": n / median(values["milliseconds"]) * 1e3}
     values |= {"planned_bytes": plan.total_bytes, "arena_bytes": plan.arena_bytes, "floor_bytes": plan.floor_bytes}
-    values |= {"high_water_bytes": pool.high_water, "held_bytes": pool.total}
+    values |= {"high_water_bytes": pool.high_water - before, "held_bytes": pool.total, "bytes_before": before}
     values |= {"calls": calls(machine, net), "warnings": [str(one.message) for one in said]}
     return values
 

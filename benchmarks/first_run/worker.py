@@ -34,7 +34,7 @@ def serve(options: Options, side: str) -> int:
 def alone(options: Options, names: Sequence[str]) -> int:
     """Do the named items in this process and print their lines; 1 if one failed. For tools that watch a process."""
     known = {item.name: item for item in items_of(options)}
-    context = Context(options, lambda values: print(json.dumps(values), flush=True))
+    context = Context(options, lambda values: print(json.dumps(values, default=str), flush=True))
     failed = False
     for name in names:
         result = done(known[name], context)

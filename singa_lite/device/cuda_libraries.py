@@ -9,7 +9,7 @@ from typing import NamedTuple, TypedDict
 from singa_lite.common.notice import warn
 from singa_lite.kernels.built import Builder
 from singa_lite.kernels.cuda_kernels import cublaslt, cudnn_library
-from singa_lite.kernels.cuda_kernels.cublaslt import CublasLtNotFoundError
+from singa_lite.kernels.cuda_kernels.cublaslt import CublasLtError, CublasLtNotFoundError
 from singa_lite.kernels.cuda_kernels.cudnn_convolution import Convolutions
 from singa_lite.kernels.cuda_kernels.cudnn_library import CudnnNotFoundError, Handle
 from singa_lite.kernels.cuda_kernels.cudnn_plan import Knobs, Planner
@@ -51,7 +51,7 @@ class Library(NamedTuple):
 
 
 def libraries(stream: int, options: Options, trial: Trial | None = None) -> Iterator[Library]:
-    """Those that are found, for the current GPU; a warning, once, says what a missing one costs.
+    """Those that are found and begin, for the current GPU; a warning, once, says what a missing one costs.
 
     stream: pointer of the stream that their calls go to. trial: runs what is asked of them beforehand, see `NanProbe`.
     """
@@ -61,7 +61,7 @@ def libraries(stream: int, options: Options, trial: Trial | None = None) -> Iter
         yield Library(products.builders, products.FUSIONS)
         pixels = PointwiseConvolutions(products)
         yield Library(pixels.builders, pixels.FUSIONS)
-    except CublasLtNotFoundError as error:
+    except (CublasLtNotFoundError, CublasLtError) as error:
         _warn(str(error), WITHOUT_CUBLASLT)
     try:
         handle = Handle(stream)

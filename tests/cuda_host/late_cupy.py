@@ -294,12 +294,17 @@ class LateCupy:
         self.current = [null]
         self.capture: Capture | None = None
         self.pinned: dict[int, int] = {}
+        #: What the profiler was told.
+        self.profiled: list[str] = []
         #: Whether what streams wait for may come from elsewhere.
         self.elsewhere: Callable[[], bool] = lambda: False
         self.runtime = SimpleNamespace(
             memcpyAsync=self._copy,
             memcpyHostToDevice=1,
             memcpyDeviceToHost=2,
+            memcpyDeviceToDevice=3,
+            profilerStart=lambda: self.profiled.append("start"),
+            profilerStop=lambda: self.profiled.append("stop"),
             memsetAsync=self._set,
             getDeviceCount=lambda: 1,
             CUDARuntimeError=RuntimeError,
@@ -312,6 +317,7 @@ class LateCupy:
             alloc_pinned_memory=self._pinned,
             PinnedMemory=lambda nbytes: PinnedMemory(self._pinned(nbytes)),
             get_current_stream=self.get_current_stream,
+            get_elapsed_time=self._elapsed,
             runtime=self.runtime,
         )
 
@@ -353,9 +359,14 @@ class LateCupy:
     def _copy(self, target: int, source: int, nbytes: int, kind: int, stream: int) -> None:
         """Of host memory that is not pinned CUDA has taken the bytes when the call returns."""
         is_pinned = any(start <= source < start + size for start, size in self.pinned.items())
-        late = kind == self.runtime.memcpyDeviceToHost or is_pinned
+        late = kind != self.runtime.memcpyHostToDevice or is_pinned
         taken = None if late else ctypes.string_at(source, nbytes)
         self.stream_of(stream).submit(lambda: ctypes.memmove(target, source if taken is None else taken, nbytes))
+
+    def _elapsed(self, first: Event, second: Event) -> float:
+        """A millisecond. CUDA has no answer before both are done."""
+        assert first.recorded and second.recorded and first.done and second.done
+        return 1.0
 
     def _set(self, target: int, value: int, nbytes: int, stream: int) -> None:
         self.stream_of(stream).submit(lambda: ctypes.memset(target, value, nbytes))

@@ -98,7 +98,7 @@ class LateDriver:
             self._kernels[handle] = Kernel(kernel, library)
             return SimpleNamespace(kernel=SimpleNamespace(ptr=handle))
 
-        return SimpleNamespace(get_function=get_function)
+        return SimpleNamespace(get_function=get_function, compile=lambda: None)
 
     def _asked(self, handle: int, extents: Any, shared: int, stream: int | None, given: Any, extra: int | None) -> int:
         """`cuLaunchKernel`: a status."""

@@ -64,6 +64,25 @@ def test_says_what_is_missing(monkeypatch, module, wanted):
     assert "pip install" in str(error.value)
 
 
+@pytest.mark.parametrize("why", [OSError("libcudnn_graph.so.9: no such file"), AssertionError("Found 2 libcudnn.so.x")])
+def test_a_frontend_that_cannot_load_the_library_says_why(monkeypatch, why):
+    def found(name: str) -> Any:
+        raise why
+
+    monkeypatch.setattr(cudnn_library, "import_module", found)
+    with pytest.raises(CudnnNotFoundError, match=str(why)):
+        cudnn_library.frontend.__wrapped__()
+
+
+def test_a_library_that_does_not_begin_is_as_one_that_is_missing(monkeypatch):
+    def create_handle() -> None:
+        raise RuntimeError("CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED")
+
+    monkeypatch.setattr(cudnn_library, "frontend", lambda: SimpleNamespace(create_handle=create_handle))
+    with pytest.raises(CudnnNotFoundError, match="handle on this GPU, received: CUDNN_STATUS_SUBLIBRARY"):
+        cudnn_library.Handle(1234)
+
+
 def test_a_handle_runs_graphs_on_its_stream(monkeypatch):
     told: list[tuple[Any, ...]] = []
     frontend = SimpleNamespace(

@@ -38,7 +38,7 @@ def frontend() -> ModuleType:
     """The frontend's module, with the library loaded. CudnnNotFoundError says which of the two is missing."""
     try:
         module = import_module("cudnn")
-    except ImportError as error:
+    except (ImportError, OSError, AssertionError) as error:  # it loads the library, and asserts that it finds one
         raise CudnnNotFoundError(f"cuDNN: wanted its frontend {FRONTEND}, received: {error}; {_HINT}") from error
     found = str(getattr(module, "__version__", "unknown"))
     if not found.startswith(f"{FRONTEND}."):
@@ -73,11 +73,17 @@ def properties_of(device: int) -> str:
 
 
 class Handle:
-    """cuDNN on the current GPU, for one thread at a time. stream: a cudaStream_t, on which plans run."""
+    """cuDNN on the current GPU, for one thread at a time. stream: a cudaStream_t, on which plans run.
+
+    CudnnNotFoundError, too, where the library does not begin there.
+    """
 
     def __init__(self, stream: int) -> None:
         self._cudnn = frontend()
-        self._handle = self._cudnn.create_handle()
+        try:
+            self._handle = self._cudnn.create_handle()
+        except RuntimeError as error:
+            raise CudnnNotFoundError(f"cuDNN: wanted a handle on this GPU, received: {error}") from error
         finalize(self, self._cudnn.destroy_handle, self._handle).atexit = False  # the process takes it along
         self._cudnn.set_stream(handle=self._handle, stream=stream)
 
