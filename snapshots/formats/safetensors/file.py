@@ -181,7 +181,8 @@ def _renamed(
     if isinstance(names, NameMap):
         known = names.paths(where, wanted.specs)
     else:
-        asked = torch_names.layouts(where, wanted.specs, wanted.attributes.get("layers"), names)
+        present = {layout.name for layout in layouts.values()}
+        asked = torch_names.layouts(where, wanted.specs, wanted.attributes.get("layers"), names, present)
         known = {(layout.name, layout.part): path for path, layout in asked.items()}
     moved = [(known.get((layout.name, layout.part), path), (path, layout)) for path, layout in layouts.items()]
     return _by_path(where, moved)
