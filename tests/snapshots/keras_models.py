@@ -70,8 +70,23 @@ def depthwise() -> Any:
 
 
 def grouped() -> Any:
-    """The same as a net of ours for which the default would be a DepthwiseConv2D."""
-    return keras.Sequential([Input((5, 6, 3)), k.Conv2D(6, (2, 3), groups=3), k.Flatten(), k.Dense(4)])
+    """A group for each channel, and beside it a layer of the class for that."""
+    return keras.Sequential(
+        [
+            Input((5, 6, 3)),
+            k.Conv2D(6, (2, 3), groups=3),
+            k.DepthwiseConv2D(2),
+            k.Conv2D(6, 1, groups=6, use_bias=False),
+            k.Reshape((3 * 3, 6)),
+            k.Conv1D(12, 3, groups=6),
+            k.Flatten(),
+            k.Dense(4),
+        ]
+    )
+
+
+def deep() -> Any:
+    return keras.Sequential([Input((9, 4)), k.DepthwiseConv1D(5, depth_multiplier=2), k.Flatten(), k.Dense(3)])
 
 
 def sequences() -> Any:
@@ -81,7 +96,7 @@ def sequences() -> Any:
             k.Conv1D(6, 3, dilation_rate=2, groups=2, padding="same"),
             k.BatchNormalization(**EPSILON),
             k.MaxPooling1D(2, 1),
-            k.DepthwiseConv1D(5),
+            k.Conv1D(6, 5, groups=6),
             k.AveragePooling1D(3, 2),
             k.LayerNormalization(axis=[1, 2], **EPSILON),
             k.Flatten(),
@@ -205,7 +220,7 @@ def compiled() -> Any:
 
 MODELS: list[Callable[[], Any]] = [
     dense, images, depthwise, grouped, sequences, matrices, branches, recurrent, attention, nested, halves, compiled,
-    everyday, pooled,
+    everyday, pooled, deep,
 ]  # fmt: skip
 
 

@@ -56,8 +56,19 @@ def images() -> FeedForwardNet:
 
 
 def depthwise() -> FeedForwardNet:
+    return depthwise_by(
+        layers.DepthwiseConv2D("conv", (2, 3), 1, "valid", depth_multiplier=2, input_sample_shape=(3, 5, 6))
+    )
+
+
+def depthwise_by_groups() -> FeedForwardNet:
+    """The same, to read the file of a model that has a class for it."""
+    return depthwise_by(layers.Conv2D("conv", 6, (2, 3), 1, "valid", groups=3, input_sample_shape=(3, 5, 6)))
+
+
+def depthwise_by(convolution: Layer) -> FeedForwardNet:
     return net_of(
-        layers.Conv2D("conv", 6, (2, 3), 1, "valid", groups=3, input_sample_shape=(3, 5, 6)),
+        convolution,
         layers.LayerNormalization("over all", 1),
         layers.Flatten("flat"),
         layers.BatchNormalization("norm"),
@@ -69,8 +80,21 @@ def depthwise() -> FeedForwardNet:
 def grouped() -> FeedForwardNet:
     return net_of(
         layers.Conv2D("conv", 6, (2, 3), 1, "valid", groups=3, input_sample_shape=(3, 5, 6)),
+        layers.DepthwiseConv2D("depthwise", 2, 1, "valid"),
+        layers.Conv2D("each", 6, 1, groups=6, use_bias=False),
+        layers.Reshape("as a sequence", (6, 9)),
+        layers.Conv1D("long", 12, 3, 1, "valid", groups=6),
         layers.Flatten("flat"),
         layers.Dense("out", 4),
+    )
+
+
+def deep() -> FeedForwardNet:
+    """A model whose class we lack: it is read alone."""
+    return net_of(
+        layers.Conv1D("conv", 8, 5, 1, "valid", groups=4, input_sample_shape=(4, 9)),
+        layers.Flatten("flat"),
+        layers.Dense("out", 3),
     )
 
 
@@ -207,7 +231,7 @@ def compiled() -> FeedForwardNet:
 
 NETS: list[Callable[[], FeedForwardNet]] = [
     dense, images, depthwise, grouped, sequences, matrices, branches, recurrent, attention, nested, halves, compiled,
-    everyday, pooled,
+    everyday, pooled, deep,
 ]  # fmt: skip
 
 #: Keras takes matrices as we do; all others with channels last, behind the steps where there are some.

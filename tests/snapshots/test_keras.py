@@ -19,9 +19,23 @@ import pytest
 import skips
 import snapshot_nets
 from keras_files import remade
-from keras_nets import ALIKE, NETS, STEPS, branches, grouped, halves, images, inputs_of, net_of, predicted, randomized
+from keras_nets import (
+    ALIKE,
+    NETS,
+    STEPS,
+    branches,
+    deep,
+    depthwise_by_groups,
+    halves,
+    images,
+    inputs_of,
+    net_of,
+    predicted,
+    randomized,
+)
 from singa_lite import FeedForwardNet, Layer, SnapshotError, layers, snapshots
 from singa_lite.snapshots import formats, net_tree, tree, weights_tree
+from singa_lite.snapshots.formats.keras import groups as keras_groups
 from singa_lite.snapshots.formats.keras import net as keras_net
 from singa_lite.snapshots.formats.keras import orders as keras_orders
 from singa_lite.tensor import to_numpy
@@ -69,7 +83,7 @@ def peer(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for key, array in inputs_of(net).items()
         }
         np.savez(folder / f"{name}.npz", **{f"{number}": array for number, array in enumerate(last.values())})
-        if make is not grouped:
+        if make is not deep:
             snapshots.save(net, folder / f"{name}.ours.weights.h5")
     (folder / "graphs.json").write_text(json.dumps([net_tree.of_net(graph(seed)).attributes for seed in GRAPHS]))
     script = Path(__file__).with_name("keras_models.py")
@@ -79,7 +93,7 @@ def peer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.peer
-@pytest.mark.parametrize("make", [make for make in NETS if make is not grouped])
+@pytest.mark.parametrize("make", [make for make in NETS if make is not deep])
 def test_keras_loads_ours(make, peer):
     tolerance = 2e-2 if make is halves else 1e-5
     found = np.load(peer / f"{make.__name__}.loaded.npy")
@@ -93,6 +107,24 @@ def test_keras_is_loaded_here(make, peer):
     snapshots.load(net, peer / f"{make.__name__}.theirs.weights.h5")
     tolerance = 2e-2 if make is halves else 1e-5
     np.testing.assert_allclose(np.load(peer / f"{make.__name__}.theirs.npy"), predicted(net), tolerance, tolerance)
+
+
+@pytest.mark.peer
+def test_a_depthwise_class_is_read_into_groups(peer):
+    net = depthwise_by_groups()
+    snapshots.load(net, peer / "depthwise.theirs.weights.h5")
+    np.testing.assert_allclose(np.load(peer / "depthwise.theirs.npy"), predicted(net), 1e-5, 1e-5)
+
+
+def test_a_file_of_the_version_before_has_a_depthwise_class(tmp_path, monkeypatch):
+    net, other, path = depthwise_by_groups(), depthwise_by_groups(), tmp_path / "x.weights.h5"
+    with monkeypatch.context() as patch:
+        patch.setattr(keras_groups.groups_of_net, "__defaults__", (True,))
+        snapshots.save(randomized(net), path)
+    with h5py.File(path) as file:
+        assert "conv2d" not in file["layers"] and "depthwise_conv2d" in file["layers"]
+    snapshots.load(other, path)
+    np.testing.assert_array_equal(predicted(other), predicted(net))
 
 
 def listing(path: Path) -> dict[str, Any]:
@@ -110,7 +142,7 @@ def listing(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.peer
-@pytest.mark.parametrize("make", [make for make in NETS if make not in (grouped, halves)])
+@pytest.mark.parametrize("make", [make for make in NETS if make not in (deep, halves)])
 def test_the_same_groups_as_keras_writes(make, peer):
     ours, theirs = (listing(peer / f"{make.__name__}.{who}.weights.h5") for who in ("ours", "theirs"))
     assert ours == theirs

@@ -15,7 +15,7 @@ from singa_lite.snapshots import manifest, weights_tree
 from singa_lite.snapshots.formats.keras.cells import Variable
 from singa_lite.snapshots.formats.keras.groups import FileGroup, Group, groups_of_net, guessed_groups, matched
 from singa_lite.snapshots.formats.keras.net import layers_of
-from singa_lite.snapshots.manifest import Manifest
+from singa_lite.snapshots.manifest import Attribute, Manifest
 from singa_lite.snapshots.readers import raw
 from singa_lite.snapshots.readers.hdf5 import guarded
 from singa_lite.snapshots.tree import ArraySpec, LazyArray, Tree
@@ -52,15 +52,20 @@ def _groups(file: guarded.File, known: Manifest | None, wanted: Tree | None) -> 
     found = _found(file)
     if known is not None:
         specs = {path: ArraySpec(entry.shape, np.dtype(np.float32)) for path, entry in known.entries.items()}
-        written = groups_of_net(file.path, layers_of(file.path, known.attributes), specs)
-        _check_written(file.path, written, known)
-        return matched(file.path, [written], found)
+        candidates = _candidates(file.path, known.attributes, specs)
+        _check_written(file.path, candidates[0], known)
+        return matched(file.path, candidates, found)
     if wanted is None:
         return guessed_groups(file.path, found, file.groups)
-    net = layers_of(file.path, wanted.attributes)
-    return matched(
-        file.path, [groups_of_net(file.path, net, wanted.specs, depthwise) for depthwise in (True, False)], found
-    )
+    return matched(file.path, _candidates(file.path, wanted.attributes, wanted.specs), found)
+
+
+def _candidates(
+    where: str, attributes: Mapping[str, Attribute], specs: Mapping[str, ArraySpec]
+) -> tuple[list[Group], ...]:
+    """The groups of a net, and those where its depthwise convolutions have a class of their own."""
+    net = layers_of(where, attributes)
+    return tuple(groups_of_net(where, net, specs, depthwise) for depthwise in (False, True))
 
 
 def _dtype(stored: DType, path: str, wanted: Tree | None) -> DType:

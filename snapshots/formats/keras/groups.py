@@ -54,7 +54,7 @@ class FileGroup(NamedTuple):
 
 
 def groups_of_net(
-    where: str, net: Mapping[str, LayerInfo], specs: Mapping[str, ArraySpec], depthwise: bool = True
+    where: str, net: Mapping[str, LayerInfo], specs: Mapping[str, ArraySpec], depthwise: bool = False
 ) -> list[Group]:
     """The groups of a net's layers, in Keras's order. specs: of the tree's arrays; depthwise: as for `keras_class`.
 
