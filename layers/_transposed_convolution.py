@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from singa_lite import autograd, initializer
 from singa_lite.layer import InputShape
 from singa_lite.ops.transposed_convolution import extra_extents, transposed_extents
@@ -25,6 +27,7 @@ class TransposedConvolution(Convolution):
         pad: Extents | None = None,
         use_bias: bool = True,
         *,
+        padding: str | None = None,
         output_padding: Extents | None = None,
         groups: int = 1,
         dilation: Extents = 1,
@@ -40,6 +43,7 @@ class TransposedConvolution(Convolution):
             border_mode,
             pad,
             use_bias,
+            padding=padding,
             groups=groups,
             dilation=dilation,
             weight_init=weight_init,
@@ -48,8 +52,20 @@ class TransposedConvolution(Convolution):
         )
         rows, columns = self.window.stride
         self.output_padding = (rows - 1, columns - 1) if border_mode == "same" and pad is None else (0, 0)
-        if output_padding is not None:
+        if padding is not None:
+            self._take_padding(padding, output_padding)
+        elif output_padding is not None:
             self.output_padding = extra_extents(where(self), output_padding, self.window.stride, len(self.axes) - 1)
+
+    def _take_padding(self, padding: str, output_padding: object) -> None:
+        """Cut off, and add, what makes the image `stride` times as large; "valid" leaves all that the kernels reach."""
+        if output_padding is not None:
+            raise ValueError(f"{where(self)}: wanted padding or output_padding, received both")
+        (down, across), (height, width) = self.window.stride, self.window.span
+        self.output_padding = max(down - height, 0), max(across - width, 0)
+        if padding == "same":
+            rows, columns = max(height - down, 0), max(width - across, 0)
+            self.window = replace(self.window, pad=(rows // 2, rows - rows // 2, columns // 2, columns - columns // 2))
 
     def setup(self, *shapes: Shape) -> Shape:
         """(channels, *extents) -> (nb_kernels, *extents of the image that a convolution would make it of)."""

@@ -149,6 +149,40 @@ def pooled() -> Any:
     )
 
 
+def strided() -> Any:
+    """Pads that Keras puts behind."""
+    same: dict[str, Any] = {"padding": "same"}
+    return keras.Sequential(
+        [
+            Input((13, 10, 2)),
+            k.Conv2D(4, 3, 2, **same),
+            k.MaxPooling2D(2, 1, **same),
+            k.DepthwiseConv2D(2, **same),
+            k.Conv2DTranspose(3, 4, 3, **same),
+            k.SeparableConv2D(3, 3, 2, **same),
+            k.Conv2DTranspose(2, 2, 3),
+            k.MaxPooling2D(**same),
+            k.AveragePooling2D(3, 1, **same),
+            k.Flatten(),
+            k.Dense(3),
+        ]
+    )
+
+
+def causal() -> Any:
+    return keras.Sequential(
+        [
+            Input((11, 3)),
+            k.Conv1D(4, 3, padding="causal"),
+            k.Conv1D(4, 2, 2, padding="same"),
+            k.Conv1DTranspose(3, 3, 2, padding="same"),
+            k.MaxPooling1D(3, padding="same"),
+            k.Flatten(),
+            k.Dense(2),
+        ]
+    )
+
+
 def branches() -> Any:
     """Layers of one class in branches of unequal depth, made and named in an order that is not Keras's own."""
     image, vector = Input((6, 4, 2)), Input((5,))
@@ -220,7 +254,7 @@ def compiled() -> Any:
 
 MODELS: list[Callable[[], Any]] = [
     dense, images, depthwise, grouped, sequences, matrices, branches, recurrent, attention, nested, halves, compiled,
-    everyday, pooled, deep,
+    everyday, pooled, deep, strided, causal,
 ]  # fmt: skip
 
 

@@ -164,6 +164,32 @@ def everyday() -> FeedForwardNet:
     )
 
 
+def strided() -> FeedForwardNet:
+    return net_of(
+        layers.Conv2D("by two", 4, 3, 2, padding="same", input_sample_shape=(2, 13, 10)),
+        layers.MaxPooling2D("max", 2, 1, padding="same"),
+        layers.DepthwiseConv2D("even", 2, padding="same"),
+        layers.Conv2DTranspose("up", 3, 4, 3, padding="same"),
+        layers.SeparableConv2D("separable", 3, 3, 2, padding="same"),
+        layers.Conv2DTranspose("beyond the kernel", 2, 2, 3, padding="valid"),
+        layers.MaxPooling2D("half", padding="same"),
+        layers.AvgPooling2D("mean", 3, 1, padding="same"),
+        layers.Flatten("flat"),
+        layers.Dense("out", 3),
+    )
+
+
+def causal() -> FeedForwardNet:
+    return net_of(
+        layers.Conv1D("causal", 4, 3, padding="causal", input_sample_shape=(3, 11)),
+        layers.Conv1D("by two", 4, 2, 2, padding="same"),
+        layers.Conv1DTranspose("up", 3, 3, 2, padding="same"),
+        layers.MaxPooling1D("max", 3, padding="same"),
+        layers.Flatten("flat"),
+        layers.Dense("out", 2),
+    )
+
+
 def pooled() -> FeedForwardNet:
     return net_of(
         layers.SpatialDropout1D("drop", input_sample_shape=(3, 5)),
@@ -231,7 +257,7 @@ def compiled() -> FeedForwardNet:
 
 NETS: list[Callable[[], FeedForwardNet]] = [
     dense, images, depthwise, grouped, sequences, matrices, branches, recurrent, attention, nested, halves, compiled,
-    everyday, pooled, deep,
+    everyday, pooled, deep, strided, causal,
 ]  # fmt: skip
 
 #: Keras takes matrices as we do; all others with channels last, behind the steps where there are some.
