@@ -6,15 +6,16 @@ Each format is a module or a folder beside this file; `table` has the suffixes o
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 
 from singa_lite.errors import SnapshotError
 from singa_lite.net import FeedForwardNet
 from singa_lite.net_parts.left_out import LeftOut
 from singa_lite.snapshots import apart, net_tree, parts, weights_tree
+from singa_lite.snapshots.formats import foreign
+from singa_lite.snapshots.formats.table import Format, Save
 from singa_lite.snapshots.formats.table import Path as Path
-from singa_lite.snapshots.formats.table import Save
 from singa_lite.snapshots.formats.table import of_path as of_path
 from singa_lite.snapshots.tree import Tree
 
@@ -65,7 +66,7 @@ def load(
 
     A file that can hold none, as `holds_optimizer` says, leaves the optimizer as it is.
     """
-    of_path(path, options)  # raises for wrong arguments before the net is looked at
+    of_file(path, options)  # raises for wrong arguments before the net is looked at
     if optimizer and (layers is not None or not strict):
         raise ValueError("load optimizer: wanted all of the net beside it, received layers= or strict=False")
     with opened(path, net_tree.of_net(net, whole_step=False), **options) as found:
@@ -77,6 +78,12 @@ def load(
         return LeftOut()
 
 
+def of_file(path: Path, options: Mapping[str, object] | None = None) -> Format:
+    """The format of a file that is read, as `of_path`; the SnapshotError for another one says what the file is."""
+    with foreign.explained(path):
+        return of_path(path, options)
+
+
 def holds_optimizer(path: Path, found: Tree) -> bool:
     """Whether the file can hold the optimizer's state: one of another program, or of weights alone, cannot."""
     return of_path(path).has_optimizer and not weights_tree.is_marked(found.attributes)
@@ -86,7 +93,10 @@ def holds_optimizer(path: Path, found: Tree) -> bool:
 def opened(path: Path, wanted: Tree | None = None, **options: object) -> Iterator[Tree]:
     """A file as a tree, its arrays read when they are asked for, while it is open.
 
-    wanted: the tree that is asked for. Its random state is taken where the file, of another program, lacks it.
+    wanted: the tree that is asked for. Its random state is taken where the file, of another program, lacks it. The
+    SnapshotError for a file that its name's format cannot read says what it is, and what to do.
     """
-    with of_path(path, options).opened(path, wanted, **options) as found:
+    with ExitStack() as stack:
+        with foreign.explained(path):
+            found = stack.enter_context(of_path(path, options).opened(path, wanted, **options))
         yield found if wanted is None else weights_tree.completed(found, wanted)
