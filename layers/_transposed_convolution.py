@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from singa_lite import autograd, initializer
+from singa_lite.kernels.interface.window import Pad, Pair, Window
 from singa_lite.layer import InputShape
 from singa_lite.ops.transposed_convolution import extra_extents, transposed_extents
 from singa_lite.tensor import Shape, Tensor
@@ -12,6 +13,14 @@ from singa_lite.tensor import Shape, Tensor
 from ._checks import where
 from ._convolution import Convolution
 from ._windows import Extents, as_image, as_images, as_samples
+
+
+def keras_pads(window: Window, padding: str) -> tuple[Pad, Pair]:
+    """What Keras's `padding` cuts off, and what it adds at the bottom and the right."""
+    (down, across), (height, width) = window.stride, window.span
+    rows, columns = (max(height - down, 0), max(width - across, 0)) if padding == "same" else (0, 0)
+    pad = (rows // 2, rows - rows // 2, columns // 2, columns - columns // 2)
+    return pad, (max(down - height, 0), max(across - width, 0))
 
 
 class TransposedConvolution(Convolution):
@@ -61,11 +70,8 @@ class TransposedConvolution(Convolution):
         """Cut off, and add, what makes the image `stride` times as large; "valid" leaves all that the kernels reach."""
         if output_padding is not None:
             raise ValueError(f"{where(self)}: wanted padding or output_padding, received both")
-        (down, across), (height, width) = self.window.stride, self.window.span
-        self.output_padding = max(down - height, 0), max(across - width, 0)
-        if padding == "same":
-            rows, columns = max(height - down, 0), max(width - across, 0)
-            self.window = replace(self.window, pad=(rows // 2, rows - rows // 2, columns // 2, columns - columns // 2))
+        pad, self.output_padding = keras_pads(self.window, padding)
+        self.window = replace(self.window, pad=pad)
 
     def setup(self, *shapes: Shape) -> Shape:
         """(channels, *extents) -> (nb_kernels, *extents of the image that a convolution would make it of)."""

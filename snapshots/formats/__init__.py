@@ -14,6 +14,7 @@ from singa_lite.net import FeedForwardNet
 from singa_lite.net_parts.left_out import LeftOut
 from singa_lite.snapshots import apart, net_tree, parts, weights_tree
 from singa_lite.snapshots.formats import foreign
+from singa_lite.snapshots.formats.keras import differences
 from singa_lite.snapshots.formats.table import Format, Save
 from singa_lite.snapshots.formats.table import Path as Path
 from singa_lite.snapshots.formats.table import of_path as of_path
@@ -64,18 +65,23 @@ def load(
     """Read the net, as `net_tree.restore` does, or parts of it, as `parts.restore` does. optimizer: None: if the net
     has one and the file has its state; ValueError if it is wanted beside parts.
 
-    A file that can hold none, as `holds_optimizer` says, leaves the optimizer as it is.
+    A file that can hold none, as `holds_optimizer` says, leaves the optimizer as it is. One that Keras wrote warns of
+    layers that compute otherwise there.
     """
     of_file(path, options)  # raises for wrong arguments before the net is looked at
     if optimizer and (layers is not None or not strict):
         raise ValueError("load optimizer: wanted all of the net beside it, received layers= or strict=False")
-    with opened(path, net_tree.of_net(net, whole_step=False), **options) as found:
+    wanted = net_tree.of_net(net, whole_step=False)
+    with opened(path, wanted, **options) as found:
+        left = LeftOut()
         if layers is not None or not strict:
-            return parts.restore(net, found, layers, strict)
-        if optimizer is None and not holds_optimizer(path, found):
-            optimizer = False
-        net_tree.restore(net, found, optimizer)
-        return LeftOut()
+            left = parts.restore(net, found, layers, strict)
+        else:
+            state = False if optimizer is None and not holds_optimizer(path, found) else optimizer
+            net_tree.restore(net, found, state)
+        if of_path(path).module == "keras.weights" and weights_tree.is_marked(found.attributes):
+            differences.warn_of(net, wanted, os.fsdecode(path))
+    return left
 
 
 def of_file(path: Path, options: Mapping[str, object] | None = None) -> Format:

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tracemalloc
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -316,6 +317,54 @@ def test_other_files(path):
     path.write_bytes(b"PK")
     with pytest.raises(SnapshotError, match="HDF5"):
         snapshots.load(two(), path)
+
+
+# ---- layers of another kind, with the same arrays
+
+
+OF_ANOTHER_KIND: dict[str, tuple[Callable[[], Layer], tuple[int, ...], str]] = {
+    "stride": (lambda: layers.Conv2D("x", 3, 3, 2), (2, 8, 8), "padding='same'"),
+    "stride, odd extents": (lambda: layers.Conv2D("x", 3, 3, 2), (2, 9, 7), ""),
+    "Keras's padding": (lambda: layers.Conv2D("x", 3, 3, 2, padding="same"), (2, 8, 8), ""),
+    "own pads": (lambda: layers.Conv2D("x", 3, 3, 2, pad=1), (2, 8, 8), ""),
+    "no pads": (lambda: layers.Conv2D("x", 3, 3, 2, "valid"), (2, 8, 8), ""),
+    "sequences": (lambda: layers.Conv1D("x", 3, 5, 3), (2, 9), "padding='same'"),
+    "separable": (lambda: layers.SeparableConv2D("x", 3, 3, 2), (2, 8, 8), "x/depthwise"),
+    "transposed": (lambda: layers.Conv2DTranspose("x", 3, 3, 2), (2, 8, 8), "padding='same'"),
+    "transposed, stride beyond the kernel": (lambda: layers.Conv1DTranspose("x", 3, 2, 3, "valid"), (2, 8), "'valid'"),
+    "transposed, stride of one": (lambda: layers.Conv2DTranspose("x", 3), (2, 8, 8), ""),
+    "pooling": (lambda: layers.MaxPooling2D("x"), (2, 8, 8), "padding='same'"),
+    "pooling, no pads": (lambda: layers.MaxPooling2D("x", 2), (2, 8, 8), ""),
+    "average": (lambda: layers.AvgPooling2D("x"), (2, 9, 9), "count_pad=False"),
+    "softmax of steps": (lambda: layers.Softmax("x"), (5, 3), "axis=-1"),
+    "softmax of features": (lambda: layers.Softmax("x", -1), (5, 3), ""),
+    "softmax of channels": (lambda: layers.Softmax("x"), (5, 3, 3), ""),
+    "softmax of classes": (lambda: layers.Softmax("x"), (5,), ""),
+    "normalised rows": (lambda: layers.LayerNormalization("x"), (4, 5, 4), "channels"),
+    "normalised features": (lambda: layers.LayerNormalization("x"), (4, 4), ""),
+    "mean square of rows": (lambda: layers.RMSNormalization("x"), (4, 5, 4), "channels"),
+    "groups of steps": (lambda: layers.GroupNormalization("x", 2), (4, 4), "last"),
+    "groups of channels": (lambda: layers.GroupNormalization("x", 2), (4, 4, 4), ""),
+    "length of a sample": (lambda: layers.L2Norm("x"), (4, 5, 4), "UnitNormalization"),
+}
+
+
+@pytest.mark.parametrize("case", OF_ANOTHER_KIND)
+def test_keras_values_in_a_layer_of_another_kind_warn(case, path):
+    make, shape, wanted = OF_ANOTHER_KIND[case]
+    slopes = layers.PReLU("first", tuple(range(1, len(shape) + 1)), input_sample_shape=shape)
+    net = net_of(slopes, make())
+    snapshots.save(net, path)
+    snapshots.load(net, path)  # a file of ours says nothing
+    with h5py.File(path, "r+") as file:
+        del file["singa_lite"]
+    if not wanted:
+        snapshots.load(net, path)
+        return
+    for options in ({}, {"strict": False}):
+        with pytest.warns(UserWarning, match="'x") as caught:
+            snapshots.load(net, path, **options)
+        assert len(caught) == 1 and wanted in str(caught[0].message)
 
 
 # ---- layers that Keras lacks, and features whose place is not known
