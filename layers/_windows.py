@@ -63,12 +63,14 @@ def window(
 
 
 def check_padding(layer: Layer, padding: object, paddings: Sequence[str] = PADDINGS) -> None:
-    """ValueError unless the padding is one of these, and stands alone."""
-    if not isinstance(padding, str) or padding not in paddings:
-        raise ValueError(
-            f"{where(layer)}: wanted a padding of {', '.join(paddings)}, as of Keras, received {padding!r}; pad= takes "
-            "numbers"
+    """ValueError unless the padding is one of these, and stands alone; TypeError for numbers, as of PyTorch."""
+    if not isinstance(padding, str):
+        raise TypeError(
+            f"{where(layer)}: wanted pad=, which takes numbers, or border_mode=, or padding= of {', '.join(paddings)}, "
+            f"received padding={padding!r}"
         )
+    if padding not in paddings:
+        raise ValueError(f"{where(layer)}: wanted a padding of {', '.join(paddings)}, received {padding!r}")
     given = [name for name in ("border_mode", "pad") if layer.given_arguments.get(name) is not None]
     if given:
         raise ValueError(f"{where(layer)}: wanted padding or {given[0]}, received both")

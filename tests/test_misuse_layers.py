@@ -137,7 +137,7 @@ ROWS = {
     "bias_init without bias": row(
         lambda: layers.Conv2D("c", 2, use_bias=False, bias_init="ones"), ValueError, "'c'", "bias_init", "use_bias=True"
     ),
-    "PyTorch's padding": row(lambda: layers.Conv2D("c", 2, padding=1), ValueError, "'c'", "same, valid", "1", "pad="),
+    "PyTorch's padding": row(lambda: layers.Conv2D("c", 2, padding=1), TypeError, "'c'", "same, valid", "1", "pad="),
     "padding of another word": row(lambda: layers.MaxPooling1D("c", padding="causal"), ValueError, "'c'", "'causal'"),
     "padding beside pad": row(lambda: layers.Conv1D("c", 2, pad=1, padding="causal"), ValueError, "padding", "pad"),
     "padding beside border_mode": row(
