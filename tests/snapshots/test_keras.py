@@ -345,6 +345,14 @@ OF_ANOTHER_KIND: dict[str, tuple[Callable[[], Layer], tuple[int, ...], str]] = {
     "mean square of rows": (lambda: layers.RMSNormalization("x"), (4, 5, 4), "channels"),
     "groups of steps": (lambda: layers.GroupNormalization("x", 2), (4, 4), "last"),
     "groups of channels": (lambda: layers.GroupNormalization("x", 2), (4, 4, 4), ""),
+    "features as an image": (
+        lambda: layers.Reshape("x", (2, 4, 3)),
+        (24,),
+        "Reshape((4, 3, 2)) and Permute((3, 1, 2))",
+    ),
+    "an image of one channel": (lambda: layers.Reshape("x", (1, 4, 3)), (12,), ""),
+    "an image as a longer one": (lambda: layers.Reshape("x", (2, 1, 12)), (2, 4, 3), ""),
+    "other channels": (lambda: layers.Reshape("x", (4, 2, 3)), (2, 4, 3), "Reshape((2, 3, 4))"),
     "length of a sample": (lambda: layers.L2Norm("x"), (4, 5, 4), "UnitNormalization"),
 }
 

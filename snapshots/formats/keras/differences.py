@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
 from singa_lite.common.notice import warn
 from singa_lite.layer import Layer
@@ -11,7 +12,7 @@ from singa_lite.layers._pooling import AvgPooling, Pooling
 from singa_lite.layers._transposed_convolution import TransposedConvolution, keras_pads
 from singa_lite.layers._windows import padded
 from singa_lite.net import FeedForwardNet
-from singa_lite.snapshots.formats.keras.net import layers_of
+from singa_lite.snapshots.formats.keras.net import LayerInfo, layers_of
 from singa_lite.snapshots.formats.keras.orders import channel_axes
 from singa_lite.snapshots.tree import Tree
 from singa_lite.tensor import Shape
@@ -22,8 +23,10 @@ _LAST_AXIS = ("LayerNormalization", "RMSNormalization")
 
 def warn_of(net: FeedForwardNet, wanted: Tree, where: str) -> None:
     """Warns of layers that no layer of Keras with the same arrays is like. wanted: the net's tree; where: the file."""
-    axes = channel_axes(layers_of(where, wanted.attributes))
-    found = [
+    infos = layers_of(where, wanted.attributes)
+    axes = channel_axes(infos)
+    found = [f"{name!r} (Reshape) {text}" for name, info in infos.items() for text in _of_features(info, axes)]
+    found += [
         f"{layer.path!r} ({type(layer).__name__}) {text}"
         for layer in net.all_layers().values()
         for text in _texts(layer, layer._prepared_for[0], axes)
@@ -52,6 +55,16 @@ def _texts(layer: Layer, shape: Shape, axes: int) -> Iterator[str]:
         yield "groups axis 1, Keras's the last one: wanted Permute before it"
     if kind == "L2Norm" and len(shape) > 1:
         yield "goes over a whole sample, Keras's UnitNormalization along the last axis"
+
+
+def _of_features(info: LayerInfo, axes: int) -> Iterator[str]:
+    """Of a Reshape that makes images of features, whose channels change last in Keras."""
+    (before, *_), shape = info.inputs, info.outputs[0]
+    if info.kind != "Reshape" or len(shape) < max(axes, 2) or shape[0] == 1 or prod(shape[1:]) == 1:
+        return
+    if len(before) < axes or before[0] != shape[0]:
+        behind, order = (*shape[1:], shape[0]), (len(shape), *range(1, len(shape)))
+        yield f"puts the features elsewhere than Keras's: wanted Reshape({behind}) and Permute({order}) behind it"
 
 
 def _of_pads(layer: Convolution | Pooling, shape: Shape) -> Iterator[str]:
