@@ -72,9 +72,10 @@ def load(
     if optimizer and (layers is not None or not strict):
         raise ValueError("load optimizer: wanted all of the net beside it, received layers= or strict=False")
     wanted = net_tree.of_net(net, whole_step=False)
+    wanted.is_partial = layers is not None or not strict
     with opened(path, wanted, **options) as found:
         left = LeftOut()
-        if layers is not None or not strict:
+        if wanted.is_partial:
             left = parts.restore(net, found, layers, strict)
         else:
             state = False if optimizer is None and not holds_optimizer(path, found) else optimizer

@@ -319,6 +319,34 @@ def test_other_files(path):
         snapshots.load(two(), path)
 
 
+# ---- parts of a file of Keras's
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("x", "y"), ("x", "other")])
+@pytest.mark.parametrize("options", [{"strict": False}, {"layers": [0]}])
+def test_what_fits_of_a_file_of_another_head(names, options, path):
+    net = net_of(layers.Dense(names[0], 5, input_sample_shape=(3,)), layers.Dense(names[1], 2))
+    before = values(net)
+    if "layers" in options:
+        options = {"layers": [names[0]]}
+    left = net.load(write(path, TWO | {"optimizer": ("adam", [uniform(3)])}), **options)
+    assert left.unused == ("layers/dense_1/vars/0", "layers/dense_1/vars/1") and left.differing == ()
+    assert left.missing == (() if "layers" in options else (f"{names[1]}/weight", f"{names[1]}/bias"))
+    np.testing.assert_array_equal(values(net)[f"{names[0]}/weight"], TWO["layers/dense"][1][0])
+    np.testing.assert_array_equal(values(net)[f"{names[1]}/weight"], before[f"{names[1]}/weight"])
+    with pytest.raises(SnapshotError, match=names[1]):
+        net.load(path, layers=[names[1]])
+
+
+def test_a_new_layer_takes_no_others_place(path):
+    """Named layers are found by their names alone."""
+    net = net_of(layers.Dense("new", 5, input_sample_shape=(3,)), layers.Dense("y", 4))
+    left = net.load(write(path, TWO), strict=False)
+    assert left.missing == ("new/weight", "new/bias")
+    assert left.unused == ("layers/dense/vars/0", "layers/dense/vars/1")
+    np.testing.assert_array_equal(values(net)["y/bias"], TWO["layers/dense_1"][1][1])
+
+
 # ---- layers of another kind, with the same arrays
 
 

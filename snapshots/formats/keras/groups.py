@@ -123,6 +123,18 @@ def matched(where: str, candidates: Collection[list[Group]], found: Mapping[str,
     raise SnapshotError(f"{where}: {problems[0]}")
 
 
+def fitting(candidates: Collection[list[Group]], found: Mapping[str, FileGroup]) -> list[Group]:
+    """Those groups that are in the file, of the candidate with the most: by the layers' names if it has any of them."""
+    names = {group.name for group in found.values()}
+    fits: list[list[Group]] = []
+    for groups in candidates:
+        named = [group for group in groups if group.shapes and group.layer in names]
+        located = (_by_name(named, found) or []) if named else groups
+        there = [group for group in located if group.shapes and group.path in found]
+        fits.append([group for group in there if found[group.path].shapes == group.shapes])
+    return max(fits, key=len)
+
+
 def _by_name(wanted: Collection[Group], found: Mapping[str, FileGroup]) -> list[Group] | None:
     """The groups with their paths in the file. None unless each layer's name belongs to one group there."""
     names = Counter(group.name for group in found.values())
