@@ -50,16 +50,17 @@ def layouts(
     layers: Attribute,
     names: Names | None,
     present: Collection[str] | None = None,
+    is_partial: bool = False,
 ) -> dict[str, TorchLayout]:
     """The layout of each path. layers: the tree's attribute, None if unknown.
 
     names: {layer: module, or path: full name}; layers within that one follow it. Or a NameMap. present: the names that
-    a file has, None for a file that is written. SnapshotError for a name that two paths would have, and
-    for a key that is no layer and no path; TypeError for what is neither.
+    a file has, None for a file that is written; is_partial: whether it may lack some of a NameMap's. SnapshotError for
+    a name that two paths would have, and for a key that is no layer and no path; TypeError for what is neither.
     """
     kinds = _kinds(specs, layers)
     if isinstance(names, NameMap):
-        mapped = names.layouts(where, specs, present)
+        mapped = names.layouts(where, specs, present, is_partial)
         others = {path: _layout(path, specs, kinds, {}, present) for path in specs if path not in mapped}
         found = mapped | others
         if present is not None:  # two arrays of a net may have been one in another program
