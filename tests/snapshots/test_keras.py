@@ -403,6 +403,24 @@ def test_keras_values_in_a_layer_of_another_kind_warn(case, path):
         assert len(caught) == 1 and wanted in str(caught[0].message)
 
 
+def test_features_before_sequences_of_channels_do_not_warn(path):
+    words = layers.Embedding("words", 9, 4, input_sample_shape=(6,))
+    net = net_of(words, layers.LayerNormalization("norm"), layers.Permute("turn", (2, 1)), layers.Conv1D("conv", 3))
+    snapshots.save(net, path)
+    with h5py.File(path, "r+") as file:
+        del file["singa_lite"]
+    snapshots.load(net, path)
+
+
+def test_sequences_of_channels_that_are_normalised_along_their_length_warn(path):
+    net = net_of(layers.Conv1D("conv", 6, input_sample_shape=(2, 6)), layers.LayerNormalization("norm"))
+    snapshots.save(net, path)
+    with h5py.File(path, "r+") as file:
+        del file["singa_lite"]
+    with pytest.warns(UserWarning, match="'norm'.*channels"):
+        snapshots.load(net, path)
+
+
 # ---- layers that Keras lacks, and features whose place is not known
 
 

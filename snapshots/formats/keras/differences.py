@@ -13,7 +13,7 @@ from singa_lite.layers._transposed_convolution import TransposedConvolution, ker
 from singa_lite.layers._windows import padded
 from singa_lite.net import FeedForwardNet
 from singa_lite.snapshots.formats.keras.net import LayerInfo, layers_of
-from singa_lite.snapshots.formats.keras.orders import channel_axes
+from singa_lite.snapshots.formats.keras.orders import channel_axes, input_orders
 from singa_lite.snapshots.tree import Tree
 from singa_lite.tensor import Shape
 
@@ -24,12 +24,13 @@ _LAST_AXIS = ("LayerNormalization", "RMSNormalization")
 def warn_of(net: FeedForwardNet, wanted: Tree, where: str) -> None:
     """Warns of layers that no layer of Keras with the same arrays is like. wanted: the net's tree; where: the file."""
     infos = layers_of(where, wanted.attributes)
-    axes = channel_axes(infos)
+    axes, orders = channel_axes(infos), input_orders(infos)
     found = [f"{name!r} (Reshape) {text}" for name, info in infos.items() for text in _of_features(info, axes)]
     found += [
         f"{layer.path!r} ({type(layer).__name__}) {text}"
-        for layer in net.all_layers().values()
-        for text in _texts(layer, layer._prepared_for[0], axes)
+        for path, layer in net.all_layers().items()
+        for shape in layer._prepared_for[:1]
+        for text in _texts(layer, shape, len(shape) > 2 or (len(shape) == axes and orders.get(path) == (shape,)))
     ]
     if found:
         warn(
@@ -38,16 +39,15 @@ def warn_of(net: FeedForwardNet, wanted: Tree, where: str) -> None:
         )
 
 
-def _texts(layer: Layer, shape: Shape, axes: int) -> Iterator[str]:
-    """What differs. shape: of its input samples; axes: from how many on a sample has channels."""
+def _texts(layer: Layer, shape: Shape, has_channels: bool) -> Iterator[str]:
+    """What differs. shape: of its input samples; has_channels: whether these are images or sequences of channels."""
     kind = type(layer).__name__
     if isinstance(layer, Convolution | Pooling):
         given = layer.padding is not None or layer.given_arguments.get("pad") is not None
         yield from () if given else _of_pads(layer, shape)
     if isinstance(layer, AvgPooling) and layer.count_pad and any(layer.window.pad):
         yield "counts pads as zeros, Keras's leaves them out: wanted count_pad=False"
-    has_channels = len(shape) >= axes
-    if kind in _LAST_AXIS and has_channels and len(shape) > 1 and len(layer.param_values()[0].shape) < len(shape):
+    if kind in _LAST_AXIS and has_channels and len(layer.parameters["gamma"].shape) < len(shape):
         yield f"goes along the last axis, of {shape[-1]}; Keras's goes along the channels: wanted Permute before it"
     if kind == "Softmax" and not has_channels and len(shape) > 1 and "axis" not in layer.given_arguments:
         yield "goes along axis 1, Keras's along the last one: wanted axis=-1"
