@@ -12,13 +12,14 @@ from singa_lite.tensor import Shape, Tensor
 
 from ._checks import bias_init as checked_bias_init
 from ._checks import flag, init, input_axes, no_former, positive_int, where
-from ._windows import Extents, as_images, as_samples, output_extents, window
+from ._windows import PADDINGS, Extents, as_images, as_samples, output_extents, padded, window
 
 
 class Convolution(Layer):
     """A convolution over images, or over sequences as images of height 1. A subclass names the `axes`."""
 
     axes: ClassVar[tuple[str, ...]]
+    paddings: ClassVar[tuple[str, ...]] = PADDINGS
     features_last = False
     feed_layout = "image"
 
@@ -32,6 +33,7 @@ class Convolution(Layer):
         pad: Extents | None = None,
         use_bias: bool = True,
         *,
+        padding: str | None = None,
         groups: int = 1,
         dilation: Extents = 1,
         weight_init: initializer.Spec = "glorot_uniform",
@@ -45,7 +47,10 @@ class Convolution(Layer):
         self.groups = positive_int(self, "groups", groups)
         if self.nb_kernels % self.groups:
             raise ValueError(f"{where(self)}: wanted groups to divide the {nb_kernels} kernels, received {groups}")
-        self.window = window(self, len(self.axes) - 1, kernel, stride, border_mode, pad, dilation)
+        self.window = window(
+            self, len(self.axes) - 1, kernel, stride, border_mode, pad, dilation, padding, self.paddings
+        )
+        self.padding = padding
         self.use_bias = flag(self, "use_bias", use_bias)
         self.weight_init = init(self, "weight_init", weight_init)
         self.bias_init = checked_bias_init(self, bias_init, self.use_bias)
@@ -53,6 +58,7 @@ class Convolution(Layer):
     def setup(self, *shapes: Shape) -> Shape:
         """(channels, *extents) -> (nb_kernels, *how many windows fit)."""
         channels, *extents = self.grouped_input(shapes)
+        self.window = padded(self.window, self.padding, extents)
         counts = output_extents(self, self.window, extents)
         self.add_parameters((self.nb_kernels, channels // self.groups), channels)
         return (self.nb_kernels, *counts)

@@ -9,13 +9,15 @@ from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import flag, input_axes, is_int, where
-from ._windows import Extents, as_images, as_samples, output_extents, window
+from ._windows import Extents, as_images, as_samples, output_extents, padded, window
 
 
 class Pooling(Layer):
     """Pooling over images, or over sequences as images of height 1. A subclass names the `axes`.
 
-    border_mode: None is "same", or "valid" where a kernel is even, for which there is no "same".
+    kernel, stride: 3 and 2 where None. border_mode: None is "same", or "valid" where a kernel is even, for which
+    there is no "same". padding: Keras's, in the place of border_mode and pad; kernel and stride are Keras's then
+    where None: 2 and the kernel.
     """
 
     axes: ClassVar[tuple[str, ...]]
@@ -23,24 +25,29 @@ class Pooling(Layer):
     def __init__(
         self,
         name: str,
-        kernel: Extents = 3,
-        stride: Extents = 2,
+        kernel: Extents | None = None,
+        stride: Extents | None = None,
         border_mode: str | None = None,
         pad: Extents | None = None,
         *,
+        padding: str | None = None,
         input_sample_shape: InputShape | None = None,
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
+        kernel = kernel if kernel is not None else 3 if padding is None else 2
+        stride = stride if stride is not None else 2 if padding is None else kernel
+        self.kernel, self.stride, self.padding = kernel, stride, padding
         extents = kernel if isinstance(kernel, tuple | list) else (kernel,)
         even = any(extent % 2 == 0 for extent in extents if is_int(extent))
         usual = "valid" if even and pad is None else "same"
         mode = usual if border_mode is None else border_mode
-        self.window = window(self, len(self.axes) - 1, kernel, stride, mode, pad)
+        self.window = window(self, len(self.axes) - 1, kernel, stride, mode, pad, padding=padding)
         self.window.check_pads(where(self))
 
     def setup(self, *shapes: Shape) -> Shape:
         """(channels, *extents) -> (channels, *how many windows fit)."""
         channels, *extents = input_axes(self, shapes, self.axes)
+        self.window = padded(self.window, self.padding, extents)
         return (channels, *output_extents(self, self.window, extents))
 
 
@@ -56,23 +63,24 @@ class MaxPooling(Pooling):
 
 
 class AvgPooling(Pooling):
-    """The average of each window; count_pad tells whether padding counts as zeros or not at all."""
+    """The average of each window. count_pad: whether pads count as zeros; None: unless `padding` is given."""
 
     misnomers: ClassVar = {"max": "MaxPooling takes the largest"}
 
     def __init__(
         self,
         name: str,
-        kernel: Extents = 3,
-        stride: Extents = 2,
+        kernel: Extents | None = None,
+        stride: Extents | None = None,
         border_mode: str | None = None,
         pad: Extents | None = None,
         *,
-        count_pad: bool = True,
+        padding: str | None = None,
+        count_pad: bool | None = None,
         input_sample_shape: InputShape | None = None,
     ) -> None:
-        super().__init__(name, kernel, stride, border_mode, pad, input_sample_shape=input_sample_shape)
-        self.count_pad = flag(self, "count_pad", count_pad)
+        super().__init__(name, kernel, stride, border_mode, pad, padding=padding, input_sample_shape=input_sample_shape)
+        self.count_pad = padding is None if count_pad is None else flag(self, "count_pad", count_pad)
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, channels, *extents) -> (n, channels, *how many windows fit)."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from singa_lite import autograd, initializer
+from singa_lite.kernels.interface.window import Pad, Pair, Window
 from singa_lite.layer import InputShape
 from singa_lite.ops.transposed_convolution import extra_extents, transposed_extents
 from singa_lite.tensor import Shape, Tensor
@@ -10,6 +13,14 @@ from singa_lite.tensor import Shape, Tensor
 from ._checks import where
 from ._convolution import Convolution
 from ._windows import Extents, as_image, as_images, as_samples
+
+
+def keras_pads(window: Window, padding: str) -> tuple[Pad, Pair]:
+    """What Keras's `padding` cuts off, and what it adds at the bottom and the right."""
+    (down, across), (height, width) = window.stride, window.span
+    rows, columns = (max(height - down, 0), max(width - across, 0)) if padding == "same" else (0, 0)
+    pad = (rows // 2, rows - rows // 2, columns // 2, columns - columns // 2)
+    return pad, (max(down - height, 0), max(across - width, 0))
 
 
 class TransposedConvolution(Convolution):
@@ -25,6 +36,7 @@ class TransposedConvolution(Convolution):
         pad: Extents | None = None,
         use_bias: bool = True,
         *,
+        padding: str | None = None,
         output_padding: Extents | None = None,
         groups: int = 1,
         dilation: Extents = 1,
@@ -40,6 +52,7 @@ class TransposedConvolution(Convolution):
             border_mode,
             pad,
             use_bias,
+            padding=padding,
             groups=groups,
             dilation=dilation,
             weight_init=weight_init,
@@ -48,8 +61,17 @@ class TransposedConvolution(Convolution):
         )
         rows, columns = self.window.stride
         self.output_padding = (rows - 1, columns - 1) if border_mode == "same" and pad is None else (0, 0)
-        if output_padding is not None:
+        if padding is not None:
+            self._take_padding(padding, output_padding)
+        elif output_padding is not None:
             self.output_padding = extra_extents(where(self), output_padding, self.window.stride, len(self.axes) - 1)
+
+    def _take_padding(self, padding: str, output_padding: object) -> None:
+        """Cut off, and add, what makes the image `stride` times as large; "valid" leaves all that the kernels reach."""
+        if output_padding is not None:
+            raise ValueError(f"{where(self)}: wanted padding or output_padding, received both")
+        pad, self.output_padding = keras_pads(self.window, padding)
+        self.window = replace(self.window, pad=pad)
 
     def setup(self, *shapes: Shape) -> Shape:
         """(channels, *extents) -> (nb_kernels, *extents of the image that a convolution would make it of)."""

@@ -20,6 +20,9 @@ from ._checks import where
 IMAGE = ("channels", "height", "width")
 SEQUENCE = ("channels", "length")
 
+#: What Keras's `padding` may be.
+PADDINGS = ("same", "valid")
+
 
 def window(
     layer: Layer,
@@ -29,14 +32,20 @@ def window(
     border_mode: str,
     pad: Extents | None,
     dilation: Extents = 1,
+    padding: str | None = None,
+    paddings: Sequence[str] = PADDINGS,
 ) -> Window:
     """Read the arguments of a layer over images (axes 2) or sequences (axes 1).
 
     kernel, stride, dilation: int, or for images a pair (height, width). border_mode "same" pads dilation *
     (kernel // 2) on both sides and wants odd kernels, "valid" pads nothing. pad sets it outright: int,
-    (height, width) or (top, bottom, left, right) for images, (left, right) for sequences. ValueError for
-    anything else.
+    (height, width) or (top, bottom, left, right) for images, (left, right) for sequences. padding: one of
+    `paddings` in their place; the window has no pads then, as they go by the image's extents: see `padded`.
+    ValueError for anything else.
     """
+    if padding is not None:
+        check_padding(layer, padding, paddings)
+        border_mode = "valid"
     if not isinstance(border_mode, str) or border_mode not in ("same", "valid"):
         raise ValueError(f"{where(layer)}: wanted border_mode 'same' or 'valid', received {border_mode!r}")
     made = checked_window(where(layer), kernel, stride, 0 if pad is None else pad, dilation, axes)
@@ -51,6 +60,37 @@ def window(
         )
     height, width = (step * (extent // 2) for step, extent in zip(made.dilation, made.kernel, strict=True))
     return replace(made, pad=(height, height, width, width))
+
+
+def check_padding(layer: Layer, padding: object, paddings: Sequence[str] = PADDINGS) -> None:
+    """ValueError unless the padding is one of these, and stands alone; TypeError for numbers, as of PyTorch."""
+    if not isinstance(padding, str):
+        raise TypeError(
+            f"{where(layer)}: wanted pad=, which takes numbers, or border_mode=, or padding= of {', '.join(paddings)}, "
+            f"received padding={padding!r}"
+        )
+    if padding not in paddings:
+        raise ValueError(f"{where(layer)}: wanted a padding of {', '.join(paddings)}, received {padding!r}")
+    given = [name for name in ("border_mode", "pad") if layer.given_arguments.get(name) is not None]
+    if given:
+        raise ValueError(f"{where(layer)}: wanted padding or {given[0]}, received both")
+
+
+def padded(window: Window, padding: str | None, extents: Sequence[int]) -> Window:
+    """The window with the pads by which Keras's padding goes on samples of these extents; None: the window itself.
+
+    "same" makes ceil(extent / stride) windows of each axis, and of an odd number of pads puts the larger half behind.
+    "causal" puts all before, so that no window sees what comes after its last element.
+    """
+    if padding is None or padding == "valid":
+        return window
+    pads: list[int] = []
+    for extent, step, span in zip(as_image(extents), window.stride, window.span, strict=True):
+        missing = span - 1 if padding == "causal" else max((-(-extent // step) - 1) * step + span - extent, 0)
+        before = missing if padding == "causal" else missing // 2
+        pads += [before, missing - before]
+    top, bottom, left, right = pads
+    return replace(window, pad=(top, bottom, left, right))
 
 
 def output_extents(layer: Layer, window: Window, extents: Sequence[int]) -> Shape:

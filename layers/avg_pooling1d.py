@@ -12,9 +12,12 @@ class AvgPooling1D(AvgPooling):
     Input samples (channels, length); output samples (channels, ol) with
     ol = (length + left + right - kernel) // stride + 1.
 
-    kernel, stride: int, at least 1. border_mode: "same" pads kernel // 2 on both sides and wants odd kernels,
-    "valid" pads nothing. pad: sets it outright, int or (left, right), each below the kernel. count_pad: True
-    divides every window's sum by the kernel, False by the number of its elements inside the sequence.
+    kernel, stride: int, at least 1, by default 3 and 2. border_mode: "same" pads kernel // 2 on both sides and
+    wants odd kernels, "valid" pads nothing. pad: sets it outright, int or (left, right), each below the kernel.
+    padding: Keras's, in the place of both: "same" makes ceil(length / stride) windows, an odd pad at the end,
+    "valid" pads nothing; kernel and stride are 2 and the kernel then, unless given. count_pad: True divides every
+    window's sum by the kernel, False by the number of its elements inside the sequence; None is True, with
+    `padding` False, as in Keras.
     """
 
     axes = SEQUENCE

@@ -12,10 +12,12 @@ class AvgPooling2D(AvgPooling):
     Input samples (channels, height, width); output samples (channels, oh, ow) with
     oh = (height + top + bottom - kernel) // stride + 1, ow likewise.
 
-    kernel, stride: int or pair (height, width), at least 1. border_mode: "same" pads kernel // 2 on every
-    side and wants odd kernels, "valid" pads nothing. pad: sets it outright, int, (height, width) or (top,
-    bottom, left, right), each below the kernel's extent. count_pad: True divides every window's sum by the
-    kernel's area, False by the number of its elements inside the image.
+    kernel, stride: int or pair (height, width), at least 1, by default 3 and 2. border_mode: "same" pads kernel //
+    2 on every side and wants odd kernels, "valid" pads nothing. pad: sets it outright, int, (height, width) or
+    (top, bottom, left, right), each below the kernel's extent. padding: Keras's, in the place of both: "same" makes
+    ceil(height / stride) x ceil(width / stride) windows, an odd pad behind, "valid" pads nothing; kernel and stride
+    are 2 and the kernel then, unless given. count_pad: True divides every window's sum by the kernel's area, False
+    by the number of its elements inside the image; None is True, with `padding` False, as in Keras.
     """
 
     axes = IMAGE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ._convolution import Convolution
-from ._windows import SEQUENCE
+from ._windows import PADDINGS, SEQUENCE
 
 
 class Conv1D(Convolution):
@@ -17,8 +17,11 @@ class Conv1D(Convolution):
     Parameters: weight (nb_kernels, channels / groups, 1, kernel), bias (nb_kernels,).
 
     kernel, stride, dilation: int, at least 1. border_mode: "same" pads dilation * (kernel // 2) on both sides
-    and wants odd kernels, "valid" pads nothing. pad: sets it outright, int or (left, right). groups: divides
-    channels and nb_kernels. weight_init, bias_init: an Initializer, its name, or a number.
+    and wants odd kernels, "valid" pads nothing. pad: sets it outright, int or (left, right). padding: Keras's, in
+    the place of both: "same" makes ceil(length / stride) windows, an odd pad at the end, "causal" pads before the
+    first element alone, "valid" pads nothing. groups: divides channels and nb_kernels. weight_init, bias_init: an
+    Initializer, its name, or a number.
     """
 
     axes = SEQUENCE
+    paddings = (*PADDINGS, "causal")

@@ -18,8 +18,10 @@ class Conv2D(Convolution):
 
     kernel, stride, dilation: int or pair (height, width), at least 1. border_mode: "same" pads dilation *
     (kernel // 2) on every side and wants odd kernels, "valid" pads nothing. pad: sets it outright, int,
-    (height, width) or (top, bottom, left, right). groups: divides channels and nb_kernels; equal to channels,
-    it makes the convolution depthwise. weight_init, bias_init: an Initializer, its name, or a number.
+    (height, width) or (top, bottom, left, right). padding: Keras's, in the place of both: "same" makes
+    ceil(height / stride) x ceil(width / stride) windows, with an odd row or column of zeros behind, "valid" pads
+    nothing. groups: divides channels and nb_kernels; equal to channels, it makes the convolution depthwise.
+    weight_init, bias_init: an Initializer, its name, or a number.
     """
 
     axes = IMAGE

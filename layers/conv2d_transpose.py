@@ -21,9 +21,9 @@ class Conv2DTranspose(TransposedConvolution):
     2) off every side and wants odd kernels, "valid" cuts off nothing. pad: sets it outright, int, (height, width) or
     (top, bottom, left, right). output_padding: rows at the bottom and columns at the right, int or pair, from 0 to
     below the stride; by default stride - 1 with border_mode "same", which makes the image `stride` times as large,
-    else 0. Keras's padding="same" is border_mode="valid" with a kernel of the stride's size, and pad=(0, 1, 0, 1) with
-    kernel 3 and stride 2. groups: divides channels and nb_kernels. weight_init, bias_init: an Initializer, its name, or
-    a number.
+    else 0. padding: Keras's, in the place of these three: "same" makes the image `stride` times as large whatever the
+    kernel, "valid" leaves all that the kernels reach, and `stride` pixels for each of the input at least. groups:
+    divides channels and nb_kernels. weight_init, bias_init: an Initializer, its name, or a number.
     """
 
     axes = IMAGE

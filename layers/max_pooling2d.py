@@ -12,9 +12,11 @@ class MaxPooling2D(MaxPooling):
     Input samples (channels, height, width); output samples (channels, oh, ow) with
     oh = (height + top + bottom - kernel) // stride + 1, ow likewise.
 
-    kernel, stride: int or pair (height, width), at least 1. border_mode: "same" pads kernel // 2 on every
-    side and wants odd kernels, "valid" pads nothing. pad: sets it outright, int, (height, width) or (top,
-    bottom, left, right), each below the kernel's extent.
+    kernel, stride: int or pair (height, width), at least 1, by default 3 and 2. border_mode: "same" pads kernel //
+    2 on every side and wants odd kernels, "valid" pads nothing. pad: sets it outright, int, (height, width) or
+    (top, bottom, left, right), each below the kernel's extent. padding: Keras's, in the place of both: "same" makes
+    ceil(height / stride) x ceil(width / stride) windows, an odd pad behind, "valid" pads nothing; kernel and stride
+    are 2 and the kernel then, unless given.
     """
 
     axes = IMAGE

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from singa_lite import initializer
 from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import input_axes
-from ._windows import IMAGE, Extents
+from ._windows import IMAGE, Extents, check_padding
 from .conv2d import Conv2D
 from .depthwise_conv2d import DepthwiseConv2D
 
@@ -18,8 +20,8 @@ class SeparableConv2D(Layer):
     Input samples (channels, height, width); output samples (nb_kernels, oh, ow), oh and ow as of Conv2D. Layers
     inside: depthwise, with depth_multiplier kernels for each channel, and pointwise, which has the bias.
 
-    kernel, stride, border_mode, pad, dilation: of the depthwise convolution, as of Conv2D. use_bias, bias_init: of the
-    pointwise one. weight_init: of both, an Initializer, its name, or a number.
+    kernel, stride, border_mode, pad, padding, dilation: of the depthwise convolution, as of Conv2D. use_bias,
+    bias_init: of the pointwise one. weight_init: of both, an Initializer, its name, or a number.
     """
 
     features_last = False
@@ -35,6 +37,7 @@ class SeparableConv2D(Layer):
         pad: Extents | None = None,
         use_bias: bool = True,
         *,
+        padding: str | None = None,
         depth_multiplier: int = 1,
         dilation: Extents = 1,
         weight_init: initializer.Spec = "glorot_uniform",
@@ -42,14 +45,17 @@ class SeparableConv2D(Layer):
         input_sample_shape: InputShape | None = None,
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
+        pads: dict[str, Any] = {"border_mode": border_mode, "pad": pad}
+        if padding is not None:
+            check_padding(self, padding)
+            pads = {"padding": padding}
         self._depthwise = self.add_layer(
             DepthwiseConv2D(
                 "depthwise",
                 kernel,
                 stride,
-                border_mode,
-                pad,
                 use_bias=False,
+                **pads,
                 depth_multiplier=depth_multiplier,
                 dilation=dilation,
                 weight_init=weight_init,
@@ -63,6 +69,7 @@ class SeparableConv2D(Layer):
     def setup(self, *shapes: Shape) -> Shape:
         """(channels, height, width) -> (nb_kernels, oh, ow)."""
         deep = self.set_up(self._depthwise, input_axes(self, shapes, IMAGE))
+        self.window = self._depthwise.window
         return self.set_up(self._pointwise, deep)
 
     def forward(self, training: bool, x: Tensor) -> Tensor:

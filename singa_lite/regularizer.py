@@ -18,7 +18,11 @@ class Regularizer(Described, ABC):
 
 
 class L2Regularizer(Regularizer):
-    """gradient += coefficient * decay_mult * value, from the penalty coefficient / 2 * sum of value**2."""
+    """gradient += coefficient * decay_mult * value, from the penalty coefficient / 2 * sum of value**2.
+
+    So it is the optimizers' weight decay, and half of Keras's l2: `keras.regularizers.l2(c)` is L2Regularizer(2 * c).
+    The loss that is reported is without the penalty, Keras's is with it.
+    """
 
     def __init__(self, coefficient: float) -> None:
         self.coefficient = at_least_zero("L2Regularizer coefficient", coefficient)

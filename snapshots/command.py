@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from singa_lite.snapshots.files import output
 from singa_lite.snapshots.files.atomic import replacing
 from singa_lite.snapshots.manifest import digest
 from singa_lite.snapshots.readers import raw
-from singa_lite.snapshots.tree import Tree
+from singa_lite.snapshots.tree import LEFT_OUT, Tree
 
 #: Digits of a SHA-256 that are shown: enough to tell two arrays apart.
 SHOWN = 12
@@ -25,8 +24,8 @@ SHOWN = 12
 #: Bytes that are copied at once.
 _PIECE = 1 << 20
 
-#: The attribute that names arrays which a reader left out; and attributes that are named where the target lacks them.
-_UNREAD, _REPORTED = "left_out", ("optimizer", "step")
+#: Attributes that are named where the target lacks them.
+_REPORTED = ("optimizer", "step")
 
 
 class Difference(NamedTuple):
@@ -78,7 +77,7 @@ def convert(origin: str, target: str, weights_only: bool = False) -> Converted:
     convolution's and which a dense layer's, so they are converted only to formats that keep arrays as they are.
     SnapshotError for what cannot be read or written.
     """
-    before, after = formats.of_path(origin), formats.of_path(target)
+    before, after = formats.of_file(origin), formats.of_path(target)
     if after.converts_layouts and not before.is_written:
         raise SnapshotError(
             f"{target}: wanted to know the layers that the arrays of {origin} are of, to lay them out as wanted there; "
@@ -87,16 +86,16 @@ def convert(origin: str, target: str, weights_only: bool = False) -> Converted:
     with formats.opened(origin) as snapshot:
         if before is after and before.converts_layouts and weights_tree.is_marked(snapshot.attributes):
             _copy(origin, target)
-            return Converted(len(snapshot.arrays) + len(_unread(snapshot)), [])
+            return Converted(len(snapshot.arrays) + len(snapshot.left_out), [])
         contents = Tree(snapshot.arrays, snapshot.attributes | {"entries": len(snapshot.arrays)}, snapshot.path)
-        contents.attributes.pop(_UNREAD, None)
+        contents.attributes.pop(LEFT_OUT, None)
         if not before.has_optimizer:
             weights_tree.mark(contents)
         formats.write(contents, target, weights_only=weights_only)
         with formats.opened(target) as written:
             lost = [path for path in contents.arrays if path not in written.arrays]
             without = [name for name in _REPORTED if name in contents.attributes and name not in written.attributes]
-    left_out = [*lost, *(f"attribute {name}" for name in without), *_unread(snapshot)]
+    left_out = [*lost, *(f"attribute {name}" for name in without), *snapshot.left_out]
     return Converted(len(contents.arrays) - len(lost), left_out)
 
 
@@ -104,14 +103,6 @@ def _copy(origin: str, target: str) -> None:
     with raw.reading(origin) as source, replacing(target) as file:
         for start in range(0, source.size, _PIECE):
             output.write_all(file, source.read("the file", start, min(_PIECE, source.size - start)).data)
-
-
-def _unread(snapshot: Tree) -> list[str]:
-    """The names of arrays in another program's file that its reader left out."""
-    try:
-        return list(map(str, json.loads(str(snapshot.attributes.get(_UNREAD)))))
-    except (TypeError, ValueError, RecursionError):  # it says nothing
-        return []
 
 
 def differences(first: str, second: str) -> Iterator[Difference]:

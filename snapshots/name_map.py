@@ -26,14 +26,18 @@ class NameMap:
     made_for: str = "a net"
 
     def layouts(
-        self, where: str, specs: Mapping[str, ArraySpec], present: Collection[str] | None
+        self, where: str, specs: Mapping[str, ArraySpec], present: Collection[str] | None, is_partial: bool = False
     ) -> dict[str, TorchLayout]:
         """The layout of each path of the map. present: the names in a file, None for one that is written.
 
-        SnapshotError unless the map was made for a net of these parameters, and for a name that is not there.
+        is_partial: whether paths of names that are not there are left out. SnapshotError unless the map was made for a
+        net of these parameters, and else for a name that is not there.
         """
         self._check(where, specs)
-        return {path: self._chosen(where, path, layouts, present) for path, layouts in self.places.items()}
+        places = self.places.items()
+        if is_partial and present is not None:
+            places = {path: each for path, each in places if any(one.name in present for one in each)}.items()
+        return {path: self._chosen(where, path, layouts, present) for path, layouts in places}
 
     def paths(self, where: str, specs: Mapping[str, ArraySpec]) -> dict[tuple[str, Part | None], str]:
         """{(name, part): path}, of all names that a file may have. Where two paths have one, it is the first choice's.

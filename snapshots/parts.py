@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from singa_lite.common.notice import warn
 from singa_lite.errors import SnapshotError
 from singa_lite.net import FeedForwardNet
 from singa_lite.net_parts.left_out import LeftOut
 from singa_lite.snapshots.net_tree import of_layers
 from singa_lite.snapshots.tree import ArraySpec, Tree, check_format
+
+#: How paths of a net's tensors begin, and of what a partial load leaves where it is.
+_OF_LAYERS, _OF_TRAINING = ("parameters/", "state/"), ("optimizer/", "training/")
 
 
 def restore(net: FeedForwardNet, snapshot: Tree, layers: Collection[str] | None, strict: bool) -> LeftOut:
@@ -24,13 +28,25 @@ def restore(net: FeedForwardNet, snapshot: Tree, layers: Collection[str] | None,
     if strict:
         _check(snapshot, found, layers is None)
     fitting = [path for path in tensors if path not in (*found.missing, *found.differing)]
+    left = LeftOut(*(tuple(map(_name, paths)) for paths in found))
+    wanted, fit = ({path.partition("/")[0] for path in paths} for paths in (tensors, fitting))
+    if "parameters" in wanted - fit:
+        warn(
+            f"{snapshot.path}: wanted parameters that fit the net, received none: {len(left.missing)} are missing, "
+            f"{len(left.differing)} have another shape or dtype, and unused are {left.unused[:8]}"
+        )
     for path in fitting:
         snapshot.read(path)
     net.begin_restore()
     for path in fitting:
         tensors[path].copy_from_numpy(snapshot.read(path))
     net.discard_step()
-    return LeftOut(*(tuple(path.partition("/")[2] for path in paths) for paths in found))
+    return left._replace(unused=(*left.unused, *snapshot.left_out))
+
+
+def _name(path: str) -> str:
+    """Without the branch of the tree; an entry that is no tensor of a net, as in another program's file, has none."""
+    return path.partition("/")[2] if path.startswith(_OF_LAYERS) else path
 
 
 def _is_within(path: str, layers: Collection[str]) -> bool:
@@ -41,7 +57,7 @@ def _is_within(path: str, layers: Collection[str]) -> bool:
 def _compared(snapshot: Tree, wanted: dict[str, ArraySpec]) -> LeftOut:
     """By whole paths of the tree."""
     there = {path: ArraySpec(lazy.shape, lazy.dtype) for path, lazy in snapshot.arrays.items()}
-    values = [path for path in there if path.startswith(("parameters/", "state/"))]
+    values = [path for path in there if not path.startswith(_OF_TRAINING)]
     return LeftOut(
         tuple(path for path in wanted if path not in there),
         tuple(path for path in wanted if path in there and there[path] != wanted[path]),

@@ -10,6 +10,9 @@ from singa_lite.tensor import Shape
 
 Axes = tuple[int, ...]
 
+#: The most axes that an array has.
+MOST_AXES = 64
+
 
 class Part(NamedTuple):
     """Indices from begin to below end of `whole` along an axis of an array in the file."""
@@ -37,27 +40,34 @@ class TorchLayout(NamedTuple):
 
     name: in the file; axes: those of the tree in the file's order, None if it is the same; part: of the file's array,
     None if it is all of it. An axis that the file lacks, such as the 2 in (0, 1, 3), has the extent 1 in the tree.
+    trailing: how many such axes of the tree there are behind the last one that the file has.
     """
 
     name: str
     axes: Axes | None = None
     part: Part | None = None
+    trailing: int = 0
 
     @classmethod
     def of(cls, where: str, given: object) -> TorchLayout:
         """The layout of a list as `noted` gives it, in a file. SnapshotError for anything else."""
-        if isinstance(given, list) and 2 <= len(given) <= 3 and isinstance(given[0], str):
+        if isinstance(given, list) and 2 <= len(given) <= 4 and isinstance(given[0], str):
             name, axes, *more = given
             numbers = [axes or [], *more]
             if all(isinstance(each, list) and all(type(number) is int for number in each) for each in numbers):
                 part = Part(*more[0]) if more and len(more[0]) == len(Part._fields) else None
-                if bool(more) == (part is not None):
-                    return cls(name, None if axes is None else tuple(axes), part)
+                trailing = more[1][0] if len(more) == 2 and len(more[1]) == 1 else 0
+                found = cls(name, None if axes is None else tuple(axes), part, trailing)
+                if found.noted() == given:
+                    return found
         raise SnapshotError(f"{where}: wanted a name and axes, received {str(given)[:100]}")
 
     def noted(self) -> list[object]:
-        """[name, axes], of a part [name, axes, part]: for JSON."""
-        return [self.name, self.axes] if self.part is None else [self.name, self.axes, self.part]
+        """[name, axes], of a part [name, axes, part], with trailing axes [name, axes, part, [trailing]]: for JSON."""
+        axes = None if self.axes is None else list(self.axes)
+        part = [] if self.part is None else list(self.part)
+        more = [part, [self.trailing]] if self.trailing else [part] if part else []
+        return [self.name, axes, *more]
 
     def has_part(self, shape: Shape) -> bool:
         """Whether an array of this shape in the file has the part."""
@@ -70,6 +80,8 @@ class TorchLayout(NamedTuple):
         """Whether an array of `count` axes in the file can have these, and the tree's one axis more at most."""
         if self.axes is None:
             return True
+        if not 0 <= self.trailing < MOST_AXES - count:
+            return False
         return len(self.axes) == len(set(self.axes)) == count and set(self.axes) <= set(range(count + 1))
 
     def stored_shape(self, shape: Shape) -> Shape:
@@ -89,7 +101,7 @@ class TorchLayout(NamedTuple):
         if self.axes is None or len(self.axes) != len(shape):
             return shape
         extents = dict(zip(self.axes, shape, strict=True))
-        return tuple(extents.get(axis, 1) for axis in range(max(self.axes, default=-1) + 1))
+        return tuple(extents.get(axis, 1) for axis in range(max(self.axes, default=-1) + 1 + self.trailing))
 
     def restored(self, array: Array) -> Array:
         """An array of the file as the tree has it, a view."""

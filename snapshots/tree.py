@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import prod
@@ -16,6 +17,9 @@ from singa_lite.tensor import Shape
 
 #: The version of trees that are written; a reader refuses a higher one. Since 2 there are `layers` and a manifest.
 VERSION = 2
+
+#: The attribute that names arrays which a reader left out, as JSON.
+LEFT_OUT = "left_out"
 
 
 class ArraySpec(NamedTuple):
@@ -55,17 +59,27 @@ class Tree:
     "optimizer/<layer>/weight/velocity": ..., and in a checkpoint "training/..."}; attributes: format, version, entries
     (how many arrays), layers (JSON: [[name, class], ...] in topological order), wiring (JSON: what surrounds each, as
     `net_tree.wiring` says), and of a compiled net optimizer ("SGD"), step and, where it is not None, state_dtype, and
-    within a group of batches accumulate and accumulated, see `group.py`; path: the file's name, for errors.
+    within a group of batches accumulate and accumulated, see `group.py`; path: the file's name, for errors; is_partial:
+    of a tree that is wanted, whether a file may have other arrays, or lack some.
     """
 
     arrays: dict[str, LazyArray]
     attributes: dict[str, Attribute] = field(default_factory=dict)
     path: str = ""
+    is_partial: bool = False
 
     @property
     def specs(self) -> dict[str, ArraySpec]:
         """Shape and dtype of each array."""
         return {entry: ArraySpec(lazy.shape, lazy.dtype) for entry, lazy in self.arrays.items()}
+
+    @property
+    def left_out(self) -> list[str]:
+        """The names of arrays in another program's file that its reader left out."""
+        try:
+            return list(map(str, json.loads(str(self.attributes.get(LEFT_OUT)))))
+        except (TypeError, ValueError, RecursionError):  # it says nothing
+            return []
 
     def with_more(self, arrays: Mapping[str, LazyArray]) -> Tree:
         """A tree that has these arrays too, before it is written."""

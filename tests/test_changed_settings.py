@@ -17,6 +17,8 @@ from nets import bits, state_of
 from singa_lite import FeedForwardNet, autograd, device, layers, loss, optimizer
 from singa_lite.errors import GraphError
 
+_POOLINGS = ("AvgPooling1D", "AvgPooling2D", "MaxPooling1D", "MaxPooling2D")
+
 #: Layers whose base case would not show much.
 MADE: dict[str, Case] = {
     "Activation": CASES["Activation:leaky_relu"],
@@ -45,9 +47,10 @@ MADE: dict[str, Case] = {
     "Flatten": Case(lambda: layers.Flatten("f"), ((1, 4, 5),)),
     "Embedding:ids": CASES["Embedding"],
     "Softmax": CASES["Softmax:channels"],
+    **{f"{name}:padding": CASES[name] for name in _POOLINGS},
 }
 
-_WINDOW = {"kernel": 5, "stride": 4, "border_mode": "valid", "pad": 0}
+_WINDOW = {"kernel": 5, "stride": 4, "border_mode": "valid", "pad": 0, "padding": "valid"}
 _FILTERS = {"weight_init": 0.5, "bias_init": 0.5, "use_bias": False}
 _RECURRENT = {
     **{"hidden_size": 3, "num_stacks": 3, "bidirectional": False, "merge": "concat", "stateful": True},
@@ -60,6 +63,7 @@ FOLLOWED: dict[str, dict[str, Any]] = {
     "Activation:elu": {"alpha": 0.5},
     "AvgPooling1D": {"kernel": 5, "pad": (0, 2), "count_pad": False},
     "AvgPooling2D": {"kernel": 5, "pad": (0, 2, 2, 0), "count_pad": False},
+    **{f"{name}:padding": {"padding": "same"} for name in _POOLINGS},
     "BatchNormalization": {"momentum": 0.2, "epsilon": 0.3},
     "Bidirectional": {"merge": "sum"},
     "Concat": {"axis": -2},

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import singa_lite
+import skips
 from layer_cases import CASES
 from singa_lite import (
     FeedForwardNet,
@@ -415,6 +416,37 @@ def test_some_layers_of_a_file(tmp_path):
         np.testing.assert_array_equal(value, 0.5 if taken else before[name], err_msg=name)
     with pytest.raises(singa_lite.GraphError, match="load layers"):
         other.load(tmp_path / "net.h5", layers=["nowhere"])
+
+
+def test_what_a_partial_load_of_another_programs_file_did_not_use(tmp_path):
+    library = skips.library("safetensors.numpy")
+    net = FeedForwardNet(seed=1)
+    net.add(layers.Dense("body", 4, input_sample_shape=(3,)))
+    net.add(layers.BatchNormalization("norm"))
+    ones = {"body.weight": np.ones((4, 3), "f4"), "body.bias": np.ones(4, "f4"), "head.weight": np.ones((9, 4), "f4")}
+    others = {"norm.num_batches_tracked": np.ones((), "i8"), "cls": np.ones(2, "f4")}
+    library.save_file(ones | others, tmp_path / "a.safetensors")
+    left = net.load(tmp_path / "a.safetensors", strict=False)
+    assert sorted(left.unused) == ["cls", "head.weight", "norm.num_batches_tracked"]
+    assert "norm/gamma" in left.missing
+    assert sorted(net.load(tmp_path / "a.safetensors", layers=["body"]).unused) == sorted(left.unused)
+    arrays = {"parameters/body/bias": ones["body.bias"], "other/x": np.ones(2), "optimizer": np.ones(1)}
+    np.savez(tmp_path / "a.npz", **arrays)
+    assert sorted(net.load(tmp_path / "a.npz", strict=False).unused) == ["optimizer", "other/x"]
+
+
+def test_a_partial_load_of_nothing_warns(tmp_path):
+    net, other = FeedForwardNet(seed=0), FeedForwardNet(seed=1)
+    net.add(layers.Dense("one", 5, input_sample_shape=(3,)))
+    other.add(layers.Dense("two", 5, input_sample_shape=(3,)))
+    other.add(layers.Dropout("drop"))
+    net.save(tmp_path / "net.h5")
+    before = values(other)
+    with pytest.warns(UserWarning, match=r"net\.h5.*one/weight"):
+        left = other.load(tmp_path / "net.h5", strict=False)
+    assert left.unused == ("one/bias", "one/weight") and left.missing == ("two/weight", "two/bias", "drop/random")
+    for name, value in values(other).items():
+        np.testing.assert_array_equal(value, before[name])
 
 
 def test_what_fits_of_a_file(tmp_path):

@@ -88,7 +88,6 @@ def test_a_net_of_unnamed_layers_is_written_and_read(tmp_path):
         (lambda: layers.Conv2D(filters=3), "nb_kernels"),
         (lambda: layers.Conv2D(4, kernel_size=3), "kernel,"),
         (lambda: layers.Conv2D(4, 3, strides=2), "stride,"),
-        (lambda: layers.Conv2D(4, 3, padding="same"), "border_mode"),
         (lambda: layers.MaxPooling2D(pool_size=2), "kernel,"),
         (lambda: layers.Dropout(rate=0.5), "wanted p,"),
         (lambda: layers.BatchNormalization(eps=1e-3), "epsilon"),

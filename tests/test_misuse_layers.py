@@ -137,6 +137,15 @@ ROWS = {
     "bias_init without bias": row(
         lambda: layers.Conv2D("c", 2, use_bias=False, bias_init="ones"), ValueError, "'c'", "bias_init", "use_bias=True"
     ),
+    "PyTorch's padding": row(lambda: layers.Conv2D("c", 2, padding=1), TypeError, "'c'", "same, valid", "1", "pad="),
+    "padding of another word": row(lambda: layers.MaxPooling1D("c", padding="causal"), ValueError, "'c'", "'causal'"),
+    "padding beside pad": row(lambda: layers.Conv1D("c", 2, pad=1, padding="causal"), ValueError, "padding", "pad"),
+    "padding beside border_mode": row(
+        lambda: layers.SeparableConv2D("c", 2, border_mode="same", padding="same"), ValueError, "'c'", "border_mode"
+    ),
+    "padding beside output_padding": row(
+        lambda: layers.Conv1DTranspose("c", 2, output_padding=0, padding="same"), ValueError, "'c'", "output_padding"
+    ),
     "pad beside valid": row(lambda: layers.Conv2D("c", 2, border_mode="valid", pad=1), ValueError, "'valid'", "pad"),
     "storage of a Dense": row(
         lambda: layers.Dense("d", 2, **FORMER), TypeError, "'d'", "net.compile(optimizer, precision="

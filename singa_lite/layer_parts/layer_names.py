@@ -44,7 +44,7 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "in_features": ("nothing, as a layer takes it from its source (input_sample_shape for the first one)",),
     "in_channels": ("nothing, as a layer takes it from its source (input_sample_shape for the first one)",),
     "batch_first": ("nothing, as the batch comes first always",),
-    "kernel_regularizer": ("optimizer.register(pattern, regularizer=...)",),
+    "kernel_regularizer": ("optimizer.register(pattern, regularizer=...), L2Regularizer(2 * c) for Keras's l2(c)",),
     "data_format": ("nothing, as images are (channels, height, width)",),
 }
 

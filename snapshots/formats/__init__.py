@@ -6,15 +6,17 @@ Each format is a module or a folder beside this file; `table` has the suffixes o
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 
 from singa_lite.errors import SnapshotError
 from singa_lite.net import FeedForwardNet
 from singa_lite.net_parts.left_out import LeftOut
 from singa_lite.snapshots import apart, net_tree, parts, weights_tree
+from singa_lite.snapshots.formats import foreign
+from singa_lite.snapshots.formats.keras import differences
+from singa_lite.snapshots.formats.table import Format, Save
 from singa_lite.snapshots.formats.table import Path as Path
-from singa_lite.snapshots.formats.table import Save
 from singa_lite.snapshots.formats.table import of_path as of_path
 from singa_lite.snapshots.tree import Tree
 
@@ -63,18 +65,30 @@ def load(
     """Read the net, as `net_tree.restore` does, or parts of it, as `parts.restore` does. optimizer: None: if the net
     has one and the file has its state; ValueError if it is wanted beside parts.
 
-    A file that can hold none, as `holds_optimizer` says, leaves the optimizer as it is.
+    A file that can hold none, as `holds_optimizer` says, leaves the optimizer as it is. One that Keras wrote warns of
+    layers that compute otherwise there.
     """
-    of_path(path, options)  # raises for wrong arguments before the net is looked at
+    of_file(path, options)  # raises for wrong arguments before the net is looked at
     if optimizer and (layers is not None or not strict):
         raise ValueError("load optimizer: wanted all of the net beside it, received layers= or strict=False")
-    with opened(path, net_tree.of_net(net, whole_step=False), **options) as found:
-        if layers is not None or not strict:
-            return parts.restore(net, found, layers, strict)
-        if optimizer is None and not holds_optimizer(path, found):
-            optimizer = False
-        net_tree.restore(net, found, optimizer)
-        return LeftOut()
+    wanted = net_tree.of_net(net, whole_step=False)
+    wanted.is_partial = layers is not None or not strict
+    with opened(path, wanted, **options) as found:
+        left = LeftOut()
+        if wanted.is_partial:
+            left = parts.restore(net, found, layers, strict)
+        else:
+            state = False if optimizer is None and not holds_optimizer(path, found) else optimizer
+            net_tree.restore(net, found, state)
+        if of_path(path).module == "keras.weights" and weights_tree.is_marked(found.attributes):
+            differences.warn_of(net, wanted, os.fsdecode(path))
+    return left
+
+
+def of_file(path: Path, options: Mapping[str, object] | None = None) -> Format:
+    """The format of a file that is read, as `of_path`; the SnapshotError for another one says what the file is."""
+    with foreign.explained(path):
+        return of_path(path, options)
 
 
 def holds_optimizer(path: Path, found: Tree) -> bool:
@@ -86,7 +100,10 @@ def holds_optimizer(path: Path, found: Tree) -> bool:
 def opened(path: Path, wanted: Tree | None = None, **options: object) -> Iterator[Tree]:
     """A file as a tree, its arrays read when they are asked for, while it is open.
 
-    wanted: the tree that is asked for. Its random state is taken where the file, of another program, lacks it.
+    wanted: the tree that is asked for. Its random state is taken where the file, of another program, lacks it. The
+    SnapshotError for a file that its name's format cannot read says what it is, and what to do.
     """
-    with of_path(path, options).opened(path, wanted, **options) as found:
+    with ExitStack() as stack:
+        with foreign.explained(path):
+            found = stack.enter_context(of_path(path, options).opened(path, wanted, **options))
         yield found if wanted is None else weights_tree.completed(found, wanted)

@@ -105,4 +105,6 @@ def of_path(path: Path, options: Mapping[str, object] | None = None) -> Format:
                 raise TypeError(f"{name}: wanted options of {one.name}, {list(one.options)}, received {strange}")
             return one
     suffixes = ", ".join(suffix for one in FORMATS for suffix in one.suffixes)
-    raise SnapshotError(f"{name}: wanted a name that ends in one of {suffixes}")
+    raise SnapshotError(
+        f"{name}: wanted a name that ends in one of {suffixes}; Keras takes .weights.h5, PyTorch .safetensors"
+    )

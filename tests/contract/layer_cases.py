@@ -126,7 +126,9 @@ CASES: dict[str, Case] = {
     "Conv2D:depthwise": Case(lambda: layers.Conv2D("c", 4, 3, groups=4), GROUPED, batch=3),
     "Conv2D:depthwise, two a channel": Case(lambda: layers.Conv2D("c", 8, 3, 2, groups=4), GROUPED, batch=3),
     "Conv2D:pointwise": Case(lambda: layers.Conv2D("c", 4, 1), IMAGE),
+    "Conv2D:Keras's padding": Case(lambda: layers.Conv2D("c", 4, (2, 3), (1, 2), padding="same"), IMAGE),
     "Conv1D": Case(lambda: layers.Conv1D("c", 4), SEQUENCE),
+    "Conv1D:causal": Case(lambda: layers.Conv1D("c", 4, 3, 2, padding="causal"), SEQUENCE),
     "Conv1D:stride, pads": Case(lambda: layers.Conv1D("c", 4, 4, 2, pad=(0, 3)), SEQUENCE),
     "Conv1D:dilation": Case(lambda: layers.Conv1D("c", 5, 3, dilation=2, use_bias=False), SEQUENCE),
     "Conv1D:groups, valid": Case(lambda: layers.Conv1D("c", 6, 2, border_mode="valid", groups=2), ((4, 7),), batch=3),
@@ -141,6 +143,9 @@ CASES: dict[str, Case] = {
     "Conv2DTranspose:groups, dilation": Case(
         lambda: layers.Conv2DTranspose("t", 6, (3, 2), (1, 2), pad=1, dilation=(2, 1), groups=2), GROUPED, batch=3
     ),
+    "Conv2DTranspose:Keras's padding": Case(
+        lambda: layers.Conv2DTranspose("t", 4, (2, 3), (3, 2), padding="same"), IMAGE
+    ),
     "Conv1DTranspose": Case(lambda: layers.Conv1DTranspose("t", 4), SEQUENCE),
     "Conv1DTranspose:stride, pads, groups": Case(
         lambda: layers.Conv1DTranspose("t", 6, 4, 3, pad=(0, 2), output_padding=1, groups=2), ((4, 5),), batch=3
@@ -150,6 +155,9 @@ CASES: dict[str, Case] = {
         lambda: layers.DepthwiseConv2D("c", (3, 2), 2, pad=1, use_bias=False, depth_multiplier=2), IMAGE
     ),
     "SeparableConv2D": Case(lambda: layers.SeparableConv2D("c", 4, depth_multiplier=2), IMAGE, reach=1.0),
+    "SeparableConv2D:Keras's padding": Case(
+        lambda: layers.SeparableConv2D("c", 4, 2, padding="same"), IMAGE, reach=1.0
+    ),
     "ZeroPadding2D": Case(lambda: layers.ZeroPadding2D("z"), IMAGE),
     "ZeroPadding2D:four": Case(lambda: layers.ZeroPadding2D("z", (2, 0, 1, 3)), IMAGE),
     "Cropping2D": Case(lambda: layers.Cropping2D("c"), IMAGE),
@@ -176,6 +184,7 @@ CASES: dict[str, Case] = {
     "MaxPooling2D:valid": Case(lambda: layers.MaxPooling2D("p", 2, 2, "valid"), IMAGE),
     "MaxPooling2D:unequal pads": Case(lambda: layers.MaxPooling2D("p", (3, 2), 1, pad=(2, 1, 0, 1)), IMAGE),
     "MaxPooling2D:gaps": Case(lambda: layers.MaxPooling2D("p", (1, 2), (2, 3), "valid"), IMAGE),
+    "MaxPooling2D:Keras's padding": Case(lambda: layers.MaxPooling2D("p", (2, 3), 2, padding="same"), IMAGE),
     "MaxPooling1D": Case(lambda: layers.MaxPooling1D("p"), SEQUENCE),
     "MaxPooling1D:unequal pads": Case(lambda: layers.MaxPooling1D("p", 4, 3, pad=(1, 2)), SEQUENCE),
     "AvgPooling2D": Case(lambda: layers.AvgPooling2D("p"), IMAGE),
@@ -185,6 +194,7 @@ CASES: dict[str, Case] = {
         lambda: layers.AvgPooling2D("p", (3, 4), (2, 1), pad=(0, 2, 3, 1), count_pad=False), IMAGE
     ),
     "AvgPooling2D:valid": Case(lambda: layers.AvgPooling2D("p", 2, 2, "valid"), IMAGE),
+    "AvgPooling2D:Keras's padding": Case(lambda: layers.AvgPooling2D("p", (2, 3), padding="same"), IMAGE),
     "AvgPooling1D": Case(lambda: layers.AvgPooling1D("p"), SEQUENCE),
     "AvgPooling1D:pads not counted": Case(
         lambda: layers.AvgPooling1D("p", 4, 2, pad=(3, 0), count_pad=False), SEQUENCE

@@ -70,8 +70,23 @@ def depthwise() -> Any:
 
 
 def grouped() -> Any:
-    """The same as a net of ours for which the default would be a DepthwiseConv2D."""
-    return keras.Sequential([Input((5, 6, 3)), k.Conv2D(6, (2, 3), groups=3), k.Flatten(), k.Dense(4)])
+    """A group for each channel, and beside it a layer of the class for that."""
+    return keras.Sequential(
+        [
+            Input((5, 6, 3)),
+            k.Conv2D(6, (2, 3), groups=3),
+            k.DepthwiseConv2D(2),
+            k.Conv2D(6, 1, groups=6, use_bias=False),
+            k.Reshape((3 * 3, 6)),
+            k.Conv1D(12, 3, groups=6),
+            k.Flatten(),
+            k.Dense(4),
+        ]
+    )
+
+
+def deep() -> Any:
+    return keras.Sequential([Input((9, 4)), k.DepthwiseConv1D(5, depth_multiplier=2), k.Flatten(), k.Dense(3)])
 
 
 def sequences() -> Any:
@@ -81,7 +96,7 @@ def sequences() -> Any:
             k.Conv1D(6, 3, dilation_rate=2, groups=2, padding="same"),
             k.BatchNormalization(**EPSILON),
             k.MaxPooling1D(2, 1),
-            k.DepthwiseConv1D(5),
+            k.Conv1D(6, 5, groups=6),
             k.AveragePooling1D(3, 2),
             k.LayerNormalization(axis=[1, 2], **EPSILON),
             k.Flatten(),
@@ -130,6 +145,40 @@ def pooled() -> Any:
             k.GlobalMaxPooling1D(),
             k.PReLU(shared_axes=[1]),
             k.Dense(3),
+        ]
+    )
+
+
+def strided() -> Any:
+    """Pads that Keras puts behind."""
+    same: dict[str, Any] = {"padding": "same"}
+    return keras.Sequential(
+        [
+            Input((13, 10, 2)),
+            k.Conv2D(4, 3, 2, **same),
+            k.MaxPooling2D(2, 1, **same),
+            k.DepthwiseConv2D(2, **same),
+            k.Conv2DTranspose(3, 4, 3, **same),
+            k.SeparableConv2D(3, 3, 2, **same),
+            k.Conv2DTranspose(2, 2, 3),
+            k.MaxPooling2D(**same),
+            k.AveragePooling2D(3, 1, **same),
+            k.Flatten(),
+            k.Dense(3),
+        ]
+    )
+
+
+def causal() -> Any:
+    return keras.Sequential(
+        [
+            Input((11, 3)),
+            k.Conv1D(4, 3, padding="causal"),
+            k.Conv1D(4, 2, 2, padding="same"),
+            k.Conv1DTranspose(3, 3, 2, padding="same"),
+            k.MaxPooling1D(3, padding="same"),
+            k.Flatten(),
+            k.Dense(2),
         ]
     )
 
@@ -205,7 +254,7 @@ def compiled() -> Any:
 
 MODELS: list[Callable[[], Any]] = [
     dense, images, depthwise, grouped, sequences, matrices, branches, recurrent, attention, nested, halves, compiled,
-    everyday, pooled,
+    everyday, pooled, deep, strided, causal,
 ]  # fmt: skip
 
 

@@ -56,8 +56,19 @@ def images() -> FeedForwardNet:
 
 
 def depthwise() -> FeedForwardNet:
+    return depthwise_by(
+        layers.DepthwiseConv2D("conv", (2, 3), 1, "valid", depth_multiplier=2, input_sample_shape=(3, 5, 6))
+    )
+
+
+def depthwise_by_groups() -> FeedForwardNet:
+    """The same, to read the file of a model that has a class for it."""
+    return depthwise_by(layers.Conv2D("conv", 6, (2, 3), 1, "valid", groups=3, input_sample_shape=(3, 5, 6)))
+
+
+def depthwise_by(convolution: Layer) -> FeedForwardNet:
     return net_of(
-        layers.Conv2D("conv", 6, (2, 3), 1, "valid", groups=3, input_sample_shape=(3, 5, 6)),
+        convolution,
         layers.LayerNormalization("over all", 1),
         layers.Flatten("flat"),
         layers.BatchNormalization("norm"),
@@ -69,8 +80,21 @@ def depthwise() -> FeedForwardNet:
 def grouped() -> FeedForwardNet:
     return net_of(
         layers.Conv2D("conv", 6, (2, 3), 1, "valid", groups=3, input_sample_shape=(3, 5, 6)),
+        layers.DepthwiseConv2D("depthwise", 2, 1, "valid"),
+        layers.Conv2D("each", 6, 1, groups=6, use_bias=False),
+        layers.Reshape("as a sequence", (6, 9)),
+        layers.Conv1D("long", 12, 3, 1, "valid", groups=6),
         layers.Flatten("flat"),
         layers.Dense("out", 4),
+    )
+
+
+def deep() -> FeedForwardNet:
+    """A model whose class we lack: it is read alone."""
+    return net_of(
+        layers.Conv1D("conv", 8, 5, 1, "valid", groups=4, input_sample_shape=(4, 9)),
+        layers.Flatten("flat"),
+        layers.Dense("out", 3),
     )
 
 
@@ -137,6 +161,32 @@ def everyday() -> FeedForwardNet:
         layers.Flatten("flat"),
         layers.PReLU("of features"),
         layers.Dense("out", 3),
+    )
+
+
+def strided() -> FeedForwardNet:
+    return net_of(
+        layers.Conv2D("by two", 4, 3, 2, padding="same", input_sample_shape=(2, 13, 10)),
+        layers.MaxPooling2D("max", 2, 1, padding="same"),
+        layers.DepthwiseConv2D("even", 2, padding="same"),
+        layers.Conv2DTranspose("up", 3, 4, 3, padding="same"),
+        layers.SeparableConv2D("separable", 3, 3, 2, padding="same"),
+        layers.Conv2DTranspose("beyond the kernel", 2, 2, 3, padding="valid"),
+        layers.MaxPooling2D("half", padding="same"),
+        layers.AvgPooling2D("mean", 3, 1, padding="same"),
+        layers.Flatten("flat"),
+        layers.Dense("out", 3),
+    )
+
+
+def causal() -> FeedForwardNet:
+    return net_of(
+        layers.Conv1D("causal", 4, 3, padding="causal", input_sample_shape=(3, 11)),
+        layers.Conv1D("by two", 4, 2, 2, padding="same"),
+        layers.Conv1DTranspose("up", 3, 3, 2, padding="same"),
+        layers.MaxPooling1D("max", 3, padding="same"),
+        layers.Flatten("flat"),
+        layers.Dense("out", 2),
     )
 
 
@@ -207,7 +257,7 @@ def compiled() -> FeedForwardNet:
 
 NETS: list[Callable[[], FeedForwardNet]] = [
     dense, images, depthwise, grouped, sequences, matrices, branches, recurrent, attention, nested, halves, compiled,
-    everyday, pooled,
+    everyday, pooled, deep, strided, causal,
 ]  # fmt: skip
 
 #: Keras takes matrices as we do; all others with channels last, behind the steps where there are some.

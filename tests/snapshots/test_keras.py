@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tracemalloc
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,23 @@ import pytest
 import skips
 import snapshot_nets
 from keras_files import remade
-from keras_nets import ALIKE, NETS, STEPS, branches, grouped, halves, images, inputs_of, net_of, predicted, randomized
+from keras_nets import (
+    ALIKE,
+    NETS,
+    STEPS,
+    branches,
+    deep,
+    depthwise_by_groups,
+    halves,
+    images,
+    inputs_of,
+    net_of,
+    predicted,
+    randomized,
+)
 from singa_lite import FeedForwardNet, Layer, SnapshotError, layers, snapshots
 from singa_lite.snapshots import formats, net_tree, tree, weights_tree
+from singa_lite.snapshots.formats.keras import groups as keras_groups
 from singa_lite.snapshots.formats.keras import net as keras_net
 from singa_lite.snapshots.formats.keras import orders as keras_orders
 from singa_lite.tensor import to_numpy
@@ -69,7 +84,7 @@ def peer(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for key, array in inputs_of(net).items()
         }
         np.savez(folder / f"{name}.npz", **{f"{number}": array for number, array in enumerate(last.values())})
-        if make is not grouped:
+        if make is not deep:
             snapshots.save(net, folder / f"{name}.ours.weights.h5")
     (folder / "graphs.json").write_text(json.dumps([net_tree.of_net(graph(seed)).attributes for seed in GRAPHS]))
     script = Path(__file__).with_name("keras_models.py")
@@ -79,7 +94,7 @@ def peer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.peer
-@pytest.mark.parametrize("make", [make for make in NETS if make is not grouped])
+@pytest.mark.parametrize("make", [make for make in NETS if make is not deep])
 def test_keras_loads_ours(make, peer):
     tolerance = 2e-2 if make is halves else 1e-5
     found = np.load(peer / f"{make.__name__}.loaded.npy")
@@ -93,6 +108,24 @@ def test_keras_is_loaded_here(make, peer):
     snapshots.load(net, peer / f"{make.__name__}.theirs.weights.h5")
     tolerance = 2e-2 if make is halves else 1e-5
     np.testing.assert_allclose(np.load(peer / f"{make.__name__}.theirs.npy"), predicted(net), tolerance, tolerance)
+
+
+@pytest.mark.peer
+def test_a_depthwise_class_is_read_into_groups(peer):
+    net = depthwise_by_groups()
+    snapshots.load(net, peer / "depthwise.theirs.weights.h5")
+    np.testing.assert_allclose(np.load(peer / "depthwise.theirs.npy"), predicted(net), 1e-5, 1e-5)
+
+
+def test_a_file_of_the_version_before_has_a_depthwise_class(tmp_path, monkeypatch):
+    net, other, path = depthwise_by_groups(), depthwise_by_groups(), tmp_path / "x.weights.h5"
+    with monkeypatch.context() as patch:
+        patch.setattr(keras_groups.groups_of_net, "__defaults__", (True,))
+        snapshots.save(randomized(net), path)
+    with h5py.File(path) as file:
+        assert "conv2d" not in file["layers"] and "depthwise_conv2d" in file["layers"]
+    snapshots.load(other, path)
+    np.testing.assert_array_equal(predicted(other), predicted(net))
 
 
 def listing(path: Path) -> dict[str, Any]:
@@ -110,7 +143,7 @@ def listing(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.peer
-@pytest.mark.parametrize("make", [make for make in NETS if make not in (grouped, halves)])
+@pytest.mark.parametrize("make", [make for make in NETS if make not in (deep, halves)])
 def test_the_same_groups_as_keras_writes(make, peer):
     ours, theirs = (listing(peer / f"{make.__name__}.{who}.weights.h5") for who in ("ours", "theirs"))
     assert ours == theirs
@@ -284,6 +317,108 @@ def test_other_files(path):
     path.write_bytes(b"PK")
     with pytest.raises(SnapshotError, match="HDF5"):
         snapshots.load(two(), path)
+
+
+# ---- parts of a file of Keras's
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("x", "y"), ("x", "other")])
+@pytest.mark.parametrize("options", [{"strict": False}, {"layers": [0]}])
+def test_what_fits_of_a_file_of_another_head(names, options, path):
+    net = net_of(layers.Dense(names[0], 5, input_sample_shape=(3,)), layers.Dense(names[1], 2))
+    before = values(net)
+    if "layers" in options:
+        options = {"layers": [names[0]]}
+    left = net.load(write(path, TWO | {"optimizer": ("adam", [uniform(3)])}), **options)
+    assert left.unused == ("layers/dense_1/vars/0", "layers/dense_1/vars/1") and left.differing == ()
+    assert left.missing == (() if "layers" in options else (f"{names[1]}/weight", f"{names[1]}/bias"))
+    np.testing.assert_array_equal(values(net)[f"{names[0]}/weight"], TWO["layers/dense"][1][0])
+    np.testing.assert_array_equal(values(net)[f"{names[1]}/weight"], before[f"{names[1]}/weight"])
+    with pytest.raises(SnapshotError, match=names[1]):
+        net.load(path, layers=[names[1]])
+
+
+def test_a_new_layer_takes_no_others_place(path):
+    """Named layers are found by their names alone."""
+    net = net_of(layers.Dense("new", 5, input_sample_shape=(3,)), layers.Dense("y", 4))
+    left = net.load(write(path, TWO), strict=False)
+    assert left.missing == ("new/weight", "new/bias")
+    assert left.unused == ("layers/dense/vars/0", "layers/dense/vars/1")
+    np.testing.assert_array_equal(values(net)["y/bias"], TWO["layers/dense_1"][1][1])
+
+
+# ---- layers of another kind, with the same arrays
+
+
+OF_ANOTHER_KIND: dict[str, tuple[Callable[[], Layer], tuple[int, ...], str]] = {
+    "stride": (lambda: layers.Conv2D("x", 3, 3, 2), (2, 8, 8), "padding='same'"),
+    "stride, odd extents": (lambda: layers.Conv2D("x", 3, 3, 2), (2, 9, 7), ""),
+    "Keras's padding": (lambda: layers.Conv2D("x", 3, 3, 2, padding="same"), (2, 8, 8), ""),
+    "own pads": (lambda: layers.Conv2D("x", 3, 3, 2, pad=1), (2, 8, 8), ""),
+    "no pads": (lambda: layers.Conv2D("x", 3, 3, 2, "valid"), (2, 8, 8), ""),
+    "sequences": (lambda: layers.Conv1D("x", 3, 5, 3), (2, 9), "padding='same'"),
+    "separable": (lambda: layers.SeparableConv2D("x", 3, 3, 2), (2, 8, 8), "x/depthwise"),
+    "transposed": (lambda: layers.Conv2DTranspose("x", 3, 3, 2), (2, 8, 8), "padding='same'"),
+    "transposed, stride beyond the kernel": (lambda: layers.Conv1DTranspose("x", 3, 2, 3, "valid"), (2, 8), "'valid'"),
+    "transposed, stride of one": (lambda: layers.Conv2DTranspose("x", 3), (2, 8, 8), ""),
+    "pooling": (lambda: layers.MaxPooling2D("x"), (2, 8, 8), "padding='same'"),
+    "pooling, no pads": (lambda: layers.MaxPooling2D("x", 2), (2, 8, 8), ""),
+    "average": (lambda: layers.AvgPooling2D("x"), (2, 9, 9), "count_pad=False"),
+    "softmax of steps": (lambda: layers.Softmax("x"), (5, 3), "axis=-1"),
+    "softmax of features": (lambda: layers.Softmax("x", -1), (5, 3), ""),
+    "softmax of channels": (lambda: layers.Softmax("x"), (5, 3, 3), ""),
+    "softmax of classes": (lambda: layers.Softmax("x"), (5,), ""),
+    "normalised rows": (lambda: layers.LayerNormalization("x"), (4, 5, 4), "channels"),
+    "normalised features": (lambda: layers.LayerNormalization("x"), (4, 4), ""),
+    "mean square of rows": (lambda: layers.RMSNormalization("x"), (4, 5, 4), "channels"),
+    "groups of steps": (lambda: layers.GroupNormalization("x", 2), (4, 4), "last"),
+    "groups of channels": (lambda: layers.GroupNormalization("x", 2), (4, 4, 4), ""),
+    "features as an image": (
+        lambda: layers.Reshape("x", (2, 4, 3)),
+        (24,),
+        "Reshape((4, 3, 2)) and Permute((3, 1, 2))",
+    ),
+    "an image of one channel": (lambda: layers.Reshape("x", (1, 4, 3)), (12,), ""),
+    "an image as a longer one": (lambda: layers.Reshape("x", (2, 1, 12)), (2, 4, 3), ""),
+    "other channels": (lambda: layers.Reshape("x", (4, 2, 3)), (2, 4, 3), "Reshape((2, 3, 4))"),
+    "length of a sample": (lambda: layers.L2Norm("x"), (4, 5, 4), "UnitNormalization"),
+}
+
+
+@pytest.mark.parametrize("case", OF_ANOTHER_KIND)
+def test_keras_values_in_a_layer_of_another_kind_warn(case, path):
+    make, shape, wanted = OF_ANOTHER_KIND[case]
+    slopes = layers.PReLU("first", tuple(range(1, len(shape) + 1)), input_sample_shape=shape)
+    net = net_of(slopes, make())
+    snapshots.save(net, path)
+    snapshots.load(net, path)  # a file of ours says nothing
+    with h5py.File(path, "r+") as file:
+        del file["singa_lite"]
+    if not wanted:
+        snapshots.load(net, path)
+        return
+    for options in ({}, {"strict": False}):
+        with pytest.warns(UserWarning, match="'x") as caught:
+            snapshots.load(net, path, **options)
+        assert len(caught) == 1 and wanted in str(caught[0].message)
+
+
+def test_features_before_sequences_of_channels_do_not_warn(path):
+    words = layers.Embedding("words", 9, 4, input_sample_shape=(6,))
+    net = net_of(words, layers.LayerNormalization("norm"), layers.Permute("turn", (2, 1)), layers.Conv1D("conv", 3))
+    snapshots.save(net, path)
+    with h5py.File(path, "r+") as file:
+        del file["singa_lite"]
+    snapshots.load(net, path)
+
+
+def test_sequences_of_channels_that_are_normalised_along_their_length_warn(path):
+    net = net_of(layers.Conv1D("conv", 6, input_sample_shape=(2, 6)), layers.LayerNormalization("norm"))
+    snapshots.save(net, path)
+    with h5py.File(path, "r+") as file:
+        del file["singa_lite"]
+    with pytest.warns(UserWarning, match="'norm'.*channels"):
+        snapshots.load(net, path)
 
 
 # ---- layers that Keras lacks, and features whose place is not known

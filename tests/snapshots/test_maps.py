@@ -254,6 +254,16 @@ def test_files_that_do_not_fit_change_nothing(change: Callable[[text.Arrays], An
     assert state_of(net) == before
 
 
+def test_what_fits_of_a_file(path):
+    arrays, net = text.gpt2_arrays(), gpt2()
+    for name in ("h.1.ln_2.bias", "h.0.attn.c_attn.weight"):
+        arrays.pop(name)
+    library.save_file(arrays | {"h.2.ln_1.bias": np.ones(12, "f4")}, path)
+    left = net.load(path, names=maps.gpt2(net), strict=False)
+    assert len(left.missing) == 4 and sum("block0/attention/" in name for name in left.missing) == 3
+    assert left.unused == ("h.2.ln_1.bias",) and left.differing == ()
+
+
 def changed(*added: Any, **options: Any) -> FeedForwardNet:
     net = FeedForwardNet(seed=1)
     net.add(layers.Embedding("e", 31, 12, input_sample_shape=(7,)))

@@ -204,3 +204,15 @@ def test_one_array_for_two_entries_is_refused():
 def test_a_path_that_is_not_there_is_refused():
     with pytest.raises(SnapshotError, match="wanted one of its entries, received 'parameters/b/bias'"):
         singa_names.named("net.bin", lazies("a/weight"), None).read("parameters/b/bias")
+
+
+def test_what_fits_of_a_file(tmp_path):
+    arrays = {"dense/weight": np.ones((3, 4), "f4"), "old/weight": np.ones((2, 2), "f4")}
+    (tmp_path / "a.pickle").write_bytes(python2_pickle(arrays))
+    net = FeedForwardNet(seed=1)
+    net.add(layers.Dense("dense", 4, input_sample_shape=(3,)))
+    with pytest.raises(SnapshotError, match="dense/bias"):
+        net.load(tmp_path / "a.pickle")
+    left = net.load(tmp_path / "a.pickle", strict=False)
+    assert (left.missing, left.differing, left.unused) == (("dense/bias",), (), ("old/weight",))
+    np.testing.assert_array_equal(to_numpy(net.parameters()["dense/weight"]), np.ones((3, 4), "f4"))

@@ -136,6 +136,187 @@ def test_a_weight_of_other_axes_than_its_layers_stays_as_it_is(tmp_path, kind, s
         assert bits(source.read("parameters/a/weight")) == bits(array)
 
 
+# ---- every layer that PyTorch has too
+
+
+def image(layer: Any, **options: Any) -> FeedForwardNet:
+    return one(layer, (4, 6, 5), **options)
+
+
+def one(layer: Any, shape: tuple[int, ...], *given: Any, seed: int = 1, **options: Any) -> FeedForwardNet:
+    net = FeedForwardNet(seed=seed)
+    net.add(layer("a", *given, input_sample_shape=shape, **options))
+    return net
+
+
+def twice(seed: int = 1) -> FeedForwardNet:
+    net = FeedForwardNet(seed=seed)
+    net.add(layers.Bidirectional("a", layers.GRU(3, return_sequences=True), input_sample_shape=(6, 4)))
+    return net
+
+
+def crossed(seed: int = 1) -> FeedForwardNet:
+    """Attention to a memory of other features."""
+    net = FeedForwardNet(seed=seed)
+    queries, memory = layers.Dummy("q", (6, 4)), layers.Dummy("m", (5, 3))
+    net.add(queries, [])
+    net.add(memory, [])
+    net.add(layers.MultiHeadAttention("a", 2), [queries, memory])
+    return net
+
+
+SLOPES = {"shared_axes": (1, 2, 3)}
+TORCH = {
+    "Linear": (lambda: one(layers.Dense, (4,), 3), lambda nn: nn.Linear(4, 3)),
+    "Conv2d": (lambda: image(layers.Conv2D, nb_kernels=6, groups=2), lambda nn: nn.Conv2d(4, 6, 3, 1, 1, groups=2)),
+    "depthwise": (lambda: image(layers.DepthwiseConv2D), lambda nn: nn.Conv2d(4, 4, 3, 1, 1, groups=4)),
+    "ConvTranspose1d": (
+        lambda: one(layers.Conv1DTranspose, (4, 6), 6, 3, 2, pad=1, groups=2),
+        lambda nn: nn.ConvTranspose1d(4, 6, 3, 2, 1, groups=2),
+    ),
+    "ConvTranspose2d": (
+        lambda: image(layers.Conv2DTranspose, nb_kernels=3, stride=2, pad=1),
+        lambda nn: nn.ConvTranspose2d(4, 3, 3, 2, 1),
+    ),
+    "BatchNorm1d": (lambda: one(layers.BatchNormalization, (4,)), lambda nn: nn.BatchNorm1d(4)),
+    "LayerNorm": (lambda: image(layers.LayerNormalization, axis=1), lambda nn: nn.LayerNorm((4, 6, 5))),
+    "GroupNorm": (lambda: image(layers.GroupNormalization, groups=2), lambda nn: nn.GroupNorm(2, 4)),
+    "InstanceNorm2d": (
+        lambda: image(layers.GroupNormalization, groups=None),
+        lambda nn: nn.InstanceNorm2d(4, affine=True),
+    ),
+    "InstanceNorm1d": (
+        lambda: one(layers.GroupNormalization, (4, 7), None),
+        lambda nn: nn.InstanceNorm1d(4, affine=True),
+    ),
+    "RMSNorm": (lambda: one(layers.RMSNormalization, (3, 4)), lambda nn: nn.RMSNorm(4, eps=1e-6)),
+    "PReLU": (lambda: image(layers.PReLU), lambda nn: nn.PReLU(4)),
+    "PReLU of features": (lambda: one(layers.PReLU, (4,)), lambda nn: nn.PReLU(4)),
+    "PReLU of sequences": (lambda: one(layers.PReLU, (4, 7)), lambda nn: nn.PReLU(4)),
+    "PReLU of one slope": (lambda: image(layers.PReLU, **SLOPES), lambda nn: nn.PReLU()),
+    "LSTM": (
+        lambda: one(layers.LSTM, (6, 4), 3, bidirectional=True, return_sequences=True),
+        lambda nn: nn.LSTM(4, 3, batch_first=True, bidirectional=True),
+    ),
+    "GRU": (
+        lambda: one(layers.GRU, (6, 4), 3, num_stacks=2, return_sequences=True),
+        lambda nn: nn.GRU(4, 3, 2, batch_first=True),
+    ),
+    "RNN": (lambda: one(layers.SimpleRNN, (6, 4), 3, return_sequences=True), lambda nn: nn.RNN(4, 3, batch_first=True)),
+    "two directions": (twice, lambda nn: nn.GRU(4, 3, batch_first=True, bidirectional=True)),
+    "MultiheadAttention": (
+        lambda: one(layers.MultiHeadAttention, (6, 4), 2),
+        lambda nn: nn.MultiheadAttention(4, 2, batch_first=True),
+    ),
+    "MultiheadAttention to a memory": (
+        crossed,
+        lambda nn: nn.MultiheadAttention(4, 2, kdim=3, vdim=3, bias=True, batch_first=True),
+    ),
+}
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("case", TORCH)
+def test_from_a_state_dict_and_back(tmp_path, case):
+    torch = skips.library("torch")
+    from safetensors.torch import load_file, save_file
+
+    net, module, path = TORCH[case][0](), TORCH[case][1](torch.nn).eval(), tmp_path / "x.safetensors"
+    with torch.no_grad():
+        for array in module.state_dict().values():
+            array.copy_(torch.rand(array.shape) + 0.3 if array.is_floating_point() else array)
+    shapes = [net.layers[name].input_sample_shapes[0] for name in net.layers if name != "a"]
+    shapes = shapes or net.layers["a"].input_sample_shapes
+    inputs = [np.random.default_rng(0).normal(size=(3, *shape)).astype("f4") for shape in shapes]
+
+    def theirs() -> np.ndarray:
+        given = [torch.from_numpy(x) for x in inputs]
+        is_attention = isinstance(module, torch.nn.MultiheadAttention)
+        found = module(given[0], given[-1], given[-1]) if is_attention else module(*given)
+        return (found[0] if isinstance(found, tuple) else found).detach().numpy()
+
+    def ours() -> np.ndarray:
+        return tensor.to_numpy(
+            net.forward(False, inputs[0] if len(inputs) == 1 else dict(zip("qm", inputs, strict=True)))
+        )
+
+    wanted = theirs()
+    save_file({f"block.{name}": array for name, array in module.state_dict().items()}, path)
+    net.load(path, names={"a": "block"})
+    np.testing.assert_allclose(ours(), wanted, 1e-5, 1e-5)
+
+    net.save(path, names={"a": "block"}, weights_only=True)
+    with torch.no_grad():
+        for array in module.state_dict().values():
+            array.zero_()
+    module.load_state_dict({name.removeprefix("block."): array for name, array in load_file(path).items()})
+    np.testing.assert_allclose(theirs(), wanted, 1e-5, 1e-5)
+
+    value = bits(net.param_values()[0])
+    net.param_values()[0].copy_from_numpy(np.zeros(net.param_values()[0].shape, "f4"))
+    net.load(path)  # a file of ours knows its names
+    assert bits(net.param_values()[0]) == value
+
+
+def test_attention_is_written_side_by_side_unless_its_layers_have_names(tmp_path):
+    net, other = (one(layers.MultiHeadAttention, (6, 4), 2, seed=seed) for seed in (1, 2))
+    net.save(tmp_path / "a.safetensors")
+    found = library.load_file(tmp_path / "a.safetensors")
+    weights = [tensor.to_numpy(net.parameters()[f"a/{name}/weight"]).T for name in ("query", "key", "value")]
+    np.testing.assert_array_equal(found["a.in_proj_weight"], np.concatenate(weights))
+    library.save_file(found, tmp_path / "plain.safetensors")
+    formats.load(other, tmp_path / "plain.safetensors")
+    assert state_of(other) == state_of(net)
+
+    net.save(tmp_path / "b.safetensors", names={"a": "h", "a/query": "h.q_proj"})
+    library.save_file(library.load_file(tmp_path / "b.safetensors"), tmp_path / "plain.safetensors")
+    with pytest.raises(SnapshotError, match="query"):
+        formats.load(other, tmp_path / "plain.safetensors", names={"a": "h"})
+    other = one(layers.MultiHeadAttention, (6, 4), 2, seed=4)
+    formats.load(other, tmp_path / "plain.safetensors", names={"a": "h", "a/query": "h.q_proj"})
+    assert state_of(other) == state_of(net)
+
+
+def test_attention_by_the_names_of_the_version_before(tmp_path):
+    """Four modules; grouped queries still have them."""
+    net, other = (one(layers.MultiHeadAttention, (6, 8), 4, kv_heads=2, seed=seed) for seed in (1, 2))
+    plain, again = (one(layers.MultiHeadAttention, (6, 8), 4, seed=seed) for seed in (1, 2))
+    net.save(tmp_path / "a.safetensors")
+    assert library.load_file(tmp_path / "a.safetensors")["a.key.weight"].shape == (4, 8)
+    arrays = {}
+    for name in plain.param_names():
+        array = tensor.to_numpy(plain.parameters()[name])
+        arrays[name.replace("/", ".")] = np.ascontiguousarray(array.T)
+    library.save_file(arrays, tmp_path / "b.safetensors")
+    for target, file, source in ((other, "a", net), (again, "b", plain)):
+        formats.load(target, tmp_path / f"{file}.safetensors")
+        assert state_of(target) == state_of(source)
+
+
+@pytest.mark.parametrize("second", [".npz", ".h5"])
+def test_slopes_and_attention_through_other_formats(tmp_path, second):
+    for make in (lambda seed: image(layers.PReLU, seed=seed), lambda seed: twice(seed)):
+        net, other = make(1), make(2)
+        formats.save(net, tmp_path / "a.safetensors")
+        command.convert(str(tmp_path / "a.safetensors"), str(tmp_path / f"b{second}"))
+        command.convert(str(tmp_path / f"b{second}"), str(tmp_path / "c.safetensors"))
+        found, wanted = (library.load_file(tmp_path / name) for name in ("c.safetensors", "a.safetensors"))
+        assert {name: bits(a) for name, a in found.items()} == {name: bits(a) for name, a in wanted.items()}
+        formats.load(other, tmp_path / "c.safetensors")
+        assert state_of(other) == state_of(net)
+
+
+@pytest.mark.parametrize("noted", [["x", [0], []], ["x", [0], [], [1, 2]]])
+def test_a_layout_of_another_form(noted):
+    with pytest.raises(SnapshotError, match="x"):
+        TorchLayout.of("x", noted)
+
+
+@pytest.mark.parametrize("trailing", [-1, 63, 1 << 40])
+def test_trailing_axes_that_no_array_has(trailing):
+    assert not TorchLayout.of("x", ["x", [0], [], [trailing]]).fits(1)
+
+
 # ---- files of other programs
 
 

@@ -13,9 +13,9 @@ from singa_lite.common.array_types import Array, DType
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots import manifest, weights_tree
 from singa_lite.snapshots.formats.keras.cells import Variable
-from singa_lite.snapshots.formats.keras.groups import FileGroup, Group, groups_of_net, guessed_groups, matched
+from singa_lite.snapshots.formats.keras.groups import FileGroup, Group, fitting, groups_of_net, guessed_groups, matched
 from singa_lite.snapshots.formats.keras.net import layers_of
-from singa_lite.snapshots.manifest import Manifest
+from singa_lite.snapshots.manifest import Attribute, Manifest
 from singa_lite.snapshots.readers import raw
 from singa_lite.snapshots.readers.hdf5 import guarded
 from singa_lite.snapshots.tree import ArraySpec, LazyArray, Tree
@@ -26,18 +26,25 @@ MANIFEST = f"{OURS}/manifest"
 
 
 def tree_of(file: guarded.File, wanted: Tree | None) -> Tree:
-    """The tree in an open file of weights, with the random state of `wanted`.
+    """The tree in an open file of weights, with the random state of `wanted`. Where that is partial, arrays of Keras's
+    without a place are there under their names in the file.
 
     SnapshotError for arrays for which there is no place, and for a damaged manifest.
     """
     known = manifest.in_hdf5(file, MANIFEST, "sha256", OURS) if OURS in file.groups else None
     arrays: dict[str, LazyArray] = {}
+    unused = dict.fromkeys(_of_layers(file))
     for group in _groups(file, known, wanted):
         for variable in group.variables:
             dataset = f"{group.path}/vars/{variable.number}"
             dtype = _dtype(file.datasets[dataset].dtype, variable.path, wanted)
             fetch = partial(_read, file, known, dataset, variable, dtype)
             arrays[variable.path] = LazyArray(variable.layout.ours, dtype, fetch)
+            unused.pop(dataset, None)
+    if known is None and wanted is not None and wanted.is_partial:
+        for path in unused:
+            one = file.datasets[path]
+            arrays[path] = LazyArray(one.shape, one.dtype, partial(file.read, path))
     arrays |= weights_tree.random_state(arrays, wanted)
     if known is not None:
         return Tree(arrays, known.attributes | {"entries": len(arrays)}, file.path)
@@ -52,15 +59,21 @@ def _groups(file: guarded.File, known: Manifest | None, wanted: Tree | None) -> 
     found = _found(file)
     if known is not None:
         specs = {path: ArraySpec(entry.shape, np.dtype(np.float32)) for path, entry in known.entries.items()}
-        written = groups_of_net(file.path, layers_of(file.path, known.attributes), specs)
-        _check_written(file.path, written, known)
-        return matched(file.path, [written], found)
+        candidates = _candidates(file.path, known.attributes, specs)
+        _check_written(file.path, candidates[0], known)
+        return matched(file.path, candidates, found)
     if wanted is None:
         return guessed_groups(file.path, found, file.groups)
-    net = layers_of(file.path, wanted.attributes)
-    return matched(
-        file.path, [groups_of_net(file.path, net, wanted.specs, depthwise) for depthwise in (True, False)], found
-    )
+    candidates = _candidates(file.path, wanted.attributes, wanted.specs)
+    return fitting(candidates, found) if wanted.is_partial else matched(file.path, candidates, found)
+
+
+def _candidates(
+    where: str, attributes: Mapping[str, Attribute], specs: Mapping[str, ArraySpec]
+) -> tuple[list[Group], ...]:
+    """The groups of a net, and those where its depthwise convolutions have a class of their own."""
+    net = layers_of(where, attributes)
+    return tuple(groups_of_net(where, net, specs, depthwise) for depthwise in (False, True))
 
 
 def _dtype(stored: DType, path: str, wanted: Tree | None) -> DType:
@@ -88,9 +101,7 @@ def _found(file: guarded.File) -> dict[str, FileGroup]:
     Keras's optimizer and other objects beside the layers, whose names begin with "_", are left out.
     """
     numbered: dict[str, list[int]] = {}
-    for path in file.datasets:
-        if path.startswith(("optimizer/", "_")) or path == MANIFEST:
-            continue
+    for path in _of_layers(file):
         match = re.fullmatch(r"(.+)/vars/(0|[1-9]\d{0,3})", path)
         if match is None:
             raise SnapshotError(f"{file.path}: entry {path!r}: wanted layers as Keras 3 has them, '.../vars/0'")
@@ -107,6 +118,11 @@ def _found(file: guarded.File) -> dict[str, FileGroup]:
             names += sys.getsizeof(found[outer].name)
             raw.allow(file.path, "the names of its layers", names, file.size)
     return found
+
+
+def _of_layers(file: guarded.File) -> list[str]:
+    """The datasets of layers, and of no optimizer and other object beside them."""
+    return [path for path in file.datasets if not path.startswith(("optimizer/", "_")) and path != MANIFEST]
 
 
 def _around(file: guarded.File, path: str, found: Mapping[str, FileGroup]) -> Iterator[str]:

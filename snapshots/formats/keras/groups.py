@@ -54,7 +54,7 @@ class FileGroup(NamedTuple):
 
 
 def groups_of_net(
-    where: str, net: Mapping[str, LayerInfo], specs: Mapping[str, ArraySpec], depthwise: bool = True
+    where: str, net: Mapping[str, LayerInfo], specs: Mapping[str, ArraySpec], depthwise: bool = False
 ) -> list[Group]:
     """The groups of a net's layers, in Keras's order. specs: of the tree's arrays; depthwise: as for `keras_class`.
 
@@ -121,6 +121,18 @@ def matched(where: str, candidates: Collection[list[Group]], found: Mapping[str,
             return located
         problems.append(problem)
     raise SnapshotError(f"{where}: {problems[0]}")
+
+
+def fitting(candidates: Collection[list[Group]], found: Mapping[str, FileGroup]) -> list[Group]:
+    """Those groups that are in the file, of the candidate with the most: by the layers' names if it has any of them."""
+    names = {group.name for group in found.values()}
+    fits: list[list[Group]] = []
+    for groups in candidates:
+        named = [group for group in groups if group.shapes and group.layer in names]
+        located = (_by_name(named, found) or []) if named else groups
+        there = [group for group in located if group.shapes and group.path in found]
+        fits.append([group for group in there if found[group.path].shapes == group.shapes])
+    return max(fits, key=len)
 
 
 def _by_name(wanted: Collection[Group], found: Mapping[str, FileGroup]) -> list[Group] | None:

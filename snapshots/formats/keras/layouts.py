@@ -86,11 +86,11 @@ _KERNELS = {
 }
 
 
-def keras_class(info: LayerInfo, weight: Shape | None, depthwise: bool = True) -> str | None:
+def keras_class(info: LayerInfo, weight: Shape | None, depthwise: bool) -> str | None:
     """The layer's class in Keras, None if Keras has none. weight: its shape, None for a layer without one.
 
-    depthwise: whether a convolution with a group for each of several channels is a DepthwiseConv, not a Conv with that
-    many groups. Both exist in Keras; other groups are Conv's alone.
+    depthwise: whether a Conv1D or Conv2D with a group for each of several channels is a DepthwiseConv, as other
+    people's models may have it and files of former versions do. It is a Conv with that many groups where we write one.
     """
     if info.kind == "Dummy" and not info.sources:
         return "InputLayer"

@@ -161,7 +161,8 @@ def _found(where: str, header: Header, wanted: Tree | None, names: Names | None)
     specs = {name: ArraySpec(entry.shape, entry.dtype) for name, entry in header.entries.items()}
     if wanted is None:
         return torch_names.guessed_layouts(where, specs, names)
-    layouts = torch_names.layouts(where, wanted.specs, wanted.attributes.get("layers"), names, specs)
+    attributes = wanted.attributes
+    layouts = torch_names.layouts(where, wanted.specs, attributes.get("layers"), names, specs, wanted.is_partial)
     found = {path: layout for path, layout in layouts.items() if layout.name in specs}
     for layout in found.values():
         _check_part(where, specs[layout.name].shape, layout)
@@ -181,7 +182,8 @@ def _renamed(
     if isinstance(names, NameMap):
         known = names.paths(where, wanted.specs)
     else:
-        asked = torch_names.layouts(where, wanted.specs, wanted.attributes.get("layers"), names)
+        present = {layout.name for layout in layouts.values()}
+        asked = torch_names.layouts(where, wanted.specs, wanted.attributes.get("layers"), names, present)
         known = {(layout.name, layout.part): path for path, layout in asked.items()}
     moved = [(known.get((layout.name, layout.part), path), (path, layout)) for path, layout in layouts.items()]
     return _by_path(where, moved)

@@ -13,6 +13,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 
 from singa_lite.errors import SnapshotError
+from singa_lite.snapshots.formats.safetensors.torch_modules import in_one_module
 from singa_lite.snapshots.manifest import Attribute
 from singa_lite.snapshots.name_map import NameMap, Names
 from singa_lite.snapshots.torch_layout import Axes, TorchLayout
@@ -21,12 +22,17 @@ from singa_lite.tensor import Shape
 
 #: {class: {our name: PyTorch's}}, where they differ.
 _SCALE = {"gamma": "weight", "beta": "bias"}
-_NAMES = {"BatchNormalization": _SCALE, "LayerNormalization": _SCALE}
+_NORMALIZATIONS = ("BatchNormalization", "GroupNormalization", "LayerNormalization", "RMSNormalization")
+_NAMES = {**dict.fromkeys(_NORMALIZATIONS, _SCALE), "PReLU": {"alpha": "weight"}}
 _OURS = {theirs: ours for ours, theirs in _SCALE.items()}
 
 #: {class: {our name: (number of our axes, those of them that PyTorch has, in its order)}}. A Conv1D's weight has a
 #: height of 1 here; that of a Conv2D has the layout of PyTorch's.
-_AXES: dict[str, dict[str, tuple[int, Axes]]] = {"Dense": {"weight": (2, (1, 0))}, "Conv1D": {"weight": (4, (0, 1, 3))}}
+_AXES: dict[str, dict[str, tuple[int, Axes]]] = {
+    "Dense": {"weight": (2, (1, 0))},
+    "Conv1D": {"weight": (4, (0, 1, 3))},
+    "Conv1DTranspose": {"weight": (4, (0, 1, 3))},
+}
 
 #: Recurrent layers call their parameters by PyTorch's names; matrices are the other way round, "weight_ih_l0_reverse".
 _OF_RECURRENT = re.compile(r"weight_(ih|hh)_l\d+(_reverse)?")
@@ -44,23 +50,24 @@ def layouts(
     layers: Attribute,
     names: Names | None,
     present: Collection[str] | None = None,
+    is_partial: bool = False,
 ) -> dict[str, TorchLayout]:
     """The layout of each path. layers: the tree's attribute, None if unknown.
 
-    names: {layer: module, or path: full name}; layers within that one follow it. Or a NameMap, whose names are those
-    that a file has: present, None for a file that is written. SnapshotError for a name that two paths would have, and
-    for a key that is no layer and no path; TypeError for what is neither.
+    names: {layer: module, or path: full name}; layers within that one follow it. Or a NameMap. present: the names that
+    a file has, None for a file that is written; is_partial: whether it may lack some of a NameMap's. SnapshotError for
+    a name that two paths would have, and for a key that is no layer and no path; TypeError for what is neither.
     """
     kinds = _kinds(specs, layers)
     if isinstance(names, NameMap):
-        mapped = names.layouts(where, specs, present)
-        others = {path: _layout(path, shape, kinds, {}) for path, (shape, _) in specs.items() if path not in mapped}
+        mapped = names.layouts(where, specs, present, is_partial)
+        others = {path: _layout(path, specs, kinds, {}, present) for path in specs if path not in mapped}
         found = mapped | others
         if present is not None:  # two arrays of a net may have been one in another program
             return found
     else:
         given = _checked(where, names, {*specs, *kinds})
-        found = {path: _layout(path, shape, kinds, given) for path, (shape, _) in specs.items()}
+        found = {path: _layout(path, specs, kinds, given, present) for path in specs}
     owner: dict[tuple[str, object], str] = {}
     for path, layout in found.items():
         other = owner.setdefault((layout.name, layout.part), path)
@@ -86,16 +93,36 @@ def _strings(names: object) -> dict[str, str]:
     return dict(given)
 
 
-def _layout(path: str, shape: Shape, kinds: Mapping[str, str], names: Mapping[str, str]) -> TorchLayout:
-    branch, _, rest = path.partition("/")
+def _layout(
+    path: str,
+    specs: Mapping[str, ArraySpec],
+    kinds: Mapping[str, str],
+    names: Mapping[str, str],
+    present: Collection[str] | None,
+) -> TorchLayout:
+    shape, (branch, _, rest) = specs[path].shape, path.partition("/")
     layer, _, name = rest.rpartition("/")
     kind = kinds.get(layer, "")
-    axes = _axes(kind, name, shape) if branch == "parameters" else None
+    layout = TorchLayout(name)
+    if branch == "parameters":
+        layout = _of_slopes(shape) if kind == "PReLU" else TorchLayout(name, _axes(kind, name, shape))
     if path in names:
-        return TorchLayout(names[path], axes)
+        return layout._replace(name=names[path])
     if not layer or not (branch == "parameters" or (branch == "state" and name in _STATE)):
         return TorchLayout(path)
-    return TorchLayout(joined(_module(layer, names), _NAMES.get(kind, {}).get(name, name)), axes)
+    whole = in_one_module(path, specs, kinds, names)
+    if whole is not None:
+        whole = whole._replace(name=joined(_module(layer.rpartition("/")[0], names), whole.name))
+        if present is None or whole.name in present:
+            return whole
+    return layout._replace(name=joined(_module(layer, names), _NAMES.get(kind, {}).get(name, name)))
+
+
+def _of_slopes(shape: Shape) -> TorchLayout:
+    """Of a PReLU, which has a slope a channel in PyTorch, without an axis for each that shares it."""
+    if len(shape) < 2 or any(extent > 1 for extent in shape[1:]):
+        return TorchLayout("alpha")
+    return TorchLayout("alpha", (0,), trailing=len(shape) - 1)
 
 
 def _module(layer: str, names: Mapping[str, str]) -> str:
@@ -138,7 +165,9 @@ def _guessed(specs: Mapping[str, ArraySpec]) -> dict[str, str]:
         layer, _, name = rest.rpartition("/")
         if branch == "parameters" and layer:
             kinds.setdefault(layer, "")
-            if name == "gamma":
+            if name == "alpha":
+                kinds[layer] = "PReLU"
+            elif name == "gamma":
                 kinds[layer] = "BatchNormalization"  # LayerNormalization has the same names
             elif name == "weight" and len(shape) == 2:
                 kinds[layer] = "Dense"

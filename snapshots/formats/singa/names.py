@@ -48,7 +48,7 @@ def named(where: str, found: Mapping[str, LazyArray], wanted: Tree | None) -> Tr
     wanted: the net's tree; each of its parameters and running statistics takes the array of its name, in its shape.
     Arrays that are left over keep a path of their own, at which restoring stops. Without `wanted` all paths come from
     the names, and shapes are as they are stored: a convolution's weight has two axes. SnapshotError for two arrays with
-    one path, and for an entry of `wanted` that the file lacks.
+    one path, and for an entry of `wanted` that the file lacks, unless that is partial.
     """
     taken = {} if wanted is None else dict(_taken(where, found, wanted))
     arrays = {path: _fitted(found[name], wanted.arrays[path]) for path, name in taken.items()} if wanted else {}
@@ -94,6 +94,8 @@ def _taken(where: str, found: Mapping[str, LazyArray], wanted: Tree) -> Iterator
         layer, _, name = rest.rpartition("/")
         tried = spellings(layer, name)
         present = [one for one in tried if one in found]
+        if wanted.is_partial and not present:
+            continue
         if len(present) != 1:
             received = f"both {present}" if present else "none of those"
             raise SnapshotError(f"{where}: entry {path!r}: wanted one of {tried}, received {received}")
