@@ -48,6 +48,8 @@ class F1(EpochMetric):
     right or wrong; as scikit-learn's f1_score.
     """
 
+    higher_is_better = True
+
     def __init__(self, average: str = "macro", threshold: float = 0.0) -> None:
         self.average = one_of("F1 average", average, ("macro", "micro"))
         self.threshold = finite("F1 threshold", threshold)
