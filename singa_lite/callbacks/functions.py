@@ -13,8 +13,11 @@ Function = Callable[[Training], object]
 class LambdaCallback(Callback):
     """Calls functions on the way of `fit`: each with the `Training`, `on_end` with (training, error).
 
-    What they return is not looked at; StopTraining that one raises ends the training.
+    What they return is not looked at; StopTraining that one raises ends the training. TypeError for what cannot be
+    called so.
     """
+
+    enters = True
 
     def __init__(
         self,

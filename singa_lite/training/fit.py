@@ -17,6 +17,7 @@ from singa_lite.common.arrays import kind
 from singa_lite.common.checks import flag, whole
 from singa_lite.common.contexts import in_own_context
 from singa_lite.common.terminal import tell
+from singa_lite.described import is_ours
 from singa_lite.errors import ParallelError
 from singa_lite.layer import OneOrMore
 from singa_lite.tensor import Tensor, from_numpy
@@ -64,11 +65,13 @@ class Callback:
 
     An error that one raises ends the training and comes out of `fit`, but for StopTraining. sets_rate: whether it sets
     the learning rate, and brings it back from a checkpoint. takes_nan: whether it looks at losses that are not finite
-    itself, so that `compile(on_nan="fit")` leaves them to it.
+    itself, so that `compile(on_nan="fit")` leaves them to it. enters: whether it puts entries of its own into the
+    history, which a `Checkpoint` may then monitor; None: a user's class may.
     """
 
     sets_rate: ClassVar[bool] = False
     takes_nan: ClassVar[bool] = False
+    enters: ClassVar[bool | None] = None
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
@@ -96,6 +99,11 @@ class Callback:
 
     def on_end(self, training: Training, error: BaseException | None) -> None:
         """At the end, whatever ended it, of each callback whose `on_start` was called. error: what is raised."""
+
+
+def enters(callback: Callback) -> bool:
+    """Whether a callback may put entries of its own into the history."""
+    return not is_ours(type(callback)) if callback.enters is None else callback.enters
 
 
 class Training(OnRanks):
