@@ -106,10 +106,11 @@ class EarlyStopping(Watching):
             self._copies = {}
             return
         for name, value in _values(training).items():
-            if name in self._copies:
-                np.copyto(self._copies[name], to_numpy(value))
-            else:
-                self._copies[name] = np.array(to_numpy(value))
+            array = value.device.array(value)
+            found = array if isinstance(array, np.ndarray) else to_numpy(value)  # else of a GPU
+            if name not in self._copies:
+                self._copies[name] = np.empty_like(found)
+            np.copyto(self._copies[name], found)
 
     def _checkpoint(self, training: Training) -> Checkpoint | None:
         """The callback that keeps the best epoch, and ends before this one. It knows no min_delta, and one net."""
