@@ -16,12 +16,11 @@ from singa_lite.common import elsewhere
 from singa_lite.common.arrays import kind
 from singa_lite.common.checks import flag, whole
 from singa_lite.common.contexts import in_own_context
-from singa_lite.common.terminal import tell
+from singa_lite.common.terminal import Unfailing, tell
 from singa_lite.described import is_ours
 from singa_lite.errors import ParallelError
 from singa_lite.layer import OneOrMore
 from singa_lite.tensor import Tensor, from_numpy
-from singa_lite.training.bar import Bar
 from singa_lite.training.data_set import DataSet, count_of
 from singa_lite.training.entries import direction, entries
 from singa_lite.training.evaluation import evaluate
@@ -288,6 +287,8 @@ class Training(OnRanks):
         self._each(lambda callback: callback.on_epoch(self))
 
     def _batches(self) -> None:
+        from tqdm.auto import tqdm
+
         progress = self.progress
         start = time.perf_counter() - progress.seconds
         title = f"epoch {progress.epoch + 1}/{self.epochs}" if self._verbose else None
@@ -295,7 +296,15 @@ class Training(OnRanks):
         left = None if progress.steps is None else progress.steps - progress.batch
         with (
             closing(self._data.through(*place)) as all_batches,
-            closing(Bar(title, progress.total, progress.mean.count)) as bar,
+            tqdm(
+                total=progress.total,
+                initial=progress.mean.count,
+                desc=title,
+                unit=" samples",
+                file=Unfailing(sys.stderr),
+                dynamic_ncols=True,  # as it asks its own streams alone for their width
+                disable=title is None or sys.stderr is None,
+            ) as bar,
         ):
             turns = Turns(self.ranks, islice(all_batches, left), self._data)
             for batch in self.waiting.through(iter(turns)):
@@ -309,7 +318,8 @@ class Training(OnRanks):
                 else:
                     size = self._end_parts(turns.told(self._part(size), progress.place), seconds)
                     progress.place = together(turns.places)
-                bar.update(size, self._state)
+                bar.update(size)
+                bar.set_postfix_str(self._state(), refresh=False)
                 self._each(lambda callback: callback.on_batch(self))
 
     def _part(self, size: int) -> Part:
