@@ -371,4 +371,6 @@ def _checked_callbacks(given: object) -> tuple[Callback, ...]:
         check_methods(callback)
         if not isinstance(callback, Callback):
             raise TypeError(f"fit callbacks: wanted objects of class Callback, received {kind(callback)}")
+        if sum(other is callback for other in callbacks) > 1:
+            raise ValueError(f"fit callbacks: wanted each object once, received {kind(callback)} several times")
     return callbacks

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from singa_lite.common.elsewhere import takes
+
 #: {method of Keras's callbacks: the one that is called here}.
 _HERE: dict[str, str] = {
     "on_train_begin": "on_start",
@@ -21,8 +23,25 @@ _NONE: dict[str, str] = {
 }
 
 
+#: What is called, with which arguments.
+_CALLED: dict[str, str] = dict.fromkeys(("on_start", "on_batch", "on_validation_batch", "on_epoch"), "training") | {
+    "on_end": "training, error",
+    "state": "",
+    "restore": "state",
+}
+
+
 def check_methods(callback: object) -> None:
-    """TypeError for a method of Keras's, which nothing here would ever call: it names those that are called."""
+    """TypeError for a method of Keras's, which nothing here would ever call: it names those that are called.
+
+    And for one that is called with other arguments than it takes.
+    """
+    for name, arguments in _CALLED.items():
+        if not takes(getattr(callback, name, lambda *_: None), len(arguments.split())):
+            raise TypeError(
+                f"fit callbacks: wanted a method {name}({arguments}), received {type(callback).__name__} with one that "
+                "cannot be called so"
+            )
     for name, here in (_HERE | _NONE).items():
         if callable(getattr(callback, name, None)):
             wanted = f"{here}(training, error)" if here == "on_end" else f"{here}(training)" if name in _HERE else here

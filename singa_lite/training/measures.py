@@ -104,9 +104,9 @@ def observe(
     found, observed = dict[str, Tensor](), Observed({}, {})
     for key, _, output, metric in every:
         if isinstance(metric, EpochMetric):
-            statistics = metric.statistics(scores[SCORES + output], host[output])
+            statistics = metric.statistics_of(scores[SCORES + output], host[output])
             observed.statistics[key] = statistics
-            value = np.asarray(metric.result(statistics), np.float64)
+            value = metric.result_of(statistics).astype(np.float64)
             found[key] = from_numpy(value, values[SCORES + output].device)
         else:
             found[key] = values[key]
