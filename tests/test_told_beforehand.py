@@ -146,7 +146,7 @@ def test_an_entry_that_stays_without_a_number(entered):
         def on_epoch(self, training):
             training.progress.history.append(**entered)
 
-    with pytest.raises(ValueError, match="EarlyStopping monitor: wanted a number.*'given'"):
+    with pytest.raises(ValueError, match=r"EarlyStopping monitor: wanted a number.*'given'"):
         fit(made(), Entering([]), callbacks.EarlyStopping("given", mode="min"))
 
 
