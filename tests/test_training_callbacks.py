@@ -144,6 +144,12 @@ def test_tensorboard_reads_what_is_written(tmp_path):
     found.Reload()
     assert [event.value for event in found.Scalars("val_loss")] == pytest.approx(history["val_loss"])
     assert [event.step for event in found.Scalars("lr")] == [0, 1, 2]
+    assert [event.value for event in found.Scalars("lr")] == pytest.approx(history["lr"])
+    net = made()
+    with pytest.raises(OSError, match="log"):
+        (tmp_path / "log").write_text("")
+        fit(net, callbacks.TensorBoard(tmp_path / "log"))
+    assert net.optimizer.step == 0
 
 
 def test_limits():

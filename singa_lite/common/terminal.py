@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
-from io import TextIOWrapper
+from io import StringIO, TextIOWrapper
 from typing import TextIO
 
 #: What stands for the lines of tables where an encoding lacks these.
@@ -19,6 +19,8 @@ def shown(text: str, stream: TextIO | None) -> str:
     try:
         text.encode(encoding)
         return text
+    except LookupError:  # an encoding that Python does not know
+        return text
     except UnicodeEncodeError:
         return text.translate(_PLAIN).encode(encoding, "backslashreplace").decode(encoding)
 
@@ -29,7 +31,11 @@ def tell(text: str, stream: TextIO | None) -> None:
 
 
 def escape_streams() -> None:
-    """Let standard output and error escape what they cannot show: for a program of its own."""
+    """Let standard output and error escape what they cannot show, and swallow all where they are missing.
+
+    For a program of its own: `print(file=None)` would put errors among its results.
+    """
+    sys.stdout, sys.stderr = (stream or StringIO() for stream in (sys.stdout, sys.stderr))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
