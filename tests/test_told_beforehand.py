@@ -9,7 +9,7 @@ from own_steps import X as NOISE
 from own_steps import gan
 from singa_lite import FeedForwardNet, callbacks, metric, optimizer
 from singa_lite.fit import Training
-from test_callback_ends import Given, fit, made
+from test_callback_ends import Given, X, Y, fit, made
 
 MONITORING = {
     "EarlyStopping": lambda folder, monitor, **options: callbacks.EarlyStopping(monitor, **options),
@@ -220,6 +220,10 @@ def test_metrics_of_another_form(made_by, word):
         net.compile(optimizer.SGD(0.1), metric=[made_by()])
         fit(net)
     assert net.optimizer.step == 0
+    with pytest.raises((TypeError, ValueError), match=word):
+        net.compile(optimizer.SGD(0.1), metric=[made_by()])
+        net.fit(((X[:5], Y[:5]) for _ in range(3)), verbose=False)
+    assert net.optimizer.step == 0
 
 
 @pytest.mark.filterwarnings("error")
@@ -243,17 +247,18 @@ def test_a_list_is_an_array_of_statistics():
     assert history["listed"] == pytest.approx(history["accuracy"])
 
 
-def test_a_metric_of_a_wrong_number_of_values_changes_nothing():
-    class Short(metric.Metric):
+@pytest.mark.parametrize("graph", [True, False])
+@pytest.mark.parametrize("given", [lambda x: x[0], lambda x: None, lambda x: 0.5, lambda x: np.ones(x.shape[0])])
+def test_a_metric_of_other_values_changes_nothing(given, graph):
+    class Other(metric.Metric):
         def compute(self, x, target):
-            return x[0]
+            return given(x)
 
-    for graph in (True, False):
-        net = made()
-        net.compile(optimizer.SGD(0.1), metric=Short(), graph=graph)
-        with pytest.raises(ValueError, match="Short"):
-            fit(net)
-        assert net.optimizer.step == 0
+    net = made()
+    net.compile(optimizer.SGD(0.1), metric=Other(), graph=graph)
+    with pytest.raises((TypeError, ValueError), match="Other: wanted"):
+        fit(net)
+    assert net.optimizer.step == 0
 
 
 def test_a_name_that_no_checkpoint_can_hold(tmp_path):

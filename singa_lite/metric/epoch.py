@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Collection
 from contextlib import suppress
 from typing import ClassVar
 from warnings import catch_warnings, simplefilter
@@ -15,6 +16,9 @@ from singa_lite.described import is_ours
 from singa_lite.metric.base import Metric
 from singa_lite.tensor import Shape, Tensor, from_numpy, to_numpy
 
+#: With how many samples at most a user's class is tried.
+_TRIED = 8
+
 
 class EpochMetric(Metric):
     """Base of the metrics that are exact over all samples. A subclass gives `statistics` and `result`.
@@ -26,6 +30,11 @@ class EpochMetric(Metric):
     """
 
     gathers: ClassVar[bool] = False
+    _was_tried = False
+
+    def bookkeeping(self) -> Collection[str]:
+        """Beside others, whether it was tried."""
+        return {*super().bookkeeping(), "_was_tried"}
 
     @abstractmethod
     def statistics(self, scores: Array, target: Array) -> Array:
@@ -59,13 +68,15 @@ class EpochMetric(Metric):
             raise TypeError(f"{self._name}: wanted {wanted} of {what}, received {given!r:.100}")
         return array
 
-    def check_form(self, x_shape: Shape, dtype: DType, target: Array) -> None:
-        """Try a user's class with scores of zeros, before anything is trained. TypeError for results of another form.
+    def check(self, x_shape: Shape, dtype: DType, target: object) -> None:
+        """As of any metric. A user's class is tried once, before anything is trained: TypeError for another form."""
+        super().check(x_shape, dtype, target)
+        if not self._was_tried and not is_ours(type(self)) and isinstance(target, np.ndarray):
+            self._was_tried = True
+            self._try((min(_TRIED, len(target)), *x_shape[1:]), dtype, target[:_TRIED])
 
-        Errors that may come from these values alone are left to the first batch.
-        """
-        if is_ours(type(self)):
-            return
+    def _try(self, x_shape: Shape, dtype: DType, target: Array) -> None:
+        """With scores of zeros. Errors that may come from these values alone are left to the first batch."""
         with np.errstate(all="ignore"), catch_warnings(), suppress(ValueError, ArithmeticError, LookupError):
             simplefilter("ignore")
             found = self.statistics_of(np.zeros(x_shape, dtype), target)

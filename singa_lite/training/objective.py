@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Mapping
 from types import MappingProxyType
 
-import numpy as np
-
 from singa_lite.autograd import add, no_grad, scale
 from singa_lite.common.array_types import DType
 from singa_lite.common.checks import at_least_zero
@@ -25,8 +23,6 @@ from singa_lite.training.samples import Rows
 
 #: {"target": {output layer: targets}, "weight": {output layer: weights of samples}, ...}.
 Fed = Mapping[str, Mapping[str, Tensor]]
-#: With how many samples at most a user's metric is tried before the first batch.
-_TRIED = 8
 #: One tensor, or {output layer: tensor}.
 Outputs = Tensor | dict[str, Tensor]
 
@@ -83,10 +79,6 @@ class Objective:
         for name, rows in targets.items():
             for index in rows.slices_to_check(batch_size):
                 self._check_piece(name, rows, index, shapes[name], dtype)
-        for each in self.measures:
-            if isinstance(each.metric, EpochMetric):
-                some = np.asarray(targets[each.output].take(slice(0, min(_TRIED, batch_size))))
-                each.metric.check_form((len(some), *shapes[each.output]), dtype, some)
 
     def _check_piece(self, name: str, rows: Rows, index: slice, shape: Shape, dtype: DType) -> None:
         piece = rows.take(index)
