@@ -93,16 +93,16 @@ ENDS = {
 
 
 @pytest.mark.filterwarnings("ignore:fit was ended", "ignore:a checkpoint was not written")
-@pytest.mark.parametrize("behind", ["nothing", "a checkpoint", "one that writes often", "one of less improvement"])
+@pytest.mark.parametrize("behind", ["nothing", "often", "in the background", "of less improvement"])
 @pytest.mark.parametrize("name", ENDS)
 def test_the_best_comes_back_from_within_an_epoch(tmp_path, name, behind):
     make, best = ENDS[name]
-    options = {"monitor": "given", "mode": "min"} | ({"every_steps": 1} if "often" in behind else {})
-    last = [] if behind == "nothing" else [callbacks.Checkpoint(tmp_path, **options)]
+    often, aside = 1 if behind == "often" else None, behind == "in the background"
+    last = callbacks.Checkpoint(tmp_path, every_steps=often, background=aside, monitor="given", mode="min")
     delta = 0.5 if "less" in behind else 0.0
     net, given = made(), Given([3, 1, 0.9 if delta else 2, 2, 2, 2])
     stop = callbacks.EarlyStopping("given", 9, delta, "min", restore_best=True)
-    fit(net, *make(), given, stop, *last, epochs=6)
+    fit(net, *make(), given, stop, *([] if behind == "nothing" else [last]), epochs=6)
     assert stop.best_epoch == best
     assert same(values(net), given.seen[best])
 

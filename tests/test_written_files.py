@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import os
+import re
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -12,6 +14,7 @@ import pytest
 
 import skips
 from own_steps import gan
+from package_source import module_files
 from singa_lite import FeedForwardNet, callbacks, layers, optimizer, reports
 from singa_lite.memory.__main__ import main as place
 from test_callback_ends import StopAt, X, fit, made
@@ -170,3 +173,34 @@ def test_a_pipe_is_written_to(tmp_path):
         found = reader.submit(pipe.read_text)
         picture(pipe)
         assert found.result().startswith("<svg")
+
+
+#: What writes files otherwise: the writer, what goes through it, and marks of processes in a file without a name.
+WRITERS = ("common.atomic", "parallel.watch", "snapshots.formats.")
+#: Methods and functions that write a file anew, whatever their arguments.
+ANEW = {"write_text", "write_bytes", "save", "savez", "savez_compressed", "savetxt", "tofile"}
+
+
+def writes_anew(call):
+    """Whether a call opens a file to write it anew, or writes it whole."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    owner = getattr(getattr(call.func, "value", None), "id", "")
+    if name in ANEW:
+        return name.startswith("write") or owner == "np"
+    modes = [
+        each.value for each in [*call.args, *(word.value for word in call.keywords)] if isinstance(each, ast.Constant)
+    ]
+    return name in ("open", "File", "fdopen", "NamedTemporaryFile") and any(
+        isinstance(mode, str) and re.fullmatch("[wx][b+t]*", mode) for mode in modes
+    )
+
+
+def test_whatever_is_written_anew_goes_through_the_writer():
+    found = [
+        f"{name}:{node.lineno}"
+        for name, path in module_files().items()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and writes_anew(node)
+    ]
+    assert any("common.atomic" in each for each in found), "this test sees what it looks for"
+    assert not [each for each in found if not each.removeprefix("singa_lite.").startswith(WRITERS)]
