@@ -25,7 +25,7 @@ from singa_lite.training.data_set import DataSet, count_of
 from singa_lite.training.entries import direction, entries
 from singa_lite.training.evaluation import evaluate
 from singa_lite.training.fit_arguments import check_epochs
-from singa_lite.training.given_callbacks import check_methods
+from singa_lite.training.given_callbacks import check_calls, check_methods
 from singa_lite.training.means import Mean, Part, Value, part_of, texts
 from singa_lite.training.measures import Measures
 from singa_lite.training.non_finite import look_in_fit
@@ -371,6 +371,7 @@ def _checked_callbacks(given: object) -> tuple[Callback, ...]:
         check_methods(callback)
         if not isinstance(callback, Callback):
             raise TypeError(f"fit callbacks: wanted objects of class Callback, received {kind(callback)}")
+        check_calls(callback)
         if sum(other is callback for other in callbacks) > 1:
             raise ValueError(f"fit callbacks: wanted each object once, received {kind(callback)} several times")
     return callbacks

@@ -31,17 +31,18 @@ _CALLED: dict[str, str] = dict.fromkeys(("on_start", "on_batch", "on_validation_
 }
 
 
-def check_methods(callback: object) -> None:
-    """TypeError for a method of Keras's, which nothing here would ever call: it names those that are called.
-
-    And for one that is called with other arguments than it takes.
-    """
+def check_calls(callback: object) -> None:
+    """TypeError for a method that is called with other arguments than it takes."""
     for name, arguments in _CALLED.items():
-        if not takes(getattr(callback, name, lambda *_: None), len(arguments.split())):
+        if not takes(getattr(callback, name), len(arguments.split())):
             raise TypeError(
                 f"fit callbacks: wanted a method {name}({arguments}), received {type(callback).__name__} with one that "
                 "cannot be called so"
             )
+
+
+def check_methods(callback: object) -> None:
+    """TypeError for a method of Keras's, which nothing here would ever call: it names those that are called."""
     for name, here in (_HERE | _NONE).items():
         if callable(getattr(callback, name, None)):
             wanted = f"{here}(training, error)" if here == "on_end" else f"{here}(training)" if name in _HERE else here
