@@ -238,6 +238,17 @@ def test_metrics_that_do_not_like_zeros_are_let_be():
     assert 0 <= history["correlation"][0] <= 1
 
 
+def test_a_value_a_class_is_no_number_to_monitor(tmp_path):
+    own = dice(result=lambda self, statistics: statistics)
+    own.name = "by_class"
+    history = fit(net_of(own), callbacks.CSVLogger(tmp_path / "log.csv"), epochs=1)
+    assert history["by_class"][0].shape == (2,) and "by_class" not in (tmp_path / "log.csv").read_text()
+    net = net_of(own)
+    with pytest.raises(ValueError, match=r"EarlyStopping monitor: wanted one of.*'by_class'"):
+        fit(net, callbacks.EarlyStopping("by_class", mode="max"))
+    assert net.optimizer.step == 0
+
+
 def test_a_list_is_an_array_of_statistics():
     class Listed(Dice):
         def statistics(self, scores, target):

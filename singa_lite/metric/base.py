@@ -21,6 +21,8 @@ class Metric(Criterion, ABC):
     """
 
     name: str = "metric"
+    #: Whether an epoch's value is one number, which can be monitored.
+    is_number = True
     higher_is_better: bool | None = None
 
     def __init_subclass__(cls, **options: object) -> None:

@@ -26,6 +26,8 @@ class ConfusionMatrix(EpochMetric):
     scores the lower class is taken.
     """
 
+    is_number = False
+
     def statistics(self, scores: Array, target: Array) -> Array:
         return _counts(scores, target)
 

@@ -34,7 +34,7 @@ class EpochMetric(Metric):
 
     def bookkeeping(self) -> Collection[str]:
         """Beside others, whether it was tried."""
-        return {*super().bookkeeping(), "_was_tried"}
+        return {*super().bookkeeping(), "_was_tried", "is_number"}
 
     @abstractmethod
     def statistics(self, scores: Array, target: Array) -> Array:
@@ -72,15 +72,16 @@ class EpochMetric(Metric):
         """As of any metric. A user's class is tried once, before anything is trained: TypeError for another form."""
         super().check(x_shape, dtype, target)
         if not self._was_tried and not is_ours(type(self)) and isinstance(target, np.ndarray):
+            self._try((min(_TRIED, len(target)), *x_shape[1:]), dtype, np.array(target[:_TRIED]))
             self._was_tried = True
-            self._try((min(_TRIED, len(target)), *x_shape[1:]), dtype, target[:_TRIED])
 
     def _try(self, x_shape: Shape, dtype: DType, target: Array) -> None:
         """With scores of zeros. Errors that may come from these values alone are left to the first batch."""
         with np.errstate(all="ignore"), catch_warnings(), suppress(ValueError, ArithmeticError, LookupError):
             simplefilter("ignore")
             found = self.statistics_of(np.zeros(x_shape, dtype), target)
-            self.result_of(found if self.gathers else self._numbers("joined", self.joined(found, found), 0))
+            value = self.result_of(found if self.gathers else self._numbers("joined", self.joined(found, found), 0))
+            self.is_number = value.ndim == 0
 
     def compute(self, x: Tensor, target: Tensor) -> Tensor:
         """TypeError: there is no value of one sample."""

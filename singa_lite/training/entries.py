@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from singa_lite.common.checks import flag, one_of
-from singa_lite.metric import ConfusionMatrix
 from singa_lite.training.measures import FIXED, LOSS, RATE, VALIDATED, Measures
 
 #: What `mode` of a callback may be.
@@ -21,7 +20,7 @@ _KNOWN: Mapping[str, str] = MappingProxyType(
 
 def entries(measures: Measures, validates: bool) -> list[str]:
     """Names of what the history will have of each epoch, and is one number. validates: whether a validation ends it."""
-    numbers = [each.entry for each in measures if not isinstance(each.metric, ConfusionMatrix)]
+    numbers = [each.entry for each in measures if each.metric.is_number]
     validated = [f"{VALIDATED}{name}" for name in (LOSS, *numbers)] if validates else []
     return list(dict.fromkeys([LOSS, *numbers, *validated, *FIXED, RATE]))
 
