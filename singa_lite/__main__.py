@@ -17,13 +17,13 @@ import platform
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from io import TextIOWrapper
 from pathlib import Path
 
 import numpy as np
 
 import singa_lite
 from singa_lite.common import machine, threads
+from singa_lite.common.terminal import escape_streams
 from singa_lite.device import cuda_libraries
 from singa_lite.errors import DeviceError
 from singa_lite.kernels.choice import cpu_kernels, find_onednn
@@ -38,9 +38,7 @@ _UNREAD = 128 + 13
 
 def run() -> int:
     """`main` for a process of its own: escapes what its terminal cannot show, and is silent where a pipe is closed."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    escape_streams()
     try:
         status = main()
         if sys.stdout is not None:  # as where it was closed from the beginning

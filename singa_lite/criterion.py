@@ -91,6 +91,8 @@ class Criterion(Described):
         return as_tensor(target, x.device)
 
     def _check_values(self, x: Tensor, values: Tensor) -> Tensor:
+        if not isinstance(values, Tensor):
+            raise TypeError(f"{self._name}: wanted a Tensor of compute(x, target), received {values!r:.100}")
         if values.shape[:1] != x.shape[:1]:
             raise ShapeError(f"{self._name}: wanted {x.shape[0]} computed values, received {values.shape}")
         return values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing
 from copy import deepcopy
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite import device as devices
-from singa_lite.common import elsewhere
+from singa_lite.common import elsewhere, terminal
 from singa_lite.common.checks import flag, names, whole
 from singa_lite.common.unique import Unique
 from singa_lite.data import Paired, Processes
@@ -301,8 +302,8 @@ class FeedForwardNet(BatchNet, Unique):
         show again.
         """
         state_bytes = sum(tensor.nbytes for tensor in self.states().values())
-        text = summary.table(self.layer_rows(), state_bytes)
-        print(text)
+        text = terminal.shown(summary.table(self.layer_rows(), state_bytes), sys.stdout)
+        terminal.tell(text, sys.stdout)
         return net_text.Printed(text)
 
     def __repr__(self) -> str:

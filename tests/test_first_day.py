@@ -515,10 +515,10 @@ def test_a_history_is_read_as_a_dict():
     net = small()
     net.compile(optimizer.SGD(lr=0.001))
     history = net.fit(IMAGES, IDS, epochs=2, verbose=False)
-    assert "loss" in history and "val_loss" not in history and len(history) == 4
-    assert list(history) == ["loss", "accuracy", "samples_per_second", "high_water"]
+    assert "loss" in history and "val_loss" not in history and len(history) == 5
+    assert list(history) == ["loss", "accuracy", "samples_per_second", "high_water", "lr"]
     assert dict(history) == history.history
-    assert [len(values) for values in history.values()] == [2] * 4
+    assert [len(values) for values in history.values()] == [2] * 5
 
 
 def test_another_input_that_is_added_without_its_sources_is_told():

@@ -45,7 +45,7 @@ class Seen:
 def test_it_learns_and_tells_each_epoch():
     net = classifier()
     history = net.fit(X, Y, batch_size=4, epochs=30, validation_data=(X[:9], Y[:9]), verbose=False)
-    entries = {"loss", "accuracy", "val_loss", "val_accuracy", "samples_per_second", "high_water"}
+    entries = {"loss", "accuracy", "val_loss", "val_accuracy", "samples_per_second", "high_water", "lr"}
     assert set(history.history) == entries
     assert all(len(values) == 30 for values in history.history.values())
     assert history["loss"][-1] < 0.3 * history["loss"][0]
@@ -58,7 +58,7 @@ def test_it_learns_and_tells_each_epoch():
 
 def test_history_without_metric_and_validation():
     net = classifier(score=False)
-    assert set(net.fit(X, Y, epochs=1, verbose=False).history) == {"loss", "samples_per_second", "high_water"}
+    assert set(net.fit(X, Y, epochs=1, verbose=False).history) == {"loss", "samples_per_second", "high_water", "lr"}
     assert net.fit(X, Y, epochs=0, verbose=False).history == {}
 
 

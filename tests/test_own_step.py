@@ -37,7 +37,7 @@ def test_recorded_steps_give_the_bits_of_operations_done_at_once(make, kernels):
     assert history == other
     assert same_bits(ours, theirs)
     assert steps == [6, 6]
-    (name,) = history.keys() - {"loss", "val_loss", "val_generator", "val_kl"}
+    (name,) = history.keys() - {"loss", "lr", "val_loss", "val_generator", "val_kl"}
     assert len(history[name]) == len(history[f"val_{name}"]) == 2
 
 

@@ -56,7 +56,7 @@ def values(net):
     ],
 )
 def test_early_stopping_waits(numbers, patience, min_delta, epochs):
-    stop = callbacks.EarlyStopping("given", patience, min_delta)
+    stop = callbacks.EarlyStopping("given", patience, min_delta, "min")
     assert len(fit(made(), Given(numbers), stop, epochs=len(numbers))["loss"]) == epochs
 
 
@@ -64,8 +64,8 @@ def test_early_stopping_waits(numbers, patience, min_delta, epochs):
 def test_early_stopping_brings_back_the_best(tmp_path, with_checkpoint):
     wanted, net = made(), made()
     fit(wanted, epochs=2)
-    stop = callbacks.EarlyStopping("given", 3, restore_best=True)
-    beside = [callbacks.Checkpoint(tmp_path, monitor="given")] if with_checkpoint else []
+    stop = callbacks.EarlyStopping("given", 3, mode="min", restore_best=True)
+    beside = [callbacks.Checkpoint(tmp_path, monitor="given", mode="min")] if with_checkpoint else []
     fit(net, Given([3, 1, 2, 2, 2, 2]), stop, *beside, epochs=6)
     assert stop.best_epoch == 1
     for name, value in values(wanted).items():
@@ -84,7 +84,7 @@ def test_an_unknown_monitor_is_refused_at_the_start(kind):
 
 def test_the_rate_is_lowered_on_a_plateau():
     net, rates = made(0.5), []
-    lower = callbacks.ReduceLROnPlateau("given", 0.5, 2, cooldown=1, min_lr=0.1)
+    lower = callbacks.ReduceLROnPlateau("given", 0.5, 2, cooldown=1, min_lr=0.1, mode="min")
     look = callbacks.LambdaCallback(on_epoch=lambda training: rates.append(training.net.optimizer.lr))
     fit(net, Given([1] * 11), lower, look, epochs=11)
     assert rates == [0.5, 0.5, 0.25, 0.25, 0.25, 0.125, 0.125, 0.125, 0.1, 0.1, 0.1]
@@ -144,6 +144,12 @@ def test_tensorboard_reads_what_is_written(tmp_path):
     found.Reload()
     assert [event.value for event in found.Scalars("val_loss")] == pytest.approx(history["val_loss"])
     assert [event.step for event in found.Scalars("lr")] == [0, 1, 2]
+    assert [event.value for event in found.Scalars("lr")] == pytest.approx(history["lr"])
+    net = made()
+    with pytest.raises(OSError, match="log"):
+        (tmp_path / "log").write_text("")
+        fit(net, callbacks.TensorBoard(tmp_path / "log"))
+    assert net.optimizer.step == 0
 
 
 def test_limits():

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import csv
+import errno
 import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 
+from singa_lite.common.atomic import replacing, write_all
 from singa_lite.common.checks import flag
 from singa_lite.fit import Callback, Training
+
+
+class _Tried(Exception):
+    """The file could be written."""
 
 
 class CSVLogger(Callback):
     """Writes each epoch's numbers as a row of a CSV file, with the epoch, counted from 0, first.
 
-    append: behind the rows that are there, of the same columns; else the file begins anew, but for the rows of epochs
-    before a checkpoint that the training goes on from. OSError where it cannot be written, ValueError for a file of
-    other columns, before the first batch.
+    append: behind the rows that are there; else the file begins anew with the first epoch, but for the rows of epochs
+    before a checkpoint that the training goes on from. Until then the file stays as it is, and a failure loses no row.
+    Rows that are there have empty fields in columns that are new. OSError where it cannot be written, ValueError for a
+    file with columns that this training lacks, before the first batch.
     """
 
     def __init__(self, path: str | os.PathLike[str], append: bool = False) -> None:
@@ -25,37 +35,80 @@ class CSVLogger(Callback):
             raise TypeError(f"CSVLogger path: wanted a path, received {path!r}")
         self.path = Path(path)
         self.append = flag("CSVLogger append", append)
+        self._has_begun = False
         self._columns: list[str] = []
+        self._before: list[dict[str, str]] = []
 
     def on_start(self, training: Training) -> None:
-        """Begin the file."""
-        self._columns = ["epoch", *training.entries]
+        """Read the rows that are there, and try whether the file can be written."""
+        self._has_begun = False
         if not training.is_first:
             return
-        going_on = training.progress.epoch > 0
-        rows = self._rows() if (self.append or going_on) and self.path.exists() else []
-        if not self.append:
-            rows = [row for row in rows if int(row[0]) < training.progress.epoch]
-        with self.path.open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerows([self._columns, *rows])
+        first = training.progress.epoch
+        rows = self._rows() if (self.append or first) and self.path.exists() else []
+        self._before = [row for row in rows if self.append or int(row["epoch"]) < first]
+        if self.path.exists() and not os.access(self.path, os.W_OK):
+            raise PermissionError(errno.EACCES, "CSVLogger: wanted a file that may be written", str(self.path))
+        with suppress(_Tried), replacing(self.path) as file:
+            write_all(file, self._text(self._columns_of(training), self._before))
+            raise _Tried
 
-    def _rows(self) -> list[list[str]]:
-        """The rows that are there, without their header."""
-        with self.path.open(newline="", encoding="utf-8") as file:
-            header, *rows = list(csv.reader(file)) or [self._columns]
+    def _columns_of(self, training: Training) -> list[str]:
+        """ValueError where rows that are there have others. Those of a step of the user's own are known behind it."""
+        columns, header = ["epoch", *training.entries], list(self._before[0]) if self._before else []
+        if training.net.knows_measures and not set(header) <= set(columns):
+            raise ValueError(f"CSVLogger: wanted {self.path} with columns {columns}, received {header}")
+        return columns
+
+    def _rows(self) -> list[dict[str, str]]:
+        """The whole rows that are there, by column. ValueError for a file that is no such table."""
+        try:
+            with self.path.open(newline="", encoding="utf-8") as file:
+                header, *rows = list(csv.reader(file)) or [["epoch"]]
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise ValueError(f"CSVLogger: wanted {self.path} to be CSV in UTF-8, received {error}") from error
+        if header[:1] != ["epoch"]:
+            raise ValueError(f"CSVLogger: wanted {self.path} with the columns epoch, loss, ..., received {header}")
         whole = [row for row in rows if len(row) == len(header) and row[0].isdigit()]
-        if header != self._columns:
-            raise ValueError(f"CSVLogger: wanted {self.path} with columns {self._columns}, received {header}")
-        return whole
+        return [dict(zip(header, row, strict=True)) for row in whole]
 
     def on_epoch(self, training: Training) -> None:
         """Write the row."""
         if not training.is_first:
             return
+        if not self._has_begun:
+            self._begin(training)
         history = training.progress.history.history
-        values = [history[name][-1] if name in history else "" for name in self._columns[1:]]
-        with self.path.open("a", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerow([training.progress.epoch - 1, *(_plain(value) for value in values)])
+        row = {name: _plain(values[-1]) for name, values in history.items() if values}
+        line = self._text([], [row | {"epoch": training.progress.epoch - 1}])
+        with self.path.open("ab", buffering=0) as file:
+            end = file.seek(0, os.SEEK_END)
+            try:
+                write_all(file, line)
+            except OSError:
+                file.truncate(end)  # no half a row
+                raise
+
+    def on_end(self, training: Training, error: BaseException | None) -> None:
+        """A training without an epoch leaves a file without its rows."""
+        if error is None and training.is_first and not self._has_begun:
+            self._begin(training)
+
+    def _begin(self, training: Training) -> None:
+        """Write the file anew: columns, which are all known now, and the rows that stay."""
+        self._columns = self._columns_of(training)
+        with replacing(self.path) as file:
+            write_all(file, self._text(self._columns, self._before))
+        self._has_begun = True
+
+    def _text(self, header: Sequence[str], rows: Iterable[Mapping[str, object]]) -> bytes:
+        """Lines of CSV, in UTF-8. header: none if it is empty."""
+        text = StringIO(newline="")
+        writer = csv.DictWriter(text, header or self._columns, extrasaction="ignore")
+        if header:
+            writer.writeheader()
+        writer.writerows(rows)
+        return text.getvalue().encode()
 
 
 def _plain(value: object) -> object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from singa_lite.common.elsewhere import takes
 from singa_lite.fit import Callback, Training
 
 #: What is called with the training.
@@ -13,8 +14,11 @@ Function = Callable[[Training], object]
 class LambdaCallback(Callback):
     """Calls functions on the way of `fit`: each with the `Training`, `on_end` with (training, error).
 
-    What they return is not looked at; StopTraining that one raises ends the training.
+    What they return is not looked at; StopTraining that one raises ends the training. TypeError for what cannot be
+    called so.
     """
+
+    enters = True
 
     def __init__(
         self,
@@ -26,8 +30,12 @@ class LambdaCallback(Callback):
     ) -> None:
         given = {"on_start": on_start, "on_batch": on_batch, "on_validation_batch": on_validation_batch}
         for name, function in (given | {"on_epoch": on_epoch, "on_end": on_end}).items():
-            if function is not None and not callable(function):
-                raise TypeError(f"LambdaCallback {name}: wanted a function or None, received {function!r:.100}")
+            arguments = ("training", "error") if name == "on_end" else ("training",)
+            if function is not None and not takes(function, len(arguments)):
+                raise TypeError(
+                    f"LambdaCallback {name}: wanted a function of ({', '.join(arguments)}) or None, received "
+                    f"{function!r:.100}"
+                )
         self._start, self._batch, self._validation = on_start, on_batch, on_validation_batch
         self._epoch, self._end = on_epoch, on_end
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from typing import Protocol
@@ -21,7 +22,8 @@ class TensorBoard(Callback):
     """Writes each epoch's numbers, and the learning rate, as event files to a folder. The step is the epoch, from 0.
 
     By the package tensorboard itself: `pip install "singa-lite[tensorboard]"`; ImportError at the start where it is
-    missing. Where the training goes on from a checkpoint, later epochs that are in the folder are hidden.
+    missing, OSError for a folder that cannot be written to. Where the training goes on from a checkpoint, later epochs
+    that are in the folder are hidden.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -41,6 +43,10 @@ class TensorBoard(Callback):
             ) from error
         if not training.is_first:
             return
+        if "://" not in self.folder:  # else of a store that tensorboard knows; its thread would tell of errors later
+            os.makedirs(self.folder, exist_ok=True)
+            if not os.access(self.folder, os.W_OK):
+                raise PermissionError(errno.EACCES, "TensorBoard: wanted a folder to write to", self.folder)
         writer: _Writer = EventFileWriter(self.folder)
         epoch = training.progress.epoch
         if epoch:
@@ -53,10 +59,8 @@ class TensorBoard(Callback):
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
 
-        epoch, optimizer = training.progress.epoch - 1, training.net.optimizer
+        epoch = training.progress.epoch - 1
         values = {name: entry[-1] for name, entry in training.progress.history.history.items()}
-        if optimizer is not None:
-            values["lr"] = optimizer.lr
         shown = [
             Summary.Value(tag=name, simple_value=float(value)) for name, value in values.items() if not np.ndim(value)
         ]

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from math import inf
 
-from singa_lite.common.checks import at_least_zero, one_of
+from singa_lite.common.checks import at_least_zero, real
 from singa_lite.fit import Callback, Training
-
-#: Ends of entries of which more is better, where mode is "auto".
-_MORE_IS_BETTER = ("accuracy", "auc", "f1", "r2", "precision", "recall")
+from singa_lite.training.entries import checked_mode
 
 
 class Watching(Callback):
     """Base of the callbacks that wait for an entry of the history to become better.
 
-    monitor: such as "val_loss"; mode: "min", "max", or "auto", which is "max" for accuracies, auc, f1, r2, precision
-    and recall; min_delta: by how much a value must be better than the best so far to count. A NaN is never better.
-    best: the best value; waited: epochs since. What it knows is kept in checkpoints.
+    monitor: such as "val_loss"; min_delta: by how much a value must be better than the best so far to count. A NaN is
+    never better. mode: "min", "max", or "auto": by `higher_is_better` of the entry's metric, or by its name if that
+    ends with loss, error, accuracy, auc, f1, r2, precision, recall or perplexity; ValueError at the start for others.
+    From there on mode is "min" or "max". best: the best value; waited: epochs since. Checkpoints keep both.
     """
 
     def __init__(self, monitor: str, min_delta: float, mode: str) -> None:
@@ -24,8 +23,7 @@ class Watching(Callback):
             raise TypeError(f"{self._name} monitor: wanted the name of an entry of the history, received {monitor!r}")
         self.monitor = monitor
         self.min_delta = at_least_zero(f"{self._name} min_delta", min_delta)
-        chosen = one_of(f"{self._name} mode", mode, ("auto", "min", "max"))
-        self.mode = chosen if chosen != "auto" else "max" if monitor.endswith(_MORE_IS_BETTER) else "min"
+        self.mode = self._given_mode = checked_mode(self._name, mode)
         self.best = self._worst
         self.waited = 0
         self._kept: dict[str, object] | None = None
@@ -36,11 +34,12 @@ class Watching(Callback):
 
     @property
     def _worst(self) -> float:
-        return inf if self.mode == "min" else -inf
+        return -inf if self.mode == "max" else inf
 
     def on_start(self, training: Training) -> None:
-        """Begin, or go on from a checkpoint. ValueError for an entry that will not be there."""
+        """Begin, or go on from a checkpoint. ValueError for an entry that will not be there, or of no known mode."""
         training.check_entry(f"{self._name} monitor", self.monitor)
+        self.mode = training.direction(self._name, self.monitor, self._given_mode)
         kept, self._kept = self._kept or {}, None
         self.best, self.waited = self._worst, 0
         self.go_on(training, kept)
@@ -60,12 +59,19 @@ class Watching(Callback):
         self._kept = state
 
     def is_better(self, training: Training) -> bool:
-        """Whether this epoch is the best so far; counts those that are not."""
-        value = training.progress.history[self.monitor][-1]
+        """Whether this epoch is the best so far; counts those that are not. ValueError where the entry is no number."""
+        training.check_entry(f"{self._name} monitor", self.monitor)  # a step of the user's own has said its entries now
+        found = (training.progress.history.history.get(self.monitor) or [None])[-1]
+        value = real(found)
+        if value is None:
+            raise ValueError(
+                f"{self._name} monitor: wanted a number of each epoch in the history's {self.monitor!r}, received "
+                f"{found!r:.100}"
+            )
         sign = 1 if self.mode == "min" else -1
-        better = sign * float(value) < sign * self.best - (self.min_delta if self.best != self._worst else 0.0)
+        better = sign * value < sign * self.best - (self.min_delta if self.best != self._worst else 0.0)
         if better:
-            self.best, self.waited = float(value), 0
+            self.best, self.waited = value, 0
         else:
             self.waited += 1
         return better

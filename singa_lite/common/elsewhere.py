@@ -129,6 +129,19 @@ def told(words: Mapping[str, tuple[str, ...]]) -> Callable[[Callable[P, R]], Cal
     return around
 
 
+def takes(call: object, count: int) -> bool:
+    """Whether it can be called with so many arguments; so can what says no signature."""
+    if not callable(call):
+        return False
+    try:
+        signature(call).bind(*range(count))
+    except ValueError:  # of a function in C
+        return True
+    except TypeError:
+        return False
+    return True
+
+
 @lru_cache(256)
 def _parameters(call: Callable[..., object]) -> Mapping[str, Parameter]:
     return signature(call).parameters

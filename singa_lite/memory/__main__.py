@@ -10,7 +10,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+from io import StringIO
+
+from singa_lite.common.atomic import write_anew
+from singa_lite.common.terminal import escape_streams
 
 from .check import check
 from .csv_file import read_problem, write_solution
@@ -61,9 +64,10 @@ def _solve(parsed: argparse.Namespace) -> int:
 def _write(requests: Sequence[Request], result: Plan, path: str | None) -> None:
     if path is None:
         write_solution(requests, result.offsets, sys.stdout)
-    else:
-        with Path(path).open("w", newline="", encoding="utf-8") as file:
-            write_solution(requests, result.offsets, file)
+        return
+    text = StringIO(newline="")
+    write_solution(requests, result.offsets, text)
+    write_anew(path, text.getvalue())
 
 
 def _explain(requests: Sequence[Request], capacity: int, seconds: float) -> None:
@@ -88,4 +92,5 @@ def _conclude(result: Plan, proved: bool) -> None:
 
 
 if __name__ == "__main__":
+    escape_streams()
     sys.exit(main())

@@ -27,6 +27,7 @@ class _AmongTopK(Metric):
     """Base of the metrics over the k highest scores of x (n, c, ...); ties go to the lower class."""
 
     kernel: str
+    higher_is_better = True
 
     def __init__(self, k: int) -> None:
         self.k = whole(f"{self._name} k", k, 1)
@@ -118,6 +119,8 @@ class BinaryAccuracy(Metric):
     The mean over each sample. x: scores (n, ...); y: x's shape and dtype, values from 0 to 1.
     threshold: 0 for raw scores, as SigmoidCrossEntropy takes them; 0.5 for probabilities.
     """
+
+    higher_is_better = True
 
     def __init__(self, threshold: float = 0.0) -> None:
         self.threshold = finite("BinaryAccuracy threshold", threshold)

@@ -16,10 +16,14 @@ class Metric(Criterion, ABC):
     """Base of all metrics. A subclass gives `compute`, and `check_target` if not any target will do.
 
     name: in the history of `fit`, "accuracy" and "val_accuracy"; a subclass has its own by its class's name, and both
-    a class and an object may say another.
+    a class and an object may say another. higher_is_better: whether a callback that monitors it waits for more (True)
+    or less; None: nobody knows, and the callback wants a mode.
     """
 
     name: str = "metric"
+    #: Whether an epoch's value is one number, which can be monitored.
+    is_number = True
+    higher_is_better: bool | None = None
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)

@@ -26,6 +26,8 @@ class ConfusionMatrix(EpochMetric):
     scores the lower class is taken.
     """
 
+    is_number = False
+
     def statistics(self, scores: Array, target: Array) -> Array:
         return _counts(scores, target)
 
@@ -47,6 +49,8 @@ class F1(EpochMetric):
     value of yes, and a score above the threshold is one: 0 for raw scores, 0.5 for probabilities. 0 where nothing is
     right or wrong; as scikit-learn's f1_score.
     """
+
+    higher_is_better = True
 
     def __init__(self, average: str = "macro", threshold: float = 0.0) -> None:
         self.average = one_of("F1 average", average, ("macro", "micro"))

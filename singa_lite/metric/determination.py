@@ -19,6 +19,8 @@ class R2(EpochMetric):
     scikit-learn's r2_score. NaN for fewer than two samples.
     """
 
+    higher_is_better = True
+
     def statistics(self, scores: Array, target: Array) -> Array:
         """(4, elements): samples, mean of the targets, their squares around it, squares of the errors."""
         x, t = (array.reshape(len(array), -1).astype(np.float64) for array in (scores, target))

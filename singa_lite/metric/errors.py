@@ -12,6 +12,8 @@ from singa_lite.tensor import Shape, Tensor
 class _Errors(Metric):
     """Base of the metrics whose target has the scores' shape and dtype."""
 
+    higher_is_better = False
+
     def check_target(self, x_shape: Shape, dtype: DType, target: Target) -> None:
         """ShapeError or TypeError unless the target has that shape and dtype."""
         check_same_shape_and_dtype(self._name, x_shape, dtype, target)

@@ -22,6 +22,8 @@ class Perplexity(Metric):
     y: integer class ids; axis, ignore_index: as of the loss SoftmaxCrossEntropy.
     """
 
+    higher_is_better = False
+
     def __init__(self, axis: int | None = None, *, ignore_index: int | None = None) -> None:
         self.axis = checked_class_axis(self._name, axis)
         self.ignore_index = checked_id(f"{self._name} ignore_index", ignore_index)

@@ -24,6 +24,7 @@ class AUC(EpochMetric):
     """
 
     gathers = True
+    higher_is_better = True
 
     def statistics(self, scores: Array, target: Array) -> Array:
         """(n, 2): score, label."""

@@ -61,6 +61,11 @@ class Stepping(Described):
         self.schedule = lr
 
     @property
+    def last_rate(self) -> float:
+        """The rate of the step that began last, without any `lr_mult`; before the first that of the first."""
+        return self._rate or self._schedule(max(self._step - 1, 0))  # none was written since a checkpoint was read
+
+    @property
     def step(self) -> int:
         """How many steps have begun."""
         return self._step

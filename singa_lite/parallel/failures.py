@@ -8,6 +8,7 @@ import time
 import traceback
 from types import TracebackType
 
+from singa_lite.common.terminal import Unfailing
 from singa_lite.errors import RankFailedError
 from singa_lite.parallel.communicator import Communicator
 
@@ -30,13 +31,14 @@ def end_together(communicator: Communicator) -> None:
             time.sleep(TO_FIRST)  # an error that all have is told by rank 0
         if isinstance(error, RankFailedError):
             time.sleep(TO_FAILED)
+        errors = Unfailing(sys.stderr)  # all are ended, whatever becomes of the text
         head = f"rank {communicator.rank} of {communicator.size}:\n"
         if before is sys.__excepthook__:  # all at once, as another rank may end this one meanwhile
-            print(head + "".join(traceback.format_exception(kind, error, trace)), end="", file=sys.stderr)
+            errors.write(head + "".join(traceback.format_exception(kind, error, trace)))
         else:
-            print(head, end="", file=sys.stderr)
+            errors.write(head)
             before(kind, error, trace)
-        sys.stderr.flush()
+        errors.flush()
         time.sleep(TO_PASS_ON)
         communicator.abort("", 128 + signal.SIGINT if issubclass(kind, KeyboardInterrupt) else 1)
 

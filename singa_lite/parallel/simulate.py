@@ -22,6 +22,7 @@ from singa_lite.arena import Arena
 from singa_lite.commands.named_net import net_of
 from singa_lite.common.checks import finite_above_zero, whole
 from singa_lite.common.sizes import memory_size
+from singa_lite.common.terminal import escape_streams
 from singa_lite.graph_parts.profiled_costs import CallTimes, ProfiledCosts
 from singa_lite.memory.problem import PlanError
 from singa_lite.net import FeedForwardNet
@@ -160,4 +161,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    escape_streams()
     sys.exit(main())

@@ -17,8 +17,10 @@ _PROGRAM = """
 import os, select, signal, sys
 process, seconds, text = sys.argv[1:]
 if not select.select([0], [], [], float(seconds))[0]:
-    sys.stderr.write(text)
-    os.kill(int(process), signal.SIGKILL)
+    try:
+        sys.stderr.write(text)
+    finally:  # there may be no standard error
+        os.kill(int(process), signal.SIGKILL)
 """
 #: Where those who start processes tell them their number.
 _NUMBERS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: What is of the machine and not of the training.
-_NOT_DRAWN = ("samples_per_second", "high_water")
+#: What is of the machine and not of the training; and what is drawn only where it is named, as it is no result.
+_NOT_DRAWN, _RATE = ("samples_per_second", "high_water"), "lr"
 
 
 def plot_history(history: Mapping[str, Sequence[object]], names: Sequence[str] = ()) -> Figure:
@@ -27,7 +27,7 @@ def plot_history(history: Mapping[str, Sequence[object]], names: Sequence[str] =
     for name in names:
         if name not in kinds:
             raise ValueError(f"history.plot: wanted names of {kinds}, received {name!r}")
-    chosen = list(names) or kinds
+    chosen = list(names) or [name for name in kinds if name != _RATE]
     if not chosen:
         raise ValueError("history.plot: wanted a history of at least one epoch, received one of none")
     figure = Figure(figsize=(4.8 * len(chosen), 3.4), layout="constrained")

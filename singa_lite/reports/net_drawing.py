@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from math import prod
 from os import PathLike
-from pathlib import Path
 from typing import Protocol
 
+from singa_lite.common.atomic import write_anew
 from singa_lite.reports.ranks import Entry, Passing, centers, feeders, rows_of
 from singa_lite.reports.summary import LayerRow
 
@@ -33,7 +33,7 @@ def plot_net(net: Drawable, path: str | PathLike[str] | None = None) -> str:
     """
     text = drawing([row for row in net.layer_rows() if not row.depth])
     if path is not None:
-        Path(path).write_text(text, encoding="utf-8")
+        write_anew(path, text)
     return text
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from html import escape
-from pathlib import Path
 from string import Template
 
+from singa_lite.common.atomic import write_anew
 from singa_lite.operation import Role
 from singa_lite.plan_rows.placed_row import PlacedRow
 from singa_lite.plan_rows.repeat_row import RepeatRow
@@ -49,7 +49,7 @@ def write(plan: Plan, path: str | os.PathLike[str], net: Drawable | None = None)
         net="" if net is None else _drawn(net, links),
         script=SCRIPT,
     )
-    Path(path).write_text(page, encoding="utf-8")
+    write_anew(path, page)
 
 
 def _drawn(net: Drawable, links: Links) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing, suppress
 from contextvars import ContextVar
 from itertools import islice
 from typing import ClassVar
@@ -16,14 +16,16 @@ from singa_lite.common import elsewhere
 from singa_lite.common.arrays import kind
 from singa_lite.common.checks import flag, whole
 from singa_lite.common.contexts import in_own_context
+from singa_lite.common.terminal import Unfailing, tell
+from singa_lite.described import is_ours
 from singa_lite.errors import ParallelError
 from singa_lite.layer import OneOrMore
-from singa_lite.metric import ConfusionMatrix
 from singa_lite.tensor import Tensor, from_numpy
 from singa_lite.training.data_set import DataSet, count_of
+from singa_lite.training.entries import direction, entries
 from singa_lite.training.evaluation import evaluate
 from singa_lite.training.fit_arguments import check_epochs
-from singa_lite.training.given_callbacks import check_methods
+from singa_lite.training.given_callbacks import check_calls, check_methods
 from singa_lite.training.means import Mean, Part, Value, part_of, texts
 from singa_lite.training.measures import Measures
 from singa_lite.training.non_finite import look_in_fit
@@ -46,7 +48,10 @@ def is_training(net: object) -> bool:
 
 
 class StopTraining(Exception):
-    """Raised by a callback: `fit` ends here, without an error, and returns the history of the whole epochs."""
+    """Raised by a callback: `fit` ends here, without an error, and returns the history of the whole epochs.
+
+    The other callbacks still see the batch or the epoch at whose end it was raised.
+    """
 
 
 def has_left(error: BaseException) -> bool:
@@ -59,11 +64,13 @@ class Callback:
 
     An error that one raises ends the training and comes out of `fit`, but for StopTraining. sets_rate: whether it sets
     the learning rate, and brings it back from a checkpoint. takes_nan: whether it looks at losses that are not finite
-    itself, so that `compile(on_nan="fit")` leaves them to it.
+    itself, so that `compile(on_nan="fit")` leaves them to it. enters: whether it puts entries of its own into the
+    history, which a `Checkpoint` may then monitor; None: a user's class may.
     """
 
     sets_rate: ClassVar[bool] = False
     takes_nan: ClassVar[bool] = False
+    enters: ClassVar[bool | None] = None
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
@@ -91,6 +98,11 @@ class Callback:
 
     def on_end(self, training: Training, error: BaseException | None) -> None:
         """At the end, whatever ended it, of each callback whose `on_start` was called. error: what is raised."""
+
+
+def enters(callback: Callback) -> bool:
+    """Whether a callback may put entries of its own into the history."""
+    return not is_ours(type(callback)) if callback.enters is None else callback.enters
 
 
 class Training(OnRanks):
@@ -146,9 +158,7 @@ class Training(OnRanks):
     @property
     def entries(self) -> list[str]:
         """Names of what the history will have of each epoch, and is one number."""
-        numbers = [each.entry for each in self.measures if not isinstance(each.metric, ConfusionMatrix)]
-        validated = ["loss", *numbers] if self.validates else []
-        return ["loss", *numbers, *(f"val_{name}" for name in validated), "samples_per_second", "high_water"]
+        return entries(self.measures, self.validates)
 
     def check_entry(self, where: str, entry: str) -> None:
         """ValueError for an entry that the history will not have, which names those that it will."""
@@ -156,6 +166,13 @@ class Training(OnRanks):
             return
         hint = "; val_ entries need validation_data" if entry.startswith("val_") and not self.validates else ""
         raise ValueError(f"{where}: wanted one of {self.entries}, received {entry!r}{hint}")
+
+    def direction(self, where: str, entry: str, mode: str = "auto") -> str:
+        """ "min" or "max": mode itself, or for "auto" by the metric's `higher_is_better`, or a name that is known.
+
+        ValueError where neither says which is better. where: the callback's name.
+        """
+        return direction(where, entry, mode, self.measures)
 
     def go_to(self, progress: Progress) -> None:
         """Let the data go on from there. ValueError where their place cannot be kept."""
@@ -180,12 +197,15 @@ class Training(OnRanks):
         _under_way.set((*_under_way.get(), self))
         look_in_fit(not any(callback.takes_nan for callback in self.callbacks))
         started: list[Callback] = []
+
+        def start(callback: Callback) -> None:
+            started.append(callback)
+            callback.on_start(self)
+
         error: BaseException | None = None
         try:
             self._check_equal()
-            for callback in self.callbacks:
-                started.append(callback)
-                callback.on_start(self)
+            self._each(start)
             while self.progress.epoch < self.epochs:
                 self._epoch()
         except StopTraining:
@@ -200,11 +220,23 @@ class Training(OnRanks):
             self._end(started, error)
         return self.progress.history
 
+    def _each(self, call: Callable[[Callback], object]) -> None:
+        """Call it with each callback. StopTraining of one is raised after the last: all see each batch and epoch."""
+        stopped: StopTraining | None = None
+        for callback in self.callbacks:
+            try:
+                call(callback)
+            except StopTraining as raised:
+                stopped = stopped or raised
+        if stopped is not None:
+            raise stopped
+
     def _end(self, started: list[Callback], error: BaseException | None) -> None:
-        """Call `on_end` of each, also if that of another fails."""
+        """Call `on_end` of each, also if that of another fails. The end cannot be stopped by StopTraining."""
         if started:
             try:
-                started.pop().on_end(self, error)
+                with suppress(StopTraining):
+                    started.pop().on_end(self, error)
             except BaseException as raised:
                 self._end(started, raised)
                 raise
@@ -228,7 +260,7 @@ class Training(OnRanks):
         }
         told, processes = zip(*self.gathered((mine, own_process()), "fit: its beginning"), strict=True)
         if self._verbose:
-            print(in_words(processes), file=sys.stderr, flush=True)
+            tell(in_words(processes), sys.stderr)
         check_same_call("fit", told)
 
     def _check_stopped(self) -> None:
@@ -247,12 +279,12 @@ class Training(OnRanks):
         spent = self.gathered((progress.seconds, self.net.device.pool.high_water), "fit: the end of an epoch")
         progress.end_epoch(
             self.measures,
+            None if self.net.optimizer is None else self.net.optimizer.last_rate,
             **validated,
             samples_per_second=progress.mean.count / max(seconds for seconds, _ in spent),
             high_water=max(nbytes for _, nbytes in spent),
         )
-        for callback in self.callbacks:
-            callback.on_epoch(self)
+        self._each(lambda callback: callback.on_epoch(self))
 
     def _batches(self) -> None:
         from tqdm.auto import tqdm
@@ -265,7 +297,13 @@ class Training(OnRanks):
         with (
             closing(self._data.through(*place)) as all_batches,
             tqdm(
-                total=progress.total, initial=progress.mean.count, desc=title, unit=" samples", disable=title is None
+                total=progress.total,
+                initial=progress.mean.count,
+                desc=title,
+                unit=" samples",
+                file=Unfailing(sys.stderr),
+                dynamic_ncols=True,  # as it asks its own streams alone for their width
+                disable=title is None or sys.stderr is None,
             ) as bar,
         ):
             turns = Turns(self.ranks, islice(all_batches, left), self._data)
@@ -282,8 +320,7 @@ class Training(OnRanks):
                     progress.place = together(turns.places)
                 bar.update(size)
                 bar.set_postfix_str(self._state(), refresh=False)
-                for callback in self.callbacks:
-                    callback.on_batch(self)
+                self._each(lambda callback: callback.on_batch(self))
 
     def _part(self, size: int) -> Part:
         """What this process has seen of a batch."""
@@ -316,12 +353,11 @@ class Training(OnRanks):
         mean = evaluate(self.net, self._validation, self._validation_batch, self._prefetch, None, self.ranks)
         if self._verbose:
             shown = texts(mean.entries(self.measures))
-            print(", ".join([f"validation: loss {mean.loss():.4f}", *shown]))
+            tell(", ".join([f"validation: loss {mean.loss():.4f}", *shown]), sys.stdout)
         return {"val_loss": mean.loss()} | mean.entries(self.measures, "val_")
 
     def _validation_batch(self) -> None:
-        for callback in self.callbacks:
-            callback.on_validation_batch(self)
+        self._each(lambda callback: callback.on_validation_batch(self))
 
 
 def _checked_callbacks(given: object) -> tuple[Callback, ...]:
@@ -335,4 +371,7 @@ def _checked_callbacks(given: object) -> tuple[Callback, ...]:
         check_methods(callback)
         if not isinstance(callback, Callback):
             raise TypeError(f"fit callbacks: wanted objects of class Callback, received {kind(callback)}")
+        check_calls(callback)
+        if sum(other is callback for other in callbacks) > 1:
+            raise ValueError(f"fit callbacks: wanted each object once, received {kind(callback)} several times")
     return callbacks

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from singa_lite.common.elsewhere import takes
+
 #: {method of Keras's callbacks: the one that is called here}.
 _HERE: dict[str, str] = {
     "on_train_begin": "on_start",
@@ -19,6 +21,24 @@ _NONE: dict[str, str] = {
     "on_test_begin": "on_validation_batch",
     "on_test_end": "on_epoch",
 }
+
+
+#: What is called, with which arguments.
+_CALLED: dict[str, str] = dict.fromkeys(("on_start", "on_batch", "on_validation_batch", "on_epoch"), "training") | {
+    "on_end": "training, error",
+    "state": "",
+    "restore": "state",
+}
+
+
+def check_calls(callback: object) -> None:
+    """TypeError for a method that is called with other arguments than it takes."""
+    for name, arguments in _CALLED.items():
+        if not takes(getattr(callback, name), len(arguments.split())):
+            raise TypeError(
+                f"fit callbacks: wanted a method {name}({arguments}), received {type(callback).__name__} with one that "
+                "cannot be called so"
+            )
 
 
 def check_methods(callback: object) -> None:

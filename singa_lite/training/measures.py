@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -16,6 +16,10 @@ from singa_lite.training.batch import by_name
 
 #: Before an output's name in what a step gives: its scores.
 SCORES = "scores/"
+#: Entries of the history beside metrics: the loss and the learning rate; what stands before those of the validation.
+LOSS, RATE, VALIDATED = "loss", "lr", "val_"
+#: And those of the machine.
+FIXED = ("samples_per_second", "high_water")
 
 
 class Measure(NamedTuple):
@@ -52,6 +56,7 @@ def measures(given: object, outputs: list[str]) -> Measures:
     named = isinstance(given, Mapping)
     found = [measure for output, several in by_output.items() for measure in _of_output(output, several, named)]
     entries = [measure.entry for measure in found]
+    check_entries("metrics of the net", entries)
     twice = sorted({entry for entry in entries if entries.count(entry) > 1})
     if twice:
         raise ValueError(
@@ -59,6 +64,16 @@ def measures(given: object, outputs: list[str]) -> Measures:
             f"metric.name = {twice[0] + '_2'!r}"
         )
     return tuple(found)
+
+
+def check_entries(where: str, entries: Sequence[str]) -> None:
+    """TypeError for a name that is no text, ValueError for one that the history has for something else."""
+    for entry in entries:
+        if not isinstance(entry, str) or not entry:
+            raise TypeError(f"{where}: wanted names as text, received {entry!r:.100}")
+    taken = {LOSS, *FIXED, *(VALIDATED + entry for entry in (LOSS, *entries))}
+    for entry in taken.intersection(entries):
+        raise ValueError(f"{where}: wanted other names than those of the history's own entries, received {entry!r}")
 
 
 def _of_output(output: str, given: object, named: bool) -> Iterable[Measure]:
@@ -89,9 +104,9 @@ def observe(
     found, observed = dict[str, Tensor](), Observed({}, {})
     for key, _, output, metric in every:
         if isinstance(metric, EpochMetric):
-            statistics = metric.statistics(scores[SCORES + output], host[output])
+            statistics = metric.statistics_of(scores[SCORES + output], host[output])
             observed.statistics[key] = statistics
-            value = np.asarray(metric.result(statistics), np.float64)
+            value = metric.result_of(statistics).astype(np.float64)
             found[key] = from_numpy(value, values[SCORES + output].device)
         else:
             found[key] = values[key]

@@ -13,7 +13,7 @@ from singa_lite.reports.history_plot import plot_history
 from singa_lite.tensor import Tensor
 from singa_lite.training.means import Mean as Mean
 from singa_lite.training.means import Part
-from singa_lite.training.measures import Measures, Observed
+from singa_lite.training.measures import LOSS, RATE, Measures, Observed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,7 +26,8 @@ class History(Mapping[str, list[OneOrMore]]):
 
     A metric stands under its name, "<output>_<name>" where metrics were given by output.
 
-    Further entries: "samples_per_second", and "high_water", the most bytes the device's pool had given out.
+    Further entries: "lr", the learning rate of the epoch's last step, unless a metric has that name;
+    "samples_per_second"; and "high_water", the most bytes the device's pool had given out.
     """
 
     def __init__(self) -> None:
@@ -150,7 +151,9 @@ class Progress:
         self.batch += 1
         self.seconds = seconds
 
-    def end_epoch(self, measures: Measures, **values: OneOrMore) -> None:
-        """Enter the epoch into the history, with `values` beside its means."""
-        self.history.append(**{"loss": self.mean.loss()} | self.mean.entries(measures) | values)
+    def end_epoch(self, measures: Measures, rate: float | None, **values: OneOrMore) -> None:
+        """Enter the epoch into the history, with `values` beside its means. rate: the learning rate."""
+        entered: dict[str, OneOrMore] = {LOSS: self.mean.loss()} | self.mean.entries(measures) | values
+        entered.setdefault(RATE, rate)
+        self.history.append(**entered)
         self.epoch, self.batch, self.order = self.epoch + 1, 0, None

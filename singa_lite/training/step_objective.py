@@ -13,7 +13,7 @@ from singa_lite.layer_graph import LayerGraph
 from singa_lite.metric import Metric
 from singa_lite.tensor import Shape, Tensor
 from singa_lite.training.batch import Shaped, as_array
-from singa_lite.training.measures import Measure
+from singa_lite.training.measures import Measure, check_entries
 from singa_lite.training.objective import Objective
 from singa_lite.training.samples import Rows, checked_targets
 
@@ -55,6 +55,7 @@ class StepObjective(Objective):
                 f"{['loss', *names]}"
             )
         if not self.is_known or known != list(names):
+            check_entries("step", names)
             self.measures = tuple(Measure(name, name, "", Shown(name)) for name in names)
         self.is_known = True
 

@@ -7,8 +7,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from singa_lite.common.atomic import write_anew
 from singa_lite.kernels import tuning_file
-from singa_lite.snapshots.files.atomic import replacing
 from singa_lite.tuning.measure import Timing
 
 
@@ -20,10 +20,8 @@ def keep(file: Path, library: str, timings: Sequence[Timing]) -> tuple[int, str]
     before, why = _before(file, library)
     calls = {**before, **{timing.call.name: _entry(timing) for timing in timings}}
     content = {tuning_file.NAME: tuning_file.VERSION, **tuning_file.origin(library), "calls": calls}
-    text = json.dumps(content, indent=1)
     os.makedirs(file.parent, exist_ok=True)
-    with replacing(file) as opened:
-        opened.write(f"{text}\n".encode())
+    write_anew(file, f"{json.dumps(content, indent=1)}\n")
     return len(calls), why
 
 

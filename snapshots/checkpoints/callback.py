@@ -8,7 +8,7 @@ from math import inf
 
 from singa_lite.common.checks import above_zero, flag, whole
 from singa_lite.common.notice import warn
-from singa_lite.fit import Callback, Training
+from singa_lite.fit import Callback, Training, enters
 from singa_lite.snapshots.checkpoints.folder import Folder
 from singa_lite.snapshots.checkpoints.monitor import Monitor
 from singa_lite.snapshots.checkpoints.onlooker import Onlooker
@@ -27,9 +27,9 @@ class Checkpoint(Callback):
     way the process then leaves, by SystemExit(143) or KeyboardInterrupt. A second Ctrl-C interrupts at once.
     keep: how many of the newest stay. monitor: an entry of the history, such as "val_loss", "val_accuracy", or
     "val_scores_accuracy" of an output's: where an epoch's is the smallest of this history (mode "min"; "max": the
-    largest), its checkpoint stays as best.h5. background: write in a thread, from a copy of the net on the host, which
-    takes as many bytes as the net; one that is due while another is being written comes after it. Errors in the thread
-    are raised at the next step or at the end.
+    largest; "auto": by the entry, as of `callbacks.EarlyStopping`), its checkpoint stays as best.h5. background: write
+    in a thread, from a copy of the net on the host, which takes as many bytes as the net; one that is due while another
+    is being written comes after it. Errors in the thread are raised at the next step or at the end.
 
     Where several processes train together, rank 0 writes for all, each asks the others at every step whether to leave,
     and none leaves before the last checkpoint is there.
@@ -43,7 +43,7 @@ class Checkpoint(Callback):
         every_minutes: float | None = None,
         keep: int = 3,
         monitor: str | None = None,
-        mode: str = "min",
+        mode: str = "auto",
         background: bool = False,
     ) -> None:
         self.every_steps = None if every_steps is None else whole("Checkpoint every_steps", every_steps, 1)
@@ -135,10 +135,18 @@ class Checkpoint(Callback):
     # ---- how
 
     def _check_monitor(self, training: Training) -> None:
-        """ValueError for an entry that will never be there: now, not after an epoch."""
-        entry = self.monitor.entry or ""
+        """ValueError for entries that it cannot keep, and a monitor that will not be there: now, not after an epoch."""
+        unfit = [entry for entry in training.entries if "/" in entry]
+        if unfit:
+            raise ValueError(f"Checkpoint: wanted names of metrics without '/', received {unfit[0]!r}")
+        entry = self.monitor.entry
+        if entry is None:
+            return
         if entry.startswith("val_") and not training.validates:
             raise ValueError(f"Checkpoint monitor: wanted fit with validation_data for {entry!r}, received none")
+        if not any(enters(each) for each in training.callbacks):
+            training.check_entry("Checkpoint monitor", entry)
+        self.monitor.mode = training.direction("Checkpoint", entry, self.monitor.given_mode)
 
     def _write_if_due(self, training: Training) -> None:
         """Of several processes it is due where rank 0 says so, as it goes by its clock and what it has to do."""
@@ -149,7 +157,7 @@ class Checkpoint(Callback):
             self._saver.start(training)
 
     def _finish(self, training: Training) -> None:
-        """Write what is not written. An epoch may have ended without `on_epoch`, by another's StopTraining."""
+        """Write what is not written. An epoch may have ended without `on_epoch`, as another Checkpoint left."""
         best = False
         try:
             best = training.progress.batch == 0 and self.monitor.look(training.progress.history)

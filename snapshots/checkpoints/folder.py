@@ -12,10 +12,10 @@ from pathlib import Path
 from threading import Thread, current_thread
 from weakref import WeakValueDictionary
 
+from singa_lite.common import leftovers
 from singa_lite.common.notice import warn
 from singa_lite.errors import SnapshotError
 from singa_lite.fit import Training
-from singa_lite.snapshots.files import leftovers
 from singa_lite.snapshots.files.atomic import replacing
 
 if sys.platform != "win32":

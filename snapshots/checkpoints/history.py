@@ -42,8 +42,8 @@ def _numbers(name: str, values: Sequence[object]) -> Array:
     raise SnapshotError(f"checkpoint: wanted numbers in the history's {name!r}, received {values[-1:]}")
 
 
-def read(snapshot: Tree, at: str) -> History:
-    """The history of a file. SnapshotError for arrays that are none of ours."""
+def read(snapshot: Tree, at: str, order: Sequence[str]) -> History:
+    """The history of a file, its entries in this order. SnapshotError for arrays that are none of ours."""
     made = History()
     for path, (shape, dtype) in snapshot.specs.items():
         if not path.startswith(at):
@@ -52,6 +52,7 @@ def read(snapshot: Tree, at: str) -> History:
             raise SnapshotError(f"{snapshot.path}: entry {path!r}: wanted numbers an epoch, received {shape} {dtype}")
         values = snapshot.read(path)
         _enter(made, path.removeprefix(at), values.tolist() if values.ndim == 1 else list(values))
+    made.history = {name: made.history.pop(name) for name in order if name in made.history} | made.history
     return made
 
 

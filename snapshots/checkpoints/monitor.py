@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from math import inf
 
+from singa_lite.training.entries import checked_mode
 from singa_lite.training.progress import History
 
 
 class Monitor:
     """entry: of the history, "val_loss", or "val_metric/scores" where it is a dict; None: no epoch is the best.
 
-    mode: "min" or "max". TypeError or ValueError for others.
+    given_mode: "min", "max" or "auto"; mode: "min" or "max", "auto" until the training says which that is. TypeError or
+    ValueError for others.
     """
 
     def __init__(self, entry: str | None, mode: str) -> None:
         if entry is not None and not (isinstance(entry, str) and entry):
             raise TypeError(f"Checkpoint monitor: wanted the name of an entry of the history, received {entry!r}")
-        if not isinstance(mode, str) or mode not in ("min", "max"):
-            raise ValueError(f"Checkpoint mode: wanted 'min' or 'max', received {mode!r}")
-        if entry is None and mode != "min":
+        self.mode = self.given_mode = checked_mode("Checkpoint", mode)
+        if entry is None and mode != "auto":
             raise ValueError(f"Checkpoint mode: wanted it beside a monitor only, received {mode!r} and no monitor")
         self.entry = entry
-        self.mode = mode
         self._seen = 0
 
     def begin(self, history: History, epochs: int) -> bool:
@@ -43,6 +43,10 @@ class Monitor:
         values = self._values(history)
         is_new, self._seen = len(values) > self._seen, len(values)
         return is_new and self._is_best(values)
+
+    def is_best(self, history: History) -> bool:
+        """Whether the last epoch of the history is the best; `look` then says so too."""
+        return self._is_best(self._values(history))
 
     def _is_best(self, values: list[float]) -> bool:
         sign = 1 if self.mode == "min" else -1

@@ -132,6 +132,7 @@ class Saver:
         if self._writer.background:
             copying = self._copy.begin(contents, nets.tensors(net_of(training)))
         checks = net_of(training).on_nan is not None
+        takes_nan = any(callback.takes_nan for callback in training.callbacks)
         copied = Event()
         claims: dict[str, bool] = {}  # whether to copy: the first to ask decides, as setdefault is atomic
 
@@ -142,8 +143,12 @@ class Saver:
                 copying.finish()
             finally:
                 copied.set()
-            if checks:
-                _check_finite(copying.contents, file)
+            bad = _not_finite(copying.contents, file) if checks else None
+            if bad is not None and not takes_nan:
+                raise bad
+            if bad is not None:
+                _warn(bad)
+                return
             formats.write(copying.contents, file)
             if best:
                 self._folder.mark_best(file)
@@ -169,14 +174,15 @@ def _position(training: Training) -> tuple[int, int, int]:
     return steps_of(training), training.progress.epoch, training.progress.batch
 
 
-def _check_finite(contents: Tree, file: Path) -> None:
-    """SnapshotError for a parameter that is not finite: the checkpoints before it are what to go on from."""
+def _not_finite(contents: Tree, file: Path) -> SnapshotError | None:
+    """The error of a parameter that is not finite, if there is one: the checkpoints before are what to go on from."""
     for entry, lazy in contents.arrays.items():
         if entry.startswith("parameters/") and not np.isfinite(lazy.fetched(f"{file}: {entry}")).all():
-            raise SnapshotError(
+            return SnapshotError(
                 f"{file}: wanted finite parameters, as compile(on_nan=) does not go on with others, received {entry!r} "
                 "with NaN or infinity; nothing was written, the checkpoint before stays"
             )
+    return None
 
 
 def _nothing() -> None:

@@ -83,6 +83,7 @@ def _json_of(training: Training) -> dict[str, object]:
         "seconds": progress.seconds,
         "mean": vars(progress.mean) | {"statistics": list(progress.mean.statistics)},
         "random": progress.random.bit_generator.state,
+        "entries": list(progress.history),
         "callbacks": [[type(each).__name__, state] for each in training.callbacks if (state := each.state())],
         "seed": net.seed,
         "device_seeds": net.device.seeds_given,
@@ -151,7 +152,7 @@ def _progress(snapshot: Tree, given: Unchecked) -> Progress:
         progress.seconds = finite("seconds", given["seconds"])
         progress.mean = _mean(snapshot, given["mean"])
         progress.random.bit_generator.state = given["random"]
-        progress.history = history.read(snapshot, HISTORY)
+        progress.history = history.read(snapshot, HISTORY, given.get("entries", []))
         progress.check_place()
         if progress.batch and ("loss" not in progress.mean.sums or progress.seconds <= 0):
             raise ValueError(f"an epoch with losses {progress.mean.sums}, in {progress.seconds} seconds")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import FileIO
@@ -10,6 +9,7 @@ from io import FileIO
 import numpy as np
 
 from singa_lite.common.array_types import Array, DType
+from singa_lite.common.atomic import write_all as write_all
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.readers.raw import ByteArray
 
@@ -18,18 +18,6 @@ _PIECE = 1 << 20
 
 #: The fewest rows of an array that are copied at once, and elements by which each row of a copy is padded.
 _ROWS, _PAD = 64, 16
-
-
-def write_all(file: FileIO, data: bytes | memoryview) -> None:
-    """Write all bytes of `data`; a single call to the system may write fewer. OSError says how many were written."""
-    left = memoryview(data)
-    size = len(left)
-    try:
-        while left:
-            left = left[file.write(left) :]
-    except OSError as error:
-        written = size - len(left)
-        raise OSError(error.errno, f"{os.strerror(error.errno or 0)} after {written} of {size} bytes") from error
 
 
 def write_array(file: FileIO, array: Array) -> None:

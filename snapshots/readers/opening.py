@@ -8,13 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import FileIO
 
+from singa_lite.common.self_closing import SelfClosing
 from singa_lite.errors import SnapshotError
-
-
-class SelfClosing(FileIO):
-    """A file that is closed when it is dropped, without a warning: Ctrl-C may come before its `with` block begins."""
-
-    __del__ = FileIO.close  # in C, so that no interrupt comes within it
 
 
 @contextmanager

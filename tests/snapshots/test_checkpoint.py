@@ -61,7 +61,7 @@ def test_what_is_in_it(tmp_path):
     assert (told["epoch"], told["batch"], told["samples"], told["batch_size"]) == (1, 2, SAMPLES, BATCH)
     assert sorted(arrays[ORDER]) == list(range(SAMPLES)) and arrays[ORDER].dtype == np.uint32
     assert {p.removeprefix(HISTORY) for p in arrays if p.startswith(HISTORY)} == {
-        *("loss", "val_loss", "samples_per_second", "high_water")
+        *("loss", "val_loss", "samples_per_second", "high_water", "lr")
     }
     assert arrays[f"{HISTORY}loss"].shape == (1,) and arrays[f"{HISTORY}high_water"].dtype == np.int64
     assert told["environment"].keys() >= {"Python", "NumPy", "h5py", "kernels", "threads", "processor"}
@@ -173,14 +173,14 @@ def refuse(*_: Any, **__: Any) -> None:
 
 
 def test_the_best_of_a_process_that_was_killed_before_it_could_mark_it(tmp_path, monkeypatch):
-    last = Checkpoint(tmp_path, monitor="score")
+    last = Checkpoint(tmp_path, monitor="score", mode="min")
     with monkeypatch.context() as context:
         context.setattr(last.folder, "mark_best", lambda file: killing())
         with pytest.raises(Killed):
             fit(images("SGD"), "images", Scores(3, 4, 5), last)
     assert not (tmp_path / BEST).exists()
     net = images("SGD")
-    fit(net, "images", Scores(3, 4, 5), Checkpoint(tmp_path, monitor="score"), resume="auto")
+    fit(net, "images", Scores(3, 4, 5), Checkpoint(tmp_path, monitor="score", mode="min"), resume="auto")
     net.load(tmp_path / BEST)
     assert net.optimizer.step == 5
 

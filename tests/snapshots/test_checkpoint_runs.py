@@ -57,12 +57,14 @@ class Score(Callback):
 
 
 def test_an_epoch_without_a_value_is_not_the_best(tmp_path):
-    fit(images("SGD"), "images", Score({1: -1, 3: -2}), Checkpoint(tmp_path, monitor="score"), epochs=4)
+    last = Checkpoint(tmp_path, monitor="score", mode="min")
+    fit(images("SGD"), "images", Score({1: -1, 3: -2}), last, epochs=4)
     assert step_of_best(tmp_path) == 15
 
 
 def test_an_epoch_that_another_callback_stops_at_may_be_the_best(tmp_path):
-    fit(images("SGD"), "images", Score({1: -1, 2: -2}, stop=2), Checkpoint(tmp_path, monitor="score"))
+    last = Checkpoint(tmp_path, monitor="score", mode="min")
+    fit(images("SGD"), "images", Score({1: -1, 2: -2}, stop=2), last)
     assert step_of_best(tmp_path) == 10
 
 
@@ -79,9 +81,13 @@ def test_a_monitor_of_a_validation_that_there_is_not_is_told_before_training(tmp
     assert net.optimizer.step == 0
 
 
-def test_another_monitor_that_is_not_there_loses_no_epoch(tmp_path):
+def test_another_monitor_that_is_not_there_is_told_before_training_or_loses_no_epoch(tmp_path):
+    net = images("SGD")
+    with pytest.raises(ValueError, match=r"Checkpoint monitor: wanted one of.*'val_loss'.*received 'nothing'"):
+        fit(net, "images", Checkpoint(tmp_path, monitor="nothing", mode="min"))
+    assert net.optimizer.step == 0 and steps(tmp_path) == []
     with pytest.raises(ValueError, match=r"wanted numbers in the history.*'val_loss'.*received 'nothing'"):
-        fit(images("SGD"), "images", Checkpoint(tmp_path, monitor="nothing"))
+        fit(net, "images", Score({}), Checkpoint(tmp_path, monitor="nothing", mode="min"))  # a callback's, perhaps
     assert steps(tmp_path) == [5]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from singa_lite.snapshots.files import leftovers
+from singa_lite.common import leftovers
 from singa_lite.snapshots.files.atomic import replacing
 
 OLD = ".net.h5.0123456789abcdef.tmp"

@@ -1,0 +1,253 @@
+"""What ends a training within an epoch or at its end: who still sees it, and what EarlyStopping brings back."""
+
+from __future__ import annotations
+
+import csv
+import tracemalloc
+import warnings
+
+import numpy as np
+import pytest
+
+from own_steps import gan
+from singa_lite import FeedForwardNet, callbacks, layers, optimizer
+
+X = np.random.default_rng(3).normal(0, 1, (13, 5)).astype(np.float32)
+Y = np.random.default_rng(4).integers(0, 3, 13)
+BATCHES = 3  # of 5 samples
+
+
+def made(lr=0.1, **options) -> FeedForwardNet:
+    net = FeedForwardNet("softmax_cross_entropy", "accuracy", seed=5)
+    net.add(layers.Dense("hidden", 6, input_sample_shape=(5,)))
+    net.add(layers.BatchNormalization("norm"))
+    net.add(layers.Dense("scores", 3))
+    net.compile(optimizer.SGD(lr, momentum=0.9), **options)
+    return net
+
+
+def fit(net, *given, epochs=8, **options):
+    options = {"validation_data": (X[:4], Y[:4]), "verbose": False} | options
+    return net.fit(X, Y, batch_size=5, epochs=epochs, callbacks=given, **options)
+
+
+def values(net):
+    return {name: np.array(value) for name, value in (net.parameters() | net.states()).items()}
+
+
+def same(one, other):
+    return all(np.array_equal(one[name], other[name], equal_nan=True) for name in other)
+
+
+class Given(callbacks.Callback):
+    """Puts given numbers into the history, and notes the net's values at the end of each epoch."""
+
+    def __init__(self, numbers):
+        self.numbers, self.seen = numbers, []
+
+    def on_start(self, training):
+        training.progress.history.history.setdefault("given", [])
+
+    def on_epoch(self, training):
+        training.progress.history.append(given=self.numbers[training.progress.epoch - 1])
+        self.seen.append(values(training.net))
+
+
+class StopAt(callbacks.Callback):
+    """Ends the training at this step, or in the validation of this epoch."""
+
+    def __init__(self, step=0, validation=0):
+        self.step, self.validation = step, validation
+
+    def on_batch(self, training):
+        if training.net.optimizer.step == self.step:
+            raise callbacks.StopTraining
+
+    def on_validation_batch(self, training):
+        if training.progress.epoch + 1 == self.validation:
+            raise callbacks.StopTraining
+
+
+class Spoil(callbacks.Callback):
+    """Makes the parameters NaN after a step, so that the next loss is."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def on_batch(self, training):
+        if training.net.optimizer.step == self.step:
+            for value in training.net.parameters().values():
+                value.copy_from_numpy(np.full(value.shape, np.nan, value.dtype))
+
+
+#: {what ends it: (callbacks, best epoch)}: of epochs whose "given" is 3, 1, 2, ...
+ENDS = {
+    "in the epoch right after the best": (lambda: [StopAt(2 * BATCHES + 1)], 1),
+    "at that epoch's last batch": (lambda: [StopAt(3 * BATCHES)], 1),
+    "in its validation": (lambda: [StopAt(validation=3)], 1),
+    "two epochs after the best": (lambda: [StopAt(3 * BATCHES + 2)], 1),
+    "NaN in the epoch right after the best": (lambda: [callbacks.TerminateOnNaN(), Spoil(2 * BATCHES + 1)], 1),
+    "NaN at an epoch's end": (lambda: [callbacks.TerminateOnNaN(), Spoil(3 * BATCHES - 1)], 1),
+    "in the second epoch": (lambda: [StopAt(BATCHES + 1)], 0),
+}
+
+
+@pytest.mark.filterwarnings("ignore:fit was ended", "ignore:a checkpoint was not written")
+@pytest.mark.parametrize("behind", ["nothing", "often", "in the background", "of less improvement"])
+@pytest.mark.parametrize("name", ENDS)
+def test_the_best_comes_back_from_within_an_epoch(tmp_path, name, behind):
+    make, best = ENDS[name]
+    often, aside = 1 if behind == "often" else None, behind == "in the background"
+    last = callbacks.Checkpoint(tmp_path, every_steps=often, background=aside, monitor="given", mode="min")
+    delta = 0.5 if "less" in behind else 0.0
+    net, given = made(), Given([3, 1, 0.9 if delta else 2, 2, 2, 2])
+    stop = callbacks.EarlyStopping("given", 9, delta, "min", restore_best=True)
+    fit(net, *make(), given, stop, *([] if behind == "nothing" else [last]), epochs=6)
+    assert stop.best_epoch == best
+    assert same(values(net), given.seen[best])
+
+
+def test_a_time_limit_within_a_group_of_batches(tmp_path):
+    for last in ([], [callbacks.Checkpoint(tmp_path, monitor="loss")]):
+        net, given = made(accumulate=4), Given([1, 2, 3])
+        stop = callbacks.EarlyStopping("loss", 9, restore_best=True)
+        fit(net, given, Late(5), stop, *last, epochs=3)
+        assert stop.best_epoch == 0 and same(values(net), given.seen[0])
+
+
+class Late(callbacks.Callback):
+    """Ends the training after so many batches."""
+
+    def __init__(self, batches):
+        self.left = batches
+
+    def on_batch(self, training):
+        self.left -= 1
+        if not self.left:
+            raise callbacks.StopTraining
+
+
+def test_the_other_nets_of_a_step_come_back_too(tmp_path):
+    for last in ([], [callbacks.Checkpoint(tmp_path, monitor="given", mode="min")]):
+        (critic, generator), seen, given = gan(), [], Given([1, 2, 3])
+        look = callbacks.LambdaCallback(on_epoch=lambda training, seen=seen, net=generator: seen.append(values(net)))
+        stop = callbacks.EarlyStopping("given", 2, mode="min", restore_best=True)
+        critic.fit(X, batch_size=5, epochs=3, verbose=False, callbacks=[given, look, stop, *last])
+        assert same(values(generator), seen[0]) and same(values(critic), given.seen[0])
+
+
+def test_a_run_that_goes_on_behind_its_best_epoch_has_it(tmp_path):
+    first, second = made(), made()
+    checkpoint = callbacks.Checkpoint(tmp_path)
+    given, stop = Given([3, 1, 2, 2]), callbacks.EarlyStopping("given", 9, mode="min", restore_best=True)
+    fit(first, given, stop, checkpoint, epochs=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit(second, Given([3, 1, 2, 2]), stop, checkpoint, epochs=4, resume="auto")
+    assert stop.best_epoch == 1 and same(values(second), given.seen[1])
+
+
+def test_one_copy_of_the_net_is_held():
+    net = FeedForwardNet("mse", seed=5)
+    net.add(layers.Dense("wide", 1000, input_sample_shape=(700,)))
+    net.add(layers.Dense("out", 900))
+    net.compile(optimizer.SGD(1e-4))
+    nbytes = sum(value.nbytes for value in net.parameters().values())
+    peaks = []
+
+    class Watched(callbacks.EarlyStopping):
+        def on_epoch(self, training):
+            before = tracemalloc.get_traced_memory()[0]
+            tracemalloc.reset_peak()
+            super().on_epoch(training)
+            peaks.append((tracemalloc.get_traced_memory()[1] - before) / nbytes)
+
+    x, y = np.ones((4, 700), np.float32), np.zeros((4, 900), np.float32)
+    tracemalloc.start()
+    try:
+        net.fit(x, y, epochs=3, verbose=False, callbacks=[Watched("loss", restore_best=True)])
+    finally:
+        tracemalloc.stop()
+    assert 0.9 < peaks[0] < 1.1, "the first copy"
+    assert max(peaks[1:]) < 0.8, "into the same bytes, an array at a time"
+
+
+# ---- who sees the end
+
+
+class Noting(callbacks.Callback):
+    def __init__(self):
+        self.seen = []
+
+    def on_start(self, training):
+        self.seen.append("start")
+
+    def on_batch(self, training):
+        self.seen.append("batch")
+
+    def on_validation_batch(self, training):
+        self.seen.append("validation")
+
+    def on_epoch(self, training):
+        self.seen.append("epoch")
+
+    def on_end(self, training, error):
+        self.seen.append(f"end {error}")
+
+
+@pytest.mark.parametrize("at", ["on_start", "on_batch", "on_validation_batch", "on_epoch", "on_end"])
+def test_every_callback_sees_the_end(at):
+    def stop(*_):
+        raise callbacks.StopTraining
+
+    before, behind = Noting(), Noting()
+    ending = callbacks.LambdaCallback(**{at: stop})
+    fit(made(), before, ending, behind, epochs=2 if at != "on_end" else 1)
+    assert behind.seen == before.seen and behind.seen[-1] == "end None"
+    counts = {"on_start": 0, "on_batch": 1, "on_validation_batch": BATCHES, "on_epoch": BATCHES, "on_end": BATCHES}
+    assert behind.seen.count("batch") == counts[at]
+    assert behind.seen.count("epoch") == (at in ("on_epoch", "on_end"))
+
+
+def test_the_last_epoch_has_its_row_and_its_best(tmp_path):
+    file, rates = tmp_path / "log.csv", []
+    second = callbacks.EarlyStopping("given", 5, mode="max")
+    given = [
+        Given([1, 2, 3, 4]),
+        callbacks.EarlyStopping("given", 2, mode="min"),
+        second,
+        callbacks.CSVLogger(file),
+        callbacks.LambdaCallback(on_epoch=lambda training: rates.append(training.progress.epoch)),
+    ]
+    history = fit(made(), *given, epochs=4)
+    with file.open(newline="") as opened:
+        assert [row["epoch"] for row in csv.DictReader(opened)] == ["0", "1", "2"]
+    assert len(history["loss"]) == 3 and rates == [1, 2, 3]
+    assert second.best_epoch == 2
+
+
+def test_an_error_behind_a_stop_comes_out():
+    def broken(training):
+        raise RuntimeError("broken")
+
+    with pytest.raises(RuntimeError, match="broken"):
+        fit(made(), StopAt(1), callbacks.LambdaCallback(on_batch=broken))
+
+
+# ---- from which epoch on
+
+
+@pytest.mark.parametrize(("start", "epochs", "best"), [(0, 3, 0), (1, 4, 3), (2, 4, 3), (3, 4, 3), (9, 4, None)])
+def test_epochs_at_the_beginning_are_passed_over(start, epochs, best):
+    net, given = made(), Given([1, 4, 5, 2])
+    stop = callbacks.EarlyStopping("given", 2, mode="min", restore_best=True, start_from_epoch=start)
+    history = fit(net, given, stop, epochs=4)
+    assert (len(history["loss"]), stop.best_epoch) == (epochs, best)
+    assert same(values(net), given.seen[-1 if best is None else best])
+
+
+def test_a_checkpoint_of_the_epochs_that_are_passed_over_is_not_taken(tmp_path):
+    net, given = made(), Given([1, 4, 5, 6])
+    stop = callbacks.EarlyStopping("given", 9, mode="min", restore_best=True, start_from_epoch=1)
+    fit(net, given, stop, callbacks.Checkpoint(tmp_path, monitor="given", mode="min"), epochs=4)
+    assert stop.best_epoch == 1 and same(values(net), given.seen[1])

@@ -1,0 +1,206 @@
+"""Files that are written anew, whatever fails: the new one or the old one, and logs lose no row."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+import skips
+from own_steps import gan
+from package_source import module_files
+from singa_lite import FeedForwardNet, callbacks, layers, optimizer, reports
+from singa_lite.memory.__main__ import main as place
+from test_callback_ends import StopAt, X, fit, made
+
+resource = pytest.importorskip("resource") if os.name != "nt" else None
+posix = pytest.mark.skipif(os.name == "nt", reason="this system has no limit of a file's size")
+
+
+@contextmanager
+def largest_file(nbytes):
+    """Files cannot be longer meanwhile, as on a disk that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def rows(file):
+    with file.open(newline="") as opened:
+        return list(csv.DictReader(opened))
+
+
+# ---- CSVLogger
+
+
+@posix
+@pytest.mark.parametrize("append", [True, False])
+@pytest.mark.parametrize("room", [-40, 15])
+def test_a_full_disk_loses_no_row(tmp_path, append, room):
+    file, net = tmp_path / "log.csv", made()
+    fit(made(), callbacks.CSVLogger(file), epochs=5)
+    before = file.read_bytes()
+    size = len(before) + room if append else (20 if room < 0 else 130)
+    with largest_file(size), pytest.raises(OSError, match=r"File too large.*|log\.csv"):
+        fit(net, callbacks.CSVLogger(file, append=append), epochs=3)
+    assert os.listdir(tmp_path) == ["log.csv"]
+    if append or room < 0:
+        assert file.read_bytes() == before
+    assert (net.optimizer.step == 0) == (room < 0), "told before the first batch where it can be"
+
+
+def test_a_bad_call_leaves_the_log_as_it_is(tmp_path):
+    file = tmp_path / "log.csv"
+    fit(made(), callbacks.CSVLogger(file), epochs=2)
+    before = file.read_bytes()
+    with pytest.raises(ValueError, match="val_los"):
+        fit(made(), callbacks.CSVLogger(file), callbacks.EarlyStopping("val_los"))
+    assert file.read_bytes() == before
+    fit(made(), callbacks.CSVLogger(file), StopAt(1))
+    assert rows(file) == [] and file.read_text().startswith("epoch,loss,accuracy,val_loss")
+
+
+def test_rows_of_fewer_columns_stay(tmp_path):
+    """Such as those of an earlier version, or without a validation."""
+    file = tmp_path / "log.csv"
+    fit(made(), callbacks.CSVLogger(file), epochs=2, validation_data=None)
+    fit(made(), callbacks.CSVLogger(file, append=True), epochs=1)
+    assert [row["val_loss"] != "" for row in rows(file)] == [False, False, True]
+    assert [row["lr"] for row in rows(file)] == ["0.1"] * 3
+
+
+def test_half_a_row_is_left_out(tmp_path):
+    file = tmp_path / "log.csv"
+    fit(made(), callbacks.CSVLogger(file), epochs=2)
+    file.write_bytes(file.read_bytes() + b"2,0.5")
+    fit(made(), callbacks.CSVLogger(file, append=True), epochs=1)
+    assert [row["epoch"] for row in rows(file)] == ["0", "1", "0"]
+
+
+def test_numbers_of_a_step_of_ones_own_are_columns(tmp_path):
+    file = tmp_path / "log.csv"
+    critic, _ = gan()
+    history = critic.fit(X, batch_size=5, epochs=2, verbose=False, callbacks=callbacks.CSVLogger(file))
+    assert [float(row["generator"]) for row in rows(file)] == history["generator"]
+
+
+def a_folder(path):
+    path.mkdir()
+
+
+def of_other_columns(path):
+    path.write_text("epoch,nothing\n0,1\n")
+
+
+def of_other_rows(path):
+    path.write_text("x,y\n0,1\n")
+
+
+def binary(path):
+    path.write_bytes(b"epoch,\xff\xfe\x00")
+
+
+@pytest.mark.parametrize("make", [a_folder, of_other_columns, of_other_rows, binary], ids=lambda make: make.__name__)
+def test_what_is_no_log_is_refused_before_the_first_batch(tmp_path, make):
+    file, net = tmp_path / "log.csv", made()
+    make(file)
+    before = None if file.is_dir() else file.read_bytes()
+    with pytest.raises((OSError, ValueError), match=r"log\.csv"):
+        fit(net, callbacks.CSVLogger(file, append=True))
+    with pytest.raises(OSError, match="missing"):
+        fit(net, callbacks.CSVLogger(tmp_path / "missing" / "log.csv"))
+    assert net.optimizer.step == 0
+    assert file.is_dir() or file.read_bytes() == before
+
+
+# ---- pages, pictures, solutions
+
+
+def a_net():
+    net = FeedForwardNet("mse", seed=1)
+    net.add(layers.Dense("größe", 3, input_sample_shape=(2,)))
+    net.compile(optimizer.SGD(0.1))
+    net.train_one_batch(np.ones((2, 2), np.float32), np.ones((2, 3), np.float32))
+    return net
+
+
+def page(path):
+    skips.library("plotly")
+    a_net().memory_plan.to_html(path)
+
+
+def picture(path):
+    reports.plot_net(a_net(), path)
+
+
+def solution(path):
+    problem = path.with_name("problem.csv")
+    if not problem.exists():
+        problem.write_text("id,lower,upper,size\n" + "".join(f"größe{n},0,{n + 1},64\n" for n in range(30)))
+    if place(["solve", str(problem), "--out", str(path)]) == 2:
+        raise OSError("status 2")
+
+
+@posix
+@pytest.mark.parametrize("write", [page, picture, solution], ids=lambda write: write.__name__)
+def test_a_file_is_the_old_one_or_the_new_one(tmp_path, write):
+    path = tmp_path / "made.txt"
+    write(path)
+    before = path.read_bytes()
+    assert "größe" in before.decode()
+    path.write_bytes(b"old")
+    with largest_file(len(before) // 2), pytest.raises(OSError, match=r"made\.txt|status 2"):
+        write(path)
+    assert path.read_bytes() == b"old" and not [name for name in os.listdir(tmp_path) if name.endswith(".tmp")]
+    write(path)
+    assert len(path.read_bytes()) == len(before)
+
+
+@posix
+def test_a_pipe_is_written_to(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as reader:
+        found = reader.submit(pipe.read_text)
+        picture(pipe)
+        assert found.result().startswith("<svg")
+
+
+#: What writes files otherwise: the writer, what goes through it, and marks of processes in a file without a name.
+WRITERS = ("common.atomic", "parallel.watch", "snapshots.formats.")
+#: Methods and functions that write a file anew, whatever their arguments.
+ANEW = {"write_text", "write_bytes", "save", "savez", "savez_compressed", "savetxt", "tofile"}
+
+
+def writes_anew(call):
+    """Whether a call opens a file to write it anew, or writes it whole."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    owner = getattr(getattr(call.func, "value", None), "id", "")
+    if name in ANEW:
+        return name.startswith("write") or owner == "np"
+    modes = [
+        each.value for each in [*call.args, *(word.value for word in call.keywords)] if isinstance(each, ast.Constant)
+    ]
+    return name in ("open", "File", "fdopen", "NamedTemporaryFile") and any(
+        isinstance(mode, str) and re.fullmatch("[wx][b+t]*", mode) for mode in modes
+    )
+
+
+def test_whatever_is_written_anew_goes_through_the_writer():
+    found = [
+        f"{name}:{node.lineno}"
+        for name, path in module_files().items()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and writes_anew(node)
+    ]
+    assert any("common.atomic" in each for each in found), "this test sees what it looks for"
+    assert not [each for each in found if not each.removeprefix("singa_lite.").startswith(WRITERS)]
