@@ -38,6 +38,8 @@ CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
     "CosineWithWarmup": (schedule.CosineWithWarmup, {"base": 1, "total_steps": 5}),
     "Huber": (loss.Huber, {}),
     "F1": (metric.F1, {}),
+    "ConfusionMatrix": (metric.ConfusionMatrix, {}),
+    "BinaryPrecision": (metric.BinaryPrecision, {}),
     "EarlyStopping": (callbacks.EarlyStopping, {}),
     "ReduceLROnPlateau": (callbacks.ReduceLROnPlateau, {}),
     "CSVLogger": (callbacks.CSVLogger, {"path": "log.csv"}),

@@ -114,9 +114,6 @@ class Loss(Criterion, ABC):
             return values
         return values * autograd.reshape(weights.detach(), (-1, *(1,) * (values.ndim - 1)))
 
-    #: Whether `counted` says of how many values of a batch the mean is, where it is not of all samples.
-    is_counted: ClassVar[bool] = False
-
     def counted(self, target: object) -> int | None:
         """Of how many values of a batch the mean is, where it is not of all samples; else None."""
         return None

@@ -7,7 +7,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from singa_lite.device import device_of
+from singa_lite.autograd import add, divide, maximum, no_grad
+from singa_lite.device import Device, device_of
 from singa_lite.graph import Phase
 from singa_lite.memory_plan import SUM
 from singa_lite.optimizer.rules import Rule
@@ -27,8 +28,22 @@ class Part(NamedTuple):
         return self.batches == 1
 
 
+#: In the place of a parameter's name among sums: how many positions have counted so far in a group.
+COUNTED = "(positions)"
+
 #: Of a step that updates by its own batch alone.
 WHOLE = Part(1, True, True)
+
+
+class Weighed(NamedTuple):
+    """A batch's share of the mean of its group so far, and the share of those before it, None of the first; float64 ().
+
+    total: how many positions count so far.
+    """
+
+    own: Tensor
+    before: Tensor | None
+    total: Tensor
 
 
 class Updating(Protocol):
@@ -105,15 +120,44 @@ class Gathering:
             self.sums[name].name = f"{name}{SUM}"
         return self.sums[name]
 
-    def add(self, optimizer: Updating, name: str, value: Tensor, gradient: Tensor, begins: bool) -> Tensor:
-        """Add a batch's gradient, divided by `count` already; returns what it is in. begins: the group begins."""
+    def add(
+        self, optimizer: Updating, name: str, value: Tensor, gradient: Tensor, begins: bool, before: Tensor | None
+    ) -> Tensor:
+        """Add a batch's gradient, divided by `count` already; returns what it is in. begins: the group begins.
+
+        before: float64 (), what share of the mean so far the batches before have, where not all count alike.
+        """
         device = device_of(value)
         with device.scope(Phase.UPDATE):
             total = self.total(optimizer, name, value)
             if begins:
                 self._begin(optimizer, name, value, total)
+            elif before is not None:
+                device.run("scale_by", before, total)
             device.run("add_scaled", gradient, total, alpha=1.0)
         return total
+
+    def weigh(self, count: Tensor, begins: bool) -> Weighed:
+        """What a batch counts as in its group, of whose positions `count` do, float64 (). begins: the group begins."""
+        device = device_of(count)
+        before = self.positions_on(device)
+        with no_grad(), device.scope(Phase.UPDATE):
+            total = count if begins else add(before, count)
+            divisor = maximum(total, 1.0)
+            return Weighed(divide(count, divisor), None if begins else divide(before, divisor), total)
+
+    def positions_on(self, device: Device) -> Tensor:
+        """How many positions count so far in a group, float64 (); made if there is none yet."""
+        if COUNTED not in self.sums:
+            self.sums[COUNTED] = device.empty((), np.dtype(np.float64))
+            self.sums[COUNTED].name = COUNTED
+        return self.sums[COUNTED]
+
+    def note(self, weighed: Weighed) -> None:
+        """The batch is in the sums."""
+        device = device_of(weighed.total)
+        with device.scope(Phase.UPDATE):
+            device.run("copy", weighed.total, self.sums[COUNTED])
 
     def _begin(self, optimizer: Updating, name: str, value: Tensor, total: Tensor) -> None:
         device = device_of(value)
