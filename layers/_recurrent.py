@@ -40,6 +40,7 @@ class RecurrentLayer(Layer):
 
     features_last = True
     any_length = True
+    takes_mask = True
 
     def __init__(
         self,

@@ -60,8 +60,9 @@ def test_the_history_and_validation_count_positions():
 
 
 def test_each_of_several_outputs_counts_its_own():
-    made = FeedForwardNet({"a": loss.SoftmaxCrossEntropy(-1, ignore_index=-1), "b": loss.SoftmaxCrossEntropy(-1, ignore_index=0),
-                           "c": loss.SquaredError()}, None, device=device.new_cpu(), seed=1)  # fmt: skip
+    a, b = (loss.SoftmaxCrossEntropy(-1, ignore_index=ignored) for ignored in (-1, 0))
+    losses = {"a": a, "b": b, "c": loss.SquaredError()}
+    made = FeedForwardNet(losses, device=device.new_cpu(), seed=1)
     made.add(layers.Dummy("x", (5, 4)), [])
     for name in "abc":
         made.add(layers.Dense(name, 3), "x")

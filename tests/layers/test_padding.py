@@ -122,3 +122,55 @@ def test_scores_of_positions_that_do_not_count_are_not_read(kernels):
             assert value == found[0][0]
             np.testing.assert_array_equal(derivative, found[0][1])
         assert (found[0][1][ids == -100] == 0).all()
+
+
+ENDS: dict[str, Callable[[], Layer]] = {
+    "Flatten": lambda: layers.Flatten("end"),
+    "Permute": lambda: layers.Permute("end", (2, 1)),
+    "Conv1D": lambda: layers.Conv1D("end", 2, 3),
+    "BatchNormalization": lambda: layers.BatchNormalization("end"),
+    "MaxPooling1D": lambda: layers.MaxPooling1D("end", 2, 2),
+    "GlobalAvgPooling1D": lambda: layers.GlobalAvgPooling1D("end"),
+    "within a layer": lambda: layers.Sequential("outer", [layers.Dense("d", 4), layers.Flatten("end")]),
+}
+#: Behind these it is still there, or it is used up.
+GO_ON: dict[str, Callable[[], Layer]] = {
+    "Dense": lambda: layers.Dense("d", 4),
+    "Softmax": lambda: layers.Softmax("s", -1),
+    "PReLU": lambda: layers.PReLU("p", shared_axes=(1,)),
+    "TimeDistributed": lambda: layers.TimeDistributed("t", layers.Dense("d", 4)),
+    "Sequential": lambda: layers.Sequential("q", [layers.Dense("d", 4), layers.Dropout("o", 0.5)]),
+    "TransformerBlock": lambda: layers.TransformerBlock("b", 2),
+}
+
+
+def words(made: Layer, *behind: Layer) -> FeedForwardNet:
+    net = FeedForwardNet(loss.SquaredError(), device=device.new_cpu(), seed=1)
+    net.add(layers.Embedding("e", 9, 4, mask_zero=True, input_sample_shape=(5,)))
+    for layer in (made, *behind):
+        net.add(layer)
+    return net
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_a_mask_that_ends_is_told_once(name, recwarn):
+    net = words(ENDS[name]())
+    for _ in range(2):
+        net.predict(np.ones((2, 5), np.int64))
+    assert [str(each.message).split(":")[0] for each in recwarn] == [
+        f"layer {'outer/end' if 'within' in name else 'end'!r}"
+    ]
+
+
+@pytest.mark.parametrize("name", GO_ON)
+def test_a_mask_that_goes_on_is_not_told_of(name, recwarn):
+    ids = np.array([[1, 2, 3, 0, 0], [4, 5, 6, 7, 8]])
+    net = words(GO_ON[name](), layers.GRU("last", 3))
+    found = np.asarray(net.predict(ids))
+    assert not recwarn
+    ids[0, 3:] = 0
+    net.layers["e"].parameters["weight"].copy_from_numpy(
+        np.concatenate([np.full((1, 4), 9, np.float32), np.asarray(net.layers["e"].parameters["weight"])[1:]])
+    )
+    if name != "TransformerBlock":
+        np.testing.assert_array_equal(np.asarray(net.predict(ids)), found)
