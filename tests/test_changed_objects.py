@@ -24,6 +24,7 @@ IDS, ROWS, SEQUENCES = "ids", "rows", "sequences"
 #: {class: {option: (another value, what else it is made with, targets)}}.
 LOSSES: dict[str, dict[str, tuple[Any, dict[str, Any], str]]] = {
     "Huber": {"delta": (0.2, {"delta": 0.7}, ROWS)},
+    "SigmoidCrossEntropy": {"pos_weight": (0.2, {"pos_weight": 0.7}, ROWS)},
     "SoftmaxCrossEntropy": {
         "axis": (-1, {"axis": 1}, IDS),
         "ignore_index": (0, {}, IDS),

@@ -37,6 +37,7 @@ CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
     "Exponential": (schedule.Exponential, {"base": 1, "decay_steps": 3, "decay_rate": 0.5}),
     "CosineWithWarmup": (schedule.CosineWithWarmup, {"base": 1, "total_steps": 5}),
     "Huber": (loss.Huber, {}),
+    "SigmoidCrossEntropy": (loss.SigmoidCrossEntropy, {}),
     "F1": (metric.F1, {}),
     "ConfusionMatrix": (metric.ConfusionMatrix, {}),
     "BinaryPrecision": (metric.BinaryPrecision, {}),

@@ -137,7 +137,7 @@ class SigmoidCrossEntropy(LikeScores):
     def check_target(self, x_shape: Shape, dtype: DType, target: Target) -> None:
         super().check_target(x_shape, dtype, target)
         check_probabilities(self._name, target)
-        shape = np.shape(self.pos_weight) if self.pos_weight is not None else ()
+        shape = np.asarray(1.0 if self.pos_weight is None else self.pos_weight, np.float64).shape
         beyond = len(shape) > len(x_shape) - 1
         if beyond or any(own not in (1, of_x) for own, of_x in zip(shape[::-1], x_shape[::-1], strict=False)):
             raise ShapeError(f"{self._name} pos_weight: wanted one for samples {x_shape[1:]}, received shape {shape}")

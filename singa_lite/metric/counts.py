@@ -168,4 +168,5 @@ def _of_yes(scores: Array, target: Array, threshold: float) -> Array:
 def _said(scores: Array) -> Array:
     """(n,): the class of the highest score of each row (n, c), the lower one of equals; c where all are NaN."""
     highest = np.fmax.reduce(scores, axis=1, keepdims=True)
-    return np.where(np.isnan(highest[:, 0]), scores.shape[1], (scores == highest).argmax(1))
+    found: Array = np.where(np.isnan(highest[:, 0]), scores.shape[1], (scores == highest).argmax(1))
+    return found

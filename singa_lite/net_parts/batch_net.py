@@ -46,9 +46,9 @@ class BatchNet(CompiledNet):
 
         x: a batch, or {input layer: batch}; y: targets, or {output layer: targets}; NumPy, CuPy, DLPack or Tensor, in
         any byte order and layout, or an open HDF5 set.
-        sample_weight: (n,), what each sample's loss is multiplied by; class_weight: {class id: the same for its
-        samples}; either also {output layer: ...}. The loss is then sum(weight * loss) / n, as of Keras; metrics are not
-        weighted.
+        sample_weight: (n,), what each sample's loss is multiplied by, or (n, length), (n, h, w), each position's;
+        class_weight: {class id: the same for its samples or positions}; either also {output layer: ...}. The loss is
+        then sum(weight * loss) / n, as of Keras, n counting samples or positions; metrics are not weighted.
         Returns (loss, metric), 0-d tensors from before the update; the metric is None if the net has none, a dict by
         name or by output where several were given.
         Input that does not fit is refused before anything changes.

@@ -158,8 +158,8 @@ class CompiledNet(PlannedNet):
         of them together, as torch.nn.utils.clip_grad_norm_ does, before constraints, regularizers and weight decay.
         `gradient_norm` has the norm. All gradients then live until the last one is made. accumulate: update by the mean
         of so many batches, at the last of them; until then parameters stay as they are. SGD's momentum takes the sum
-        in, other optimizers want a tensor as large as each parameter; steps and schedules count updates. See
-        docs/clipping_and_accumulation.md.
+        in, other optimizers, and losses with ignore_index, which weigh batches by the positions that count, want a
+        tensor as large as each parameter; steps and schedules count updates. See docs/clipping_and_accumulation.md.
 
         step: a training step of your own, step(net, call), in the place of losses and metrics: `call.x`, `call.y`,
         `net.forward(call.training, x)`, operations of `autograd`, `call.update(loss)`, and the loss, or {"loss": ...,

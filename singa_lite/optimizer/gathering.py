@@ -15,12 +15,24 @@ from singa_lite.optimizer.rules import Rule
 from singa_lite.tensor import Tensor
 
 
+class Weighed(NamedTuple):
+    """A batch's share of the mean of its group so far, that of those before it, and how many positions count."""
+
+    own: Tensor
+    before: Tensor | None
+    total: Tensor
+
+
 class Part(NamedTuple):
-    """A batch's place in its group of so many. begins: it is the first one; updates: it is the last one."""
+    """A batch's place in its group of so many. begins: it is the first one; updates: it is the last one.
+
+    weighed: what it counts as, where that is not one of so many.
+    """
 
     batches: int
     begins: bool
     updates: bool
+    weighed: Weighed | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -33,17 +45,6 @@ COUNTED = "(positions)"
 
 #: Of a step that updates by its own batch alone.
 WHOLE = Part(1, True, True)
-
-
-class Weighed(NamedTuple):
-    """A batch's share of the mean of its group so far, and the share of those before it, None of the first; float64 ().
-
-    total: how many positions count so far.
-    """
-
-    own: Tensor
-    before: Tensor | None
-    total: Tensor
 
 
 class Updating(Protocol):
@@ -76,9 +77,9 @@ class Gathering:
     (`Optimizer.slot_of_sums`): velocity is multiplied at the first batch, and each batch's share is added. All other
     updates want the whole gradient, which is added up in a tensor of its own; so does clipping, by its norm.
 
-    clipped: whether the gradients' norm is wanted. done: batches of the present group that are in the sums. sums:
-    {parameter's name: tensor of its shape and dtype}, made at its first batch; those of a group that has ended count no
-    more.
+    clipped: whether the gradients' norm is wanted, or batches are weighed by the positions that count in them. done:
+    batches of the present group that are in the sums. sums: {parameter's name: tensor of its shape and dtype}, made at
+    its first batch; those of a group that has ended count no more.
     """
 
     def __init__(self, count: int = 1, clipped: bool = False) -> None:
@@ -120,31 +121,26 @@ class Gathering:
             self.sums[name].name = f"{name}{SUM}"
         return self.sums[name]
 
-    def add(
-        self, optimizer: Updating, name: str, value: Tensor, gradient: Tensor, begins: bool, before: Tensor | None
-    ) -> Tensor:
-        """Add a batch's gradient, divided by `count` already; returns what it is in. begins: the group begins.
-
-        before: float64 (), what share of the mean so far the batches before have, where not all count alike.
-        """
+    def add(self, optimizer: Updating, name: str, value: Tensor, gradient: Tensor, part: Part) -> Tensor:
+        """Add a batch's gradient, times what it counts as already; returns what it is in."""
         device = device_of(value)
         with device.scope(Phase.UPDATE):
             total = self.total(optimizer, name, value)
-            if begins:
+            if part.begins:
                 self._begin(optimizer, name, value, total)
-            elif before is not None:
-                device.run("scale_by", before, total)
+            elif part.weighed is not None and part.weighed.before is not None:
+                device.run("scale_by", part.weighed.before, total)
             device.run("add_scaled", gradient, total, alpha=1.0)
         return total
 
-    def weigh(self, count: Tensor, begins: bool) -> Weighed:
-        """What a batch counts as in its group, of whose positions `count` do, float64 (). begins: the group begins."""
-        device = device_of(count)
-        before = self.positions_on(device)
-        with no_grad(), device.scope(Phase.UPDATE):
-            total = count if begins else add(before, count)
+    def weighed(self, part: Part, count: Tensor) -> Part:
+        """The part with what its batch counts as, of whose positions `count` do, float64 ()."""
+        before = self.positions_on(device_of(count))
+        with no_grad(), device_of(count).scope(Phase.UPDATE):
+            total = count if part.begins else add(before, count)
             divisor = maximum(total, 1.0)
-            return Weighed(divide(count, divisor), None if begins else divide(before, divisor), total)
+            rest = None if part.begins else divide(before, divisor)
+            return part._replace(weighed=Weighed(divide(count, divisor), rest, total))
 
     def positions_on(self, device: Device) -> Tensor:
         """How many positions count so far in a group, float64 (); made if there is none yet."""
@@ -153,11 +149,12 @@ class Gathering:
             self.sums[COUNTED].name = COUNTED
         return self.sums[COUNTED]
 
-    def note(self, weighed: Weighed) -> None:
+    def note(self, part: Part) -> None:
         """The batch is in the sums."""
-        device = device_of(weighed.total)
-        with device.scope(Phase.UPDATE):
-            device.run("copy", weighed.total, self.sums[COUNTED])
+        if part.weighed is not None:
+            device = device_of(part.weighed.total)
+            with device.scope(Phase.UPDATE):
+                device.run("copy", part.weighed.total, self.sums[COUNTED])
 
     def _begin(self, optimizer: Updating, name: str, value: Tensor, total: Tensor) -> None:
         device = device_of(value)

@@ -67,9 +67,9 @@ class Mean:
         """Enter a batch's means, over `count` samples. observed: what else metrics keep of it; measures: of the net."""
         self.count += count
         self._add("loss", count, float(loss))
-        for output, (weight, mean) in ({} if observed is None else observed.losses).items():
-            self._add(LOSS + output, weight, mean)
-            self.counts[LOSS + output] = self.counts.get(LOSS + output, 0.0) + weight
+        for output, (positions, mean) in ({} if observed is None else observed.losses).items():
+            self._add(LOSS + output, positions, mean)
+            self.counts[LOSS + output] = self.counts.get(LOSS + output, 0.0) + positions
         named = metric if isinstance(metric, Mapping) else {} if metric is None else {"": metric}
         metrics = {measure.key: measure.metric for measure in measures}
         for key, value in named.items():

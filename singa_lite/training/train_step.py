@@ -10,7 +10,7 @@ from singa_lite.graph import Graph
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.layer_parts.layer_calls import nothing
 from singa_lite.optimizer import GlobalNorm, Optimizer
-from singa_lite.optimizer.gathering import WHOLE, Part, Weighed
+from singa_lite.optimizer.gathering import WHOLE, Part
 from singa_lite.optimizer.loss_scale import LossScale
 from singa_lite.optimizer.one_step import OneStep, StepOfAll
 from singa_lite.run import Run
@@ -144,7 +144,7 @@ class TrainStep(EvaluateStep):
 
     def _operations(self, fed: Fed, changing: Callable[[], object], turn: Tensor | None = None) -> Values:
         """turn: what keeps sums over processes in their order, where there are any."""
-        weighed = self._weighed(fed)
+        part = self._weighed(fed)
         pieces = cut(fed, self.micro_batches, self.objective.counting())
         sums, closing = GradientSums(), self._closing()
         del fed
@@ -152,7 +152,7 @@ class TrainStep(EvaluateStep):
         values = self._forward(run, pieces.pop(0).fed, share)
         in_pieces = bool(pieces)
         while pieces:
-            for name, _, gradient in self._gradients(run, share, weighed):
+            for name, _, gradient in self._gradients(run, share, part):
                 with self.layers.device.scope(layer=name.rpartition("/")[0]):
                     sums.add(name, gradient)
             share, run = pieces[0].share, self._run(changing)
@@ -163,28 +163,24 @@ class TrainStep(EvaluateStep):
             values = values[0], self.objective.of_pieces(values[1])
         if self.look is not None and self.layers.device.graph is None:
             self.look(values[0], False)
-        before = None if weighed is None else weighed.before
-        updates = updates_of(self.optimizer, changing, self.part, closing, before)
-        self._update(run, self._gradients(run, share, weighed), updates, sums, closing, turn)
-        if weighed is not None:
-            self.optimizer.gathering.note(weighed)
+        updates = updates_of(self.optimizer, changing, part, closing)
+        self._update(run, self._gradients(run, share, part), updates, sums, closing, turn)
+        self.optimizer.gathering.note(part)
         return values
 
-    def _weighed(self, fed: Fed) -> Weighed | None:
-        """What this batch counts as in its group, where the loss is a mean of positions: an only one, whose gradients
-        are added up in tensors of their own, as those in a momentum cannot be weighed anew.
+    def _weighed(self, fed: Fed) -> Part:
+        """The part, with what this batch counts as in its group where the loss is a mean of positions: an only one,
+        whose gradients are added up in tensors of their own, as those in a momentum cannot be weighed anew.
         """
         counting = [at for key, at in self.objective.counting().items() if key == LOSS + at[0]]
         gathering = self.optimizer.gathering
         if self.part.is_whole or not gathering.clipped or not counting or len(self.objective.outputs) > 1:
-            return None
-        output, ignored = counting[0]
-        device = self.layers.device
-        if self.together is None:
-            count = positions(fed["target"][output], ignored)
-        else:
-            count = self.together.shares(device)[COUNTED]
-        return gathering.weigh(count, self.part.begins)
+            return self.part
+        if self.together is not None:
+            return gathering.weighed(self.part, self.together.shares(self.layers.device)[COUNTED])
+        (output, ignored) = counting[0]
+        with no_grad():
+            return gathering.weighed(self.part, positions(fed["target"][output], ignored))
 
     def _forward_alone(self, fed: Fed) -> None:
         """Of the first piece of the batch; losses as in an evaluation, as nothing is derived."""
@@ -204,11 +200,8 @@ class TrainStep(EvaluateStep):
     def _forward(self, run: Run, fed: Fed, share: Share) -> Values:
         return self.objective.values(True, run.forward(dict(fed["input"]), ()), fed, share)
 
-    def _gradients(self, run: Run, share: Share, weighed: Weighed | None) -> Iterator[tuple[str, Tensor, Tensor]]:
-        """(name, parameter, gradient) on the walk back over a piece with this share of the batch; of a group's mean.
-
-        weighed: what the batch counts as in it, where that is not one of so many.
-        """
+    def _gradients(self, run: Run, share: Share, part: Part) -> Iterator[tuple[str, Tensor, Tensor]]:
+        """(name, parameter, gradient) on the walk back over a piece with this share of the batch; of a group's mean."""
         scale = None if self.scale is None else self.scale.scale(self.layers.device)
         if scale is not None and self.observer is not None:
             self.observer.scaled_by(scale, self.layers.device)
@@ -216,9 +209,10 @@ class TrainStep(EvaluateStep):
             scales = self.together.scales(self.layers.device, scale)
         else:
             scales = {} if scale is None else dict.fromkeys(self.objective.outputs, scale)
-        for name in self.objective.outputs if weighed is not None else ():
-            scales = scales | {name: product(scales[name], weighed.own) if name in scales else weighed.own}
-        batches = self.part.batches if weighed is None else 1
+        batches = part.batches
+        if part.weighed is not None:  # of the only output
+            (name,), batches, own = self.objective.outputs, 1, part.weighed.own
+            scales = {name: product(scales[name], own) if name in scales else own}
         derivatives = self.objective.backward(share._replace(batches=batches), scales)
         walk = run.backward({name: [dy] for name, dy in derivatives.items()}, frozenset(), None)
         del derivatives

@@ -82,9 +82,9 @@ class Closed(Updates):
 class Gathered(Updates):
     """Gradients are added to those of the batches before; the last batch of a group updates."""
 
-    def __init__(self, optimizer: Optimizer, changing: Callable[[], object], part: Part, before: Tensor | None) -> None:
+    def __init__(self, optimizer: Optimizer, changing: Callable[[], object], part: Part) -> None:
         super().__init__(optimizer, changing)
-        self._part, self._before = part, before
+        self._part = part
 
     def take(self, name: str, value: Tensor, gradient: Tensor) -> None:
         total = self._added(name, value, gradient)
@@ -93,8 +93,7 @@ class Gathered(Updates):
 
     def _added(self, name: str, value: Tensor, gradient: Tensor) -> Tensor:
         self._begin(self._part.updates)
-        gathering = self.optimizer.gathering
-        return gathering.add(self.optimizer, name, value, gradient, self._part.begins, self._before)
+        return self.optimizer.gathering.add(self.optimizer, name, value, gradient, self._part)
 
 
 class GatheredAndClosed(Gathered):
@@ -103,15 +102,8 @@ class GatheredAndClosed(Gathered):
     Sums of scaled losses are looked at by each batch, so that one that overflows moves no running average.
     """
 
-    def __init__(
-        self,
-        optimizer: Optimizer,
-        changing: Callable[[], object],
-        part: Part,
-        before: Tensor | None,
-        closing: Closing,
-    ) -> None:
-        super().__init__(optimizer, changing, part, before)
+    def __init__(self, optimizer: Optimizer, changing: Callable[[], object], part: Part, closing: Closing) -> None:
+        super().__init__(optimizer, changing, part)
         self._closing = closing
         self._sums: dict[str, tuple[Tensor, Tensor]] = {}
         closing.begin()
@@ -135,18 +127,10 @@ def _update(optimizer: Optimizer, name: str, value: Tensor, gradient: Tensor, un
         optimizer.update(name, value, gradient, unscaled.rate)
 
 
-def updates_of(
-    optimizer: Optimizer,
-    changing: Callable[[], object],
-    part: Part,
-    closing: Closing | None,
-    before: Tensor | None = None,
-) -> Updates:
-    """What a batch of this part of a group wants. closing: None where nothing is clipped or scaled; before: see
-    `Gathering.add`.
-    """
+def updates_of(optimizer: Optimizer, changing: Callable[[], object], part: Part, closing: Closing | None) -> Updates:
+    """What a batch of this part of a group wants. closing: None where nothing is clipped or scaled."""
     if part.is_whole:
         return Applied(optimizer, changing) if closing is None else Closed(optimizer, changing, closing)
     if closing is None or (closing.scale is None and not part.updates):
-        return Gathered(optimizer, changing, part, before)
-    return GatheredAndClosed(optimizer, changing, part, before, closing)
+        return Gathered(optimizer, changing, part)
+    return GatheredAndClosed(optimizer, changing, part, closing)
