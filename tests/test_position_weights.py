@@ -166,7 +166,7 @@ def test_classes_of_positions_with_one_score_are_no_and_yes():
 @pytest.mark.parametrize("call", ["fit", "train_one_batch", "evaluate"])
 def test_weights_that_fit_no_positions_are_refused(call, criterion, y, weights, words):
     made = net(criterion)
-    with pytest.raises(ShapeError, match=words):
+    with pytest.raises(ShapeError, match=rf"{call} sample_weight.*{words}"):
         getattr(made, call)(X, y, sample_weight=weights)
     assert made.optimizer.step == 0
 

@@ -71,7 +71,10 @@ def _check_positions(where: str, shape: Shape, layers: LayerGraph, loss: Loss, t
     if len(shape) == 1:
         return
     if len(target) > len(layers.output_shapes(output)[0]):
-        loss.position_axis(target, target, shape)
+        try:
+            loss.position_axis(target, target, shape)
+        except ShapeError as error:
+            raise ShapeError(f"{where} of output {output!r}: {error}") from None
     elif shape != target:
         raise ShapeError(
             f"{where}: wanted one weight for each of {target[0]} samples, or for each position, {target}, received "
