@@ -183,14 +183,9 @@ class GradientSums:
         return block.nbytes == gradient.nbytes and all(block is not kept.block for kept in self._sums.values())
 
 
-def added(whole: Mapping[str, Tensor], part: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def added(whole: dict[str, Tensor], part: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The values so far and a piece's, each by its share of the batch already; scores are put behind each other."""
     with no_grad():
-        return {
-            name: value
-            if name not in whole
-            else concat([whole[name], value], 0)
-            if name.startswith(SCORES)
-            else add(whole[name], value)
-            for name, value in part.items()
-        }
+        for name, value in part.items():
+            whole[name] = concat([whole[name], value], 0) if name.startswith(SCORES) else add(whole[name], value)
+    return whole
