@@ -18,6 +18,7 @@ from singa_lite.ops.shape import piece
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import flag, init, number, one_of, positive_int, where
+from ._masks import without_padding
 
 #: How two directions become one output.
 MERGES = ("concat", "sum", "mul", "ave")
@@ -39,6 +40,7 @@ class RecurrentLayer(Layer):
 
     features_last = True
     any_length = True
+    takes_mask = True
 
     def __init__(
         self,
@@ -81,6 +83,8 @@ class RecurrentLayer(Layer):
             raise ValueError(f"{where(self)}: wanted bias_init with use_bias=True only, received {bias_init!r}")
         #: Whether the one direction is from the last step to the first, as `Bidirectional` has it for its second layer.
         self.backwards = False
+        #: Whether what holds this layer has put zeros in the place of padding already.
+        self.without_padding = False
 
     def _checked_dropout(self, dropout: float) -> float:
         found = number(self, "dropout", dropout, 0, 1)
@@ -171,6 +175,8 @@ class RecurrentLayer(Layer):
         """All stacks. kept: the states that the first step begins with and the last one leaves, {} for 0."""
         x = inputs[0]
         mask = inputs[1].detach() if len(inputs) > 1 else x.mask
+        if not self.without_padding:
+            x = without_padding(x, mask)
         y = autograd.transpose(x, (1, 0, 2))
         for stack in range(self.num_stacks):
             is_last = stack == self.num_stacks - 1

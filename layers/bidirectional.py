@@ -9,6 +9,7 @@ from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import held_layers, one_of, where
+from ._masks import without_padding
 from ._recurrent import MERGES, RecurrentLayer, merged
 
 
@@ -55,11 +56,13 @@ class Bidirectional(Layer):
 
     def forward(self, training: bool, *inputs: Tensor) -> Tensor:
         """x (n, time, features), perhaps mask (n, time) -> what both give."""
-        return merged([self.run(layer, training, *inputs) for layer in self.layers.values()], self.merge)
+        x, *mask = inputs
+        x = without_padding(x, mask[0] if mask else x.mask)
+        return merged([self.run(layer, training, x, *mask) for layer in self.layers.values()], self.merge)
 
 
 def _named(layer: RecurrentLayer, direction: str) -> RecurrentLayer:
     """A layer with the same options under that name."""
     made = deepcopy(layer)
-    made._name, made.backwards = direction, direction == "backward"
+    made._name, made.backwards, made.without_padding = direction, direction == "backward", True
     return made

@@ -16,6 +16,7 @@ from singa_lite.ops.shape import first_rows
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import flag, number, positive_int, where
+from ._masks import finite_padding, without_padding
 from ._products import Products
 
 
@@ -71,6 +72,8 @@ class MultiHeadAttention(Products):
         self.rotary = flag(self, "rotary", rotary)
         self.take_options(use_bias, weight_init, bias_init)
         self._head_size, self._is_cross = 0, False
+        #: Whether what holds this layer has put zeros in the place of padding already.
+        self.without_padding = False
 
     def setup(self, *shapes: Shape) -> Shape:
         """(time, features), perhaps (length, width), perhaps (length,) -> (time, features)."""
@@ -125,6 +128,10 @@ class MultiHeadAttention(Products):
         x = inputs[0]
         memory = inputs[1] if len(inputs) > 1 and inputs[1].ndim == 3 else x
         mask = inputs[-1].detach() if inputs[-1].ndim == 2 else memory.mask
+        if not self.without_padding:
+            is_self = memory is x
+            x = finite_padding(x, mask if is_self else x.mask)
+            memory = x if is_self else without_padding(memory, mask)
         table = first_rows(self.states["table"], 1, x.shape[1]) if self.rotary else None
         q, k, v = self._heads(training, x, memory, table)
         p = self.dropout if training else 0.0
@@ -166,6 +173,7 @@ class MultiHeadAttention(Products):
         """x (n, m, features), perhaps mask (n, m) -> (n, m, features)."""
         x, *masks = inputs
         mask = masks[0] if masks else x.mask
+        x = finite_padding(x, mask)
         table = rows_at(self.states["table"], past.position, x.shape[1]) if self.rotary else None
         q, k, v = self._heads(False, x, x, table)
         write_rows(k, past.position, past["keys"])

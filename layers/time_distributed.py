@@ -23,6 +23,7 @@ class TimeDistributed(Layer):
     them over all steps.
     """
 
+    passes_mask = True
     any_length = True
 
     def __init__(self, name: str, layer: Layer, *, input_sample_shape: InputShape | None = None) -> None:

@@ -8,6 +8,7 @@ from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import flag, number, one_of, positive_int, where
+from ._masks import finite_padding
 from ._products import Products
 from .activation import MODES, Activation
 from .dropout import Dropout
@@ -84,6 +85,7 @@ class TransformerBlock(Products):
             weight_init=self.weight_init,
             bias_init=self.bias_init,
         )
+        self._attention.without_padding = True
         kind = RMSNormalization if self.norm == "rms" else LayerNormalization
         self._norms: list[Layer] = [kind(f"{part}_norm", epsilon=epsilon) for part in ("attention", "hidden")]
         self._dropouts = [Dropout(f"{part}_dropout", dropout) for part in ("attention", "output")] if dropout else []
@@ -119,6 +121,7 @@ class TransformerBlock(Products):
     def forward(self, training: bool, *inputs: Tensor) -> Tensor:
         """x (n, time, features), perhaps mask (n, time) -> (n, time, features)."""
         x, *mask = inputs
+        x = finite_padding(x, mask[0] if mask else x.mask)
         for norm, part in zip(self._norms, self._parts, strict=True):
             y = self.run(norm, training, x) if self.normalize_first else x
             for layer in part:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
-from typing import Self, TypeVar
+from typing import ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,10 @@ class Criterion(Described):
     def bookkeeping(self) -> Collection[str]:
         """Beside others, what `forward` leaves for `backward`."""
         return {*super().bookkeeping(), "_taped"}
+
+    #: Whether a mean over a batch, if it is of the whole one, is of the positions whose id is not `ignore_index`.
+    is_counted: ClassVar[bool] = False
+    ignore_index: int | None = None
 
     @property
     def of_whole_batch(self) -> bool:

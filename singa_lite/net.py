@@ -135,9 +135,9 @@ class FeedForwardNet(BatchNet, Unique):
         loading, ahead = sources.checked_loading("evaluate", workers, None), whole("evaluate prefetch", prefetch, 0)
         objective = self._objective()
         self._refuse_weights("evaluate", sample_weight=sample_weight, class_weight=class_weight)
-        weights.class_weights("evaluate", class_weight, self, objective.outputs)
+        weights.class_weights("evaluate", class_weight, self, objective)
         data = sources.data_set("evaluate", self, objective, x, y, batch_size, loading, steps=("steps", steps))
-        weights.weigh("evaluate", data, objective.outputs, self.dtype, sample_weight)
+        weights.weigh("evaluate", data, self, objective, sample_weight)
         weights.check_classes("evaluate", data, self, objective, class_weight)
         self._divide("evaluate", data, InTurn)
         with closing(data):
@@ -246,14 +246,14 @@ class FeedForwardNet(BatchNet, Unique):
         objective = self._objective()
         self._refuse_weights("fit", sample_weight=sample_weight, class_weight=class_weight)
         begun = fit_arguments.checked_initial_epoch(initial_epoch, epochs, resume)
-        classes = weights.class_weights("fit", class_weight, self, objective.outputs)
+        classes = weights.class_weights("fit", class_weight, self, objective)
         given = splitting.split(x, y, sample_weight, validation_data, validation_split)
         loading = sources.checked_loading("fit", workers, shuffle_window)
         steps = ("steps_per_epoch", steps_per_epoch)
         data = sources.data_set(
             "fit", self, objective, given.x, given.y, batch_size, loading, transform=transform, steps=steps
         )
-        weights.weigh("fit", data, objective.outputs, self.dtype, given.sample_weight)
+        weights.weigh("fit", data, self, objective, given.sample_weight)
         weights.check_classes("fit", data, self, objective, class_weight)
         self._divide("fit", data, Share)
         validation = None
@@ -265,7 +265,7 @@ class FeedForwardNet(BatchNet, Unique):
             where = "fit validation_data"
             beside = loading._replace(is_strict=False)
             validation = sources.data_set(where, self, objective, *pair, size, beside, steps=steps)
-            weights.weigh(where, validation, objective.outputs, self.dtype, given.validation_weight)
+            weights.weigh(where, validation, self, objective, given.validation_weight)
             self._divide(where, validation, InTurn)
         elif validation_steps is not None:
             raise ValueError(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+import numpy as np
+
+from singa_lite.device import Device
 from singa_lite.errors import SnapshotError
 from singa_lite.optimizer import Optimizer
-from singa_lite.optimizer.gathering import Gathering
+from singa_lite.optimizer.gathering import COUNTED, Gathering
 from singa_lite.snapshots.manifest import Attribute
 from singa_lite.snapshots.tree import ArraySpec, Tree
 from singa_lite.tensor import Tensor
@@ -16,8 +19,13 @@ SUM = "/sum"
 
 
 def attributes(gathering: Gathering) -> dict[str, Attribute]:
-    """accumulate: batches of a group; accumulated: how many of them are in the sums. Of a group that has begun."""
-    return {"accumulate": gathering.count, "accumulated": gathering.done}
+    """accumulate: batches of a group; accumulated: how many of them are in the sums, and positions: how many of theirs
+    count, where they are weighed by these. Of a group that has begun.
+    """
+    found: dict[str, Attribute] = {"accumulate": gathering.count, "accumulated": gathering.done}
+    if COUNTED in gathering.sums:
+        found["positions"] = int(gathering.sums[COUNTED])
+    return found
 
 
 def summed(optimizer: Optimizer, parameters: Collection[str]) -> list[str]:
@@ -77,6 +85,13 @@ def make_room(optimizer: Optimizer, parameters: Mapping[str, Tensor], of: Sequen
         for name in fresh:
             sums.pop(name, None)
         raise
+
+
+def restore_positions(snapshot: Tree, optimizer: Optimizer, device: Device) -> None:
+    """How many positions count in the group so far, as the file says."""
+    count = snapshot.attributes.get("positions")
+    if isinstance(count, int):
+        optimizer.gathering.positions_on(device).copy_from_numpy(np.float64(count))
 
 
 def _path(name: str) -> str:

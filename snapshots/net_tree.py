@@ -119,6 +119,7 @@ def restore(
     for path, tensor in (found | (scaling.tensors(net) if scaled else {})).items():
         tensor.copy_from_numpy(apart.own_elements(net, path, _read_again(snapshot, path)))
     if receiver is not None:
+        group.restore_positions(snapshot, receiver, net.device)
         receiver.gathering.done = done
     net.discard_step()
 

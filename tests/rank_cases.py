@@ -131,9 +131,17 @@ def frozen(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
 
 def ignored(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
     """Positions that do not count are unequally many in the parts; on the first rank none counts."""
+    found = {}
+    for options in ({}, {"accumulate": 3}, {"micro_batches": 2}):
+        made = _ignored(ranks, together, **options)
+        found |= {f"{name} {options}": value for name, value in made.items()}
+    return found
+
+
+def _ignored(ranks: Ranks, together: int, **options: Any) -> dict[str, np.ndarray]:
     net = FeedForwardNet(loss.SoftmaxCrossEntropy(axis=-1, ignore_index=-1), seed=3)
     net.add(layers.Dense("a", 5, input_sample_shape=(6, 4)))
-    net.compile(sgd(), parallel=again(ranks))
+    net.compile(sgd(), parallel=again(ranks), **options)
     random, mine = np.random.default_rng(7), part(ranks, together)
     for _ in range(STEPS):
         count = sum(PARTS[: size_of(ranks, together)])

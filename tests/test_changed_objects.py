@@ -24,6 +24,7 @@ IDS, ROWS, SEQUENCES = "ids", "rows", "sequences"
 #: {class: {option: (another value, what else it is made with, targets)}}.
 LOSSES: dict[str, dict[str, tuple[Any, dict[str, Any], str]]] = {
     "Huber": {"delta": (0.2, {"delta": 0.7}, ROWS)},
+    "SigmoidCrossEntropy": {"pos_weight": (0.2, {"pos_weight": 0.7}, ROWS)},
     "SoftmaxCrossEntropy": {
         "axis": (-1, {"axis": 1}, IDS),
         "ignore_index": (0, {}, IDS),
@@ -33,7 +34,15 @@ LOSSES: dict[str, dict[str, tuple[Any, dict[str, Any], str]]] = {
 METRICS: dict[str, dict[str, tuple[Any, dict[str, Any], str]]] = {
     "Accuracy": {"axis": (-1, {"axis": 1}, IDS), "ignore_index": (0, {}, IDS)},
     "BinaryAccuracy": {"threshold": (0.6, {}, ROWS)},
-    "F1": {"average": ("micro", {}, IDS), "threshold": (0.6, {"threshold": 0.1}, ROWS)},
+    "BinaryPrecision": {"threshold": (0.6, {}, ROWS)},
+    "BinaryRecall": {"threshold": (0.6, {}, ROWS)},
+    "ConfusionMatrix": {"axis": (-1, {"axis": 1}, IDS), "ignore_index": (0, {}, IDS)},
+    "F1": {
+        "average": ("micro", {}, IDS),
+        "threshold": (0.6, {"threshold": 0.1}, ROWS),
+        "axis": (-1, {"axis": 1}, IDS),
+        "ignore_index": (0, {}, IDS),
+    },
     "Perplexity": {"axis": (-1, {"axis": 1}, IDS), "ignore_index": (0, {}, IDS)},
     "Precision": {"top_k": (1, {"top_k": 3}, ROWS)},
     "Recall": {"top_k": (1, {"top_k": 3}, ROWS)},
@@ -139,7 +148,8 @@ def of_a_metric(name: str, option: str) -> None:
     setattr(owner, option, value)
     assert step(net, 3, targets) == step(twin, 3, targets)
     x, y = batch(4, targets)
-    assert net.evaluate(x, y) == twin.evaluate(x, y)
+    for found, wanted in zip(net.evaluate(x, y), twin.evaluate(x, y), strict=True):
+        np.testing.assert_array_equal(found, wanted)
     assert net.config()["metric"] == twin.config()["metric"]
 
 

@@ -56,6 +56,57 @@ def test_f1(average):
     assert over_batches(metric.F1(average, 0.3), scores[:, :1], yes) == pytest.approx(said)
 
 
+@pytest.mark.parametrize("threshold", [0.0, 0.7])
+def test_precision_and_recall_of_yes(threshold):
+    library = skips.library("sklearn.metrics")
+    scores, yes = RNG.normal(0, 1, (23, 2)), RNG.integers(0, 2, (23, 2)).astype(float)
+    for kind, wanted in (
+        (metric.BinaryPrecision, library.precision_score),
+        (metric.BinaryRecall, library.recall_score),
+    ):
+        found = over_batches(kind(threshold), scores, yes)
+        assert found == pytest.approx(wanted(yes.ravel(), scores.ravel() > threshold))
+        assert over_batches(kind(threshold), np.full(5, -1.0), np.zeros(5)) == 0
+    assert type(metric.get("binary_recall")) is metric.BinaryRecall
+
+
+@pytest.mark.parametrize("axis", [1, -1])
+def test_ids_that_do_not_count(axis):
+    library = skips.library("sklearn.metrics")
+    scores, ids = RNG.normal(0, 1, (9, 4, 3)), RNG.integers(0, 3, (9, 4))
+    ids[RNG.random(ids.shape) < 0.4] = -100
+    given = np.moveaxis(scores, -1, axis)
+    real, said = ids[ids >= 0], scores.argmax(-1)[ids >= 0]
+    options = {"axis": axis, "ignore_index": -100}
+    wanted = library.confusion_matrix(real, said, labels=range(3))
+    np.testing.assert_array_equal(over_batches(metric.ConfusionMatrix(**options), given, ids), wanted)
+    for average in ("macro", "micro"):
+        wanted = library.f1_score(real, said, average=average)
+        assert over_batches(metric.F1(average, **options), given, ids) == pytest.approx(wanted)
+    metric.F1(**options).check(given.shape, given.dtype, ids)
+    with pytest.raises(ValueError, match="from 0 to 2, or 7"):
+        metric.ConfusionMatrix(axis, ignore_index=7).check(given.shape, given.dtype, ids)
+
+
+def test_what_has_no_score_but_nan_is_taken_for_no_class():
+    scores = np.array([[3.0, 1, 2], [np.nan] * 3, [np.nan, -np.inf, np.nan], [np.nan, 0, 5], [np.nan] * 3])
+    ids = np.array([0, 0, 1, 2, 1])
+    np.testing.assert_array_equal(over_batches(metric.ConfusionMatrix(), scores, ids, 2), np.eye(3))
+    assert over_batches(metric.F1("micro"), scores, ids, 2) == pytest.approx(6 / 8)
+    assert over_batches(metric.F1(), scores, ids, 2) == pytest.approx((2 / 3 + 2 / 3 + 1) / 3)
+    yes = np.array([1.0, 1, 0])
+    for kind, wanted in ((metric.F1, 2 / 3), (metric.BinaryPrecision, 1), (metric.BinaryRecall, 0.5)):
+        assert over_batches(kind(), np.array([1.0, np.nan, np.nan]), yes) == pytest.approx(wanted)
+    with np.errstate(invalid="ignore"):
+        assert np.isnan(over_batches(metric.AUC(), scores[:, 0], (ids == 0).astype(float)))
+    for kind in (metric.Accuracy(), metric.TopKAccuracy(2), metric.Precision(1), metric.Recall(2)):
+        target = np.eye(3)[ids] if kind.name in ("precision", "recall") else ids
+        values = tensor.to_numpy(kind.forward(tensor.from_numpy(scores), target))
+        np.testing.assert_array_equal(values, [1, 0, 1, 1, 0])
+    values = metric.BinaryAccuracy().forward(tensor.from_numpy(np.array([np.nan, np.nan])), np.array([0.0, 1]))
+    np.testing.assert_array_equal(tensor.to_numpy(values), [0, 0])
+
+
 def test_determination_and_confusion():
     library = skips.library("sklearn.metrics")
     target = RNG.normal(1e4, 1, (23, 2))  # far from 0, where a difference of sums would be all rounding
@@ -74,8 +125,7 @@ MODES = [{}, {"graph": False}, {"micro_batches": 3}, {"memory_budget": "1 MiB"},
 @pytest.mark.parametrize("options", MODES, ids=str)
 def test_evaluate_is_exact_over_all_samples_in_every_mode(options):
     library = skips.library("sklearn.metrics")
-    perplexity = [] if "micro_batches" in options else ["perplexity"]  # of whole batches alone
-    net = made(["accuracy", "f1", metric.ConfusionMatrix(), *perplexity], **options)
+    net = made(["accuracy", "f1", metric.ConfusionMatrix(), "perplexity"], **options)
     history = net.fit(X, IDS, 4, 2, validation_data=(X, IDS), verbose=False)
     _, found = net.evaluate(X, IDS, 4)
     scores = np.asarray(net.predict(X))
@@ -86,8 +136,6 @@ def test_evaluate_is_exact_over_all_samples_in_every_mode(options):
     _, batch = net.train_one_batch(X, IDS)
     assert batch["f1"].shape == () and batch["confusion_matrix"].shape == (3, 3)
     assert found["f1"] == pytest.approx(library.f1_score(IDS, scores.argmax(1), average="macro"))
-    if not perplexity:
-        return
     logs = scores - np.log(np.exp(scores.astype(float)).sum(1, keepdims=True))
     assert found["perplexity"] == pytest.approx(np.exp(-logs[np.arange(23), IDS].mean()), rel=1e-5)
 

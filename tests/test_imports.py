@@ -64,7 +64,10 @@ BESIDE = (
     *("kernels.interface", "kernels.kernel_set", "kernels.built", "kernels.routine", "kernels.variants"),
     "kernels.widening",
 )
-SHARED = ("kernels.ids", "kernels.philox", "kernels.recurrence", "kernels.tiled_attention", "kernels.workers")
+SHARED = (
+    *("kernels.ids", "kernels.philox", "kernels.recurrence", "kernels.tiled_attention", "kernels.unweighted"),
+    "kernels.workers",
+)
 
 # Folders that can be read alone: all that they may import of the project from outside themselves.
 CLOSED = {

@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from singa_lite import layers, optimizer
+from singa_lite.errors import NonFiniteError
 from singa_lite.sklearn import NetClassifier, NetRegressor
 
 
@@ -85,3 +86,12 @@ def test_widths_that_are_none_are_refused():
         NetClassifier(hidden="64").fit(x, y)
     with pytest.raises(ValueError, match="hidden"):
         NetClassifier(hidden=(0,)).fit(x, y)
+
+
+def test_a_sample_whose_scores_are_nan_is_of_no_class():
+    samples = np.random.default_rng(1).standard_normal((12, 3))
+    found = NetClassifier(hidden=(4,), epochs=1, random_state=0).fit(samples, np.arange(12) % 3)
+    for value in found.net_.param_values():
+        value.copy_from_numpy(np.full(value.shape, np.nan, value.dtype))
+    with pytest.raises(NonFiniteError, match=r"NetClassifier predict.*sample 0"):
+        found.predict(samples)

@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from singa_lite.autograd import no_grad
 from singa_lite.common.contexts import in_own_context
+from singa_lite.common.notice import warn
 from singa_lite.common.unique import Unique
 from singa_lite.device import Device
 from singa_lite.errors import GraphError, ShapeError
@@ -42,6 +43,12 @@ class Callee(Protocol):
     def path(self) -> str: ...
     @property
     def passes_mask(self) -> bool: ...
+    @property
+    def takes_mask(self) -> bool: ...
+    @property
+    def positionwise(self) -> bool: ...
+    @property
+    def layers(self) -> Mapping[str, object]: ...
     @property
     def any_length(self) -> bool: ...
     @property
@@ -228,7 +235,10 @@ def call(layer: Callee, device: Device, training: bool, inputs: list[Tensor]) ->
 
     TypeError for what is no tensor, ShapeError for another shape: the layers behind were set up for these.
     """
-    calls, mask = _current.get(), _mask_of(inputs) if layer.passes_mask else None
+    calls, mask = _current.get(), _mask_of(inputs)
+    is_masked = mask is not None
+    if not layer.passes_mask and (layer.layers or not layer.positionwise):
+        mask = None
     if device.graph is not None:
         device.graph.made_by(layer, Unchanged)
     with device.scope(layer=layer.path):
@@ -238,6 +248,8 @@ def call(layer: Callee, device: Device, training: bool, inputs: list[Tensor]) ->
         found = found if calls is None else calls.seen(layer.path, found)
     for output in found:
         output.mask = mask if output.mask is None else output.mask
+    if is_masked and all(output.mask is None for output in found):
+        _tell_end_of_mask(layer)
     if calls is not None and layer.path in calls.asked:
         calls.given.setdefault(layer.path, []).extend(found)
     return found
@@ -246,6 +258,20 @@ def call(layer: Callee, device: Device, training: bool, inputs: list[Tensor]) ->
 def _mask_of(inputs: list[Tensor]) -> Tensor | None:
     """The first mask that comes with the inputs."""
     return next((tensor.mask for tensor in inputs if tensor.mask is not None), None)
+
+
+def _tell_end_of_mask(layer: Callee) -> None:
+    """Warn, once a layer, that a mask ends at one that does not look at it. Layers within it tell of themselves, and of
+    a user's own class nobody knows what it looks at.
+    """
+    kind = type(layer)
+    if layer.takes_mask or layer.layers or not kind.__module__.startswith("singa_lite.") or "_told" in vars(layer):
+        return
+    object.__setattr__(layer, "_told", True)
+    warn(
+        f"layer {layer.path!r}: a mask of its input ends here, as {kind.__name__} does not take it into account: what "
+        "is behind counts padding as well; PaddingMask gives the mask as an input to layers behind that take one"
+    )
 
 
 def _checked(layer: Callee, outputs: list[object], calls: LayerCalls | None) -> list[Tensor]:

@@ -25,6 +25,8 @@ class LayerTraits(LayerTensors):
     input_ids: int | None = None
     #: Whether a mask of its input is one of its output too: it does something at each position, perhaps by others.
     passes_mask: bool = False
+    #: Whether it takes a mask of its input into account, though its output has none.
+    takes_mask: bool = False
     #: Whether its own operations do the same at each position (axis 1) by itself, so that forward serves any number of
     #: them; layers within it are asked for themselves.
     positionwise: bool = False

@@ -12,10 +12,11 @@ from singa_lite.common.array_types import DType
 from singa_lite.common.checks import flag
 from singa_lite.common.contexts import in_own_context
 from singa_lite.common.value_checks import ValuesCheck, any_values
-from singa_lite.criterion import Criterion, Target, check_same_shape_and_dtype
+from singa_lite.criterion import Criterion, Target, check_same_shape_and_dtype, ids_shape
 from singa_lite.device import Device, device_of
-from singa_lite.errors import GraphError
+from singa_lite.errors import GraphError, ShapeError
 from singa_lite.graph import Phase
+from singa_lite.ops.cross_entropy import by_rows
 from singa_lite.ops.op import Edge, no_grad
 from singa_lite.ops.shape import Identity
 from singa_lite.tensor import Array, Shape, Tensor, full
@@ -55,7 +56,9 @@ class Loss(Criterion, ABC):
     def forward(self, training: bool, x: Tensor, y: object, weights: Tensor | None = None) -> Tensor:
         """The loss of each sample. y: Tensor, NumPy, or anything that holds an array. Raises as `check` does.
 
-        weights: (n,), x's dtype and device; what each sample's loss is multiplied by.
+        weights: (n,), x's dtype and device; what each sample's loss is multiplied by. Or (n, ...), one for each
+        position, see `position_axis`: then the result is (n,), the mean over a sample's positions, and of its elements.
+        Where a weight is 0 neither x nor y is read.
 
         training: what `backward` needs is kept until it is called; a later forward takes its place. GraphError for a y
         that needs a derivative then: there is one by x alone.
@@ -64,7 +67,7 @@ class Loss(Criterion, ABC):
         target, leaf = self._beside(x, y), x.detach()
         if not training:
             with no_grad():
-                return self._weighed(self._check_values(leaf, self.compute(leaf, target)), weights)
+                return self._values(leaf, target, weights)
         if target.requires_grad:
             raise GraphError(
                 f"{self._name}: wanted a target that needs no derivative, received one from a tape; give its detach(), "
@@ -72,7 +75,7 @@ class Loss(Criterion, ABC):
             )
         leaf.requires_grad = True
         mark = Identity()
-        values = self._weighed(self._check_values(leaf, self.compute(mark(leaf), target)), weights)
+        values = self._values(mark(leaf), target, weights)
         self._keep(_Taped(Edge(values.creator, values.output_index, None), mark, values.shape, x.dtype, device_of(x)))
         return values.detach()
 
@@ -109,13 +112,45 @@ class Loss(Criterion, ABC):
     def _keep(self, taped: _Taped | None) -> None:
         object.__setattr__(self, "_taped", taped)  # as a frozen dataclass allows it too
 
-    def _weighed(self, values: Tensor, weights: Tensor | None) -> Tensor:
+    def _values(self, x: Tensor, target: Tensor, weights: Tensor | None) -> Tensor:
         if weights is None:
-            return values
-        return values * autograd.reshape(weights.detach(), (-1, *(1,) * (values.ndim - 1)))
+            return self._check_values(x, self.compute(x, target))
+        if weights.ndim == 1:
+            return self._check_values(x, self.compute_weighed(x, target, weights.detach()))
+        axis = self.position_axis(x.shape, target.shape, weights.shape)
+        if axis is None:
+            rows, rows_of_target = (autograd.reshape(tensor, (-1, 1)) for tensor in (x, target))
+        else:
+            rows, rows_of_target = by_rows(x, target, axis)
+        values = self.compute_weighed(rows, rows_of_target, autograd.reshape(weights.detach(), (-1,)))
+        return autograd.reduce_mean(autograd.reshape(values, (x.shape[0], -1)), 1)
 
-    #: Whether `counted` says of how many values of a batch the mean is, where it is not of all samples.
-    is_counted: ClassVar[bool] = False
+    def compute_weighed(self, x: Tensor, target: Tensor, weights: Tensor) -> Tensor:
+        """As `compute`, times a weight for each sample, (n,); also for rows, (positions, features), in their place."""
+        counts = autograd.reshape(autograd.not_equal(weights, 0.0), (-1, *(1,) * (x.ndim - 1)))
+        x, target = (autograd.where(counts, t, 0.0) if t.dtype == x.dtype else t for t in (x, target))
+        values = self.compute(x, target)
+        return values * autograd.reshape(weights, (-1, *(1,) * (values.ndim - 1)))
+
+    #: Axes that positions may have their features along; one for each element only where there are several.
+    feature_axes: ClassVar[tuple[int, ...]] = (-1, 1)
+
+    def position_axis(self, x_shape: Shape, target_shape: Shape, shape: Shape) -> int | None:
+        """The axis of features, which weights (n, ...) of this shape by position do not have; None: one an element.
+
+        ShapeError for another shape, and for one that goes with two axes.
+        """
+        if shape == x_shape and len(self.feature_axes) > 1:
+            return None
+        axes = {axis % len(x_shape) for axis in self.feature_axes}
+        found = [axis for axis in axes if len(x_shape) > 2 and ids_shape(x_shape, axis) == shape]
+        if len(found) == 1:
+            return found[0]
+        wanted = [(x_shape[0],), *(ids_shape(x_shape, axis) for axis in axes), x_shape]
+        raise ShapeError(
+            f"{self._name}: wanted weights of samples, or of positions that leave out one axis, of {wanted}, received "
+            f"{shape}"
+        )
 
     def counted(self, target: object) -> int | None:
         """Of how many values of a batch the mean is, where it is not of all samples; else None."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from singa_lite import autograd
 from singa_lite.common.array_types import DType
+from singa_lite.common.arrays import numbers
 from singa_lite.common.checks import share
 from singa_lite.common.value_checks import ValuesCheck
 from singa_lite.criterion import (
@@ -20,8 +24,9 @@ from singa_lite.criterion import (
     readable,
     refuse,
 )
+from singa_lite.errors import ShapeError
 from singa_lite.loss.base import LikeScores, Loss
-from singa_lite.ops.cross_entropy import softmax_cross_entropy_values
+from singa_lite.ops.cross_entropy import softmax_cross_entropy_values, weigh
 from singa_lite.ops.loss import sigmoid_cross_entropy_values
 from singa_lite.tensor import Array, Shape, Tensor, to_numpy
 
@@ -67,6 +72,19 @@ class SoftmaxCrossEntropy(Loss):
         axis = class_axis(self._name, self.axis, x.shape, target.shape)
         return softmax_cross_entropy_values(x, target, axis, self.ignore_index, self.label_smoothing)
 
+    def compute_weighed(self, x: Tensor, target: Tensor, weights: Tensor) -> Tensor:
+        """The losses times weights; where one is 0 derivatives are, too, whatever the scores are."""
+        if x.ndim > 2:
+            return weigh(self.compute(x, target), weights)
+        return weigh(softmax_cross_entropy_values(x, target, 1, self.ignore_index, self.label_smoothing), weights)
+
+    def position_axis(self, x_shape: Shape, target_shape: Shape, shape: Shape) -> int | None:
+        """That of the classes."""
+        axis = class_axis(self._name, self.axis, x_shape, target_shape)
+        if shape != ids_shape(x_shape, axis):
+            raise ShapeError(f"{self._name}: wanted weights {ids_shape(x_shape, axis)} or (n,), received {shape}")
+        return axis
+
     def target_form(self, x_shape: Shape, dtype: DType) -> tuple[Shape, DType]:
         """Class ids, one for each position."""
         return ids_shape(x_shape, 1 if self.axis is None else self.axis), np.dtype(np.int64)
@@ -95,16 +113,41 @@ class SoftmaxCrossEntropy(Loss):
 
 
 class SigmoidCrossEntropy(LikeScores):
-    """-(t * log p + (1 - t) * log(1 - p)), p = sigmoid(x), the mean over each sample. x: raw scores (n, ...).
+    """-(w * t * log p + (1 - t) * log(1 - p)), p = sigmoid(x), the mean over each sample. x: raw scores (n, ...).
 
-    y: x's shape and dtype, values from 0 to 1.
+    y: x's shape and dtype, values from 0 to 1. pos_weight: w, what yes counts as, such as the share of no over that of
+    yes: a number or an array that broadcasts to a sample, as (c,), of finite numbers of at least 0; as of torch's
+    BCEWithLogitsLoss. ShapeError where it does not broadcast to the scores.
     """
 
     applies = "sigmoid"
 
+    def __init__(self, pos_weight: float | Sequence[float] | Array | None = None) -> None:
+        self.pos_weight = None if pos_weight is None else _weights(f"{self._name} pos_weight", pos_weight)
+
     def compute(self, x: Tensor, target: Tensor) -> Tensor:
-        return sigmoid_cross_entropy_values(x, target)
+        if self.pos_weight is None:
+            return sigmoid_cross_entropy_values(x, target)
+        less = np.asarray(self.pos_weight, x.dtype) - 1
+        if x.ndim == 2 and less.size == x.shape[1]:  # of rows too, whose features had another axis
+            less = less.reshape(-1)
+        losses = (1.0 - target) * x + (target * less + 1.0) * autograd.softplus(-x)
+        return autograd.reduce_mean(autograd.reshape(losses, (x.shape[0], -1)), 1)
 
     def check_target(self, x_shape: Shape, dtype: DType, target: Target) -> None:
         super().check_target(x_shape, dtype, target)
         check_probabilities(self._name, target)
+        shape = np.asarray(1.0 if self.pos_weight is None else self.pos_weight, np.float64).shape
+        beyond = len(shape) > len(x_shape) - 1
+        if beyond or any(own not in (1, of_x) for own, of_x in zip(shape[::-1], x_shape[::-1], strict=False)):
+            raise ShapeError(f"{self._name} pos_weight: wanted one for samples {x_shape[1:]}, received shape {shape}")
+
+
+def _weights(where: str, given: object) -> object:
+    """A number, or numbers in lists. TypeError or ValueError unless all are finite and at least 0."""
+    array = numbers(where, given)
+    if array.dtype.kind not in "fiu":
+        raise TypeError(f"{where}: wanted numbers, received {given!r:.100}")
+    if not (np.isfinite(array) & (array >= 0)).all():
+        raise ValueError(f"{where}: wanted finite numbers of at least 0, received {given!r:.100}")
+    return array.astype(np.float64).tolist()

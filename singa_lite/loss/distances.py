@@ -57,6 +57,8 @@ class CosineSimilarity(LikeScores):
     (n, ..., c), equal shapes and dtypes.
     """
 
+    feature_axes = (-1,)
+
     def compute(self, x: Tensor, target: Tensor) -> Tensor:
         cosines = autograd.reduce_sum(_direction(x) * _direction(target), -1)
         return -autograd.reduce_mean(autograd.reshape(cosines, (x.shape[0], -1)), 1)

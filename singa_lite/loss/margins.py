@@ -43,6 +43,7 @@ class KLDivergence(LikeScores):
     """
 
     applies = "softmax"
+    feature_axes = (1,)
 
     def compute(self, x: Tensor, target: Tensor) -> Tensor:
         logs = autograd.log(autograd.relu(target - _LEAST) + _LEAST)

@@ -10,6 +10,8 @@ from singa_lite.metric.accuracies import Recall as Recall
 from singa_lite.metric.accuracies import TopKAccuracy as TopKAccuracy
 from singa_lite.metric.base import Metric as Metric
 from singa_lite.metric.counts import F1 as F1
+from singa_lite.metric.counts import BinaryPrecision as BinaryPrecision
+from singa_lite.metric.counts import BinaryRecall as BinaryRecall
 from singa_lite.metric.counts import ConfusionMatrix as ConfusionMatrix
 from singa_lite.metric.determination import R2 as R2
 from singa_lite.metric.epoch import EpochMetric as EpochMetric

@@ -61,6 +61,7 @@ class TopKAccuracy(_AmongTopK):
     """
 
     kernel = "in_top_k"
+    is_counted = True
 
     def __init__(self, k: int = 5, axis: int | None = None, *, ignore_index: int | None = None) -> None:
         super().__init__(k)

@@ -45,8 +45,12 @@ class Metric(Criterion, ABC):
             return self._check_values(x, self.compute(x.detach(), target))
 
     def evaluate(self, x: Tensor, y: object) -> Tensor:
-        """The mean of forward's values, shape (). Raises as `check` does."""
-        return autograd.reduce_mean(self.forward(x, y))
+        """A batch's value, shape (): the mean of forward's values. Raises as `check` does."""
+        return self.of_mean(autograd.reduce_mean(self.forward(x, y)))
+
+    def of_mean(self, mean: Tensor) -> Tensor:
+        """A batch's value, of the mean of forward's values."""
+        return mean
 
     def count(self, target: Array) -> float:
         """What a batch's value counts as in the mean over an epoch: by its samples, or by its positions that count."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from singa_lite.criterion import by_name
 from singa_lite.metric.accuracies import Accuracy, BinaryAccuracy, TopKAccuracy
 from singa_lite.metric.base import Metric
-from singa_lite.metric.counts import F1, ConfusionMatrix
+from singa_lite.metric.counts import F1, BinaryPrecision, BinaryRecall, ConfusionMatrix
 from singa_lite.metric.determination import R2
 from singa_lite.metric.errors import MeanAbsoluteError, MeanSquaredError
 from singa_lite.metric.perplexity import Perplexity
@@ -18,6 +18,8 @@ _KINDS: Mapping[str, Callable[[], Metric]] = {
     "acc": Accuracy,
     "top_5_accuracy": TopKAccuracy,
     "binary_accuracy": BinaryAccuracy,
+    "binary_precision": BinaryPrecision,
+    "binary_recall": BinaryRecall,
     "perplexity": Perplexity,
     "mean_squared_error": MeanSquaredError,
     "mse": MeanSquaredError,
@@ -37,8 +39,8 @@ _OTHERS = {
     "f1_score": '"f1"',
     "r2_score": '"r2"',
     "roc_auc": '"auc"',
-    "precision": "metric.Precision(top_k)",
-    "recall": "metric.Recall(top_k)",
+    "precision": '"binary_precision" for yes and no, metric.Precision(top_k) among classes,',
+    "recall": '"binary_recall" for yes and no, metric.Recall(top_k) among classes,',
 }
 
 

@@ -23,6 +23,7 @@ class Perplexity(Metric):
     """
 
     higher_is_better = False
+    is_counted = True
 
     def __init__(self, axis: int | None = None, *, ignore_index: int | None = None) -> None:
         self.axis = checked_class_axis(self._name, axis)
@@ -37,10 +38,10 @@ class Perplexity(Metric):
         axis = class_axis(self._name, self.axis, x.shape, target.shape)
         return autograd.softmax_cross_entropy_values(x, target, axis, self.ignore_index)
 
-    def evaluate(self, x: Tensor, y: object) -> Tensor:
-        """e to the mean of forward's values, shape (). Raises as `check` does."""
+    def of_mean(self, mean: Tensor) -> Tensor:
+        """e to the mean of forward's values."""
         with autograd.no_grad():
-            return autograd.exp(super().evaluate(x, y))
+            return autograd.exp(mean)
 
     def count(self, target: Array) -> float:
         """How many positions count."""

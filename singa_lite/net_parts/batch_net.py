@@ -24,7 +24,7 @@ from singa_lite.training.non_finite import LossLook
 from singa_lite.training.objective import Objective
 from singa_lite.training.own_step import OwnEvaluation
 from singa_lite.training.repeats import Batch, Repeat
-from singa_lite.training.step_functions import EvaluateStep, PredictStep
+from singa_lite.training.step_functions import EvaluateStep, PredictStep, Values
 from singa_lite.training.train_step import TrainStep
 from singa_lite.traversal import freezing
 from singa_lite.traversal.layer_walk import LayerGradients as LayerGradients
@@ -48,9 +48,9 @@ class BatchNet(CompiledNet):
 
         x: a batch, or {input layer: batch}; y: targets, or {output layer: targets}; NumPy, CuPy, DLPack or Tensor, in
         any byte order and layout, or an open HDF5 set.
-        sample_weight: (n,), what each sample's loss is multiplied by; class_weight: {class id: the same for its
-        samples}; either also {output layer: ...}. The loss is then sum(weight * loss) / n, as of Keras; metrics are not
-        weighted.
+        sample_weight: (n,), what each sample's loss is multiplied by, or (n, length), (n, h, w), each position's;
+        class_weight: {class id: the same for its samples or positions}; either also {output layer: ...}. The loss is
+        then sum(weight * loss) / n, as of Keras, n counting samples or positions; metrics are not weighted.
         Returns (loss, metric), 0-d tensors from before the update; the metric is None if the net has none, a dict by
         name or by output where several were given.
         Input that does not fit is refused before anything changes.
@@ -101,7 +101,7 @@ class BatchNet(CompiledNet):
             self.tell_norms()
         if followed is not None:
             self._steps.note_repeat(x, y, followed, self._train_step(objective, optimizer, WHOLE), feeds)
-        return loss, self._observed(objective.measures, values, feeds)
+        return loss, self._observed(objective, (loss, values), feeds)
 
     def _repeated(self, recorded: RecordedStep, batch: Batch) -> tuple[Tensor, OneOrMore]:
         """A batch of a form that was trained before, see `Repeats`."""
@@ -116,7 +116,7 @@ class BatchNet(CompiledNet):
         if look is not None:
             self._bad_losses = look.bad
         if repeat.looks:
-            return loss, self._observed(repeat.measures, values, repeat.by_layer(batch))
+            return loss, self._observed(repeat.step.objective, (loss, values), repeat.by_layer(batch))
         if self.observed is not None:
             self.observed = None
         return loss, public(values)
@@ -133,9 +133,10 @@ class BatchNet(CompiledNet):
             return False
         return self.micro_batches == 1 and optimizer.gathering.count == 1 and self._steps.how.graph
 
-    def _observed(self, measures: Measures, values: dict[str, Tensor], feeds: checked.CheckedFeeds) -> OneOrMore:
+    def _observed(self, objective: Objective, step: Values, feeds: checked.CheckedFeeds) -> OneOrMore:
         """The metrics' values of a batch; what an epoch's take of it is kept."""
-        values, observed = observe(measures, values, feeds["target"])
+        losses, samples = objective.losses, checked.count(feeds)
+        values, observed = observe(objective.measures, losses, step, feeds["target"], samples)
         if observed is not self.observed:
             self.observed = observed
         return public(values)
@@ -209,8 +210,8 @@ class BatchNet(CompiledNet):
     ) -> tuple[Tensor, OneOrMore]:
         self.device.check_bytes("evaluate_one_batch")
         objective, feeds = self._batch(x, y, "evaluate_one_batch", sample_weight, class_weight)
-        loss, values = self._steps.own(self._steps.do(self._evaluate_step(objective), feeds))
-        return loss, self._observed(objective.measures, values, feeds)
+        step = self._steps.own(self._steps.do(self._evaluate_step(objective), feeds))
+        return step[0], self._observed(objective, step, feeds)
 
     def _evaluate_step(self, objective: Objective) -> EvaluateStep:
         if self._own is None:

@@ -66,7 +66,8 @@ class CompiledNet(PlannedNet):
         compile_checks.check(self.ordered(), None, given, None, self.dtype)
         state_dtype.check(given, how["state_dtype"], self.dtype)
         given.serve(self)
-        given.gather(how["accumulate"], self._clip is not None or self._scale is not None)
+        closes = self._clip is not None or self._scale is not None
+        given.gather(how["accumulate"], closes or compiling.counts_positions(self.loss))
         given.keep_state_as(how["state_dtype"])
         self._steps.optimizer = given
 
@@ -157,8 +158,8 @@ class CompiledNet(PlannedNet):
         of them together, as torch.nn.utils.clip_grad_norm_ does, before constraints, regularizers and weight decay.
         `gradient_norm` has the norm. All gradients then live until the last one is made. accumulate: update by the mean
         of so many batches, at the last of them; until then parameters stay as they are. SGD's momentum takes the sum
-        in, other optimizers want a tensor as large as each parameter; steps and schedules count updates. See
-        docs/clipping_and_accumulation.md.
+        in, other optimizers, and losses with ignore_index, which weigh batches by the positions that count, want a
+        tensor as large as each parameter; steps and schedules count updates. See docs/clipping_and_accumulation.md.
 
         step: a training step of your own, step(net, call), in the place of losses and metrics: `call.x`, `call.y`,
         `net.forward(call.training, x)`, operations of `autograd`, `call.update(loss)`, and the loss, or {"loss": ...,
@@ -191,7 +192,7 @@ class CompiledNet(PlannedNet):
         own = None if options.step is None else self._own or OwnFunction(options.step, self.seed, self.device)
         together = self._together_with(found.ranks, optimizer, found.freeze)
         optimizer.serve(self)
-        optimizer.gather(found.accumulate, found.needs_all_gradients)
+        optimizer.gather(found.accumulate, found.needs_all_gradients or compiling.counts_positions(found.losses))
         optimizer.keep_state_as(options.state_dtype)
         self.optimizer = None  # an interrupt before the last line leaves a net that is not compiled
         self.loss, self.metric, self.freeze = found.losses, found.metrics, found.freeze

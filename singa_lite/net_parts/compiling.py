@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from singa_lite.common.checks import names, whole
+from singa_lite.loss import Loss
 from singa_lite.net_parts import compile_checks, own_step_checks, parallel_checks
 from singa_lite.net_parts.how_checks import how_of
 from singa_lite.net_parts.stepping_net import SteppingNet
@@ -21,6 +22,11 @@ from singa_lite.training.objective import Objective
 from singa_lite.training.ranks import Ranks
 from singa_lite.traversal import freezing
 from singa_lite.traversal.freezing import Freeze
+
+
+def counts_positions(losses: Losses | None) -> bool:
+    """Whether an only loss is a mean of the positions that count, by which the batches of a group are weighed then."""
+    return isinstance(losses, Loss) and losses.is_counted and losses.of_whole_batch
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

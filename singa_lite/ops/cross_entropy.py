@@ -52,6 +52,28 @@ class SoftmaxCrossEntropy(Op):
         return p
 
 
+class Weigh(Op):
+    """y = x * weights, 0 where the weight is 0, whatever x is there; the derivative by x is dy, alike."""
+
+    def forward(self, x: Tensor, weights: Tensor) -> Tensor:
+        self.save(weights)
+        y = self.empty_like(x)
+        self.device.run("weigh", x, weights, y)
+        return y
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        if index:
+            return super().backward(index, *dys)
+        dx = self.empty_like(dys[0])
+        self.device.run("weigh", dys[0], self.kept(0), dx)
+        return dx
+
+
+def weigh(x: Tensor, weights: Tensor) -> Tensor:
+    """x * weights, 0 where the weight is 0, whatever x is there. Equal shapes; no derivative by the weights."""
+    return Weigh()(x, weights.detach())
+
+
 def check_classes(x: Tensor, target: Tensor) -> None:
     """ShapeError unless target holds class ids (n, ...) or rows of x's shape (n, c, ...)."""
     ids = x.ndim >= 2 and target.shape == (x.shape[0], *x.shape[2:]) and target.dtype.kind in "iu"

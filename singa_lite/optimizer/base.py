@@ -165,10 +165,10 @@ class Optimizer(Stepping):
         now, new = self.gathering, Gathering(count, clipped)
         same = now.count == count and now.slot(self) == new.slot(self)
         if now.done and not same:
+            beside = " with clip_global_norm or ignore_index" if clipped else ""
             raise GraphError(
                 f"compile accumulate: wanted the {now.count} batches of a group to be trained on first, of which "
-                f"{now.done} are, received accumulate={count}{' and clip_global_norm' if clipped else ''}; a new "
-                "optimizer begins a new group"
+                f"{now.done} are, received accumulate={count}{beside}; a new optimizer begins a new group"
             )
         if same:
             now.clipped = clipped

@@ -7,25 +7,41 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from singa_lite.device import device_of
+from singa_lite.autograd import add, divide, maximum, no_grad
+from singa_lite.device import Device, device_of
 from singa_lite.graph import Phase
 from singa_lite.memory_plan import SUM
 from singa_lite.optimizer.rules import Rule
 from singa_lite.tensor import Tensor
 
 
+class Weighed(NamedTuple):
+    """A batch's share of the mean of its group so far, that of those before it, and how many positions count."""
+
+    own: Tensor
+    before: Tensor | None
+    total: Tensor
+
+
 class Part(NamedTuple):
-    """A batch's place in its group of so many. begins: it is the first one; updates: it is the last one."""
+    """A batch's place in its group of so many. begins: it is the first one; updates: it is the last one.
+
+    weighed: what it counts as, where that is not one of so many.
+    """
 
     batches: int
     begins: bool
     updates: bool
+    weighed: Weighed | None = None
 
     @property
     def is_whole(self) -> bool:
         """Whether it is a group by itself, so that nothing is added up."""
         return self.batches == 1
 
+
+#: In the place of a parameter's name among sums: how many positions have counted so far in a group.
+COUNTED = "(positions)"
 
 #: Of a step that updates by its own batch alone.
 WHOLE = Part(1, True, True)
@@ -61,9 +77,9 @@ class Gathering:
     (`Optimizer.slot_of_sums`): velocity is multiplied at the first batch, and each batch's share is added. All other
     updates want the whole gradient, which is added up in a tensor of its own; so does clipping, by its norm.
 
-    clipped: whether the gradients' norm is wanted. done: batches of the present group that are in the sums. sums:
-    {parameter's name: tensor of its shape and dtype}, made at its first batch; those of a group that has ended count no
-    more.
+    clipped: whether the gradients' norm is wanted, or batches are weighed by the positions that count in them. done:
+    batches of the present group that are in the sums. sums: {parameter's name: tensor of its shape and dtype}, made at
+    its first batch; those of a group that has ended count no more.
     """
 
     def __init__(self, count: int = 1, clipped: bool = False) -> None:
@@ -105,15 +121,40 @@ class Gathering:
             self.sums[name].name = f"{name}{SUM}"
         return self.sums[name]
 
-    def add(self, optimizer: Updating, name: str, value: Tensor, gradient: Tensor, begins: bool) -> Tensor:
-        """Add a batch's gradient, divided by `count` already; returns what it is in. begins: the group begins."""
+    def add(self, optimizer: Updating, name: str, value: Tensor, gradient: Tensor, part: Part) -> Tensor:
+        """Add a batch's gradient, times what it counts as already; returns what it is in."""
         device = device_of(value)
         with device.scope(Phase.UPDATE):
             total = self.total(optimizer, name, value)
-            if begins:
+            if part.begins:
                 self._begin(optimizer, name, value, total)
+            elif part.weighed is not None and part.weighed.before is not None:
+                device.run("scale_by", part.weighed.before, total)
             device.run("add_scaled", gradient, total, alpha=1.0)
         return total
+
+    def weighed(self, part: Part, count: Tensor) -> Part:
+        """The part with what its batch counts as, of whose positions `count` do, float64 ()."""
+        before = self.positions_on(device_of(count))
+        with no_grad(), device_of(count).scope(Phase.UPDATE):
+            total = count if part.begins else add(before, count)
+            divisor = maximum(total, 1.0)
+            rest = None if part.begins else divide(before, divisor)
+            return part._replace(weighed=Weighed(divide(count, divisor), rest, total))
+
+    def positions_on(self, device: Device) -> Tensor:
+        """How many positions count so far in a group, float64 (); made if there is none yet."""
+        if COUNTED not in self.sums:
+            self.sums[COUNTED] = device.empty((), np.dtype(np.float64))
+            self.sums[COUNTED].name = COUNTED
+        return self.sums[COUNTED]
+
+    def note(self, part: Part) -> None:
+        """The batch is in the sums."""
+        if part.weighed is not None:
+            device = device_of(part.weighed.total)
+            with device.scope(Phase.UPDATE):
+                device.run("copy", part.weighed.total, self.sums[COUNTED])
 
     def _begin(self, optimizer: Updating, name: str, value: Tensor, total: Tensor) -> None:
         device = device_of(value)

@@ -11,6 +11,7 @@ from sklearn.utils.validation import validate_data
 
 from singa_lite import loss
 from singa_lite.common.array_types import Array
+from singa_lite.errors import NonFiniteError
 from singa_lite.sklearn.estimator import NetEstimator, checked_weights
 
 
@@ -41,7 +42,13 @@ class NetClassifier(ClassifierMixin, NetEstimator):
         return shares
 
     def predict(self, X: object) -> Array:
-        """The likeliest class of each sample (n,)."""
+        """The likeliest class of each sample (n,). NonFiniteError for a sample with a score of NaN, which has none."""
         scores = self._scores(X)
+        bad = np.isnan(scores).any(axis=1)
+        if bad.any():
+            raise NonFiniteError(
+                f"NetClassifier predict: wanted scores that are numbers, received {scores[bad][0].tolist()!s:.100} for "
+                f"sample {int(bad.argmax())}"
+            )
         found: Array = self.classes_[scores.argmax(axis=1)]
         return found

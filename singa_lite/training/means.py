@@ -14,8 +14,8 @@ from singa_lite.metric import EpochMetric
 from singa_lite.tensor import Tensor
 from singa_lite.training.measures import Measure, Measures, Observed
 
-#: Before a metric's key in `Mean.sums`.
-MEAN = "metric "
+#: Before a metric's key, and before an output's name, in `Mean.sums`.
+MEAN, LOSS = "metric ", "loss "
 
 #: What a metric gives over an epoch.
 Value = float | Array
@@ -45,7 +45,8 @@ class Mean:
     """Mean of losses and metrics over batches of different sizes.
 
     count: samples so far. sums: {"loss": ..., "metric <key>": ...}, each batch's mean times what it counts as, added up
-    in their order, on which the last bit depends; counts: what those of metrics count as, where it is not the samples.
+    in their order, on which the last bit depends, and "loss <output>" where losses count otherwise than by samples;
+    counts: what they, and those of metrics, count as, where it is not the samples.
     statistics: {key: what an EpochMetric keeps}, one array, or one a batch where they are gathered.
     """
 
@@ -66,6 +67,9 @@ class Mean:
         """Enter a batch's means, over `count` samples. observed: what else metrics keep of it; measures: of the net."""
         self.count += count
         self._add("loss", count, float(loss))
+        for output, (positions, mean) in ({} if observed is None else observed.losses).items():
+            self._add(LOSS + output, positions, mean)
+            self.counts[LOSS + output] = self.counts.get(LOSS + output, 0.0) + positions
         named = metric if isinstance(metric, Mapping) else {} if metric is None else {"": metric}
         metrics = {measure.key: measure.metric for measure in measures}
         for key, value in named.items():
@@ -98,7 +102,10 @@ class Mean:
             kept.append(more)
 
     def loss(self) -> float:
-        """Mean loss."""
+        """Mean loss: of all samples, or, output by output, of all positions that count."""
+        apart = [name for name in self.sums if name.startswith(LOSS)]
+        if apart:
+            return sum(self.sums[name] / max(self.counts[name], 1.0) for name in apart)
         return self.sums["loss"] / self.count
 
     def metric(self, measures: Measures) -> OneOrMore:

@@ -8,8 +8,9 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.criterion import received
+from singa_lite.criterion import Criterion, received
 from singa_lite.errors import GraphError
+from singa_lite.loss import Loss
 from singa_lite.metric import EpochMetric, Metric
 from singa_lite.tensor import Tensor, from_numpy, to_numpy
 from singa_lite.training.batch import by_name
@@ -20,6 +21,8 @@ SCORES = "scores/"
 LOSS, RATE, VALIDATED = "loss", "lr", "val_"
 #: And those of the machine.
 FIXED = ("samples_per_second", "high_water")
+#: Before an output's name in what a step of several outputs gives: the mean of its loss.
+LOSSES = "loss/"
 
 
 class Measure(NamedTuple):
@@ -37,11 +40,13 @@ Measures: TypeAlias = tuple[Measure, ...]
 class Observed(NamedTuple):
     """What an epoch's values take of a batch.
 
-    counts: {key: what a mean counts as}; statistics: {key: of an EpochMetric}.
+    counts: {key: what a mean counts as}; statistics: {key: of an EpochMetric}; losses: {output, or "" of an only one:
+    (of how many values its loss is the mean, the mean)}, where that is not of all samples.
     """
 
     counts: dict[str, float]
     statistics: dict[str, Array]
+    losses: dict[str, tuple[int, float]]
 
 
 def measures(given: object, outputs: list[str]) -> Measures:
@@ -91,17 +96,27 @@ def public(values: Mapping[str, Tensor]) -> Tensor | dict[str, Tensor] | None:
 
 
 def observe(
-    every: Measures, values: Mapping[str, Tensor], targets: Mapping[str, object]
+    every: Measures,
+    losses: Mapping[str, Loss],
+    step: tuple[Tensor, Mapping[str, Tensor]],
+    targets: Mapping[str, object],
+    samples: int,
 ) -> tuple[dict[str, Tensor], Observed | None]:
     """The metrics' values of a batch by key, and what an epoch's values take of it; None: samples and values alone.
 
-    values: what the step gave; targets: as it was fed with.
+    losses: by output; step: what it gave; targets: as it was fed with, of so many samples.
     """
-    if not looks(every):
+    loss, values = step
+    if not looks((*losses.values(), *(each.metric for each in every))):
         return dict(values), None
     host = {name: _on_host(target) for name, target in targets.items()}
     scores = {name: to_numpy(value) for name, value in values.items() if name.startswith(SCORES)}
-    found, observed = dict[str, Tensor](), Observed({}, {})
+    found, observed = dict[str, Tensor](), Observed({}, {}, {})
+    if any(each.of_whole_batch and each.is_counted for each in losses.values()):
+        for name, each in losses.items():
+            mean = values.get(LOSSES + name, loss)
+            count = each.counted(host[name])
+            observed.losses[name] = samples if count is None else count, float(mean)
     for key, _, output, metric in every:
         if isinstance(metric, EpochMetric):
             statistics = metric.statistics_of(scores[SCORES + output], host[output])
@@ -114,9 +129,9 @@ def observe(
     return found, observed
 
 
-def looks(every: Measures) -> bool:
-    """Whether an epoch's value of one of them takes more than a batch's and its samples."""
-    return any(isinstance(each.metric, EpochMetric) or each.metric.of_whole_batch for each in every)
+def looks(criteria: Iterable[Criterion]) -> bool:
+    """Whether an epoch's value of one of these losses and metrics takes more than a batch's and its samples."""
+    return any(isinstance(each, EpochMetric) or each.of_whole_batch for each in criteria)
 
 
 def _on_host(target: object) -> Array:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from itertools import pairwise
+from types import MappingProxyType
 from typing import NamedTuple
 
-from singa_lite.autograd import add, concat, no_grad, scale
+import numpy as np
+
+from singa_lite.autograd import add, concat, divide, maximum, no_grad, reduce_sum, scale
 from singa_lite.common.checks import whole
 from singa_lite.criterion import Criterion
 from singa_lite.device import device_of
@@ -30,11 +34,11 @@ def checked_count(nodes: Sequence[Node], given: int, freeze: Freeze, criteria: S
     count = whole("compile micro_batches", given, 1)
     if count == 1:
         return 1
-    whole_batch = next((criterion for criterion in criteria if criterion.of_whole_batch), None)
+    whole_batch = next((each for each in criteria if each.of_whole_batch and not each.is_counted), None)
     if whole_batch is not None:
         raise GraphError(
             f"compile micro_batches: wanted losses and metrics that take each sample by itself, received "
-            f"{type(whole_batch).__name__}, whose values go by the whole batch, as with ignore_index; "
+            f"{type(whole_batch).__name__}, whose values go by the whole batch; "
             "memory_budget= saves memory at equal results"
         )
     trained = freezing((node.layer for node in nodes), freeze).trained
@@ -48,30 +52,93 @@ def checked_count(nodes: Sequence[Node], given: int, freeze: Freeze, criteria: S
     return count
 
 
+class Share(NamedTuple):
+    """What a piece counts as in the means of its batch. samples: its share of the samples; counted: {loss or metric:
+    float64 (), its share of the positions that count}, of those that go by these. batches: of a group by whose mean is
+    derived.
+    """
+
+    samples: float = 1.0
+    counted: Mapping[str, Tensor] = MappingProxyType({})
+    batches: int = 1
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the piece is the batch."""
+        return self.samples == 1 and not self.counted
+
+    def of(self, key: str, mean: Tensor) -> Tensor:
+        """A piece's mean by what it counts as."""
+        if key in self.counted:
+            return product(mean, self.counted[key])
+        with no_grad():
+            return mean if self.samples == 1 else scale(mean, self.samples)
+
+    def factors(self, key: str, scaled: Tensor | None) -> tuple[float, Tensor | None]:
+        """What a derivative is multiplied by, a number and a float64 (). scaled: what else it is multiplied by."""
+        own = self.counted.get(key)
+        if own is None:
+            return self.samples / self.batches, scaled
+        return 1 / self.batches, own if scaled is None else product(scaled, own)
+
+
+#: Of a piece that is the batch.
+ALL = Share()
+
+
 class Piece(NamedTuple):
-    """Some samples of a batch. share: how many they are, as a share of the batch."""
+    """Some samples of a batch."""
 
     fed: Fed
-    share: float
+    share: Share
 
 
-def cut(fed: Fed, count: int) -> list[Piece]:
+def product(value: Tensor, factor: Tensor) -> Tensor:
+    """A new tensor; the factor is float64 ()."""
+    device = device_of(value)
+    made: Tensor = device.empty(value.shape, value.dtype, value.memory_order())
+    device.run("copy", value, made)
+    device.run("scale_by", factor, made)
+    return made
+
+
+def positions(ids: Tensor, ignored: int) -> Tensor:
+    """How many ids count, float64 ()."""
+    device = device_of(ids)
+    flags: Tensor = device.empty(ids.shape, np.dtype(np.float64))
+    device.run("differs", ids, flags, value=ignored)
+    return reduce_sum(flags)
+
+
+def _counted(pieces: Sequence[Fed], counting: Mapping[str, tuple[str, int]]) -> list[dict[str, Tensor]]:
+    """{loss or metric: the share of the positions that count} of each piece; 0 where none does."""
+    shares: dict[tuple[str, int], list[Tensor]] = {}
+    with no_grad():
+        for output, ignored in counting.values():
+            found = [positions(fed["target"][output], ignored) for fed in pieces]
+            total = maximum(reduce(add, found), 1.0)
+            shares[output, ignored] = [divide(count, total) for count in found]
+    return [{key: shares[at][number] for key, at in counting.items()} for number in range(len(pieces))]
+
+
+def cut(fed: Fed, count: int, counting: Mapping[str, tuple[str, int]] = MappingProxyType({})) -> list[Piece]:
     """The batch in so many pieces, as equal as can be and the larger ones first; in fewer if it has fewer samples.
 
-    The pieces are views of the batch; one piece is the batch itself.
+    The pieces are views of the batch; one piece is the batch itself. counting: see `Objective.counting`.
     """
     samples = next(iter(fed["input"].values())).shape[0]
     count = min(count, samples)
     if count == 1:
-        return [Piece(fed, 1.0)]
+        return [Piece(fed, ALL)]
     borders = [0]
     for number in range(count):
         borders.append(borders[-1] + samples // count + (number < samples % count))
-    return [
-        Piece({kind: {n: _rows(t, start, stop) for n, t in named.items()} for kind, named in fed.items()}, share)
+    pieces = [
+        {kind: {n: _rows(t, start, stop) for n, t in named.items()} for kind, named in fed.items()}
         for start, stop in pairwise(borders)
-        for share in ((stop - start) / samples,)
     ]
+    shares = [(stop - start) / samples for start, stop in pairwise(borders)]
+    return [Piece(*of) for of in zip(pieces, map(Share, shares, _counted(pieces, counting)), strict=True)]
 
 
 def _rows(tensor: Tensor, start: int, stop: int) -> Tensor:
@@ -116,21 +183,9 @@ class GradientSums:
         return block.nbytes == gradient.nbytes and all(block is not kept.block for kept in self._sums.values())
 
 
-def added(whole: Tensor | None, part: Tensor, share: float) -> Tensor:
-    """The whole so far, and a piece's mean by its share of the batch."""
+def added(whole: dict[str, Tensor], part: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The values so far and a piece's, each by its share of the batch already; scores are put behind each other."""
     with no_grad():
-        weighted = scale(part, share)
-        return weighted if whole is None else add(whole, weighted)
-
-
-def added_metrics(whole: Mapping[str, Tensor], part: Mapping[str, Tensor], share: float) -> dict[str, Tensor]:
-    """As `added`, for each metric there is; scores are put behind each other."""
-    return {
-        name: _behind(whole.get(name), value) if name.startswith(SCORES) else added(whole.get(name), value, share)
-        for name, value in part.items()
-    }
-
-
-def _behind(whole: Tensor | None, part: Tensor) -> Tensor:
-    with no_grad():
-        return part if whole is None else concat([whole, part], 0)
+        for name, value in part.items():
+            whole[name] = concat([whole[name], value], 0) if name.startswith(SCORES) else add(whole[name], value)
+    return whole

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping
+from functools import reduce
 from types import MappingProxyType
 
-from singa_lite.autograd import add, no_grad, scale
+from singa_lite.autograd import add, no_grad, reduce_mean, scale
 from singa_lite.common.array_types import DType
 from singa_lite.common.checks import at_least_zero
 from singa_lite.criterion import received
@@ -18,7 +19,8 @@ from singa_lite.tensor import Shape, Tensor
 from singa_lite.training.batch import Shaped, as_array, by_name
 from singa_lite.training.conversion import class_ids
 from singa_lite.training.criteria import Losses, Metrics
-from singa_lite.training.measures import SCORES, measures
+from singa_lite.training.measures import LOSSES, SCORES, measures
+from singa_lite.training.micro_batches import ALL, Share
 from singa_lite.training.samples import Rows
 
 #: {"target": {output layer: targets}, "weight": {output layer: weights of samples}, ...}.
@@ -128,40 +130,74 @@ class Objective:
 
         fed: targets by output, and perhaps the samples' weights: {"target": ..., "weight": ...}.
         """
-        total: Tensor | None = None
-        weights = fed.get("weight", {})
-        for name, value in self._named(out).items():
-            mean = self.losses[name].evaluate(training, value, fed["target"][name], weights.get(name))
-            with no_grad():
-                if name in self.loss_weights:
-                    mean = scale(mean, self.loss_weights[name])
-                total = mean if total is None else add(total, mean)
-        if total is None:
-            raise GraphError("wanted a net with at least one output")
-        return total
+        return _total(self._means(training, out, fed, ALL))
 
-    def metric(self, out: Outputs, targets: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """What the step gives of metrics: {key: mean}, and the scores of outputs with metrics of the whole epoch."""
+    def values(self, training: bool, out: Outputs, fed: Fed, share: Share = ALL) -> tuple[Tensor, dict[str, Tensor]]:
+        """What a step gives: `loss`, and {key: metric}. share: of a piece of a batch, by which they are multiplied.
+
+        Beside metrics there are the scores of outputs with metrics of the whole epoch, and, where a loss of several
+        counts positions, each one's mean.
+        """
+        means = self._means(training, out, fed, share)
+        losses = {LOSSES + name: mean for name, mean in means.items()} if self._tells_losses else {}
         named, values = self._named(out), dict[str, Tensor]()
         for key, _, output, metric in self.measures:
             if isinstance(metric, EpochMetric):
                 values[SCORES + output] = named[output].detach()
+            elif share.is_whole or not metric.is_counted:
+                values[key] = share.of(key, metric.evaluate(named[output], fed["target"][output]))
             else:
-                values[key] = metric.evaluate(named[output], targets[output])
-        return values
+                values[key] = share.of(key, reduce_mean(metric.forward(named[output], fed["target"][output])))
+        return _total(means), values | losses
 
-    def backward(self, share: float = 1.0, scales: Mapping[str, Tensor] = MappingProxyType({})) -> dict[str, Tensor]:
-        """The derivatives of `loss` by the outputs, times `share`: of a piece of a batch, its share of the samples.
+    def of_pieces(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The metrics of a batch, of what `values` gave of all its pieces, added up."""
+        counted = {each.key: each.metric for each in self.measures if each.metric.is_counted}
+        return {key: counted[key].of_mean(value) if key in counted else value for key, value in values.items()}
+
+    def counting(self) -> dict[str, tuple[str, int]]:
+        """{loss or metric, as `Share` names it: (its output, the id that does not count)} of those with such an id."""
+        every = {LOSSES + name: (name, loss) for name, loss in self.losses.items()}
+        every |= {each.key: (each.output, each.metric) for each in self.measures}  # type: ignore[misc]
+        return {
+            key: (output, criterion.ignore_index)
+            for key, (output, criterion) in every.items()
+            if criterion.is_counted and criterion.ignore_index is not None
+        }
+
+    def _means(self, training: bool, out: Outputs, fed: Fed, share: Share) -> dict[str, Tensor]:
+        found, weights = dict[str, Tensor](), fed.get("weight", {})
+        for name, value in self._named(out).items():
+            mean = self.losses[name].evaluate(training, value, fed["target"][name], weights.get(name))
+            with no_grad():
+                mean = scale(mean, self.loss_weights[name]) if name in self.loss_weights else mean
+            found[name] = share.of(LOSSES + name, mean)
+        return found
+
+    @property
+    def _tells_losses(self) -> bool:
+        return len(self.outputs) > 1 and any(loss.is_counted and loss.of_whole_batch for loss in self.losses.values())
+
+    def backward(self, share: Share = ALL, scales: Mapping[str, Tensor] = MappingProxyType({})) -> dict[str, Tensor]:
+        """The derivatives of `loss` by the outputs, times `share`: of a piece of a batch.
 
         scales: {output: float64 ()}, what multiplies them too, where anything does.
         """
-        return {
-            name: loss.scaled_backward(share * self.loss_weights.get(name, 1.0), scales.get(name))
-            for name, loss in self.losses.items()
-        }
+        found = {}
+        for name, loss in self.losses.items():
+            factor, scale = share.factors(LOSSES + name, scales.get(name))
+            found[name] = loss.scaled_backward(factor * self.loss_weights.get(name, 1.0), scale)
+        return found
 
     def _named(self, out: Outputs) -> dict[str, Tensor]:
         return out if isinstance(out, dict) else {self.outputs[0]: out}
+
+
+def _total(means: Mapping[str, Tensor]) -> Tensor:
+    if not means:
+        raise GraphError("wanted a net with at least one output")
+    with no_grad():
+        return reduce(add, means.values())
 
 
 def _losses(loss: Losses, outputs: list[str]) -> dict[str, Loss]:

@@ -79,7 +79,7 @@ class Repeat:
         self.step = step
         self.measures = measures
         #: Whether the metrics look at more than what the step gives.
-        self.looks = looks(measures)
+        self.looks = looks(step.objective.criteria)
         self._places = [(kind, name) for kind, named in feeds.items() for name in named]
         self._checks = [(self._places.index(at), check) for at, several in checks.items() for check in several]
         loss, values = recorded.results

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from singa_lite.common.array_types import Array
 from singa_lite.metric import EpochMetric
 from singa_lite.training.means import Mean, Part
-from singa_lite.training.measures import Measures, Observed
+from singa_lite.training.measures import Measures
 from singa_lite.training.ranks import Ranks
 from singa_lite.training.turns import check_same_call, gathered
 
@@ -32,7 +32,7 @@ class Seen:
             for key in self._joining.keys() & statistics.keys():
                 self._join(key, statistics.pop(key))
             metrics = {key: value for key, value in part.metrics.items() if key not in self._joining}
-            part = part._replace(metrics=metrics, observed=Observed(part.observed.counts, statistics))
+            part = part._replace(metrics=metrics, observed=part.observed._replace(statistics=statistics))
         self._parts.append((number, part))
 
     def _join(self, key: str, more: Array) -> None:

@@ -125,4 +125,4 @@ class EvaluateStep(StepFunction[Values]):
         self._measured(self._through_layers(fed), fed)
 
     def _measured(self, out: OneOrMore, fed: Fed) -> Values:
-        return self.objective.loss(False, out, fed), self.objective.metric(out, fed["target"])
+        return self.objective.values(False, out, fed)

@@ -17,6 +17,7 @@ from singa_lite.ops.across import Across, across
 from singa_lite.ops.noise import drawing
 from singa_lite.tensor import Tensor, from_numpy
 from singa_lite.training.buckets import Buckets, Take
+from singa_lite.training.micro_batches import product
 from singa_lite.training.ownership import Ownership
 from singa_lite.training.ranks import Ranks
 from singa_lite.training.same_values import Comparison
@@ -25,6 +26,8 @@ from singa_lite.training.sharded import ShardedBuckets
 #: In the place of an output: all samples; and, in that of a share, how many the ranks have together.
 SAMPLES = ""
 TOTAL = "/total"
+#: In that of a share: of how many values the first output's loss is the mean, of all ranks together.
+COUNTED = "/counted"
 
 
 class Arrival(NamedTuple):
@@ -74,9 +77,13 @@ class Together:
         self.is_idle = False
 
     def shares(self, device: Device) -> dict[str, Tensor]:
-        """{output, or SAMPLES: this rank's share of the batch}, float64 (); under TOTAL the samples of all ranks."""
+        """{output, or SAMPLES: this rank's share of the batch}, float64 (); under TOTAL the samples of all ranks,
+        under COUNTED the values that count.
+        """
         if device not in self._shares:
-            self._shares[device] = {name: from_numpy(np.float64(0.0), device) for name in (*self._names, TOTAL)}
+            self._shares[device] = {
+                name: from_numpy(np.float64(0.0), device) for name in (*self._names, TOTAL, COUNTED)
+            }
         return self._shares[device]
 
     def begin(self) -> None:
@@ -97,7 +104,8 @@ class Together:
         for name in self._names:
             total = sum(each.counts[name] for each in found)
             shares[name].copy_from_numpy(np.float64(counts[name] / total if total else 0.0))
-        shares[TOTAL].copy_from_numpy(np.float64(sum(each.counts[SAMPLES] for each in found)))
+        for of_all, name in ((TOTAL, SAMPLES), (COUNTED, self._names[-1])):
+            shares[of_all].copy_from_numpy(np.float64(sum(each.counts[name] for each in found)))
         self.ranks.meet_on(device)
         self.ranks.set_idle(self.is_idle)
         self._counts = counts
@@ -152,8 +160,8 @@ class Together:
 
     def scales(self, device: Device, scale: Tensor | None) -> dict[str, Tensor]:
         """What each output's derivative is multiplied by: this rank's share, and the loss's scale if there is one."""
-        shares = {name: share for name, share in self.shares(device).items() if name not in (SAMPLES, TOTAL)}
-        return shares if scale is None else {name: _product(scale, share) for name, share in shares.items()}
+        shares = {name: self.shares(device)[name] for name in self._names[1:]}
+        return shares if scale is None else {name: product(scale, share) for name, share in shares.items()}
 
     def gradients(
         self, turn: Tensor, parameters: Iterable[Tensor], take: Take, at_once: bool, updates: bool
@@ -214,7 +222,7 @@ class Together:
         buckets = Buckets(self.ranks, turn, states, lambda name, value, total: device.run("copy", total, value))
         for value in states:
             with device.scope(Phase.UPDATE, value.name.rpartition("/")[0]):
-                buckets.take(value.name, value, _product(value, self.shares(device)[SAMPLES]))
+                buckets.take(value.name, value, product(value, self.shares(device)[SAMPLES]))
         buckets.end()
 
 
@@ -252,13 +260,4 @@ def _rest(name: str, value: Tensor, values: Array) -> Tensor:
     with device.first_values():
         made.copy_from_numpy(values)
     made.name = f"{name} rest of gradients"
-    return made
-
-
-def _product(value: Tensor, factor: Tensor) -> Tensor:
-    """A new tensor; the factor is float64 ()."""
-    device = device_of(value)
-    made: Tensor = device.empty(value.shape, value.dtype, value.memory_order())
-    device.run("copy", value, made)
-    device.run("scale_by", factor, made)
     return made

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Protocol, TypeAlias
 
+from singa_lite.autograd import add, no_grad
 from singa_lite.graph import Graph
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.layer_parts.layer_calls import nothing
@@ -17,10 +18,11 @@ from singa_lite.steps.recorded_steps import Feeds
 from singa_lite.tensor import Tensor
 from singa_lite.training.buckets import Take
 from singa_lite.training.closing import Closing
-from singa_lite.training.micro_batches import Fed, GradientSums, added, added_metrics, cut
+from singa_lite.training.measures import LOSSES
+from singa_lite.training.micro_batches import Fed, GradientSums, Share, added, cut, positions, product
 from singa_lite.training.objective import Objective
 from singa_lite.training.step_functions import EvaluateStep, Values
-from singa_lite.training.together import Together
+from singa_lite.training.together import COUNTED, Together
 from singa_lite.training.updates import Updates, updates_of
 from singa_lite.training.users_code import UsersCode
 from singa_lite.traversal.freezing import Freeze, freezing
@@ -142,24 +144,43 @@ class TrainStep(EvaluateStep):
 
     def _operations(self, fed: Fed, changing: Callable[[], object], turn: Tensor | None = None) -> Values:
         """turn: what keeps sums over processes in their order, where there are any."""
-        pieces, sums, closing = cut(fed, self.micro_batches), GradientSums(), self._closing()
+        part = self._weighed(fed)
+        pieces = cut(fed, self.micro_batches, self.objective.counting())
+        sums, closing = GradientSums(), self._closing()
         del fed
-        share = pieces[0].share
-        run = self._run(changing)
-        values = self._forward(run, pieces.pop(0).fed)
-        if pieces:
-            values = added(None, values[0], share), added_metrics({}, values[1], share)
+        share, run = pieces[0].share, self._run(changing)
+        values = self._forward(run, pieces.pop(0).fed, share)
+        in_pieces = bool(pieces)
         while pieces:
-            for name, _, gradient in self._gradients(run, share):
+            for name, _, gradient in self._gradients(run, share, part):
                 with self.layers.device.scope(layer=name.rpartition("/")[0]):
                     sums.add(name, gradient)
             share, run = pieces[0].share, self._run(changing)
-            loss, metric = self._forward(run, pieces.pop(0).fed)
-            values = added(values[0], loss, share), added_metrics(values[1], metric, share)
+            loss, metric = self._forward(run, pieces.pop(0).fed, share)
+            with no_grad():
+                values = add(values[0], loss), added(values[1], metric)
+        if in_pieces:
+            values = values[0], self.objective.of_pieces(values[1])
         if self.look is not None and self.layers.device.graph is None:
             self.look(values[0], False)
-        self._update(run, share, sums, changing, closing, turn)
+        updates = updates_of(self.optimizer, changing, part, closing)
+        self._update(run, self._gradients(run, share, part), updates, sums, closing, turn)
+        self.optimizer.gathering.note(part)
         return values
+
+    def _weighed(self, fed: Fed) -> Part:
+        """The part, with what this batch counts as in its group where the loss is a mean of positions: an only one,
+        whose gradients are added up in tensors of their own, as those in a momentum cannot be weighed anew.
+        """
+        counting = [at for key, at in self.objective.counting().items() if key == LOSSES + at[0]]
+        gathering = self.optimizer.gathering
+        if self.part.is_whole or not gathering.clipped or not counting or len(self.objective.outputs) > 1:
+            return self.part
+        if self.together is not None:
+            return gathering.weighed(self.part, self.together.shares(self.layers.device)[COUNTED])
+        (output, ignored) = counting[0]
+        with no_grad():
+            return gathering.weighed(self.part, positions(fed["target"][output], ignored))
 
     def _forward_alone(self, fed: Fed) -> None:
         """Of the first piece of the batch; losses as in an evaluation, as nothing is derived."""
@@ -176,11 +197,10 @@ class TrainStep(EvaluateStep):
         layers = self.layers
         return Run(layers.ordered(), layers.device, True, self.freeze, changing, watcher=self.observer)
 
-    def _forward(self, run: Run, fed: Fed) -> Values:
-        out = run.forward(dict(fed["input"]), ())
-        return self.objective.loss(True, out, fed), self.objective.metric(out, fed["target"])
+    def _forward(self, run: Run, fed: Fed, share: Share) -> Values:
+        return self.objective.values(True, run.forward(dict(fed["input"]), ()), fed, share)
 
-    def _gradients(self, run: Run, share: float) -> Iterator[tuple[str, Tensor, Tensor]]:
+    def _gradients(self, run: Run, share: Share, part: Part) -> Iterator[tuple[str, Tensor, Tensor]]:
         """(name, parameter, gradient) on the walk back over a piece with this share of the batch; of a group's mean."""
         scale = None if self.scale is None else self.scale.scale(self.layers.device)
         if scale is not None and self.observer is not None:
@@ -189,7 +209,11 @@ class TrainStep(EvaluateStep):
             scales = self.together.scales(self.layers.device, scale)
         else:
             scales = {} if scale is None else dict.fromkeys(self.objective.outputs, scale)
-        derivatives = self.objective.backward(share / self.part.batches, scales)
+        batches = part.batches
+        if part.weighed is not None:  # of the only output
+            (name,), batches, own = self.objective.outputs, 1, part.weighed.own
+            scales = {name: product(scales[name], own) if name in scales else own}
+        derivatives = self.objective.backward(share._replace(batches=batches), scales)
         walk = run.backward({name: [dy] for name, dy in derivatives.items()}, frozenset(), None)
         del derivatives
         for names, values, gradients, _ in walk:
@@ -198,14 +222,13 @@ class TrainStep(EvaluateStep):
     def _update(
         self,
         run: Run,
-        share: float,
+        gradients: Iterable[tuple[str, Tensor, Tensor]],
+        updates: Updates,
         sums: GradientSums,
-        changing: Callable[[], object],
         closing: Closing | None,
         turn: Tensor | None,
     ) -> None:
         """Drain backward, and do with each layer's gradients in its turn what is to be done with them."""
-        updates = updates_of(self.optimizer, changing, self.part, closing)
         self._updating = run if updates.within_walk else None
         take, buckets = self._taking(updates), None
         if self.together is not None and turn is not None:
@@ -213,7 +236,7 @@ class TrainStep(EvaluateStep):
             buckets = self.together.gradients(turn, parameters, take, at_once, self.part.updates)
             take = buckets.take
         names = []
-        for name, value, gradient in self._gradients(run, share):
+        for name, value, gradient in gradients:
             names.append(name)
             with self.layers.device.scope(layer=name.rpartition("/")[0]):
                 take(name, value, sums.total(name, gradient))

@@ -93,7 +93,7 @@ class Gathered(Updates):
 
     def _added(self, name: str, value: Tensor, gradient: Tensor) -> Tensor:
         self._begin(self._part.updates)
-        return self.optimizer.gathering.add(self.optimizer, name, value, gradient, self._part.begins)
+        return self.optimizer.gathering.add(self.optimizer, name, value, gradient, self._part)
 
 
 class GatheredAndClosed(Gathered):

@@ -219,3 +219,20 @@ def test_probabilities_may_take_the_place_of_scores(kernels: KernelSet, lay):
             losses, apart = forward(kernels, given, target)
             run(kernels, "softmax_cross_entropy", [given, target, losses, given], {})
             np.testing.assert_array_equal(given, apart)
+
+
+@of_each((64, 10))
+def test_samples_without_a_weight_have_no_derivative_whatever_their_scores_are(kernels: KernelSet, shape):
+    p, dlosses = scores(shape), np.ones(shape[0], np.float32)
+    p[1], dlosses[1:3] = NAN, 0
+    for target in (ids(p), rows(p)):
+        dx = garbage(p.shape, p.dtype)
+        run(kernels, "softmax_cross_entropy_derivative", (dlosses, p, target, dx), {})
+        np.testing.assert_array_equal(dx[1:3], 0)
+        assert np.isfinite(dx).all()
+    if p.ndim == 2:
+        dx = garbage(p.shape, p.dtype)
+        settings = {"first": 0, "classes": shape[1], "share": 0.1}
+        run(kernels, "softmax_classes_derivative", (dlosses, p, p[:, 0].copy(), ids(p), dx), settings)
+        np.testing.assert_array_equal(dx[1:3], 0)
+        assert np.isfinite(dx).all()

@@ -263,10 +263,16 @@ def test_bad_targets(ids, error, said):
             one.check((1, 3, 4), np.dtype("float64"), ids)
 
 
+class Contrast(loss.SquaredError):
+    """Of samples beside each other."""
+
+    of_whole_batch = True
+
+
 def test_micro_batches_want_a_loss_of_each_sample():
-    net = FeedForwardNet(loss.SoftmaxCrossEntropy(ignore_index=0), device=device.new_cpu(), seed=1)
+    net = FeedForwardNet(Contrast(), device=device.new_cpu(), seed=1)
     net.add(layers.Dense("d", 4, input_sample_shape=(3, 5)))
-    with pytest.raises(GraphError, match=r"micro_batches: wanted losses and metrics .*SoftmaxCrossEntropy"):
+    with pytest.raises(GraphError, match=r"micro_batches: wanted losses and metrics .*Contrast"):
         net.compile(optimizer.SGD(0.1), micro_batches=2)
 
 

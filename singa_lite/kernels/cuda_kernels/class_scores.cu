@@ -26,7 +26,8 @@ extern "C" __global__ void softmax_classes_derivative(const T* dlosses, const T*
         const int64 own = (int64)target[row] - first;
         for (int64 c = LANE; c < columns; c += LANES) {
             const int64 at = row * columns + c;
-            dx[at] = T(slope * (exp(C(x[at]) - log_sum) - all - (c == own ? C(1) - C(share) : C(0))));
+            const C share_of_all = exp(C(x[at]) - log_sum) - all - (c == own ? C(1) - C(share) : C(0));
+            dx[at] = T(slope == C(0) ? C(0) : slope * share_of_all);
         }
     }
 }

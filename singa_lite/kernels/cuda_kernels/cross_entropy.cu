@@ -62,7 +62,8 @@ extern "C" __global__ void __launch_bounds__(256) cross_entropy_of_ids_derivativ
     const C factor = id >= 0 ? C(dlosses[position.at[3]]) / C(positions) : nan();
     CLASSES(c, position) {
         const C own = C(p[position.at[1] + c * classes.steps[1]]);
-        dx[position.at[0] + c * classes.steps[0]] = T(factor * (own - (c == id ? C(1) : C(0))));
+        const C slope = factor == C(0) ? C(0) : factor * (own - (c == id ? C(1) : C(0)));  // where p is NaN too
+        dx[position.at[0] + c * classes.steps[0]] = T(slope);
     }
 }
 
@@ -76,6 +77,7 @@ extern "C" __global__ void __launch_bounds__(256) cross_entropy_of_rows_derivati
     const C factor = position.inside ? C(dlosses[position.at[3]]) / C(positions) : C(0);
     CLASSES(c, position) {
         const C own = C(p[position.at[1] + c * classes.steps[1]]);
-        dx[position.at[0] + c * classes.steps[0]] = T(factor * (own - C(weights[c * classes.steps[2]]) / weight));
+        const C slope = factor == C(0) ? C(0) : factor * (own - C(weights[c * classes.steps[2]]) / weight);
+        dx[position.at[0] + c * classes.steps[0]] = T(slope);
     }
 }

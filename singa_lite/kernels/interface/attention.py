@@ -11,8 +11,9 @@ from singa_lite.kernels.interface.signature import Facts, Read, Write, kernel
 # q, y, dy, dq: (n, t, heads, size); k, v, dk, dv: (n, s, kv_heads, size), kv_heads divides heads, and query head i goes
 # with key head i // (heads / kv_heads). mask: (n, s), any real dtype; a key is seen where it is not 0, by all rows.
 # causal: row i sees keys 0 to i, counted from the first of both, also where t and s differ. lse: (n, heads, t).
-# NaN in a row of q makes NaN of that row of y, NaN in a key or value of all rows that may see it, hidden or not, as 0
-# times NaN is. Scores are taken to be finite and far below 1e29.
+# NaN in a row of q makes NaN of that row of y, NaN in a key or value of all rows that see it, and of earlier ones where
+# causal hides it alone, as 0 times NaN is. Keys and values that the mask hides are not read, whatever is there (but by
+# `cached_attention`). Scores are taken to be finite and far below 1e29.
 
 
 @kernel(Facts(multiplies="scores", by_samples=("q", "k", "v", "mask", "y", "lse")), y="q")

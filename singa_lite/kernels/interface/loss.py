@@ -21,7 +21,7 @@ def softmax_cross_entropy(x: Read, target: Read, losses: Write, p: Write) -> Non
 
 @kernel(Facts(by_samples=("dlosses", "p", "target", "dx")), dx="p")
 def softmax_cross_entropy_derivative(dlosses: Read, p: Read, target: Read, dx: Write) -> None:
-    """dx = dlosses / positions * (p - t)."""
+    """dx = dlosses / positions * (p - t), 0 of a sample whose dlosses is 0, whatever p is there."""
 
 
 @kernel()
@@ -72,7 +72,8 @@ def log_sum_exp(x: Read, y: Write) -> None:
 def softmax_classes_derivative(
     dlosses: Read, x: Read, lse: Read, target: Read, dx: Write, *, first: int, classes: int, share: float
 ) -> None:
-    """dx = dlosses * (e**(x - lse) - (1 - share) * t - share / classes): some columns of the whole derivative.
+    """dx = dlosses * (e**(x - lse) - (1 - share) * t - share / classes): some columns of the whole derivative; 0 of a
+    row whose dlosses is 0, whatever x is there.
 
     It is that of `softmax_cross_entropy` with labels smoothed by `share`, 0 for none. x: (rows, c), the scores of the
     classes from `first` on, of `classes` in all; lse: (rows,), `log_sum_exp` of all scores; target: ids (rows,);

@@ -9,6 +9,7 @@ from singa_lite.kernels.numpy_kernels.activation import subtract_top
 from singa_lite.kernels.numpy_kernels.boxes import shaped
 from singa_lite.kernels.numpy_kernels.pieces import along, axis_buffer, line_buffer, pieces
 from singa_lite.kernels.numpy_kernels.scratch import BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
+from singa_lite.kernels.unweighted import clear_unweighted
 
 #: Rows at a time where class ids pick elements, for NumPy allocates what is picked.
 _ROWS = 4096
@@ -50,3 +51,4 @@ def softmax_classes_derivative(
         ids = target[some].astype(np.intp) - first
         rows = np.flatnonzero((ids >= 0) & (ids < x.shape[1]))
         dx[some][rows, ids[rows]] -= (1 - share) * dlosses[some][rows]
+    clear_unweighted(dlosses, dx)

@@ -27,6 +27,7 @@ from singa_lite.kernels.numpy_kernels.samples import (
 )
 from singa_lite.kernels.numpy_kernels.scratch import BufferSpec, Bytes, Shaped, blocks, bytes_for, carve, scratch
 from singa_lite.kernels.numpy_kernels.temporaries import Temporaries
+from singa_lite.kernels.unweighted import clear_unweighted
 
 
 def _class_buffers(x: Shaped, target: Shaped) -> list[BufferSpec]:
@@ -98,6 +99,7 @@ def softmax_cross_entropy_derivative(dlosses: Array, p: Array, target: Array, dx
             np.copyto(dxb, pb)
             np.put_along_axis(dxb, tb, np.take_along_axis(dxb, tb, axis=1) - 1, axis=1)
         np.multiply(dxb, factor, out=dxb)
+    clear_unweighted(dlosses, dx)
 
 
 #: Writes values(x, t) into its third argument; the second holds t in x's dtype and is used up.

@@ -19,6 +19,7 @@ from singa_lite.kernels.onednn_kernels.primitive import PostOp, Primitive
 from singa_lite.kernels.onednn_kernels.reduction import Stage
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
 from singa_lite.kernels.routine import Temporary
+from singa_lite.kernels.unweighted import clear_unweighted
 
 #: dnnl_reduction_max
 _LARGEST = 0x2FFF2
@@ -190,8 +191,9 @@ def softmax_cross_entropy_derivative(
         of_samples = own.reshape(scores.samples, -1)
         np.multiply(of_samples, factors[:, None], out=of_samples)
 
-    def finish(dx: Array, indices: Array, own: Array) -> None:
+    def finish(dlosses: Array, dx: Array, indices: Array, own: Array) -> None:
         scores.view(dx, -1)[indices] = own
+        clear_unweighted(dlosses, dx)
 
     def scale(p: Array, factors: Array, dx: Array) -> None:
         samples = scores.samples, -1
@@ -207,7 +209,7 @@ def softmax_cross_entropy_derivative(
         )
         multiply = Primitive("binary", a.MULTIPLY, samples, factor, samples)
         routine.run(multiply, {f.SRC: p, f.SRC_1: factors, f.DST: dx})
-    routine.call(finish, dx, indices, own)
+    routine.call(finish, dlosses, dx, indices, own)
     return routine
 
 

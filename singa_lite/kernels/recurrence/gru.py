@@ -56,6 +56,8 @@ class GruForward(ForwardPass):
             np.add(n, part, out=part)
         else:
             np.multiply(self.r[index], h, out=self.p[index])
+            if dead is not None:  # the gradient of the weight has it as a factor
+                np.copyto(self.p[index], 0, where=dead)
             self._biased(index, n)
             of_n.step(index)
             np.copyto(part, n)

@@ -121,6 +121,8 @@ class Passes(ABC, Generic[Tile]):
         """All rows of these key heads."""
         for name, tensor in (("keys", "k"), ("values", "v")):
             np.copyto(self.buffers[name], self.call.tensors[tensor][sample, :, group].swapaxes(0, 1))
+            if self.call.mask is not None:  # a probability of 0 times NaN would be NaN
+                np.copyto(self.buffers[name], 0, where=self.buffers["hidden"][:, None])
         share = self.tiling.share
         for block in self.tiling.blocks:
             self.block(sample, slice(group.start * share, group.stop * share), block)

@@ -1,0 +1,176 @@
+"""What stands in padding is never read: NaN and infinities there change no bit of what is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cuda_devices import new_device
+from run_layer import prepared
+from singa_lite import FeedForwardNet, autograd, device, layers, loss, optimizer, tensor
+from singa_lite.layer import Layer
+
+RNG = np.random.default_rng(4)
+X = RNG.standard_normal((3, 5, 4)).astype(np.float32)
+MASK = (np.arange(5) < np.array([[5], [2], [0]])).astype(np.float32)
+Y = RNG.standard_normal((3, 2)).astype(np.float32)
+NAN, INF = float("nan"), float("inf")
+
+MAKERS: dict[str, Callable[[], Layer]] = {
+    "LSTM": lambda: layers.LSTM("r", 3),
+    "LSTM, both directions, two stacks": lambda: layers.LSTM("r", 3, 0.0, 2, bidirectional=True),
+    "LSTM of sequences": lambda: layers.LSTM("r", 3, return_sequences=True),
+    "GRU": lambda: layers.GRU("r", 3),
+    "GRU, reset before": lambda: layers.GRU("r", 3, reset_after=False, bidirectional=True),
+    "SimpleRNN": lambda: layers.SimpleRNN("r", 3, bidirectional=True),
+    "SimpleRNN, rectified": lambda: layers.SimpleRNN("r", 3, activation="relu"),
+    "Bidirectional": lambda: layers.Bidirectional("r", layers.GRU("g", 3, reset_after=False)),
+    "MultiHeadAttention": lambda: layers.MultiHeadAttention("r", 2),
+    "MultiHeadAttention, causal": lambda: layers.MultiHeadAttention("r", 2, causal=True, dropout=0.25),
+    "TransformerBlock": lambda: layers.TransformerBlock("r", 2),
+    "TransformerBlock, norm behind": lambda: layers.TransformerBlock("r", 2, normalize_first=False, norm="rms"),
+}
+SETS = {name: lambda name=name: device.new_cpu(kernels=name) for name in ("numpy", "onednn")}
+SETS["CUDA on the host"] = lambda: new_device("stand-in")
+
+
+def trained(made: Callable[[], Layer], padding: float, on: Any, graph: bool) -> list[bytes]:
+    """Parameters after two batches, and what is predicted then, where positions do not go out of it."""
+    net = FeedForwardNet(loss.SquaredError(), device=on, seed=3)
+    net.add(layers.Dummy("x", (5, 4)), [])
+    net.add(layers.Dummy("mask", (5,)), [])
+    y = net.add(made(), ["x", "mask"])
+    if len(y.get_output_sample_shape()) > 1:
+        net.add(layers.LSTM("last", 3), [y, "mask"])
+    net.add(layers.Dense("out", 2))
+    net.compile(optimizer.SGD(lr=0.1), graph=graph)
+    given = {"x": np.where(MASK[..., None] != 0, X, np.float32(padding)), "mask": MASK}
+    for _ in range(2):
+        net.train_one_batch(given, Y)
+    values = [*net.param_values(), net.predict(given)]
+    assert all(np.isfinite(tensor.to_numpy(value)).all() for value in values)
+    return [tensor.to_numpy(value).tobytes() for value in values]
+
+
+@pytest.mark.filterwarnings("ignore:input of layer .* holds NaN", "ignore::UserWarning")
+@pytest.mark.parametrize("kernels", SETS)
+@pytest.mark.parametrize("kind", MAKERS)
+def test_padding_is_not_read(kind, kernels):
+    made, on = MAKERS[kind], SETS[kernels]()
+    wanted = trained(made, 0.0, on, True)
+    for padding in (NAN, INF, -INF):
+        assert trained(made, padding, on, True) == wanted
+    assert trained(made, NAN, on, False) == wanted
+
+
+def test_a_mask_that_comes_with_the_tensor_hides_padding_too():
+    """Of the memory and of what looks at it, each by its own mask."""
+    layer = prepared(layers.MultiHeadAttention("r", 2), (5, 4), (5, 4), dtype=np.float32)
+    found = []
+    for padding in (0.0, NAN):
+        given = [tensor.from_numpy(np.where(MASK[..., None] != 0, X, padding)) for _ in range(2)]
+        for each, mask in zip(given, (MASK.astype(np.int32), MASK.astype(bool)), strict=True):
+            each.requires_grad, each.mask = True, tensor.from_numpy(mask)
+        y = layer.forward(True, *given)
+        out = {id(p): tensor.to_numpy(g) for p, g in autograd.backward(autograd.reduce_mean(y * y))}
+        found.append([tensor.to_numpy(y), *(out[id(p)] for name in ("query", "key") for p in _values(layer, name))])
+    for wanted, received in zip(*found, strict=True):
+        np.testing.assert_array_equal(received, wanted)
+
+
+def _values(layer: Layer, name: str) -> list[Any]:
+    return [*layer.layers[name].parameters.values()]
+
+
+@pytest.mark.parametrize("kernels", ["numpy", "onednn"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_keys_that_are_hidden_are_not_read(kernels, causal):
+    on, found = device.new_cpu(kernels=kernels), []
+    q, k, v = RNG.standard_normal((3, 3, 7, 2, 4)).astype(np.float32)
+    seen = np.arange(7) < np.array([[7], [3], [0]])
+    for padding in (0.0, NAN, INF):
+        given = [np.where(seen[..., None, None], t, np.float32(padding)) for t in (k, v)]
+        tensors = [tensor.from_numpy(t, on) for t in (q, *given)]
+        for each in tensors:
+            each.stores_grad = True
+        y = autograd.attention(*tensors, tensor.from_numpy(seen, on), causal=causal)
+        made = {id(p): tensor.to_numpy(g) for p, g in autograd.backward(autograd.reduce_mean(y * y))}
+        found.append([tensor.to_numpy(y), *(made[id(each)] for each in tensors)])
+    for received in found[1:]:
+        for a, b in zip(received, found[0], strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")  # infinity less infinity
+@pytest.mark.parametrize("kernels", ["numpy", "onednn"])
+def test_scores_of_positions_that_do_not_count_are_not_read(kernels):
+    """PyTorch's loss is finite there and its derivative is NaN."""
+    on = device.new_cpu(kernels=kernels)
+    ids = np.array([[1, -100, 2], [-100, -100, 0]])
+    scores = RNG.standard_normal((2, 3, 4)).astype(np.float32)
+    for smoothing in (0.0, 0.1):
+        found = []
+        for bad in (0.0, NAN, INF):
+            criterion = loss.SoftmaxCrossEntropy(axis=-1, ignore_index=-100, label_smoothing=smoothing)
+            given = np.where((ids != -100)[..., None], scores, np.float32(bad))
+            value = criterion.evaluate(True, tensor.from_numpy(given, on), ids)
+            found.append((float(value), tensor.to_numpy(criterion.backward())))
+        for value, derivative in found[1:]:
+            assert value == found[0][0]
+            np.testing.assert_array_equal(derivative, found[0][1])
+        assert (found[0][1][ids == -100] == 0).all()
+
+
+ENDS: dict[str, Callable[[], Layer]] = {
+    "Flatten": lambda: layers.Flatten("end"),
+    "Permute": lambda: layers.Permute("end", (2, 1)),
+    "Conv1D": lambda: layers.Conv1D("end", 2, 3),
+    "BatchNormalization": lambda: layers.BatchNormalization("end"),
+    "MaxPooling1D": lambda: layers.MaxPooling1D("end", 2, 2),
+    "GlobalAvgPooling1D": lambda: layers.GlobalAvgPooling1D("end"),
+    "within a layer": lambda: layers.Sequential("outer", [layers.Dense("d", 4), layers.Flatten("end")]),
+}
+#: Behind these it is still there, or it is used up.
+GO_ON: dict[str, Callable[[], Layer]] = {
+    "Dense": lambda: layers.Dense("d", 4),
+    "Softmax": lambda: layers.Softmax("s", -1),
+    "PReLU": lambda: layers.PReLU("p", shared_axes=(1,)),
+    "TimeDistributed": lambda: layers.TimeDistributed("t", layers.Dense("d", 4)),
+    "Sequential": lambda: layers.Sequential("q", [layers.Dense("d", 4), layers.Dropout("o", 0.5)]),
+    "TransformerBlock": lambda: layers.TransformerBlock("b", 2),
+}
+
+
+def words(made: Layer, *behind: Layer) -> FeedForwardNet:
+    net = FeedForwardNet(loss.SquaredError(), device=device.new_cpu(), seed=1)
+    net.add(layers.Embedding("e", 9, 4, mask_zero=True, input_sample_shape=(5,)))
+    for layer in (made, *behind):
+        net.add(layer)
+    return net
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_a_mask_that_ends_is_told_once(name, recwarn):
+    net = words(ENDS[name]())
+    for _ in range(2):
+        net.predict(np.ones((2, 5), np.int64))
+    assert [str(each.message).split(":")[0] for each in recwarn] == [
+        f"layer {'outer/end' if 'within' in name else 'end'!r}"
+    ]
+
+
+@pytest.mark.parametrize("name", GO_ON)
+def test_a_mask_that_goes_on_is_not_told_of(name, recwarn):
+    ids = np.array([[1, 2, 3, 0, 0], [4, 5, 6, 7, 8]])
+    net = words(GO_ON[name](), layers.GRU("last", 3))
+    found = np.asarray(net.predict(ids))
+    assert not recwarn
+    ids[0, 3:] = 0
+    net.layers["e"].parameters["weight"].copy_from_numpy(
+        np.concatenate([np.full((1, 4), 9, np.float32), np.asarray(net.layers["e"].parameters["weight"])[1:]])
+    )
+    if name != "TransformerBlock":
+        np.testing.assert_array_equal(np.asarray(net.predict(ids)), found)
