@@ -9,7 +9,7 @@ from own_steps import X as NOISE
 from own_steps import gan
 from singa_lite import FeedForwardNet, callbacks, metric, optimizer
 from singa_lite.fit import Training
-from test_callback_ends import Given, X, Y, fit, made
+from test_callback_ends import Given, StopAt, X, Y, fit, made
 
 MONITORING = {
     "EarlyStopping": lambda folder, monitor, **options: callbacks.EarlyStopping(monitor, **options),
@@ -134,7 +134,8 @@ def test_unknown_monitors(tmp_path, name):
     net = made()
     for monitor in ("val_los", "acc", "confusion_matrix", "loss/scores"):
         with pytest.raises(ValueError, match=f"{name} monitor: wanted one of.*'val_accuracy'.*'{monitor}'"):
-            fit(net, MONITORING[name](tmp_path, monitor, mode="min"))
+            look = callbacks.LambdaCallback(on_batch=lambda training: None)
+            fit(net, look, StopAt(1), MONITORING[name](tmp_path, monitor, mode="min"))
     with pytest.raises(ValueError, match=f"{name} monitor"):
         fit(net, MONITORING[name](tmp_path, "val_accuracy"), validation_data=None)
     assert net.optimizer.step == 0

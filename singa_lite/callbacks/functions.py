@@ -18,8 +18,6 @@ class LambdaCallback(Callback):
     called so.
     """
 
-    enters = True
-
     def __init__(
         self,
         on_start: Function | None = None,
@@ -38,6 +36,7 @@ class LambdaCallback(Callback):
                 )
         self._start, self._batch, self._validation = on_start, on_batch, on_validation_batch
         self._epoch, self._end = on_epoch, on_end
+        self.enters = on_start is not None or on_epoch is not None
 
     def on_start(self, training: Training) -> None:
         """See `Callback`."""

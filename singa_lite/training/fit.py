@@ -65,12 +65,12 @@ class Callback:
     An error that one raises ends the training and comes out of `fit`, but for StopTraining. sets_rate: whether it sets
     the learning rate, and brings it back from a checkpoint. takes_nan: whether it looks at losses that are not finite
     itself, so that `compile(on_nan="fit")` leaves them to it. enters: whether it puts entries of its own into the
-    history, which a `Checkpoint` may then monitor; None: a user's class may.
+    history, which a `Checkpoint` may then monitor; None: a user's class with an `on_start` or `on_epoch` may.
     """
 
     sets_rate: ClassVar[bool] = False
     takes_nan: ClassVar[bool] = False
-    enters: ClassVar[bool | None] = None
+    enters: bool | None = None
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
@@ -102,7 +102,11 @@ class Callback:
 
 def enters(callback: Callback) -> bool:
     """Whether a callback may put entries of its own into the history."""
-    return not is_ours(type(callback)) if callback.enters is None else callback.enters
+    if callback.enters is not None:
+        return callback.enters
+    kind = type(callback)
+    is_looking = (kind.on_start, kind.on_epoch) == (Callback.on_start, Callback.on_epoch)
+    return not is_ours(kind) and not is_looking
 
 
 class Training(OnRanks):
