@@ -23,6 +23,8 @@ def restore(net: FeedForwardNet, snapshot: Tree, layers: Collection[str] | None,
     read once before the net changes. Forgets an unfinished step.
     """
     check_format(snapshot)
+    if not snapshot.arrays:
+        raise SnapshotError(f"{snapshot.path}: wanted a file with arrays, received an empty one")
     tensors = {path: t for path, t in of_layers(net).items() if layers is None or _is_within(path, layers)}
     found = _compared(snapshot, {path: ArraySpec(t.shape, t.dtype) for path, t in tensors.items()})
     if strict:

@@ -277,6 +277,23 @@ def test_attention_is_written_side_by_side_unless_its_layers_have_names(tmp_path
     assert state_of(other) == state_of(net)
 
 
+@pytest.mark.parametrize(
+    ("make", "names"),
+    [
+        (lambda seed: image(layers.PReLU, seed=seed), ("alpha",)),
+        (lambda seed: image(layers.GroupNormalization, groups=2, seed=seed), ("gamma", "beta")),
+        (lambda seed: image(layers.LayerNormalization, axis=1, seed=seed), ("gamma", "beta")),
+    ],
+)
+def test_our_own_names_in_a_file_of_others(tmp_path, make, names):
+    net = make(1)
+    arrays = {f"a.{name}": np.full(net.parameters()[f"a/{name}"].shape, 0.5, "f4") for name in names}
+    library.save_file(arrays, tmp_path / "a.safetensors")
+    net.load(tmp_path / "a.safetensors")
+    for name in names:
+        np.testing.assert_array_equal(tensor.to_numpy(net.parameters()[f"a/{name}"]), arrays[f"a.{name}"])
+
+
 def test_attention_by_the_names_of_the_version_before(tmp_path):
     """Four modules; grouped queries still have them."""
     net, other = (one(layers.MultiHeadAttention, (6, 8), 4, kv_heads=2, seed=seed) for seed in (1, 2))

@@ -115,7 +115,10 @@ def _layout(
         whole = whole._replace(name=joined(_module(layer.rpartition("/")[0], names), whole.name))
         if present is None or whole.name in present:
             return whole
-    return layout._replace(name=joined(_module(layer, names), _NAMES.get(kind, {}).get(name, name)))
+    module, theirs = _module(layer, names), _NAMES.get(kind, {}).get(name, name)
+    if present is not None and joined(module, theirs) not in present and joined(module, name) in present:
+        return TorchLayout(joined(module, name))  # gamma, beta or alpha, as other programs have them and we had
+    return layout._replace(name=joined(module, theirs))
 
 
 def _of_slopes(shape: Shape) -> TorchLayout:
