@@ -12,8 +12,6 @@ from singa_lite import FeedForwardNet, autograd, callbacks, device, layers, loss
 from singa_lite.errors import GraphError, NonFiniteError, SnapshotError
 from singa_lite.training.non_finite import LossLook
 
-pytestmark = pytest.mark.filterwarnings("ignore:(invalid value|overflow):RuntimeWarning")  # of NumPy's kernels
-
 X = np.random.default_rng(4).normal(size=(8, 2, 6, 5)).astype("f")
 Y = np.arange(8) % 3
 MODES = (

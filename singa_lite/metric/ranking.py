@@ -25,6 +25,7 @@ class AUC(EpochMetric):
 
     gathers = True
 
+    @np.errstate(all="ignore")  # of scores that are not finite
     def statistics(self, scores: Array, target: Array) -> Array:
         """(n, 2): score, label."""
         if target.shape != scores.shape:
