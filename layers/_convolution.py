@@ -19,6 +19,7 @@ class Convolution(Layer):
     """A convolution over images, or over sequences as images of height 1. A subclass names the `axes`."""
 
     axes: ClassVar[tuple[str, ...]]
+    border_modes: ClassVar[tuple[str, ...]] = ("same", "valid")
     features_last = False
     feed_layout = "image"
 
@@ -45,7 +46,8 @@ class Convolution(Layer):
         self.groups = positive_int(self, "groups", groups)
         if self.nb_kernels % self.groups:
             raise ValueError(f"{where(self)}: wanted groups to divide the {nb_kernels} kernels, received {groups}")
-        self.window = window(self, len(self.axes) - 1, kernel, stride, border_mode, pad, dilation)
+        axes, modes = len(self.axes) - 1, self.border_modes
+        self.window = window(self, axes, kernel, stride, border_mode, pad, dilation, modes)
         self.use_bias = flag(self, "use_bias", use_bias)
         self.weight_init = init(self, "weight_init", weight_init)
         self.bias_init = checked_bias_init(self, bias_init, self.use_bias)

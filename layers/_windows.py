@@ -29,19 +29,25 @@ def window(
     border_mode: str,
     pad: Extents | None,
     dilation: Extents = 1,
+    modes: Sequence[str] = ("same", "valid"),
 ) -> Window:
     """Read the arguments of a layer over images (axes 2) or sequences (axes 1).
 
     kernel, stride, dilation: int, or for images a pair (height, width). border_mode "same" pads dilation *
     (kernel // 2) on both sides and wants odd kernels, "valid" pads nothing. pad sets it outright: int,
-    (height, width) or (top, bottom, left, right) for images, (left, right) for sequences. ValueError for
-    anything else.
+    (height, width) or (top, bottom, left, right) for images, (left, right) for sequences. modes: that the layer
+    knows; "causal" pads dilation * (kernel - 1) before a sequence. ValueError for anything else.
     """
-    if not isinstance(border_mode, str) or border_mode not in ("same", "valid"):
-        raise ValueError(f"{where(layer)}: wanted border_mode 'same' or 'valid', received {border_mode!r}")
+    if not isinstance(border_mode, str) or border_mode not in modes:
+        wanted = " or ".join(map(repr, modes))
+        raise ValueError(f"{where(layer)}: wanted border_mode {wanted}, received {border_mode!r}")
     made = checked_window(where(layer), kernel, stride, 0 if pad is None else pad, dilation, axes)
     if border_mode == "valid" and any(made.pad):
         raise ValueError(f"{where(layer)}: wanted pad or border_mode 'valid', which pads nothing, received {pad!r}")
+    if border_mode == "causal":
+        if pad is not None:
+            raise ValueError(f"{where(layer)}: wanted pad or border_mode 'causal', which is a pad, received {pad!r}")
+        return replace(made, pad=(0, 0, made.span[1] - 1, 0))
     if pad is not None or border_mode == "valid":
         return made
     if made.kernel[0] % 2 == 0 or made.kernel[1] % 2 == 0:

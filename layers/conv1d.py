@@ -17,8 +17,11 @@ class Conv1D(Convolution):
     Parameters: weight (nb_kernels, channels / groups, 1, kernel), bias (nb_kernels,).
 
     kernel, stride, dilation: int, at least 1. border_mode: "same" pads dilation * (kernel // 2) on both sides
-    and wants odd kernels, "valid" pads nothing. pad: sets it outright, int or (left, right). groups: divides
-    channels and nb_kernels. weight_init, bias_init: an Initializer, its name, or a number.
+    and wants odd kernels, "valid" pads nothing, "causal" pads dilation * (kernel - 1) on the left alone, so that no
+    output sees what comes later in the sequence (with stride 1, output i sees inputs up to i). pad: sets it outright,
+    int or (left, right). groups: divides channels and nb_kernels. weight_init, bias_init: an Initializer, its name, or
+    a number.
     """
 
     axes = SEQUENCE
+    border_modes = ("same", "valid", "causal")

@@ -91,7 +91,7 @@ TABLE: dict[str, Options] = {
         "merge": RECURRENT["merge"],
     },
     "Concat": {"axis": (1, -1)},
-    "Conv1D": {**ALONG, **GROUPED, "dilation": (1, 2)},
+    "Conv1D": {**ALONG, **GROUPED, "dilation": (1, 2), "border_mode": ("same", "valid", "causal")},
     "Conv1DTranspose": {**ALONG, **GROUPED, "dilation": (1, 2), "output_padding": (None, 0, 1)},
     "Conv2D": {**OVER, **GROUPED, "dilation": (1, (1, 2))},
     "Conv2DTranspose": {**OVER, **GROUPED, "dilation": (1, (1, 2)), "output_padding": (None, 0, (0, 1))},

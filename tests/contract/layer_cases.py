@@ -129,6 +129,7 @@ CASES: dict[str, Case] = {
     "Conv1D": Case(lambda: layers.Conv1D("c", 4), SEQUENCE),
     "Conv1D:stride, pads": Case(lambda: layers.Conv1D("c", 4, 4, 2, pad=(0, 3)), SEQUENCE),
     "Conv1D:dilation": Case(lambda: layers.Conv1D("c", 5, 3, dilation=2, use_bias=False), SEQUENCE),
+    "Conv1D:causal": Case(lambda: layers.Conv1D("c", 4, 3, 2, "causal", dilation=2), SEQUENCE),
     "Conv1D:groups, valid": Case(lambda: layers.Conv1D("c", 6, 2, border_mode="valid", groups=2), ((4, 7),), batch=3),
     "Conv2DTranspose": Case(lambda: layers.Conv2DTranspose("t", 4), IMAGE),
     "Conv2DTranspose:stride": Case(lambda: layers.Conv2DTranspose("t", 4, 3, (2, 3)), IMAGE),

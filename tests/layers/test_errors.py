@@ -81,6 +81,10 @@ def test_windows_along_sequences(make, options, wanted):
         (lambda: layers.Conv2D("here", 4, groups=0), "groups to be an integer of at least 1, received 0"),
         (lambda: layers.Conv2D("here", 4, groups=3), "groups to divide the 4 kernels, received 3"),
         (lambda: layers.Conv2D("here", 4, dilation=0), "dilation .* received 0"),
+        (lambda: layers.Conv1D("here", 4, border_mode="causal", pad=1), "pad or border_mode 'causal'.* received 1"),
+        (lambda: layers.Conv2D("here", 4, border_mode="causal"), "'same' or 'valid', received 'causal'"),
+        (lambda: layers.Conv1DTranspose("here", 4, border_mode="causal"), "'same' or 'valid', received 'causal'"),
+        (lambda: layers.MaxPooling1D("here", 4, border_mode="causal"), "'same' or 'valid', received 'causal'"),
         (lambda: layers.Conv1D("here", 4, dilation=(1, 2)), r"dilation to be an integer.* received \(1, 2\)"),
         (
             lambda: layers.MaxPooling2D("here", 2, pad=2),

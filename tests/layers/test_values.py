@@ -64,6 +64,16 @@ def test_conv1d_strides_dilates_and_pads():
     np.testing.assert_array_equal(y, [[[420.5, 753.5]]])
 
 
+def test_conv1d_causal_sees_nothing_that_comes_later():
+    layer = layers.Conv1D("c", 1, 3, border_mode="causal", dilation=2)
+    x = [[[1, 2, 3, 4, 5, 6]]]
+    y = run(layer, x, parameters={"weight": [100, 10, 1], "bias": [0.5]})
+    np.testing.assert_array_equal(y, [[[1.5, 2.5, 13.5, 24.5, 135.5, 246.5]]])
+    every_other = layers.Conv1D("c", 1, 3, 2, "causal", dilation=2)
+    np.testing.assert_array_equal(run(every_other, x, parameters={"weight": [100, 10, 1], "bias": [0.5]}), y[..., ::2])
+    assert run(layers.Conv1D("c", 1, 1, border_mode="causal"), x).shape == (1, 1, 6)
+
+
 def test_conv2d_groups_see_their_own_channels():
     layer = layers.Conv2D("c", 2, 1, groups=2)
     x = np.array([1.0, 2, 3, 4]).reshape(1, 4, 1, 1)
