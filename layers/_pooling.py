@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from singa_lite import autograd
+from singa_lite.kernels.interface.window import Window
 from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import flag, input_axes, is_int, where
-from ._windows import Extents, as_images, as_samples, output_extents, window
+from ._windows import Extents, as_image, as_images, as_samples, output_extents, window
 
 
 class Pooling(Layer):
     """Pooling over images, or over sequences as images of height 1. A subclass names the `axes`.
 
     border_mode: None is "same", or "valid" where a kernel is even, for which there is no "same".
+    ceil_mode: what is left at the end is pooled as well, by a window that goes beyond it.
     """
 
     axes: ClassVar[tuple[str, ...]]
@@ -28,6 +31,7 @@ class Pooling(Layer):
         border_mode: str | None = None,
         pad: Extents | None = None,
         *,
+        ceil_mode: bool = False,
         input_sample_shape: InputShape | None = None,
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
@@ -37,11 +41,17 @@ class Pooling(Layer):
         mode = usual if border_mode is None else border_mode
         self.window = window(self, len(self.axes) - 1, kernel, stride, mode, pad)
         self.window.check_pads(where(self))
+        self.ceil_mode = flag(self, "ceil_mode", ceil_mode)
 
     def setup(self, *shapes: Shape) -> Shape:
         """(channels, *extents) -> (channels, *how many windows fit)."""
         channels, *extents = input_axes(self, shapes, self.axes)
-        return (channels, *output_extents(self, self.window, extents))
+        return (channels, *output_extents(self, self.window_over(extents), extents))
+
+    def window_over(self, extents: Sequence[int]) -> Window:
+        """The window over images or sequences of these extents, with ceil_mode padded behind as far as it goes."""
+        height, width = as_image(extents)
+        return self.window.rounded_up((height, width)) if self.ceil_mode else self.window
 
 
 class MaxPooling(Pooling):
@@ -51,7 +61,7 @@ class MaxPooling(Pooling):
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, channels, *extents) -> (n, channels, *how many windows fit)."""
-        w = self.window
+        w = self.window_over(x.shape[2:])
         return as_samples(autograd.max_pool2d(as_images(x), w.kernel, w.stride, w.pad), before=x)
 
 
@@ -69,13 +79,21 @@ class AvgPooling(Pooling):
         pad: Extents | None = None,
         *,
         count_pad: bool = True,
+        ceil_mode: bool = False,
         input_sample_shape: InputShape | None = None,
     ) -> None:
-        super().__init__(name, kernel, stride, border_mode, pad, input_sample_shape=input_sample_shape)
+        super().__init__(
+            *(name, kernel, stride, border_mode, pad), ceil_mode=ceil_mode, input_sample_shape=input_sample_shape
+        )
         self.count_pad = flag(self, "count_pad", count_pad)
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, channels, *extents) -> (n, channels, *how many windows fit)."""
-        w = self.window
-        y = autograd.avg_pool2d(as_images(x), w.kernel, w.stride, w.pad, self.count_pad)
-        return as_samples(y, before=x)
+        images, w = as_images(x), self.window_over(x.shape[2:])
+        pad, counts = w.pad, self.count_pad
+        if counts and pad != self.window.pad:
+            # What lies beyond the padding does not count, so the padding is made of zeros that do.
+            top, bottom, left, right = self.window.pad
+            images = autograd.pad(images, ((top, bottom), (left, right))) if any(self.window.pad) else images
+            pad, counts = (0, w.pad[1] - bottom, 0, w.pad[3] - right), False
+        return as_samples(autograd.avg_pool2d(images, w.kernel, w.stride, pad, counts), before=x)

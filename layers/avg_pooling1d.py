@@ -15,6 +15,8 @@ class AvgPooling1D(AvgPooling):
     kernel, stride: int, at least 1. border_mode: "same" pads kernel // 2 on both sides and wants odd kernels,
     "valid" pads nothing. pad: sets it outright, int or (left, right), each below the kernel. count_pad: True
     divides every window's sum by the kernel, False by the number of its elements inside the sequence.
+    ceil_mode: PyTorch's: what is left at the end is pooled too; the division above is rounded up, but a window
+    must begin inside the sequence or the padding before it. What lies behind all padding does not count.
     """
 
     axes = SEQUENCE

@@ -16,6 +16,8 @@ class AvgPooling2D(AvgPooling):
     side and wants odd kernels, "valid" pads nothing. pad: sets it outright, int, (height, width) or (top,
     bottom, left, right), each below the kernel's extent. count_pad: True divides every window's sum by the
     kernel's area, False by the number of its elements inside the image.
+    ceil_mode: PyTorch's: what is left at the end is pooled too; the division above is rounded up, but a window
+    must begin inside the image or the padding before it. What lies behind all padding does not count.
     """
 
     axes = IMAGE

@@ -14,6 +14,8 @@ class MaxPooling1D(MaxPooling):
 
     kernel, stride: int, at least 1. border_mode: "same" pads kernel // 2 on both sides and wants odd kernels,
     "valid" pads nothing. pad: sets it outright, int or (left, right), each below the kernel.
+    ceil_mode: PyTorch's: what is left at the end is pooled too; the division above is rounded up, but a window
+    must begin inside the sequence or the padding before it.
     """
 
     axes = SEQUENCE

@@ -15,6 +15,8 @@ class MaxPooling2D(MaxPooling):
     kernel, stride: int or pair (height, width), at least 1. border_mode: "same" pads kernel // 2 on every
     side and wants odd kernels, "valid" pads nothing. pad: sets it outright, int, (height, width) or (top,
     bottom, left, right), each below the kernel's extent.
+    ceil_mode: PyTorch's: what is left at the end is pooled too; the division above is rounded up, but a window
+    must begin inside the image or the padding before it.
     """
 
     axes = IMAGE

@@ -83,8 +83,8 @@ def tied(net: FeedForwardNet) -> layers.Embedding:
 #: {layer: {option: values to draw from}}, and each option once alone. A function makes a value anew from the net.
 TABLE: dict[str, Options] = {
     "Activation": {"mode": tuple(layers.activation.MODES), "slope": (None, 0.3), "alpha": (None, 0.7)},
-    "AvgPooling1D": {**ALONG, "count_pad": FLAG},
-    "AvgPooling2D": {**OVER, "count_pad": FLAG},
+    "AvgPooling1D": {**ALONG, "count_pad": FLAG, "ceil_mode": FLAG},
+    "AvgPooling2D": {**OVER, "count_pad": FLAG, "ceil_mode": FLAG},
     "BatchNormalization": {"momentum": (0.1, 0.9), "epsilon": EPSILONS, **FACTORS},
     "Bidirectional": {
         "layer": (lambda net: layers.GRU("r", 2, return_sequences=True), lambda net: layers.LSTM("r", 2)),
@@ -121,8 +121,8 @@ TABLE: dict[str, Options] = {
     "Lambda": {"function": (autograd.tanh, twice)},
     "LayerNormalization": {"axis": (1, -1), "epsilon": EPSILONS, **FACTORS},
     "LearnedPositions": {"max_length": (None, 12), "weight_init": INITIAL["weight_init"]},
-    "MaxPooling1D": ALONG,
-    "MaxPooling2D": OVER,
+    "MaxPooling1D": {**ALONG, "ceil_mode": FLAG},
+    "MaxPooling2D": {**OVER, "ceil_mode": FLAG},
     "Merge": {},
     "MultiHeadAttention": {
         "heads": (1, 2),

@@ -64,6 +64,17 @@ def test_conv1d_strides_dilates_and_pads():
     np.testing.assert_array_equal(y, [[[420.5, 753.5]]])
 
 
+def test_poolings_rounded_up_take_what_is_left():
+    x = [[[1, 2, 3, 4, 5]]]
+    np.testing.assert_array_equal(run(layers.MaxPooling1D("p", 2, 2, ceil_mode=True), x), [[[2, 4, 5]]])
+    np.testing.assert_array_equal(run(layers.AvgPooling1D("p", 2, 2, ceil_mode=True), x), [[[1.5, 3.5, 5]]])
+    # Padding counts, what lies behind it does not, and no window begins in the padding behind.
+    y = run(layers.AvgPooling1D("p", 3, 3, pad=(1, 1), ceil_mode=True), x)
+    np.testing.assert_array_equal(y, [[[1, 4]]])
+    y = run(layers.AvgPooling1D("p", 4, 3, pad=(1, 0), ceil_mode=True), x)
+    np.testing.assert_array_equal(y, [[[1.5, 4]]])  # (3 + 4 + 5) / 3
+
+
 def test_conv1d_causal_sees_nothing_that_comes_later():
     layer = layers.Conv1D("c", 1, 3, border_mode="causal", dilation=2)
     x = [[[1, 2, 3, 4, 5, 6]]]
