@@ -68,7 +68,7 @@ class Adam(Optimizer):
 
     kernel = "adam"
     hyper = AdamHyper
-    kernel_slots = ("first_moment", "second_moment", "count")
+    kernel_slots: tuple[str, ...] = ("first_moment", "second_moment", "count")
     decoupled = False
 
     def __init__(

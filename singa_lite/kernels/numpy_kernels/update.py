@@ -140,7 +140,7 @@ def _adam(
         _add_scaled(first, g, 1 - hyper.beta_1, temporary)
         np.multiply(second, hyper.beta_2, out=second)
         _add_scaled_square(second, g, 1 - hyper.beta_2, temporary)
-        divisor = np.maximum(*largest, second, out=largest[0]) if largest else second
+        divisor = np.maximum(largest[0], second, out=largest[0]) if largest else second
         step = lr / (1 - hyper.beta_1**t)
         _subtract_ratio(target, first, divisor, step, sqrt(1 - hyper.beta_2**t), hyper.epsilon, temporary)
 
