@@ -268,3 +268,16 @@ def test_workers_threads_are_silent_too():
 
     with np.errstate(all="ignore"):
         share(2, [work] * 2)
+
+
+def test_numbers_beyond_the_dtype_are_told_as_what_they_become():
+    """Of float64 data, targets and weights of samples."""
+    x, y, large = np.ones((6, 3)), np.ones((6, 2)), 1e300
+    for given, wanted in (((large * x, y), "'dense'"), ((x, large * y), "target of layer 'dense'")):
+        net = FeedForwardNet(loss.SquaredError())
+        net.add(layers.Dense(2, input_sample_shape=(3,)))
+        net.compile(optimizer.SGD(0.1))
+        with np.errstate(all="raise"), pytest.raises((NonFiniteError, RuntimeWarning), match=wanted):
+            net.fit(*given, batch_size=3, verbose=False)
+    with np.errstate(all="raise"), pytest.raises(ValueError, match="sample_weight.* received inf"):
+        made().fit(X, Y, sample_weight=np.full(8, large), verbose=False)

@@ -47,7 +47,8 @@ def _checked(where: str, given: object, count: int, dtype: DType) -> Array:
         raise ShapeError(f"{where}: wanted one weight for each of {count} samples, received shape {array.shape}")
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{where}: wanted real numbers, received {array.dtype}")
-    weights = array.reshape(count).astype(dtype)
+    with np.errstate(over="ignore"):  # what the dtype cannot hold is refused below
+        weights = array.reshape(count).astype(dtype)
     bad = ~(np.isfinite(weights) & (weights >= 0))
     if bad.any():
         first = int(bad.argmax())
@@ -134,7 +135,8 @@ def by_class(where: str, classes: Classes, target: object, dtype: DType, count: 
             f"[{at}]"
         )
     weights = np.ones(count, dtype)
-    weights[list(classes)] = list(classes.values())
+    with np.errstate(over="ignore"):
+        weights[list(classes)] = list(classes.values())
     weighed: Array = np.where(counted, weights[np.where(counted, ids, 0)], np.ones((), dtype))
     return weighed
 
