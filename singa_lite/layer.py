@@ -142,6 +142,7 @@ class Layer(LayerTraits):
         state, which have the names of this layer's then. GraphError where one uses those of a layer that is not given.
         """
         self._check_owners(layers)
+        make_room(len([*self._held_by()]) + max(map(_depth, layers), default=0))
         tensors = [t for layer in layers for table in (layer.parameters, layer.states) for t in table.values()]
         memo: dict[int, object] = {id(tensor): over_the_same(tensor) for tensor in tensors}
         if self.shared_with is not None:
