@@ -279,5 +279,5 @@ def test_numbers_beyond_the_dtype_are_told_as_what_they_become():
         net.compile(optimizer.SGD(0.1))
         with np.errstate(all="raise"), pytest.raises((NonFiniteError, RuntimeWarning), match=wanted):
             net.fit(*given, batch_size=3, verbose=False)
-    with np.errstate(all="raise"), pytest.raises(ValueError, match="sample_weight.* received inf"):
+    with np.errstate(all="raise"), pytest.raises(ValueError, match=r"sample_weight.* received inf"):
         made().fit(X, Y, sample_weight=np.full(8, large), verbose=False)
