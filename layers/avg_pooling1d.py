@@ -18,6 +18,8 @@ class AvgPooling1D(AvgPooling):
     "valid" pads nothing; kernel and stride are 2 and the kernel then, unless given. count_pad: True divides every
     window's sum by the kernel, False by the number of its elements inside the sequence; None is True, with
     `padding` False, as in Keras.
+    ceil_mode: PyTorch's: what is left at the end is pooled too; the division above is rounded up, but a window
+    must begin inside the sequence or the padding before it. What lies behind all padding does not count.
     """
 
     axes = SEQUENCE

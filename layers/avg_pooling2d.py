@@ -18,6 +18,8 @@ class AvgPooling2D(AvgPooling):
     ceil(height / stride) x ceil(width / stride) windows, an odd pad behind, "valid" pads nothing; kernel and stride
     are 2 and the kernel then, unless given. count_pad: True divides every window's sum by the kernel's area, False
     by the number of its elements inside the image; None is True, with `padding` False, as in Keras.
+    ceil_mode: PyTorch's: what is left at the end is pooled too; the division above is rounded up, but a window
+    must begin inside the image or the padding before it. What lies behind all padding does not count.
     """
 
     axes = IMAGE

@@ -16,6 +16,8 @@ class MaxPooling1D(MaxPooling):
     wants odd kernels, "valid" pads nothing. pad: sets it outright, int or (left, right), each below the kernel.
     padding: Keras's, in the place of both: "same" makes ceil(length / stride) windows, an odd pad at the end,
     "valid" pads nothing; kernel and stride are 2 and the kernel then, unless given.
+    ceil_mode: PyTorch's: what is left at the end is pooled too; the division above is rounded up, but a window
+    must begin inside the sequence or the padding before it.
     """
 
     axes = SEQUENCE

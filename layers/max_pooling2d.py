@@ -17,6 +17,8 @@ class MaxPooling2D(MaxPooling):
     (top, bottom, left, right), each below the kernel's extent. padding: Keras's, in the place of both: "same" makes
     ceil(height / stride) x ceil(width / stride) windows, an odd pad behind, "valid" pads nothing; kernel and stride
     are 2 and the kernel then, unless given.
+    ceil_mode: PyTorch's: what is left at the end is pooled too; the division above is rounded up, but a window
+    must begin inside the image or the padding before it.
     """
 
     axes = IMAGE

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar
 
 from singa_lite.common.checks import kind_of
+from singa_lite.common.nesting import make_room
 from singa_lite.common.table import Table
 from singa_lite.described import Arguments, is_ours
 from singa_lite.device import Device
@@ -125,6 +126,7 @@ class Layer(LayerTraits):
         self._check_free(f"{where}({layer.name!r})", layer.name)
         self._layers[layer.name] = layer
         layer._holder = self
+        make_room(len([*self._held_by()]) + _depth(layer))
         if self.context is not None:
             self._made_in_setup.append(layer.name)
         return layer
@@ -140,6 +142,7 @@ class Layer(LayerTraits):
         state, which have the names of this layer's then. GraphError where one uses those of a layer that is not given.
         """
         self._check_owners(layers)
+        make_room(len([*self._held_by()]) + max(map(_depth, layers), default=0))
         tensors = [t for layer in layers for table in (layer.parameters, layer.states) for t in table.values()]
         memo: dict[int, object] = {id(tensor): over_the_same(tensor) for tensor in tensors}
         if self.shared_with is not None:
@@ -365,3 +368,11 @@ def check_new(where: str, layer: object) -> None:
         raise GraphError(f"{where}: wanted a layer that no other holds yet, received {layer.path!r}")
     if layer.context is not None:
         raise GraphError(f"layer {layer.name!r}: wanted a layer that is in no net yet, received one that is")
+
+
+def _depth(layer: Layer) -> int:
+    """How many layers lie within each other, this one included."""
+    level, depth = [layer], 0
+    while level:
+        level, depth = [inner for each in level for inner in each.layers.values()], depth + 1
+    return depth

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from singa_lite.common.array_types import Array
+from singa_lite.common.nesting import depth_of, make_room
 from singa_lite.configs import config_of as config_of
 from singa_lite.configs import net_of as net_of
 from singa_lite.configs.values import AsItIs, Plain
@@ -39,6 +40,7 @@ def load(path: Path, device: DeviceSpec = None, *, custom: Mapping[str, type | R
 
 
 def _parsed(path: Path, text: str) -> object:
+    make_room(depth_of(text))
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -21,12 +21,13 @@ OPTIMIZERS = {
     "nesterov": lambda: optimizer.Nesterov(lr=0.05, momentum=0.8),
     "adam": lambda: optimizer.Adam(lr=0.01),
     "adamw": lambda: optimizer.AdamW(lr=0.01, weight_decay=0.1),
+    "amsgrad": lambda: optimizer.Adam(lr=0.01, amsgrad=True),
     "rms_prop": lambda: optimizer.RMSProp(lr=0.01),
     "ada_grad": lambda: optimizer.AdaGrad(lr=0.01),
     "l2": lambda: optimizer.SGD(lr=0.05, regularizer=regularizer.L2Regularizer(0.02)),
 }
 #: Those whose step does not shrink with the gradient.
-DIVIDE_BY_SIZE = ("adam", "adamw", "rms_prop", "ada_grad")
+DIVIDE_BY_SIZE = ("adam", "adamw", "amsgrad", "rms_prop", "ada_grad")
 
 
 def wide_net(kernels: str, make: Any, fuse: bool) -> FeedForwardNet:

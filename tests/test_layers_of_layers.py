@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -488,3 +490,45 @@ def test_a_setup_that_fails_takes_back_what_it_has_added():
     layer.fails = False
     net.add(layer)
     assert net.param_names() == ["grows/d/weight", "grows/d/bias"]
+
+
+MADE = """
+import copy, pickle, sys
+import numpy as np
+from singa_lite import FeedForwardNet, layers, loss, optimizer
+layer = layers.Dense("inner", 3)
+for _ in range(250):
+    layer = layers.Sequential("s", [layer])
+net = FeedForwardNet(loss.SquaredError(), seed=1)
+net.add(layers.Dummy("x", input_sample_shape=(3,)))
+net.add(layer)
+net.compile(optimizer.SGD(0.001), graph=False)
+x = np.ones((4, 3), "f")
+net.train_one_batch(x, x)
+wanted = np.array(net.predict(x))
+for made in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+    assert (np.array(made.predict(x)) == wanted).all()
+assert len(net.param_names()) == 2 and net.config() and net.summary()
+for ending in ("h5", "npz", "safetensors", "weights.h5"):
+    net.save(f"{sys.argv[1]}/net.{ending}")
+np.save(f"{sys.argv[1]}/wanted.npy", wanted)
+"""
+LOADED = """
+import sys
+import numpy as np
+import singa_lite
+folder, ending = sys.argv[1:]
+net = singa_lite.load(f"{folder}/net.{ending}")
+x = np.ones((4, 3), "f")
+assert (np.array(net.predict(x)) == np.load(f"{folder}/wanted.npy")).all()
+net.load(f"{folder}/net.weights.h5")
+net.compile(net.optimizer)
+assert np.isfinite(float(net.train_one_batch(x, x)[0]))
+"""
+
+
+def test_two_hundred_and_fifty_layers_within_each_other(tmp_path):
+    """In processes of their own, whose room on the stack is Python's own."""
+    for script, *arguments in ((MADE,), (LOADED, "h5")):
+        run = subprocess.run([sys.executable, "-c", script, str(tmp_path), *arguments], capture_output=True, text=True)
+        assert run.returncode == 0, run.stderr[-3000:]

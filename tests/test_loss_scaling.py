@@ -14,8 +14,7 @@ from nets import bits, state_of
 from singa_lite import FeedForwardNet, GraphError, device, layers, loss, optimizer, snapshots, tensor
 from singa_lite.errors import PrecisionWarning, SnapshotError
 
-#: NumPy's, of sums that meet an infinite pixel, and the net's, of a batch that holds one.
-pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:input of layer .* holds NaN or infinity:RuntimeWarning")
 OPTIMIZERS = {
     "momentum": lambda: optimizer.SGD(0.1, 0.9, weight_decay=0.01),
     "adamw": lambda: optimizer.AdamW(0.01),

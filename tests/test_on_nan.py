@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import gc
 import re
+from collections.abc import Iterator
+from threading import Barrier
 
 import numpy as np
 import pytest
 
-from singa_lite import FeedForwardNet, autograd, callbacks, device, layers, loss, optimizer
+from kernel_sets import kernel_sets
+from singa_lite import FeedForwardNet, autograd, callbacks, device, layers, loss, metric, optimizer
 from singa_lite.errors import GraphError, NonFiniteError, SnapshotError
+from singa_lite.kernels.workers import share
 from singa_lite.training.non_finite import LossLook
-
-pytestmark = pytest.mark.filterwarnings("ignore:(invalid value|overflow):RuntimeWarning")  # of NumPy's kernels
 
 X = np.random.default_rng(4).normal(size=(8, 2, 6, 5)).astype("f")
 Y = np.arange(8) % 3
@@ -218,3 +220,64 @@ def test_a_batch_goes_when_its_step_is_done():
     finally:
         gc.enable()
     assert not left
+
+
+DIVERGING = {
+    "softmax": (loss.SoftmaxCrossEntropy, {}),
+    "softmax, eager": (loss.SoftmaxCrossEntropy, {"graph": False}),
+    "softmax, clipped": (loss.SoftmaxCrossEntropy, {"clip_global_norm": 1e38}),
+    "sigmoid, state in 8 bits": (loss.SigmoidCrossEntropy, {"state_dtype": "int8"}),
+    "squares, accumulated": (loss.MeanSquaredError, {"accumulate": 2}),
+    "squares, by pieces": (loss.SquaredError, {"micro_batches": 2}),
+    "cosine, in few bytes": (loss.CosineSimilarity, {"memory_budget": "4 MiB"}),
+    "huber": (loss.Huber, {}),
+    "divergence": (loss.KLDivergence, {}),
+}
+
+
+@pytest.mark.parametrize("kernels", [one.name for one in kernel_sets()])
+@pytest.mark.parametrize("name", DIVERGING)
+def test_a_diverging_run_says_that_the_loss_is_not_finite_and_nothing_else(name, kernels):
+    """Where NumPy is to raise: neither its errors nor its warnings, which are errors here, leave a kernel."""
+    criterion, options = DIVERGING[name]
+    x, y = np.random.default_rng(0).normal(size=(24, 6, 8)).astype("f"), np.eye(3, dtype="f")[np.arange(24) % 3]
+    for layer in (layers.LSTM("l", 70), layers.TransformerBlock("l", 2), layers.Conv1D("l", 4), layers.GRU("l", 4)):
+        net = FeedForwardNet(criterion(), metric.R2(), device=device.new_cpu(kernels=kernels), seed=1)
+        net.add(layers.Dummy("x", input_sample_shape=(6, 8)))
+        net.add(layer)
+        net.add(layers.Flatten())
+        net.add(layers.L2Norm())
+        net.add(layers.Activation(mode="gelu"))
+        net.add(layers.Dense(3))
+        net.compile(optimizer.Adam(1e38), **options)
+        with np.errstate(all="raise"), pytest.raises(NonFiniteError, match="loss of step"):
+            net.fit(x, y, batch_size=12, epochs=4, verbose=False, validation_data=(x, y))
+        net.discard_step()
+        with np.errstate(all="raise"):
+            net.evaluate(x, y)
+            net.predict(x)
+
+
+def test_workers_threads_are_silent_too():
+    both = Barrier(2, timeout=60)
+
+    def work(pieces: Iterator[int]) -> None:
+        for _ in pieces:
+            both.wait()  # so that the caller and a worker have one each
+            np.divide(np.ones(3), np.zeros(3))
+
+    with np.errstate(all="ignore"):
+        share(2, [work] * 2)
+
+
+def test_numbers_beyond_the_dtype_are_told_as_what_they_become():
+    """Of float64 data, targets and weights of samples."""
+    x, y, large = np.ones((6, 3)), np.ones((6, 2)), 1e300
+    for given, wanted in (((large * x, y), "'dense'"), ((x, large * y), "target of layer 'dense'")):
+        net = FeedForwardNet(loss.SquaredError())
+        net.add(layers.Dense(2, input_sample_shape=(3,)))
+        net.compile(optimizer.SGD(0.1))
+        with np.errstate(all="raise"), pytest.raises((NonFiniteError, RuntimeWarning), match=wanted):
+            net.fit(*given, batch_size=3, verbose=False)
+    with np.errstate(all="raise"), pytest.raises(ValueError, match=r"sample_weight.* received inf"):
+        made().fit(X, Y, sample_weight=np.full(8, large), verbose=False)

@@ -253,6 +253,13 @@ PEERS = {
     ),
     "AdamW": (optimizer.AdamW, {}, "AdamW", {}),
     "AdamW decay": (optimizer.AdamW, {"weight_decay": 0.3}, "AdamW", {"weight_decay": 0.3}),
+    "Adam amsgrad": (optimizer.Adam, {"beta_2": 0.6, "amsgrad": True}, "Adam", {"betas": (0.9, 0.6), "amsgrad": True}),
+    "AdamW amsgrad": (
+        optimizer.AdamW,
+        {"beta_2": 0.6, "weight_decay": 0.3, "amsgrad": True},
+        "AdamW",
+        {"betas": (0.9, 0.6), "weight_decay": 0.3, "amsgrad": True},
+    ),
 }
 
 
@@ -382,6 +389,8 @@ def test_a_schedule_that_gives_no_rate():
         (optimizer.AdaGrad(), ("square_sum", "count")),
         (optimizer.Adam(), ("first_moment", "second_moment", "count")),
         (optimizer.AdamW(), ("first_moment", "second_moment", "count")),
+        (optimizer.Adam(amsgrad=True), ("first_moment", "second_moment", "max_second_moment", "count")),
+        (optimizer.AdamW(amsgrad=True), ("first_moment", "second_moment", "max_second_moment", "count")),
     ],
     ids=lambda v: type(v).__name__,
 )
@@ -417,6 +426,34 @@ def test_copied_state_and_step_go_on_with_equal_bits(kind):
         first.update("w", value, to_tensor(gradient))
         second.update("w", copy, to_tensor(gradient))
     np.testing.assert_array_equal(tensor.to_numpy(copy), tensor.to_numpy(value))
+
+
+def test_amsgrad_may_be_set_until_there_is_state():
+    opt, value = optimizer.Adam(0.05), to_tensor(START)
+    opt.amsgrad = True
+    opt.amsgrad = False
+    assert "max_second_moment" not in opt.slots
+    opt.amsgrad = True
+    opt.update("w", value, to_tensor(GRADIENTS[0]))
+    wanted = to_tensor(START)
+    optimizer.Adam(0.05, amsgrad=True).update("w", wanted, to_tensor(GRADIENTS[0]))
+    np.testing.assert_array_equal(tensor.to_numpy(value), tensor.to_numpy(wanted))
+    with pytest.raises(GraphError, match="Adam amsgrad"):
+        opt.amsgrad = False
+    assert opt.amsgrad
+
+
+def test_the_largest_second_moment_divides_after_a_large_gradient():
+    """By hand: after gradients 4 and 0 the maximum is that of the first."""
+    moved = []
+    for amsgrad in (True, False):
+        opt, value = optimizer.Adam(0.1, 0.5, 0.5, amsgrad=amsgrad), to_tensor([0.0])
+        for gradient in (4.0, 0.0):
+            opt.update("w", value, to_tensor([gradient]))
+        moved.append(float(value))
+    # m = 2, then 1; v = 8, then 4; corrections 1/2, then 3/4.
+    first, second = 0.1 * 4 / 4, [0.1 * (1 / 0.75) / np.sqrt(v / 0.75) for v in (8, 4)]
+    np.testing.assert_allclose(moved, [-first - step for step in second], rtol=1e-7)
 
 
 def test_state_follows_a_parameter_to_another_device():

@@ -9,15 +9,21 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from drawn_layers import TABLE, options_of, random_chain, unseen
+from kernel_sets import kernel_sets
 from nets import TOLERANCE, all_bits, bits, difference, gradients_of, state_of
 from singa_lite import FeedForwardNet, Layer, Tensor, device, layers, loss, optimizer, tensor
 
 BATCH = 5
 SMOOTH = ("tanh", "sigmoid", "softplus", "gelu", "silu")
 MODES = (*SMOOTH, "relu", "elu")
+
+#: Nets of one layer until all values of its options were drawn, at most.
+MOST_CHAINS = 60
 
 #: A place that a value comes from: a layer, and which of its outputs (None where it has one).
 End = tuple[str, int | None]
@@ -255,3 +261,42 @@ def test_training_in_one_call_is_the_explicit_loop_bit_for_bit(plan):
             for each in zip(names, values, gradients, strict=True):
                 nets[1].optimizer.update(*each)
         assert state_of(nets[0]) == state_of(nets[1])
+
+
+# --- every layer, with every option -------------------------------------------------------------------------
+
+
+def test_every_option_of_every_layer_can_be_drawn():
+    known = {name for name, kind in vars(layers).items() if isinstance(kind, type) and issubclass(kind, Layer)}
+    assert set(TABLE) == known, "layers without a row in drawn_layers.py, or rows without a layer"
+    for kind, options in TABLE.items():
+        assert set(options) == options_of(kind), f"options of {kind} in drawn_layers.py"
+
+
+def trained(seed: int, kind: str, seen: Any, graph: bool) -> list[Any]:
+    """Losses and state over three steps of a net with this layer, and a prediction; in one kernel set or another."""
+    sets = kernel_sets()
+    net = random_chain(seed, kind, seen, device.new_cpu(kernels=sets[seed % len(sets)].name))
+    losses = {name: loss.SquaredError() for name in net.output_names()}
+    net.compile(optimizer.SGD(lr=0.01, momentum=0.5), losses, graph=graph)
+    rng, ids, found = np.random.default_rng(seed), net.input_ids(), list[Any]()
+    for _ in range(3):
+        x = {
+            name: rng.integers(0, 5, (4, *shape)) if ids.get(name) else rng.standard_normal((4, *shape)).astype("f")
+            for name, shape in net.input_shapes().items()
+        }
+        y = {name: rng.standard_normal((4, 2)).astype("f") for name in net.output_names()}
+        found += [bits(net.train_one_batch(x, y)[0]), state_of(net)]
+    out = net.predict_one_batch(x)
+    return [*found, *map(bits, out.values() if isinstance(out, dict) else [out])]
+
+
+@pytest.mark.filterwarnings("ignore:.*a mask of its input ends here:UserWarning")  # pooling takes no mask
+@pytest.mark.parametrize("kind", TABLE)
+def test_activations_and_poolings_behind_a_layer_train_recorded_as_they_do_eagerly(kind):
+    seen, seed = set[tuple[str, str, int]](), 0
+    while seed < 2 or (unseen(kind, seen) and seed < MOST_CHAINS):
+        before = set(seen)
+        assert trained(seed, kind, seen, graph=True) == trained(seed, kind, before, graph=False), f"seed {seed}"
+        seed += 1
+    assert not unseen(kind, seen), "values that no net could be made with"

@@ -25,6 +25,7 @@ OPTIMIZERS: dict[str, Callable[[], optimizer.Optimizer]] = {
     "ada_grad": lambda: optimizer.AdaGrad(lr=0.01),
     "adam": lambda: optimizer.Adam(lr=0.001),
     "adam_w": lambda: optimizer.AdamW(lr=0.001),
+    "ams_grad": lambda: optimizer.Adam(lr=0.001, amsgrad=True),
 }
 
 
@@ -105,6 +106,7 @@ def test_values_of_the_first_steps_are_those_of_pytorch():
         "ada_grad": lambda p: torch.optim.Adagrad(p, 0.01),
         "adam": lambda p: torch.optim.Adam(p, 0.001),
         "adam_w": lambda p: torch.optim.AdamW(p, 0.001),
+        "ams_grad": lambda p: torch.optim.Adam(p, 0.001, amsgrad=True),
     }
     rng = np.random.default_rng(0)
     first, gradient = rng.standard_normal((2, 70, 67)).astype(np.float32)

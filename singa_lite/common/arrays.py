@@ -70,7 +70,8 @@ def converted(given: Kept, dtype: DType | None) -> Kept | Array:
     """The same values in this dtype, if one is given; what is no NumPy array as it is."""
     if dtype is None or not isinstance(given, np.ndarray) or given.dtype == dtype:
         return given
-    made: Array = given.astype(dtype)
+    with np.errstate(over="ignore"):  # an infinity is told where the net meets it
+        made: Array = given.astype(dtype)
     return made
 
 

@@ -52,7 +52,8 @@ class HostFallback:
             self._runtime.refuse_capture(f"{self._name} is done on the host")
             values = _in_one_dtype([None if array is None else self._runtime.read(array) for array in arrays])
             nbytes = self._reference.scratch_bytes(self._name, values, settings)
-            self._reference.prepare(self._name, values, np.empty(nbytes, np.uint8), settings)()
+            with np.errstate(all="ignore"):  # as a CPU's kernels are run, see `runtime/host.py`
+                self._reference.prepare(self._name, values, np.empty(nbytes, np.uint8), settings)()
             self._write_back(arrays, values, roles)
 
         return launch

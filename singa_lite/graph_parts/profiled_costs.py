@@ -64,10 +64,9 @@ class CallTimes(Unique):
     def _least(self, call: Instruction, block: Block) -> float:
         """The least time of a few runs. block: bytes for the operands and the scratch."""
         launch = waited(self._bound(call, block), self._arena.device.synchronize)
-        with np.errstate(all="ignore"):  # 1 and 0 are good numbers for time, and for nothing else
-            times = [timed(launch) for _ in range(LEAST_RUNS)]
-            while len(times) < MOST_RUNS and sum(times) < SHORT:
-                times.append(timed(launch))
+        times = [timed(launch) for _ in range(LEAST_RUNS)]
+        while len(times) < MOST_RUNS and sum(times) < SHORT:
+            times.append(timed(launch))
         return min(times)
 
     def _bound(self, call: Instruction, block: Block) -> Launch:

@@ -26,6 +26,8 @@ from functools import partial
 from queue import SimpleQueue
 from threading import RLock, Thread
 
+import numpy as np
+
 from singa_lite.kernels.kernel_set import Launch
 
 #: What is done in one slot: it takes the numbers of pieces, one after the other, and does each.
@@ -102,10 +104,11 @@ class _Pool:
 
 
 def _serve(asked: SimpleQueue[tuple[_Job, int]]) -> None:
-    while True:
-        job, slot = asked.get()
-        job.help(slot)
-        del job  # and with it what its slots hold, while nothing is asked
+    with np.errstate(all="ignore"):  # as the caller has it (`runtime/host.py`): each thread has a setting of its own
+        while True:
+            job, slot = asked.get()
+            job.help(slot)
+            del job  # and with it what its slots hold, while nothing is asked
 
 
 _pool = _Pool()

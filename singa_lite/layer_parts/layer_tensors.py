@@ -89,7 +89,11 @@ class LayerTensors(Described):
     @property
     def path(self) -> str:
         """ "<layer>/<layer within it>/<name>", the name alone for a layer that no other holds."""
-        return self._name if self._holder is None else f"{self._holder.path}/{self._name}"
+        names, holder = [self._name], self._holder
+        while holder is not None:
+            names.append(holder._name)
+            holder = holder._holder
+        return "/".join(reversed(names))
 
     def _within(self) -> Iterable[LayerTensors]:
         """The layers that this one holds."""

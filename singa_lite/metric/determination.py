@@ -21,12 +21,14 @@ class R2(EpochMetric):
 
     higher_is_better = True
 
+    @np.errstate(all="ignore")  # of scores that are not finite
     def statistics(self, scores: Array, target: Array) -> Array:
         """(4, elements): samples, mean of the targets, their squares around it, squares of the errors."""
         x, t = (array.reshape(len(array), -1).astype(np.float64) for array in (scores, target))
         mean = t.mean(0)
         return np.stack([np.full(len(mean), float(len(t))), mean, ((t - mean) ** 2).sum(0), ((t - x) ** 2).sum(0)])
 
+    @np.errstate(all="ignore")
     def joined(self, before: Array, more: Array) -> Array:
         """By the update of Chan, Golub and LeVeque (1979), which takes no difference of large sums."""
         count, shift = before[0] + more[0], more[1] - before[1]
@@ -34,6 +36,7 @@ class R2(EpochMetric):
         around = before[2] + more[2] + shift**2 * before[0] * more[0] / count
         return np.stack([count, mean, around, before[3] + more[3]])
 
+    @np.errstate(all="ignore")
     def result(self, statistics: Array) -> float | Array:
         count, _, around, errors = statistics
         if count[0] < 2:

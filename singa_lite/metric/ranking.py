@@ -26,6 +26,7 @@ class AUC(EpochMetric):
     gathers = True
     higher_is_better = True
 
+    @np.errstate(all="ignore")  # of scores that are not finite
     def statistics(self, scores: Array, target: Array) -> Array:
         """(n, 2): score, label."""
         if target.shape != scores.shape:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from singa_lite.common.checks import finite_above_zero, fraction
+from singa_lite.common.checks import finite_above_zero, flag, fraction
 from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, RmsPropHyper
 from singa_lite.optimizer.base import LearningRate, Optimizer
 from singa_lite.regularizer import Constraint, Regularizer
@@ -62,12 +62,13 @@ class Adam(Optimizer):
     """m = beta_1 * m + (1 - beta_1) * g; v = beta_2 * v + (1 - beta_2) * g**2, in update t of a parameter:
 
     value -= lr / (1 - beta_1**t) * m / (sqrt(v / (1 - beta_2**t)) + epsilon). g: the gradient + weight_decay *
-    value. As torch.optim.Adam (Kingma and Ba, arXiv 1412.6980).
+    value. As torch.optim.Adam (Kingma and Ba, arXiv 1412.6980). amsgrad: the largest v so far divides in the place of
+    v (Reddi and others, ICLR 2018); it is kept as a third number for each parameter.
     """
 
     kernel = "adam"
     hyper = AdamHyper
-    kernel_slots = ("first_moment", "second_moment", "count")
+    kernel_slots: tuple[str, ...] = ("first_moment", "second_moment", "count")
     decoupled = False
 
     def __init__(
@@ -78,11 +79,16 @@ class Adam(Optimizer):
         epsilon: float = 1e-8,
         weight_decay: float = 0.0,
         *,
+        amsgrad: bool = False,
         regularizer: Regularizer | None = None,
         constraint: Constraint | None = None,
     ) -> None:
         super().__init__(lr, weight_decay=weight_decay, regularizer=regularizer, constraint=constraint)
         name = type(self).__name__
+        self.amsgrad = flag(f"{name} amsgrad", amsgrad)
+        if self.amsgrad:
+            self.kernel = "ams_grad"
+            self.slots = self.kernel_slots = ("first_moment", "second_moment", "max_second_moment", "count")
         self.settings = {
             "beta_1": fraction(f"{name} beta_1", beta_1),
             "beta_2": fraction(f"{name} beta_2", beta_2),
@@ -107,7 +113,13 @@ class AdamW(Adam):
         epsilon: float = 1e-8,
         weight_decay: float = 0.01,
         *,
+        amsgrad: bool = False,
         regularizer: Regularizer | None = None,
         constraint: Constraint | None = None,
     ) -> None:
-        super().__init__(lr, beta_1, beta_2, epsilon, weight_decay, regularizer=regularizer, constraint=constraint)
+        super().__init__(
+            *(lr, beta_1, beta_2, epsilon, weight_decay),
+            amsgrad=amsgrad,
+            regularizer=regularizer,
+            constraint=constraint,
+        )

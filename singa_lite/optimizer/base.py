@@ -91,7 +91,9 @@ class Optimizer(Stepping):
         kept, general, slot = dict(vars(self)), self._rules.general, self.gathering.slot(self)
         changed = differences(before, after)
         self.settings = self.settings | {k: v for k, v in after.settings.items() if v != before.settings.get(k)}
-        vars(self).update({name: changed[name] for name in (*changes, "slots") if name in changed})
+        vars(self).update({name: changed[name] for name in changes if name in changed})
+        kinds = ("kernel", "kernel_slots", "slots")
+        vars(self).update({name: getattr(after, name) for name in kinds if hasattr(after, name)})
         if not {"regularizer", "constraint"}.isdisjoint(changes):
             self._rules.general = after._rules.general
         if self.gathering.done and self.gathering.slot(self) != slot:

@@ -64,7 +64,8 @@ class Replacing:
         name, _, like = word.partition("~")
         if not like or name not in place.named:
             return True
-        return is_all(self.program, place.named[name]) and lie_alike(place.named[name], place.named[like])
+        named, wanted = place.named[name], place.named[like]
+        return named[1:4] == wanted[1:4] or (is_all(self.program, named) and lie_alike(named, wanted))
 
     def _operand(self, place: Place, named: dict[str, Operand], word: str) -> Operand | None:
         """What a word of the right side stands for; a new one in the block that it takes over, or in one of its own."""

@@ -154,10 +154,11 @@ def _has_ids(calls: Sequence[Instruction]) -> bool:
     return target is not None and len(target.shape) == 1
 
 
-POOL_FIRST = law("max_pool2d y p i; $m x y -> max_pool2d x r~p j~i; $m r p")
+# What the activation alone has touched may have another shape: a sequence, which is pooled as an image of height 1.
+POOL_FIRST = law("max_pool2d y p i; $m x y -> max_pool2d x~y r~p j~i; $m r p")
 POOL_FIRST_BOTH_WAYS = law(
     "max_pool2d y p i; $m x y; max_pool2d_derivative g i e; $m_derivative e y d"
-    "-> max_pool2d x r~p j~i; $m r p; $m_derivative g p m~g; max_pool2d_derivative m j d"
+    "-> max_pool2d x~y r~p j~i; $m r p; $m_derivative g p m~g; max_pool2d_derivative m j d~e"
 )
 ACTIVATED = tuple(_fused())
 SUMS_OF_NORMS = tuple(_sums_of_norms())

@@ -45,7 +45,8 @@ class Fitted(Rows):
         given = np.asarray(self._source.take(index, copy))
         if given.dtype.kind == "f" and self._to.kind == "i":
             self._check_whole(given, index)
-        return given.reshape(len(given), *self.shape[1:]).astype(self._to, copy=False)
+        with np.errstate(over="ignore"):  # an infinity is told where the loss meets it
+            return given.reshape(len(given), *self.shape[1:]).astype(self._to, copy=False)
 
     def _check_whole(self, given: Array, index: Index) -> None:
         bad = ~(np.isfinite(given) & (given == np.trunc(given)))

@@ -57,7 +57,8 @@ def _checked(where: str, given: object, count: int, dtype: DType) -> Array:
         raise ShapeError(f"{where}: wanted one weight for each of {count} samples, received shape {array.shape}")
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{where}: wanted real numbers, received {array.dtype}")
-    weights = (array.reshape(count) if array.size == count else array).astype(dtype)
+    with np.errstate(over="ignore"):  # what the dtype cannot hold is refused below
+        weights = (array.reshape(count) if array.size == count else array).astype(dtype)
     bad = ~(np.isfinite(weights) & (weights >= 0))
     if bad.any():
         first = np.unravel_index(int(bad.argmax()), bad.shape)
@@ -166,7 +167,8 @@ def by_class(
             f"{[int(index) for index in at]}"
         )
     weights = np.ones(count, layers.dtype)
-    weights[list(classes)] = list(classes.values())
+    with np.errstate(over="ignore"):
+        weights[list(classes)] = list(classes.values())
     weighed: Array = np.where(counted, weights[np.where(counted, ids, 0)], np.ones((), layers.dtype))
     return weighed
 

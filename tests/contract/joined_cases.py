@@ -44,6 +44,12 @@ _RULES: dict[str, tuple[str, Hyper, int, bool]] = {
         2,
         True,
     ),
+    "ams_grad": (
+        "ams_grad",
+        AdamHyper(beta_1=0.9, beta_2=0.99, epsilon=1e-3, weight_decay=0.1, decoupled=False, lr_mult=0.5),
+        3,
+        True,
+    ),
 }
 #: {"sgd*5:momentum": case}.
 JOINED: dict[str, Case] = {

@@ -419,6 +419,8 @@ CASES: dict[str, Case] = {
     "ada_grad": update(AdaGradHyper(epsilon=1e-3, weight_decay=0.01, lr_mult=0.5), 1, 3),
     "adam": update(ADAM, 2, 3),
     "adam:decoupled": update(replace(ADAM, decoupled=True), 2),
+    "ams_grad": update(ADAM, 3, 3),
+    "ams_grad:decoupled": update(replace(ADAM, decoupled=True), 3),
     "add_scaled": Case(build_add_scaled),
     "clip_elements": clip(0.5),
     "clip_norm": clip(3.0),

@@ -128,7 +128,7 @@ CASES: dict[str, Case] = {
     "Conv2D:pointwise": Case(lambda: layers.Conv2D("c", 4, 1), IMAGE),
     "Conv2D:Keras's padding": Case(lambda: layers.Conv2D("c", 4, (2, 3), (1, 2), padding="same"), IMAGE),
     "Conv1D": Case(lambda: layers.Conv1D("c", 4), SEQUENCE),
-    "Conv1D:causal": Case(lambda: layers.Conv1D("c", 4, 3, 2, padding="causal"), SEQUENCE),
+    "Conv1D:causal": Case(lambda: layers.Conv1D("c", 4, 3, 2, padding="causal", dilation=2), SEQUENCE),
     "Conv1D:stride, pads": Case(lambda: layers.Conv1D("c", 4, 4, 2, pad=(0, 3)), SEQUENCE),
     "Conv1D:dilation": Case(lambda: layers.Conv1D("c", 5, 3, dilation=2, use_bias=False), SEQUENCE),
     "Conv1D:groups, valid": Case(lambda: layers.Conv1D("c", 6, 2, border_mode="valid", groups=2), ((4, 7),), batch=3),
@@ -185,6 +185,13 @@ CASES: dict[str, Case] = {
     "MaxPooling2D:unequal pads": Case(lambda: layers.MaxPooling2D("p", (3, 2), 1, pad=(2, 1, 0, 1)), IMAGE),
     "MaxPooling2D:gaps": Case(lambda: layers.MaxPooling2D("p", (1, 2), (2, 3), "valid"), IMAGE),
     "MaxPooling2D:Keras's padding": Case(lambda: layers.MaxPooling2D("p", (2, 3), 2, padding="same"), IMAGE),
+    "MaxPooling2D:ceil mode": Case(lambda: layers.MaxPooling2D("p", (2, 3), (2, 3), pad=0, ceil_mode=True), IMAGE),
+    "MaxPooling1D:ceil mode": Case(lambda: layers.MaxPooling1D("p", 3, 3, pad=(1, 0), ceil_mode=True), SEQUENCE),
+    "AvgPooling2D:ceil mode": Case(lambda: layers.AvgPooling2D("p", 3, 2, pad=(1, 0, 0, 1), ceil_mode=True), IMAGE),
+    "AvgPooling2D:ceil mode, pads not counted": Case(
+        lambda: layers.AvgPooling2D("p", 3, (2, 4), pad=1, count_pad=False, ceil_mode=True), IMAGE
+    ),
+    "AvgPooling1D:ceil mode": Case(lambda: layers.AvgPooling1D("p", 2, 4, ceil_mode=True), SEQUENCE),
     "MaxPooling1D": Case(lambda: layers.MaxPooling1D("p"), SEQUENCE),
     "MaxPooling1D:unequal pads": Case(lambda: layers.MaxPooling1D("p", 4, 3, pad=(1, 2)), SEQUENCE),
     "AvgPooling2D": Case(lambda: layers.AvgPooling2D("p"), IMAGE),

@@ -43,6 +43,9 @@ UPDATES: dict[str, tuple[str, int, Hyper]] = {
     "adam": ("adam", 2, ADAM),
     "adam decay": ("adam", 2, replace(ADAM, **DECAY)),
     "adam_w": ("adam", 2, replace(ADAM, **DECAY, decoupled=True)),
+    "ams_grad": ("ams_grad", 3, ADAM),
+    "ams_grad decay": ("ams_grad", 3, replace(ADAM, **DECAY)),
+    "ams_grad_w": ("ams_grad", 3, replace(ADAM, **DECAY, decoupled=True)),
 }
 every_update = pytest.mark.parametrize(
     "name, states, settings",

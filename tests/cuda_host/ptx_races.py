@@ -45,6 +45,7 @@ UNDECIDED = {
     "rms_prop_of_several": _BY_TABLE,
     "ada_grad_of_several": _BY_TABLE,
     "adam_of_several": _BY_TABLE,
+    "ams_grad_of_several": _BY_TABLE,
 }
 #: Kernels of which it cannot tell in some launches, and proves others.
 PARTLY = {"cross_entropy_of_ids": _BY_INDEX}

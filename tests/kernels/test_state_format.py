@@ -29,6 +29,7 @@ every_set = pytest.mark.parametrize("kernels", [parameter(kernels) for kernels i
 SHAPES = [(67, 71), (5, 1500), (3, 2049), (2, 9, 1999), (4100,)]
 #: The states that are never below 0.
 SQUARES = {"rms_prop": (True,), "ada_grad": (True,), "adam": (False, True), "sgd": (False,)}
+SQUARES["ams_grad"] = (False, True, True)
 
 
 def bfloat16(bits: Array) -> Array:

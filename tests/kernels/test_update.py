@@ -54,22 +54,28 @@ def adam(g: Array, value: Array, lr: float, t: int, state: State, s: Settings) -
     state["first_moment"] = s["beta_1"] * state["first_moment"] + (1 - s["beta_1"]) * g
     state["second_moment"] = s["beta_2"] * state["second_moment"] + (1 - s["beta_2"]) * g**2
     first = state["first_moment"] / (1 - s["beta_1"] ** t)
-    second = state["second_moment"] / (1 - s["beta_2"] ** t)
-    return value - lr * first / (np.sqrt(second) + s["epsilon"])
+    divisor = state["second_moment"]
+    if "max_second_moment" in state:
+        divisor = state["max_second_moment"] = np.maximum(state["max_second_moment"], divisor)
+    return value - lr * first / (np.sqrt(divisor / (1 - s["beta_2"] ** t)) + s["epsilon"])
 
 
 FORMULAS: dict[str, Callable[..., Array]] = {"sgd": sgd, "rms_prop": rms_prop, "ada_grad": ada_grad, "adam": adam}
 STATES = {"sgd": ["velocity"], "rms_prop": ["square_average"], "ada_grad": ["square_sum"]}
 STATES["adam"] = ["first_moment", "second_moment"]
+STATES["ams_grad"] = [*STATES["adam"], "max_second_moment"]
+FORMULAS["ams_grad"] = adam
 #: PyTorch's names.
 PEERS = {"sgd": "SGD", "rms_prop": "RMSprop", "ada_grad": "Adagrad", "adam": "Adam", "rho": "alpha", "epsilon": "eps"}
+PEERS["ams_grad"] = "Adam"
 
 
 def peer_of(torch: Any, name: str, hyper: Hyper, parameter: Any) -> Any:
     """PyTorch's optimizer with these hyperparameters."""
     settings = {PEERS.get(key, key): value for key, value in asdict(hyper).items() if key != "lr_mult"}
     kind = PEERS[name] + ("W" if settings.pop("decoupled", False) else "")
-    if name == "adam":
+    if name in ("adam", "ams_grad"):
+        settings["amsgrad"] = name == "ams_grad"
         settings["betas"] = settings.pop("beta_1"), settings.pop("beta_2")
     return getattr(torch.optim, kind)([parameter], lr=1.0, **settings)
 

@@ -114,6 +114,32 @@ def test_pooling_equals_torch(torch, kernel, stride, pad):
         compare(torch, layer, torch.nn.AvgPool2d(kernel, stride, pad, count_include_pad=counted), {}, shape)
 
 
+#: Lengths that leave nothing, leave something, would begin in the padding behind, or are shorter than the kernel.
+CEILED = [
+    (7, 3, 2, 0),
+    (8, 3, 2, 1),
+    (5, 2, 4, 0),
+    (4, 2, 3, 1),
+    (5, 3, 6, 1),
+    (2, 3, 2, 0),
+    (1, 2, 5, 1),
+    (8, 5, 3, 2),
+]
+
+
+@pytest.mark.parametrize(("length", "kernel", "stride", "pad"), CEILED)
+def test_poolings_rounded_up_equal_torch(torch, length, kernel, stride, pad):
+    ours, theirs = {"kernel": kernel, "stride": stride, "pad": pad, "ceil_mode": True}, (kernel, stride, pad)
+    for shape in ((3, length), (3, length, 6)):
+        axes = len(shape) - 1
+        layer, _ = random_layer(getattr(layers, f"MaxPooling{axes}D"), shape, **ours)
+        compare(torch, layer, getattr(torch.nn, f"MaxPool{axes}d")(*theirs, ceil_mode=True), {}, shape)
+        for counted in (True, False):
+            layer, _ = random_layer(getattr(layers, f"AvgPooling{axes}D"), shape, **ours, count_pad=counted)
+            pool = getattr(torch.nn, f"AvgPool{axes}d")(*theirs, True, counted)
+            compare(torch, layer, pool, {}, shape)
+
+
 TRANSPOSED_OPTIONS = [
     {"kernel": kernel, "stride": stride, "pad": pad, "output_padding": extra, "dilation": dilation, "groups": groups,
      "use_bias": bias}

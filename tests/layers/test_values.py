@@ -64,6 +64,27 @@ def test_conv1d_strides_dilates_and_pads():
     np.testing.assert_array_equal(y, [[[420.5, 753.5]]])
 
 
+def test_poolings_rounded_up_take_what_is_left():
+    x = [[[1, 2, 3, 4, 5]]]
+    np.testing.assert_array_equal(run(layers.MaxPooling1D("p", 2, 2, ceil_mode=True), x), [[[2, 4, 5]]])
+    np.testing.assert_array_equal(run(layers.AvgPooling1D("p", 2, 2, ceil_mode=True), x), [[[1.5, 3.5, 5]]])
+    # Padding counts, what lies behind it does not, and no window begins in the padding behind.
+    y = run(layers.AvgPooling1D("p", 3, 3, pad=(1, 1), ceil_mode=True), x)
+    np.testing.assert_array_equal(y, [[[1, 4]]])
+    y = run(layers.AvgPooling1D("p", 4, 3, pad=(1, 0), ceil_mode=True), x)
+    np.testing.assert_array_equal(y, [[[1.5, 4]]])  # (3 + 4 + 5) / 3
+
+
+def test_conv1d_causal_sees_nothing_that_comes_later():
+    layer = layers.Conv1D("c", 1, 3, padding="causal", dilation=2)
+    x = [[[1, 2, 3, 4, 5, 6]]]
+    y = run(layer, x, parameters={"weight": [100, 10, 1], "bias": [0.5]})
+    np.testing.assert_array_equal(y, [[[1.5, 2.5, 13.5, 24.5, 135.5, 246.5]]])
+    every_other = layers.Conv1D("c", 1, 3, 2, padding="causal", dilation=2)
+    np.testing.assert_array_equal(run(every_other, x, parameters={"weight": [100, 10, 1], "bias": [0.5]}), y[..., ::2])
+    assert run(layers.Conv1D("c", 1, 1, padding="causal"), x).shape == (1, 1, 6)
+
+
 def test_conv2d_groups_see_their_own_channels():
     layer = layers.Conv2D("c", 2, 1, groups=2)
     x = np.array([1.0, 2, 3, 4]).reshape(1, 4, 1, 1)

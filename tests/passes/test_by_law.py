@@ -93,3 +93,19 @@ def test_pooling_without_an_index_goes_before_its_activation():
     assert (first.kernel, first.operands[0], first.operands[2]) == ("max_pool2d", x, None)
     assert (second.kernel, second.operands) == ("relu", (first.operands[1], p))
     assert y.block not in pool_first(given).sizes
+
+
+@pytest.mark.parametrize("offset", [0, 96])
+@pytest.mark.parametrize("shape", [(2, 3, 4), (2, 3, 1, 4), (6, 4)])
+def test_what_the_activation_saw_in_another_shape_is_pooled_as_an_image(shape, offset):
+    """Of a part of a block that is only where nothing changes for it."""
+    window = {"window": Window((1, 2), (1, 2))}
+    images, pooled = (2, 3, 1, 4), (2, 3, 1, 2)
+    x, y = whole(0, *shape)._replace(offset=offset), whole(10, *shape)
+    p, out = whole(11, *pooled), whole(2, *pooled)
+    given = program(relu(x, y), call("max_pool2d", whole(10, *images), p, None, **window), copy(p, out), held=[0, 2])
+    first = pool_first(given).instructions[0]
+    if offset and shape != images:
+        assert first.kernel == "relu"
+    else:
+        assert (first.kernel, first.operands[0]) == ("max_pool2d", whole(0, *images)._replace(offset=offset))

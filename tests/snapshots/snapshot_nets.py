@@ -20,6 +20,7 @@ OPTIMIZERS: dict[str, Callable[[], optimizer.Optimizer]] = {
     "AdaGrad": lambda: optimizer.AdaGrad(schedule.Step(0.02, 4, 0.5)),
     "Adam": lambda: optimizer.Adam(schedule.CosineWithWarmup(0.01, 9, 2)),
     "AdamW": lambda: optimizer.AdamW(schedule.CosineWithWarmup(0.01, 9, 2)),
+    "Adam with amsgrad": lambda: optimizer.Adam(schedule.CosineWithWarmup(0.01, 9, 2), amsgrad=True),
 }
 
 

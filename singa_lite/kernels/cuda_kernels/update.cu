@@ -48,6 +48,15 @@ extern "C" __global__ void adam(
     map(walk, rule, both(value), both(first_moment), both(second_moment), in(gradient));
 }
 
+extern "C" __global__ void ams_grad(
+    Walk<5> walk, const T* gradient, const Step* step, T* value, T* first_moment, T* second_moment,
+    T* max_second_moment, double weight_decay, double beta_1, double beta_2, double epsilon) {
+    const Step s = *step;
+    if (s.is_none()) return;
+    const Adam rule{s, C(weight_decay), C(beta_1), C(1.0 - beta_1), C(beta_2), C(1.0 - beta_2), C(epsilon)};
+    map(walk, rule, both(value), both(first_moment), both(second_moment), both(max_second_moment), in(gradient));
+}
+
 extern "C" __global__ void add_scaled(Walk<2> walk, const T* x, T* y, double alpha) {
     const C factor = C(alpha);
     map(walk, [=](C& y, C x) { y += factor * x; }, both(y), in(x));

@@ -72,11 +72,21 @@ struct AdaGrad {
 struct Adam {
     Step s;
     C decay, kept_1, share_1, kept_2, share_2, least;
-    __device__ inline void operator()(C& value, C& m, C& v, C g) const {
+    __device__ inline void moments(C& value, C& m, C& v, C g) const {
         value *= s.kept;
         g = decayed(g, value, decay);
         m = kept_1 * m + share_1 * g;
         v = kept_2 * v + share_2 * (g * g);
-        value -= s.rate * (m / (sqrt(v) / s.correction + least));
+    }
+    __device__ inline void move(C& value, C m, C v) const { value -= s.rate * (m / (sqrt(v) / s.correction + least)); }
+    __device__ inline void operator()(C& value, C& m, C& v, C g) const {
+        moments(value, m, v, g);
+        move(value, m, v);
+    }
+    // largest: of all second moments so far; NaN wins.
+    __device__ inline void operator()(C& value, C& m, C& v, C& largest, C g) const {
+        moments(value, m, v, g);
+        largest = largest > v || largest != largest ? largest : v;
+        move(value, m, largest);
     }
 };

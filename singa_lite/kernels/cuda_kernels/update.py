@@ -70,7 +70,8 @@ def rule_of(hyper: Hyper, states: int) -> Rule:
         case AdamHyper():  # bias corrections are numbers of the step
             coupled = hyper.coupled_decay
             rates = Rates(hyper.lr_mult, decay - coupled, hyper.beta_1, hyper.beta_2)
-            return Rule("adam", rates, (coupled, hyper.beta_1, hyper.beta_2, hyper.epsilon))
+            kernel = "adam" if states == 2 else "ams_grad"
+            return Rule(kernel, rates, (coupled, hyper.beta_1, hyper.beta_2, hyper.epsilon))
     raise TypeError(f"wanted hyperparameters of an update, received {hyper}")
 
 
@@ -125,6 +126,22 @@ def adam(
 ) -> Routine | None:
     """Two moments."""
     return _updated(_Tensors(gradient, rate, value, count), (first_moment, second_moment), hyper)
+
+
+def ams_grad(
+    gradient: TensorSpec,
+    rate: TensorSpec,
+    value: TensorSpec,
+    first_moment: TensorSpec,
+    second_moment: TensorSpec,
+    max_second_moment: TensorSpec,
+    count: TensorSpec,
+    *,
+    hyper: AdamHyper,
+) -> Routine | None:
+    """Two moments, and the largest that the second one was."""
+    moments = first_moment, second_moment, max_second_moment
+    return _updated(_Tensors(gradient, rate, value, count), moments, hyper)
 
 
 def add_scaled(x: TensorSpec, y: TensorSpec, *, alpha: float) -> Routine | None:

@@ -95,3 +95,14 @@ extern "C" __global__ void adam_of_several(
     const Adam rule{s, C(weight_decay), C(beta_1), C(1.0 - beta_1), C(beta_2), C(1.0 - beta_2), C(epsilon)};
     map_own(all, u, rule, both(all.p[u][1]), both(all.p[u][2]), both(all.p[u][3]), in((const T*)all.p[u][0]));
 }
+
+extern "C" __global__ void ams_grad_of_several(
+    const __grid_constant__ Tensors<5> all, const Step* steps, double weight_decay, double beta_1, double beta_2,
+    double epsilon) {
+    const int u = own_update(all);
+    const Step s = steps[u];
+    if (s.is_none()) return;
+    const Adam rule{s, C(weight_decay), C(beta_1), C(1.0 - beta_1), C(beta_2), C(1.0 - beta_2), C(epsilon)};
+    T* const* p = all.p[u];
+    map_own(all, u, rule, both(p[1]), both(p[2]), both(p[3]), both(p[4]), in((const T*)p[0]));
+}

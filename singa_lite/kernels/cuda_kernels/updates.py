@@ -28,6 +28,7 @@ _ONE: dict[str, Builder[Routine]] = {
     "rms_prop": update.rms_prop,
     "ada_grad": update.ada_grad,
     "adam": update.adam,
+    "ams_grad": update.ams_grad,
 }
 
 

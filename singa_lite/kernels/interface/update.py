@@ -103,6 +103,24 @@ def adam(
 
 
 @kernel(BY_ELEMENTS)
+def ams_grad(
+    gradient: Read,
+    rate: Read,
+    value: Update,
+    first_moment: Update,
+    second_moment: Update,
+    max_second_moment: Update,
+    count: Update,
+    *,
+    hyper: AdamHyper,
+) -> None:
+    """As `adam`, and max_second_moment = max(max_second_moment, v) divides in the place of v; NaN is the largest.
+
+    Reddi, Kale and Kumar, ICLR 2018, in PyTorch's form: what is corrected by 1 - beta_2**t is the maximum.
+    """
+
+
+@kernel(BY_ELEMENTS)
 def add_scaled(x: Read, y: Update, *, alpha: float) -> None:
     """y += alpha * x. Equal shapes."""
 

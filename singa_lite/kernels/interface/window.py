@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from singa_lite.errors import ShapeError
@@ -65,6 +65,21 @@ class Window:
                 f"received {rows} x {columns} ({height} x {width} before padding)"
             )
         return (rows - span[0]) // self.stride[0] + 1, (columns - span[1]) // self.stride[1] + 1
+
+    def rounded_up(self, extents: Pair) -> Window:
+        """The window with as much more padding behind as counts of windows want that are rounded up, not down.
+
+        As PyTorch's ceil_mode: a further window must begin within the image or the padding before it.
+        """
+        pads = list(self.pad)
+        for axis, extent in enumerate(extents):
+            kernel, stride, (before, behind) = self.span[axis], self.stride[axis], self.pad[2 * axis : 2 * axis + 2]
+            start = -(-(before + extent + behind - kernel) // stride) * stride  # of the last window
+            if start >= before + extent:
+                start -= stride
+            pads[2 * axis + 1] = max(behind, start + kernel - before - extent)
+        top, bottom, left, right = pads
+        return replace(self, pad=(top, bottom, left, right))
 
     def check_pads(self, where: str) -> None:
         """ShapeError, which begins with `where`, for pads by which a window may lie in the padding alone.

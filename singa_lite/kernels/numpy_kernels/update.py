@@ -98,12 +98,41 @@ def adam(
     scratch: Bytes,
 ) -> None:
     """torch.optim.Adam's step, or AdamW's if decoupled."""
+    _adam(gradient, rate, value, (first_moment, second_moment), count, hyper, scratch)
+
+
+@scratch(scratch_bytes)
+def ams_grad(
+    gradient: Array,
+    rate: Array,
+    value: Array,
+    first_moment: Array,
+    second_moment: Array,
+    max_second_moment: Array,
+    count: Array,
+    *,
+    hyper: AdamHyper,
+    scratch: Bytes,
+) -> None:
+    """The same with amsgrad=True."""
+    _adam(gradient, rate, value, (first_moment, second_moment, max_second_moment), count, hyper, scratch)
+
+
+def _adam(
+    gradient: Array,
+    rate: Array,
+    value: Array,
+    moments: tuple[Array, ...],
+    count: Array,
+    hyper: AdamHyper,
+    scratch: Bytes,
+) -> None:
     if isnan(rate):
         return
     t, lr = _count_up(count), float(rate) * hyper.lr_mult
     shrink = 1 - lr * hyper.weight_decay if hyper.decoupled else 1.0
-    kept = Kept(first_moment), Kept(second_moment, squares=True)
-    for piece, target, first, second, decayed, temporary in opened(scratch, t, gradient, value, *kept):
+    kept = [Kept(moment, squares=place > 0) for place, moment in enumerate(moments)]
+    for piece, target, first, second, *largest, decayed, temporary in opened(scratch, t, gradient, value, *kept):
         if shrink != 1:
             np.multiply(target, shrink, out=target)
         g = _decayed(piece, target, hyper.coupled_decay, decayed)
@@ -111,8 +140,9 @@ def adam(
         _add_scaled(first, g, 1 - hyper.beta_1, temporary)
         np.multiply(second, hyper.beta_2, out=second)
         _add_scaled_square(second, g, 1 - hyper.beta_2, temporary)
+        divisor = np.maximum(largest[0], second, out=largest[0]) if largest else second
         step = lr / (1 - hyper.beta_1**t)
-        _subtract_ratio(target, first, second, step, sqrt(1 - hyper.beta_2**t), hyper.epsilon, temporary)
+        _subtract_ratio(target, first, divisor, step, sqrt(1 - hyper.beta_2**t), hyper.epsilon, temporary)
 
 
 @scratch(_ONE.bytes)

@@ -135,9 +135,37 @@ def adam(
     *,
     hyper: AdamHyper,
 ) -> Routine | None:
-    """The moments, AdamW's decay if decoupled, then the step."""
-    if not layouts.are_alike(value, gradient, first_moment, second_moment):
+    """See `_adam`."""
+    return _adam(gradient, rate, value, (first_moment, second_moment), count, hyper)
+
+
+def ams_grad(
+    gradient: TensorSpec,
+    rate: TensorSpec,
+    value: TensorSpec,
+    first_moment: TensorSpec,
+    second_moment: TensorSpec,
+    max_second_moment: TensorSpec,
+    count: TensorSpec,
+    *,
+    hyper: AdamHyper,
+) -> Routine | None:
+    """See `_adam`."""
+    return _adam(gradient, rate, value, (first_moment, second_moment, max_second_moment), count, hyper)
+
+
+def _adam(
+    gradient: TensorSpec,
+    rate: TensorSpec,
+    value: TensorSpec,
+    moments: tuple[TensorSpec, ...],
+    count: TensorSpec,
+    hyper: AdamHyper,
+) -> Routine | None:
+    """The moments, AdamW's decay if decoupled, then the step, by the last of the moments."""
+    if not layouts.are_alike(value, gradient, *moments):
         return None
+    first_moment, second_moment, *largest = moments
     line = Line(value.size)
     numbers = step, correction, share, decay, kept = line.numbers(5)
     is_done = line.temporary((1,), "bool")
@@ -156,7 +184,9 @@ def adam(
         steps.chain(second_moment, source, *squared, _share(1 - hyper.beta_2), AddOld(hyper.beta_2))
         if hyper.weight_decay != hyper.coupled_decay:
             steps.chain(value, value, _times(kept))
-        _add_ratio(steps, value, step, first_moment, second_moment, correction, hyper.epsilon)
+        for maximum in largest:  # of two of which one is NaN the library takes the second
+            steps.chain(maximum, maximum, Binary(a.MAXIMUM, second_moment))
+        _add_ratio(steps, value, step, first_moment, moments[-1], correction, hyper.epsilon)
 
     line.call(begin, rate, count, is_done, *numbers)
     return _each_if(line, is_done, add)

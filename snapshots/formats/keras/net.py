@@ -12,7 +12,7 @@ from singa_lite.snapshots.readers.guarded_json import Unchecked
 from singa_lite.tensor import Shape
 
 #: Axes that a sample may have, and how many others a layer may lie within.
-_AXES, _DEPTH = 64, 32
+_AXES, _DEPTH = 64, 1024
 
 
 class LayerInfo(NamedTuple):
@@ -79,7 +79,7 @@ def _held(given: Sequence[tuple[str, object, Unchecked]]) -> dict[str, tuple[Lay
     for name, kind, more in reversed(given):
         holder = name.rpartition("/")[0]
         if name.count("/") > _DEPTH:
-            raise ValueError(f"a layer {name:.100!r} within more than {_DEPTH} others")
+            raise ValueError(f"a layer {name!r:.100} within more than {_DEPTH} others")
         info = _layer_info(name, kind, more)._replace(held=found.get(name, ()))
         found[holder] = (info, *found.get(holder, ()))
     return found

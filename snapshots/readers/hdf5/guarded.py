@@ -27,8 +27,8 @@ from singa_lite.snapshots.readers.hdf5.members import Symbol, members
 from singa_lite.snapshots.readers.hdf5.messages import Value
 from singa_lite.snapshots.readers.hdf5.objects import Dataset, Object
 
-#: Groups within groups; files of this package have four.
-_DEPTH = 64
+#: Groups within groups: files of this package have four, and one for each layer that holds another one.
+_DEPTH = 1024
 
 
 @contextmanager
