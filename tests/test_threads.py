@@ -530,3 +530,22 @@ print(device.threads(), results == [alone, alone])
 @pytest.mark.parametrize("name", SETS)
 def test_nets_that_use_several_threads_each_train_at_once(name):
     assert output(TWO_NETS, SINGA_LITE_THREADS=2, SINGA_LITE_KERNELS=name).split() == ["2", "True"]
+
+
+RECURRENT = """
+import numpy as np
+from singa_lite import FeedForwardNet, device, layers, loss, optimizer
+net = FeedForwardNet(loss.SquaredError(), device=device.new_cpu(kernels='onednn'), seed=0)
+net.add(layers.LSTM('lstm', 256, input_sample_shape=(3, 4)))
+net.compile(optimizer.SGD(0.01))
+rng = np.random.default_rng(5)
+for rows in (15, 30):
+    given, wanted = (rng.standard_normal(shape).astype('f') for shape in ((rows, 3, 4), (rows, 256)))
+    print(int(np.isfinite(float(net.train_one_batch(given, wanted)[0]))))
+"""
+
+
+@needs_onednn
+def test_equal_products_on_several_threads_and_on_one():
+    """15 rows by two threads together, and then 30, of which each of two workers does 15 by itself."""
+    assert output(RECURRENT, SINGA_LITE_THREADS=2).split() == ["1", "1"]
