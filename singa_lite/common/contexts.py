@@ -15,6 +15,8 @@ from functools import wraps
 from time import sleep
 from typing import ParamSpec, TypeVar, TypeVarTuple
 
+from singa_lite.common.interrupts import raise_ignored
+
 P = ParamSpec("P")
 R = TypeVar("R")
 Arguments = TypeVarTuple("Arguments")
@@ -72,6 +74,7 @@ class Turn:
 
     def run(self, work: Callable[[*Arguments], R], *arguments: *Arguments) -> R:
         """work(*arguments), in a context of its own, while no other thread has the turn."""
+        raise_ignored()
         if self in _inside.get():
             return work(*arguments)
         begun = False
@@ -94,6 +97,7 @@ class Turn:
 
     def run_with(self, other: Turn, work: Callable[[*Arguments], R], *arguments: *Arguments) -> R:
         """As `run`, with the turn of `other` too: in one go where both are free, else this one's first."""
+        raise_ignored()
         inside = _inside.get()
         if self not in inside and other not in inside:
             begun = False
