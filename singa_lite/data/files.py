@@ -24,7 +24,9 @@ from typing import TypeAlias, overload
 
 import numpy as np
 
+from singa_lite.common import checks
 from singa_lite.common.array_types import Array
+from singa_lite.common.elsewhere import told
 
 FilePath: TypeAlias = str | os.PathLike[str]
 
@@ -38,6 +40,7 @@ CIFAR10_TRAINING_FILES = tuple(f"data_batch_{i}.bin" for i in range(1, 6))
 def load_idx(images: FilePath, labels: None = None) -> Array: ...
 @overload
 def load_idx(images: FilePath, labels: FilePath) -> tuple[Array, Array]: ...
+@told(images=checks.path, labels=checks.path_or_none)
 def load_idx(images: FilePath, labels: FilePath | None = None) -> Array | tuple[Array, Array]:
     """The array of an IDX file, and that of a second one with the labels if it is named.
 
@@ -58,6 +61,7 @@ def load_idx(images: FilePath, labels: FilePath | None = None) -> Array | tuple[
     return samples, targets
 
 
+@told(paths=checks.paths)
 def load_cifar10(paths: FilePath | Sequence[FilePath]) -> tuple[Array, Array]:
     """The images and labels of CIFAR-10's binary version.
 
@@ -84,6 +88,7 @@ def load_cifar10(paths: FilePath | Sequence[FilePath]) -> tuple[Array, Array]:
     return images, labels
 
 
+@told(path=checks.path, names=checks.names)
 def load_npz(path: FilePath, names: Sequence[str]) -> tuple[Array, ...]:
     """The named arrays of a `.npz` file, in the order of `names`.
 
@@ -104,6 +109,7 @@ def load_npz(path: FilePath, names: Sequence[str]) -> tuple[Array, ...]:
         return tuple(_read_npz_entry(path, archive, name) for name in names)
 
 
+@told(path=checks.path, names=checks.names)
 def load_hdf5(path: FilePath, names: Sequence[str]) -> tuple[Array, ...]:
     """The named data sets of an HDF5 file, in the order of `names`; `"group/name"` reaches into groups.
 

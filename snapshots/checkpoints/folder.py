@@ -12,6 +12,8 @@ from pathlib import Path
 from threading import Thread, current_thread
 from weakref import WeakValueDictionary
 
+from singa_lite.common import checks
+from singa_lite.common.elsewhere import told
 from singa_lite.common.notice import warn
 from singa_lite.errors import SnapshotError
 from singa_lite.fit import Training
@@ -169,6 +171,7 @@ def checkpoints(folder: str | os.PathLike[str]) -> list[Path]:
     return sorted(found, key=step_of, reverse=True)
 
 
+@told(folder=checks.path)
 def latest(folder: str | os.PathLike[str]) -> Path | None:
     """The newest checkpoint, None if there is none."""
     return next(iter(checkpoints(folder)), None)
