@@ -36,6 +36,12 @@ CIFAR10_CLASSES = 10
 CIFAR10_TRAINING_FILES = tuple(f"data_batch_{i}.bin" for i in range(1, 6))
 
 
+def _listed(where: str, given: object) -> None:
+    """TypeError for what is no list of texts; one text is refused where it is read."""
+    if not isinstance(given, str) and not (checks.goes_through(given) and all(isinstance(one, str) for one in given)):
+        raise TypeError(f"{where}: wanted a list of names, received {given!r:.100}")
+
+
 @overload
 def load_idx(images: FilePath, labels: None = None) -> Array: ...
 @overload
@@ -88,7 +94,7 @@ def load_cifar10(paths: FilePath | Sequence[FilePath]) -> tuple[Array, Array]:
     return images, labels
 
 
-@told(path=checks.path, names=checks.names)
+@told(path=checks.path, names=_listed)
 def load_npz(path: FilePath, names: Sequence[str]) -> tuple[Array, ...]:
     """The named arrays of a `.npz` file, in the order of `names`.
 
@@ -109,7 +115,7 @@ def load_npz(path: FilePath, names: Sequence[str]) -> tuple[Array, ...]:
         return tuple(_read_npz_entry(path, archive, name) for name in names)
 
 
-@told(path=checks.path, names=checks.names)
+@told(path=checks.path, names=_listed)
 def load_hdf5(path: FilePath, names: Sequence[str]) -> tuple[Array, ...]:
     """The named data sets of an HDF5 file, in the order of `names`; `"group/name"` reaches into groups.
 
