@@ -66,10 +66,21 @@ class _Job:
             lock.release()
 
     def close(self) -> None:
-        """Wait until no worker is inside. It may be called again where an interrupt ended it."""
+        """Wait until no worker is inside. It may be called again where an interrupt ended it.
+
+        Further interrupts wait as well: the caller would give back memory to which a worker still writes.
+        """
         self._left.clear()
+        came: BaseException | None = None
         for lock in self._locks:
-            lock.acquire()
+            while True:
+                try:
+                    lock.acquire()
+                    break
+                except BaseException as error:  # of a signal's handler
+                    came = error
+        if came is not None:
+            raise came
 
     def raise_error(self) -> None:
         """Raise a worker's error."""
