@@ -549,3 +549,55 @@ for rows in (15, 30):
 def test_equal_products_on_several_threads_and_on_one():
     """15 rows by two threads together, and then 30, of which each of two workers does 15 by itself."""
     assert output(RECURRENT, SINGA_LITE_THREADS=2).split() == ["1", "1"]
+
+
+FORKS = """
+import os, threading, time
+import numpy as np
+from singa_lite import autograd, device, tensor
+on, going = device.new_cpu(kernels='numpy'), True
+tensor.zeros((2,))  # Python's own locks of imports are not freed in a child
+def work():
+    while going:
+        for n in (3, 1000, 70):
+            tensor.zeros((n,), device=on)
+        tensor.zeros((2,))
+        device.new_cpu()
+workers = [threading.Thread(target=work) for _ in range(3)]
+for each in workers:
+    each.start()
+for _ in range(60):
+    time.sleep(0.003)
+    child = os.fork()
+    if not child:
+        made = [tensor.zeros((50,), device=on), tensor.zeros((2,)), tensor.zeros((2,), device=device.new_cpu())]
+        os._exit(0)
+    until = time.monotonic() + 20
+    while not os.waitpid(child, os.WNOHANG)[0]:
+        if time.monotonic() > until:
+            os.kill(child, 9)
+            os.waitpid(child, 0)
+            print('it hangs')
+            break
+        time.sleep(0.001)
+going = False
+print('over')
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_child_does_not_wait_for_threads_that_its_parent_has():
+    """It is made while other threads take memory and make devices."""
+    assert output(FORKS).split() == ["over"]
+
+
+def test_a_child_has_as_many_blas_threads_as_its_parent_outside():
+    inside = threads._OneThread()
+    before = threads.blas()[0].get_num_threads()
+    in_thread(inside.__enter__)  # which is within it for ever
+    assert threads.blas()[0].get_num_threads() == 1
+    inside.after_fork()
+    assert threads.blas()[0].get_num_threads() == before
+    with inside:
+        assert threads.blas()[0].get_num_threads() == 1
+    assert threads.blas()[0].get_num_threads() == before

@@ -18,6 +18,16 @@ _one_at_a_time = RLock()
 _further = count(1)
 
 
+def _after_fork() -> None:
+    """In a child process, where no other thread is that may have the lock."""
+    global _one_at_a_time
+    _one_at_a_time = RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def cpu(kernels: str = "auto") -> Device:
     """The CPU. kernels: "auto" (the fastest set there is), "onednn" or "numpy"; "auto" heeds SINGA_LITE_KERNELS.
 

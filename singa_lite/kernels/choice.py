@@ -25,6 +25,16 @@ _LEAST = {"tensors": 1 << 12, "patches": 0, "scores": 0, "steps": 0}
 _lock = RLock()
 
 
+def _after_fork() -> None:
+    """In a child process, where no other thread is that may have the lock."""
+    global _lock
+    _lock = RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def cpu_kernels(wanted: str = "auto") -> KernelSet:
     """The set called "onednn" or "numpy", or for "auto" that of SINGA_LITE_KERNELS, or the fastest that is there.
 
