@@ -15,6 +15,7 @@ from functools import wraps
 from time import sleep
 from typing import ParamSpec, TypeVar, TypeVarTuple
 
+from singa_lite.common.forks import follow
 from singa_lite.common.interrupts import raise_ignored
 
 P = ParamSpec("P")
@@ -62,11 +63,12 @@ class Turn:
     again and again, as a lock that an interrupt leaves taken would never be free.
     """
 
-    __slots__ = ("_context", "_refusal")
+    __slots__ = ("__weakref__", "_context", "_refusal")
 
     def __init__(self, refusal: Callable[[], Exception] | None) -> None:
         self._refusal = refusal
         self._context = Context()  # which one thread can be in, and once
+        follow(self)
 
     def after_fork(self) -> None:
         """In a child process, where the other threads are not: none of them has the turn."""

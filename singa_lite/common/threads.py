@@ -38,6 +38,7 @@ from threading import RLock, get_ident
 from typing import Protocol
 
 from singa_lite.common.checks import whole
+from singa_lite.common.forks import follow
 from singa_lite.common.machine import cores, usable_cores
 from singa_lite.errors import DeviceError
 
@@ -276,8 +277,7 @@ class _OneThread:
 
 
 _one_blas_thread = _OneThread()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_one_blas_thread.after_fork)
+follow(_one_blas_thread)
 
 
 def on_one_blas_thread(launch: Launch) -> Launch:

@@ -18,7 +18,6 @@ that a worker began are awaited, so that none writes to memory that is another's
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -26,6 +25,7 @@ from functools import partial
 from queue import SimpleQueue
 from threading import RLock, Thread
 
+from singa_lite.common.forks import follow
 from singa_lite.kernels.kernel_set import Launch
 
 #: What is done in one slot: it takes the numbers of pieces, one after the other, and does each.
@@ -92,9 +92,10 @@ class _Pool:
     """The workers of this process, and what they are asked to help with."""
 
     def __init__(self) -> None:
-        self.forget()
+        self.after_fork()
+        follow(self)
 
-    def forget(self) -> None:
+    def after_fork(self) -> None:
         """Begin anew: a child process has none of its parent's threads."""
         self._asked: SimpleQueue[tuple[_Job, int]] = SimpleQueue()
         self._threads: list[Thread] = []
@@ -120,8 +121,6 @@ def _serve(asked: SimpleQueue[tuple[_Job, int]]) -> None:
 
 
 _pool = _Pool()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.forget)
 
 
 def sharing(pieces: int, slots: Sequence[Work]) -> Launch:

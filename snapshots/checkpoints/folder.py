@@ -38,6 +38,7 @@ class Folder:
     """One training run's checkpoints. keep: how many of the newest stay; the best one stays beside them."""
 
     _lock: int | None = None
+    _process = 0
 
     def __init__(self, path: str | os.PathLike[str], keep: int) -> None:
         if not isinstance(path, str | os.PathLike):
@@ -89,7 +90,7 @@ class Folder:
         self.release()
         if sys.platform == "win32":
             return
-        self._holder = training, current_thread()
+        self._holder, self._process = (training, current_thread()), os.getpid()
         left = _holders.get(os.path.realpath(self.path))
         if left is None or left._is_left:
             if left is not None:
@@ -117,7 +118,8 @@ class Folder:
     def release(self) -> None:
         """Let others have the folder."""
         if self._lock is not None:
-            fcntl.flock(self._lock, fcntl.LOCK_UN)  # first, so that after an interrupt here the folder is free
+            if self._process == os.getpid():  # a forked child has the same lock
+                fcntl.flock(self._lock, fcntl.LOCK_UN)  # first, so that after an interrupt here the folder is free
             lock, self._lock = self._lock, None
             os.close(lock)
 
