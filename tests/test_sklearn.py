@@ -100,7 +100,6 @@ def test_widths_that_are_none_are_refused():
         ("validation_fraction", "a tenth"),
         ("callbacks", np.array(1)),
         ("dtype", "floaty"),
-        ("random_state", "x"),
         ("precision", np.ones(3)),
         ("hidden", np.array(3)),
     ],

@@ -64,14 +64,9 @@ def flag(where: str, value: object) -> bool:
     return bool(value)
 
 
-def flag_or_none(where: str, value: object) -> bool | None:
-    """As `flag`, or None."""
-    return None if value is None else flag(where, value)
-
-
-def names_or_none(where: str, given: Any) -> list[str] | None:
-    """As `names`, or None."""
-    return None if given is None else names(where, given)
+def or_none(check: Callable[[str, Any], object]) -> Callable[[str, Any], object]:
+    """The check, which lets None through."""
+    return lambda where, given: None if given is None else check(where, given)
 
 
 def names(where: str, given: Collection[str]) -> list[str]:
@@ -92,11 +87,6 @@ def path(where: str, given: object) -> str:
     if not isinstance(given, str | os.PathLike):
         raise TypeError(f"{where}: wanted a path, received {given!r:.100}")
     return os.fsdecode(given)
-
-
-def path_or_none(where: str, given: object) -> str | None:
-    """As `path`, or None."""
-    return None if given is None else path(where, given)
 
 
 def paths(where: str, given: object) -> list[str]:

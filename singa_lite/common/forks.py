@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from threading import RLock
 from typing import Protocol
 from weakref import WeakSet
 
@@ -29,3 +30,15 @@ def _in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_in_child)
+
+
+class OneAtATime:
+    """`with one.lock`: one thread at a time; in a child process nobody has it."""
+
+    def __init__(self) -> None:
+        self.after_fork()
+        follow(self)
+
+    def after_fork(self) -> None:
+        """See `BegunAnew`."""
+        self.lock = RLock()

@@ -46,7 +46,7 @@ def _listed(where: str, given: object) -> None:
 def load_idx(images: FilePath, labels: None = None) -> Array: ...
 @overload
 def load_idx(images: FilePath, labels: FilePath) -> tuple[Array, Array]: ...
-@told(images=checks.path, labels=checks.path_or_none)
+@told(images=checks.path, labels=checks.or_none(checks.path))
 def load_idx(images: FilePath, labels: FilePath | None = None) -> Array | tuple[Array, Array]:
     """The array of an IDX file, and that of a second one with the labels if it is named.
 

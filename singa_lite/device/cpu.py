@@ -5,27 +5,17 @@ from __future__ import annotations
 import os
 from functools import cache
 from itertools import count
-from threading import RLock
 
 from singa_lite.common import threads
 from singa_lite.common.checks import whole
+from singa_lite.common.forks import OneAtATime
 from singa_lite.device.base import Device
 from singa_lite.kernels.choice import cpu_kernels
 from singa_lite.kernels.kernel_set import KernelSet
 from singa_lite.memory.pool import Pool
 
-_one_at_a_time = RLock()
+_one_at_a_time = OneAtATime()
 _further = count(1)
-
-
-def _after_fork() -> None:
-    """In a child process, where no other thread is that may have the lock."""
-    global _one_at_a_time
-    _one_at_a_time = RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 def cpu(kernels: str = "auto") -> Device:
@@ -33,7 +23,7 @@ def cpu(kernels: str = "auto") -> Device:
 
     One device a set, the same each time. DeviceError for a set that is not there.
     """
-    with _one_at_a_time:
+    with _one_at_a_time.lock:
         return _cpu(cpu_kernels(kernels).name)
 
 

@@ -117,22 +117,12 @@ class NetEstimator(BaseEstimator):
 
     def _new_net(self, X: Array, outputs: int, loss: Loss) -> FeedForwardNet:
         """A compiled net for such samples."""
-        seed = int(self._random().randint(np.iinfo(np.int32).max))
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         net = FeedForwardNet(loss, device=self.device, dtype=X.dtype, seed=seed)
         self._add_layers(net, X.shape[1:], outputs)
         chosen = optimizers.Adam(self.lr) if self.optimizer is None else deepcopy(self.optimizer)
         net.compile(chosen, memory_budget=self.memory_budget, precision=self.precision)
         return net
-
-    def _random(self) -> np.random.RandomState:
-        try:
-            found: np.random.RandomState = check_random_state(self.random_state)
-        except (TypeError, ValueError):
-            raise ValueError(
-                f"{type(self).__name__} random_state: wanted None, a whole number from 0 to {2**32 - 1} or a "
-                f"RandomState, received {self.random_state!r:.100}"
-            ) from None
-        return found
 
     def _add_layers(self, net: FeedForwardNet, shape: Shape, outputs: int) -> None:
         if self.build is not None and not callable(self.build):

@@ -60,7 +60,7 @@ def writer(path: Path) -> Save:
     return of_path(path).save
 
 
-@told(net=_is_net, optimizer=checks.flag_or_none, layers=checks.names_or_none, strict=checks.flag)
+@told(net=_is_net, optimizer=checks.or_none(checks.flag), layers=checks.or_none(checks.names), strict=checks.flag)
 def load(
     net: FeedForwardNet,
     path: Path,
