@@ -49,12 +49,15 @@ class At:
     def during(self, work: Callable[[], Any]) -> None:
         """Do the work, out of which nothing may come."""
         before = sys.gettrace()
+        gc.collect()
+        gc.disable()  # what earlier tests left would die on the way, and an operation of the work's raise it
         raise_ignored()
         try:
             sys.settrace(self._kept)
             work()
         finally:
             sys.settrace(before)
+            gc.enable()
         assert self.came, f"{self.name} was not called"
 
 
