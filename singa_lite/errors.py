@@ -57,6 +57,10 @@ class DataError(RuntimeError):
     """Data that could not be read or made; the message names the sample, the file or the batch."""
 
 
+class DataFileError(DataError, ValueError):
+    """A file that is damaged, empty, or of another kind than was wanted; the message begins with its path."""
+
+
 class ParallelError(RuntimeError):
     """Processes that train together and no longer can: one has not come, differs, or failed; the message names it."""
 

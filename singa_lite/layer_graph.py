@@ -15,6 +15,7 @@ from singa_lite.common.table import Table
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.layer import Context, Layer, Node, check_new
 from singa_lite.tensor import DeviceSpec, Shape, Tensor
+from singa_lite.traversal.freezing import Freeze
 from singa_lite.traversal.lengths import Lengths
 from singa_lite.traversal.topology import Source, Topology
 
@@ -22,7 +23,10 @@ LayerLike = Layer | str | tuple[Layer | str, int]
 
 
 class LayerGraph:
-    """Layers, their sources, parameters and state. Base of `FeedForwardNet`."""
+    """Layers, their sources, parameters and state. Base of `FeedForwardNet`.
+
+    freeze: which layers do not train, see `Freeze`.
+    """
 
     #: What it holds is asked for by itself where options are watched, see `watch`.
     known_by_identity: ClassVar[bool] = True
@@ -30,6 +34,7 @@ class LayerGraph:
     def __init__(self, device: DeviceSpec, dtype: DTypeLike, seed: int | None) -> None:
         self.device = devices.get(device)
         self.dtype = _float_dtype(dtype)
+        self.freeze: Freeze = None
         self.seed = self.device.next_seed() if seed is None else whole("seed of the net", seed, 0, 2**64 - 1)
         self._layers: dict[str, Layer] = {}
         self._topology = Topology()

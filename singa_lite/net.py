@@ -214,8 +214,9 @@ class FeedForwardNet(BatchNet, Unique):
         """Train for some epochs, with a progress bar.
 
         x, y: arrays, or dicts of arrays, of equally many samples; or x alone: what has its targets
-        (`data.image_folder`, `data.parquet`), sequences in buckets (`data.bucketed`), or what gives batches (x, y): an
-        iterator, a PyTorch DataLoader, a Keras Sequence, `data.Epochs`. validation_data: (x, y), or one of these.
+        (`data.image_folder`, `data.parquet`), sequences in buckets (`data.bucketed`), or what gives batches, (x, y) or
+        dicts: an iterator, a PyTorch DataLoader, a Keras Sequence, `data.Epochs`. validation_data: (x, y), or one of
+        these.
         batch_size: None is 32.
 
         What is in memory stays there, and only a batch at a time is copied; HDF5 sets, and all that can be sliced and

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import skips
-from data_nets import COUNT, SIZE, Loader, Numbered, Stateful, X, Y, batches, classifier
+from data_nets import CLASSES, COUNT, FEATURES, SIZE, Loader, Numbered, Stateful, X, Y, batches, classifier
 from nets import state_of
-from singa_lite import FeedForwardNet, GraphError, ShapeError, data
+from singa_lite import FeedForwardNet, GraphError, ShapeError, data, device, layers, loss, optimizer
 from singa_lite.errors import DataError
 from singa_lite.fit import Callback
 
@@ -111,6 +111,64 @@ def test_a_data_loader_of_pytorch_as_it_is():
         net.fit(pairs, verbose=False)
 
 
+# --- batches that are dicts ---------------------------------------------------------------------------------
+
+
+def two_of_each() -> FeedForwardNet:
+    """A net of two inputs and two outputs."""
+    net = FeedForwardNet({"kind": loss.SoftmaxCrossEntropy(), "size": loss.SquaredError()}, device=device.new_cpu())
+    for name in ("left", "right"):
+        net.add(layers.Dense(name, 4, input_sample_shape=(FEATURES,)), src=[])
+    net.add(layers.Merge("both"), src=["left", "right"])
+    net.add(layers.Dense("kind", CLASSES), src="both")
+    net.add(layers.Dense("size", 1), src="both")
+    net.compile(optimizer.SGD(lr=0.1))
+    return net
+
+
+NAMED = {
+    "layers": ({"flat": X}, {"out": Y}),
+    "usual names": ({"x": X}, {"y": Y}),
+    "other usual names": ({"inputs": X}, {"labels": Y}),
+    "layer and usual name": ({"flat": X}, {"target": Y}),
+    "a dict below": ({"inputs": {"flat": X}}, {"targets": {"out": Y}}),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_batches_may_be_dicts(name):
+    x, y = NAMED[name]
+    net, arrays = classifier(), classifier()
+    net.fit(iter([x | y]), prefetch=2, verbose=False)
+    arrays.fit(X, Y, COUNT, shuffle=False, verbose=False)
+    assert state_of(net) == state_of(arrays)
+    assert net.evaluate(iter([x | y])) == net.evaluate(X, Y, COUNT)
+    weights = {"sample_weight": np.linspace(0, 1, COUNT, dtype="f")}
+    wanted = net.evaluate(X, Y, COUNT, sample_weight=weights["sample_weight"])
+    assert net.evaluate(iter([x | weights | y])) == wanted
+    for given in (x, x | y):
+        assert np.array_equal(net.predict(iter([given])), net.predict(X, COUNT))
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_data_loader_of_pytorch_whose_batches_are_dicts(workers):
+    torch = skips.library("torch")
+    whole = {"right": X[:, ::-1].copy(), "size": X[:, :1], "left": X, "kind": Y}
+    pairs = [{name: array[number] for name, array in whole.items()} for number in range(COUNT)]
+    net, arrays = two_of_each(), two_of_each()
+    net.fit(torch.utils.data.DataLoader(pairs, batch_size=SIZE, num_workers=workers), epochs=2, verbose=False)
+    x, y = ({name: whole[name] for name in some} for some in (("left", "right"), ("kind", "size")))
+    arrays.fit(x, y, SIZE, epochs=2, shuffle=False, verbose=False)
+    assert state_of(net) == state_of(arrays)
+
+
+def test_a_net_of_one_layer_and_dicts():
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu())
+    net.add(layers.Dense("only", CLASSES, input_sample_shape=(FEATURES,)))
+    assert net.evaluate(iter([{"only": X, "target": Y}])) == net.evaluate(X, Y, COUNT)
+
+
 # --- what is refused ----------------------------------------------------------------------------------------
 
 
@@ -136,6 +194,10 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
     "no steps": (Loader, {"steps_per_epoch": 0}, ValueError, "fit steps_per_epoch: wanted a whole number"),
     "no batch": (Short, {}, DataError, "fit: wanted at least one batch, received len"),
     "nothing": (lambda: iter([]), {}, DataError, "wanted at least one batch in epoch 0, received 0"),
+    "an entry too many": (lambda: iter([{"flat": X, "y": Y, "z": Y}]), {}, GraphError, r"received entries .*'z'"),
+    "a dict of others": (lambda: iter([{"image": X, "y": Y}]), {}, GraphError, r"inputs \['flat'\], .*'image'"),
+    "no inputs": (lambda: iter([{"y": Y}]), {}, GraphError, r"received entries \['y'\]"),
+    "no targets": (lambda: iter([{"flat": X}]), {}, TypeError, r"with targets, received entries \['flat'\]"),
     "no pair": (lambda: iter([X]), {}, TypeError, r"wanted batches \(x, y\), received a numpy.ndarray"),
     "three": (lambda: iter([(X, Y, Y, Y)]), {}, TypeError, "received a tuple of 4 parts"),
     "steps of arrays": (lambda: X, {"y": Y, "steps_per_epoch": 9}, ValueError, "at most the 2 batches .*received 9"),

@@ -90,22 +90,6 @@ def test_ten_steps_are_those_of_pytorch(name, clip, count):
         np.testing.assert_allclose(tensor.to_numpy(net.parameters()[n]), value.detach().numpy(), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("kernels", ["numpy", "onednn"])
-@pytest.mark.parametrize("name", ["momentum", "adamw"])
-@pytest.mark.parametrize(
-    "options", [{"clip_global_norm": LIMIT}, {"accumulate": 3}, {"clip_global_norm": LIMIT, "accumulate": 3}], ids=str
-)
-def test_recorded_eager_planned_and_unplanned_give_equal_bits(kernels, name, options, monkeypatch):
-    def run(**compiling: Any) -> list[bytes]:
-        return trained(net_of(OPTIMIZERS[name][0](), kernels, 0.3, micro_batches=2, **options, **compiling), 6)
-
-    wanted = run()
-    assert run(graph=False) == wanted
-    assert run(memory_budget="1 MiB") == wanted
-    monkeypatch.setenv("SINGA_LITE_PLAN", "off")
-    assert run() == wanted
-
-
 def test_in_float64_a_group_is_one_large_batch():
     """Of batches of equal size: 3 of 8 samples are one of 24."""
 

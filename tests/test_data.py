@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from singa_lite.data import load_cifar10, load_hdf5, load_idx, load_npz
+from singa_lite.errors import DataError
 
 IDX_CODES = [(0x08, "u1"), (0x09, "i1"), (0x0B, ">i2"), (0x0C, ">i4"), (0x0D, ">f4"), (0x0E, ">f8")]
 
@@ -264,3 +265,42 @@ def test_names_must_not_be_one_string(tmp_path, load):
 def test_absent_file_is_the_systems_own_error(tmp_path, load):
     with pytest.raises(FileNotFoundError, match="absent"):
         load(tmp_path / "absent")
+
+
+LOADERS = {
+    "idx": load_idx,
+    "cifar10": load_cifar10,
+    "npz": lambda path: load_npz(path, ["x"]),
+    "hdf5": lambda path: load_hdf5(path, ["x"]),
+}
+
+
+@pytest.mark.parametrize("name", LOADERS)
+def test_what_is_no_such_file_is_one_error_of_data(tmp_path, name):
+    contents = (b"", b"text" * 50, gzip.compress(b"text"), b"PK\x03\x04" + b"?" * 90, b"\x93NUMPY\x01\x00" + b"?" * 90)
+    for content in contents:
+        with pytest.raises(DataError, match=r"^.*any: wanted"):
+            LOADERS[name](write(tmp_path / "any", content))
+    (tmp_path / "folder").mkdir()
+    if name != "cifar10":  # which stands for the files in it
+        with pytest.raises(DataError, match=r"folder: wanted .*, received a folder"):
+            LOADERS[name](tmp_path / "folder")
+
+
+@pytest.mark.parametrize("name", ["npz", "hdf5"])
+def test_any_damage_is_one_error_of_data(tmp_path, name):
+    path, random = tmp_path / "set", np.random.default_rng(3)
+    if name == "npz":
+        with open(path, "wb") as file:
+            np.savez(file, x=ramp((20, 30), "f8"))
+    else:
+        with h5py.File(path, "w") as file:
+            file.create_dataset("x", data=ramp((20, 30), "f8"), chunks=(5, 30), compression="gzip", fletcher32=True)
+    whole = path.read_bytes()
+    for _ in range(60):
+        content = bytearray(whole)
+        for place in random.integers(len(content), size=30):
+            content[place] ^= 0x55
+        write(path, bytes(content[: random.integers(len(content) // 2, len(content))]))
+        with pytest.raises(DataError, match="set: wanted"):
+            LOADERS[name](path)

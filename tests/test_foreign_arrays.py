@@ -516,3 +516,71 @@ def test_tensors_are_made_of_arrays_only(take, name):
     make, error, _ = NO_ARRAYS[name]
     with pytest.raises(error, match="wanted "):
         take(make())
+
+
+# --- pandas' own dtypes -------------------------------------------------------------------------------------
+
+TABLE = np.random.default_rng(6).normal(size=(13, 3)).astype("f")
+CLASSES = np.arange(13) % 3
+
+
+def of_table() -> FeedForwardNet:
+    made = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(), seed=2)
+    made.add(layers.Dense("scores", 3, input_sample_shape=(3,)))
+    made.compile(optimizer.SGD(lr=0.5))
+    return made
+
+
+@pytest.mark.parametrize("kind", ["Float32", "float[pyarrow]", "Sparse[float32]", "category", "one of each"])
+def test_columns_of_any_dtype_of_pandas(kind):
+    pandas = skips.library("pandas")
+    if "pyarrow" in kind or "each" in kind:
+        skips.library("pyarrow")
+    frame, ids = pandas.DataFrame(TABLE, columns=list("abc")), pandas.Series(CLASSES)
+    dtypes = {"a": "Float32", "b": "float[pyarrow]", "c": "float32"} if kind == "one of each" else kind
+    found, plain = of_table(), of_table()
+    plain.fit(TABLE, CLASSES, 5, epochs=2, verbose=False)
+    found.fit(frame.astype(dtypes), ids.astype("Int64"), 5, epochs=2, prefetch=1, verbose=False)
+    assert np.array_equal(found.predict(frame.astype(dtypes)), plain.predict(TABLE))
+    for target in ("Int64", "UInt8", "category", "Sparse[int64]", *["int32[pyarrow]"] * ("each" in kind)):
+        assert found.evaluate(TABLE, ids.astype(target)) == plain.evaluate(TABLE, CLASSES)
+        found.train_one_batch(frame.astype(dtypes), ids.astype(target).to_frame())
+        plain.train_one_batch(TABLE, CLASSES)
+    weights = pandas.Series(np.linspace(0, 1, 13, dtype="f"))
+    assert found.evaluate(TABLE, CLASSES, sample_weight=weights.astype("Float32")) == plain.evaluate(
+        TABLE, CLASSES, sample_weight=weights
+    )
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_dummies_of_pandas_beside_floats(sparse):
+    pandas = skips.library("pandas")
+    frame = pandas.DataFrame({"size": TABLE[:, 0], "kind": np.array(["x", "y", "y"])[CLASSES]})
+    dummies = np.stack([TABLE[:, 0], CLASSES == 0, CLASSES > 0], axis=1).astype("f")
+    assert of_table().evaluate(pandas.get_dummies(frame, sparse=sparse), CLASSES) == of_table().evaluate(
+        dummies, CLASSES
+    )
+
+
+def test_columns_without_numbers_are_named_with_their_row():
+    pandas = skips.library("pandas")
+    frame = pandas.DataFrame(TABLE, columns=["a", "b", "c"])
+    late = np.arange(13) == 11
+    for column, error, words in (
+        (pandas.Series(["x"] * 13), TypeError, "column 'b': wanted a bool, integer or float array"),
+        (pandas.Series(pandas.Categorical(["x"] * 13)), TypeError, "column 'b': .* received dtype category"),
+        (pandas.Series([pandas.Timestamp("2020")] * 13), TypeError, "column 'b': .* received dtype datetime64"),
+        (pandas.Series(CLASSES, dtype="Int64").mask(late), ValueError, "column 'b': .* received none in row 11"),
+        (pandas.Series(late, dtype="boolean").mask(late), ValueError, "column 'b': .* received none in row 11"),
+        (pandas.Series(CLASSES).mask(late).astype("category"), None, ""),
+    ):
+        if error is None:  # floats, of which one is NaN, as in a plain column
+            assert np.isnan(np.asarray(of_table().predict(frame.assign(b=column)))[11]).all()
+            continue
+        for call in (of_table().fit, of_table().evaluate, of_table().train_one_batch):
+            with pytest.raises(error, match=words):
+                call(frame.assign(b=column), CLASSES)
+    with pytest.raises(ValueError, match=r"target of layer 'scores': .* received none in row 11"):
+        of_table().fit(TABLE, pandas.Series(CLASSES, dtype="Int64").mask(late), verbose=False)
+    with pytest.raises(ShapeError, match="received"):
+        of_table().fit(frame[[]], CLASSES, verbose=False)

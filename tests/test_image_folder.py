@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import skips
 from data_nets import classifier
 from nets import state_of
 from singa_lite import data
+from singa_lite.data import image_files
 from singa_lite.errors import DataError
 
 RANDOM = np.random.default_rng(8)
@@ -89,6 +91,49 @@ def test_a_broken_image_is_named_and_the_net_is_as_before_its_batch(pictures, wo
         with pytest.raises(DataError, match=rf"bees/3\.png: sample {number}: wanted an image, received "):
             net.fit(found, verbose=False, **options)
         assert state_of(net) == state_of(before)
+
+
+FORMATS = {"jpg": "JPEG", "png": "PNG", "gif": "GIF", "webp": "WEBP", "bmp": "BMP", "tiff": "TIFF"}
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+@pytest.mark.parametrize("ending", FORMATS)
+def test_a_damaged_file_is_named_before_any_batch(pictures, ending, is_large, monkeypatch):
+    image = skips.library("PIL.Image")
+    if is_large:
+        monkeypatch.setattr(image_files, "_DECODED_AT_ONCE", 0)
+    file = pictures / "cats" / f"last.{ending}"
+    image.fromarray(RANDOM.integers(0, 255, (60, 50, 3), dtype=np.uint8)).save(file, FORMATS[ending])
+    whole = file.read_bytes()
+    file.write_bytes(whole + (b"" if ending == "bmp" else b"written behind it" * 9))
+    assert data.image_folder(pictures, (6, 9)).x[16:].any()
+    within = whole[:-700] + bytes(600) + whole[-100:]
+    parts = [within] if ending == "png" and not is_large else []
+    for content in (*parts, whole[: len(whole) // 2], whole[:20], whole[:4], b"no image, but a text", b""):
+        file.write_bytes(content)
+        with pytest.raises(DataError, match=rf"last\.{ending}: wanted an image, received "):
+            data.image_folder(pictures, (6, 9))
+
+
+def test_images_behind_links_are_there_too(pictures, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other") / "deep" / "er"
+    shutil.copytree(pictures / "bees", other)
+    (pictures / "dogs").symlink_to(other.parent)  # a class behind a link
+    (pictures / "cats" / "linked").symlink_to(other)  # a folder below a class
+    (pictures / "cats" / "linked.png").symlink_to(pictures / "ants" / "0.png")
+    for place in (pictures / "ants" / "more" / "round", other / "round"):
+        place.symlink_to(pictures)  # which would never end
+    found = data.image_folder(pictures, (6, 9))
+    assert np.bincount(found.y).tolist() == [5, 7, 4 + 7 + 1, 7]
+
+
+def test_links_to_nothing_are_named(pictures):
+    for folder in (pictures, pictures / "cats" / "more"):
+        (folder / "gone").symlink_to(pictures / "never")
+        with pytest.raises(DataError, match=r"gone: wanted an image, received a link to .*never"):
+            data.image_folder(pictures, 4)
+        (folder / "gone").unlink()
+    assert len(data.image_folder(pictures, 4)) == 16
 
 
 def test_what_is_no_folder_of_images(pictures):

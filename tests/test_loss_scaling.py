@@ -120,20 +120,6 @@ def test_a_group_with_one_bad_batch_is_skipped_as_a_whole(graph):
     assert len({str(sorted(values.items())) for values in parameters}) == 1
 
 
-def test_recorded_eager_planned_and_unplanned_give_equal_bits(monkeypatch):
-    def run(**compiling: Any) -> dict[str, bytes]:
-        net = net_of("adamw", loss_scale=1000.0, clip_global_norm=0.3, **compiling)
-        for number in range(4):
-            net.train_one_batch(*batch(number, number == 2))
-        return state_of(net)
-
-    wanted = run()
-    assert run(graph=False) == wanted
-    assert run(memory_budget="1 MiB") == wanted
-    monkeypatch.setenv("SINGA_LITE_PLAN", "off")
-    assert run() == wanted
-
-
 def wide(**compiling: Any) -> FeedForwardNet:
     """Weights that outweigh a batch."""
     net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(kernels="numpy"), seed=4)

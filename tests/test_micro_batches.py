@@ -112,18 +112,6 @@ def test_a_step_is_that_of_pytorch_over_the_whole_batch():
 
 
 @pytest.mark.parametrize("kernels", SETS)
-def test_recorded_eager_planned_and_unplanned_give_equal_bits(kernels, monkeypatch):
-    def run(**compiling: Any) -> Any:
-        net = convolutional(kernels, drop=0.3, micro_batches=3, **compiling)
-        return trained(net), state_of(net)
-
-    planned = run()
-    assert run(graph=False) == planned
-    monkeypatch.setenv("SINGA_LITE_PLAN", "off")
-    assert run() == planned
-
-
-@pytest.mark.parametrize("kernels", SETS)
 def test_a_budget_gives_equal_bits_and_is_kept(kernels):
     """Of a net whose activations outweigh the sums of its gradients, in pieces too."""
 

@@ -11,6 +11,7 @@ import pytest
 
 from nets import state_of
 from singa_lite import FeedForwardNet, GraphError, ShapeError, device, layers, loss, metric, optimizer
+from singa_lite.errors import DataError
 from singa_lite.training.samples import rows
 
 RNG = np.random.default_rng(5)
@@ -134,6 +135,20 @@ def test_a_set_that_gives_another_number_of_samples():
     with pytest.raises(ShapeError, match=r"'hidden': wanted 1 samples of \(37, 5\), received \(3, 5\)"):
         net.fit(Lying(), Y, verbose=False)
     assert state_of(net) == before
+
+
+@pytest.mark.parametrize("options", [{}, {"prefetch": 2}, {"transform": lambda sample, random: sample}])
+def test_a_damaged_chunk_names_its_file(tmp_path, options):
+    path = tmp_path / "set.h5"
+    with h5py.File(path, "w") as file:
+        chunk = file.create_dataset("x", data=X, chunks=(4, 5), compression="gzip").id.get_chunk_info(8)
+        start, stop = chunk.byte_offset + 5, chunk.byte_offset + chunk.size
+    content = bytearray(path.read_bytes())
+    content[start:stop] = b"?" * (stop - start)
+    path.write_bytes(content)
+    net = classifier()
+    with h5py.File(path) as file, pytest.raises(DataError, match=r"set\.h5: .*input of layer 'hidden': wanted"):
+        net.fit(file["x"], Y, batch_size=8, shuffle=False, verbose=False, **options)
 
 
 def test_a_mapped_set_is_not_copied(tmp_path):

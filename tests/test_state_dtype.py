@@ -75,21 +75,6 @@ def test_training_goes_as_with_float32_state(opt):
         assert abs(got[-30:].mean() - wanted[-30:].mean()) < 0.08 * wanted[:5].mean()
 
 
-@pytest.mark.parametrize("kernels", SETS)
-@pytest.mark.parametrize("kind", KINDS)
-def test_recorded_eager_planned_and_budgeted_give_equal_bits(kernels, kind, monkeypatch):
-    def run(**compiling: Any) -> Any:
-        net = classifier(kernels, state_dtype=kind, **compiling)
-        return trained(net), state_of(net)
-
-    planned = run()
-    assert run(graph=False) == planned
-    curve = classifier(kernels, state_dtype=kind).budget_curve(16)
-    assert run(memory_budget=curve[-1][0]) == planned
-    monkeypatch.setenv("SINGA_LITE_PLAN", "off")
-    assert run() == planned
-
-
 @pytest.mark.parametrize("opt", OPTIMIZERS)
 def test_a_plan_counts_the_bytes_that_state_really_has(opt):
     plans, nets = {}, {}

@@ -104,20 +104,6 @@ def assert_equal_steps(net: FeedForwardNet, twin: FeedForwardNet, *data: tuple[n
 
 # --- what changes between batches ---------------------------------------------------------------------------
 
-OPTIMIZERS: dict[str, Callable[[], optimizer.Optimizer]] = {
-    "momentum and a schedule": lambda: optimizer.SGD(lr=schedule.get(rate), momentum=0.9),
-    "Nesterov and weight decay": lambda: optimizer.Nesterov(lr=0.05, weight_decay=0.01),
-    "Adam": optimizer.Adam,
-    "RMSProp": optimizer.RMSProp,
-}
-
-
-@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS.keys())
-def test_five_steps_are_equal_bit_for_bit(make):
-    net, twin = pair(make=make)
-    assert_equal_steps(net, twin, *(batch(number) for number in range(5)))
-    assert net.optimizer.step == 5
-
 
 def test_losses_metrics_and_states_do_change():
     """So that equality above is evidence."""
@@ -627,49 +613,6 @@ def test_training_inside_a_recording_is_refused_and_changes_nothing():
 
 
 # --- other nets ---------------------------------------------------------------------------------------------
-
-
-def test_several_inputs_outputs_and_losses():
-    def make(graph: bool) -> FeedForwardNet:
-        net = FeedForwardNet(
-            {"class": loss.SoftmaxCrossEntropy(), "value": loss.SquaredError()},
-            {"class": metric.Accuracy()},
-            device.new_cpu(),
-            seed=8,
-        )
-        a = net.add(layers.Dense("a", 4, input_sample_shape=(3,)), [])
-        b = net.add(layers.Dense("b", 4, input_sample_shape=(5,)), [])
-        both = net.add(layers.Merge("both"), [a, b])
-        net.add(layers.Dense("class", 3), both)
-        net.add(layers.Dense("value", 2), both)
-        net.compile(optimizer.SGD(lr=0.1, momentum=0.9), graph=graph)
-        return net
-
-    rng = np.random.default_rng(1)
-    net, twin = make(True), make(False)
-    for _ in range(3):
-        x = {name: rng.standard_normal((6, width)).astype("f") for name, width in (("a", 3), ("b", 5))}
-        y = {"class": rng.integers(0, 3, 6), "value": rng.standard_normal((6, 2)).astype("f")}
-        (found, hits), (wanted, hits_wanted) = net.train_one_batch(x, y), twin.train_one_batch(x, y)
-        assert bits(found) == bits(wanted)
-        assert {k: bits(v) for k, v in hits.items()} == {k: bits(v) for k, v in hits_wanted.items()}
-        assert state_of(net) == state_of(twin)
-
-
-def test_shared_parameters():
-    def make(graph: bool) -> FeedForwardNet:
-        net = FeedForwardNet(loss.SquaredError(), metric.Accuracy(), device.new_cpu(), seed=8)
-        first = layers.Dense("first", 4, input_sample_shape=(4,))
-        net.add(first)
-        net.add(layers.Activation("act", "tanh"))
-        net.add(layers.Dense("again", 4).share_parameters(first))
-        net.add(layers.Dense("once more", 4).share_parameters(first))
-        net.compile(optimizer.Adam(), graph=graph)
-        return net
-
-    rng = np.random.default_rng(1)
-    data = [tuple(rng.standard_normal((6, 4)).astype("f") for _ in range(2)) for _ in range(3)]
-    assert_equal_steps(make(True), make(False), *data)
 
 
 def test_a_net_without_parameters():

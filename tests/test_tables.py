@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
 from pathlib import Path
 from typing import Any
 
@@ -117,3 +120,130 @@ def test_lines_that_are_no_rows(tmp_path):
         data.csv(path, target="b")
     with pytest.raises(FileNotFoundError):
         data.csv(tmp_path / "none.csv", target="b")
+
+
+# --- how other programs write tables ------------------------------------------------------------------------
+
+PLAIN = "a,b,y\n1,2,0\n3,4,1\n"
+WRITTEN = {
+    "R's write.table": PLAIN.replace("\n1", '\n"1",1').replace("\n3", '\n"2",3'),
+    "R's write.table, no quotes": PLAIN.replace("\n1", "\n1,1").replace("\n3", "\n2,3"),
+    "R's write.csv": PLAIN.replace("a", '"",a').replace("\n1", '\n"1",1').replace("\n3", '\n"2",3'),
+    "pandas with its index": PLAIN.replace("a", ",a").replace("\n1", "\n0,1").replace("\n3", "\n1,3"),
+    "pandas, an index of two": PLAIN.replace("a", ",,a").replace("\n1", "\n0,7,1").replace("\n3", "\n1,7,3"),
+    "an index written twice": PLAIN.replace("a", ",Unnamed: 0,a").replace("\n1", "\n0,0,1").replace("\n3", "\n1,1,3"),
+    "a separator at the end of rows": PLAIN.replace(",0\n", ",0,\n").replace(",1\n", ",1,\n"),
+    "a separator at the end of lines": PLAIN.replace("\n", ",\n"),
+    "an empty last line": PLAIN + "\n",
+    "several empty last lines": PLAIN + "\r\n  \n\n",
+    "no last line end": PLAIN[:-1],
+    "an empty first line": "\n" + PLAIN,
+    "lines of Windows": PLAIN.replace("\n", "\r\n"),
+    "lines of old Macs": PLAIN.replace("\n", "\r"),
+    "UTF-8 with a mark": PLAIN.encode("utf-8-sig"),
+    "UTF-16": PLAIN.encode("utf-16"),
+    "UTF-16, the other order": b"\xfe\xff" + PLAIN.encode("utf-16-be"),
+    "gzip": gzip.compress(PLAIN.encode()),
+    "gzip of UTF-16": gzip.compress(PLAIN.encode("utf-16")),
+    "bz2": bz2.compress(PLAIN.encode()),
+    "xz": lzma.compress(PLAIN.encode()),
+}
+
+
+def write(path: Path, content: bytes | str) -> Path:
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_csv_of_other_programs(tmp_path, name):
+    skips.library("pandas")
+    found = data.csv(write(tmp_path / "t.csv", WRITTEN[name]), target="y")
+    assert (found.features, found.x[:].tolist(), found.y[:].tolist()) == (["a", "b"], [[1, 2], [3, 4]], [0, 1])
+
+
+def test_encodings_that_are_named(tmp_path):
+    skips.library("pandas")
+    for encoding in ("latin-1", "utf-16-le", "cp1252"):
+        path = write(tmp_path / "t.csv", "größe,y\n1.5,2\n".encode(encoding))
+        with pytest.raises(DataError, match=r"t\.csv: wanted"):
+            data.csv(path, target="y")
+        found = data.csv(path, target="y", encoding=encoding)
+        assert found.features == ["größe"] and found.x[:].tolist() == [[1.5]]
+    for encoding in ("no encoding", 3):
+        with pytest.raises(ValueError, match=r"encoding|lookup"):
+            data.csv(path, target="y", encoding=encoding)  # type: ignore[arg-type]
+
+
+def test_a_temporary_file_goes_with_its_table(tmp_path, monkeypatch):
+    skips.library("pandas")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    found = data.csv(write(tmp_path / "t.csv.gz", gzip.compress(PLAIN.encode())), target="y")
+    assert len(list(tmp_path.iterdir())) == 2 and found.x[:].tolist() == [[1, 2], [3, 4]]
+    del found
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_an_index_is_a_feature_only_where_it_is_asked_for(table):
+    for name in [None] if table.path.suffix == ".csv" else [None, "row"]:  # in CSV a name makes it a usual column
+        index = np.roll(np.arange(37), 3)
+        written = table.frame.set_index(index).rename_axis(name)
+        if table.path.suffix == ".csv":
+            written.to_csv(table.path)
+            opened, written_as = data.csv, "Unnamed: 0"
+        else:
+            written.to_parquet(table.path)
+            opened, written_as = data.parquet, name or "__index_level_0__"
+        assert opened(table.path, "label").features == NAMES
+        assert np.array_equal(opened(table.path, "label", features=[written_as, "f1"]).x[:][:, 0], index)
+
+
+DAMAGED = {
+    "empty": b"",
+    "no row": b"a,y\n",
+    "empty lines": b"\n\n",
+    "no text": b"a,y\n1,0\n\0\0\0\n",
+    "an image": b"\x89PNG\r\n\x1a\n",
+    "a header short of two": b"a,y\n1,2,3,0\n",
+    "a header short of two, in quotes": b'"a","y"\n"1","2","3","0"\n',
+    "a longer line, late": b"a,y\n" + b"1,0\n" * 200 + b"1,0,0\n",
+    "a shorter line, late": b"a,y\n" + b"1,0\n" * 200 + b"1\n",
+    "a value cut off, late": b"a,y\n" + b"1,0\n" * 200 + b"1,",
+    "text, late": b"a,y\n" + b"1,0\n" * 200 + b"?,0\n",
+    "another encoding, late": b"a,y\n" + b"1,0\n" * 200 + b"\xe4,0\n",
+    "gzip, cut off": gzip.compress(PLAIN.encode())[:-9],
+    "gzip, damaged": gzip.compress(PLAIN.encode())[:20] + b"?" * 20,
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_csv_file_is_named_at_once(tmp_path, name):
+    skips.library("pandas")
+    with pytest.raises(DataError, match=r"t\.csv: "):
+        data.csv(write(tmp_path / "t.csv", DAMAGED[name]), target="y")
+
+
+@pytest.mark.parametrize("name", ["a longer line, late", "a shorter line, late", "another encoding, late"])
+def test_what_is_found_at_once_in_large_files_too(tmp_path, name, monkeypatch):
+    skips.library("pandas")
+    monkeypatch.setattr(blocks, "_READ_AT_ONCE", 0)
+    with pytest.raises(DataError, match=r"t\.csv: "):
+        data.csv(write(tmp_path / "t.csv", DAMAGED[name]), target="y")
+
+
+def test_a_damaged_parquet_file_is_named_at_once(table):
+    if table.path.suffix == ".csv":
+        return
+    table(target="label")
+    whole = table.path.read_bytes()
+    late = whole.rindex(b"PAR1", 0, -4) if whole.count(b"PAR1") > 2 else len(whole) // 3
+    for content in (b"", b"PAR1", b"a,y\n1,2\n", whole[:-100], whole[:late] + b"\xff" * 60 + whole[late + 60 :]):
+        table.path.write_bytes(content)
+        with pytest.raises(DataError, match=r"table\.parquet: wanted"):
+            data.parquet(table.path, target="label")
+
+
+def test_a_folder_is_no_table(table):
+    for opened in (data.csv, data.parquet):
+        with pytest.raises(DataError, match="received a folder"):
+            opened(table.path.parent, target="label")

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
+import pickle
+import time
 from typing import Any
 
 import numpy as np
 import pytest
 
+import skips
 from data_nets import COUNT, X, Y, classifier
 from nets import state_of
 from sample_changes import Failing, divided, dying, noisy
 from singa_lite import GraphError, ShapeError, data
 from singa_lite.data import transforms
+from singa_lite.data.images import Images
 from singa_lite.errors import DataError
-from singa_lite.training.transformed import random_of
+from singa_lite.training.samples import Held, Lazy
+from singa_lite.training.transformed import Making, Transformed, random_of
 
 
 def fitted(**options: Any) -> Any:
@@ -28,8 +33,69 @@ def test_it_is_the_same_to_the_bit_whoever_does_it(options):
     assert fitted(transform=noisy, **options) == fitted(transform={"flat": noisy})
 
 
+class OneArray:
+    """Returns one array for all samples, as some transforms do to save memory, and takes its time to fill it."""
+
+    def __init__(self) -> None:
+        self.made = np.empty(5, "f")
+
+    def __call__(self, sample: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        for place in range(5):
+            self.made[place] = 2 * sample[place]
+            time.sleep(1e-5)
+        return self.made
+
+
+def test_a_transform_that_returns_one_array_for_all_samples():
+    assert fitted(transform=OneArray(), workers=4) == fitted(transform=lambda sample, random: 2 * sample)
+
+
 def test_processes_give_the_same_bits():
     assert fitted(transform=noisy, workers=data.Processes(2)) == fitted(transform=noisy)
+
+
+def stored_as(kind: str, folder: Any) -> tuple[Any, Any]:
+    """The samples and their targets, in a file of this kind."""
+    if kind == "memmap":
+        X.tofile(folder / "x")
+        return np.memmap(folder / "x", np.float32, "r", shape=X.shape), Y
+    if kind == "hdf5":
+        import h5py
+
+        file = h5py.File(folder / "set.h5", "w")
+        return file.create_dataset("x", data=X, chunks=(4, 5)), file.create_dataset("y", data=Y)
+    frame = skips.library("pandas").DataFrame(X, columns=list("abcde")).assign(label=Y)
+    if kind == "csv":
+        frame.to_csv(folder / "t.csv", index=False)
+        return data.csv(folder / "t.csv", "label"), None
+    skips.library("pyarrow")
+    frame.to_parquet(folder / "t.parquet", row_group_size=9)
+    return data.parquet(folder / "t.parquet", "label"), None
+
+
+@pytest.mark.parametrize("kind", ["memmap", "hdf5", "csv", "parquet"])
+def test_processes_take_samples_of_any_store(tmp_path, kind):
+    x, y = stored_as(kind, tmp_path)
+    net = classifier()
+    net.fit(x, y, 8, epochs=2, transform=noisy, workers=data.Processes(1), verbose=False)
+    assert state_of(net) == fitted(transform=noisy)
+
+
+def test_what_goes_to_a_process_is_no_data():
+    rows = {"flat": Transformed("here", Held("here", np.zeros((10**6, 5), "f")), noisy)}
+    image = Images([f"{number}.png" for number in range(10**5)], (4, 4), 3, False)
+    for inputs in (rows, {"flat": Lazy("here", Unread(image))}):
+        assert len(pickle.dumps(Making(inputs))) < 2000
+
+
+class Unread:
+    """Images of which the first one is not opened."""
+
+    def __init__(self, images: Images) -> None:
+        self.one_by_one, self.shape, self.dtype = True, images.shape, images.dtype
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        return np.zeros((1, *self.shape[1:]), self.dtype)
 
 
 def test_each_sample_has_other_numbers_in_each_epoch_and_its_own_ones_whenever_asked():
@@ -164,6 +230,49 @@ def test_colours_by_hand():
     assert floats.dtype == np.float32 and floats.tolist() == [[[1.0, 1.0]]]
     with pytest.raises(ShapeError, match="3 channels"):
         transforms.RandomColor(saturation=0.1)(IMAGE, Fixed(0.0))
+
+
+@pytest.mark.parametrize(
+    ("image", "error", "words"),
+    [
+        (np.full((3, 2, 2), 200, "f"), ValueError, "RandomColor: wanted floats from 0 to 1.* to 200"),
+        (np.full((3, 2, 2), -0.5, "f"), ValueError, "RandomColor: wanted floats from 0 to 1.* from -0.5"),
+        (np.full((3, 2, 2), np.nan, "f"), ValueError, "RandomColor: wanted floats from 0 to 1"),
+        (np.full((3, 2, 2), 200, "d"), ValueError, "received float64"),
+        (np.full((3, 2, 2), 200, "i"), TypeError, "received int32"),
+        (np.full((3, 2, 2), 200, "H"), TypeError, "received uint16"),
+        (np.full((3, 2, 2), True), TypeError, "received bool"),
+        (np.full((2, 2), 200, "B"), ShapeError, r"received shape \(2, 2\)"),
+    ],
+)
+def test_colours_of_another_range_are_refused(image, error, words):
+    for change in (transforms.RandomColor(0.2), transforms.RandomColor(contrast=0.2), transforms.RandomColor()):
+        with pytest.raises(error, match=words):
+            change(image, Fixed(0.5))
+
+
+def test_a_wrong_range_is_known_before_the_first_batch():
+    pixels = np.random.default_rng(0).integers(0, 255, (COUNT, 1, 2, 5)).astype("f")
+    net = classifier((1, 2, 5))
+    before = state_of(net)
+    with pytest.raises(DataError, match=r"transform of sample 0: .*RandomColor: wanted floats from 0 to 1"):
+        net.fit(pixels, Y, transform=transforms.RandomColor(0.2), verbose=False)
+    assert state_of(net) == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [transforms.RandomFlip(), transforms.RandomCrop(2), transforms.RandomCrop(2, 1), transforms.RandomRotation(9)],
+)
+def test_images_without_channels_are_refused_and_any_range_is_moved(change):
+    for shape in ((4,), (4, 4), (2, 1, 4, 4), (6, 5, 3)):
+        with pytest.raises(ShapeError, match=f"{type(change).__name__}: wanted an image .channels"):
+            change(np.zeros(shape, "f"), Fixed(0.0))
+    for dtype in ("B", "i", "f", "d", "?"):
+        moved = change(np.ones((1, 4, 4), dtype), Fixed(0.5))
+        assert moved.dtype == dtype and moved.max() == 1
+        if moved.dtype.kind == "f":
+            assert change(np.full((1, 4, 4), -300, dtype), Fixed(0.5)).min() == -300
 
 
 def test_several_one_behind_the_other():

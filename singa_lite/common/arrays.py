@@ -11,6 +11,7 @@ import numpy as np
 
 from singa_lite.common.array_types import Array, DType
 from singa_lite.common.checks import kind_of
+from singa_lite.common.tables import is_table, table_array, table_dtype
 from singa_lite.errors import GraphError, ShapeError
 
 #: Kinds of NumPy dtypes that a tensor can have: bool, signed, unsigned, float.
@@ -76,7 +77,7 @@ def converted(given: Kept, dtype: DType | None) -> Kept | Array:
 def dtype_of(given: object) -> DType | None:
     """NumPy's dtype, in native byte order, of what names its dtype as NumPy or PyTorch does; else None."""
     said = getattr(given, "dtype", None)
-    if said is None:  # NumPy takes None for float64
+    if said is None or is_table(said):  # NumPy takes None for float64; a DataFrame may have a column of this name
         return None
     if isinstance(said, np.dtype):  # of nearly every array: NumPy takes its time to name one
         return said if said.isnative else said.newbyteorder("=")
@@ -176,6 +177,8 @@ def _found(where: str, given: object) -> Array:
         )
     if isinstance(given, np.ndarray | np.generic | bool | int | float | range | memoryview | flat_array):
         return np.asarray(given)
+    if is_table(given):
+        return table_array(given, table_dtype(where, given))
     if isinstance(given, list | tuple):
         _check_lists(where, given)
     elif not any(hasattr(given, name) for name in ("__array__", "__array_interface__", "__dlpack__")):

@@ -8,7 +8,8 @@ pixels and widen the class ids is up to the caller::
     y = labels.astype(np.int32)
 
 A file that is not there raises the operating system's own error (`FileNotFoundError`). One whose content is
-not what its format says raises `ValueError`, which names the file, what was wanted and what was received.
+not what its format says, and a folder, raise `errors.DataFileError`, a `DataError` and a `ValueError`, which names the
+file, what was wanted and what was received.
 """
 
 from __future__ import annotations
@@ -16,8 +17,6 @@ from __future__ import annotations
 import gzip
 import math
 import os
-import zipfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeAlias, overload
@@ -27,6 +26,8 @@ import numpy as np
 from singa_lite.common import checks
 from singa_lite.common.array_types import Array
 from singa_lite.common.elsewhere import told
+from singa_lite.data.reading import reading
+from singa_lite.errors import DataFileError
 
 FilePath: TypeAlias = str | os.PathLike[str]
 
@@ -55,7 +56,7 @@ def load_idx(images: FilePath, labels: FilePath | None = None) -> Array | tuple[
     file format", http://yann.lecun.com/exdb/mnist.
 
     images: the file with the samples; labels: the file with one label a sample. The arrays have the file's
-    shape and type, in native byte order. ValueError for a malformed file, or unequal sample counts.
+    shape and type, in native byte order. DataFileError for a malformed file, or unequal sample counts.
     """
     samples = _read_idx(Path(images))
     if labels is None:
@@ -77,7 +78,7 @@ def load_cifar10(paths: FilePath | Sequence[FilePath]) -> tuple[Array, Array]:
     paths: a `.bin` file, several of them, or the folder `cifar-10-batches-bin`, which stands for its five
     training files; the test set is `folder / "test_batch.bin"`. Gives images (n, 3, 32, 32) uint8, channels
     red, green, blue, and labels (n,) uint8 in 0..9; files follow each other in the order given. ValueError if
-    no file is named, one holds no whole number of records, or a label is above 9.
+    no file is named, DataFileError for one without a whole number of records, or with a label above 9.
     """
     files = _cifar10_files(paths)
     record = 1 + math.prod(CIFAR10_SHAPE)
@@ -101,14 +102,11 @@ def load_npz(path: FilePath, names: Sequence[str]) -> tuple[Array, ...]:
     `x, y = load_npz("set.npz", ["x", "y"])` reads two. Pickled objects are refused, since reading
     them could run any code.
 
-    ValueError for a malformed file, an entry of Python objects, or a missing one (with those there are).
+    DataFileError for a malformed file, an entry of Python objects, or a missing one (with those there are).
     """
     _check_names(names)
-    with open(path, "rb") as file:  # opened here, as np.load leaves a broken archive open
-        try:
-            archive = np.load(file, allow_pickle=False)
-        except (ValueError, EOFError, zipfile.BadZipFile) as error:
-            raise _malformed(path, "an .npz archive", error) from error
+    with reading(path, "an .npz archive"), open(path, "rb") as file:  # np.load leaves a broken archive open
+        archive = np.load(file, allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):
             raise _malformed(path, "an .npz archive", "a single .npy array")
         _check_present(path, [name for name in names if name not in archive.files], archive.files)
@@ -119,26 +117,21 @@ def load_npz(path: FilePath, names: Sequence[str]) -> tuple[Array, ...]:
 def load_hdf5(path: FilePath, names: Sequence[str]) -> tuple[Array, ...]:
     """The named data sets of an HDF5 file, in the order of `names`; `"group/name"` reaches into groups.
 
-    ValueError for a malformed file, or a missing data set (with those there are).
+    DataFileError for a malformed file, or a missing data set (with those there are).
     """
     import h5py
 
     _check_names(names)
-    try:
-        with h5py.File(path, "r") as file:
-            found: list[str] = []
-            file.visititems(lambda name, item: found.append(name) if isinstance(item, h5py.Dataset) else None)
-            missing = [name for name in names if file.get(name, getclass=True) is not h5py.Dataset]
-            _check_present(path, missing, found)
-            return tuple(np.asarray(file[name][()]) for name in names)
-    except OSError as error:
-        if error.errno is not None:  # the operating system's: missing, not readable, a folder
-            raise
-        raise _malformed(path, "an HDF5 file", error) from error
+    with reading(path, "an HDF5 file"), h5py.File(path, "r") as file:
+        found: list[str] = []
+        file.visititems(lambda name, item: found.append(name) if isinstance(item, h5py.Dataset) else None)
+        missing = [name for name in names if file.get(name, getclass=True) is not h5py.Dataset]
+        _check_present(path, missing, found)
+        return tuple(np.asarray(file[name][()]) for name in names)
 
 
-def _malformed(path: FilePath, wanted: str, received: object) -> ValueError:
-    return ValueError(f"{os.fspath(path)}: wanted {wanted}, received {received}")
+def _malformed(path: FilePath, wanted: str, received: object) -> DataFileError:
+    return DataFileError(f"{os.fspath(path)}: wanted {wanted}, received {received}")
 
 
 def _read_idx(path: Path) -> Array:
@@ -160,13 +153,12 @@ def _read_idx(path: Path) -> Array:
 
 
 def _read_maybe_gzipped(path: Path) -> bytes:
-    content = path.read_bytes()
+    with reading(path, "an IDX file"):
+        content = path.read_bytes()
     if not content.startswith(b"\x1f\x8b"):
         return content
-    try:
+    with reading(path, "a whole gzip file"):
         return gzip.decompress(content)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise _malformed(path, "a whole gzip file", error) from error
 
 
 def _cifar10_files(paths: FilePath | Sequence[FilePath]) -> list[Path]:
@@ -180,7 +172,8 @@ def _cifar10_files(paths: FilePath | Sequence[FilePath]) -> list[Path]:
 
 
 def _count_records(file: Path, record: int) -> int:
-    count, rest = divmod(file.stat().st_size, record)
+    with reading(file, "CIFAR-10 records"):
+        count, rest = divmod(file.stat().st_size, record)
     if rest or not count:
         received = f"{file.stat().st_size} bytes"
         raise _malformed(file, f"one or more CIFAR-10 records of {record} bytes", received)
@@ -205,10 +198,8 @@ def _check_present(path: FilePath, missing: list[str], found: list[str]) -> None
 
 
 def _read_npz_entry(path: FilePath, archive: np.lib.npyio.NpzFile, name: str) -> Array:
-    try:
+    with reading(path, f"an array in entry {name!r}"):
         values = archive[name]
-    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise _malformed(path, f"an array in entry {name!r}", error) from error
     if not isinstance(values, np.ndarray):  # a member that is not in NumPy's format comes back as bytes
         raise _malformed(path, f"an array in entry {name!r}", type(values).__name__)
     return values

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +14,10 @@ from singa_lite.common.array_types import Array
 from singa_lite.common.checks import flag, fraction, is_int, whole
 from singa_lite.common.elsewhere import told
 from singa_lite.data.extras import needed
+from singa_lite.data.image_files import ENDINGS, check_link, check_whole, images_of
 from singa_lite.data.paired import Paired
-from singa_lite.errors import DataError
+from singa_lite.errors import DataError, DataFileError
 
-#: Endings of the files that are taken for images.
-_ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
-#: Names of files that systems leave in folders; those that begin with a dot aside.
-_LEFT_BY_SYSTEMS = ("Thumbs.db", "desktop.ini")
 #: Pillow's modes of more than 8 bits a channel, whose values a conversion would cut off.
 _DEEP = ("I", "F")
 
@@ -27,14 +25,23 @@ _DEEP = ("I", "F")
 class Images:
     """Image files as one array (n, channels, height, width) of uint8, of which `[]` decodes those that are asked for.
 
-    shape, dtype: of that array; files: paths, in order. DataError for a file that is no image, with its number.
+    shape, dtype: of that array; files: paths, in order; numbers: by which errors call them, by default from 0.
+    DataError for a file that is no image, with its number.
     """
 
     one_by_one = True
     dtype = np.dtype(np.uint8)
 
-    def __init__(self, files: Sequence[str], size: tuple[int, int], channels: int, crop: bool) -> None:
+    def __init__(
+        self,
+        files: Sequence[str],
+        size: tuple[int, int],
+        channels: int,
+        crop: bool,
+        numbers: Sequence[int] | None = None,
+    ) -> None:
         self.files = list(files)
+        self._numbers = range(len(self.files)) if numbers is None else numbers
         self.shape = len(self.files), channels, *size
         self._crop = crop
 
@@ -48,12 +55,19 @@ class Images:
             made[place] = self._decoded(number)
         return made
 
+    def part(self, numbers: Array, keep: bool = True) -> Images:
+        """The images of these numbers. keep: whether errors call them by these numbers still."""
+        files = [self.files[number] for number in numbers.tolist()]
+        return Images(files, self.shape[2:], self.shape[1], self._crop, numbers.tolist() if keep else None)
+
     def _decoded(self, number: int) -> Array:
         file = self.files[number]
         try:
             return self._read(file)
         except Exception as error:  # Pillow has many for damaged files: OSError, SyntaxError, ValueError, struct.error
-            raise DataError(f"{file}: sample {number}: wanted an image, received {error or repr(error)}") from error
+            raise DataError(
+                f"{file}: sample {self._numbers[number]}: wanted an image, received {error or repr(error)}"
+            ) from error
 
     def _read(self, file: str) -> Array:
         from PIL import Image, ImageOps
@@ -94,8 +108,7 @@ class ImageFolder(Paired):
         return self._part(first), self._part(second)
 
     def _part(self, numbers: Array) -> ImageFolder:
-        images = Images([self.files[number] for number in numbers], self.x.shape[2:], self.x.shape[1], self.x._crop)
-        return ImageFolder(images, self.y[numbers], self.classes)
+        return ImageFolder(self.x.part(numbers, keep=False), self.y[numbers], self.classes)
 
 
 @told(path=checks.path)
@@ -104,14 +117,17 @@ def image_folder(
 ) -> ImageFolder:
     """Images of a folder with a subfolder for each class, at any depth below: `net.fit(data.image_folder(...))`.
 
-    Class ids count the subfolders' names in sorted order, and images come in the order of their paths. Pillow decodes
-    those of a batch as it is made, by `fit(workers=)` if there are any; memory holds paths alone.
+    Class ids count the subfolders' names in sorted order, and images come in the order of their paths, those behind
+    links too. Pillow decodes those of a batch as it is made, by `fit(workers=)` if there are any; memory holds paths
+    alone.
 
     size: (height, width), or one number for both; channels: 3, red, green and blue, or 1, grey. crop: keep the ratio of
     the sides, and cut off what is too much in the middle; else the sides are stretched. Needs Pillow, extra `data`.
 
-    NotADirectoryError, and ValueError for a folder without classes, a class without images, and a file that has no
-    image's ending. DataError for a file that is no image, when it is read.
+    NotADirectoryError for what is no folder. DataFileError, also a ValueError, for a folder without classes, a class
+    without images, images beside the classes, a link to nothing, and a file that has no image's ending, does not begin
+    as an image, or is cut off. DataError for one that is damaged within, when it is decoded: at once where all have at
+    most 16 MiB.
     """
     needed("image_folder", "PIL")
     height, width = _size(size)
@@ -123,13 +139,12 @@ def image_folder(
         raise NotADirectoryError(f"{folder}: wanted a folder with a subfolder for each class, received none")
     classes = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
     if not classes:
-        raise ValueError(f"{folder}: wanted a subfolder for each class, received none")
+        raise DataFileError(f"{folder}: wanted a subfolder for each class, received none")
     _check_no_files(folder)
-    found = [_images(folder / name) for name in classes]
+    found = [images_of(folder / name) for name in classes]
     labels = np.repeat(np.arange(len(classes)), [len(files) for files in found])
-    images = Images(
-        [file for files in found for file in files], (height, width), depth, flag("image_folder crop", crop)
-    )
+    images = Images(list(chain(*found)), (height, width), depth, flag("image_folder crop", crop))
+    check_whole(images.files)
     return ImageFolder(images, labels, tuple(classes))
 
 
@@ -140,23 +155,10 @@ def _size(given: object) -> tuple[int, int]:
     return whole("image_folder size", height, 1), whole("image_folder size", width, 1)
 
 
-def _images(folder: Path) -> list[str]:
-    """Paths of a class's images."""
-    files = sorted(file for file in folder.rglob("*") if file.is_file() and not _is_hidden(file.relative_to(folder)))
-    if not files:
-        raise ValueError(f"{folder}: wanted at least one image, received none")
-    for file in files:
-        if file.suffix.lower() not in _ENDINGS:
-            raise ValueError(f"{file}: wanted an image, a file that ends in one of {_ENDINGS}, received {file.name!r}")
-    return [os.fspath(file) for file in files]
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts) or path.name in _LEFT_BY_SYSTEMS
-
-
 def _check_no_files(folder: Path) -> None:
-    """ValueError for images beside the classes, which would be left out."""
+    """DataFileError for images beside the classes, which would be left out, and for links to nothing."""
     for file in folder.iterdir():
-        if file.is_file() and file.suffix.lower() in _ENDINGS:
-            raise ValueError(f"{file}: wanted images in a subfolder for their class, received one beside them")
+        if file.is_symlink() and not file.name.startswith("."):
+            check_link(os.fspath(file))
+        if file.is_file() and file.suffix.lower() in ENDINGS:
+            raise DataFileError(f"{file}: wanted images in a subfolder for their class, received one beside them")

@@ -8,9 +8,9 @@ from singa_lite.common.checks import whole
 class Processes:
     """`fit(workers=data.Processes(2))`: so many processes transform samples, instead of threads.
 
-    For transforms written in Python, which hold the interpreter's lock: threads would slow the training step down. A
-    transform is then pickled, so it is a function or an object of a module, and the script's own part stands under
-    `if __name__ == "__main__":`, as each process imports the script.
+    For transforms written in Python, which hold the interpreter's lock: threads would slow the training step down. The
+    transform is pickled, without the data, of which samples come batch by batch. So it is a function or an object of a
+    module, and the script's own part stands under `if __name__ == "__main__":`, as each process imports the script.
     """
 
     def __init__(self, count: int) -> None:

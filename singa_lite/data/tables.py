@@ -70,19 +70,25 @@ def csv(
     features: Sequence[str] | None = None,
     dtype: str = "float32",
     separator: str = ",",
+    encoding: str | None = None,
 ) -> Table:
     """A CSV file with a line of names first, for `net.fit(data.csv("t.csv", target=["price"]))`, whatever its size.
 
     One reading finds where lines begin; then blocks of 1 MiB are read as batches ask for them, shuffled within windows.
     target: a column, "kind", for targets (n,), as class ids come, or a list, ["price"], for targets (n, columns), as a
-    regression wants them. features: the columns of the samples, by default all others, in the file's order. dtype: of
-    samples, and of targets that are no integers; integer targets, such as class ids, are int64. Needs pandas, extra
-    `data`.
+    regression wants them. features: the columns of the samples, by default all others, in the file's order, but for
+    row names and an index: first columns without a name, as pandas and R write them. dtype: of samples, and of targets
+    that are no integers; integer targets, such as class ids, are int64. Needs pandas, extra `data`.
 
-    KeyError for a column that is not there, with those that are. DataError, when they are read, for what is no number,
-    for missing values, and for quoted text with line ends in it.
+    encoding: of the text; None: UTF-8, or what a byte order mark says. A file in another encoding, or packed by gzip,
+    bz2 or xz, is unpacked into a temporary file, which goes with the table. Empty lines at the end are no rows.
+
+    KeyError for a column that is not there, with those that are. DataError, with the path, for what is no number, for
+    missing values, for quoted text with line ends in it, and DataFileError, also a ValueError, for an empty file, a
+    folder, and what is no text. A file of at most 64 MiB is read once for this at the beginning; of a larger one, lines
+    of too few or too many values are found then, and other faults as their block is read.
     """
-    return _table("csv", CsvBlocks(path, separator), target, features, dtype)
+    return _table("csv", CsvBlocks(path, separator, encoding), target, features, dtype)
 
 
 @told(path=checks.path, dtype=checks.number_dtype)
@@ -91,8 +97,9 @@ def parquet(
 ) -> Table:
     """A Parquet file, for `net.fit(data.parquet("t.parquet", target=["price"]))`: read by row groups and columns.
 
-    target, features, dtype: as for `csv`. TypeError for columns without numbers, DataError for missing values. Needs
-    pyarrow, extra `data`.
+    target, features, dtype: as for `csv`; pandas' index, which is no column of the table that was written, is left out.
+    DataError for columns without numbers and missing values, DataFileError for a file that is damaged, found as for
+    `csv`. Needs pyarrow, extra `data`.
     """
     return _table("parquet", ParquetBlocks(path), target, features, dtype)
 
@@ -103,13 +110,16 @@ def _table(
     single = isinstance(target, str)
     targets = [target] if isinstance(target, str) else _names(f"{where} target", target)
     wanted = _names(f"{where} features", features) if features is not None else blocks.without(targets)
+    if not wanted:
+        raise ValueError(f"{blocks.path}: wanted columns besides {targets} for features, received {blocks.columns}")
     blocks.check([*targets, *wanted])
     numbers = np.dtype(dtype)
     own = np.result_type(*blocks.dtypes(targets))
-    return Table(
-        Columns(blocks, wanted, False, numbers),
-        Columns(blocks, targets, single, np.dtype(np.int64) if own.kind in "iub" else numbers),
-    )
+    x = Columns(blocks, wanted, False, numbers)
+    y = Columns(blocks, targets, single, np.dtype(np.int64) if own.kind in "iub" else numbers)
+    for rows in blocks.to_check():
+        x[rows], y[rows]
+    return Table(x, y)
 
 
 def _names(where: str, given: object) -> list[str]:

@@ -1,7 +1,9 @@
 """Random changes of images, for `net.fit(transform=)`: each a function transform(image, random).
 
-image: (channels, height, width), uint8 from 0 to 255, or floats from 0 to 1. The result has the image's dtype. random:
-a `numpy.random.Generator`, of which `fit` gives each sample its own in each epoch. Any function of this form serves.
+image: (channels, height, width), uint8 from 0 to 255, or floats from 0 to 1, of any range where values are only moved.
+The result has the image's dtype. Other shapes, dtypes and ranges are refused: `image / 255` makes floats from 0 to 1.
+random: a `numpy.random.Generator`, of which `fit` gives each sample its own in each epoch. Any function of this form
+serves.
 """
 
 from __future__ import annotations
@@ -22,6 +24,9 @@ Transform: TypeAlias = "Callable[[Array, np.random.Generator], Array]"  # text, 
 #: Shares of red, green and blue in grey, ITU-R BT.601.
 _GREY = np.array([0.299, 0.587, 0.114])
 
+#: By so much floats may be out of their range, as sums of shares of pixels are, in float16 too.
+_ROUNDING = 2e-3
+
 
 class Compose:
     """Several transforms, one behind the other, over the same random numbers."""
@@ -39,7 +44,10 @@ class Compose:
 
 
 class RandomFlip:
-    """Mirrors an image with probability 1/2: left and right (horizontal), top and bottom (vertical), each by itself."""
+    """Mirrors an image with probability 1/2: left and right (horizontal), top and bottom (vertical), each by itself.
+
+    Values of any range. ShapeError for an image that has not three axes.
+    """
 
     def __init__(self, horizontal: bool = True, vertical: bool = False) -> None:
         self._axes = [
@@ -52,6 +60,7 @@ class RandomFlip:
         ]
 
     def __call__(self, image: Array, random: np.random.Generator) -> Array:
+        _check_shape("RandomFlip", image)
         for axis in self._axes:
             if random.random() < 0.5:
                 image = np.flip(image, axis)
@@ -61,7 +70,8 @@ class RandomFlip:
 class RandomCrop:
     """Cuts a piece of this size out of an image, anywhere. padding: of zeros on each side beforehand, in pixels.
 
-    size: (height, width), or one number for both. ShapeError for an image that is smaller.
+    size: (height, width), or one number for both. Values of any range. ShapeError for an image that is smaller, or has
+    not three axes.
     """
 
     def __init__(self, size: int | tuple[int, int], padding: int = 0) -> None:
@@ -70,6 +80,7 @@ class RandomCrop:
         self._padding = whole("RandomCrop padding", padding, 0)
 
     def __call__(self, image: Array, random: np.random.Generator) -> Array:
+        _check_shape("RandomCrop", image)
         padded = np.pad(image, ((0, 0), *[(self._padding, self._padding)] * 2)) if self._padding else image
         free = [most - size for most, size in zip(padded.shape[-2:], self._size, strict=True)]
         if min(free) < 0:
@@ -79,12 +90,16 @@ class RandomCrop:
 
 
 class RandomRotation:
-    """Turns an image about its centre by up to so many degrees either way, bilinear; zeros where it gives nothing."""
+    """Turns an image about its centre by up to so many degrees either way, bilinear; zeros where it gives nothing.
+
+    Values of any range; integers are rounded. ShapeError for an image that has not three axes.
+    """
 
     def __init__(self, degrees: float) -> None:
         self._most = at_least_zero("RandomRotation degrees", degrees) * pi / 180
 
     def __call__(self, image: Array, random: np.random.Generator) -> Array:
+        _check_shape("RandomRotation", image)
         angle = random.uniform(-self._most, self._most)
         height, width = image.shape[-2:]
         y, x = np.mgrid[:height, :width].astype(np.float64)
@@ -99,7 +114,8 @@ class RandomColor:
     """Changes brightness, contrast and saturation, each by a factor of 1 - amount to 1 + amount, in this order.
 
     As torchvision's ColorJitter blends: with black, with the mean of the grey image, and with the grey image.
-    Saturation is that of images of three channels: red, green, blue.
+    Saturation is that of images of three channels: red, green, blue. image: uint8, or floats from 0 to 1: TypeError for
+    another dtype, ValueError for another range, ShapeError for an image that has not three axes.
     """
 
     def __init__(self, brightness: float = 0.0, contrast: float = 0.0, saturation: float = 0.0) -> None:
@@ -108,7 +124,8 @@ class RandomColor:
         self._saturation = share("RandomColor saturation", saturation)
 
     def __call__(self, image: Array, random: np.random.Generator) -> Array:
-        most = 255.0 if image.dtype.kind == "u" else 1.0
+        _check_shape("RandomColor", image)
+        most = _range("RandomColor", image)
         made = image.astype(np.float32)
         made = np.clip(made * _factor(random, self._brightness), 0, most)
         made = _blend(made, _grey(made).mean(), _factor(random, self._contrast), most)
@@ -117,6 +134,30 @@ class RandomColor:
                 raise ShapeError(f"RandomColor saturation: wanted an image of 3 channels, received {image.shape}")
             made = _blend(made, _grey(made), _factor(random, self._saturation), most)
         return _like(made, image)
+
+
+def _check_shape(where: str, image: Array) -> None:
+    """ShapeError for what is no image, and for colours along the last axis, as Pillow has them."""
+    is_last = image.shape[-1:] == (3,) and min(image.shape[:2]) > 4
+    if image.ndim != 3 or is_last:
+        raise ShapeError(
+            f"{where}: wanted an image (channels, height, width), received shape {image.shape}"
+            + ("; image.transpose(2, 0, 1) makes one of it" if image.ndim == 3 else "")
+        )
+
+
+def _range(where: str, image: Array) -> float:
+    """The largest value that the image may have: 255 or 1. TypeError and ValueError for other images."""
+    if image.dtype == np.uint8:
+        return 255.0
+    if image.dtype.kind != "f":
+        raise TypeError(f"{where}: wanted an image of uint8, or of floats from 0 to 1, received {image.dtype}")
+    if not (image.min() >= -_ROUNDING and image.max() <= 1 + _ROUNDING):  # NaN too
+        raise ValueError(
+            f"{where}: wanted floats from 0 to 1, or uint8, received {image.dtype} from {image.min():g} to "
+            f"{image.max():g}; image / 255 makes pixels from 0 to 255 so"
+        )
+    return 1.0
 
 
 def _factor(random: np.random.Generator, amount: float) -> float:
@@ -136,7 +177,7 @@ def _blend(image: Array, other: Array | float, factor: float, most: float) -> Ar
 
 def _like(made: Array, image: Array) -> Array:
     """In the image's dtype; integers are rounded."""
-    return (np.rint(made) if image.dtype.kind in "iu" else made).astype(image.dtype)
+    return (np.rint(made) if image.dtype.kind in "biu" else made).astype(image.dtype)
 
 
 def _bilinear(image: Array, rows: Array, columns: Array) -> Array:

@@ -14,13 +14,12 @@ from singa_lite.net_parts.batch_plan import BatchPlanner
 from singa_lite.net_parts.stepping_net import SteppingNet
 from singa_lite.plan_rows.memory_classes import check_limits
 from singa_lite.steps.recorded_steps import StepForm
-from singa_lite.tensor import Tensor
 from singa_lite.training import checked
 from singa_lite.training.dry_runs import DryRuns
 from singa_lite.training.remedies import remedies
 from singa_lite.training.step import ALONE, OWN
 from singa_lite.training.train_step import TrainStep
-from singa_lite.traversal.freezing import freezing
+from singa_lite.traversal.freezing import trained_values
 
 
 class PlannedNet(SteppingNet):
@@ -148,10 +147,5 @@ class PlannedNet(SteppingNet):
             bound, start = Bound(error.bound.left), error.plan.placed.chosen
             return runs.look("train", smaller, lambda graph: graph.sketched_within(bound, start, False)) is not None
 
-        return error.with_remedies(remedies(error, size, plan_of, fits, self.optimizer, self._trained_values()))
-
-    def _trained_values(self) -> list[Tensor]:
-        """The parameters that training moves."""
-        layers = freezing((node.layer for node in self.ordered()), self.freeze).trained
-        values = (value for layer in layers for value in layer.own_parameters.values() if value.stores_grad)
-        return list({id(value): value for value in values}.values())
+        trained = trained_values((node.layer for node in self.ordered()), self.freeze)
+        return error.with_remedies(remedies(error, size, plan_of, fits, self.optimizer, trained))

@@ -25,16 +25,16 @@ from singa_lite.training.ranks import Ranks
 from singa_lite.training.step_call import Member
 from singa_lite.training.together import Together
 from singa_lite.training.train_step import TrainStep
-from singa_lite.traversal.freezing import Freeze, names_in
+from singa_lite.traversal.freezing import names_in
 
 
 class SteppingNet(WalkedNet):
     """A net that can make its training step, and tells what became of it. Base of `FeedForwardNet`, which says what
     loss, metric, device, dtype and seed are.
 
-    freeze: which layers do not train, see `Freeze`. micro_batches: in how many pieces a batch is trained on.
-    clip_global_norm: the most that the norm of all gradients may be, None: any. accumulate: how many batches make an
-    update. compiled_as: the options that `compile` was given last, of which on_nan is one.
+    micro_batches: in how many pieces a batch is trained on. clip_global_norm: the most that the norm of all gradients
+    may be, None: any. accumulate: how many batches make an update. compiled_as: the options that `compile` was given
+    last, of which on_nan is one.
     """
 
     compiled_as: dict[str, object]
@@ -51,7 +51,6 @@ class SteppingNet(WalkedNet):
         self.loss = losses_of(loss)
         self.metric = metrics_of(metric)
         self.loss_weights: Mapping[str, float] | None = None
-        self.freeze: Freeze = None
         self.micro_batches = 1
         self._clip: GlobalNorm | None = None
         self._scale: LossScale | None = None

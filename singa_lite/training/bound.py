@@ -7,7 +7,7 @@ now), and, under a device's limit, whatever else lives in its pool.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 
 from singa_lite.common.sizes import tensor_bytes
 from singa_lite.device import Device
@@ -99,13 +99,15 @@ def _sum_bytes(optimizer: Optimizer, parameters: Iterable[Tensor], rounded: Call
     return sum(rounded(v.nbytes) for v in parameters) if optimizer.gathering.has_sums(optimizer) else 0
 
 
-def state_to_come(optimizer: Optimizer | None, parameters: Mapping[str, Tensor], rounded: Callable[[int], int]) -> int:
-    """Bytes of the state that training will make and that is not there yet. rounded: as for `state_bytes`."""
+def state_to_come(optimizer: Optimizer | None, trained: Collection[Tensor], rounded: Callable[[int], int]) -> int:
+    """Bytes of the state that training these parameters will make and that is not there yet.
+
+    rounded: as for `state_bytes`.
+    """
     if optimizer is None:
         return 0
-    trained = {name: value for name, value in parameters.items() if value.stores_grad}
-    waiting = [value for name, value in trained.items() if name not in optimizer.state]
-    summed = [value for name, value in trained.items() if name not in optimizer.gathering.sums]
+    waiting = [value for value in trained if value.name not in optimizer.state]
+    summed = [value for value in trained if value.name not in optimizer.gathering.sums]
     rate = 0 if optimizer.has_rate else rounded(RATE_BYTES)
     of_waiting = state_bytes(optimizer, waiting, rounded) - _sum_bytes(optimizer, waiting, rounded)
     return of_waiting + _sum_bytes(optimizer, summed, rounded) + rate

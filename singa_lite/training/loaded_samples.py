@@ -12,7 +12,7 @@ from singa_lite.common.array_types import Array
 from singa_lite.data import Processes
 from singa_lite.training.batch import Shaped
 from singa_lite.training.data_set import Batch, Batches, emptied
-from singa_lite.training.samples import Index, Rows, Samples
+from singa_lite.training.samples import Index, Rows, Samples, Sliceable
 from singa_lite.training.transformed import Job, Making, stored
 from singa_lite.training.windows import GrainReader, Windows
 from singa_lite.training.workers import Crew
@@ -113,9 +113,10 @@ class LoadedSamples(Samples):
 
     def _read(self, numbers: Array, index: Index, chunked: dict[str, Array], key: int) -> tuple[_Read, Job]:
         inputs: dict[str, Shaped] = {}
-        samples: dict[str, Array] = {}
+        samples: dict[str, Array | Sliceable] = {}
         for name, rows in self.inputs.items():
             if stored(rows).one_by_one:
+                samples[name] = stored(rows).part(numbers)
                 continue
             taken = chunked.get(f"x {name}")
             read = stored(rows).take(index, True) if taken is None else taken

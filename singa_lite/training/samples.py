@@ -6,7 +6,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from math import prod
-from typing import Protocol, TypeAlias, TypeGuard
+from typing import Any, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -15,15 +15,15 @@ from singa_lite.common.arrays import (
     check_detached,
     converted,
     dtype_of,
-    host_array,
     is_lazy,
     native,
     numbers,
     on_host,
     sliced,
 )
+from singa_lite.common.tables import is_table, table_array, table_dtype
 from singa_lite.data.chunks import chunk_starts
-from singa_lite.errors import ShapeError
+from singa_lite.errors import DataFileError, ShapeError
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.tensor import Shape, Tensor, to_numpy
 from singa_lite.training.batch import Shaped, by_name, check_ids, check_input, check_value, same_counts, says_shape
@@ -57,26 +57,14 @@ class Sliceable(Shaped, Protocol):
     def __getitem__(self, index: Index, /) -> Shaped: ...
 
 
-class Table(HasShape, Protocol):
-    """A pandas Series or DataFrame, as far as it is used here."""
-
-    @property
-    def iloc(self) -> Mapping[Index, Convertible]: ...
-
-
-class Convertible(Protocol):
-    """Some rows of a pandas Series or DataFrame."""
-
-    def to_numpy(self, *, copy: bool) -> Array: ...
-
-
 class Rows(ABC):
     """One array of a data set, by samples.
 
     shape: samples first; dtype: NumPy's; held: whether its values are in memory, so that looking at them reads nothing;
     starts: the first sample of each chunk of a set on disk, best read whole; None: any samples are read alike.
     is_chunked: whether it is in chunks; else it is in one piece, which may be cut anywhere.
-    one_by_one: whether samples are made one by one, as images are decoded, so that any thread or process may make some.
+    one_by_one: whether samples are made one by one, as images are decoded, so that any thread or process may make some:
+    those of `part`.
     """
 
     held = True
@@ -95,6 +83,10 @@ class Rows(ABC):
     @abstractmethod
     def take(self, index: Index, copy: bool = False) -> Shaped:
         """The samples at `index`. copy: of a slice too, which is a view otherwise."""
+
+    def part(self, numbers: Array) -> Sliceable:
+        """What makes these samples as it is sliced, and holds nothing of the others. numbers: int (n,)."""
+        raise NotImplementedError(f"{type(self).__name__} makes no samples one by one")
 
     def slices_to_check(self, batch_size: int) -> Iterator[slice]:
         """Whose values to check beforehand: all held ones, in pieces of whole batches; of others the first batch."""
@@ -125,15 +117,17 @@ class Mapped(Held):
 
 
 class Frame(Rows):
-    """A pandas Series or DataFrame."""
+    """A pandas Series or DataFrame; see `table_dtype` for its errors."""
 
-    def __init__(self, where: str, table: Table) -> None:
+    def __init__(self, where: str, table: Any) -> None:
         self._table = table
+        self._made_as = table_dtype(where, table)
         super().__init__(where, table)
+        self.dtype = self._made_as
 
     def take(self, index: Index, copy: bool = False) -> Array:
         """The samples by their number, counted from 0, whatever the pandas index is."""
-        return host_array(self._where, self._table.iloc[index].to_numpy(copy=copy))
+        return native(table_array(self._table.iloc[index], self._made_as, copy))
 
 
 class Lazy(Rows):
@@ -152,13 +146,25 @@ class Lazy(Rows):
     def take(self, index: Index, copy: bool = False) -> Array:
         """Only these samples are read, in rising order and each once, as HDF5 wants it; then put in the order asked."""
         if isinstance(index, slice):
-            return self._read(index, len(range(*index.indices(self.shape[0]))))
+            read = self._read(index, len(range(*index.indices(self.shape[0]))))
+            return read.copy() if copy else read  # a set of the user's own may refill what it gave
         rising, back = np.unique(index, return_inverse=True)
-        read: Array = self._read(rising, len(rising))[back]
-        return read
+        taken: Array = self._read(rising, len(rising))[back]
+        return taken
+
+    def part(self, numbers: Array) -> Sliceable:
+        """See `Rows`."""
+        found: Sliceable = self._array.part(numbers)  # type: ignore[attr-defined]  # what is one_by_one has it
+        return found
 
     def _read(self, index: Index, count: int) -> Array:
-        read = sliced(self._where, self._array, index)
+        try:
+            read = sliced(self._where, self._array, index)
+        except OSError as error:  # h5py's, of a damaged chunk, without the file's name
+            file = getattr(getattr(self._array, "file", None), "filename", None)
+            if file is None:
+                raise
+            raise DataFileError(f"{file}: {self._where}: wanted {count} samples, received {error}") from error
         if read.shape[:1] != (count,):
             raise ShapeError(f"{self._where}: wanted {count} samples of {self.shape}, received {read.shape}")
         return read
@@ -172,7 +178,7 @@ def rows(where: str, given: object) -> Rows:
     if isinstance(given, Tensor):
         check_value(where, given)
         return Held(where, numbers(where, given) if on_host(given) else to_numpy(given))
-    if _is_table(given):
+    if is_table(given):
         return Frame(where, given)
     if _is_read_by_slices(given, where):
         return Lazy(where, given)
@@ -180,10 +186,6 @@ def rows(where: str, given: object) -> Rows:
         check_detached(where, given)
         return Held(where, given)
     return (Mapped if isinstance(given, np.memmap) else Held)(where, numbers(where, given))
-
-
-def _is_table(given: object) -> TypeGuard[Table]:
-    return hasattr(given, "iloc") and hasattr(given, "to_numpy")
 
 
 def _is_read_by_slices(given: object, where: str) -> TypeGuard[HasShape]:

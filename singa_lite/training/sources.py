@@ -53,7 +53,8 @@ def data_set(
     elif y is None and gives_batches(x):
         _refuse(where, "batches that come ready-made", batch_size=batch_size, transform=transform)
         check_is_no_dataset(where, x)
-        return Stream(where, x, partial(_checked_batch, where, layers, objective), limit, loading)
+        names = list(layers.input_shapes()), objective.outputs
+        return Stream(where, x, partial(_checked_batch, where, layers, objective), limit, loading, names)
     before = transforms_of(f"{where} transform", layers, transform)
     found = checked.data(where, layers, objective, x, y, batch_size, before)
     if isinstance(found, Samples):
@@ -71,7 +72,8 @@ def data_to_predict(layers: LayerGraph, x: object, batch_size: int, loading: Loa
         x = x.x
     elif gives_batches(x):
         check_is_no_dataset("predict", x)
-        return Stream("predict", x, partial(_checked_inputs, layers), None, loading, wants_targets=False)
+        names = list(layers.input_shapes()), layers.output_names()
+        return Stream("predict", x, partial(_checked_inputs, layers), None, loading, names, wants_targets=False)
     return loaded("predict", checked.data_to_predict(layers, x, batch_size), loading)
 
 

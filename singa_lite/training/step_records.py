@@ -36,6 +36,7 @@ from singa_lite.training.bound import (
 from singa_lite.training.how import How
 from singa_lite.training.step_functions import StepFunction
 from singa_lite.training.train_step import TrainStep
+from singa_lite.traversal.freezing import trained_values
 
 
 class StepRecords(Unique):
@@ -203,7 +204,8 @@ class StepRecords(Unique):
         """Bytes of the optimizer's state that is not there yet and will lie beside the step, which does not use it."""
         if isinstance(step, TrainStep) and step.part.updates:
             return 0
-        return state_to_come(self._optimizer_of(step), self.layers.parameters(), self.feeds.rounded)
+        trained = trained_values((node.layer for node in self.layers.ordered()), self.layers.freeze)
+        return state_to_come(self._optimizer_of(step), trained, self.feeds.rounded)
 
     def _lasting(self, step: StepFunction[object]) -> list[Tensor]:
         """What the net and its optimizer hold from step to step, whether a step uses it or not."""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from itertools import islice
 
 from singa_lite.common.array_types import Array
 from singa_lite.common.arrays import kind
 from singa_lite.common.notice import warn
-from singa_lite.data import Epochs
+from singa_lite.data import Epochs, Processes
 from singa_lite.errors import DataError
 from singa_lite.training.batch_sources import BatchSource, Indexed, Stateful, by_number, is_once
 from singa_lite.training.data_set import Batch, Batches, DataSet, emptied
 from singa_lite.training.loaded_samples import Loading
+from singa_lite.training.named_batches import Names, parts_of
+from singa_lite.training.own_memory import InOwnMemory, copied
 from singa_lite.training.prefetch import ahead
 from singa_lite.training.workers import Crew
 
@@ -26,8 +29,8 @@ Check = Callable[[object, object, object], Batch]
 class Stream(DataSet):
     """Batches of a source, each checked before its step. steps: of an epoch; None: all there are.
 
-    loading: whose workers make batches by number. wants_targets: whether a batch is (x, y), perhaps
-    with sample weights behind, or may be x alone.
+    loading: whose workers make batches by number. names: of entries, where a batch is a dict. wants_targets: whether a
+    batch is (x, y), perhaps with sample weights behind, or may be x alone.
     """
 
     count = 0
@@ -42,18 +45,22 @@ class Stream(DataSet):
         check: Check,
         steps: int | None,
         loading: Loading,
+        names: Names,
         wants_targets: bool = True,
     ) -> None:
         self.steps = steps
         self.once = is_once(source)
         self._where, self._source, self._check, self._wants_targets = where, source, check, wants_targets
+        self._names = names
         self._stateful = source if isinstance(source, Stateful) else None
         self._crew: Crew[int, object] | None = None
         self.batches = 0
         workers = loading.workers_for(where, by_number(source), "batches that come one after the other")
         if by_number(source):
-            self._crew = Crew(where, source.__getitem__, workers)
             self.batches = self._length(source)
+            if workers != 0:  # of processes each has a source of its own
+                work = source.__getitem__ if isinstance(workers, Processes) else InOwnMemory(source)
+                self._crew = Crew(where, work, workers)
         self._going: Iterator[object] | None = None
         self._may_begin_anew = False
         self._place: object = None
@@ -74,7 +81,7 @@ class Stream(DataSet):
         if by_number(self._source):
             made = self._by_number(self._source, order, start, prefetch)
         else:
-            made = ahead(self._one_by_one(start, epoch), prefetch)
+            made = ahead(_in_own_memory(self._one_by_one(start, epoch), prefetch), prefetch)
         return self._taken(made, start, epoch)
 
     def _taken(self, made: Generator[tuple[object, object], None, None], start: int, epoch: int) -> Batches:
@@ -111,9 +118,10 @@ class Stream(DataSet):
     ) -> Generator[tuple[object, object], None, None]:
         numbers = range(self._length(source)) if order is None else order.tolist()
         if self._crew is None:
-            raise RuntimeError("wanted batches by number, received others")
-        for _, made in self._crew.through(((None, number) for number in numbers[start:]), prefetch):
-            yield made, None
+            yield from ahead(_in_own_memory(((source[number], None) for number in numbers[start:]), prefetch), prefetch)
+        else:
+            for _, made in self._crew.through(((None, number) for number in numbers[start:]), prefetch):
+                yield made, None
         ended = getattr(source, "on_epoch_end", None)
         if callable(ended):
             ended()
@@ -148,6 +156,10 @@ class Stream(DataSet):
     def _checked(self, given: object) -> Batch:
         """The batch as the net takes it. TypeError for what is none."""
         parts = given if isinstance(given, tuple | list) else ()
+        if isinstance(given, Mapping):
+            parts = parts_of(self._where, given, self._names)
+            if self._wants_targets and parts[1] is None:
+                raise TypeError(f"{self._where}: wanted batches with targets, received entries {list(given)}")
         if len(parts) in (2, 3):
             return self._check(*parts, *[None] * (3 - len(parts)))
         if self._wants_targets:
@@ -193,3 +205,13 @@ class Stream(DataSet):
         """See `DataSet`."""
         if self._crew is not None:
             self._crew.close()
+
+
+def _in_own_memory(made: Iterable[tuple[object, object]], prefetch: int) -> Iterator[tuple[object, object]]:
+    """Batches and places, copied where the source makes the next ones before they are used."""
+    return map(_copied, made) if prefetch else iter(made)
+
+
+def _copied(made: tuple[object, object]) -> tuple[object, object]:
+    given, place = made
+    return copied(given), deepcopy(place)

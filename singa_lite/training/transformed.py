@@ -11,8 +11,11 @@ from singa_lite.common.array_types import Array
 from singa_lite.common.arrays import host_array, kind
 from singa_lite.errors import DataError, GraphError
 from singa_lite.tensor import Shape
-from singa_lite.training.samples import Index, Rows
+from singa_lite.training.own_memory import Gate
+from singa_lite.training.samples import Index, Rows, Sliceable
 
+#: So many samples of a batch are compared with those behind them.
+_LOOKED_AT = 4
 #: transform(sample, random): another sample.
 Transform: TypeAlias = "Callable[[Array, np.random.Generator], object]"  # text: numpy.random takes time to import
 
@@ -46,33 +49,40 @@ def checked_transforms(where: str, given: object, inputs: list[str]) -> dict[str
     return found
 
 
-class Transformed(Rows):
-    """Samples of `source` behind a transform, which the first one is tried with. DataError where it fails."""
+class Change:
+    """A transform of samples, and the form of what it makes of the first one. It goes to worker processes without data.
 
-    held = False
+    shape, dtype: of one sample behind it. DataError where it fails. A transform that returns one array for several
+    samples is called by one thread at a time.
+    """
 
-    def __init__(self, where: str, source: Rows, transform: Transform) -> None:
-        self._where, self.source, self._transform = where, source, transform
-        first = self._one(np.asarray(source.take(slice(0, 1), True))[0], 0, 0)
-        self.shape: Shape = (source.shape[0], *first.shape)
-        self.dtype = self._made_as = first.dtype
+    def __init__(self, where: str, transform: Transform, first: Array) -> None:
+        self._where, self._transform = where, transform
+        self._gate = Gate()
+        made = self._one(first, 0, 0)
+        self.shape: Shape = made.shape
+        self.dtype = made.dtype
 
-    def take(self, index: Index, copy: bool = False) -> Array:
-        """The samples at `index`, by the random numbers of key 0."""
-        numbers = np.arange(self.shape[0])[index]
-        return self.of(np.asarray(self.source.take(index, True)), numbers, 0)
+    def __call__(self, samples: Array, numbers: Array, key: int) -> Array:
+        """The samples transformed, in fresh memory. numbers: those of the samples, int (n,). key: the epoch's."""
+        with self._gate.passed():
+            return self._made(samples, numbers, key)
 
-    def of(self, samples: Array, numbers: Array, key: int) -> Array:
-        """The same samples transformed, in fresh memory. numbers: those of the samples, int (n,). key: the epoch's."""
-        made: Array = np.empty((len(samples), *self.shape[1:]), self._made_as)
+    def _made(self, samples: Array, numbers: Array, key: int) -> Array:
+        made: Array = np.empty((len(samples), *self.shape), self.dtype)
+        first: list[Array] = []  # of the batch, to see whether the transform returns one array again and again
+        is_apart = len(samples) > 1
         for place, (sample, number) in enumerate(zip(samples, numbers.tolist(), strict=True)):
             one = self._one(sample, number, key)
-            if one.shape != made.shape[1:] or one.dtype != made.dtype:
+            if one.shape != self.shape or one.dtype != self.dtype:
                 raise DataError(
-                    f"{self._where}: transform of sample {number}: wanted {made.shape[1:]} {made.dtype}, as of sample "
-                    f"0, received {one.shape} {one.dtype}"
+                    f"{self._where}: transform of sample {number}: wanted {self.shape} {self.dtype}, as of sample 0, "
+                    f"received {one.shape} {one.dtype}"
                 )
             made[place] = one
+            is_apart = is_apart and not any(np.may_share_memory(one, each) for each in first)
+            first = [*first, one][:_LOOKED_AT]
+        self._gate.opens = self._gate.opens or is_apart
         return made
 
     def _one(self, sample: Array, number: int, key: int) -> Array:
@@ -84,30 +94,48 @@ class Transformed(Rows):
         return host_array(here, made)
 
 
+class Transformed(Rows):
+    """Samples of `source` behind a transform, which the first one is tried with. DataError where it fails."""
+
+    held = False
+
+    def __init__(self, where: str, source: Rows, transform: Transform) -> None:
+        self.source = source
+        self.change = Change(where, transform, np.asarray(source.take(slice(0, 1), True))[0])
+        self.shape: Shape = (source.shape[0], *self.change.shape)
+        self.dtype = self.change.dtype
+
+    def take(self, index: Index, copy: bool = False) -> Array:
+        """The samples at `index`, by the random numbers of key 0."""
+        numbers = np.arange(self.shape[0])[index]
+        return self.change(np.asarray(self.source.take(index, True)), numbers, 0)
+
+
 class Job(NamedTuple):
-    """What one batch is made of. numbers: its samples', int (n,); samples: those that were read; key: the epoch's."""
+    """What one batch is made of. numbers: its samples', int (n,); samples: those that were read, or, where samples are
+    made one by one, what makes these as it is sliced; key: the epoch's.
+    """
 
     numbers: Array
-    samples: dict[str, Array]
+    samples: dict[str, Array | Sliceable]
     key: int
 
 
 class Making:
     """Makes the inputs of a batch that are no plain reading: those behind a transform, and those made one by one.
 
-    It goes to worker processes, so it holds nothing but them.
+    It goes to worker processes, so it holds no data: these come with each job. names: of these inputs.
     """
 
     def __init__(self, inputs: Mapping[str, Rows]) -> None:
-        self._transformed = {name: rows for name, rows in inputs.items() if isinstance(rows, Transformed)}
-        self._made = {name: stored(rows) for name, rows in inputs.items() if stored(rows).one_by_one}
-        self.names = {*self._transformed, *self._made}
+        self._changes = {name: rows.change for name, rows in inputs.items() if isinstance(rows, Transformed)}
+        self.names = {*self._changes, *(name for name, rows in inputs.items() if stored(rows).one_by_one)}
 
     def __call__(self, job: Job) -> dict[str, Array]:
         """The inputs by layer."""
-        made = job.samples | {name: np.asarray(rows.take(job.numbers)) for name, rows in self._made.items()}
-        for name, rows in self._transformed.items():
-            made[name] = rows.of(made[name], job.numbers, job.key)
+        made = {name: np.asarray(given[:]) for name, given in job.samples.items()}
+        for name, change in self._changes.items():
+            made[name] = change(made[name], job.numbers, job.key)
         return made
 
 

@@ -114,7 +114,7 @@ class GrainReader:
     def _grain(self, grain: int) -> dict[str, Array]:
         if grain not in self._held:
             piece = slice(int(self._starts[grain]), int(self._stops[grain]))
-            self._held[grain] = {name: np.asarray(rows.take(piece)) for name, rows in self._arrays.items()}
+            self._held[grain] = {name: np.asarray(rows.take(piece, True)) for name, rows in self._arrays.items()}
         return self._held[grain]
 
     def _give_up(self, grains: Array, counts: Array) -> None:

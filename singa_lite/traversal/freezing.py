@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeAlias
 from singa_lite.common.checks import goes_through
 from singa_lite.errors import GraphError
 from singa_lite.layer import Layer
+from singa_lite.tensor import Tensor
 
 #: The path of the first layer that trains; paths of the very layers that do not; or None: all train.
 Freeze: TypeAlias = str | tuple[str, ...] | None
@@ -41,6 +42,13 @@ def freezing(layers: Iterable[Layer], freeze: Freeze) -> Freezing:
     holding = frozenset(path for path in paths[:at] if freeze.startswith(f"{path}/"))
     frozen = {layer.path: layer for layer in inner[:at] if layer.path not in holding}
     return Freezing(frozen, holding, none, [layer for layer in inner if layer.path not in frozen])
+
+
+def trained_values(layers: Iterable[Layer], freeze: Freeze) -> list[Tensor]:
+    """The parameters that training updates, each once. layers: as for `freezing`."""
+    trained = (layer for layer in freezing(layers, freeze).trained if layer.trainable)
+    values = (value for layer in trained for value in layer.own_parameters.values() if value.stores_grad)
+    return list({id(value): value for value in values}.values())
 
 
 def names_in(freeze: Freeze) -> tuple[str, ...]:

@@ -30,11 +30,15 @@ ALONE = Verdict(RACE_FREE, "one thread")
 #: How often it says what of launches.
 Said = Counter[Verdict]
 #: Kernels of which it cannot tell, {name: its reason}: an index or an address that a tensor holds decides which
-#: elements are touched, or threads that fill no warp.
+#: elements are touched, a search in a tensor, or threads that fill no warp.
 _BY_INDEX, _BY_TABLE = "allocation_alias_relation_unknown", "dynamic_address_overlap_unresolved"
+_SEARCH = "loop_control_not_classified"
 UNDECIDED = {
     "in_top_k_of_rows": _BY_INDEX,
     "hits_at_k": _BY_INDEX,
+    "sort_tiles": _BY_TABLE,
+    "merge_runs": _SEARCH,
+    "find_rows": _SEARCH,
     "begin_updates": "partial_warp_launch",
     "sgd_plain_of_several": _BY_TABLE,
     "sgd_momentum_of_several": _BY_TABLE,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+import numpy as np
+
 #: Shapes of ResNet-50's normalizations at batch 32, first and last; of rows and heads as transformers have them.
 IMAGES = ((32, 64, 112, 112), (32, 2048, 7, 7))
 ROWS = (4096, 1024)
@@ -22,11 +24,15 @@ def c_order(shape: tuple[int, ...]) -> list[int]:
     return [prod(shape[axis + 1 :]) for axis in range(len(shape))]
 
 
+#: Tensors of batch_norm: inputs have uids 1 to 5, numbers of the host 6 and 7, results 8 to 12.
+_INPUTS, _NUMBERS = ("x", "scale", "bias", "m", "v"), {"epsilon": 1e-5, "momentum": 0.1}
+
+
 def batch_norm(cudnn: Any, graph: Any, shape: tuple[int, ...] = IMAGES[0]) -> None:
     """Training: y, the batch's mean and inverse deviation, the running statistics."""
     per_channel = (1, shape[1], 1, 1)
     x = graph.tensor(name="x", uid=1, dim=list(shape), stride=channels_last(shape))
-    scale, bias, mean, variance = (_floats(cudnn, graph, name, per_channel) for name in ("scale", "bias", "m", "v"))
+    scale, bias, mean, variance = (_floats(cudnn, graph, name, per_channel) for name in _INPUTS[1:])
     results = graph.batchnorm(
         input=x,
         scale=scale,
@@ -36,7 +42,27 @@ def batch_norm(cudnn: Any, graph: Any, shape: tuple[int, ...] = IMAGES[0]) -> No
         epsilon=_number(cudnn, graph, "epsilon"),
         momentum=_number(cudnn, graph, "momentum"),
     )
+    for uid, tensor in enumerate((scale, bias, mean, variance), 2):
+        tensor.set_uid(uid)
     _outputs(cudnn, results, [shape] + [per_channel] * 4, channels_last)
+    for uid, tensor in enumerate(results, 8):
+        tensor.set_uid(uid)
+
+
+def timed(machine: Any, handle: Any, plan: Any, shape: tuple[int, ...]) -> float:
+    """Microseconds of a planned batch_norm over numbers of 1."""
+    import cupy
+
+    whole, channels = prod(shape), shape[1]
+    with machine.on.runtime.here():
+        uids = (1, 2, 3, 4, 5, 8, 9, 10, 11, 12)
+        arrays = [cupy.ones(whole if uid in (1, 8) else channels, np.float32) for uid in uids]
+        workspace = cupy.empty(max(plan.workspace_bytes, 1), np.uint8)
+        numbers = {uid: np.array(value, np.float32) for uid, value in zip((6, 7), _NUMBERS.values(), strict=True)}
+        named = dict(zip(uids, (a.data.ptr for a in arrays), strict=True))
+        named |= {uid: number.ctypes.data for uid, number in numbers.items()}
+        launch = handle.bind(plan.graph, named, workspace.data.ptr)
+        return float(machine.captured_microseconds(launch, 24))
 
 
 def layer_norm(cudnn: Any, graph: Any, shape: tuple[int, int] = ROWS) -> None:
@@ -68,8 +94,8 @@ def _floats(cudnn: Any, graph: Any, name: str, shape: tuple[int, ...]) -> Any:
 
 def _number(cudnn: Any, graph: Any, name: str) -> Any:
     """A float of the host."""
-    one = [1, 1, 1, 1]
-    return graph.tensor(name=name, dim=one, stride=one, data_type=cudnn.data_type.FLOAT, is_pass_by_value=True)
+    one, uid = [1, 1, 1, 1], 6 + list(_NUMBERS).index(name)
+    return graph.tensor(name=name, uid=uid, dim=one, stride=one, data_type=cudnn.data_type.FLOAT, is_pass_by_value=True)
 
 
 def _outputs(cudnn: Any, results: Any, shapes: list[tuple[int, ...]], strides: Any) -> None:

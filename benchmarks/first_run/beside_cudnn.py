@@ -1,0 +1,53 @@
+"""What cuDNN has for operations that are ours today: its batch normalization timed, its other plans listed."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+from first_run import cudnn_graphs
+from first_run.item import Context, Skipped, Values
+from first_run.machine import here
+from singa_lite.kernels.cuda_kernels import cudnn_library
+from singa_lite.kernels.cuda_kernels.cudnn_plan import Knobs, Planner
+
+
+def normalization_by_cudnn(context: Context) -> Values:
+    """cuDNN's batch normalization and ours, forward in training, at the first and last shapes of ResNet-50."""
+    if context.options.stand_in:
+        raise Skipped("cuDNN's engines for it are compiled on a GPU alone")
+    machine, values = context.machine, {}
+    with here(machine.on):
+        handle = cudnn_library.Handle(machine.on.runtime.stream.ptr)
+    for shape in cudnn_graphs.IMAGES:
+        draw = partial(cudnn_graphs.batch_norm, cudnn_library.frontend(), shape=shape)
+        start = time.perf_counter()
+        with here(machine.on):
+            plan = Planner(handle.target, handle, Knobs(allow_tf32=True)).plan(draw, "float32")
+        row: Values = {"shape": str(shape), "seconds_to_plan": time.perf_counter() - start}
+        if plan is None:
+            row["cudnn"] = "no plan"
+        else:
+            row["us, cudnn"] = cudnn_graphs.timed(machine, handle, plan, shape)
+        values[str(shape)] = row
+        context.row(row)
+    return values
+
+
+def further_plans(context: Context) -> Values:
+    """Whether cuDNN plans layer normalization and attention here, by dtype: engines and bytes of workspace."""
+    if context.options.stand_in:
+        raise Skipped("cuDNN's engines for it are compiled on a GPU alone")
+    machine, values = context.machine, {}
+    with here(machine.on):
+        handle = cudnn_library.Handle(machine.on.runtime.stream.ptr)
+        for draw in (cudnn_graphs.layer_norm, cudnn_graphs.attention):
+            for dtype in ("float32", "bfloat16"):
+                try:
+                    made = partial(draw, cudnn_library.frontend())
+                    plan = Planner(handle.target, handle, Knobs(allow_tf32=True)).plan(made, dtype)
+                    said = "no plan" if plan is None else f"{plan.candidates} engines, {plan.workspace_bytes} bytes"
+                except Exception as error:
+                    said = f"{type(error).__name__}: {error}"
+                values[f"{draw.__name__} {dtype}"] = said
+    return values

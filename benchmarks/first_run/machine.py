@@ -1,0 +1,218 @@
+"""Machine: a GPU with its device, events and kernels, or the host in its place."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from functools import cached_property
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from singa_lite import device, tensor
+from singa_lite.kernels.kernel_set import KernelSet, Settings, TensorSpecs
+
+#: Bytes that a timed copy moves at a time; more than any cache holds. On the stand-in it is a small copy.
+COPIED, FEW_COPIED = 1 << 29, 1 << 20
+
+Types = tuple[tuple[str, str], ...]
+
+
+class Machine(ABC):
+    """on: the device of all items, so that what the libraries plan once is there for the next item."""
+
+    @cached_property
+    @abstractmethod
+    def on(self) -> Any:
+        """The device."""
+
+    @abstractmethod
+    def mark(self) -> Any:
+        """An event on the stream."""
+
+    @abstractmethod
+    def milliseconds(self, first: Any, second: Any) -> float:
+        """From one event to another one; waits for the second."""
+
+    @abstractmethod
+    def compile(self, file: str, types: Types) -> None:
+        """Compile a source for these types."""
+
+    @abstractmethod
+    def versions(self) -> dict[str, Any]:
+        """Of everything that the results depend on."""
+
+    @abstractmethod
+    def copy_bandwidth(self) -> float:
+        """GB/s of a copy within the memory, bytes read and bytes written."""
+
+    def is_alive(self) -> bool:
+        """Whether a kernel still runs in this process."""
+        try:
+            found = tensor.from_numpy(np.arange(3.0, dtype=np.float32), self.on)
+            return bool(tensor.to_numpy(found + found)[2] == 4)
+        except Exception:
+            return False
+
+    def microseconds(self, launch: Callable[[], Any], count: int, repeats: int = 5) -> float:
+        """Of one launch: the median of `repeats` times `count` launches between two events, after a warm-up."""
+        launch()
+        return self._median(lambda: [launch() for _ in range(count)], repeats) / count
+
+    def captured_microseconds(self, launch: Callable[[], Any], count: int, repeats: int = 5) -> float:
+        """The same of launches that are one CUDA graph, so that the host's time does not count."""
+        launch()
+        graph = self._captured(launch, count)
+        stream = self.on.runtime.stream
+        with here(self.on):
+            return self._median(lambda: graph.launch(stream), repeats) / count
+
+    @contextmanager
+    def profiled(self) -> Iterator[None]:
+        """A profiler that waits for the program's word looks at what is done inside."""
+        yield
+
+    def _captured(self, launch: Callable[[], Any], count: int) -> Any:
+        stream = self.on.runtime.stream
+        with here(self.on):
+            stream.begin_capture()
+            try:
+                for _ in range(count):
+                    launch()
+            except BaseException:
+                with suppress(Exception):  # the first error is the one to tell
+                    stream.end_capture()
+                raise
+            return stream.end_capture()
+
+    def _median(self, work: Callable[[], Any], repeats: int) -> float:
+        """Microseconds of the work."""
+        found = []
+        for _ in range(repeats):
+            first = self.mark()
+            work()
+            found.append(self.milliseconds(first, self.mark()) * 1e3)
+        return median(found)
+
+    def own_set(self) -> KernelSet:
+        """The kernels of ours, without the libraries before them."""
+        own = self.on.kernels
+        while own.fallback is not None and own.fallback.fallback is not None:
+            own = own.fallback
+        return own
+
+    def served_by(self, kernels: KernelSet, name: str, specs: TensorSpecs, settings: Settings) -> str:
+        """Who does a call: "library", "own" or "host"."""
+        chosen, own = kernels.choose(name, specs, settings), self.own_set()
+        if own.fallback is not None and chosen is own.fallback[name]:
+            return "host"
+        return "own" if chosen is own[name] else "library"
+
+
+class Gpu(Machine):
+    """GPU 0."""
+
+    @cached_property
+    def on(self) -> Any:
+        return device.cuda(0)
+
+    def mark(self) -> Any:
+        import cupy
+
+        with self.on.runtime.here():
+            event = cupy.cuda.Event()
+            event.record(self.on.runtime.stream)
+        return event
+
+    def milliseconds(self, first: Any, second: Any) -> float:
+        import cupy
+
+        second.synchronize()
+        return float(cupy.cuda.get_elapsed_time(first, second))
+
+    def compile(self, file: str, types: Types) -> None:
+        import cupy
+
+        from singa_lite.kernels.cuda_kernels import source
+        from singa_lite.kernels.cuda_kernels.loader import OPTIONS
+
+        with cupy.cuda.Device(0):
+            cupy.RawModule(code=source.program(file, dict(types)), options=OPTIONS).compile()
+
+    def versions(self) -> dict[str, Any]:
+        import subprocess
+
+        from singa_lite.device.cuda_libraries import found
+
+        asked = ["nvidia-smi", "--query-gpu=name,driver_version,clocks.sm,clocks.mem", "--format=csv,noheader"]
+        driver = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+        return {**dict(found()), "nvidia-smi": driver}
+
+    @contextmanager
+    def profiled(self) -> Iterator[None]:
+        import cupy
+
+        cupy.cuda.runtime.profilerStart()
+        yield
+        cupy.cuda.runtime.profilerStop()
+
+    def copy_bandwidth(self) -> float:
+        pool, runtime = self.on.pool, self.on.runtime
+        regions = [pool.take(COPIED) for _ in range(2)]
+        to, source = (region.memory.ptr for region in regions)
+        both = runtime.cupy.cuda.runtime.memcpyDeviceToDevice
+        copy = runtime.cupy.cuda.runtime.memcpyAsync
+        taken = self.microseconds(lambda: copy(to, source, COPIED, both, runtime.stream.ptr), 10)
+        for region in regions:
+            pool.give(region)
+        return 2 * COPIED / taken / 1e3
+
+
+class StandIn(Machine):
+    """The CUDA kernels compiled for the host, and NumPy in the place of cuBLASLt and cuDNN; see tests/cuda_host."""
+
+    @cached_property
+    def on(self) -> Any:
+        from host_device import host_cuda
+
+        return host_cuda(libraries=True)
+
+    def mark(self) -> Any:
+        return time.perf_counter()
+
+    def milliseconds(self, first: Any, second: Any) -> float:
+        return float(second - first) * 1e3
+
+    def microseconds(self, launch: Callable[[], Any], count: int, repeats: int = 5) -> float:
+        """One launch: its time on the host says nothing."""
+        return super().microseconds(launch, 1, 1)
+
+    def captured_microseconds(self, launch: Callable[[], Any], count: int, repeats: int = 5) -> float:
+        """One launch."""
+        return super().captured_microseconds(launch, 1, 1)
+
+    def compile(self, file: str, types: Types) -> None:
+        from host_loader import compiled
+
+        compiled(file, types)
+
+    def versions(self) -> dict[str, Any]:
+        return {"GPU": "none: the host stands in for it", "numpy": np.__version__}
+
+    def copy_bandwidth(self) -> float:
+        source, to = (np.ones(FEW_COPIED, np.uint8) for _ in range(2))
+        taken = self.microseconds(lambda: np.copyto(to, source), 10)
+        return 2 * FEW_COPIED / taken / 1e3
+
+
+def machine(stand_in: bool) -> Machine:
+    """The machine that was asked for."""
+    return StandIn() if stand_in else Gpu()
+
+
+def here(on: Any) -> Any:
+    """The device's GPU and stream are the current ones inside."""
+    return on.runtime.here() if hasattr(on.runtime, "here") else nullcontext()

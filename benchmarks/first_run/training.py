@@ -1,0 +1,91 @@
+"""Training on the GPU: losses against the CPU's in three modes, and ResNet-50 in three precisions."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections import Counter
+from itertools import pairwise
+from statistics import median
+from typing import Any
+from unittest.mock import patch
+
+from first_run.item import Context, Values, Wrong
+from first_run.prepared import built, losses, weight_sum
+
+#: What losses may differ by, relatively: they part as steps go on.
+LOSS = 2e-3
+
+
+def compare_losses(context: Context, name: str, mode: str) -> Values:
+    """A net's first steps: "eager", "recorded" (launched one by one) or "captured" (as one CUDA graph)."""
+    from singa_lite.runtime.capture import CapturedReplay
+
+    wanted = context.prepared.trainings[name]
+    net = built(name, context.machine.on, graph=mode != "eager")
+    begins = weight_sum(net)
+    never = patch.object(CapturedReplay, "_captured", lambda self: None)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        if mode == "recorded":
+            with never:
+                found = list(losses(net, name, wanted.batch, len(wanted.losses)))
+        else:
+            found = list(losses(net, name, wanted.batch, len(wanted.losses)))
+    values: Values = {"losses": found, "wanted": wanted.losses, "warnings": [str(one.message) for one in said]}
+    apart = max(abs(a - b) / abs(b) for a, b in zip(found, wanted.losses, strict=True))
+    values["largest_difference"] = apart
+    if abs(begins - wanted.begins) > 1e-5 * wanted.begins:
+        raise Wrong(f"weights begin otherwise than on the CPU: their sum is {begins} for {wanted.begins}", values)
+    if not apart <= LOSS:
+        raise Wrong(f"losses differ by {apart:.2g} of themselves", values)
+    return values
+
+
+def measure(context: Context, name: str, n: int, precision: str, steps: int) -> Values:
+    """Seconds to the first step, milliseconds a step by events, peak bytes beside the plan's, who does which calls."""
+    from nets import batch
+    from singa_lite import tensor
+
+    machine = context.machine
+    on, pool = machine.on, machine.on.pool
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        start = time.perf_counter()
+        net = built(name, on, precision=precision)
+        x, y = (tensor.from_numpy(array, on) for array in batch(name, n))
+        values: Values = {"loss": float(net.train_one_batch(x, y)[0])}
+        values["seconds_to_first_step"] = time.perf_counter() - start
+        context.row(dict(values))
+        for _ in range(3):  # the second one is captured
+            last = float(net.train_one_batch(x, y)[0])
+        values["milliseconds"] = _milliseconds(machine, net, x, y, steps)
+    plan = net.memory_plan
+    values |= {"last_loss": last, "samples_a_second": n / median(values["milliseconds"]) * 1e3}
+    values |= {"planned_bytes": plan.total_bytes, "arena_bytes": plan.arena_bytes, "floor_bytes": plan.floor_bytes}
+    values |= {"high_water_bytes": pool.high_water, "held_bytes": pool.total}
+    values |= {"calls": calls(machine, net), "warnings": [str(one.message) for one in said]}
+    return values
+
+
+def _milliseconds(machine: Any, net: Any, x: Any, y: Any, steps: int) -> list[float]:
+    """Of each step, nothing waited for in between."""
+    events = [machine.mark()]
+    for _ in range(steps):
+        net.train_one_batch(x, y)
+        events.append(machine.mark())
+    return [machine.milliseconds(a, b) for a, b in pairwise(events)]
+
+
+def calls(machine: Any, net: Any) -> Values:
+    """How many calls of a step the libraries do, kernels of ours, and the host; of the host by kernel."""
+    from singa_lite.kernels.kernel_set import TensorSpec
+
+    kernels, found = net.device.kernels, Counter()
+    for call in net.memory_plan.placed.planned.instructions:
+        specs = tuple(None if one is None else TensorSpec(one.shape, one.dtype, one.strides) for one in call.operands)
+        side = machine.served_by(kernels, call.kernel, specs, call.settings)
+        found[side if side != "host" else f"host: {call.kernel}"] += 1
+        if side == "own" and call.kernel.split("*")[0] in kernels.kernels and kernels.has_levels:
+            found[f"refused by the libraries: {call.kernel}"] += 1
+    return dict(found)

@@ -1,0 +1,217 @@
+"""benchmarks/gpu_first.py over the stand-in for a GPU: all of its parts, planted faults, the deadline, its errors."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import host_loader
+import skips
+from benchmark_modules import FOLDER
+
+SCRIPT = FOLDER / "gpu_first.py"
+PLANTS = Path(__file__).resolve().parent / "cuda_host" / "planted_faults.py"
+MISSING = host_loader.missing_to_run()
+
+pytestmark = [
+    pytest.mark.skipif(not FOLDER.is_dir(), reason="this copy has no benchmarks, the checkout has"),
+    pytest.mark.skipif(bool(MISSING), reason=f"CUDA kernels cannot run on the host without {MISSING}"),
+]
+
+#: A tool of NVIDIA's that drops its own options and runs the command behind them.
+TOOL = """#!/bin/sh
+echo "$@" >> "$TOLD"
+while [ "$1" != {python} ]; do shift; done
+exec "$@"
+"""
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    path = tmp_path_factory.mktemp("prepared") / "prepared.gz"
+    done = subprocess.run([sys.executable, SCRIPT, "--prepare", path, "--tiny"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return path
+
+
+def run(prepared: Path, out: Path, *arguments: str, script: Path = SCRIPT, **environment: str) -> tuple[int, str]:
+    """The exit status, and what was printed."""
+    command = [sys.executable, script, "--stand-in", "--tiny", f"--out={out}", f"--expected={prepared}", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def lines(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+
+
+def statuses(out: Path) -> dict[str, str]:
+    """{item: its status}."""
+    return {line["item"]: line["status"] for line in lines(out) if "status" in line}
+
+
+def test_the_first_part_answers_everything(prepared, tmp_path):
+    skips.library("torch")
+    status, printed = run(prepared, tmp_path, "--deadline=400", f"--cache={tmp_path / 'cache.tar.gz'}")
+    found = statuses(tmp_path)
+    assert status == 0, printed
+    assert {name: one for name, one in found.items() if one != "ok"} == {"all_reduce": "skipped"}
+    values = {line["item"]: line["values"] for line in lines(tmp_path) if "values" in line}
+    contract = [one["own"] for name, one in values.items() if name.startswith("contract/")]
+    assert len(contract) > 200
+    assert all(one["equal_bits"] for one in contract)  # the stand-in is the host build
+    assert values["losses/lenet/captured"]["largest_difference"] < 1e-3
+    step = values["step/digits_cnn/float32"]
+    assert 0 < step["planned_bytes"] <= step["high_water_bytes"]
+    assert step["calls"]["own"] > 0
+    assert step["calls"]["library"] > 0
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "results.jsonl",
+        "summary.txt",
+        "worker.log",
+        "cache.tar.gz",
+    }
+    assert f"contract: {len(contract)} cases" in printed
+
+
+def test_the_second_part_looks_at_what_failed_and_times_kernels(prepared, tmp_path):
+    (tmp_path / "first.jsonl").write_text(json.dumps({"item": "contract/relu", "status": "wrong"}) + "\n")
+    out = tmp_path / "out"
+    status, printed = run(prepared, out, "--part=2", f"--again={tmp_path / 'first.jsonl'}")
+    assert status == 0, printed
+    assert statuses(out)["again/relu"] == "ok"
+    rows = [line["row"] for line in lines(out) if line["item"] == "kernels/digits_cnn" and "row" in line]
+    assert {"kernel", "us", "GB_s", "share", "count"} <= rows[0].keys()
+    both = [line["row"] for line in lines(out) if line["item"] == "thresholds" and "row" in line]
+    assert all(len([name for name in row if name.startswith("us at ")]) == 2 for row in both)
+
+
+def test_the_third_part_starts_the_tools_and_measures_the_table(prepared, tmp_path):
+    skips.library("torch")
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("compute-sanitizer", "ncu"):
+        (tools / name).write_text(TOOL.format(python=sys.executable))
+        (tools / name).chmod(0o755)
+    row = {"kernel": "relu", "us": 5.0, "count": 2, "share": 0.5}
+    (tmp_path / "second.jsonl").write_text(json.dumps({"item": "kernels/digits_cnn", "row": row}) + "\n")
+    out, told = tmp_path / "out", tmp_path / "told"
+    path = f"{tools}{os.pathsep}{os.environ['PATH']}"
+    given = "--part=3", f"--again={tmp_path / 'second.jsonl'}"
+    status, printed = run(prepared, out, *given, PATH=path, TOLD=str(told))
+    assert status == 0, printed
+    assert set(statuses(out).values()) == {"ok"}
+    calls = told.read_text()
+    assert calls.count("--tool memcheck") == calls.count("--tool racecheck") == 4
+    assert "contract/" in calls
+    assert "--kernel=relu" in calls
+    assert {"table/1/lenet/bfloat16", "table/2/lenet/torch-tf32"} <= statuses(out).keys()
+
+
+def test_a_tool_that_complains_is_a_wrong_result(prepared, tmp_path):
+    (tmp_path / "compute-sanitizer").write_text("#!/bin/sh\necho Invalid __global__ write\nexit 9\n")
+    (tmp_path / "compute-sanitizer").chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    status, _ = run(prepared, tmp_path / "out", "--part=3", "--only=memcheck/1", PATH=path)
+    (line,) = lines(tmp_path / "out")
+    assert status == 1
+    assert (line["status"], line["values"]["exit_status"]) == ("wrong", 9)
+    assert "Invalid __global__ write" in line["values"]["output"]
+
+
+def test_planted_faults_are_told_as_what_they_are(prepared, tmp_path):
+    planted = "sigmoid=wrong sgd_plain=sticky softmax_short_rows=hang squared_error=crash"
+    given = "--only=contract/s*", "--deadline=60"
+    status, printed = run(prepared, tmp_path, *given, script=PLANTS, PLANTED=planted)
+    assert status == 1, printed
+    found = statuses(tmp_path)
+    assert {name.removeprefix("contract/"): one for name, one in found.items() if one != "ok"} == {
+        "sigmoid": "wrong",
+        "softmax:last": "hung",
+        "squared_error": "died",
+        "sgd:plain": "poisoned",
+    }
+    assert found["contract/smooth_labels_derivative"] == "ok"  # the last one, behind all of them
+    wrong = next(line for line in lines(tmp_path) if line["item"] == "contract/sigmoid")
+    assert "elements differ" in wrong["error"]
+    poisoned = next(line for line in lines(tmp_path) if line.get("status") == "poisoned")
+    assert "CUDA says 700" in poisoned["traceback"]
+    assert any("SIGKILL" in line.get("error", "") for line in lines(tmp_path))
+
+
+def test_what_the_deadline_stops_is_cut_off(prepared, tmp_path):
+    given = "--only=contract/softmax*", "--deadline=4"
+    status, _ = run(prepared, tmp_path, *given, script=PLANTS, PLANTED="softmax_short_rows=hang softmax_columns=hang")
+    found = list(statuses(tmp_path).values())
+    assert status == 1
+    assert "cut off" in found
+    assert len(found) > 5
+
+
+def test_a_worker_that_does_not_start_ends_nothing_silently(prepared, tmp_path):
+    (tmp_path / "broken.py").write_text(
+        f"import sys; sys.path.insert(0, {str(FOLDER)!r})\nimport gpu_first\n"
+        "if any(a.startswith('--worker') for a in sys.argv): raise ImportError('no such thing')\n"
+        "sys.exit(gpu_first.main(program=__file__))\n"
+    )
+    status, _ = run(prepared, tmp_path / "out", "--only=contract/s*", script=tmp_path / "broken.py")
+    assert status == 1
+    assert set(statuses(tmp_path / "out").values()) == {"died"}
+    assert all("no such thing" in line["error"] for line in lines(tmp_path / "out"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "word"),
+    [([], 2, "--out"), (["--out=x", "--expected=nothing"], 2, "nothing"), (["--part=4"], 2, "part")],
+)
+def test_wrong_arguments(arguments, status, word):
+    done = subprocess.run([sys.executable, SCRIPT, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == status
+    assert word in done.stderr
+
+
+def test_where_there_is_no_gpu_it_says_so(prepared, tmp_path):
+    try:
+        import ctypes
+
+        ctypes.CDLL("libcuda.so.1")
+        pytest.skip("this machine has CUDA's driver")
+    except OSError:
+        pass
+    given = [sys.executable, SCRIPT, f"--out={tmp_path}", f"--expected={prepared}"]
+    done = subprocess.run(given, capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert "nothing was run" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["batch_norm", "layer_norm", "attention"])
+@pytest.mark.parametrize("dtype", ["FLOAT", "BFLOAT16"])
+def test_cudnn_takes_the_graphs_that_part_2_times(name, dtype):
+    """Whether it has a plan shows on a GPU alone."""
+    from singa_lite.kernels.cuda_kernels.cudnn_library import frontend
+
+    try:
+        cudnn = frontend()
+    except OSError as error:
+        pytest.skip(str(error))
+    spec = importlib.util.spec_from_file_location("cudnn_graphs", FOLDER / "first_run" / "cudnn_graphs.py")
+    assert spec is not None and spec.loader is not None
+    graphs = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(graphs)
+    types = cudnn.data_type
+    graph = cudnn.pygraph(
+        io_data_type=getattr(types, dtype),
+        intermediate_data_type=types.FLOAT,
+        compute_data_type=types.FLOAT,
+        sm_version=900,
+        sm_count=132,
+    )
+    getattr(graphs, name)(cudnn, graph)
+    graph.validate()
