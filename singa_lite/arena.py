@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Protocol
@@ -22,17 +21,6 @@ _TAKEN = (
     "running a recorded step: wanted its memory for this thread alone, received a step of the same net or graph that "
     "another thread is running; give each thread a net and a device of its own: device.new_cpu()"
 )
-
-
-def _after_fork() -> None:
-    for found in list(_shared.values()):
-        arena = found()
-        if arena is not None:
-            arena.turn.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 def taken() -> GraphError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
-from typing import ClassVar, Self, TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from singa_lite.common.array_types import DType
 from singa_lite.common.arrays import host_array, is_plain, on_host
 from singa_lite.common.checks import is_int
-from singa_lite.common.elsewhere import OBJECTS, check_keywords
 from singa_lite.common.value_checks import ClassIds, ValuesCheck
 from singa_lite.described import Described
 from singa_lite.device import device_of
@@ -29,10 +28,6 @@ _CHECKS = frozenset({"check", "check_target", "_check"})
 
 class Criterion(Described):
     """Base of losses and metrics: how a target is checked and brought to the scores' device."""
-
-    def __new__(cls, *args: object, **named: object) -> Self:
-        check_keywords(cls.__name__, named, cls.__init__, OBJECTS)
-        return super().__new__(cls, *args, **named)
 
     def bookkeeping(self) -> Collection[str]:
         """Beside others, what `forward` leaves for `backward`."""
@@ -240,8 +235,10 @@ def refuse(where: str, wanted: str, values: Array, bad: NDArray[np.bool_]) -> No
 def by_name(what: str, name: str, kinds: Mapping[str, Kind], others: Mapping[str, str]) -> Kind:
     """What stands under this name. others: what names of other frameworks are called here.
 
-    ValueError for one that is unknown, which names those there are.
+    ValueError for one that is unknown, which names those there are; TypeError for what is no name.
     """
+    if not isinstance(name, str):
+        raise TypeError(f"{what}: wanted one of {sorted(kinds)}, received {name!r:.100}")
     if name in kinds:
         return kinds[name]
     meant = others.get(name.lower())

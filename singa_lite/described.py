@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
-from singa_lite.common.elsewhere import OBJECTS
+from singa_lite.common.elsewhere import OBJECTS, check_keywords
 from singa_lite.common.unique import Unique
 
 _PACKAGE = __name__.partition(".")[0]
@@ -70,6 +70,7 @@ class Described(metaclass=_Kind):
     _words: ClassVar[Mapping[str, tuple[str, ...]]] = OBJECTS
 
     def __new__(cls, *args: object, **named: object) -> Self:
+        check_keywords(cls.__name__, named, cls.__init__, cls._words)
         made = super().__new__(cls)
         object.__setattr__(made, "_given", Arguments(_bound(cls.__init__, args, named)))  # frozen or not
         return made

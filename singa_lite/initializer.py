@@ -5,18 +5,23 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import prod, sqrt
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.common.checks import at_least_zero, finite, real
+from singa_lite.common.elsewhere import check_keywords
 from singa_lite.errors import ShapeError
 from singa_lite.tensor import Tensor, from_numpy, to_numpy
 
 
 class Initializer(ABC):
     """Base of all initializers. A subclass gives `__call__`."""
+
+    def __new__(cls, *args: object, **named: object) -> Self:
+        check_keywords(cls.__name__, named, cls.__init__, {})
+        return super().__new__(cls)
 
     @abstractmethod
     def __call__(self, value: Tensor, key: Tensor, fan_in: int, fan_out: int) -> None:

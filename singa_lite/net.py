@@ -6,6 +6,7 @@ import sys
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing
 from copy import deepcopy
+from inspect import isfunction
 from os import PathLike
 
 import numpy as np
@@ -19,6 +20,7 @@ from singa_lite.data import Paired, Processes
 from singa_lite.errors import GraphError
 from singa_lite.generation import generate
 from singa_lite.layer import OneOrMore
+from singa_lite.layer_graph import LayerGraph
 from singa_lite.net_parts.batch_net import BatchNet
 from singa_lite.net_parts.family import Family, move
 from singa_lite.net_parts.layer_rows import layer_rows
@@ -373,3 +375,9 @@ class FeedForwardNet(BatchNet, Unique):
         chosen = None if layers is None else names("load layers", layers)
         self._check_names("load layers", chosen or ())
         return formats.load(self, path, optimizer, chosen, flag("load strict", strict), **options)
+
+
+for _kind in FeedForwardNet.__mro__[1:]:  # what Python itself says of arguments names the class that users know
+    for _name, _method in vars(_kind).items() if issubclass(_kind, LayerGraph) else ():
+        if isfunction(_method) and not _name.startswith("_"):
+            _method.__qualname__ = f"{FeedForwardNet.__name__}.{_name}"

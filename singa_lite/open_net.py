@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from os import PathLike
 
+from singa_lite.common.elsewhere import told
 from singa_lite.net import FeedForwardNet
 from singa_lite.rewriting import Rule
 from singa_lite.tensor import DeviceSpec
 
 
+def _is_table(where: str, given: object) -> None:
+    if not isinstance(given, Mapping | None):
+        raise TypeError(f"{where}: wanted {{name: class or rule}}, received {given!r:.100}")
+
+
+@told(custom=_is_table)
 def load(
     path: str | PathLike[str], device: DeviceSpec = None, *, custom: Mapping[str, type | Rule] | None = None
 ) -> FeedForwardNet:

@@ -17,6 +17,7 @@ from typing import Any
 
 import singa_lite
 from singa_lite import layers, snapshots
+from singa_lite.common.interrupts import raise_ignored
 
 FOLDERS = tuple(str(Path(module.__file__).parent) for module in (singa_lite, layers, snapshots))
 
@@ -47,22 +48,23 @@ class Tracer:
         self.place: Place | None = None
 
     def run(self, work: Callable[[], Any]) -> bool:
-        """Do the work; whether an interrupt came out of it. One that is raised in `__del__` does not.
+        """Do the work; whether an interrupt came out of it, one in its last destructors too, which Python ignores.
 
         The garbage collector rests meanwhile: finalizers that it calls would be counted, one time and not the other.
         """
-        trace, hook, collects = sys.gettrace(), sys.unraisablehook, gc.isenabled()
+        trace, collects = sys.gettrace(), gc.isenabled()
         gc.collect()
         gc.disable()
-        sys.unraisablehook = lambda given: None if isinstance(given.exc_value, KeyboardInterrupt) else hook(given)
+        raise_ignored()  # which sees to it that the work's are noted
         try:
             sys.settrace(self._kept[0])
             work()
+            sys.settrace(trace)
+            raise_ignored()
         except KeyboardInterrupt:
             return True
         finally:
             sys.settrace(trace)
-            sys.unraisablehook = hook
             if collects:
                 gc.enable()
         return False

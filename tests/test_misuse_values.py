@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from misuse import assert_options_are_checked, assert_refused, row
+import singa_lite
+from misuse import assert_clear, assert_options_are_checked, assert_refused, row
 from singa_lite import (
     DeviceError,
     callbacks,
+    data,
     device,
     initializer,
     layers,
@@ -29,6 +31,17 @@ def register(pattern: Any = "*", **options: Any) -> None:
     optimizer.SGD().register(pattern, **options)
 
 
+LOSSES = (
+    "CosineSimilarity",
+    "Hinge",
+    "Huber",
+    "KLDivergence",
+    "MeanAbsoluteError",
+    "SigmoidCrossEntropy",
+    "SoftmaxCrossEntropy",
+)
+METRICS = ("AUC", "Accuracy", "BinaryAccuracy", "BinaryPrecision", "ConfusionMatrix", "F1", "Perplexity", "R2")
+
 CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
     **{name: (getattr(optimizer, name), {}) for name in ("SGD", "Nesterov", "RMSProp", "AdaGrad", "Adam", "AdamW")},
     "register": (optimizer.SGD().register, {"pattern": "*"}),
@@ -36,11 +49,11 @@ CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
     "Step": (schedule.Step, {"base": 1, "step_size": 3}),
     "Exponential": (schedule.Exponential, {"base": 1, "decay_steps": 3, "decay_rate": 0.5}),
     "CosineWithWarmup": (schedule.CosineWithWarmup, {"base": 1, "total_steps": 5}),
-    "Huber": (loss.Huber, {}),
-    "SigmoidCrossEntropy": (loss.SigmoidCrossEntropy, {}),
-    "F1": (metric.F1, {}),
-    "ConfusionMatrix": (metric.ConfusionMatrix, {}),
-    "BinaryPrecision": (metric.BinaryPrecision, {}),
+    **{f"loss {name}": (kind, {}) for name, kind in vars(loss).items() if name in LOSSES},
+    **{f"metric {name}": (kind, {}) for name, kind in vars(metric).items() if name in METRICS},
+    "loss.get": (loss.get, {"name": "huber"}),
+    "metric.get": (metric.get, {"name": "accuracy"}),
+    "clip_global_norm": (optimizer.clip_global_norm, {"gradients": [tensor.zeros((2,))], "limit": 1}),
     "EarlyStopping": (callbacks.EarlyStopping, {}),
     "ReduceLROnPlateau": (callbacks.ReduceLROnPlateau, {}),
     "CSVLogger": (callbacks.CSVLogger, {"path": "log.csv"}),
@@ -72,7 +85,111 @@ def test_every_option_takes_or_refuses_whatever_is_given(call, given):
     assert_options_are_checked(call, given)
 
 
+#: Calls, and what messages name them by: the class that is called, and no base of it.
+NAMED: dict[str, tuple[Any, dict[str, Any]]] = {
+    **{name: (getattr(optimizer, name), {}) for name in ("SGD", "Nesterov", "RMSProp", "AdaGrad", "Adam", "AdamW")},
+    **{name: (getattr(loss, name), {}) for name in LOSSES},
+    **{name: (getattr(metric, name), {}) for name in METRICS},
+    "Precision": (metric.Precision, {"top_k": 1}),
+    "GlorotNormal": (initializer.GlorotNormal, {}),
+    "Uniform": (initializer.Uniform, {}),
+    "Step": (schedule.Step, {"base": 1, "step_size": 3}),
+    "L2Regularizer": (regularizer.L2Regularizer, {"coefficient": 1}),
+    "NormConstraint": (regularizer.NormConstraint, {"threshold": 1}),
+    "EarlyStopping": (callbacks.EarlyStopping, {}),
+    "Checkpoint": (snapshots.Checkpoint, {"folder": "run"}),
+    "Dense": (layers.Dense, {"num_output": 3}),
+    "TransformerBlock": (layers.TransformerBlock, {"heads": 2}),
+    "FeedForwardNet": (FeedForwardNet, {}),
+    "csv": (data.csv, {"path": "table.csv", "target": "y"}),
+    "load_npz": (data.load_npz, {"path": "arrays.npz", "names": ["x"]}),
+    "load": (singa_lite.load, {"path": "net.h5"}),
+    "compile": (FeedForwardNet(seed=0).compile, {"optimizer": optimizer.SGD()}),
+    "fit": (FeedForwardNet(seed=0).fit, {"x": [1.0]}),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_an_unknown_option_is_told_with_those_that_there_are(name):
+    call, given = NAMED[name]
+    with pytest.raises(TypeError, match="patiense") as caught:
+        call(**given, patiense=3)
+    assert_clear(caught.value)
+    assert name in str(caught.value) and "__init__" not in str(caught.value)
+
+
+def test_an_option_that_is_misspelt_is_found():
+    with pytest.raises(TypeError, match="perhaps patience"):
+        callbacks.EarlyStopping(patiense=3)
+    with pytest.raises(TypeError, match="perhaps momentum"):
+        optimizer.SGD(momentun=0.9)
+
+
+@pytest.mark.parametrize("name", ["train_one_batch", "forward", "plan_batch", "backward", "add", "generate"])
+def test_python_s_own_errors_name_the_net_s_class(name):
+    with pytest.raises(TypeError, match=f"FeedForwardNet.{name}"):
+        getattr(FeedForwardNet(seed=0), name)(bogus=1)
+
+
+def saved(path: Any) -> None:
+    net = FeedForwardNet(seed=0)
+    net.add(layers.Dense("dense", 2, input_sample_shape=(3,)))
+    net.save(path)
+
+
+READERS = {
+    "load_idx": lambda path: data.load_idx(path),
+    "labels": lambda path: data.load_idx(__file__, path),
+    "load_cifar10": lambda path: data.load_cifar10(path),
+    "second": lambda path: data.load_cifar10(["first.bin", path]),
+    "load_npz": lambda path: data.load_npz(path, ["x"]),
+    "load_hdf5": lambda path: data.load_hdf5(path, ["x"]),
+    "csv": lambda path: data.csv(path, "y"),
+    "parquet": lambda path: data.parquet(path, "y"),
+    "image_folder": lambda path: data.image_folder(path, 8),
+    "latest": lambda path: snapshots.latest(path),
+    "load": lambda path: singa_lite.load(path),
+    "net.load": lambda path: FeedForwardNet(seed=0).load(path),
+    "net.save": lambda path: saved(path),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_path_that_is_none(name):
+    """True, 1 and 2 are files that are open, which a reader would take and close."""
+    for path in (True, 1, 2.5, {}, object()):
+        with pytest.raises(TypeError, match="wanted a path, received") as caught:
+            READERS[name](path)
+        assert_clear(caught.value)
+
+
+@pytest.mark.parametrize("dtype", [None, "floaty", "U3", object, 3, [1]])
+@pytest.mark.parametrize("read", [data.csv, data.parquet])
+def test_a_dtype_that_is_none(read, dtype):
+    with pytest.raises(TypeError, match="dtype: wanted a dtype of numbers") as caught:
+        read("table", "y", dtype=dtype)
+    assert_clear(caught.value)
+
+
+@pytest.mark.parametrize("names", [None, 3, [1], [b"x", 2], np.array("x")])
+@pytest.mark.parametrize("read", [data.load_npz, data.load_hdf5])
+def test_names_that_are_none(read, names):
+    with pytest.raises(TypeError, match="names: wanted a list of names"):
+        read("file", names)
+
+
 ROWS = {
+    "snapshots.load of no net": row(lambda: snapshots.load("net", "net.h5"), TypeError, "load net", "str"),  # type: ignore[arg-type]
+    "snapshots.save of no net": row(lambda: snapshots.save(None, "net.h5"), TypeError, "save net", "None"),  # type: ignore[arg-type]
+    "load(strict=) that is no flag": row(
+        lambda: FeedForwardNet(seed=0).load("net.h5", strict="no"), TypeError, "strict", "'no'"
+    ),
+    "load(layers=) that is one text": row(
+        lambda: FeedForwardNet(seed=0).load("net.h5", layers="dense"), TypeError, "layers", "'dense'"
+    ),
+    "load(custom=) that is a list": row(
+        lambda: singa_lite.load("net.h5", custom=[int]), TypeError, "custom", "[<class"
+    ),
     "SGD(dampening='a')": row(lambda: optimizer.SGD(momentum=0.9, dampening="a"), TypeError, "SGD dampening", "'a'"),
     "SGD(dampening=) without momentum": row(lambda: optimizer.SGD(dampening=0.5), ValueError, "dampening", "momentum"),
     "SGD(nesterov=) without momentum": row(lambda: optimizer.SGD(nesterov=True), ValueError, "nesterov", "momentum"),

@@ -287,3 +287,32 @@ def test_a_full_disk_is_told_before_the_first_step(tmp_path, monkeypatch):
     monkeypatch.undo()
     monkeypatch.setattr(Host, "link", QUICK)
     assert trained(net) == trained(convolutional())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_a_child_offloads_to_a_file_of_its_own(quick, tmp_path):
+    """Both train on at the same time, on different data."""
+    batches = [data(COUNT, seed) for seed in (1, 2)]
+
+    def train_on(net: FeedForwardNet, number: int) -> bytes:
+        losses = [float(net.train_one_batch(*batches[number])[0]) for _ in range(30)]
+        return repr(losses).encode()
+
+    nets = [chain(), chain(), chain(memory_budget=part(chain(), 0.9), offload=tmp_path)]
+    for net in nets:
+        net.train_one_batch(*batches[0])
+    assert nets[2].memory_plan.offloaded
+    wanted = [train_on(net, number) for number, net in enumerate(nets[:2])]
+    answer, told = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.write(told, train_on(nets[2], 1))
+        finally:
+            os._exit(0)
+    own = train_on(nets[2], 0)
+    os.waitpid(child, 0)
+    os.close(told)
+    with open(answer, "rb") as file:
+        assert [own, file.read()] == wanted

@@ -530,3 +530,74 @@ print(device.threads(), results == [alone, alone])
 @pytest.mark.parametrize("name", SETS)
 def test_nets_that_use_several_threads_each_train_at_once(name):
     assert output(TWO_NETS, SINGA_LITE_THREADS=2, SINGA_LITE_KERNELS=name).split() == ["2", "True"]
+
+
+RECURRENT = """
+import numpy as np
+from singa_lite import FeedForwardNet, device, layers, loss, optimizer
+net = FeedForwardNet(loss.SquaredError(), device=device.new_cpu(kernels='onednn'), seed=0)
+net.add(layers.LSTM('lstm', 256, input_sample_shape=(3, 4)))
+net.compile(optimizer.SGD(0.01))
+rng = np.random.default_rng(5)
+for rows in (15, 30):
+    given, wanted = (rng.standard_normal(shape).astype('f') for shape in ((rows, 3, 4), (rows, 256)))
+    print(int(np.isfinite(float(net.train_one_batch(given, wanted)[0]))))
+"""
+
+
+@needs_onednn
+def test_equal_products_on_several_threads_and_on_one():
+    """15 rows by two threads together, and then 30, of which each of two workers does 15 by itself."""
+    assert output(RECURRENT, SINGA_LITE_THREADS=2).split() == ["1", "1"]
+
+
+FORKS = """
+import os, threading, time
+import numpy as np
+from singa_lite import autograd, device, tensor
+on, going = device.new_cpu(kernels='numpy'), True
+tensor.zeros((2,))  # Python's own locks of imports are not freed in a child
+def work():
+    while going:
+        for n in (3, 1000, 70):
+            tensor.zeros((n,), device=on)
+        tensor.zeros((2,))
+        device.new_cpu()
+workers = [threading.Thread(target=work) for _ in range(3)]
+for each in workers:
+    each.start()
+for _ in range(60):
+    time.sleep(0.003)
+    child = os.fork()
+    if not child:
+        made = [tensor.zeros((50,), device=on), tensor.zeros((2,)), tensor.zeros((2,), device=device.new_cpu())]
+        os._exit(0)
+    until = time.monotonic() + 20
+    while not os.waitpid(child, os.WNOHANG)[0]:
+        if time.monotonic() > until:
+            os.kill(child, 9)
+            os.waitpid(child, 0)
+            print('it hangs')
+            break
+        time.sleep(0.001)
+going = False
+print('over')
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_child_does_not_wait_for_threads_that_its_parent_has():
+    """It is made while other threads take memory and make devices."""
+    assert output(FORKS).split() == ["over"]
+
+
+def test_a_child_has_as_many_blas_threads_as_its_parent_outside():
+    inside = threads._OneThread()
+    before = threads.blas()[0].get_num_threads()
+    in_thread(inside.__enter__)  # which is within it for ever
+    assert threads.blas()[0].get_num_threads() == 1
+    inside.after_fork()
+    assert threads.blas()[0].get_num_threads() == before
+    with inside:
+        assert threads.blas()[0].get_num_threads() == 1
+    assert threads.blas()[0].get_num_threads() == before

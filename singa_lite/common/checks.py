@@ -6,10 +6,11 @@ number. True and False are no numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import inf, isfinite
 from numbers import Real
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -63,11 +64,45 @@ def flag(where: str, value: object) -> bool:
     return bool(value)
 
 
+def or_none(check: Callable[[str, Any], object]) -> Callable[[str, Any], object]:
+    """The check, which lets None through."""
+    return lambda where, given: None if given is None else check(where, given)
+
+
 def names(where: str, given: Collection[str]) -> list[str]:
     """Names as a list. TypeError for one name alone, whose letters would be taken for names, and for no collection."""
     if isinstance(given, str | np.ndarray) or not isinstance(given, Collection):
         raise TypeError(f"{where}: wanted a list of names, received {given!r}")
     return list(given)
+
+
+def goes_through(given: object) -> TypeGuard[Iterable[Any]]:
+    """Whether it gives one thing after the other: no text, no mapping, no array without axes."""
+    is_number = isinstance(given, np.ndarray) and not given.ndim
+    return isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping) and not is_number
+
+
+def path(where: str, given: object) -> str:
+    """The path as text. TypeError for what is none: True and other numbers are no files that are open."""
+    if not isinstance(given, str | os.PathLike):
+        raise TypeError(f"{where}: wanted a path, received {given!r:.100}")
+    return os.fsdecode(given)
+
+
+def paths(where: str, given: object) -> list[str]:
+    """One path or several."""
+    return [path(where, each) for each in given] if goes_through(given) else [path(where, given)]
+
+
+def number_dtype(where: str, given: Any) -> np.dtype[Any]:
+    """The dtype. TypeError for what is none, or none of numbers."""
+    try:
+        found = np.dtype(object if given is None else given)
+    except (TypeError, ValueError):
+        found = np.dtype(object)
+    if found.kind not in "iuf":
+        raise TypeError(f"{where}: wanted a dtype of numbers such as 'float32', received {given!r:.100}")
+    return found
 
 
 def one_of(where: str, value: object, names: Collection[str]) -> str:

@@ -15,6 +15,9 @@ from functools import wraps
 from time import sleep
 from typing import ParamSpec, TypeVar, TypeVarTuple
 
+from singa_lite.common.forks import follow
+from singa_lite.common.interrupts import raise_ignored
+
 P = ParamSpec("P")
 R = TypeVar("R")
 Arguments = TypeVarTuple("Arguments")
@@ -60,11 +63,12 @@ class Turn:
     again and again, as a lock that an interrupt leaves taken would never be free.
     """
 
-    __slots__ = ("_context", "_refusal")
+    __slots__ = ("__weakref__", "_context", "_refusal")
 
     def __init__(self, refusal: Callable[[], Exception] | None) -> None:
         self._refusal = refusal
         self._context = Context()  # which one thread can be in, and once
+        follow(self)
 
     def after_fork(self) -> None:
         """In a child process, where the other threads are not: none of them has the turn."""
@@ -72,6 +76,7 @@ class Turn:
 
     def run(self, work: Callable[[*Arguments], R], *arguments: *Arguments) -> R:
         """work(*arguments), in a context of its own, while no other thread has the turn."""
+        raise_ignored()
         if self in _inside.get():
             return work(*arguments)
         begun = False
@@ -94,6 +99,7 @@ class Turn:
 
     def run_with(self, other: Turn, work: Callable[[*Arguments], R], *arguments: *Arguments) -> R:
         """As `run`, with the turn of `other` too: in one go where both are free, else this one's first."""
+        raise_ignored()
         inside = _inside.get()
         if self not in inside and other not in inside:
             begun = False

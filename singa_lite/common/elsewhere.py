@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import lru_cache, wraps
 from inspect import Parameter, signature
-from typing import ParamSpec, TypeVar
+from types import MappingProxyType
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -90,16 +92,26 @@ CALLBACKS: Mapping[str, tuple[str, ...]] = {
 def check_keywords(
     where: str, given: Mapping[str, object], call: Callable[..., object], words: Mapping[str, tuple[str, ...]]
 ) -> None:
-    """TypeError for a keyword that the call has not and that is another framework's, with ours; a constructor of a
-    user's that takes any keywords may hand it on.
+    """TypeError for a keyword that the call has not, with ours for another framework's; a constructor of a user's that
+    takes any keywords may hand it on.
     """
-    if not words.keys().isdisjoint(given) and not _takes_any(call):
-        refuse(where, given, _parameters(call), words)
-
-
-def _takes_any(call: Callable[..., object]) -> bool:
+    if not given or _parameters(call).keys() >= given.keys():
+        return
+    takes_any = any(each.kind is Parameter.VAR_KEYWORD for each in _parameters(call).values())
     is_users = (call.__module__ or "").partition(".")[0] != __name__.partition(".")[0]
-    return is_users and any(each.kind is Parameter.VAR_KEYWORD for each in _parameters(call).values())
+    if not (is_users and takes_any):
+        refuse(where, given, _parameters(call), words)
+    if not takes_any:
+        _refuse_unknown(where, given, [name for name in _parameters(call) if name != "self"])
+
+
+def _refuse_unknown(where: str, given: Mapping[str, object], options: Sequence[str]) -> NoReturn:
+    unknown = next(name for name in given if name not in options)
+    near = get_close_matches(unknown, options, 1)
+    raise TypeError(
+        f"{where}: wanted an option of {', '.join(options) or 'none'}, received {unknown}={given[unknown]!r:.100}"
+        + (f"; perhaps {near[0]}" if near else "")
+    )
 
 
 def refuse(
@@ -113,15 +125,24 @@ def refuse(
             raise TypeError(f"{where}: wanted {here}, received {option}=, which is another framework's word for it")
 
 
-def told(words: Mapping[str, tuple[str, ...]]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """A method, or a constructor, whose keywords of other frameworks are told by ours."""
+def told(
+    words: Mapping[str, tuple[str, ...]] = MappingProxyType({}), **checks: Callable[[str, Any], object]
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """A function, method or constructor whose keywords of other frameworks are told by ours, and unknown ones refused.
+
+    checks: {parameter: raises where an argument of its is not as wanted, given its name for the message, and itself}.
+    """
 
     def around(call: Callable[P, R]) -> Callable[P, R]:
-        where = call.__qualname__.split(".")[-2] if call.__name__ == "__init__" else call.__name__
+        form = signature(call)
 
         @wraps(call)
         def checked(*args: P.args, **options: P.kwargs) -> R:
+            where = type(args[0]).__name__ if args and call.__name__ == "__init__" else call.__name__
             check_keywords(where, options, call, words)
+            given = form.bind(*args, **options).arguments if checks else {}
+            for name in given.keys() & checks.keys():
+                checks[name](f"{where} {name}", given[name])
             return call(*args, **options)
 
         return checked

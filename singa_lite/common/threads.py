@@ -38,6 +38,7 @@ from threading import RLock, get_ident
 from typing import Protocol
 
 from singa_lite.common.checks import whole
+from singa_lite.common.forks import follow
 from singa_lite.common.machine import cores, usable_cores
 from singa_lite.errors import DeviceError
 
@@ -250,6 +251,17 @@ class _OneThread:
         self._inside: set[int] = set()
         self._before: list[int] = []
 
+    def after_fork(self) -> None:
+        """In a child process, where the other threads are not: none of them is inside."""
+        self._lock = RLock()
+        was_inside, self._inside = self._inside, self._inside & {get_ident()}
+        if was_inside and not self._inside:
+            self._restore()
+
+    def _restore(self) -> None:
+        for library, number in zip(blas(), self._before, strict=True):
+            library.set_num_threads(number)
+
     def __enter__(self) -> None:
         with self._lock:
             if not self._inside:
@@ -260,12 +272,12 @@ class _OneThread:
     def __exit__(self, *_: object) -> None:
         with self._lock:
             if self._inside == {get_ident()}:
-                for library, number in zip(blas(), self._before, strict=True):
-                    library.set_num_threads(number)
+                self._restore()
             self._inside.discard(get_ident())
 
 
 _one_blas_thread = _OneThread()
+follow(_one_blas_thread)
 
 
 def on_one_blas_thread(launch: Launch) -> Launch:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from singa_lite.common.checks import is_int, whole
+from singa_lite.common.checks import goes_through, is_int, whole
 
 Lengths = NDArray[np.int64]
 
@@ -23,7 +23,7 @@ def boundaries(where: str, given: object, lengths: Lengths) -> tuple[int, ...]:
     """
     if is_int(given):
         return chosen(lengths, whole(where, given, 1))
-    if not isinstance(given, Sequence | np.ndarray) or isinstance(given, str | bytes) or not len(given):
+    if not goes_through(given) or not isinstance(given, Sequence | np.ndarray) or not len(given):
         raise TypeError(f"{where}: wanted lengths in rising order, or how many to choose, received {given!r:.100}")
     found = tuple(whole(where, each, 1) for each in given)
     if list(found) != sorted(set(found)):

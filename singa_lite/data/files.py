@@ -23,7 +23,9 @@ from typing import TypeAlias, overload
 
 import numpy as np
 
+from singa_lite.common import checks
 from singa_lite.common.array_types import Array
+from singa_lite.common.elsewhere import told
 from singa_lite.data.reading import reading
 from singa_lite.errors import DataFileError
 
@@ -35,10 +37,17 @@ CIFAR10_CLASSES = 10
 CIFAR10_TRAINING_FILES = tuple(f"data_batch_{i}.bin" for i in range(1, 6))
 
 
+def _listed(where: str, given: object) -> None:
+    """TypeError for what is no list of texts; one text is refused where it is read."""
+    if not isinstance(given, str) and not (checks.goes_through(given) and all(isinstance(one, str) for one in given)):
+        raise TypeError(f"{where}: wanted a list of names, received {given!r:.100}")
+
+
 @overload
 def load_idx(images: FilePath, labels: None = None) -> Array: ...
 @overload
 def load_idx(images: FilePath, labels: FilePath) -> tuple[Array, Array]: ...
+@told(images=checks.path, labels=checks.or_none(checks.path))
 def load_idx(images: FilePath, labels: FilePath | None = None) -> Array | tuple[Array, Array]:
     """The array of an IDX file, and that of a second one with the labels if it is named.
 
@@ -59,6 +68,7 @@ def load_idx(images: FilePath, labels: FilePath | None = None) -> Array | tuple[
     return samples, targets
 
 
+@told(paths=checks.paths)
 def load_cifar10(paths: FilePath | Sequence[FilePath]) -> tuple[Array, Array]:
     """The images and labels of CIFAR-10's binary version.
 
@@ -85,6 +95,7 @@ def load_cifar10(paths: FilePath | Sequence[FilePath]) -> tuple[Array, Array]:
     return images, labels
 
 
+@told(path=checks.path, names=_listed)
 def load_npz(path: FilePath, names: Sequence[str]) -> tuple[Array, ...]:
     """The named arrays of a `.npz` file, in the order of `names`.
 
@@ -102,6 +113,7 @@ def load_npz(path: FilePath, names: Sequence[str]) -> tuple[Array, ...]:
         return tuple(_read_npz_entry(path, archive, name) for name in names)
 
 
+@told(path=checks.path, names=_listed)
 def load_hdf5(path: FilePath, names: Sequence[str]) -> tuple[Array, ...]:
     """The named data sets of an HDF5 file, in the order of `names`; `"group/name"` reaches into groups.
 

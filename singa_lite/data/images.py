@@ -9,8 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from singa_lite.common import checks
 from singa_lite.common.array_types import Array
 from singa_lite.common.checks import flag, fraction, is_int, whole
+from singa_lite.common.elsewhere import told
 from singa_lite.data.extras import needed
 from singa_lite.data.image_files import ENDINGS, check_link, check_whole, images_of
 from singa_lite.data.paired import Paired
@@ -109,6 +111,7 @@ class ImageFolder(Paired):
         return ImageFolder(self.x.part(numbers, keep=False), self.y[numbers], self.classes)
 
 
+@told(path=checks.path)
 def image_folder(
     path: str | os.PathLike[str], size: int | tuple[int, int], *, channels: int = 3, crop: bool = False
 ) -> ImageFolder:

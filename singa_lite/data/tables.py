@@ -8,7 +8,9 @@ from typing import TypeAlias
 
 import numpy as np
 
+from singa_lite.common import checks
 from singa_lite.common.array_types import Array, DType
+from singa_lite.common.elsewhere import told
 from singa_lite.data.blocks import Blocks, CsvBlocks, ParquetBlocks
 from singa_lite.data.paired import Paired
 from singa_lite.errors import DataError
@@ -60,6 +62,7 @@ class Table(Paired):
         self.features, self.targets = x.names, y.names
 
 
+@told(path=checks.path, dtype=checks.number_dtype)
 def csv(
     path: FilePath,
     target: str | Sequence[str],
@@ -88,6 +91,7 @@ def csv(
     return _table("csv", CsvBlocks(path, separator, encoding), target, features, dtype)
 
 
+@told(path=checks.path, dtype=checks.number_dtype)
 def parquet(
     path: FilePath, target: str | Sequence[str], *, features: Sequence[str] | None = None, dtype: str = "float32"
 ) -> Table:

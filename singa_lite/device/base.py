@@ -10,6 +10,7 @@ import numpy as np
 from singa_lite.arena import Arena
 from singa_lite.common import threads as _threads
 from singa_lite.common.array_types import Array
+from singa_lite.common.interrupts import raise_ignored
 from singa_lite.device.bound_copies import BoundCopies
 from singa_lite.device.bound_feeds import BoundFeeds, bound_feeds
 from singa_lite.device.bound_results import BoundResults, bound_results
@@ -48,6 +49,7 @@ class Device(TensorMemory):
 
     def run(self, kernel: str, /, *tensors: Tensor | None, **settings: object) -> None:
         """Do one kernel call. kernel: a name of the interface; tensors, settings: as written there."""
+        raise_ignored()
         for tensor in tensors:
             if tensor is not None and tensor.block.device is not self:
                 raise DeviceError(

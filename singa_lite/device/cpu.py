@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from functools import cache
 from itertools import count
-from threading import RLock
 
 from singa_lite.common import threads
 from singa_lite.common.checks import whole
+from singa_lite.common.forks import OneAtATime
 from singa_lite.device.base import Device
 from singa_lite.kernels.choice import cpu_kernels
 from singa_lite.kernels.kernel_set import KernelSet
 from singa_lite.memory.pool import Pool
 
-_one_at_a_time = RLock()
+_one_at_a_time = OneAtATime()
 _further = count(1)
 
 
@@ -23,7 +23,7 @@ def cpu(kernels: str = "auto") -> Device:
 
     One device a set, the same each time. DeviceError for a set that is not there.
     """
-    with _one_at_a_time:
+    with _one_at_a_time.lock:
         return _cpu(cpu_kernels(kernels).name)
 
 

@@ -6,9 +6,9 @@ import os
 from copy import copy
 from dataclasses import dataclass
 from functools import cache
-from threading import RLock
 
 from singa_lite.common import threads
+from singa_lite.common.forks import OneAtATime
 from singa_lite.common.notice import warn
 from singa_lite.errors import DeviceError
 from singa_lite.kernels.interface import SIGNATURES
@@ -22,7 +22,7 @@ SETS = ("auto", "onednn", "numpy")
 #: large the patches of a convolution, the tiles of attention and the matrices of a step are, their tensors do not say.
 _LEAST = {"tensors": 1 << 12, "patches": 0, "scores": 0, "steps": 0}
 
-_lock = RLock()
+_lock = OneAtATime()
 
 
 def cpu_kernels(wanted: str = "auto") -> KernelSet:
@@ -42,14 +42,14 @@ def cpu_kernels(wanted: str = "auto") -> KernelSet:
         return found
     if wanted == "onednn":
         raise DeviceError(f"{where}: wanted the oneDNN kernels, but {found}")
-    with _lock:
+    with _lock.lock:
         _warn(found)
     return NUMPY
 
 
 def find_onednn() -> KernelSet | str:
     """The set, or why there is none; looked for once."""
-    with _lock:  # a library is loaded once, and every thread gets the same set
+    with _lock.lock:  # a library is loaded once, and every thread gets the same set
         return _onednn()
 
 

@@ -18,7 +18,6 @@ that a worker began are awaited, so that none writes to memory that is another's
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -28,6 +27,7 @@ from threading import RLock, Thread
 
 import numpy as np
 
+from singa_lite.common.forks import follow
 from singa_lite.kernels.kernel_set import Launch
 
 #: What is done in one slot: it takes the numbers of pieces, one after the other, and does each.
@@ -68,10 +68,21 @@ class _Job:
             lock.release()
 
     def close(self) -> None:
-        """Wait until no worker is inside. It may be called again where an interrupt ended it."""
+        """Wait until no worker is inside. It may be called again where an interrupt ended it.
+
+        Further interrupts wait as well: the caller would give back memory to which a worker still writes.
+        """
         self._left.clear()
+        came: BaseException | None = None
         for lock in self._locks:
-            lock.acquire()
+            while True:
+                try:
+                    lock.acquire()
+                    break
+                except BaseException as error:  # of a signal's handler
+                    came = error
+        if came is not None:
+            raise came
 
     def raise_error(self) -> None:
         """Raise a worker's error."""
@@ -83,9 +94,10 @@ class _Pool:
     """The workers of this process, and what they are asked to help with."""
 
     def __init__(self) -> None:
-        self.forget()
+        self.after_fork()
+        follow(self)
 
-    def forget(self) -> None:
+    def after_fork(self) -> None:
         """Begin anew: a child process has none of its parent's threads."""
         self._asked: SimpleQueue[tuple[_Job, int]] = SimpleQueue()
         self._threads: list[Thread] = []
@@ -112,8 +124,6 @@ def _serve(asked: SimpleQueue[tuple[_Job, int]]) -> None:
 
 
 _pool = _Pool()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.forget)
 
 
 def sharing(pieces: int, slots: Sequence[Work]) -> Launch:

@@ -8,11 +8,13 @@ new segment, release of unused segments, garbage collection, and only then an er
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context, copy_context
 from threading import RLock
 from typing import TypeVar
+from weakref import WeakSet
 
 from singa_lite.common.unique import Unique
 from singa_lite.memory.out_of_memory import OutOfMemoryError as OutOfMemoryError
@@ -30,6 +32,18 @@ _Result = TypeVar("_Result")
 
 class _NotAtRestError(RuntimeError):
     """A call from inside a change of the pool."""
+
+
+_pools: WeakSet[Pool] = WeakSet()
+
+
+def _after_fork() -> None:
+    for pool in list(_pools):
+        pool.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _taken_back() -> None:
@@ -53,10 +67,15 @@ class Pool(Unique):
     def __init__(self, limit: int | None = None, source: Callable[[int], Bytes] | None = None) -> None:
         self.checked = False
         self._segments = Segments(aligned_memory if source is None else source)
+        self._whole = True  # whether the pieces and numbers are those of the segments and of the regions in use
+        self.after_fork()
+        _pools.add(self)
+        self.set_limit(limit)
+
+    def after_fork(self) -> None:
+        """In a child process, where the other threads are not: none of them is within a change."""
         self._lock = RLock()
         self._turn = Context()  # one change can be in it at a time, until it ends, whatever ends it
-        self._whole = True  # whether the pieces and numbers are those of the segments and of the regions in use
-        self.set_limit(limit)
 
     def take(self, nbytes: int, owner: object = None) -> Region:
         """A region of at least `nbytes` bytes, not cleared; 0 bytes give the smallest region.

@@ -34,6 +34,7 @@ from singa_lite.traversal.layer_walk import LayerGradients as LayerGradients
 class CompiledNet(PlannedNet):
     """A net that is told how to train."""
 
+    @elsewhere.told()
     def __init__(
         self,
         loss: GivenLosses | None = None,

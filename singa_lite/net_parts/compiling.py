@@ -71,11 +71,11 @@ def checked(
 ) -> Checked:
     """The errors of `compile`. net: that is compiled, of which nothing changes."""
     compile_checks.check_optimizer(optimizer)
-    beside = own_step_checks.other_nets(net, options, loss or net.loss, metric or net.metric)
-    nodes, device, dtype = net.ordered(), net.device, net.dtype
-    freeze = freezing.checked("compile freeze", options.freeze, net.all_layers() if net.layers else {})
     losses = net.loss if loss is None else losses_of(loss)
     metrics = net.metric if metric is None else metrics_of(metric)
+    beside = own_step_checks.other_nets(net, options, losses, metrics)
+    nodes, device, dtype = net.ordered(), net.device, net.dtype
+    freeze = freezing.checked("compile freeze", options.freeze, net.all_layers() if net.layers else {})
     objective = None if losses is None else Objective(losses, metrics, net.output_names(), options.loss_weights)
     compile_checks.check(nodes, objective, optimizer, freeze, dtype)
     pieces = checked_count(nodes, options.micro_batches, freeze, () if objective is None else objective.criteria)

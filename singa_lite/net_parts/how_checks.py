@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 
 from singa_lite.common import threads
-from singa_lite.common.checks import flag, one_of, whole
+from singa_lite.common.checks import flag, goes_through, one_of, whole
 from singa_lite.common.sizes import budget_size, memory_size
 from singa_lite.device import Device
 from singa_lite.graph import ORDERS
@@ -65,7 +65,7 @@ def rules(given: object, graph: bool, device: Device) -> tuple[Rule, ...]:
     """
     if given is None:
         return ()
-    if isinstance(given, Rule | str | Mapping) or not isinstance(given, Iterable):
+    if isinstance(given, Rule) or not goes_through(given):
         raise TypeError(f"compile rules: wanted a list of rewriting.Rule, received {type(given).__name__}")
     found = tuple(given)
     for one in found:

@@ -11,7 +11,6 @@ import numpy as np
 from singa_lite.common.array_types import DType
 from singa_lite.common.checks import at_least_zero
 from singa_lite.common.contexts import in_own_context
-from singa_lite.common.elsewhere import OBJECTS, check_keywords
 from singa_lite.described import differences
 from singa_lite.device import Device, device_of
 from singa_lite.errors import GraphError, ShapeError
@@ -49,10 +48,6 @@ class Optimizer(Stepping):
     live: ClassVar[frozenset[str]] = frozenset(
         {"_schedule", "_rates", "_rate", "_step", "_begun", "_updated", "_serves", "gathering"}
     )
-
-    def __new__(cls, *args: object, **named: object) -> Self:
-        check_keywords(cls.__name__, named, cls.__init__, OBJECTS)
-        return super().__new__(cls, *args, **named)
 
     def __init__(
         self,

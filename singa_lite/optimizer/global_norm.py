@@ -7,7 +7,7 @@ from math import nan
 
 import numpy as np
 
-from singa_lite.common.checks import above_zero
+from singa_lite.common.checks import above_zero, goes_through
 from singa_lite.device import Device, device_of
 from singa_lite.graph import Phase
 from singa_lite.ops.op import common_device
@@ -88,7 +88,7 @@ def clip_global_norm(gradients: Iterable[Tensor], limit: float) -> Tensor:
 
 
 def _checked(gradients: Iterable[Tensor]) -> list[Tensor]:
-    if isinstance(gradients, Tensor) or not isinstance(gradients, Iterable):
+    if isinstance(gradients, Tensor) or not goes_through(gradients):
         raise TypeError(f"clip_global_norm: wanted an iterable of gradients, received {type(gradients).__name__}")
     given = list(gradients)
     for gradient in given:

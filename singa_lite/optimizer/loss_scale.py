@@ -94,7 +94,7 @@ def checked(given: object, precision: object, dtype: DType) -> LossScale | None:
     others, ValueError for a net in float16, whose gradients have no more range than its derivatives.
     """
     where = "compile loss_scale"
-    if given is None and precision != "float16":
+    if given is None and not (isinstance(precision, str) and precision == "float16"):
         return None
     number = real(given)
     if isinstance(given, str) and given != "dynamic":

@@ -36,16 +36,28 @@ class OffloadFile:
 
     def __init__(self, folder: str, nbytes: int) -> None:
         self.nbytes = nbytes
+        self._folder = folder
+        self._open()
+
+    def _open(self) -> None:
         try:
-            file = TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115  closed with this object
+            file = TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115  closed with this object
             finalize(self, file.close)
             self._file = file.fileno()
-            _allocate(self._file, nbytes)
+            _allocate(self._file, self.nbytes)
         except OSError as error:
             raise OSError(
                 error.errno,
-                f"offload: wanted a temporary file of {nbytes:,} bytes in {folder!r}, received: {error.strerror}",
+                f"offload: wanted a temporary file of {self.nbytes:,} bytes in {self._folder!r}, received: "
+                f"{error.strerror}",
             ) from error
+        self._process = os.getpid()
+
+    def _own(self) -> int:
+        """The file, by its number. A child process gets one of its own, as it would write where its parent reads."""
+        if self._process != os.getpid():
+            self._open()
+        return self._file
 
     def out(self, array: Array, offset: int) -> Copying:
         """Writes the bytes; the page cache takes them, and the system writes them to the disk when it wants to."""
@@ -57,13 +69,15 @@ class OffloadFile:
 
     def _write(self, values: memoryview, offset: int) -> None:
         """A call writes 2 GiB at most."""
+        file = self._own()
         while values:
-            count = os.pwrite(self._file, values, offset)
+            count = os.pwrite(file, values, offset)
             values, offset = values[count:], offset + count
 
     def _read(self, values: memoryview, offset: int) -> None:
+        file = self._own()
         while values:
-            count = os.preadv(self._file, [values], offset)
+            count = os.preadv(file, [values], offset)
             if not count:
                 raise OSError(f"offload: wanted {len(values):,} more bytes of the temporary file, received its end")
             values, offset = values[count:], offset + count

@@ -6,7 +6,7 @@ from typing import Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from singa_lite import loss
@@ -29,16 +29,40 @@ class NetClassifier(ClassifierMixin, NetEstimator):
         samples, labels = validate_data(self, X, y, dtype=self._dtypes, allow_nd=True)
         check_classification_targets(labels)
         self.classes_, ids = np.unique(labels, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(f"NetClassifier: wanted at least 2 classes, received one class, {self.classes_[0]!r}")
+        self._check_classes()
         weights = checked_weights(sample_weight, samples)
         return self._train(samples, ids, len(self.classes_), loss.SoftmaxCrossEntropy(), weights)
 
+    def partial_fit(self, X: object, y: object, classes: object = None, sample_weight: object = None) -> Self:
+        """Train for one epoch on some of the data, which makes the net where there is none yet.
+
+        classes: all labels that there will be, wanted by the first call. ValueError for a label that is none of them.
+        """
+        _check_partial_fit_first_call(self, classes)
+        self._check_classes()
+        is_new = not hasattr(self, "net_")
+        samples, labels = validate_data(self, X, y, dtype=self._next_dtypes, allow_nd=True, reset=is_new)
+        check_classification_targets(labels)
+        strange = np.setdiff1d(labels, self.classes_)
+        if len(strange):
+            raise ValueError(f"partial_fit y: wanted labels of {self.classes_}, received {strange[0]!r}")
+        ids, weights = np.searchsorted(self.classes_, labels), checked_weights(sample_weight, samples)
+        return self._go_on(samples, ids, len(self.classes_), loss.SoftmaxCrossEntropy(), weights)
+
+    def _check_classes(self) -> None:
+        if len(self.classes_) < 2:
+            raise ValueError(f"NetClassifier: wanted at least 2 classes, received one class, {self.classes_[0]!r}")
+
+    def predict_log_proba(self, X: object) -> Array:
+        """Logarithms of `predict_proba`, finite where that is 0 by rounding."""
+        scores = self._scores(X).astype(np.float64)
+        above = scores - scores.max(axis=1, keepdims=True)
+        logs: Array = above - np.log(np.exp(above).sum(axis=1, keepdims=True))
+        return logs
+
     def predict_proba(self, X: object) -> Array:
         """Probabilities (n, classes), float64, in the order of `classes_`."""
-        scores = self._scores(X).astype(np.float64)
-        powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-        shares: Array = powers / powers.sum(axis=1, keepdims=True)
+        shares: Array = np.exp(self.predict_log_proba(X))
         return shares
 
     def predict(self, X: object) -> Array:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from singa_lite import layers
-from singa_lite.common.checks import whole
+from singa_lite.common.checks import goes_through, whole
 from singa_lite.layer import Layer
 from singa_lite.tensor import Shape
 
 
 def perceptron(shape: Shape, outputs: int, hidden: Sequence[int]) -> list[Layer]:
     """Layers from samples of this shape to so many scores; hidden: the widths of those between."""
-    if isinstance(hidden, str) or not hasattr(hidden, "__iter__"):
+    if not goes_through(hidden):
         raise ValueError(f"hidden: wanted widths of layers, as (100,), received {hidden!r:.100}")
     widths = [whole("hidden", width, 1) for width in hidden]
     made: list[Layer] = [layers.Flatten("flat", input_sample_shape=shape)]

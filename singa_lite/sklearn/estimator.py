@@ -8,11 +8,14 @@ from typing import Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from singa_lite import optimizer as optimizers
 from singa_lite.common.array_types import Array
+from singa_lite.common.checks import fraction, number_dtype, whole
+from singa_lite.common.elsewhere import told
 from singa_lite.fit import Callback, History
 from singa_lite.loss import Loss
 from singa_lite.net import FeedForwardNet
@@ -22,6 +25,8 @@ from singa_lite.tensor import DeviceSpec, Shape
 
 #: Makes the layers of a net for samples of this shape and so many scores, and adds them to the net that it is given.
 Build = Callable[[FeedForwardNet, Shape, int], object]
+#: Samples, targets, and perhaps weights.
+_Samples = tuple[Array, ...]
 
 
 class NetEstimator(BaseEstimator):
@@ -30,13 +35,17 @@ class NetEstimator(BaseEstimator):
     build: build(net, sample_shape, outputs) adds layers to a net, the first with `input_sample_shape=sample_shape`, the
     last with that many scores; None: dense layers of the widths `hidden`, with ReLU between them. A function of a
     module, for pickles. optimizer: an Optimizer, of which each `fit` takes a copy; None: Adam(lr). batch_size: at most
-    so many samples. memory_budget, precision: as `FeedForwardNet.compile` takes them. dtype: of the net;
+    so many samples. validation_fraction: that share of the samples, drawn by random_state, of each class as many, is
+    no part of the training of `fit`: history_ has "val_loss" of it, which callbacks such as EarlyStopping watch.
+    memory_budget, precision: as `FeedForwardNet.compile` takes them. dtype: of the net;
     None: that of the samples if they are float32, which is quicker, else float64.
     random_state: of initial values and the order of samples.
 
-    net_: the trained net. history_: of its training. n_features_in_, feature_names_in_: as everywhere.
+    net_: the trained net. history_: of the last `fit` or `partial_fit`.
+    n_features_in_, feature_names_in_: as everywhere.
     """
 
+    @told()
     def __init__(
         self,
         build: Build | None = None,
@@ -46,6 +55,7 @@ class NetEstimator(BaseEstimator):
         lr: float = 0.005,
         batch_size: int = 200,
         epochs: int = 100,
+        validation_fraction: float = 0.0,
         callbacks: Iterable[Callback] = (),
         memory_budget: int | str | None = None,
         precision: str = "float32",
@@ -60,6 +70,7 @@ class NetEstimator(BaseEstimator):
         self.lr = lr
         self.batch_size = batch_size
         self.epochs = epochs
+        self.validation_fraction = validation_fraction
         self.callbacks = callbacks
         self.memory_budget = memory_budget
         self.precision = precision
@@ -71,20 +82,54 @@ class NetEstimator(BaseEstimator):
     @property
     def _dtypes(self) -> list[str]:
         """The dtypes that samples may keep, that of others first."""
-        return ["float64", "float32"] if self.dtype is None else [self.dtype]
+        if self.dtype is None:
+            return ["float64", "float32"]
+        return [str(number_dtype(f"{type(self).__name__} dtype", self.dtype))]
 
     def _train(self, X: Array, y: Array, outputs: int, loss: Loss, sample_weight: Array | None) -> Self:
-        """A new net, trained on checked samples and targets."""
+        """A new net, trained on checked samples and targets; integer ones are classes."""
+        net = self._new_net(X, outputs, loss)
+        given: _Samples = (X, y) if sample_weight is None else (X, y, sample_weight)
+        share, held = fraction(f"{type(self).__name__} validation_fraction", self.validation_fraction), None
+        if share:
+            found = train_test_split(
+                *given, test_size=share, random_state=net.seed % 2**32, stratify=y if y.dtype.kind in "iu" else None
+            )
+            given, held = tuple(found[::2]), tuple(found[1::2])
+        self.history_ = self._fitted(net, given, self.epochs, held)
+        self.net_ = net
+        return self
+
+    def _go_on(self, X: Array, y: Array, outputs: int, loss: Loss, sample_weight: Array | None) -> Self:
+        """Train the net, which is made if there is none, for one epoch."""
+        net = self.net_ if hasattr(self, "net_") else self._new_net(X, outputs, loss)
+        given = (X, y) if sample_weight is None else (X, y, sample_weight)
+        step = 0 if net.optimizer is None else net.optimizer.step
+        order = np.random.default_rng((net.seed, step)).permutation(len(X))  # `fit` begins with the same one each time
+        self.history_ = self._fitted(net, tuple(array[order] for array in given), 1, None)
+        self.net_ = net
+        return self
+
+    @property
+    def _next_dtypes(self) -> list[str]:
+        """As `_dtypes`, of the next `partial_fit`."""
+        return [str(self.net_.dtype)] if hasattr(self, "net_") else self._dtypes
+
+    def _new_net(self, X: Array, outputs: int, loss: Loss) -> FeedForwardNet:
+        """A compiled net for such samples."""
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         net = FeedForwardNet(loss, device=self.device, dtype=X.dtype, seed=seed)
         self._add_layers(net, X.shape[1:], outputs)
         chosen = optimizers.Adam(self.lr) if self.optimizer is None else deepcopy(self.optimizer)
         net.compile(chosen, memory_budget=self.memory_budget, precision=self.precision)
-        self.history_ = self._fitted(net, X, y, sample_weight)
-        self.net_ = net
-        return self
+        return net
 
     def _add_layers(self, net: FeedForwardNet, shape: Shape, outputs: int) -> None:
+        if self.build is not None and not callable(self.build):
+            raise TypeError(
+                f"{type(self).__name__} build: wanted a function build(net, sample_shape, outputs), "
+                f"received {self.build!r:.100}"
+            )
         if self.build is None:
             for layer in perceptron(shape, outputs, self.hidden):
                 net.add(layer)
@@ -96,17 +141,20 @@ class NetEstimator(BaseEstimator):
                 f"{type(self).__name__} build: wanted a net with one output of {outputs} scores, received {found}"
             )
 
-    def _fitted(self, net: FeedForwardNet, X: Array, y: Array, sample_weight: Array | None) -> History:
-        size = min(self.batch_size, len(X))
+    def _fitted(self, net: FeedForwardNet, given: _Samples, epochs: int, held: _Samples | None) -> History:
+        """given, held: samples, targets and perhaps weights, to train on and for the validation."""
+        x, y, *weights = given
+        size = min(whole(f"{type(self).__name__} batch_size", self.batch_size, 1), len(x))
         return net.fit(
-            X,
+            x,
             y,
             batch_size=size,
-            epochs=self.epochs,
-            shuffle=size < len(X),
+            epochs=epochs,
+            shuffle=size < len(x),
             verbose=self.verbose,
             callbacks=self.callbacks,
-            sample_weight=None if sample_weight is None else _shares(sample_weight),
+            sample_weight=_shares(weights[0]) if weights else None,
+            validation_data=None if held is None else (*held[:2], *map(_shares, held[2:])),
         )
 
     def _samples(self, X: object) -> Array:
@@ -130,5 +178,6 @@ def checked_weights(given: object, X: Array) -> Array | None:
 
 def _shares(weights: Array) -> Array:
     """Weights whose mean is 1, so that a sample of weight 2 counts as two do."""
-    shares: Array = weights * (len(weights) / weights.sum())
+    total = weights.sum()
+    shares: Array = weights * (len(weights) / total) if total else weights
     return shares

@@ -21,13 +21,24 @@ class NetRegressor(RegressorMixin, NetEstimator):
 
     def fit(self, X: object, y: object, sample_weight: object = None) -> Self:
         """Make a new net and train it. sample_weight: (n,), at least 0; one of 2 counts as two equal samples."""
-        samples, targets = validate_data(
-            self, X, y, dtype=self._dtypes, allow_nd=True, multi_output=True, y_numeric=True
-        )
-        self._is_column = targets.ndim == 1
-        wanted = targets.reshape(len(targets), -1).astype(samples.dtype)
+        samples, wanted = self._checked(X, y, self._dtypes, True)
         weights = checked_weights(sample_weight, samples)
         return self._train(samples, wanted, wanted.shape[1], loss.SquaredError(), weights)
+
+    def partial_fit(self, X: object, y: object, sample_weight: object = None) -> Self:
+        """Train for one epoch on some of the data, which makes the net where there is none yet."""
+        samples, wanted = self._checked(X, y, self._next_dtypes, not hasattr(self, "net_"))
+        weights = checked_weights(sample_weight, samples)
+        return self._go_on(samples, wanted, wanted.shape[1], loss.SquaredError(), weights)
+
+    def _checked(self, X: object, y: object, dtypes: list[str], is_new: bool) -> tuple[Array, Array]:
+        """Samples, and targets (n, outputs)."""
+        samples, targets = validate_data(
+            self, X, y, dtype=dtypes, allow_nd=True, multi_output=True, y_numeric=True, reset=is_new
+        )
+        if is_new:
+            self._is_column = targets.ndim == 1
+        return samples, targets.reshape(len(targets), -1).astype(samples.dtype)
 
     def predict(self, X: object) -> Array:
         """Values (n,) or (n, outputs), as y was."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from contextvars import ContextVar
 from itertools import islice
@@ -14,7 +14,7 @@ import numpy as np
 
 from singa_lite.common import elsewhere
 from singa_lite.common.arrays import kind
-from singa_lite.common.checks import flag, whole
+from singa_lite.common.checks import flag, goes_through, whole
 from singa_lite.common.contexts import in_own_context
 from singa_lite.common.terminal import Unfailing, tell
 from singa_lite.described import is_ours
@@ -368,7 +368,7 @@ def _checked_callbacks(given: object) -> tuple[Callback, ...]:
     """The callbacks of a list, or one alone."""
     if isinstance(given, Callback):
         given = (given,)
-    if not isinstance(given, Iterable) or isinstance(given, str | Mapping):
+    if not goes_through(given):
         raise TypeError(f"fit callbacks: wanted a list of objects of class Callback, received {kind(given)}")
     callbacks = tuple(given)
     for callback in callbacks:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from singa_lite.common.forks import follow
 from singa_lite.executable import Pause
 
 
@@ -11,6 +12,11 @@ class Readers:
     """Those that read parameters now, and those that will at the next step; a Pause says how to wait for one."""
 
     def __init__(self) -> None:
+        self.after_fork()
+        follow(self)
+
+    def after_fork(self) -> None:
+        """In a child process nothing reads: the threads that would are its parent's."""
         self._next: list[Callable[[], Pause]] = []
         self._reading: list[Pause] = []
 

@@ -8,6 +8,7 @@ from weakref import ReferenceType, ref
 
 from singa_lite.arena import Arena, taken
 from singa_lite.common.contexts import Turn, in_own_context, one_step
+from singa_lite.common.interrupts import raise_ignored
 from singa_lite.errors import GraphError
 from singa_lite.executable import Executable
 from singa_lite.graph import Graph, Pause
@@ -56,7 +57,9 @@ class Steps(StepRecords):
 
     def exclusively(self, work: Callable[..., R], *arguments: object) -> R:
         """work(*arguments), while no other thread does a step of this net."""
-        return self._turn.run_with(self.arena.turn, self._exclusively, work, *arguments)
+        done = self._turn.run_with(self.arena.turn, self._exclusively, work, *arguments)
+        raise_ignored()  # what came inside the step
+        return done
 
     def _exclusively(self, work: Callable[..., R], *arguments: object) -> R:
         self.arena.trim()

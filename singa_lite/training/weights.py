@@ -105,7 +105,7 @@ def _is_output(key: object, value: object) -> bool:
 
 
 def _of_classes(where: str, given: object, layers: LayerGraph, objective: Objective, output: str) -> Classes:
-    if isinstance(given, list | tuple | np.ndarray):
+    if isinstance(given, list | tuple) or (isinstance(given, np.ndarray) and given.ndim):
         given = dict(enumerate(given))
     if not isinstance(given, Mapping):
         raise TypeError(f"{where}: wanted {{class id: weight}}, received {given!r:.100}")

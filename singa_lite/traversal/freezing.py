@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
+from singa_lite.common.checks import goes_through
 from singa_lite.errors import GraphError
 from singa_lite.layer import Layer
 from singa_lite.tensor import Tensor
@@ -63,7 +64,7 @@ def checked(where: str, given: object, layers: Mapping[str, Layer]) -> Freeze:
     """
     if given is None or isinstance(given, str):
         chosen = [] if given is None else [given]
-    elif isinstance(given, Collection) and not isinstance(given, bytes | Mapping):
+    elif isinstance(given, Collection) and goes_through(given):
         chosen = [_path(where, each, layers) for each in given]
     else:
         raise TypeError(

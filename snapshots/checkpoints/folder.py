@@ -12,7 +12,8 @@ from pathlib import Path
 from threading import Thread, current_thread
 from weakref import WeakValueDictionary
 
-from singa_lite.common import leftovers
+from singa_lite.common import checks, leftovers
+from singa_lite.common.elsewhere import told
 from singa_lite.common.notice import warn
 from singa_lite.errors import SnapshotError
 from singa_lite.fit import Training
@@ -36,6 +37,7 @@ class Folder:
     """One training run's checkpoints. keep: how many of the newest stay; the best one stays beside them."""
 
     _lock: int | None = None
+    _process = 0
 
     def __init__(self, path: str | os.PathLike[str], keep: int) -> None:
         if not isinstance(path, str | os.PathLike):
@@ -87,7 +89,7 @@ class Folder:
         self.release()
         if sys.platform == "win32":
             return
-        self._holder = training, current_thread()
+        self._holder, self._process = (training, current_thread()), os.getpid()
         left = _holders.get(os.path.realpath(self.path))
         if left is None or left._is_left:
             if left is not None:
@@ -115,7 +117,8 @@ class Folder:
     def release(self) -> None:
         """Let others have the folder."""
         if self._lock is not None:
-            fcntl.flock(self._lock, fcntl.LOCK_UN)  # first, so that after an interrupt here the folder is free
+            if self._process == os.getpid():  # a forked child has the same lock
+                fcntl.flock(self._lock, fcntl.LOCK_UN)  # first, so that after an interrupt here the folder is free
             lock, self._lock = self._lock, None
             os.close(lock)
 
@@ -169,6 +172,7 @@ def checkpoints(folder: str | os.PathLike[str]) -> list[Path]:
     return sorted(found, key=step_of, reverse=True)
 
 
+@told(folder=checks.path)
 def latest(folder: str | os.PathLike[str]) -> Path | None:
     """The newest checkpoint, None if there is none."""
     return next(iter(checkpoints(folder)), None)

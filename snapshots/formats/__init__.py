@@ -9,6 +9,8 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
+from singa_lite.common import checks
+from singa_lite.common.elsewhere import told
 from singa_lite.errors import SnapshotError
 from singa_lite.net import FeedForwardNet
 from singa_lite.net_parts.left_out import LeftOut
@@ -21,6 +23,12 @@ from singa_lite.snapshots.formats.table import of_path as of_path
 from singa_lite.snapshots.tree import Tree
 
 
+def _is_net(where: str, given: object) -> None:
+    if not isinstance(given, FeedForwardNet):
+        raise TypeError(f"{where}: wanted a FeedForwardNet, received {checks.kind_of(given)}")
+
+
+@told(net=_is_net, weights_only=checks.flag)
 def save(net: FeedForwardNet, path: Path, *, weights_only: bool = False, **options: object) -> None:
     """Write the net, in the format of the path's suffix. SnapshotError after an unfinished step, and as for `write`.
 
@@ -54,6 +62,7 @@ def writer(path: Path) -> Save:
     return of_path(path).save
 
 
+@told(net=_is_net, optimizer=checks.or_none(checks.flag), layers=checks.or_none(checks.names), strict=checks.flag)
 def load(
     net: FeedForwardNet,
     path: Path,

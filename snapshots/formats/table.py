@@ -10,6 +10,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Protocol
 
+from singa_lite.common import checks
 from singa_lite.common.array_types import DType
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.tree import Tree
@@ -97,7 +98,7 @@ FORMATS = (
 
 def of_path(path: Path, options: Mapping[str, object] | None = None) -> Format:
     """The format of a file of that name. SnapshotError for another suffix, TypeError for options it does not have."""
-    name = os.fsdecode(path)
+    name = os.fsdecode(path if isinstance(path, bytes) else checks.path("a snapshot", path))
     for one in FORMATS:
         if name.lower().endswith(one.suffixes):
             strange = sorted(set(options or ()) - set(one.options))

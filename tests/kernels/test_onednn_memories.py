@@ -10,9 +10,11 @@ import pytest
 
 from layouts import piece_of_channels_last
 from singa_lite.kernels.kernel_set import KernelSet, Launch
-from singa_lite.kernels.onednn_kernels import memories
+from singa_lite.kernels.onednn_kernels import functions as f
+from singa_lite.kernels.onednn_kernels import memories, memory_descs, one_thread
 from singa_lite.kernels.onednn_kernels.handles import Handle
 from singa_lite.kernels.onednn_kernels.loop import Run
+from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from test_normalization_values import empty, normal, vectors
 
 Array = np.ndarray
@@ -93,3 +95,33 @@ def test_what_is_forgotten_is_answered_as_before(onednn, monkeypatch):
     onednn.forget()
     monkeypatch.setattr(onednn.kernels[NAME], "attempt", None)  # asked again, a builder would be called
     assert onednn.scratch_bytes(NAME, arrays, SETTINGS) == wanted
+
+
+def product(rows: int) -> Primitive:
+    """One whose scratch grows with the number of threads that it is made for."""
+    shapes = (rows, 130), (130, 260), (rows, 260)
+    left, right, result = map(memory_descs.dense, shapes)
+    return Primitive("matmul", left, right, None, result)
+
+
+@pytest.mark.parametrize("first", [1, 3])
+def test_code_takes_the_scratch_of_its_own_number_of_threads(onednn, first):
+    """Of equal primitives for one thread and for three; all code is made later, while another number is set."""
+    made = []
+    for threads in (first, 4 - first):
+        with one_thread.making(threads):
+            made.append(product(40 + first))
+    assert len({each.scratch_bytes for each in made}) == 2
+    for each in made:
+        with one_thread.making(2):
+            assert each.shared.primitive
+        assert each.memory_desc(f.SCRATCHPAD).nbytes == each.scratch_bytes
+
+
+def test_a_descriptor_that_is_made_again_is_for_the_threads_of_the_first(onednn):
+    with one_thread.making(3):
+        made = product(53)
+    wanted = made.scratch_bytes
+    made.shared.let_go()
+    with one_thread.making(1):
+        assert made.memory_desc(f.SCRATCHPAD).nbytes == wanted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -96,6 +97,28 @@ def test_an_interrupt_of_the_caller_waits_for_the_worker():
         workers.share(2, slots.works)
     assert slots.inside == 0
     assert len(slots.all_done()) == 1
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no timer that sends signals")
+def test_interrupts_again_and_again_wait_for_the_worker():
+    caller, barrier = threading.get_ident(), threading.Barrier(2)
+
+    def piece(number: int) -> None:
+        barrier.wait(30)
+        if threading.get_ident() == caller:
+            signal.setitimer(signal.ITIMER_REAL, 0.01, 0.02)
+        time.sleep(0.2)
+
+    slots = Slots(2, piece)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            workers.share(2, slots.works)
+        inside = slots.inside
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert inside == 0 and len(slots.all_done()) == 1
 
 
 @pytest.mark.parametrize("at", range(1, 40, 3))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from pathlib import Path
 from threading import Event, Timer, current_thread, main_thread
@@ -12,7 +14,7 @@ import pytest
 
 from nets import state_of
 from resume_run import BATCH, NETS, Kill, Killed, data, fit, images, outcome
-from singa_lite import SnapshotError, device
+from singa_lite import FeedForwardNet, SnapshotError, device, layers, loss, optimizer
 from singa_lite.fit import Callback, Training
 from singa_lite.snapshots import Checkpoint, formats, net_tree, tree
 from singa_lite.snapshots.checkpoints.background import HostCopy, Work, Writer
@@ -238,3 +240,45 @@ class Steps(Callback):
 
     def on_batch(self, training: Training) -> None:
         self.seen.append(training.net.optimizer.step)
+
+
+class Fork(Callback):
+    """A child process trains the net after each batch. statuses: of the children; None: one hung."""
+
+    def __init__(self) -> None:
+        self.statuses: list[int | None] = []
+
+    def on_batch(self, training: Training) -> None:
+        child = os.fork()
+        if not child:
+            try:
+                training.net.train_one_batch(np.ones((3, 500), "f"), np.ones((3, 700), "f"))
+                os._exit(0)
+            finally:
+                os._exit(1)
+        self.statuses.append(status_of(child))
+
+
+def status_of(child: int) -> int | None:
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.001)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return None
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_a_child_trains_while_its_parent_has_one_written(tmp_path):
+    """It waits for no thread of its parent's."""
+    net, forks = FeedForwardNet(loss.SquaredError(), device=device.new_cpu(), seed=0), Fork()
+    net.add(layers.Dense("dense", 700, input_sample_shape=(500,)))
+    net.compile(optimizer.SGD(0.1))
+    last = Checkpoint(tmp_path, every_steps=1, background=True)
+    net.fit(np.ones((60, 500), "f"), np.ones((60, 700), "f"), 4, verbose=False, callbacks=[last, forks])
+    assert forks.statuses == [0] * 15
+    assert checkpoints(tmp_path)

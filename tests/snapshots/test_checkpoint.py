@@ -494,3 +494,20 @@ def test_a_folder_that_was_never_released_is_free_once_it_is_dropped(tmp_path):
     other = Folder(tmp_path, 1)
     other.hold(training)
     other.release()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_a_child_does_not_free_its_parent_s_folder(tmp_path):
+    training = SimpleNamespace(is_under_way=True)
+    held = Folder(tmp_path, 1)
+    held.hold(training)
+    child = os.fork()
+    if not child:
+        held.release()
+        os._exit(0)
+    os.waitpid(child, 0)
+    with pytest.raises(SnapshotError, match="another run is writing to"):
+        Folder(tmp_path, 1).hold(training)
+    held.release()
+    Folder(tmp_path, 1).hold(training)

@@ -28,12 +28,12 @@ def slots() -> int:
 
 
 @contextmanager
-def making() -> Iterator[None]:
-    """Primitives made inside run on one thread: some keep the number of threads that was set when they were made."""
+def making(number: int = 1) -> Iterator[None]:
+    """Primitives made inside run on so many threads: some keep the number that was set when they were made."""
     get, put = _openmp()
     before = get()
     try:
-        put(1)
+        put(number)
         yield
     finally:
         put(before)

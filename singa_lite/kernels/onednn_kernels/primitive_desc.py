@@ -33,7 +33,17 @@ class PrimitiveDesc(Unique):
     it under a name of its own, and one who keeps its pointer keeps the handle.
     """
 
-    __slots__ = ("__weakref__", "_arguments", "_hints", "_made", "_post_ops", "_primitive", "make", "scratch_bytes")
+    __slots__ = (
+        "__weakref__",
+        "_arguments",
+        "_hints",
+        "_made",
+        "_post_ops",
+        "_primitive",
+        "_threads",
+        "make",
+        "scratch_bytes",
+    )
 
     def __init__(
         self,
@@ -44,6 +54,9 @@ class PrimitiveDesc(Unique):
     ) -> None:
         library = load()
         self.make, self._arguments, self._hints, self._post_ops = make, arguments, hints, tuple(post_ops)
+        #: The library keeps code by what it does and by the number of threads set when it is asked for. Asked with
+        #: another number than its descriptor was made for, it may give code that wants more scratch than this has.
+        self._threads = one_thread.count()
         self._made: Handle | None = None
         self._primitive: Handle | None = None
         made = self.handle
@@ -55,8 +68,9 @@ class PrimitiveDesc(Unique):
         made = self._made
         if made is None:
             attributes = _attributes(self._post_ops)
-            hints = (hint.handle for hint in self._hints)
-            made = self._made = Handle("primitive_desc", self.make((*self._arguments, *hints, attributes)))
+            hints = [hint.handle for hint in self._hints]
+            with one_thread.making(self._threads):
+                made = self._made = Handle("primitive_desc", self.make((*self._arguments, *hints, attributes)))
         return made
 
     @property
@@ -67,7 +81,9 @@ class PrimitiveDesc(Unique):
         """
         made = self._primitive
         if made is None:
-            made = self._primitive = Handle("primitive", load().make("primitive_create", self.handle))
+            own = self.handle
+            with one_thread.making(self._threads):
+                made = self._primitive = Handle("primitive", load().make("primitive_create", own))
             self.let_go()
             for hint in self._hints:
                 hint.let_go()

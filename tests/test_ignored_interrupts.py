@@ -1,0 +1,277 @@
+"""Ctrl-C inside a destructor, where Python ignores exceptions: the next operation raises it, and only that one."""
+
+from __future__ import annotations
+
+import ast
+import gc
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+from threading import Thread
+from types import FrameType
+from typing import Any
+from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
+
+import numpy as np
+import pytest
+
+from interrupts import FOLDERS
+from kernel_sets import kernel_sets
+from singa_lite import FeedForwardNet, Tensor, autograd, device, layers, loss, optimizer, tensor
+from singa_lite.common.interrupts import raise_ignored
+from singa_lite.kernels.onednn_kernels import handles
+from singa_lite.runtime.offload_file import OffloadFile
+from singa_lite.snapshots.checkpoints.folder import Folder
+from singa_lite.snapshots.formats import npz
+
+HAS_ONEDNN = any(kernels.name == "onednn" for kernels in kernel_sets())
+ON = device.new_cpu()
+ONE = np.ones((2, 3), "f")
+
+
+class At:
+    """A tracer that raises an interrupt where a function of this name begins, once, as a signal would."""
+
+    def __init__(self, name: str, error: type[BaseException] = KeyboardInterrupt) -> None:
+        self.name, self.error, self.came = name, error, False
+        self._kept = self._enter  # as in `interrupts.Tracer`
+
+    def _enter(self, frame: FrameType, event: str, argument: Any) -> None:
+        if frame.f_code.co_qualname == self.name and not self.came:
+            self.came = True
+            raise self.error
+
+    def during(self, work: Callable[[], Any]) -> None:
+        """Do the work, out of which nothing may come."""
+        before = sys.gettrace()
+        gc.collect()
+        gc.disable()  # what earlier tests left would die on the way, and an operation of the work's raise it
+        raise_ignored()
+        try:
+            sys.settrace(self._kept)
+            work()
+        finally:
+            sys.settrace(before)
+            gc.enable()
+        assert self.came, f"{self.name} was not called"
+
+
+def operation() -> Tensor:
+    return autograd.add(tensor.from_numpy(ONE, ON), tensor.from_numpy(ONE, ON))
+
+
+def replayed_step() -> None:
+    net = FeedForwardNet(loss.SquaredError(), device=device.new_cpu(), seed=0)
+    net.add(layers.Dense("dense", 3, input_sample_shape=(3,)))
+    net.compile(optimizer.SGD(0.1))
+    for _ in range(3):
+        net.train_one_batch(ONE, ONE)
+
+
+def recorded() -> None:
+    with device.new_cpu().recording():
+        tensor.zeros((2, 3), device=ON)
+        on_recording = device.new_cpu()
+        with on_recording.recording():
+            tensor.zeros((2, 3), device=on_recording)
+
+
+def left_generator() -> None:
+    @contextmanager
+    def block() -> Any:
+        try:
+            yield
+        finally:
+            ending()
+
+    made = block()
+    made.__enter__()
+
+
+def ending() -> None:
+    """What a generator calls that is dropped."""
+
+
+class Own:
+    """A user's object."""
+
+    def __del__(self) -> None:
+        pass
+
+
+def weak(table: Any) -> None:
+    one = Own()
+    if isinstance(table, WeakSet):
+        table.add(one)
+    elif isinstance(table, WeakKeyDictionary):
+        table[one] = 1
+    else:
+        table[1] = one
+    del one  # before the table
+
+
+#: {a function that Python calls where something dies: what makes it do so}.
+CASES: dict[str, Callable[[Path], Any]] = {
+    "Block.__del__": lambda path: operation(),
+    "Pool.give": lambda path: operation(),
+    "Record._died": lambda path: recorded(),
+    "Folder.__del__": lambda path: Folder(path, 3),
+    "_Archive.__del__": lambda path: npz._Archive(BytesIO(), "w"),
+    "finalize.__call__": lambda path: OffloadFile(str(path), 10),
+    "Arena.leave": lambda path: replayed_step(),
+    "WeakSet.__init__.<locals>._remove": lambda path: weak(WeakSet()),
+    "WeakKeyDictionary.__init__.<locals>.remove": lambda path: weak(WeakKeyDictionary()),
+    "WeakValueDictionary.__init__.<locals>.remove": lambda path: weak(WeakValueDictionary()),
+    "ending": lambda path: left_generator(),
+    "Own.__del__": lambda path: Own(),
+}
+if HAS_ONEDNN:
+    CASES["Handle.__del__"] = lambda path: handles._new_memory_desc((2, 3), (3, 1), "float32")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_next_operation_raises_it(name, tmp_path):
+    def work() -> None:
+        CASES[name](tmp_path)
+        gc.collect()
+
+    At(name).during(work)
+    with pytest.raises(KeyboardInterrupt):
+        operation()
+    np.testing.assert_array_equal(operation().array, ONE + 1)
+
+
+def test_the_next_replay_raises_it_before_anything_changes():
+    net = FeedForwardNet(loss.SquaredError(), device=device.new_cpu(), seed=0)
+    net.add(layers.Dense("dense", 3, input_sample_shape=(3,)))
+    net.compile(optimizer.SGD(0.1))
+    for _ in range(3):
+        net.train_one_batch(ONE, ONE)
+    before = net.param_values()[0].array.copy()
+    At("Block.__del__").during(operation)
+    with pytest.raises(KeyboardInterrupt):
+        net.train_one_batch(ONE, ONE)
+    assert net.optimizer.step == 3 and not net.unfinished_at
+    np.testing.assert_array_equal(net.param_values()[0].array, before)
+    net.train_one_batch(ONE, ONE)
+
+
+def test_a_recorded_expression_raises_it_when_it_runs():
+    with ON.recording() as graph:
+        kept = operation()
+    graph.run()
+    At("Block.__del__").during(operation)
+    with pytest.raises(KeyboardInterrupt):
+        graph.run()
+    graph.run()
+    np.testing.assert_array_equal(kept.array, ONE + 1)
+
+
+def test_so_does_the_exit_that_a_handler_of_a_signal_asks_for():
+    At("Block.__del__", SystemExit).during(operation)
+    with pytest.raises(SystemExit):
+        operation()
+
+
+def test_other_errors_go_where_python_sends_them(monkeypatch):
+    found = []
+    monkeypatch.setattr(sys, "unraisablehook", found.append)
+    operation()  # which has the hook that was set behind its own
+    At("Own.__del__", OSError).during(Own)
+    assert [given.exc_type for given in found] == [OSError]
+    operation()
+
+
+def test_it_is_the_thread_s_own():
+    found: list[object] = []
+
+    def work() -> None:
+        At("Block.__del__").during(operation)
+        try:
+            operation()
+        except KeyboardInterrupt:
+            found.append("raised")
+        found.append(operation())
+
+    At("Block.__del__").during(operation)
+    thread = Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found[0] == "raised" and isinstance(found[1], Tensor)
+    with pytest.raises(KeyboardInterrupt):
+        operation()
+
+
+def in_child(work: Callable[[], Any]) -> int:
+    """The status of a child process that does the work: 0 where it comes to its end, 3 where that raises."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    try:
+        work()
+        os._exit(0)
+    except BaseException:
+        os._exit(3)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_a_child_raises_its_own_and_not_its_parent_s():
+    At("Block.__del__").during(operation)
+    assert in_child(operation) == 0
+    with pytest.raises(KeyboardInterrupt):
+        operation()
+    assert in_child(lambda: (At("Block.__del__").during(operation), operation())) == 3
+
+
+def test_no_signal_of_a_timer_is_lost():
+    """Wherever it comes, some operation ends; blocks are made and dropped all the time."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for number in range(60):
+            with pytest.raises(KeyboardInterrupt):
+                signal.setitimer(signal.ITIMER_REAL, 0.0005 + number * 1e-5)
+                until = time.monotonic() + 20
+                while time.monotonic() < until:
+                    operation()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+#: Destructors of the package that no case above goes through, and why.
+ELSEWHERE = {
+    "SelfClosing.__del__": "written in C",
+    "cublaslt.py": "a GPU's",
+    "cudnn_library.py": "a GPU's",
+    "staging.py": "a GPU's",
+    "offload_file.py": "finalize.__call__",
+    "step_records.py": "Arena.leave",
+}
+
+
+def destructors() -> set[str]:
+    """Names of all `__del__` of the package, and of the files that call `finalize`."""
+    found = set()
+    for file in (file for folder in set(FOLDERS) for file in Path(folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                named = [each.name for each in node.body if isinstance(each, ast.FunctionDef)]
+                named += [ast.unparse(t) for a in node.body if isinstance(a, ast.Assign) for t in a.targets]
+                found |= {f"{node.name}.__del__"} if "__del__" in named else set()
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "finalize":
+                found.add(file.name)
+    return found
+
+
+def test_every_destructor_has_a_case():
+    assert destructors() <= {*CASES, *ELSEWHERE, "Handle.__del__"}
