@@ -47,7 +47,7 @@ MADE: dict[str, Case] = {
     "Flatten": Case(lambda: layers.Flatten("f"), ((1, 4, 5),)),
     "Embedding:ids": CASES["Embedding"],
     "Softmax": CASES["Softmax:channels"],
-    **{f"{name}:padding": CASES[name] for name in _POOLINGS},
+    **{f"{name}:{option}": CASES[name] for name in _POOLINGS for option in ("padding", "ceil")},
 }
 
 _WINDOW = {"kernel": 5, "stride": 4, "border_mode": "valid", "pad": 0, "padding": "valid"}
@@ -61,7 +61,7 @@ _RECURRENT = {
 FOLLOWED: dict[str, dict[str, Any]] = {
     "Activation": {"slope": 0.05, "mode": "leaky_relu"},
     "Activation:elu": {"alpha": 0.5},
-    "AvgPooling1D": {"kernel": 5, "pad": (0, 2), "count_pad": False},
+    "AvgPooling1D": {"kernel": 5, "pad": (0, 2), "count_pad": False, "ceil_mode": True},
     "AvgPooling2D": {"kernel": 5, "pad": (0, 2, 2, 0), "count_pad": False},
     **{f"{name}:padding": {"padding": "same"} for name in _POOLINGS},
     "BatchNormalization": {"momentum": 0.2, "epsilon": 0.3},
@@ -84,7 +84,7 @@ FOLLOWED: dict[str, dict[str, Any]] = {
     "LayerNormalization": {"axis": 2, "epsilon": 0.3},
     "LRN": {"size": 3, "alpha": 0.7, "beta": 0.4, "k": 3.0},
     "LSTM": {"dropout": 0.8, "merge": "mul", "recurrent_activation": "hard_sigmoid"},
-    "MaxPooling1D": {"kernel": 5, "pad": (0, 2)},
+    "MaxPooling1D": {"kernel": 5, "pad": (0, 2), "ceil_mode": True},
     "MaxPooling2D": {"kernel": 5, "pad": (0, 2, 2, 0)},
     "MultiHeadAttention": {"causal": True, "dropout": 0.8},
     "Normalization": {"mean": [5, 4, 3, 2, 1], "variance": 0.5},
@@ -105,8 +105,8 @@ FOLLOWED: dict[str, dict[str, Any]] = {
 
 #: {layer: {option: a value that would want other parameters, state or shapes, or comes too late}}.
 REFUSED: dict[str, dict[str, Any]] = {
-    **{name: {k: _WINDOW[k] for k in ("stride", "border_mode")} for name in ("AvgPooling1D", "AvgPooling2D")},
-    **{name: {k: _WINDOW[k] for k in ("stride", "border_mode")} for name in ("MaxPooling1D", "MaxPooling2D")},
+    **{name: {"stride": 4, "border_mode": "valid"} for name in _POOLINGS},
+    **{f"{name}:ceil": {"ceil_mode": True} for name in ("AvgPooling2D", "MaxPooling2D")},
     **{
         name: {**_WINDOW, "nb_kernels": 6, "groups": 2, **_FILTERS}
         for name in ("Conv1D", "Conv2D", "Conv1DTranspose", "Conv2DTranspose")
@@ -254,6 +254,7 @@ def comparable(found: list[Any], like: list[Any]) -> list[Any]:
 SAME = {
     *(("Activation", "mode"), ("Concat", "axis"), ("Flatten", "axis"), ("LayerNormalization", "axis")),
     *(("Conv1DTranspose", "output_padding"), ("Conv2DTranspose", "output_padding"), ("Embedding:ids", "mask_zero")),
+    *(("AvgPooling1D", "ceil_mode"), ("MaxPooling1D", "ceil_mode")),
 }
 
 

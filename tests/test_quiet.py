@@ -194,7 +194,6 @@ TIMED = [
     "budget",
     "checkpoints",
     "compare",
-    "gpu",
     "kernels",
     "offload",
     "peak_memory",

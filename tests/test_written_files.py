@@ -175,8 +175,9 @@ def test_a_pipe_is_written_to(tmp_path):
         assert found.result().startswith("<svg")
 
 
-#: What writes files otherwise: the writer, what goes through it, and marks of processes in a file without a name.
-WRITERS = ("common.atomic", "parallel.watch", "snapshots.formats.")
+#: What writes files otherwise: the writer, what goes through it, marks of processes in a file without a name, and a
+#: table's text in a temporary folder.
+WRITERS = ("common.atomic", "parallel.watch", "snapshots.formats.", "data.text_file")
 #: Methods and functions that write a file anew, whatever their arguments.
 ANEW = {"write_text", "write_bytes", "save", "savez", "savez_compressed", "savetxt", "tofile"}
 

@@ -12,6 +12,7 @@ from gradient_check import spread
 from singa_lite import autograd, tensor
 from singa_lite.device import device_of
 from singa_lite.ops.across import Across, across
+from singa_lite.ops.cross_entropy import weigh
 
 Arrays = list[np.ndarray]
 
@@ -400,6 +401,11 @@ _SOME = Case(((3, 2, 4),), {"axis": -1, "ignore_index": 9}, fixed=lambda rng: [n
 LOSSES = {
     "softmax_cross_entropy": Case(((3, 4),), fixed=_class_ids(3, classes=4)),
     "softmax_cross_entropy_values": Case(((3, 4),), fixed=_class_ids(3, classes=4)),
+    "softmax_cross_entropy_values:weighed": Case(
+        ((3, 4),),
+        fixed=lambda rng: [*_class_ids(3, classes=4)(rng), np.array([0.5, 0.0, 2.0])],
+        call=lambda values, x, ids, weights: weigh(values(x, ids), weights),
+    ),
     "softmax_cross_entropy_values:positions": Case(((3, 4, 2, 5),), fixed=_class_ids(3, 2, 5, classes=4)),
     "softmax_cross_entropy_values:rows": Case(((3, 4, 2),), fixed=_rows(3, 4, 2)),
     "softmax_cross_entropy:last axis": Case(((3, 2, 4),), {"axis": -1}, fixed=_class_ids(3, 2, classes=4)),
