@@ -11,6 +11,7 @@ import signal
 import sys
 import tempfile
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -56,8 +57,32 @@ LONG = (
 )
 
 
+def pytest_addoption(parser):
+    """Two environments of CI share the suite: the second one does what the first one could not."""
+    parser.addoption("--write-passed", metavar="FILE", help="write the tests that passed there, a line each")
+    parser.addoption("--passed-before", metavar="FILE", help="leave out the tests that are in this file")
+
+
+class PassedTests:
+    """Writes the ids of the tests that passed to a file at the end of the session."""
+
+    def __init__(self, path):
+        self.path, self.passed = path, []
+
+    def pytest_runtest_logreport(self, report):
+        """One of the three reports of a test."""
+        if report.when == "call" and report.passed:
+            self.passed.append(report.nodeid)
+
+    def pytest_sessionfinish(self):
+        """All reports are there."""
+        Path(self.path).write_text("\n".join(self.passed), encoding="utf-8")
+
+
 def pytest_configure(config):
     """Leave the order of files to the next function. No example of hypothesis fails because others use the machine."""
+    if config.option.write_passed and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(PassedTests(config.option.write_passed))
     settings.register_profile("unhurried", deadline=None)
     settings.load_profile("unhurried")
     if hasattr(config.option, "loadscopereorder"):  # where pytest-xdist is
@@ -66,6 +91,10 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(config, items):
     """For workers: files that take long first, then those of many tests, so that the last ones are short."""
+    if config.option.passed_before:
+        passed = set(Path(config.option.passed_before).read_text(encoding="utf-8").splitlines())
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in passed])
+        items[:] = [item for item in items if item.nodeid not in passed]
     if hasattr(config, "workerinput"):
         counts = Counter(item.path for item in items)
         ranks = {name: rank for rank, name in enumerate(LONG)}
