@@ -142,6 +142,30 @@ def test_the_buffer_by_hand():
             feed.check()
 
 
+@pytest.mark.parametrize("call", range(4))
+def test_an_interrupt_while_a_larger_batch_moves_the_others_loses_no_form(monkeypatch, call):
+    """Of two blocks of a form, the bytes are taken from one, or from both, or given to one."""
+    net, twin, calls, give = small(), small(), [0], Block.set_give
+
+    def interrupted(block: Block, how: Any) -> None:
+        calls[0] += 1
+        if calls[0] == call + 1:
+            raise KeyboardInterrupt
+        give(block, how)
+
+    for one in (net, twin):
+        one.train_one_batch(*batch(0, 4))
+        one.train_one_batch(*batch(1, 4))
+    with monkeypatch.context() as changed:
+        changed.setattr(Block, "set_give", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            net.train_one_batch(*batch(2, 9))
+    if net.unfinished_at:
+        net.discard_step()
+    for number, count in ((3, 4), (4, 9), (5, 4)):
+        assert all_steps(net, number, count) == all_steps(twin, number, count)
+
+
 # --- how many -----------------------------------------------------------------------------------------------
 
 

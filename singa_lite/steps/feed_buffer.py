@@ -41,11 +41,10 @@ class Feed:
 
     def release(self) -> None:
         """Forget the bytes."""
-        self.bound = None
+        self.bound = self.span = None  # first: after an interrupt in what follows `open` binds all blocks anew
         for block in self.blocks:
             block.memory = None
             block.set_give(_nothing)
-        self.span = None
 
     def check(self) -> None:
         """GraphError unless the batch that was copied in last is this step's, and whole."""
