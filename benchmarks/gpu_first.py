@@ -80,9 +80,9 @@ def main(given: list[str] | None = None, program: str = __file__) -> int:
     asked.out.mkdir(parents=True, exist_ok=True)
     options = Options.of(asked, str(Path(program).resolve()))
     if asked.worker:
-        return worker.serve(options, asked.worker)
+        return worker.run_requested(options, asked.worker)
     if asked.alone:
-        return worker.alone(options, asked.alone)
+        return worker.run_named(options, asked.alone)
     if not asked.stand_in and (missing := _no_gpu()):
         print(f"gpu_first.py: nothing was run: {missing}", file=sys.stderr)
         return NO_GPU

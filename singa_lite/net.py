@@ -305,7 +305,7 @@ class FeedForwardNet(BatchNet, Unique):
         """
         state_bytes = sum(tensor.nbytes for tensor in self.states().values())
         text = terminal.shown(summary.table(self.layer_rows(), state_bytes), sys.stdout)
-        terminal.tell(text, sys.stdout)
+        terminal.write_line(text, sys.stdout)
         return net_text.Printed(text)
 
     def __repr__(self) -> str:

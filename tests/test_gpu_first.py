@@ -82,11 +82,14 @@ def test_the_first_part_answers_everything(prepared, tmp_path):
 
 
 def test_the_second_part_looks_at_what_failed_and_times_kernels(prepared, tmp_path):
-    (tmp_path / "first.jsonl").write_text(json.dumps({"item": "contract/relu", "status": "wrong"}) + "\n")
+    failed = [{"item": f"contract/{kernel}", "status": "wrong"} for kernel in ("relu", "uniform")]
+    (tmp_path / "first.jsonl").write_text("\n".join(map(json.dumps, failed)))
     out = tmp_path / "out"
     status, printed = run(prepared, out, "--part=2", f"--again={tmp_path / 'first.jsonl'}")
     assert status == 0, printed
-    assert statuses(out)["again/relu"] == "ok"
+    assert statuses(out)["again/relu"] == statuses(out)["again/uniform"] == "ok"
+    again = [str(line["row"]) for line in lines(out) if line["item"].startswith("again/") and "row" in line]
+    assert again and not any("elements differ" in row for row in again)
     rows = [line["row"] for line in lines(out) if line["item"] == "kernels/digits_cnn" and "row" in line]
     assert {"kernel", "us", "GB_s", "share", "count"} <= rows[0].keys()
     both = [line["row"] for line in lines(out) if line["item"] == "thresholds" and "row" in line]

@@ -7,31 +7,19 @@ import csv
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
 
 import skips
+from full_disk import disk_of
 from own_steps import gan
 from package_source import module_files
 from singa_lite import FeedForwardNet, callbacks, layers, optimizer, reports
 from singa_lite.memory.__main__ import main as place
 from test_callback_ends import StopAt, X, fit, made
 
-resource = pytest.importorskip("resource") if os.name != "nt" else None
 posix = pytest.mark.skipif(os.name == "nt", reason="this system has no limit of a file's size")
-
-
-@contextmanager
-def largest_file(nbytes):
-    """Files cannot be longer meanwhile, as on a disk that is full."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def rows(file):
@@ -50,7 +38,7 @@ def test_a_full_disk_loses_no_row(tmp_path, append, room):
     fit(made(), callbacks.CSVLogger(file), epochs=5)
     before = file.read_bytes()
     size = len(before) + room if append else (20 if room < 0 else 130)
-    with largest_file(size), pytest.raises(OSError, match=r"File too large.*|log\.csv"):
+    with disk_of(size), pytest.raises(OSError, match=r"File too large.*|log\.csv"):
         fit(net, callbacks.CSVLogger(file, append=append), epochs=3)
     assert os.listdir(tmp_path) == ["log.csv"]
     if append or room < 0:
@@ -158,7 +146,7 @@ def test_a_file_is_the_old_one_or_the_new_one(tmp_path, write):
     before = path.read_bytes()
     assert "größe" in before.decode()
     path.write_bytes(b"old")
-    with largest_file(len(before) // 2), pytest.raises(OSError, match=r"made\.txt|status 2"):
+    with disk_of(len(before) // 2), pytest.raises(OSError, match=r"made\.txt|status 2"):
         write(path)
     assert path.read_bytes() == b"old" and not [name for name in os.listdir(tmp_path) if name.endswith(".tmp")]
     write(path)

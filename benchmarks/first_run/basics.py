@@ -1,4 +1,4 @@
-"""The first items: versions, one kernel, all sources compiled, what cuBLASLt and cuDNN answer, a captured step."""
+"""Items that come before training: versions, compilation, one kernel, cuBLASLt, cuDNN, NCCL, a replay's memory."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from first_run.item import Context, Values, counted
 from first_run.machine import Machine, here
 from first_run.prepared import built
 from singa_lite.kernels.interface import SIGNATURES
-from singa_lite.kernels.kernel_set import KernelSet, TensorSpec
+from singa_lite.kernels.kernel_set import KernelSet, TensorSpec, specs_of
 
 #: Nets whose kernels are timed, at these batches.
 NETS = {"resnet50": 32, "mobilenet_v2": 32, "gpt_11m": 8}
@@ -73,7 +73,7 @@ def _calls(machine: Machine, name: str, n: int) -> list[Timed]:
     counts: Counter[Any] = Counter()
     calls: dict[Any, Timed] = {}
     for one in plan.placed.planned.instructions:
-        specs = tuple(None if o is None else TensorSpec(o.shape, o.dtype, o.strides) for o in one.operands)
+        specs = specs_of(one.operands)
         if machine.served_by(machine.on.kernels, one.kernel, specs, one.settings) == "own":
             key = one.kernel, tuple(None if s is None else s.key for s in specs), str(one.settings)
             counts[key] += 1

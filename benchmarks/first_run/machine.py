@@ -124,7 +124,7 @@ class Machine(ABC):
 
 
 class Gpu(Machine):
-    """GPU 0. own: without the libraries, whose start takes long under tools that watch each access to memory."""
+    """GPU 0 of this machine. own: without cuBLASLt and cuDNN, which start slowly under compute-sanitizer."""
 
     def __init__(self, own: bool = False) -> None:
         self._own = own

@@ -91,17 +91,24 @@ def _calls() -> tuple[dict[str, PreparedCall], list[tuple[str, Types]]]:
 
 def _call(key: str, case: Any, kernels: Any) -> PreparedCall | None:
     """None for a kernel that the GPU's own set lacks."""
-    from singa_lite.kernels.numpy_kernels import NUMPY
     from singa_lite.testing.kernel_call import Call
 
     name = key.split(":")[0]
     if name not in kernels.kernels:
         return None
     tensors, settings = case.build(np.random.default_rng(7), np.dtype("float32"), False)
-    wide = tensors if name in DRAWN else [_in_float64(t) for t in tensors]
-    exact = Call(NUMPY, name, wide, settings).run().results
+    exact = exact_results(name, tensors, settings)
     host = Call(kernels, name, tensors, settings).run().results
     return PreparedCall(name, tensors, settings, exact, host)
+
+
+def exact_results(kernel: str, tensors: Arrays, settings: dict[str, Any]) -> dict[str, Any]:
+    """NumPy's results of a call in float64, by tensor; of a kernel that draws, in its own dtype."""
+    from singa_lite.kernels.numpy_kernels import NUMPY
+    from singa_lite.testing.kernel_call import Call
+
+    wide = tensors if kernel in DRAWN else [_in_float64(t) for t in tensors]
+    return dict(Call(NUMPY, kernel, wide, settings).run().results)
 
 
 def _in_float64(array: Any) -> Any:

@@ -6,6 +6,7 @@ import gc
 import time
 import warnings
 from collections import Counter
+from contextlib import nullcontext
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -26,14 +27,10 @@ def compare_losses(context: Context, name: str, mode: str) -> Values:
     wanted = context.prepared.trainings[name]
     net = built(name, context.machine.on, graph=mode != "eager")
     begins = weight_sum(net)
-    never = patch.object(CapturedReplay, "_captured", lambda self: None)
-    with warnings.catch_warnings(record=True) as said:
+    uncaptured = patch.object(CapturedReplay, "_captured", lambda self: None)
+    with uncaptured if mode == "recorded" else nullcontext(), warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        if mode == "recorded":
-            with never:
-                found = list(losses(net, name, wanted.batch, len(wanted.losses)))
-        else:
-            found = list(losses(net, name, wanted.batch, len(wanted.losses)))
+        found = list(losses(net, name, wanted.batch, len(wanted.losses)))
     values: Values = {"losses": found, "wanted": wanted.losses, "warnings": [str(one.message) for one in said]}
     apart = [abs(a - b) / abs(b) for a, b in zip(found, wanted.losses, strict=True)]
     values |= {"differences": apart, "largest_difference": max(apart)}
@@ -86,11 +83,11 @@ def _milliseconds(machine: Any, net: Any, x: Any, y: Any, steps: int) -> list[fl
 
 def calls(machine: Any, net: Any) -> Values:
     """How many calls of a step the libraries do, kernels of ours, and the host; of the host by kernel."""
-    from singa_lite.kernels.kernel_set import TensorSpec
+    from singa_lite.kernels.kernel_set import specs_of
 
     kernels, found = net.device.kernels, Counter()
     for call in net.memory_plan.placed.planned.instructions:
-        specs = tuple(None if one is None else TensorSpec(one.shape, one.dtype, one.strides) for one in call.operands)
+        specs = specs_of(call.operands)
         side = machine.served_by(kernels, call.kernel, specs, call.settings)
         found[side if side != "host" else f"host: {call.kernel}"] += 1
         if side == "own" and call.kernel.split("*")[0] in kernels.kernels and kernels.has_levels:

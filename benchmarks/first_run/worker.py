@@ -17,7 +17,7 @@ from first_run.item import Context, Item, Options, Skipped, Values, Wrong
 ANSWERS = "GPU_FIRST_ANSWERS"
 
 
-def serve(options: Options, side: str) -> int:
+def run_requested(options: Options, side: str) -> int:
     """Do the items that standard input names, a line each, and answer each with its status."""
     answers = os.fdopen(int(os.environ[ANSWERS]), "w")
     known = {item.name: item for item in items_of(options)}
@@ -31,7 +31,7 @@ def serve(options: Options, side: str) -> int:
     return 0
 
 
-def alone(options: Options, names: Sequence[str]) -> int:
+def run_named(options: Options, names: Sequence[str]) -> int:
     """Do the named items in this process and print their lines; 1 if one failed. For tools that watch a process."""
     known = {item.name: item for item in items_of(options)}
     context = Context(options, lambda values: print(json.dumps(values, default=str), flush=True))

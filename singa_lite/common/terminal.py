@@ -25,7 +25,7 @@ def shown(text: str, stream: TextIO | None) -> str:
         return text.translate(_PLAIN).encode(encoding, "backslashreplace").decode(encoding)
 
 
-def tell(text: str, stream: TextIO | None) -> None:
+def write_line(text: str, stream: TextIO | None) -> None:
     """Write a line, as `shown`. Nothing happens where there is no stream, and where it takes no text any more."""
     Unfailing(stream).write(f"{text}\n")
 

@@ -119,7 +119,7 @@ class F1(_OfClasses):
 
 
 class BinaryPrecision(EpochMetric):
-    """tp / (tp + fp) over all scores: how many of those that are taken for yes are; as scikit-learn's precision_score.
+    """Share of true positives among all scores above the threshold: tp / (tp + fp), scikit-learn's precision_score.
 
     x: scores of any shape (n, ...), each by itself; y: x's shape and dtype, yes above 1/2. threshold: a score above it
     is taken for yes, 0 for raw scores, 0.5 for probabilities; NaN is not. 0 where none is taken for yes.

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from math import nan
 
 from singa_lite.common.checks import names
-from singa_lite.common.terminal import tell
+from singa_lite.common.terminal import write_line
 from singa_lite.errors import GraphError
 from singa_lite.graph_parts.budget_error import BudgetError
 from singa_lite.layer import OneOrMore
@@ -145,7 +145,7 @@ class BatchNet(CompiledNet):
         """Print `norms`, if that is wanted: `verbose`. Of several processes rank 0 does, whose outputs are its own."""
         is_first = self._together is None or self._together.ranks.rank == 0
         if self.verbose and self.optimizer is not None and is_first:
-            tell(f"step {self.optimizer.step}\n{self.norms}", sys.stdout)
+            write_line(f"step {self.optimizer.step}\n{self.norms}", sys.stdout)
 
     @property
     def loss_weight(self) -> float:

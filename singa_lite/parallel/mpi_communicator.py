@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.common.terminal import tell
+from singa_lite.common.terminal import write_line
 from singa_lite.errors import ParallelError, RankFailedError
 from singa_lite.parallel.communicator import Communicator, Pending
 from singa_lite.parallel.watch import Watch
@@ -137,7 +137,7 @@ class MpiCommunicator(Communicator):
     def abort(self, message: str, status: int = 1) -> NoReturn:
         """End all processes at once."""
         if message:
-            tell(message, sys.stderr)
+            write_line(message, sys.stderr)
         if self.watch is not None:
             self.watch.end()
         self._mpi.COMM_WORLD.Abort(status)

@@ -16,7 +16,7 @@ from singa_lite.common import elsewhere
 from singa_lite.common.arrays import kind
 from singa_lite.common.checks import flag, goes_through, whole
 from singa_lite.common.contexts import in_own_context
-from singa_lite.common.terminal import Unfailing, tell
+from singa_lite.common.terminal import Unfailing, write_line
 from singa_lite.described import is_ours
 from singa_lite.errors import ParallelError
 from singa_lite.layer import OneOrMore
@@ -264,7 +264,7 @@ class Training(OnRanks):
         }
         told, processes = zip(*self.gathered((mine, own_process()), "fit: its beginning"), strict=True)
         if self._verbose:
-            tell(in_words(processes), sys.stderr)
+            write_line(in_words(processes), sys.stderr)
         check_same_call("fit", told)
 
     def _check_stopped(self) -> None:
@@ -357,7 +357,7 @@ class Training(OnRanks):
         mean = evaluate(self.net, self._validation, self._validation_batch, self._prefetch, None, self.ranks)
         if self._verbose:
             shown = texts(mean.entries(self.measures))
-            tell(", ".join([f"validation: loss {mean.loss():.4f}", *shown]), sys.stdout)
+            write_line(", ".join([f"validation: loss {mean.loss():.4f}", *shown]), sys.stdout)
         return {"val_loss": mean.loss()} | mean.entries(self.measures, "val_")
 
     def _validation_batch(self) -> None:

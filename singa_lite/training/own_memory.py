@@ -81,10 +81,10 @@ class InOwnMemory:
             given = self._source[number]
             made = copied(given)
             if len(self._first) < _LOOKED_AT:
-                self._look(given, made)
+                self._compare_with_copy(given, made)
             return made
 
-    def _look(self, given: object, made: object) -> None:
+    def _compare_with_copy(self, given: object, made: object) -> None:
         """Compare the first batches with their copies: one that has changed since was refilled."""
         self._first.append((given, made))
         if len(self._first) == _LOOKED_AT:

@@ -66,9 +66,9 @@ class Change:
     def __call__(self, samples: Array, numbers: Array, key: int) -> Array:
         """The samples transformed, in fresh memory. numbers: those of the samples, int (n,). key: the epoch's."""
         with self._gate.passed():
-            return self._made(samples, numbers, key)
+            return self._transform_batch(samples, numbers, key)
 
-    def _made(self, samples: Array, numbers: Array, key: int) -> Array:
+    def _transform_batch(self, samples: Array, numbers: Array, key: int) -> Array:
         made: Array = np.empty((len(samples), *self.shape), self.dtype)
         first: list[Array] = []  # of the batch, to see whether the transform returns one array again and again
         is_apart = len(samples) > 1

@@ -12,8 +12,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ import h5py
 import numpy as np
 import pytest
 
+from full_disk import disk_of
 from nets import state_of
 from singa_lite import FeedForwardNet, SnapshotError, layers
 from singa_lite.snapshots import manifest
@@ -69,18 +69,6 @@ def test_an_error_midway(saved, monkeypatch):
     monkeypatch.setattr(h5py.Group, "create_dataset", fail_at_the_fifth)
     assert_not_written(net, saved, before, "No space left on device")
     assert len(calls) == 5
-
-
-@contextmanager
-def disk_of(length: int) -> Iterator[None]:
-    """Files end at this byte: the system's limit of a file's size stands for a full disk."""
-    resource = pytest.importorskip("resource", reason="this system sets no limits of a file's size")
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (length, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_a_disk_that_is_full_at_any_byte(saved):
