@@ -1,16 +1,19 @@
-"""One BLAS thread for all tests: theirs are small matrices, for which threads that wait for each other cost more
-than they do, many times so where other processes want the cores. CuPy keeps its files in a folder of the tests' own.
-Bytecode is kept, the collector passes over what pytest itself holds, and workers begin with files that take longest.
-A test that is skipped without a word of what would bring it back has failed. The next test finds modules where the last
-one found them: scripts that commands are given put their folders first. Ctrl-C is heard, also where the shell that
-began them in the background had it ignored."""
+"""Settings for all tests.
+
+Each process uses one BLAS thread: the matrices of tests are small, and threads that wait for each other cost more than
+they compute. Bytecode is kept. Long files run first, so that no worker waits for another one at the end. A skipped test
+must say what is missing and what brings it (`skips.py`), or it fails. Ctrl-C works in tests that a shell started in the
+background.
+"""
 
 import gc
 import os
 import signal
 import sys
 import tempfile
+import zlib
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -58,9 +61,10 @@ LONG = (
 
 
 def pytest_addoption(parser):
-    """Two environments of CI share the suite: the second one does what the first one could not."""
+    """Options of CI: its two environments share the suite, and each run takes a part of the nightly tests."""
     parser.addoption("--write-passed", metavar="FILE", help="write the tests that passed there, a line each")
     parser.addoption("--passed-before", metavar="FILE", help="leave out the tests that are in this file")
+    parser.addoption("--twentieth", metavar="HASH", help="run one test of twenty, chosen by this hexadecimal number")
 
 
 class PassedTests:
@@ -93,8 +97,10 @@ def pytest_collection_modifyitems(config, items):
     """For workers: files that take long first, then those of many tests, so that the last ones are short."""
     if config.option.passed_before:
         passed = set(Path(config.option.passed_before).read_text(encoding="utf-8").splitlines())
-        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in passed])
-        items[:] = [item for item in items if item.nodeid not in passed]
+        _keep(config, items, lambda item: item.nodeid not in passed)
+    if config.option.twentieth:
+        part = int(config.option.twentieth, 16) % 20
+        _keep(config, items, lambda item: zlib.crc32(item.nodeid.encode()) % 20 == part)
     if hasattr(config, "workerinput"):
         counts = Counter(item.path for item in items)
         ranks = {name: rank for rank, name in enumerate(LONG)}
@@ -125,6 +131,12 @@ def _refuse_silence(report: pytest.TestReport | pytest.CollectReport) -> None:
         wrong = skips.complaint(reason.removeprefix("Skipped: "))
         if wrong:
             report.outcome, report.longrepr = "failed", f"{path}:{line}: {wrong}"
+
+
+def _keep(config: pytest.Config, items: list[pytest.Item], wanted: Callable[[pytest.Item], bool]) -> None:
+    """Deselect the other tests."""
+    config.hook.pytest_deselected(items=[item for item in items if not wanted(item)])
+    items[:] = filter(wanted, items)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import gc
-import os
 import random
 import shutil
 import signal
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,11 +26,6 @@ from singa_lite.fit import Callback, Training
 from singa_lite.snapshots import Checkpoint
 from singa_lite.snapshots.checkpoints.folder import checkpoints, step_of
 
-#: How many lines of each kind of step are tried, at one of their turns; "all": each at its first, its last and another
-#: turn; "opcodes": so each instruction; "opcodes:200": so many of those, at one of their turns.
-SETTING = os.environ.get("SINGA_LITE_TEST_INTERRUPTS", "40")
-OPCODES = SETTING.startswith("opcodes")
-WANTED = SETTING.partition(":")[2] or SETTING
 STEPS = 4
 RNG = np.random.default_rng(4)
 BATCHES = [(RNG.normal(size=(6, 1, 4, 4)).astype("f"), RNG.integers(0, 3, 6)) for _ in range(STEPS)]
@@ -60,17 +54,31 @@ def wanted(graph: bool) -> list[dict[str, Any]]:
     return states
 
 
-def places(work: Callable[[], Any], name: str, share: int = 1) -> Iterator[int]:
-    """Events of the work to interrupt. share: 3 for a third of those WANTED."""
-    tracer = Tracer(opcodes=OPCODES)
-    assert not tracer.run(work)
-    rng, turns = random.Random(), list(tracer.places.values())
-    if WANTED in ("all", "opcodes"):
-        events = {event for numbers in turns for event in (numbers[0], numbers[-1], rng.choice(numbers))}
-    else:
-        events = {rng.choice(numbers) for numbers in rng.sample(turns, min(int(WANTED) // share, len(turns)))}
-    print(f"{name}: {tracer.count} events of {len(turns)} places, {len(events)} are tried")
-    return iter(sorted(events))
+@dataclass(frozen=True)
+class Places:
+    """Where interrupts come: before so many of the lines, or the instructions, that the work runs."""
+
+    count: int
+    opcodes: bool = False
+
+    def of(self, work: Callable[[], Any], share: int = 1) -> list[int]:
+        """Numbers of events, each at one of the turns of its place. share: 3 for a third of `count`."""
+        tracer = Tracer(opcodes=self.opcodes)
+        assert not tracer.run(work)
+        rng, turns = random.Random(), list(tracer.places.values())
+        return sorted(rng.choice(numbers) for numbers in rng.sample(turns, min(self.count // share, len(turns))))
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(Places(40), id="some lines"),
+        pytest.param(Places(400), id="lines", marks=pytest.mark.nightly),
+        pytest.param(Places(400, opcodes=True), id="instructions", marks=pytest.mark.nightly),
+    ]
+)
+def places(request: pytest.FixtureRequest) -> Places:
+    """Where the work of a test is interrupted."""
+    return request.param
 
 
 class Scene:
@@ -92,9 +100,9 @@ class Scene:
     def step(self) -> None:
         self.net.train_one_batch(*BATCHES[self.before])
 
-    def interrupt(self, at: int) -> str:
+    def interrupt(self, at: int, opcodes: bool) -> str:
         """Interrupt a step there, look at what is left, and train on; "refused", "as before" or "done"."""
-        tracer = Tracer(at, OPCODES)
+        tracer = Tracer(at, opcodes)
         tracer.run(self.step)
         return self.look(tracer.place or f"after the end: {tracer.count} events this time")
 
@@ -142,19 +150,14 @@ class Scene:
         assert self.other.optimizer.step == found + 1
 
 
-def count(answers: list[str], name: str) -> None:
-    print(f"{name}: {len(answers)} interrupts, {dict(Counter(answers))}")
-
-
 @pytest.mark.parametrize("graph", [True, False], ids=["replayed", "at once"])
-def test_a_later_step(graph, tmp_path):
+def test_a_later_step(graph, places, tmp_path):
     scene = Scene(graph, 2, tmp_path / "net.h5")
     scene.restore()
     answers = []
-    for at in places(scene.step, "step"):
+    for at in places.of(scene.step):
         scene.restore()
-        answers.append(scene.interrupt(at))
-    count(answers, "replayed" if graph else "at once")
+        answers.append(scene.interrupt(at, places.opcodes))
     assert {"refused", "as before"} <= set(answers)
     used = scene.on.pool.used
     scene.restore()
@@ -189,10 +192,9 @@ def test_real_signals(graph, tmp_path):
 
 
 @pytest.mark.parametrize("graph", [True, False], ids=["recorded", "at once"])
-def test_a_first_step(graph, tmp_path):
+def test_a_first_step(graph, places, tmp_path):
     scenes = iter(lambda: Scene(graph, 0, tmp_path / "net.h5"), None)
-    answers = [next(scenes).interrupt(at) for at in places(next(scenes).step, "first step")]
-    count(answers, "recorded" if graph else "at once, first")
+    answers = [next(scenes).interrupt(at, places.opcodes) for at in places.of(next(scenes).step)]
     assert "as before" in answers
 
 
@@ -231,11 +233,11 @@ class Run:
         last = Checkpoint(self.folder / name, every_steps=1, background=self.background, keep=9)
         self.net.fit(self.X, self.LABELS, 6, 2, verbose=False, callbacks=[*callbacks, last], resume=resume)
 
-    def interrupt(self, at: int) -> str:
+    def interrupt(self, at: int, opcodes: bool) -> str:
         self.net.load(self.folder / "start.npz")
         self.number += 1
         name = f"run {self.number}"
-        tracer = Tracer(at, OPCODES)
+        tracer = Tracer(at, opcodes)
         out = tracer.run(lambda: self.fit(name))
         where, net = tracer.place, self.net
         answer = "refused" if net.unfinished_at else "whole"
@@ -266,10 +268,9 @@ class Run:
 
 
 @pytest.mark.parametrize("background", [False, True], ids=["at once", "background"])
-def test_fit_with_checkpoints(background, tmp_path):
+def test_fit_with_checkpoints(background, places, tmp_path):
     run = Run(tmp_path, background)
-    answers = [run.interrupt(at) for at in places(lambda: run.fit("counted"), "fit", share=3)]
-    count(answers, f"fit, background {background}")
+    answers = [run.interrupt(at, places.opcodes) for at in places.of(lambda: run.fit("counted"), share=3)]
     assert "whole" in answers
 
 
@@ -289,7 +290,7 @@ def test_a_block_whose_end_was_interrupted_is_no_output():
 
 
 @pytest.mark.parametrize("what", ["load", "plan_batch", "compile"])
-def test_other_calls(what, tmp_path):
+def test_other_calls(what, places, tmp_path):
     """A load is refused half-way, a plan leaves the count of steps, and a net is compiled or says that it is not."""
     scene = Scene(True, 2, tmp_path / "net.h5")
     scene.train_on(2)
@@ -300,10 +301,10 @@ def test_other_calls(what, tmp_path):
         scene.net.compile(scene.net.optimizer)
 
     works = {"load": lambda: scene.net.load(later), "plan_batch": lambda: scene.net.plan_batch(5), "compile": compile}
-    for at in places(works[what], what, share=2):
+    for at in places.of(works[what], share=2):
         used = scene.net.optimizer
         scene.restore()
-        tracer = Tracer(at, OPCODES)
+        tracer = Tracer(at, places.opcodes)
         tracer.run(works[what])
         scene.where = tracer.place
         if scene.net.optimizer is None:
