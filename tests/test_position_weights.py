@@ -198,13 +198,9 @@ def test_the_weight_of_yes_is_pytorchs(torch, shape, weight):
         assert of(ours, x, y, w)[0] == pytest.approx(own(scores, torch.tensor(y)).item(), rel=1e-6)
 
 
-def test_the_weight_of_yes_in_a_net(tmp_path):
+def test_the_weight_of_yes_in_a_net():
     y = (X[..., :C] > 0).astype(np.float32)
     made = net(loss.SigmoidCrossEntropy(pos_weight=np.array([1.0, 2, 3])))
-    eager = net(loss.SigmoidCrossEntropy([1, 2, 3]), graph=False)
-    for each in (made, eager):
-        each.fit(X, y, 4, 2, verbose=False)
-    np.testing.assert_array_equal(*(np.asarray(each.parameters()["d/weight"]) for each in (made, eager)))
     assert made.config()["loss"] == net(loss.SigmoidCrossEntropy(np.array([1.0, 2, 3]))).config()["loss"]
     made.loss.pos_weight = 1.0
     assert made.evaluate(X, y)[0] == pytest.approx(net_of(made, X, y), rel=1e-6)

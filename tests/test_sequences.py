@@ -112,7 +112,7 @@ def test_every_call_takes_ids():
     before = net.evaluate(X, Y, batch_size=4)
     assert net.predict(X, batch_size=4).shape == (9, TIME, CLASSES)
     assert net.plan_batch(9).total_bytes > 0
-    net.fit(X, Y, batch_size=9, epochs=60)
+    net.fit(X, Y, batch_size=9, epochs=20, verbose=False)
     assert float(net.evaluate(X, Y)[0]) < float(before[0])
 
 

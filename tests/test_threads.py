@@ -81,6 +81,13 @@ def test_numbers_that_are_none(unset, text):
         device.threads()
 
 
+@pytest.mark.parametrize("number", [0, -1, 2.5, float("nan"), 4097])
+def test_set_threads_refuses_what_is_no_number_of_threads(unset, number):
+    with pytest.raises(ValueError, match="set_threads"):
+        device.set_threads(number)
+    assert device.threads() == usable_cores()
+
+
 # Print, before any device is made, {name: number of threads} of the libraries, in this thread and in another one.
 NUMBERS = """
 import os, sys, threading
