@@ -79,7 +79,7 @@ def test_a_budget_gives_equal_bits_and_is_kept():
     def made(**compiling: Any) -> FeedForwardNet:
         net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(kernels="numpy"), seed=4)
         end = net.add(layers.Conv2D("conv0", 8, 3, input_sample_shape=(3, 20, 24)))
-        for number in range(1, 6):
+        for number in range(1, 9):
             end = net.add(layers.Conv2D(f"conv{number}", 8, 3), net.add(layers.Activation(f"act{number}", "tanh"), end))
         net.add(layers.Flatten("flat"), net.add(layers.Dropout("drop", 0.3), end))
         net.add(layers.Dense("scores", 5))

@@ -97,7 +97,7 @@ def pair(**options: Any) -> tuple[FeedForwardNet, FeedForwardNet]:
 def assert_equal_steps(net: FeedForwardNet, twin: FeedForwardNet, *data: tuple[np.ndarray, np.ndarray]) -> None:
     for x, y in data:
         found, wanted = net.train_one_batch(x, y), twin.train_one_batch(x, y)
-        assert [bits(value) for value in found] == [bits(value) for value in wanted]
+        assert [v if v is None else bits(v) for v in found] == [v if v is None else bits(v) for v in wanted]
         assert state_of(net) == state_of(twin)
 
 
