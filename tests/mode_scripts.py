@@ -331,6 +331,10 @@ SCRIPTS = {
         compiled={"step": own_step},
         without=_OWN_STEP,
     ),
-    "two nets": Script(own_steps.critic, numbers, beside=own_steps.with_generator, without=_OWN_STEP),
-    "one walk through two nets": Script(own_steps.encoder, numbers, beside=own_steps.with_decoder, without=_OWN_STEP),
+    "two nets": Script(
+        own_steps.critic, numbers, beside=own_steps.with_generator, without=_OWN_STEP, long_to_plan=True
+    ),
+    "one walk through two nets": Script(
+        own_steps.encoder, numbers, beside=own_steps.with_decoder, without=_OWN_STEP, long_to_plan=True
+    ),
 }

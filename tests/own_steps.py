@@ -43,7 +43,7 @@ def fake(scores: Tensor) -> Tensor:
 
 
 def with_generator(
-    net: FeedForwardNet, noise: bool = True, clip: float | None = None, rounds: int = 2
+    net: FeedForwardNet, noise: bool = True, clip: float | None = None, rounds: int = 1
 ) -> dict[str, Any]:
     """Options of `compile` by which a critic trains against a generator. noise: drawn, else read from the targets."""
     maker = generator(net.device, str(net.dtype))

@@ -131,6 +131,14 @@ def test_padding_is_not_seen():
     np.testing.assert_array_equal(net.generate(padded, 3, 0)[:, 4:7], net.generate(PROMPT[:, :6], 3, 0)[:, :3])
 
 
+def test_forms_of_prompts():
+    net = compiled(gpt())
+    alone = net.generate(PROMPT[0].astype(np.uint8), 3, 0)
+    assert (alone.dtype, alone.shape) == (np.int64, (14,))
+    assert net.generate(tensor.from_numpy(PROMPT[:1]), 3, 0).tolist() == [alone.tolist()]
+    np.testing.assert_array_equal(alone[:11], PROMPT[0])
+
+
 def test_texts_of_a_batch_are_those_alone():
     """Drawn ones too, the first: each text has numbers of its own."""
     net = gpt(dtype="float64")

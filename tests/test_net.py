@@ -673,6 +673,8 @@ def test_a_shared_parameter_has_one_gradient_the_sum_yielded_once_at_its_last_co
     found = dict(zip(*items[-1], strict=True))
     for name in ("owner/weight", "owner/bias"):
         assert_close(found[name], differences(projected(net, x, {"out": dy}), net.parameters()[name]))
+    net.to_device(device.new_cpu())
+    assert net.layers["third"].parameters["weight"] is net.parameters()["owner/weight"]
 
 
 def test_parameters_of_other_shapes_or_of_a_layer_outside_cannot_be_shared():

@@ -100,7 +100,7 @@ def test_a_large_table_is_updated_some_rows_at_a_time_to_equal_bits():
 
 def test_ids_as_tensors_lists_and_in_another_byte_order():
     wanted = trained(net_of(), 1)
-    for given in (tensor.from_numpy(X), X.tolist(), X.astype(">i4"), X[::-1][::-1]):
+    for given in (tensor.from_numpy(X), X.tolist(), X.astype(">i4"), X[::-1][::-1], X.astype("u1"), X.astype("u8")):
         net = net_of()
         net.train_one_batch(given if not isinstance(given, list) else np.array(given), Y)
         assert state_of(net) == wanted
