@@ -312,7 +312,7 @@ SCRIPTS = {
     "perceptron": Script(perceptron, vectors, lambda: optimizer.AdaGrad(0.05)),
     "regularized, wide": Script(lambda on: perceptron(on, width=700), vectors, by_rules),  # 8 bits can hold its state
     "frozen": Script(residual, images, compiled={"freeze": "dense"}),
-    "frozen within": Script(nested, vectors, compiled={"freeze": ["outer/a", "b"]}),
+    "frozen within": Script(nested, vectors, compiled={"freeze": ["outer/a", "b"]}, long_to_plan=True),
     "two inputs and losses": Script(
         two_inputs, two_batches, lambda: optimizer.Nesterov(0.05), compiled={"loss_weights": {"class": 0.25}}
     ),
@@ -323,7 +323,7 @@ SCRIPTS = {
     "recurrent, padded": Script(recurrent, padded, long_to_plan=True),
     "recurrent, every step": Script(convolved_series, series, lambda: optimizer.Adam(0.01), long_to_plan=True),
     "own layer": Script(own_layer, vectors),
-    "nested layers": Script(nested, vectors),
+    "nested layers": Script(nested, vectors, long_to_plan=True),
     "submodel": Script(submodel, vectors, without=_STATISTICS),
     "own step": Script(
         lambda on: perceptron(on, FeedForwardNet(device=on, seed=4)),
