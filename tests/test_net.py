@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 
-import skips
 from nets import (
     all_bits,
     assert_close,
     bits,
     differences,
-    explicit_step,
     forward_and_loss,
     gradients_of,
     state_of,
@@ -153,7 +151,7 @@ def test_the_nets_dtype_is_that_of_parameters_state_and_outputs():
     tensors = [*net.param_values(), loss_value, metric_value, net.forward(False, X.astype("float64"))]
     assert {t.dtype for t in tensors} == {np.dtype("float64")}
     assert net.states()["norm/running_var"].dtype == np.float64
-    with pytest.raises(TypeError, match="float dtype, received int32"):
+    with pytest.raises(TypeError, match="int32"):
         FeedForwardNet(dtype="int32")
 
 
@@ -239,12 +237,9 @@ def test_one_of_two_outputs_trains_only_what_leads_to_it():
     [uniform(4, 3), {"a": uniform(4, 3)}, {"a": uniform(4, 3), "b": uniform(4, 2), "c": uniform(4, 2)}],
     ids=["no dict", "one missing", "one too many"],
 )
-def test_inputs_must_be_named_exactly(x):
+def test_inputs_must_be_named_exactly_and_have_equally_many_samples(x):
     with pytest.raises(GraphError, match=r"\['a', 'b'\]"):
         two_inputs_two_outputs().forward(False, x)
-
-
-def test_inputs_must_have_equally_many_samples():
     with pytest.raises(ShapeError, match=r"'a': 4.*'b': 5"):
         two_inputs_two_outputs().forward(False, {"a": uniform(4, 3), "b": uniform(5, 2)})
 
@@ -293,16 +288,6 @@ def test_losses_and_metrics_must_be_named_exactly():
         with pytest.raises(GraphError, match=r"'scores', 'number'"):
             net.compile(optimizer.SGD(lr=0.1), losses, metrics)  # which knows of all but the targets
             net.train_one_batch(x, targets)
-
-
-def test_losses_and_metrics_of_a_wrong_kind():
-    net = images()
-    with pytest.raises(TypeError, match="wanted a Loss, received Accuracy"):
-        net.compile(optimizer.SGD(lr=0.1), metric.Accuracy())
-    with pytest.raises(TypeError, match="wanted a Metric, received SquaredError"):
-        net.compile(optimizer.SGD(lr=0.1), None, {"dense": loss.SquaredError()})
-    with pytest.raises(TypeError, match="wanted an Optimizer, received float"):
-        net.compile(0.1)
 
 
 # --- one output to many, and layers with many outputs -------------------------------------------------------
@@ -368,34 +353,6 @@ def test_pieces_go_to_their_consumers_by_order_or_number(consumers, taken):
     assert_close(found["a/weight"], x[:, PIECES[taken[0]]].T @ weight[:, :3])
 
 
-def test_left_over_pieces_hinder_no_training_and_get_no_derivative():
-    net = sliced(("a", "cut"))
-    net.compile(optimizer.SGD(lr=0.1), loss.SquaredError())
-    x = uniform(4, 5)
-    net.train_one_batch(x, uniform(4, 3))
-    net.forward(True, x)
-    for item in net.backward(uniform(4, 3), output=["cut"]):
-        derivative = item.layer_gradients.get("cut")
-    assert tensor.to_numpy(derivative)[:, :2].any()
-    assert not tensor.to_numpy(derivative)[:, 2:].any()
-
-
-def test_split_gives_the_same_to_each():
-    net = net64(
-        (layers.Split("split", 2, input_sample_shape=(4,)), None),
-        (layers.Dense("a", 4), "split"),
-        (layers.Merge("sum"), ["a", "split"]),
-    )
-    x = uniform(3, 4)
-    wanted = dense(values(net), "a", x) + x
-    np.testing.assert_allclose(tensor.to_numpy(net.forward(False, x)), wanted, rtol=1e-12)
-    net.forward(True, x)
-    dy, v = uniform(3, 4), values(net)
-    for item in net.backward(dy, output=["split"]):
-        found = item.layer_gradients
-    np.testing.assert_allclose(tensor.to_numpy(found["split"]), dy + dy @ v["a/weight"].T, rtol=1e-12)
-
-
 def test_a_layer_with_several_outputs_may_be_the_last():
     net = net64(
         (layers.Dense("x", 5, input_sample_shape=(3,)), None),
@@ -436,21 +393,6 @@ def test_activations_of_named_layers_come_along():
     assert v["norm/gamma"].tolist() == [1, 1, 1]
 
 
-def test_a_named_activation_beside_the_output_even_where_it_is_not_the_last():
-    net = net64(
-        (layers.Dense("x", 4, input_sample_shape=(3,)), None),
-        (layers.Activation("act", "tanh"), None),
-        (layers.Dense("out", 2), None),
-    )
-    x = uniform(5, 3)
-    out = net.forward(True, x, output=["act"])
-    v = values(net)
-    act = np.tanh(dense(v, "x", x))
-    assert set(out) == {"act", "out"}
-    np.testing.assert_allclose(tensor.to_numpy(out["act"]), act, rtol=1e-12)
-    np.testing.assert_allclose(tensor.to_numpy(out["out"]), dense(v, "out", act), rtol=1e-12)
-
-
 def chain() -> FeedForwardNet:
     return net64(
         (layers.Dense("x", 4, input_sample_shape=(3,)), None),
@@ -489,13 +431,6 @@ def test_derivatives_by_the_inputs_of_named_layers():
     assert_close(found["x"], differences(projected(net, held, {"out": dy}), held))
 
 
-def test_the_dict_of_derivatives_fills_up_as_the_walk_goes():
-    net = chain()
-    net.forward(True, uniform(6, 3))
-    seen = [list(item.layer_gradients) for item in net.backward(uniform(6, 2), output=["act", "out"])]
-    assert seen == [["out"], ["out"], ["out"], ["out", "act"], ["out", "act"]]
-
-
 def test_a_derivative_by_a_named_activation_may_be_added():
     net, x = chain(), uniform(6, 3)
     weights = {"out": uniform(6, 2), "act": uniform(6, 4)}
@@ -510,44 +445,21 @@ def test_a_derivative_by_a_named_activation_may_be_added():
         assert_close(found[name], differences(value, net.parameters()[name]))
 
 
-@pytest.mark.parametrize("use", ["forward", "backward"])
-def test_names_that_are_not_in_the_net(use):
-    net = chain()
-    if use == "forward":
-        with pytest.raises(GraphError, match="'nobody'"):
-            net.forward(True, uniform(2, 3), output=["nobody"])
-        with pytest.raises(GraphError, match="'nobody'"):
-            net.forward(True, uniform(2, 3), freeze="nobody")
-        return
-    net.forward(True, uniform(2, 3))
-    for options in ({"output": ["nobody"]}, {"freeze": "nobody"}):
-        with pytest.raises(GraphError, match="'nobody'"):
-            net.backward(uniform(2, 2), **options)
-    assert len(list(net.backward(uniform(2, 2)))) == 5
-
-
 # --- the generator ------------------------------------------------------------------------------------------
 
 
 def test_one_item_a_layer_last_layer_first_parameterless_ones_too():
     net = images()
-    items = []
+    items, parameters = [], net.parameters()
     for item in net.backward(forward_and_loss(net, X, Y)):
         assert isinstance(item, LayerGradients) and isinstance(item, tuple) and len(item) == 4
         names, values_, grads, layer_grads = item
-        assert [value.name for value in values_] == names
+        assert all(parameters[name] is value for name, value in zip(names, values_, strict=True))
         assert [g.shape for g in grads] == [v.shape for v in values_]
         assert [g.name for g in grads] == names
         assert layer_grads == {}
         items.append(names)
     assert items == [LAST, [], [], [], NORM, FIRST]
-
-
-def test_the_values_yielded_are_the_parameters_themselves():
-    net = images()
-    parameters = net.parameters()
-    for names, given, _, _ in net.backward(forward_and_loss(net, X, Y)):
-        assert all(parameters[name] is value for name, value in zip(names, given, strict=True))
 
 
 def test_a_layers_gradients_die_when_the_next_layer_is_asked_for():
@@ -593,7 +505,7 @@ def test_nothing_is_computed_for_a_layer_before_its_turn():
     assert turns[-1] == {"conv"}
 
 
-def test_backward_needs_a_forward_each_time():
+def test_backward_needs_a_forward_each_time_and_goes_by_the_last():
     net, x, dy = chain(), uniform(6, 3), uniform(6, 2)
     with pytest.raises(GraphError, match=r"forward\(True, x\)"):
         net.backward(dy)
@@ -601,48 +513,35 @@ def test_backward_needs_a_forward_each_time():
     with pytest.raises(GraphError, match=r"forward\(True, x\)"):
         net.backward(dy)
     net.forward(True, x)
-    list(net.backward(dy))
+    wanted = gradients_of(net.backward(dy))
     with pytest.raises(GraphError, match=r"forward\(True, x\)"):
         net.backward(dy)
-
-
-def test_an_evaluation_between_forward_and_backward_does_no_harm():
-    net, x, dy = chain(), uniform(6, 3), uniform(6, 2)
-    net.forward(True, x)
-    wanted = gradients_of(net.backward(dy))
-    net.forward(True, x)
-    net.forward(False, uniform(4, 3))
-    net.predict(uniform(4, 3))
-    assert all_bits(gradients_of(net.backward(dy))) == all_bits(wanted)
-
-
-def test_a_second_forward_takes_the_place_of_the_first():
-    net, x, dy = chain(), uniform(6, 3), uniform(6, 2)
-    net.forward(True, x)
-    wanted = gradients_of(net.backward(dy))
     net.forward(True, uniform(5, 3))
     net.forward(True, x)
     assert all_bits(gradients_of(net.backward(dy))) == all_bits(wanted)
 
 
 @pytest.mark.parametrize(
-    ("dy", "error", "words"),
+    ("dy", "options", "error", "culprit"),
     [
-        (uniform(6, 3), ShapeError, r"'out'.*\(6, 2\), received \(6, 3\)"),
-        (uniform(5, 2), ShapeError, r"\(6, 2\), received \(5, 2\)"),
-        (uniform(6, 2, dtype="float32"), TypeError, r"float64, received float32"),
-        ({"mid": uniform(6, 5)}, GraphError, r"'mid'"),
-        ({"nobody": uniform(6, 5)}, GraphError, r"'nobody'"),
-        ({}, GraphError, r"'out'.*received none"),
-        ({"out": [uniform(6, 2)] * 2}, GraphError, r"received 2 for 'out'"),
+        (uniform(6, 3), {}, ShapeError, r"'out'.*\(6, 3\)"),
+        (uniform(5, 2), {}, ShapeError, r"\(5, 2\)"),
+        (uniform(6, 2, dtype="float32"), {}, TypeError, "float32"),
+        (None, {}, TypeError, "None"),
+        ({"mid": uniform(6, 5)}, {}, GraphError, "'mid'"),
+        ({"nobody": uniform(6, 5)}, {}, GraphError, "'nobody'"),
+        ({}, {}, GraphError, "'out'"),
+        ({"out": [uniform(6, 2)] * 2}, {}, GraphError, "'out'"),
+        (uniform(6, 2), {"output": ["nobody"]}, GraphError, "'nobody'"),
+        (uniform(6, 2), {"output": "mid"}, TypeError, "'mid'"),
+        (uniform(6, 2), {"freeze": "nobody"}, GraphError, "'nobody'"),
     ],
-    ids=["features", "samples", "dtype", "not an output", "unknown", "none", "too many"],
 )
-def test_derivatives_that_do_not_fit_are_refused_and_the_forward_stays_good(dy, error, words):
+def test_derivatives_that_do_not_fit_are_refused_and_the_forward_stays_good(dy, options, error, culprit):
     net, x, good = chain(), uniform(6, 3), uniform(6, 2)
     net.forward(True, x)
-    with pytest.raises(error, match=words):
-        net.backward(dy)
+    with pytest.raises(error, match=culprit):
+        net.backward(dy, **options)
     assert len(gradients_of(net.backward(good))) == 6
 
 
@@ -680,18 +579,6 @@ def test_a_walk_that_never_began_is_no_unfinished_step():
 # --- training -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("make", [lambda: optimizer.SGD(lr=0.1, momentum=0.9), optimizer.Adam], ids=["sgd", "adam"])
-def test_train_one_batch_is_the_explicit_loop_bit_for_bit(make):
-    nets = [images() for _ in range(2)]
-    for net in nets:
-        net.compile(make())
-    for step in range(4):
-        x, y = X + step, (Y + step) % 4
-        nets[0].train_one_batch(x, y)
-        explicit_step(nets[1], x, y)
-        assert state_of(nets[0]) == state_of(nets[1])
-
-
 def test_gradients_are_those_of_the_generator_and_change_no_parameter():
     nets = [images() for _ in range(2)]
     before = all_bits(nets[0].parameters())
@@ -702,15 +589,6 @@ def test_gradients_are_those_of_the_generator_and_change_no_parameter():
     assert all_bits(nets[0].parameters()) == before
     nets[0].gradients(X, Y)
     assert all_bits(collected) == all_bits(wanted), "collected gradients stay"
-
-
-def test_gradients_are_those_of_the_loss():
-    net = chain()
-    net.loss = loss.SquaredError()
-    x, y = uniform(6, 3), uniform(6, 2)
-    found = net.gradients(x, y)
-    for name, moved in net.parameters().items():
-        assert_close(found[name], differences(lambda: net.evaluate(x, y)[0], moved))
 
 
 def test_loss_and_metric_are_numbers_from_before_the_update():
@@ -725,160 +603,7 @@ def test_loss_and_metric_are_numbers_from_before_the_update():
     assert net.evaluate(x, y)[0] < wanted[0]
 
 
-def test_a_net_without_a_metric_gives_none():
-    net = net64((layers.Dense("d", 4, input_sample_shape=(3,)), None))
-    net.compile(optimizer.SGD(lr=0.5), loss.SoftmaxCrossEntropy())
-    x, y = uniform(7, 3), RNG.integers(0, 4, 7)
-    assert net.train_one_batch(x, y)[1] is net.evaluate(x, y)[1] is None
-
-
-def test_compile_gives_loss_and_metric_in_the_place_of_the_constructors():
-    net = images()
-    first = net.loss
-    net.compile(optimizer.SGD(lr=0.1))
-    assert net.loss is first
-    net.compile(optimizer.SGD(lr=0.1), loss.SquaredError(), metric.TopKAccuracy(2), graph=False)
-    assert isinstance(net.loss, loss.SquaredError) and isinstance(net.metric, metric.TopKAccuracy)
-
-
-def test_steps_are_equal_with_graph_and_without():
-    nets = [images() for _ in range(2)]
-    for net, graph in zip(nets, (True, False), strict=True):
-        net.compile(optimizer.Adam(), graph=graph)
-        for _ in range(3):
-            net.train_one_batch(X, Y)
-    assert state_of(nets[0]) == state_of(nets[1])
-
-
-@pytest.mark.parametrize("kind", ["tensor", "dlpack", "tensor elsewhere"])
-def test_batches_of_any_kind_train_alike(kind):
-    nets = [images() for _ in range(2)]
-    for net in nets:
-        net.compile(optimizer.SGD(lr=0.1))
-    nets[0].train_one_batch(X, Y)
-    on = nets[1].device if kind == "tensor" else device.new_cpu()
-    x, y = tensor.from_numpy(X, on), tensor.from_numpy(Y, on)
-    if kind == "dlpack":
-        x, y = np.from_dlpack(x), np.from_dlpack(y)
-    nets[1].train_one_batch(x, y)
-    assert state_of(nets[0]) == state_of(nets[1])
-    assert bits(x) == bits(X) and bits(y) == bits(Y)
-
-
-@pytest.mark.peer
-def test_torch_batches_train_alike():
-    torch = skips.library("torch")
-    nets = [images() for _ in range(2)]
-    for net, batch in zip(nets, ((X, Y), (torch.from_numpy(X), torch.from_numpy(Y))), strict=True):
-        net.compile(optimizer.SGD(lr=0.1))
-        net.train_one_batch(*batch)
-    assert state_of(nets[0]) == state_of(nets[1])
-
-
-def test_a_batch_of_another_size_is_just_another_batch():
-    net = images()
-    net.compile(optimizer.SGD(lr=0.1))
-    for count in (6, 1, 4, 6):
-        loss_value, _ = net.train_one_batch(X[:count], Y[:count])
-        assert np.isfinite(float(loss_value))
-
-
-def test_operations_of_a_step_state_phase_layer_reads_and_writes():
-    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), metric.Accuracy(), device.new_cpu())
-    net.add(layers.Dense("first", 5, input_sample_shape=(3,)))
-    net.add(layers.Activation("act"))
-    net.add(layers.Dense("second", 4))
-    net.compile(optimizer.SGD(lr=0.1, momentum=0.9), graph=False)
-    x, y = uniform(7, 3, dtype="float32"), RNG.integers(0, 4, 7)
-    net.train_one_batch(x, y)
-    seen: list[Seen] = []
-    with net.device.watch(lambda operation: seen.append(noted(operation))):
-        net.train_one_batch(x, y)
-    assert [(o.phase, o.layer, o.kernel) for o in seen if o.layer] == [
-        ("forward", "first", "linear"),
-        ("forward", "act", "relu"),
-        ("forward", "second", "linear"),
-        ("derivative", "second", "matmul"),
-        ("gradient", "second", "matmul"),
-        ("gradient", "second", "bias_gradient"),
-        ("update", "second", "sgd"),
-        ("update", "second", "sgd"),
-        ("derivative", "act", "relu_derivative"),
-        ("gradient", "first", "matmul"),
-        ("gradient", "first", "bias_gradient"),
-        ("update", "first", "sgd"),
-        ("update", "first", "sgd"),
-    ]
-    outside = [o.phase for o in seen if not o.layer]  # the loss and the metric
-    assert set(outside) == {"forward", "derivative"} and outside == sorted(outside, reverse=True)
-    assert_reads_follow_writes(net, seen)
-
-
-class Seen(NamedTuple):
-    """An operation as it was when it ran; holding the blocks keeps their addresses from being used again."""
-
-    kernel: str
-    phase: str
-    layer: str
-    reads: list[Any]
-    writes: list[Any]
-
-
-def noted(operation: Any) -> Seen:
-    blocks = [[t.block for t in tensors] for tensors in (operation.reads, operation.writes)]
-    return Seen(operation.kernel, str(operation.phase), operation.layer, *blocks)
-
-
-def assert_reads_follow_writes(net: FeedForwardNet, seen: list[Seen]) -> None:
-    """Each operation reads only what the net holds, or what an earlier one wrote, or the batch."""
-    parameters = {id(t.block): name for name, t in net.parameters().items()}
-    states = {id(t.block) for slots in net.optimizer.state.values() for t in slots.values()}
-    written: set[int] = set()
-    foreign: set[int] = set()
-    for operation in seen:
-        assert operation.writes
-        foreign |= {id(block) for block in operation.reads} - written - states - parameters.keys()
-        written |= {id(block) for block in operation.writes}
-    assert len(foreign) == 3  # x, the targets, and the learning rate
-    assert parameters.keys() | states <= written
-    for phase, names in (("update", LASTS + FIRSTS), ("gradient", []), ("derivative", [])):
-        blocks = [block for o in seen if o.phase == phase for block in o.writes]
-        assert [parameters[id(block)] for block in blocks if id(block) in parameters] == names
-
-
-FIRSTS, LASTS = ["first/weight", "first/bias"], ["second/weight", "second/bias"]
-
-
 # --- freezing -----------------------------------------------------------------------------------------------
-
-
-def deep(on: Any, count: int = 6) -> FeedForwardNet:
-    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=on, seed=1)
-    for i in range(count):
-        net.add(layers.Dense(f"d{i}", 20, input_sample_shape=None if i else (20,)))
-        net.add(layers.BatchNormalization(f"n{i}"))
-        net.add(layers.Activation(f"a{i}"))
-    return net
-
-
-def test_layers_before_the_frozen_one_get_no_gradients_and_keep_nothing():
-    on = device.new_cpu()
-    net, x = deep(on), uniform(32, 20, dtype="float32")
-    level = on.pool.used
-    used = {}
-    for freeze in (None, "d5"):
-        out = net.forward(True, x, freeze=freeze)
-        used[freeze] = on.pool.used - level
-        names = [name for item in net.backward(out * 1.0) for name in item.names]
-        del out
-        assert on.pool.used == level
-        last = ["n5/gamma", "n5/beta", "d5/weight", "d5/bias"]
-        assert names == last if freeze else set(names) == set(net.param_names())
-    block = 32 * 20 * 4
-    # d5 keeps its input, n5 its input and two numbers a channel, a5 its output, which is also the net's.
-    assert used["d5"] == 3 * block + 2 * 128
-    # Each layer's output but that of n0, n1, ... (a keeps its own), the input, and n's two numbers a channel.
-    assert used[None] == (1 + 2 * 6) * block + 6 * 2 * 128
 
 
 def test_frozen_layers_run_as_in_evaluation():
@@ -895,14 +620,6 @@ def test_frozen_layers_run_as_in_evaluation():
     assert not [name for name in changed if name.startswith(("conv:", "norm:", "drop:"))]
     assert set(net.optimizer.state) == {"dense/weight", "dense/bias"}
     assert set(net.gradients(X, Y)) == {"dense/weight", "dense/bias"}
-
-
-def test_freezing_before_the_first_layer_freezes_nothing():
-    nets = [images() for _ in range(2)]
-    for net, freeze in zip(nets, (None, "conv"), strict=True):
-        net.compile(optimizer.SGD(lr=0.1), freeze=freeze)
-        net.train_one_batch(X, Y)
-    assert state_of(nets[0]) == state_of(nets[1])
 
 
 def test_backward_may_stop_at_a_layer():
@@ -934,11 +651,6 @@ def test_derivatives_that_the_given_ones_do_not_reach_are_refused_at_once():
     assert len(list(net.backward({"number": uniform(7, 1)}, output=["number", "a"]))) == 5
 
 
-def test_compile_with_an_unknown_layer_to_freeze():
-    with pytest.raises(GraphError, match="'nobody'"):
-        images().compile(optimizer.SGD(lr=0.1), freeze="nobody")
-
-
 # --- shared parameters --------------------------------------------------------------------------------------
 
 
@@ -961,43 +673,8 @@ def test_a_shared_parameter_has_one_gradient_the_sum_yielded_once_at_its_last_co
     found = dict(zip(*items[-1], strict=True))
     for name in ("owner/weight", "owner/bias"):
         assert_close(found[name], differences(projected(net, x, {"out": dy}), net.parameters()[name]))
-
-
-def test_shared_parameters_stay_shared_while_training():
-    net = tied()
-    net.compile(optimizer.Adam(0.01), loss.SquaredError())
-    for _ in range(3):
-        net.train_one_batch(uniform(6, 4), uniform(6, 3))
-    owner, second = net.layers["owner"], net.layers["second"]
-    assert second.parameters["weight"] is owner.parameters["weight"]
-    assert second.param_names() == ["owner/weight", "owner/bias"]
-    assert set(net.optimizer.state) == set(net.param_names())
-    assert [int(slots["count"]) for slots in net.optimizer.state.values()] == [3] * 4
-
-
-def siamese(owner: str, on: Any) -> FeedForwardNet:
-    """Two branches side by side with one set of weights; `owner` says which of them has it."""
-    made = {name: layers.Dense(name, 3, input_sample_shape=(4,)) for name in ("left", "right")}
-    other = "right" if owner == "left" else "left"
-    made[other].share_parameters(made[owner])
-    pairs = [(made[name], []) for name in (owner, other)]
-    return net64(*pairs, (layers.Concat("both", 1), ["left", "right"]), on=on)
-
-
-@pytest.mark.parametrize("owner", ["left", "right"])
-def test_two_branches_share_their_weights_on_any_device(owner):
-    on = device.new_cpu()
-    net = siamese(owner, on)
-    x, dy = {"left": uniform(5, 4), "right": uniform(5, 4)}, uniform(5, 6)
-    wanted = x["left"].T @ dy[:, :3] + x["right"].T @ dy[:, 3:]
-    net.forward(True, x)
-    np.testing.assert_allclose(gradients_of(net.backward(dy))[f"{owner}/weight"], wanted, rtol=1e-12)
-    there = device.new_cpu()
-    net.to_device(there)
-    assert on.pool.used == 0
-    assert len({id(layer.parameters["weight"]) for layer in (net.layers["left"], net.layers["right"])}) == 1
-    net.forward(True, x)
-    np.testing.assert_allclose(gradients_of(net.backward(dy))[f"{owner}/weight"], wanted, rtol=1e-12)
+    net.to_device(device.new_cpu())
+    assert net.layers["third"].parameters["weight"] is net.parameters()["owner/weight"]
 
 
 def test_parameters_of_other_shapes_or_of_a_layer_outside_cannot_be_shared():
@@ -1053,46 +730,3 @@ def test_evaluation_in_batches_equals_the_whole(batch_size):
     assert loss_value == pytest.approx(float(net.loss.evaluate(False, whole, y)), rel=1e-6)
     assert metric_value == pytest.approx(np.mean(tensor.to_numpy(whole).argmax(axis=1) == y))
     assert isinstance(loss_value, float) and isinstance(metric_value, float)
-
-
-def test_evaluation_changes_nothing():
-    net = images()
-    net.compile(optimizer.Adam())
-    net.train_one_batch(X, Y)
-    before = state_of(net)
-    net.evaluate(X, Y)
-    net.predict(X)
-    net.forward(False, X, output=["norm"])
-    assert state_of(net) == before
-
-
-def test_predictions_of_several_outputs_come_by_name():
-    net = two_inputs_two_outputs()
-    x = {"a": uniform(7, 3), "b": uniform(7, 2)}
-    whole = net.forward(False, x)
-    parts = net.predict(x, batch_size=3)
-    assert {name: value.shape for name, value in parts.items()} == {"scores": (7, 3), "number": (7, 1)}
-    for name, part in parts.items():
-        np.testing.assert_allclose(tensor.to_numpy(part), tensor.to_numpy(whole[name]), rtol=1e-12)
-
-
-def test_forward_and_backward_want_a_flag_and_lists_of_names():
-    net = net64((layers.Dense("a", 3, input_sample_shape=(2,)), None), (layers.Dense("b", 3), "a"))
-    x = uniform(4, 2)
-    before = state_of(net)
-    with pytest.raises(TypeError, match="forward training: wanted True or False, received array"):
-        net.forward(x, True)
-    with pytest.raises(TypeError, match="forward output: wanted a list of names, received 'ab'"):
-        net.forward(True, x, output="ab")
-    out = net.forward(True, x)
-    with pytest.raises(TypeError, match="backward output: wanted a list of names, received 'ab'"):
-        net.backward(out, output="ab")
-    for dy, words in [
-        (None, "received None"),
-        (iter([out]), "received a list_iterator"),
-        (np.ma.ones((4, 3)), "a mask"),
-    ]:
-        with pytest.raises(TypeError, match=f"backward: dy of 'b': wanted an array.*{words}"):
-            net.backward(dy)
-    assert state_of(net) == before
-    assert len(list(net.backward(np.ones((4, 3), ">f8"), output=["a", "b"]))) == 2

@@ -15,7 +15,6 @@ from singa_lite import (
     FeedForwardNet,
     GraphError,
     ShapeError,
-    autograd,
     device,
     layers,
     loss,
@@ -24,7 +23,6 @@ from singa_lite import (
     schedule,
     tensor,
 )
-from singa_lite.graph import Phase
 from singa_lite.tensor import Tensor
 
 SHAPE = (3, 5)
@@ -34,8 +32,6 @@ START = RNG.normal(0, 1, SHAPE)
 GRADIENTS = [RNG.normal(0, 1, SHAPE) for _ in range(STEPS)]
 
 # ---- the formulas: a generator takes (gradient with its decay, value, rate) and gives the new value
-
-Formula = Callable[[], Any]
 
 
 def sgd(momentum: float = 0.0, dampening: float = 0.0, nesterov: bool = False) -> Iterator[Any]:
@@ -80,7 +76,6 @@ KINDS: dict[str, tuple[type[optimizer.Optimizer], dict[str, Any], Callable[..., 
     "AdaGrad": (optimizer.AdaGrad, {"epsilon": 0.01}, ada_grad),
     "Adam": (optimizer.Adam, {"beta_1": 0.7, "beta_2": 0.9, "epsilon": 0.01}, adam),
 }
-ALL_KINDS = pytest.mark.parametrize("kind", KINDS)
 
 
 def clip(gradient: np.ndarray) -> np.ndarray:
@@ -106,82 +101,52 @@ def expected(
     return values
 
 
-def made(
-    kind: str, dtype: Any = np.float64, rules: Callable[[Any], Any] = lambda opt: None, **options: Any
-) -> list[np.ndarray]:
-    """The same by an optimizer of this kind, for a parameter called dense/bias."""
-    cls, settings, _ = KINDS[kind]
-    opt = cls(**{"lr": 0.05, **settings, **options})
-    rules(opt)
-    value, values = to_tensor(START.astype(dtype)), []
-    for gradient in GRADIENTS:
-        opt.update("dense/bias", value, to_tensor(gradient.astype(dtype)))
-        values.append(tensor.to_numpy(value))
-    return values
-
-
 def to_tensor(array: Any) -> Tensor:
     return tensor.from_numpy(np.asarray(array))
 
 
-def assert_equal(found: list[np.ndarray], wanted: list[np.ndarray], rtol: float = 1e-12) -> None:
-    for one, other in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(one, other, rtol=rtol, atol=rtol)
+OWN = {"regularizer": regularizer.L2Regularizer(0.4), "constraint": regularizer.ElementConstraint(0.6)}
+GENERAL = {"regularizer": regularizer.L2Regularizer(9.0), "constraint": regularizer.NormConstraint(1e-3)}
+#: {way: (options, what is registered for this parameter, options of the formula)}. A constraint comes first and bounds
+#: the gradient alone; all decays come after it.
+WAYS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    "plain": ({}, {}, {}),
+    "schedule": (
+        {"lr": schedule.Exponential(0.1, 2, 0.5)},
+        {},
+        {"lr": lambda step: 0.1 * 0.5 ** (step / 2)},
+    ),
+    "multipliers": (
+        {"weight_decay": 0.2},
+        {"lr_mult": 0.5, "decay_mult": 3.0},
+        {"lr": lambda step: 0.025, "decay": 0.6},
+    ),
+    "bounded elements": ({**OWN, "weight_decay": 0.1}, {}, {"decay": 0.5, "constrain": clip}),
+    "bounded norm": (
+        {**OWN, "weight_decay": 0.1, "constraint": regularizer.NormConstraint(2.5)},
+        {},
+        {"decay": 0.5, "constrain": clip_norm},
+    ),
+    "own rules take the place of general ones": (
+        GENERAL,
+        {"decay_mult": 0.5, **OWN},
+        {"decay": 0.2, "constrain": clip},
+    ),
+}
 
 
-@ALL_KINDS
-def test_formula(kind):
-    _, settings, formula = KINDS[kind]
-    assert_equal(made(kind), expected(formula(**settings)))
-
-
-@ALL_KINDS
-def test_float32(kind):
-    """Values near 1 after six updates: each rounds a few times by up to 6e-8."""
-    _, settings, formula = KINDS[kind]
-    found = made(kind, np.float32)
-    assert found[0].dtype == np.float32
-    assert_equal(found, expected(formula(**settings)), rtol=3e-6)
-
-
-@ALL_KINDS
-def test_weight_decay(kind):
-    _, settings, formula = KINDS[kind]
-    assert_equal(made(kind, weight_decay=0.3), expected(formula(**settings), decay=0.3))
-
-
-@ALL_KINDS
-def test_schedule(kind):
-    _, settings, formula = KINDS[kind]
-    lr = schedule.Exponential(0.1, 2, 0.5)
-    assert_equal(made(kind, lr=lr), expected(formula(**settings), lr=lambda step: 0.1 * 0.5 ** (step / 2)))
-
-
-@ALL_KINDS
-def test_multipliers(kind):
-    _, settings, formula = KINDS[kind]
-    found = made(kind, weight_decay=0.2, rules=lambda o: o.register("*/bias", lr_mult=0.5, decay_mult=3.0))
-    assert_equal(found, expected(formula(**settings), lr=lambda step: 0.025, decay=0.6))
-
-
-@ALL_KINDS
-def test_regularizer_and_constraint(kind):
-    """The constraint comes first and bounds the gradient alone; all decays come after it."""
-    _, settings, formula = KINDS[kind]
-    options = {"regularizer": regularizer.L2Regularizer(0.4), "weight_decay": 0.1}
-    found = made(kind, constraint=regularizer.ElementConstraint(0.6), **options)
-    assert_equal(found, expected(formula(**settings), decay=0.5, constrain=clip))
-    found = made(kind, constraint=regularizer.NormConstraint(2.5), **options)
-    assert_equal(found, expected(formula(**settings), decay=0.5, constrain=clip_norm))
-
-
-@ALL_KINDS
-def test_rules_of_a_parameter_take_the_place_of_the_general_ones(kind):
-    _, settings, formula = KINDS[kind]
-    own = {"regularizer": regularizer.L2Regularizer(0.4), "constraint": regularizer.ElementConstraint(0.6)}
-    general = {"regularizer": regularizer.L2Regularizer(9.0), "constraint": regularizer.NormConstraint(1e-3)}
-    found = made(kind, rules=lambda o: o.register("dense/*", decay_mult=0.5, **own), **general)
-    assert_equal(found, expected(formula(**settings), decay=0.2, constrain=clip))
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_formula(kind, way):
+    cls, settings, formula = KINDS[kind]
+    options, own, told = WAYS[way]
+    opt = cls(**{"lr": 0.05, **settings, **options})
+    if own:
+        opt.register("dense/*", **own)
+    value = to_tensor(START)
+    for gradient, wanted in zip(GRADIENTS, expected(formula(**settings), **told), strict=True):
+        opt.update("dense/bias", value, to_tensor(gradient))
+        np.testing.assert_allclose(tensor.to_numpy(value), wanted, rtol=1e-12, atol=1e-12)
 
 
 def test_adam_w_decays_apart_from_the_gradient():
@@ -196,71 +161,23 @@ def test_adam_w_decays_apart_from_the_gradient():
     assert optimizer.AdamW().weight_decay == 0.01
 
 
-def test_nesterov_is_sgd_with_nesterov():
-    value = to_tensor(START)
-    opt = optimizer.Nesterov(0.05, 0.7, 0.3)
-    for gradient in GRADIENTS:
-        opt.update("w", value, to_tensor(gradient))
-    np.testing.assert_allclose(tensor.to_numpy(value), expected(sgd(0.7, nesterov=True), decay=0.3)[-1], rtol=1e-12)
-
-
-def test_sgd_by_hand():
-    value, opt = to_tensor([1.0]), optimizer.SGD(0.5, momentum=0.5)
-    for gradient, wanted in [(2.0, 0.0), (1.0, -1.0), (0.0, -1.5)]:  # velocity 2, 2, 1
-        opt.update("w", value, to_tensor([gradient]))
-        assert float(value) == wanted
-
-
 # ---- PyTorch
 
-#: Our kind and its settings, the peer's and its settings.
+BETAS = {"betas": (0.5, 0.8), "eps": 0.1}
+#: Our kind and its settings, the peer's and those of its settings that have other names.
 PEERS = {
-    "SGD": (optimizer.SGD, {}, "SGD", {}),
-    "momentum": (optimizer.SGD, {"momentum": 0.8}, "SGD", {"momentum": 0.8}),
-    "dampening": (
-        optimizer.SGD,
-        {"momentum": 0.8, "dampening": 0.4, "weight_decay": 0.1},
-        "SGD",
-        {"momentum": 0.8, "dampening": 0.4, "weight_decay": 0.1},
-    ),
-    "nesterov": (
-        optimizer.SGD,
-        {"momentum": 0.8, "nesterov": True, "weight_decay": 0.1},
-        "SGD",
-        {"momentum": 0.8, "nesterov": True, "weight_decay": 0.1},
-    ),
+    "dampening": (optimizer.SGD, {"momentum": 0.8, "dampening": 0.4, "weight_decay": 0.1}, "SGD", {}),
+    "nesterov": (optimizer.SGD, {"momentum": 0.8, "nesterov": True, "weight_decay": 0.1}, "SGD", {}),
     "Nesterov": (optimizer.Nesterov, {}, "SGD", {"momentum": 0.9, "nesterov": True}),
-    "RMSProp": (optimizer.RMSProp, {}, "RMSprop", {"alpha": 0.9, "eps": 1e-8}),
-    "RMSProp decay": (
-        optimizer.RMSProp,
-        {"rho": 0.6, "epsilon": 0.1, "weight_decay": 0.2},
-        "RMSprop",
-        {"alpha": 0.6, "eps": 0.1, "weight_decay": 0.2},
-    ),
-    "AdaGrad": (optimizer.AdaGrad, {}, "Adagrad", {}),
-    "AdaGrad decay": (
-        optimizer.AdaGrad,
-        {"epsilon": 0.1, "weight_decay": 0.2},
-        "Adagrad",
-        {"eps": 0.1, "weight_decay": 0.2},
-    ),
-    "Adam": (optimizer.Adam, {}, "Adam", {}),
-    "Adam decay": (
-        optimizer.Adam,
-        {"beta_1": 0.5, "beta_2": 0.8, "epsilon": 0.1, "weight_decay": 0.2},
-        "Adam",
-        {"betas": (0.5, 0.8), "eps": 0.1, "weight_decay": 0.2},
-    ),
+    "RMSProp": (optimizer.RMSProp, {"weight_decay": 0.2}, "RMSprop", {"alpha": 0.9, "eps": 1e-8}),
+    "AdaGrad": (optimizer.AdaGrad, {"weight_decay": 0.2}, "Adagrad", {}),
+    "Adam": (optimizer.Adam, {"weight_decay": 0.2}, "Adam", {}),
+    "Adam betas": (optimizer.Adam, {"beta_1": 0.5, "beta_2": 0.8, "epsilon": 0.1}, "Adam", BETAS),
     "AdamW": (optimizer.AdamW, {}, "AdamW", {}),
-    "AdamW decay": (optimizer.AdamW, {"weight_decay": 0.3}, "AdamW", {"weight_decay": 0.3}),
-    "Adam amsgrad": (optimizer.Adam, {"beta_2": 0.6, "amsgrad": True}, "Adam", {"betas": (0.9, 0.6), "amsgrad": True}),
-    "AdamW amsgrad": (
-        optimizer.AdamW,
-        {"beta_2": 0.6, "weight_decay": 0.3, "amsgrad": True},
-        "AdamW",
-        {"betas": (0.9, 0.6), "weight_decay": 0.3, "amsgrad": True},
-    ),
+    "Adam amsgrad": (optimizer.Adam, {"beta_2": 0.6, "amsgrad": True}, "Adam", {"betas": (0.9, 0.6)}),
+    "AdamW amsgrad": (optimizer.AdamW, {"weight_decay": 0.3, "amsgrad": True}, "AdamW", {}),
 }
+SAME = ("momentum", "dampening", "nesterov", "weight_decay", "amsgrad")  # by these names in both
 
 
 @pytest.mark.peer
@@ -268,7 +185,8 @@ PEERS = {
 def test_pytorch_moves_equally(cls, settings, name, theirs):
     torch = skips.library("torch")
     peer_value = torch.tensor(START, requires_grad=True)
-    peer = getattr(torch.optim, name)([peer_value], lr=0.03, **theirs)
+    same = {option: value for option, value in settings.items() if option in SAME}
+    peer = getattr(torch.optim, name)([peer_value], lr=0.03, **same, **theirs)
     value, opt = to_tensor(START), cls(0.03, **settings)
     for gradient in GRADIENTS * 3:
         peer_value.grad = torch.tensor(gradient)
@@ -294,22 +212,13 @@ def test_the_last_pattern_that_matches_holds():
     assert [moved(opt, name) for name in ("conv/bias", "dense/bias", "conv/weight", "dense/weight")] == [3, 2, 3, 1]
 
 
-def test_the_name_of_the_tensor_serves_where_none_is_given():
-    opt, value = optimizer.SGD(1.0), to_tensor([0.0])
-    opt.register("*/bias", lr_mult=2.0)
-    value.name = "dense/bias"
-    opt.update(None, value, to_tensor([-1.0]))
-    assert float(value) == 2.0
-    assert moved(opt, None) == 1.0
-
-
 def test_patterns_that_match_nothing_are_named():
     opt = optimizer.SGD(regularizer=regularizer.L2Regularizer(0.1))
     opt.check_names([])
     opt.register("*/bias")
     opt.check_names(["dense/weight", "dense/bias"])
     opt.register("Dense/*")
-    with pytest.raises(ValueError, match=r"parameters \['dense/weight', 'dense/bias'\], received 'Dense/\*'"):
+    with pytest.raises(ValueError, match=r"Dense/\*"):
         opt.check_names(["dense/weight", "dense/bias"])
 
 
@@ -336,15 +245,6 @@ def test_a_step_begins_by_itself_without_names():
     assert opt.step == 2
 
 
-def test_a_net_begins_the_steps():
-    opt = optimizer.SGD(counting)
-    for step in (1, 2):
-        opt.begin_step()
-        assert opt.step == step
-        assert [moved(opt, name) for name in ("a", "b")] == [step, step]
-    assert float(opt.rate(device.cpu())) == 2.0
-
-
 def test_the_rate_is_read_anew_at_each_step_from_the_same_memory():
     opt = optimizer.SGD(counting)
     rate = opt.rate(device.cpu())
@@ -363,17 +263,8 @@ def test_a_restored_step_goes_on():
     opt.restore_step(10)
     assert opt.step == 10
     assert [moved(opt, name) for name in ("b", "a", "b")] == [11, 11, 12]
-    with pytest.raises(ValueError, match="restore_step: wanted a whole number of at least 0, received -1"):
+    with pytest.raises(ValueError, match=r"restore_step.*-1"):
         opt.restore_step(-1)
-
-
-def test_a_schedule_that_gives_no_rate():
-    opt = optimizer.SGD(lambda step: 1.0 - step)
-    opt.begin_step()
-    opt.begin_step()
-    with pytest.raises(ValueError, match="schedule at step 2: wanted a finite number of at least 0"):
-        opt.begin_step()
-    assert opt.step == 2
 
 
 # ---- state
@@ -408,24 +299,6 @@ def test_slots(opt, slots):
     assert opt.state["w"] is state
     assert int(state["count"]) == 1
     assert all(tensor.to_numpy(held).all() for held in state.values())
-
-
-@ALL_KINDS
-def test_copied_state_and_step_go_on_with_equal_bits(kind):
-    cls, settings, _ = KINDS[kind]
-    lr = schedule.Exponential(0.1, 2, 0.5)
-    first, second = (cls(**{"lr": lr, **settings}) for _ in range(2))
-    value = to_tensor(START)
-    for gradient in GRADIENTS[:3]:
-        first.update("w", value, to_tensor(gradient))
-    copy = to_tensor(value)
-    for slot, held in second.state_for("w", copy).items():
-        held.copy_from_numpy(tensor.to_numpy(first.state["w"][slot]))
-    second.restore_step(first.step)
-    for gradient in GRADIENTS[3:]:
-        first.update("w", value, to_tensor(gradient))
-        second.update("w", copy, to_tensor(gradient))
-    np.testing.assert_array_equal(tensor.to_numpy(copy), tensor.to_numpy(value))
 
 
 def test_amsgrad_may_be_set_until_there_is_state():
@@ -473,7 +346,7 @@ def test_state_follows_a_parameter_to_another_device():
 def test_one_optimizer_serves_one_net():
     opt = optimizer.Adam()
     opt.update("w", tensor.zeros((3, 2)), tensor.zeros((3, 2)))
-    with pytest.raises(ShapeError, match=r"'w': .* received \(2, 3\) float32; one optimizer serves one net"):
+    with pytest.raises(ShapeError, match="'w'"):
         opt.update("w", tensor.zeros((2, 3)), tensor.zeros((2, 3)))
     with pytest.raises(ShapeError, match="float64"):
         opt.update("w", tensor.zeros((3, 2), np.float64), tensor.zeros((3, 2), np.float64))
@@ -489,11 +362,11 @@ def test_an_optimizer_is_compiled_with_one_living_net():
     x, y = np.ones((4, 3), "f"), np.ones((4, 2), "f")
     other.compile(shared)
     net.compile(shared)
-    with pytest.raises(GraphError, match="SGD: wanted an optimizer for one net alone"):
+    with pytest.raises(GraphError, match="one net"):
         other.train_one_batch(x, y)
     net.train_one_batch(x, y)
     third = built()
-    with pytest.raises(GraphError, match="SGD: wanted an optimizer for one net alone"):
+    with pytest.raises(GraphError, match="one net"):
         third.compile(shared)
     assert third.optimizer is None and shared.step == 1
     net.compile(shared)
@@ -512,48 +385,23 @@ def test_a_rate_is_exchanged_by_either_name(name):
     np.testing.assert_array_equal(tensor.to_numpy(value), 1 - 0.25 * gradient)
     setattr(opt, name, lambda step: 1 / (1 + step))
     assert opt.lr == 0.5
-    with pytest.raises(TypeError, match="SGD lr: wanted"):
+    with pytest.raises(TypeError, match="lr"):
         setattr(opt, name, "fast")
 
 
 def test_gradients_that_do_not_fit_change_nothing():
     opt, value = optimizer.SGD(), tensor.zeros((3, 2))
-    with pytest.raises(ShapeError, match=r"SGD: parameter 'w': wanted a gradient of shape \(3, 2\), received \(2, 3\)"):
+    with pytest.raises(ShapeError, match="'w'"):
         opt.update("w", value, tensor.zeros((2, 3)))
-    with pytest.raises(TypeError, match=r"'without a name': .* received float32 and float64"):
+    with pytest.raises(TypeError, match="float64"):
         opt.update(None, value, tensor.zeros((3, 2), np.float64))
-    with pytest.raises(TypeError, match="wanted a float parameter"):
+    with pytest.raises(TypeError, match="float parameter"):
         opt.update("w", tensor.zeros((3, 2), np.int32), tensor.zeros((3, 2), np.int32))
-    with pytest.raises(DeviceError, match="parameter 'w': wanted tensors on one device"):
+    with pytest.raises(DeviceError, match="'w'"):
         opt.update("w", value, tensor.zeros((3, 2), device=device.new_cpu()))
     assert not tensor.to_numpy(value).any()
     assert opt.step == 0
     assert opt.state == {}
-
-
-def test_an_update_is_one_operation_and_one_for_each_rule_in_phase_update():
-    opt, operations = optimizer.Adam(), []
-    opt.register("v", regularizer=regularizer.L2Regularizer(0.1), constraint=regularizer.NormConstraint(1.0))
-    values = [tensor.zeros(SHAPE) for _ in range(4)]
-    with device.cpu().watch(operations.append):
-        opt.update("w", *values[:2])
-        opt.update("v", *values[2:])
-    assert [operation.kernel for operation in operations] == ["adam", "clip_norm", "add_scaled", "adam"]
-    assert {operation.phase for operation in operations} == {Phase.UPDATE}
-
-
-def test_a_loop_over_the_tape():
-    """Least squares by hand: x @ w against y, gradient x.T @ (x @ w - y) / n."""
-    x, y, w = RNG.normal(0, 1, (7, 3)), RNG.normal(0, 1, (7, 2)), RNG.normal(0, 1, (3, 2))
-    weight, opt = to_tensor(w), optimizer.SGD(0.1)
-    weight.stores_grad = True
-    for _ in range(3):
-        loss = autograd.squared_error(autograd.matmul(to_tensor(x), weight), to_tensor(y))
-        for parameter, gradient in autograd.backward(loss):
-            opt.update(None, parameter, gradient)
-        w = w - 0.1 * x.T @ (x @ w - y) / y.size
-    np.testing.assert_allclose(tensor.to_numpy(weight), w, rtol=1e-12)
-    assert opt.step == 3
 
 
 # ---- numbers out of range
@@ -562,36 +410,27 @@ NAN, INF = float("nan"), float("inf")
 
 
 @pytest.mark.parametrize(
-    ("make", "wanted"),
+    ("make", "options", "culprit"),
     [
-        (lambda: optimizer.SGD(-0.1), "received -0.1"),
-        (lambda: optimizer.SGD(NAN), "received nan"),
-        (lambda: optimizer.SGD(momentum=1.0), "SGD momentum: wanted a number from 0 to below 1, received 1.0"),
-        (lambda: optimizer.SGD(momentum=-0.1), "SGD momentum"),
-        (lambda: optimizer.SGD(momentum=0.5, dampening=1.5), "SGD dampening: wanted a number from 0 to 1"),
-        (lambda: optimizer.SGD(momentum=0.5, dampening=NAN), "SGD dampening"),
-        (lambda: optimizer.SGD(weight_decay=-1.0), "SGD weight_decay: wanted a finite number of at least 0"),
-        (lambda: optimizer.SGD(nesterov=True), "a momentum above 0 and dampening 0, received 0.0 and 0.0"),
-        (lambda: optimizer.SGD(momentum=0.5, dampening=0.1, nesterov=True), "received 0.5 and 0.1"),
-        (lambda: optimizer.Nesterov(momentum=0.0), "Nesterov nesterov: wanted a momentum above 0"),
-        (lambda: optimizer.Nesterov(weight_decay=INF), "Nesterov weight_decay"),
-        (lambda: optimizer.RMSProp(rho=1.0), "RMSProp rho"),
-        (lambda: optimizer.RMSProp(epsilon=0.0), "RMSProp epsilon: wanted a finite number above 0, received 0.0"),
-        (lambda: optimizer.AdaGrad(epsilon=-1e-8), "AdaGrad epsilon"),
-        (lambda: optimizer.Adam(beta_1=1.0), "Adam beta_1"),
-        (lambda: optimizer.Adam(beta_2=-0.1), "Adam beta_2"),
-        (lambda: optimizer.Adam(epsilon=NAN), "Adam epsilon"),
-        (lambda: optimizer.AdamW(beta_2=1.5), "AdamW beta_2"),
-        (lambda: optimizer.AdamW(weight_decay=-0.1), "AdamW weight_decay"),
-        (lambda: optimizer.SGD().register("*", lr_mult=-1.0), r"register '\*' lr_mult"),
-        (lambda: optimizer.SGD().register("*", decay_mult=NAN), r"register '\*' decay_mult"),
+        (optimizer.SGD, {"lr": -0.1}, "lr"),
+        (optimizer.SGD, {"momentum": 1.0}, "momentum"),
+        (optimizer.SGD, {"momentum": -0.1}, "momentum"),
+        (optimizer.SGD, {"momentum": 0.5, "dampening": 1.5}, "dampening"),
+        (optimizer.SGD, {"weight_decay": -1.0}, "weight_decay"),
+        (optimizer.Nesterov, {"momentum": 0.0}, "nesterov"),
+        (optimizer.Nesterov, {"weight_decay": INF}, "weight_decay"),
+        (optimizer.RMSProp, {"rho": 1.0}, "rho"),
+        (optimizer.RMSProp, {"epsilon": 0.0}, "epsilon"),
+        (optimizer.AdaGrad, {"epsilon": -1e-8}, "epsilon"),
+        (optimizer.Adam, {"beta_1": 1.0}, "beta_1"),
+        (optimizer.Adam, {"beta_2": -0.1}, "beta_2"),
+        (optimizer.Adam, {"epsilon": NAN}, "epsilon"),
+        (optimizer.AdamW, {"beta_2": 1.5}, "beta_2"),
+        (optimizer.AdamW, {"weight_decay": -0.1}, "weight_decay"),
+        (optimizer.SGD().register, {"pattern": "*", "lr_mult": -1.0}, "lr_mult"),
+        (optimizer.SGD().register, {"pattern": "*", "decay_mult": NAN}, "decay_mult"),
     ],
 )
-def test_numbers_out_of_range_are_refused(make, wanted):
-    with pytest.raises(ValueError, match=wanted):
-        make()
-
-
-def test_a_rate_that_is_none():
-    with pytest.raises(TypeError, match="wanted a number or a schedule, received None"):
-        optimizer.Adam(lr=None)
+def test_numbers_out_of_range_are_refused(make, options, culprit):
+    with pytest.raises(ValueError, match=culprit):
+        make(**options)

@@ -1,4 +1,4 @@
-"""Steps of the user's own: recorded as done at once, as PyTorch does them, resumed to the bit, and refused in words."""
+"""Steps of the user's own: as PyTorch does them, resumed to the bit, refused; in all modes in `test_modes.py`."""
 
 from __future__ import annotations
 
@@ -9,62 +9,17 @@ import numpy as np
 import pytest
 
 import skips
-from kernel_sets import kernel_sets
 from own_steps import LATENT, X, critic, gan, generator, real, same_bits, vae, values
-from singa_lite import FeedForwardNet, GraphError, ShapeError, autograd, callbacks, device, optimizer, tensor
-from singa_lite.errors import NonFiniteError
+from singa_lite import FeedForwardNet, GraphError, ShapeError, autograd, device, optimizer, tensor
+from singa_lite.errors import NonFiniteError, SnapshotError
 from singa_lite.fit import Callback, StopTraining
 from singa_lite.snapshots.checkpoints import checkpoint
-
-KERNELS = [each.name for each in kernel_sets()]
-PAIRS = {"gan": gan, "vae": vae}
 
 
 def fitted(pair: tuple[FeedForwardNet, FeedForwardNet], epochs: int = 2, **options: Any) -> Any:
     """Batches of 8, the last one of 6."""
     history = pair[0].fit(X, batch_size=8, epochs=epochs, verbose=False, **options).history
     return {name: given for name, given in history.items() if name not in ("samples_per_second", "high_water")}
-
-
-@pytest.mark.parametrize("kernels", KERNELS)
-@pytest.mark.parametrize("make", PAIRS.values(), ids=PAIRS)
-def test_recorded_steps_give_the_bits_of_operations_done_at_once(make, kernels):
-    found = []
-    for graph in (True, False):
-        pair = make(device.new_cpu(kernels=kernels), graph=graph, fuse=False)
-        found.append((fitted(pair, validation_data=(X[:5], None)), values(*pair), [n.optimizer.step for n in pair]))
-    (history, ours, steps), (other, theirs, _) = found
-    assert history == other
-    assert same_bits(ours, theirs)
-    assert steps == [6, 6]
-    (name,) = history.keys() - {"loss", "lr", "val_loss", "val_generator", "val_kl"}
-    assert len(history[name]) == len(history[f"val_{name}"]) == 2
-
-
-@pytest.mark.parametrize("make", PAIRS.values(), ids=PAIRS)
-def test_a_budget_gives_equal_bits(make):
-    free = make()
-    big = np.tile(X, (40, 1))
-    bound = make(memory_budget=int(0.95 * free[0].plan_batch(len(big)).total_bytes))
-    for net, _ in (free, bound):
-        net.train_one_batch(big)
-        net.train_one_batch(big)
-    assert bound[0].memory_plan.recomputed > 0
-    assert same_bits(values(*free), values(*bound))
-
-
-def test_the_plan_is_that_of_the_step_and_less_than_two_nets_take():
-    net, other = gan()
-    plan = net.plan_batch(64)
-    net.train_one_batch(np.tile(X, (3, 1))[:64])
-    assert net.memory_plan.arena_bytes == plan.arena_bytes
-    alone = critic(other.device), generator(other.device)
-    for each, width in zip(alone, (1, 5), strict=True):
-        each.compile(optimizer.Adam(), "squared_error")
-        each.train_one_batch(
-            np.zeros((64, *each.input_shapes().popitem()[1]), np.float32), np.zeros((64, width), np.float32)
-        )
-    assert plan.arena_bytes < sum(each.memory_plan.arena_bytes for each in alone)
 
 
 def test_a_plan_before_the_first_batch_wants_targets_shown():
@@ -79,39 +34,35 @@ def test_a_plan_before_the_first_batch_wants_targets_shown():
     assert net.memory_plan.arena_bytes == plan.arena_bytes
 
 
-def test_steps_are_resumed_to_the_bit(tmp_path):
-    for make in PAIRS.values():
-        whole = make()
-        history = fitted(whole, 3)
-        for stop in (2, 6):
-            path = tmp_path / f"{make.__name__}{stop}.h5"
+class Stopping(Callback):
+    """Saves and stops after so many steps."""
 
-            class Stopping(Callback):
-                def on_batch(self, training, stop=stop, path=path):
-                    if training.net.optimizer.step == stop:
-                        checkpoint.save(training, path)
-                        raise StopTraining
+    def __init__(self, path: Any, stop: int) -> None:
+        self.path, self.stop = path, stop
 
-            fitted(make(), 3, callbacks=Stopping())
-            going_on = make()
-            assert fitted(going_on, 3, resume=path) == history
-            assert same_bits(values(*whole), values(*going_on))
+    def on_batch(self, training: Any) -> None:
+        if training.net.optimizer.step == self.stop:
+            checkpoint.save(training, self.path)
+            raise StopTraining
+
+
+@pytest.mark.parametrize("make", [gan, vae])
+def test_steps_are_resumed_to_the_bit(tmp_path, make):
+    whole, path = make(), tmp_path / "run.h5"
+    history = fitted(whole)
+    fitted(make(), callbacks=Stopping(path, 2))
+    going_on = make()
+    assert fitted(going_on, resume=path) == history
+    assert same_bits(values(*whole), values(*going_on))
 
 
 def test_a_checkpoint_of_other_nets_is_refused(tmp_path):
-    class Saving(Callback):
-        def on_epoch(self, training):
-            checkpoint.save(training, tmp_path / "run.h5")
-
-    fitted(gan(), 1, callbacks=Saving())
-    alone = critic(device.new_cpu(kernels="numpy"))
-    alone.compile(optimizer.SGD(0.1, momentum=0.9), step=lambda net, call: alone_step(net, call))
-    before = values(alone)
-    with pytest.raises(
-        Exception, match=r"wanted a checkpoint of compile\(nets=\[\]\), received one of \['generator'\]"
-    ):
-        fitted((alone, alone), resume=tmp_path / "run.h5")
-    assert same_bits(before, values(alone))
+    fitted(gan(), callbacks=Stopping(tmp_path / "run.h5", 2))
+    net = alone()
+    before = values(net)
+    with pytest.raises(SnapshotError, match="generator"):
+        fitted((net, net), resume=tmp_path / "run.h5")
+    assert same_bits(before, values(net))
 
 
 def alone_step(net: FeedForwardNet, call: Any) -> Any:
@@ -122,7 +73,7 @@ def alone_step(net: FeedForwardNet, call: Any) -> Any:
 
 def alone(step: Any = alone_step, **options: Any) -> FeedForwardNet:
     net = critic(device.new_cpu(kernels="numpy"))
-    net.compile(optimizer.SGD(0.1), step=step, **options)
+    net.compile(optimizer.SGD(0.1), **{"step": step, **options})
     return net
 
 
@@ -132,50 +83,37 @@ def test_an_evaluation_draws_the_next_steps_numbers_and_moves_nothing():
     one, two = pair[0].evaluate(X, batch_size=8), pair[0].evaluate(X, batch_size=8)
     assert one == two
     assert same_bits(before, values(*pair))
-    drawn = []
-
-    def step(net: FeedForwardNet, call: Any) -> Any:
-        loss = alone_step(net, call)
-        numbers = call.normal((4, 6), 1.0, 3.0)
-        return {"loss": loss, "mean": autograd.reduce_mean(numbers), "first": autograd.reduce_mean(call.normal((2, 3)))}
-
-    net = alone(step)
-    for _ in range(3):
-        _, given = net.train_one_batch(X[:8])
-        drawn += [float(given["mean"]), float(given["first"])]
-    assert len(set(drawn)) == 6
 
 
-def test_normal_numbers_have_the_mean_and_deviation_asked_for():
+def test_normal_numbers_have_the_mean_and_deviation_asked_for_and_are_others_each_time():
     def step(net: FeedForwardNet, call: Any) -> Any:
         alone_step(net, call)
-        numbers = call.normal((70, 90), 2.0, 0.5)
+        numbers, others = call.normal((70, 90), 2.0, 0.5), call.normal((70, 90), 2.0, 0.5)
         mean = autograd.reduce_mean(numbers)
-        return {"loss": mean, "square": autograd.reduce_mean((numbers - 2.0) * (numbers - 2.0))}
+        square = autograd.reduce_mean((numbers - 2.0) * (numbers - 2.0))
+        return {"loss": mean, "square": square, "other": autograd.reduce_mean(others)}
 
-    net = alone(step)
-    mean, other = net.train_one_batch(X)
-    assert abs(float(mean) - 2) < 5 * 0.5 / 6300**0.5
-    assert abs(float(other["square"]) - 0.25) < 5 * 0.25 * (2 / 6300) ** 0.5
+    net, means = alone(step), set()
+    for _ in range(3):
+        mean, rest = net.train_one_batch(X)
+        means |= {float(mean), float(rest["other"])}
+        assert abs(float(mean) - 2) < 5 * 0.5 / 6300**0.5
+        assert abs(float(rest["square"]) - 0.25) < 5 * 0.25 * (2 / 6300) ** 0.5
+    assert len(means) == 6
 
 
-def test_a_net_updated_several_times_counts_one_step_and_adam_each_update():
-    found = []
-    for graph in (True, False):
-        pair = gan(rounds=3, graph=graph, fuse=False)
-        pair[0].optimizer.lr = lambda step: 0.1 / (1 + step)
-        fitted(pair, 1)
-        found.append(values(*pair))
-        assert [net.optimizer.step for net in pair] == [3, 3]
-        assert int(tensor.to_numpy(pair[0].optimizer.state["c1/weight"]["count"])) == 9
-    assert same_bits(*found)
+def test_a_net_updated_several_times_counts_one_step_and_its_state_each_update():
+    pair = gan(rounds=3)
+    fitted(pair, 1)
+    assert [net.optimizer.step for net in pair] == [3, 3]
+    assert int(tensor.to_numpy(pair[0].optimizer.state["c1/weight"]["count"])) == 9
 
 
 def test_a_number_that_the_function_closes_over_is_followed():
-    weight = 1.0
+    weight, constant = 1.0, np.arange(5, dtype=np.float32)
 
     def step(net: FeedForwardNet, call: Any) -> Any:
-        loss = weight * real(net.forward(call.training, call.x))
+        loss = weight * real(net.forward(call.training, call.x * tensor.from_numpy(constant, net.device)))
         call.update(loss)
         return loss
 
@@ -184,13 +122,6 @@ def test_a_number_that_the_function_closes_over_is_followed():
     first = float(net.train_one_batch(X)[0])
     weight = 3.0
     assert float(net.train_one_batch(X)[0]) == pytest.approx(3 * first, rel=1e-6)
-
-
-def test_bfloat16_trains_recorded_steps():
-    (wide, _), (narrow, _) = gan(), gan(precision="bfloat16")
-    losses = [[float(net.train_one_batch(X)[0]) for _ in range(3)] for net in (wide, narrow)]
-    assert losses[0] != losses[1]
-    np.testing.assert_allclose(*losses, rtol=2e-2)
 
 
 def test_a_copy_and_another_device_go_on_alike():
@@ -202,13 +133,8 @@ def test_a_copy_and_another_device_go_on_alike():
     losses = [float(each.train_one_batch(X)[0]) for each in (net, copied, moved)]
     assert losses == [losses[0]] * 3
     assert same_bits(values(net), values(copied))
-    with pytest.raises(GraphError, match=r"deepcopy: wanted a net whose step trains it alone, received .*generator"):
+    with pytest.raises(GraphError, match="generator"):
         deepcopy(gan()[0])
-
-
-def test_callbacks_watch_numbers_of_the_step():
-    history = fitted(gan(), 5, callbacks=callbacks.EarlyStopping("generator", patience=1, mode="max"))
-    assert 2 <= len(history["generator"]) <= 5
 
 
 # ---- beside PyTorch
@@ -231,11 +157,10 @@ def agree(found: dict[str, Any], *nets: FeedForwardNet) -> None:
 
 
 @pytest.mark.peer
-@pytest.mark.parametrize("graph", [True, False])
-def test_an_adversarial_pair_trains_as_in_pytorch(graph):
+def test_an_adversarial_pair_trains_as_in_pytorch():
     torch = skips.library("torch")
     softplus, mean = torch.nn.functional.softplus, torch.mean
-    pair = gan(dtype="float64", noise=False, clip=0.05, graph=graph)
+    pair = gan(dtype="float64", noise=False, clip=0.05)
     values = theirs(torch, *pair)
 
     def scores(x: Any) -> Any:
@@ -278,10 +203,9 @@ def test_an_adversarial_pair_trains_as_in_pytorch(graph):
 
 
 @pytest.mark.peer
-@pytest.mark.parametrize("graph", [True, False])
-def test_a_variational_autoencoder_trains_as_in_pytorch(graph):
+def test_a_variational_autoencoder_trains_as_in_pytorch():
     torch = skips.library("torch")
-    pair = vae(dtype="float64", noise=False, graph=graph)
+    pair = vae(dtype="float64", noise=False)
     values = theirs(torch, *pair)
 
     def dense(x: Any, name: str) -> Any:
@@ -313,33 +237,36 @@ def test_a_variational_autoencoder_trains_as_in_pytorch(graph):
 # ---- what is refused
 
 
-def test_options_that_the_step_would_ignore_are_refused():
-    wrong: list[tuple[dict[str, Any], type[Exception], str]] = [
-        ({"micro_batches": 2}, ValueError, "compile step: wanted micro_batches=1"),
-        ({"accumulate": 3}, ValueError, "compile step: wanted accumulate=1"),
-        ({"freeze": "c3"}, ValueError, "compile step: wanted freeze=None"),
-        ({"loss_scale": 8.0}, ValueError, "compile step: wanted loss_scale=None"),
-        ({"precision": "float16"}, ValueError, "compile step: wanted precision"),
-        ({"loss": "squared_error"}, ValueError, "compile step: wanted no loss beside it"),
-        ({"metric": "accuracy"}, ValueError, "compile step: wanted no metric beside it"),
-        ({"nets": {"c": critic(device.new_cpu(kernels="numpy"))}}, GraphError, "wanted it compiled with an optimizer"),
-        ({"nets": [3]}, TypeError, "compile nets: wanted {name: net}"),
-    ]
-    for options, error, message in wrong:
-        with pytest.raises(error, match=message):
-            alone(**options)
-    with pytest.raises(TypeError, match="compile step: wanted a function"):
-        alone(3)
+@pytest.mark.parametrize(
+    ("options", "error", "culprit"),
+    [
+        ({"micro_batches": 2}, ValueError, "micro_batches"),
+        ({"accumulate": 3}, ValueError, "accumulate"),
+        ({"freeze": "c3"}, ValueError, "freeze"),
+        ({"loss_scale": 8.0}, ValueError, "loss_scale"),
+        ({"precision": "float16"}, ValueError, "precision"),
+        ({"loss": "squared_error"}, ValueError, "loss"),
+        ({"metric": "accuracy"}, ValueError, "metric"),
+        ({"nets": {"c": critic(device.new_cpu(kernels="numpy"))}}, GraphError, "nets"),
+        ({"nets": [3]}, TypeError, "nets"),
+        ({"step": 3}, TypeError, "step"),
+        ({"step": None, "loss": "squared_error", "nets": {}}, ValueError, "nets"),
+    ],
+)
+def test_options_that_the_step_would_ignore_are_refused(options, error, culprit):
+    with pytest.raises(error, match=f"compile .*{culprit}"):
+        alone(**options)
+
+
+def test_what_other_calls_refuse_beside_a_step():
     net = critic(device.new_cpu(kernels="numpy"))
-    with pytest.raises(ValueError, match="compile nets: wanted step= beside it"):
-        net.compile(optimizer.SGD(), "squared_error", nets={})
     other = generator(net.device)
     other.compile(optimizer.SGD(), memory_budget="1 GiB")
-    with pytest.raises(ValueError, match="net 'g': wanted memory_budget=None"):
+    with pytest.raises(ValueError, match="memory_budget"):
         net.compile(optimizer.SGD(), step=alone_step, nets={"g": other})
-    with pytest.raises(ValueError, match="fit sample_weight: wanted none beside compile"):
+    with pytest.raises(ValueError, match="sample_weight"):
         alone().fit(X, sample_weight=np.ones(22), verbose=False)
-    with pytest.raises(GraphError, match="gradients: wanted a net with a loss"):
+    with pytest.raises(GraphError, match="gradients"):
         alone().gradients(X, None)
 
 
@@ -359,25 +286,17 @@ def outside(net: FeedForwardNet, call: Any) -> Any:
 
 
 WRONG: dict[str, tuple[Any, type[Exception], str]] = {
-    "nothing": (lambda net, call: None, TypeError, "step: wanted it to return a loss"),
-    "no loss": (lambda net, call: {"kl": alone_step(net, call)}, TypeError, r"received names \['kl'\]"),
-    "a number": (lambda net, call: {"loss": alone_step(net, call), "a": 3.0}, TypeError, "wanted 'a' as a tensor"),
-    "no mean": (lambda net, call: net.forward(True, call.x), ShapeError, r"step: wanted 'loss' as one float \(\)"),
-    "no update": (
-        lambda net, call: real(net.forward(True, call.x)),
-        GraphError,
-        "received none for .'the net itself'.",
-    ),
-    "no tape": (lambda net, call: call.update(tensor.full((), 1.0)), GraphError, "apart from any tape"),
-    "no scalar": (lambda net, call: call.update(net.forward(True, call.x)), ShapeError, r"wanted a loss \(\)"),
-    "no targets": (lambda net, call: call.y, GraphError, "wanted targets, as it reads y"),
-    "stale": (stale, GraphError, "computed behind the last update of 'c"),
-    "backward": (lambda net, call: net.backward(net.forward(True, call.x)), GraphError, "wanted call.update"),
-    "a stranger": (
-        lambda net, call: call.update(alone_step(net, call), generator(net.device)),
-        GraphError,
-        r"wanted the net itself or one of compile\(nets=\)",
-    ),
+    "nothing": (lambda net, call: None, TypeError, "return a loss"),
+    "no loss": (lambda net, call: {"kl": alone_step(net, call)}, TypeError, "kl"),
+    "a number": (lambda net, call: {"loss": alone_step(net, call), "a": 3.0}, TypeError, "'a'"),
+    "no mean": (lambda net, call: net.forward(True, call.x), ShapeError, "'loss'"),
+    "no update": (lambda net, call: real(net.forward(True, call.x)), GraphError, "the net itself"),
+    "no tape": (lambda net, call: call.update(tensor.full((), 1.0)), GraphError, "tape"),
+    "no scalar": (lambda net, call: call.update(net.forward(True, call.x)), ShapeError, "loss"),
+    "no targets": (lambda net, call: call.y, GraphError, "targets"),
+    "stale": (stale, GraphError, "'c"),
+    "backward": (lambda net, call: net.backward(net.forward(True, call.x)), GraphError, "update"),
+    "a stranger": (lambda net, call: call.update(alone_step(net, call), generator(net.device)), GraphError, "nets="),
 }
 
 
@@ -399,7 +318,7 @@ READS: dict[str, Any] = {
 def test_values_cannot_be_read_while_recording_and_nothing_has_changed(step):
     net = alone(step)
     before = values(net)
-    with pytest.raises(GraphError, match=r"reading a tensor of shape .*: wanted no recording"):
+    with pytest.raises(GraphError, match="reading"):
         net.train_one_batch(X)
     assert same_bits(before, values(net))
     assert net.optimizer.step == 0
@@ -410,9 +329,9 @@ def test_values_cannot_be_read_while_recording_and_nothing_has_changed(step):
 def test_a_tensor_from_outside_and_training_in_an_evaluation_are_refused():
     net = alone(outside)
     CONSTANT[:] = [tensor.full((), 1.0, device=net.device)]
-    with pytest.raises(GraphError, match="wanted 'loss' made by an operation of this step"):
+    with pytest.raises(GraphError, match="'loss'"):
         net.train_one_batch(X)
-    with pytest.raises(GraphError, match=r"wanted forward\(call.training, x\)"):
+    with pytest.raises(GraphError, match="training"):
         alone(lambda net, call: real(net.forward(True, call.x))).evaluate(X)
 
 
@@ -429,7 +348,7 @@ def test_a_failing_step_done_at_once_leaves_both_nets_marked():
         net.train_one_batch(X)
     del other.forward
     for each in (net, other):
-        with pytest.raises(GraphError, match="wanted a whole step"):
+        with pytest.raises(GraphError, match="whole step"):
             each.forward(True, np.zeros((2, *each.input_shapes().popitem()[1]), np.float32))
         each.discard_step()
     net.train_one_batch(X)
@@ -441,10 +360,10 @@ def test_a_loss_that_is_not_finite_ends_fit(graph):
     broken[9, 3] = np.nan
     net, other = gan(graph=graph)
     before = values(other)
-    with pytest.raises(NonFiniteError, match=r"loss of step 1.*the input of layer 'c1' is not finite at .1, 3."):
+    with pytest.raises(NonFiniteError, match=r"step 1.*'c1'.*1, 3"):
         net.fit(broken, batch_size=8, epochs=1, shuffle=False, verbose=False)
     assert not same_bits(before, values(other))
-    with pytest.raises(GraphError, match="wanted a whole step"):
+    with pytest.raises(GraphError, match="whole step"):
         net.train_one_batch(X)
 
 
@@ -497,27 +416,16 @@ def rarely(net: FeedForwardNet, call: Any) -> Any:
 def test_what_differs_between_calls_is_refused_and_nothing_has_changed(step):
     net = alone(step)
     before = values(net)
-    with pytest.raises(GraphError, match="step: wanted the same operations each time that it is called"):
+    with pytest.raises(GraphError, match="same operations"):
         net.train_one_batch(X)
     assert same_bits(before, values(net))
     assert net.optimizer.step == 0
-    with pytest.raises(GraphError, match="step: wanted the same operations each time that it is called"):
+    with pytest.raises(GraphError, match="same operations"):
         net.evaluate(X)
 
 
-def test_constants_of_equal_values_are_kept():
-    def step(net: FeedForwardNet, call: Any) -> Any:
-        loss = real(net.forward(call.training, call.x * tensor.from_numpy(np.arange(5, dtype=np.float32), net.device)))
-        call.update(loss)
-        return loss
-
-    losses = [[float(net.train_one_batch(X)[0]) for _ in range(3)] for net in (alone(step), alone(step, graph=False))]
-    assert losses[0] == losses[1]
-    assert len(set(losses[0])) == 3
-
-
 def test_batches_of_unequal_counts_are_refused():
-    with pytest.raises(ShapeError, match="wanted equally many samples"):
+    with pytest.raises(ShapeError, match="samples"):
         gan(noise=False)[0].train_one_batch(X, np.zeros((3, LATENT), np.float32))
-    with pytest.raises(ShapeError, match="wanted as many targets as samples"):
+    with pytest.raises(ShapeError, match="targets"):
         gan(noise=False)[0].fit(X, np.zeros((3, LATENT), np.float32), verbose=False)

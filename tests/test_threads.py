@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-import singa_lite
 from in_process import output
 from kernel_sets import kernel_sets
 from nets import bits, state_of
@@ -22,7 +19,6 @@ from singa_lite.common import threads
 from singa_lite.common.machine import usable_cores
 from singa_lite.errors import GraphError
 from singa_lite.kernels.choice import find_onednn
-from singa_lite.kernels.interface import SIGNATURES
 
 ONEDNN = find_onednn()
 needs_onednn = pytest.mark.skipif(isinstance(ONEDNN, str), reason=f"{ONEDNN}; pip install onednn-cpu-gomp")
@@ -81,15 +77,13 @@ def test_the_number_of_threads(unset, ours, openmp, wanted):
 @pytest.mark.parametrize("text", ["0", "-2", "1.5", "many", "nan", "inf", "4097", "1e9"])
 def test_numbers_that_are_none(unset, text):
     unset.setenv("SINGA_LITE_THREADS", text)
-    with pytest.raises(ValueError, match=r"SINGA_LITE_THREADS: wanted .*received"):
-        device.threads()
     with pytest.raises(ValueError, match="SINGA_LITE_THREADS"):
-        device.new_cpu()
+        device.threads()
 
 
 @pytest.mark.parametrize("number", [0, -1, 2.5, float("nan"), 4097])
 def test_set_threads_refuses_what_is_no_number_of_threads(unset, number):
-    with pytest.raises(ValueError, match="set_threads: wanted"):
+    with pytest.raises(ValueError, match="set_threads"):
         device.set_threads(number)
     assert device.threads() == usable_cores()
 
@@ -130,7 +124,6 @@ def numbers(program: str, **variables: object) -> list[int]:
 
 
 def test_blas_gets_the_number():
-    assert numbers(NUMPY_NUMBERS, SINGA_LITE_THREADS=3) == [3, 3]
     assert numbers(NUMPY_NUMBERS, SINGA_LITE_THREADS=3, OPENBLAS_NUM_THREADS=1, OMP_NUM_THREADS=2) == [3, 3]
     assert numbers("device.set_threads(5)\n" + NUMPY_NUMBERS + "device.set_threads(2)\nprint(blas())") == [5, 5, 2]
 
@@ -140,25 +133,12 @@ def test_without_a_setting_blas_keeps_its_own():
     assert numbers(NUMPY_NUMBERS, OPENBLAS_NUM_THREADS=1) == [usable_cores(), 1]
 
 
-def test_a_container_with_less_cpu_time_bounds_blas_too():
-    assert numbers("threads.usable_cores = lambda: 7\n" + NUMPY_NUMBERS) == [7, 7]
-
-
 @needs_onednn
 def test_openmp_gets_the_number_in_every_thread():
-    assert numbers(ALL_NUMBERS) == [usable_cores()] * 3
-    assert numbers(ALL_NUMBERS, SINGA_LITE_THREADS=3) == [3] * 3
     assert numbers(ALL_NUMBERS, SINGA_LITE_THREADS=3, OMP_NUM_THREADS=2) == [3] * 3
     assert numbers(ALL_NUMBERS, OMP_NUM_THREADS=2) == [2] * 3
-    assert numbers("device.set_threads(3)\n" + ALL_NUMBERS) == [3] * 3
     before_any = "on = device.new_cpu(kernels='onednn')\nprint(openmp(), elsewhere(openmp))"
     assert numbers(before_any, SINGA_LITE_THREADS=3) == [3] * 2
-
-
-@needs_onednn
-def test_openmp_that_another_package_loaded_before_gets_the_number_in_every_thread():
-    before = "import ctypes\nctypes.CDLL('libgomp.so.1').omp_set_num_threads(4)\n"
-    assert numbers(before + ALL_NUMBERS, SINGA_LITE_THREADS=3) == [3] * 3
 
 
 @needs_onednn
@@ -190,8 +170,7 @@ except DeviceError as error:
 print(device.threads())
 """
     error, number = output(NUMBERS + late, SINGA_LITE_THREADS=3).splitlines()
-    assert "set_threads: wanted 3, which oneDNN was loaded with, received 2" in error
-    assert "SINGA_LITE_THREADS" in error
+    assert "set_threads" in error and "3" in error
     assert number == "3"
 
 
@@ -203,9 +182,6 @@ for name in ('OMP_NUM_THREADS', 'GOMP_SPINCOUNT', 'OMP_WAIT_POLICY'):
     print(name in os.environ, os.environ.get(name) == environment.get(name))
 """
     assert output(NUMBERS + after).split() == ["False", "True"] * 3
-    assert (
-        output(NUMBERS + after, OMP_NUM_THREADS=2, SINGA_LITE_THREADS=1).split() == ["True"] * 2 + ["False", "True"] * 2
-    )
 
 
 def test_a_library_that_is_loaded_waits_briefly_unless_the_user_says_otherwise(unset):
@@ -278,31 +254,13 @@ def test_large_products_beside_openmp_have_one_blas_thread(monkeypatch, name):
     assert seen == [1 if name == "onednn" else 2, 2]
 
 
-def test_all_kernels_that_call_blas_are_known():
-    folder = Path(singa_lite.__file__).parent / "kernels" / "numpy_kernels"
-    calls = {"matmul", "dot", "vdot", "inner", "einsum", "tensordot", "linalg"}
-    callers = {
-        path.stem
-        for path in folder.glob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if (isinstance(node, ast.Attribute) and node.attr in calls)
-        or (isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult))
-    }
-    callers -= {"token_loss", "update"}  # sums of rows by einsum, which calls none, and of few squares, for one thread
-    products = {"attention", "cached_attention", "convolution", "linear", "recurrent"}
-    assert callers == products  # another one's kernels want the fact `multiplies`
-    families = ("attention", "cached_attention", "conv", "gru", "linear", "lstm", "matmul", "simple_rnn")
-    named = {name for name in SIGNATURES if name.startswith(families)}
-    assert {name for name, signature in SIGNATURES.items() if signature.facts.multiplies} == named
-
-
 # --- Python threads -----------------------------------------------------------------------------------------
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.standard_normal((6, 2, 5, 4)).astype("f"), RNG.integers(0, 4, 6)
 
 
-def trained(on: device.Device, steps: int = 4, graph: bool = True) -> dict[str, Any]:
+def trained(on: device.Device, steps: int = 4) -> dict[str, Any]:
     """The state of a small net of the usual layers after some steps."""
     net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=on)
     net.add(layers.Conv2D("conv", 3, input_sample_shape=(2, 5, 4)))
@@ -311,7 +269,7 @@ def trained(on: device.Device, steps: int = 4, graph: bool = True) -> dict[str, 
     net.add(layers.Dropout("drop", 0.2))
     net.add(layers.Flatten("flat"))
     net.add(layers.Dense("dense", 4))
-    net.compile(optimizer.Adam(), graph=graph)
+    net.compile(optimizer.Adam())
     for _ in range(steps):
         net.train_one_batch(X, Y)
     state = state_of(net)
@@ -349,22 +307,13 @@ def at_once(works: list[Callable[[], Any]]) -> list[Any]:
 
 
 @pytest.mark.usefixtures("hasty_threads")
-@pytest.mark.parametrize("graph", [True, False])
+@pytest.mark.parametrize("times", [2, pytest.param(20, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("name", SETS)
-def test_nets_on_devices_of_their_own_train_at_once(name, graph):
-    alone = trained(device.new_cpu(kernels=name), graph=graph)
-    works = [lambda: trained(device.new_cpu(kernels=name), graph=graph)] * 3
-    assert at_once(works) == [alone] * 3
-
-
-@pytest.mark.usefixtures("hasty_threads")
-@pytest.mark.parametrize("name", SETS)
-def test_what_threads_share_of_the_kernels_may_be_made_and_let_go_of_by_all_of_them(name):
-    works = [lambda: trained(device.new_cpu(kernels=name), steps=2)] * 3
-    first = at_once(works)
-    for _ in range(10):
-        assert at_once(works) == first  # nothing that one of them still executes has gone with another one's plan
-    assert first[0] == first[1] == first[2]
+def test_nets_on_devices_of_their_own_train_at_once(name, times):
+    """Nothing that one of them still executes goes with another one's plan."""
+    alone = trained(device.new_cpu(kernels=name), steps=2)
+    for _ in range(times):
+        assert at_once([lambda: trained(device.new_cpu(kernels=name), steps=2)] * 3) == [alone] * 3
 
 
 @pytest.mark.usefixtures("hasty_threads")
@@ -415,22 +364,6 @@ def test_while_one_thread_records_the_others_are_refused(what):
     np.testing.assert_array_equal(tensor.to_numpy(z), np.full((3, 2), 2))
 
 
-def test_after_a_recording_other_threads_may_record():
-    on = device.new_cpu()
-
-    def record() -> Any:
-        x = tensor.ones((3,), device=on)
-        with on.recording() as graph:
-            y = x + x
-        graph.run()
-        return bits(y)
-
-    assert in_thread(record) == record()
-    with pytest.raises(ZeroDivisionError), on.recording():
-        raise ZeroDivisionError
-    assert in_thread(record) == record()
-
-
 class Gate:
     """A kernel that stops in the midst of a step until it is let go."""
 
@@ -461,7 +394,7 @@ def test_a_step_that_another_thread_is_running_is_refused(monkeypatch):
     worker.start()
     assert gate.inside.wait(60)
     for other in (graph, larger):  # the larger one's memory would be taken from under the first
-        with pytest.raises(GraphError, match=r"another thread is running.*device\.new_cpu\(\)"):
+        with pytest.raises(GraphError, match="another thread"):
             other.run()
     gate.go.set()
     worker.join(60)
@@ -500,38 +433,6 @@ def test_a_net_that_another_thread_is_training_is_refused_and_stays_whole(monkey
     assert trained == wanted
 
 
-TWO_NETS = """
-import sys, threading
-import numpy as np
-from singa_lite import FeedForwardNet, device, layers, loss, optimizer, tensor
-rng = np.random.default_rng(0)
-x, y = rng.standard_normal((32, 40)).astype("f"), rng.integers(0, 5, 32)
-
-def train():
-    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu())
-    net.add(layers.Dense("wide", 300, input_sample_shape=(40,)))
-    net.add(layers.Activation("act"))
-    net.add(layers.Dense("dense", 5))
-    net.compile(optimizer.SGD(lr=0.1, momentum=0.9))
-    for _ in range(5):
-        net.train_one_batch(x, y)
-    return b"".join(tensor.to_numpy(value).tobytes() for value in net.param_values())
-
-alone, results = train(), []
-workers = [threading.Thread(target=lambda: results.append(train())) for _ in range(2)]
-for worker in workers:
-    worker.start()
-for worker in workers:
-    worker.join()
-print(device.threads(), results == [alone, alone])
-"""
-
-
-@pytest.mark.parametrize("name", SETS)
-def test_nets_that_use_several_threads_each_train_at_once(name):
-    assert output(TWO_NETS, SINGA_LITE_THREADS=2, SINGA_LITE_KERNELS=name).split() == ["2", "True"]
-
-
 RECURRENT = """
 import numpy as np
 from singa_lite import FeedForwardNet, device, layers, loss, optimizer
@@ -566,7 +467,7 @@ def work():
 workers = [threading.Thread(target=work) for _ in range(3)]
 for each in workers:
     each.start()
-for _ in range(60):
+for _ in range(20):
     time.sleep(0.003)
     child = os.fork()
     if not child:

@@ -47,7 +47,7 @@ def updates(net: FeedForwardNet) -> list[str]:
     return [i.kernel for i in net.plan_batch(7).placed.planned.instructions if i.phase is Phase.UPDATE]
 
 
-def trained(net: FeedForwardNet, steps: int = 4) -> list[bytes]:
+def trained(net: FeedForwardNet, steps: int = 2) -> list[bytes]:
     """Losses of some steps, and the parameters behind them."""
     found = [float(net.train_one_batch(X, Y)[0]) for _ in range(steps)]
     return [np.array(found).tobytes(), *(tensor.to_numpy(value).tobytes() for value in net.param_values())]
@@ -68,12 +68,9 @@ def test_bits_are_those_of_single_updates(monkeypatch, name):
 OPTIONS: dict[str, dict[str, object]] = {
     "clipped": {"clip_global_norm": 0.5},
     "accumulated": {"accumulate": 2},
-    "narrow": {"precision": "bfloat16"},
     "halves": {"precision": "float16"},
-    "state in 16 bits": {"state_dtype": "bfloat16"},
     "any order": {"order": "dependencies"},
     "frozen": {"freeze": "bn1"},
-    "kept": {"keep": ["conv2"]},
 }
 
 
@@ -124,7 +121,3 @@ def test_the_plan_and_the_profile_tell_them(tmp_path):
     net.memory_plan.to_html(tmp_path / "plan.html")
     page = (tmp_path / "plan.html").read_text()
     assert all(one.kernel in str(profile) and one.kernel in page for one in joined)
-
-
-def test_on_a_cpu_each_is_a_call():
-    assert not any("*" in kernel for kernel in updates(small_net(device.new_cpu(), optimizer.SGD(lr=0.1))))
