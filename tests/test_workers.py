@@ -97,15 +97,6 @@ def test_two_lanes_are_under_way_at_the_same_time(monkeypatch):
     assert len(set(met)) == 2
 
 
-def test_lanes_need_no_more_memory_where_it_counts(monkeypatch):
-    monkeypatch.setattr(parallel, "SMALL", 0)
-    plans = [net_of(**options).plan_batch(3, samples=3) for options in ({}, {"order": "dependencies", "workers": 2})]
-    assert plans[1].order == "dependencies"
-    assert plans[1].floor_bytes <= plans[0].floor_bytes * 1.01  # scratch may differ by threads
-    for plan in plans:
-        plan.check()
-
-
 @pytest.mark.parametrize("kind", [RuntimeError, KeyboardInterrupt])
 @pytest.mark.parametrize("where", ["caller", "worker"])
 def test_what_fails_in_a_lane_reaches_the_caller_when_nobody_is_at_work(monkeypatch, kind, where):

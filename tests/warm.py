@@ -6,7 +6,9 @@ What is read as Python or a library is loaded (numbers of threads, PYTHON...), o
 
 from __future__ import annotations
 
+import atexit
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -22,9 +24,11 @@ from threading import Thread
 from types import ModuleType
 from typing import IO, Any
 
-ROOT = Path(__file__).resolve().parents[1]
+import singa_lite
+
+TESTS = Path(__file__).resolve().parent
 #: Where scripts find the package and the modules of the tests.
-FOUND = tuple(map(str, (ROOT, ROOT / "tests", ROOT / "tests" / "snapshots")))
+FOUND = (str(Path(singa_lite.__file__).parents[1]), str(TESTS), str(TESTS / "snapshots"))
 #: Beginnings of the names of variables that are read as the server starts.
 READ_AT_START = ("PYTHON", "OMP_", "OPENBLAS", "MKL_", "GOMP_", "MALLOC_", "LD_")
 PIPE = subprocess.PIPE
@@ -49,6 +53,7 @@ class Process:
                 self.returncode = _number(self._ended)
             except TimeoutError:
                 self.send_signal(signal.SIGKILL)
+                self._ended.close()
                 raise subprocess.TimeoutExpired(f"warm process {self.pid}", timeout or 0) from None
             self._ended.close()
         return self.returncode
@@ -126,11 +131,15 @@ def output(*arguments: object, **options: Any) -> str:
 def _server() -> socket.socket:
     """The way to the server of this process, which ends with it."""
     mine, its = socket.socketpair()
-    command = [sys.executable, __file__, str(its.fileno())]
-    subprocess.Popen(
-        command, pass_fds=[its.fileno()], env={**os.environ, "PYTHONPATH": FOUND[0]}, start_new_session=True
-    )
+    command, environment = [sys.executable, __file__, str(its.fileno())], {**os.environ, "PYTHONPATH": FOUND[0]}
+    server = subprocess.Popen(command, pass_fds=[its.fileno()], env=environment, start_new_session=True)
     its.close()
+
+    def end() -> None:
+        mine.close()
+        server.wait()
+
+    atexit.register(end)
     return mine
 
 
@@ -202,11 +211,8 @@ def become(arguments: list[str], environment: Mapping[str, str], folder: str) ->
 
 
 if __name__ == "__main__":
-    import h5py  # noqa: F401
-
-    import singa_lite
-    import singa_lite.snapshots  # noqa: F401
-
+    importlib.import_module("h5py")
+    importlib.import_module("singa_lite.snapshots")
     gc.collect()
     gc.freeze()  # else each script would go over all of the package once more as it ends
     become(*next_request(socket.socket(fileno=int(sys.argv[1]))))

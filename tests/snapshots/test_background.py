@@ -14,7 +14,7 @@ import pytest
 
 from nets import state_of
 from resume_run import BATCH, NETS, Kill, Killed, data, fit, images, outcome, steps
-from singa_lite import FeedForwardNet, SnapshotError, device, layers, loss, optimizer
+from singa_lite import FeedForwardNet, device, layers, loss, optimizer
 from singa_lite.fit import Callback, Training
 from singa_lite.snapshots import Checkpoint, formats, tree
 from singa_lite.snapshots.checkpoints.background import HostCopy, Work, Writer
@@ -120,26 +120,6 @@ def test_best_and_last_ones_wait_for_the_one_under_way(tmp_path, monkeypatch):
     last = Checkpoint(tmp_path, every_steps=4, monitor="loss", background=True)
     fit(images("Adam"), "images", last, Kill(4, gate.open))
     assert gate.paths[:2] == [4, 5] and gate.paths[-1] == 15
-
-
-def broken(*_: Any) -> None:
-    raise SnapshotError("no space")
-
-
-def test_errors_of_the_thread_come_at_the_next_step(tmp_path, monkeypatch):
-    gate, last = Gate(monkeypatch), Checkpoint(tmp_path, every_steps=2, background=True)
-    monkeypatch.setattr(gate, "_write", broken)
-
-    def open_and_wait() -> None:
-        gate.open()
-        while last._saver.busy:
-            time.sleep(0.001)
-
-    net = images("SGD")
-    with pytest.raises(SnapshotError, match="no space"):
-        fit(net, "images", last, Kill(6, open_and_wait))
-    assert net.optimizer.step == 7
-    assert not steps(tmp_path)
 
 
 def test_a_step_does_not_wait_for_a_copy_that_was_never_begun(tmp_path, monkeypatch):

@@ -54,7 +54,7 @@ net.fit(x, y, batch_size=10, epochs=steps // 100, verbose=False, callbacks=[chec
 @pytest.mark.skipif(not STATUS.exists(), reason="this system has no /proc/self/status")
 @pytest.mark.parametrize(
     ("background", "every", "steps"),
-    [(True, 5, 300), (False, 100, 300), *(pytest.param(*each, 10_000, marks=pytest.mark.nightly) for each in KINDS)],
+    [(True, 5, 300), (False, 100, 300), *(pytest.param(*each, 5000, marks=pytest.mark.nightly) for each in KINDS)],
 )
 def test_memory_stays_as_it_is(tmp_path, background, every, steps):
     """Also if the first checkpoint comes after step 10: what writing takes is taken at the first step."""

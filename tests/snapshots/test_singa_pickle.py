@@ -5,18 +5,18 @@ from __future__ import annotations
 import builtins
 import os
 import pickle
-import tracemalloc
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import singa_reads
 from every_row import over_rows
+from nets import all_bits
 from singa_files import python2_pickle
-from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.formats.singa import pickles as singa_pickle
 from singa_lite.snapshots.readers.pickle import opcodes as singa_opcodes
+from singa_reads import contents, peak, same
 
 RNG = np.random.default_rng(0)
 ARRAYS = {
@@ -44,24 +44,7 @@ PYTHON_2_MORE = (
 )
 
 
-def written(folder: Path, data: bytes) -> Path:
-    path = folder / "net.pickle"
-    path.write_bytes(data)
-    return path
-
-
-def contents(path: Path) -> dict[str, np.ndarray]:
-    with singa_pickle.opened(path, None) as source:
-        arrays = {entry: source.read(entry) for entry in source.specs}
-        assert {entry: (array.shape, array.dtype) for entry, array in arrays.items()} == dict(source.specs)
-    return arrays
-
-
-def same(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> None:
-    assert found.keys() == wanted.keys()
-    for path, array in wanted.items():
-        assert found[path].dtype == array.dtype
-        assert found[path].tobytes() == array.tobytes()
+written = partial(singa_reads.written, name="net.pickle")
 
 
 def test_of_python_2(tmp_path):
@@ -76,7 +59,7 @@ def test_of_python_2_with_any_bytes(tmp_path, version, unicode_keys):
     data = python2_pickle(ARRAYS, version, unicode_keys)
     truth = pickle.loads(data, encoding="iso-8859-1")
     assert truth.pop("SINGA_VERSION", None) == version
-    same(truth, ARRAYS)
+    assert all_bits(truth) == all_bits(ARRAYS)
     same(contents(written(tmp_path, data)), PATHS)
 
 
@@ -110,10 +93,7 @@ class Reduced:
 
 def refused(folder: Path, data: bytes, words: str = "") -> None:
     """It is refused in our words, and nothing was imported or called for it."""
-    with pytest.raises(SnapshotError, match=r"net\.pickle") as caught:
-        contents(written(folder, data))
-    assert words in str(caught.value)
-    assert len(str(caught.value)) < 1000
+    singa_reads.refused(written(folder, data), words)
     assert not (folder / "called").exists()
 
 
@@ -237,16 +217,6 @@ def test_a_pickle_of_nothing_but_opcodes(tmp_path, monkeypatch):
     monkeypatch.setattr(singa_opcodes, "_MOST_OPCODES", 1 << 15)
     for data in (b")" + b"\x85" * (1 << 17), b"}" + b"\x94" * (1 << 17)):
         assert peak(lambda data=data: refused(tmp_path, data, "32768 opcodes")) < 8 << 20
-
-
-def peak(call: Callable[[], object]) -> int:
-    """Bytes of memory that a call takes at most."""
-    tracemalloc.start()
-    try:
-        call()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("protocol", ["python 2", 0, 1, 2, 3, 4])

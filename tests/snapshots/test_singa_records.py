@@ -1,17 +1,13 @@
-"""SINGA's .bin, .model and .desc: every version's flavour, from bytes made by hand and by the protobuf library."""
+"""SINGA's .bin, .model and .desc: every version's flavour, from bytes made by hand."""
 
 from __future__ import annotations
-
-import tracemalloc
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from every_row import over_rows
 from singa_files import FLAVOURS, described, native, record, tensor_proto
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.formats.singa import records as singa_records
+from singa_reads import contents, peak, refused, same, written
 
 MATRIX = np.arange(1, 7, dtype=np.float32).reshape(2, 3)
 
@@ -20,27 +16,6 @@ EXAMPLE = bytes.fromhex(
     "73 67 01 00 09 00 00 00 00 00 00 00 69 70 2f 77 65 69 67 68 74 24 00 00 00 00 00 00 00"
     "08 02 08 03 10 00 18 03 18 01 22 18 00 00 80 3f 00 00 00 40 00 00 40 40 00 00 80 40 00 00 a0 40 00 00 c0 40"
 )
-
-
-def written(folder: Path, data: bytes, name: str = "net.bin") -> Path:
-    path = folder / name
-    path.write_bytes(data)
-    return path
-
-
-def contents(path: Path) -> dict[str, np.ndarray]:
-    with singa_records.opened(path, None) as source:
-        arrays = {entry: source.read(entry) for entry in source.specs}
-        assert {entry: (array.shape, array.dtype) for entry, array in arrays.items()} == dict(source.specs)
-        assert source.attributes.get("entries") == len(arrays)
-    return arrays
-
-
-def same(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> None:
-    assert list(found) == list(wanted)
-    for path, array in wanted.items():
-        assert found[path].dtype == array.dtype
-        np.testing.assert_array_equal(found[path], array)
 
 
 def test_the_example_of_the_reference(tmp_path):
@@ -179,27 +154,12 @@ def test_a_wrong_file_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("singa_lite.snapshots.readers.raw.ROOM", 1 << 16)
     monkeypatch.setattr("singa_lite.snapshots.readers.raw.ARRAY_ROOM", 1 << 10)
 
-    def refused(data: bytes, words: str) -> None:
-        with pytest.raises(SnapshotError, match=r"net\.bin") as caught:
-            contents(written(tmp_path, data))
-        assert words in str(caught.value)
-
-    over_rows(refused, [(words, (data, words)) for words, files in WRONG.items() for data in files])
-
-
-def peak(path: Path) -> int:
-    """Bytes of memory that reading one array after another takes at most."""
-    tracemalloc.start()
-    try:
-        with singa_records.opened(path, None) as source:
-            for entry in source.specs:
-                source.read(entry)
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    for words, files in WRONG.items():
+        for data in files:
+            refused(written(tmp_path, data), words)
 
 
 @pytest.mark.parametrize("flavour, layout", [("1.0.0", None), ("1.1.1", None), ("1.1.1", [1]), ("1.2.0", None)])
 def test_memory_stays_within_twice_the_file(tmp_path, flavour, layout):
     path = written(tmp_path, record("a/weight", tensor_proto(np.zeros((200, 200), np.float32), flavour, layout)))
-    assert peak(path) < 2 * path.stat().st_size + (1 << 16)
+    assert peak(lambda: contents(path)) < 2 * path.stat().st_size + (1 << 16)
