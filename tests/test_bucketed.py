@@ -174,7 +174,7 @@ class Last(layers.Flatten):
 #: {case: (inputs, targets, options, error, words)}.
 BAD: dict[str, tuple[Any, Any, dict[str, Any], type[Exception], str]] = {
     "none": ([], [], {}, ShapeError, "none"),
-    "text": ("text", "text", {}, TypeError, "text"),
+    "text": ("text", "text", {}, TypeError, "sequences.*str"),
     "an empty one": ([[1], []], [0, 1], {}, ShapeError, "sequence 1"),
     "a table": ([[1], [[2]]], [0, 1], {}, ShapeError, "sequence 1"),
     "floats": ([[1], [0.5]], [0, 1], {}, TypeError, "sequence 1.*float64"),
