@@ -54,11 +54,11 @@ def test_idx_reads_every_type_in_native_order_and_writable(tmp_path, code, dtype
     values[0] = 0
 
 
-def test_idx_pair_plain_and_gzipped(tmp_path):
+def test_idx_pair(tmp_path):
     pixels, classes = ramp((4, 3, 2)), ramp((4,))
-    images = write(tmp_path / "images.gz", gzip.compress(idx_bytes(pixels, 0x08), mtime=0))
-    labels = write(tmp_path / "labels", idx_bytes(classes, 0x08))
-    x, y = load_idx(str(images), labels)
+    x, y = load_idx(
+        str(write(tmp_path / "images", idx_bytes(pixels, 0x08))), write(tmp_path / "labels", idx_bytes(classes, 0x08))
+    )
     np.testing.assert_array_equal(x, pixels)
     np.testing.assert_array_equal(y, classes)
 
@@ -73,33 +73,26 @@ def test_idx_gzip_is_seen_by_content_not_by_name(tmp_path):
 def test_idx_counts_must_agree(tmp_path):
     images = write(tmp_path / "images", idx_bytes(ramp((4, 3, 2)), 0x08))
     labels = write(tmp_path / "labels", idx_bytes(ramp((5,)), 0x08))
-    with pytest.raises(ValueError, match=r"labels: wanted as many labels .*\(4,\), received \(5,\)"):
+    with pytest.raises(ValueError, match=r"labels: .*\(4,\).*\(5,\)"):
         load_idx(images, labels)
 
 
 GOOD_IDX = idx_bytes(ramp((4, 3)), 0x08)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "wanted an IDX magic number .*, received $"),
-        (GOOD_IDX[:3], "wanted an IDX magic number .*, received 00 00 08$"),
-        (b"\x00\x01" + GOOD_IDX[2:], "wanted an IDX magic number .*, received 00 01 08 02"),
-        (b"\x00\x00\x0a" + GOOD_IDX[3:], "wanted an IDX magic number .*, received 00 00 0a 02"),
-        (GOOD_IDX[:9], "wanted a header of 12 bytes for 2 axes, received 9 bytes"),
-        (GOOD_IDX[:-1], r"wanted 24 bytes for shape \(4, 3\) of uint8, received 23 bytes"),
-        (GOOD_IDX + b"\x00", r"wanted 24 bytes for shape \(4, 3\) of uint8, received 25 bytes"),
-        (b"\x00\x00\x08\x03" + b"\xff" * 12, rf"wanted {(2**32 - 1) ** 3 + 16} bytes .* received 16 bytes"),
-        (gzip.compress(GOOD_IDX, mtime=0)[:-9], "wanted a whole gzip file"),
-        (gzip.compress(GOOD_IDX, mtime=0)[:-8] + b"\x00" * 8, "wanted a whole gzip file"),
-        (b"\x1f\x8b" + b"\x08" * 30, "wanted a whole gzip file"),
-    ],
-)
-def test_idx_malformed_file_is_named_with_what_was_wanted(tmp_path, content, message):
-    path = write(tmp_path / "broken", content)
-    with pytest.raises(ValueError, match=re.escape(f"{path}: ") + message):
-        load_idx(path)
+PACKED = gzip.compress(GOOD_IDX, mtime=0)
+BROKEN_IDX = [
+    *(b"", GOOD_IDX[:3], b"\x00\x01" + GOOD_IDX[2:], b"\x00\x00\x0a" + GOOD_IDX[3:], GOOD_IDX[:9]),
+    *(GOOD_IDX[:-1], GOOD_IDX + b"\x00", b"\x00\x00\x08\x03" + b"\xff" * 12),
+    *(PACKED[:-9], PACKED[:-8] + b"\x00" * 8, b"\x1f\x8b" + b"\x08" * 30),
+]
+
+
+def test_malformed_idx_is_named(tmp_path):
+    for content in BROKEN_IDX:
+        path = write(tmp_path / "broken", content)
+        with pytest.raises(DataError, match=re.escape(f"{path}: wanted")):
+            load_idx(path)
 
 
 # --- CIFAR-10 -----------------------------------------------------------------------------------------------
@@ -130,35 +123,24 @@ def test_cifar10_planes_are_red_green_blue_rows_first(tmp_path):
 
 
 def test_cifar10_folder_stands_for_the_five_training_files(tmp_path):
-    for number in (5, 3, 1, 4, 2):
-        write(tmp_path / f"data_batch_{number}.bin", cifar_records([number] * number, number)[0])
     write(tmp_path / "test_batch.bin", cifar_records([9], 9)[0])
+    for number in (5, 3, 1, 4, 2):
+        with pytest.raises(FileNotFoundError, match=r"data_batch_\d\.bin"):
+            load_cifar10(tmp_path)
+        write(tmp_path / f"data_batch_{number}.bin", cifar_records([number] * number, number)[0])
     images, labels = load_cifar10(tmp_path)
     assert labels.tolist() == [1] + [2] * 2 + [3] * 3 + [4] * 4 + [5] * 5
     assert images.shape == (15, 3, 32, 32)
 
 
-def test_cifar10_incomplete_folder_names_the_missing_file(tmp_path):
-    write(tmp_path / "data_batch_1.bin", cifar_records([1], 0)[0])
-    with pytest.raises(FileNotFoundError, match=r"data_batch_2\.bin"):
-        load_cifar10(tmp_path)
-
-
-@pytest.mark.parametrize("size", [0, 3072, 3074, 2 * 3073 - 1])
-def test_cifar10_wants_whole_records(tmp_path, size):
-    path = write(tmp_path / "short.bin", bytes(size))
-    with pytest.raises(ValueError, match=rf"short\.bin: wanted .* of 3073 bytes, received {size} bytes"):
-        load_cifar10(path)
-
-
-def test_cifar10_label_out_of_range(tmp_path):
-    path = write(tmp_path / "coarse.bin", cifar_records([9, 10, 11], 0)[0])
-    with pytest.raises(ValueError, match=r"coarse\.bin: wanted labels from 0 to 9, received 10 in record 1"):
-        load_cifar10(path)
-
-
-def test_cifar10_without_files():
-    with pytest.raises(ValueError, match="at least one CIFAR-10 file, received an empty sequence"):
+def test_malformed_cifar10_is_named(tmp_path):
+    for content, words in (
+        *((bytes(size), f"{size} bytes") for size in (0, 3072, 3074, 2 * 3073 - 1)),
+        (cifar_records([9, 10, 11], 0)[0], "10 in record 1"),
+    ):
+        with pytest.raises(ValueError, match=rf"short\.bin: .*{words}"):
+            load_cifar10(write(tmp_path / "short.bin", content))
+    with pytest.raises(ValueError, match="CIFAR-10"):
         load_cifar10([])
 
 
@@ -174,47 +156,17 @@ def test_npz_gives_the_arrays_in_the_order_asked(tmp_path, save):
     np.testing.assert_array_equal(samples, x, strict=True)
 
 
-def test_npz_missing_entry_lists_what_there_is(tmp_path):
-    np.savez(tmp_path / "set.npz", x=np.zeros(2), b=np.zeros(3))
-    with pytest.raises(ValueError, match=r"set\.npz: wanted entries \['y'\], received .* \['b', 'x'\]"):
-        load_npz(tmp_path / "set.npz", ["x", "y"])
-
-
-def test_npz_objects_are_refused(tmp_path):
-    np.savez(tmp_path / "set.npz", x=np.array([{}], dtype=object))
-    with pytest.raises(ValueError, match=r"set\.npz: wanted an array in entry 'x', .*allow_pickle=False"):
-        load_npz(tmp_path / "set.npz", ["x"])
-
-
-def test_npz_member_that_is_no_array(tmp_path):
-    with zipfile.ZipFile(tmp_path / "set.npz", "w") as archive:
-        archive.writestr("x", b"text")
-    with pytest.raises(ValueError, match=r"set\.npz: wanted an array in entry 'x', received bytes"):
-        load_npz(tmp_path / "set.npz", ["x"])
-
-
-def test_npz_damaged_entry(tmp_path):
-    np.savez(tmp_path / "set.npz", x=np.zeros(2000))
-    content = bytearray((tmp_path / "set.npz").read_bytes())
+def test_npz_entries_that_are_no_arrays_are_named(tmp_path):
+    path = tmp_path / "set.npz"
+    np.savez(path, x=np.zeros(2000), b=np.zeros(3), objects=np.array([{}], dtype=object))
+    content = bytearray(path.read_bytes())
     content[1000] ^= 0xFF
-    write(tmp_path / "set.npz", bytes(content))
-    with pytest.raises(ValueError, match=r"set\.npz: wanted an array in entry 'x', received .*CRC"):
-        load_npz(tmp_path / "set.npz", ["x"])
-
-
-def test_npz_malformed_file(tmp_path):
-    np.savez(tmp_path / "set.npz", x=np.zeros(2000))
-    whole = (tmp_path / "set.npz").read_bytes()
-    for content in (b"", b"no archive at all", whole[: len(whole) // 2]):
-        path = write(tmp_path / "broken.npz", content)
-        with pytest.raises(ValueError, match=r"broken\.npz: wanted an \.npz archive, received "):
-            load_npz(path, ["x"])
-
-
-def test_npz_single_array_is_no_archive(tmp_path):
-    np.save(tmp_path / "one.npy", np.zeros(3))
-    with pytest.raises(ValueError, match=r"one\.npy: wanted an \.npz archive, received a single \.npy array"):
-        load_npz(tmp_path / "one.npy", ["x"])
+    path.write_bytes(content)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("text", b"text")
+    for name in ("x", "objects", "text", "none"):
+        with pytest.raises(ValueError, match=rf"set\.npz: wanted .*'{name}'"):
+            load_npz(path, ["b", name])
 
 
 # --- HDF5 ---------------------------------------------------------------------------------------------------
@@ -239,15 +191,8 @@ def test_hdf5_gives_the_arrays_in_the_order_asked(hdf5):
 
 @pytest.mark.parametrize("name", ["x", "train", "y/x"])
 def test_hdf5_missing_entry_or_group_lists_what_there_is(hdf5, name):
-    with pytest.raises(ValueError, match=rf"set\.h5: wanted entries \['{name}'\], .* \['train/x', 'y'\]"):
+    with pytest.raises(ValueError, match=rf"set\.h5: .*{name}.*train/x"):
         load_hdf5(hdf5, ["y", name])
-
-
-def test_hdf5_malformed_file(tmp_path, hdf5):
-    for content in (b"", b"no HDF5" * 100, hdf5.read_bytes()[:1000]):
-        path = write(tmp_path / "broken.h5", content)
-        with pytest.raises(ValueError, match=r"broken\.h5: wanted an HDF5 file, received "):
-            load_hdf5(path, ["y"])
 
 
 # --- all ----------------------------------------------------------------------------------------------------
@@ -255,16 +200,8 @@ def test_hdf5_malformed_file(tmp_path, hdf5):
 
 @pytest.mark.parametrize("load", [load_npz, load_hdf5])
 def test_names_must_not_be_one_string(tmp_path, load):
-    with pytest.raises(TypeError, match="wanted a sequence of entry names, received the single string 'xy'"):
+    with pytest.raises(TypeError, match="'xy'"):
         load(tmp_path / "any", "xy")
-
-
-@pytest.mark.parametrize(
-    "load", [load_idx, load_cifar10, lambda path: load_npz(path, ["x"]), lambda path: load_hdf5(path, ["x"])]
-)
-def test_absent_file_is_the_systems_own_error(tmp_path, load):
-    with pytest.raises(FileNotFoundError, match="absent"):
-        load(tmp_path / "absent")
 
 
 LOADERS = {
@@ -281,9 +218,11 @@ def test_what_is_no_such_file_is_one_error_of_data(tmp_path, name):
     for content in contents:
         with pytest.raises(DataError, match=r"^.*any: wanted"):
             LOADERS[name](write(tmp_path / "any", content))
+    with pytest.raises(FileNotFoundError, match="absent"):
+        LOADERS[name](tmp_path / "absent")
     (tmp_path / "folder").mkdir()
     if name != "cifar10":  # which stands for the files in it
-        with pytest.raises(DataError, match=r"folder: wanted .*, received a folder"):
+        with pytest.raises(DataError, match="folder: "):
             LOADERS[name](tmp_path / "folder")
 
 

@@ -64,45 +64,38 @@ def check(make: Any, options: dict[str, Any], path: Path, at: int) -> None:
     assert history["loss"] == wanted["loss"] and history["accuracy"] == wanted["accuracy"]
 
 
-@pytest.mark.parametrize("at", [3, 4, 5, 7, 10])
+@pytest.mark.parametrize("at", [3, 5, 7])
 @pytest.mark.parametrize("name", SOURCES)
 def test_it_goes_on_to_equal_bits(name, at, tmp_path):
-    if "steps" in name and at > 9:
-        at = 9
+    """From within an epoch of 5 batches, and from its end."""
     check(*SOURCES[name], tmp_path / "run.h5", at)
 
 
-@pytest.mark.parametrize("at", [3, 5, 7])
-def test_windows_go_on_to_equal_bits(tmp_path, at):
+def test_windows_go_on_to_equal_bits(tmp_path):
     with h5py.File(tmp_path / "set.h5", "w") as file:
         file.create_dataset("x", data=X, chunks=(4, 5))
     with h5py.File(tmp_path / "set.h5", "r") as file:
         options = {"y": Y, "batch_size": 8, "shuffle_window": 16 * 20, "transform": noisy}
-        check(lambda: file["x"], options, tmp_path / "run.h5", at)
+        check(lambda: file["x"], options, tmp_path / "run.h5", 7)
 
 
-REFUSED: dict[str, tuple[Any, dict[str, Any], int, str]] = {
-    "a loader within an epoch": (Loader, {}, 3, "to go on at batch 3 of epoch 0: batches by number"),
-    "a generator": (lambda: itertools.cycle(batches()), {"steps_per_epoch": 4}, 7, "received an itertools.cycle"),
-    "other steps": (Numbered, {"steps_per_epoch": 4}, 3, "wanted a checkpoint of fit with steps 3, received 4"),
+#: {case: (source, options of the first run, steps that it does, options that it goes on with, words)}.
+REFUSED: dict[str, tuple[Any, dict[str, Any], int, dict[str, Any], str]] = {
+    "a loader within an epoch": (Loader, {}, 3, {}, "batch 3 of epoch 0"),
+    "a generator": (lambda: itertools.cycle(batches()), {"steps_per_epoch": 4}, 7, {}, "itertools.cycle"),
+    "other steps": (Numbered, {"steps_per_epoch": 4}, 3, {"steps_per_epoch": 3}, "steps 3, received 4"),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_place_that_cannot_be_kept_is_said_and_changes_nothing(name, tmp_path):
-    make, options, at, words = REFUSED[name]
+    make, options, at, other, words = REFUSED[name]
     path = tmp_path / "run.h5"
     classifier().fit(make(), epochs=3, verbose=False, callbacks=StopAt(at, path), **options)
     net = classifier()
     before = state_of(net)
     with pytest.raises(SnapshotError, match=words):
-        net.fit(
-            make(),
-            epochs=3,
-            verbose=False,
-            resume=path,
-            **(options | ({"steps_per_epoch": 3} if "other" in name else {})),
-        )
+        net.fit(make(), epochs=3, verbose=False, resume=path, **(options | other))
     assert state_of(net) == before
 
 
@@ -121,7 +114,7 @@ def test_a_loader_goes_on_from_an_epochs_end_and_says_what_it_cannot_know(tmp_pa
     whole, resumed = classifier(), classifier()
     whole.fit(Loader(), epochs=2, verbose=False)
     classifier().fit(Loader(), epochs=2, verbose=False, callbacks=EpochsEnd(tmp_path / "run.h5"))
-    with pytest.warns(UserWarning, match="Loader begins anew, by random numbers of its own if it has any"):
+    with pytest.warns(UserWarning, match="Loader"):
         resumed.fit(Loader(), epochs=2, verbose=False, resume=tmp_path / "run.h5")
     assert state_of(resumed) == state_of(whole)
 
@@ -135,6 +128,6 @@ def test_a_state_that_does_not_fit(tmp_path):
     classifier().fit(Stateful(), verbose=False, callbacks=StopAt(2, path))
     net = classifier()
     before = state_of(net)
-    with pytest.raises(SnapshotError, match="to go on from its state, received KeyError"):
+    with pytest.raises(SnapshotError, match="KeyError"):
         net.fit(Other(), verbose=False, resume=path)
     assert state_of(net) == before

@@ -45,41 +45,6 @@ class Lazy:
         return self.array[index]
 
 
-class Frame:
-    """What pandas' frames look like: `[]` goes by label, `iloc` by place; there is no dtype of the whole."""
-
-    def __init__(self, array: np.ndarray) -> None:
-        self.array = array
-        self.shape = array.shape
-
-    @property
-    def iloc(self) -> Any:
-        frame = self
-
-        class Places:
-            def __getitem__(self, index: Any) -> Frame:
-                return Frame(frame.array[index])
-
-        return Places()
-
-    def __getitem__(self, label: Any) -> Any:
-        raise KeyError(label)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return self.to_numpy()
-
-    def to_numpy(self, copy: bool = False) -> np.ndarray:
-        return self.array.copy() if copy else self.array
-
-
-class Series(Frame):
-    """A column, which has a dtype."""
-
-    @property
-    def dtype(self) -> Any:
-        return self.array.dtype
-
-
 class OnGpu:
     """What CuPy's arrays look like to a net on the CPU: they are read by `get` alone."""
 
@@ -150,11 +115,12 @@ FORMS: dict[str, Make] = {
     "hdf5": in_hdf5,
     "hdf5, big-endian": lambda values, path: in_hdf5(values.astype(values.dtype.newbyteorder(">")), path),
     "lazy": lambda values, path: Lazy(values),
-    "frame": lambda values, path: (Frame if values.ndim > 1 else Series)(values),
+    "frame": lambda values, path: framed(values),
     "on a GPU": lambda values, path: OnGpu(values),
     "tensor": lambda values, path: tensor.from_numpy(values),
     "tensor elsewhere": lambda values, path: tensor.from_numpy(values, device.new_cpu()),
     "tensor made big-endian": lambda values, path: big_endian_tensor(values),
+    "tensor of PyTorch": lambda values, path: skips.library("torch").from_numpy(values.copy()),
     "list of arrays": lambda values, path: list(values),
     "memoryview": lambda values, path: memoryview(np.ascontiguousarray(values)),
 }
@@ -175,8 +141,9 @@ def big_endian_tensor(values: np.ndarray) -> Any:
     return made
 
 
-def torch_of(values: np.ndarray, path: Path) -> Any:
-    return skips.library("torch").from_numpy(values.copy())
+def framed(values: np.ndarray) -> Any:
+    pandas = skips.library("pandas")
+    return (pandas.DataFrame if values.ndim > 1 else pandas.Series)(values)
 
 
 def outcome(net: FeedForwardNet, x: Any, y: Any) -> list[Any]:
@@ -190,38 +157,24 @@ def outcome(net: FeedForwardNet, x: Any, y: Any) -> list[Any]:
     return [*told, history["loss"], history["val_loss"], net.evaluate(x, y, batch_size=4), state_of(net)]
 
 
-PLAIN: dict[bool, list[Any]] = {}
+@cache
+def plain(graph: bool) -> list[Any]:
+    return outcome(trained(graph), X, Y)
 
 
-def check_same(graph: bool, x: Any, y: Any) -> None:
-    if graph not in PLAIN:
-        PLAIN[graph] = outcome(trained(graph), X, Y)
-    assert outcome(trained(graph), x, y) == PLAIN[graph]
-
-
-@pytest.mark.parametrize("graph", [True, False])
-@pytest.mark.parametrize("name", FORMS)
-def test_samples_and_class_ids_in_any_form(name, graph, tmp_path):
+@pytest.mark.parametrize("number", range(len(FORMS)), ids=FORMS)
+def test_samples_and_class_ids_in_any_form(number, tmp_path):
     """Both in one: what they become is compared bit for bit, and an error names which of them it is about."""
-    x, y = (FORMS[name](values, folder(tmp_path, each)) for values, each in ((X, "x"), (Y, "y")))
-    check_same(graph, x, y)
+    make, graph = list(FORMS.values())[number], number % 2 == 0
+    for name in ("x", "y"):
+        (tmp_path / name).mkdir()
+    assert outcome(trained(graph), make(X, tmp_path / "x"), make(Y, tmp_path / "y")) == plain(graph)
 
 
-@pytest.mark.parametrize("graph", [True, False])
-@pytest.mark.parametrize("form", IDS.values(), ids=IDS.keys())
-def test_class_ids_in_any_form(form, graph, tmp_path):
-    check_same(graph, X, form(Y, tmp_path))
-
-
-def folder(parent: Path, name: str) -> Path:
-    (parent / name).mkdir()
-    return parent / name
-
-
-@pytest.mark.peer
-@pytest.mark.parametrize("graph", [True, False])
-def test_tensors_of_pytorch(graph, tmp_path):
-    check_same(graph, torch_of(X, tmp_path), torch_of(Y, tmp_path))
+@pytest.mark.parametrize("number", range(len(IDS)), ids=IDS)
+def test_class_ids_in_any_form(number, tmp_path):
+    graph = number % 2 == 0
+    assert outcome(trained(graph), X, list(IDS.values())[number](Y, tmp_path)) == plain(graph)
 
 
 def test_a_net_of_a_foreign_byte_order_is_native():
@@ -280,13 +233,6 @@ class Closed:
         raise RuntimeError("closed")
 
 
-class Wrong:
-    """Its method gives no array."""
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        return [1, 2]
-
-
 def itself() -> list[Any]:
     made: list[Any] = []
     made += [made, made]
@@ -307,10 +253,7 @@ NO_ARRAYS: dict[str, tuple[Callable[[], Any], type[Exception], list[str]]] = {
     "a generator": (lambda: (row for row in X), TypeError, ["received a generator", "np.stack(list"]),
     "an iterator": (lambda: iter([X, X]), TypeError, ["received a list_iterator", "train_one_batch"]),
     "a sequence": (Sequence, TypeError, ["Sequence", "np.stack", "train_one_batch"]),
-    "a list of sequences": (lambda: [Sequence()], TypeError, ["wanted lists of numbers or arrays", "Sequence"]),
-    "a set": (lambda: {1, 2}, TypeError, ["received a set"]),
     "text": (lambda: "train.npz", TypeError, ["received a str", "loaders"]),
-    "a path": (lambda: Path("train.npz"), TypeError, ["Path", "loaders"]),
     "bytes": (lambda: X.tobytes(), TypeError, ["received a bytes", "loaders"]),
     "a list of text": (lambda: ["cat"] * 6, TypeError, ["received one with a str in it"]),
     "a list with nothing": (lambda: [1, 2, None], TypeError, ["received one with None in it"]),
@@ -319,13 +262,9 @@ NO_ARRAYS: dict[str, tuple[Callable[[], Any], type[Exception], list[str]]] = {
     "a sparse matrix": (Sparse, TypeError, ["Sparse", "toarray()"]),
     "a closed file": (Closed, ValueError, ["wanted a data set that is open", "Closed", "identifier"]),
     "a masked array": (lambda: np.ma.masked_less(X, 0), TypeError, ["without a mask", "filled()"]),
-    "masked rows": (lambda: [np.ma.masked_less(row, 0) for row in X], TypeError, ["MaskedArray"]),
     "a class": (lambda: tensor.Tensor, TypeError, ["received the class Tensor"]),
-    "a wrong __array__": (lambda: Wrong(), TypeError, ["Wrong", "not producing an array"]),
-    "a function": (lambda: np.zeros, TypeError, ["wanted an array", "received a"]),
     "no value yet": (lambda: recorded(X), GraphError, ["recorded"]),
     "a single number": (lambda: 3.0, ShapeError, ["()"]),
-    "a 0-d array": (lambda: np.array(3), ShapeError, ["()"]),
     "no sample": (lambda: X[:0], ShapeError, ["(0, 5)"]),
 }
 
@@ -341,12 +280,9 @@ BAD_SAMPLES = {
 }
 
 OUT_OF_RANGE = {
-    name: (lambda name=name, bad=bad: with_id(name, bad), ValueError, ["from 0 to 2", str(bad), "[4]"])
-    for name, bad in [
-        ("i1", -1), ("i1", 127), ("u1", 255), (">i2", 256), (">u2", 3), (">i4", 3), (">i4", 2**24), (">i8", -1),
-        ("u8", 2**63), (">u8", 2**64 - 1), ("i8", 3), (">i8", 2**56),
-    ]
-}  # fmt: skip
+    f"{bad} as {name}": (lambda name=name, bad=bad: with_id(name, bad), ValueError, [str(bad), "[4]"])
+    for name, bad in [("i1", -1), ("u1", 255), (">i2", 256), (">i4", 2**24), (">i8", -1), (">u8", 2**64 - 1), ("i8", 3)]
+}
 
 BAD_IDS = {
     **NO_ARRAYS,
@@ -355,12 +291,9 @@ BAD_IDS = {
     "out of range in a tensor": (lambda: tensor.from_numpy(with_id("i4", 7)), ValueError, ["7", "[4]"]),
     "out of range in a lazy set": (lambda: Lazy(with_id(">i8", 7)), ValueError, ["7", "[4]"]),
     "out of range on a GPU": (lambda: OnGpu(with_id("i8", 7)), ValueError, ["7", "[4]"]),
-    "out of range in a frame": (lambda: Series(with_id("i8", 7)), ValueError, ["7", "[4]"]),
     "no whole numbers": (lambda: Y + 0.5, ValueError, ["whole numbers", "[0]"]),
     "objects": (lambda: Y.astype(object), TypeError, ["object"]),
     "huge numbers": (lambda: [2**70] * 6, TypeError, ["object"]),
-    "structured": (lambda: np.zeros(6, [("a", "i8")]), TypeError, ["'a'"]),
-    "dates": (lambda: np.zeros(6, "M8[s]"), TypeError, ["datetime64"]),
     "two columns": (lambda: np.stack([Y, Y], 1), ShapeError, ["(6,)", "(6, 2)"]),
 }
 
@@ -419,25 +352,13 @@ def undisturbed(graph: bool) -> dict[str, Any]:
 
 
 def with_samples(make: Callable[[], Any], converted: bool = False) -> list[Callable[[FeedForwardNet], Any]]:
-    """Every call that takes samples, with these; `predict` takes what gives batches, unless targets are beside it.
-
-    converted: whether some calls convert them, which are left out.
-    """
-
-    def predict(net: FeedForwardNet) -> Any:
-        return net.predict(make())
-
-    return [
-        *(
-            lambda net, call=call: call(net, make(), Y)
-            for name, call in CALLS.items()
-            if name in AS_IT_IS or not converted
-        ),
-        *([] if converted or gives_batches(make()) else [predict]),
-        lambda net: net.predict_one_batch(make()),
-        lambda net: net.forward(True, make()),
-        lambda net: net.forward(False, make()),
-    ]
+    """Every call that takes samples, with these. converted: whether some calls convert them, which are left out."""
+    calls = [call for name, call in CALLS.items() if name in AS_IT_IS or not converted]
+    found = [lambda net, call=call: call(net, make(), Y) for call in calls]
+    if not (converted or gives_batches(make())):
+        found.append(lambda net: net.predict(make()))
+    found += [lambda net, training=training: net.forward(training, make()) for training in (True, False)]
+    return [*found, lambda net: net.predict_one_batch(make())]
 
 
 def with_ids(make: Callable[[], Any]) -> list[Callable[[FeedForwardNet], Any]]:
@@ -445,18 +366,16 @@ def with_ids(make: Callable[[], Any]) -> list[Callable[[FeedForwardNet], Any]]:
     return [lambda net, call=call: call(net, X, make()) for call in CALLS.values()]
 
 
-@pytest.mark.parametrize("graph", [True, False])
-@pytest.mark.parametrize("name", BAD_SAMPLES)
-def test_samples_that_are_refused(name, graph):
-    make, error, words = BAD_SAMPLES[name]
-    check_refused(graph, with_samples(make, name in CONVERTED), error, ["'first'", *words])
+@pytest.mark.parametrize("number", range(len(BAD_SAMPLES)), ids=BAD_SAMPLES)
+def test_samples_that_are_refused(number):
+    name, (make, error, words) = list(BAD_SAMPLES.items())[number]
+    check_refused(number % 2 == 0, with_samples(make, name in CONVERTED), error, ["'first'", *words])
 
 
-@pytest.mark.parametrize("graph", [True, False])
-@pytest.mark.parametrize("name", BAD_IDS)
-def test_class_ids_that_are_refused(name, graph):
-    make, error, words = BAD_IDS[name]
-    check_refused(graph, with_ids(make), error, words)
+@pytest.mark.parametrize("number", range(len(BAD_IDS)), ids=BAD_IDS)
+def test_class_ids_that_are_refused(number):
+    make, error, words = list(BAD_IDS.values())[number]
+    check_refused(number % 2 == 0, with_ids(make), error, words)
 
 
 @pytest.mark.parametrize("name", [*CONVERTED, *CONVERTED_IDS])
@@ -490,37 +409,22 @@ def test_tensors_of_pytorch_that_are_refused():
         (torch.empty(X.shape, device="meta"), ["torch.Tensor"]),
     ]:
         check_refused(True, with_samples(lambda given=given: given), TypeError, ["'first'", *words])
-    double = with_samples(lambda: x.double(), converted=True)
-    check_refused(True, double, TypeError, ["'first'", "wanted float32", "float64"])
-    for ids, error, words in [
-        (torch.from_numpy(Y) + 3, ValueError, ["from 0 to 2"]),
-        (torch.from_numpy(Y).float().requires_grad_(), TypeError, ["requires grad"]),
-    ]:
-        check_refused(True, with_ids(lambda ids=ids: ids), error, words)
+    check_refused(True, with_ids(lambda: torch.from_numpy(Y) + 3), ValueError, ["from 0 to 2"])
 
 
-ONE = tensor.ones(())
-TAKES = [
-    tensor.from_numpy,
-    tensor.as_tensor,
-    tensor.from_dlpack,
-    tensor.zeros((6, 5)).copy_from_numpy,
-    lambda given: ONE + given,
-    lambda given: autograd.multiply(given, ONE),
-]
-
-
-@pytest.mark.parametrize("take", TAKES)
-@pytest.mark.parametrize("name", ["a sequence", "a masked array", "a list of text", "a generator", "nothing", "text"])
-def test_tensors_are_made_of_arrays_only(take, name):
-    make, error, _ = NO_ARRAYS[name]
-    with pytest.raises(error, match="wanted "):
-        take(make())
+def test_tensors_are_made_of_arrays_only():
+    one = tensor.ones(())
+    takes = [tensor.from_numpy, tensor.as_tensor, tensor.from_dlpack, tensor.zeros((6, 5)).copy_from_numpy]
+    for take in [*takes, lambda given: one + given, lambda given: autograd.multiply(given, one)]:
+        for name in ("a sequence", "a masked array", "a list of text", "a generator", "nothing", "text"):
+            make, error, _ = NO_ARRAYS[name]
+            with pytest.raises(error, match="wanted "):
+                take(make())
 
 
 # --- pandas' own dtypes -------------------------------------------------------------------------------------
 
-TABLE = np.random.default_rng(6).normal(size=(13, 3)).astype("f")
+TABLE = RNG.normal(size=(13, 3)).astype("f")
 CLASSES = np.arange(13) % 3
 
 
@@ -552,35 +456,23 @@ def test_columns_of_any_dtype_of_pandas(kind):
     )
 
 
-@pytest.mark.parametrize("sparse", [False, True])
-def test_dummies_of_pandas_beside_floats(sparse):
-    pandas = skips.library("pandas")
-    frame = pandas.DataFrame({"size": TABLE[:, 0], "kind": np.array(["x", "y", "y"])[CLASSES]})
-    dummies = np.stack([TABLE[:, 0], CLASSES == 0, CLASSES > 0], axis=1).astype("f")
-    assert of_table().evaluate(pandas.get_dummies(frame, sparse=sparse), CLASSES) == of_table().evaluate(
-        dummies, CLASSES
-    )
-
-
 def test_columns_without_numbers_are_named_with_their_row():
     pandas = skips.library("pandas")
     frame = pandas.DataFrame(TABLE, columns=["a", "b", "c"])
     late = np.arange(13) == 11
     for column, error, words in (
-        (pandas.Series(["x"] * 13), TypeError, "column 'b': wanted a bool, integer or float array"),
-        (pandas.Series(pandas.Categorical(["x"] * 13)), TypeError, "column 'b': .* received dtype category"),
-        (pandas.Series([pandas.Timestamp("2020")] * 13), TypeError, "column 'b': .* received dtype datetime64"),
-        (pandas.Series(CLASSES, dtype="Int64").mask(late), ValueError, "column 'b': .* received none in row 11"),
-        (pandas.Series(late, dtype="boolean").mask(late), ValueError, "column 'b': .* received none in row 11"),
-        (pandas.Series(CLASSES).mask(late).astype("category"), None, ""),
+        (pandas.Series(["x"] * 13), TypeError, "'b'"),
+        (pandas.Series(pandas.Categorical(["x"] * 13)), TypeError, "'b'.*category"),
+        (pandas.Series([pandas.Timestamp("2020")] * 13), TypeError, "'b'.*datetime64"),
+        (pandas.Series(CLASSES, dtype="Int64").mask(late), ValueError, "'b'.*row 11"),
+        (pandas.Series(late, dtype="boolean").mask(late), ValueError, "'b'.*row 11"),
     ):
-        if error is None:  # floats, of which one is NaN, as in a plain column
-            assert np.isnan(np.asarray(of_table().predict(frame.assign(b=column)))[11]).all()
-            continue
         for call in (of_table().fit, of_table().evaluate, of_table().train_one_batch):
             with pytest.raises(error, match=words):
                 call(frame.assign(b=column), CLASSES)
-    with pytest.raises(ValueError, match=r"target of layer 'scores': .* received none in row 11"):
+    floats = pandas.Series(CLASSES).mask(late).astype("category")  # of which one is NaN, as in a plain column
+    assert np.isnan(np.asarray(of_table().predict(frame.assign(b=floats)))[11]).all()
+    with pytest.raises(ValueError, match=r"'scores'.*row 11"):
         of_table().fit(TABLE, pandas.Series(CLASSES, dtype="Int64").mask(late), verbose=False)
-    with pytest.raises(ShapeError, match="received"):
+    with pytest.raises(ShapeError):
         of_table().fit(frame[[]], CLASSES, verbose=False)

@@ -70,7 +70,7 @@ def test_parts_have_all_images_once(pictures):
     most, rest = found.split(0.25, seed=3)
     assert len(rest) == 4 and sorted(most.files + rest.files) == sorted(found.files)
     assert [found.classes[label] in file for label, file in zip(rest.y, rest.files, strict=True)] == [True] * 4
-    with pytest.raises(ValueError, match="wanted both parts to have images"):
+    with pytest.raises(ValueError, match="split"):
         found.split(0.01)
 
 
@@ -96,8 +96,9 @@ def test_a_broken_image_is_named_and_the_net_is_as_before_its_batch(pictures, wo
 FORMATS = {"jpg": "JPEG", "png": "PNG", "gif": "GIF", "webp": "WEBP", "bmp": "BMP", "tiff": "TIFF"}
 
 
-@pytest.mark.parametrize("is_large", [False, True])
-@pytest.mark.parametrize("ending", FORMATS)
+@pytest.mark.parametrize(
+    ("ending", "is_large"), [*((ending, False) for ending in FORMATS), ("png", True), ("jpg", True)]
+)
 def test_a_damaged_file_is_named_before_any_batch(pictures, ending, is_large, monkeypatch):
     image = skips.library("PIL.Image")
     if is_large:
@@ -130,7 +131,7 @@ def test_images_behind_links_are_there_too(pictures, tmp_path_factory):
 def test_links_to_nothing_are_named(pictures):
     for folder in (pictures, pictures / "cats" / "more"):
         (folder / "gone").symlink_to(pictures / "never")
-        with pytest.raises(DataError, match=r"gone: wanted an image, received a link to .*never"):
+        with pytest.raises(DataError, match=r"gone.*never"):
             data.image_folder(pictures, 4)
         (folder / "gone").unlink()
     assert len(data.image_folder(pictures, 4)) == 16
@@ -138,32 +139,26 @@ def test_links_to_nothing_are_named(pictures):
 
 def test_what_is_no_folder_of_images(pictures):
     image = skips.library("PIL.Image")
-    with pytest.raises(NotADirectoryError, match="wanted a folder"):
-        data.image_folder(pictures / "dogs", 4)
-    with pytest.raises(ValueError, match="wanted a subfolder for each class"):
-        data.image_folder(pictures / "ants" / "more", 4)
-    for size in ("4", (4,), 0, 2.5):
-        with pytest.raises((TypeError, ValueError), match="image_folder size: wanted"):
-            data.image_folder(pictures, size)
-    with pytest.raises(ValueError, match="wanted 1 or 3, received 2"):
-        data.image_folder(pictures, 4, channels=2)
+    for folder, error in ((pictures / "dogs", NotADirectoryError), (pictures / "ants" / "more", ValueError)):
+        with pytest.raises(error, match=folder.name):
+            data.image_folder(folder, 4)
+    for options in ({"size": "4"}, {"size": (4,)}, {"size": 0}, {"size": 2.5}, {"size": 4, "channels": 2}):
+        with pytest.raises((TypeError, ValueError), match="image_folder"):
+            data.image_folder(pictures, **options)
     image.fromarray(np.zeros((2, 2), np.int32)).save(pictures / "ants" / "deep.tiff")
-    with pytest.raises(DataError, match="wanted 8 bits a channel, received Pillow's mode 'I'"):
+    with pytest.raises(DataError, match="'I'"):
         data.image_folder(pictures, 4).x[:]
-    (pictures / "ants" / "notes.txt").write_text("x")
-    with pytest.raises(ValueError, match=r"notes\.txt: wanted an image"):
-        data.image_folder(pictures, 4)
-    (pictures / "ants" / "notes.txt").unlink()
-    image.new("RGB", (2, 2)).save(pictures / "beside.png")
-    with pytest.raises(ValueError, match=r"beside\.png: wanted images in a subfolder"):
-        data.image_folder(pictures, 4)
-    (pictures / "beside.png").unlink()
+    for stranger in ("ants/notes.txt", "beside.png"):
+        (pictures / stranger).write_text("x")
+        with pytest.raises(ValueError, match=stranger.rpartition("/")[2]):
+            data.image_folder(pictures, 4)
+        (pictures / stranger).unlink()
     (pictures / "dogs").mkdir()
-    with pytest.raises(ValueError, match="dogs: wanted at least one image"):
+    with pytest.raises(ValueError, match="dogs"):
         data.image_folder(pictures, 4)
 
 
 def test_without_pillow_the_extra_is_named(pictures, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "PIL", None)
-    with pytest.raises(ImportError, match=r"image_folder: wanted PIL, which pip install 'singa-lite\[data\]' brings"):
+    with pytest.raises(ImportError, match=r"PIL.*singa-lite\[data\]"):
         data.image_folder(pictures, 4)

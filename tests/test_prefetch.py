@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import skips
+from data_nets import Stateful, classifier
 from nets import state_of
-from singa_lite import FeedForwardNet, data, device, layers, loss, metric, optimizer
+from singa_lite import FeedForwardNet, data
 from singa_lite.fit import Callback
 from singa_lite.training.prefetch import ahead
 
@@ -31,7 +32,7 @@ def test_the_same_items_in_the_same_order(count):
     assert not threads()
 
 
-@pytest.mark.parametrize("count", [1, 4])
+@pytest.mark.parametrize("count", [0, 1, 4])
 def test_so_many_are_made_before_they_are_asked_for_and_no_more(count):
     made: list[int] = []
     enough = threading.Event()
@@ -48,13 +49,6 @@ def test_so_many_are_made_before_they_are_asked_for_and_no_more(count):
         assert enough.wait(20)
         assert made == list(range(count + 1))
     assert made == list(range(count + 1)) and not threads()
-
-
-def test_without_a_count_none_is_made_before():
-    made: list[int] = []
-    found = ahead((made.append(number) for number in range(5)), 0)
-    next(found)
-    assert made == [0] and not threads()
 
 
 @pytest.mark.parametrize("count", [0, 2])
@@ -74,25 +68,17 @@ def test_an_error_comes_where_the_item_would_have_come(count):
 
 
 def net() -> FeedForwardNet:
-    made = FeedForwardNet(loss.SoftmaxCrossEntropy(), metric.Accuracy(), device=device.new_cpu(), seed=3)
-    made.add(layers.Dense("hidden", 4, input_sample_shape=(5,)))
-    made.add(layers.Dropout("drop"))
-    made.add(layers.Dense("scores", 3))
-    made.compile(optimizer.Adam(lr=0.02))
-    return made
-
-
-def on_disk(folder) -> np.memmap:
-    X.tofile(folder / "x")
-    return np.memmap(folder / "x", np.float32, "r", shape=X.shape)
+    return classifier((5,))
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_training_is_the_same_to_the_bit(tmp_path, shuffle):
+    X.tofile(tmp_path / "x")
+    mapped = np.memmap(tmp_path / "x", np.float32, "r", shape=X.shape)
     outcomes = []
-    for prefetch, x in ((0, X), (1, X), (3, on_disk(tmp_path)), (100, {"hidden": X})):
+    for prefetch, x in ((0, X), (1, X), (3, mapped), (100, {"flat": X})):
         one = net()
-        settings = {"batch_size": 6, "epochs": 3, "validation_data": (x, LABELS), "verbose": False}
+        settings = {"batch_size": 6, "epochs": 2, "validation_data": (x, LABELS), "verbose": False}
         told = one.fit(x, LABELS, shuffle=shuffle, prefetch=prefetch, **settings)
         outcomes.append((state_of(one), told["loss"], told["val_loss"]))
     assert all(outcome == outcomes[0] for outcome in outcomes[1:])
@@ -111,11 +97,8 @@ def test_the_thread_ends_with_an_error_of_the_step():
 
 @pytest.mark.parametrize("prefetch", [-1, 1.5, "two", None])
 def test_what_is_no_count(prefetch):
-    one = net()
-    before = state_of(one)
     with pytest.raises((ValueError, TypeError), match="fit prefetch"):
-        one.fit(X, LABELS, prefetch=prefetch, verbose=False)
-    assert state_of(one) == before
+        net().fit(X, LABELS, prefetch=prefetch, verbose=False)
 
 
 # --- a source that refills what it gave ---------------------------------------------------------------------
@@ -147,7 +130,7 @@ class Refilled:
         return map(self.__getitem__, range(len(self)))
 
 
-class OnlyIterated:
+class OnlyIterated(Stateful):
     """A loader without numbers that says where it is, in a dict that it changes as it goes."""
 
     def __init__(self) -> None:
@@ -160,9 +143,6 @@ class OnlyIterated:
 
     def state_dict(self) -> dict[str, int]:
         return self.state
-
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        self.state = state
 
 
 def as_tensors(x: np.ndarray, y: np.ndarray) -> Any:
@@ -179,7 +159,7 @@ REFILLING: dict[str, tuple[Any, dict[str, Any]]] = {
     "an iterator": (lambda: Refilled().epoch(), {}),
     "epochs": (lambda: data.Epochs(Refilled().epoch), {"epochs": 2}),
     "a loader": (OnlyIterated, {"epochs": 2}),
-    "dicts": (lambda: Refilled(1, lambda x, y: ({"hidden": x}, [y][0])).epoch(), {}),
+    "dicts": (lambda: Refilled(1, lambda x, y: ({"flat": x}, [y][0])).epoch(), {}),
     "tensors of PyTorch": (lambda: Refilled(1, as_tensors).epoch(), {}),
     "tables of pandas": (lambda: Refilled(1, as_frames).epoch(), {}),
     "memory": (lambda: Refilled(1, lambda x, y: [memoryview(x), memoryview(y)]).epoch(), {}),

@@ -20,6 +20,7 @@ from nets import state_of
 from singa_lite import FeedForwardNet, device, layers, loss, metric
 from singa_lite.fit import Callback, History, Training
 from singa_lite.snapshots import Checkpoint
+from singa_lite.snapshots.checkpoints.folder import checkpoints, step_of
 from snapshot_nets import make_net
 
 EPOCHS, BATCH, SAMPLES = 3, 5, 23
@@ -74,6 +75,11 @@ def fit(net: FeedForwardNet, kind: str, *callbacks: Callback, **options: Any) ->
     x, y = data(kind)
     settings = {"batch_size": BATCH, "epochs": EPOCHS, "validation_data": (x, y), "verbose": False, **options}
     return net.fit(x, y, callbacks=callbacks, **settings)
+
+
+def steps(folder: Path) -> list[int]:
+    """Those of the checkpoints in a folder, the newest first."""
+    return [step_of(file) for file in checkpoints(folder)]
 
 
 def outcome(net: FeedForwardNet, history: History) -> dict[str, Any]:

@@ -107,20 +107,12 @@ def python2_pickle(arrays: Mapping[str, np.ndarray], version: int | None = None,
         out += string(b"SINGA_VERSION") + b"I%d\ns" % version
     for key, array in arrays.items():
         out += b"V" + key.encode("raw-unicode-escape") + b"\n" + put() if unicode_keys else string(key.encode())
+        code, shape = array.dtype.str.encode(), b"".join(b"I%d\n" % extent for extent in array.shape)
         out += b"cnumpy.core.multiarray\n_reconstruct\n" + put()
         out += b"(cnumpy\nndarray\n" + put() + b"(I0\nt" + put() + string(b"b") + b"t" + put() + b"R" + put()
-        out += b"(I1\n(" + b"".join(b"I%d\n" % extent for extent in array.shape) + b"t" + put()
-        out += (
-            b"cnumpy\ndtype\n"
-            + put()
-            + b"("
-            + string(array.dtype.str[1:].encode())
-            + b"I0\nI1\nt"
-            + put()
-            + b"R"
-            + put()
-        )
-        out += b"(I3\n" + string(array.dtype.str[:1].encode()) + b"NNNI-1\nI-1\nI0\nt" + put() + b"bI00\n"
+        out += b"(I1\n(" + shape + b"t" + put()
+        out += b"cnumpy\ndtype\n" + put() + b"(" + string(code[1:]) + b"I0\nI1\nt" + put() + b"R" + put()
+        out += b"(I3\n" + string(code[:1]) + b"NNNI-1\nI-1\nI0\nt" + put() + b"bI00\n"
         out += string(array.tobytes()) + b"t" + put() + b"bs"
     return out + b"."
 

@@ -53,13 +53,6 @@ def assert_untouched(old: Path) -> None:
 # ---- what is written, and where
 
 
-def test_a_new_file(tmp_path):
-    path = tmp_path / "net.h5"
-    replace(path, b"new")
-    assert path.read_bytes() == b"new"
-    assert os.listdir(tmp_path) == ["net.h5"]
-
-
 def test_an_old_file_stands_until_the_end(old):
     with replacing(old) as file:
         file.write(b"new")
@@ -70,16 +63,10 @@ def test_an_old_file_stands_until_the_end(old):
     assert os.listdir(old.parent) == ["net.h5"]
 
 
-@pytest.mark.parametrize("kind", [str, Path, os.fsencode])
-def test_kinds_of_paths(old, kind):
-    replace(kind(old), b"new")
-    assert old.read_bytes() == b"new"
-
-
-@pytest.mark.parametrize("path", ["net.h5", "./net.h5", "../{folder}/net.h5"])
-def test_relative_paths(old, path, monkeypatch):
+@pytest.mark.parametrize("kind", [str, Path, os.fsencode, lambda path: f"../{path.parent.name}/net.h5"])
+def test_kinds_of_paths(old, kind, monkeypatch):
     monkeypatch.chdir(old.parent)
-    replace(path.format(folder=old.parent.name), b"new")
+    replace(kind(old), b"new")
     assert old.read_bytes() == b"new"
 
 
@@ -102,31 +89,16 @@ def test_a_name_that_is_not_utf8(tmp_path):
 
 
 @posix
-def test_a_link_is_followed_and_stays(old):
-    link = old.parent / "best"
-    link.symlink_to("net.h5")
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_link_is_followed_and_stays(tmp_path, tmp_path_factory, is_there):
+    target, link = tmp_path / "net.h5", tmp_path_factory.mktemp("links") / "best"
+    if is_there:
+        target.write_bytes(b"old")
+    link.symlink_to(target)
     replace(link, b"new")
-    assert link.is_symlink()
-    assert old.read_bytes() == b"new"
-    assert not old.is_symlink()
-
-
-@posix
-def test_a_link_to_another_folder(old, tmp_path_factory):
-    link = tmp_path_factory.mktemp("links") / "best"
-    link.symlink_to(old)
-    replace(link, b"new")
-    assert old.read_bytes() == b"new"
+    assert link.is_symlink() and not target.is_symlink()
+    assert target.read_bytes() == b"new"
     assert os.listdir(link.parent) == ["best"]
-
-
-@posix
-def test_a_link_to_nothing_makes_its_target(tmp_path):
-    link = tmp_path / "best"
-    link.symlink_to("net.h5")
-    replace(link, b"new")
-    assert link.is_symlink()
-    assert (tmp_path / "net.h5").read_bytes() == b"new"
 
 
 def test_two_at_once_are_both_whole(old):
@@ -144,7 +116,7 @@ def test_two_at_once_are_both_whole(old):
 
 
 @posix
-@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
+@pytest.mark.parametrize("mask", [0o077, 0o002])
 def test_a_new_file_has_what_the_mask_allows(tmp_path, mask):
     with umask(mask):
         replace(tmp_path / "net.h5", b"new")
@@ -152,7 +124,7 @@ def test_a_new_file_has_what_the_mask_allows(tmp_path, mask):
 
 
 @posix
-@pytest.mark.parametrize("before", [0o600, 0o640, 0o664, 0o444])
+@pytest.mark.parametrize("before", [0o640, 0o444])
 def test_a_replaced_file_keeps_its_permissions_from_the_start(old, before):
     old.chmod(before)
     with umask(0), replacing(old) as file:
@@ -185,32 +157,21 @@ class Stop(Exception):
     """Raised by a body."""
 
 
-@pytest.mark.parametrize("error", [Stop, KeyboardInterrupt, MemoryError])
+@pytest.mark.parametrize("error", [Stop(), KeyboardInterrupt(), SnapshotError("of the body")], ids=repr)
 def test_an_error_of_the_body_passes_and_changes_nothing(old, error):
-    with pytest.raises(error), replacing(old) as file:
-        file.write(b"half of the n")
-        raise error
-    assert_untouched(old)
-
-
-def test_an_error_before_the_first_file_leaves_none(tmp_path):
-    with pytest.raises(Stop), replacing(tmp_path / "net.h5") as file:
-        file.write(b"half of the n")
-        raise Stop
-    assert not os.listdir(tmp_path)
+    for path in (old, old.with_name("first.h5")):
+        with pytest.raises(type(error)) as caught, replacing(path) as file:
+            file.write(b"half of the n")
+            raise error
+        assert caught.value is error
+        assert_untouched(old)
 
 
 def test_an_oserror_of_the_body_becomes_one_that_names_the_path(old):
-    with pytest.raises(SnapshotError, match=r"net\.h5: cannot be written.*No space") as caught, replacing(old):
+    with pytest.raises(SnapshotError, match="No space") as caught, replacing(old):
         raise OSError(errno.ENOSPC, "No space left on device")
     assert str(old) in str(caught.value)
     assert caught.value.__cause__.errno == errno.ENOSPC
-    assert_untouched(old)
-
-
-def test_a_snapshot_error_of_the_body_passes_as_it_is(old):
-    with pytest.raises(SnapshotError, match=r"^of the body$"), replacing(old):
-        raise SnapshotError("of the body")
     assert_untouched(old)
 
 
@@ -221,17 +182,9 @@ def failing(number: int) -> Any:
     return fail
 
 
-@pytest.mark.parametrize("call", ["fsync", "replace"])
-def test_a_call_to_the_system_that_fails_changes_nothing(old, monkeypatch, call):
-    monkeypatch.setattr(os, call, failing(errno.EIO))
-    with pytest.raises(SnapshotError, match=r"net\.h5: cannot be written"):
-        replace(old, b"new")
-    monkeypatch.undo()
-    assert_untouched(old)
-
-
 def fail_for_folders(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """Let fsync refuse folders only."""
+    monkeypatch.undo()
     real = os.fsync
 
     def fsync(handle: int) -> None:
@@ -243,63 +196,36 @@ def fail_for_folders(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
 
 
 @posix
-def test_after_the_rename_an_error_says_that_the_new_file_is_there(old, monkeypatch):
+def test_an_error_of_the_folder_s_fsync_says_that_the_new_file_is_there(old, monkeypatch):
     fail_for_folders(monkeypatch, errno.EIO)
-    with pytest.raises(SnapshotError, match=r"net\.h5: is written, but a power cut may undo it"):
+    with pytest.raises(SnapshotError, match=r"net\.h5: is written"):
         replace(old, b"new")
     assert old.read_bytes() == b"new"
+    fail_for_folders(monkeypatch, errno.EINVAL)  # of a file system that has none
+    replace(old, b"newer")
+    assert old.read_bytes() == b"newer"
     assert os.listdir(old.parent) == ["net.h5"]
-
-
-@posix
-def test_file_systems_without_fsync_of_folders_are_served(old, monkeypatch):
-    fail_for_folders(monkeypatch, errno.EINVAL)
-    replace(old, b"new")
-    assert old.read_bytes() == b"new"
 
 
 @posix
 def test_the_file_is_synced_before_the_rename_and_the_folder_after(old, monkeypatch):
     """What a power cut would show: the order of calls is the only trace that a test can see."""
-    calls = []
-    real_fsync, real_replace = os.fsync, os.replace
+    calls, real = [], {"fsync": os.fsync, "replace": os.replace}
 
     def fsync(handle: int) -> None:
-        status = os.fstat(handle)
-        calls.append(("fsync", "folder" if stat.S_ISDIR(status.st_mode) else status.st_size))
-        real_fsync(handle)
-
-    def rename(source: str, target: str) -> None:
-        calls.append(("replace", Path(target)))
-        real_replace(source, target)
+        calls.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else os.fstat(handle).st_size)
+        real["fsync"](handle)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    monkeypatch.setattr(os, "replace", rename)
+    monkeypatch.setattr(os, "replace", lambda *paths: (calls.append("replace"), real["replace"](*paths)))
     replace(old, b"newer")
-    assert calls == [("fsync", 5), ("replace", old), ("fsync", "folder")]
+    assert calls == [5, "replace", "folder"]
 
 
-def test_a_missing_folder(tmp_path):
-    with pytest.raises(SnapshotError, match=r"none.net\.h5: cannot be written.*No such file"):
-        replace(tmp_path / "none" / "net.h5", b"new")
-    assert not os.listdir(tmp_path)
-
-
-def test_a_file_in_the_place_of_the_folder(old):
-    with pytest.raises(SnapshotError, match=r"net\.h5.inner: cannot be written"):
-        replace(old / "inner", b"new")
-    assert_untouched(old)
-
-
-@posix
-@pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="this user is root, who may write anywhere")
-def test_a_folder_that_may_not_be_written(old):
-    old.parent.chmod(0o555)
-    try:
-        with pytest.raises(SnapshotError, match=r"net\.h5: cannot be written.*Permission denied"):
-            replace(old, b"new")
-    finally:
-        old.parent.chmod(0o755)
+@pytest.mark.parametrize("folder", ["none", "net.h5"])
+def test_what_is_no_folder_is_named(old, folder):
+    with pytest.raises(SnapshotError, match=rf"{folder}.inner\.h5"):
+        replace(old.parent / folder / "inner.h5", b"new")
     assert_untouched(old)
 
 
@@ -308,7 +234,7 @@ def test_a_folder_that_may_not_be_written(old):
 def test_only_files_are_replaced(tmp_path, make):
     getattr(os, make)(tmp_path / "net.h5")
     before = os.stat(tmp_path / "net.h5").st_ino
-    with pytest.raises(SnapshotError, match=r"net\.h5: .*wanted a file to replace, received a folder or a device"):
+    with pytest.raises(SnapshotError, match=r"net\.h5"):
         replace(tmp_path / "net.h5", b"new")
     assert os.stat(tmp_path / "net.h5").st_ino == before
     assert os.listdir(tmp_path) == ["net.h5"]
@@ -338,13 +264,13 @@ def test_links_that_lead_in_a_circle_stay(tmp_path):
     one, other = tmp_path / "one.h5", tmp_path / "other.h5"
     one.symlink_to(other)
     other.symlink_to(one)
-    with pytest.raises(SnapshotError, match=r"one\.h5.*wanted the path of a file.*symbolic links"):
+    with pytest.raises(SnapshotError, match=r"one\.h5"):
         replace(one, b"new")
     assert one.is_symlink() and other.is_symlink() and len(os.listdir(tmp_path)) == 2
 
 
 @pytest.mark.parametrize("name", ["half \ud800 a letter.h5", "nul \0.h5"])
 def test_names_that_no_file_can_have(tmp_path, name):
-    with pytest.raises(SnapshotError, match="wanted the path of a file"):
+    with pytest.raises(SnapshotError, match="path"):
         replace(tmp_path / name, b"new")
     assert not os.listdir(tmp_path)

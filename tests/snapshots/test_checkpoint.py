@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import re
 import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -18,17 +17,13 @@ import pytest
 
 from format_cases import WHOLE
 from nets import state_of
-from resume_run import BATCH, SAMPLES, Kill, Killed, fit, images, outcome, two_outputs
+from resume_run import SAMPLES, Kill, Killed, fit, images, outcome, steps, two_outputs
 from singa_lite import SnapshotError
 from singa_lite.fit import Callback, StopTraining, Training
 from singa_lite.snapshots import Checkpoint, checkpoint, formats, latest
 from singa_lite.snapshots.checkpoints.folder import BEST, Folder, checkpoints, step_of
 from singa_lite.snapshots.checkpoints.stored_run import HISTORY, ORDER, PROGRESS
 from singa_lite.snapshots.tree import LazyArray, Tree
-
-
-def steps(folder: Path) -> list[int]:
-    return [step_of(file) for file in checkpoints(folder)]
 
 
 def killed(folder: Path, step: int, **options: Any) -> Any:
@@ -50,25 +45,6 @@ def of_array(array: np.ndarray) -> LazyArray:
 
 
 # --- what it holds ------------------------------------------------------------------------------------------
-
-
-def test_what_is_in_it(tmp_path):
-    killed(tmp_path, 7)
-    file = latest(tmp_path)
-    assert file is not None and file.name == "checkpoint-0000000007.h5"
-    arrays = {path: lazy.fetch() for path, lazy in tree_of(file).arrays.items()}
-    told = json.loads(arrays[PROGRESS].tobytes())
-    assert (told["epoch"], told["batch"], told["samples"], told["batch_size"]) == (1, 2, SAMPLES, BATCH)
-    assert sorted(arrays[ORDER]) == list(range(SAMPLES)) and arrays[ORDER].dtype == np.uint32
-    assert {p.removeprefix(HISTORY) for p in arrays if p.startswith(HISTORY)} == {
-        *("loss", "val_loss", "samples_per_second", "high_water", "lr")
-    }
-    assert arrays[f"{HISTORY}loss"].shape == (1,) and arrays[f"{HISTORY}high_water"].dtype == np.int64
-    assert told["environment"].keys() >= {"Python", "NumPy", "h5py", "kernels", "threads", "processor"}
-    assert told["settings"].keys() >= {"schedule", "weight_decay", "rules", "loss", "metric", "freeze"}
-    assert sorted(kind for kind, _ in told["recorded"]) == ["evaluate", "evaluate", "train", "train"]
-    inputs = sorted(form[0] for kind, form in told["recorded"] if kind == "train")
-    assert inputs == [["input", "conv", [3, 2, 5, 4], "float32"], ["input", "conv", [5, 2, 5, 4], "float32"]]
 
 
 def test_load_reads_the_net_of_it(tmp_path):
@@ -128,40 +104,45 @@ def test_when_it_is_written_and_what_stays(tmp_path, options, wanted):
 
 
 def test_a_later_one_takes_the_place_of_one_of_the_same_step(tmp_path):
-    """After the epoch's last batch, and after the epoch."""
-    net = images("SGD")
-    fit(net, "images", Checkpoint(tmp_path, every_steps=5, monitor="val_loss"), epochs=1)
+    """The one after the epoch, of that after its last batch."""
+    fit(images("SGD"), "images", Checkpoint(tmp_path, every_steps=5, monitor="val_loss"), epochs=1)
     assert steps(tmp_path) == [5]
     assert json.loads(tree_of(latest(tmp_path)).arrays[PROGRESS].fetch().tobytes())["epoch"] == 1
 
 
-class Scores(Callback):
-    """Enters these values as "score", an epoch each."""
+class Score(Callback):
+    """Enters {epoch: score}, and stops training at an epoch."""
 
-    def __init__(self, *values: float) -> None:
-        self.values = values
+    def __init__(self, scores: dict[int, float], stop: int = 99) -> None:
+        self.scores, self.stop = scores, stop
 
     def on_epoch(self, training: Training) -> None:
-        training.progress.history.append(score=self.values[training.progress.epoch - 1])
+        epoch = training.progress.epoch
+        if epoch in self.scores:
+            training.progress.history.append(score=self.scores[epoch])
+        if epoch == self.stop:
+            raise StopTraining
 
 
 @pytest.mark.parametrize(
-    ("mode", "values", "best"),
+    ("mode", "score", "best"),
     [
-        ("min", (3, 1, 2), 10),
-        ("max", (1, 1, 0), 5),
-        ("min", (2, 1, 0), 15),
-        ("max", (np.nan, -3, np.nan), 10),
-        ("min", (np.nan, np.nan, np.inf), None),
+        ("min", Score({1: 3, 2: 1, 3: 2}), 10),
+        ("max", Score({1: 1, 2: 1, 3: 0}), 5),
+        ("max", Score({1: np.nan, 2: -3, 3: np.nan}), 10),
+        ("min", Score({1: np.nan, 2: np.nan, 3: np.inf}), None),
+        ("min", Score({1: -1, 3: -2}), 15),
+        ("min", Score({1: -1, 2: -2}, stop=2), 10),
     ],
+    ids=["least", "first of equals", "no NaN", "none", "an epoch without one", "the epoch that stops"],
 )
 @pytest.mark.parametrize("linked", [True, False])
-def test_the_best_stays(tmp_path, monkeypatch, mode, values, best, linked):
+def test_the_best_stays(tmp_path, monkeypatch, mode, score, best, linked):
     if not linked:
         monkeypatch.setattr(os, "link", refuse)
     net = images("SGD")
-    fit(net, "images", Scores(*values), Checkpoint(tmp_path, monitor="score", mode=mode, keep=1))
-    assert steps(tmp_path) == [15]
+    fit(net, "images", score, Checkpoint(tmp_path, monitor="score", mode=mode, keep=1))
+    assert steps(tmp_path) == [15 if score.stop > 3 else 10]
     assert (tmp_path / BEST).exists() == (best is not None)
     if best is not None:
         net.load(tmp_path / BEST)
@@ -177,10 +158,10 @@ def test_the_best_of_a_process_that_was_killed_before_it_could_mark_it(tmp_path,
     with monkeypatch.context() as context:
         context.setattr(last.folder, "mark_best", lambda file: killing())
         with pytest.raises(Killed):
-            fit(images("SGD"), "images", Scores(3, 4, 5), last)
+            fit(images("SGD"), "images", Score({1: 3, 2: 4, 3: 5}), last)
     assert not (tmp_path / BEST).exists()
     net = images("SGD")
-    fit(net, "images", Scores(3, 4, 5), Checkpoint(tmp_path, monitor="score", mode="min"), resume="auto")
+    fit(net, "images", Score({1: 3, 2: 4, 3: 5}), Checkpoint(tmp_path, monitor="score", mode="min"), resume="auto")
     net.load(tmp_path / BEST)
     assert net.optimizer.step == 5
 
@@ -218,12 +199,6 @@ def test_formats_that_cannot_hold_one(tmp_path, suffix):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("monitor", ["loss/scores", "nothing"])
-def test_a_monitor_that_is_not_there(tmp_path, monitor):
-    with pytest.raises(ValueError, match=rf"monitor.*'val_loss'.*{monitor}"):
-        fit(images("SGD"), "images", Checkpoint(tmp_path, monitor=monitor))
-
-
 def test_stopped_training_is_written(tmp_path):
     def stop() -> None:
         raise StopTraining
@@ -231,20 +206,6 @@ def test_stopped_training_is_written(tmp_path):
     fit(images("SGD"), "images", Checkpoint(tmp_path, every_minutes=60), Kill(7, stop))
     assert steps(tmp_path) == [7]
     assert fit(images("SGD"), "images", resume=latest(tmp_path))["loss"] == fit(images("SGD"), "images")["loss"]
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"every_steps": 0}, "every_steps"),
-        ({"every_minutes": 0}, "every_minutes"),
-        ({"keep": 0}, "keep"),
-        ({"mode": "best"}, "mode"),
-    ],
-)
-def test_settings_that_are_refused(tmp_path, options, words):
-    with pytest.raises(ValueError, match=words):
-        Checkpoint(tmp_path, **options)
 
 
 # --- which one is gone on from ------------------------------------------------------------------------------
@@ -271,9 +232,12 @@ def flip_array(file: Path) -> None:
 def test_a_damaged_one_is_named_and_the_one_before_it_is_taken(tmp_path, damage):
     killed(tmp_path, 8)
     newest = latest(tmp_path)
+    checkpoint.verify(newest)
     damage(newest)
+    with pytest.raises(SnapshotError, match=newest.name):
+        checkpoint.verify(newest)
     net, whole = images("Adam"), images("Adam")
-    with pytest.warns(UserWarning, match=rf"{newest.name}.*set aside as {newest.name}.damaged"):
+    with pytest.warns(UserWarning, match=rf"{newest.name}.damaged"):
         history = fit(net, "images", Checkpoint(tmp_path), resume="auto")
     assert outcome(net, history) == outcome(whole, fit(whole, "images"))
     assert (tmp_path / f"{newest.name}.damaged").exists()
@@ -287,11 +251,11 @@ def test_only_damaged_ones_are_an_error(tmp_path):
     before = state_of(net)
     names = sorted(os.listdir(tmp_path))
     for _ in range(2):  # started again, as batch systems do
-        with pytest.raises(SnapshotError, match=r"2 damaged.*the newest: .*'\w+/.*' is damaged"):
+        with pytest.raises(SnapshotError, match=r"2 damaged.*'\w+/.*'"):
             fit(net, "images", Checkpoint(tmp_path), resume="auto")
         assert state_of(net) == before and sorted(os.listdir(tmp_path)) == names
     shutil.copyfile(latest(tmp_path), tmp_path / BEST)
-    with pytest.raises(SnapshotError, match=r"there is best\.h5 too"):
+    with pytest.raises(SnapshotError, match=r"best\.h5"):
         fit(net, "images", Checkpoint(tmp_path), resume="auto")
 
 
@@ -318,11 +282,11 @@ def test_one_that_does_not_fit_is_an_error_and_changes_nothing(tmp_path, make, o
 def test_a_snapshot_is_no_checkpoint(tmp_path):
     net = killed(tmp_path / "run", 2)
     net.save(tmp_path / "net.h5")
-    with pytest.raises(SnapshotError, match=r"net\.h5: wanted a checkpoint.*net\.load"):
+    with pytest.raises(SnapshotError, match=r"net\.h5"):
         fit(net, "images", resume=tmp_path / "net.h5")
     with pytest.raises(FileNotFoundError):
         fit(net, "images", resume=tmp_path / "no.h5")
-    with pytest.raises(ValueError, match="Checkpoint among the callbacks"):
+    with pytest.raises(ValueError, match="Checkpoint"):
         fit(net, "images", resume="auto")
 
 
@@ -335,7 +299,7 @@ def test_auto_begins_where_there_is_nothing(tmp_path):
 
 def test_the_folder_of_another_run_is_refused(tmp_path):
     killed(tmp_path, 2)
-    with pytest.raises(SnapshotError, match=r"later steps than 0, received checkpoint-0000000002"):
+    with pytest.raises(SnapshotError, match="checkpoint-0000000002"):
         fit(images("Adam"), "images", Checkpoint(tmp_path))
     assert steps(tmp_path) == [2, 1]
 
@@ -360,8 +324,7 @@ def test_other_versions_and_settings_are_told(tmp_path):
     told["settings"]["schedule"] = "Constant(value=7.0)"
     put(contents, told)
     formats.write(contents, latest(tmp_path))
-    words = r"numbers may differ.*NumPy was 0\.9, is .*moon was full, is None.*schedule was .*\(value=7\.0\), is Cosine"
-    with pytest.warns(UserWarning, match=words):
+    with pytest.warns(UserWarning, match=r"NumPy was 0\.9.*moon was full.*schedule was .*7\.0.*Cosine"):
         fit(images("Adam"), "images", resume=latest(tmp_path))
 
 
@@ -388,36 +351,25 @@ def array_of(path: str, array: Any) -> Callable[[Tree], None]:
 
 WRONG = {
     "no JSON": lambda contents: put(contents, b"{"),
-    "no object": lambda contents: put(contents, [1]),
     "deep": lambda contents: put(contents, b"[" * 100_000),
     "long": lambda contents: put(contents, b" " * (1 << 20) + b"{}"),
-    "no bytes": array_of(PROGRESS, np.zeros(3)),
     "a number": array_of(PROGRESS, np.uint8(3)),
     "version": changed("version", to=2),
     "batch": changed("batch", to=-1),
     "batch too late": changed("batch", to=6),
     "epoch": changed("epoch", to=1.5),
-    "epoch of text": changed("epoch", to="x"),
     "samples": changed("samples", to=1e400),
     "mean": changed("mean", to=[]),
-    "count": changed("mean", "count", to=7),
     "sums": changed("mean", "sums", to={"loss": "x"}),
     "generator": changed("random", "bit_generator", to="MT19937"),
     "generator's state": changed("random", "state", "state", to=1 << 200),
-    "generator's place": changed("random", "uinteger", to=1 << 200),
     "seeds": changed("device_seeds", to=[1]),
-    "environment": changed("environment", to=3),
     "settings": changed("settings", to=[[1, 2]]),
-    "no losses": changed("mean", "sums", to={}),
-    "no time": changed("seconds", to=0),
     "endless time": changed("seconds", to=1e999),
     "order twice": array_of(ORDER, np.zeros(SAMPLES, np.uint32)),
-    "order outside": array_of(ORDER, np.arange(1, SAMPLES + 1, dtype=np.uint32)),
     "order short": array_of(ORDER, np.arange(SAMPLES - 1, dtype=np.uint32)),
-    "order of floats": array_of(ORDER, np.arange(SAMPLES, dtype="f")),
     "no order": lambda contents: contents.arrays.pop(ORDER),
     "history": array_of(f"{HISTORY}loss", np.zeros((2, 2))),
-    "history of bytes": array_of(f"{HISTORY}loss", np.zeros(2, np.uint8)),
 }
 
 
@@ -468,37 +420,10 @@ def test_what_cannot_be_written_ends_the_training(tmp_path, monkeypatch, backgro
         fit(images("SGD"), "images", last, Kill(6 if background else 5), resume="auto")
 
 
-def test_a_folder_that_cannot_be_made(tmp_path):
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(SnapshotError, match=re.escape(str(tmp_path / "file" / "run"))):
-        fit(images("SGD"), "images", Checkpoint(tmp_path / "file" / "run"))
-
-
-def test_verify_names_the_array(tmp_path):
-    killed(tmp_path, 2)
-    checkpoint.verify(latest(tmp_path))
-    flip_array(latest(tmp_path))
-    with pytest.raises(SnapshotError, match=r"checkpoint-0000000002\.h5: entry '\w+/.*' is damaged"):
-        checkpoint.verify(latest(tmp_path))
-
-
-def test_a_folder_that_was_never_released_is_free_once_it_is_dropped(tmp_path):
-    """As an interrupt leaves it that comes before `release`."""
-    training = SimpleNamespace(is_under_way=True)
-    held = Folder(tmp_path, 1)
-    held.hold(training)
-    with pytest.raises(SnapshotError, match="another run is writing to"):
-        Folder(tmp_path, 1).hold(training)
-    del held
-    gc.collect()
-    other = Folder(tmp_path, 1)
-    other.hold(training)
-    other.release()
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
-def test_a_child_does_not_free_its_parent_s_folder(tmp_path):
+def test_a_folder_is_held_until_its_run_ends_or_is_dropped(tmp_path):
+    """Also where a child of the run ends, and where an interrupt came before `release`."""
     training = SimpleNamespace(is_under_way=True)
     held = Folder(tmp_path, 1)
     held.hold(training)
@@ -507,7 +432,11 @@ def test_a_child_does_not_free_its_parent_s_folder(tmp_path):
         held.release()
         os._exit(0)
     os.waitpid(child, 0)
-    with pytest.raises(SnapshotError, match="another run is writing to"):
+    with pytest.raises(SnapshotError, match="another run"):
         Folder(tmp_path, 1).hold(training)
-    held.release()
+    del held
+    gc.collect()
+    other = Folder(tmp_path, 1)
+    other.hold(training)
+    other.release()
     Folder(tmp_path, 1).hold(training)

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from resume_run import Kill, Killed, fit, images, outcome
+from resume_run import Kill, Killed, fit, images, outcome, steps
 from singa_lite.fit import Callback, Training
 from singa_lite.snapshots import Checkpoint, formats
-from singa_lite.snapshots.checkpoints.folder import checkpoints, step_of
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="this system has no POSIX signals")
 
@@ -38,23 +37,22 @@ def test_the_step_is_finished_and_written(tmp_path, number, error, background):
     with pytest.raises(error) as raised:
         fit(net, "images", Kill(7, send(number)), last)
     assert raised.value.args == ((143,) if number == signal.SIGTERM else (f"a checkpoint is in {tmp_path}",))
-    assert [step_of(file) for file in checkpoints(tmp_path)] == [7] == [net.optimizer.step]
+    assert steps(tmp_path) == [7] == [net.optimizer.step]
     again = images("Adam")
     assert outcome(again, fit(again, "images", last, resume="auto")) == outcome(whole, fit(whole, "images"))
 
 
 class InValidation(Callback):
-    def __init__(self, number: int) -> None:
-        self.number, self.seen = number, 0
+    seen = 0
 
     def on_validation_batch(self, training: Training) -> None:
         self.seen += 1
         if self.seen == 2:
-            os.kill(os.getpid(), self.number)
+            send(signal.SIGTERM)()
 
 
 def test_a_validation_is_left_and_done_anew(tmp_path):
-    net, whole, left = images("Adam"), images("Adam"), InValidation(signal.SIGTERM)
+    net, whole, left = images("Adam"), images("Adam"), InValidation()
     with pytest.raises(SystemExit):
         fit(images("Adam"), "images", left, Checkpoint(tmp_path))
     assert left.seen == 2
@@ -63,7 +61,7 @@ def test_a_validation_is_left_and_done_anew(tmp_path):
 
 class AtEpoch(Callback):
     def on_epoch(self, training: Training) -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
+        send(signal.SIGTERM)()
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -73,24 +71,23 @@ def test_between_epochs_and_at_the_end(tmp_path, after):
     callbacks = [last, AtEpoch()] if after else [AtEpoch(), last]
     with pytest.raises(SystemExit):
         fit(net, "images", *callbacks, epochs=1)
-    assert [step_of(file) for file in checkpoints(tmp_path)] == [5]
+    assert steps(tmp_path) == [5]
 
 
 def test_a_second_one_interrupts_at_once(tmp_path, monkeypatch):
     def twice() -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
-        os.kill(os.getpid(), signal.SIGTERM)
-        os.kill(os.getpid(), signal.SIGINT)
+        for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
+            send(number)()
 
     net = images("SGD")
     with pytest.raises(KeyboardInterrupt):
         fit(net, "images", Kill(3, twice), Checkpoint(tmp_path))
-    assert not checkpoints(tmp_path)
+    assert not steps(tmp_path)
 
     write = formats.write
 
     def interrupted(contents: Any, path: Any) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
+        send(signal.SIGINT)()
         write(contents, path)
 
     monkeypatch.setattr(formats, "write", interrupted)
@@ -105,7 +102,7 @@ def test_ignored_signals_stay_ignored(tmp_path):
         fit(images("SGD"), "images", Kill(3, send(signal.SIGINT)), Checkpoint(tmp_path))
     finally:
         signal.signal(signal.SIGINT, before)
-    assert step_of(checkpoints(tmp_path)[0]) == 15
+    assert steps(tmp_path)[0] == 15
 
 
 def test_other_threads_leave_signals_alone(tmp_path):
@@ -120,7 +117,7 @@ def test_other_threads_leave_signals_alone(tmp_path):
     thread.start()
     thread.join()
     assert set(found) == {before} and len(found) == 15
-    assert step_of(checkpoints(tmp_path)[0]) == 15
+    assert steps(tmp_path)[0] == 15
 
 
 def test_an_error_puts_them_back(tmp_path):

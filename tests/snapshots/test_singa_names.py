@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import singa_files
+from nets import state_of
 from singa_files import described, native, python2_pickle, states_zip
 from singa_lite import FeedForwardNet, layers, loss, snapshots
 from singa_lite.errors import SnapshotError
@@ -56,79 +59,60 @@ def check(net: FeedForwardNet, path: Path) -> None:
     assert found.keys() == {*NAMES, "state/drop/random"}
 
 
-@pytest.mark.parametrize("flavour", singa_files.FLAVOURS)
-@pytest.mark.parametrize("spelling", [0, 1])
-@pytest.mark.parametrize("version", [None, 1101, 1200])
-def test_native_snapshots(tmp_path, flavour, spelling, version):
-    net = trained()
+#: {what wrote it: (suffix, number of the spelling, the file of such arrays)}.
+WRITERS: dict[str, tuple[str, int, Callable[[dict[str, np.ndarray]], bytes]]] = {
+    **{
+        f"{flavour}, {spelling}, {version}": (".bin", spelling, partial(native, flavour=flavour, version=version))
+        for number, flavour in enumerate(singa_files.FLAVOURS)
+        for spelling in (0, 1)
+        for version in ((None, 1101, 1200)[number], 1200)
+    },
+    "Python 2": (".pickle", 0, python2_pickle),
+    "Python 2, a version": (".pickle", 1, lambda arrays: python2_pickle(arrays, 1101)),
+    "Python 3": (".pickle", 1, lambda arrays: pickle.dumps({**arrays, "SINGA_VERSION": 3000}, 4)),
+    "3.1": (".zip", 2, lambda arrays: states_zip(arrays, {"epoch": np.array([3], np.int32)})),
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_files_of_every_version_load_and_the_optimizer_stays(tmp_path, writer):
+    suffix, spelling, encode = WRITERS[writer]
+    net, path = trained(), tmp_path / f"net{suffix}"
     arrays = by_name(net, spelling)
-    (tmp_path / "net.bin").write_bytes(native(arrays, flavour, version))
-    (tmp_path / "net.desc").write_text(described(arrays, "1101"))
-    check(net, tmp_path / "net.bin")
-    check(net, tmp_path / "net.desc")
-
-
-@pytest.mark.parametrize("spelling", [0, 1])
-def test_pickles(tmp_path, spelling):
-    net = trained()
-    arrays = by_name(net, spelling)
-    path = tmp_path / "net.pickle"
-    for data in (
-        python2_pickle(arrays),
-        python2_pickle(arrays, 1101),
-        pickle.dumps({**arrays, "SINGA_VERSION": 3000}, 4),
-    ):
-        path.write_bytes(data)
-        check(net, path)
-
-
-def test_zip(tmp_path):
-    net = trained()
-    path = tmp_path / "net.zip"
-    path.write_bytes(states_zip(by_name(net, 2), {"epoch": np.array([3], np.int32)}))
+    path.write_bytes(encode(arrays))
     check(net, path)
-
-
-@pytest.mark.parametrize("name", ["net.bin", "net.pickle", "net.zip"])
-def test_optimizer_state_is_not_there(tmp_path, name):
-    net = trained("Adam")
-    arrays = by_name(net, 2 if name == "net.zip" else 1)
-    data = {"net.bin": native(arrays, "1.2.0"), "net.pickle": pickle.dumps(arrays, 2), "net.zip": states_zip(arrays)}
-    path = tmp_path / name
-    path.write_bytes(data[name])
+    if suffix == ".bin":
+        (tmp_path / "net.desc").write_text(described(arrays, "1101"))
+        check(net, tmp_path / "net.desc")
     step = net.optimizer.step
     snapshots.load(net, path)
     assert net.optimizer.step == step
-    with pytest.raises(SnapshotError, match="wanted the state of optimizer Adam, received None"):
+    with pytest.raises(SnapshotError, match="optimizer Adam"):
         snapshots.load(net, path, optimizer=True)
 
 
-def refused(folder: Path, arrays: dict[str, np.ndarray], message: str) -> None:
-    path = folder / "net.bin"
-    path.write_bytes(native(arrays, "1.2.0"))
+GOOD = by_name(trained(), 1)
+#: {words of the error: arrays that do not fit}.
+REFUSED = {
+    "'norm/mean', 'norm_mean'": {name: array for name, array in GOOD.items() if name != "norm/mean"},
+    "'parameters/more/weight'": GOOD | {"more/weight": GOOD["norm/mean"]},
+    "'conv/bias', 'conv_bias'": GOOD | {"conv_bias": GOOD["conv/bias"]},
+    "received (7,)": GOOD | {"conv/bias": np.zeros(7, np.float32)},
+    "wanted shape": GOOD | {"conv/weight": GOOD["conv/weight"].T},
+    "received float64": GOOD | {"conv/bias": GOOD["conv/bias"].astype(np.float64)},
+    "received int32": GOOD | {"conv/bias": GOOD["conv/bias"].astype(np.int32)},
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_does_not_fit_is_refused_and_changes_nothing(tmp_path, words):
+    (tmp_path / "net.bin").write_bytes(native(REFUSED[words], "1.2.0"))
     net = make_net(seed=11)
-    before = tensors(net)
-    with pytest.raises(SnapshotError, match=message) as caught:
-        snapshots.load(net, path)
-    assert "net.bin" in str(caught.value)
-    for entry, array in tensors(net).items():
-        np.testing.assert_array_equal(array, before[entry])
-
-
-def test_what_does_not_fit_is_refused_and_changes_nothing(tmp_path):
-    good = by_name(trained(), 1)
-    missing = {name: array for name, array in good.items() if name != "norm/mean"}
-    refused(
-        tmp_path, missing, r"'state/norm/running_mean': wanted one of \['norm/mean', 'norm_mean', 'norm.running_mean'\]"
-    )
-    refused(
-        tmp_path, good | {"more/weight": good["norm/mean"]}, "'parameters/more/weight', for which there is no place"
-    )
-    refused(tmp_path, good | {"conv_bias": good["conv/bias"]}, r"received both \['conv/bias', 'conv_bias'\]")
-    refused(tmp_path, good | {"conv/bias": np.zeros(7, np.float32)}, r"wanted shape \(3,\), received \(7,\)")
-    refused(tmp_path, good | {"conv/weight": good["conv/weight"].T}, "wanted shape")
-    refused(tmp_path, good | {"conv/bias": good["conv/bias"].astype(np.float64)}, "wanted float32, received float64")
-    refused(tmp_path, good | {"conv/bias": good["conv/bias"].astype(np.int32)}, "wanted float32, received int32")
+    before = state_of(net)
+    with pytest.raises(SnapshotError, match=r"net\.bin") as caught:
+        snapshots.load(net, tmp_path / "net.bin")
+    assert words in str(caught.value)
+    assert state_of(net) == before
 
 
 def test_float32_widens_into_a_net_of_float64(tmp_path):
@@ -178,7 +162,7 @@ def lazies(*names: str) -> dict[str, LazyArray]:
 
 
 def test_two_names_of_one_path_are_refused():
-    with pytest.raises(SnapshotError, match="wanted one array for 'parameters/a/weight', received 'a_weight'"):
+    with pytest.raises(SnapshotError, match="parameters/a/weight"):
         singa_names.named("net.bin", lazies("a/weight", "a_weight"), None)
 
 
@@ -195,15 +179,8 @@ def test_a_slash_in_a_layer_of_singas_is_a_dot_in_ours(tmp_path):
 
 def test_one_array_for_two_entries_is_refused():
     like = Tree({f"parameters/own/{name}": lazies("x")["x"] for name in ("weight", "W")})
-    with pytest.raises(
-        SnapshotError, match=r"entry 'own.W': wanted by \['parameters/own/weight', 'parameters/own/W'\]"
-    ):
+    with pytest.raises(SnapshotError, match=r"own\.W"):
         singa_names.named("net.zip", lazies("own.W"), like)
-
-
-def test_a_path_that_is_not_there_is_refused():
-    with pytest.raises(SnapshotError, match="wanted one of its entries, received 'parameters/b/bias'"):
-        singa_names.named("net.bin", lazies("a/weight"), None).read("parameters/b/bias")
 
 
 def test_what_fits_of_a_file(tmp_path):

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import builtins
-import copyreg
-import io
 import os
 import pickle
-import pickletools
-import tracemalloc
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import singa_reads
+from every_row import over_rows
+from nets import all_bits
 from singa_files import python2_pickle
-from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.formats.singa import pickles as singa_pickle
 from singa_lite.snapshots.readers.pickle import opcodes as singa_opcodes
+from singa_reads import contents, peak, same
 
 RNG = np.random.default_rng(0)
 ARRAYS = {
@@ -45,24 +44,7 @@ PYTHON_2_MORE = (
 )
 
 
-def written(folder: Path, data: bytes) -> Path:
-    path = folder / "net.pickle"
-    path.write_bytes(data)
-    return path
-
-
-def contents(path: Path) -> dict[str, np.ndarray]:
-    with singa_pickle.opened(path, None) as source:
-        arrays = {entry: source.read(entry) for entry in source.specs}
-        assert {entry: (array.shape, array.dtype) for entry, array in arrays.items()} == dict(source.specs)
-    return arrays
-
-
-def same(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> None:
-    assert found.keys() == wanted.keys()
-    for path, array in wanted.items():
-        assert found[path].dtype == array.dtype
-        assert found[path].tobytes() == array.tobytes()
+written = partial(singa_reads.written, name="net.pickle")
 
 
 def test_of_python_2(tmp_path):
@@ -77,7 +59,7 @@ def test_of_python_2_with_any_bytes(tmp_path, version, unicode_keys):
     data = python2_pickle(ARRAYS, version, unicode_keys)
     truth = pickle.loads(data, encoding="iso-8859-1")
     assert truth.pop("SINGA_VERSION", None) == version
-    same(truth, ARRAYS)
+    assert all_bits(truth) == all_bits(ARRAYS)
     same(contents(written(tmp_path, data)), PATHS)
 
 
@@ -99,11 +81,6 @@ def test_every_dtype(tmp_path, dtype):
     same(contents(written(tmp_path, pickle.dumps({"a_bias": array}, 2))), {"parameters/a/bias": native})
 
 
-@pytest.mark.parametrize("data", [pickle.dumps({}, protocol) for protocol in range(5)])
-def test_none(tmp_path, data):
-    assert contents(written(tmp_path, data)) == {}
-
-
 class Reduced:
     """Pickles as a call of anything."""
 
@@ -114,12 +91,9 @@ class Reduced:
         return self.call
 
 
-def refused(folder: Path, data: bytes, message: str | None = None) -> None:
+def refused(folder: Path, data: bytes, words: str = "") -> None:
     """It is refused in our words, and nothing was imported or called for it."""
-    with pytest.raises(SnapshotError, match=message) as caught:
-        contents(written(folder, data))
-    assert "net.pickle" in str(caught.value)
-    assert len(str(caught.value)) < 1000
+    singa_reads.refused(written(folder, data), words)
     assert not (folder / "called").exists()
 
 
@@ -143,115 +117,90 @@ def test_calls_are_refused(tmp_path, protocol):
 
 
 PLAIN = pickle.dumps({"a_bias": np.float32([1, 2])}, 2)
+SHARED = np.ones(1000, np.float32)
+#: A tuple of two tuples of two and so on, 60 deep.
+DOUBLED = b"(I1\nt" + b"q\x00h\x00\x86" * 60
 
-
-@pytest.mark.parametrize(
-    "data, message",
-    [
-        (b"cos\nsystem\n(S'touch called'\ntR.", "received os.system"),
-        (b"(S'touch called'\nios\nsystem\n.", "opcode"),
-        (b"(cos\nsystem\nS'touch called'\no.", "received os.system"),
-        (b"cnumpy\nndarray\n)\x81.", "opcode"),
-        (b"cnumpy\nndarray\n)}\x92.", "opcode"),
-        (b"cnumpy\nndarray\n((I99999999999\nttR.", "as NumPy writes it"),
-        (b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I99999999999\ntS'b'\ntR.", "as NumPy writes it"),
-        (b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\ndtype\n(I0\ntS'b'\ntR.", "as NumPy writes it"),
-        (b"cnumpy\ndtype\n(S'O8'\nI0\nI1\ntR.", "as NumPy writes it"),
-        (b"cnumpy\ndtype\n(S'V8'\nI0\nI1\ntR.", "as NumPy writes it"),
-        (b"cnumpy\ndtype\n(S'f4'\nI0\nI1\ntR(I3\nS'<'\nNN(dI-1\nI-1\nI0\ntb.", "wanted a dtype of numbers"),
-        (b"cnumpy\ndtype\n(S'f4'\nI0\nI1\ntR(I3\nS'?'\nNNNI-1\nI-1\nI0\ntb.", "wanted a dtype of numbers"),
-        (b"c_codecs\nencode\n(X\x01\x00\x00\x00aX\x06\x00\x00\x00rot_13tR.", "as NumPy writes it"),
-        (b"c_codecs\ndecode\n.", "received _codecs.decode"),
-        (b"c__builtin__\nbytes\n(I99999999999\ntR.", "as NumPy writes it"),
-        (b"(dV\\ud800\nI2\ns.", "wanted a name"),
-        (b"cnumpy\nndarray\n(dS'__setstate__'\ncos\nsystem\nsb.", "received os.system"),
-        (b"Pid\n.", "opcode"),
-        (b"Nq\x00Q.", "opcode"),
-        (b"\x82\x01.", "opcode"),
-        (b"\x83\x01\x00.", "opcode"),
-        (b"\x84\x01\x00\x00\x00.", "opcode"),
-        (b"(l.", "opcode"),
-        (b"].", "opcode"),
-        (b"F1.0\n.", "opcode"),
-        (b"\x97.", "opcode"),
-        (b"\x80\x05}.", "protocol"),
-        (b"}\x80\x02.", "protocol"),
-        (b"\x80\x04\x95\xff\xff\xff\xff\xff\xff\xff\xff}.", "more bytes"),
-        (b"\x8e\xff\xff\xff\xff\xff\xff\xff\xff.", "more bytes"),
-        (b"T\xff\xff\xff\xffabc.", "more bytes"),
-        (b"\x8a\xff" + bytes(255) + b".", "at most 8 bytes"),
-        (b"I" + b"9" * 5000 + b"\n.", "at most 64 bytes"),
-        (b"I12x\n.", "an integer"),
-        (b"I\xb2\n.", "an integer"),
-        (b"g7\n.", "noted before"),
-        (b"}R.", "a value on the stack"),
-        (b"}NR.", "received one of dict"),
-        (b"}Nb.", "received that of dict"),
-        (b"t.", "a mark"),
-        (b"(.", "a value on the stack"),
-        (b"N}.", "a dictionary and no more, received dict"),
-        (b"(d(d.", "one dictionary"),
-        (b"}}.", "one dictionary"),
-        (b"(I1\nI2\nt.", "a dictionary and no more, received tuple"),
-        (b"}.more", "4 more bytes"),
-        (b"(S'a'\nd.", "pairs"),
-        (b"NNNs.", "received NoneType"),
-        (b"(dI1\nI2\ns.", "wanted a name"),
-        (b"(dS'a\nI2\ns.", "without its quotes"),
-        (b"(dS'\\q'\nI2\ns.", "an escape"),
-        (b"(dV\\uzz\nI2\ns.", "wanted a name"),
-        (b"(dX\x01\x00\x00\x00\xffI2\ns.", "wanted a name"),
-        (b"(dS'a'\nI2\nsS'a'\nI3\ns.", "one entry 'a', received two"),
-        (b"(dS'a'\nI2\ns.", "wanted an array, received int"),
-        (b"(dS'SINGA_VERSION'\nI01\ns.", "wanted an array, received bool"),
-        (b"(dS'a'\nS'b'\ns.", "wanted an array, received Span"),
-        (b"(dS'a'\ncnumpy\nndarray\ns.", "wanted an array, received Global"),
-        (b"(dS'a'\ncnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I0\ntS'b'\ntRs.", "wanted an array"),
-        (PLAIN.replace(b"K\x02\x85", b"K\x03\x85"), "wanted 12 bytes for shape"),
-        (PLAIN.replace(b"K\x02\x85", b"K\x01\x85"), "received 8 bytes"),
-        (PLAIN.replace(b"K\x02\x85", b"J\xff\xff\xff\xff\x85"), "wanted a shape"),
-        (PLAIN.replace(b"K\x02\x85", b"\x88\x85"), "wanted a shape"),
-        (
-            pickle.dumps({"a": np.zeros((0, 2, 3), "f4")}, 0).replace(b"I2\n", b"I9" + b"9" * 18 + b"\n"),
-            "wanted a shape",
-        ),
-        (PLAIN.replace(b"\x00\xc2\x80", b"\xe2\x82\xac"), "a character that is no byte"),
-        (python2_pickle(ARRAYS).replace(b"I00\nS'", b"I00\nV'"), "it is a text"),
-        (pickle.dumps({"a": np.array([{}, None])}, 2), "as NumPy writes it"),
-        (pickle.dumps({"a": np.zeros(2, "S3")}, 2), "as NumPy writes it"),
-        (pickle.dumps({"a": np.zeros(2, [("x", "f4")])}, 2), "as NumPy writes it"),
-        (pickle.dumps({"a": np.float32(1)}, 2), "multiarray.scalar"),
-        (pickle.dumps({"a": [1.0]}, 2), "opcode"),
-        (pickle.dumps({"a": np.ones(3)}, 5), "protocol"),
-        (pickle.dumps([np.ones(3)], 2), "opcode"),
-        (b"", "file's end"),
-        (b"sg\x01\x00", "opcode|noted|stack"),
-        (b"(" * 5000, "on the stack"),
-        (b"N" * 5000, "on the stack"),
-        (b"(dp0\n" + b"g0\n" * 5000, "on the stack"),
+#: {words of the error: files}.
+HOSTILE = {
+    "received os.system": [
+        b"cos\nsystem\n(S'touch called'\ntR.",
+        b"(cos\nsystem\nS'touch called'\no.",
+        b"cnumpy\nndarray\n(dS'__setstate__'\ncos\nsystem\nsb.",
     ],
-)
-def test_hostile_ones_are_refused(tmp_path, data, message):
-    refused(tmp_path, data, message)
+    "opcode": [
+        b"(S'touch called'\nios\nsystem\n.",
+        b"cnumpy\nndarray\n)\x81.",
+        b"cnumpy\nndarray\n)}\x92.",
+        *(b"Pid\n.", b"Nq\x00Q.", b"\x82\x01.", b"\x83\x01\x00.", b"\x84\x01\x00\x00\x00."),
+        *(b"(l.", b"].", b"F1.0\n.", b"\x97."),
+        pickle.dumps({"a": [1.0]}, 2),
+    ],
+    "as NumPy writes it": [
+        b"cnumpy\nndarray\n((I99999999999\nttR.",
+        b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I99999999999\ntS'b'\ntR.",
+        b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\ndtype\n(I0\ntS'b'\ntR.",
+        b"cnumpy\ndtype\n(S'O8'\nI0\nI1\ntR.",
+        b"c_codecs\nencode\n(X\x01\x00\x00\x00aX\x06\x00\x00\x00rot_13tR.",
+        b"c__builtin__\nbytes\n(I99999999999\ntR.",
+        b"\x80\x02cnumpy\ndtype\n" + DOUBLED + b"R.",
+        pickle.dumps({"a": np.array([{}, None])}, 2),
+        pickle.dumps({"a": np.zeros(2, "S3")}, 2),
+        pickle.dumps({"a": np.zeros(2, [("x", "f4")])}, 2),
+    ],
+    "a dtype of numbers": [
+        b"cnumpy\ndtype\n(S'f4'\nI0\nI1\ntR(I3\nS'<'\nNN(dI-1\nI-1\nI0\ntb.",
+        b"cnumpy\ndtype\n(S'f4'\nI0\nI1\ntR(I3\nS'?'\nNNNI-1\nI-1\nI0\ntb.",
+    ],
+    "multiarray.scalar": [pickle.dumps({"a": np.float32(1)}, 2)],
+    "protocol": [b"\x80\x05}.", b"}\x80\x02.", pickle.dumps({"a": np.ones(3)}, 5)],
+    "more bytes": [
+        b"\x80\x04\x95\xff\xff\xff\xff\xff\xff\xff\xff}.",
+        b"\x8e\xff\xff\xff\xff\xff\xff\xff\xff.",
+        b"T\xff\xff\xff\xffabc.",
+        b"}.more",
+    ],
+    "at most": [b"\x8a\xff" + bytes(255) + b".", b"I" + b"9" * 5000 + b"\n."],
+    "stack": [b"}R.", b"(.", b"(" * 5000, b"N" * 5000, b"(dp0\n" + b"g0\n" * 5000],
+    "received": [
+        b"g7\n.",
+        b"}NR.",
+        b"}Nb.",
+        b"t.",
+        b"(S'a'\nd.",
+        b"NNNs.",
+        b"(I1\nI2\nt.",
+        b"\x80\x02" + DOUBLED + b".",
+    ],
+    "dictionary": [b"N}.", b"(d(d.", b"}}."],
+    "a name": [
+        b"(dV\\ud800\nI2\ns.",
+        b"(dI1\nI2\ns.",
+        b"(dV\\uzz\nI2\ns.",
+        b"(dX\x01\x00\x00\x00\xffI2\ns.",
+        b"\x80\x02}" + DOUBLED + b"I1\ns.",
+    ],
+    "'a', received two": [b"(dS'a'\nI2\nsS'a'\nI3\ns."],
+    "an array": [
+        b"(dS'a'\nI2\ns.",
+        b"(dS'SINGA_VERSION'\nI01\ns.",
+        b"(dS'a'\ncnumpy\nndarray\ns.",
+        b"(dS'a'\ncnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I0\ntS'b'\ntRs.",
+    ],
+    "bytes": [PLAIN.replace(b"K\x02\x85", b"K\x03\x85"), PLAIN.replace(b"K\x02\x85", b"K\x01\x85")],
+    "a shape": [
+        PLAIN.replace(b"K\x02\x85", b"J\xff\xff\xff\xff\x85"),
+        PLAIN.replace(b"K\x02\x85", b"\x88\x85"),
+        pickle.dumps({"a": np.zeros((0, 2, 3), "f4")}, 0).replace(b"I2\n", b"I9" + b"9" * 18 + b"\n"),
+    ],
+    "numbers of its own": [pickle.dumps({"a": SHARED, "b": SHARED}, 2)],
+    "file's end": [b""],
+}
 
 
-def test_extension_codes_are_refused(tmp_path):
-    copyreg.add_extension("numpy", "ndarray", 240)
-    try:
-        refused(tmp_path, pickle.dumps({"a": np.ndarray}, 2), "opcode")
-    finally:
-        copyreg.remove_extension("numpy", "ndarray", 240)
-
-
-def test_persistent_ids_are_refused(tmp_path):
-    class Persistent(pickle.Pickler):
-        def persistent_id(self, given):
-            return "id" if isinstance(given, np.ndarray) else None
-
-    for protocol in range(5):
-        out = io.BytesIO()
-        Persistent(out, protocol).dump({"a": np.ones(2)})
-        refused(tmp_path, out.getvalue(), "opcode")
+def test_hostile_ones_are_refused(tmp_path):
+    rows = [(repr(data[:60]), (tmp_path, data, words)) for words, files in HOSTILE.items() for data in files]
+    over_rows(refused, rows)
 
 
 @pytest.mark.parametrize("protocol", range(5))
@@ -260,73 +209,21 @@ def test_arrays_without_numbers(tmp_path, protocol):
     arrays = {"a_weight": np.zeros((0, 3), np.float32), "b_weight": np.zeros((2, 0), np.float32), **ARRAYS}
     wanted = {"parameters/a/weight": arrays["a_weight"], "parameters/b/weight": arrays["b_weight"], **PATHS}
     same(contents(written(tmp_path, pickle.dumps(arrays, protocol))), wanted)
-
-
-def test_one_array_twice_is_refused(tmp_path):
-    array = np.ones(1000, np.float32)
-    refused(tmp_path, pickle.dumps({"a": array, "b": array}, 2), "numbers of its own")
-
-
-def test_tuples_of_tuples_cost_nothing(tmp_path):
-    doubled = b"(I1\nt" + b"q\x00h\x00\x86" * 60
-    refused(tmp_path, b"\x80\x02" + doubled + b".", "received tuple")
-    refused(tmp_path, b"\x80\x02}" + doubled + b"I1\ns.", "wanted a name")
-    refused(tmp_path, b"\x80\x02cnumpy\ndtype\n" + doubled + b"R.", "as NumPy writes it")
+    assert contents(written(tmp_path, pickle.dumps({}, protocol))) == {}
 
 
 def test_a_pickle_of_nothing_but_opcodes(tmp_path, monkeypatch):
-    for data in (b")" + b"\x85" * (1 << 19), b"}" + b"\x94" * (1 << 19)):
-        path = written(tmp_path, data)
-        tracemalloc.start()
-        try:
-            monkeypatch.setattr(singa_opcodes, "_MOST_OPCODES", 1 << 15)
-            refused(tmp_path, path.read_bytes(), "at most 32768 opcodes")
-            assert tracemalloc.get_traced_memory()[1] < 8 << 20  # a megabyte is the test's own
-        finally:
-            tracemalloc.stop()
-
-
-def test_the_real_limit_holds_the_largest_nets():
-    arrays = {f"layer{n}/weight": np.ones(1, np.float32) for n in range(5000)}
-    counts = [sum(1 for _ in pickletools.genops(pickle.dumps(arrays, protocol))) for protocol in range(5)]
-    assert max(counts) < singa_opcodes._MOST_OPCODES
-
-
-@pytest.mark.parametrize("data", [python2_pickle(ARRAYS, 1101), *(pickle.dumps(ARRAYS, n) for n in range(5))])
-def test_cut_at_every_length(tmp_path, data):
-    for length in range(len(data)):
-        refused(tmp_path, data[:length])
-
-
-@pytest.mark.parametrize("data", [python2_pickle(ARRAYS, 1101), *(pickle.dumps(ARRAYS, n) for n in range(5))])
-def test_any_byte_changed(tmp_path, data):
-    rng = np.random.default_rng(0)
-    for place in range(len(data)):
-        changed = bytearray(data)
-        changed[place] ^= 1 << int(rng.integers(8))
-        try:
-            found = contents(written(tmp_path, bytes(changed)))
-        except SnapshotError as error:
-            assert "net.pickle" in str(error)
-        else:
-            assert sum(array.nbytes for array in found.values()) <= len(data)
+    assert singa_opcodes._MOST_OPCODES > 5000 * 50, "nets of 5000 parameters have as many opcodes"
+    monkeypatch.setattr(singa_opcodes, "_MOST_OPCODES", 1 << 15)
+    for data in (b")" + b"\x85" * (1 << 17), b"}" + b"\x94" * (1 << 17)):
+        assert peak(lambda data=data: refused(tmp_path, data, "32768 opcodes")) < 8 << 20
 
 
 @pytest.mark.parametrize("protocol", ["python 2", 0, 1, 2, 3, 4])
-@pytest.mark.parametrize("byte", [0x41, 0x00, 0xFF, 0x5C])
-def test_memory_stays_within_twice_the_file(tmp_path, protocol, byte):
-    array = np.full(100_000, byte, np.uint8).view(np.float32)
-    data = python2_pickle({"a": array}) if protocol == "python 2" else pickle.dumps({"a": array}, protocol)
-    path = written(tmp_path, data)
-    contents(path)  # what is made once
-    tracemalloc.start()
-    try:
-        contents(path)
-        assert tracemalloc.get_traced_memory()[1] < 2 * len(data) + (1 << 18)
-    finally:
-        tracemalloc.stop()
-
-
-def test_no_file(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        contents(tmp_path / "net.pkl")
+def test_memory_stays_within_twice_the_file(tmp_path, protocol):
+    for byte in (0x41, 0x00, 0xFF, 0x5C):
+        array = np.full(100_000, byte, np.uint8).view(np.float32)
+        data = python2_pickle({"a": array}) if protocol == "python 2" else pickle.dumps({"a": array}, protocol)
+        path = written(tmp_path, data)
+        contents(path)  # what is made once
+        assert peak(lambda path=path: contents(path)) < 2 * len(data) + (1 << 18), byte

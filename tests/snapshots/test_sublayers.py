@@ -16,7 +16,6 @@ from format_cases import WHOLE, WRITTEN
 from nets import state_of
 from singa_lite import FeedForwardNet, SnapshotError, layers, loss, optimizer, tensor
 from singa_lite.snapshots import formats, net_tree
-from singa_lite.snapshots.formats.singa import names
 
 X, Y = np.arange(15, dtype=np.float32).reshape(3, 5), np.array([0, 1, 1])
 
@@ -36,18 +35,15 @@ def trained_net() -> FeedForwardNet:
     return net
 
 
-@pytest.mark.parametrize("suffix", WHOLE)
-def test_all_comes_back(tmp_path: Path, suffix: str):
+@pytest.mark.parametrize("suffix", WRITTEN)
+def test_all_comes_back_or_the_format_names_the_layer(tmp_path: Path, suffix: str):
     net, other, path = trained_net(), block_net(8), tmp_path / f"x{suffix}"
-    formats.save(net, path)
-    formats.load(other, path)
-    assert state_of(other) == state_of(net)
-
-
-@pytest.mark.parametrize("suffix", sorted(set(WRITTEN) - set(WHOLE)))
-def test_formats_without_a_place_for_them_say_so(tmp_path: Path, suffix: str):
-    net, path = trained_net(), tmp_path / f"x{suffix}"
-    with pytest.raises(SnapshotError, match=r"layer 'block' \(Residual\) has no form in Keras: it holds 'block/d'"):
+    if suffix in WHOLE:
+        formats.save(net, path)
+        formats.load(other, path)
+        assert state_of(other) == state_of(net)
+        return
+    with pytest.raises(SnapshotError, match="block/d"):
         formats.save(net, path)
     assert not path.exists()
 
@@ -61,27 +57,26 @@ def test_the_tree_says_what_stands_within_what():
     assert wired[1] == {"inputs": [], "outputs": [[4]], "sources": []}
 
 
-def test_names_in_safetensors_are_those_of_modules_within_modules(tmp_path: Path):
+@pytest.mark.parametrize("names", [{}, {"block": "h.0", "block/e": "e"}], ids=["as they are", "renamed"])
+def test_names_in_safetensors_are_those_of_modules_within_modules(tmp_path: Path, names: dict[str, str]):
     library = skips.library("safetensors.numpy")
-    net, path = trained_net(), tmp_path / "x.safetensors"
-    formats.save(net, path, weights_only=True)
-    found = library.load_file(path)
-    weight = tensor.to_numpy(net.parameters()["block/d/weight"])
-    np.testing.assert_array_equal(found["block.d.weight"], weight.T)
-    np.testing.assert_array_equal(found["block.norm.weight"], tensor.to_numpy(net.parameters()["block/norm/gamma"]))
-    assert "block.norm.running_mean" in found
-    other = block_net(8)
-    formats.save(net, path, weights_only=True, names={"block": "h.0", "block/e": "e"})
-    assert {"h.0.d.weight", "h.0.norm.bias", "e.weight", "out.weight"} < set(library.load_file(path))
-    formats.load(other, path, names={"block": "h.0", "block/e": "e"}, optimizer=False)
-    np.testing.assert_array_equal(tensor.to_numpy(other.parameters()["block/d/weight"]), weight)
+    net, other, path = trained_net(), block_net(8), tmp_path / "x.safetensors"
+    formats.save(net, path, weights_only=True, names=names)
+    found, block = library.load_file(path), names.get("block", "block")
+    wanted = net.parameters()
+    np.testing.assert_array_equal(found[f"{block}.d.weight"], tensor.to_numpy(wanted["block/d/weight"]).T)
+    np.testing.assert_array_equal(found[f"{block}.norm.weight"], tensor.to_numpy(wanted["block/norm/gamma"]))
+    assert {f"{block}.norm.running_mean", names.get("block/e", "block.e") + ".weight", "out.weight"} < set(found)
+    formats.load(other, path, names=names, optimizer=False)
+    for name, value in wanted.items():
+        np.testing.assert_array_equal(tensor.to_numpy(other.parameters()[name]), tensor.to_numpy(value), err_msg=name)
 
 
 def test_a_layer_whose_name_has_a_dot_beside_one_within_another_is_refused(tmp_path: Path):
     net = FeedForwardNet(seed=3)
     net.add(layers.Sequential("a", [layers.Dense("b", 4, input_sample_shape=(5,))]))
     net.add(layers.Dense("a.b", 2))
-    with pytest.raises(SnapshotError, match=r"'a.b.weight' for 'parameters/a/b/weight' and 'parameters/a.b/weight'"):
+    with pytest.raises(SnapshotError, match=r"a\.b\.weight"):
         formats.save(net, tmp_path / "x.safetensors")
 
 
@@ -101,10 +96,6 @@ def test_pytorch_loads_a_module_within_a_module(tmp_path: Path):
         y = part(y)
     wanted = module["out"](y + torch.from_numpy(X)).detach().numpy()
     np.testing.assert_allclose(tensor.to_numpy(net.forward(False, X)), wanted, rtol=1e-5, atol=1e-5)
-
-
-def test_spellings_of_singa():
-    assert {"block/d/weight", "block.d.W", "block/d_weight"} <= set(names.spellings("block/d", "weight"))
 
 
 @pytest.mark.parametrize(
