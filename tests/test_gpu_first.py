@@ -81,6 +81,7 @@ def test_the_first_part_answers_everything(prepared, tmp_path):
     assert f"contract: {len(contract)} cases" in printed
 
 
+@pytest.mark.nightly
 def test_the_second_part_looks_at_what_failed_and_times_kernels(prepared, tmp_path):
     failed = [{"item": f"contract/{kernel}", "status": "wrong"} for kernel in ("relu", "uniform")]
     (tmp_path / "first.jsonl").write_text("\n".join(map(json.dumps, failed)))
@@ -96,6 +97,7 @@ def test_the_second_part_looks_at_what_failed_and_times_kernels(prepared, tmp_pa
     assert all(len([name for name in row if name.startswith("us at ")]) == 2 for row in both)
 
 
+@pytest.mark.nightly
 def test_the_third_part_starts_the_tools_and_measures_the_table(prepared, tmp_path):
     skips.library("torch")
     tools = tmp_path / "tools"
@@ -118,6 +120,7 @@ def test_the_third_part_starts_the_tools_and_measures_the_table(prepared, tmp_pa
     assert {"table/1/lenet/bfloat16", "table/2/lenet/torch-tf32"} <= statuses(out).keys()
 
 
+@pytest.mark.nightly
 def test_a_tool_that_complains_is_a_wrong_result(prepared, tmp_path):
     (tmp_path / "compute-sanitizer").write_text("#!/bin/sh\necho Invalid __global__ write\nexit 9\n")
     (tmp_path / "compute-sanitizer").chmod(0o755)
@@ -129,6 +132,7 @@ def test_a_tool_that_complains_is_a_wrong_result(prepared, tmp_path):
     assert "Invalid __global__ write" in line["values"]["output"]
 
 
+@pytest.mark.nightly
 def test_planted_faults_are_told_as_what_they_are(prepared, tmp_path):
     planted = "sigmoid=wrong sgd_plain=sticky softmax_short_rows=hang squared_error=crash"
     given = "--only=contract/s*", "--deadline=60"
@@ -149,6 +153,7 @@ def test_planted_faults_are_told_as_what_they_are(prepared, tmp_path):
     assert any("SIGKILL" in line.get("error", "") for line in lines(tmp_path))
 
 
+@pytest.mark.nightly
 def test_what_the_deadline_stops_is_cut_off(prepared, tmp_path):
     given = "--only=contract/softmax*", "--deadline=4"
     status, _ = run(prepared, tmp_path, *given, script=PLANTS, PLANTED="softmax_short_rows=hang softmax_columns=hang")
@@ -158,6 +163,7 @@ def test_what_the_deadline_stops_is_cut_off(prepared, tmp_path):
     assert len(found) > 5
 
 
+@pytest.mark.nightly
 def test_a_worker_that_does_not_start_ends_nothing_silently(prepared, tmp_path):
     (tmp_path / "broken.py").write_text(
         f"import sys; sys.path.insert(0, {str(FOLDER)!r})\nimport gpu_first\n"
@@ -178,20 +184,6 @@ def test_wrong_arguments(arguments, status, word):
     done = subprocess.run([sys.executable, SCRIPT, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == status
     assert word in done.stderr
-
-
-def test_where_there_is_no_gpu_it_says_so(prepared, tmp_path):
-    try:
-        import ctypes
-
-        ctypes.CDLL("libcuda.so.1")
-        pytest.skip("this machine has CUDA's driver")
-    except OSError:
-        pass
-    given = [sys.executable, SCRIPT, f"--out={tmp_path}", f"--expected={prepared}"]
-    done = subprocess.run(given, capture_output=True, text=True, check=False)
-    assert done.returncode == 3
-    assert "nothing was run" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["batch_norm", "layer_norm", "attention"])

@@ -116,15 +116,6 @@ def test_what_is_kept_for_backward_takes_half_the_bytes(cuda, precision):
     assert planned(precision).arena_bytes < 0.6 * planned("float32").arena_bytes
 
 
-def test_the_plan_changes_no_bit(cuda, precision, monkeypatch):
-    planned = net_of(cuda, precision=precision)
-    wanted = trained(planned, 3)
-    monkeypatch.setenv("SINGA_LITE_PLAN", "off")
-    apart = net_of(cuda, precision=precision)
-    assert trained(apart, 3) == wanted
-    assert state_of(apart) == state_of(planned)
-
-
 def test_a_net_moves_to_a_cpu_and_trains_on(cuda, precision):
     net = net_of(cuda, precision=precision)
     first = trained(net, 1)

@@ -1,15 +1,8 @@
-"""What becomes of the kernels with one of their barriers left out: a proof of the stand-in, and of each barrier.
-
-    python tests/cuda_host/barriers.py [FILE:LINE ...]
-
-Does the contract's calls with each __syncthreads() of the sources left out in turn, and prints the first call whose
-bits change, or that none does. Exit status 1 if a barrier goes unmissed that is not among `UNMISSED`.
-"""
+"""The calls of the contract with one __syncthreads() of the sources left out: some call's bits change."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 from unittest.mock import patch
@@ -49,9 +42,9 @@ def sources_with(place: Place) -> frozenset[str]:
     return frozenset(file for file, text in texts.items() if without_barrier(text, *place) != text)
 
 
-def calls_with(place: Place, among: Sequence[str] = ()) -> Iterator[Call]:
-    """The contract's calls that launch a kernel of such a source, aligned ones. among: cases, default all."""
-    for case in among or cases():
+def calls_with(place: Place) -> Iterator[Call]:
+    """The contract's calls that launch a kernel of such a source, aligned ones."""
+    for case in cases():
         for call in calls_of(case):
             made = call.routine
             if not call.shifted and made and any(step.file in sources_with(place) for step in made.launches):
@@ -76,31 +69,13 @@ def _placed(tensor: Any, order: tuple[int, ...]) -> Any:
     return made
 
 
-def missed_by(place: Place, among: Sequence[str] = ()) -> Call | None:
-    """The first call whose bits change without that barrier. among: cases, default all."""
+def missed_by(place: Place) -> Call | None:
+    """The first call whose bits change without that barrier."""
     for most in (1, routine.MOST_BLOCKS):  # of one block each thread goes on to further elements
         with patch.object(routine, "MOST_BLOCKS", most):
             whole, broken = cuda_on_host(), cuda_on_host(Build(without=place))
-            for call in calls_with(place, among):
+            for call in calls_with(place):
                 wanted = results(whole, call)
                 if any(results(broken, call) != wanted for _ in range(TURNS)):
                     return call
     return None
-
-
-def main(asked: list[str]) -> int:
-    """Print the table."""
-    unexplained = 0
-    for place in barriers():
-        name = f"{place[0]}:{place[1]}"
-        if asked and name not in asked:
-            continue
-        call = missed_by(place)
-        why = UNMISSED.get(name, "")
-        unexplained += call is None and not why
-        print(f"| {name} | {call or f'none: {why}'} |", flush=True)
-    return int(unexplained > 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

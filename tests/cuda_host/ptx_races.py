@@ -1,17 +1,8 @@
-"""A static check of the kernels' PTX for races and for barriers that not all threads reach, by SentryWard.
-
-    python tests/cuda_host/ptx_races.py [FILE.cu | FILE:LINE ...]
-
-Prints what it says of each kernel over calls of the contract, and of each kernel that has the barrier at a line without
-that barrier. All of them take half an hour, and seconds where the answers are kept. Exit status 1 if it says what it
-should not, or does not say what it should.
-"""
+"""A static check of the kernels' PTX for races and for barriers that not all threads reach, by SentryWard."""
 
 from __future__ import annotations
 
 import re
-import sys
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
@@ -54,11 +45,6 @@ PARTLY = {"cross_entropy_of_ids": _BY_INDEX}
 def of_kernel(file: str, kernel: str) -> Said:
     """Of the launches that are chosen, tensors aligned and not."""
     return Counter(said for one in ptx_launches.chosen(file, kernel) for said in _of_launch(one))
-
-
-def of_smallest(file: str, kernel: str) -> Said:
-    """Of the one with the least work, tensors aligned."""
-    return Counter([next(_of_launch(ptx_launches.sized(file, kernel)[0]))])
 
 
 def _of_launch(launch: KernelLaunch) -> Iterator[Verdict]:
@@ -130,34 +116,3 @@ def complaint_without(place: barriers.Place, told: Mapping[str, Said]) -> str:
         return "no race is found"
     undecided = {kernel for kernel in unmissed if any(one.is_undecided for one in told[kernel])}
     return f"undecided: {undecided}" if undecided - UNDECIDED.keys() - PARTLY.keys() else ""
-
-
-def _words(said: Said) -> str:
-    return ", ".join(f"{count} {' '.join(one).strip()}" for one, count in said.items()) or "nothing"
-
-
-def main(asked: list[str]) -> int:
-    """Print the tables."""
-    complaints, began = [], time.monotonic()
-    for file in [name for name in asked if name.endswith(".cu")] or ([] if asked else source.files()):
-        for kernel in source.kernels(file):
-            said = of_kernel(file, kernel)
-            complaints.append(complaint(kernel, said))
-            print(f"| {file} | {kernel} | {_words(said)} | {complaints[-1]} |", flush=True)
-    print(f"{time.monotonic() - began:.0f} s", flush=True)
-    for file, line in [name.split(":") for name in asked if ":" in name] or ([] if asked else barriers.barriers()):
-        place, told = (file, int(line)), {}
-        for kernel, said in without(place):
-            told[kernel] = said
-            print(f"| {file}:{line} | {kernel} | {_words(said)} |", flush=True)
-        complaints.append(complaint_without(place, told))
-        print(
-            f"| {file}:{line} | {sum(map(is_found, told.values()))} found of {len(told)} | {complaints[-1]} |",
-            flush=True,
-        )
-    print(f"{time.monotonic() - began:.0f} s", flush=True)
-    return int(any(complaints))
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -73,19 +73,27 @@ def calls(
 DIRECTIONS = tuple(calls(PLAIN))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
-def test_equals_the_reference(cudnn, setting, dtype):
-    for name, operands, settings in calls(setting, dtype).values():
-        if name == "conv2d_gradient" or not depthwise.is_better(operands[1], settings["groups"]):
-            check(cudnn, name, operands, settings, LONG_SUM)
+@pytest.mark.parametrize("name", SETTINGS)
+def test_equals_the_reference(cudnn, name):
+    for dtype in ("float32", "float64"):
+        for call in calls(SETTINGS[name], dtype).values():
+            checked(cudnn, *call)
 
 
-@pytest.mark.parametrize("pair", [name for name in PAIRS if name != "turned"])
 @pytest.mark.parametrize("name", ["padded", "strided", "grouped", "pointwise"])
-def test_layouts_equal_the_reference(cudnn, pair, name):
-    for kernel, operands, settings in calls(SETTINGS[name], np.float32, *PAIRS[pair]).values():
-        check(cudnn, kernel, operands, settings, LONG_SUM)
+def test_layouts_equal_the_reference(cudnn, name):
+    """Those that the library takes, with filters of both orders."""
+    for pair in [pair for pair in PAIRS if pair != "turned"]:
+        for kernel, operands, settings in calls(SETTINGS[name], np.float32, *PAIRS[pair]).values():
+            if pair == "mixed":
+                place = -1 if kernel == "conv2d_gradient" else 1
+                operands[place] = c_order(operands[place])
+            checked(cudnn, kernel, operands, settings)
+
+
+def checked(cudnn: OverNumPy, name: str, operands: list[Any], settings: dict[str, Any]) -> None:
+    if name == "conv2d_gradient" or not depthwise.is_better(operands[1], settings["groups"]):
+        check(cudnn, name, operands, settings, LONG_SUM)
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
@@ -102,14 +110,6 @@ def check_halves(cudnn: OverNumPy, name: str, operands: list[Any], settings: dic
     assert operands[-1].dtype == np.float16
     rounding = np.finfo(np.float16).eps * np.abs(exact[-1]).max() / 2
     np.testing.assert_allclose(operands[-1], exact[-1], rtol=0, atol=1.01 * rounding)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_filters_in_c_order(cudnn, dtype):
-    for name, operands, settings in calls(PLAIN, dtype).values():
-        place = -1 if name == "conv2d_gradient" else 1
-        operands[place] = c_order(operands[place])
-        check(cudnn, name, operands, settings, LONG_SUM)
 
 
 def specs(setting: Setting, direction: str, dtype: str = "float32") -> tuple[str, list[Any], dict[str, Any]]:
@@ -155,7 +155,7 @@ def test_more_workspace_is_a_better_engine(tf32):
             assert call.plan_within(level + 1).engine == call.plan_within(level).engine
         assert not is_generic(call.plan)
         assert (call.scratch_bytes > 0) == (tf32 or direction == "derivative"), "for tensor cores, or not to be generic"
-        with pytest.raises(ValueError, match=r"wanted at least \d+ bytes of workspace, received -1"):
+        with pytest.raises(ValueError, match="-1"):
             call.plan_within(-1)
 
 
@@ -198,12 +198,10 @@ def test_other_dtypes_have_plans_without_workspace(dtype):
         assert made.scratch_bytes(name, operands, settings) == 0
 
 
-def test_tf32_is_a_matter_of_a_knob():
-    assert levels(allow_tf32=True) != levels(allow_tf32=False) == levels()
-
-
-def test_being_deterministic_is_a_matter_of_a_knob():
-    assert levels(deterministic=False) != levels(deterministic=True) == levels()
+def test_tf32_and_being_deterministic_are_knobs():
+    assert levels() == levels(allow_tf32=False) == levels(deterministic=True)
+    assert levels() != levels(allow_tf32=True)
+    assert levels() != levels(deterministic=False)
 
 
 def test_bias_and_relu_are_in_the_graph():
@@ -215,23 +213,19 @@ def test_bias_and_relu_are_in_the_graph():
     assert executor.done == [("conv_fprop", "bias"), ("conv_fprop", "bias", "relu")]
 
 
-@pytest.mark.parametrize("given", ["turned", "broadcast", "filters with gaps", "bias with gaps", "mixed", "integers"])
-def test_leaves_what_the_library_is_not_asked_for(cudnn, given):
+def test_leaves_what_the_library_is_not_asked_for(cudnn):
     name, operands, settings = calls(PLAIN)["bias"]
     x, weight, bias, y = operands
-    refused = {
-        "turned": [np.asfortranarray(x), weight, bias, y],
-        "broadcast": [np.broadcast_to(x[:1], x.shape), weight, bias, y],
-        "filters with gaps": [x, piece_of_channels_last(weight), bias, y],
-        "bias with gaps": [x, weight, np.repeat(bias, 2)[::2], y],
-        "mixed": [x.astype(np.float64), weight, bias, y],
-        "integers": [t.astype(np.int32) for t in (x, weight, bias, np.zeros(y.shape))],
-    }
     assert serves(cudnn, name, operands, settings)
-    assert not serves(cudnn, name, refused[given], settings)
-
-
-def test_leaves_other_activations(cudnn):
+    for refused in (
+        [np.asfortranarray(x), weight, bias, y],
+        [np.broadcast_to(x[:1], x.shape), weight, bias, y],
+        [x, piece_of_channels_last(weight), bias, y],
+        [x, weight, np.repeat(bias, 2)[::2], y],
+        [x.astype(np.float64), weight, bias, y],
+        [t.astype(np.int32) for t in (x, weight, bias, np.zeros(y.shape))],
+    ):
+        assert not serves(cudnn, name, refused, settings)
     name, operands, settings = calls(PLAIN)["bias, relu"]
     assert not serves(cudnn, name, operands, {**settings, "activation": "sigmoid"})
 
@@ -263,10 +257,6 @@ def test_addresses_that_forbid_vector_loads_get_another_engine(monkeypatch, dtyp
     assert odd_plan.workspace_bytes <= even_plan.workspace_bytes  # it is all there is
 
 
-def test_says_its_version():
-    assert cudnn_library.version().startswith("9.")
-
-
 # --- engines that break
 
 
@@ -295,6 +285,6 @@ def test_an_engine_that_breaks_makes_room_for_the_next_one(monkeypatch):
 def test_where_every_engine_breaks_it_is_said_and_our_kernels_serve(monkeypatch):
     made = broken_builds(monkeypatch, lambda count: True)
     name, given, settings = calls(PLAIN)["forward"]
-    with pytest.warns(UserWarning, match=r"no engine could be used, and not all declined: engine \d+ of \d+: CUDNN_"):
+    with pytest.warns(UserWarning, match="CUDNN_STATUS_INTERNAL_ERROR"):
         assert not serves(kernels(convolutions()), name, given, settings)
     assert len(made) > 1

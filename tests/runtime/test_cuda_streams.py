@@ -18,7 +18,7 @@ from singa_lite.runtime.adopted import Adopted
 from singa_lite.runtime.cuda import Cuda
 from singa_lite.tensor import Block
 
-SEEDS = range(20)
+SEEDS = range(10)
 N = 200
 
 
