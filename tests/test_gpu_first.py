@@ -121,18 +121,6 @@ def test_the_third_part_starts_the_tools_and_measures_the_table(prepared, tmp_pa
 
 
 @pytest.mark.nightly
-def test_a_tool_that_complains_is_a_wrong_result(prepared, tmp_path):
-    (tmp_path / "compute-sanitizer").write_text("#!/bin/sh\necho Invalid __global__ write\nexit 9\n")
-    (tmp_path / "compute-sanitizer").chmod(0o755)
-    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
-    status, _ = run(prepared, tmp_path / "out", "--part=3", "--only=memcheck/1", PATH=path)
-    (line,) = lines(tmp_path / "out")
-    assert status == 1
-    assert (line["status"], line["values"]["exit_status"]) == ("wrong", 9)
-    assert "Invalid __global__ write" in line["values"]["output"]
-
-
-@pytest.mark.nightly
 def test_planted_faults_are_told_as_what_they_are(prepared, tmp_path):
     planted = "sigmoid=wrong sgd_plain=sticky softmax_short_rows=hang squared_error=crash"
     given = "--only=contract/s*", "--deadline=60"
@@ -161,19 +149,6 @@ def test_what_the_deadline_stops_is_cut_off(prepared, tmp_path):
     assert status == 1
     assert "cut off" in found
     assert len(found) > 5
-
-
-@pytest.mark.nightly
-def test_a_worker_that_does_not_start_ends_nothing_silently(prepared, tmp_path):
-    (tmp_path / "broken.py").write_text(
-        f"import sys; sys.path.insert(0, {str(FOLDER)!r})\nimport gpu_first\n"
-        "if any(a.startswith('--worker') for a in sys.argv): raise ImportError('no such thing')\n"
-        "sys.exit(gpu_first.main(program=__file__))\n"
-    )
-    status, _ = run(prepared, tmp_path / "out", "--only=contract/s*", script=tmp_path / "broken.py")
-    assert status == 1
-    assert set(statuses(tmp_path / "out").values()) == {"died"}
-    assert all("no such thing" in line["error"] for line in lines(tmp_path / "out"))
 
 
 @pytest.mark.parametrize(

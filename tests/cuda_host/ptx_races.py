@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-import barriers
 import ptx_launches
 import ptx_verdicts
-from host_loader import without_barrier
 from ptx_verdicts import FOUND, RACE_FREE, Verdict
 from singa_lite.kernels.cuda_kernels import source
 from singa_lite.kernels.cuda_kernels.routine import KernelLaunch
@@ -50,37 +48,10 @@ def of_kernel(file: str, kernel: str) -> Said:
 def _of_launch(launch: KernelLaunch) -> Iterator[Verdict]:
     """Of it over tensors that are all aligned, then over such that are not."""
     for odd in (0, 1):
-        code = _code(launch, odd, source.program(launch.file, dict(launch.types)))
+        program = ADDRESS.sub(f"uint64({odd})", source.program(launch.file, dict(launch.types)))
+        code = ptx_verdicts.of_entry(program, launch.kernel)
         alone = ptx_launches.threads(launch) == 1
         yield ALONE if alone else ptx_verdicts.verdict(code, ptx_launches.settings_of(launch))
-
-
-def _code(launch: KernelLaunch, odd: int, program: str) -> bytes:
-    return ptx_verdicts.of_entry(ADDRESS.sub(f"uint64({odd})", program), launch.kernel)
-
-
-def without(place: barriers.Place) -> Iterator[tuple[str, Said]]:
-    """Of each kernel with this barrier less it, (kernel, what is said of its launches up to the first race)."""
-    for file in sorted(barriers.sources_with(place)):
-        for kernel in source.kernels(file):
-            said = _without(place, ptx_launches.sized(file, kernel))
-            if said:
-                yield kernel, said
-
-
-def _without(place: barriers.Place, launches: list[KernelLaunch]) -> Said:
-    """Nothing of kernels that are the same without it."""
-    said: Said = Counter()
-    for launch in launches:
-        whole = source.program(launch.file, dict(launch.types))
-        for odd in (0, 1):
-            code = _code(launch, odd, without_barrier(whole, *place))
-            if code == _code(launch, odd, whole):
-                continue
-            said[ptx_verdicts.verdict(code, ptx_launches.settings_of(launch))] += 1
-            if is_found(said):
-                return said
-    return said
 
 
 def is_found(said: Said) -> bool:
@@ -100,19 +71,3 @@ def complaint(kernel: str, said: Said) -> str:
     if reasons != ({listed} if listed else set()) or is_proved == (kernel in UNDECIDED):
         return f"undecided otherwise than listed, {listed or 'which it is not'}"
     return ""
-
-
-def complaint_without(place: barriers.Place, told: Mapping[str, Said]) -> str:
-    """What is wrong with what it said of the kernels that have a barrier, less it; "" if nothing is.
-
-    A barrier must be missed in some kernel, and it must be able to tell of the others; `barriers.UNMISSED` are those
-    that no kernel needs, which it cannot prove of values that do not change.
-    """
-    name = f"{place[0]}:{place[1]}"
-    unmissed = {kernel for kernel, said in told.items() if not is_found(said)}
-    if name in barriers.UNMISSED:
-        return "a race is found" if unmissed != told.keys() else ""
-    if unmissed == told.keys():
-        return "no race is found"
-    undecided = {kernel for kernel in unmissed if any(one.is_undecided for one in told[kernel])}
-    return f"undecided: {undecided}" if undecided - UNDECIDED.keys() - PARTLY.keys() else ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-import barriers
 import ptx_races
 import ptx_verdicts
 from ptx_verdicts import NOT_SYNCHRONIZED, ONE_SIDED, RACE, RACE_FREE, SCHEMA
@@ -64,13 +63,6 @@ def test_what_is_planted_is_found(name):
 def test_no_kernel_of_ours_has_a_race(file, kernel):
     said = ptx_races.of_kernel(file, kernel)
     assert ptx_races.complaint(kernel, said) == "", said
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("place", barriers.barriers(), ids=lambda place: f"{place[0]}:{place[1]}")
-def test_a_barrier_that_is_left_out_is_missed(place):
-    told = dict(ptx_races.without(place))
-    assert ptx_races.complaint_without(place, told) == "", told
 
 
 def test_what_is_listed_as_undecided_exists():
