@@ -50,42 +50,24 @@ def is_on_cores(one: Planned, engine: str) -> bool:
     return found is not None and found.engine == engine
 
 
-def test_none_is_generic_and_the_arena_is_its_floor(planned):
-    _, _, plan, found = planned
-    engines = {one.engine.split("_")[0] for one in found if one.call is not None}
-    assert engines
-    assert GENERIC not in engines
+def test_engines_of_a_net(planned):
+    name, tf32, plan, found = planned
+    called = [one for one in found if one.call is not None]
+    assert called
+    assert GENERIC not in {one.engine.split("_")[0] for one in called}
     assert plan.arena_bytes == plan.floor_bytes
-
-
-def test_tensor_cores_are_used_where_they_may_be(planned):
-    """By all calls for which the library puts an engine on them first, which is nearly all."""
-    name, tf32, _, found = planned
-    dense = [one for one in found if one.call is not None and one.instruction.settings["groups"] == 1]
+    first = [one.engine == one.call.plans[0].engine for one in called]
+    assert sum(first) >= 0.8 * len(first), "most have the engine that the library puts first"
+    for instruction, call in called:  # what a call wants is no more than is assumed without the library
+        tensors = sum(prod(o.shape) * o.dtype.itemsize for o in instruction.operands if o is not None)
+        assert call.scratch_bytes <= wanted_at_most(tensors), instruction
+    dense = [one for one in called if one.instruction.settings["groups"] == 1]
     used = [is_on_cores(one, one.engine) for one in dense]
     assert used == [is_on_cores(one, one.call.plans[0].engine) for one in dense]
     assert sum(used) == (len(used) - ELSEWHERE.get(name, 0) if tf32 else 0)
-
-
-def test_what_a_call_wants_is_no_more_than_is_assumed_without_the_library(planned):
-    _, _, _, found = planned
-    for instruction, call in found:
-        if call is not None:
-            tensors = sum(prod(o.shape) * o.dtype.itemsize for o in instruction.operands if o is not None)
-            assert call.scratch_bytes <= wanted_at_most(tensors), instruction
-
-
-def test_most_have_the_engine_that_the_library_puts_first(planned):
-    _, _, _, found = planned
-    first = [one.engine == one.call.plans[0].engine for one in found if one.call is not None]
-    assert sum(first) >= 0.8 * len(first)
-
-
-def test_depthwise_convolutions_are_ours_but_for_gradients(planned):
-    name, _, _, found = planned
     depthwise = [one for one in found if one.instruction.settings["groups"] > 1]
     assert bool(depthwise) == (name == "mobilenet_v2")
-    assert all((one.call is None) == (one.instruction.kernel != "conv2d_gradient") for one in depthwise)
+    assert all((one.call is None) == (one.instruction.kernel != "conv2d_gradient") for one in depthwise), "ours"
 
 
 def test_a_budget_below_takes_slower_engines_and_above_it_better_ones():

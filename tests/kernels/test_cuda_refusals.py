@@ -97,32 +97,19 @@ def check(kernels: Any, name: str, tensors: list[Any], settings: dict[str, Any],
     """
     levels = kernels.scratch_levels(name, tuple(tensors), settings)
     for level in {levels[0], levels[-1]} if levels else (None,):
-        check_with(kernels, name, tensors, settings, wanted, shift, level)
+        arrays = tuple(refusals.placed(tensor, shift) for tensor in tensors)
+        if level is None:
+            run(kernels, name, arrays, settings)
+        else:
+            scratch = np.full(level + 64, 0xFF, np.uint8)
+            kernels.prepare(name, arrays, scratch[:level] if level else None, settings)()
+            assert (scratch[level:] == 0xFF).all(), f"{name} writes behind {level} bytes of scratch"
+        for role, array, right in zip(SIGNATURES[name].roles, arrays, wanted, strict=True):
+            if array is not None and role in ("Write", "Update"):
+                off = ROUNDINGS[array.dtype.name] * max(1.0, abs(right).max())
+                told = f"{name}, {array.dtype}, {shift} elements off, {level} bytes"
+                np.testing.assert_allclose(array.astype(np.float64), right, rtol=0, atol=off, err_msg=told)
     return len(levels)
-
-
-def check_with(
-    kernels: Any,
-    name: str,
-    tensors: list[Any],
-    settings: dict[str, Any],
-    wanted: list[Any],
-    shift: int,
-    level: int | None,
-) -> None:
-    """The same with so many bytes of scratch; None: those of a call that has no choice."""
-    arrays = tuple(refusals.placed(tensor, shift) for tensor in tensors)
-    if level is None:
-        run(kernels, name, arrays, settings)
-    else:
-        scratch = np.full(level + 64, 0xFF, np.uint8)
-        kernels.prepare(name, arrays, scratch[:level] if level else None, settings)()
-        assert (scratch[level:] == 0xFF).all(), f"{name} writes behind {level} bytes of scratch"
-    for role, array, right in zip(SIGNATURES[name].roles, arrays, wanted, strict=True):
-        if array is not None and role in ("Write", "Update"):
-            off = ROUNDINGS[array.dtype.name] * max(1.0, abs(right).max())
-            told = f"{name}, {array.dtype}, {shift} elements off, {level} bytes"
-            np.testing.assert_allclose(array.astype(np.float64), right, rtol=0, atol=off, err_msg=told)
 
 
 def test_results_are_right_whatever_is_refused_and_every_way_around_is_gone():
@@ -160,6 +147,6 @@ def test_operands_that_the_library_has_nothing_for_once_they_have_addresses_are_
     wanted = exact(name, tensors, settings)
     check(kernels, name, tensors, settings, wanted, 0)
     arrays = [refusals.placed(tensor, 1) for tensor in tensors]
-    with pytest.raises(LookupError, match=r"cuBLASLt: wanted an algorithm for operands aligned to \(4, 4, 4, 0\)"):
+    with pytest.raises(LookupError, match=r"\(4, 4, 4, 0\)"):
         run(kernels, name, arrays, settings)
     assert np.array_equal(arrays[2], tensors[2], equal_nan=True)

@@ -73,7 +73,7 @@ def _small_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repeats, "LEAST_GAP", 10**6)  # else a value is made again for nothing here
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("share", [1.0, 1e-4], ids=["hidden", "waited"])
 def test_a_net_that_offloads_trains_to_equal_bits_also_as_one_graph(seed, share, monkeypatch):
     wanted = trained(net_on(device.new_cpu(kernels="numpy")))
@@ -89,7 +89,7 @@ def test_a_net_that_offloads_trains_to_equal_bits_also_as_one_graph(seed, share,
     assert net.training_graph._executables["recorded"]._replay.is_captured
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("which", [0, -1], ids=["out", "back"])
 def test_copies_of_a_step_that_was_interrupted_end_before_anything_else(seed, which, monkeypatch):
     monkeypatch.setattr(Cuda, "link", Link(1.0, True))
