@@ -13,9 +13,9 @@ import pytest
 
 from cuda_devices import KINDS, needs_a_gpu, new_device
 from nets import all_bits, bits
-from singa_lite import FeedForwardNet, OutOfMemoryError, autograd, device, layers, loss, metric, optimizer, tensor
+from singa_lite import FeedForwardNet, OutOfMemoryError, device, layers, loss, metric, optimizer, tensor
 from singa_lite.device import Device
-from singa_lite.errors import DeviceError, GraphError
+from singa_lite.errors import DeviceError
 from singa_lite.graph_parts import peaks
 from singa_lite.operation import Phase
 
@@ -201,10 +201,10 @@ def test_a_net_moves_to_the_gpu_and_back(cuda):
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "uint64", "float16", "float32", "float64"])
-@pytest.mark.parametrize("shape", [(), (1,), (5,), (3, 4), (2, 3, 5, 7), (0, 3)], ids=str)
-def test_values_come_back_as_they_went_in(cuda, dtype, shape):
-    values = np.asarray(RNG.standard_normal(shape) * 3).astype(dtype)
-    assert bits(tensor.from_numpy(values, cuda)) == bits(values)
+def test_values_come_back_as_they_went_in(cuda, dtype):
+    for shape in ((), (1,), (5,), (3, 4), (2, 3, 5, 7), (0, 3)):
+        values = np.asarray(RNG.standard_normal(shape) * 3).astype(dtype)
+        assert bits(tensor.from_numpy(values, cuda)) == bits(values), shape
 
 
 def test_images_keep_their_values_in_whatever_order_they_lie(cuda):
@@ -247,13 +247,6 @@ def test_arrays_of_the_gpu_come_in_and_go_out_without_a_copy():
     np.testing.assert_array_equal(back.get(), theirs.get())
 
 
-def test_arithmetic_of_the_user(cuda):
-    a, b = RNG.standard_normal((4, 1, 3)), RNG.standard_normal((5, 1))
-    x, w = tensor.from_numpy(a, cuda), tensor.from_numpy(b, cuda)
-    np.testing.assert_allclose(tensor.to_numpy((x + w) * 2 - 1), (a + b) * 2 - 1, rtol=1e-15)
-    np.testing.assert_allclose(float(autograd.reduce_sum(x / w, axes=(0, 1, 2))), (a / b).sum(), rtol=1e-12)
-
-
 # --- errors -----------------------------------------------------------------------------------------------------
 
 
@@ -265,19 +258,6 @@ def test_a_limit_bounds_the_step_and_nothing_is_changed_by_the_error(kind):
         net.train_one_batch(np.repeat(X, 30, 0), np.repeat(Y, 30))
     assert all_bits(dict(zip(net.param_names(), net.param_values(), strict=True))) == before
     net.train_one_batch(X[:2], Y[:2])
-
-
-def test_a_recorded_tensor_without_a_value_cannot_be_read(cuda):
-    x = tensor.ones((3,), device=cuda)
-    with cuda.recording():
-        y = x + x
-        with pytest.raises(GraphError):
-            tensor.to_numpy(y)
-
-
-def test_tensors_of_two_devices_do_not_mix(cuda):
-    with pytest.raises(DeviceError, match="cuda"):
-        tensor.ones((3,), device=cuda) + tensor.ones((3,), device=device.cpu())
 
 
 def test_without_cupy_the_error_says_what_to_install(monkeypatch):

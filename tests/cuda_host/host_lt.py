@@ -111,7 +111,6 @@ class LibraryOnHost:
 
 
 def product_of(described: Object, a: Object, b: Object, d: Object) -> Product:
-    """What the descriptors say."""
     names = {number: name for name, number in DATA_TYPES.items()}
     types = [names[DataType(layout.get(LayoutRead.TYPE))] for layout in (a, b, d)]
     assert types[0] == types[1]

@@ -41,7 +41,6 @@ class Planned(NamedTuple):
 
     @property
     def engine(self) -> str:
-        """Of the workspace that it has."""
         assert self.call is not None
         return self.call.plan_within(self.instruction.scratch_bytes).engine
 

@@ -118,7 +118,6 @@ def _is_small(launch: KernelLaunch) -> bool:
 
 
 def threads(launch: KernelLaunch) -> int:
-    """Of its grid."""
     return prod(launch.grid) * prod(launch.block)
 
 

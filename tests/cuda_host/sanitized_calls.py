@@ -74,22 +74,18 @@ class Call(NamedTuple):
 
     @staticmethod
     def named(text: str) -> Call:
-        """The call that is written so."""
         case, size, order, *shifted = text.split("/")
         return Call(case, size, int(order == "channels last"), bool(shifted))
 
     def build(self) -> tuple[Tensors, dict[str, Any]]:
-        """Its tensors and settings."""
         case = CASES.get(self.case) or FURTHER[self.case]
         return build(case, self.size, DTYPE)
 
     @property
     def routine(self) -> Routine | None:
-        """What it launches."""
         return routine(self.case, *self.build(), ORDERS[self.order])
 
     def run(self, kernels: OverNumPy) -> None:
-        """Do it."""
         tensors, settings = self.build()
         name = self.case.split(":")[0]
         with exact_memory() as memory:
@@ -125,7 +121,6 @@ def cases() -> list[str]:
 
 
 def main(calls: Iterable[Call]) -> None:
-    """Do the calls."""
     kernels = cuda_on_host(Build(sanitized=True))
     for call in calls:
         print(f"begins {call}", flush=True)
