@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -43,40 +41,12 @@ def test_the_same_is_made_once_and_another_one_by_itself(made):
     assert [build_cache.contents(path) for path in (first, other, joined)] == [b"a b", b"a c", b"a b"]
 
 
-@pytest.mark.parametrize("length", [0, 10, 40])
-def test_a_damaged_one_is_made_again(made, length):
+def test_a_damaged_one_is_made_again(made):
     path = entry(made, "a long word or two")
     whole = path.read_bytes()
-    path.write_bytes(b"x" * (length == 40) + whole[:length])
+    path.write_bytes(whole[:-1])
     assert entry(made, "a long word or two").read_bytes() == whole
     assert len(made) == 2
-
-
-#: Asks for an entry, and writes a line if it was this process that made it.
-ASKS = """
-import sys, time
-import build_cache
-def make(path):
-    print("made", flush=True)
-    time.sleep(0.3)
-    path.write_text("a")
-print(build_cache.contents(build_cache.entry("thing.txt", ["a"], make)))
-"""
-
-
-def test_of_several_processes_one_makes_it_also_after_one_was_killed(made):
-    environment = {**os.environ, "PYTHONPATH": str(Path(build_cache.__file__).parent)}
-
-    def start() -> subprocess.Popen[str]:
-        return subprocess.Popen([sys.executable, "-c", ASKS], stdout=subprocess.PIPE, text=True, env=environment)
-
-    killed = start()
-    with killed:
-        assert killed.stdout.readline() == "made\n"
-        others = [start(), start()]
-        killed.kill()
-    told = [other.communicate(timeout=60)[0].splitlines() for other in others]
-    assert sorted(told, key=len) == [["b'a'"], ["made", "b'a'"]]
 
 
 @pytest.mark.skipif(bool(host_loader.missing()), reason=f"wants {host_loader.missing()}")

@@ -2,14 +2,62 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
 import pytest
 
 import build_cache
 import host_loader
-import sanitized
 import sanitized_calls
 
-pytestmark = pytest.mark.skipif(bool(sanitized.missing()), reason=f"wants {sanitized.missing()}")
+
+@cache
+def runtime() -> str:
+    """The sanitizer's library; "" where g++ has none."""
+    if shutil.which("g++") is None:
+        return ""
+    done = subprocess.run(["g++", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
+    path = Path(done.stdout.strip())
+    return str(path) if path.is_absolute() and path.exists() else ""
+
+
+@cache
+def missing() -> str:
+    """What is wanted and not found; "" if all is there."""
+    return host_loader.missing() or ("" if runtime() else "libasan.so, apt install g++")
+
+
+def python(*command: str) -> subprocess.CompletedProcess[str]:
+    """Run this Python with the sanitizer loaded; it sees the modules that this process sees."""
+    environment = {
+        **os.environ,
+        "LD_PRELOAD": runtime(),
+        # Python gives nothing back in the end; fibers have stacks of their own.
+        "ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=0",
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "PYTHONMALLOC": "malloc",
+    }
+    return subprocess.run([sys.executable, *command], capture_output=True, text=True, env=environment, check=False)
+
+
+def report(written: str) -> str:
+    """What the sanitizer wrote: the error, and where in the sources; all of it if it did not."""
+    lines = written.splitlines()
+    first = next((n for n, line in enumerate(lines) if "ERROR: AddressSanitizer" in line), None)
+    if first is None:
+        return written.strip()[-4000:]
+    error = lines[first:]
+    # Below the call through ctypes are Python's own frames; further down it says which memory lies nearby.
+    frames = error[: next((n for n, line in enumerate(error) if "ffi" in line), 20)]
+    return "\n".join([*frames, *[line for line in error if " is located " in line]])
+
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=f"wants {missing()}")
 
 #: The set's calls are bound to CuPy's arrays; the sanitizer is tried with kernels alone.
 of_the_set = pytest.mark.skipif(
@@ -22,9 +70,9 @@ of_the_set = pytest.mark.skipif(
 @pytest.mark.parametrize("case", sanitized_calls.cases())
 def test_nothing_beside_a_tensor_is_touched(case):
     calls = [str(call) for call in sanitized_calls.calls_of(case)]
-    done = sanitized.python(sanitized_calls.__file__, *calls) if calls else None
+    done = python(sanitized_calls.__file__, *calls) if calls else None
     if done and done.stdout.split("\n")[-2:] != [f"done {calls[-1]}", ""]:
-        pytest.fail(f"{done.stdout.splitlines()[-1:]}: {sanitized.report(done.stderr)}", pytrace=False)
+        pytest.fail(f"{done.stdout.splitlines()[-1:]}: {report(done.stderr)}", pytrace=False)
 
 
 # ---- the sanitizer itself
@@ -89,7 +137,7 @@ WRONG = ("write_behind", "read_behind", "read_before", "vector_behind", "shared_
 def told(folder, *kernels):
     """What was written while each kernel ran, {(kernel, shifted): text}."""
     file = build_cache.sources({"planted.cu": PLANTED}) / "planted.cu"
-    done = sanitized.python("-c", LAUNCHES, str(file), str(folder), *kernels)
+    done = python("-c", LAUNCHES, str(file), str(folder), *kernels)
     assert done.returncode == 0, done.stderr
     return {(name, odd): (folder / f"{name}-{odd}").read_text() for name in kernels for odd in (False, True)}
 
@@ -103,4 +151,4 @@ def test_planted_accesses_are_reported_with_their_lines_and_a_right_kernel_is_no
             continue
         first = next(n for n, line in enumerate(lines) if f" {kernel}(" in line)
         wrong = next(n for n, line in enumerate(lines) if n > first and "//" in line)
-        assert f"planted.cu:{wrong + 1}" in sanitized.report(text), kernel
+        assert f"planted.cu:{wrong + 1}" in report(text), kernel
