@@ -255,7 +255,7 @@ def test_a_limit_bounds_the_step_and_nothing_is_changed_by_the_error(kind):
     net = residual_net(new_device(kind, limit=120_000))
     before = all_bits(dict(zip(net.param_names(), net.param_values(), strict=True)))
     with pytest.raises(OutOfMemoryError, match="120000"):
-        net.train_one_batch(np.repeat(X, 30, 0), np.repeat(Y, 30))
+        net.train_one_batch(np.repeat(X, 60, 0), np.repeat(Y, 60))
     assert all_bits(dict(zip(net.param_names(), net.param_values(), strict=True))) == before
     net.train_one_batch(X[:2], Y[:2])
 

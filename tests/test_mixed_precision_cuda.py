@@ -105,7 +105,7 @@ def test_no_call_goes_by_way_of_the_host(cuda, precision):
 
 def test_what_is_kept_for_backward_takes_half_the_bytes(precision):
     def planned(wanted: str) -> MemoryPlan:
-        net = FeedForwardNet(loss.SquaredError(), device=device.abstract("cuda"))
+        net = FeedForwardNet(loss.SquaredError(), device=device.abstract("cuda", libraries=False))
         net.add(layers.Dense("first", 512, input_sample_shape=(64,)))
         for place in range(9):
             net.add(layers.Activation(f"gelu{place}", "gelu"))
