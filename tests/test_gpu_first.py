@@ -57,6 +57,13 @@ def statuses(out: Path) -> dict[str, str]:
     return {line["item"]: line["status"] for line in lines(out) if "status" in line}
 
 
+def test_items_of_the_first_part_are_answered(prepared, tmp_path):
+    status, printed = run(prepared, tmp_path, "--only=contract/re*")
+    assert status == 0, printed
+    assert len(statuses(tmp_path)) > 5 and set(statuses(tmp_path).values()) == {"ok"}
+
+
+@pytest.mark.nightly
 def test_the_first_part_answers_everything(prepared, tmp_path):
     skips.library("torch")
     status, printed = run(prepared, tmp_path, "--deadline=400", f"--cache={tmp_path / 'cache.tar.gz'}")
