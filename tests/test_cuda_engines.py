@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from benchmark_modules import FOLDER, benchmark_modules
-from host_convolutions import missing
-from planned_device import Planned, planned_convolutions, planned_device
+from host_convolutions import convolutions, missing
 from singa_lite import optimizer
-from singa_lite.kernels.cuda_kernels.assumed import wanted_at_most
-from singa_lite.kernels.cuda_kernels.cudnn_call import GENERIC, Wish
+from singa_lite.device import Device
+from singa_lite.device.abstract import AbstractDevice
+from singa_lite.device.host_fallback import by_way_of_host
+from singa_lite.kernels.cuda_kernels import cuda
+from singa_lite.kernels.cuda_kernels.assumed import AssumedProducts, NoCompiler, wanted_at_most
+from singa_lite.kernels.cuda_kernels.cudnn_call import GENERIC, PlannedCall, Wish
+from singa_lite.kernels.cuda_kernels.pointwise import PointwiseConvolutions
+from singa_lite.kernels.cuda_kernels.products import Products
+from singa_lite.kernels.cuda_kernels.routine import CudaKernel, LibraryStep
+from singa_lite.kernels.kernel_set import specs_of
+from singa_lite.kernels.numpy_kernels import NUMPY
 from singa_lite.memory_plan import MemoryPlan
+from singa_lite.operation import Instruction
+from singa_lite.runtime.without_bytes import AbstractCuda
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason=f"wants {missing()}"),
@@ -29,7 +39,56 @@ NETS = {"lenet": 64, "resnet50": 32, "vgg16": 32, "mobilenet_v2": 32}
 ELSEWHERE = {"lenet": 2}
 
 
-@pytest.fixture(scope="module", params=[(net, tf32) for net in NETS for tf32 in (False, True)], ids=str)
+def planned_device(**knobs: object) -> Device:
+    """knobs: of `cudnn_plan.Knobs`. What cuBLASLt wants is known on a GPU alone: no workspace is assumed."""
+    runtime = AbstractCuda("abstract cuda", "device.cuda(0)")
+    products = Products(AssumedProducts(0))
+    libraries = [products, PointwiseConvolutions(products), convolutions(**knobs)]
+    fusions = {pair for library in libraries for pair in library.FUSIONS}
+    below = by_way_of_host(NUMPY, runtime)
+    kernels = cuda(NoCompiler(), below, [library.builders for library in libraries], fusions)
+    return AbstractDevice("cuda", kernels, runtime, None)
+
+
+class Planned(NamedTuple):
+    """A convolution of a planned step. call: with all engines that it may be done by; None: it is a kernel of ours."""
+
+    instruction: Instruction
+    call: PlannedCall | None
+
+    @property
+    def engine(self) -> str:
+        assert self.call is not None
+        return self.call.plan_within(self.instruction.scratch_bytes).engine
+
+
+def planned_convolutions(on: Device, plan: MemoryPlan) -> Iterator[Planned]:
+    """Those of a step that are no products."""
+    for instruction in plan.placed.planned.instructions:
+        if not instruction.kernel.startswith("conv2d"):
+            continue
+        specs = specs_of(instruction.operands)
+        kernel = on.kernels.choose(instruction.kernel, specs, instruction.settings)
+        assert isinstance(kernel, CudaKernel), instruction.kernel
+        routine = kernel.attempt(specs, instruction.settings)
+        assert routine is not None
+        calls = [step.call for step in routine.steps if isinstance(step, LibraryStep)]
+        if not calls:
+            yield Planned(instruction, None)
+        for call in calls:
+            if isinstance(call, PlannedCall):
+                yield Planned(instruction, call)
+
+
+#: The usual run plans the small ones.
+PLANNED = [
+    pytest.param((net, tf32), id=f"{net}-{tf32}", marks=pytest.mark.nightly if net in ("resnet50", "vgg16") else ())
+    for net in NETS
+    for tf32 in (False, True)
+]
+
+
+@pytest.fixture(params=PLANNED)
 def planned(request: pytest.FixtureRequest) -> Iterator[tuple[str, bool, MemoryPlan, list[Planned]]]:
     """(net, whether factors are rounded, the plan of a training step, its convolutions)."""
     name, tf32 = request.param
@@ -50,42 +109,24 @@ def is_on_cores(one: Planned, engine: str) -> bool:
     return found is not None and found.engine == engine
 
 
-def test_none_is_generic_and_the_arena_is_its_floor(planned):
-    _, _, plan, found = planned
-    engines = {one.engine.split("_")[0] for one in found if one.call is not None}
-    assert engines
-    assert GENERIC not in engines
+def test_engines_of_a_net(planned):
+    name, tf32, plan, found = planned
+    called = [one for one in found if one.call is not None]
+    assert called
+    assert GENERIC not in {one.engine.split("_")[0] for one in called}
     assert plan.arena_bytes == plan.floor_bytes
-
-
-def test_tensor_cores_are_used_where_they_may_be(planned):
-    """By all calls for which the library puts an engine on them first, which is nearly all."""
-    name, tf32, _, found = planned
-    dense = [one for one in found if one.call is not None and one.instruction.settings["groups"] == 1]
+    first = [one.engine == one.call.plans[0].engine for one in called]
+    assert sum(first) >= 0.8 * len(first), "most have the engine that the library puts first"
+    for instruction, call in called:  # what a call wants is no more than is assumed without the library
+        tensors = sum(prod(o.shape) * o.dtype.itemsize for o in instruction.operands if o is not None)
+        assert call.scratch_bytes <= wanted_at_most(tensors), instruction
+    dense = [one for one in called if one.instruction.settings["groups"] == 1]
     used = [is_on_cores(one, one.engine) for one in dense]
     assert used == [is_on_cores(one, one.call.plans[0].engine) for one in dense]
     assert sum(used) == (len(used) - ELSEWHERE.get(name, 0) if tf32 else 0)
-
-
-def test_what_a_call_wants_is_no_more_than_is_assumed_without_the_library(planned):
-    _, _, _, found = planned
-    for instruction, call in found:
-        if call is not None:
-            tensors = sum(prod(o.shape) * o.dtype.itemsize for o in instruction.operands if o is not None)
-            assert call.scratch_bytes <= wanted_at_most(tensors), instruction
-
-
-def test_most_have_the_engine_that_the_library_puts_first(planned):
-    _, _, _, found = planned
-    first = [one.engine == one.call.plans[0].engine for one in found if one.call is not None]
-    assert sum(first) >= 0.8 * len(first)
-
-
-def test_depthwise_convolutions_are_ours_but_for_gradients(planned):
-    name, _, _, found = planned
     depthwise = [one for one in found if one.instruction.settings["groups"] > 1]
     assert bool(depthwise) == (name == "mobilenet_v2")
-    assert all((one.call is None) == (one.instruction.kernel != "conv2d_gradient") for one in depthwise)
+    assert all((one.call is None) == (one.instruction.kernel != "conv2d_gradient") for one in depthwise), "ours"
 
 
 def test_a_budget_below_takes_slower_engines_and_above_it_better_ones():

@@ -51,52 +51,38 @@ def test_the_options_reach_the_libraries(stand_ins):
     assert convolution.planner.executor.stream == 7
 
 
-def test_without_cublaslt_a_warning_names_the_cost_once_and_the_rest_is_there(stand_ins):
-    stand_ins.setattr(cuda_libraries, "Lt", refusing(CublasLtNotFoundError("no libcublasLt.so.13")))
-    with pytest.warns(
-        UserWarning, match=r"no libcublasLt.so.13; without it: products by plain kernels of ours, slower"
-    ):
-        (convolutions,) = libraries(7, Options())
-    assert "conv2d" in convolutions.builders
+@pytest.mark.parametrize(
+    ("missing", "error", "word", "served"),
+    [
+        ("Lt", CublasLtNotFoundError("no libcublasLt.so.13"), "products", ["conv2d"]),
+        ("Lt", CublasLtError("Create", 1, "CUBLAS_STATUS_NOT_INITIALIZED"), "products", ["conv2d"]),
+        ("Handle", CudnnNotFoundError("no libcudnn.so.9"), "convolutions", ["matmul", "conv2d"]),
+    ],
+)
+def test_without_a_library_a_warning_says_once_what_is_slower_and_the_rest_is_there(
+    stand_ins, missing, error, word, served
+):
+    stand_ins.setattr(cuda_libraries, missing, refusing(error))
+    with pytest.warns(UserWarning, match=word) as warned:
+        made = list(libraries(7, Options()))
+    assert str(error) in str(warned[0].message)
+    assert [name in one.builders for name, one in zip(served, made, strict=True)] == [True] * len(made)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert len(list(libraries(7, Options()))) == 1
+        assert len(list(libraries(7, Options()))) == len(made)
 
 
-def test_a_cublaslt_that_does_not_begin_is_as_one_that_is_missing(stand_ins):
-    stand_ins.setattr(cuda_libraries, "Lt", refusing(CublasLtError("Create", 1, "CUBLAS_STATUS_NOT_INITIALIZED")))
-    with pytest.warns(UserWarning, match=r"NOT_INITIALIZED.*without it: products by plain kernels of ours"):
-        (convolutions,) = libraries(7, Options())
-    assert "conv2d" in convolutions.builders
-
-
-def test_without_cudnn(stand_ins):
-    stand_ins.setattr(cuda_libraries, "Handle", refusing(CudnnNotFoundError("no libcudnn.so.9")))
-    with pytest.warns(UserWarning, match=r"no libcudnn.so.9; without it: convolutions by plain kernels of ours"):
-        products, _ = libraries(7, Options())
-    assert "matmul" in products.builders
-
-
-def test_info_without_cupy(monkeypatch):
-    monkeypatch.setitem(sys.modules, "cupy", None)
-    ((name, text),) = found()
-    assert name == "CuPy"
-    assert "without it: no GPU, pip install 'singa-lite[cuda13,cudnn13]'" in text
-
-
-def test_info_without_the_libraries(monkeypatch):
-    skips.library("cupy")
+def test_what_is_found_says_what_is_missing(monkeypatch):
+    cupy = skips.library("cupy")
     monkeypatch.setattr(cuda_libraries.cublaslt, "load", refusing(CublasLtNotFoundError("no file")))
     monkeypatch.setattr(cuda_libraries.cudnn_library, "version", refusing(CudnnNotFoundError("no frontend")))
-    told = dict(found())
-    assert told["cuBLASLt"] == "none: no file; without it: products by plain kernels of ours, slower"
-    assert told["cuDNN"] == "none: no frontend; without it: convolutions by plain kernels of ours, slower"
-
-
-def test_info_without_nvrtc(monkeypatch):
-    cupy = skips.library("cupy")
     monkeypatch.setattr(cupy.cuda.nvrtc, "getVersion", refusing(RuntimeError("libnvrtc.so.13 not found")))
-    assert dict(found())["NVRTC"].startswith("none: libnvrtc.so.13 not found; without it: no kernel can be compiled")
+    told = dict(found())
+    for name, why in (("cuBLASLt", "no file"), ("cuDNN", "no frontend"), ("NVRTC", "libnvrtc.so.13 not found")):
+        assert told[name].startswith("none") and why in told[name]
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    ((name, text),) = found()
+    assert name == "CuPy" and "pip install" in text
 
 
 def test_bad_options_are_refused_before_anything_is_made():

@@ -37,7 +37,3 @@ def left_to_the_host() -> set[str]:
 
 def test_the_page_lists_the_kernels_that_are_done_on_the_host():
     assert listed(PAGE.read_text(encoding="utf-8")) == left_to_the_host()
-
-
-def test_a_name_that_is_missing_is_seen():
-    assert listed("- **Still done on the host**: `one` and\n  `two`.\n- **Other**: `three`.\n") == {"one", "two"}

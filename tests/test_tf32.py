@@ -76,16 +76,10 @@ def test_parameters_state_and_activations_stay_in_float32():
     assert plain.plan_batch(5).total_bytes == rounding.plan_batch(5).total_bytes
 
 
-REFUSED = {
-    "a CPU": (lambda: net_of(device.new_cpu(kernels="numpy"), precision="tf32"), "received kernels 'numpy'"),
-    "no libraries": (lambda: net_of(device.abstract("cuda", libraries=False), precision="tf32"), "kernels 'cuda'"),
-}
-
-
-@pytest.mark.parametrize(("compiled", "received"), REFUSED.values(), ids=REFUSED)
-def test_what_rounds_nothing_is_refused(compiled, received):
-    with pytest.raises(DeviceError, match=rf"precision='tf32': wanted an NVIDIA GPU with cuBLASLt .*{received}"):
-        compiled()
+@pytest.mark.parametrize("on", [device.new_cpu(kernels="numpy"), device.abstract("cuda", libraries=False)], ids=str)
+def test_what_rounds_nothing_is_refused(on):
+    with pytest.raises(DeviceError, match=f"precision='tf32'.*'{on.kernels.name}'"):
+        net_of(on, precision="tf32")
 
 
 def test_a_compiled_net_that_moves_to_a_cpu_says_so_and_keeps_its_parameters():
@@ -93,26 +87,22 @@ def test_a_compiled_net_that_moves_to_a_cpu_says_so_and_keeps_its_parameters():
     losses(net, 1)
     net.to_device(device.new_cpu(kernels="numpy"))
     before = [tensor.to_numpy(value).copy() for value in net.param_values()]
-    with pytest.raises(DeviceError, match="precision='tf32': wanted an NVIDIA GPU"):
+    with pytest.raises(DeviceError, match="precision='tf32'"):
         net.train_one_batch(X, Y)
     for old, value in zip(before, net.param_values(), strict=True):
         np.testing.assert_array_equal(tensor.to_numpy(value), old)
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"graph": False}, "precision='tf32': wanted graph=True"),
-        ({"float32_layers": ["conv"]}, "float32_layers: wanted precision='bfloat16' beside it, received 'tf32'"),
-    ],
+    ("options", "culprit"), [({"graph": False}, "graph"), ({"float32_layers": ["conv"]}, "float32_layers")]
 )
-def test_options_that_do_not_go_with_it(options, message):
-    with pytest.raises(ValueError, match=message):
+def test_options_that_do_not_go_with_it(options, culprit):
+    with pytest.raises(ValueError, match=culprit):
         net_of(device.abstract("cuda"), precision="tf32", **options)
 
 
 def test_a_net_in_another_dtype():
     net = FeedForwardNet(loss.SquaredError(), device=device.abstract("cuda"), dtype="float64")
     net.add(layers.Dense("dense", 4, input_sample_shape=(3,)))
-    with pytest.raises(ValueError, match="precision='tf32': wanted a net in float32, received layer 'dense'"):
+    with pytest.raises(ValueError, match="dense"):
         net.compile(optimizer.SGD(lr=0.1), precision="tf32")

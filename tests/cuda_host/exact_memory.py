@@ -37,7 +37,6 @@ class ExactMemory:
         return np.ndarray(shape, dtype, held, 0, strides)
 
     def nothing(self, nbytes: int) -> np.ndarray:
-        """So many bytes, each 0xFF."""
         made = self.array((nbytes,), np.dtype(np.uint8), (1,)) if nbytes else np.empty(0, np.uint8)
         made.fill(0xFF)
         return made

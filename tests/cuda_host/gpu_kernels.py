@@ -26,11 +26,9 @@ class Copied:
         self.array = self.runtime.view(memory, array.shape, array.dtype, array.strides, 0)
 
     def upload(self) -> None:
-        """To the GPU."""
         self.runtime.write(self.bytes, self.span)
 
     def download(self) -> None:
-        """Back to the host."""
         self.span[:] = self.runtime.read(self.bytes)
 
 

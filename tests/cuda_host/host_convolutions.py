@@ -79,7 +79,6 @@ class HostExecutor:
 
 
 def shown(tensor: Any, address: int) -> np.ndarray:
-    """The tensor's elements in host memory."""
     dtype = np.dtype(TYPES[tensor.data_type.name])
     last = sum((extent - 1) * stride for extent, stride in zip(tensor.dim, tensor.stride, strict=True))
     flat = host_bytes(address, (last + 1) * dtype.itemsize).view(dtype)
@@ -105,7 +104,6 @@ def operation(node: Any) -> str:
 
 
 def step(node: Any, arrays: Mapping[int, np.ndarray]) -> Launch:
-    """An operation over its arrays."""
     inputs = [arrays[tensor.uid] for tensor in node.inputs.values()]
     (output,) = (arrays[tensor.uid] for tensor in node.outputs.values())
     name = operation(node)

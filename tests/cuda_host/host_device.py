@@ -38,7 +38,6 @@ class HostGraph:
         self.launches = tuple(launches)
 
     def launch(self, stream: HostStream) -> None:
-        """Do them, as one."""
         stream.graph_launches += 1
         for launch in self.launches:
             launch()
@@ -52,7 +51,6 @@ class HostStream:
         self._noted: list[Launch] | None = None
 
     def submit(self, launch: Launch) -> None:
-        """A launch: noted while capturing."""
         if self._noted is not None:
             self._noted.append(launch)
             return
@@ -60,18 +58,15 @@ class HostStream:
         launch()
 
     def begin_capture(self) -> None:
-        """Note from now on."""
         if self._noted is not None:
             raise RuntimeError("this stream is being captured")
         self._noted = []
 
     def end_capture(self) -> HostGraph:
-        """What was noted."""
         noted, self._noted = self._noted, None
         return HostGraph(noted or ())
 
     def is_capturing(self) -> bool:
-        """Whether launches are noted."""
         return self._noted is not None
 
 
@@ -82,7 +77,6 @@ class HostStage:
         self.memories = memories
 
     def begin(self, batch: Sequence[np.ndarray]) -> None:
-        """Copied, in C order."""
         for memory, values in zip(self.memories, batch, strict=True):
             np.copyto(memory.view(values.dtype).reshape(values.shape), values)
 
@@ -102,7 +96,6 @@ class HostCuda(Cuda):
         self.pool = Pool(limit)
 
     def here(self) -> AbstractContextManager[None]:
-        """There is one stream."""
         return nullcontext()
 
     def memory_slice(self, memory: Any, offset: int, nbytes: int) -> Any:
@@ -110,7 +103,6 @@ class HostCuda(Cuda):
         return memory[offset : offset + nbytes]
 
     def address(self, memory: Any) -> int:
-        """The host's."""
         return memory.ctypes.data
 
     def view(self, memory: Any, shape: Sequence[int], dtype: np.dtype[Any], strides: Sequence[int], offset: int) -> Any:
@@ -137,7 +129,6 @@ class HostCuda(Cuda):
         return HostStage(memories)
 
     def host_memory(self, where: str, nbytes: int) -> TwiceCopied:
-        """Copies are done at once, twice."""
         return TwiceCopied(self.stream, nbytes)
 
     def _upload(self, array: Any, span: np.ndarray) -> None:
@@ -162,11 +153,9 @@ class TwiceCopied:
         self._bytes = np.full(nbytes, 0xFF, np.uint8)
 
     def out(self, array: Any, offset: int) -> Copying:
-        """From an array of CuPy's."""
         return self._copying(self._bytes[offset:].ctypes.data, array.data.ptr, array.nbytes)
 
     def back(self, array: Any, offset: int) -> Copying:
-        """To one."""
         return self._copying(array.data.ptr, self._bytes[offset:].ctypes.data, array.nbytes)
 
     def _copying(self, target: int, source: int, nbytes: int) -> Copying:
@@ -187,7 +176,6 @@ class StreamLoader(HostLoader):
         self.stream = stream
 
     def function(self, file: str, kernel: str, types: tuple[tuple[str, str], ...]) -> Any:
-        """A kernel whose launches are submitted."""
         return _Submitted(super().function(file, kernel, types), self.stream)
 
 

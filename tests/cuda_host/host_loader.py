@@ -85,7 +85,6 @@ class HostFunction:
         self.name = name
 
     def bind(self, grid: Sequence[int], block: Sequence[int], shared_bytes: int, arguments: Arguments) -> Any:
-        """A launch with these arguments."""
         extents = (ctypes.c_uint * 6)(*grid, *block)
         shared = ctypes.c_ulong(shared_bytes)
 

@@ -78,25 +78,9 @@ class LibraryOnHost:
         found._obj.algo.data[0] = len(self.asked)
         count._obj.value = 1
 
-    def on_host_Matmul(
-        self,
-        handle: Object,
-        described: Object,
-        alpha: Any,
-        a: int,
-        of_a: Object,
-        b: int,
-        of_b: Object,
-        beta: Any,
-        before: int,
-        of_c: Object,
-        d: int,
-        of_d: Object,
-        algorithm: Any,
-        workspace: int,
-        workspace_bytes: int,
-        stream: int,
-    ) -> None:
+    def on_host_Matmul(self, handle: Object, described: Object, *given: Any) -> None:
+        alpha, a, of_a, b, of_b, beta, before, of_c, d, of_d, algorithm, *work = given
+        workspace, workspace_bytes, stream = work
         scale = {DataType.R_32F: c.c_float, DataType.R_64F: c.c_double}[DataType(described.get(MatmulRead.SCALE_TYPE))]
         assert (type(alpha._obj), alpha._obj.value, type(beta._obj)) == (scale, 1, scale)
         assert beta._obj.value in (0, 1)
@@ -111,7 +95,6 @@ class LibraryOnHost:
 
 
 def product_of(described: Object, a: Object, b: Object, d: Object) -> Product:
-    """What the descriptors say."""
     names = {number: name for name, number in DATA_TYPES.items()}
     types = [names[DataType(layout.get(LayoutRead.TYPE))] for layout in (a, b, d)]
     assert types[0] == types[1]

@@ -24,12 +24,10 @@ class HostMultiplier:
         self.done: list[Product] = []
 
     def workspace_bytes(self, product: Product) -> int | None:
-        """Room for partial sums."""
         partial = 4 * product.batch * product.m * product.n
         return partial if product.k >= SPLIT_FROM and partial <= WORKSPACE_LIMIT else 0
 
     def bind(self, product: Product, addresses: Sequence[int], workspace: int) -> Launch:
-        """The product over host memory."""
         a, b, d, bias = addresses
         assert a and b and d, "an operand is left out"
         assert bool(bias) == product.epilogue.has_bias, "a bias too few or too many"
@@ -78,7 +76,6 @@ def _multiply(left: np.ndarray, right: np.ndarray, result: np.ndarray) -> None:
 
 
 def _finish(product: Product, left: np.ndarray, d: np.ndarray, vector: np.ndarray | None) -> None:
-    """The epilogue, by its bits."""
     epilogue = product.epilogue
     if epilogue.adds_bias:
         d += vector[:, None]

@@ -70,12 +70,10 @@ class Event:
 
     @property
     def done(self) -> bool:
-        """Whether the stream came there."""
         return self.reached == self.recorded
 
     @_may_be_left_out
     def synchronize(self) -> None:
-        """Work goes on until then."""
         if self.machine is not None:
             self.machine.until(lambda: self.done)
 
@@ -91,7 +89,6 @@ class Stream:
         machine.streams.append(self)
 
     def submit(self, do: Callable[[], Any], ready: Callable[[], bool] = lambda: True) -> None:
-        """Ask for something."""
         capture = self.machine.capture
         if capture is not None and self in capture.asked:
             capture.submit(self, do, ready)
@@ -111,7 +108,6 @@ class Stream:
 
     @_may_be_left_out
     def synchronize(self) -> None:
-        """Until nothing is left."""
         self.machine.until(lambda: not self.work)
 
     @property
@@ -157,12 +153,10 @@ class Capture:
         self._noted: list[Callable[[], Any]] = []
 
     def submit(self, stream: Stream, do: Callable[[], Any], ready: Callable[[], bool]) -> None:
-        """Work of a stream."""
         self.asked[stream] += 1
         self._noted.append(lambda: stream.submit(do, ready))
 
     def record(self, event: Event, stream: Stream) -> None:
-        """An event of a stream."""
         self.events[event] = stream, self.asked[stream]
         self._noted.append(lambda: event.record(stream))
 
@@ -181,7 +175,6 @@ class Capture:
             assert stream is self.main or self._joined.get(stream) == asked, "a stream's work was not waited for"
 
     def launch(self, stream: Stream) -> None:
-        """Ask for all of it again."""
         assert stream is self.main
         for ask in self._noted:
             ask()
@@ -225,7 +218,6 @@ class MemoryPool:
         return Pointer(Memory(self, np.full(nbytes, STALE, np.uint8)))
 
     def total_bytes(self) -> int:
-        """Ever asked of the host."""
         return self.total
 
     def set_limit(self, size: int) -> None:
@@ -264,7 +256,6 @@ class Array:
         self.nbytes = self.size * self.dtype.itemsize
 
     def fill(self, value: float) -> None:
-        """On the current stream."""
         shown = host(self)
         self._machine.get_current_stream().submit(lambda: shown.fill(value))
 
@@ -322,16 +313,13 @@ class LateCupy:
         )
 
     def ndarray(self, shape: Sequence[int], dtype: Any, memptr: Any, strides: Any = None) -> Array:
-        """An array over memory."""
         return Array(self, shape, dtype, memptr, strides)
 
     def from_dlpack(self, given: Any) -> Array:
-        """No copy."""
         shape, dtype, data, strides = given.__dlpack__(stream=self.get_current_stream())
         return Array(self, shape, dtype, data, strides)
 
     def get_current_stream(self, device_id: int = 0) -> Stream:
-        """The innermost that was entered."""
         return self.current[-1]
 
     def until(self, reached: Callable[[], bool]) -> None:

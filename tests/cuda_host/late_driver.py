@@ -135,7 +135,6 @@ def _work(kernel: Kernel, extents: Sequence[int], shared: int, given: Any) -> An
 
 @cache
 def library() -> Path:
-    """The file that stands for libcuda.so.1."""
     text = Path(__file__).with_name("late_driver.cpp").read_text(encoding="utf-8")
     options = [*host_loader.FLAGS, "-O1"]
 

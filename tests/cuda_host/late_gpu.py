@@ -50,7 +50,6 @@ class LateLibrary(LibraryOnHost):
         self.machine = machine
 
     def submit(self, launch: Launch, stream: int) -> None:
-        """Late."""
         self.machine.stream_of(stream).submit(launch)
 
 
@@ -67,6 +66,5 @@ class LateHandle:
         return described(host_convolutions.PROPERTIES.read_text())
 
     def bind(self, graph: Any, addresses: Mapping[int, int], workspace: int) -> Callable[[], None]:
-        """A run of the graph, late."""
         launch = self._host.bind(graph, addresses, workspace)
         return lambda: self._stream.submit(launch)

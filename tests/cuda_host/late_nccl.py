@@ -62,20 +62,16 @@ class LateNccl:
         self._ask("allReduce", (sent, count), (received, count), kind, _summed, stream)
 
     def reduceScatter(self, sent: int, received: int, count: int, kind: int, op: int, stream: int) -> None:
-        """This rank's part of the sum."""
         part = slice(self._rank * count, (self._rank + 1) * count)
         self._ask("reduceScatter", (sent, count * self._count), (received, count), kind, _part(part), stream)
 
     def allGather(self, sent: int, received: int, count: int, kind: int, stream: int) -> None:
-        """Each rank's part."""
         self._ask("allGather", (sent, count), (received, count * self._count), kind, _joined, stream)
 
     def reduce(self, sent: int, received: int, count: int, kind: int, op: int, root: int, stream: int) -> None:
-        """The sum, for one."""
         self._ask("reduce", (sent, count), (received, count if self._rank == root else 0), kind, _summed, stream)
 
     def broadcast(self, sent: int, received: int, count: int, kind: int, root: int, stream: int) -> None:
-        """One's numbers, for all."""
         self._ask("broadcast", (sent, count), (received, count), kind, lambda given, kind: given[root], stream)
 
     def check_async_error(self) -> None:

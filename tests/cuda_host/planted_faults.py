@@ -27,7 +27,6 @@ _bind = host_loader.HostFunction.bind
 
 
 def bind(self: Any, grid: Any, block: Any, shared: int, arguments: Any) -> Any:
-    """A launch with the kernel's fault."""
     launch = _bind(self, grid, block, shared, arguments)
     fault = PLANTED.get(self.name, "")
 

@@ -77,15 +77,7 @@ def every(file: str, kernel: str, dtype: str = COMMON) -> list[KernelLaunch]:
     """The different launches of a kernel that are small enough, the one with the least work first."""
     with np.errstate(all="ignore"):  # values of the contract that halves cannot hold; their shapes alone matter
         found = launches.launches(dtype)
-    return _different(file, kernel, [*found, *(_sized() if dtype == COMMON else ())])
-
-
-def sized(file: str, kernel: str) -> list[KernelLaunch]:
-    """Those of float32 in the sizes that the sanitizer sees, which take less time to list."""
-    return _different(file, kernel, _sized())
-
-
-def _different(file: str, kernel: str, steps: list[KernelLaunch]) -> list[KernelLaunch]:
+    steps = [*found, *(_sized() if dtype == COMMON else ())]
     own = [one for one in steps if (one.file, one.kernel) == (file, kernel) and _is_small(one)]
     return sorted({repr((one.types, settings_of(one))): one for one in own}.values(), key=work)
 
@@ -126,7 +118,6 @@ def _is_small(launch: KernelLaunch) -> bool:
 
 
 def threads(launch: KernelLaunch) -> int:
-    """Of its grid."""
     return prod(launch.grid) * prod(launch.block)
 
 

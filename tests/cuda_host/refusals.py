@@ -48,11 +48,9 @@ class Refusals:
         self.ran: set[str] = set()
 
     def refuses(self, *question: object) -> bool:
-        """Whether it does."""
         return self.drawn(*question).random() < SHARE
 
     def drawn(self, *question: object) -> random.Random:
-        """Random numbers of a question."""
         return random.Random(repr((self.seed, *question)))
 
 

@@ -1,9 +1,6 @@
-"""Calls of all CUDA kernels over memory without a byte to spare, one after the other.
+"""Calls of all CUDA kernels over memory without a byte to spare: as a script, those that are named.
 
-    LD_PRELOAD=libasan.so python sanitized_calls.py [CALL ...]
-
-Does the named calls, all by default, and writes a line before each and another one after it: the address sanitizer
-ends the process in the middle of a wrong one.
+A line is written before each and another one after it: the address sanitizer ends the process in a wrong one.
 """
 
 from __future__ import annotations
@@ -20,24 +17,15 @@ from exact_memory import exact_memory
 from host_kernels import OverNumPy, cuda_on_host
 from host_loader import Build
 from joined_cases import JOINED
-from kernel_case import Case, Tensors, garbage
+from kernel_case import Case, Tensors
 from kernel_cases import CASES
+from kernel_cases_gpu import fixed
 from kernel_sizes import build, for_both
 from launches import KERNELS, ORDERS, routine, spec
 from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.kernels.interface.window import Window
 
 DTYPE = np.dtype("float32")
-
-
-def _fixed(shapes: tuple[tuple[int, ...], ...], **settings: Any) -> Case:
-    """Inputs of normal numbers and a result, of these shapes."""
-
-    def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> tuple[Tensors, dict[str, Any]]:
-        inputs = [pointwise.normal(rng, shape, dtype) for shape in shapes[:-1]]
-        return [*inputs, garbage(shapes[-1], dtype)], settings
-
-    return Case(build)
 
 
 #: Sizes that the sanitizer sees all cases in.
@@ -61,11 +49,11 @@ FURTHER: dict[str, Case] = {
 
 #: Lines, windows and products that are large enough to be shared among warps, or to be taken in several pieces.
 FURTHER |= {
-    "softmax:shared columns": _fixed(((2, 131, 5), (2, 131, 5)), axis=1),
-    "softmax_derivative:shared columns": _fixed(((2, 131, 5), (2, 131, 5), (2, 131, 5)), axis=1),
+    "softmax:shared columns": fixed((2, 131, 5), (2, 131, 5), axis=1),
+    "softmax_derivative:shared columns": fixed((2, 131, 5), (2, 131, 5), (2, 131, 5), axis=1),
     "softmax_cross_entropy:long rows": pointwise.class_loss(for_both((2, 2100)), np.float32),
-    "avg_pool2d:pairs of lanes": _fixed(((1, 600, 3, 4), (1, 600, 1, 1)), window=Window((3, 4)), count_pad=False),
-    "matmul:deep": _fixed(((70, 71), (71, 67), (70, 67)), transpose_a=False, transpose_b=False),
+    "avg_pool2d:pairs of lanes": fixed((1, 600, 3, 4), (1, 600, 1, 1), window=Window((3, 4)), count_pad=False),
+    "matmul:deep": fixed((70, 71), (71, 67), (70, 67), transpose_a=False, transpose_b=False),
 }
 
 
@@ -86,22 +74,18 @@ class Call(NamedTuple):
 
     @staticmethod
     def named(text: str) -> Call:
-        """The call that is written so."""
         case, size, order, *shifted = text.split("/")
         return Call(case, size, int(order == "channels last"), bool(shifted))
 
     def build(self) -> tuple[Tensors, dict[str, Any]]:
-        """Its tensors and settings."""
         case = CASES.get(self.case) or FURTHER[self.case]
         return build(case, self.size, DTYPE)
 
     @property
     def routine(self) -> Routine | None:
-        """What it launches."""
         return routine(self.case, *self.build(), ORDERS[self.order])
 
     def run(self, kernels: OverNumPy) -> None:
-        """Do it."""
         tensors, settings = self.build()
         name = self.case.split(":")[0]
         with exact_memory() as memory:
@@ -137,7 +121,6 @@ def cases() -> list[str]:
 
 
 def main(calls: Iterable[Call]) -> None:
-    """Do the calls."""
     kernels = cuda_on_host(Build(sanitized=True))
     for call in calls:
         print(f"begins {call}", flush=True)
@@ -146,4 +129,4 @@ def main(calls: Iterable[Call]) -> None:
 
 
 if __name__ == "__main__":
-    main(map(Call.named, sys.argv[1:]) if sys.argv[1:] else (call for case in cases() for call in calls_of(case)))
+    main(map(Call.named, sys.argv[1:]))

@@ -37,7 +37,6 @@ def shows(site: str, scenarios: Iterable[Scenario], seeds: Iterable[int]) -> boo
 
 
 def fails(scenario: Scenario, seed: int) -> bool:
-    """Whether it does."""
     try:
         scenario(seed)
     except (AssertionError, UserWarning):

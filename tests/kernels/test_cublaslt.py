@@ -9,7 +9,6 @@ import subprocess
 import weakref
 from collections.abc import Iterator
 from dataclasses import replace
-from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -97,18 +96,14 @@ def header(tmp_path_factory) -> Iterator[dict[str, str]]:
     yield {line.split(" ", 1)[0]: line.split(" ", 1)[1] for line in printed.splitlines()}
 
 
-def test_constants_are_those_of_the_header(header):
+def test_constants_structures_and_arguments_are_those_of_the_header(header):
     assert {name: int(header[name]) for name in constants()} == constants()
     assert int(header["CUBLAS_VER_MAJOR"]) == cublaslt_header.MAJOR
-
-
-def test_structures_are_those_of_the_header(header):
     assert {name: int(header[name.replace(" ", "")]) for name in SIZES} == SIZES
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_arguments_are_as_large_as_those_of_the_header(header, name):
-    assert [int(size) for size in header[f"cublasLt{name}"].split()] == [c.sizeof(kind) for kind in FUNCTIONS[name]]
+    for name, kinds in FUNCTIONS.items():
+        assert [int(size) for size in header[f"cublasLt{name}"].split()] == [c.sizeof(kind) for kind in kinds], name
+    for kind in PREFIXES:
+        assert len(kind.__members__) == len(list(kind)), "two names of one value"
 
 
 # The library
@@ -116,23 +111,14 @@ def test_arguments_are_as_large_as_those_of_the_header(header, name):
 
 @pytest.mark.parametrize("path", ["/nowhere/libcublasLt.so.13", "libc.so.6"])
 def test_what_is_no_such_library_is_named(path):
-    with pytest.raises(CublasLtNotFoundError, match=r"wanted .*13, received") as error:
+    with pytest.raises(CublasLtNotFoundError, match=path):
         CublasLt(path)
-    assert path in str(error.value)
 
 
 def test_another_major_version_is_refused(library, monkeypatch):
     monkeypatch.setattr(cublaslt, "MAJOR", 12)
-    with pytest.raises(CublasLtNotFoundError, match=rf"wanted cuBLASLt 12, received version {library.version}"):
+    with pytest.raises(CublasLtNotFoundError, match=str(library.version)):
         CublasLt(library.path)
-
-
-def test_the_loader_looks_where_nothing_else_is_known(monkeypatch):
-    def nothing(name: str) -> None:
-        raise ImportError(name)
-
-    monkeypatch.setattr(cublaslt, "import_module", nothing)
-    assert cublaslt._path() == "libcublasLt.so.13"
 
 
 @pytest.fixture(scope="module")
@@ -144,8 +130,8 @@ def library() -> CublasLt:
         pytest.skip(f"{error}; pip install nvidia-cublas")
 
 
-def test_a_call_that_fails_says_which_and_why(library):
-    with pytest.raises(CublasLtError, match=r"MatrixLayoutSetAttribute: status 7 \(CUBLAS_STATUS_INVALID_VALUE\)"):
+def test_a_call_that_fails_is_named_with_its_status(library):
+    with pytest.raises(CublasLtError, match=r"MatrixLayoutSetAttribute.*7"):
         library["MatrixLayoutSetAttribute"](None, 5, None, 4)
 
 
@@ -231,13 +217,12 @@ def operands(product: Product) -> list[np.ndarray]:
         made[...] = rng.standard_normal(elements)
         return made
 
-    sizes = [layout.columns * layout.leading + (product.batch - 1) * layout.stride for layout in layouts(product)]
+    sizes = [
+        layout.columns * layout.leading + (product.batch - 1) * layout.stride
+        for layout in (product.a, product.b, product.d)
+    ]
     a, b, d = (values(*which) for which in zip(sizes, (product.inputs, product.inputs, product.output), strict=True))
     return [a, b, d, values(product.m, product.output)]
-
-
-def layouts(product: Product) -> tuple[Layout, Layout, Layout]:
-    return product.a, product.b, product.d
 
 
 def addresses(product: Product, tensors: list[np.ndarray]) -> tuple[int, ...]:
@@ -295,7 +280,7 @@ def test_a_product_that_the_library_cannot_do(on_host):
     on_host.wants = None
     multiplier = Lt(0, library=on_host)
     assert multiplier.workspace_bytes(PLAIN) is None
-    with pytest.raises(LookupError, match="wanted an algorithm for operands aligned to"):
+    with pytest.raises(LookupError):
         multiplier.bind(PLAIN, addresses(PLAIN, operands(PLAIN)), 0)
 
 
@@ -308,18 +293,3 @@ def test_calls_share_layouts_but_not_the_descriptor_that_holds_the_bias(on_host)
     for launch in launches:
         launch()
     assert not np.array_equal(first[2], second[2])
-
-
-def test_without_a_gpu_the_handle_says_so(library):
-    try:
-        made = Lt(0, library=library)
-    except CublasLtError as error:
-        assert "cuBLASLt: Create: status" in str(error)
-    else:
-        assert made.workspace_bytes(PLAIN) is not None
-
-
-def test_members_are_distinct():
-    for kind in PREFIXES:
-        assert issubclass(kind, Enum)
-        assert len(kind.__members__) == len(list(kind)), "two names of one value"

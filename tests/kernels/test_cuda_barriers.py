@@ -1,52 +1,98 @@
-"""Barriers of the CUDA sources: without one of them the stand-in gives other results, so it shows where one is missing.
-
-SINGA_LITE_TEST_BARRIERS=all leaves out each of them in turn (three minutes), else those of `block_reduce` alone.
-"""
+"""Barriers of the CUDA sources: without one of them the stand-in gives other results, so a missing one shows."""
 
 from __future__ import annotations
 
-import os
-from importlib.util import find_spec
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+from unittest.mock import patch
 
+import numpy as np
 import pytest
 
-import barriers
-import host_loader
-from singa_lite.kernels.cuda_kernels import source
+from host_kernels import OverNumPy, cuda_on_host
+from host_loader import BLOCK_BARRIER, Build, missing_to_run, without_barrier
+from launches import ORDERS, spec
+from sanitized_calls import Call, calls_of, cases
+from singa_lite.kernels.cuda_kernels import routine, source
 
-MISSING = host_loader.missing() or ("" if find_spec("cupy") else "CuPy, pip install cupy-cuda13x")
+#: Times that a call is done, each with other orders of warps.
+TURNS = 4
+#: Barriers whose absence no call can show, with the reason.
+UNMISSED = {
+    "moments.cuh:107": "what others read is written anew with the value that it holds, and no kernel merges twice",
+}
 
-pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"CUDA kernels cannot run on the host without {MISSING}")
-
-ALL = [f"{file}:{line}" for file, line in barriers.barriers()]
-#: All of them take minutes.
-ASKED_FOR_ALL = os.environ.get("SINGA_LITE_TEST_BARRIERS") == "all"
-#: Calls that reduce in blocks of several warps, several times one after the other; of all barriers, all calls.
-CALLS = () if ASKED_FOR_ALL else ("softmax:long", "softmax_cross_entropy:long rows")
-CHOSEN = ALL if ASKED_FOR_ALL else [name for name in ALL if name.startswith("reduce.cuh:")]
-
-
-def place_of(name: str) -> barriers.Place:
-    file, line = name.split(":")
-    return file, int(line)
+Place = tuple[str, int]
 
 
-@pytest.mark.parametrize("name", CHOSEN)
-def test_without_a_barrier_some_call_gives_other_bits(name):
-    missed = barriers.missed_by(place_of(name), CALLS) is not None
-    assert missed != (name in barriers.UNMISSED), barriers.UNMISSED.get(name, "no call shows that it is wanted")
+def barriers() -> list[Place]:
+    """(file, line) of each in the sources and their headers."""
+    return [
+        (path.name, number)
+        for path in sorted(source.FOLDER.glob("*.cu*"))
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if BLOCK_BARRIER in line
+    ]
 
 
-def test_there_are_barriers_and_all_that_go_unmissed_exist():
-    assert len([name for name in ALL if name.startswith("reduce.cuh:")]) == 2
-    assert barriers.UNMISSED.keys() <= set(ALL)
+@cache
+def sources_with(place: Place) -> frozenset[str]:
+    """The sources that a barrier is compiled into."""
+    texts = {file: source.text(file) for file in source.files()}
+    return frozenset(file for file, text in texts.items() if without_barrier(text, *place) != text)
+
+
+def calls_with(place: Place) -> Iterator[Call]:
+    """The contract's calls that launch a kernel of such a source, aligned ones."""
+    for case in cases():
+        for call in calls_of(case):
+            made = call.routine
+            if not call.shifted and made and any(step.file in sources_with(place) for step in made.launches):
+                yield call
+
+
+def results(kernels: OverNumPy, call: Call) -> list[bytes]:
+    """The bits of all tensors after a call."""
+    tensors, settings = call.build()
+    name, arrays = call.case.split(":")[0], [_placed(tensor, ORDERS[call.order]) for tensor in tensors]
+    scratch = np.full(kernels.scratch_bytes(name, arrays, settings), 0xFF, np.uint8)
+    kernels.prepare(name, tuple(arrays), scratch, settings)()
+    return [b"" if array is None else array.tobytes() for array in arrays]
+
+
+def _placed(tensor: Any, order: tuple[int, ...]) -> Any:
+    wanted = spec(tensor, order)
+    if wanted is None:
+        return None
+    made = np.ndarray(wanted.shape, wanted.dtype, np.empty(max(tensor.nbytes, 1), np.uint8), 0, wanted.strides)
+    made[...] = tensor
+    return made
+
+
+def missed_by(place: Place) -> Call | None:
+    """The first call whose bits change without that barrier."""
+    for most in (1, routine.MOST_BLOCKS):  # of one block each thread goes on to further elements
+        with patch.object(routine, "MOST_BLOCKS", most):
+            whole, broken = cuda_on_host(), cuda_on_host(Build(without=place))
+            for call in calls_with(place):
+                wanted = results(whole, call)
+                if any(results(broken, call) != wanted for _ in range(TURNS)):
+                    return call
+    return None
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(bool(missing_to_run()), reason=f"CUDA kernels cannot run on the host without {missing_to_run()}")
+@pytest.mark.parametrize("place", barriers(), ids=lambda place: f"{place[0]}:{place[1]}")
+def test_without_a_barrier_some_call_gives_other_bits(place):
+    why = UNMISSED.get(f"{place[0]}:{place[1]}", "")
+    assert (missed_by(place) is None) == bool(why), why or "no call shows that it is wanted"
 
 
 def test_one_barrier_is_left_out_where_it_is_and_nothing_elsewhere():
-    file, line = place_of(next(name for name in ALL if name.startswith("reduce.cuh:")))
+    file, line = next(place for place in barriers() if place[0] == "reduce.cuh")
     text = source.text("softmax.cu")
-    broken = host_loader.without_barrier(text, file, line)
-    assert broken.count(host_loader.BLOCK_BARRIER) == text.count(host_loader.BLOCK_BARRIER) - 1
-    assert len(broken.splitlines()) == len(text.splitlines())
-    assert host_loader.without_barrier(text, file, line - 1) == text
-    assert host_loader.without_barrier(text, "tile.cuh", line) == text
+    broken = without_barrier(text, file, line)
+    assert broken.count(BLOCK_BARRIER) == text.count(BLOCK_BARRIER) - 1
+    assert without_barrier(text, file, line - 1) == text

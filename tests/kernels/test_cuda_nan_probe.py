@@ -101,22 +101,20 @@ def of_each_sign(*shape: int) -> np.ndarray:
     return x
 
 
-@pytest.mark.parametrize("bias", [False, True])
-def test_products_keep_nan_though_the_library_does_not(lossy, trials, bias):
-    y = dense(host_cuda(libraries=True), of_each_sign(9), bias)
-    assert trials
+def assert_kept(y: np.ndarray) -> None:
+    """NaN, negative, positive samples in turn."""
     assert np.isnan(y[0::3]).all()
     assert (y[1::3] == 0).all()
     assert (y[2::3] > 0).all()
 
 
-@pytest.mark.skipif(bool(host_convolutions.missing()), reason=host_convolutions.missing())
-def test_convolutions_keep_nan_though_the_library_does_not(lossy, trials):
-    y = convolved(host_cuda(libraries=True), of_each_sign(5, 7, 8))
+def test_nan_is_kept_though_the_library_does_not(lossy, trials):
+    on = host_cuda(libraries=True)
+    for bias in (False, True):
+        assert_kept(dense(on, of_each_sign(9), bias))
+    if not host_convolutions.missing():
+        assert_kept(convolved(on, of_each_sign(5, 7, 8)))
     assert trials
-    assert np.isnan(y[0::3]).all()
-    assert (y[1::3] == 0).all()
-    assert (y[2::3] > 0).all()
 
 
 def test_a_library_that_keeps_nan_does_relu_itself_and_is_asked_once(trials):

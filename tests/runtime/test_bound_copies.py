@@ -81,7 +81,7 @@ def test_a_copy_inside_a_recording_is_recorded(on):
     on.feed(target, np.zeros(3, np.float32))
     with on.recording() as graph:
         on.copy(source, target)
-        with pytest.raises(GraphError, match="overwriting a tensor"):
+        with pytest.raises(GraphError, match="overwriting"):
             on.feed(target, np.full(3, 2, np.float32))
     assert tensor.to_numpy(target).tolist() == [0, 0, 0]
     graph.run()
@@ -90,7 +90,7 @@ def test_a_copy_inside_a_recording_is_recorded(on):
 
 def test_an_empty_one_and_one_of_another_device(on):
     on.copy(on.empty((0, 3)), on.empty((0, 3)))
-    with pytest.raises(DeviceError, match="wanted all tensors there"):
+    with pytest.raises(DeviceError, match="tensors"):
         on.copy(new_device("stand-in").empty((3,)), on.empty((3,)))
 
 

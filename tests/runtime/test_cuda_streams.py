@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -72,8 +73,7 @@ def values(given: tensor.Tensor) -> set[float]:
 # --- batches of the host
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_bytes_that_a_queued_operation_reads_are_not_staged_into(seed):
+def bytes_that_a_queued_operation_reads_are_not_staged_into(seed):
     """A slot gets bytes that were freed, but the main stream still has to read what they held."""
     cupy, on = late_device(seed)
     target, before = on.empty((N,)), tensor.from_numpy(numbers(1), on)
@@ -85,8 +85,7 @@ def test_bytes_that_a_queued_operation_reads_are_not_staged_into(seed):
     assert values(target) == {2}
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_each_step_reads_its_own_batch(seed):
+def each_step_reads_its_own_batch(seed):
     cupy, on = late_device(seed)
     x, y, results = on.empty((N,)), on.empty((N,)), []
     for step in range(6):
@@ -99,8 +98,7 @@ def test_each_step_reads_its_own_batch(seed):
     assert [values(result) for result in results] == [{step + of} for step in range(6) for of in (0, 100)]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_tensor_that_dies_gives_its_slot_back_when_that_is_copied_from(seed):
+def a_tensor_that_dies_gives_its_slot_back_when_that_is_copied_from(seed):
     cupy, on = late_device(seed)
     results = []
     for step in range(5):
@@ -126,8 +124,7 @@ def test_a_larger_batch_takes_a_larger_slot_and_the_smaller_one_is_given_back():
     assert tensor.to_numpy(target).tolist() == [3] * N + [2] * 3 * N
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_arrays_of_one_batch_pass_in_one_copy(seed):
+def arrays_of_one_batch_pass_in_one_copy(seed):
     """Also where each of the tensors was fed by itself before, and is again behind it."""
     _, on = late_device(seed)
     x, y = on.empty((N,)), on.empty((3, 5), np.int64)
@@ -164,8 +161,7 @@ def test_the_bytes_of_a_batch_are_given_back_once_with_the_last_of_its_tensors()
     assert on.pool.used == 0
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_copy_that_fails_leaves_the_slot_in_order(seed):
+def a_copy_that_fails_leaves_the_slot_in_order(seed):
     cupy, on = late_device(seed)
     target = on.empty((N,))
     for step in range(4):
@@ -182,9 +178,7 @@ def test_a_copy_that_fails_leaves_the_slot_in_order(seed):
 # --- arrays of other owners
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("way", ["feed", "as_tensor"])
-def test_an_owner_that_frees_its_array_does_not_get_the_bytes_before_they_are_read(seed, way):
+def an_owner_that_frees_its_array_does_not_get_the_bytes_before_they_are_read(seed, way):
     """Their stream is none that we know of."""
     cupy, on = late_device(seed)
     stream, pool, target = cupy.cuda.Stream(non_blocking=True), cupy.cuda.MemoryPool(), on.empty((N,))
@@ -205,9 +199,7 @@ def test_an_owner_that_frees_its_array_does_not_get_the_bytes_before_they_are_re
     assert other.nbytes == target.nbytes
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("own_stream", [False, True])
-def test_an_owner_on_the_current_stream_may_overwrite_its_array_at_once(seed, own_stream):
+def an_owner_on_the_current_stream_may_overwrite_its_array_at_once(seed, own_stream):
     cupy, on = late_device(seed)
     stream = cupy.cuda.Stream(non_blocking=True) if own_stream else cupy.current[0]
     results, target = [], on.empty((N,))
@@ -252,8 +244,7 @@ def test_an_array_that_is_let_go_while_the_stream_is_captured_is_held_until_a_la
 # --- tensors of ours in the hands of others
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_reader_on_another_stream_waits_for_the_tensor(seed):
+def a_reader_on_another_stream_waits_for_the_tensor(seed):
     cupy, on = late_device(seed)
     result, stream = copied(on, tensor.from_numpy(numbers(1), on)), cupy.cuda.Stream(non_blocking=True)
     with stream:
@@ -266,21 +257,25 @@ def test_a_reader_on_another_stream_waits_for_the_tensor(seed):
 # --- what is missing shows
 
 
-def scenario(test: Any, *given: Any) -> waits.Scenario:
-    """One of the tests above, of a seed."""
-    return lambda seed: test(seed, *given)
+#: What holds of streams in the order of any seed.
+SCENARIOS: list[waits.Scenario] = [
+    bytes_that_a_queued_operation_reads_are_not_staged_into,
+    each_step_reads_its_own_batch,
+    a_tensor_that_dies_gives_its_slot_back_when_that_is_copied_from,
+    arrays_of_one_batch_pass_in_one_copy,
+    a_copy_that_fails_leaves_the_slot_in_order,
+    partial(an_owner_that_frees_its_array_does_not_get_the_bytes_before_they_are_read, way="feed"),
+    partial(an_owner_that_frees_its_array_does_not_get_the_bytes_before_they_are_read, way="as_tensor"),
+    partial(an_owner_on_the_current_stream_may_overwrite_its_array_at_once, own_stream=False),
+    partial(an_owner_on_the_current_stream_may_overwrite_its_array_at_once, own_stream=True),
+    a_reader_on_another_stream_waits_for_the_tensor,
+]
 
 
-SCENARIOS = (
-    scenario(test_bytes_that_a_queued_operation_reads_are_not_staged_into),
-    scenario(test_each_step_reads_its_own_batch),
-    scenario(test_a_tensor_that_dies_gives_its_slot_back_when_that_is_copied_from),
-    scenario(test_a_copy_that_fails_leaves_the_slot_in_order),
-    scenario(test_an_owner_that_frees_its_array_does_not_get_the_bytes_before_they_are_read, "feed"),
-    scenario(test_an_owner_that_frees_its_array_does_not_get_the_bytes_before_they_are_read, "as_tensor"),
-    scenario(test_an_owner_on_the_current_stream_may_overwrite_its_array_at_once, True),
-    scenario(test_a_reader_on_another_stream_waits_for_the_tensor),
-)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: getattr(one, "func", one).__name__)
+def test_it_holds_in_every_legal_order(scenario):
+    for seed in SEEDS:
+        scenario(seed)
 
 
 @pytest.mark.parametrize("site", waits.sites("staging.py", "adopted.py", "cuda.py"))
