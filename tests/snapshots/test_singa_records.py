@@ -1,10 +1,11 @@
-"""SINGA's .bin, .model and .desc: every version's flavour, from bytes made by hand."""
+"""SINGA's .bin, .model and .desc: every version's flavour, from bytes made by hand and by the protobuf library."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+import skips
 from singa_files import FLAVOURS, described, native, record, tensor_proto
 from singa_lite.errors import SnapshotError
 from singa_reads import contents, peak, refused, same, written
@@ -163,3 +164,40 @@ def test_a_wrong_file_is_named(tmp_path, monkeypatch):
 def test_memory_stays_within_twice_the_file(tmp_path, flavour, layout):
     path = written(tmp_path, record("a/weight", tensor_proto(np.zeros((200, 200), np.float32), flavour, layout)))
     assert peak(lambda: contents(path)) < 2 * path.stat().st_size + (1 << 16)
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_what_the_protobuf_library_writes(tmp_path, flavour):
+    message = protobuf_class(flavour)
+    rng = np.random.default_rng(0)
+    for kind, field, dtype in ((0, "float_data", "f4"), (4, "double_data", "f8"), (2, "int_data", "i4")):
+        array = (1e3 * rng.normal(size=(3, 4))).astype(dtype)
+        proto = message(shape=[3, 4], data_type=kind)
+        getattr(proto, field).extend(array.reshape(-1).tolist())
+        if flavour == "1.2.0":
+            proto.layout.extend([4, 1])
+        else:
+            proto.layout = False
+        data = proto.SerializeToString()
+        assert data == tensor_proto(array, flavour)
+        same(contents(written(tmp_path, record("a/weight", data))), {"parameters/a/weight": array})
+
+
+def protobuf_class(flavour):
+    """singa.TensorProto as a version has it."""
+    descriptor_pb2 = skips.library("google.protobuf.descriptor_pb2")
+    from google.protobuf import descriptor_pool, message_factory
+
+    one, many = 1, 3
+    file = descriptor_pb2.FileDescriptorProto(name=f"{flavour}.proto", package=f"v{flavour.replace('.', '_')}")
+    message = file.message_type.add(name="TensorProto")
+    layout = (3, "layout", 5, many) if flavour == "1.2.0" else (3, "layout", 8, one)
+    fields = [(1, "shape", 13, many), (2, "data_type", 5, one), layout]
+    fields += [(4, "float_data", 2, many), (5, "double_data", 1, many), (6, "int_data", 5, many)]
+    for number, name, kind, label in fields:
+        field = message.field.add(name=name, number=number, type=kind, label=label)
+        if number > 3 and flavour != "1.0.0":
+            field.options.packed = True
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{file.package}.TensorProto"))
