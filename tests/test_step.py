@@ -395,3 +395,17 @@ def test_no_room_to_bind_again_is_no_half_step():
     for region in lent:
         pool.give(region)
     assert_equal_steps(net, twin, batch(2, 60))
+
+
+def test_a_batch_that_was_too_large_gives_its_memory_back():
+    net = FeedForwardNet("mse", device=device.new_cpu(120_000, "numpy"), seed=1)
+    net.add(layers.Dense("hidden", 16, input_sample_shape=(64,)))
+    net.add(layers.Dense("out", 8))
+    net.compile(optimizer.SGD(0.1))
+    for size in (400, 2, 420, 2):  # 400 samples are 100 KiB, and leave nothing for the step
+        batch = np.ones((size, 64), "f"), np.ones((size, 8), "f")
+        if size == 2:
+            net.train_one_batch(*batch)
+        else:
+            with pytest.raises(OutOfMemoryError):
+                net.train_one_batch(*batch)

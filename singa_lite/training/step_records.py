@@ -15,6 +15,7 @@ from singa_lite.graph_parts.budget_error import BudgetError
 from singa_lite.graph_parts.profiled_costs import CallTimes, ProfiledCosts
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.memory.bound import Bound
+from singa_lite.memory.out_of_memory import OutOfMemoryError
 from singa_lite.memory.problem import PlanError
 from singa_lite.optimizer import Optimizer
 from singa_lite.plan_rows.memory_classes import check_limits
@@ -100,26 +101,30 @@ class StepRecords(Unique):
         watch = step.watch()
         graph = Graph(device, self.arena, self.how.fuse)
         recorded = RecordedStep(graph, tensors, feed, None, layers.ordered(), watch, step.kept)
-        recorded.put_in(feeds)  # before recording, which looks at the targets' values
-        with device.recording(self.arena, self.how.fuse) as recorded.graph:
-            recorded.results = step.operations(tensors)
-            recorded.seen = step.seen()
-        step.check_record(recorded.graph, tensors)
-        recorded.graph.check_inputs = feed.check
-        recorded.graph.before_run.clear()  # the watch sees what has changed, and the step is recorded anew then
-        step.settle(watch)
-        self._tell(recorded.graph)
         try:
-            self._plan(step, recorded, fed, feeds)
-            if self.how.limits and isinstance(step, TrainStep):
-                check_limits(recorded.graph.memory_plan.by_class, self.how.limits)
-            recorded.graph.prepare()
-        except PlanError:
+            self._record_into(recorded, step, feeds, fed)
+        except (PlanError, OutOfMemoryError):  # a smaller batch may have the bytes of this one
             recorded.graph.let_go()
             self.feeds.drop(feed)
             raise
         self._recorded.keep(key_of(step, feeds), recorded, self._trained)
         return recorded
+
+    def _record_into(self, recorded: RecordedStep, step: StepFunction[object], feeds: Feeds, fed: list[Block]) -> None:
+        """Record the step, plan it, and get its memory."""
+        recorded.put_in(feeds)  # before recording, which looks at the targets' values
+        with self.layers.device.recording(self.arena, self.how.fuse) as recorded.graph:
+            recorded.results = step.operations(recorded.tensors)
+            recorded.seen = step.seen()
+        step.check_record(recorded.graph, recorded.tensors)
+        recorded.graph.check_inputs = recorded.feed.check
+        recorded.graph.before_run.clear()  # the watch sees what has changed, and the step is recorded anew then
+        step.settle(recorded.watch)
+        self._tell(recorded.graph)
+        self._plan(step, recorded, fed, feeds)
+        if self.how.limits and isinstance(step, TrainStep):
+            check_limits(recorded.graph.memory_plan.by_class, self.how.limits)
+        recorded.graph.prepare()
 
     def _tell(self, graph: Graph) -> None:
         """How the graph is to be planned and run."""
