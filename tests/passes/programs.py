@@ -209,6 +209,10 @@ def numbers(given: Program) -> list[int]:
     return [instruction.number for instruction in given.instructions]
 
 
+def kernels(given: Program) -> list[str]:
+    return [instruction.kernel for instruction in given.instructions]
+
+
 def changed(given: Program, at: int, change: Callable[[Instruction], Instruction]) -> Program:
     """With the instruction at this place changed."""
     some = list(given.instructions)
