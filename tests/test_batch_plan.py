@@ -102,7 +102,7 @@ def test_the_pool_holds_what_was_predicted_after_fit_validation_and_other_sizes(
 @each_net
 def test_fit_runs_under_the_limit_that_largest_batch_was_asked_for(make, kernels):
     """With last batches of two sizes, and a validation."""
-    limit = (5 if (kernels == "onednn") == (make is convolutional) else 7) * 2**20
+    limit = (5 if make is convolutional else 11) * 2**20
     size = make(kernels=kernels).largest_batch(limit)
     assert size > 3
     for last in (size // 2 + 1, size - 1):

@@ -382,27 +382,6 @@ def test_limited_pool_fails_exactly_where_the_model_does(steps: list[tuple[str, 
 # Finalizers and threads
 
 
-def test_source_may_give_and_read_numbers_during_take():
-    seen: list[tuple[int, int, int, str]] = []
-
-    def source(nbytes: int) -> Bytes:
-        while victims:
-            pool.give(victims.pop())
-            seen.append((pool.used, pool.free, pool.total, repr(pool)))
-        return aligned_memory(nbytes)
-
-    victims: list[Region] = []
-    pool = Pool(source=source)
-    first, second = pool.take(1000), pool.take(640)
-    victims += [first, second]
-    pool.take(2 * MIB)
-    assert len(seen) == 2
-    assert pool.used == 2 * MIB
-    assert address(pool.take(1664)) == address(first)
-    with pytest.raises(ValueError, match="640 bytes"):
-        pool.give(second)
-
-
 @pytest.mark.parametrize("call", [lambda pool: pool.take(100), Pool.release_free], ids=["take", "release"])
 def test_source_may_not_change_the_pool(call: Callable[[Pool], object]):
     calls = [call]
@@ -464,21 +443,6 @@ def test_give_before_any_line_of_take(nbytes: int):
         check_all_merges(pool, source, live)
         line += 1
     assert lines > 20
-
-
-def test_collector_that_runs_all_the_time():
-    pool = Pool(limit=4 * MIB)
-    rng = random.Random(3)
-    threshold = gc.get_threshold()
-    gc.set_threshold(1)
-    try:
-        for _ in range(300):
-            Tensor(pool, rng.randrange(200_000))
-            assert pool.take(0) is not None
-    finally:
-        gc.set_threshold(*threshold)
-    gc.collect()
-    assert pool.used == 300 * 64
 
 
 @pytest.fixture

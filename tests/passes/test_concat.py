@@ -134,12 +134,12 @@ PLACES: dict[str, tuple[Sequence[Call], list[int]]] = {
         [double(part(part(INPUT, 0, 0, 2), 1, 0, 2), whole(10, 2, 2)), fill(whole(11, 2, 1)),
          copy(whole(11, 2, 1), COLUMN), copy(whole(10, 2, 2), ACROSS),
          copy(part(ROWS, 0, 0, 2), part(part(RESULT, 0, 0, 2), 1, 0, 3))],
-        [3],
+        [2, 3],
     ),
     "pieces that overlap": (
         [tanh(INPUT, B), double(INPUT, A), copy(A, part(SEVEN, 1, 0, 4)), copy(B, part(SEVEN, 1, 3, 7)),
          copy(SEVEN, whole(1, 3, 7)), copy(A, SECOND)],
-        [3],
+        [2, 3],
     ),
     "a piece written again after it was read": (
         [double(INPUT, A), tanh(INPUT, B), copy(A, LEFT), copy(LEFT, SECOND), copy(B, LEFT), copy(B, RIGHT), READ],

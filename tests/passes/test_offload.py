@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from programs import (
+    COUNT,
     Call,
     Maker,
     add,
@@ -164,7 +165,7 @@ def test_random_programs_keep_their_results_whatever_is_copied(source: random.Ra
     assert_same(step, made, arena)
 
 
-@settings(thorough, max_examples=80)
+@settings(thorough, max_examples=COUNT // 2)
 @given(st.randoms(use_true_random=False), st.sampled_from([WAITED, BESIDE, Link(0.1, True), Link(1e-3, True)]))
 def test_random_programs_within_limits_are_proved_and_keep_their_results(source: random.Random, link: Link):
     step = Maker(source).made()

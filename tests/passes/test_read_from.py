@@ -194,18 +194,18 @@ def test_what_is_no_fault_passes(calls, edits):
 
 #: (calls, what spoils their plan, what the error names).
 FAULTS: dict[str, tuple[Sequence[Call], list[Edit], str]] = {
-    **{f"dropped: {n}": (STEP, [order(*(m for m in range(10) if m != n))], "") for n in range(len(STEP))},
-    "a dropped copy": (DOUBLE_COPY, [order(0, 2)], ""),
-    "a dropped copy of held bytes": ((copy(WEIGHT, A), tanh(A, INPUT)), [order(1)], ""),
+    **{f"dropped: {n}": (STEP, [order(*(m for m in range(10) if m != n))], "wanted") for n in range(len(STEP))},
+    "a dropped copy": (DOUBLE_COPY, [order(0, 2)], "wanted"),
+    "a dropped copy of held bytes": ((copy(WEIGHT, A), tanh(A, INPUT)), [order(1)], "wanted"),
     **{
-        f"a dropped copy {name}": ((fill(x), copy(x, B), copy(B, WEIGHT)), [order(0, 2), put(2, 0, A)], "")
+        f"a dropped copy {name}": ((fill(x), copy(x, B), copy(B, WEIGHT)), [order(0, 2), put(2, 0, A)], "wanted")
         for name, x in {
             "that widens": whole(10, 3, 4, dtype="f8"), "of integers": whole(10, 3, 4, dtype="i4"),
             "of a row": whole(10, 4),
         }.items()
     },
-    "a dropped copy that turns": (ACROSS_COPY, [order(0, 2), put(2, 0, SQUARE)], ""),
-    "a dropped copy that turns, read turned": (ACROSS_COPY, [order(0, 2), put(2, 0, turned(SQUARE))], ""),
+    "a dropped copy that turns": (ACROSS_COPY, [order(0, 2), put(2, 0, SQUARE)], "wanted"),
+    "a dropped copy that turns, read turned": (ACROSS_COPY, [order(0, 2), put(2, 0, turned(SQUARE))], "wanted"),
     "writes of a held block in another order": ((copy(INPUT, WEIGHT), fill(WEIGHT)), [order(1, 0)], "held block 2"),
     "an instruction twice": (STEP, [order(0, 1, 2, 3, 3, 4, 5, 6, 7, 8, 9)], "once"),
     "an instruction that was not recorded": (STEP, [other(9, number=77)], "instruction 77"),
@@ -217,10 +217,10 @@ FAULTS: dict[str, tuple[Sequence[Call], list[Edit], str]] = {
         r"instruction 2 \(matmul.*read 0",
     ),
     "exchanged operands": (STEP, [put(2, 0, B), put(2, 1, A)], "instruction 2.*read 0"),
-    "a piece": (COPIED, [put(1, 0, part(A, 0, 1, 3))], ""),
-    "another shape": (COPIED, [put(1, 0, reshaped(A, 4, 3))], ""),
-    "a transpose": (COPIED, [put(1, 0, turned(A))], ""),
-    "another dtype": (COPIED, [put(1, 0, whole(10, 3, 4, dtype="i4"))], ""),
+    "a piece": (COPIED, [put(1, 0, part(A, 0, 1, 3))], "wanted"),
+    "another shape": (COPIED, [put(1, 0, reshaped(A, 4, 3))], "wanted"),
+    "a transpose": (COPIED, [put(1, 0, turned(A))], "wanted"),
+    "another dtype": (COPIED, [put(1, 0, whole(10, 3, 4, dtype="i4"))], "wanted"),
     "another setting": (COPIED, [other(0, settings={"alpha": 3.0, "beta": 1.0})], "instruction 0"),
     "another kernel": (COPIED, [other(0, kernel="exp")], "instruction 0"),
     "a result into the wrong held block": (COPIED, [put(2, 1, INPUT)], "held block"),
