@@ -93,7 +93,7 @@ CASES: dict[str, tuple[list[Call], int, str]] = {
     ),
     # The one that is not its last user may not wait as if it cost nothing.
     "a gradient of two groups": (
-        [relu(X, A), update(A, V), call("add_scaled", A, W, alpha=2.0), *PEAK[1:3], relu(X, D), update(D, R)], 6,
+        [relu(X, A), update(A, V), call("add_scaled", A, W, alpha=2.0), *PEAK[1:3], relu(X, D), update(D, R)], 5,
         "add_scaled*2",
     ),
 }  # fmt: skip
