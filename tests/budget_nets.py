@@ -112,7 +112,7 @@ def built(*made: Any, **compiling: Any) -> FeedForwardNet:
     net = FeedForwardNet(loss.SquaredError(), device=device.new_cpu(), seed=3)
     for layer in (*made, layers.Flatten("flat"), layers.Dense("scores", 3)):
         net.add(layer)
-    net.compile(optimizer.SGD(lr=0.05, momentum=0.9), **compiling)
+    net.compile(optimizer.SGD(lr=0.002, momentum=0.9), **compiling)
     return net
 
 
