@@ -124,7 +124,7 @@ def equal_bits(folder: Path, seed: int, length: int, link: Link) -> None:
 
 def test_random_nets_train_to_equal_bits(tmp_path):
     for number, link in enumerate((QUICK, BESIDE, Link(0.05, True))):
-        equal_bits(tmp_path, 7907 * number + 11, 3 + 2 * number, link)
+        equal_bits(tmp_path, 7907 * number + 11, 3 + number, link)
 
 
 @pytest.mark.nightly
