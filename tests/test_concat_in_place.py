@@ -8,11 +8,10 @@ import pytest
 from kernel_sets import kernel_sets
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, Layer, device, layers, loss, optimizer
-from singa_lite.operation import Instruction
 from singa_lite.passes.time_model import seconds
 
 every_set = pytest.mark.parametrize("kernels", [kernels.name for kernels in kernel_sets()])
-N, HEIGHT, WIDTH, CLASSES = 5, 24, 40, 3
+N, HEIGHT, WIDTH, CLASSES = 5, 16, 24, 3
 
 
 def empty(kernels: str) -> FeedForwardNet:
@@ -89,17 +88,8 @@ def test_the_bits_are_those_of_a_net_that_copies(kernels, make, monkeypatch):
     assert lean.memory_plan.floor_bytes <= copying.memory_plan.floor_bytes
     if make is dense_net:  # in the other one the peak is elsewhere, or scratch is as large as what is saved
         assert lean.memory_plan.floor_bytes < copying.memory_plan.floor_bytes
-    monkeypatch.setenv("SINGA_LITE_PASSES", "")
-    monkeypatch.setenv("SINGA_LITE_PLAN", "off")
-    assert trained(make(kernels)) == found
-
-
-@every_set
-def test_what_grows_is_not_copied_again_and_again(kernels):
-    net = dense_net(kernels)
-    trained(net)
-    copies = [operation for operation in net.training_graph.profile(1).operations if operation.kernel == "copy"]
-    assert len(copies) <= 4, "at most the new channels of each layer"
+        copies = [i for i in lean.memory_plan.placed.planned.instructions if i.kernel == "copy"]
+        assert len(copies) <= 4, "at most the new channels of each layer"
 
 
 def test_within_a_budget_the_form_with_copies_competes(monkeypatch):
@@ -118,8 +108,5 @@ def test_within_a_budget_the_form_with_copies_competes(monkeypatch):
     assert "with copies" in within.memory_plan.order
     took = [sum(map(seconds, net.memory_plan.placed.planned.instructions)) for net in (free, within)]
     assert within.memory_plan.estimated_slowdown == pytest.approx(took[1] / took[0] - 1), "the copies count too"
-    assert sum(map(seconds, _without_repeats(within))) > took[0], "or the test would show nothing"
-
-
-def _without_repeats(net: FeedForwardNet) -> list[Instruction]:
-    return [one for one in net.memory_plan.placed.planned.instructions if one.repeats is None]
+    once = [one for one in within.memory_plan.placed.planned.instructions if one.repeats is None]
+    assert sum(map(seconds, once)) > took[0], "or the test would show nothing"

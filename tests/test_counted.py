@@ -19,14 +19,18 @@ Y[2] = -1
 NAMES = "loss", "accuracy", "perplexity"
 
 
-def net(ignored: int | None = -1, on: Any = None, **options: Any) -> FeedForwardNet:
+def momentum() -> optimizer.Optimizer:
+    return optimizer.SGD(0.1, momentum=0.9)
+
+
+def net(ignored: int | None = -1, rule: Any = momentum, **options: Any) -> FeedForwardNet:
     criteria = {"axis": -1, "ignore_index": ignored}
     made = FeedForwardNet(
         loss.SoftmaxCrossEntropy(**criteria), [metric.Accuracy(**criteria), metric.Perplexity(**criteria)],
-        device=on or device.new_cpu(), seed=1,
+        device=device.new_cpu(), seed=1,
     )  # fmt: skip
     made.add(layers.Dense("d", 3, input_sample_shape=(5, 4)))
-    made.compile(options.pop("optimizer", optimizer.SGD(0.1, momentum=0.9)), **options)
+    made.compile(rule(), **options)
     return made
 
 
@@ -48,15 +52,10 @@ def test_an_evaluation_is_that_of_one_batch_whatever_the_batch_size(graph):
     weighed = [made.evaluate(X, Y, batch_size=size, sample_weight=np.arange(9.0))[0] for size in (9, 4, 1)]
     np.testing.assert_allclose(weighed, weighed[0], rtol=1e-6)
     assert made.evaluate(X[2:3], Y[2:3])[0] == 0  # none counts
-
-
-def test_the_history_and_validation_count_positions():
-    made = net()
     made.optimizer.lr = 0.0
-    wanted = values(made.evaluate(X, Y, batch_size=9))
-    found = made.fit(X, Y, batch_size=4, epochs=1, validation_data=(X, Y), verbose=False)
+    history = made.fit(X, Y, batch_size=4, epochs=1, validation_data=(X, Y), verbose=False)
     for before in ("", "val_"):
-        np.testing.assert_allclose([found[before + name][0] for name in NAMES], wanted, rtol=1e-6)
+        np.testing.assert_allclose([history[before + name][0] for name in NAMES], wanted, rtol=1e-6)
 
 
 def test_each_of_several_outputs_counts_its_own():
@@ -77,41 +76,29 @@ def test_each_of_several_outputs_counts_its_own():
     np.testing.assert_allclose(weights(other), weights(made), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("graph", [True, False])
-@pytest.mark.parametrize("ignored", [-1, None])
-def test_pieces_of_a_batch_are_the_batch(graph, ignored):
-    found = []
-    for pieces in (1, 4):
-        made = net(ignored, graph=graph, micro_batches=pieces)
-        y = Y if ignored is not None else np.maximum(Y, 0)
-        steps = [values(made.train_one_batch(X, y)) for _ in range(2)]
-        found.append((steps, weights(made)))
-    np.testing.assert_allclose(found[1][0], found[0][0], rtol=2e-6)
-    np.testing.assert_allclose(found[1][1], found[0][1], rtol=1e-5, atol=1e-7)
+GROUPS = [(0, 2), (2, 3), (3, 9)]
+#: (options of both nets, options of the one that takes the data in cuts, cuts): the same training as one batch of all.
+ALIKE: dict[str, tuple[dict[str, Any], dict[str, Any], list[tuple[int, int]]]] = {
+    "pieces": ({}, {"micro_batches": 4}, [(0, 9)]),
+    "pieces, none ignored": ({"ignored": None}, {"micro_batches": 4}, [(0, 9)]),
+    "group": ({}, {"accumulate": 3}, GROUPS),
+    "group, clipped": ({"clip_global_norm": 0.05}, {"accumulate": 3}, GROUPS),
+    "group of pieces": ({}, {"accumulate": 3, "micro_batches": 2, "loss_scale": 8.0}, GROUPS),
+    "group, adam": ({"rule": lambda: optimizer.Adam(0.1)}, {"accumulate": 3}, GROUPS),
+}
 
 
 @pytest.mark.parametrize("graph", [True, False])
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"clip_global_norm": 0.05},
-        {"micro_batches": 2},
-        {"optimizer": optimizer.Adam},
-        {"loss_scale": 8.0, "micro_batches": 2},
-    ],
-    ids=str,
-)
-def test_a_group_of_batches_is_one_batch_of_all(graph, options):
-    found = []
-    for cuts in ([(0, 9)], [(0, 2), (2, 3), (3, 9)]):
-        own = {**options, "optimizer": options["optimizer"](0.1)} if "optimizer" in options else options
-        made = net(graph=graph, accumulate=len(cuts), **own)
-        for _ in range(2):
-            for start, stop in cuts:
-                made.train_one_batch(X[start:stop], Y[start:stop])
-        found.append(weights(made))
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-5, atol=1e-6)
+@pytest.mark.parametrize(("both", "options", "cuts"), ALIKE.values(), ids=ALIKE)
+def test_pieces_of_a_batch_and_groups_of_batches_are_the_batch(graph, both, options, cuts):
+    whole, cut = net(graph=graph, **both), net(graph=graph, **both, **options)
+    y = np.maximum(Y, 0) if "ignored" in both else Y
+    for _ in range(2):
+        wanted = values(whole.train_one_batch(X, y))
+        found = [values(cut.train_one_batch(X[start:stop], y[start:stop])) for start, stop in cuts]
+        if len(cuts) == 1:
+            np.testing.assert_allclose(found[0], wanted, rtol=2e-6)
+    np.testing.assert_allclose(weights(cut), weights(whole), rtol=1e-5, atol=1e-6)
 
 
 def test_a_group_goes_on_from_a_snapshot(tmp_path):
@@ -133,10 +120,10 @@ def test_a_group_goes_on_from_a_snapshot(tmp_path):
 
 def test_a_step_that_fails_counts_no_positions():
     made, wanted = net(accumulate=2), net(accumulate=2)
-    made.train_one_batch(X[:4], Y[:4])
+    for one in (made, wanted):
+        one.train_one_batch(X[:4], Y[:4])
     with pytest.raises(ValueError, match="class ids"):
         made.train_one_batch(X[4:], Y[4:] + 7)
-    made.train_one_batch(X[4:], Y[4:])
-    for part in (slice(0, 4), slice(4, 9)):
-        wanted.train_one_batch(X[part], Y[part])
+    for one in (made, wanted):
+        one.train_one_batch(X[4:], Y[4:])
     np.testing.assert_array_equal(weights(made), weights(wanted))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kernel_sets import kernel_sets
-from nets import bits
+from nets import bits, state_of
 from singa_lite import FeedForwardNet, autograd, device, layers, loss, optimizer, regularizer, tensor
 
 every_set = pytest.mark.parametrize("kernels", [s.name for s in kernel_sets()])
@@ -51,7 +51,7 @@ def trained(net: FeedForwardNet, shape: tuple[int, ...], steps: int = 3) -> list
 
 def kernels_of(net: FeedForwardNet) -> list[str]:
     """The kernels of the planned training step, in order."""
-    return [operation.kernel for operation in net.training_graph.profile(1).operations]
+    return [instruction.kernel for instruction in net.memory_plan.placed.planned.instructions]
 
 
 @every_set
@@ -86,26 +86,16 @@ def test_a_large_gradient_never_exists_whole(kernels):
 
 
 @every_set
-def test_the_count_and_the_rate_of_a_tiled_update_are_those_of_its_step(kernels):
-    """Adam's first step moves every element by the rate, whatever its gradient: a tile that counted twice would not."""
-    net = wide_net(kernels, lambda: optimizer.Adam(lr=0.01, epsilon=1e-12), True)
-    before = tensor.to_numpy(net.parameters()["large/weight"])
-    trained(net, (BATCH, 9), 1)
-    moved = tensor.to_numpy(net.parameters()["large/weight"]) - before
-    active = np.abs(moved) > 0
-    assert active.mean() > 0.2
-    # All but a few whose gradient is so small that epsilon shows.
-    assert np.quantile(np.abs(np.abs(moved[active]) / 0.01 - 1), 0.999) < 1e-3
-
-
-@every_set
-def test_a_gradient_whose_norm_is_wanted_stays_whole(kernels):
+def test_a_gradient_whose_norm_is_wanted_or_without_fusion_stays_whole(kernels, monkeypatch):
     def clipped() -> optimizer.SGD:
         return optimizer.SGD(lr=0.05, constraint=regularizer.NormConstraint(0.1))
 
     fused, whole = (wide_net(kernels, clipped, fuse) for fuse in (True, False))
-    assert trained(fused, (BATCH, 9)) == trained(whole, (BATCH, 9))
-    assert fused.memory_plan.arena_bytes > WIDE * 1027 * 4
+    assert trained(fused, (BATCH, 9), 2) == trained(whole, (BATCH, 9), 2)
+    monkeypatch.setenv("SINGA_LITE_FUSE", "off")
+    off = wide_net(kernels, OPTIMIZERS["sgd"], True)
+    for net in (fused, off):
+        assert net.plan_batch(BATCH).arena_bytes > WIDE * 1027 * 4
 
 
 def product(cpu: device.Device, turned: bool, keep: bool) -> tuple[list[np.ndarray], int]:
@@ -129,50 +119,43 @@ def product(cpu: device.Device, turned: bool, keep: bool) -> tuple[list[np.ndarr
 
 
 @every_set
-def test_tiles_are_cut_along_the_outermost_axis(kernels):
-    plain, bytes_plain = product(device.new_cpu(kernels=kernels), turned=False, keep=False)
-    turned, bytes_turned = product(device.new_cpu(kernels=kernels), turned=True, keep=False)
-    np.testing.assert_allclose(turned[0], plain[0], rtol=1e-6, atol=1e-6)
-    assert max(bytes_plain, bytes_turned) < 1050 * 1060 * 4 / 3
-
-
-@every_set
-def test_a_gradient_that_somebody_holds_stays_whole(kernels):
+def test_tiles_are_cut_along_the_outermost_axis_and_a_gradient_that_somebody_holds_stays_whole(kernels):
+    (plain,), bytes_plain = product(device.new_cpu(kernels=kernels), turned=False, keep=False)
+    (turned,), bytes_turned = product(device.new_cpu(kernels=kernels), turned=True, keep=False)
     (weight, gradient), _ = product(device.new_cpu(kernels=kernels), turned=False, keep=True)
-    (alone,), _ = product(device.new_cpu(kernels=kernels), turned=False, keep=False)
+    for found in (turned, weight):
+        np.testing.assert_allclose(found, plain, rtol=1e-6, atol=1e-6)
+    assert max(bytes_plain, bytes_turned) < 1050 * 1060 * 4 / 3
     assert gradient.shape == weight.shape
-    np.testing.assert_allclose(weight, alone, rtol=1e-6, atol=1e-6)
 
 
-def image_net(kernels: str, fuse: bool, merged: bool = False) -> FeedForwardNet:
+# --- calls that are joined, to equal bits
+
+
+def on_set(kernels: str) -> FeedForwardNet:
+    return FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(kernels=kernels), seed=7)
+
+
+def ended(net: FeedForwardNet, **compiling: Any) -> FeedForwardNet:
+    net.add(layers.Flatten("flat"))
+    net.add(layers.Dense("scores", 4))
+    net.compile(optimizer.SGD(lr=0.05, momentum=0.9), **compiling)
+    return net
+
+
+def image_net(kernels: str, merged: bool = False, **compiling: Any) -> FeedForwardNet:
     """Convolution and ReLU; merged: the convolution's result goes elsewhere too."""
-    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(kernels=kernels), seed=7)
+    net = on_set(kernels)
     conv = net.add(layers.Conv2D("conv", 8, 3, input_sample_shape=(3, 9, 7)))
     relu = net.add(layers.Activation("relu"))
     if merged:
         net.add(layers.Merge("sum"), [conv, relu])
-    net.add(layers.Flatten("flat"))
-    net.add(layers.Dense("dense", 11))
-    net.add(layers.Activation("relu2"))
-    net.add(layers.Dense("scores", 4))
-    net.compile(optimizer.SGD(lr=0.05, momentum=0.9), fuse=fuse)
-    return net
-
-
-def test_activations_are_fused_where_the_kernels_can():
-    for kernels in kernel_sets():
-        nets = [image_net(kernels.name, fuse) for fuse in (True, False)]
-        assert trained(nets[0], (6, 3, 9, 7)) == trained(nets[1], (6, 3, 9, 7))
-        for value, other in zip(nets[0].param_values(), nets[1].param_values(), strict=True):
-            assert bits(value) == bits(other)
-        wanted = ("conv2d", "relu") in kernels.fusions
-        assert ("conv2d_activation" in kernels_of(nets[0])) is wanted
-        assert "conv2d_activation" not in kernels_of(nets[1])
+    return ended(net, **compiling)
 
 
 def normalised_net(kernels: str, mode: str = "relu", **compiling: Any) -> FeedForwardNet:
     """Convolution, normalisation and activation: before a convolution, before an average, behind a sum."""
-    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(kernels=kernels), seed=7)
+    net = on_set(kernels)
     net.add(layers.Conv2D("conv1", 6, 3, input_sample_shape=(3, 9, 7)))
     net.add(layers.BatchNormalization("norm1"))
     first = net.add(layers.Activation("active1", mode))
@@ -184,34 +167,12 @@ def normalised_net(kernels: str, mode: str = "relu", **compiling: Any) -> FeedFo
     last = net.add(layers.BatchNormalization("norm3"))
     net.add(layers.Merge("sum"), [last, net.add(layers.Conv2D("short", 10, 1, 2), first)])
     net.add(layers.Activation("active3", mode))
-    net.add(layers.Flatten("flat"))
-    net.add(layers.Dense("scores", 4))
-    net.compile(optimizer.SGD(lr=0.05, momentum=0.9), **compiling)
-    return net
+    return ended(net, **compiling)
 
 
-@every_set
-@pytest.mark.parametrize("mode", ["relu", "relu6"])
-def test_activations_are_fused_with_the_normalisation_before_them(kernels, mode):
-    fused, whole = (normalised_net(kernels, mode, fuse=fuse) for fuse in (True, False))
-    assert trained(fused, (6, 3, 9, 7)) == trained(whole, (6, 3, 9, 7))
-    for value, other in zip(fused.param_values(), whole.param_values(), strict=True):
-        assert bits(value) == bits(other)
-    joined = "batch_norm_activation", "batch_norm_add", "batch_norm_activation_derivative"
-    apart = "add", "batch_norm", f"{mode}_derivative", "batch_norm_derivative"
-    assert [kernels_of(fused).count(name) for name in joined] == [2, 1, 1]
-    assert [kernels_of(fused).count(name) for name in apart] == [1, 0, 2, 2]
-    assert [kernels_of(whole).count(name) for name in joined] == [0, 0, 0]
-    assert [kernels_of(whole).count(name) for name in apart] == [2, 3, 3, 3]
-    behind = [i.settings for i in fused.memory_plan.placed.planned.instructions if i.kernel == "batch_norm_add"]
-    assert behind[0]["activation"] == (mode if ("add", mode) in fused.device.kernels.fusions else "")
-    x = np.random.default_rng(4).standard_normal((5, 3, 9, 7), dtype=np.float32)
-    assert bits(fused.predict(x)) == bits(whole.predict(x))  # so running statistics moved alike
-
-
-def dense_net(kernels: str, fuse: bool) -> FeedForwardNet:
+def dense_net(kernels: str, **compiling: Any) -> FeedForwardNet:
     """Two densely connected layers, each normalised and activated before its convolution."""
-    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(kernels=kernels), seed=7)
+    net = on_set(kernels)
     x = net.add(layers.Conv2D("conv", 5, 3, input_sample_shape=(3, 9, 7)))
     for number in (1, 2):
         net.add(layers.BatchNormalization(f"norm{number}"), x)
@@ -219,19 +180,92 @@ def dense_net(kernels: str, fuse: bool) -> FeedForwardNet:
         new = net.add(layers.Conv2D(f"conv{number}", 4, 3))
         x = net.add(layers.Concat(f"both{number}", 1), [x, new])
     net.add(layers.Conv2D("last", 3, 1))
-    net.add(layers.Flatten("flat"))
-    net.add(layers.Dense("scores", 4))
-    net.compile(optimizer.SGD(lr=0.05, momentum=0.9), fuse=fuse)
-    return net
+    return ended(net, **compiling)
+
+
+def pooled_net(kernels: str, mode: str = "relu", kernel: int = 2, pad: int = 0, **compiling: Any) -> FeedForwardNet:
+    """Convolution, activation, max pooling, twice."""
+    net = on_set(kernels)
+    for number, filters in enumerate((6, 10), 1):
+        first = {"input_sample_shape": (3, 16, 12)} if number == 1 else {}
+        net.add(layers.Conv2D(f"conv{number}", filters, 3, **first))
+        net.add(layers.Activation(f"active{number}", mode))
+        net.add(layers.MaxPooling2D(f"pool{number}", kernel, 2, pad=pad))
+    return ended(net, **compiling)
+
+
+def pooled_besides(kernels: str, **compiling: Any) -> FeedForwardNet:
+    """What is pooled is used elsewhere too."""
+    net = on_set(kernels)
+    relu = net.add(layers.Activation("relu", input_sample_shape=(3, 8, 6)))
+    net.add(layers.Merge("sum"), [net.add(layers.MaxPooling2D("pool", 3, 1), relu), relu])
+    return ended(net, **compiling)
+
+
+NORMS = "batch_norm_activation batch_norm_add batch_norm_activation_derivative batch_norm batch_norm_derivative add"
+#: (net, its options, samples, kernels to count, how many of each are in the fused step, and in the other one).
+ROWS: dict[str, tuple[Any, dict[str, Any], int, str, list[int], list[int]]] = {
+    "used elsewhere": (image_net, {"merged": True}, 6, "conv2d_activation conv2d relu", [0, 1, 1], [0, 1, 1]),
+    "normalised": (normalised_net, {}, 6, NORMS, [2, 1, 1, 0, 2, 1], [0, 0, 0, 3, 3, 2]),
+    "normalised, relu6": (normalised_net, {"mode": "relu6"}, 6, NORMS, [2, 1, 1, 0, 2, 1], [0, 0, 0, 3, 3, 2]),
+    "pooled": (pooled_net, {}, 6, "relu max_pool2d", [2, 2], [2, 2]),
+    "pooled, relu6": (pooled_net, {"mode": "relu6", "kernel": 3, "pad": 1}, 6, "relu6 max_pool2d", [2, 2], [2, 2]),
+    "pooled, tanh": (pooled_net, {"mode": "tanh"}, 6, "tanh max_pool2d", [2, 2], [2, 2]),
+    "pooled besides": (pooled_besides, {}, 5, "relu max_pool2d", [1, 1], [1, 1]),
+}
+
+
+def images(net: FeedForwardNet, count: int) -> np.ndarray:
+    (shape,) = net.input_shapes().values()
+    return np.random.default_rng(4).standard_normal((count, *shape), dtype=np.float32)
+
+
+def equal_bits(one: FeedForwardNet, other: FeedForwardNet, count: int) -> None:
+    """Of steps, of what they leave, and of a prediction, which shows that running statistics moved alike."""
+    (shape,) = one.input_shapes().values()
+    assert trained(one, (count, *shape), 2) == trained(other, (count, *shape), 2)
+    assert state_of(one) == state_of(other)
+    x = images(one, 5)
+    assert bits(one.predict(x)) == bits(other.predict(x))
+
+
+@every_set
+@pytest.mark.parametrize("name", ROWS)
+def test_activations_are_fused_with_the_normalisation_before_them(kernels, name):
+    """And a pooling goes before its activation where that is exact and used by nobody else."""
+    make, options, count, names, joined, apart = ROWS[name]
+    fused, whole = (make(kernels, fuse=fuse, **options) for fuse in (True, False))
+    equal_bits(fused, whole, count)
+    assert [kernels_of(fused).count(kernel) for kernel in names.split()] == joined
+    assert [kernels_of(whole).count(kernel) for kernel in names.split()] == apart
+    if "max_pool2d" in names:
+        mode = names.split()[0]
+        order = [kernel for kernel in kernels_of(fused) if kernel in (mode, "max_pool2d")]
+        pooled_first = make is pooled_net and mode != "tanh"
+        assert order[:2] == (["max_pool2d", mode] if pooled_first else [mode, "max_pool2d"])
+        if pooled_first:  # a large batch: the scratch of a convolution does not grow with it
+            needed, unfused = (net.plan_batch(900, samples=900).arena_bytes for net in (fused, whole))
+            assert needed < 0.9 * unfused
+
+
+@every_set
+def test_activations_are_fused_where_the_kernels_can(kernels):
+    fused, whole = (image_net(kernels, fuse=fuse) for fuse in (True, False))
+    equal_bits(fused, whole, 6)
+    assert ("conv2d_activation" in kernels_of(fused)) is (("conv2d", "relu") in fused.device.kernels.fusions)
+    assert "conv2d_activation" not in kernels_of(whole)
+    x = images(fused, 2)
+    x[1, 2, 4, 3] = np.nan
+    for net in (fused, whole):
+        out = tensor.to_numpy(net.predict(x))
+        assert np.isfinite(out[0]).all() and np.isnan(out[1]).all()
 
 
 @every_set
 def test_derivatives_of_a_dense_block_are_summed_within_those_of_normalisations(kernels):
-    fused, whole = (dense_net(kernels, fuse) for fuse in (True, False))
-    shape = 300, 3, 9, 7
-    assert trained(fused, shape, 2) == trained(whole, shape, 2)
-    for value, other in zip(fused.param_values(), whole.param_values(), strict=True):
-        assert bits(value) == bits(other)
+    """With a batch so large that the scratch of kernels is little."""
+    fused, whole = (dense_net(kernels, fuse=fuse) for fuse in (True, False))
+    equal_bits(fused, whole, 200)
     joined, apart = (kernels_of(fused).count(name) for name in ("batch_norm_derivative_add", "add"))
     assert joined + apart == kernels_of(whole).count("add") == 2
     assert joined >= 1  # where the joined call's scratch would raise the floor, they stay apart
@@ -239,11 +273,9 @@ def test_derivatives_of_a_dense_block_are_summed_within_those_of_normalisations(
 
 
 def test_a_fused_normalisation_is_repeated_within_a_budget():
-    """A batch so large that the scratch of kernels is little."""
     free = normalised_net("numpy")
-    wanted, curve = trained(free, (1000, 3, 9, 7), 2), free.budget_curve(1000)
-    net = normalised_net("numpy", memory_budget=curve[-1][0])
-    assert trained(net, (1000, 3, 9, 7), 2) == wanted
+    net = normalised_net("numpy", memory_budget=free.budget_curve(400)[-1][0])
+    equal_bits(free, net, 400)
     used = [i.kernel for i in net.memory_plan.placed.planned.instructions if i.repeats is not None]
     assert "batch_normalize_activation" in used
     assert "batch_norm_activation" not in used
@@ -251,104 +283,13 @@ def test_a_fused_normalisation_is_repeated_within_a_budget():
 
 @every_set
 def test_without_a_budget_fused_calls_pay_for_repeats_where_they_save_time(kernels, monkeypatch):
-    free = normalised_net(kernels)
-    wanted, plan = trained(free, (800, 3, 9, 7), 2), free.memory_plan
+    free, plain = normalised_net(kernels), normalised_net(kernels)
+    plan = free.plan_batch(800)
+    first = trained(free, (800, 3, 9, 7), 1)
     monkeypatch.setenv("SINGA_LITE_PASSES", "-paid_for")
-    plain = normalised_net(kernels)
-    assert trained(plain, (800, 3, 9, 7), 2) == wanted
-    for value, other in zip(free.param_values(), plain.param_values(), strict=True):
-        assert bits(value) == bits(other)
-    assert plan.repeats_are_paid_for == (free.device.kernels.one_pass)
-    assert ("no more than fused operations save" in plan.summary()) == plan.repeats_are_paid_for
+    assert trained(plain, (800, 3, 9, 7), 1) == first
+    assert state_of(free) == state_of(plain)
+    assert plan.repeats_are_paid_for == free.device.kernels.one_pass
     assert plan.estimated_slowdown == 0.0
     assert (plan.floor_bytes < plain.memory_plan.floor_bytes) == plan.repeats_are_paid_for
     assert not plain.memory_plan.repeats
-
-
-@every_set
-def test_a_fused_activation_shows_what_is_no_number(kernels):
-    nets = [image_net(kernels, fuse) for fuse in (True, False)]
-    x = np.random.default_rng(0).standard_normal((2, 3, 9, 7), dtype=np.float32)
-    x[1, 2, 4, 3] = np.nan
-    for net in nets:
-        out = tensor.to_numpy(net.predict(x))
-        assert np.isfinite(out[0]).all()
-        assert np.isnan(out[1]).all()
-
-
-@every_set
-def test_an_operation_whose_result_is_used_elsewhere_is_not_fused(kernels):
-    fused, whole = (image_net(kernels, fuse, merged=True) for fuse in (True, False))
-    assert trained(fused, (6, 3, 9, 7)) == trained(whole, (6, 3, 9, 7))
-    assert "conv2d_activation" not in kernels_of(fused)
-
-
-@every_set
-def test_fusion_is_switched_off_by_the_environment(kernels, monkeypatch):
-    monkeypatch.setenv("SINGA_LITE_FUSE", "off")
-    net = wide_net(kernels, OPTIMIZERS["sgd"], True)
-    trained(net, (BATCH, 9), 1)
-    assert net.memory_plan.arena_bytes > WIDE * 1027 * 4
-
-
-def pooled_net(kernels: str, fuse: bool, mode: str = "relu", **pooling: Any) -> FeedForwardNet:
-    """Convolution, activation, max pooling, twice."""
-    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(kernels=kernels), seed=9)
-    for number, kernels_of_layer in enumerate((6, 10), 1):
-        first = {"input_sample_shape": (3, 32, 20)} if number == 1 else {}
-        net.add(layers.Conv2D(f"conv{number}", kernels_of_layer, 3, **first))
-        net.add(layers.Activation(f"active{number}", mode))
-        net.add(layers.MaxPooling2D(f"pool{number}", **pooling))
-    net.add(layers.Flatten("flat"))
-    net.add(layers.Dense("scores", 4))
-    net.compile(optimizer.SGD(lr=0.05, momentum=0.9), fuse=fuse)
-    return net
-
-
-@every_set
-@pytest.mark.parametrize(
-    ("mode", "pooling"),
-    [("relu", {"kernel": 2, "stride": 2, "border_mode": "valid"}), ("relu6", {"kernel": 3, "stride": 2, "pad": 1})],
-)
-def test_pooling_before_the_activation_gives_equal_bits_and_needs_less(kernels, mode, pooling):
-    """What a window covers and which activation stands before it are apart: each is met once."""
-    fused, whole = (pooled_net(kernels, fuse, mode, **pooling) for fuse in (True, False))
-    assert trained(fused, (6, 3, 32, 20)) == trained(whole, (6, 3, 32, 20))
-    for value, other in zip(fused.param_values(), whole.param_values(), strict=True):
-        assert bits(value) == bits(other)
-    order = [kernel for kernel in kernels_of(fused) if kernel in (mode, "max_pool2d", f"{mode}_derivative")]
-    assert order == ["max_pool2d", mode] * 2 + [f"{mode}_derivative"] * 2
-    # A large batch: the scratch of a convolution does not grow with it.
-    needed, unfused = (net.plan_batch(500, samples=500).arena_bytes for net in (fused, whole))
-    assert needed < 0.9 * unfused
-
-
-@every_set
-def test_pooling_stays_behind_an_activation_that_is_not_exact(kernels):
-    net = pooled_net(kernels, True, "tanh", kernel=2, stride=2, border_mode="valid")
-    trained(net, (6, 3, 32, 20), 1)
-    assert [k for k in kernels_of(net) if k in ("tanh", "max_pool2d")] == ["tanh", "max_pool2d"] * 2
-
-
-@every_set
-def test_pooling_stays_behind_an_activation_that_is_used_elsewhere(kernels):
-    def make(fuse: bool) -> FeedForwardNet:
-        net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(kernels=kernels), seed=9)
-        relu = net.add(layers.Activation("relu", input_sample_shape=(3, 8, 6)))
-        left = net.add(layers.MaxPooling2D("pool", 3, 1), relu)
-        net.add(layers.Merge("sum"), [left, relu])
-        net.add(layers.Flatten("flat"))
-        net.add(layers.Dense("scores", 4))
-        net.compile(optimizer.SGD(lr=0.05), fuse=fuse)
-        return net
-
-    fused, whole = make(True), make(False)
-    assert trained(fused, (5, 3, 8, 6)) == trained(whole, (5, 3, 8, 6))
-    assert [k for k in kernels_of(fused) if k in ("relu", "max_pool2d")] == ["relu", "max_pool2d"]
-
-
-@every_set
-def test_a_prediction_pools_first_too(kernels):
-    fused, whole = (pooled_net(kernels, fuse, kernel=2, stride=2, border_mode="valid") for fuse in (True, False))
-    x = np.random.default_rng(4).standard_normal((5, 3, 32, 20), dtype=np.float32)
-    assert bits(fused.predict(x)) == bits(whole.predict(x))

@@ -42,11 +42,11 @@ ACTIVATION = numbers(BATCH, WIDTH)
 GRADIENTS = numbers(WIDTH, WIDTH) + numbers(WIDTH)  # of one layer
 
 
-def equal_layers(count: int, make: Callable[[], optimizer.Optimizer] = OPTIMIZERS["sgd"]) -> FeedForwardNet:
+def equal_layers(count: int, opt: str = "sgd") -> FeedForwardNet:
     net = FeedForwardNet(loss.SoftmaxCrossEntropy(), metric.Accuracy(), device.new_cpu())
     for i in range(count):
         net.add(layers.Dense(f"dense{i}", WIDTH, input_sample_shape=None if i else (WIDTH,)))
-    net.compile(make(), graph=False)
+    net.compile(OPTIMIZERS[opt](), graph=False)
     net.train_one_batch(X, Y)  # makes the optimizer's state
     return net
 
@@ -77,41 +77,29 @@ def peak(on: device.Device) -> Iterator[Peak]:
 
 # --- training -----------------------------------------------------------------------------------------------
 
-RESULTS = 2 * 64  # loss and metric
-STEPS: dict[str, Callable[[FeedForwardNet], object]] = {
-    "train_one_batch": lambda net: net.train_one_batch(X, Y),
-    "the explicit loop": lambda net: explicit_step(net, X, Y),
-}
 
-
-@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS.keys())
-@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS.keys())
-@pytest.mark.parametrize("count", [2, 8])
-def test_a_step_with_updates_in_the_loop_costs_one_layers_gradients(make, step, count):
-    """Above parameters, optimizer state, targets and activations, of which `count` are kept: each layer's input.
+@pytest.mark.parametrize("opt", OPTIMIZERS)
+def test_a_step_with_updates_in_the_loop_costs_one_layers_gradients(opt):
+    """Above parameters, optimizer state, targets and each layer's input; whatever the number of layers.
 
     While a layer's gradients are computed, its input and the derivatives by its output and by its input are there.
     While they are applied, of these only the derivative by its input is: the layer's place among the activations.
     """
-    net = equal_layers(count, make)
-    with peak(net.device) as found:
-        step(net)
-    above = found.nbytes - count * ACTIVATION
-    computing = 2 * ACTIVATION + found.scratch["gradient"]
-    applying = found.scratch["update"]
-    assert GRADIENTS < above <= GRADIENTS + max(computing, applying) + lines(Y.nbytes) + RESULTS
-    assert above < 2 * GRADIENTS
-
-
-@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS.keys())
-def test_the_cost_does_not_grow_with_the_number_of_layers(make):
-    above = []
-    for count in (2, 5, 8):
-        net = equal_layers(count, make)
-        with peak(net.device) as found:
-            net.train_one_batch(X, Y)
-        above.append(found.nbytes - count * ACTIVATION)
-    assert above[0] == above[1] == above[2]
+    steps: list[Callable[[FeedForwardNet], object]] = [
+        lambda net: net.train_one_batch(X, Y),
+        lambda net: explicit_step(net, X, Y),
+    ]
+    for step in steps:
+        above = []
+        for count in (2, 5):
+            net = equal_layers(count, opt)
+            with peak(net.device) as found:
+                step(net)
+            above.append(found.nbytes - count * ACTIVATION)
+        computing, applying = 2 * ACTIVATION + found.scratch["gradient"], found.scratch["update"]
+        results = 2 * 64  # loss and metric
+        assert GRADIENTS < above[0] <= GRADIENTS + max(computing, applying) + lines(Y.nbytes) + results
+        assert above[0] == above[1] < 2 * GRADIENTS
 
 
 def test_the_loop_itself_costs_one_layers_gradients_and_its_activations_go_as_it_walks():
@@ -147,25 +135,18 @@ def test_collected_gradients_cost_all_layers(count):
     assert net.device.pool.used == level
 
 
-def test_adam_keeps_two_numbers_for_each_parameter():
-    nets = [equal_layers(3, OPTIMIZERS[name]) for name in ("sgd", "momentum", "adam")]
-    plain, momentum, adam = (net.device.pool.used for net in nets)
-    assert momentum - plain == 3 * GRADIENTS
-    assert adam - plain == 2 * 3 * GRADIENTS
+def test_adam_keeps_two_numbers_for_each_parameter_and_results_hold_no_activations():
+    plain, momentum, adam = (equal_layers(3, name).device.pool.used for name in OPTIMIZERS)
+    assert (momentum - plain, adam - plain) == (3 * GRADIENTS, 2 * 3 * GRADIENTS)
+    net = equal_layers(4)
+    level = net.device.pool.used
+    results: list[Tensor] = []
+    for _ in range(5):
+        results += net.train_one_batch(X, Y)
+    assert net.device.pool.used == level + len(results) * 64
 
 
 # --- what is kept for backward ------------------------------------------------------------------------------
-
-
-def kept_by(*made: Any, shape: tuple[int, ...] = (WIDTH,)) -> int:
-    """What a training forward leaves in the pool beside the net's output."""
-    net = FeedForwardNet(device=device.new_cpu())
-    for i, layer in enumerate(made):
-        net.add(layer, src=[] if i == 0 else None)
-    x = tensor.zeros((BATCH, *shape), device=net.device)
-    level = net.device.pool.used
-    out = net.forward(True, x)
-    return net.device.pool.used - level - lines(out.nbytes)
 
 
 def dense(name: str, **options: Any) -> layers.Dense:
@@ -174,8 +155,9 @@ def dense(name: str, **options: Any) -> layers.Dense:
 
 FIRST = {"input_sample_shape": (WIDTH,)}
 IMAGE = (3, 6, 8)
+CONV = {"input_sample_shape": IMAGE}
+#: (layers, bytes): the input is the caller's, the output the net's; what is between them.
 KEPT: dict[str, tuple[Callable[[], list[Any]], int]] = {
-    # The input is the caller's, the output the net's; between them:
     "a product keeps its input": (lambda: [dense("a", **FIRST), dense("b")], ACTIVATION),
     "relu keeps its output, which is the next one's input": (
         lambda: [dense("a", **FIRST), layers.Activation("act"), dense("b")],
@@ -195,14 +177,8 @@ KEPT: dict[str, tuple[Callable[[], list[Any]], int]] = {
         lambda: [dense("a", **FIRST), layers.Activation("act", "gelu"), layers.Activation("act 2", "silu")],
         2 * ACTIVATION,
     ),
-    "a sum keeps nothing": (
-        lambda: [dense("a", **FIRST), layers.Split("split", 2), layers.Merge("sum")],
-        0,
-    ),
-    "dropout keeps a key and no mask": (
-        lambda: [dense("a", **FIRST), layers.Dropout("drop")],
-        64,
-    ),
+    "a sum keeps nothing": (lambda: [dense("a", **FIRST), layers.Split("split", 2), layers.Merge("sum")], 0),
+    "dropout keeps a key and no mask": (lambda: [dense("a", **FIRST), layers.Dropout("drop")], 64),
     "views keep nothing": (
         lambda: [
             dense("a", **FIRST),
@@ -217,33 +193,27 @@ KEPT: dict[str, tuple[Callable[[], list[Any]], int]] = {
         lambda: [dense("a", **FIRST), layers.BatchNormalization("norm")],
         ACTIVATION + 2 * numbers(WIDTH),
     ),
+    "an average of an image keeps nothing": (
+        lambda: [layers.Conv2D("conv", 3, **CONV), layers.AvgPooling2D("pool", 2, 2, "valid")],
+        0,
+    ),
+    "a maximum of an image keeps where it was": (
+        lambda: [layers.Conv2D("conv", 3, **CONV), layers.MaxPooling2D("pool", 2, 2, "valid")],
+        lines(BATCH * 3 * 3 * 4),  # a byte for each
+    ),
 }
 
 
 @pytest.mark.parametrize(("make", "wanted"), KEPT.values(), ids=KEPT.keys())
 def test_training_keeps_only_what_backward_needs(make, wanted):
-    made = make()
-    if any(isinstance(layer, layers.Merge) for layer in made):
-        net = FeedForwardNet(device=device.new_cpu())
-        for layer in made[:-1]:
-            net.add(layer)
-        net.add(made[-1], src=["split", "split"])
-        x = tensor.zeros((BATCH, WIDTH), device=net.device)
-        level = net.device.pool.used
-        out = net.forward(True, x)
-        assert net.device.pool.used - level - lines(out.nbytes) == wanted
-        return
-    assert kept_by(*made) == wanted
-
-
-def test_pooling_lets_the_large_image_go():
-    """A maximum keeps where it was; an average nothing."""
-    image = numbers(BATCH, *IMAGE)
-    conv = {"input_sample_shape": IMAGE}
-    kept = kept_by(layers.Conv2D("conv", 3, **conv), layers.AvgPooling2D("pool", 2, 2, "valid"), shape=IMAGE)
-    assert kept == 0
-    kept = kept_by(layers.Conv2D("conv", 3, **conv), layers.MaxPooling2D("pool", 2, 2, "valid"), shape=IMAGE)
-    assert 0 < kept <= image
+    net = FeedForwardNet(device=device.new_cpu())
+    for layer in make():
+        net.add(layer, ["split", "split"] if isinstance(layer, layers.Merge) else None)
+    (shape,) = net.input_shapes().values()
+    x = tensor.zeros((BATCH, *shape), device=net.device)
+    level = net.device.pool.used
+    out = net.forward(True, x)
+    assert net.device.pool.used - level - lines(out.nbytes) == wanted
 
 
 def deep(count: int, on: device.Device) -> FeedForwardNet:
@@ -255,21 +225,8 @@ def deep(count: int, on: device.Device) -> FeedForwardNet:
     return net
 
 
-def test_evaluation_holds_two_activations_whatever_the_depth():
-    marks = []
-    for count in (1, 3, 12):
-        on = device.new_cpu()
-        net = deep(count, on)
-        x = tensor.from_numpy(X, on)
-        with peak(on) as found:
-            net.forward(False, x)
-        marks.append(found.nbytes)
-    assert marks == [2 * ACTIVATION] * 3
-
-
-def test_branches_are_held_only_until_they_meet():
+def branched(on: device.Device) -> FeedForwardNet:
     """Twelve branches from one input, each summed with the next as soon as both are there: three live at once."""
-    on = device.new_cpu()
     net = FeedForwardNet(device=on)
     net.add(layers.Dummy("x", (WIDTH,)))
     before = "x"
@@ -277,26 +234,26 @@ def test_branches_are_held_only_until_they_meet():
         net.add(dense(f"branch{i}"), src="x")
         net.add(layers.Merge(f"sum{i}"), src=[before, f"branch{i}"])
         before = f"sum{i}"
-    x = tensor.from_numpy(X, on)
+    return net
+
+
+@pytest.mark.parametrize(("make", "activations"), [*((lambda on, n=n: deep(n, on), 2) for n in (1, 12)), (branched, 3)])
+def test_evaluation_holds_what_is_still_read_whatever_the_depth(make, activations):
+    on = device.new_cpu()
+    net, x = make(on), tensor.from_numpy(X, on)
     with peak(on) as found:
         net.forward(False, x)
-    assert found.nbytes == 3 * ACTIVATION
+    assert found.nbytes == activations * ACTIVATION
 
 
-def test_named_outputs_are_held_and_no_others():
+def test_named_outputs_are_held_and_no_others_and_an_expression_frees_what_no_one_holds():
     on = device.new_cpu()
-    net = deep(6, on)
-    x = tensor.from_numpy(X, on)
+    net, x = deep(6, on), tensor.from_numpy(X, on)
     level = on.pool.used
     out = net.forward(False, x, output=["act1", "dense3"])
     assert on.pool.used == level + 3 * ACTIVATION
     del out["act1"]
     assert on.pool.used == level + 2 * ACTIVATION
-
-
-def test_an_expression_frees_what_no_one_holds():
-    on = device.new_cpu()
-    x = tensor.from_numpy(X, on)
     with peak(on) as found:
         y = x
         for _ in range(20):
@@ -307,8 +264,8 @@ def test_an_expression_frees_what_no_one_holds():
 # --- leaks --------------------------------------------------------------------------------------------------
 
 
-def convolutional(on: device.Device) -> FeedForwardNet:
-    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), metric.Accuracy(), on)
+def convolutional(graph: bool) -> FeedForwardNet:
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), metric.Accuracy(), device.new_cpu())
     net.add(layers.Conv2D("conv", 4, input_sample_shape=IMAGE))
     net.add(layers.BatchNormalization("norm"))
     net.add(layers.Activation("act"))
@@ -316,6 +273,7 @@ def convolutional(on: device.Device) -> FeedForwardNet:
     net.add(layers.Dropout("drop"))
     net.add(layers.Flatten("flat"))
     net.add(layers.Dense("dense", 5))
+    net.compile(optimizer.Adam(), graph=graph)
     return net
 
 
@@ -352,39 +310,21 @@ def uses(net: FeedForwardNet) -> dict[str, Callable[[], object]]:
 
 
 @pytest.mark.parametrize("graph", [False, True], ids=["at once", "recorded"])
-@pytest.mark.parametrize("use", uses(convolutional(device.new_cpu())))
-def test_nothing_leaks(use, graph):
-    """Without the garbage collector: what the pool holds after 3 and after 30 times is the same."""
-    net = convolutional(device.new_cpu())
-    net.compile(optimizer.Adam(), graph=graph)
-    do = uses(net)[use]
-    used = {}
-    gc.collect()
-    gc.disable()
-    try:
-        for times in range(1, 31):
-            do()
-            used[times] = net.device.pool.used
-    finally:
-        gc.enable()
-    assert used[30] == used[3]
-
-
-def test_a_net_gives_back_all_it_had():
-    on = device.new_cpu()
-    net = convolutional(on)
-    net.compile(optimizer.Adam(), graph=False)
-    for use in uses(net).values():
-        use()
-    del net, use
+def test_nothing_leaks_and_a_net_gives_back_all_it_had(graph):
+    """Without the garbage collector: what the pool holds after 3 and after 12 times is the same."""
+    net = convolutional(graph)
+    on = net.device
+    for name, do in uses(net).items():
+        used = {}
+        gc.collect()
+        gc.disable()
+        try:
+            for times in range(1, 13):
+                do()
+                used[times] = on.pool.used
+        finally:
+            gc.enable()
+        assert used[12] == used[3], name
+    del net, do
     gc.collect()
     assert on.pool.used == 0
-
-
-def test_results_of_a_step_hold_no_activations():
-    net = equal_layers(4)
-    level = net.device.pool.used
-    results: list[Tensor] = []
-    for _ in range(5):
-        results += net.train_one_batch(X, Y)
-    assert net.device.pool.used == level + len(results) * 64

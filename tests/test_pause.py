@@ -14,6 +14,7 @@ from singa_lite.graph import Pause
 
 RNG = np.random.default_rng(2)
 X, LABELS = RNG.normal(size=(7, 5)).astype("f"), RNG.integers(0, 3, 7)
+MOVING = {"norm: running_mean", "norm: running_var"}
 
 
 def make(graph: bool = True) -> FeedForwardNet:
@@ -24,19 +25,6 @@ def make(graph: bool = True) -> FeedForwardNet:
     net.compile(optimizer.SGD(lr=0.1, momentum=0.9), graph=graph)
     net.train_one_batch(X, LABELS)
     return net
-
-
-class Reader:
-    """Something beside a step, and what it sees when it is waited for."""
-
-    def __init__(self, net: FeedForwardNet, blocks: Callable[[FeedForwardNet], Any]) -> None:
-        self.net, self.blocks = net, blocks
-        self.begun: dict[str, bytes] = {}
-        self.waited: list[dict[str, bytes]] = []
-
-    def begin(self) -> Pause:
-        self.begun = state_of(self.net)
-        return Pause(self.blocks(self.net), lambda: self.waited.append(state_of(self.net)))
 
 
 def parameters(net: FeedForwardNet) -> list[Any]:
@@ -51,84 +39,73 @@ def nothing(net: FeedForwardNet) -> list[Any]:
     return []
 
 
-def changed(before: dict[str, bytes], after: dict[str, bytes]) -> set[str]:
-    return {name for name in before if before[name] != after[name]} - {"step"}
+class Reader:
+    """Something beside the next step, and what it sees when it is waited for."""
+
+    def __init__(self, net: FeedForwardNet, blocks: Callable[[FeedForwardNet], Any] = parameters) -> None:
+        self.net, self.blocks = net, blocks
+        self.begun: dict[str, Any] = {}
+        self.waited: list[dict[str, Any]] = []
+        net.beside_next_step(self.begin)
+
+    def begin(self) -> Pause:
+        self.begun = state_of(self.net)
+        return Pause(self.blocks(self.net), lambda: self.waited.append(state_of(self.net)))
+
+    def changed(self, then: dict[str, Any] | None = None) -> set[str]:
+        """What is otherwise when it is waited for the first time, or then."""
+        then = self.waited[0] if then is None else then
+        return {name for name in self.begun if self.begun[name] != then[name]} - {"step"}
 
 
-MOVING = {"norm: running_mean", "norm: running_var"}
+#: (recorded, what is read, samples, checked, what has changed when it is waited for; None: all that a step changes).
+CASES: dict[str, tuple[bool, Callable[[FeedForwardNet], Any], int, bool, set[str] | None]] = {
+    "between forward and the first update": (True, parameters, 7, False, MOVING),
+    "a new shape of batch": (True, parameters, 4, False, MOVING),
+    "written at once": (True, statistics, 7, False, set()),
+    "not recorded": (False, parameters, 7, False, set()),
+    "memory of nobody": (True, nothing, 7, False, None),
+    "checked memory": (True, parameters, 7, True, set()),
+}
 
 
-def test_a_recorded_step_waits_between_forward_and_the_first_update():
-    net = make()
-    reader = Reader(net, parameters)
-    net.beside_next_step(reader.begin)
-    before = state_of(net)
-    assert not reader.begun
-    net.train_one_batch(X, LABELS)
+@pytest.mark.parametrize(("graph", "blocks", "samples", "checked", "wanted"), CASES.values(), ids=CASES)
+def test_a_step_waits_before_it_writes_what_is_read(monkeypatch, graph, blocks, samples, checked, wanted):
+    monkeypatch.setenv("SINGA_LITE_CHECKED", "1" if checked else "")
+    net, plain = make(graph), make(graph)
+    reader, before = Reader(net, blocks), state_of(net)
+    net.evaluate(X, LABELS)
+    net.predict(X)
+    assert not reader.begun, "an evaluation is no training step"
+    for one in (net, plain):
+        one.train_one_batch(X[:samples], LABELS[:samples])
     assert reader.begun == before
-    assert changed(before, reader.waited[0]) == MOVING
-    assert changed(before, state_of(net)) > MOVING
+    assert state_of(net) == state_of(plain)
+    everything = reader.changed(state_of(net))
+    assert everything > MOVING
+    assert reader.changed() == (everything if wanted is None else wanted)
     count = len(reader.waited)
     net.train_one_batch(X, LABELS)
     assert len(reader.waited) == count, "for one step only"
 
 
-@pytest.mark.parametrize("graph", [True, False])
-def test_a_step_that_writes_it_at_once_waits_before_all_else(graph):
-    net = make(graph)
-    reader = Reader(net, statistics if graph else parameters)
-    net.beside_next_step(reader.begin)
-    net.train_one_batch(X, LABELS)
-    assert not changed(reader.begun, reader.waited[0])
-
-
-def test_memory_of_nobody_is_waited_for_in_the_end():
-    net = make()
-    reader = Reader(net, nothing)
-    net.beside_next_step(reader.begin)
-    net.train_one_batch(X, LABELS)
-    assert reader.waited[0] == state_of(net)
-
-
-def test_a_new_shape_of_batch_waits_too():
-    net = make()
-    reader = Reader(net, parameters)
-    net.beside_next_step(reader.begin)
-    net.train_one_batch(X[:4], LABELS[:4])
-    assert changed(reader.begun, reader.waited[0]) == MOVING
-
-
-def test_checked_memory_and_other_orders_give_the_same_bits(monkeypatch):
-    monkeypatch.setenv("SINGA_LITE_CHECKED", "1")
-    checked, plain = make(), make()
-    reader = Reader(checked, parameters)
-    checked.beside_next_step(reader.begin)
-    for net in (checked, plain):
-        net.train_one_batch(X, LABELS)
-    assert not changed(reader.begun, reader.waited[0])
-    assert state_of(checked) == state_of(plain)
-
-
 def test_several_are_each_begun_and_waited_for():
     net = make()
     readers = [Reader(net, statistics), Reader(net, parameters)]
-    for reader in readers:
-        net.beside_next_step(reader.begin)
     net.train_one_batch(X, LABELS)
-    assert all(reader.begun and not changed(reader.begun, reader.waited[0]) for reader in readers)
+    assert all(reader.begun and not reader.changed() for reader in readers)
 
 
 def test_a_step_that_fails_has_waited():
     net = make()
-    reader = Reader(net, parameters)
-    net.beside_next_step(reader.begin)
+    reader = Reader(net)
     with pytest.raises(ShapeError):
         net.train_one_batch(X[:, :3], LABELS)
     assert not reader.begun, "that batch is no step"
     net.device.pool.set_limit(net.device.pool.used)
     with pytest.raises(OutOfMemoryError):
         net.train_one_batch(np.tile(X, (9999, 1)), np.tile(LABELS, 9999))
-    assert reader.begun and reader.waited and not changed(reader.begun, reader.waited[0])
+    assert reader.begun and reader.waited and not reader.changed()
 
 
 def test_an_error_in_beginning_comes_out_before_the_step():
@@ -142,12 +119,3 @@ def test_an_error_in_beginning_comes_out_before_the_step():
         net.train_one_batch(X, LABELS)
     assert state_of(net) == before
     net.train_one_batch(X, LABELS)
-
-
-def test_evaluation_does_not_begin_it():
-    net = make()
-    reader = Reader(net, parameters)
-    net.beside_next_step(reader.begin)
-    net.evaluate(X, LABELS)
-    net.predict(X)
-    assert not reader.begun

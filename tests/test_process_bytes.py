@@ -1,19 +1,22 @@
-"""What a process takes for the calls of a large net is part of what a budget bounds."""
+"""What a process takes for the calls of a large net is part of what a budget bounds: by rule, and as Linux counts."""
 
 from __future__ import annotations
 
+import sys
 from copy import copy
 
 import numpy as np
 import pytest
 
+from in_process import output
+from kernel_sets import kernel_sets
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, device, layers, loss, optimizer
 from singa_lite.device import Device
 from singa_lite.memory.problem import PlanError
 from singa_lite.operation import Instruction, Operand, Phase
 from singa_lite.passes import launch_bytes
-from singa_lite.passes.launch_bytes import A_CALL, A_FORM, BESIDE, further_bytes
+from singa_lite.passes.launch_bytes import A_CALL, A_FORM, BESIDE, FURTHER, further_bytes
 
 COUNT, SMALL = 403, 43
 CODE = 80 << 10  # as of a set that makes code for each different call
@@ -89,30 +92,23 @@ def test_kernels_that_make_no_code_take_it_for_calls_alone(counted):
     assert plan.process_bytes == plan.operations * A_CALL
 
 
-def test_the_least_of_an_error_counts_it_and_is_kept(counted):
-    net = deep()
-    with pytest.raises(PlanError, match="the process for") as caught:
-        net.plan_batch(COUNT, memory_budget=1000)
-    least = caught.value.total_bytes
-    assert net.plan_batch(COUNT, memory_budget=least).total_bytes <= least
-    with pytest.raises(PlanError) as other:
-        net.plan_batch(COUNT, memory_budget=1_000_000)
-    assert other.value.total_bytes == least
-
-
-def test_the_curve_and_the_largest_batch_count_it(counted):
+def test_errors_the_curve_and_the_largest_batch_count_it(counted):
     net = deep(2)
     free = net.plan_batch(SMALL)
     points = net.budget_curve(SMALL)
     assert points[0] == (free.total_bytes, 0.0)
-    for nbytes, slowdown in (points[0], points[-1]):
+    with pytest.raises(PlanError, match="process") as caught:
+        net.plan_batch(SMALL, memory_budget=points[-1][0] // 2)
+    least = caught.value.total_bytes
+    assert least <= points[-1][0]
+    for nbytes, slowdown in (points[0], points[-1], (least, float("inf"))):
         plan = net.plan_batch(SMALL, memory_budget=nbytes)
         assert plan.total_bytes <= nbytes
         assert plan.estimated_slowdown <= slowdown
         assert plan.process_bytes >= plan.operations * A_CALL
-    with pytest.raises(PlanError) as caught:
-        net.plan_batch(SMALL, memory_budget=points[-1][0] // 2)
-    assert caught.value.total_bytes <= points[-1][0]
+    with pytest.raises(PlanError) as other:
+        net.plan_batch(SMALL, memory_budget=1000)
+    assert other.value.total_bytes == least
     largest = net.largest_batch(free.total_bytes)
     assert largest >= SMALL
     assert net.plan_batch(largest).total_bytes <= free.total_bytes < net.plan_batch(largest + 1).total_bytes
@@ -166,3 +162,51 @@ def test_a_third_form_of_batch_takes_its_own_from_the_budget(monkeypatch, more):
         assert len(recorded) == min(3, number + 1) or not more
         assert net.device.pool.high_water + sum(recorded) <= net._steps.how.budget
     assert state_of(net) == state_of(free)
+
+
+# --- of a process ---------------------------------------------------------------------------------------------
+
+#: Dense layers with activations, of which no two are alike: each call has code of its own.
+DEPTH = 75
+
+TRAIN = f"""
+import numpy as np
+from singa_lite import FeedForwardNet, layers, loss, metric, optimizer
+
+def resident(field):
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith(field))
+
+def deep(depth, budget=None):
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), metric.Accuracy(), seed=2)
+    for number in range(depth):
+        net.add(layers.Dense(f"dense{{number}}", 40 + number, input_sample_shape=None if number else (30,)))
+        net.add(layers.Activation(f"act{{number}}", "tanh"))
+    net.add(layers.Dense("scores", 7))
+    net.compile(optimizer.SGD(lr=0.01, momentum=0.9), memory_budget=budget)
+    return net
+
+rng = np.random.default_rng(1)
+x, y = rng.standard_normal((19, 30), np.float32), rng.integers(0, 7, 19)
+deep(1).train_one_batch(x, y)  # what loads at first use belongs to the import
+level = resident("VmRSS")
+net = deep({DEPTH})
+plan = net.plan_batch(8)
+budget = plan.total_bytes
+net.compile(optimizer.SGD(lr=0.01, momentum=0.9), memory_budget=budget)
+for step in range(2):
+    net.train_one_batch(x[:8], y[:8])
+step = resident("VmHWM") - level
+net.fit(x, y, 8, validation_data=(x[:11], y[:11]), verbose=False)
+print(plan.process_bytes, budget, step, resident("VmHWM") - level)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="this system does not say what a process took at most")
+@pytest.mark.parametrize("kernels", [one.name for one in kernel_sets()])
+def test_a_step_and_fit_of_many_calls_take_no_more_than_is_promised(kernels):
+    """fit has three forms of record beside the step: a shorter batch, and an evaluation of both sizes."""
+    counted, budget, step, fitted = map(int, output(TRAIN, SINGA_LITE_KERNELS=kernels, OMP_NUM_THREADS=1).split())
+    assert (counted > 0) == (kernels == "onednn"), "so many calls count where they have code"
+    assert step <= budget + BESIDE
+    assert fitted <= budget + BESIDE + FURTHER * A_FORM

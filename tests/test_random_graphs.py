@@ -1,8 +1,8 @@
 """Eager, planned, unplanned, dependency-ordered and checked runs of random expressions and nets give equal bits.
 
 Each is run eagerly, as planned, and in one of the other modes in turn: a mode concerns how a step is placed or ordered,
-whatever the step is, so that each of them meets a quarter of all. SINGA_LITE_TEST_GRAPHS=500 runs so many expressions,
-and nets and long expressions in proportion, in every mode.
+whatever the step is, so that each of them meets a quarter of all. Many more are run nightly. SINGA_LITE_TEST_GRAPHS=500
+runs so many expressions, and nets and long expressions in proportion, in every mode.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from cuda_devices import KINDS, new_device
 from nets import bits, state_of
@@ -27,10 +26,9 @@ from singa_lite.passes.program import floor, requests
 
 SETTING = os.environ.get("SINGA_LITE_TEST_GRAPHS")
 #: Expressions; of nets a quarter, of long expressions a twelfth.
-COUNT = int(SETTING or 144)
+COUNTS = [int(SETTING or 48), pytest.param(480, marks=pytest.mark.nightly)]
+each_count = pytest.mark.parametrize("count", COUNTS)
 Make = Callable[[], Device]
-SEEDS = st.integers(0, 2**32 - 1)
-many = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 #: SINGA_LITE_PLAN, SINGA_LITE_CHECKED, and the order of running.
 MODES = {
@@ -57,18 +55,13 @@ def drawn(count: int, shortest: int, longest: int) -> Iterator[tuple[int, int, i
 
 
 @contextmanager
-def mode(plan: str, checked: str) -> Iterator[None]:
-    """The environment of a mode."""
-    before = {name: os.environ.get(name) for name in ("SINGA_LITE_PLAN", "SINGA_LITE_CHECKED")}
-    os.environ |= {"SINGA_LITE_PLAN": plan, "SINGA_LITE_CHECKED": checked}
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+def mode(name: str) -> Iterator[str]:
+    """The environment of a mode; its order of running."""
+    plan, checked, order = MODES[name]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SINGA_LITE_PLAN", plan)
+        patch.setenv("SINGA_LITE_CHECKED", checked)
+        yield order
 
 
 def assert_sound(plan: MemoryPlan) -> None:
@@ -107,34 +100,28 @@ def assert_equal(number: int, seed: int, length: int, modes: Sequence[str]) -> N
     """The expression, as it is run eagerly, gives these bits in each mode."""
     wanted = eager(seed, length)
     for name in modes:
-        plan, checked, order = MODES[name]
-        with mode(plan, checked):
+        with mode(name) as order:
             assert recorded(seed, length, order) == wanted, f"number {number}, Expression({seed}, {length}), {name}"
 
 
-def test_expressions():
-    for number, seed, length in drawn(COUNT, 1, 14):
+@each_count
+def test_expressions(count):
+    for number, seed, length in drawn(count, 1, 14):
         assert_equal(number, seed, length, chosen(number))
-
-
-def test_long_expressions():
-    for number, seed, length in drawn(COUNT // 12, 20, 50):
+    for number, seed, length in drawn(count // 12, 20, 50):
         assert_equal(number, seed, length, ("planned", "dependencies, checked"))
 
 
 @pytest.mark.filterwarnings("ignore:this step cannot be one CUDA graph")  # where a kernel for integers is the host's
 @pytest.mark.parametrize("kind", KINDS)
-@settings(many, max_examples=12)
-@given(SEEDS, st.integers(3, 20))
-def test_expressions_on_a_gpu(kind, seed, length):
-    def make() -> Device:
-        return new_device(kind)
-
-    wanted = eager(seed, length, make, runs=3)  # the third is the first one as a CUDA graph
-    for name in RECORDED:
-        plan, checked, order = MODES[name]
-        with mode(plan, checked):
-            assert recorded(seed, length, order, make, runs=3) == wanted, name
+@each_count
+def test_expressions_on_a_gpu(kind, count):
+    for _, seed, length in drawn(count // 12, 3, 20):
+        make = partial(new_device, kind)
+        wanted = eager(seed, length, make, runs=3)  # the third is the first one as a CUDA graph
+        for name in RECORDED:
+            with mode(name) as order:
+                assert recorded(seed, length, order, make, runs=3) == wanted, name
 
 
 def trained(net: FeedForwardNet) -> list[Any]:
@@ -149,15 +136,15 @@ def trained(net: FeedForwardNet) -> list[Any]:
     return seen
 
 
-def test_nets():
+@each_count
+def test_nets(count):
     """The planned one also replays a step in dependency order, as no net does of its own."""
-    for number, seed, length in drawn(COUNT // 4, 0, 9):
+    for number, seed, length in drawn(count // 4, 0, 9):
         where = f"number {number}, random_net({seed}, {length})"
         twin = compiled(random_net(seed, length), seed, graph=False)
         wanted = trained(twin)
         for name in chosen(number, RECORDED):
-            plan, checked, _ = MODES[name]
-            with mode(plan, checked):
+            with mode(name):
                 net = compiled(random_net(seed, length), seed, graph=True)
                 assert trained(net) == wanted, f"{where}, {name}"
             assert_sound(net.memory_plan)
@@ -178,15 +165,14 @@ def in_dependency_order(net: FeedForwardNet, twin: FeedForwardNet, where: str) -
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(many, max_examples=5)
-@given(SEEDS, st.integers(0, 7))
-def test_nets_on_a_gpu(kind, seed, length):
+@each_count
+def test_nets_on_a_gpu(kind, count):
     """Fused as they are, which rounds otherwise than doing each operation at once."""
-    seen = {}
-    for name in RECORDED:
-        plan, checked, _ = MODES[name]
-        with mode(plan, checked):
-            net = compiled(random_net(seed, length, new_device(kind)), seed, graph=True)
-            seen[name] = trained(net)
-        assert_sound(net.memory_plan)
-    assert seen["planned"] == seen["unplanned"] == seen["checked"]
+    for _, seed, length in drawn(count // 24, 2, 7):
+        seen = {}
+        for name in RECORDED:
+            with mode(name):
+                net = compiled(random_net(seed, length, new_device(kind)), seed, graph=True)
+                seen[name] = trained(net)
+            assert_sound(net.memory_plan)
+        assert seen["planned"] == seen["unplanned"] == seen["checked"]

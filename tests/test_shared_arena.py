@@ -33,22 +33,25 @@ def values(net: FeedForwardNet) -> list[Any]:
     return [bits(value) for value in net.param_values()]
 
 
+def alone(kernels: str, width: int, steps: int) -> tuple[list[Any], int, int]:
+    """Parameters after so many steps; bytes of the arena and of the pool."""
+    net = net_of(device.new_cpu(kernels=kernels), width)
+    for _ in range(steps):
+        net.train_one_batch(X, Y)
+    return values(net), net.memory_plan.arena_bytes, net.device.pool.used
+
+
 @pytest.mark.parametrize("kernels", SETS)
 def test_two_nets_take_the_arena_of_the_larger_and_train_as_alone(kernels):
-    alone = []
-    for width in (300, 200):
-        net = net_of(device.new_cpu(kernels=kernels), width)
-        for _ in range(3):
-            net.train_one_batch(X, Y)
-        alone.append((values(net), net.memory_plan.arena_bytes, net.device.pool.used))
+    apart = [alone(kernels, width, 3) for width in (300, 200)]
     on = device.new_cpu(kernels=kernels)
     nets = [net_of(on, 300), net_of(on, 200)]
     for _ in range(3):
         for net in nets:
             net.train_one_batch(X, Y)
-    assert [values(net) for net in nets] == [found for found, _, _ in alone]
-    arenas = [arena for _, arena, _ in alone]
-    assert on.pool.used <= sum(used for _, _, used in alone) - min(arenas) + 1024
+    found, arenas, used = zip(*apart, strict=True)
+    assert [values(net) for net in nets] == [*found]
+    assert on.pool.used <= sum(used) - min(arenas) + 1024
 
 
 @pytest.mark.parametrize("kernels", SETS)
@@ -56,23 +59,16 @@ def test_results_stay_readable_behind_the_other_nets_step(kernels):
     on = device.new_cpu(kernels=kernels)
     one, other = net_of(on, 60, keep=["wide"]), net_of(on, 90)
     result, _ = one.train_one_batch(X, Y)
-    predicted = one.predict_one_batch(X)
-    before = [bits(result), bits(one.kept["wide"].output), bits(one.kept["wide"].derivative), bits(predicted)]
+    predicted, kept = one.predict_one_batch(X), one.kept["wide"]
+    before = [bits(value) for value in (result, kept.output, kept.derivative, predicted)]
     for _ in range(2):
         other.train_one_batch(X[::-1].copy(), Y)
         other.evaluate(X, Y)
-    after = [bits(result), bits(one.kept["wide"].output), bits(one.kept["wide"].derivative), bits(predicted)]
-    assert after == before
+    assert [bits(value) for value in (result, kept.output, kept.derivative, predicted)] == before
 
 
 @pytest.mark.parametrize("kernels", SETS)
 def test_threads_wait_for_each_others_steps(kernels):
-    alone = []
-    for width in (40, 50, 60):
-        net = net_of(device.new_cpu(kernels=kernels), width)
-        for _ in range(20):
-            net.train_one_batch(X, Y)
-        alone.append(values(net))
     on = device.new_cpu(kernels=kernels)
     nets = [net_of(on, width) for width in (40, 50, 60)]
     for net in nets:
@@ -92,7 +88,7 @@ def test_threads_wait_for_each_others_steps(kernels):
     for worker in workers:
         worker.join(60)
     assert errors == [] and not any(worker.is_alive() for worker in workers)
-    assert [values(net) for net in nets] == alone
+    assert [values(net) for net in nets] == [alone(kernels, width, 20)[0] for width in (40, 50, 60)]
 
 
 def test_what_only_a_net_that_is_gone_needed_is_given_back():

@@ -5,14 +5,24 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+import numpy as np
 from hypothesis import strategies as st
 
 from singa_lite.memory.problem import Request
+from singa_lite.memory.table import Table
 
 
 def requests_of(*rows: tuple[int, ...]) -> list[Request]:
     """Requests r0, r1, … from (start, stop, size) or (start, stop, size, alignment)."""
     return [Request(f"r{number}", *row) for number, row in enumerate(rows)]
+
+
+def offsets_by_id(requests: Sequence[Request], table: Table, offsets: np.ndarray) -> dict[str, int]:
+    """What was found for the rows of a table, in bytes; requests of no bytes lie at 0."""
+    found = {request.id: 0 for request in requests}
+    for row, offset in zip(table.rows.tolist(), offsets.tolist(), strict=True):
+        found[requests[row].id] = offset * table.unit
+    return found
 
 
 # Name: requests, smallest arena. Lifespans are those of the planners' own tests, steps counted from their claims.

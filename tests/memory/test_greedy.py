@@ -6,18 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from placement_cases import requests_of, small_problems, training_step
+from placement_cases import offsets_by_id, requests_of, small_problems, training_step
 from singa_lite.memory.check import check
 from singa_lite.memory.greedy import Layout, greedy, lowest_hole, orders, place
 from singa_lite.memory.problem import floor
 from singa_lite.memory.table import tabulate
-
-
-def by_id(requests, table, offsets):
-    found = {request.id: 0 for request in requests}
-    for row, offset in zip(table.rows.tolist(), offsets.tolist(), strict=True):
-        found[requests[row].id] = offset * table.unit
-    return found
 
 
 @pytest.mark.parametrize(
@@ -27,18 +20,8 @@ def by_id(requests, table, offsets):
 def test_the_lowest_hole(size, alignment, wanted):
     offsets, tops = np.array([5, 7, 8, 20]), np.array([10, 13, 9, 30])  # free: 0 to 5, 13 to 20, from 30
     assert lowest_hole(offsets, tops, size, alignment) == wanted
-
-
-def test_the_lowest_hole_among_none():
     none = np.array([], np.int64)
-    assert lowest_hole(none, none, 3, 16) == 0
-
-
-def test_a_hole_below_others_is_filled():
-    requests = requests_of((0, 2, 10), (0, 4, 20), (3, 5, 10))
-    table = tabulate(requests)
-    offsets = place(table, np.array([0, 1, 2]), table.limits(30), Layout(table))
-    assert by_id(requests, table, offsets) == {"r0": 0, "r1": 10, "r2": 0}
+    assert lowest_hole(none, none, size, alignment) == 0
 
 
 def test_placing_ends_at_the_first_that_is_above_its_limit():
@@ -56,39 +39,30 @@ def test_every_order_gives_a_valid_placement(requests):
     for _, order in orders(table):
         assert sorted(order.tolist()) == list(range(len(table)))
         offsets = place(table, order, table.limits(most), Layout(table))
-        check(requests, by_id(requests, table, offsets), table.arena(offsets))
+        check(requests, offsets_by_id(requests, table, offsets), table.arena(offsets))
 
 
-def test_the_portfolio_takes_the_best_order():
-    requests = training_step(300, seed=4)
-    table = tabulate(requests)
-    most = int(table.size.sum()) * table.unit
+def test_the_portfolio_takes_the_best_order_or_the_first_that_is_enough():
+    table = tabulate(training_step(300, seed=4))
+    limits = table.limits(int(table.size.sum()) * table.unit)
     arenas = {
-        f"greedy by {name}": table.arena(place(table, order, table.limits(most), Layout(table)))
-        for name, order in orders(table)
+        f"greedy by {name}": table.arena(place(table, order, limits, Layout(table))) for name, order in orders(table)
     }
     name, offsets = greedy(table, 0)
     assert table.arena(offsets) == arenas[name] == min(arenas.values())
     assert len(set(arenas.values())) > 1
-
-
-def test_the_portfolio_stops_when_it_is_enough_or_too_late():
-    table = tabulate(training_step(300, seed=4))
-    first, offsets = greedy(table, 10**12)
-    assert first == "greedy by size"
+    first, enough = greedy(table, 10**12)
     late, same = greedy(table, 0, deadline=0.0)
-    assert late == first
-    assert (same == offsets).all()
+    assert first == late == next(iter(arenas))
+    assert (same == enough).all()
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_step_of_thousands_of_requests_comes_to_its_floor(seed):
-    requests = training_step(5_000, seed)
+def test_a_step_of_thousands_of_requests_comes_to_its_floor():
+    requests = training_step(5_000, 1)
     table = tabulate(requests)
     _, offsets = greedy(table, floor(requests))
-    arena = table.arena(offsets)
-    assert arena == floor(requests)
-    check(requests, by_id(requests, table, offsets), arena)
+    assert table.arena(offsets) == floor(requests)
+    check(requests, offsets_by_id(requests, table, offsets), floor(requests))
 
 
 def test_conflicts_are_counted():

@@ -10,6 +10,8 @@ from singa_lite.memory.infeasible import conflict_set
 from singa_lite.memory.planner import plan
 from singa_lite.memory.problem import CapacityError, PlanError, Request, floor
 
+HARD, ARENA = KNOWN["above its floor of 5"]
+
 
 @given(small_problems())
 def test_the_set_does_not_fit_but_without_any_one_it_does(requests):
@@ -22,16 +24,17 @@ def test_the_set_does_not_fit_but_without_any_one_it_does(requests):
         assert smallest_arena(found.requests[:number] + found.requests[number + 1 :]) < arena
 
 
-def test_the_fewest_of_one_step_where_its_load_is_too_much():
-    requests = requests_of((0, 9, 10), (1, 3, 30), (2, 4, 45), (2, 3, 5), (5, 8, 40), (6, 7, 60), (6, 8, 7))
-    found = conflict_set(requests, 80)
-    assert ([request.id for request in found.requests], found.irreducible) == (["r4", "r5"], True)
-    assert found.step == 6
-
-
-def test_one_request_that_is_too_large():
-    found = conflict_set(requests_of((0, 3, 10), (1, 2, 90), (5, 6, 100)), 95)
-    assert ([request.id for request in found.requests], found.step) == (["r2"], 5)
+@pytest.mark.parametrize(
+    ("rows", "capacity", "ids", "step"),
+    [
+        (((0, 9, 10), (1, 3, 30), (2, 4, 45), (2, 3, 5), (5, 8, 40), (6, 7, 60), (6, 8, 7)), 80, ["r4", "r5"], 6),
+        (((0, 3, 10), (1, 2, 90), (5, 6, 100)), 95, ["r2"], 5),
+    ],
+    ids=["the fewest of one step", "one that is too large"],
+)
+def test_a_load_that_is_too_much(rows, capacity, ids, step):
+    found = conflict_set(requests_of(*rows), capacity)
+    assert ([request.id for request in found.requests], found.irreducible, found.step) == (ids, True, step)
 
 
 @pytest.mark.parametrize("name", ["above its floor of 5", "above its floor of 8"])
@@ -50,25 +53,16 @@ def test_the_set_of_a_whole_step_is_small():
     capacity = floor(requests) // 3
     found = conflict_set(requests, capacity)
     assert found.irreducible
-    assert sum(request.size for request in found.requests) > capacity
-    assert sum(request.size for request in found.requests[1:]) <= capacity
+    assert sum(request.size for request in found.requests[1:]) <= capacity < sum(r.size for r in found.requests)
     assert all(request.start <= found.step < request.stop for request in found.requests)
 
 
-def test_a_capacity_that_suffices_is_refused():
-    requests, arena = KNOWN["above its floor of 5"]
-    with pytest.raises(PlanError, match=f"received {arena} bytes: {arena} are enough"):
-        conflict_set(requests, arena)
-
-
-def test_a_capacity_that_is_not_decided_in_time_is_told():
-    with pytest.raises(CapacityError, match="there may be one"):
+def test_what_is_no_such_capacity_or_is_not_decided_is_told():
+    with pytest.raises(PlanError, match=f"{ARENA} bytes"):
+        conflict_set(HARD, ARENA)
+    with pytest.raises(CapacityError, match="may be"):
         conflict_set(cut_rectangle(200, seed=0), 512, seconds=0.0)
-
-
-def test_a_reduction_without_time_says_that_it_is_not_complete():
-    requests, arena = KNOWN["above its floor of 5"]
-    found = conflict_set(requests, arena - 1, proved=True, nodes=0)
+    found = conflict_set(HARD, ARENA - 1, proved=True, nodes=0)
     assert not found.irreducible
     with pytest.raises(CapacityError, match="proved"):
-        plan(found.requests, capacity=arena - 1)
+        plan(found.requests, capacity=ARENA - 1)

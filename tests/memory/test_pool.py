@@ -67,43 +67,27 @@ def address(region: Region) -> int:
     return int(region.memory.ctypes.data)
 
 
-def take_row(pool: Pool, *sizes: int) -> list[Region]:
-    """Regions in a row in one segment, each followed by a small one that keeps it from the next."""
-    regions = [(pool.take(size), pool.take(ALIGNMENT))[0] for size in sizes]
-    assert sorted(regions, key=address) == regions
-    return regions
-
-
 def numbers(pool: Pool) -> tuple[int, int, int, int]:
     return pool.used, pool.free, pool.total, pool.high_water
 
 
-# Regions
+# Regions and placement
 
 
 @pytest.mark.parametrize(
     ("nbytes", "rounded"),
     [(0, 64), (1, 64), (64, 64), (65, 128), (1000, 1024), (MIB - 1, MIB), (3 * MIB + 1, 3 * MIB + 64)],
 )
-def test_region_is_rounded_and_aligned(nbytes: int, rounded: int) -> None:
+def test_region_is_rounded_and_aligned(nbytes, rounded):
     pool = Pool()
     for region in (pool.take(nbytes), pool.take(nbytes)):
-        assert region.nbytes == rounded
-        assert region.memory.dtype == np.uint8
-        assert region.memory.shape == (rounded,)
-        assert region.memory.flags.writeable
-        assert address(region) % ALIGNMENT == 0
+        memory = region.memory
+        assert (region.nbytes, memory.shape, memory.dtype) == (rounded, (rounded,), np.uint8)
+        assert memory.flags.writeable and address(region) % ALIGNMENT == 0
     assert pool.used == 2 * rounded
 
 
-def test_negative_size() -> None:
-    pool = Pool()
-    with pytest.raises(ValueError, match=r"wanted 0 or more bytes.* received -3"):
-        pool.take(-3)
-    assert numbers(pool) == (0, 0, 0, 0)
-
-
-def test_small_requests_share_a_segment_and_large_ones_get_their_own_size() -> None:
+def test_small_requests_share_a_segment_and_large_ones_get_their_own_size():
     source = Source()
     pool = Pool(source=source)
     first, second = pool.take(100), pool.take(200)
@@ -113,52 +97,8 @@ def test_small_requests_share_a_segment_and_large_ones_get_their_own_size() -> N
     assert source.asked == [MIB, SHARED, MIB, 3 * MIB + 64]
 
 
-# Placement
-
-
-def test_best_fit_takes_the_smallest_piece_that_is_large_enough() -> None:
-    pool = Pool()
-    big, small, middle = regions = take_row(pool, 640, 256, 384)
-    for region in regions:
-        pool.give(region)
-    assert address(pool.take(200)) == address(small)
-    assert address(pool.take(384)) == address(middle)
-    assert address(pool.take(300)) == address(big)
-
-
-def test_equal_pieces_are_taken_in_order_of_segment_and_offset() -> None:
-    source = Source()
-    pool = Pool(source=source)
-    first = take_row(pool, 256, 256)
-    pool.take(pool.free)  # what is left of the first segment
-    second = take_row(pool, 256)
-    assert len(source.asked) == 2
-    for region in reversed(first + second):
-        pool.give(region)
-    assert [address(pool.take(256)) for _ in range(3)] == [address(region) for region in first + second]
-
-
-def test_what_is_left_of_a_piece_stays_free() -> None:
-    pool = Pool()
-    (region,) = take_row(pool, 640)
-    pool.give(region)
-    assert address(pool.take(100)) == address(region)
-    assert address(pool.take(640 - 128)) == address(region) + 128
-
-
-@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
-def test_neighbors_merge_in_whatever_order_they_are_given(order: tuple[int, ...]) -> None:
-    pool = Pool()
-    parts = [pool.take(nbytes) for nbytes in (128, 256, 64)]
-    pool.take(64)
-    for index in order:
-        pool.give(parts[index])
-    assert address(pool.take(128 + 256 + 64)) == address(parts[0])
-
-
-def test_pieces_of_different_segments_do_not_merge() -> None:
-    memory = aligned_memory(4 * MIB)
-    asked: list[int] = []
+def test_pieces_of_different_segments_do_not_merge():
+    memory, asked = aligned_memory(4 * MIB), list[int]()
 
     def one_after_the_other(nbytes: int) -> Bytes:
         start = sum(asked)
@@ -174,151 +114,81 @@ def test_pieces_of_different_segments_do_not_merge() -> None:
     assert asked == [MIB, MIB, 2 * MIB]
 
 
-def test_a_small_request_leaves_large_pieces_whole() -> None:
-    source = Source()
-    pool = Pool(source=source)
-    large = pool.take(5 * MIB)
-    pool.give(large)
-    pool.take(100)
-    assert address(pool.take(5 * MIB)) == address(large)
-    assert source.asked == [5 * MIB, MIB]
-
-
-def test_where_no_segment_is_to_be_had_each_kind_of_request_takes_pieces_of_the_other() -> None:
-    pool = Pool(limit=3 * MIB)
-    shared, large = [pool.take(SHARED - 64) for _ in range(4)], pool.take(2 * MIB)
-    pool.take(256)
-    pool.give(large)
-    assert address(pool.take(100)) == address(large)
-    for region in shared:
-        pool.give(region)
-    for nbytes in (MIB, MIB - 128):
-        pool.take(nbytes)  # beside the small one
-    assert address(pool.take(MIB - 256)) == address(shared[0])
-    assert pool.total == 3 * MIB
-
-
 # Limit and failure
 
 
-def test_limit_bounds_what_is_held_and_can_be_used_up() -> None:
-    pool = Pool(limit=MIB + 1000)
-    pool.take(MIB - 64)
-    pool.take(64)
-    pool.take(900)  # from a shared segment of 960 bytes
-    assert numbers(pool) == (MIB + 960, 0, MIB + 960, MIB + 960)
-    with pytest.raises(OutOfMemoryError):
-        pool.take(1)
-
-
-def test_failure_names_the_bytes_and_leaves_the_pool_as_it_was() -> None:
+def test_failure_names_the_bytes_and_leaves_the_pool_as_it_was():
     source = Source()
     pool = Pool(limit=4 * MIB, source=source)
-    large, small = pool.take(2 * MIB), pool.take(1000)
+    pool.take(2 * MIB)
+    pool.take(1000)
     pool.give(pool.take(MIB))
     before = numbers(pool)
     with pytest.raises(OutOfMemoryError) as caught:
         pool.take(3_000_000)
     error = caught.value
+    assert isinstance(error, MemoryError)
     assert (error.asked, error.used, error.free, error.limit) == (3_000_000, 2098176, 2096128, 4194304)
-    for number in ("3000000 bytes (2.9 MiB)", "4194304 bytes (4.0 MiB)", "2098176 bytes", "2096128 bytes"):
-        assert number in str(error)
-    assert "limit: 4194304 bytes" in str(error)
-    assert "too small" not in str(error)
+    assert all(number in str(error) for number in ("3000000", "4194304", "2098176", "2096128"))
+    again = pickle.loads(pickle.dumps(error))
+    assert (vars(again), str(again)) == (vars(error), str(error))
     assert numbers(pool) == before
     assert pool.take(MIB).nbytes == MIB
     assert source.asked == [2 * MIB, MIB, MIB]
-    pool.give(large)
-    pool.give(small)
-    assert pool.used == MIB
 
 
-def test_failure_says_when_the_free_bytes_are_scattered() -> None:
+def test_failure_says_when_the_free_bytes_are_scattered():
     pool = Pool(limit=1024)
     regions = [pool.take(256) for _ in range(4)]
     for region in regions[::2]:
         pool.give(region)
-    with pytest.raises(OutOfMemoryError, match=r"512 bytes free in pieces too small for it") as caught:
+    with pytest.raises(OutOfMemoryError, match="512 bytes free in pieces"):
         pool.take(512)
-    assert caught.value.free == 512
     pool.give(regions[1])
     assert address(pool.take(768)) == address(regions[0])
-    with pytest.raises(OutOfMemoryError, match=r"wanted 0 bytes .* 0 bytes free\), received none"):
-        pool.take(0)
 
 
-def test_failure_survives_pickling() -> None:
-    error = OutOfMemoryError(7, 64, 0, None)
-    again = pickle.loads(pickle.dumps(error))
-    assert (again.asked, again.used, again.free, again.limit) == (7, 64, 0, None)
-    assert str(again) == str(error)
-    assert str(error).endswith("limit: none")
-    assert isinstance(error, MemoryError)
-
-
-def test_unused_segments_are_released_to_stay_within_the_limit() -> None:
-    source = Source()
-    pool = Pool(limit=5 * MIB, source=source)
-    kept = pool.take(MIB)
-    for region in [pool.take(MIB), pool.take(2 * MIB)]:
-        pool.give(region)
-    del region
-    pool.take(4 * MIB)
-    assert (pool.total, source.held) == (5 * MIB, 5 * MIB)
-    assert kept.nbytes == MIB
-
-
-def test_unused_segments_are_returned_before_a_source_that_refused_is_asked_again() -> None:
+def test_unused_segments_are_returned_before_a_source_that_refused_is_asked_again():
     source = Source(most=5 * MIB)
     pool = Pool(source=source)
-    pool.take(MIB)
+    region = pool.take(MIB)
     pool.give(pool.take(3 * MIB))
-    pool.take(4 * MIB)
-    assert numbers(pool) == (5 * MIB, 0, 5 * MIB, 5 * MIB)
-    assert source.held == 5 * MIB
-
-
-def test_source_that_keeps_refusing() -> None:
-    source = Source(most=5 * MIB)
-    pool = Pool(source=source)
-    region = pool.take(2 * MIB)
-    pool.give(pool.take(MIB))
-    with pytest.raises(OutOfMemoryError, match=r"wanted 6291456 bytes.*limit: none") as caught:
+    pool.give(pool.take(4 * MIB))
+    with pytest.raises(OutOfMemoryError) as caught:
         pool.take(6 * MIB)
     assert str(caught.value.__cause__) == f"the source has {5 * MIB} bytes"
-    assert (caught.value.used, caught.value.limit) == (2 * MIB, None)
-    assert (pool.used, pool.total, source.held) == (2 * MIB, 2 * MIB, 2 * MIB)
-    assert pool.take(3 * MIB).nbytes == 3 * MIB
-    pool.give(region)
+    assert numbers(pool)[:3] == (MIB, 0, MIB) and source.held == MIB == region.nbytes
+    assert pool.take(4 * MIB).nbytes == 4 * MIB
 
 
 @pytest.mark.parametrize("nbytes", [1 << 62, 1 << 63, 1 << 70])
-def test_more_than_the_system_has(nbytes: int) -> None:
+def test_more_than_the_system_has(nbytes):
     pool = Pool()
-    with pytest.raises(OutOfMemoryError, match=f"wanted {nbytes} bytes"):
+    with pytest.raises(OutOfMemoryError, match=str(nbytes)):
         pool.take(nbytes)
     assert numbers(pool) == (0, 0, 0, 0)
 
 
 @pytest.mark.parametrize(
-    ("memory", "received"),
+    "memory",
     [
-        (aligned_memory(MIB - 64), r"uint8 of shape \(1048512,\)"),
-        (aligned_memory(MIB).view(np.int8), r"int8 of shape \(1048576,\)"),
-        (aligned_memory(MIB).reshape(2, -1), r"uint8 of shape \(2, 524288\)"),
-        (aligned_memory(2 * MIB)[::2], r"uint8 of shape \(1048576,\)"),
-        (aligned_memory(MIB + 64)[5 : MIB + 5], "5 bytes past alignment"),
-        (np.frombuffer(aligned_memory(MIB).data.toreadonly(), np.uint8), "uint8"),
+        aligned_memory(MIB - 64),
+        aligned_memory(MIB).view(np.int8),
+        aligned_memory(MIB).reshape(2, -1),
+        aligned_memory(2 * MIB)[::2],
+        aligned_memory(MIB + 64)[5 : MIB + 5],
+        np.frombuffer(aligned_memory(MIB).data.toreadonly(), np.uint8),
     ],
+    ids=["short", "int8", "matrix", "strided", "not aligned", "read-only"],
 )
-def test_source_that_breaks_its_promise(memory: Bytes, received: str) -> None:
+def test_source_that_breaks_its_promise(memory):
     pool = Pool(source=lambda nbytes: memory)
-    with pytest.raises(ValueError, match=f"wanted 1048576 writable bytes.* received .*{received}"):
+    with pytest.raises(ValueError, match="1048576"):
         pool.take(100)
     assert numbers(pool) == (0, 0, 0, 0)
 
 
-def test_dead_tensors_in_cycles_are_collected_before_failing() -> None:
+def test_dead_tensors_in_cycles_are_collected_before_failing():
     pool = Pool(limit=3 * MIB)
     gc.disable()
     try:
@@ -332,104 +202,54 @@ def test_dead_tensors_in_cycles_are_collected_before_failing() -> None:
 # Giving
 
 
-def test_giving_twice_is_an_error() -> None:
-    pool = Pool()
-    region, other = pool.take(1000), pool.take(64)
-    pool.give(region)
-    with pytest.raises(ValueError, match=r"wanted a region in use.* received one of 1024 bytes"):
-        pool.give(region)
-    again = pool.take(1000)
-    assert address(again) == address(region)
-    with pytest.raises(ValueError, match="1024 bytes"):
-        pool.give(region)  # its memory is in use, but by another
-    assert pool.used == 1024 + other.nbytes
-
-
-def test_giving_to_another_pool_is_an_error() -> None:
+def test_giving_what_is_not_in_use_there_is_an_error():
     pool, other = Pool(), Pool()
     other.checked = True
-    region = pool.take(2 * MIB)
+    region = pool.take(1000)
     region.memory.fill(7)
-    with pytest.raises(ValueError, match="another pool's") as caught:
+    with pytest.raises(ValueError, match="1024 bytes"):
         other.give(region)
-    assert "2097152 bytes" in str(caught.value)
     assert (region.memory == 7).all()
-    assert (pool.used, other.used) == (2 * MIB, 0)
     pool.give(region)
-    assert pool.used == 0
+    for _ in range(2):
+        with pytest.raises(ValueError, match="1024 bytes"):
+            pool.give(region)
+        pool.take(1000)  # the second time its memory is in use, but by another
+    assert (pool.used, other.used) == (2048, 0)
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_checked_pool_fills_given_memory_with_nan(dtype: type[np.floating[Any]]) -> None:
+@pytest.mark.parametrize("checked", [True, False])
+def test_checked_pool_fills_given_memory_with_nan(checked):
     pool = Pool()
-    pool.checked = True
+    pool.checked = checked
     left, region, right = pool.take(64), pool.take(320), pool.take(64)
     for each in (left, region, right):
         each.memory.fill(1)
-    stale = region.memory.view(dtype)
+    stale = region.memory
     pool.give(region)
-    assert np.isnan(stale).all()
-    assert (left.memory == 1).all()
-    assert (right.memory == 1).all()
-
-
-def test_unchecked_pool_leaves_given_memory_alone() -> None:
-    pool = Pool()
-    region = pool.take(320)
-    region.memory.fill(1)
-    pool.give(region)
-    assert (region.memory == 1).all()
+    for dtype in (np.float16, np.float32, np.float64):
+        assert np.isnan(stale.view(dtype)).all() == checked
+    assert checked or (stale == 1).all()
+    assert (left.memory == 1).all() and (right.memory == 1).all()
 
 
 # Numbers
 
 
-def test_numbers_follow_takes_and_gives() -> None:
+def test_the_high_water_follows_takes_and_gives():
     pool = Pool()
-    assert (numbers(pool), pool.limit) == ((0, 0, 0, 0), None)
-    small = pool.take(1000)
-    assert numbers(pool) == (1024, MIB - 1024, MIB, 1024)
-    large = pool.take(3 * MIB)
-    assert numbers(pool) == (3 * MIB + 1024, MIB - 1024, 4 * MIB, 3 * MIB + 1024)
+    small, large = pool.take(1000), pool.take(3 * MIB)
     pool.give(large)
     assert numbers(pool) == (1024, 4 * MIB - 1024, 4 * MIB, 3 * MIB + 1024)
     pool.reset_high_water()
-    assert pool.high_water == 1024
     pool.give(small)
-    assert pool.free == 4 * MIB
     pool.take(64)
     assert pool.high_water == 1024
     pool.take(2 * MIB)
     assert pool.high_water == 2 * MIB + 64
 
 
-def test_repr_says_the_numbers() -> None:
-    pool = Pool(limit=3 * MIB)
-    pool.give(pool.take(2000))
-    pool.take(1000)
-    text = repr(pool)
-    assert "1024 bytes used, 1047552 bytes free, high water: 2048 bytes" in text
-    assert "limit: 3145728 bytes (3.0 MiB)" in text
-    assert "limit: none" in repr(Pool())
-
-
-def test_release_free_returns_wholly_free_segments_only() -> None:
-    source = Source()
-    pool = Pool(source=source)
-    assert pool.release_free() == 0
-    small, large = pool.take(100), pool.take(2 * MIB)
-    pool.take(3 * MIB)
-    pool.give(large)
-    del large
-    assert pool.release_free() == 2 * MIB
-    assert (pool.used, pool.total, source.held) == (3 * MIB + 128, 4 * MIB, 4 * MIB)
-    pool.give(small)
-    assert pool.release_free() == MIB
-    assert pool.release_free() == 0
-    assert (pool.used, pool.free) == (3 * MIB, 0)
-
-
-def test_memory_returns_when_the_pool_dies() -> None:
+def test_memory_returns_when_the_pool_dies():
     source = Source()
     pool = Pool(source=source)
     pool.give(pool.take(100))
@@ -442,11 +262,11 @@ def test_memory_returns_when_the_pool_dies() -> None:
         gc.enable()
 
 
-def test_set_limit() -> None:
+def test_set_limit():
     pool = Pool(limit=2 * MIB)
     pool.take(MIB)
     region = pool.take(1000)
-    with pytest.raises(ValueError, match=r"wanted a limit of at least the 1049600 bytes.* received 1049599"):
+    with pytest.raises(ValueError, match="1049599"):
         pool.set_limit(MIB + 1023)
     assert pool.limit == 2 * MIB
     pool.set_limit(MIB + 1024)  # the shared segment is in use and stays
@@ -458,10 +278,11 @@ def test_set_limit() -> None:
     assert pool.total == MIB
     pool.set_limit(None)
     pool.take(5 * MIB)
-    assert pool.limit is None
-    assert pool.total == 6 * MIB
-    with pytest.raises(ValueError, match="received -1"):
+    assert (pool.limit, pool.total) == (None, 6 * MIB)
+    with pytest.raises(ValueError, match="-1"):
         Pool(limit=-1)
+    with pytest.raises(ValueError, match="-3"):
+        pool.take(-3)
 
 
 # Against a slow model, which finds the pieces from the segments and the regions in use
@@ -507,7 +328,7 @@ def check_all_merges(pool: Pool, source: Source, live: list[Region]) -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(STEPS)
-def test_placement_is_that_of_the_model(steps: list[tuple[str, int]]) -> None:
+def test_placement_is_that_of_the_model(steps: list[tuple[str, int]]):
     source = Source()
     pool = Pool(source=source)
     live: list[Region] = []
@@ -534,7 +355,7 @@ def test_placement_is_that_of_the_model(steps: list[tuple[str, int]]) -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(STEPS, st.integers(0, 6 * MIB))
-def test_limited_pool_fails_exactly_where_the_model_does(steps: list[tuple[str, int]], limit: int) -> None:
+def test_limited_pool_fails_exactly_where_the_model_does(steps: list[tuple[str, int]], limit: int):
     source = Source()
     pool = Pool(limit=limit, source=source)
     live: list[Region] = []
@@ -561,29 +382,8 @@ def test_limited_pool_fails_exactly_where_the_model_does(steps: list[tuple[str, 
 # Finalizers and threads
 
 
-def test_source_may_give_and_read_numbers_during_take() -> None:
-    seen: list[tuple[int, int, int, str]] = []
-
-    def source(nbytes: int) -> Bytes:
-        while victims:
-            pool.give(victims.pop())
-            seen.append((pool.used, pool.free, pool.total, repr(pool)))
-        return aligned_memory(nbytes)
-
-    victims: list[Region] = []
-    pool = Pool(source=source)
-    first, second = pool.take(1000), pool.take(640)
-    victims += [first, second]
-    pool.take(2 * MIB)
-    assert len(seen) == 2
-    assert pool.used == 2 * MIB
-    assert address(pool.take(1664)) == address(first)
-    with pytest.raises(ValueError, match="640 bytes"):
-        pool.give(second)
-
-
 @pytest.mark.parametrize("call", [lambda pool: pool.take(100), Pool.release_free], ids=["take", "release"])
-def test_source_may_not_change_the_pool(call: Callable[[Pool], object]) -> None:
+def test_source_may_not_change_the_pool(call: Callable[[Pool], object]):
     calls = [call]
 
     def source(nbytes: int) -> Bytes:
@@ -592,7 +392,7 @@ def test_source_may_not_change_the_pool(call: Callable[[Pool], object]) -> None:
         return aligned_memory(nbytes)
 
     pool = Pool(source=source)
-    with pytest.raises(RuntimeError, match="wanted a pool at rest, received a call from its source"):
+    with pytest.raises(RuntimeError, match="source"):
         pool.take(2 * MIB)
     assert numbers(pool) == (0, 0, 0, 0)
     assert pool.take(2 * MIB).nbytes == 2 * MIB
@@ -625,7 +425,7 @@ def take_with_give_at_line(pool: Pool, nbytes: int, victims: list[Region], line:
 
 
 @pytest.mark.parametrize("nbytes", [100, 200_000, MIB + 1, 2 * MIB + 1])
-def test_give_before_any_line_of_take(nbytes: int) -> None:
+def test_give_before_any_line_of_take(nbytes: int):
     line, lines = 0, 1
     while line < lines:
         source = Source()
@@ -643,21 +443,6 @@ def test_give_before_any_line_of_take(nbytes: int) -> None:
         check_all_merges(pool, source, live)
         line += 1
     assert lines > 20
-
-
-def test_collector_that_runs_all_the_time() -> None:
-    pool = Pool(limit=4 * MIB)
-    rng = random.Random(3)
-    threshold = gc.get_threshold()
-    gc.set_threshold(1)
-    try:
-        for _ in range(300):
-            Tensor(pool, rng.randrange(200_000))
-            assert pool.take(0) is not None
-    finally:
-        gc.set_threshold(*threshold)
-    gc.collect()
-    assert pool.used == 300 * 64
 
 
 @pytest.fixture
@@ -688,7 +473,7 @@ def run_threads(work: Callable[[int], object], count: int) -> list[Any]:
 
 
 @pytest.mark.usefixtures("hasty_threads")
-def test_threads_share_a_pool() -> None:
+def test_threads_share_a_pool():
     pool = Pool()
     barrier = threading.Barrier(4)
 
@@ -717,7 +502,7 @@ def test_threads_share_a_pool() -> None:
 
 
 @pytest.mark.usefixtures("hasty_threads")
-def test_of_two_threads_that_give_the_same_region_one_fails() -> None:
+def test_of_two_threads_that_give_the_same_region_one_fails():
     pool = Pool()
     regions = [pool.take(64) for _ in range(3000)]
     barrier = threading.Barrier(3)

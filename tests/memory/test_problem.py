@@ -7,31 +7,21 @@ import pytest
 from hypothesis import given
 
 from placement_cases import requests_of, small_problems, smallest_arena
-from singa_lite.memory.problem import (
-    CapacityError,
-    Plan,
-    PlanError,
-    Request,
-    check_ids,
-    floor,
-    granule,
-    live_at,
-    profile,
-)
+from singa_lite.memory.problem import PlanError, Request, floor, granule, live_at, profile
 
 
 @pytest.mark.parametrize(
     ("start", "stop", "size", "alignment", "message"),
     [
-        (3, 3, 8, 1, "'x': wanted a lifespan of at least one step, from step 0 on, received steps 3 to 3"),
-        (5, 2, 8, 1, "received steps 5 to 2"),
-        (-1, 2, 8, 1, "received steps -1 to 2"),
-        (0, 1, -8, 1, "'x': wanted a size of 0 bytes or more .* received size -8, alignment 1"),
-        (0, 1, 8, 0, "received size 8, alignment 0"),
+        (3, 3, 8, 1, "3 to 3"),
+        (5, 2, 8, 1, "5 to 2"),
+        (-1, 2, 8, 1, "-1 to 2"),
+        (0, 1, -8, 1, "size -8"),
+        (0, 1, 8, 0, "alignment 0"),
     ],
 )
 def test_a_request_that_makes_no_sense_is_refused(start, stop, size, alignment, message):
-    with pytest.raises(PlanError, match=message):
+    with pytest.raises(PlanError, match=f"'x': .*{message}"):
         Request("x", start, stop, size, alignment)
 
 
@@ -76,19 +66,3 @@ def test_no_arena_is_below_the_floor(requests):
 def test_the_granule_divides_all_alignments():
     assert granule(requests_of((0, 1, 5, 12), (3, 4, 6, 18))) == 6
     assert granule([]) == 1
-
-
-def test_ids_that_are_not_unique_are_named():
-    requests = [Request("a", 0, 1, 4), Request("b", 0, 1, 4), Request("a", 2, 3, 4)]
-    check_ids(requests[:2])
-    with pytest.raises(PlanError, match=r"received several for 'a'$"):
-        check_ids(requests)
-
-
-@pytest.mark.parametrize(("proved", "words"), [(True, "proved that there is none"), (False, "there may be one")])
-def test_a_capacity_error_says_what_is_known(proved, words):
-    best = Plan({"a": 0}, 90, 70, False, 0.5, "search")
-    error = CapacityError(80, proved, best)
-    assert (error.capacity, error.proved, error.best) == (80, proved, best)
-    assert words in str(error)
-    assert "within 80 bytes" in str(error) and "floor is 70" in str(error) and "takes 90" in str(error)

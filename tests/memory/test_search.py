@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement_cases import KNOWN, cut_rectangle, requests_of, small_problems, smallest_arena, training_step
+from placement_cases import cut_rectangle, offsets_by_id, requests_of, small_problems, smallest_arena, training_step
 from singa_lite.memory import floors as floors_module
 from singa_lite.memory import search as search_module
 from singa_lite.memory.check import check
@@ -27,18 +27,8 @@ def placed_within(requests, capacity, budget=None):
     found = decide(table, capacity, budget or Budget())
     if found is None:
         return False
-    offsets = {request.id: 0 for request in requests}
-    for row, offset in zip(table.rows.tolist(), found.tolist(), strict=True):
-        offsets[requests[row].id] = offset * table.unit
-    check(requests, offsets, capacity)
+    check(requests, offsets_by_id(requests, table, found), capacity)
     return True
-
-
-@pytest.mark.parametrize("name", KNOWN)
-def test_known_answers(name):
-    requests, arena = KNOWN[name]
-    assert placed_within(requests, arena)
-    assert not placed_within(requests, arena - 1)
 
 
 @given(small_problems())
@@ -82,7 +72,7 @@ def test_small_fields_and_covered_spans_change_no_answer(requests):
         assert placed_within(requests, capacity) == wanted
 
 
-@pytest.mark.parametrize(("count", "seed"), [(40, 0), (60, 1), (80, 2), (100, 3), (120, 4)])
+@pytest.mark.parametrize(("count", "seed"), [(40, 0), (80, 2), (120, 4)])
 def test_a_rectangle_cut_without_waste_is_put_together(count, seed):
     requests = cut_rectangle(count, seed)
     assert placed_within(requests, 512)
@@ -97,28 +87,20 @@ def test_a_step_deeper_than_the_stack_of_python():
     assert placed_within(requests, floor(requests))
 
 
-def test_the_nodes_are_a_limit_and_make_it_repeatable():
-    requests = cut_rectangle(120, seed=4)
-    table = tabulate(requests)
-    with pytest.raises(ExhaustedError):
-        decide(table, 512, Budget(nodes=50))
+def test_nodes_and_time_are_limits_and_nodes_make_it_repeatable():
+    table = tabulate(cut_rectangle(120, seed=4))
+    for budget in (Budget(nodes=50), Budget(inf, time.perf_counter() - 1)):
+        with pytest.raises(ExhaustedError):
+            decide(table, 512, budget)
     first, second = (decide(table, 512, Budget(nodes=100_000)) for _ in range(2))
     assert (first == second).all()
-
-
-def test_the_time_is_a_limit():
-    table = tabulate(cut_rectangle(300, seed=5))
-    start = time.perf_counter()
-    with pytest.raises(ExhaustedError):
-        decide(table, 512, Budget(inf, start + 0.05))
-    assert time.perf_counter() - start < 2.0
 
 
 def test_a_budget_gives_a_share():
     budget = Budget(nodes=10)
     assert budget.share(4) == Budget(4)
     assert budget.share(40) == Budget(6)
-    with pytest.raises(ExhaustedError, match="wanted 1 nodes"):
+    with pytest.raises(ExhaustedError, match="1 nodes"):
         budget.share(1)
     with pytest.raises(ExhaustedError):
         budget.spend()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
@@ -209,6 +210,10 @@ def numbers(given: Program) -> list[int]:
     return [instruction.number for instruction in given.instructions]
 
 
+def kernels(given: Program) -> list[str]:
+    return [instruction.kernel for instruction in given.instructions]
+
+
 def changed(given: Program, at: int, change: Callable[[Instruction], Instruction]) -> Program:
     """With the instruction at this place changed."""
     some = list(given.instructions)
@@ -348,5 +353,6 @@ def factors(count: int) -> list[tuple[int, int]]:
 
 #: Valid programs of a `Maker`.
 random_programs = st.integers(0, 2**32 - 1).map(lambda seed: Maker(random.Random(seed)).made())
-#: How many of them a property is tried on.
-thorough = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+#: How many of them a property is tried on; SINGA_LITE_TEST_PROGRAMS=1000 for a long run.
+COUNT = int(os.environ.get("SINGA_LITE_TEST_PROGRAMS") or 60)
+thorough = settings(max_examples=COUNT, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

@@ -56,27 +56,6 @@ def test_what_two_boxes_share_and_what_not(pair):
         assert box == box.seen(*range(len(box.at))), "written in one way only"
 
 
-def test_channels_of_images_by_hand():
-    """Channels 2 and 3 of 5, of 6 pixels, in bytes of 4, against all and against channels 3 and 4."""
-    of_all, middle = Box((0, 0), ((120, 1, 1),)), Box((8, 0), ((6, 20, 8), (8, 1, 1)))
-    shared, rest = cut(of_all, middle)
-    assert shared == [Box((8, 8, 0), ((6, 20, 20, 8), (8, 1, 1, 1)))]
-    assert sorted(rest) == [
-        Box((0, 0), ((8, 1, 1),)), Box((16, 16), ((5, 20, 20), (12, 1, 1))), Box((116, 116), ((4, 1, 1),)),
-    ]  # fmt: skip
-    last = Box((12, 0), ((6, 20, 8), (8, 1, 1)))
-    assert cut(middle, last) == (
-        [Box((12, 4, 0), ((6, 20, 8, 8), (4, 1, 1, 1)))],
-        [Box((8, 0), ((6, 20, 8), (4, 1, 1)))],
-    )
-
-
-def test_boxes_between_each_other():
-    left, right = Box((0, 0), ((1000, 384, 256), (256, 1, 1))), Box((256, 0), ((1000, 384, 128), (128, 1, 1)))
-    assert cut(left, right) == ([], [left])
-    assert cut(right, left) == ([], [right])
-
-
 @pytest.mark.parametrize("step", [384, 1152])
 def test_the_work_does_not_grow_with_the_number_of_copies(monkeypatch, step):
     done = []

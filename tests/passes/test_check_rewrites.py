@@ -109,59 +109,63 @@ X, Y = whole(0, 3, 4), whole(1, 3, 4)
 A, B, C = whole(10, 3, 4), whole(11, 3, 4), whole(12, 6, 4)
 
 
-def some() -> Program:
-    """1 = relu(tanh(0)) - tanh(0); nobody uses 12, of which 10 and 11 are the halves."""
-    return program(
-        tanh(X, A),
-        relu(A, B),
-        subtract(B, A, Y),
-        copy(A, part(C, 0, 0, 3)),
-        copy(B, part(C, 0, 3, 6)),
-        double(C, whole(13, 6, 4)),
-        held=(0, 1),
-    )
+#: 1 = relu(tanh(0)) - tanh(0); nobody uses 12, of which 10 and 11 are the halves.
+SOME = program(
+    tanh(X, A),
+    relu(A, B),
+    subtract(B, A, Y),
+    copy(A, part(C, 0, 0, 3)),
+    copy(B, part(C, 0, 3, 6)),
+    double(C, whole(13, 6, 4)),
+    held=(0, 1),
+)
+OTHER = whole(14, 5, 2)
+FILLS = program(
+    call("fill", A, value=1.0),
+    call("fill", OTHER, value=1.0),
+    add(A, A, Y),
+    copy(OTHER, whole(2, 5, 2)),
+    held=(1, 2),
+)
+NAMES = {1: "loss", 10: "score"}
+#: (before, after, what the error names).
+TOLD: dict[str, tuple[Program, Program, str]] = {
+    "who wrote operands": (
+        SOME,
+        changed(SOME, 2, lambda i: i.with_operands((A, B, Y))),
+        r"instruction 2 \(subtract.*'a'.*instruction 1 \(relu.*instruction 0 \(tanh.*tensor 'score'",
+    ),
+    "parts that nobody uses": (
+        SOME,
+        changed(SOME, 3, lambda i: i.with_operands((B, part(C, 0, 0, 3)))),
+        r"instruction 5 \(scale.*'x'.*parts of what instruction 0 \(tanh",
+    ),
+    "a call that the record has not": (
+        SOME,
+        SOME.with_instructions([*SOME.instructions, replace(SOME.instructions[2], number=99, kernel="add")]),
+        r"instruction 99 \(add",
+    ),
+    "a held block taken for an intermediate": (
+        SOME,
+        replace(
+            SOME, sizes={**SOME.sizes, 1: 48}, instructions=(*SOME.instructions[:-1], replace(SOME.instructions[-1]))
+        ),
+        r"held block 1 \(tensor 'loss'\)",
+    ),
+    "fills of two sizes": (
+        FILLS,
+        changed(FILLS, 3, lambda i: i.with_operands((part(A, 0, 0, 2)._replace(shape=(5, 2)), i.operands[1]))),
+        "rewriting, ",
+    ),
+}
 
 
-def test_operands_are_named_by_who_wrote_them():
-    with pytest.raises(PlanError) as error:
-        check_rewrites(some(), changed(some(), 2, lambda i: i.with_operands((A, B, Y))), {1: "loss", 10: "score"})
-    assert str(error.value) == (
-        "rewriting, instruction 2 (subtract, layer ''): 'a': wanted what instruction 1 (relu, layer '') wrote as 'y', "
-        "received what instruction 0 (tanh, layer '') wrote as 'y' (tensor 'score')"
-    )
+@pytest.mark.parametrize(("before", "after", "match"), TOLD.values(), ids=TOLD)
+def test_a_fault_is_told_by_name(before, after, match):
+    check_rewrites(before, before.with_instructions([replace(i) for i in before.instructions]))
+    with pytest.raises(PlanError, match=match):
+        check_rewrites(before, after, NAMES)
 
 
-def test_what_is_put_together_in_another_order_is_told_where_nobody_uses_it():
-    other = moved(some(), 3, 4)
-    check_rewrites(some(), other)
-    wrong = changed(some(), 3, lambda i: i.with_operands((B, part(C, 0, 0, 3))))
-    with pytest.raises(PlanError, match=r"instruction 5 \(scale.*'x': wanted parts of what instruction 0 \(tanh"):
-        check_rewrites(some(), wrong)
-
-
-def test_a_call_that_the_record_has_not_is_told():
-    made = some()
-    extra = replace(made.instructions[2], number=99, kernel="add")
-    with pytest.raises(
-        PlanError, match=r"instruction 99 \(add.*: wanted a call that operations of the record stand for"
-    ):
-        check_rewrites(made, made.with_instructions([*made.instructions, extra]))
-
-
-def test_a_held_block_that_is_taken_for_an_intermediate_is_told():
-    made = some()
-    taken = replace(
-        made, sizes={**made.sizes, 1: 48}, instructions=(*made.instructions[:-1], replace(made.instructions[-1]))
-    )
-    with pytest.raises(PlanError, match=r"rewriting, held block 1 \(tensor 'loss'\): wanted it left with"):
-        check_rewrites(made, taken, {1: "loss"})
-
-
-def test_fills_of_two_sizes_are_two_values():
-    other = whole(14, 5, 2)
-    fills = call("fill", A, value=1.0), call("fill", other, value=1.0)
-    two = program(*fills, add(A, A, Y), copy(other, whole(2, 5, 2)), held=(1, 2))
-    check_rewrites(two, two.with_instructions([replace(i) for i in two.instructions]))
-    wrong = changed(two, 3, lambda i: i.with_operands((part(A, 0, 0, 2)._replace(shape=(5, 2)), i.operands[1])))
-    with pytest.raises(PlanError, match=r"rewriting, "):
-        check_rewrites(two, wrong)
+def test_parts_may_be_put_together_in_another_order():
+    check_rewrites(SOME, moved(SOME, 3, 4))

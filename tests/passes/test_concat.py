@@ -21,9 +21,7 @@ from programs import (
     clip,
     copy,
     double,
-    extents,
     fill,
-    numbers,
     part,
     permuted,
     program,
@@ -44,12 +42,13 @@ from singa_lite.passes.dead import without_dead
 from singa_lite.passes.lower import lower
 from singa_lite.passes.program import Program
 
-INPUT, RESULT, SECOND = whole(0, 3, 4), whole(1, 3, 8), whole(2, 3, 4)
-HELD = [0, 1, 2]
+INPUT, RESULT, SECOND, THIRD = whole(0, 3, 4), whole(1, 3, 8), whole(2, 3, 4), whole(3, 3, 8)
+HELD = [0, 1, 2, 3]
 A, B, WHOLE = whole(10, 3, 4), whole(11, 3, 4), whole(12, 3, 8)
 LEFT, RIGHT = part(WHOLE, 1, 0, 4), part(WHOLE, 1, 4, 8)
 #: Two parts, made and put together; the copies are numbers 2 and 3.
 TOGETHER = (double(INPUT, A), tanh(A, B), copy(A, LEFT), copy(B, RIGHT))
+READ = copy(WHOLE, RESULT)
 
 
 def assembled(*calls: Call, held: list[int] = HELD) -> Program:
@@ -65,13 +64,139 @@ def copies_left(given: Program) -> list[int]:
     return [i.number for i in given.instructions if i.kernel == "copy" and i.writes[0].block in given.sizes]
 
 
-def test_parts_are_written_where_they_will_be_read():
-    made = assembled(*TOGETHER, copy(WHOLE, RESULT))
-    assert numbers(made) == [0, 1, 4]
-    assert extents(made.instructions).keys() == {0, 1, 12}
+def chain() -> list[Call]:
+    """A densely connected net: each layer sees all before it."""
+    calls, seen = [double(INPUT, A)], A
+    for number in range(4):
+        width = seen.shape[1]
+        new, joined = whole(20 + 2 * number, 3, 2), whole(21 + 2 * number, 3, width + 2)
+        calls.append(tanh(part(seen, 1, 0, 2), new))
+        calls += [copy(seen, part(joined, 1, 0, width)), copy(new, part(joined, 1, width, width + 2))]
+        seen = joined
+    return [*calls, copy(seen, whole(1, 3, 12))]
+
+
+def derivatives() -> list[Call]:
+    """What the backward of a split does: three derivatives side by side."""
+    calls, start, joined, total = list[Call](), 0, whole(20, 3, 7), whole(21, 3, 7)
+    for number, width in enumerate((1, 2, 4)):
+        share = whole(10 + number, 3, width)
+        calls += [fill(share, 1.0 + start), copy(share, part(joined, 1, start, start + width))]
+        start += width
+    return [*calls, add(joined, joined, total), relu(total, whole(1, 3, 7))]
 
 
 CHANNELS_LAST, KERNELS_LAST = (0, 2, 3, 1), (2, 3, 1, 0)
+IMAGES, LAST = whole(10, 2, 3, 4, 5), permuted(11, (2, 3, 4, 5), CHANNELS_LAST)
+BOTH = permuted(12, (2, 6, 4, 5), CHANNELS_LAST)
+SQUARE, OTHER, WIDE = whole(10, 3, 3), whole(11, 3, 3), whole(12, 3, 6)
+#: Rows of three: the first piece has columns 2 and 3, which is column 0 of the next row, as the second has it.
+ROWS = whole(12, 4, 3)
+ACROSS, COLUMN = (part(ROWS, 0, 0, 2)._replace(shape=shape, offset=at) for shape, at in (((2, 2), 8), ((2, 1), 0)))
+TALL, UPPER = whole(13, 5, 8), whole(14, 2, 8)
+SEVEN, BLOCK = whole(12, 3, 7), whole(10, 3, 8)
+H, G, PAIR = whole(10, 3, 1), whole(11, 3, 1), whole(12, 3, 2)
+ROW_OF = reshaped(A, 2, 6)
+CONVOLVED, BESIDE, JOINED = whole(10, 2, 6, 5, 4), whole(11, 2, 6, 5, 3), whole(12, 2, 6, 5, 7)
+
+#: (calls, copies that are left).
+PLACES: dict[str, tuple[Sequence[Call], list[int]]] = {
+    "parts are written where they will be read": ([*TOGETHER, READ], []),
+    "a chain": (chain(), []),
+    "derivatives of pieces": (derivatives(), []),
+    "along unequal axes": (
+        [*TOGETHER, fill(UPPER), copy(WHOLE, part(TALL, 0, 2, 5)), copy(UPPER, part(TALL, 0, 0, 2)),
+         copy(TALL, whole(1, 5, 8))],
+        [],
+    ),
+    "a part used after the copy": ([*TOGETHER, READ, copy(A, SECOND)], []),
+    "a piece of a part": (
+        [*TOGETHER, READ, copy(part(part(A, 0, 1, 3), 1, 2, 3), part(part(SECOND, 0, 0, 2), 1, 0, 1))], [],
+    ),
+    "a whole of the same shape": (
+        [double(INPUT, A), copy(A, whole(12, 3, 4)), copy(whole(12, 3, 4), SECOND), copy(A, part(RESULT, 1, 0, 4))],
+        [],
+    ),
+    "parts without elements": (
+        [copy(whole(4, 3, 0), whole(13, 3, 0)), *TOGETHER, copy(whole(13, 3, 0), part(WHOLE, 1, 8, 8)), READ], [0, 5],
+    ),
+    "a part in another order": (
+        [fill(IMAGES), fill(LAST), copy(IMAGES, part(BOTH, 1, 0, 3)), copy(LAST, part(BOTH, 1, 3, 6)),
+         copy(BOTH, whole(1, 2, 6, 4, 5))],
+        [2],
+    ),
+    "a part that is read across": (
+        [double(part(INPUT, 1, 0, 3), SQUARE), double(turned(SQUARE), OTHER), copy(SQUARE, part(WIDE, 1, 0, 3)),
+         copy(OTHER, part(WIDE, 1, 3, 6)), copy(WIDE, part(RESULT, 1, 0, 6))],
+        [2],
+    ),
+    "pieces that reach into the next row": (
+        [double(part(part(INPUT, 0, 0, 2), 1, 0, 2), whole(10, 2, 2)), fill(whole(11, 2, 1)),
+         copy(whole(11, 2, 1), COLUMN), copy(whole(10, 2, 2), ACROSS),
+         copy(part(ROWS, 0, 0, 2), part(part(RESULT, 0, 0, 2), 1, 0, 3))],
+        [2, 3],
+    ),
+    "pieces that overlap": (
+        [tanh(INPUT, B), double(INPUT, A), copy(A, part(SEVEN, 1, 0, 4)), copy(B, part(SEVEN, 1, 3, 7)),
+         copy(SEVEN, whole(1, 3, 7)), copy(A, SECOND)],
+        [2, 3],
+    ),
+    "a piece written again after it was read": (
+        [double(INPUT, A), tanh(INPUT, B), copy(A, LEFT), copy(LEFT, SECOND), copy(B, LEFT), copy(B, RIGHT), READ],
+        [2, 4],
+    ),
+    "a column whose transpose is read": (
+        [double(whole(0, 3, 1), H), tanh(whole(0, 3, 1), G), double(turned(H), whole(13, 1, 3)),
+         copy(H, part(PAIR, 1, 0, 1)), copy(G, part(PAIR, 1, 1, 2)),
+         copy(PAIR, whole(1, 3, 2)), copy(whole(13, 1, 3), whole(2, 1, 3))],
+        [3],
+    ),
+    "other dtypes and shapes": (
+        [copy(INPUT, whole(10, 3, 4, dtype="i4")), copy(part(reshaped(INPUT, 12), 0, 0, 4), whole(11, 4)),
+         copy(whole(10, 3, 4, dtype="i4"), LEFT), copy(whole(11, 4), RIGHT), READ],
+        [0, 1, 2, 3],
+    ),
+    "read in another shape later": ([*TOGETHER, copy(ROW_OF, reshaped(SECOND, 2, 6)), READ], [2]),
+    "read in another shape before": (
+        [*TOGETHER[:2], copy(ROW_OF, reshaped(SECOND, 2, 6)), *TOGETHER[2:], READ], [3],
+    ),
+    "read from the side": ([*TOGETHER, copy(turned(A), reshaped(SECOND, 4, 3)), READ], [2]),
+    "written after the copy": ([*TOGETHER, clip(A), copy(A, SECOND), READ], [2]),
+    "a piece written after the copy": ([*TOGETHER, fill(part(A, 0, 0, 1)), copy(A, SECOND), READ], [2]),
+    "made in another shape": (
+        [call("scale", reshaped(INPUT, 2, 6), ROW_OF, alpha=2.0, beta=0.5), *TOGETHER[1:], READ], [2],
+    ),
+    "the whole filled before": ([fill(WHOLE), *TOGETHER, READ, copy(A, SECOND)], [3, 4]),
+    "a piece of it filled before": ([fill(part(WHOLE, 0, 0, 1)), *TOGETHER, READ, copy(A, SECOND)], [3, 4]),
+    "the whole changed after": ([*TOGETHER, clip(WHOLE), READ, copy(A, SECOND)], [2, 3]),
+    "a piece of it changed after": ([*TOGETHER, update(INPUT, RIGHT), READ, copy(A, SECOND)], [2, 3]),
+    "changed between the copies": ([*TOGETHER[:3], clip(LEFT), TOGETHER[3], READ, copy(A, SECOND)], [2, 4]),
+    "a tensor of the user's own": ([tanh(INPUT, B), copy(INPUT, LEFT), copy(B, RIGHT), READ], [1]),
+    "one part twice": ([double(INPUT, A), copy(A, LEFT), copy(A, RIGHT), READ], [2]),
+    "pieces of a block": (
+        [tanh(RESULT, BLOCK), copy(part(BLOCK, 1, 2, 6), LEFT),
+         copy(part(BLOCK, 1, 0, 4), RIGHT), copy(WHOLE, THIRD)],
+        [1, 2],
+    ),
+    "inner strides of a convolution": (
+        [call("conv2d", whole(0, 2, 3, 5, 4), whole(1, 6, 3, 1, 1), None, CONVOLVED, window=Window((1, 1)), groups=1),
+         fill(BESIDE), copy(CONVOLVED, part(JOINED, 3, 0, 4)), copy(BESIDE, part(JOINED, 3, 4, 7)),
+         copy(JOINED, whole(2, 2, 6, 5, 7))],
+        [2],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("calls", "left"), PLACES.values(), ids=PLACES)
+def test_copies_that_are_left(calls, left):
+    assert copies_left(assembled(*calls, held=[*HELD, 4])) == left
+
+
+def test_a_part_or_a_whole_that_the_user_holds_is_copied():
+    made = assembled(*TOGETHER, READ, held=[*HELD, 10])
+    assert copies_left(made) == [2]
+    given_ = program(*TOGETHER, READ, held=[*HELD, 12])
+    assert assembled_in_place(given_) is given_
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), CHANNELS_LAST, KERNELS_LAST])
@@ -104,17 +229,6 @@ def test_axes_of_one_element_are_in_no_order(shape, order):
     assert copies_left(made) == []
 
 
-def test_parts_in_another_order_than_the_whole_are_copied():
-    images = whole(10, 2, 3, 4, 5)
-    last = permuted(11, (2, 3, 4, 5), CHANNELS_LAST)
-    joined = permuted(12, (2, 6, 4, 5), CHANNELS_LAST)
-    made = assembled(
-        fill(images), fill(last), copy(images, part(joined, 1, 0, 3)), copy(last, part(joined, 1, 3, 6)),
-        copy(joined, whole(1, 2, 6, 4, 5)),
-    )  # fmt: skip
-    assert copies_left(made) == [2]
-
-
 def test_a_row_that_is_copied_repeatedly_is_copied():
     row = whole(10, 1, 4)
     rows = row._replace(shape=(3, 4), strides=(0, 4))
@@ -122,28 +236,6 @@ def test_a_row_that_is_copied_repeatedly_is_copied():
                      copy(WHOLE, RESULT), held=HELD)  # fmt: skip
     made = assembled_in_place(replace(given_, sizes=given_.sizes | {10: 48}))
     assert copies_left(made) == [3]
-
-
-def test_a_part_that_is_read_across_is_copied():
-    square, other, joined = whole(10, 3, 3), whole(11, 3, 3), whole(12, 3, 6)
-    made = assembled(
-        double(part(INPUT, 1, 0, 3), square), double(turned(square), other),
-        copy(square, part(joined, 1, 0, 3)), copy(other, part(joined, 1, 3, 6)), copy(joined, part(RESULT, 1, 0, 6)),
-    )  # fmt: skip
-    assert copies_left(made) == [2]
-
-
-def test_pieces_that_reach_into_the_next_row_keep_their_order():
-    """Rows of three: the first piece has columns 2 and 3, which is column 0 of the next row, as the second has it."""
-    wide, narrow = whole(10, 2, 2), whole(11, 2, 1)
-    rows = whole(12, 4, 3)
-    pieces = (part(rows, 0, 0, 2)._replace(shape=shape, offset=at) for shape, at in (((2, 2), 8), ((2, 1), 0)))
-    wide_piece, narrow_piece = pieces
-    made = assembled(
-        double(part(part(INPUT, 0, 0, 2), 1, 0, 2), wide), fill(narrow), copy(narrow, narrow_piece),
-        copy(wide, wide_piece), copy(part(rows, 0, 0, 2), part(part(RESULT, 0, 0, 2), 1, 0, 3)),
-    )  # fmt: skip
-    assert len(copies_left(made)) >= 1
 
 
 @pytest.mark.parametrize(
@@ -176,104 +268,6 @@ def test_kernels_named_as_particular_keep_their_operands(axis, outer, inner, lef
     assert set(copies_left(placed.planned)) >= set(left)
 
 
-def test_a_part_used_after_the_copy_is_read_from_the_whole():
-    made = assembled(*TOGETHER, copy(WHOLE, RESULT), copy(A, SECOND))
-    assert copies_left(made) == []
-    assert made.instructions[-1].reads[0] == LEFT
-
-
-def test_a_piece_of_a_part_is_read_from_the_whole():
-    corner = part(part(A, 0, 1, 3), 1, 2, 3)
-    made = assembled(*TOGETHER, copy(WHOLE, RESULT), copy(corner, part(part(SECOND, 0, 0, 2), 1, 0, 1)))
-    assert copies_left(made) == []
-    assert made.instructions[-1].reads[0] == part(part(LEFT, 0, 1, 3), 1, 2, 3)
-
-
-ROW_OF = reshaped(A, 2, 6)
-STAYS: dict[str, tuple[Call, ...]] = {
-    "part read under another shape later": (*TOGETHER, copy(ROW_OF, reshaped(SECOND, 2, 6))),
-    "part read under another shape before": (
-        *TOGETHER[:2], copy(ROW_OF, reshaped(SECOND, 2, 6)), *TOGETHER[2:],
-    ),
-    "part read from the side": (*TOGETHER, copy(turned(A), reshaped(SECOND, 4, 3))),
-    "part written after the copy": (*TOGETHER, clip(A), copy(A, SECOND)),
-    "piece of the part written after the copy": (*TOGETHER, fill(part(A, 0, 0, 1)), copy(A, SECOND)),
-    "part made under another shape": (call("scale", reshaped(INPUT, 2, 6), ROW_OF, alpha=2.0, beta=0.5), *TOGETHER[1:]),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("calls", STAYS.values(), ids=STAYS.keys())
-def test_the_copy_of_such_a_part_stays(calls):
-    made = assembled(*calls, copy(WHOLE, RESULT))
-    assert len(copies_left(made)) == 1
-    assert A.block in extents(made.instructions)
-    assert B.block not in extents(made.instructions)
-
-
-WRITTEN: dict[str, tuple[Call, ...]] = {
-    "filled before": (fill(WHOLE), *TOGETHER),
-    "a piece filled before": (fill(part(WHOLE, 0, 0, 1)), *TOGETHER),
-    "changed in place after": (*TOGETHER, clip(WHOLE)),
-    "a piece of it changed in place after": (*TOGETHER, update(INPUT, RIGHT)),
-    "changed in place between the copies": (*TOGETHER[:3], clip(LEFT), TOGETHER[3]),
-}
-
-
-@pytest.mark.parametrize("calls", WRITTEN.values(), ids=WRITTEN.keys())
-def test_copies_stay_where_somebody_else_writes_the_whole(calls):
-    made = assembled(*calls, copy(WHOLE, RESULT), copy(A, SECOND))
-    assert len(copies_left(made)) == 2
-
-
-def test_a_part_that_the_user_holds_is_copied():
-    made = assembled(*TOGETHER, copy(WHOLE, RESULT), held=[0, 1, 10])
-    assert copies_left(made) == [2]
-    assert made.instructions[0].writes[0] == A
-
-
-def test_nothing_moves_into_a_whole_that_the_user_holds():
-    held = whole(1, 3, 8)
-    given = program(double(INPUT, A), tanh(A, B), copy(A, part(held, 1, 0, 4)), copy(B, part(held, 1, 4, 8)), held=HELD)
-    assert assembled_in_place(given) is given
-
-
-def test_a_tensor_of_the_user_s_own_as_a_part_is_copied():
-    made = assembled(tanh(INPUT, B), copy(INPUT, LEFT), copy(B, RIGHT), copy(WHOLE, RESULT))
-    assert copies_left(made) == [1]
-    assert B.block not in extents(made.instructions)
-
-
-def test_one_part_twice_is_copied_once():
-    made = assembled(double(INPUT, A), copy(A, LEFT), copy(A, RIGHT), copy(WHOLE, RESULT))
-    assert len(copies_left(made)) == 1
-
-
-def test_a_piece_of_a_block_as_a_part_is_copied():
-    wide = whole(10, 3, 8)
-    made = assembled(tanh(RESULT, wide), copy(part(wide, 1, 2, 6), LEFT), copy(part(wide, 1, 0, 4), RIGHT),
-                     copy(WHOLE, whole(3, 3, 8)), held=[1, 3])  # fmt: skip
-    assert len(copies_left(made)) == 2
-
-
-def test_chains_of_concatenations_are_one_block():
-    """A densely connected net: each layer sees all before it."""
-    calls, seen = [double(INPUT, A)], A
-    for number in range(4):
-        new = whole(20 + 2 * number, 3, 2)
-        joined = whole(21 + 2 * number, 3, seen.shape[1] + 2)
-        calls += [
-            tanh(part(seen, 1, 0, 2), new),
-            copy(seen, part(joined, 1, 0, seen.shape[1])),
-            copy(new, part(joined, 1, seen.shape[1], joined.shape[1])),
-        ]
-        seen = joined
-    result = whole(1, *seen.shape)
-    made = assembled(*calls, copy(seen, result), held=[0, 1])
-    assert copies_left(made) == []
-    assert extents(made.instructions).keys() == {0, 1, seen.block}
-    assert made.sizes[seen.block] == 4 * 3 * 12
-
-
 def test_forms_between_leave_the_largest_wholes_to_copies():
     """The copies into the larger of two wholes are numbers 2 and 3, those into the other one 7 and 8."""
     c, d, narrow = whole(20, 3, 2), whole(21, 3, 3), whole(22, 3, 5)
@@ -285,76 +279,6 @@ def test_forms_between_leave_the_largest_wholes_to_copies():
     some, all_of_them = result.rivals
     assert [copies_left(one) for one in (result, some, all_of_them)] == [[], [2, 3], [2, 3, 7, 8]]
     assert_same(made, some)
-
-
-def test_chains_along_unequal_axes():
-    above = whole(13, 5, 8)
-    rows = whole(14, 2, 8)
-    made = assembled(
-        *TOGETHER, fill(rows), copy(WHOLE, part(above, 0, 2, 5)), copy(rows, part(above, 0, 0, 2)),
-        copy(above, whole(1, 5, 8)), held=[0, 1],
-    )  # fmt: skip
-    assert extents(made.instructions).keys() == {0, 1, 13}
-
-
-def test_pieces_that_overlap_keep_their_order():
-    """The second copy overwrites a column of the first, whose producer runs later."""
-    joined = whole(12, 3, 7)
-    calls = (tanh(INPUT, B), double(INPUT, A), copy(A, part(joined, 1, 0, 4)), copy(B, part(joined, 1, 3, 7)))
-    made = assembled(*calls, copy(joined, whole(1, 3, 7)), copy(A, SECOND))
-    assert len(copies_left(made)) >= 1
-
-
-def test_a_piece_written_again_after_it_was_read():
-    calls = (double(INPUT, A), tanh(INPUT, B), copy(A, LEFT), copy(LEFT, SECOND), copy(B, LEFT), copy(B, RIGHT))
-    assembled(*calls, copy(WHOLE, RESULT))
-
-
-def test_the_transpose_of_a_column_has_its_strides_and_is_not_taken_for_it():
-    h, g, joined, across = whole(10, 3, 1), whole(11, 3, 1), whole(12, 3, 2), whole(13, 1, 3)
-    given = whole(0, 3, 1)
-    made = assembled(
-        double(given, h), tanh(given, g), double(turned(h), across),
-        copy(h, part(joined, 1, 0, 1)), copy(g, part(joined, 1, 1, 2)),
-        copy(joined, whole(1, 3, 2)), copy(across, whole(2, 1, 3)),
-    )  # fmt: skip
-    assert copies_left(made) == [3]
-
-
-def test_other_dtypes_and_shapes_are_copied():
-    numbers_ = whole(10, 3, 4, dtype="i4")
-    row = whole(11, 4)
-    made = assembled(
-        copy(INPUT, numbers_), copy(part(reshaped(INPUT, 12), 0, 0, 4), row), copy(numbers_, LEFT), copy(row, RIGHT),
-        copy(WHOLE, RESULT),
-    )  # fmt: skip
-    assert copies_left(made) == [0, 1, 2, 3]
-
-
-def test_parts_without_elements_are_no_trouble():
-    nothing = whole(13, 3, 0)
-    made = assembled(copy(whole(3, 3, 0), nothing), *TOGETHER, copy(nothing, part(WHOLE, 1, 8, 8)),
-                     copy(WHOLE, RESULT), held=[0, 1, 2, 3])  # fmt: skip
-    assert len(copies_left(made)) == 2
-
-
-def test_a_whole_copy_into_a_block_of_the_same_shape_is_left_out_too():
-    same = whole(12, 3, 4)
-    made = assembled(double(INPUT, A), copy(A, same), copy(same, SECOND), copy(A, part(RESULT, 1, 0, 4)))
-    assert numbers(made) == [0, 2, 3]
-
-
-def test_derivatives_of_pieces_flow_into_one_block():
-    """What the backward of a split does: three derivatives side by side."""
-    shares = [whole(10 + i, 3, width) for i, width in enumerate((1, 2, 4))]
-    joined = whole(20, 3, 7)
-    calls, start = [], 0
-    for share in shares:
-        calls += [fill(share, 1.0 + start), copy(share, part(joined, 1, start, start + share.shape[1]))]
-        start += share.shape[1]
-    total = whole(21, 3, 7)
-    made = assembled(*calls, add(joined, joined, total), relu(total, whole(1, 3, 7)), held=[1])
-    assert copies_left(made) == []
 
 
 def laid(array: np.ndarray, order: Sequence[int]) -> np.ndarray:
@@ -395,19 +319,6 @@ def piece_gives_equal_bits(key: str, order: Sequence[int]) -> None:
                 continue
             for found, expected in zip(after({index: along(array, axis, axes[index])}), wanted, strict=True):
                 assert found is None or np.array_equal(found, expected, equal_nan=True), (index, axis)
-
-
-def test_convolutions_keep_their_copies_where_inner_strides_would_change():
-    x, weight = whole(0, 2, 3, 5, 4), whole(1, 6, 3, 1, 1)
-    y, other = whole(10, 2, 6, 5, 4), whole(11, 2, 6, 5, 3)
-    settings = {"window": Window((1, 1)), "groups": 1}
-    joined = whole(12, 2, 6, 5, 7)
-    made = assembled(
-        call("conv2d", x, weight, None, y, **settings), fill(other),
-        copy(y, part(joined, 3, 0, 4)), copy(other, part(joined, 3, 4, 7)),
-        copy(joined, whole(2, 2, 6, 5, 7)),
-    )  # fmt: skip
-    assert copies_left(made) == [2]
 
 
 def pieces_of(given: Program) -> list[Operand]:

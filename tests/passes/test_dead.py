@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 
 from programs import (
+    Call,
     add,
     assert_same,
     call,
@@ -29,63 +31,33 @@ from singa_lite.passes.program import Program
 
 INPUT, RESULT = whole(0, 3, 4), whole(1, 3, 4)
 A, B, C = (whole(number, 3, 4) for number in (10, 11, 12))
+STATE, KEY, NORM, WEIGHT = whole(2, 3, dtype="u8"), whole(13, 3, dtype="u8"), whole(14, 3), whole(3, 4, 4)
+UPPER, LOWER = (relu(part(INPUT, 0, start, stop), part(A, 0, start, stop)) for start, stop in ((0, 1), (1, 3)))
+
+#: (calls, numbers of those that stay).
+CASES: dict[str, tuple[list[Call], list[int]]] = {
+    "a chain that leads nowhere": ([relu(INPUT, RESULT), relu(INPUT, A), double(A, B), add(A, B, C)], [0]),
+    "what a held block needs, however far back": (
+        [relu(INPUT, A), double(INPUT, C), double(A, B), copy(B, RESULT)],
+        [0, 2, 3],
+    ),
+    "no results": ([relu(INPUT, A), relu(A, B)], []),
+    "an update of a held block": ([relu(INPUT, A), update(A, RESULT), clip(RESULT)], [0, 1, 2]),
+    "a random state moves on": ([draw(STATE, KEY), dropout(INPUT, KEY, A)], [0]),
+    "an update that nobody reads later": ([relu(INPUT, A), clip(A), copy(A, RESULT), clip(A)], [0, 1, 2]),
+    "one used output of two": ([relu(INPUT, A), normed(A, B, NORM), copy(NORM, whole(4, 3))], [0, 1, 2]),
+    "a write after the last read": ([fill(A), double(A, RESULT), fill(A, 7.0)], [0, 1]),
+    "all pieces of a block in use": ([UPPER, LOWER, copy(A, RESULT)], [0, 1, 2]),
+    "an operand that is left out": (
+        [call("linear", INPUT, WEIGHT, None, RESULT), call("linear", INPUT, WEIGHT, None, A)],
+        [0],
+    ),
+}
 
 
-def test_a_chain_that_leads_nowhere_vanishes_as_a_whole():
-    made = program(relu(INPUT, RESULT), relu(INPUT, A), double(A, B), add(A, B, C), held=[0, 1])
-    assert numbers(without_dead(made)) == [0]
-
-
-def test_what_a_held_block_needs_stays_however_far_back():
-    made = program(relu(INPUT, A), double(INPUT, C), double(A, B), copy(B, RESULT), held=[0, 1])
-    assert numbers(without_dead(made)) == [0, 2, 3]
-
-
-def test_nothing_is_left_of_a_program_without_results():
-    assert without_dead(program(relu(INPUT, A), relu(A, B), held=[0])).instructions == ()
-
-
-def test_an_update_of_a_held_block_stays_though_nobody_reads_it():
-    made = program(relu(INPUT, A), update(A, RESULT), clip(RESULT), held=[0, 1])
-    assert numbers(without_dead(made)) == [0, 1, 2]
-
-
-def test_a_random_state_moves_on_though_nobody_uses_the_key():
-    state, key = whole(1, 3, dtype="u8"), whole(10, 3, dtype="u8")
-    made = program(draw(state, key), dropout(INPUT, key, A), held=[0, 1])
-    assert numbers(without_dead(made)) == [0]
-
-
-def test_an_update_of_an_intermediate_stays_only_if_somebody_reads_it_later():
-    made = program(relu(INPUT, A), clip(A), copy(A, RESULT), clip(A), held=[0, 1])
-    assert numbers(without_dead(made)) == [0, 1, 2]
-
-
-def test_one_used_output_of_two_keeps_the_instruction():
-    norm, norms = whole(11, 3), whole(1, 3)
-    made = program(normed(INPUT, A, norm), copy(norm, norms), held=[0, 1])
-    assert numbers(without_dead(made)) == [0, 1]
-
-
-def test_a_write_after_the_last_read_vanishes_and_one_before_it_stays():
-    made = program(fill(A), double(A, RESULT), fill(A, 7.0), held=[1])
-    assert numbers(without_dead(made)) == [0, 1]
-
-
-def test_all_pieces_of_a_block_in_use_stay():
-    made = program(
-        relu(part(INPUT, 0, 0, 1), part(A, 0, 0, 1)),
-        relu(part(INPUT, 0, 1, 3), part(A, 0, 1, 3)),
-        copy(A, RESULT),
-        held=[0, 1],
-    )
-    assert numbers(without_dead(made)) == [0, 1, 2]
-
-
-def test_an_optional_operand_that_is_left_out_is_no_trouble():
-    weight = whole(2, 4, 4)
-    made = program(call("linear", INPUT, weight, None, RESULT), call("linear", INPUT, weight, None, A), held=[0, 1, 2])
-    assert numbers(without_dead(made)) == [0]
+@pytest.mark.parametrize(("calls", "stay"), CASES.values(), ids=CASES)
+def test_what_nobody_uses_vanishes(calls, stay):
+    assert numbers(without_dead(program(*calls, held=range(5)))) == stay
 
 
 @thorough

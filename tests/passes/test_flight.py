@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from math import prod
 
 import numpy as np
@@ -15,6 +15,7 @@ import pytest
 
 from absent_ranks import mlp, planned, ranks, steps
 from singa_lite import FeedForwardNet, layers, loss, optimizer
+from singa_lite.kernels.collective import parts_of
 from singa_lite.memory.problem import PlanError
 from singa_lite.passes.collectives import BEGIN, POLL, WAIT, digest, kind_of, most_in_flight
 from singa_lite.passes.read_from import check_reads
@@ -38,29 +39,25 @@ def test_without_other_ranks_nothing_is_summed():
 
 def test_each_sum_is_begun_once_and_waited_for_once_before_its_update():
     program = planned(mlp(ranks()))
-    begun = {program.instructions[step].operands[1].block: step for step in steps(program, BEGIN)}
-    waited = {program.instructions[step].operands[1].block: step for step in steps(program, WAIT)}
+    calls = program.instructions
+    begun = {calls[step].operands[1].block: step for step in steps(program, BEGIN)}
+    waited = {calls[step].operands[1].block: step for step in steps(program, WAIT)}
     assert begun.keys() == waited.keys()
     assert all(begun[block] < waited[block] for block in begun)
-    updated = {}
-    for step, instruction in enumerate(program.instructions):
+    updated: dict[int, int] = {}
+    for step, instruction in enumerate(calls):
         if instruction.kernel == "sgd":
             updated.setdefault(instruction.operands[0].block, step)
-    summed = {program.instructions[step].operands[0].block: step for step in waited.values()}
+    summed = {calls[step].operands[0].block: step for step in waited.values()}
     assert updated.keys() == summed.keys()
     assert all(summed[block] < updated[block] for block in summed)
 
 
 def test_the_walk_back_goes_on_while_a_gradient_is_summed():
     program = planned(mlp(ranks(bucket=1)))
-    first = steps(program, BEGIN)[0]
-    end = next(
-        s
-        for s in steps(program, WAIT)
-        if program.instructions[s].operands[1] == program.instructions[first].operands[1]
-    )
-    between = {i.kernel for i in program.instructions[first:end]}
-    assert {"matmul", "tanh_derivative"} <= between
+    calls, first = program.instructions, steps(program, BEGIN)[0]
+    end = next(s for s in steps(program, WAIT) if calls[s].operands[1] == calls[first].operands[1])
+    assert {"matmul", "tanh_derivative"} <= {i.kernel for i in calls[first:end]}
 
 
 def test_polls_stand_behind_what_runs_meanwhile():
@@ -73,23 +70,21 @@ def test_polls_stand_behind_what_runs_meanwhile():
 
 
 def test_small_gradients_are_summed_together():
-    assert len(steps(planned(mlp(ranks(bucket=1))), BEGIN)) == 6
-    assert len(steps(planned(mlp(ranks(bucket=2000))), BEGIN)) == 3  # one of all vectors and the last weight, two alone
-    assert len(steps(planned(mlp(ranks(bucket=1 << 20))), BEGIN)) == 1
+    # one of all vectors and the last weight, two alone
+    assert [len(steps(planned(mlp(ranks(bucket=bucket))), BEGIN)) for bucket in (1, 2000, 1 << 20)] == [6, 3, 1]
 
 
-@pytest.mark.parametrize("limit", [12_000, 100_000])
-def test_what_is_under_way_has_a_limit(limit):
-    plan = mlp(ranks(bucket=1, in_flight=limit), (60, 50, 40, 30)).plan_batch(8)
-    alone = mlp(None, (60, 50, 40, 30)).plan_batch(8)
-    largest = 60 * 50 * 4
-    assert 0 < plan.in_flight_bytes <= max(limit, largest + largest // 2 + 64)
-    assert plan.arena_bytes <= alone.arena_bytes + plan.in_flight_bytes + 4096
-    assert "in flight" in plan.summary()
+WIDER = (60, 50, 40, 30)
 
 
-def test_a_lower_limit_waits_sooner():
-    high, low = (planned(mlp(ranks(bucket=1, in_flight=limit), (60, 50, 40, 30))) for limit in (1 << 20, 20_000))
+def test_what_is_under_way_has_a_limit_and_a_lower_one_waits_sooner():
+    alone, largest = mlp(None, WIDER).plan_batch(8), 60 * 50 * 4
+    for limit in (12_000, 100_000):
+        plan = mlp(ranks(bucket=1, in_flight=limit), WIDER).plan_batch(8)
+        assert 0 < plan.in_flight_bytes <= max(limit, largest + largest // 2 + 64)
+        assert plan.arena_bytes <= alone.arena_bytes + plan.in_flight_bytes + 4096
+        assert "in flight" in plan.summary()
+    high, low = (planned(mlp(ranks(bucket=1, in_flight=limit), WIDER)) for limit in (1 << 20, 20_000))
     assert most_in_flight(low) <= 20_000 < most_in_flight(high)
     assert digest(low) == digest(high)
 
@@ -97,10 +92,10 @@ def test_a_lower_limit_waits_sooner():
 @pytest.mark.parametrize(
     ("limit", "bucket", "sizes"),
     [
-        (1, 6000, (60, 50, 40, 30)),
-        (12_000, 1, (60, 50, 40, 30)),
-        (30_000, 1, (60, 50, 40, 30)),
-        (3000, 20_000, (20, 900, 900, 900, 3)),
+        (1, 6000, WIDER),
+        (12_000, 1, WIDER),
+        (30_000, 1, WIDER),
+        (3000, 20_000, (20, 400, 400, 400, 3)),
     ],
 )
 def test_parts_that_are_gathered_have_the_limit_too(limit, bucket, sizes):
@@ -158,12 +153,14 @@ def test_ranks_without_a_part_of_a_gradient_begin_and_end_the_same_sums(options,
     assert len(set(found)) == 1
 
 
-def test_large_filters_are_summed_in_pieces():
-    net = many_filters()
-    plan = net.plan_batch(2)
-    landings = [plan.placed.planned.instructions[s].operands[1].nbytes for s in steps(plan.placed.planned, BEGIN)]
+def test_large_filters_are_summed_in_pieces_that_are_under_way_together():
+    plan = many_filters().plan_batch(2)
+    program = plan.placed.planned
+    landings = [program.instructions[s].operands[1].nbytes for s in steps(program, BEGIN)]
     assert len(landings) >= 4
     assert max(landings) <= 1 << 20
+    first_wait = steps(program, WAIT)[0]
+    assert sum(step < first_wait for step in steps(program, BEGIN)) >= 4
     plan.check()
 
 
@@ -191,88 +188,71 @@ def test_within_a_budget_sums_are_done_once():
 # ---- planted faults
 
 
-def placed_of():
-    placed = mlp(ranks(bucket=1)).plan_batch(8).placed
-    check_reads(placed.rewritten, placed.planned, placed.offsets)
-    return placed
-
-
-def test_memory_that_is_used_while_it_is_summed_is_refused():
-    """A tensor that lives meanwhile gets the bytes of what comes in from the others."""
-    placed = placed_of()
-    program = placed.planned
-    first = steps(program, BEGIN)[0]
-    landing = program.instructions[first].operands[1].block
-    other = next(
-        o.block
-        for i in program.instructions[first + 1 :]
-        for o in i.writes
-        if not kind_of(i) and o.block in placed.offsets and o.block != landing
-    )
-    offsets = {**placed.offsets, other: placed.offsets[landing]}
-    with pytest.raises(PlanError, match=r"wanted the bytes left alone that sum \d+ reads or writes until it is waited"):
-        check_reads(placed.rewritten, program, offsets)
-
-
 def moved(program, step, to):
     instructions = list(program.instructions)
     instructions.insert(to, instructions.pop(step))
     return replace(program, instructions=tuple(instructions))
 
 
-def test_an_update_before_its_sum_is_there_is_refused():
-    placed = placed_of()
-    update = next(s for s, i in enumerate(placed.planned.instructions) if i.kernel == "sgd")
-    summed = placed.planned.instructions[update].operands[0].block
-    wait = next(s for s in steps(placed.planned, WAIT) if placed.planned.instructions[s].operands[0].block == summed)
-    with pytest.raises(PlanError, match=r"sgd, layer 'dense1'.*left alone that sum \d+ reads or writes"):
-        check_reads(placed.rewritten, moved(placed.planned, update, wait), placed.offsets)
+def in_use(placed):
+    """A tensor that lives meanwhile gets the bytes of what comes in from the others."""
+    calls, first = placed.planned.instructions, steps(placed.planned, BEGIN)[0]
+    landing = calls[first].operands[1].block
+    written = (o.block for i in calls[first + 1 :] if not kind_of(i) for o in i.writes)
+    other = next(block for block in written if block in placed.offsets and block != landing)
+    return placed.planned, {**placed.offsets, other: placed.offsets[landing]}
 
 
-def test_a_sum_that_is_begun_before_the_gradient_is_there_is_refused():
-    placed = placed_of()
-    with pytest.raises(PlanError, match="wanted"):
-        check_reads(placed.rewritten, moved(placed.planned, steps(placed.planned, BEGIN)[0], 1), placed.offsets)
+def updated_early(placed):
+    calls = placed.planned.instructions
+    update = next(s for s, i in enumerate(calls) if i.kernel == "sgd")
+    summed = calls[update].operands[0].block
+    wait = next(s for s in steps(placed.planned, WAIT) if calls[s].operands[0].block == summed)
+    return moved(placed.planned, update, wait), placed.offsets
 
 
-def test_a_sum_that_is_never_waited_for_is_refused():
-    placed = placed_of()
+def begun_early(placed):
+    return moved(placed.planned, steps(placed.planned, BEGIN)[0], 1), placed.offsets
+
+
+def never_waited_for(placed):
     last = steps(placed.planned, WAIT)[-1]
-    left = [i for s, i in enumerate(placed.planned.instructions) if s != last]
-    with pytest.raises(
-        PlanError, match=r"sum \d+ reads or writes until it is waited for|sum \d+: wanted it waited for"
-    ):
-        check_reads(placed.rewritten, replace(placed.planned, instructions=tuple(left)), placed.offsets)
+    left = tuple(i for s, i in enumerate(placed.planned.instructions) if s != last)
+    return replace(placed.planned, instructions=left), placed.offsets
 
 
-def test_sums_in_another_order_than_other_ranks_have_are_refused():
-    placed = placed_of()
+def in_another_order(placed):
     first, second = steps(placed.planned, BEGIN)[:2]
-    with pytest.raises(PlanError, match=r"'turn'|left alone"):
-        check_reads(placed.rewritten, moved(placed.planned, first, second), placed.offsets)
+    return moved(placed.planned, first, second), placed.offsets
 
 
-def test_a_poll_with_a_tensor_is_refused():
-    placed = placed_of()
-    step = steps(placed.planned, POLL)[0]
-    instructions = list(placed.planned.instructions)
-    wait = placed.planned.instructions[steps(placed.planned, WAIT)[0]]
-    instructions[step] = replace(instructions[step], operands=wait.operands[:1])
-    with pytest.raises((PlanError, ValueError)):
-        check_reads(placed.rewritten, replace(placed.planned, instructions=tuple(instructions)), placed.offsets)
+def poll_with_a_tensor(placed):
+    calls = list(placed.planned.instructions)
+    step, wait = steps(placed.planned, POLL)[0], calls[steps(placed.planned, WAIT)[0]]
+    calls[step] = replace(calls[step], operands=wait.operands[:1])
+    return replace(placed.planned, instructions=tuple(calls)), placed.offsets
+
+
+@pytest.mark.parametrize(
+    ("fault", "match"),
+    [
+        (in_use, r"left alone that sum \d+"),
+        (updated_early, r"sgd, layer 'dense1'.*left alone that sum \d+"),
+        (begun_early, "wanted"),
+        (never_waited_for, r"sum \d+"),
+        (in_another_order, r"'turn'|left alone"),
+        (poll_with_a_tensor, None),
+    ],
+)
+def test_a_planted_fault_is_refused(fault, match):
+    placed = mlp(ranks(bucket=1)).plan_batch(8).placed
+    check_reads(placed.rewritten, placed.planned, placed.offsets)
+    program, offsets = fault(placed)
+    with pytest.raises((PlanError, ValueError), match=match):
+        check_reads(placed.rewritten, program, offsets)
 
 
 def test_parts_cover_all_elements():
-    from singa_lite.kernels.collective import parts_of
-
-    for elements in (0, 1, 2, 5, 7, 100):
-        for count in (1, 2, 3, 4, 7):
-            found = np.concatenate([np.arange(elements)[part] for part in parts_of(elements, count)])
-            assert np.array_equal(found, np.arange(elements))
-
-
-def test_pieces_of_one_gradient_are_under_way_together():
-    net = many_filters()
-    program = planned(net, 2)
-    first_wait = steps(program, WAIT)[0]
-    assert sum(step < first_wait for step in steps(program, BEGIN)) >= 4
+    for elements, count in product((0, 1, 2, 5, 7, 100), (1, 2, 3, 4, 7)):
+        found = np.concatenate([np.arange(elements)[part] for part in parts_of(elements, count)])
+        assert np.array_equal(found, np.arange(elements))

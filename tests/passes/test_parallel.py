@@ -83,21 +83,17 @@ def test_two_branches_are_two_lanes():
     assert made.order == "dependencies"
 
 
-def test_a_chain_is_one_instruction_after_the_other():
-    made = in_waves(slow(program(double(INPUT, A), relu(A, B), double(B, C), relu(C, RESULT), held=HELD)))
-    assert made.waves == ((1,),) * 4
-
-
-def test_calls_that_take_next_to_nothing_are_not_worth_it():
+def test_waves_and_lanes():
+    chain = program(double(INPUT, A), relu(A, B), double(B, C), relu(C, RESULT), held=HELD)
+    assert in_waves(slow(chain)).waves == ((1,),) * 4
     made = in_waves(slow(program(*BRANCHES, held=HELD), seconds=1e-6))
-    assert set(made.waves) == {(1,)}
-
-
-@pytest.mark.parametrize("lanes, wanted", [(2, (2, 2)), (4, (1, 1, 1, 1))])
-def test_groups_go_to_the_lane_that_is_least_loaded(lanes, wanted):
+    assert set(made.waves) == {(1,)}, "calls that take next to nothing are not worth it"
     results = [whole(20 + i, 3, 4) for i in range(4)]
-    made = in_waves(slow(program(*(tanh(INPUT, one) for one in results), held=[0, 20, 21, 22, 23]), lanes))
-    assert made.waves == (wanted,)
+    made = program(*(tanh(INPUT, one) for one in results), held=[0, 20, 21, 22, 23])
+    assert in_waves(slow(made, 2)).waves == ((2, 2),), "to the lane that is least loaded"
+    assert in_waves(slow(made, 4)).waves == ((1, 1, 1, 1),)
+    made = in_waves(slow(program(held=HELD)))
+    assert made.waves == () and made.order == "dependencies"
 
 
 def test_what_is_live_in_a_wave_is_live_in_all_of_it():
@@ -135,16 +131,23 @@ def test_a_write_waits_for_those_who_read_before_it():
     assert near_dependencies(made.instructions) == [[], [0], [0, 1], [0, 2]]
 
 
-def test_scratch_of_two_lanes_is_apart():
-    tall, other = whole(3, 70, 40), whole(4, 70, 40)
-    results = whole(5, 70, 40), whole(6, 70, 40)
+def two_softmaxes() -> Placed:
+    """Of two lanes, each with scratch."""
+    tall, other, *results = (whole(number, 70, 40) for number in range(3, 7))
     made = program(
         call("softmax", tall, results[0], axis=1), call("softmax", other, results[1], axis=1), held=[3, 4, 5, 6]
     )
     placed = planned(made)
     assert placed.planned.waves == ((1, 1),)
+    return placed
+
+
+def test_scratch_of_two_lanes_is_apart():
+    placed = two_softmaxes()
     first, second = sorted(placed.scratch.values())
     assert second - first >= min(i.scratch_bytes for i in placed.planned.instructions) > 0
+    with pytest.raises(PlanError, match="two lanes"):
+        check_races(placed.planned, placed.offsets, dict.fromkeys(placed.scratch, 0))
 
 
 def ladder(rungs: int) -> list[Call]:
@@ -173,52 +176,25 @@ def test_long_programs_are_cut_into_waves_that_are_not_wider_than_the_window():
     assert sum(map(sum, made.waves)) == len(calls)
 
 
-def test_no_instructions():
-    made = in_waves(slow(program(held=HELD)))
-    assert made.waves == () and made.order == "dependencies"
-
-
 # --- the proof ----------------------------------------------------------------------------------------------
 
 
-def test_a_planted_fault_in_a_placement_is_found():
+def test_a_planted_fault_in_a_placement_or_in_the_lanes_is_found():
     """A value of one lane over one of the other, which no order of the program as it stands would show."""
-    made = program(*BRANCHES, held=HELD)
-    placed = planned(made)
-    here = {o.block for i in placed.planned.instructions[:3] for o in i.writes if o.block in placed.offsets}
-    there = {o.block for i in placed.planned.instructions[3:6] for o in i.writes if o.block in placed.offsets}
-    offsets = {**placed.offsets, **dict.fromkeys(there, placed.offsets[min(here)])}
-    with pytest.raises(PlanError, match="of two lanes apart"):
-        check_races(placed.planned, offsets, placed.scratch)
-
-
-def test_a_planted_fault_in_the_lanes_is_found():
-    """What reads a value in another lane than the one that makes it."""
     placed = planned(program(*BRANCHES, held=HELD))
-    torn = replace(placed.planned, waves=((2, 4), (1,)))
-    with pytest.raises(PlanError, match="of two lanes apart"):
-        check_races(torn, placed.offsets, placed.scratch)
-
-
-@pytest.mark.parametrize("waves", [((3, 3),), ((3, 3), (2,)), ((3, 0, 3), (1,))])
-def test_lanes_that_are_not_those_of_the_program_are_refused(waves):
-    placed = planned(program(*BRANCHES, held=HELD))
-    with pytest.raises(PlanError, match="lanes of 7 instructions"):
-        check_races(replace(placed.planned, waves=waves), placed.offsets, placed.scratch)
-
-
-def test_shared_scratch_is_found():
-    tall, other = whole(3, 70, 40), whole(4, 70, 40)
-    results = whole(5, 70, 40), whole(6, 70, 40)
-    made = program(
-        call("softmax", tall, results[0], axis=1), call("softmax", other, results[1], axis=1), held=[3, 4, 5, 6]
+    calls = placed.planned.instructions
+    here, there = (
+        {o.block for i in lane for o in i.writes if o.block in placed.offsets} for lane in (calls[:3], calls[3:6])
     )
-    placed = planned(made)
-    with pytest.raises(PlanError, match="of two lanes apart"):
-        check_races(placed.planned, placed.offsets, dict.fromkeys(placed.scratch, 0))
-
-
-def test_a_held_block_that_two_lanes_write_is_found():
+    offsets = {**placed.offsets, **dict.fromkeys(there, placed.offsets[min(here)])}
+    with pytest.raises(PlanError, match="two lanes"):
+        check_races(placed.planned, offsets, placed.scratch)
+    torn = replace(placed.planned, waves=((2, 4), (1,)))  # what reads a value in another lane than its maker
+    with pytest.raises(PlanError, match="two lanes"):
+        check_races(torn, placed.offsets, placed.scratch)
+    for waves in (((3, 3),), ((3, 3), (2,)), ((3, 0, 3), (1,))):
+        with pytest.raises(PlanError, match="7 instructions"):
+            check_races(replace(placed.planned, waves=waves), placed.offsets, placed.scratch)
     torn = replace(program(fill(RESULT), fill(RESULT), held=HELD), waves=((1, 1),))
     with pytest.raises(PlanError, match="held block 1"):
         check_races(torn, {}, {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -81,38 +82,39 @@ def kernels(given: Program) -> list[str]:
     return [f"{i.kernel} again" if i.repeats is not None else i.kernel for i in given.instructions]
 
 
-def test_what_is_dropped_is_made_again_right_before_it_is_read():
-    step = program(double(INPUT, A), tanh(A, B), copy(B, FIRST), copy(A, SECOND), held=HELD)
-    made = repeated(step, {A.block: ONCE})
-    assert kernels(made) == ["scale", "tanh", "copy", "scale again", "copy"]
-    assert made.instructions[3].repeats == 0
+THIRD, FOURTH = whole(6, 3, 4), whole(7, 3, 4)
+CHAIN = (double(INPUT, A), tanh(A, B), tanh(B, C), copy(C, FIRST), copy(B, SECOND), copy(A, THIRD))
+#: On the way to C, B is kept where it is a cut of a segment, so that A before it is not.
+SEGMENTS = (*CHAIN[:4], copy(C, SECOND), copy(B, THIRD), copy(A, FOURTH))
+ON_THE_WAY = ["scale again", "tanh again", "tanh again", "copy", "copy", "copy"]
+#: (calls, levels, kernels from a place on).
+LEVELS: dict[str, tuple[Sequence[Call], dict[int, int], int, list[str]]] = {
+    "right before it is read": (
+        [double(INPUT, A), tanh(A, B), copy(B, FIRST), copy(A, SECOND)], {A.block: ONCE}, 2,
+        ["copy", "scale again", "copy"],
+    ),
+    "what is on the way too": (CHAIN, {A.block: ONCE, B.block: ONCE}, 4, ["scale again", "tanh again", "copy", "copy"]),
+    "per chain": (
+        CHAIN, {A.block: PER_CHAIN, B.block: ONCE}, 4, ["scale again", "tanh again", "copy", "scale again", "copy"],
+    ),
+    "kept": (CHAIN, {A.block: KEPT, B.block: ONCE}, 4, ["tanh again", "copy", "copy"]),
+    "a segment behind a cut": (
+        SEGMENTS, {A.block: SEGMENT, B.block: ONCE, C.block: SEGMENT}, 3, [*ON_THE_WAY, "scale again", "copy"],
+    ),
+    "a segment": (SEGMENTS, {A.block: SEGMENT, B.block: SEGMENT, C.block: SEGMENT}, 3, [*ON_THE_WAY, "copy"]),
+    "each reader": (
+        [double(INPUT, A), tanh(A, B), copy(B, FIRST), copy(A, SECOND), copy(A, THIRD)], {A.block: PER_READER}, 3,
+        ["scale again", "copy", "scale again", "copy"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("calls", "levels", "start", "wanted"), LEVELS.values(), ids=LEVELS)
+def test_what_is_dropped_is_made_again_as_its_level_says(calls, levels, start, wanted):
+    step = program(*calls, held=[*HELD, 6, 7])
+    made = repeated(step, levels)
+    assert kernels(made)[start:] == wanted
     assert_same(step, made)
-
-
-def test_what_is_on_the_way_is_made_again_too_and_kept_as_its_level_says():
-    calls = double(INPUT, A), tanh(A, B), tanh(B, C), copy(C, FIRST), copy(B, SECOND), copy(A, whole(6, 3, 4))
-    step = program(*calls, held=[*HELD, 6])
-    twice = ["scale again", "tanh again", "copy", "scale again", "copy"]
-    assert kernels(repeated(step, {A.block: ONCE, B.block: ONCE}))[4:] == ["scale again", "tanh again", "copy", "copy"]
-    assert kernels(repeated(step, {A.block: PER_CHAIN, B.block: ONCE}))[4:] == twice
-    assert kernels(repeated(step, {A.block: KEPT, B.block: ONCE}))[4:] == ["tanh again", "copy", "copy"]
-
-
-def test_of_a_segment_what_lies_behind_its_cut_is_kept():
-    """On the way to C, B is kept, so that A before it is not; where B is not a cut, A is kept too."""
-    calls = double(INPUT, A), tanh(A, B), tanh(B, C), copy(C, FIRST), copy(C, SECOND), copy(B, whole(6, 3, 4))
-    step = program(*calls, copy(A, whole(7, 3, 4)), held=[*HELD, 6, 7])
-    some = kernels(repeated(step, {A.block: SEGMENT, B.block: ONCE, C.block: SEGMENT}))
-    made = ["scale again", "tanh again", "tanh again", "copy", "copy", "copy"]
-    assert some[3:] == [*made, "scale again", "copy"]
-    alone = kernels(repeated(step, {A.block: SEGMENT, B.block: SEGMENT, C.block: SEGMENT}))
-    assert alone[3:] == [*made, "copy"]
-
-
-def test_per_reader_each_reader_has_it_made_again():
-    calls = double(INPUT, A), tanh(A, B), copy(B, FIRST), copy(A, SECOND), copy(A, whole(6, 3, 4))
-    step = program(*calls, held=[*HELD, 6])
-    assert kernels(repeated(step, {A.block: PER_READER}))[3:] == ["scale again", "copy", "scale again", "copy"]
 
 
 def test_a_key_is_drawn_once_and_its_mask_repeated():
@@ -241,56 +243,56 @@ def test_no_choice_goes_below_what_is_forced(source: random.Random):
 # --- planted faults -----------------------------------------------------------------------------------------
 
 
-def position(given: Program, name: str) -> int:
-    return kernels(given).index(name)
+def first_again(given: Program) -> int:
+    return next(at for at, i in enumerate(given.instructions) if i.repeats is not None)
 
 
-def assert_refused(given: Program, made: Program, match: str) -> None:
-    """And the fault is one: it shows in the results, or in a call that the record does not have."""
+def inserted(given: Program, at: int, of: int) -> Program:
+    """With an instruction once more."""
+    some = list(given.instructions)
+    some.insert(at, replace(given.instructions[of], number=99, repeats=of))
+    return given.with_instructions(some)
+
+
+SIMPLE = program(double(INPUT, A), double(A, B), tanh(B, C), copy(C, FIRST), copy(A, SECOND), held=HELD)
+DRAWN = program(*STEP, held=HELD)
+WRITTEN = program(add(INPUT, WEIGHT, A), tanh(A, B), copy(B, FIRST), copy(A, SECOND), update(INPUT, WEIGHT), held=HELD)
+MOVING = program(double(INPUT, A), update(A, WEIGHT), clip(WEIGHT), copy(WEIGHT, FIRST), held=HELD)
+OTHERWISE = r"wanted (what|the bytes)"
+#: (the program, which block is made again, a change at the repeat, what the error names).
+FAULTS: dict[str, tuple[Program, int | None, Callable[[Program, int], Program], str]] = {
+    "behind a write of what it reads": (WRITTEN, A.block, lambda p, at: moved(p, len(p.instructions) - 1, at),
+                                        f"add, layer.*{OTHERWISE}"),
+    "a key drawn again": (DRAWN, B.block, lambda p, at: inserted(p, at, 0), "draw_key"),
+    "state moved twice": (MOVING, None, lambda p, at: inserted(p, len(p.instructions), 2), OTHERWISE),
+    "another setting": (
+        SIMPLE, A.block,
+        lambda p, at: changed(p, at, lambda i: replace(i, settings={**i.settings, "factor": 3.0})), "wanted the call",
+    ),
+    **{
+        f"the wrong original: {fields}": (
+            SIMPLE, A.block, lambda p, at, fields=fields: changed(p, at, lambda i: replace(i, **fields)), match,
+        )
+        for fields, match in (
+            ({"repeats": 1}, OTHERWISE),
+            ({"repeats": 2}, "wanted the call"),
+            ({"repeats": 77}, "rewritten program"),
+            ({"number": 0}, "rewritten program"),
+            ({"number": 4}, "number of its own|only once"),
+        )
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("step", "block", "fault", "match"), FAULTS.values(), ids=FAULTS)
+def test_a_planted_fault_is_found(step, block, fault, match):
+    made, at = step, 0
+    if block is not None:
+        made = repeated(step, {block: ONCE})
+        check_reads(step, made, {})
+        at = first_again(made)
     with pytest.raises(PlanError, match=match):
-        check_reads(given, made, {})
-
-
-def test_a_repeat_that_reads_an_overwritten_block():
-    calls = add(INPUT, WEIGHT, A), tanh(A, B), copy(B, FIRST), copy(A, SECOND), update(INPUT, WEIGHT)
-    step = program(*calls, held=HELD)
-    made = repeated(step, {A.block: ONCE})
-    check_reads(step, made, {})
-    late = moved(made, position(made, "add_scaled"), position(made, "add again"))
-    assert kernels(late)[3:5] == ["add_scaled", "add again"]
-    assert_refused(step, late, "add, layer.*wanted (what|the bytes)")
-
-
-def test_a_repeat_that_draws_a_key_again():
-    step = program(*STEP, held=HELD)
-    made = repeated(step, {B.block: ONCE})
-    again = replace(step.instructions[0], number=99, repeats=0)
-    at = position(made, "dropout again")
-    assert_refused(step, made.with_instructions([*made.instructions[:at], again, *made.instructions[at:]]), "draw_key")
-
-
-def test_a_repeat_that_moves_state_twice():
-    step = program(double(INPUT, A), update(A, WEIGHT), clip(WEIGHT), copy(WEIGHT, FIRST), held=HELD)
-    again = replace(step.instructions[2], number=99, repeats=2)
-    assert_refused(step, step.with_instructions([*step.instructions, again]), "wanted (what|the bytes)")
-
-
-def test_a_repeat_of_the_wrong_original():
-    step = program(double(INPUT, A), double(A, B), tanh(B, C), copy(C, FIRST), copy(A, SECOND), held=HELD)
-    made = repeated(step, {A.block: ONCE})
-    at = position(made, "scale again")
-    assert_refused(step, changed(made, at, lambda i: replace(i, repeats=1)), "wanted (what|the bytes)")
-    assert_refused(step, changed(made, at, lambda i: replace(i, repeats=2)), "wanted the call")
-    assert_refused(step, changed(made, at, lambda i: replace(i, repeats=77)), "wanted one of the rewritten program")
-    assert_refused(step, changed(made, at, lambda i: replace(i, number=0)), "wanted one of the rewritten program")
-    assert_refused(step, changed(made, at, lambda i: replace(i, number=4)), "number of its own|only once")
-
-
-def test_a_repeat_with_another_setting():
-    step = program(double(INPUT, A), tanh(A, B), copy(B, FIRST), copy(A, SECOND), held=HELD)
-    made = repeated(step, {A.block: ONCE})
-    other = changed(made, position(made, "scale again"), lambda i: replace(i, settings={**i.settings, "factor": 3.0}))
-    assert_refused(step, other, "wanted the call")
+        check_reads(step, fault(made, at), {})
 
 
 def test_a_repeat_into_bytes_that_are_in_use():
@@ -298,9 +300,8 @@ def test_a_repeat_into_bytes_that_are_in_use():
         double(INPUT, A), relu(A, B), copy(B, FIRST), copy(A, SECOND), copy(B, whole(6, 3, 4)), held=[*HELD, 6]
     )
     made = repeated(step, {A.block: ONCE})
-    at = position(made, "scale again")
-    again = made.instructions[at].writes[0].block
+    again = made.instructions[first_again(made)].writes[0].block
     offsets = {A.block: 0, B.block: 64, again: 64}
-    with pytest.raises(PlanError, match=r"wanted (what|the bytes)"):
+    with pytest.raises(PlanError, match=OTHERWISE):
         check_reads(step, made, offsets)
     assert run(made, start_of(step), offsets)[6].tobytes() != run(step, start_of(step))[6].tobytes()

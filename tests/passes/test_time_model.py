@@ -64,37 +64,22 @@ def test_a_product_goes_by_its_multiply_adds_and_everything_else_by_its_bytes():
     assert of(copy(X, Y)) == CALL + 2 * 5 * 6000 * 4 / BYTES
 
 
-def test_a_depthwise_convolution_is_far_below_the_rate_of_a_dense_one():
-    by_itself = call_of_large(256, 256)
-    dense = call_of_large(256, 1)
-    per_operation = [(of(made) - CALL) / flops(instructions(made)[0]) for made in (by_itself, dense)]
-    assert per_operation[0] > 4 * per_operation[1]
-
-
-def test_a_normalisation_by_statistics_that_are_there_takes_a_fraction_of_the_one_that_makes_them():
-    x, y, scale = whole(0, 4, 16, 50, 50), whole(1, 4, 16, 50, 50), [whole(2 + at, 16) for at in range(6)]
-    first = of(call("batch_norm", x, *scale[:4], y, *scale[4:], momentum=0.1, epsilon=1e-5))
-    again = of(call("batch_normalize", x, *scale[:4], y))
-    assert 2 < first / again < 5
-
-
-def call_of_large(channels: int, groups: int) -> Call:
-    return conv2d(channels, channels, groups)
-
-
-def test_normalisation_exponentials_and_random_numbers_take_longer_a_byte():
-    key, norm = whole(2, 3, dtype="u8"), whole(3, 5)
-    plain = of(relu(X, Y))
+def test_what_takes_longer_a_byte():
+    """Normalisation, exponentials, random numbers, and an activation that is bounded twice, unless within a call."""
+    key, norm, plain = whole(2, 3, dtype="u8"), whole(3, 5), of(relu(X, Y))
     assert of(call("l2_norm", X, Y, norm, epsilon=1.0)) > 3 * plain
     assert of(tanh(X, Y)) > 5 * plain
     assert of(call("dropout", X, key, Y, p=0.5)) > of(tanh(X, Y))
-
-
-def test_an_activation_that_is_bounded_twice_goes_over_its_values_twice_unless_it_is_within_a_call():
-    assert of(call("relu6", X, Y)) - CALL == pytest.approx(2 * (of(relu(X, Y)) - CALL))
-    x, y, vectors = whole(0, 3, 50, 40), whole(1, 3, 50, 40), [whole(number, 50) for number in range(2, 6)]
-    once, twice = (call("batch_normalize_activation", x, *vectors, y, activation=a) for a in ("relu", "relu6"))
+    assert of(call("relu6", X, Y)) - CALL == pytest.approx(2 * (plain - CALL))
+    x, y, scale = whole(0, 4, 16, 50, 50), whole(1, 4, 16, 50, 50), [whole(2 + at, 16) for at in range(6)]
+    once, twice = (call("batch_normalize_activation", x, *scale[:4], y, activation=a) for a in ("relu", "relu6"))
     assert of(twice) == of(once)
+    first = of(call("batch_norm", x, *scale[:4], y, *scale[4:], momentum=0.1, epsilon=1e-5))
+    assert 2 < first / of(call("batch_normalize", x, *scale[:4], y)) < 5
+    per_operation = [
+        (of(made) - CALL) / flops(instructions(made)[0]) for made in (conv2d(256, 256, 256), conv2d(256, 256, 1))
+    ]
+    assert per_operation[0] > 4 * per_operation[1], "a depthwise convolution"
 
 
 def test_rows_with_gaps_take_longer_and_gaps_between_images_do_not():

@@ -15,7 +15,7 @@ from programs import (
     clip,
     copy,
     double,
-    instructions,
+    kernels,
     program,
     random_programs,
     relu,
@@ -23,7 +23,6 @@ from programs import (
     update,
     whole,
 )
-from singa_lite.kernels.interface import SIGNATURES, joined_name, joined_of
 from singa_lite.kernels.interface.update import SgdHyper
 from singa_lite.memory.problem import PlanError
 from singa_lite.operation import Operand
@@ -49,10 +48,6 @@ def joins(most: int):
     return lambda kernel, operands, settings: most if kernel in ("add_scaled", "clip_elements", "sgd") else 0
 
 
-def kernels(found: Program) -> list[str]:
-    return [instruction.kernel for instruction in found.instructions]
-
-
 def together(*calls: Call, most: int = 3, held: list[int] = HELD) -> Program:
     """The calls behind the pass, which changed no bit and did not raise the floor; and the proof holds."""
     before = made(*calls, most=most, held=held)
@@ -65,29 +60,53 @@ def together(*calls: Call, most: int = 3, held: list[int] = HELD) -> Program:
 
 #: Room for one more gradient, at a step of its own.
 PEAK = (relu(X, A), relu(A, B), call("add", A, B, C), copy(C, R))
+TIGHT = (relu(X, B), relu(B, C), relu(C, D), call("add", C, D, C), call("add", B, C, B), copy(B, R))
+VALUES = [whole(number, 3, 4) for number in range(20, 27)]
+#: (calls, kernels behind the pass, from a place on).
+CASES: dict[str, tuple[list[Call], int, str]] = {
+    "the first waits for the second": (
+        [*PEAK, relu(X, A), update(A, V), double(X, B), update(B, W)], 4, "relu scale add_scaled*2",
+    ),
+    "read meanwhile": (
+        [*PEAK, relu(X, A), update(A, V), relu(V, B), update(B, W)], 4, "relu add_scaled relu add_scaled",
+    ),
+    "written meanwhile": (
+        [*PEAK, relu(X, A), update(A, V), double(X, A), update(A, W)], 4, "relu add_scaled scale add_scaled",
+    ),
+    "two updates of one value": (
+        [*PEAK, relu(X, A), double(X, B), update(A, V), update(B, V)], 4, "relu scale add_scaled add_scaled",
+    ),
+    "what lives anyway costs nothing": ([update(X, V), relu(X, A), copy(A, R), update(X, W)], 0,
+                                        "relu copy add_scaled*2"),
+    "a group ends where there is no room and another begins": (
+        [relu(X, A), update(A, V), *TIGHT, double(X, E), update(E, W), relu(X, F), update(F, R)], 8,
+        "scale relu add_scaled*2",
+    ),
+    "at most as many as the kernels do": (
+        [update(X, value) for value in VALUES], 0, "add_scaled*3 add_scaled*3 add_scaled",
+    ),
+    "other kernels are other groups": (
+        [update(X, V), clip(W), update(X, R), clip(whole(4, 2))], 0, "add_scaled*2 clip_elements*2",
+    ),
+    "other settings are other groups": (
+        [update(X, V), call("add_scaled", X, R, alpha=2.0)], 0, "add_scaled add_scaled",
+    ),
+    # The one that is not its last user may not wait as if it cost nothing.
+    "a gradient of two groups": (
+        [relu(X, A), update(A, V), call("add_scaled", A, W, alpha=2.0), *PEAK[1:3], relu(X, D), update(D, R)], 5,
+        "add_scaled*2",
+    ),
+}  # fmt: skip
 
 
-def test_the_first_waits_for_the_second():
+@pytest.mark.parametrize(("calls", "start", "wanted"), CASES.values(), ids=CASES)
+def test_small_updates_wait_for_others(calls, start, wanted):
+    assert kernels(together(*calls, held=[*HELD, 4, *range(20, 27)]))[start:] == wanted.split()
+
+
+def test_a_joined_call_is_of_the_calls_that_it_stands_for():
     found = together(*PEAK, relu(X, A), update(A, V), double(X, B), update(B, W))
-    assert kernels(found)[4:] == ["relu", "scale", "add_scaled*2"]
-    assert found.instructions[-1].joins == (5, 7)
-    assert found.instructions[-1].operands == (A, V, B, W)
-
-
-def test_what_is_read_meanwhile_is_not_waited_with():
-    found = together(*PEAK, relu(X, A), update(A, V), relu(V, B), update(B, W))
-    assert "add_scaled*2" not in kernels(found)
-
-
-def test_what_is_written_meanwhile_is_not_waited_with():
-    second = (double(X, A), update(A, W))  # over the gradient of the first
-    found = together(*PEAK, relu(X, A), update(A, V), *second)
-    assert "add_scaled*2" not in kernels(found)
-
-
-def test_two_updates_of_one_value_stay_apart():
-    found = together(*PEAK, relu(X, A), double(X, B), update(A, V), update(B, V))
-    assert "add_scaled*2" not in kernels(found)
+    assert (found.instructions[-1].joins, found.instructions[-1].operands) == ((5, 7), (A, V, B, W))
 
 
 def test_no_step_holds_more_than_the_floor():
@@ -96,40 +115,6 @@ def test_no_step_holds_more_than_the_floor():
     before = made(*calls)
     assert updated_together(before) is before
     assert floor(before) == 128, "a gradient and scratch"
-
-
-def test_what_lives_anyway_costs_nothing():
-    """Gradients that lie outside the arena."""
-    found = together(update(X, V), relu(X, A), copy(A, R), update(X, W))
-    assert kernels(found) == ["relu", "copy", "add_scaled*2"]
-
-
-def test_a_group_ends_where_there_is_no_room_and_another_begins():
-    first = (relu(X, A), update(A, V))
-    tight = (relu(X, B), relu(B, C), relu(C, D), call("add", C, D, C), call("add", B, C, B), copy(B, R))
-    found = together(*first, *tight, double(X, E), update(E, W), relu(X, F), update(F, R))
-    assert kernels(found)[1] == "add_scaled"
-    assert kernels(found)[8:] == ["scale", "relu", "add_scaled*2"]
-
-
-def test_a_gradient_of_two_groups_lives_as_long_as_the_longer_one():
-    """The one that is not its last user may not wait as if it cost nothing."""
-    calls = relu(X, A), update(A, V), call("add_scaled", A, W, alpha=2.0), *PEAK[1:3], relu(X, D), update(D, R)
-    before = made(*calls)
-    assert floor(updated_together(before)) <= floor(before)
-
-
-def test_at_most_as_many_as_the_kernels_do():
-    values = [whole(number, 3, 4) for number in range(20, 27)]
-    found = together(*(update(X, value) for value in values), held=[*HELD, *range(20, 27)])
-    assert kernels(found) == ["add_scaled*3", "add_scaled*3", "add_scaled"]
-
-
-def test_other_settings_and_kernels_are_other_groups():
-    found = together(update(X, V), clip(W), call("add_scaled", X, R, alpha=2.0), most=9)
-    assert sorted(kernels(found)) == ["add_scaled", "add_scaled", "clip_elements"]
-    found = together(update(X, V), clip(W), update(X, R), clip(whole(4, 2)), most=9, held=[*HELD, 4])
-    assert kernels(found) == ["add_scaled*2", "clip_elements*2"]
 
 
 def sgd(gradient: Operand, rate: Operand, value: Operand, count: Operand) -> Call:
@@ -147,14 +132,6 @@ def test_updates_of_two_rates_are_two_groups():
     assert found.instructions[-1].joins == (0, 2)
 
 
-def test_the_layers_are_told():
-    before = made(update(X, V), update(X, W))
-    named = [replace(i, layer=layer) for i, layer in zip(before.instructions, ("head", "stem"), strict=True)]
-    assert updated_together(before.with_instructions(named)).instructions[0].layer == "head to stem"
-    named = [replace(i, layer="stem") for i in before.instructions]
-    assert updated_together(before.with_instructions(named)).instructions[0].layer == "stem"
-
-
 @thorough
 @given(random_programs)
 def test_random_programs(given_: Program):
@@ -167,20 +144,7 @@ def test_random_programs(given_: Program):
     assert sum(len(i.joins) or 1 for i in after.instructions) == len(before.instructions)
 
 
-# ---- names, and the proof
-
-
-def test_the_signature_of_joined_calls_follows_from_that_of_one():
-    one, three = SIGNATURES["sgd"], SIGNATURES[joined_name("sgd", 3)]
-    assert three.tensors[:6] == ("gradient_1", "rate_1", "value_1", "velocity_1", "count_1", "gradient_2")
-    assert three.roles == one.roles * 3
-    assert three.optional == {"velocity_1", "velocity_2", "velocity_3"}
-    assert three.settings == one.settings
-    assert joined_of("sgd*3") == ("sgd", 3)
-    assert joined_of("sgd") == ("", 0)
-    assert "sgd*3" not in [*SIGNATURES]
-    with pytest.raises(KeyError, match="none"):
-        SIGNATURES["none*3"]
+# ---- the proof
 
 
 PAIR = (update(X, V), relu(X, A), copy(A, R), update(X, W))
@@ -230,4 +194,3 @@ def test_taken_apart_is_what_it_was():
         (i.number, i.kernel, i.operands) for i in (before.instructions[n] for n in (1, 2, 0, 3))
     ]
     assert taken_apart(before) is before
-    assert instructions(*PAIR)[0].joins == ()

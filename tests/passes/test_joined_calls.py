@@ -1,0 +1,307 @@
+"""Passes that make one call of two: which are joined, to equal bits, what stays apart, and how the call is repeated.
+
+The gradients of weight and bias; the derivative of an activation within that of the normalisation before it; a sum
+within the normalisation before it; a sum of derivatives within the normalisation's that is one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import pytest
+
+from programs import (
+    Call,
+    add,
+    assert_same,
+    call,
+    changed,
+    clip,
+    copy,
+    fill,
+    kernels,
+    part,
+    permuted,
+    program,
+    relu,
+    update,
+    whole,
+)
+from singa_lite.kernels.numpy_kernels import NUMPY
+from singa_lite.memory.problem import PlanError
+from singa_lite.operation import Operand, Phase, again
+from singa_lite.passes.derivative_sum import added_within
+from singa_lite.passes.fuse import fused
+from singa_lite.passes.in_place import in_place
+from singa_lite.passes.linear_gradient import PAIR, joined
+from singa_lite.passes.norm_derivative import masked_within
+from singa_lite.passes.norm_sum import summed_within
+from singa_lite.passes.program import Program, floor
+from singa_lite.passes.read_from import check_reads
+from singa_lite.passes.repeats import ONCE, Repeater
+from singa_lite.passes.schedule import Schedule
+
+SHAPE, C = (5, 3, 4, 2), 3
+LAST = (0, 2, 3, 1)
+HELD = [*range(20)]
+X, DY, OTHER, SECOND, OUT, OUT_2 = (whole(block, *SHAPE) for block in range(6))
+GAMMA, BETA, RUNNING, RUNNING_VAR, MEAN, INV_STD, DGAMMA, DBETA = (whole(block, C) for block in range(6, 14))
+ROWS, DROWS, DWEIGHT, DBIAS = whole(14, 7, 5), whole(15, 7, 3), whole(16, 5, 3), whole(17, 3)
+Z, Y, DZ, DX, TOTAL = (whole(block, *SHAPE) for block in range(20, 25))
+MEAN_2, INV_STD_2 = whole(25, C), whole(26, C)
+#: Some channels of a larger derivative.
+PIECE = part(whole(18, 5, 8, 4, 2), 1, 2, 5)
+
+
+def norm(y: Operand = Z, x: Operand = X, statistics: tuple[Operand, Operand] = (MEAN, INV_STD)) -> Call:
+    return call("batch_norm", x, GAMMA, BETA, RUNNING, RUNNING_VAR, y, *statistics, momentum=0.1, epsilon=1e-3)
+
+
+def masked(kernel: str = "relu", dy: Operand = DY, y: Operand = Y, dx: Operand = DZ) -> Call:
+    return call(f"{kernel}_derivative", dy, y, dx)
+
+
+def back(dy: Operand = DZ, x: Operand = X, gamma: Operand = GAMMA, dx: Operand = DX) -> Call:
+    return call("batch_norm_derivative", dy, x, gamma, MEAN, INV_STD, dx, DGAMMA, DBETA)
+
+
+def product(x: Operand = ROWS, dy: Operand = DROWS, y: Operand = DWEIGHT, transpose_b: bool = False) -> Call:
+    return call("matmul", x, dy, y, transpose_a=True, transpose_b=transpose_b)
+
+
+def sums(dy: Operand = DROWS, y: Operand = DBIAS, axis: int = 1) -> Call:
+    return call("bias_gradient", dy, y, axis=axis)
+
+
+class Pass(NamedTuple):
+    run: Callable[[Program], Program]
+    fusions: frozenset[tuple[str, str]]
+
+    def before(self, *calls: Call, fusions: frozenset[tuple[str, str]] | None = None) -> Program:
+        """The calls, fused as they are for the pass."""
+        given = program(*calls, held=HELD)
+        return fused(replace(given, target=replace(given.target, fusions=self.fusions if fusions is None else fusions)))
+
+
+GRADIENT = Pass(joined, frozenset({PAIR}))
+MASK = Pass(masked_within, NUMPY.fusions)
+SUM = Pass(summed_within, NUMPY.fusions | {("add", "relu")})
+DERIVATIVES = Pass(added_within, NUMPY.fusions)
+FORTH = norm(), relu(Z, Y)
+LEAVES = copy(DX, OUT)
+END = copy(TOTAL, OUT)
+BACK = back(DY)
+
+#: (pass, calls, kernels behind it).
+JOINED: dict[str, tuple[Pass, tuple[Call, ...], str]] = {
+    "gradients": (GRADIENT, (product(), sums()), "linear_gradient"),
+    "gradients, bias first": (GRADIENT, (sums(), product()), "linear_gradient"),
+    "gradients, last axis": (GRADIENT, (product(), sums(axis=-1)), "linear_gradient"),
+    "gradients, others between": (
+        GRADIENT,
+        (relu(X, OUT), product(), relu(DWEIGHT, whole(27, 5, 3)), sums(), relu(DBIAS, whole(28, 3))),
+        "relu linear_gradient relu relu",
+    ),
+    "gradients of two layers": (
+        GRADIENT,
+        (product(), product(whole(18, 7, 4), whole(19, 7, 6), whole(31, 4, 6)),
+         sums(whole(19, 7, 6), whole(32, 6)), sums()),
+        "linear_gradient linear_gradient",
+    ),
+    "one product takes one bias": (
+        GRADIENT, (product(), sums(), sums(y=whole(27, 3))), "linear_gradient bias_gradient",
+    ),
+    "mask": (
+        MASK, (*FORTH, masked(), back(), LEAVES), "batch_norm_activation batch_norm_activation_derivative copy",
+    ),
+    "mask of relu6": (
+        MASK,
+        (norm(), call("relu6", Z, Y), masked("relu6"), back(), LEAVES),
+        "batch_norm_activation batch_norm_activation_derivative copy",
+    ),
+    "mask, others between": (
+        MASK,
+        (fill(OTHER), *FORTH, copy(Y, OTHER), masked(), clip(OTHER), back(), LEAVES),
+        "fill batch_norm_activation copy clip_elements batch_norm_activation_derivative copy",
+    ),
+    "sum and activation": (
+        SUM, (norm(), fill(SECOND), add(Z, OTHER, Y), relu(Y, DZ), copy(DZ, OUT)), "fill batch_norm_add copy",
+    ),
+    "sum, the other way round": (
+        SUM, (norm(), fill(SECOND), add(OTHER, Z, Y), relu(Y, DZ), copy(DZ, OUT)), "fill batch_norm_add copy",
+    ),
+    "sum alone": (SUM, (norm(), add(Z, OTHER, Y), copy(Y, OUT)), "batch_norm_add copy"),
+    # Both move the same running statistics, so the first one cannot go behind the second.
+    "the later of two": (
+        SUM,
+        (norm(), norm(DZ, SECOND, (MEAN_2, INV_STD_2)), add(Z, DZ, Y), copy(Y, OUT)),
+        "batch_norm batch_norm_add copy",
+    ),
+    **{
+        f"derivatives, {name}": (
+            DERIVATIVES,
+            (BACK, update(DGAMMA, GAMMA), add(*operands, TOTAL), END),
+            "batch_norm_derivative_add add_scaled copy",
+        )
+        for name, operands in {
+            "first": (DX, OTHER), "second": (OTHER, DX), "piece first": (PIECE, DX), "piece second": (DX, PIECE),
+        }.items()
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "calls", "wanted"), JOINED.values(), ids=JOINED)
+def test_two_calls_become_one_to_equal_bits(one: Pass, calls, wanted):
+    before = one.before(*calls)
+    after = one.run(before)
+    assert kernels(after) == wanted.split()
+    assert_same(program(*calls, held=HELD), after)
+    for made in after.instructions:
+        assert made.scratch_bytes == NUMPY.scratch_bytes(made.kernel, made.operands, made.settings)
+
+
+TURNED = permuted(21, SHAPE, LAST)
+APART: dict[str, tuple[Pass, list[Call]]] = {
+    "gradients, dy transposed": (GRADIENT, [product(transpose_b=True, y=whole(27, 5, 7)), sums()]),
+    "gradients, x as it is": (
+        GRADIENT,
+        [
+            call("matmul", ROWS, whole(15, 5, 3), whole(27, 7, 3), transpose_a=False, transpose_b=False),
+            sums(whole(15, 5, 3)),
+        ],
+    ),
+    "gradients, other axis": (GRADIENT, [product(), sums(axis=0, y=whole(27, 7))]),
+    "gradients, other dy": (GRADIENT, [product(), sums(whole(19, 7, 3))]),
+    "gradients, other rows": (
+        GRADIENT,
+        [product(dy=part(whole(15, 9, 3), 0, 0, 7)), sums(part(whole(15, 9, 3), 0, 2, 9))],
+    ),
+    "gradients, dy changed": (GRADIENT, [product(), clip(DROWS), sums()]),
+    "gradients, x changed": (GRADIENT, [sums(), clip(ROWS), product()]),
+    "gradients, db used": (GRADIENT, [product(), fill(DBIAS), relu(DBIAS, whole(28, 3)), sums()]),
+    "mask read besides": (MASK, [*FORTH, masked(), copy(DZ, OTHER), back()]),
+    "mask of another x": (MASK, [*FORTH, masked(), back(x=OTHER)]),
+    "mask of another gamma": (MASK, [*FORTH, masked(), back(gamma=BETA)]),
+    "mask, x changed": (MASK, [*FORTH, clip(X), masked(), back()]),
+    "mask, beta changed": (MASK, [*FORTH, masked(), clip(BETA), back()]),
+    "mask, mean changed": (MASK, [*FORTH, masked(), clip(MEAN), back()]),
+    "mask, dy changed": (MASK, [*FORTH, masked(), clip(DY), back()]),
+    "mask of something else": (MASK, [*FORTH, clip(Y), masked(), back()]),
+    "mask, other strides": (MASK, [*FORTH, masked(), back(dx=permuted(23, SHAPE, LAST))]),
+    "mask of another activation": (MASK, [*FORTH, masked("tanh"), back()]),
+    "mask of what is read before": (MASK, [norm(), relu(Z, Y), copy(Z, OTHER), masked(), back()]),
+    "sum, read besides": (SUM, [norm(), copy(Z, OUT_2), add(Z, OTHER, Y), copy(Y, OUT)]),
+    "sum with itself": (SUM, [norm(), add(Z, Z, Y), copy(Y, OUT)]),
+    "sum, x changed": (SUM, [norm(), clip(X), add(Z, OTHER, Y), copy(Y, OUT)]),
+    "sum, beta changed": (SUM, [norm(), clip(BETA), add(Z, OTHER, Y), copy(Y, OUT)]),
+    "sum, statistics wanted before": (SUM, [norm(), copy(MEAN, MEAN_2), add(Z, OTHER, Y), copy(Y, OUT)]),
+    "sum, other strides": (SUM, [norm(), add(Z, permuted(2, SHAPE, LAST), Y), copy(Y, OUT)]),
+    "sum that broadcasts": (SUM, [norm(), add(Z, whole(2, 3, 1, 1), Y), copy(Y, OUT)]),
+    "sum over x": (SUM, [norm(), add(Z, OTHER, X), copy(X, Y), copy(Y, OUT)]),
+    "sum, running statistics keep their order": (
+        SUM,
+        [norm(), norm(DZ, SECOND, (MEAN_2, INV_STD_2)), add(Z, OTHER, Y), copy(Y, OUT), copy(DZ, OUT_2)],
+    ),
+    "derivatives, read besides": (DERIVATIVES, [BACK, copy(DX, OUT_2), add(OTHER, DX, TOTAL), END]),
+    "derivatives, twice": (DERIVATIVES, [BACK, add(DX, DX, TOTAL), END]),
+    "derivatives, the other changed": (DERIVATIVES, [BACK, clip(OTHER), add(OTHER, DX, TOTAL), END]),
+    "derivatives, the other later": (DERIVATIVES, [BACK, fill(OTHER), add(DX, OTHER, TOTAL), END]),
+    "derivatives, other strides": (DERIVATIVES, [BACK, add(OTHER, DX, TURNED), copy(TURNED, OUT)]),
+    "derivatives that broadcast": (DERIVATIVES, [BACK, add(whole(2, 3, 1, 1), DX, TOTAL), END]),
+    "derivatives into a block in use": (
+        DERIVATIVES,
+        [fill(TOTAL), copy(TOTAL, OUT_2), BACK, add(OTHER, DX, TOTAL), END],
+    ),
+    "derivatives into a held block": (DERIVATIVES, [BACK, add(OTHER, DX, OUT)]),
+}
+
+
+@pytest.mark.parametrize(("one", "calls"), APART.values(), ids=APART)
+def test_what_stays_apart(one: Pass, calls):
+    before = one.before(*calls)
+    assert kernels(one.run(before)) == kernels(before)
+
+
+@pytest.mark.parametrize(
+    ("name", "fusions"),
+    [
+        *((name, set()) for name in ("gradients", "mask", "sum alone", "derivatives, first")),
+        ("gradients", {("linear", "relu")}),
+        ("mask", {("batch_norm", "relu"), ("batch_norm_derivative", "relu6")}),
+        ("sum alone", {("batch_norm_add", "relu")}),
+    ],
+)
+def test_without_the_sets_kernels_nothing_changes(name, fusions):
+    one, calls, _ = JOINED[name]
+    before = one.before(*calls, fusions=frozenset(fusions))
+    assert one.run(before).instructions == before.instructions
+
+
+@pytest.mark.parametrize("name", ["sum alone", "derivatives, first"])
+def test_where_the_floor_would_rise_they_stay_apart(name):
+    """Scratch that the call wants at the peak."""
+    one, calls, _ = JOINED[name]
+    before = one.before(*calls)
+    assert floor(in_place(one.run(before))) <= floor(in_place(before))
+    costly = replace(before, target=replace(before.target, scratch_bytes=lambda *call: 1 << 20))
+    assert one.run(costly) is costly
+
+
+def test_a_mask_that_is_there_anyway_is_not_made_again():
+    """Where the backward part reads the activation's result besides."""
+    given = program(*FORTH, copy(Y, OTHER), masked(), back(), held=HELD)
+    forward, besides = fused(given), replace(given.instructions[2], phase=Phase.GRADIENT)
+    assert len(masked_within(forward).instructions) == 3
+    made = forward.with_instructions([forward.instructions[0], besides, *forward.instructions[2:]])
+    assert masked_within(made) is made
+
+
+# --- repeats of the joined call -----------------------------------------------------------------------------
+
+
+def repeated(monkeypatch, one: Pass, value: Operand, *calls: Call) -> tuple[Program, Program, int]:
+    """A program behind the pass, the same with a value made again where it is read last, and where that is."""
+    monkeypatch.setattr("singa_lite.passes.repeats.LEAST_GAP", 1)
+    made = one.run(one.before(*calls, copy(value, OTHER), fill(OUT_2), fill(OUT_2), copy(value, OUT)))
+    schedule = Schedule(Repeater(made))
+    assert schedule.changed({value.block: ONCE}) is not None
+    found = schedule.program()
+    (at,) = (at for at, i in enumerate(found.instructions) if i.repeats is not None)
+    return made, found, at
+
+
+@pytest.mark.parametrize(
+    ("one", "value", "calls", "kernel"),
+    [
+        (MASK, Y, FORTH, "batch_normalize_activation"),
+        (SUM, DZ, (norm(), add(Z, SECOND, Y), relu(Y, DZ)), "batch_normalize_add"),
+    ],
+    ids=["activation", "sum"],
+)
+def test_it_is_repeated_from_kept_statistics(monkeypatch, one, value, calls, kernel):
+    made, found, at = repeated(monkeypatch, one, value, *calls)
+    again = found.instructions[at]
+    assert (again.kernel, again.settings) == (kernel, {"activation": "relu"})
+    assert again.scratch_bytes == NUMPY.scratch_bytes(again.kernel, again.operands, again.settings)
+    check_reads(made, found, {})
+    assert_same(made, found)
+
+
+def test_the_proof_finds_planted_faults_of_a_repeat(monkeypatch):
+    made, found, at = repeated(monkeypatch, MASK, Y, *FORTH)
+    x, gamma, beta, mean, inv_std, y = found.instructions[at].operands
+    original = next(i for i in made.instructions if i.number == found.instructions[at].repeats)
+    plain = again(replace(original, kernel="batch_norm", settings={"momentum": 0.1, "epsilon": 1e-3}))
+    faults = [
+        {"settings": {"activation": "relu6"}},  # another activation
+        {"kernel": plain.kernel, "settings": plain.settings},  # none
+        {"operands": (x, beta, gamma, mean, inv_std, y)},  # vectors exchanged
+        {"operands": (x, gamma, beta, RUNNING, RUNNING_VAR, y)},  # other statistics
+        {"operands": (SECOND, gamma, beta, mean, inv_std, y)},  # another x
+        {"kernel": original.kernel, "operands": original.operands, "settings": original.settings},  # they move twice
+    ]
+    for fault in faults:
+        with pytest.raises(PlanError):
+            check_reads(made, changed(found, at, lambda i, fault=fault: replace(i, **fault)), {})
