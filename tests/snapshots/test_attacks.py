@@ -400,10 +400,7 @@ HDF5: dict[str, tuple[Make, str]] = {
 #: Of files that say nothing of who wrote them.
 HDF5_PARTS: dict[str, tuple[Make, str]] = {
     "a crowd of parts": (lambda: crowded(200_000), "parts and more"),
-    "names that overlap": (
-        lambda: crowded(3000, bytes(97 + n % 26 for n in range(100_000)) + b"\0", 1),
-        "names that overlap",
-    ),
+    "names that overlap": (lambda: crowded(3000, b"abc" * 33_333 + b"\0", 1), "names that overlap"),
     "a name without an end": (lambda: crowded(1, b"a" * 64), "the list of entries"),
     "a name of more than a MiB": (lambda: crowded(1, b"a" * (2**20 + 7) + b"\0"), "1048583"),
     "paths much longer than the file": (nested, "paths of"),
@@ -425,16 +422,12 @@ def resealed(name: str, text: bytes) -> bytes:
     return inside(CASES[name].suffix, whole(name))[1](text)
 
 
-def other(name: str, *ways: tuple[tuple[Any, ...], Any]) -> Make:
+def other(name: str, changes: Mapping[tuple[Any, ...], Any]) -> bytes:
     """The same with other values in some places of it."""
-
-    def make() -> bytes:
-        contents = inside(CASES[name].suffix, whole(name))[0]
-        for way, new in ways:
-            contents = put(contents, way, new)
-        return resealed(name, json.dumps(contents).encode())
-
-    return make
+    contents = inside(CASES[name].suffix, whole(name))[0]
+    for way, new in changes.items():
+        contents = put(contents, way, new)
+    return resealed(name, json.dumps(contents).encode())
 
 
 def entry(text: str) -> bytes:
@@ -461,74 +454,33 @@ TEXTS: dict[str, tuple[bytes, str]] = {
     "a list for an attribute": (b'{"manifest":1,"attributes":{"step":[1]},"entries":{}}', "'step'"),
 }
 
-LAYERS, WIRING, ENTRIES = ("attributes", "layers", "<text>"), ("attributes", "wiring", "<text>"), ("entries",)
+LAYERS, WIRING = ("attributes", "layers", "<text>"), ("attributes", "wiring", "<text>")
+WEIGHT, BIAS, GAMMA = "parameters/a/weight", "parameters/a/bias", "parameters/b/gamma"
 NAMES = ("__metadata__", "singa_lite.names", "<text>")
+SWAPPED = {(*NAMES, GAMMA): ["b.bias", None], (*NAMES, "parameters/b/beta"): ["b.weight", None]}
 
-MANIFESTS: dict[str, tuple[str, Make, str]] = {
-    **{
-        f"{text}, {name}": (name, partial(resealed, name, *TEXTS[text][:1]), TEXTS[text][1])
-        for name in ("native", "npz", "keras")
-        for text in TEXTS
-        if name == "native" or text in ("a key twice", "many values")
-    },
-    "an array that is not there": (
-        "npz",
-        other("npz", ((*ENTRIES, "parameters/a/more"), [[1], "int8", "1"])),
-        "parameters/a/more",
-    ),
-    "an array without an entry": (
-        "npz",
-        other("npz", ((*ENTRIES, "parameters/a/bias"), "<gone>")),
-        "parameters/a/bias",
-    ),
-    "an array of another shape": (
-        "native",
-        other("native", ((*ENTRIES, "parameters/a/bias", 0), [3])),
-        "parameters/a/bias",
-    ),
-    "arrays that changed places": (
-        "safetensors",
-        other(
-            "safetensors",
-            ((*NAMES, "parameters/b/gamma"), ["b.bias", None]),
-            ((*NAMES, "parameters/b/beta"), ["b.weight", None]),
-        ),
-        "parameters/b/",
-    ),
-    "axes twice": (
-        "safetensors",
-        other("safetensors", ((*NAMES, "parameters/a/weight"), ["a.weight", [0, 0]])),
-        "parameters/a/weight",
-    ),
-    "axes that are texts": (
-        "safetensors",
-        other("safetensors", ((*NAMES, "parameters/a/weight"), ["a.weight", ["1"]])),
-        "parameters/a/weight",
-    ),
-    "one name for two arrays": (
-        "safetensors",
-        other("safetensors", ((*NAMES, "parameters/a/weight"), ["a.bias", None])),
-        "names",
-    ),
-    "two layers of one name": ("keras", other("keras", ((*LAYERS, 1, 0), "a")), "'a'"),
-    "a layer without a name": ("keras", other("keras", ((*LAYERS, 1, 0), None)), "BatchNormalization"),
-    "wiring of one layer less": ("keras", other("keras", (WIRING, [{}])), "wiring"),
-    "a source that comes later": ("keras", other("keras", ((*WIRING, 1, "sources"), [["c", 0]])), "wiring"),
-    "an extent beyond all arrays": ("keras", other("keras", ((*WIRING, 0, "outputs"), [[10**400]])), "wiring"),
-    "sixty-five axes": ("keras", other("keras", ((*WIRING, 0, "outputs"), [[1] * 65])), "wiring"),
-    "an option that is no option": ("keras", other("keras", ((*WIRING, 0, "options"), 3)), "wiring"),
-    "a weight of one axis": (
-        "keras",
-        other("keras", ((*ENTRIES, "parameters/a/weight", 0), [6])),
-        "parameters/a/weight",
-    ),
-    "a bias without axes": ("keras", other("keras", ((*ENTRIES, "parameters/a/bias", 0), [])), "parameters/a/bias"),
-    "a scale of two axes": (
-        "keras",
-        other("keras", ((*ENTRIES, "parameters/b/gamma", 0), [2, 1])),
-        "parameters/b/gamma",
-    ),
+#: Of a format, with other values in some places; what the error names.
+MANIFESTS: dict[str, tuple[str, dict[tuple[Any, ...], Any], str]] = {
+    "an array that is not there": ("npz", {("entries", "parameters/a/more"): [[1], "int8", "1"]}, "parameters/a/more"),
+    "an array without an entry": ("npz", {("entries", BIAS): "<gone>"}, BIAS),
+    "an array of another shape": ("native", {("entries", BIAS, 0): [3]}, BIAS),
+    "arrays that changed places": ("safetensors", SWAPPED, "parameters/b/"),
+    "axes twice": ("safetensors", {(*NAMES, WEIGHT): ["a.weight", [0, 0]]}, WEIGHT),
+    "axes that are texts": ("safetensors", {(*NAMES, WEIGHT): ["a.weight", ["1"]]}, WEIGHT),
+    "one name for two arrays": ("safetensors", {(*NAMES, WEIGHT): ["a.bias", None]}, "names"),
+    "two layers of one name": ("keras", {(*LAYERS, 1, 0): "a"}, "'a'"),
+    "a layer without a name": ("keras", {(*LAYERS, 1, 0): None}, "BatchNormalization"),
+    "wiring of one layer less": ("keras", {WIRING: [{}]}, "wiring"),
+    "a source that comes later": ("keras", {(*WIRING, 1, "sources"): [["c", 0]]}, "wiring"),
+    "an extent beyond all arrays": ("keras", {(*WIRING, 0, "outputs"): [[10**400]]}, "wiring"),
+    "sixty-five axes": ("keras", {(*WIRING, 0, "outputs"): [[1] * 65]}, "wiring"),
+    "an option that is no option": ("keras", {(*WIRING, 0, "options"): 3}, "wiring"),
+    "a weight of one axis": ("keras", {("entries", WEIGHT, 0): [6]}, WEIGHT),
+    "a bias without axes": ("keras", {("entries", BIAS, 0): []}, BIAS),
+    "a scale of two axes": ("keras", {("entries", GAMMA, 0): [2, 1]}, GAMMA),
+    "an array of no layer": ("keras", {("entries", "other/c"): [[2], "float32", "1"]}, "other/c"),
 }
+TEXTS_OF = [(text, name) for text in TEXTS for name in ("native", "npz", "keras") if name == "native" or "many" in text]
 
 ATTACKS: dict[str, tuple[str, Make, str]] = {
     **{f"zip: {name}": (".npz", *row) for name, row in ZIPS.items()},
@@ -540,7 +492,14 @@ ATTACKS: dict[str, tuple[str, Make, str]] = {
     **{f"HDF5: {name}": (".h5", *row) for name, row in HDF5.items()},
     **{f"HDF5 parts: {name}": (".h5", *row) for name, row in HDF5_PARTS.items()},
     "HDF5: names that are one long text": (".weights.h5", one_long_name, "the names of its layers"),
-    **{f"manifest: {name}": (CASES[case].suffix, make, culprit) for name, (case, make, culprit) in MANIFESTS.items()},
+    **{
+        f"manifest: {text}, {name}": (CASES[name].suffix, partial(resealed, name, TEXTS[text][0]), TEXTS[text][1])
+        for text, name in TEXTS_OF
+    },
+    **{
+        f"manifest: {label}": (CASES[name].suffix, partial(other, name, changes), culprit)
+        for label, (name, changes, culprit) in MANIFESTS.items()
+    },
 }
 
 

@@ -30,7 +30,7 @@ from test_foreign import FILES
 MOST_MEMORY, MOST_SECONDS = 64 << 20, 5
 
 UNCHECKED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
-QUICK = settings(max_examples=60, derandomize=True, database=None, suppress_health_check=UNCHECKED)
+QUICK = settings(max_examples=40, derandomize=True, database=None, suppress_health_check=UNCHECKED)
 LONG = settings(max_examples=5000, suppress_health_check=UNCHECKED, phases=set(Phase) - {Phase.explain})
 
 #: Files that Python opens while a test listens; None while none does. A hook stays for the life of a process.
@@ -134,7 +134,7 @@ def test_other_json_under_a_right_digest_is_refused_or_read(writer, data):
 
 
 def test_a_file_that_was_cut_is_refused_or_read_as_it_was(reader):
-    for length in range(0, len(reader.whole), 1 + len(reader.whole) // 60):
+    for length in range(0, len(reader.whole), 1 + len(reader.whole) // 40):
         reader.check(reader.whole[:length])
 
 

@@ -372,11 +372,11 @@ def test_names_of_layers(path):
 
 
 @pytest.mark.parametrize("suffix", [".h5", ".weights.h5"])
-@pytest.mark.parametrize(("count", "letters"), [(12, "x" * 40_000), (1, "x" * 60_000), (400, "é" * 90)])
-def test_long_names_of_layers(tmp_path, monkeypatch, suffix, count, letters):
+@pytest.mark.parametrize(("count", "length", "letter"), [(12, 40_000, "x"), (1, 60_000, "x"), (400, 90, "é")])
+def test_long_names_of_layers(tmp_path, monkeypatch, suffix, count, length, letter):
     """Nets give no longer names than all formats have room for: HDF5 has room for more. Its attributes have 64 KiB."""
     monkeypatch.setattr(names, "LONGEST", 1 << 21)
-    called, path = [f"{number}{letters}" for number in range(count)], tmp_path / f"net{suffix}"
+    called, path = [f"{number}{letter * length}" for number in range(count)], tmp_path / f"net{suffix}"
     net, other = dense_net(*called), dense_net(*called, seed=2)
     net.save(path)
     other.load(path)
@@ -601,7 +601,7 @@ def peak_of(act: Callable[[], Any]) -> int:
 
 @pytest.mark.parametrize("is_turned", [False, True])
 def test_one_array_at_a_time_is_held(path, is_turned):
-    """Arrays of 8 MB, and 4 MB for all else. One that lies otherwise in the file is written in pieces."""
+    """Arrays of 8 MB, and 5 MB for all else. One that lies otherwise in the file is written in pieces."""
     net = FeedForwardNet(seed=1)
     if is_turned:  # rows behind an image, in Keras's order
         net.add(layers.Flatten("flat", input_sample_shape=(5, 10, 20)))
@@ -609,8 +609,8 @@ def test_one_array_at_a_time_is_held(path, is_turned):
         net.add(layers.Dense(f"{number}", size, input_sample_shape=None if net.layers else (1000,)))
     largest = max(value.nbytes for value in net.param_values())
     net.save(path)
-    assert peak_of(lambda: net.save(path)) < largest + (4 << 20)
-    assert peak_of(lambda: net.load(path)) < (1 if path.suffix == ".npz" else 2) * largest + (4 << 20)
+    assert peak_of(lambda: net.save(path)) < largest + (5 << 20)
+    assert peak_of(lambda: net.load(path)) < (1 if path.suffix == ".npz" else 2) * largest + (5 << 20)
     assert path.stat().st_size < 1.01 * sum(value.nbytes for value in net.param_values()) + 20_000
 
 
