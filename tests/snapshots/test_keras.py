@@ -559,10 +559,6 @@ def sharing() -> FeedForwardNet:
     return net
 
 
-def sharing_outside() -> FeedForwardNet:
-    return net_of(layers.Dense("a", 4, input_sample_shape=(5,)).share_parameters(two().layers["b"]))
-
-
 def met_unlike() -> FeedForwardNet:
     net = net_of(layers.Flatten("f", input_sample_shape=(3, 2, 5)), layers.Dense("b", 30))
     net.add(layers.Merge("unlike"), ["f", "b"])
@@ -584,7 +580,6 @@ WITHOUT_FORM: dict[str, tuple[Callable[[], FeedForwardNet], str]] = {
     "transposed groups": (steps(layers.Conv1DTranspose("a", 6, groups=2)), "(4, 3, 1, 3)"),
     "statistics of data": (steps(layers.Normalization("a", 1, 2)), "state/a/mean"),
     "a layer within that shares": (sharing, "'a/e'"),
-    "parameters of another net": (sharing_outside, "not in the net"),
     **{
         f"channels before {kind}": (steps(CONV("c", 4, 1), *last), "order of the features")
         for kind, last in {
@@ -613,6 +608,12 @@ def test_a_layer_without_a_form_in_keras_is_named(name, path):
     with pytest.raises(SnapshotError, match=rf"'a'.*{re.escape(culprit)}"):
         snapshots.save(make(), path)
     assert path.read_bytes() == b"old"
+
+
+def test_parameters_of_another_net_have_no_form(path):
+    net = net_of(layers.Dense("a", 4, input_sample_shape=(5,)).share_parameters(two().layers["b"]))
+    with pytest.raises(SnapshotError, match="not in the net"):
+        snapshots.save(net, path)
 
 
 def test_features_that_meet_alike_lie_as_they_did(path):
