@@ -637,6 +637,7 @@ for act, of_small in ((net.save, small.save), (net.load, small.load)):
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="this system resets no high water mark")
 def test_at_most_one_array_more_is_resident(tmp_path):
     """By the system, which sees HDF5's own memory too: arrays of 16 MB, and 4 MB for all else."""
