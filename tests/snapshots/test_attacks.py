@@ -135,6 +135,7 @@ ZIPS: dict[str, tuple[Make, str]] = {
     "a stored member of two sizes": (lambda: changed((22, "L", 2**30), ("list+24", "L", 2**30)), "'a.npy'"),
     "a size of the list alone": (lambda: changed(("list+24", "L", 5)), "'a.npy'"),
     "a name of the list alone": (lambda: changed(("list+46", "B", 98)), "'b.npy'"),
+    "bytes of another CRC-32": (lambda: changed((14, "L", 8), ("list+16", "L", 8)), "'a.npy'"),
     "an encrypted member": (lambda: changed((6, "H", 1), ("list+8", "H", 1)), "'a.npy'"),
     "bytes of another packer": (lambda: changed((8, "H", 12), ("list+10", "H", 12)), "'a.npy'"),
     "a comment": (lambda: changed(("end+20", "H", 1)), "comment"),
@@ -180,6 +181,7 @@ NPY: dict[str, Make] = {
     "a shape that wraps around to the bytes": lambda: head(shape="(4611686018427387905, 4)"),
     "an extent of 5000 digits": lambda: head(shape=f"({'9' * 5000},)"),
     "an empty array that overflows": lambda: head(shape="(0, 99999999999999999999999)")[:-8],
+    "an empty array of two overflowing extents": lambda: head(shape=f"(0, {2**63 - 1}, {2**63 - 1})")[:-8],
     "seventy axes": lambda: head(shape=f"({'1, ' * 70})"),
     "more bytes than there are": lambda: head(shape="(2,)"),
     "a bool of 2": lambda: npy(np.array([True]))[:-1] + b"\2",
@@ -286,6 +288,13 @@ def array_at(address: int, size: int = 28, shape: int = 7) -> bytes:
     return bytes(whole).replace(struct.pack("<QQ", 7, 7), struct.pack("<QQ", shape, shape), 1)
 
 
+def over_another(shift: int) -> bytes:
+    """The first array lies so many bytes behind the second one's beginning."""
+    whole, size = hdf5(), struct.pack("<Q", 28)
+    second = whole.index(size, whole.index(size, whole.index(b"\x03\x01")) + 8) - 8
+    return array_at(struct.unpack_from("<Q", whole, second)[0] + shift)
+
+
 def tree_in_itself() -> bytes:
     whole = bytearray(hdf5())
     tree = whole.index(b"TREE")
@@ -390,6 +399,8 @@ HDF5: dict[str, tuple[Make, str]] = {
     "the latest version": (lambda: hdf5(libver="latest"), "HDF5"),
     "a block before it": (lambda: hdf5(userblock_size=512), "HDF5"),
     "data over the head": (lambda: array_at(96), "two parts"),
+    "arrays that overlap": (lambda: over_another(4), "two parts"),
+    "arrays that overlap the other way": (lambda: over_another(-24), "two parts"),
     "data beyond the end": (lambda: array_at(2**20), "of a file of"),
     "an address that overflows": (lambda: array_at(2**64 - 28), "of a file of"),
     "a shape of another size": (lambda: array_at(0, shape=2**31), "group/array"),
