@@ -24,8 +24,9 @@ def models() -> dict[str, Any]:
 
 
 def values(place: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Of the array at this place of any model's file."""
-    return np.random.default_rng(crc32(place.encode())).uniform(-1, 1, shape).astype("float32")
+    """Of the array at this place of any model's file; a variance is no less than 0."""
+    low = 0.5 if "batch_normalization" in place else -1
+    return np.random.default_rng(crc32(place.encode())).uniform(low, 1, shape).astype("float32")
 
 
 def inputs(name: str, number: int, shape: tuple[int, ...]) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +78,7 @@ def test_a_copy_of_the_table_must_be_equal(path):
     before = state_of(net)
     for head in (arrays["wte.weight"] + 1, arrays["wte.weight"][1:]):
         library.save_file(arrays | {"lm_head.weight": head}, path)
-        with pytest.raises(SnapshotError, match=r"wanted 'wte.weight' and its copies in the file to be equal"):
+        with pytest.raises(SnapshotError, match=r"'wte.weight'"):
             net.load(path, names=maps.gpt2(net))
     assert state_of(net) == before
 
@@ -99,7 +98,7 @@ def test_a_bert_of_the_pretraining_with_old_names(path):
         arrays[name.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta")] = arrays.pop(name)
     heads = {"cls.predictions.bias": np.ones(31, "f4"), "cls.seq_relationship.weight": np.ones((2, 12), "f4")}
     library.save_file(prefixed(arrays, "bert.") | heads, path)
-    with pytest.raises(SnapshotError, match=r"received an entry 'cls\.[a-z_.]+', for which there is no place"):
+    with pytest.raises(SnapshotError, match=r"'cls\.[a-z_.]+'"):
         net.load(path, names=maps.bert(net))
     net.load(path, names=maps.bert(net, leave_out=["cls"]))
     wanted = text.bert_pooled(text.bert_arrays(), ids, TYPES)
@@ -153,7 +152,7 @@ def test_a_wrong_bit_of_a_joined_array_is_told(path):
     value = tensor.to_numpy(net.parameters()["block1/attention/value/weight"])
     data[data.index(value[3].tobytes()) + 5] ^= 1
     path.write_bytes(data)
-    with pytest.raises(SnapshotError, match=r"'parameters/block1/attention/value/weight' is damaged"):
+    with pytest.raises(SnapshotError, match="'parameters/block1/attention/value/weight'"):
         net.load(path)
 
 
@@ -212,21 +211,16 @@ def test_a_step_of_each_model():
 
 
 @pytest.mark.parametrize(
-    ("make", "options", "wanted"),
+    ("make", "options", "culprit"),
     [
-        (gpt2, {"time": 12}, r"wanted at most max_length 11 positions, received 12"),
-        (gpt2, {"time": 0}, r"gpt2: time: wanted a whole number of at least 1, received 0"),
-        (gpt2, {"tied": "no"}, r"gpt2: tied: wanted True or False"),
-        (gpt2, {"dropout": 1.0}, r"gpt2: dropout: wanted a number from 0 to below 1"),
-        (bert, {"time": 2.5}, r"bert: time: wanted a whole number"),
-        (bert, {"pooler": 1}, r"bert: pooler: wanted True or False"),
-        (bert, {"dropout": -0.1}, r"bert: dropout: wanted a number from 0"),
-        (lambda: models.gpt2(31, 11, 12, 5, 1), {}, r"wanted heads that divide the features"),
-        (lambda: models.bert(31, 11, 12, 3, 0), {}, r"bert: blocks: wanted a whole number of at least 1, received 0"),
+        *((gpt2, {"time": 12}, "12"), (gpt2, {"time": 0}, "time"), (gpt2, {"tied": "no"}, "tied")),
+        *((gpt2, {"dropout": 1.0}, "dropout"), (bert, {"time": 2.5}, "time"), (bert, {"pooler": 1}, "pooler")),
+        *((bert, {"dropout": -0.1}, "dropout"), (lambda: models.gpt2(31, 11, 12, 5, 1), {}, "heads")),
+        (lambda: models.bert(31, 11, 12, 3, 0), {}, "blocks"),
     ],
 )
-def test_models_that_cannot_be(make, options, wanted):
-    with pytest.raises((TypeError, ValueError), match=wanted):
+def test_models_that_cannot_be(make, options, culprit):
+    with pytest.raises((TypeError, ValueError), match=culprit):
         make(**options)
 
 
@@ -234,22 +228,21 @@ def test_models_that_cannot_be(make, options, wanted):
 
 
 @pytest.mark.parametrize(
-    ("change", "wanted"),
+    ("name", "array", "culprit"),
     [
-        (lambda a: a.pop("h.1.ln_2.bias"), r"wanted an entry 'transformer.h.1.ln_2.bias' or 'h.1.ln_2.bias'"),
-        (lambda a: a.update({"h.2.ln_1.bias": np.ones(12, "f4")}), r"received an entry 'h.2.ln_1.bias', for which"),
-        (lambda a: a.update({"h.0.mlp.c_fc.bias": np.ones(9, "f4")}), r"block0/hidden/bias': wanted shape \(48,\)"),
-        (lambda a: a.update({"h.0.attn.c_attn.bias": np.ones(39, "f4")}), r"'h.0.attn.c_attn.bias': wanted an extent"),
-        (lambda a: a.update({"h.0.attn.c_attn.weight": np.ones((9, 36), "f4")}), r"wanted shape \(12, 12\)"),
-        (lambda a: a.update({"wpe.weight": np.ones((11, 12), "i4")}), r"wanted float32, received int32"),
+        ("h.1.ln_2.bias", None, "'h.1.ln_2.bias'"),
+        ("h.2.ln_1.bias", np.ones(12, "f4"), "'h.2.ln_1.bias'"),
+        ("h.0.mlp.c_fc.bias", np.ones(9, "f4"), "block0/hidden/bias"),
+        ("h.0.attn.c_attn.bias", np.ones(39, "f4"), "'h.0.attn.c_attn.bias'"),
+        ("h.0.attn.c_attn.weight", np.ones((9, 36), "f4"), "block0/attention/.*weight"),
+        ("wpe.weight", np.ones((11, 12), "i4"), "int32"),
     ],
 )
-def test_files_that_do_not_fit_change_nothing(change: Callable[[text.Arrays], Any], wanted, path):
-    arrays, net = text.gpt2_arrays(), gpt2()
-    change(arrays)
-    library.save_file(arrays, path)
+def test_files_that_do_not_fit_change_nothing(name, array, culprit, path):
+    arrays, net = text.gpt2_arrays() | {name: array}, gpt2()
+    library.save_file({name: array for name, array in arrays.items() if array is not None}, path)
     before = state_of(net)
-    with pytest.raises(SnapshotError, match=wanted):
+    with pytest.raises(SnapshotError, match=culprit):
         net.load(path, names=maps.gpt2(net))
     assert state_of(net) == before
 
@@ -275,33 +268,30 @@ def changed(*added: Any, **options: Any) -> FeedForwardNet:
 
 
 @pytest.mark.parametrize(
-    ("added", "options", "wanted"),
+    ("added", "options"),
     [
-        ([], {}, r"received \['Embedding', 'LearnedPositions', 'TransformerBlock'\]"),
-        ([layers.RMSNormalization], {}, r"received \[.*'RMSNormalization'\]"),
-        ([layers.LayerNormalization], {"normalize_first": False}, r"wanted layers \['attention_norm', 'attention'"),
-        ([layers.LayerNormalization], {"use_bias": False}, r"wanted biases, and queries"),
-        ([layers.LayerNormalization], {"kv_heads": 1}, r"wanted biases, and queries"),
+        *(([], {}), ([layers.RMSNormalization], {}), ([layers.LayerNormalization], {"normalize_first": False})),
+        *(([layers.LayerNormalization], {"use_bias": False}), ([layers.LayerNormalization], {"kv_heads": 1})),
     ],
 )
-def test_nets_of_another_form(added, options, wanted):
-    with pytest.raises(SnapshotError, match=rf"maps.gpt2: .*{wanted}"):
+def test_nets_of_another_form(added, options):
+    with pytest.raises(SnapshotError, match=r"maps\.gpt2"):
         maps.gpt2(changed(*(make("x") for make in added), **options))
 
 
 def test_what_is_no_net_and_no_module():
-    with pytest.raises(TypeError, match="wanted a FeedForwardNet"):
+    with pytest.raises(TypeError, match="FeedForwardNet"):
         maps.gpt2("gpt2")
     for given in ("cls", [3], [""]):
-        with pytest.raises(TypeError, match=r"maps.bert: wanted leave_out to be names of modules"):
+        with pytest.raises(TypeError, match="leave_out"):
             maps.bert(bert(), leave_out=given)
-    with pytest.raises(SnapshotError, match=r"maps\.bert: wanted layers with parameters in this order"):
+    with pytest.raises(SnapshotError, match=r"maps\.bert"):
         maps.bert(gpt2())
 
 
 def test_a_map_of_another_net(path):
     net = gpt2()
-    with pytest.raises(SnapshotError, match="wanted a map that was made for this net, received one of"):
+    with pytest.raises(SnapshotError, match="map"):
         net.save(path, names=maps.bert(bert()))
     assert not path.exists()
 
