@@ -1,13 +1,11 @@
 """Eager, planned, unplanned, dependency-ordered and checked runs of random expressions and nets give equal bits.
 
 Each is run eagerly, as planned, and in one of the other modes in turn: a mode concerns how a step is placed or ordered,
-whatever the step is, so that each of them meets a quarter of all. Many more are run nightly. SINGA_LITE_TEST_GRAPHS=500
-runs so many expressions, and nets and long expressions in proportion, in every mode.
+whatever the step is, so that each of them meets a quarter of all. Many more are run nightly.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,9 +22,8 @@ from singa_lite.device import Device
 from singa_lite.memory_plan import MemoryPlan
 from singa_lite.passes.program import floor, requests
 
-SETTING = os.environ.get("SINGA_LITE_TEST_GRAPHS")
 #: Expressions; of nets a quarter, of long expressions a twelfth.
-COUNTS = [int(SETTING or 48), pytest.param(480, marks=pytest.mark.nightly)]
+COUNTS = [48, pytest.param(480, marks=pytest.mark.nightly)]
 each_count = pytest.mark.parametrize("count", COUNTS)
 Make = Callable[[], Device]
 
@@ -45,7 +42,7 @@ RECORDED = tuple(name for name, (_, _, order) in MODES.items() if order == "reco
 def chosen(number: int, names: Sequence[str] = tuple(MODES)) -> list[str]:
     """Modes for this one: as planned, and another one in turn."""
     first, *others = names
-    return list(names) if SETTING else [first, others[number % len(others)]]
+    return [first, others[number % len(others)]]
 
 
 def drawn(count: int, shortest: int, longest: int) -> Iterator[tuple[int, int, int]]:

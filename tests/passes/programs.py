@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
@@ -353,6 +352,6 @@ def factors(count: int) -> list[tuple[int, int]]:
 
 #: Valid programs of a `Maker`.
 random_programs = st.integers(0, 2**32 - 1).map(lambda seed: Maker(random.Random(seed)).made())
-#: How many of them a property is tried on; SINGA_LITE_TEST_PROGRAMS=1000 for a long run.
-COUNT = int(os.environ.get("SINGA_LITE_TEST_PROGRAMS") or 60)
+#: How many of them a property is tried on.
+COUNT = 60
 thorough = settings(max_examples=COUNT, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
