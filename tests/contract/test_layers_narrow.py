@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import skips
-from gradient_check import spread
 from layer_cases import CASES, Case
 from singa_lite import FeedForwardNet, device, layers, loss, optimizer, tensor
 from singa_lite.errors import PrecisionWarning
+from singa_lite.testing.gradients import spread
 
 skips.library("ml_dtypes")
 #: Layers of ids, which `test_text` has.

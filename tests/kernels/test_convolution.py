@@ -1,4 +1,4 @@
-"""Convolution of the NumPy set in three directions: settings of all kinds, in pieces of all sizes, and PyTorch's."""
+"""Convolution of the NumPy set in three directions: settings of all kinds, in pieces of all sizes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-import skips
 from every_row import over_rows
 from kernel_case import garbage, run
 from kernel_formulas import conv2d, conv2d_derivative, conv2d_gradient
@@ -123,20 +122,3 @@ def test_scratch_does_not_grow_with_the_images():
     calls = {"conv2d": (x, weight, None, y), "conv2d_derivative": (y, weight, x), "conv2d_gradient": (x, y, weight)}
     for name, given in calls.items():
         assert NUMPY.scratch_bytes(name, given, setting.settings) < 4 * 2**20
-
-
-@pytest.mark.peer
-@pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
-def test_equals_pytorch(setting):
-    torch = skips.library("torch")
-    x, weight, bias, dy = tensors(setting)
-    top, bottom, left, right = setting.pad
-    leaf_x, leaf_weight = (torch.tensor(t, requires_grad=True) for t in (x, weight))
-    padded = torch.nn.functional.pad(leaf_x, (left, right, top, bottom))
-    wanted = torch.nn.functional.conv2d(
-        padded, leaf_weight, torch.tensor(bias), setting.stride, 0, setting.dilation, setting.groups
-    )
-    wanted.backward(torch.tensor(dy))
-    found = convolve(setting, x, weight, bias, dy)
-    for got, right in zip(found, (wanted.detach(), leaf_x.grad, leaf_weight.grad), strict=True):
-        np.testing.assert_allclose(got, right.numpy(), rtol=1e-12, atol=1e-12)
