@@ -16,7 +16,8 @@ from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.interface.window import Window
 
 Array = np.ndarray
-#: Takes tensors and settings by their names in the interface, and gives what is written or updated, in its order.
+#: Takes tensors (and `_shape` of one that is written) and settings by their names in the interface, and gives what is
+#: written or updated, in its order.
 Formula = Callable[..., Any]
 
 
@@ -53,15 +54,15 @@ def along(vector: Array, x: Array, axis: int = 1) -> Array:
 # ---- linear
 
 
-def swapped(a: Array, is_transposed: bool) -> Array:
+def swapped(a, is_transposed):
     return a.swapaxes(-1, -2) if is_transposed else a
 
 
-def matmul(a: Array, b: Array, transpose_a: bool, transpose_b: bool) -> Array:
+def matmul(a, b, transpose_a, transpose_b):
     return np.einsum("...ij,...jk->...ik", swapped(a, transpose_a), swapped(b, transpose_b), optimize=True)
 
 
-def linear(x: Array, weight: Array, bias: Array | None) -> Array:
+def linear(x, weight, bias):
     return x @ weight + (0 if bias is None else bias)
 
 
@@ -80,11 +81,11 @@ def met(x: Array, window: Window, groups: int) -> tuple[Array, dict[tuple[int, i
     return padded.reshape(len(x), groups, -1, *padded.shape[2:]), slices
 
 
-def by_groups(a: Array, groups: int, axis: int) -> Array:
+def by_groups(a, groups, axis):
     return a.reshape(*a.shape[:axis], groups, -1, *a.shape[axis + 1 :])
 
 
-def conv2d(x: Array, weight: Array, bias: Array | None, window: Window, groups: int) -> Array:
+def conv2d(x, weight, bias, window, groups):
     padded, slices = met(x, window, groups)
     weight = by_groups(weight, groups, 0)
     terms = (
@@ -95,7 +96,7 @@ def conv2d(x: Array, weight: Array, bias: Array | None, window: Window, groups: 
     return y.reshape(len(x), -1, *y.shape[3:]) + (0 if bias is None else bias[:, None, None])
 
 
-def conv2d_derivative(dy: Array, weight: Array, dx_shape: tuple[int, ...], window: Window, groups: int) -> Array:
+def conv2d_derivative(dy, weight, dx_shape, window, groups):
     padded, slices = met(np.zeros(dx_shape), window, groups)
     dy, weight = by_groups(dy, groups, 1), by_groups(weight, groups, 0)
     for (i, j), where in slices.items():
@@ -104,7 +105,7 @@ def conv2d_derivative(dy: Array, weight: Array, dx_shape: tuple[int, ...], windo
     return dx[:, :, window.pad[0] :, window.pad[2] :][:, :, : dx_shape[2], : dx_shape[3]]
 
 
-def conv2d_gradient(x: Array, dy: Array, window: Window, groups: int) -> Array:
+def conv2d_gradient(x, dy, window, groups):
     padded, slices = met(x, window, groups)
     dy = by_groups(dy, groups, 1)
     parts = [np.einsum("ngkhw,ngchw->gkc", dy, padded[where], optimize=True) for where in slices.values()]
@@ -114,23 +115,13 @@ def conv2d_gradient(x: Array, dy: Array, window: Window, groups: int) -> Array:
 # ---- normalization
 
 
-def normalized(x: Array, axes: tuple[int, ...], epsilon: float) -> tuple[Array, Array, Array]:
+def normalized(x, axes, epsilon):
     """(x - mean) / sqrt(var + epsilon), the mean and 1 / sqrt(var + epsilon)."""
     mean, inv_std = x.mean(axes, keepdims=True), 1 / np.sqrt(x.var(axes, keepdims=True) + epsilon)
     return (x - mean) * inv_std, mean, inv_std
 
 
-def batch_norm(
-    x: Array,
-    gamma: Array,
-    beta: Array,
-    running_mean: Array,
-    running_var: Array,
-    momentum: float,
-    epsilon: float,
-    other: Array | float = 0.0,
-    activation: str = "",
-) -> tuple[Array, ...]:
+def batch_norm(x, gamma, beta, running_mean, running_var, momentum, epsilon, other=0.0, activation=""):
     axes = (0, *range(2, x.ndim))
     z, mean, inv_std = normalized(x, axes, epsilon)
     variance = x.var(axes, ddof=1 if x.size > x.shape[1] else 0)
@@ -139,63 +130,51 @@ def batch_norm(
     return running[0], running[1] + momentum * variance, y, mean, inv_std
 
 
-def batch_normalize(
-    x: Array,
-    gamma: Array,
-    beta: Array,
-    mean: Array,
-    inv_std: Array,
-    other: Array | float = 0.0,
-    activation: str = "",
-) -> Array:
+def batch_normalize(x, gamma, beta, mean, inv_std, other=0.0, activation=""):
     return activated(activation, along(gamma * inv_std, x) * (x - along(mean, x)) + along(beta, x) + other)
 
 
-def batch_norm_derivative(dy: Array, x: Array, gamma: Array, mean: Array, inv_std: Array) -> tuple[Array, ...]:
+def batch_norm_derivative(dy, x, gamma, mean, inv_std):
     axes, xhat = (0, *range(2, x.ndim)), (x - along(mean, x)) * along(inv_std, x)
     dgamma, dbeta, m = (dy * xhat).sum(axes), dy.sum(axes), x.size / x.shape[1]
     dx = along(gamma * inv_std, x) * (dy - along(dbeta, x) / m - xhat * along(dgamma, x) / m)
     return dx, dgamma, dbeta
 
 
-def batch_norm_activation_derivative(
-    dy: Array, x: Array, gamma: Array, beta: Array, mean: Array, inv_std: Array, activation: str
-) -> tuple[Array, ...]:
+def batch_norm_activation_derivative(dy, x, gamma, beta, mean, inv_std, activation):
     z = batch_normalize(x, gamma, beta, mean, inv_std)
     is_open = (z > 0) & ((z < 6) | (activation != "relu6"))
     return batch_norm_derivative(np.where(is_open, dy, 0), x, gamma, mean, inv_std)
 
 
-def batch_norm_derivative_add(
-    dy: Array, x: Array, gamma: Array, mean: Array, inv_std: Array, other: Array
-) -> tuple[Array, ...]:
+def batch_norm_derivative_add(dy, x, gamma, mean, inv_std, other):
     dx, *gradients = batch_norm_derivative(dy, x, gamma, mean, inv_std)
     return dx + other, *gradients
 
 
-def layer_norm(x: Array, gamma: Array, beta: Array, epsilon: float) -> tuple[Array, ...]:
+def layer_norm(x, gamma, beta, epsilon):
     z, *statistics = normalized(x, tuple(range(x.ndim - gamma.ndim, x.ndim)), epsilon)
     return gamma * z + beta, *statistics
 
 
-def group_norm(x: Array, gamma: Array, beta: Array, mean_shape: tuple[int, ...], epsilon: float) -> tuple[Array, ...]:
+def group_norm(x, gamma, beta, mean_shape, epsilon):
     z, *statistics = normalized(x.reshape(*mean_shape, -1), (2,), epsilon)
     return along(gamma, x) * z.reshape(x.shape) + along(beta, x), *statistics
 
 
-def rms_norm(x: Array, gamma: Array, epsilon: float) -> tuple[Array, Array]:
+def rms_norm(x, gamma, epsilon):
     axes = tuple(range(x.ndim - gamma.ndim, x.ndim))
     inv_rms = 1 / np.sqrt((x**2).mean(axes, keepdims=True) + epsilon)
     return gamma * x * inv_rms, inv_rms
 
 
-def lrn(x: Array, size: int, alpha: float, beta: float, k: float) -> tuple[Array, Array]:
+def lrn(x, size, alpha, beta, k):
     neighbours = [x[:, max(0, c - size // 2) : c + size // 2 + 1] for c in range(x.shape[1])]
     scale = k + alpha / size * np.stack([(each**2).sum(1) for each in neighbours], 1)
     return x * scale**-beta, scale
 
 
-def l2_norm(x: Array, epsilon: float) -> tuple[Array, Array]:
+def l2_norm(x, epsilon):
     norm = np.sqrt((x**2).sum(tuple(range(1, x.ndim)), keepdims=True) + epsilon)
     return x / norm, norm
 
@@ -203,48 +182,46 @@ def l2_norm(x: Array, epsilon: float) -> tuple[Array, Array]:
 # ---- losses
 
 
-def softmax(x: Array, axis: int) -> Array:
+def softmax(x, axis):
     powers = np.exp(x)
     return powers / powers.sum(axis, keepdims=True)
 
 
-def weights_of(target: Array, x: Array) -> Array:
+def weights_of(target, x):
     """Rows of weights with a sum of 1: one for the class of an id."""
     rows = target.astype(float) if target.shape == x.shape else np.moveaxis(np.eye(x.shape[1])[target], -1, 1)
     return rows / rows.sum(1, keepdims=True)
 
 
-def softmax_cross_entropy(x: Array, target: Array) -> tuple[Array, Array]:
+def softmax_cross_entropy(x, target):
     p = softmax(x, 1)
     return mean_of_samples(-(weights_of(target, x) * np.log(p)).sum(1)), p
 
 
-def mean_of_samples(values: Array) -> Array:
+def mean_of_samples(values):
     return values.reshape(len(values), -1).mean(1)
 
 
-def sigmoid_cross_entropy(x: Array, target: Array) -> Array:
+def sigmoid_cross_entropy(x, target):
     p = 1 / (1 + np.exp(-x))
     return mean_of_samples(-target * np.log(p) - (1 - target) * np.log(1 - p))
 
 
-def huber(x: Array, target: Array, delta: float) -> Array:
+def huber(x, target, delta):
     r = np.abs(x - target)
     return mean_of_samples(np.where(r <= delta, r**2 / 2, delta * (r - delta / 2)))
 
 
-def smooth_labels(x: Array, target: Array, losses: Array, share: float) -> Array:
+def smooth_labels(x, target, losses, share):
     return losses + share * (x[np.arange(len(x)), target] - x.mean(1))
 
 
-def softmax_classes_derivative(
-    dlosses: Array, x: Array, lse: Array, target: Array, first: int, classes: int, share: float
-) -> Array:
+def softmax_classes_derivative(dlosses, x, lse, target, first, classes, share):
     t = weights_of(target, np.empty((len(x), classes)))[:, first : first + x.shape[1]]
     return dlosses[:, None] * (np.exp(x - lse[:, None]) - (1 - share) * t - share / classes)
 
 
-def target_weights(target: Array, ignored: int) -> tuple[Array, Array]:
+def target_weights(target, ignored):
     counts = target != ignored
     return np.where(counts, target, 0), counts * len(target) / max(counts.sum(), 1)
 
@@ -252,7 +229,7 @@ def target_weights(target: Array, ignored: int) -> tuple[Array, Array]:
 # ---- sequences
 
 
-def embedding_gradient(ids: Array, dy: Array, dweight_shape: tuple[int, ...], first: int, padding: int) -> Array:
+def embedding_gradient(ids, dy, dweight_shape, first, padding):
     dweight = np.zeros(dweight_shape)
     for row in range(len(dweight)):
         if row + first != padding:
@@ -260,11 +237,11 @@ def embedding_gradient(ids: Array, dy: Array, dweight_shape: tuple[int, ...], fi
     return dweight
 
 
-def sgd_rows(ids: Array, dy: Array, rate: Array, value: Array, count: Array, hyper: Any, padding: int) -> Any:
+def sgd_rows(ids, dy, rate, value, count, hyper, padding):
     return value - rate * hyper.lr_mult * embedding_gradient(ids, dy, value.shape, 0, padding), count + 1
 
 
-def rotary(x: Array, table: Array, axis: int, inverse: bool) -> Array:
+def rotary(x, table, axis, inverse):
     half = x.shape[-1] // 2
     z = x[..., :half] + 1j * x[..., half:]
     turns = table[0] + (-1j if inverse else 1j) * table[1]
@@ -273,16 +250,16 @@ def rotary(x: Array, table: Array, axis: int, inverse: bool) -> Array:
     return np.concatenate([turned.real, turned.imag], -1)
 
 
-def read_at(x: Array, position: Array, y_shape: tuple[int, ...]) -> Array:
+def read_at(x, position, y_shape):
     return x[:, position[0] : position[0] + y_shape[1]]
 
 
-def write_at(x: Array, position: Array, y: Array) -> Array:
+def write_at(x, position, y):
     y[:, position[0] : position[0] + x.shape[1]] = x
     return y
 
 
-def cached_attention(q: Array, keys: Array, values: Array, mask: Array | None, position: Array, scale: float) -> Array:
+def cached_attention(q, keys, values, mask, position, scale):
     """The last rows of causal attention over what is kept."""
     m, stop = q.shape[1], position[0] + q.shape[1]
     whole = np.concatenate([np.zeros((len(q), position[0], *q.shape[2:])), q], 1)
@@ -293,41 +270,31 @@ def cached_attention(q: Array, keys: Array, values: Array, mask: Array | None, p
 # ---- updates, as PyTorch has them
 
 
-def gradient_of(gradient: Array, value: Array, decay: float) -> Array:
+def gradient_of(gradient, value, decay):
     return gradient + decay * value if decay else gradient
 
 
-def sgd(gradient: Array, rate: Array, value: Array, velocity: Array | None, count: Array, hyper: Any) -> Any:
+def sgd(gradient, rate, value, velocity, count, hyper):
     step = g = gradient_of(gradient, value, hyper.weight_decay)
     if hyper.momentum:
-        assert velocity is not None
         velocity = g if count == 0 else hyper.momentum * velocity + (1 - hyper.dampening) * g
         step = g + hyper.momentum * velocity if hyper.nesterov else velocity
     return value - rate * hyper.lr_mult * step, velocity, count + 1
 
 
-def rms_prop(gradient: Array, rate: Array, value: Array, square_average: Array, count: Array, hyper: Any) -> Any:
+def rms_prop(gradient, rate, value, square_average, count, hyper):
     g = gradient_of(gradient, value, hyper.weight_decay)
     square_average = hyper.rho * square_average + (1 - hyper.rho) * g**2
     return value - rate * hyper.lr_mult * g / (np.sqrt(square_average) + hyper.epsilon), square_average, count + 1
 
 
-def ada_grad(gradient: Array, rate: Array, value: Array, square_sum: Array, count: Array, hyper: Any) -> Any:
+def ada_grad(gradient, rate, value, square_sum, count, hyper):
     g = gradient_of(gradient, value, hyper.weight_decay)
     square_sum = square_sum + g**2
     return value - rate * hyper.lr_mult * g / (np.sqrt(square_sum) + hyper.epsilon), square_sum, count + 1
 
 
-def adam(
-    gradient: Array,
-    rate: Array,
-    value: Array,
-    first_moment: Array,
-    second_moment: Array,
-    count: Array,
-    hyper: Any,
-    max_second_moment: Array | None = None,
-) -> Any:
+def adam(gradient, rate, value, first_moment, second_moment, count, hyper, max_second_moment=None):
     b1, b2, epsilon, decay = (asdict(hyper)[name] for name in ("beta_1", "beta_2", "epsilon", "weight_decay"))
     lr, t = rate * hyper.lr_mult, count + 1
     g = gradient if hyper.decoupled else gradient_of(gradient, value, decay)
@@ -338,16 +305,7 @@ def adam(
     return value - lr * step, *kept, t
 
 
-def ams_grad(
-    gradient: Array,
-    rate: Array,
-    value: Array,
-    first_moment: Array,
-    second_moment: Array,
-    max_second_moment: Array,
-    count: Array,
-    hyper: Any,
-) -> Any:
+def ams_grad(gradient, rate, value, first_moment, second_moment, max_second_moment, count, hyper):
     return adam(gradient, rate, value, first_moment, second_moment, count, hyper, max_second_moment)
 
 

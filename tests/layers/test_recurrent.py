@@ -248,17 +248,14 @@ def stateful_net(**options: Any) -> FeedForwardNet:
     return made
 
 
-@pytest.mark.parametrize("ending", ["npz", "h5", "safetensors"])
-def test_state_is_saved_and_goes_on(tmp_path, ending):
-    if ending != "npz":
-        skips.library({"h5": "h5py", "safetensors": "safetensors"}[ending])
+def test_state_is_saved_and_goes_on(tmp_path):
     x, y = RNG.standard_normal((3, 4, 7, 3)).astype("f"), RNG.standard_normal((3, 4, 5)).astype("f")
     one, other = stateful_net(), stateful_net(graph=False)
     for batch, target in zip(x[:2], y[:2], strict=True):
         one.train_one_batch(batch, target)
         one.evaluate(x[2, :3], y[2, :3])
-    one.save(tmp_path / f"net.{ending}")
-    other.load(tmp_path / f"net.{ending}")
+    one.save(tmp_path / "net.npz")
+    other.load(tmp_path / "net.npz")
     for made in (one, other):
         made.train_one_batch(x[2], y[2])
     assert bits_of(one) == bits_of(other)
@@ -284,28 +281,6 @@ def test_the_least_budget_gives_the_same_bits():
     assert bits_of(free) == bits_of(tight)
 
 
-@pytest.mark.peer
-def test_safetensors_has_torchs_names_and_layouts(torch, tmp_path):
-    from safetensors.torch import load_file, save_file
-
-    made, path = FeedForwardNet(seed=2), tmp_path / "x.safetensors"
-    made.add(layers.GRU("r", 3, num_stacks=2, bidirectional=True, input_sample_shape=(6, 4)))
-    theirs = torch.nn.GRU(4, 3, 2, batch_first=True, bidirectional=True)
-    made.save(path)
-    stored = {name.removeprefix("r."): value for name, value in load_file(path).items() if "/" not in name}
-    theirs.load_state_dict(stored)
-    x = RNG.standard_normal((5, 6, 4)).astype("f")
-    hidden = theirs(torch.from_numpy(x))[1]
-    wanted = torch.cat([hidden[2], hidden[3]], 1).detach().numpy()
-    np.testing.assert_allclose(made.predict(x), wanted, rtol=1e-4, atol=1e-6)
-    save_file({f"r.{name}": value * 2 for name, value in theirs.state_dict().items()}, path)
-    made.load(path)
-    theirs.load_state_dict({name: value * 2 for name, value in theirs.state_dict().items()})
-    hidden = theirs(torch.from_numpy(x))[1]
-    wanted = torch.cat([hidden[2], hidden[3]], 1).detach().numpy()
-    np.testing.assert_allclose(made.predict(x), wanted, rtol=1e-4, atol=1e-6)
-
-
 def test_a_mask_comes_with_the_embedding_and_ends_with_the_last_step():
     made = FeedForwardNet(device=device.new_cpu(), seed=1)
     made.add(layers.Embedding("ids", 9, 4, mask_zero=True, input_sample_shape=(5,)))
@@ -313,12 +288,11 @@ def test_a_mask_comes_with_the_embedding_and_ends_with_the_last_step():
     made.add(layers.GRU("last", 2))
     ids = np.array([[3, 4, 5, 0, 0], [1, 2, 0, 0, 0]])
     y = made.predict(ids)
-    other = np.array([[3, 4, 5, 0, 0], [1, 2, 0, 0, 0]])[:, :3]
     short = FeedForwardNet(device=device.new_cpu(), seed=1)
     short.add(layers.Embedding("ids", 9, 4, mask_zero=True, input_sample_shape=(3,)))
     short.add(layers.LSTM("r", 3, return_sequences=True))
     short.add(layers.GRU("last", 2))
-    np.testing.assert_allclose(y, short.predict(other), rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(y, short.predict(ids[:, :3]), rtol=1e-5, atol=1e-7)
 
 
 def test_a_batch_of_another_size_than_the_state_changes_nothing():
