@@ -105,50 +105,33 @@ def test_names_numbers_and_initializers():
     assert initializer.get("ones") == initializer.get(1) == initializer.get(np.float32(1.0))
 
 
-def test_a_wrong_spec_is_refused():
-    with pytest.raises(ValueError, match=r"wanted one of zeros, ones.*orthogonal, received 'xavier'"):
-        initializer.get("xavier")
-    for spec in (None, True, [0.0]):
-        with pytest.raises(TypeError, match="wanted an Initializer, a name or a number"):
-            initializer.get(spec)
-
-
 @pytest.mark.parametrize(
-    ("make", "wanted"),
+    ("call", "error", "culprit"),
     [
-        (lambda: initializer.Constant(float("nan")), "Constant value: wanted a finite number, received nan"),
-        (lambda: initializer.Uniform(1.0, -1.0), "wanted low at most high, received 1.0 and -1.0"),
-        (lambda: initializer.Uniform(0.0, float("inf")), "Uniform high: wanted a finite number"),
-        (lambda: initializer.Normal(0.0, -1.0), "Normal std: wanted a finite number of at least 0"),
-        (lambda: initializer.TruncatedNormal(std=-2.0), "TruncatedNormal std"),
-        (lambda: initializer.HeNormal(gain=float("inf")), "HeNormal gain: wanted a finite number"),
-        (lambda: initializer.Orthogonal(float("nan")), "Orthogonal gain: wanted a finite number"),
+        (lambda: initializer.get("xavier"), ValueError, "'xavier'"),
+        (lambda: initializer.get(None), TypeError, "None"),
+        (lambda: initializer.get(True), TypeError, "True"),
+        (lambda: initializer.get([0.0]), TypeError, r"\[0.0\]"),
+        (lambda: initializer.Constant(float("nan")), ValueError, "Constant value.*nan"),
+        (lambda: initializer.Uniform(1.0, -1.0), ValueError, "1.0 and -1.0"),
+        (lambda: initializer.Uniform(0.0, float("inf")), ValueError, "Uniform high"),
+        (lambda: initializer.Normal(0.0, -1.0), ValueError, "Normal std"),
+        (lambda: initializer.TruncatedNormal(std=-2.0), ValueError, "TruncatedNormal std"),
+        (lambda: initializer.HeNormal(gain=float("inf")), ValueError, "HeNormal gain"),
+        (lambda: initializer.Orthogonal(float("nan")), ValueError, "Orthogonal gain"),
+        (lambda: filled("he_normal", fans=(0, 5)), ValueError, "dense/weight.*fan_in"),
+        (lambda: filled("lecun_uniform", fans=(0, 0)), ValueError, "fan_in"),
+        (lambda: filled("glorot_uniform", fans=(0, 5)), ValueError, "fan_in"),
+        (lambda: filled("glorot_normal", fans=(5, 0)), ValueError, "fan_out"),
+        (lambda: filled("orthogonal", (6,)), ShapeError, r"dense/weight \(6,\)"),
     ],
+    ids=range(16),
 )
-def test_numbers_out_of_range_are_refused(make, wanted):
-    with pytest.raises(ValueError, match=wanted):
-        make()
-
-
-@pytest.mark.parametrize(
-    ("spec", "fans", "missing"),
-    [
-        ("he_normal", (0, 5), "fan_in"),
-        ("lecun_uniform", (0, 0), "fan_in"),
-        ("glorot_uniform", (0, 5), "fan_in"),
-        ("glorot_normal", (5, 0), "fan_out"),
-    ],
-)
-def test_a_missing_fan_is_named(spec, fans, missing):
-    with pytest.raises(ValueError, match=rf"dense/weight: wanted a {missing} of at least 1, received 0"):
-        filled(spec, fans=fans)
+def test_what_makes_no_sense_is_refused(call, error, culprit):
+    with pytest.raises(error, match=culprit):
+        call()
 
 
 def test_fans_that_are_not_used_may_be_missing():
     assert filled("he_normal", fans=(5, 0)).any()
     assert filled("normal", fans=(0, 0)).any()
-
-
-def test_orthogonal_wants_two_axes():
-    with pytest.raises(ShapeError, match=r"two axes or more, received dense/weight \(6,\)"):
-        filled("orthogonal", (6,))

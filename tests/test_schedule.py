@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -12,22 +14,19 @@ def rates(made, steps) -> list[float]:
     return [made(step) for step in steps]
 
 
-def test_constant():
-    assert rates(schedule.Constant(0.25), [0, 1, 1000]) == [0.25, 0.25, 0.25]
-
-
-def test_step_every_so_many():
-    assert rates(schedule.Step(0.8, 3, 0.5), [0, 2, 3, 5, 6, 9]) == [0.8, 0.8, 0.4, 0.4, 0.2, 0.1]
-
-
-def test_step_at_boundaries():
-    assert rates(schedule.Step(0.8, [2, 7], 0.5), [0, 1, 2, 6, 7, 100]) == [0.8, 0.8, 0.4, 0.4, 0.2, 0.2]
-
-
-def test_exponential():
-    assert rates(schedule.Exponential(2.0, 4, 0.25), [0, 2, 4, 6]) == [2.0, 1.0, 0.5, 0.25]
-    made = schedule.Exponential(2.0, 4, 0.25, staircase=True)
-    assert rates(made, [0, 3, 4, 7, 8]) == [2.0, 2.0, 0.5, 0.5, 0.125]
+@pytest.mark.parametrize(
+    ("made", "wanted"),
+    [
+        (schedule.Constant(0.25), {0: 0.25, 1: 0.25, 1000: 0.25}),
+        (schedule.Step(0.8, 3, 0.5), {0: 0.8, 2: 0.8, 3: 0.4, 5: 0.4, 6: 0.2, 9: 0.1}),
+        (schedule.Step(0.8, [2, 7], 0.5), {0: 0.8, 1: 0.8, 2: 0.4, 6: 0.4, 7: 0.2, 100: 0.2}),
+        (schedule.Exponential(2.0, 4, 0.25), {0: 2.0, 2: 1.0, 4: 0.5, 6: 0.25}),
+        (schedule.Exponential(2.0, 4, 0.25, staircase=True), {0: 2.0, 3: 2.0, 4: 0.5, 7: 0.5, 8: 0.125}),
+    ],
+    ids=range(5),
+)
+def test_rates(made, wanted):
+    assert {step: made(step) for step in wanted} == wanted
 
 
 def test_cosine_with_warmup():
@@ -53,21 +52,21 @@ def test_get():
 
 @pytest.mark.parametrize("lr", [None, "0.1", True])
 def test_get_refuses_what_is_no_rate(lr):
-    with pytest.raises(TypeError, match="wanted a number or a schedule"):
+    with pytest.raises(TypeError, match=re.escape(repr(lr))):
         schedule.get(lr)
 
 
 @pytest.mark.parametrize(
     ("make", "wanted"),
     [
-        (lambda: schedule.get(-0.1), "learning rate: wanted a finite number of at least 0, received -0.1"),
+        (lambda: schedule.get(-0.1), "learning rate.*-0.1"),
         (lambda: schedule.Constant(float("nan")), "Constant value"),
         (lambda: schedule.Step(float("inf"), 2), "Step base"),
         (lambda: schedule.Step(0.1, 2, -1.0), "Step factor"),
-        (lambda: schedule.Step(0.1, 0), "Step step_size: wanted a whole number of at least 1, received 0"),
-        (lambda: schedule.Step(0.1, []), "wanted at least one boundary"),
-        (lambda: schedule.Step(0.1, [5, 5]), r"in rising order, received \[5, 5\]"),
-        (lambda: schedule.Step(0.1, [1.5]), "Step boundary: wanted a whole number"),
+        (lambda: schedule.Step(0.1, 0), "Step step_size.*0"),
+        (lambda: schedule.Step(0.1, []), "boundary"),
+        (lambda: schedule.Step(0.1, [5, 5]), r"\[5, 5\]"),
+        (lambda: schedule.Step(0.1, [1.5]), "Step boundary"),
         (lambda: schedule.Exponential(-1.0, 2, 0.5), "Exponential base"),
         (lambda: schedule.Exponential(1.0, 0, 0.5), "Exponential decay_steps"),
         (lambda: schedule.Exponential(1.0, float("inf"), 0.5), "Exponential decay_steps"),
@@ -76,7 +75,7 @@ def test_get_refuses_what_is_no_rate(lr):
         (lambda: schedule.CosineWithWarmup(1.0, 5, final=-0.1), "CosineWithWarmup final"),
         (lambda: schedule.CosineWithWarmup(1.0, 0), "CosineWithWarmup total_steps"),
         (lambda: schedule.CosineWithWarmup(1.0, 5, -1), "CosineWithWarmup warmup_steps"),
-        (lambda: schedule.CosineWithWarmup(1.0, 5, 5), "wanted warmup_steps below total_steps 5, received 5"),
+        (lambda: schedule.CosineWithWarmup(1.0, 5, 5), "warmup_steps.*5"),
     ],
 )
 def test_numbers_out_of_range_are_refused(make, wanted):

@@ -39,13 +39,13 @@ def test_bytes(given, nbytes):
     "given", ["", "GB", "1 G", "1 GBs", "-1 GB", "1e3 MB", "1,5 GB", "1..5 GB", ".", "٣ GB", -1, 0.5]
 )
 def test_what_makes_no_bytes(given):
-    with pytest.raises(ValueError, match=r'limit: wanted bytes, .* such as "4 GiB".*, received'):
+    with pytest.raises(ValueError, match="limit"):
         memory_size("limit", given)
 
 
 @pytest.mark.parametrize("given", [None, True, [], b"1 GB", 1j])
 def test_what_is_neither_number_nor_text(given):
-    with pytest.raises(TypeError, match="limit: wanted bytes as a whole number or text"):
+    with pytest.raises(TypeError, match="limit"):
         memory_size("limit", given)
 
 

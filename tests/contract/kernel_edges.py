@@ -11,7 +11,7 @@ from singa_lite.kernels.choice import find_onednn
 NAN, INF = float("nan"), float("inf")
 
 #: What activations are given below.
-BEYOND = [NAN, INF, -INF, 0, -0.0, -10]
+BEYOND = [NAN, INF, -INF, 0, -0.0, -10, 1e4, -1e4]
 #: Pairs of which the first is NaN, the second, both, and others.
 LEFT, RIGHT = [NAN, 1, NAN, 1, -INF, 2, INF, 3], [1, NAN, NAN, INF, 2, 2, -INF, -4]
 WITHIN = {"low": -0.5, "high": 0.75}
@@ -55,16 +55,16 @@ def loss_slope(wanted: list[float], **settings: Any) -> Edge:
 
 #: "kernel" or "kernel:what".
 EDGES: dict[str, Edge] = {
-    "relu": Edge((BEYOND,), [NAN, INF, 0, 0, 0, 0]),
-    "relu6": Edge((BEYOND,), [NAN, 6, 0, 0, 0, 0]),
-    "leaky_relu": Edge((BEYOND,), [NAN, INF, -INF, 0, 0, -1], SLOPE),
-    "elu": Edge((BEYOND,), [NAN, INF, -0.7, 0, 0, 0.7 * expm1(-10)], ALPHA),
-    "sigmoid": Edge((BEYOND,), [NAN, 1, 0, 0.5, 0.5, 1 / (1 + exp(10))]),
-    "tanh": Edge((BEYOND,), [NAN, 1, -1, 0, 0, tanh(-10)]),
-    "gelu": Edge((BEYOND,), [NAN, INF, 0, 0, 0, 0]),
-    "gelu_tanh": Edge((BEYOND,), [NAN, INF, 0, 0, 0, 0]),
-    "silu": Edge((BEYOND,), [NAN, INF, NAN, 0, 0, -10 / (1 + exp(10))]),
-    "softplus": Edge((BEYOND,), [NAN, INF, 0, log(2), log(2), log1p(exp(-10))]),
+    "relu": Edge((BEYOND,), [NAN, INF, 0, 0, 0, 0, 1e4, 0]),
+    "relu6": Edge((BEYOND,), [NAN, 6, 0, 0, 0, 0, 6, 0]),
+    "leaky_relu": Edge((BEYOND,), [NAN, INF, -INF, 0, 0, -1, 1e4, -1e3], SLOPE),
+    "elu": Edge((BEYOND,), [NAN, INF, -0.7, 0, 0, 0.7 * expm1(-10), 1e4, -0.7], ALPHA),
+    "sigmoid": Edge((BEYOND,), [NAN, 1, 0, 0.5, 0.5, 1 / (1 + exp(10)), 1, 0]),
+    "tanh": Edge((BEYOND,), [NAN, 1, -1, 0, 0, tanh(-10), 1, -1]),
+    "gelu": Edge((BEYOND,), [NAN, INF, 0, 0, 0, 0, 1e4, 0]),
+    "gelu_tanh": Edge((BEYOND,), [NAN, INF, 0, 0, 0, 0, 1e4, 0]),
+    "silu": Edge((BEYOND,), [NAN, INF, NAN, 0, 0, -10 / (1 + exp(10)), 1e4, 0]),
+    "softplus": Edge((BEYOND,), [NAN, INF, 0, log(2), log(2), log1p(exp(-10)), 1e4, 0]),
     # At kinks, far out, and where the input or result is NaN.
     "relu_derivative": slopes([0, -0.0, 1e-30, 3, 7], [0, 0, 1, 1, 1]),
     "relu6_derivative": slopes([0, 6, 1e-30, 3, 5.9999995], [0, 0, 1, 1, 1]),
@@ -147,9 +147,9 @@ def _has_avx512() -> bool:
 #: gives NaN where dy is infinite; it takes a NaN result for an open unit; its gelu multiplies infinity by 0, on both
 #: sides with AVX-512.
 DIFFERENT: dict[tuple[str, str], list[float]] = {
-    ("onednn", "gelu"): [NAN, NAN if _has_avx512() else INF, NAN, 0, 0, 0],
+    ("onednn", "gelu"): [NAN, NAN if _has_avx512() else INF, NAN, 0, 0, 0, 1e4, 0],
     ("onednn", "gelu_derivative"): [1, 1, NAN, NAN, 2, 0, NAN],
-    ("onednn", "gelu_tanh"): [NAN, INF, NAN, 0, 0, 0],
+    ("onednn", "gelu_tanh"): [NAN, INF, NAN, 0, 0, 0, 1e4, 0],
     ("onednn", "gelu_tanh_derivative"): [1, 1, NAN, NAN, 2, 0, NAN],
     ("onednn", "elu_derivative"): [1.4, 1.4, 2, 2, 0.4, 2],
     ("onednn", "relu_derivative:of NaN"): [2, 2],

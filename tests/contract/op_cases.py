@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from gradient_check import spread
 from singa_lite import autograd, tensor
 from singa_lite.device import device_of
 from singa_lite.ops.across import Across, across
 from singa_lite.ops.cross_entropy import weigh
+from singa_lite.testing.gradients import spread
 
 Arrays = list[np.ndarray]
 

@@ -13,6 +13,7 @@ import pytest
 from every_set import every_set
 from kernel_case import garbage, run
 from kernel_sets import kernel_sets
+from layouts import channels_last
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import KernelSet
 from singa_lite.kernels.numpy_kernels import NUMPY
@@ -68,10 +69,6 @@ INPUTS = {
     "far_off": far_off,
     "first_far": first_far,
 }
-
-
-def channels_last(x: Array) -> Array:
-    return np.moveaxis(np.ascontiguousarray(np.moveaxis(x, 1, -1)), -1, 1)
 
 
 LAYOUTS = {"channels_last": channels_last, "c_order": np.ascontiguousarray}

@@ -92,17 +92,7 @@ def can(onednn: KernelSet, way: str, setting: Setting) -> bool:
 
 @settings
 @ways
-@pytest.mark.parametrize("layout", PAIRS)
-def test_equals_float64(onednn, setting, way, layout):
-    of_x, of_dy = PAIRS[layout]
-    x, dy, dweight = setting.tensors()
-    with by(onednn, way, setting):
-        check(onednn, NAME, [of_x(x), of_dy(dy), kernels_last(dweight)], setting.settings, 64)
-
-
-@settings
-@ways
-def test_bits_do_not_go_by_where_tensors_lie(onednn, setting, way):
+def test_equals_float64_with_the_same_bits_wherever_tensors_lie(onednn, setting, way):
     x, dy, dweight = setting.tensors()
     seen = set()
     with by(onednn, way, setting):
@@ -111,6 +101,7 @@ def test_bits_do_not_go_by_where_tensors_lie(onednn, setting, way):
                 result = of_dweight(dweight)
                 run(onednn, NAME, [of_x(x), of_dy(dy), result], setting.settings)
                 seen.add(result.tobytes())
+        check(onednn, NAME, [of_x(x), of_dy(dy), kernels_last(dweight)], setting.settings, 64)
     assert len(seen) == 1
 
 
@@ -130,40 +121,23 @@ def test_samples_in_pieces_of_one_or_two_lengths(onednn, nbytes, filters, monkey
 
 
 @settings
-@ways
-def test_a_call_names_its_way(onednn, setting, way):
-    tensors = setting.tensors()
-    with by(onednn, way, setting):
-        wanted = way if can(onednn, way, setting) else "direct"
-        assert onednn.variant(NAME, tensors, setting.settings) == wanted
+def test_a_call_names_its_way_and_the_rule_one_that_can(onednn, setting):
+    """The library's own can do every call."""
+    tensors, variants = setting.tensors(), onednn.kernels[NAME].variants
+    for way in WAYS:
+        with by(onednn, way, setting):
+            wanted = way if can(onednn, way, setting) else "direct"
+            assert onednn.variant(NAME, tensors, setting.settings) == wanted
+    with chosen_by({}):
+        name = onednn.variant(NAME, tensors, setting.settings)
+    assert name == variants.default(specs_of(tensors), setting.settings)
+    assert can(onednn, name, setting) and can(onednn, "direct", setting)
 
 
-def test_products_are_for_single_pixels(onednn):
+def test_products_are_for_single_pixels_and_calls_without_ways_have_no_name(onednn):
     found = {label for label, setting in SETTINGS.items() if can(onednn, "product", setting)}
     others = {"pixels, padded", "pixels in groups", "pixels, strided"}
     assert found == {label for label in SETTINGS if "pixel" in label} - others
-
-
-@settings
-def test_the_library_alone_can_do_every_call(onednn, setting):
-    assert can(onednn, "direct", setting)
-
-
-@settings
-def test_the_rule_names_a_way_that_can(onednn, setting):
-    specs = specs_of(setting.tensors())
-    variants = onednn.kernels[NAME].variants
-    with chosen_by({}):
-        name = onednn.variant(NAME, setting.tensors(), setting.settings)
-    assert name == variants.default(specs, setting.settings)
-    assert can(onednn, name, setting)
-
-
-def test_other_dtypes_are_left_to_others(onednn):
-    tensors = [tensor.astype(np.float64) for tensor in SETTINGS["pixels"].tensors()]
-    assert onednn.variant(NAME, tensors, SETTINGS["pixels"].settings) == ""
-
-
-def test_a_call_without_ways_has_no_name(onednn):
-    a = np.ones((3, 4), np.float32)
-    assert onednn.variant("relu", [a, a], {}) == ""
+    double = [tensor.astype(np.float64) for tensor in SETTINGS["pixels"].tensors()]
+    assert onednn.variant(NAME, double, SETTINGS["pixels"].settings) == ""
+    assert onednn.variant("relu", [np.ones((3, 4), np.float32)] * 2, {}) == ""

@@ -95,8 +95,7 @@ def exact_results(key: str, dtype: str, big: bool) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("kernels, key, dtype, big", list(calls()))
 def test_a_call_keeps_every_promise(kernels: KernelSet, key: str, dtype: str, big: bool) -> None:
     """CUDA kernels on the host take a microsecond for each thread: big cases, and float64, for which the same sources
-    are compiled, have their results compared and no more. Those of NumPy are held to formulas worked by hand, in
-    tests/kernels."""
+    are compiled, have their results compared and no more. `test_formulas.py` holds NumPy's results to formulas."""
     contiguous = [tensor for name, tensor in CONTIGUOUS if name == name_of(key)]
     roundings = 64 if kernels is NUMPY else LONG_SUM
     make = Calls(kernels, name_of(key), *built(key, dtype, big), contiguous, roundings)

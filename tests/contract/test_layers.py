@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradient_check import by_tape, check_gradients, outputs_of, projections, relative_error, spread
 from layer_cases import CASES, Case
 from singa_lite import autograd, device, layers, tensor
 from singa_lite.layer import Context, Layer
 from singa_lite.layers import GRU, Dense
 from singa_lite.tensor import Tensor
+from singa_lite.testing.gradients import by_tape, outputs_of, projections, relative_error, spread
+from singa_lite.testing.gradients import compare as check_gradients
 
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 DIFFERENTIABLE = {key: case for key, case in CASES.items() if case.differentiable}

@@ -11,7 +11,6 @@ from every_set import ON_CPU, WITHOUT_LIBRARIES, every_own_set, every_set, param
 from kernel_case import garbage, run
 from layouts import channels_last, check
 from singa_lite.kernels.kernel_set import KernelSet
-from singa_lite.kernels.numpy_kernels import NUMPY
 
 Array = np.ndarray
 
@@ -231,23 +230,3 @@ def test_normalization_with_its_activation_shows_what_is_no_number(kernels: Kern
         y = at_once(kernels, x, dy, given, activation)[0][2]
         assert np.isnan(y[:, 3]).all()
         assert np.isfinite(np.delete(y, 3, axis=1)).all()
-
-
-def test_normalization_with_its_activation_by_hand():
-    """Four values 1, 3, 5, 7: mean 4, variance 5, so with epsilon 4 they are divided by 3, and beta 1 is added.
-
-    y = max(z, 0) = 0, 2/3, 4/3, 2. Of dy = 1, 2, 3, 4 the first is masked; xhat = -1, -1/3, 1/3, 1.
-    """
-    x = np.array([1.0, 3.0, 5.0, 7.0]).reshape(4, 1)
-    one, y, mean, inv_std = np.ones(1), np.empty_like(x), np.empty(1), np.empty(1)
-    statistics = [np.zeros(1), np.zeros(1)]
-    settings = {"momentum": 0.5, "epsilon": 4.0, "activation": "relu"}
-    run(NUMPY, "batch_norm_activation", [x, one, one, *statistics, y, mean, inv_std], settings)
-    np.testing.assert_allclose(y.reshape(-1), [0, 2 / 3, 4 / 3, 2], atol=1e-15)
-    np.testing.assert_allclose([*statistics[0], *statistics[1], *mean, *inv_std], [2, 10 / 3, 4, 1 / 3])
-    dy, dx, dgamma, dbeta = np.array([1.0, 2, 3, 4]).reshape(4, 1), np.empty_like(x), np.empty(1), np.empty(1)
-    tensors = [dy, x, one, 0.9 * one, mean, inv_std, dx, dgamma, dbeta]  # 1 - 0.9 is clearly below 0
-    run(NUMPY, "batch_norm_activation_derivative", tensors, {"activation": "relu"})
-    np.testing.assert_allclose([*dgamma, *dbeta], [13 / 3, 9])
-    xhat, masked = np.array([-1, -1 / 3, 1 / 3, 1]), np.array([0.0, 2, 3, 4])
-    np.testing.assert_allclose(dx.reshape(-1), (masked - 9 / 4 - xhat * 13 / 12) / 3)

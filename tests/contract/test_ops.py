@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradient_check import by_tape, check_gradients, outputs_of, spread
 from op_cases import CASES, Case
 from singa_lite import autograd, device, ops, tensor
 from singa_lite.ops.op import Op
 from singa_lite.tensor import Tensor
+from singa_lite.testing.gradients import by_tape, outputs_of, spread
+from singa_lite.testing.gradients import compare as check_gradients
 
 DIFFERENTIABLE = {key: case for key, case in CASES.items() if case.differentiable}
 every_case = pytest.mark.parametrize("key", CASES)

@@ -12,6 +12,7 @@ import pytest
 from every_set import every_own_set
 from kernel_case import run
 from layouts import c_order, turned
+from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, Hyper, RmsPropHyper, SgdHyper
 from singa_lite.kernels.kernel_set import KernelSet
 from singa_lite.kernels.numpy_kernels import NUMPY
@@ -146,13 +147,10 @@ def test_the_first_velocity_is_the_gradient_whatever_it_held(kernels: KernelSet,
     run(kernels, "sgd", [gradient, np.array(2.0), value, velocity, np.array(0)], {"hyper": hyper})
     np.testing.assert_array_equal(velocity, gradient)
     np.testing.assert_array_equal(value, -gradient)
-
-
-@every_own_set
-def test_without_decay_an_infinite_value_stays(kernels: KernelSet):
-    value = np.full(5, INF, np.float32)
-    run(kernels, "sgd", [normal(5), np.array(2.0), value, None, np.array(0)], {"hyper": replace(SGD, momentum=0.0)})
-    np.testing.assert_array_equal(value, INF)
+    infinite = np.full(5, INF, np.float32)  # which stays: without decay it is no part of the gradient
+    tensors = [normal(5), np.array(2.0), infinite, None, np.array(0)]
+    run(kernels, "sgd", tensors, {"hyper": replace(SGD, momentum=0.0)})
+    np.testing.assert_array_equal(infinite, INF)
 
 
 @every_own_set
@@ -209,25 +207,55 @@ def test_squares_are_added_in_float64(kernels: KernelSet, shape, lay):
         np.testing.assert_allclose(total, wanted, rtol=1e-13)
 
 
+#: (kernel, numbers that it reads and updates, settings, numbers that it makes or updates, the last ones).
+SCALARS: list[tuple[str, list[float], Settings, tuple[float, ...]]] = [
+    *(  # total and limit; the norm and the factor
+        ("clip_factor", [total], {"limit": limit}, (np.sqrt(total), factor))
+        for total, limit, factor in (
+            (6.25, 2.0, 2.0 / 2.500001),
+            (6.25, 2.5, 2.5 / 2.500001),  # as PyTorch, which adds 1e-6 to a norm that is the limit too
+            (6.25, 3.0, 1.0),
+            (0.0, 1e-9, 1e-3),
+            (0.0, 1.0, 1.0),
+            (INF, 2.0, 0.0),
+            (NAN, 2.0, NAN),
+            (6.25, INF, 1.0),
+            (INF, INF, NAN),
+        )
+    ),
+    *(  # total and limit at a rate of 0.1 and a scale of 4; the norm, the factor and the rate that is applied
+        ("unscale_factor", [total, 0.1, 4.0], {"limit": limit}, wanted)
+        for total, limit, wanted in (
+            (64.0, INF, (2.0, 0.25, 0.1)),
+            (64.0, 1.0, (2.0, 0.25 / 2.000001, 0.1)),
+            (64.0, 3.0, (2.0, 0.25, 0.1)),
+            (0.0, 3.0, (0.0, 0.25, 0.1)),
+            (INF, 1.0, (INF, 1.0, NAN)),
+            (NAN, INF, (NAN, 1.0, NAN)),
+        )
+    ),
+    *(  # the applied rate, the scale, good steps and skipped ones; the last three behind it
+        ("next_loss_scale", [applied, *before], {"interval": interval}, wanted)
+        for applied, interval, before, wanted in (
+            (0.1, 3, (8.0, 0, 5), (8.0, 1, 5)),
+            (0.0, 3, (8.0, 2, 5), (16.0, 0, 5)),
+            (NAN, 3, (8.0, 2, 5), (4.0, 0, 6)),
+            (NAN, 0, (8.0, 2, 5), (8.0, 0, 6)),
+            (0.1, 0, (8.0, 2, 5), (8.0, 3, 5)),
+            (0.1, 1, (2.0**126, 0, 0), (2.0**126, 0, 0)),
+            (NAN, 1, (2.0**-126, 0, 0), (2.0**-126, 0, 1)),
+        )
+    ),
+]
+
+
 @every_own_set
-@pytest.mark.parametrize(
-    "total, limit, wanted",
-    [
-        (6.25, 2.0, 2.0 / 2.500001),
-        (6.25, 2.5, 2.5 / 2.500001),  # as PyTorch, which adds 1e-6 to a norm that is the limit too
-        (6.25, 3.0, 1.0),
-        (0.0, 1e-9, 1e-3),
-        (0.0, 1.0, 1.0),
-        (INF, 2.0, 0.0),
-        (NAN, 2.0, NAN),
-        (6.25, INF, 1.0),
-        (INF, INF, NAN),
-    ],
-)
-def test_the_factor_of_a_norm(kernels: KernelSet, total, limit, wanted):
-    norm, factor = np.array(7.0), np.array(7.0)
-    run(kernels, "clip_factor", [np.array(total), norm, factor], {"limit": limit})
-    np.testing.assert_allclose([norm, factor], [np.sqrt(total), wanted], rtol=1e-14)
+def test_kernels_of_single_numbers(kernels: KernelSet):
+    for name, given, settings, wanted in SCALARS:
+        made = len(SIGNATURES[name].tensors) - len(given)
+        tensors = [np.array(number) for number in (*given, *[7.0] * made)]
+        run(kernels, name, tensors, settings)
+        np.testing.assert_allclose(tensors[-len(wanted) :], wanted, rtol=1e-14, err_msg=f"{name} {given} {settings}")
 
 
 @every_own_set
@@ -239,43 +267,6 @@ def test_scaled_by_a_factor_in_memory(kernels: KernelSet, lay):
         wanted = y * np.float32(factor)
         run(kernels, "scale_by", [np.array(factor), y], {})
         np.testing.assert_array_equal(y, wanted)
-
-
-@every_own_set
-@pytest.mark.parametrize(
-    "total, limit, wanted",  # norm, factor, rate applied, of scale 4 and rate 0.1
-    [
-        (64.0, INF, (2.0, 0.25, 0.1)),
-        (64.0, 1.0, (2.0, 0.25 / 2.000001, 0.1)),
-        (64.0, 3.0, (2.0, 0.25, 0.1)),
-        (0.0, 3.0, (0.0, 0.25, 0.1)),
-        (INF, 1.0, (INF, 1.0, NAN)),
-        (NAN, INF, (NAN, 1.0, NAN)),
-    ],
-)
-def test_the_factor_of_a_scaled_loss(kernels: KernelSet, total, limit, wanted):
-    given, found = [np.array(number) for number in (total, 0.1, 4.0)], [np.array(7.0) for _ in range(3)]
-    run(kernels, "unscale_factor", [*given, *found], {"limit": limit})
-    np.testing.assert_allclose(found, wanted, rtol=1e-14)
-
-
-@every_own_set
-@pytest.mark.parametrize(
-    "applied, interval, before, wanted",  # scale, good steps, skipped ones
-    [
-        (0.1, 3, (8.0, 0, 5), (8.0, 1, 5)),
-        (0.0, 3, (8.0, 2, 5), (16.0, 0, 5)),
-        (NAN, 3, (8.0, 2, 5), (4.0, 0, 6)),
-        (NAN, 0, (8.0, 2, 5), (8.0, 0, 6)),
-        (0.1, 0, (8.0, 2, 5), (8.0, 3, 5)),
-        (0.1, 1, (2.0**126, 0, 0), (2.0**126, 0, 0)),
-        (NAN, 1, (2.0**-126, 0, 0), (2.0**-126, 0, 1)),
-    ],
-)
-def test_the_next_scale_of_a_loss(kernels: KernelSet, applied, interval, before, wanted):
-    held = [np.array(before[0]), *(np.array(count) for count in before[1:])]
-    run(kernels, "next_loss_scale", [np.array(applied), *held], {"interval": interval})
-    assert tuple(map(float, held)) == wanted
 
 
 @every_own_set

@@ -1,4 +1,4 @@
-"""Convolution in three directions against seven plain loops, and against PyTorch where it is installed."""
+"""Convolution of the NumPy set in three directions: settings of all kinds, in pieces of all sizes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-import skips
+from every_row import over_rows
 from kernel_case import garbage, run
+from kernel_formulas import conv2d, conv2d_derivative, conv2d_gradient
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.numpy_kernels import NUMPY, convolution
 
@@ -62,30 +63,7 @@ SETTINGS = {
     "stride beyond the window": Setting((2, 3, 9, 8), 4, (2, 1), stride=(4, 3)),
     "windows in the padding alone": Setting((2, 3, 2, 3), 4, (2, 2), pad=(3, 4, 2, 5)),
 }
-
-settings = pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
-
-#: Bytes of tiles and products: as they are, and so few that the settings above are cut into images or rows.
-cuts = pytest.mark.parametrize("cut", [None, 6000, 1000, 1], ids=["whole", "images", "rows", "smallest"])
-
-
-def loops(setting: Setting, x: np.ndarray, weight: np.ndarray, dy: np.ndarray) -> tuple[np.ndarray, ...]:
-    """y without bias, dx and dweight, in float64, one product at a time."""
-    y, dx, dweight = np.zeros(setting.y), np.zeros(setting.x), np.zeros(setting.weight)
-    per_group = setting.filters // setting.groups
-    for n, k, row, column in np.ndindex(*setting.y):
-        for c, i, j in np.ndindex(*setting.weight[1:]):
-            source = (
-                n,
-                k // per_group * setting.weight[1] + c,
-                row * setting.stride[0] + i * setting.dilation[0] - setting.pad[0],
-                column * setting.stride[1] + j * setting.dilation[1] - setting.pad[2],
-            )
-            if 0 <= source[2] < setting.x[2] and 0 <= source[3] < setting.x[3]:
-                y[n, k, row, column] += weight[k, c, i, j] * x[source]
-                dx[source] += weight[k, c, i, j] * dy[n, k, row, column]
-                dweight[k, c, i, j] += x[source] * dy[n, k, row, column]
-    return y, dx, dweight
+KINDS = {"float64": (np.float64, 1e-12), "float32": (np.float32, 1e-5), "with gaps": (np.float64, 1e-12)}
 
 
 def tensors(setting: Setting, dtype: Any = np.float64) -> tuple[np.ndarray, ...]:
@@ -106,73 +84,41 @@ def convolve(
     return y, dx, dweight
 
 
-@settings
-@cuts
-def test_equals_the_loops(setting, cut, monkeypatch):
+def equals_the_formulas(setting: Setting, kind: str) -> None:
+    dtype, tolerance = KINDS[kind]
+    x, weight, bias, dy = tensors(setting, dtype)
+    if kind == "with gaps":
+        x, weight, dy = (np.repeat(t, 2, axis=-1)[..., ::2] for t in (x, weight, dy))
+    wide = [t.astype(float) for t in (x, weight, dy)]
+    wanted = (
+        conv2d(wide[0], wide[1], bias, **setting.settings),
+        conv2d_derivative(wide[2], wide[1], setting.x, **setting.settings),
+        conv2d_gradient(wide[0], wide[2], **setting.settings),
+    )
+    for got, right in zip(convolve(setting, x, weight, bias, dy), wanted, strict=True):
+        assert got.dtype == dtype
+        np.testing.assert_allclose(got, right, rtol=tolerance, atol=tolerance)
+
+
+#: Bytes of tiles and products: as they are, and so few that the settings are cut into images, rows, and all there is.
+@pytest.mark.parametrize("cut", [None, 6000, 1000, 1], ids=["whole", "images", "rows", "smallest"])
+def test_equals_the_formulas_however_it_is_cut(cut, monkeypatch):
     for name in ("TILE", "SMALL", "PRODUCT") if cut else ():
         monkeypatch.setattr(convolution, name, cut)
-    x, weight, bias, dy = tensors(setting)
-    y, dx, dweight = convolve(setting, x, weight, bias, dy)
-    wanted_y, wanted_dx, wanted_dweight = loops(setting, x, weight, dy)
-    np.testing.assert_allclose(y, wanted_y + bias[:, None, None], rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(dx, wanted_dx, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(dweight, wanted_dweight, rtol=1e-12, atol=1e-12)
-
-
-@settings
-def test_float32_equals_the_loops(setting):
-    x, weight, _, dy = tensors(setting, np.float32)
-    results = convolve(setting, x, weight, None, dy)
-    for got, wanted in zip(results, loops(setting, x, weight, dy), strict=True):
-        assert got.dtype == np.float32
-        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
-
-
-@settings
-@cuts
-def test_weights_and_images_with_gaps_equal_the_loops(setting, cut, monkeypatch):
-    for name in ("TILE", "SMALL", "PRODUCT") if cut else ():
-        monkeypatch.setattr(convolution, name, cut)
-    x, weight, _, dy = (np.repeat(t, 2, axis=-1)[..., ::2] for t in tensors(setting))
-    results = convolve(setting, x, weight, None, dy)
-    for got, wanted in zip(results, loops(setting, x, weight, dy), strict=True):
-        np.testing.assert_allclose(got, wanted, rtol=1e-12, atol=1e-12)
+    over_rows(equals_the_formulas, ((f"{n}, {k}", (s, k)) for n, s in SETTINGS.items() for k in KINDS))
 
 
 @pytest.mark.parametrize("name", ["plain", "pointwise", "depthwise"])
 def test_an_empty_batch_has_gradient_zero(name):
     setting = SETTINGS[name]._replace(x=(0, *SETTINGS[name].x[1:]))
-    x, weight, bias, dy = tensors(setting)
-    y, dx, dweight = convolve(setting, x, weight, bias, dy)
+    y, dx, dweight = convolve(setting, *tensors(setting))
     assert y.shape == setting.y and dx.shape == setting.x
     assert not dweight.any()
 
 
 def test_scratch_does_not_grow_with_the_images():
     setting = Setting((64, 32, 224, 224), 48, (3, 3), pad=(1, 1, 1, 1))
-    shapes = setting.x, setting.weight, setting.y
-    x, weight, y = (np.broadcast_to(np.zeros((), "f4"), shape) for shape in shapes)
-    for name, arguments in {
-        "conv2d": (x, weight, None, y),
-        "conv2d_derivative": (y, weight, x),
-        "conv2d_gradient": (x, y, weight),
-    }.items():
-        assert NUMPY.scratch_bytes(name, arguments, setting.settings) < 4 * 2**20
-
-
-@pytest.mark.peer
-@settings
-def test_equals_pytorch(setting):
-    torch = skips.library("torch")
-    x, weight, bias, dy = tensors(setting)
-    top, bottom, left, right = setting.pad
-    leaf_x, leaf_weight = (torch.tensor(t, requires_grad=True) for t in (x, weight))
-    padded = torch.nn.functional.pad(leaf_x, (left, right, top, bottom))
-    wanted = torch.nn.functional.conv2d(
-        padded, leaf_weight, torch.tensor(bias), setting.stride, 0, setting.dilation, setting.groups
-    )
-    wanted.backward(torch.tensor(dy))
-    y, dx, dweight = convolve(setting, x, weight, bias, dy)
-    np.testing.assert_allclose(y, wanted.detach().numpy(), rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(dx, leaf_x.grad.numpy(), rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(dweight, leaf_weight.grad.numpy(), rtol=1e-12, atol=1e-12)
+    x, weight, y = (np.broadcast_to(np.float32(0), shape) for shape in (setting.x, setting.weight, setting.y))
+    calls = {"conv2d": (x, weight, None, y), "conv2d_derivative": (y, weight, x), "conv2d_gradient": (x, y, weight)}
+    for name, given in calls.items():
+        assert NUMPY.scratch_bytes(name, given, setting.settings) < 4 * 2**20

@@ -94,11 +94,6 @@ def test_more_are_summed_with_all(onednn, monkeypatch, count):
     assert alone == (list(range(count)) if count <= 2 else [])
 
 
-def test_two_axes(onednn):
-    x = with_means((50, 64), {3: -900.0})
-    assert_right(statistics(onednn, x, np.ascontiguousarray), x)
-
-
 @pytest.mark.parametrize("spoilt", [np.nan, np.inf, -np.inf])
 def test_a_spoilt_channel_beside_a_far_one(onednn, spoilt):
     x = with_means((3, 64, 9, 7), {5: 1e4})

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import skips
+from layouts import at_an_odd_place, channels_last
 from singa_lite.kernels.choice import find_onednn
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import specs_of
@@ -25,19 +26,7 @@ CALLS = [
 SHAPES = [(3, 16, 14, 10), (2, 24, 9, 8), (5, 48, 7, 3), (4, 4, 6, 5)]
 
 
-def channels_last(values):
-    return np.ascontiguousarray(values.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
-
-
-def within(values):
-    """Some channels of a larger tensor."""
-    n, c, h, w = values.shape
-    whole = np.zeros((n, h, w, c + 16), values.dtype)
-    whole[..., 8 : 8 + c] = values.transpose(0, 2, 3, 1)
-    return whole[..., 8 : 8 + c].transpose(0, 3, 1, 2)
-
-
-LAYOUTS = {"c": np.ascontiguousarray, "last": channels_last, "within": within}
+LAYOUTS = {"c": np.ascontiguousarray, "last": channels_last, "within": at_an_odd_place}
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
 
@@ -43,33 +42,30 @@ def test_no_file(file, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "culprit"),
     [
-        ("", "received no JSON"),
-        (json.dumps(content())[:-9], "received no JSON"),
-        ("[" * 100_000, "received no JSON"),
-        (b"\xff\xfe\x00", "received no JSON"),
-        ("[]", "received something else"),
-        ("{}", "received something else"),
-        (json.dumps(content(**{tuning_file.NAME: 2})), "of version 1, received version 2"),
-        (json.dumps(content(**{tuning_file.NAME: True})), "of version 1, received version True"),
-        (json.dumps(content(calls=[])), r"wanted an object of calls, received \[\]"),
-        (json.dumps(content(calls={CALL: "fast"})), "wanted the chosen variant of 'relu: x"),
-        (json.dumps(content(calls={CALL: {"chosen": 3}})), "wanted the chosen variant of 'relu: x"),
-        (json.dumps(content(library="lib 1.2.4")), "made with library 'lib 1.2.3', received 'lib 1.2.4'"),
-        (
-            json.dumps(content(processor="abacus")),
-            "made with processor .*, received 'abacus'; python -m singa_lite tune",
-        ),
-        (json.dumps(content(processor=None)), "made with processor .*, received None"),
+        ("", "no JSON"),
+        (json.dumps(content())[:-9], "no JSON"),
+        ("[" * 100_000, "no JSON"),
+        (b"\xff\xfe\x00", "no JSON"),
+        ("[]", "something else"),
+        ("{}", "something else"),
+        (json.dumps(content(**{tuning_file.NAME: 2})), "version 2"),
+        (json.dumps(content(**{tuning_file.NAME: True})), "version True"),
+        (json.dumps(content(calls=[])), "[]"),
+        (json.dumps(content(calls={CALL: "fast"})), "relu: x"),
+        (json.dumps(content(calls={CALL: {"chosen": 3}})), "relu: x"),
+        (json.dumps(content(library="lib 1.2.4")), "lib 1.2.4"),
+        (json.dumps(content(processor="abacus")), "abacus"),
+        (json.dumps(content(processor=None)), "None"),
     ],
 )
-def test_a_damaged_or_foreign_file_is_not_used(file, text, wanted):
+def test_a_damaged_or_foreign_file_is_not_used(file, text, culprit):
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     found = look(LIBRARY, file)
     assert not found.choices
     assert str(file) in found.problem
-    assert re.search(wanted, found.problem)
+    assert culprit in found.problem
     assert found.told.startswith("not used, the built-in rule decides: ")
 
 

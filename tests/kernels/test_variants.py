@@ -53,7 +53,7 @@ def test_a_name_of_no_variant_is_told_and_the_rule_decides():
     variants = made(plain=True, fast=True)
     with (
         chosen_by({variants.call_name(SPECS, {}): "faster"}),
-        pytest.warns(UserWarning, match=r"tuning of relu: wanted one of \['plain', 'fast'\], received 'faster'"),
+        pytest.warns(UserWarning, match="relu.*'faster'"),
     ):
         assert variants.routine(SPECS, {}).variant == "fast"
 
@@ -67,6 +67,7 @@ def test_a_call_is_known_by_shapes_dtypes_settings_and_threads_not_by_strides():
     wider = (SPECS[0], TensorSpec((5, 3), np.dtype("f4"), (4, 4)))
     assert variants.call_name(wider, {}) != name
     assert variants.call_name(SPECS, {"axis": 1}) != name
+    assert variants.call_name(SPECS, {"a": 1, "b": 2}) == variants.call_name(SPECS, {"b": 2, "a": 1})
 
 
 def test_another_table_has_another_stamp_until_its_end():
@@ -78,8 +79,3 @@ def test_another_table_has_another_stamp_until_its_end():
             assert module.choices("lib 1") == {"a": "b"}
         assert module.choices("lib 1") == {}
     assert module.stamp() != first
-
-
-def test_the_order_of_settings_does_not_matter():
-    variants = made(plain=True, fast=True)
-    assert variants.call_name(SPECS, {"a": 1, "b": 2}) == variants.call_name(SPECS, {"b": 2, "a": 1})

@@ -20,14 +20,14 @@ def test_what_it_spans_and_counts():
 
 @pytest.mark.parametrize("extents", [(3, 1), (4, 0)])
 def test_an_image_must_hold_one(extents):
-    with pytest.raises(ShapeError, match=r"^here: wanted an image of at least 5 x 4 with its padding, received "):
+    with pytest.raises(ShapeError, match=r"here.*5 x 4"):
         WINDOW.positions("here", extents)
 
 
 @pytest.mark.parametrize("pad", [(3, 0, 0, 0), (0, 3, 0, 0), (0, 0, 2, 0), (0, 0, 0, 2)])
 def test_pads_below_the_extents_are_told_from_others(pad):
     Window((3, 2), pad=(2, 2, 1, 1)).check_pads("here")
-    with pytest.raises(ShapeError, match=r"^here: wanted pads below the kernel's extents \(3, 2\), received \("):
+    with pytest.raises(ShapeError, match=r"here.*\(3, 2\)"):
         Window((3, 2), pad=pad).check_pads("here")
 
 

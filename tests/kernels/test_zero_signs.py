@@ -89,10 +89,3 @@ def test_relu_within_a_product(kernels, rows):
     x = without_denormals(x) if may_flush(kernels) else x
     plain, fused = fused_and_not(kernels, "linear", [x, np.ones((1, 24), np.float32)], (rows, 24))
     assert plain == fused
-
-
-@every_set
-def test_nan_passes_a_fused_relu(kernels):
-    x, y = np.full((4, 6), np.nan, np.float32), garbage((4, 8), np.float32)
-    run(kernels, "linear_activation", [x, np.ones((6, 8), np.float32), None, y], {"activation": "relu"})
-    assert np.isnan(y).all()

@@ -1,4 +1,4 @@
-"""The layers against PyTorch's, from equal weights: outputs in training mode, all gradients, statistics."""
+"""Layers that the random nets of `test_peer_nets.py` do not draw against PyTorch's, from equal weights."""
 
 from __future__ import annotations
 
@@ -49,31 +49,6 @@ def torch() -> Any:
     return skips.library("torch")
 
 
-CONV_OPTIONS = [
-    {"kernel": kernel, "stride": stride, "pad": pad, "dilation": dilation, "groups": groups, "use_bias": bias}
-    for (kernel, stride, pad), (dilation, groups), bias in product(
-        [((3, 2), 1, 0), (3, (2, 1), (1, 2)), (1, 2, 0)], [(1, 1), ((1, 2), 2), (2, 4)], [True, False]
-    )
-]
-
-
-@pytest.mark.parametrize("options", CONV_OPTIONS, ids=str)
-def test_conv2d_equals_torch(torch, options):
-    shape = (4, 7, 6)
-    layer, _ = random_layer(layers.Conv2D, shape, nb_kernels=8, **options)
-    theirs = torch.nn.Conv2d(
-        4, 8, options["kernel"], options["stride"], options["pad"], options["dilation"], options["groups"],
-        options["use_bias"], dtype=torch.float64,
-    )  # fmt: skip
-    compare(torch, layer, theirs, dict(theirs.named_parameters()), shape)
-
-
-def test_conv1d_equals_torch(torch):
-    layer, _ = random_layer(layers.Conv1D, (4, 9), nb_kernels=6, kernel=3, stride=2, dilation=2, groups=2)
-    theirs = torch.nn.Conv1d(4, 6, 3, 2, 2, 2, 2, dtype=torch.float64)
-    compare(torch, layer, theirs, dict(theirs.named_parameters()), (4, 9))
-
-
 @pytest.mark.parametrize("shape", [(3,), (3, 5), (3, 5, 4)])
 def test_batch_normalization_equals_torch(torch, shape):
     layer, _ = random_layer(layers.BatchNormalization, shape, momentum=0.3)
@@ -86,32 +61,6 @@ def test_batch_normalization_equals_torch(torch, shape):
     with torch.no_grad():
         wanted = theirs.eval()(torch.from_numpy(x)).numpy()
     np.testing.assert_allclose(run(layer, x), wanted, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("axis", [1, 2, -1])
-def test_layer_normalization_equals_torch(torch, axis):
-    shape = (3, 5, 4)
-    layer, values = random_layer(layers.LayerNormalization, shape, axis=axis)
-    theirs = torch.nn.LayerNorm(values["gamma"].shape, dtype=torch.float64)
-    compare(torch, layer, theirs, {"gamma": theirs.weight, "beta": theirs.bias}, shape)
-
-
-@pytest.mark.parametrize("size", [1, 3, 5])
-def test_lrn_equals_torch(torch, size):
-    layer, _ = random_layer(layers.LRN, (6, 3, 4), size=size, alpha=0.8, beta=0.6, k=1.5)
-    compare(torch, layer, torch.nn.LocalResponseNorm(size, 0.8, 0.6, 1.5), {}, (6, 3, 4))
-
-
-@pytest.mark.parametrize(
-    ("kernel", "stride", "pad"), [(2, 2, 0), (3, 2, 1), ((3, 2), (1, 2), (1, 0)), ((4, 5), (3, 2), (2, 2))]
-)
-def test_pooling_equals_torch(torch, kernel, stride, pad):
-    shape, options = (3, 7, 6), {"kernel": kernel, "stride": stride, "pad": pad}
-    layer, _ = random_layer(layers.MaxPooling2D, shape, **options)
-    compare(torch, layer, torch.nn.MaxPool2d(kernel, stride, pad), {}, shape)
-    for counted in (True, False):
-        layer, _ = random_layer(layers.AvgPooling2D, shape, **options, count_pad=counted)
-        compare(torch, layer, torch.nn.AvgPool2d(kernel, stride, pad, count_include_pad=counted), {}, shape)
 
 
 #: Lengths that leave nothing, leave something, would begin in the padding behind, or are shorter than the kernel.

@@ -35,6 +35,8 @@ MAKERS: dict[str, Callable[[], Layer]] = {
 }
 SETS = {name: lambda name=name: device.new_cpu(kernels=name) for name in ("numpy", "onednn")}
 SETS["CUDA on the host"] = lambda: new_device("stand-in")
+#: Recurrent layers and attention are done on the host there too; what is around them is not.
+ON_CUDA = ("LSTM", "TransformerBlock")
 
 
 def trained(made: Callable[[], Layer], padding: float, on: Any, graph: bool) -> list[bytes]:
@@ -56,8 +58,7 @@ def trained(made: Callable[[], Layer], padding: float, on: Any, graph: bool) -> 
 
 
 @pytest.mark.filterwarnings("ignore:input of layer .* holds NaN", "ignore::UserWarning")
-@pytest.mark.parametrize("kernels", SETS)
-@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize(("kind", "kernels"), [(k, s) for k in MAKERS for s in SETS if "CUDA" not in s or k in ON_CUDA])
 def test_padding_is_not_read(kind, kernels):
     made, on = MAKERS[kind], SETS[kernels]()
     wanted = trained(made, 0.0, on, True)

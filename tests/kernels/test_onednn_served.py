@@ -1,0 +1,301 @@
+"""Which calls the oneDNN set serves itself, and with how little scratch: what is left to NumPy is many times slower."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from every_row import over_rows
+from kernel_case import garbage
+from layouts import (
+    PAIRS,
+    c_order,
+    channels_last,
+    check,
+    image,
+    piece_in_c_order,
+    piece_of_channels_last,
+    serves,
+)
+from singa_lite.kernels.interface.window import Window
+from singa_lite.kernels.kernel_set import TensorSpec
+from test_activation_values import FORWARD
+from test_loss_values import ids
+from test_pooling_values import WINDOWS, index_dtype, output_shape
+from test_update_values import SGD, UPDATES, arguments, kernels_last, rows
+
+Array = np.ndarray
+Settings = dict[str, Any]
+#: (what it is, kernel, tensors, settings).
+Call = tuple[str, str, list[Any], Settings]
+
+
+def zeros(*shape: int, dtype: Any = np.float32) -> Array:
+    return np.zeros(shape, dtype)
+
+
+def double(tensors: list[Any]) -> list[Any]:
+    return [t.astype(np.float64) if t is not None and t.dtype == np.float32 else t for t in tensors]
+
+
+def piece(a: Array) -> Array:
+    """The same among the channels of a larger tensor."""
+    return np.concatenate([a, a, a], 1)[:, a.shape[1] : -a.shape[1]]
+
+
+#: Large enough that all element-wise kernels are served; a few numbers.
+LARGE, FEW = zeros(3, 40, 58, 39), zeros(2, 5, 7, 3)
+LAST = channels_last(LARGE)
+FORWARDS = [name for name in FORWARD if name != "softplus"]
+OPERATIONS = ("add", "subtract", "multiply", "divide")
+ONE_OPERAND: dict[str, Settings] = {"scale": {"alpha": 2.0, "beta": 1.0}, "power": {"exponent": 2.0}, "exp": {}}
+BATCH_NORM = {"momentum": 0.1, "epsilon": 1e-3}
+AVERAGE = {"count_pad": True}
+
+
+def elementwise() -> Iterator[Call]:
+    for name in FORWARDS:
+        for x, y in ((LAST, LAST), (LARGE, LARGE), (zeros(64, 2048),) * 2, (piece(LARGE),) * 2, (LARGE, piece(LARGE))):
+            yield "forms", name, [x, y], FORWARD[name]
+            yield "forms", f"{name}_derivative", [x, y, y], FORWARD[name]
+        for lay in (channels_last, piece):  # a concatenation's parts; layouts that change between two layers
+            yield "few", name, [lay(FEW), channels_last(FEW)], FORWARD[name]
+    for name in OPERATIONS:
+        yield "alike", name, [LAST, LAST, LAST], {}
+        yield "a piece", name, [LAST, piece_of_channels_last(LARGE), LAST], {}
+        for shape in ((40, 1, 1), (1, 40, 1, 1), (3, 40, 1, 1), (1, 1, 1, 1), (), (1,)):
+            yield f"{shape}", name, [LAST, zeros(*shape), LAST], {}
+            yield f"{shape}", name, [LARGE, zeros(*shape), LARGE], {}
+        for shape in ((521,), (1, 521), (531, 1)):
+            yield f"{shape}", name, [zeros(531, 521), zeros(*shape), zeros(531, 521)], {}
+    for name in ("add", "multiply"):  # the two commute
+        yield "broadcast first", name, [zeros(40, 1, 1), LAST, LAST], {}
+    yield "a sum and relu", "add_activation", [LARGE, piece(LARGE), LARGE], {"activation": "relu"}
+    for first in (LAST, LARGE):
+        for second in (LAST, LARGE, piece(LARGE), piece_of_channels_last(LARGE)):
+            yield "from one layout to another", "copy", [first, second], {}
+            yield "from one layout to another", "copy", [second, first], {}
+    for name, settings in ONE_OPERAND.items():
+        for x, y in ((FEW, channels_last(FEW)), (piece(FEW), channels_last(FEW)), (FEW, piece(FEW))):
+            yield "other forms", name, [x, y], settings
+    yield "every other column", "relu", [zeros(5, 8)[:, ::2], zeros(5, 4)], {}
+    yield "bounds", "clip", [LAST, LAST], {"low": -0.5, "high": np.inf}
+    yield "a comparison", "compare", [zeros(531, 521)] * 3, {"relation": "less"}
+    for x, axis in ((zeros(64, 1000), 1), (zeros(7, 3), -1), (zeros(2, 5, 19, 19), -1), (zeros(3, 4096), 1)):
+        yield "rows", "softmax", [x, x], {"axis": axis}
+        yield "rows", "softmax_derivative", [x, x, x], {"axis": axis}
+    yield "pixels", "softmax", [channels_last(zeros(3, 21, 11, 6))] * 2, {"axis": 1}
+
+
+def losses() -> Iterator[Call]:
+    for shape in ((64, 10), (5, 37), (130, 1000), (4, 5, 61, 90), (2, 150, 17, 19), (2, 3, 4, 5)):
+        x = channels_last(zeros(*shape)) if len(shape) == 4 else zeros(*shape)
+        for dtype in ("int64", "uint8"):
+            yield f"{shape}", "softmax_cross_entropy", [x, ids(x, dtype), zeros(shape[0]), x], {}
+        yield f"{shape}", "softmax_cross_entropy_derivative", [zeros(shape[0]), x, ids(x), x], {}
+
+
+def images() -> Iterator[Call]:
+    for first, second in PAIRS.values():
+        # Channels by which the library picks its code: multiples of 16, 8 and 4, and others; one value a channel.
+        for shape in ((3, 16, 5, 7), (3, 24, 5, 7), (3, 12, 5, 7), (3, 5, 6, 7), (9, 16), (9, 5), (3, 5, 7), (1, 16)):
+            x, y, v = first(zeros(*shape)), second(zeros(*shape)), zeros(shape[1])
+            yield f"{shape}", "batch_norm", [x, v, v, v, v, y, v, v], BATCH_NORM
+            yield f"{shape}", "batch_norm_inference", [x, v, v, v, v, y], {"epsilon": 1e-3}
+            yield f"{shape}", "batch_norm_derivative", [x, y, v, v, v, y, v, v], {}
+        for settings in WINDOWS.values():
+            of_y = output_shape((3, 18, 7, 9), settings["window"])
+            x, y, index = zeros(3, 18, 7, 9), zeros(*of_y), zeros(*of_y, dtype=index_dtype(settings["window"]))
+            for name, tensors, own in (
+                ("max_pool2d", [first(x), second(y), first(index)], settings),
+                ("max_pool2d", [first(x), second(y), None], settings),
+                ("max_pool2d_derivative", [first(y), second(index), first(x)], settings),
+                ("avg_pool2d", [first(x), second(y)], settings | AVERAGE),
+                ("avg_pool2d_derivative", [first(y), second(x)], settings | AVERAGE),
+            ):  # for C order the library has but plain loops on older CPUs
+                if not (tensors[0].flags.c_contiguous or first is piece_in_c_order):
+                    yield f"{settings}", name, tensors, own
+    for of_rows, features in (((3, 5), (7,)), ((40,), (128,)), ((), (33,)), ((2, 3), (4, 5)), ((5,), (1,))):
+        x, v, r = zeros(*of_rows, *features), zeros(*features), zeros(*of_rows)
+        yield f"{features}", "layer_norm", [x, v, v, x, r, r], {"epsilon": 1e-3}
+        yield f"{features}", "layer_norm_derivative", [x, x, v, r, r, x], {}
+        yield f"{features}", "layer_norm_gradient", [x, x, r, r, v, v], {}
+    last = piece_of_channels_last(zeros(4, 16, 5, 6))
+    yield "pieces", "batch_norm_gradient", [last, last, *[zeros(16)] * 4], {}
+
+
+def updates() -> Iterator[Call]:
+    shapes = [((512, 512, 3, 3), kernels_last), ((2048, 1000), c_order), ((64,), c_order)]
+    shapes += [((6, 5, 3, 3), kernels_last), ((7, 41), rows), ((67, 1000), c_order)]
+    for name, states, hyper in UPDATES.values():
+        for shape, lay in shapes:
+            parameter = lay(np.empty(shape, np.float32))
+            call = [parameter if a is not None and a.ndim else a for a in arguments(states, (1,))]
+            yield f"{shape}", name, call, {"hyper": hyper}
+
+
+@pytest.mark.parametrize("calls", [elementwise, losses, images, updates])
+def test_these_are_served(onednn, calls):
+    def served(name: str, tensors: list[Any], settings: Settings) -> None:
+        assert serves(onednn, name, tensors, settings)
+
+    over_rows(served, ((f"{name}: {what}", (name, tensors, settings)) for what, name, tensors, settings in calls()))
+
+
+def left() -> Iterator[Call]:
+    """What the library is slower at than NumPy, or has no code for."""
+    for name in FORWARDS:
+        yield "double precision", name, double([LARGE, LARGE]), FORWARD[name]
+        yield "broadcast", name, [np.broadcast_to(LARGE[:1], LARGE.shape), LARGE], FORWARD[name]
+        yield "two layouts", f"{name}_derivative", [LAST, LARGE, LAST], FORWARD[name]
+    for name in OPERATIONS:
+        yield "two layouts", name, [LAST, LARGE, LAST], {}
+        yield "double precision", name, double([LARGE, LARGE, LARGE]), {}
+        yield "small", name, [LARGE[0], LARGE[0], LARGE[0]], {}
+        yield "two that broadcast", name, [LARGE[:, :1], LARGE[:1], LARGE], {}
+        yield "outer axes", name, [LARGE, zeros(3, 1, 1, 1), LARGE], {}
+        yield "all axes but the last", name, [LARGE, zeros(3, 40, 58, 1), LARGE], {}
+    for first, second in ((LARGE, LAST), (LARGE[0], LARGE[0]), (LARGE, zeros(40, 1, 1))):
+        yield "a sum and relu", "add_activation", [first, second, first], {"activation": "relu"}
+    yield "a sum and relu6", "add_activation", [LARGE, LARGE, LARGE], {"activation": "relu6"}
+    for x, y in ((LARGE[0], LARGE[0]), (LARGE[:1], LARGE), (double([LARGE])[0], LARGE)):
+        yield "copies", "copy", [x, y], {}
+    for exponent in (1.0, 1.5, 3.0):
+        yield "powers", "power", [zeros(5, 7), zeros(5, 7)], {"exponent": exponent}
+    for name, settings in ONE_OPERAND.items():
+        yield "double precision", name, [FEW.astype(np.float64), FEW], settings
+        yield "broadcast", name, [FEW[:1], FEW], settings
+    yield "rows that begin before the last one ends", "relu", [zeros(5, 7)[:, ::2], zeros(5, 4)], {}
+    yield "a comparison into bool", "compare", [LARGE, LARGE, LARGE > 0], {"relation": "less"}
+    x = zeros(6, 5, 4, 3)
+    for y, axis in ((x, 1), (x, 0), (channels_last(x), 3), (zeros(3, 4097), 1), (x[..., :2], 3), (double([x])[0], 3)):
+        yield "rows", "softmax", [y, y], {"axis": axis}
+        yield "rows", "softmax_derivative", [y, y, y], {"axis": axis}
+    x = channels_last(zeros(4, 5, 61, 90))
+    target, loss = ids(x), "softmax_cross_entropy"
+    yield "rows of weights", loss, [x, x, zeros(4), x], {}
+    yield "ids that NumPy cannot add", loss, [x, target.astype(np.uint64), zeros(4), x], {}
+    yield "ids that lie otherwise", loss, [x, target[:, ::-1], zeros(4), x], {}
+    yield "classes that do not lie innermost", loss, [c_order(x), target, zeros(4), c_order(x)], {}
+    yield "double precision", loss, double([x, target, zeros(4), x]), {}
+    v, turned = zeros(16), zeros(6, 9).T
+    images = [zeros(4, 16, 5, 6)[:, :, ::-1, ::-1], np.broadcast_to(zeros(1, 16, 5, 6), (4, 16, 5, 6))]
+    for x in (*images, zeros(4, 16, 5, 6, 3)):
+        yield "strange images", "batch_norm", [x, v, v, v, v, x, v, v], BATCH_NORM
+    x, last = zeros(4, 16, 5, 6), piece_of_channels_last(zeros(4, 16, 5, 6))
+    yield "vectors with gaps", "batch_norm", [x, v, v, v, v, x, v, zeros(32)[::2]], BATCH_NORM
+    yield "double precision", "batch_norm", double([x, v, v, v, v, x, v, v]), BATCH_NORM
+    yield "two layouts", "batch_norm_gradient", [last, x, v, v, v, v], {}
+    yield "turned", "layer_norm_gradient", [turned, turned, *[zeros(9)] * 2, *[zeros(6)] * 2], {}
+    few, half, halving = zeros(4, 3, 8, 10), zeros(4, 3, 4, 5), WINDOWS["halving"]
+    yield "plain loops", "max_pool2d", [few, half, None], halving
+    yield "double precision", "max_pool2d", [*double([channels_last(few), channels_last(half)]), None], halving
+    repeated = np.broadcast_to(half[:1], half.shape)
+    yield "broadcast", "avg_pool2d_derivative", [repeated, few], halving | AVERAGE
+    x, y, over = channels_last(zeros(6, 20, 14, 18)), zeros(6, 20, 1, 1), {"axes": (2, 3), "alpha": 1.0}
+    yield "double precision", "reduce_sum", double([x, y]), over
+    yield "gaps between channels", "reduce_sum", [x[:, ::2], y[:, ::2]], over
+    yield "another order", "reduce_sum", [x, zeros(20, 6).T[..., None, None]], over
+    yield "no even groups", "reduce_sum", [zeros(100003, 2), zeros(2)], {"axes": (0,), "alpha": 1.0}
+    x = zeros(8, 16, 32, 33)
+    for first, second in ((x, channels_last(x)), (x[:, :, :, 1:],) * 2, (x[:1],) * 2):
+        yield "biases", "add_bias", [first, v, second], {"axis": 1}
+    call = arguments(1, (6, 5, 3, 3))
+    gaps = [a if a is None or a.ndim == 0 else a[:, 1:3] for a in call]
+    for given in ([kernels_last(call[0]), *call[1:]], gaps, double(call)):
+        yield "other orders", "sgd", given, {"hyper": SGD}
+    yield "two orders", "add_scaled", [call[0], kernels_last(call[0])], {"alpha": 1.0}
+    yield "gaps", "clip_elements", [gaps[0]], {"threshold": 1.0}
+    a, b, y, plain = zeros(4, 5), zeros(5, 6), zeros(4, 6), {"transpose_a": False, "transpose_b": False}
+    yield "double precision", "matmul", double([a, b, y]), plain
+    yield "gaps", "matmul", [zeros(4, 10)[:, ::2], b, y], plain
+    yield "broadcast", "matmul", [np.broadcast_to(a[:1], a.shape), b, y], plain
+
+
+def test_these_are_left_to_numpy(onednn):
+    def is_left(name: str, tensors: list[Any], settings: Settings) -> None:
+        assert not serves(onednn, name, tensors, settings)
+
+    over_rows(is_left, ((f"{name}: {what}", (name, tensors, settings)) for what, name, tensors, settings in left()))
+    without = {"log", "fill", "maximum", "minimum", "reduce_max", "where", "softplus", "softplus_derivative"}
+    assert not without & onednn.kernels.keys()
+
+
+@pytest.mark.parametrize("layout", [channels_last, c_order])
+@pytest.mark.parametrize("kernel, served", [((15, 17), True), ((16, 16), False), ((17, 16), True)], ids=str)
+def test_windows_around_256_places(onednn, layout, kernel, served):
+    """The library counts with 32 bits from 256 places on, the interface from 257 places on."""
+    settings = {"window": Window(kernel, pad=(1, 0, 0, 2))}
+    x = np.random.default_rng(1).standard_normal((2, 18, 18, 19), dtype=np.float32)
+    of_y = output_shape(x.shape, settings["window"])
+    y, index = layout(garbage(of_y, np.float32)), layout(garbage(of_y, index_dtype(settings["window"])))
+    if served:
+        always = layout is channels_last
+        check(onednn, "max_pool2d", [layout(x), y, index], settings, 0, always=always)
+        dy, dx = layout(np.ones_like(y)), layout(garbage(x.shape, np.float32))
+        check(onednn, "max_pool2d_derivative", [dy, index, dx], settings, always=always)
+    else:
+        assert not serves(onednn, "max_pool2d", [layout(x), y, index], settings)
+        assert not serves(onednn, "max_pool2d_derivative", [y, index, layout(x)], settings)
+
+
+# ---- nets' tensors are not copied into scratch
+
+
+def spec(*shape: int) -> TensorSpec:
+    a = np.broadcast_to(np.float32(0), shape)
+    strides = np.cumprod((4, *a.shape[:0:-1]))[::-1]
+    return TensorSpec(a.shape, a.dtype, tuple(int(stride) for stride in strides))
+
+
+#: (specs, settings, most bytes of scratch) by kernel.
+NetCalls = Iterator[tuple[str, list[Any], Settings, int]]
+
+
+def products() -> NetCalls:
+    vgg = [(8, 25088, 4096), (8, 4096, 4096), (8, 4096, 1000)]
+    for n, inputs, outputs in (*vgg, (64, 784, 2048), (64, 2048, 2048), (512, 2048, 2048), (64, 2048, 10)):
+        x, weight, y = spec(n, inputs), spec(inputs, outputs), spec(n, outputs)
+        yield "linear", [x, weight, spec(outputs), y], {}, 4 << 20
+        yield "matmul", [y, weight, x], {"transpose_a": False, "transpose_b": True}, 4 << 20
+        yield "matmul", [x, y, weight], {"transpose_a": True, "transpose_b": False}, 4 << 20
+
+
+def norms() -> NetCalls:
+    resnet = [(16, 64, 112, 112), (16, 256, 56, 56), (16, 512, 28, 28), (16, 1024, 14, 14), (16, 2048, 7, 7)]
+    for shape in (*resnet, (16, 32, 112, 112), (16, 24, 56, 56), (16, 144, 28, 28), (16, 1280, 7, 7)):
+        x, v = image(*shape), spec(shape[1])
+        most = (3 << 19) + 4 * x.size // 16  # a piece of x less its mean
+        yield "batch_norm", [x, v, v, v, v, x, v, v], BATCH_NORM, most
+        yield "batch_norm_inference", [x, v, v, v, v, x], {"epsilon": 1e-5}, 1 << 17
+        yield "batch_norm_derivative", [x, x, v, v, v, x, v, v], {}, most
+    x, r, v = spec(5000, 130), spec(5000), spec(130)
+    yield "layer_norm_gradient", [x, x, r, r, v, v], {}, 9 << 18
+
+
+def pools() -> NetCalls:
+    for shape, settings in (
+        ((16, 64, 112, 112), WINDOWS["of ResNet"]),
+        ((8, 64, 224, 224), WINDOWS["halving"]),
+        ((64, 6, 28, 28), WINDOWS["halving"]),
+        ((16, 2048, 7, 7), {"window": Window((7, 7))}),
+        ((16, 192, 28, 28), {"window": Window((3, 3), pad=(1, 1, 1, 1))}),
+    ):
+        of_y = output_shape(shape, settings["window"])
+        x, y, index = image(*shape), image(*of_y), image(*of_y, dtype=np.uint8)
+        yield "max_pool2d", [x, y, index], settings, 1 << 18
+        yield "max_pool2d_derivative", [y, index, x], settings, 1 << 18
+        yield "avg_pool2d", [x, y], settings | AVERAGE, 1 << 18
+        yield "avg_pool2d_derivative", [y, x], settings | AVERAGE, 1 << 18
+
+
+@pytest.mark.parametrize("calls", [products, norms, pools])
+def test_tensors_of_nets_are_served_with_little_scratch(onednn, calls):
+    def small(name: str, specs: list[Any], settings: Settings, most: int) -> None:
+        assert onednn.kernels[name].serves(specs, settings)
+        assert onednn.kernels[name].scratch_bytes(specs, settings) < most
+
+    over_rows(small, ((f"{row[0]} {row[1][0].shape}", row) for row in calls()))

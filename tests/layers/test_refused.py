@@ -1,0 +1,181 @@
+"""Options, inputs and tensors that layers and their operations refuse: the error's type, the layer, and the culprit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from misuse import refused
+from run_layer import prepared, run
+from singa_lite import FeedForwardNet, GraphError, ShapeError, autograd, device, layers, tensor
+from singa_lite.layer_parts.positions import sinusoidal_table
+
+
+def zeros(*shape: int, dtype: str = "f") -> Any:
+    return tensor.zeros(shape, dtype)
+
+
+LSTM, ATTEND = (lambda **o: layers.LSTM("here", 3, **o)), (lambda **o: layers.MultiHeadAttention("here", **o))
+BLOCK, SEQUENTIAL = (lambda **o: layers.TransformerBlock("here", 2, **o)), (lambda x: layers.Sequential("here", x))
+#: (a constructor that ends in a ValueError, the culprit).
+OPTIONS: list[tuple[Callable[[], object], tuple[str, ...]]] = [
+    (lambda: layers.Conv2DTranspose("here", 4, 3, 2, output_padding=2), ("output_padding", "(2, 2)", "received 2")),
+    (lambda: layers.Conv2DTranspose("here", 4, 3, (2, 1), output_padding=1), ("output_padding", "(2, 1)")),
+    (lambda: layers.Conv2DTranspose("here", 4, output_padding=-1), ("output_padding", "received -1")),
+    (lambda: layers.Conv1DTranspose("here", 4, output_padding=(0, 0)), ("output_padding", "(0, 0)")),
+    (lambda: layers.Conv2DTranspose("here", 4, groups=3), ("groups", "4 kernels")),
+    (lambda: layers.Conv2DTranspose("here", 4, 2), ("kernel", "border_mode")),
+    (lambda: layers.DepthwiseConv2D("here", depth_multiplier=0), ("depth_multiplier", "received 0")),
+    (lambda: layers.ZeroPadding2D("here", -1), ("pad", "received -1")),
+    (lambda: layers.Cropping2D("here", (1, 2, 3)), ("crop", "(1, 2, 3)")),
+    (lambda: layers.GroupNormalization("here", 0), ("groups", "received 0")),
+    (lambda: layers.PReLU("here", (0,)), ("batch", "(0,)")),
+    (lambda: layers.SpatialDropout2D("here", 1), ("below 1", "received 1")),
+    (lambda: layers.GaussianNoise("here", -0.1), ("std", "-0.1")),
+    (lambda: layers.Rescaling("here", np.inf), ("scale", "inf")),
+    (lambda: layers.Normalization("here", 1), ("mean", "variance", "None")),
+    (lambda: layers.Normalization("here", 1, -1), ("variance", "-1")),
+    (lambda: layers.Normalization("here", [1, None], 1), ("mean", "None")),
+    (lambda: layers.Normalization("here", 1, 2).adapt([1, 2]), ("adapt",)),
+    (lambda: layers.Normalization("here", 1, 2).adapt(np.zeros((0, 3))), ("adapt", "(0, 3)")),
+    (lambda: layers.Normalization("here", 1, 2).adapt([[1, np.nan]]), ("adapt",)),
+    *((lambda f=f: layers.Upsampling2D("here", f), ("factor", repr(f))) for f in (0, 1.5, "2", (2, 0), (2,), None)),
+    (lambda: layers.Embedding("here", 5, 3, 5), ("padding_idx", "received 5")),
+    (lambda: layers.PaddingMask("here", -1), ("padding_idx", "received -1")),
+    (lambda: layers.Permute("here", (1, 1)), ("axes", "(1, 1)")),
+    (lambda: BLOCK(activation="swish"), ("activation", "swiglu", "'swish'")),
+    (lambda: BLOCK(norm="batch"), ("norm", "'batch'")),
+    (lambda: BLOCK(hidden_dropout=-0.1), ("hidden_dropout", "-0.1")),
+    (lambda: SEQUENTIAL([]), ("layer",)),
+    (lambda: layers.Bidirectional("here", layers.GRU("g", 2), "most"), ("merge", "'most'")),
+    (lambda: ATTEND(heads=4, kv_heads=3), ("kv_heads", "4", "3")),
+    (lambda: ATTEND(heads=4, dropout=1), ("dropout", "below 1")),
+    (lambda: ATTEND(heads=4, use_bias=False, bias_init=1.0), ("bias_init", "use_bias")),
+    (lambda: LSTM(num_stacks=0), ("num_stacks", "0")),
+    (lambda: LSTM(dropout=0.5), ("dropout", "num_stacks")),
+    (lambda: LSTM(dropout=1, num_stacks=2), ("dropout", "below 1")),
+    (lambda: LSTM(input_mode="skip"), ("input_mode", "'skip'")),
+    (lambda: LSTM(bidirectional=True, merge="max"), ("merge", "'max'")),
+    (lambda: LSTM(merge="sum"), ("merge", "bidirectional")),
+    (lambda: LSTM(stateful=True), ("batch_size", "stateful")),
+    (lambda: LSTM(batch_size=3), ("batch_size", "stateful")),
+    (lambda: LSTM(stateful=True, batch_size=3, bidirectional=True), ("stateful", "one direction")),
+    (lambda: LSTM(use_bias=False, bias_init=1.0), ("bias_init", "use_bias")),
+    (lambda: LSTM(recurrent_activation="tanh"), ("recurrent_activation", "'tanh'")),
+]
+
+
+@pytest.mark.parametrize("number", range(len(OPTIONS)))
+def test_options_that_make_no_sense(number):
+    call, words = OPTIONS[number]
+    refused(call, ValueError, "'here'", *words)
+
+
+#: (a layer, its input sample shapes, the culprit), each a ShapeError.
+INPUTS: list[tuple[Any, list[tuple[int, ...]], tuple[str, ...]]] = [
+    (layers.Conv2DTranspose("here", 4, pad=9), [(3, 4, 5)], ("-12 x -11",)),
+    (layers.Conv2DTranspose("here", 4, groups=2), [(3, 4, 5)], ("2 groups",)),
+    (layers.Cropping2D("here", (2, 2, 0, 0)), [(3, 4, 5)], ("leave",)),
+    (layers.GroupNormalization("here", 2), [(3, 4, 5)], ("2 groups",)),
+    (layers.PReLU("here", (3,)), [(3, 4)], ("(3,)", "(3, 4)")),
+    (layers.Normalization("here", [1, 2], 1), [(3, 4)], ("mean", "2")),
+    (layers.SpatialDropout1D("here"), [(3, 4, 5)], ("(channels, length)", "(3, 4, 5)")),
+    (layers.GlobalMaxPooling1D("here"), [(3, 4, 5)], ("(channels, length)", "(3, 4, 5)")),
+    (layers.Upsampling2D("here"), [(3, 4)], ("(channels, height, width)", "(3, 4)")),
+    (layers.Lambda("here", lambda x: autograd.reduce_sum(x, 0)), [(3, 4)], ("batch",)),
+    (layers.Lambda("here", lambda x: autograd.reshape(x, (-1,))), [(3, 4)], ("batch",)),
+    (layers.Permute("here", (2, 1)), [(3, 4, 5)], ("2 axes", "(3, 4, 5)")),
+    (layers.LearnedPositions("here", 2), [(3, 4)], ("max_length 2", "received 3")),
+    (layers.SinusoidalPositions("here"), [(3, 3)], ("even",)),
+    (layers.Embedding("here", 9, 6, mask_zero=True), [(5, 2)], ("mask_zero", "(time,)")),
+    (BLOCK(), [(5,)], ("(time, features)", "(5,)")),
+    (BLOCK(), [(5, 3)], ("heads",)),
+    (ATTEND(heads=4), [(5, 6)], ("4 heads", "6 features", "head_size")),
+    (ATTEND(heads=2), [(6,)], ("(time, features)", "(6,)")),
+    (ATTEND(heads=2), [(5, 6), (7, 6), (5,)], ("mask", "(7,)", "(5,)")),
+    (ATTEND(heads=2), [(5, 6), (4,)], ("mask", "(5,)", "(4,)")),
+    (ATTEND(heads=2), [(5, 6), (5,), (7, 6)], ("memory",)),
+    (ATTEND(heads=2, rotary=True), [(5, 6)], ("even head_size", "3")),
+    (ATTEND(heads=3, rotary=True), [(5, 6), (7, 6)], ("self-attention", "(7, 6)")),
+    (LSTM(), [(6,)], ("(time, features)", "(6,)")),
+    (LSTM(), [(0, 6)], ("at least 1", "(0, 6)")),
+    (LSTM(), [(5, 6), (4,)], ("mask", "(5,)", "(4,)")),
+    (LSTM(), [(5, 6), (5, 6)], ("mask",)),
+]
+
+
+@pytest.mark.parametrize("number", range(len(INPUTS)))
+def test_inputs_that_do_not_fit(number):
+    layer, shapes, words = INPUTS[number]
+    refused(lambda: prepared(layer, *shapes), ShapeError, "'here", *words)
+
+
+X = zeros(2, 3, 4, 5)
+STATE = tensor.zeros((3,), np.uint64)
+SHAPES_OF_ATTENTION = [
+    ([(2, 3, 4), (2, 3, 4), (2, 3, 4)], ("four axes",)),
+    ([(2, 3, 4, 5), (2, 6, 4, 5), (2, 7, 4, 5)], ("(2, 6, 4, 5)", "(2, 7, 4, 5)")),
+    ([(2, 0, 4, 5), (2, 6, 4, 5), (2, 6, 4, 5)], ("at least 1", "(2, 0, 4, 5)")),
+    ([(2, 3, 4, 5), (2, 6, 3, 5), (2, 6, 3, 5)], ("divide", "4", "3")),
+    ([(2, 3, 4, 5), (2, 6, 4, 6), (2, 6, 4, 6)], ("size of a head",)),
+    ([(2, 3, 4, 5), (2, 6, 4, 5), (2, 6, 4, 5), (2, 3)], ("mask", "(2, 6)", "(2, 3)")),
+]
+#: (a call, the error, the culprit).
+OTHERS: list[tuple[Callable[[], object], type[Exception], tuple[str, ...]]] = [
+    *(
+        (lambda s=shapes: autograd.attention(*(zeros(*each) for each in s)), ShapeError, ("attention", *words))
+        for shapes, words in SHAPES_OF_ATTENTION
+    ),
+    (lambda: autograd.attention(X, X, X, dropout=0.5), ShapeError, ("state", "0.5")),
+    (lambda: autograd.attention(X, X, X, state=STATE), ValueError, ("state", "dropout 0")),
+    (lambda: autograd.attention(X, X, zeros(2, 3, 4, 5, dtype="d")), TypeError, ("dtype",)),
+    (lambda: autograd.attention(X, X, X, scale=0), ValueError, ("scale",)),
+    (lambda: autograd.attention(*[zeros(2, 3, 4, 5, dtype="i4")] * 3), TypeError, ("floats",)),
+    (lambda: autograd.lstm(zeros(0, 2, 12), zeros(3, 12)), ShapeError, ("time", "(0, 2, 12)")),
+    (lambda: autograd.lstm(zeros(5, 2, 12), zeros(3, 9)), ShapeError, ("(5, 2, 12)", "(3, 9)")),
+    (lambda: autograd.lstm(zeros(5, 2, 12), zeros(3, 12), zeros(3, 3)), ShapeError, ("(2, 3)", "(3, 3)")),
+    (lambda: autograd.gru(zeros(5, 2, 9), zeros(3, 9), zeros(3)), ShapeError, ("bias", "(9,)", "(3,)")),
+    (lambda: autograd.gru(zeros(5, 2, 9), zeros(3, 9), mask=zeros(5, 2)), ShapeError, ("(2, 5)", "(5, 2)")),
+    (lambda: autograd.gru(zeros(5, 2, 9), zeros(3, 9, dtype="d")), TypeError, ("dtype",)),
+    (lambda: autograd.simple_rnn(zeros(5, 2, 3, dtype="i4"), zeros(3, 3, dtype="i4")), TypeError, ("floats",)),
+    (lambda: autograd.simple_rnn(zeros(5, 2, 3), zeros(3, 3), activation="elu"), ValueError, ("'elu'",)),
+    (lambda: autograd.rotary(zeros(1, 8, 6), zeros(2, 9, 3)), ShapeError, ("rotary", "(2, 8, 3)")),
+    (lambda: autograd.upsample_nearest(zeros(2, 3, 4), (2, 2)), ShapeError, ("(2, 3, 4)",)),
+    (lambda: autograd.upsample_nearest(X, (2, 0)), ValueError, ("factor", "(2, 0)")),
+    (lambda: autograd.normal((2, 0), STATE), ShapeError, ("at least 1",)),
+    (lambda: autograd.normal((2, 3), zeros(3)), ShapeError, ("state",)),
+    (lambda: autograd.normal((2, 3), STATE, dtype="int32"), TypeError, ("float",)),
+    (lambda: autograd.normal((2, 3), STATE, std=-1.0), ValueError, ("std",)),
+    (lambda: sinusoidal_table(4, 3), ValueError, ("even", "3")),
+    (lambda: layers.Normalization("here", 1, 2).adapt([["a", "b"]]), TypeError, ("adapt",)),
+    *(
+        (lambda g=g: prepared(layers.Lambda("here", lambda x: g), (3,)), TypeError, ("'here'",))
+        for g in (None, [], "x")
+    ),
+    (lambda: layers.Lambda("here", 3), TypeError, ("'here'", "function")),
+    (lambda: run(layers.Embedding("here", 5, 3), np.ones((2, 4))), TypeError, ("integer", "float64")),
+    (lambda: SEQUENTIAL(layers.Dense("d", 2)), TypeError, ("'here'", "list")),
+    (lambda: SEQUENTIAL(["d"]), TypeError, ("'here'", "str")),
+    (lambda: SEQUENTIAL([layers.Flatten("d"), layers.Flatten("d")]), GraphError, ("'d'",)),
+    (lambda: layers.Bidirectional("here", layers.Dense("d", 2)), TypeError, ("'here'", "Dense")),
+    (lambda: layers.Bidirectional("here", layers.GRU("g", 2, bidirectional=True)), GraphError, ("one direction",)),
+    (lambda: layers.Net("here", layers.Dense("d", 2)), TypeError, ("'here'",)),
+    (lambda: layers.GRU("here", 2).reset_states(), GraphError, ("stateful",)),
+]
+
+
+@pytest.mark.parametrize("number", range(len(OTHERS)))
+def test_calls_that_do_not_fit(number):
+    call, error, words = OTHERS[number]
+    refused(call, error, *words)
+    assert not tensor.to_numpy(STATE).any()
+
+
+def test_a_residual_that_changes_the_shape_takes_no_memory():
+    net = FeedForwardNet(device=device.new_cpu())
+    inner = layers.Dense("d", 4, input_sample_shape=(5,))
+    refused(lambda: net.add(layers.Residual("r", [inner])), ShapeError, "'r'", "(5,)", "(4,)")
+    assert net.device.pool.used == 0
