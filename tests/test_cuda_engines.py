@@ -7,8 +7,8 @@ from math import prod
 from typing import Any
 
 import pytest
-
 from benchmark_modules import FOLDER, benchmark_modules
+
 from host_convolutions import missing
 from planned_device import Planned, planned_convolutions, planned_device
 from singa_lite import optimizer

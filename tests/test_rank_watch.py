@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from benchmark_modules import FOLDER, benchmark_modules
+
 from singa_lite.parallel import watcher
 from singa_lite.parallel.communicator import Alone
 from singa_lite.parallel.watch import Watch, watched

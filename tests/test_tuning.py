@@ -166,20 +166,6 @@ def test_without_a_place_to_keep_it(capsys, monkeypatch):
     assert "received SINGA_LITE_TUNING=off" in tune(capsys, THIS)[2]
 
 
-def test_help():
-    done = start("-m", "singa_lite", "tune", "--help")
-    assert done.returncode == 0
-    for option in ("MODULE:FUNCTION", "--net", "--batch", "--scratch", "--dry-run"):
-        assert option in done.stdout
-
-
-def test_info_tells_the_table(file):
-    file.parent.mkdir()
-    file.write_text("{}")
-    done = start("-m", "singa_lite", "info", SINGA_LITE_TUNING=file)
-    assert f"not used, the built-in rule decides: {file}: wanted a tuning file" in done.stdout
-
-
 # ---- what is chosen
 
 
