@@ -1,4 +1,4 @@
-"""What ends a training within an epoch or at its end: who still sees it, and what EarlyStopping brings back."""
+"""What `fit` calls on its way; what ends it, who still sees that, and what EarlyStopping brings back."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import warnings
 import numpy as np
 import pytest
 
+from every_row import over_rows
 from own_steps import gan
 from singa_lite import FeedForwardNet, callbacks, layers, optimizer
+from singa_lite.fit import Callback, Training
 
 X = np.random.default_rng(3).normal(0, 1, (13, 5)).astype(np.float32)
 Y = np.random.default_rng(4).integers(0, 3, 13)
@@ -53,14 +55,45 @@ class Given(callbacks.Callback):
         self.seen.append(values(training.net))
 
 
-class StopAt(callbacks.Callback):
-    """Ends the training at this step, or in the validation of this epoch."""
+class Noting(Callback):
+    """Notes what is called; raises `error` there, the first time."""
 
-    def __init__(self, step=0, validation=0):
-        self.step, self.validation = step, validation
+    def __init__(self, notes: list[str], name: str = "", at: str = "", error: BaseException | None = None) -> None:
+        self.notes, self.name, self.at, self.error = notes, name, at, error
+
+    def note(self, what: str, training: Training) -> None:
+        place = training.progress.epoch, training.progress.batch
+        self.notes.append(f"{self.name}{what} {place[0]}.{place[1]}")
+        if what == self.at and self.error is not None:
+            raise self.error
+
+    def on_start(self, training: Training) -> None:
+        self.note("start", training)
+
+    def on_batch(self, training: Training) -> None:
+        self.note("batch", training)
+        assert float(training.loss) > 0
+
+    def on_validation_batch(self, training: Training) -> None:
+        self.note("validation", training)
+
+    def on_epoch(self, training: Training) -> None:
+        self.note("epoch", training)
+        assert len(training.progress.history["loss"]) == training.progress.epoch
+
+    def on_end(self, training: Training, error: BaseException | None) -> None:
+        self.note("end" if error is None else f"end by {error}", training)
+
+
+class StopAt(callbacks.Callback):
+    """Ends the training behind so many batches, or in the validation of this epoch."""
+
+    def __init__(self, batches=0, validation=0):
+        self.left, self.validation = batches, validation
 
     def on_batch(self, training):
-        if training.net.optimizer.step == self.step:
+        self.left -= 1
+        if not self.left:
             raise callbacks.StopTraining
 
     def on_validation_batch(self, training):
@@ -94,11 +127,14 @@ ENDS = {
 
 @pytest.mark.filterwarnings("ignore:fit was ended", "ignore:a checkpoint was not written")
 @pytest.mark.parametrize("behind", ["nothing", "often", "in the background", "of less improvement"])
-@pytest.mark.parametrize("name", ENDS)
-def test_the_best_comes_back_from_within_an_epoch(tmp_path, name, behind):
+def test_the_best_comes_back_from_within_an_epoch(tmp_path, behind):
+    over_rows(comes_back, ((name, (tmp_path / str(at), name, behind)) for at, name in enumerate(ENDS)))
+
+
+def comes_back(folder, name, behind):
     make, best = ENDS[name]
     often, aside = 1 if behind == "often" else None, behind == "in the background"
-    last = callbacks.Checkpoint(tmp_path, every_steps=often, background=aside, monitor="given", mode="min")
+    last = callbacks.Checkpoint(folder, every_steps=often, background=aside, monitor="given", mode="min")
     delta = 0.5 if "less" in behind else 0.0
     net, given = made(), Given([3, 1, 0.9 if delta else 2, 2, 2, 2])
     stop = callbacks.EarlyStopping("given", 9, delta, "min", restore_best=True)
@@ -111,20 +147,8 @@ def test_a_time_limit_within_a_group_of_batches(tmp_path):
     for last in ([], [callbacks.Checkpoint(tmp_path, monitor="loss")]):
         net, given = made(accumulate=4), Given([1, 2, 3])
         stop = callbacks.EarlyStopping("loss", 9, restore_best=True)
-        fit(net, given, Late(5), stop, *last, epochs=3)
+        fit(net, given, StopAt(5), stop, *last, epochs=3)
         assert stop.best_epoch == 0 and same(values(net), given.seen[0])
-
-
-class Late(callbacks.Callback):
-    """Ends the training after so many batches."""
-
-    def __init__(self, batches):
-        self.left = batches
-
-    def on_batch(self, training):
-        self.left -= 1
-        if not self.left:
-            raise callbacks.StopTraining
 
 
 def test_the_other_nets_of_a_step_come_back_too(tmp_path):
@@ -172,27 +196,43 @@ def test_one_copy_of_the_net_is_held():
     assert max(peaks[1:]) < 0.8, "into the same bytes, an array at a time"
 
 
-# ---- who sees the end
+# ---- what is called, when, and who sees the end
 
 
-class Noting(callbacks.Callback):
-    def __init__(self):
-        self.seen = []
+def test_what_is_called_and_when():
+    notes: list[str] = []
+    fit(made(), Noting(notes), epochs=2, validation_data=(X[:8], Y[:8]))
+    epoch = "batch {0}.1, batch {0}.2, batch {0}.3, validation {0}.3, validation {0}.3, epoch {1}.0"
+    assert ", ".join(notes) == f"start 0.0, {epoch.format(0, 1)}, {epoch.format(1, 2)}, end 2.0"
 
-    def on_start(self, training):
-        self.seen.append("start")
 
-    def on_batch(self, training):
-        self.seen.append("batch")
+def test_the_last_that_began_ends_first():
+    notes: list[str] = []
+    fit(made(), Noting(notes, "a "), Noting(notes, "b "), epochs=0)
+    assert notes == ["a start 0.0", "b start 0.0", "b end 0.0", "a end 0.0"]
 
-    def on_validation_batch(self, training):
-        self.seen.append("validation")
 
-    def on_epoch(self, training):
-        self.seen.append("epoch")
+@pytest.mark.parametrize("at", ["start", "batch", "validation", "epoch"])
+@pytest.mark.parametrize("kind", [RuntimeError, KeyboardInterrupt])
+def test_errors_come_out_and_every_callback_hears_of_them(at, kind):
+    notes: list[str] = []
+    with pytest.raises(kind, match="broken"):
+        fit(
+            made(),
+            Noting(notes, "a "),
+            Noting(notes, "b ", at, kind("broken")),
+            Noting(notes, "c "),
+            epochs=1,
+        )
+    ends = [note.rpartition(" ")[0] for note in notes if "end by" in note]
+    assert ends == [f"{name} end by broken" for name in ("ba" if at == "start" else "cba")]
 
-    def on_end(self, training, error):
-        self.seen.append(f"end {error}")
+
+def test_an_error_at_the_end_does_not_keep_others_from_ending():
+    notes: list[str] = []
+    with pytest.raises(RuntimeError, match="late"):
+        fit(made(), Noting(notes, "a "), Noting(notes, "b ", "end", RuntimeError("late")), epochs=0)
+    assert notes[-2:] == ["b end 0.0", "a end by late 0.0"]
 
 
 @pytest.mark.parametrize("at", ["on_start", "on_batch", "on_validation_batch", "on_epoch", "on_end"])
@@ -200,13 +240,13 @@ def test_every_callback_sees_the_end(at):
     def stop(*_):
         raise callbacks.StopTraining
 
-    before, behind = Noting(), Noting()
+    before, behind = [], []
     ending = callbacks.LambdaCallback(**{at: stop})
-    fit(made(), before, ending, behind, epochs=2 if at != "on_end" else 1)
-    assert behind.seen == before.seen and behind.seen[-1] == "end None"
+    fit(made(), Noting(before), ending, Noting(behind), epochs=2 if at != "on_end" else 1)
+    assert behind == before and behind[-1].startswith("end ")
     counts = {"on_start": 0, "on_batch": 1, "on_validation_batch": BATCHES, "on_epoch": BATCHES, "on_end": BATCHES}
-    assert behind.seen.count("batch") == counts[at]
-    assert behind.seen.count("epoch") == (at in ("on_epoch", "on_end"))
+    assert sum(note.startswith("batch") for note in behind) == counts[at]
+    assert sum(note.startswith("epoch") for note in behind) == (at in ("on_epoch", "on_end"))
 
 
 def test_the_last_epoch_has_its_row_and_its_best(tmp_path):
@@ -224,14 +264,6 @@ def test_the_last_epoch_has_its_row_and_its_best(tmp_path):
         assert [row["epoch"] for row in csv.DictReader(opened)] == ["0", "1", "2"]
     assert len(history["loss"]) == 3 and rates == [1, 2, 3]
     assert second.best_epoch == 2
-
-
-def test_an_error_behind_a_stop_comes_out():
-    def broken(training):
-        raise RuntimeError("broken")
-
-    with pytest.raises(RuntimeError, match="broken"):
-        fit(made(), StopAt(1), callbacks.LambdaCallback(on_batch=broken))
 
 
 # ---- from which epoch on

@@ -247,46 +247,20 @@ def test_the_drawn_net_leads_to_its_layers(tmp_path):
 
 # --- repeats ------------------------------------------------------------------------------------------------
 
-# A hidden value is dropped behind step 1 and made again over another block at step 3, and once more at step 5.
-AGAIN_STEPS = [
-    (0, "relu", (0, 1), None),
-    (1, "relu", (1, 2), None),
-    (2, "scale", (2, 5), None),
-    (6, "relu", (0, 3), 0),
-    (3, "multiply", (3, 5, 2), None),
-    (7, "relu", (0, 6), 0),
-    (4, "multiply", (6, 2, 4), None),
-]
-
-
-def repeated_by_hand() -> MemoryPlan:
-    sizes = {1: 2000, 2: 1000, 3: 2000, 4: 64, 5: 64, 6: 2000}
-
-    def operand(block: int) -> Operand:
-        return Operand(block, (sizes.get(block, 24),), np.dtype(np.uint8), (1,), 0)
-
-    steps = tuple(
-        Instruction(number, kernel, tuple(map(operand, blocks)), {}, Phase.FORWARD, "one", 0, repeats=repeats)
-        for number, kernel, blocks, repeats in AGAIN_STEPS
-    )
-    names = ["x", "h", "y", "h again", "d", "z", "h again"]
-    rows = [Row(name, "one", Role.INTERMEDIATE, sizes.get(n, 24), n) for n, name in enumerate(names)]
-    offsets = {"b1": 0, "b2": 2048, "b3": 0, "b4": 3072, "b5": 3136, "b6": 0}
-    return MemoryPlan(placed(Program(steps, sizes), offsets, 3200), rows, 0)
-
 
 def test_what_is_done_again_is_drawn_apart_and_in_a_table(tmp_path):
-    page = page_of(repeated_by_hand(), tmp_path)
-    again, first = page.traces["again"], page.traces["forward"]
-    assert (again["x"], again["width"], again["y"]) == ([3, 5], [2, 2], [2000 / 1024] * 2)
-    assert (first["x"][0], first["width"][0], first["customdata"][0][0]) == (0, 2, "h")
-    assert again["marker"]["color"] != first["marker"]["color"]
-    cost = f"{(3e-6 + 2024 / 12e9) * 1e3:,.3f}"  # a call, and 24 bytes read and 2,000 written
-    assert page.table[-2:] == [
-        ["one", "relu", "0", "3", "2 to 2", "2,000", cost],
-        ["one", "relu", "0", "5", "none", "2,000", cost],
-    ]
-    assert "2 repeated operations make 3.91 KiB again" in page.words
+    net = FeedForwardNet("squared_error", device=device.new_cpu())
+    net.add(layers.Dense("first", 64, input_sample_shape=(3,)))
+    for number in range(6):
+        net.add(layers.Activation(f"act{number}", "tanh"))
+        net.add(layers.LayerNormalization(f"norm{number}"))
+    net.compile(optimizer.SGD(0.1))
+    plan = net.plan_batch(64, memory_budget=net.budget_curve(64)[-1][0])
+    page, again = page_of(plan, tmp_path), [row for row in plan.rows if row.kind == "again"]
+    assert plan.recomputed and len(page.traces["again"]["x"]) == len(again) > 0
+    assert sorted(page.traces["again"]["x"]) == sorted(row.lower for row in again)
+    assert len(page.table) == min(20, len(page.table) - plan.recomputed) + plan.recomputed
+    assert f"{plan.recomputed} repeated operations" in page.words
 
 
 # --- the file -----------------------------------------------------------------------------------------------
