@@ -37,6 +37,11 @@ def of_one(tmp_path_factory: Any) -> dict[str, Any]:
     return {name: case(None, folder) for name, case in fit_cases.CASES.items() if name != "own_loaders"}
 
 
+def under(made: dict[str, Any], start: str) -> dict[str, Any]:
+    """Entries whose names begin so, by the rest of their names."""
+    return {name.removeprefix(start): value for name, value in made.items() if name.startswith(start)}
+
+
 def near(found: Any, wanted: Any) -> None:
     assert found.keys() == wanted.keys() and wanted
     for name, value in wanted.items():
@@ -70,11 +75,7 @@ def test_own_loaders_of_unequal_lengths_are_all_gone_through(of_three: Any):
 def test_a_run_goes_on_to_the_same_bits_and_one_rank_writes(of_three: Any, of_one: Any):
     for each in of_three:
         made = each["resumed"]
-        whole, resumed = (
-            {name.removeprefix(start): value for name, value in made.items() if name.startswith(start)}
-            for start in ("whole/", "resumed/")
-        )
-        same(resumed, whole)
+        same(under(made, "resumed/"), under(made, "whole/"))
         assert len(made["order behind"]) > 60 and made["order"][-60:] == made["order behind"][-60:]
     assert [each["resumed"]["writes"] > 0 for each in of_three] == [True, False, False]
     assert of_three[0]["resumed"]["order"] == of_one["resumed"]["order"]
@@ -91,18 +92,15 @@ def test_another_number_of_ranks_goes_on_in_the_same_order(of_one: Any, of_two: 
 
 def test_places_of_loaders_are_kept_by_rank(of_three: Any):
     for each in of_three:
-        made = each["stateful"]
-        whole = {name.removeprefix("whole/"): value for name, value in made.items() if name.startswith("whole/")}
-        same({n.removeprefix("resumed/"): v for n, v in made.items() if n.startswith("resumed/")}, whole)
+        same(under(each["stateful"], "resumed/"), under(each["stateful"], "whole/"))
 
 
 def test_callbacks_decide_alike_and_files_are_written_once(of_three: Any, of_one: Any):
     for each in of_three:
         found = each["ended_alike"]
         assert len(found["history/loss"]) == len(of_one["ended_alike"]["history/loss"]) == 2
-        assert (
-            found["limited"] == of_one["ended_alike"]["limited"] - 9 * 5 + 1
-        )  # its first batch, by the others' clocks
+        # its first batch, by the others' clocks
+        assert found["limited"] == of_one["ended_alike"]["limited"] - 9 * 5 + 1
         assert found["files"] in (["of_0.h5"], [])
     assert of_three[0]["ended_alike"]["files"] == ["of_0.h5"]
 
@@ -127,8 +125,7 @@ def test_other_calls_of_fit_on_other_ranks_are_an_error_on_all(of_three: Any):
 def test_what_ranks_have_apart_goes_on_to_the_same_bits(kind: str, of_three: Any):
     """Parts of the optimizer's state, sums of a group of batches, and what was not sent of gradients."""
     for each in of_three:
-        made, of_kind = each["parted"], (f"{kind}/whole/", f"{kind}/resumed/")
-        whole, resumed = ({n.removeprefix(k): v for n, v in made.items() if n.startswith(k)} for k in of_kind)
+        whole, resumed = (under(each["parted"], f"{kind}/{run}/") for run in ("whole", "resumed"))
         assert any(name.startswith("rest/") for name in whole) == (kind != "shard")
         same(resumed, whole)
 
