@@ -132,9 +132,9 @@ PUBLISHED: dict[str, tuple[int, str, tuple[int, ...]]] = {
 SIZES = """
 import sys
 from nets import NETS, parameter_count
-from singa_lite import FeedForwardNet, device
+from singa_lite import device
 layers = eval(sys.argv[1])
-on = device.abstract("numpy") if hasattr(device, "abstract") else device.new_cpu()
+on = device.abstract("numpy")
 print({name: (parameter_count(net := made.build(on, init=0.0)), net.layers[layers[name]].get_output_sample_shape())
        for name, made in NETS.items()})
 """
