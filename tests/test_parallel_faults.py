@@ -102,6 +102,8 @@ def test_without_mpiexec_one_process_is_alone(monkeypatch):
     with pytest.raises(KeyError):
         ranks.agreed(KeyError("x"), "here")
     assert net(parallel=ranks).parallel is ranks
+    with pytest.raises(TypeError, match="compile parallel"):
+        net(parallel=4)
     assert parallel.mpi(in_flight_bytes="1 MB").bucket_bytes == 500_000  # of 4 MB
 
 
@@ -167,8 +169,6 @@ def test_what_several_processes_cannot_do_is_refused(ranks, options, error, mess
     with pytest.raises(error, match=message):
         made.compile(optimizer.SGD(0.1, momentum=0.5, constraint=constraint), parallel=two(**ranks), **options)
     assert made.optimizer is None
-    with pytest.raises(TypeError, match="compile parallel"):
-        made.compile(optimizer.SGD(0.1), parallel=4)
 
 
 def test_places_of_loaders_want_as_many_ranks_again():
