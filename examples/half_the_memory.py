@@ -25,10 +25,9 @@ from matplotlib.patches import Patch, Rectangle
 
 arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 arguments.add_argument("--epochs", type=int, default=2)
-arguments.add_argument("--blocks", type=int, default=20)
 arguments.add_argument("--out", type=Path, default=Path("."))
 options = arguments.parse_args()
-BATCH, BLOCKS, CHANNELS, MIB = 128, options.blocks, 16, 2**20
+BATCH, BLOCKS, CHANNELS, MIB = 128, 20, 16, 2**20
 KINDS = {
     "forward": ("#56B4E9", "forward"),
     "again": ("#F0E442", "computed again"),

@@ -74,7 +74,7 @@ def marked(row: tuple[str, str, str, str]) -> Any:
     return pytest.param(*row, marks=marks, id=f"{row[0]} {row[1]}".strip())
 
 
-@pytest.mark.parametrize(("program", "arguments", "head", "libraries"), map(marked, ROWS))
+@pytest.mark.parametrize(("program", "arguments", "head", "libraries"), [marked(row) for row in ROWS])
 def test_a_benchmark_runs_small(program, arguments, head, libraries, tmp_path):
     for library in libraries.split():
         if library == "onednn":
