@@ -148,7 +148,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=device.threads())
     parser.add_argument("--rounds", type=int, default=7)
     quiet.add_option(parser)
-    options = parsed(parser, batch=[2], size=6, channels=8, workers=2, rounds=2)
+    options = parsed(parser, batch=[2], size=6, channels=8, rounds=2)
     watch = quiet.Watch(options.anyway)
     print(f"{device.threads()} threads, {options.workers} workers, {device.default()}\n")
     print("| net | batch | all cores, ms | workers, ms | ratio | fastest | beside others | arena, MiB | theirs |")

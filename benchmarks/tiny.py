@@ -28,6 +28,8 @@ def size(usual: T, tiny: T) -> T:
 def parsed(parser: argparse.ArgumentParser, **tiny: object) -> argparse.Namespace:
     """The command line. tiny: with `--tiny`, the values of options that are not given."""
     parser.add_argument("--tiny", action="store_true", help="seconds, at the smallest sizes: to see that it runs")
-    if TINY:
-        parser.set_defaults(anyway=True, **tiny)
-    return parser.parse_args()
+    given = parser.parse_args()
+    for name, value in {"anyway": True, **tiny}.items() if TINY else ():
+        if getattr(given, name, None) == parser.get_default(name):
+            setattr(given, name, value)
+    return given
