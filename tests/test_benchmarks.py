@@ -64,7 +64,15 @@ ROWS = [
     ("sequences.py", "", "| net, batch | peer | ms, fastest step: ours |", "torch"),
 ]
 #: They take long also with few samples: large nets, or several processes of PyTorch.
-LONG = ("accuracy.py", "filter_gradients.py", "sequences.py")
+LONG = (
+    "accuracy.py",
+    "compare.py",
+    "filter_gradients.py",
+    "parallel.py",
+    "peak_memory.py",
+    "recurrent.py",
+    "sequences.py",
+)
 #: What no user runs by itself, or what another test runs.
 OTHERS = {"agreement", "bound", "flops", "kernel_table", "quiet", "report", "tiny", "memcheck", "gpu_first"}
 
