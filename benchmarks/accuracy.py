@@ -22,6 +22,7 @@ from nets.resnet import resnet8_32
 from nets.small import digits_cnn
 from singa_lite import FeedForwardNet, device, optimizer, tensor
 from singa_lite.errors import PrecisionWarning
+from tiny import TINY, parsed, size
 
 Array = np.ndarray[Any, Any]
 Batches = list[tuple[Array, Array]]
@@ -31,9 +32,9 @@ PRECISIONS = ("float32", "bfloat16")
 BATCH, LR = 32, 0.05
 #: Held-out accuracies may differ by so many points.
 POINTS = 0.6
-EPOCHS = 6
+EPOCHS = size(6, 1)
 #: Of a curve, each the mean loss of so many steps.
-STEPS, EACH = 160, 20
+STEPS, EACH = size((160, 20), (4, 2))
 
 
 def main() -> int:
@@ -43,9 +44,9 @@ def main() -> int:
     parser.add_argument("tables", nargs="*", choices=[*tables, []], help="which, by default all")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--no-peer", action="store_true", help="without PyTorch")
-    given = parser.parse_args()
+    given = parsed(parser, seeds=1, no_peer=True)
     results = [tables[name](given.seeds, not given.no_peer) for name in given.tables or tables]
-    return int(not all(results))
+    return int(not all(results) and not TINY)
 
 
 # ---- data
@@ -56,7 +57,8 @@ def digits_data() -> tuple[Array, Array]:
     from sklearn.datasets import load_digits
 
     pictures, y = load_digits(return_X_y=True)
-    return (pictures / 16 - 0.5).astype(np.float32).reshape(-1, 1, 8, 8), y
+    every = size(1, 10)
+    return (pictures / 16 - 0.5).astype(np.float32).reshape(-1, 1, 8, 8)[::every], y[::every]
 
 
 def shuffled(x: Array, y: Array, seed: int, epochs: int) -> Iterator[tuple[Array, Array]]:

@@ -25,11 +25,12 @@ import numpy as np
 import quiet
 from peak_memory import high_water
 from peers.process import environment
+from tiny import parsed, size
 
 HEADS, SIZE = 8, 64
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16_384)
 #: Processes of each side and length, in turn, and seconds of calls in each at least.
-ROUNDS, SECONDS = 3, 1.0
+ROUNDS, SECONDS = size((3, 1.0), (1, 0.0))
 MIB = 2**20
 SIDES = "singa_lite", "torch"
 
@@ -112,7 +113,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--one", choices=SIDES, help="this side in this process, as JSON")
     quiet.add_option(parser)
-    options = parser.parse_args()
+    options = parsed(parser, lengths=[16])
     if options.one:
         print(json.dumps(measured(options.one, options.lengths[0], options.causal, options.threads)))
         return 0

@@ -24,10 +24,11 @@ import numpy as np
 import quiet
 from singa_lite import FeedForwardNet, device, layers, loss, metric, optimizer
 from singa_lite.layer import Layer
+from tiny import parsed, size
 
-CLASSES, CELLS = 10, 4
+CLASSES, CELLS = 10, size(4, 1)
 #: Steps of a side in a round, and before the first.
-STEPS, WARM = 12, 3
+STEPS, WARM = size((12, 3), (2, 2))
 
 
 class Builder:
@@ -147,7 +148,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=device.threads())
     parser.add_argument("--rounds", type=int, default=7)
     quiet.add_option(parser)
-    options = parser.parse_args()
+    options = parsed(parser, batch=[2], size=6, channels=8, rounds=2)
     watch = quiet.Watch(options.anyway)
     print(f"{device.threads()} threads, {options.workers} workers, {device.default()}\n")
     print("| net | batch | all cores, ms | workers, ms | ratio | fastest | beside others | arena, MiB | theirs |")

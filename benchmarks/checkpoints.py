@@ -24,6 +24,7 @@ from singa_lite import FeedForwardNet, layers, loss, optimizer
 from singa_lite.fit import Callback, Training
 from singa_lite.graph import Pause
 from singa_lite.snapshots import Checkpoint
+from tiny import parsed
 
 
 def make_net(width: int) -> FeedForwardNet:
@@ -119,16 +120,17 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--folder", default=tempfile.gettempdir(), help="on the disk that is measured")
     quiet.add_option(parser)
-    given = parser.parse_args()
+    given = parsed(parser, width=20, batch=4, every=3, checkpoints=2, rounds=1)
     watch = quiet.Watch(given.anyway)
     print(f"{'ms':12}{'stands still':>13}{'write':>12}{'share':>8}{'step':>12}{'step beside':>12}")
     for _ in range(given.rounds):
         for background in (False, True):
             clock = trained(given, background)
-            share = statistics.median(clock.still[1:]) / statistics.median(clock.writes[1:])
+            still, writes = clock.still[1:], clock.writes[1:]  # none stands still where the net is small
+            share = f"{statistics.median(still) / statistics.median(writes):8.1%}" if still else f"{'-':>8}"
             watch.row(
-                f"{'background' if background else 'blocking':12}{milliseconds(clock.still[1:]):>13}"
-                f"{milliseconds(clock.writes[1:])}{share:8.1%}{milliseconds(clock.steps[1:])}"
+                f"{'background' if background else 'blocking':12}{milliseconds(still):>13}"
+                f"{milliseconds(writes)}{share}{milliseconds(clock.steps[1:])}"
                 f"{milliseconds(clock.steps_beside)}"
             )
     return watch.status

@@ -35,6 +35,7 @@ from peers.process import WITHIN, Task, environment
 from peers.turns import in_turn
 from report import best, heading, round_minima, row, summary
 from sgemm import sgemm_peaks
+from tiny import parsed
 
 #: The batch sizes of each net.
 BATCHES = {
@@ -155,7 +156,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--json", metavar="FILE", help="write all runs, the machine and the versions there")
     parser.add_argument("--task", help=argparse.SUPPRESS)
     quiet.add_option(parser)
-    options = parser.parse_args()
+    options = parsed(parser, net=["lenet"], batch=[5], peer=["torch"], rounds=1, warmup=1, steps=3, threads=1)
     if options.quick:
         options.rounds, options.warmup, options.steps = 1, 1, 2
     asked = options.peer or USUAL

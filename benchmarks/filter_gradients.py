@@ -15,8 +15,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from tiny import parsed, size
+
 #: Orders of the products whose best rate is the peak, and turns of each.
-ORDERS, TURNS = (512, 1024, 2048), 5
+ORDERS, TURNS = size(((512, 1024, 2048), 5), ((64,), 1))
 
 
 def sgemm_peak(clock: Callable[[], float]) -> float:
@@ -55,7 +57,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--clock", choices=("process", "wall"), help="default: process with one thread, else wall")
-    options = parser.parse_args()
+    options = parsed(parser, batch=1)
     os.environ["SINGA_LITE_THREADS"] = str(options.threads)
     os.environ["SINGA_LITE_TUNING"] = "off"
     from singa_lite import device

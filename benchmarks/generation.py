@@ -23,9 +23,11 @@ import numpy as np
 
 import quiet
 from peers.process import environment
+from tiny import parsed, size
 
-IDS, FEATURES, HEADS, BLOCKS, POSITIONS = 256, 384, 6, 6, 1024
-ROUNDS, TEXTS = 3, 4
+IDS, POSITIONS = 256, 1024
+FEATURES, HEADS, BLOCKS = size((384, 6, 6), (8, 2, 1))
+ROUNDS, TEXTS = size((3, 4), (1, 1))
 SIDES = "singa_lite", "torch"
 
 #: Writes so many ids behind a prompt.
@@ -126,7 +128,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--one", choices=SIDES, help="this side in this process, as JSON")
     quiet.add_option(parser)
-    options = parser.parse_args()
+    options = parsed(parser, texts=[2], prompt=3, ids=4)
     if options.one:
         print(json.dumps(measured(options.one, options.texts[0], options.prompt, options.ids, options.threads)))
         return 0

@@ -24,10 +24,11 @@ import numpy as np
 import quiet
 from nets import NETS, batch
 from singa_lite import optimizer
+from tiny import parsed, size
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "cuda_host"))
 os.environ["SINGA_LITE_TUNING"] = "off"
-STEPS = 2000
+STEPS = size(2000, 8)
 
 
 def seconds(work, times: int = STEPS) -> list[float]:
@@ -52,7 +53,7 @@ def main() -> int:
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--profile", action="store_true")
     quiet.add_option(parser)
-    asked = parser.parse_args()
+    asked = parsed(parser, batch=2)
     watch = quiet.Watch(asked.anyway)
     from late_gpu import late_gpu
 

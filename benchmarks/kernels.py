@@ -29,9 +29,10 @@ import quiet
 from kernel_table import LRN_K, Case, cases
 from peers.process import environment
 from report import Spread, spread
+from tiny import parsed, size
 
 #: Seconds that a visit times a case for, at least, and calls.
-SECONDS, CALLS = 0.2, 3
+SECONDS, CALLS = size((0.2, 3), (0.0, 1))
 #: Seconds of a call from which on its rounds must be close to each other: where shorter ones' memory lies shows.
 LONG = 1e-3
 LIBRARIES = ("singa_lite", "torch")
@@ -176,7 +177,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     quiet.add_option(parser)
     parser.add_argument("--serve", choices=LIBRARIES, help=argparse.SUPPRESS)
-    return parser.parse_args()
+    return parsed(parser, kernel=["softmax"], rounds=1)
 
 
 def main() -> int:

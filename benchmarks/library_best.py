@@ -34,6 +34,7 @@ from singa_lite.kernels.onednn_kernels.library import OneDNNError
 from singa_lite.operation import Instruction
 from singa_lite.passes.time_model import flops
 from singa_lite.reports.profile import Profile
+from tiny import parsed
 
 #: Four bytes of 0.0115 as float32, two of it as bfloat16.
 FILLING = 0x3C
@@ -193,7 +194,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--goal", type=float, help="milliseconds that are wanted of the step")
     parser.add_argument("--rows", type=int, default=12, help="calls that are listed, those with most to gain first")
-    options = parser.parse_args()
+    options = parsed(parser, net="lenet", batch=2, runs=1)
     net = entry(options.net).build(device.new_cpu(kernels="onednn"))
     net.compile(optimizer.SGD(0.001, momentum=0.9), precision=options.precision)
     x, y = batch(options.net, options.batch)

@@ -19,8 +19,9 @@ from singa_lite import FeedForwardNet, layers, loss, metric, optimizer
 from singa_lite.passes.lower import Lowering
 from singa_lite.passes.placed import prove
 from singa_lite.passes.transfer_times import estimated_slowdown
+from tiny import parsed, size
 
-WIDTH, BATCH = 64, 512
+WIDTH, BATCH = size((64, 512), (16, 64))
 #: Operations of a layer's forward and backward part and its updates.
 PER_LAYER = 7
 
@@ -64,7 +65,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=1000)
     parser.add_argument("--share", type=float, nargs="*", default=[0.5, 0.1, 1 / 30])
     parser.add_argument("--operations", type=int, nargs="*", default=[])
-    options = parser.parse_args()
+    options = parsed(parser, layers=12, share=[0.5])
     for operations in options.operations:
         in_both_orders(operations)
     if options.operations:

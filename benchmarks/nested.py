@@ -7,11 +7,14 @@ The same net twice: blocks that are one layer each, with all parameters of their
 
 from __future__ import annotations
 
+import argparse
+
 import numpy as np
 
 from singa_lite import FeedForwardNet, Layer, Tensor, autograd, device, layers, loss, optimizer
+from tiny import parsed, size
 
-WIDTH, HIDDEN, BLOCKS, PARTS, BATCH = 256, 1024, 4, 3, 64
+WIDTH, HIDDEN, BLOCKS, PARTS, BATCH = size((256, 1024, 4, 3, 64), (8, 16, 2, 2, 4))
 
 
 class Whole(Layer):
@@ -65,6 +68,7 @@ def peak_of_a_step(net: FeedForwardNet) -> int:
 
 def main() -> None:
     """Print both."""
+    parsed(argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter))
     for kind in ("whole", "nested"):
         peak, arena = peak_of_a_step(net_of(kind, False)), net_of(kind, True).plan_batch(BATCH).arena_bytes
         print(f"{kind}: a step done at once takes {peak / 2**20:.2f} MiB, planned {arena / 2**20:.2f} MiB")

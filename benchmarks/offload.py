@@ -22,6 +22,7 @@ from singa_lite import FeedForwardNet, device, optimizer
 from singa_lite.passes.transfer_times import copy_seconds
 from singa_lite.runtime.host import Host
 from singa_lite.runtime.host_memory import Link
+from tiny import parsed
 
 WARM_UP = 2
 #: Of one step: by the clock, and of all cores.
@@ -70,7 +71,7 @@ def main() -> int:
     parser.add_argument("--share", type=float, default=0.6)
     parser.add_argument("--rounds", type=int, default=7)
     quiet.add_option(parser)
-    options = parser.parse_args()
+    options = parsed(parser, net="digits_cnn", batch=16, share=0.9, rounds=1)
     watch = quiet.Watch(options.anyway)
     feed = batch(options.net, options.batch)
     free = trained(options.net, feed)

@@ -35,6 +35,7 @@ import numpy as np
 
 import quiet
 from peers.process import Task, environment
+from tiny import parsed
 
 NETS = {"resnet50": 32, "mlp": 512, "gpt_11m": 16}
 #: Seconds that one side may take; and those that others have to end by themselves behind one that failed, or a rank to
@@ -221,7 +222,7 @@ def main() -> int:
     parser.add_argument("--state", action="store_true")
     parser.add_argument("--side", help=argparse.SUPPRESS)
     quiet.add_option(parser)
-    options = parser.parse_args()
+    options = parsed(parser, net=["lenet=4"], rounds=1, steps=2)
     if options.side:
         do(options.side)
         return 0

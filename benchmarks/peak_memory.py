@@ -19,9 +19,10 @@ import time
 import numpy as np
 
 import quiet
+from tiny import parsed, size
 
-WIDTH, DEPTH, BATCH, STEPS = 4096, 8, 64, 6
-OPTIMIZERS = ("SGD", "momentum", "Adam")
+WIDTH, DEPTH, BATCH, STEPS = size((4096, 8, 64, 6), (64, 2, 4, 3))
+OPTIMIZERS = size(("SGD", "momentum", "Adam"), ("Adam",))
 WAYS = {
     "singa_lite": "singa_lite, layer by layer",
     "singa_lite_collected": "singa_lite, gradients collected",
@@ -131,7 +132,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--one", nargs=2, metavar=("WAY", "OPTIMIZER"), help="one row in this process, as JSON")
     quiet.add_option(parser)
-    options = parser.parse_args()
+    options = parsed(parser)
     if options.one:
         print(json.dumps(one(*options.one)))
         return 0

@@ -21,6 +21,7 @@ import quiet
 from singa_lite.memory.check import check
 from singa_lite.memory.planner import plan
 from singa_lite.memory.problem import Request
+from tiny import parsed, size
 
 COLUMNS = "problem n floor arena gap% proved seconds method"
 
@@ -88,10 +89,10 @@ def _area(piece: tuple[int, int, int]) -> int:
 
 def problems() -> Iterator[tuple[str, list[Request]]]:
     """Names and requests, small ones first."""
-    for count in (500, 2_000, 5_000, 20_000):
+    for count in size((500, 2_000, 5_000, 20_000), (60,)):
         for seed in range(3 if count < 20_000 else 1):
             yield f"step-{count}-{seed}", training_step(count, seed)
-    for count in (30, 60, 100, 200, 400):
+    for count in size((30, 60, 100, 200, 400), (8,)):
         for seed in range(3):
             yield f"cut-{count}-{seed}", cut_rectangle(count, seed)
 
@@ -102,7 +103,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=10.0, help="time limit of each plan")
     parser.add_argument("--only", default="", help="problems whose name contains this")
     quiet.add_option(parser)
-    arguments = parser.parse_args()
+    arguments = parsed(parser, seconds=0.2)
     watch = quiet.Watch(arguments.anyway)
     form = "{:<14} {:>6} {:>14} {:>14} {:>8} {:>6} {:>8} {}"
     print(form.format(*COLUMNS.split()))

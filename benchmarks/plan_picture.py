@@ -21,6 +21,7 @@ from singa_lite import device, optimizer
 from singa_lite.memory_plan import MemoryPlan
 from singa_lite.passes.program import live_bytes
 from singa_lite.reports.colors import COLORS, EDGES
+from tiny import parsed
 
 MIB = 2**20
 
@@ -59,7 +60,7 @@ def main() -> None:
     parser.add_argument("net", choices=sorted(NETS))
     parser.add_argument("batch", type=int)
     parser.add_argument("file")
-    options = parser.parse_args()
+    options = parsed(parser)
     net = NETS[options.net].build(device.new_cpu())
     net.compile(optimizer.SGD(0.001, momentum=0.9))
     plan = net.plan_batch(options.batch, samples=options.batch)

@@ -16,8 +16,9 @@ from typing import TypeVar
 from nets import NETS
 from singa_lite import FeedForwardNet, optimizer
 from singa_lite.graph_parts.budget_error import BudgetError
+from tiny import parsed
 
-BATCHES = {"resnet50": 16, "unet": 8, "mobilenet_v2": 32, "densenet121": 16, "vgg16": 8}
+BATCHES = {"resnet50": 16, "unet": 8, "mobilenet_v2": 32, "densenet121": 16, "vgg16": 8, "lenet": 64}
 MIB = 2**20
 
 Answer = TypeVar("Answer")
@@ -48,7 +49,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int)
     parser.add_argument("--share", type=float, nargs="*", default=[0.6, 0.4, 0.35, 0.3, 0.1])
     parser.add_argument("--curve", action="store_true")
-    options = parser.parse_args()
+    options = parsed(parser, net=["lenet"], batch=16, share=[0.9, 0.1], curve=True)
     for name in options.net:
         batch = options.batch or BATCHES[name]
         net = NETS[name].build()

@@ -20,6 +20,7 @@ from nets import NETS
 from singa_lite import device, optimizer
 from singa_lite.errors import DeviceError
 from singa_lite.memory_plan import MemoryPlan
+from tiny import parsed
 
 BATCHES = {
     "digits_cnn": (32,),
@@ -124,13 +125,13 @@ def sets_there() -> list[str]:
         return ["numpy"]
 
 
-def arguments(given: list[str] | None = None) -> argparse.Namespace:
+def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("nets", nargs="*", metavar="NET", help=f"of {', '.join(BATCHES)}; all if none is named")
     parser.add_argument("--kernels", choices=(*SETS, "both"), default="both", help="default both, where oneDNN is")
     quiet.add_option(parser)
-    options = parser.parse_args(given)
+    options = parsed(parser, nets=["digits_cnn"])
     for name in options.nets:
         if name not in BATCHES:
             parser.error(f"wanted nets of {', '.join(BATCHES)}, received {name}")

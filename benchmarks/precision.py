@@ -30,6 +30,7 @@ from budgets.report import heading, line
 from budgets.turns import Measuring
 from peers.budget_task import BudgetTask
 from report import MIB
+from tiny import parsed
 
 #: Nets and batches, with what is wanted of our step: the most it may take of the best peer's time, in float32 and in
 #: bfloat16; MiB.
@@ -120,7 +121,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--cache", default=CACHE, help="where the peer's compiler keeps what it made (%(default)s)")
     parser.add_argument("--json", metavar="FILE", help="write all turns, the machine and the options there")
     quiet.add_option(parser)
-    options = parser.parse_args()
+    options = parsed(parser, net=["lenet"], batch=4, quick=True, warmup=1, threads=1, no_peers=True)
     options.rounds = 1 if options.quick else options.rounds
     return options
 

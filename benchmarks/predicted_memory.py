@@ -25,6 +25,7 @@ from nets import NETS, TEXTS, batch, entry
 from peers.singa_side import use_once
 from singa_lite import device, optimizer
 from singa_lite.graph_parts.budget_error import BudgetError
+from tiny import parsed
 
 MIB = 2**20
 #: Bytes that the process may take above the budget with one form of record, and for each further one.
@@ -131,7 +132,7 @@ def main() -> int:
     parser.add_argument("--budgets", action="store_true", help="under memory budgets, against what is promised")
     parser.add_argument("--share", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--one", action="store_true", help="in this process, as JSON")
-    options = parser.parse_args()
+    options = parsed(parser, net="lenet", batch=4)
     if options.one:
         given = options.net, options.batch
         print(json.dumps(measure(*given) if options.share is None else measure_within(*given, options.share)))

@@ -19,6 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from tiny import size
+
 #: What others may take of all cores' time, and a hypervisor; how far apart the rounds' times may be, relatively.
 OTHERS, STEAL, SPREAD = 0.05, 0.02, 0.10
 #: Waiting and running processes a core, the mean of the last minute, before a benchmark starts.
@@ -148,7 +150,7 @@ class Watch:
     def _now(self) -> str:
         """What the machine is busy with while this process sleeps; "" if with nothing."""
         before = self._sample()
-        time.sleep(1)
+        time.sleep(size(1.0, 0.01))
         load = os.getloadavg()[0]
         high = f"the load is {load:.2f} (at most {LOAD * self.cores:.2f})" if load > LOAD * self.cores else ""
         return ", ".join(filter(None, [high, self._between(before, self._sample())]))

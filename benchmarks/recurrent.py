@@ -26,10 +26,11 @@ import numpy as np
 import quiet
 from peak_memory import high_water
 from peers.process import environment
+from tiny import parsed, size
 
-SAMPLES, STEPS, SIZE, STACKS = 32, 100, 256, 2
+SAMPLES, STEPS, SIZE, STACKS = size((32, 100, 256, 2), (2, 3, 8, 2))
 #: Processes of each side, in turn, and seconds of steps in each at least.
-ROUNDS, SECONDS = 3, 1.0
+ROUNDS, SECONDS = size((3, 1.0), (1, 0.0))
 MIB = 2**20
 
 Step = Callable[[], object]
@@ -108,7 +109,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--one", choices=SIDES, help="this side in this process, as JSON")
     quiet.add_option(parser)
-    options = parser.parse_args()
+    options = parsed(parser)
     if options.one:
         print(json.dumps(measured(options.one, options.threads)))
         return 0

@@ -24,6 +24,7 @@ import quiet
 from peers.process import WITHIN, Task
 from report import MIB, Run, Spread, heading, peak_bytes, spread
 from sgemm import sgemm_peaks
+from tiny import parsed
 
 PEERS = ("torch", "torch-compile", "torch-inbackward")
 
@@ -76,7 +77,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=7, help="steps that are timed, after three others")
     parser.add_argument("--quick", action="store_true", help="one round of one step and two timed ones")
     quiet.add_option(parser)
-    return parser.parse_args()
+    return parsed(parser, case=["lstm"], peer=["torch"], quick=True)
 
 
 def main() -> int:

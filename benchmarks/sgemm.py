@@ -20,10 +20,12 @@ import numpy as np
 
 import quiet
 from peers.process import environment
+from tiny import parsed
+from tiny import size as tiny_size
 
-SIZES = (1024, 2048, 4096)
+SIZES = tiny_size((1024, 2048, 4096), (32,))
 #: Seconds spent on each size at least, after a first product that counts for nothing.
-SECONDS = 1.0
+SECONDS = tiny_size(1.0, 0.01)
 
 Product = Callable[[], Any]
 
@@ -81,7 +83,7 @@ def measure(library: str) -> Peak:
 
 def sgemm_peaks(threads: int) -> list[Peak]:
     """One of each library that is installed, the best first; each in a process of its own."""
-    found = [name for name in LIBRARIES if importlib.util.find_spec(name) is not None]
+    found = [name for name in tiny_size([*LIBRARIES], ["singa_lite"]) if importlib.util.find_spec(name) is not None]
     peaks = []
     for name in found:
         command = [sys.executable, __file__, "--one", name]
@@ -96,7 +98,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--one", choices=list(LIBRARIES), help="this library in this process, as JSON")
     quiet.add_option(parser)
-    options = parser.parse_args()
+    options = parsed(parser)
     if options.one:
         print(json.dumps(measure(options.one)))
         return 0

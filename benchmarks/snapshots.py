@@ -22,6 +22,7 @@ import numpy as np
 
 import quiet
 from singa_lite import FeedForwardNet, layers
+from tiny import parsed
 
 DEPTH = 12
 
@@ -106,7 +107,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", default=tempfile.gettempdir(), help="on the disk that is measured")
     quiet.add_option(parser)
-    given = parser.parse_args()
+    given = parsed(parser, width=16, rounds=1)
     watch = quiet.Watch(given.anyway)
     ways = ways_of(given.width)
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:

@@ -6,11 +6,17 @@ What `train_one_batch` does, line by line, on scikit-learn's handwritten digits;
 same steps with all gradients collected first need more memory, by all layers' gradients but the largest one's.
 """
 
+import argparse
+
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from singa_lite import FeedForwardNet, device, layers, loss, metric, optimizer, tensor
+
+arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+arguments.add_argument("--epochs", type=int, default=15)
+options = arguments.parse_args()
 
 pictures, digits = load_digits(return_X_y=True)
 pictures = (pictures / 16 - 0.5).astype(np.float32)
@@ -35,7 +41,7 @@ net = build(cpu)
 sgd = optimizer.SGD(lr=0.05, momentum=0.9)
 random = np.random.default_rng(0)
 
-for epoch in range(15):
+for epoch in range(options.epochs):
     order = random.permutation(len(x))
     total = 0.0
     for start in range(0, len(x), 32):

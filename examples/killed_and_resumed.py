@@ -7,6 +7,7 @@ until it is killed (SIGKILL, as by a system that has run out of memory); and onc
 checkpoint.
 """
 
+import argparse
 import subprocess
 import sys
 import tempfile
@@ -20,7 +21,7 @@ from sklearn.datasets import load_digits
 from singa_lite import FeedForwardNet, device, layers, loss, metric, optimizer, schedule, snapshots, tensor
 
 
-def train(folder: Path) -> None:
+def train(folder: Path, epochs: int) -> None:
     """What a training script is like: started again after anything, it goes on from where it was."""
     pictures, digits = load_digits(return_X_y=True)
     x = (pictures / 16 - 0.5).astype(np.float32)
@@ -35,7 +36,7 @@ def train(folder: Path) -> None:
     net.compile(optimizer.Adam(schedule.CosineWithWarmup(1e-3, total_steps=1500)))
 
     checkpoint = snapshots.Checkpoint(folder, every_steps=50, background=True)
-    history = net.fit(x, digits, 32, epochs=20, verbose=False, callbacks=[checkpoint], resume="auto")
+    history = net.fit(x, digits, 32, epochs=epochs, verbose=False, callbacks=[checkpoint], resume="auto")
 
     # All that training made: parameters, and the loss of every epoch.
     result = sha256()
@@ -45,9 +46,10 @@ def train(folder: Path) -> None:
     print(result.hexdigest())
 
 
-def started(folder: Path) -> subprocess.Popen[str]:
+def started(folder: Path, epochs: int) -> subprocess.Popen[str]:
     """This script again, training in a process of its own."""
-    return subprocess.Popen([sys.executable, __file__, str(folder)], stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, __file__, f"--epochs={epochs}", f"--folder={folder}"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
 def steps(folder: Path) -> int:
@@ -56,27 +58,31 @@ def steps(folder: Path) -> int:
     return 0 if newest is None else int(newest.stem.partition("-")[2])
 
 
-def main() -> None:
+def main(epochs: int) -> None:
     with tempfile.TemporaryDirectory() as place:
         whole, broken = Path(place, "whole"), Path(place, "broken")
 
-        wanted = started(whole).communicate()[0]
+        wanted = started(whole, epochs).communicate()[0]
         print(f"trained to the end:      {wanted[:16]}...")
 
-        killed = started(broken)
-        while steps(broken) < 400 and killed.poll() is None:
+        killed = started(broken, epochs)
+        while steps(broken) < 20 * epochs and killed.poll() is None:
             time.sleep(0.01)
         killed.kill()
         killed.wait()
-        print(f"killed behind step {steps(broken)} of 1140")
+        print(f"killed behind step {steps(broken)} of {57 * epochs}")
 
-        found = started(broken).communicate()[0]
+        found = started(broken, epochs).communicate()[0]
         print(f"killed and gone on with: {found[:16]}...")
         print("equal to the last bit" if found == wanted else "NOT EQUAL")
 
 
 if __name__ == "__main__":
-    if sys.argv[1:]:
-        train(Path(sys.argv[1]))
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--epochs", type=int, default=20)
+    arguments.add_argument("--folder", type=Path, help="train, with checkpoints in it")
+    options = arguments.parse_args()
+    if options.folder:
+        train(options.folder, options.epochs)
     else:
-        main()
+        main(options.epochs)

@@ -6,11 +6,18 @@ Each of scikit-learn's digits is cut into its upper and its lower half. Two bran
 features meet, and from there one output names the digit while the other counts its ink.
 """
 
+import argparse
+
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from singa_lite import FeedForwardNet, layers, loss, metric, optimizer, tensor
+
+arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+arguments.add_argument("--epochs", type=int, default=15)
+arguments.add_argument("--steps", type=int, default=200, help="by hand")
+options = arguments.parse_args()
 
 pictures, digits = load_digits(return_X_y=True)
 pictures = (pictures / 16).astype(np.float32)
@@ -48,7 +55,7 @@ def build() -> FeedForwardNet:
 net, adam = build(), optimizer.Adam(lr=1e-3)
 classify, measure = loss.SoftmaxCrossEntropy(), loss.SquaredError()
 wanted = targets(x, y)
-for _ in range(200):
+for _ in range(options.steps):
     out = net.forward(True, halves(x))
     classify.forward(True, out["digit"], tensor.from_numpy(wanted["digit"]))
     measure.forward(True, out["ink"], tensor.from_numpy(wanted["ink"]))
@@ -64,6 +71,6 @@ print(f"by hand: {right:.2%} of the held-out digits right, ink off by {error:.4f
 # By name: the net sums the two losses.
 net = build()
 net.compile(optimizer.Adam(lr=1e-3))
-net.fit(halves(x), wanted, batch_size=32, epochs=15, verbose=False)
+net.fit(halves(x), wanted, batch_size=32, epochs=options.epochs, verbose=False)
 total, metrics = net.evaluate(halves(x_test), targets(x_test, y_test))
 print(f"by name: {metrics['digit']:.2%} of the held-out digits right, sum of losses {total:.4f}")

@@ -328,28 +328,6 @@ def gone_on_parts(ranks: Any, folder: Path) -> Found:
     return made
 
 
-def digits(ranks: Any, folder: Path) -> Found:
-    """Accuracies of some seeds, with gradients as they are and in 16 bits; none without scikit-learn."""
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError:
-        return {}
-    x, y = load_digits(return_X_y=True)
-    x = (x / 16).astype("f")
-    made: Found = {}
-    for compress in (None, "bfloat16"):
-        made[str(compress)] = []
-        for seed in range(2):
-            net = FeedForwardNet(loss.SoftmaxCrossEntropy(), metric.Accuracy(), device.new_cpu(), seed=seed)
-            net.add(layers.Dense("a", 48, input_sample_shape=(64,)))
-            net.add(layers.Activation(mode="relu"))
-            net.add(layers.Dense("b", 10))
-            net.compile(optimizer.SGD(0.2, momentum=0.9), parallel=parallel.mpi(compress=compress, timeout=60))
-            net.fit(x[:1200], y[:1200], 150, 5, verbose=False)
-            made[str(compress)].append(net.evaluate(x[1200:], y[1200:], 300)[1])
-    return made
-
-
 CASES: dict[str, Callable[[Any, Path], Found]] = {
     each.__name__: each
     for each in (arrays, weights, buckets, transformed, logarithms, own_loaders, resumed, stateful, ended_alike)
@@ -357,7 +335,7 @@ CASES: dict[str, Callable[[Any, Path], Found]] = {
 ERRORS: dict[str, Callable[[Any, Path], Found]] = {
     each.__name__: each for each in (called_otherwise, parted, saved_in_parts, unwritable, one_stops)
 }
-OTHERS: dict[str, Callable[[Any, Path], Found]] = {each.__name__: each for each in (gone_on, gone_on_parts, digits)}
+OTHERS: dict[str, Callable[[Any, Path], Found]] = {each.__name__: each for each in (gone_on, gone_on_parts)}
 
 
 if __name__ == "__main__":

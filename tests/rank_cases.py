@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,27 @@ def mlp() -> FeedForwardNet:
     return net
 
 
+#: Inputs and targets of so many samples, and weights of the samples where there are any.
+Draw = Callable[[np.random.Generator, int], tuple[Any, ...]]
+
+
+def classes(*shape: int) -> Draw:
+    """Random samples of one of 7 classes."""
+    return lambda random, n: (random.standard_normal((n, *shape)).astype(np.float32), random.integers(0, 7, n))
+
+
+def steps(
+    net: FeedForwardNet, ranks: Ranks, together: int, draw: Draw, parts: tuple[int, ...] = PARTS, seed: int = 7
+) -> dict[str, np.ndarray]:
+    """Some steps of this rank's parts, of unequal sizes."""
+    random, mine = np.random.default_rng(seed), part(ranks, together, parts)
+    for _ in range(STEPS):
+        x, y, *weights = draw(random, sum(parts[: size_of(ranks, together)]))
+        own = {name: each[mine] for name, each in y.items()} if isinstance(y, dict) else y[mine]
+        net.train_one_batch(x[mine], own, **({"sample_weight": weights[0][mine]} if weights else {}))
+    return values(net)
+
+
 def train(
     net: FeedForwardNet,
     opt: optimizer.Optimizer,
@@ -56,116 +78,102 @@ def train(
     parts: tuple[int, ...] = PARTS,
     **options: Any,
 ) -> dict[str, np.ndarray]:
-    """Some steps by classes of random samples; parts of unequal sizes."""
+    """Some steps of a net that is compiled for it."""
     net.compile(opt, parallel=ranks, **options)
-    random, mine = np.random.default_rng(7), part(ranks, together, parts)
-    for _ in range(STEPS):
-        count = sum(parts[: size_of(ranks, together)])
-        x, y = random.standard_normal((count, *shape)).astype(np.float32), random.integers(0, 7, count)
-        net.train_one_batch(x[mine], y[mine])
-    return values(net)
+    return steps(net, ranks, together, classes(*shape), parts)
 
 
 def sgd() -> optimizer.SGD:
     return optimizer.SGD(0.2, momentum=0.9, weight_decay=0.01)
 
 
-def recorded(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
-    return train(mlp(), sgd(), ranks, together)
+def adamw() -> optimizer.AdamW:
+    return optimizer.AdamW(0.01, epsilon=1e-3)
 
 
-def recorded_again(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
-    return train(mlp(), sgd(), again(ranks), together)
+#: Parts of which the second rank's has no samples.
+IDLE: dict[str, Any] = {"parts": (5, 0, 8, 2)}
+GROUPED: dict[str, Any] = {"clip_global_norm": 0.1, "accumulate": 2, "micro_batches": 2}
+SHARDED: dict[str, Any] = {"shard": "state"}
+#: {case: (its optimizer, options of `parallel.mpi`, options of `train`)}, all of the perceptron.
+PLAIN: dict[str, tuple[Callable[[], optimizer.Optimizer], dict[str, Any], dict[str, Any]]] = {
+    "recorded": (sgd, {}, {}),
+    "recorded_again": (sgd, {}, {}),
+    "eager": (sgd, {}, {"graph": False}),
+    "unshared_gradients": (sgd, {"bucket_bytes": 1}, {}),
+    "adam": (adamw, {}, {}),
+    "clipped": (sgd, {}, GROUPED),
+    "accumulated": (lambda: optimizer.SGD(0.2, momentum=0.9), {}, {"accumulate": 2}),
+    "scaled": (sgd, {}, {"loss_scale": 256.0, "clip_global_norm": 1.0}),
+    "idle": (sgd, {}, IDLE),
+    "frozen": (sgd, {}, {"freeze": "b"}),
+    "sharded": (sgd, SHARDED, {}),
+    "sharded_eager": (sgd, SHARDED, {"graph": False}),
+    "sharded_clipped": (sgd, SHARDED, GROUPED),
+    "sharded_clipped_alone": (sgd, SHARDED, {"clip_global_norm": 0.1}),
+    "sharded_clipped_idle": (sgd, SHARDED, {"clip_global_norm": 0.1, "loss_scale": 64.0, **IDLE}),
+    "compressed": (sgd, {"compress": "bfloat16"}, {}),
+    "compressed_in_parts": (sgd, {"compress": "bfloat16", **SHARDED}, IDLE),
+}
 
 
-def eager(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
-    return train(mlp(), sgd(), again(ranks), together, graph=False)
-
-
-def unshared_gradients(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
-    return train(mlp(), sgd(), again(ranks, bucket_bytes=1), together)
-
-
-def adam(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
-    return train(mlp(), optimizer.AdamW(0.01, epsilon=1e-3), again(ranks), together)
-
-
-def clipped(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+def plain(name: str, ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    """A row of PLAIN, with the norm that it clipped by."""
+    make, options, compiled = PLAIN[name]
     net = mlp()
-    found = train(net, sgd(), again(ranks), together, clip_global_norm=0.1, accumulate=2, micro_batches=2)
-    return found | {"norm": np.array(net.gradient_norm)}
+    found = train(net, make(), again(ranks, **options), together, **compiled)
+    return found | ({"norm": np.array(net.gradient_norm)} if "clip_global_norm" in compiled else {})
 
 
-def accumulated(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
-    return train(mlp(), optimizer.SGD(0.2, momentum=0.9), again(ranks), together, accumulate=2)
-
-
-def scaled(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
-    return train(mlp(), sgd(), again(ranks), together, loss_scale=256.0, clip_global_norm=1.0)
-
-
-def idle(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
-    """The second rank has no samples."""
-    return train(mlp(), sgd(), again(ranks), together, parts=(5, 0, 8, 2))
+def two_outputs(criteria: dict[str, Any]) -> FeedForwardNet:
+    net = FeedForwardNet(criteria, seed=3)
+    net.add(layers.Dense("a", 30, input_sample_shape=(20,)))
+    net.add(layers.Dense("c", 7), "a")
+    net.add(layers.Dense("d", 2), "a")
+    return net
 
 
 def idle_targets(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
     """Losses that take only some: probabilities, and -1 or 1."""
-    net = FeedForwardNet({"c": loss.KLDivergence(), "d": loss.Hinge()}, seed=3)
-    net.add(layers.Dense("a", 30, input_sample_shape=(20,)))
-    net.add(layers.Dense("c", 7), "a")
-    net.add(layers.Dense("d", 2), "a")
+
+    def draw(random: np.random.Generator, n: int) -> tuple[Any, ...]:
+        x, c = random.standard_normal((n, 20)).astype("f"), random.dirichlet(np.ones(7), n).astype("f")
+        return x, {"c": c, "d": random.choice([-1, 1], (n, 2)).astype("f")}
+
+    net = two_outputs({"c": loss.KLDivergence(), "d": loss.Hinge()})
     net.compile(sgd(), parallel=again(ranks))
-    parts = (5, 0, 8, 2)
-    random, mine, count = np.random.default_rng(7), part(ranks, together, parts), sum(parts[: size_of(ranks, together)])
-    for _ in range(STEPS):
-        x, c = random.standard_normal((count, 20)).astype(np.float32), random.dirichlet(np.ones(7), count)
-        d = random.choice([-1, 1], (count, 2)).astype(np.float32)
-        net.train_one_batch(x[mine], {"c": c[mine].astype(np.float32), "d": d[mine]})
-    return values(net)
-
-
-def frozen(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
-    return train(mlp(), sgd(), again(ranks), together, freeze="b")
-
-
-def ignored(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
-    """Positions that do not count are unequally many in the parts; on the first rank none counts."""
-    found = {}
-    for options in ({}, {"accumulate": 3}, {"micro_batches": 2}):
-        made = _ignored(ranks, together, **options)
-        found |= {f"{name} {options}": value for name, value in made.items()}
-    return found
-
-
-def _ignored(ranks: Ranks, together: int, **options: Any) -> dict[str, np.ndarray]:
-    net = FeedForwardNet(loss.SoftmaxCrossEntropy(axis=-1, ignore_index=-1), seed=3)
-    net.add(layers.Dense("a", 5, input_sample_shape=(6, 4)))
-    net.compile(sgd(), parallel=again(ranks), **options)
-    random, mine = np.random.default_rng(7), part(ranks, together)
-    for _ in range(STEPS):
-        count = sum(PARTS[: size_of(ranks, together)])
-        x, y = random.standard_normal((count, 6, 4)).astype(np.float32), random.integers(-1, 5, (count, 6))
-        y[: PARTS[0]] = -1
-        net.train_one_batch(x[mine], y[mine])
-    return values(net)
+    return steps(net, ranks, together, draw, **IDLE)
 
 
 def weighted(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
     """Two outputs, with weights of losses and of samples."""
-    net = FeedForwardNet({"c": loss.SoftmaxCrossEntropy(), "d": loss.SquaredError()}, seed=3)
-    net.add(layers.Dense("a", 30, input_sample_shape=(20,)))
-    net.add(layers.Dense("c", 7), "a")
-    net.add(layers.Dense("d", 2), "a")
+
+    def draw(random: np.random.Generator, n: int) -> tuple[Any, ...]:
+        x, c = random.standard_normal((n, 20)).astype("f"), random.integers(0, 7, n)
+        d, weights = random.standard_normal((n, 2)).astype("f"), random.uniform(0.5, 2, n).astype("f")
+        return x, {"c": c, "d": d}, weights
+
+    net = two_outputs({"c": loss.SoftmaxCrossEntropy(), "d": loss.SquaredError()})
     net.compile(sgd(), parallel=again(ranks), loss_weights={"d": 0.5})
-    random, mine = np.random.default_rng(7), part(ranks, together)
-    for _ in range(STEPS):
-        count = sum(PARTS[: size_of(ranks, together)])
-        x, y = random.standard_normal((count, 20)).astype(np.float32), random.integers(0, 7, count)
-        d = random.standard_normal((count, 2)).astype(np.float32)
-        weights = random.uniform(0.5, 2, count).astype(np.float32)
-        net.train_one_batch(x[mine], {"c": y[mine], "d": d[mine]}, sample_weight=weights[mine])
-    return values(net)
+    return steps(net, ranks, together, draw)
+
+
+def ignored(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    """Positions that do not count are unequally many in the parts; on the first rank none counts."""
+
+    def draw(random: np.random.Generator, n: int) -> tuple[Any, ...]:
+        x, y = random.standard_normal((n, 6, 4)).astype("f"), random.integers(-1, 5, (n, 6))
+        y[: PARTS[0]] = -1
+        return x, y
+
+    found = {}
+    for options in ({}, {"accumulate": 3}, {"micro_batches": 2}):
+        net = FeedForwardNet(loss.SoftmaxCrossEntropy(axis=-1, ignore_index=-1), seed=3)
+        net.add(layers.Dense("a", 5, input_sample_shape=(6, 4)))
+        net.compile(sgd(), parallel=again(ranks), **options)
+        made = steps(net, ranks, together, draw)
+        found |= {f"{name} {options}": value for name, value in made.items()}
+    return found
 
 
 def images(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
@@ -216,34 +224,11 @@ def dropped(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
     return values(net) | {"kept": np.stack(every)}
 
 
-def sharded(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
-    return train(mlp(), sgd(), again(ranks, shard="state"), together)
-
-
 def sharded_adam(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
     net, opt = mlp(), optimizer.AdamW(0.01, epsilon=1e-3)
     found = train(net, opt, again(ranks, shard="state"), together)
     slots = ("first_moment", "second_moment")
     return found | {"state": np.array(sum(s.nbytes for state in opt.state.values() for s in map(state.get, slots)))}
-
-
-def sharded_clipped(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
-    net = mlp()
-    options = {"clip_global_norm": 0.1, "accumulate": 2, "micro_batches": 2}
-    found = train(net, sgd(), again(ranks, shard="state"), together, **options)
-    return found | {"norm": np.array(net.gradient_norm)}
-
-
-def sharded_clipped_alone(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
-    return train(mlp(), sgd(), again(ranks, shard="state"), together, clip_global_norm=0.1)
-
-
-def sharded_clipped_idle(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
-    """The second rank has no samples, and a part of the sums whose norm is wanted."""
-    net = mlp()
-    options = {"clip_global_norm": 0.1, "loss_scale": 64.0, "parts": (5, 0, 8, 2)}
-    found = train(net, sgd(), again(ranks, shard="state"), together, **options)
-    return found | {"norm": np.array(net.gradient_norm)}
 
 
 #: Ways of updating that come behind the last gradient, or not at each step.
@@ -276,39 +261,13 @@ def norms(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
     return found | {f"{kind} {name}": np.array(n) for kind, every in taken.items() for name, n in every.items()}
 
 
-def sharded_eager(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
-    return train(mlp(), sgd(), again(ranks, shard="state"), together, graph=False)
-
-
-def thawed(net: FeedForwardNet, opt: optimizer.Optimizer, ranks: Ranks, together: int) -> dict[str, np.ndarray]:
+def thawed(ranks: Ranks, together: int = 0, **options: Any) -> dict[str, np.ndarray]:
     """A layer that does not train at first, and shares a bucket with others that do."""
+    net = mlp()
     net.layers["b"].trainable = False
-    train(net, opt, ranks, together)
+    train(net, sgd(), again(ranks, **options), together)
     net.layers["c"].trainable, net.layers["b"].trainable = False, True
-    random, mine = np.random.default_rng(8), part(ranks, together)
-    count = sum(PARTS[: size_of(ranks, together)])
-    for _ in range(STEPS):
-        x, y = random.standard_normal((count, 20)).astype(np.float32), random.integers(0, 7, count)
-        net.train_one_batch(x[mine], y[mine])
-    return values(net)
-
-
-def thawed_whole(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
-    return thawed(mlp(), sgd(), again(ranks), together)
-
-
-def thawed_in_parts(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
-    return thawed(mlp(), sgd(), again(ranks, shard="state"), together)
-
-
-def compressed(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
-    return train(mlp(), sgd(), again(ranks, compress="bfloat16"), together)
-
-
-def compressed_in_parts(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
-    """Also without samples on one rank, whose rest is sent all the same."""
-    ranks = again(ranks, compress="bfloat16", shard="state")
-    return train(mlp(), sgd(), ranks, together, parts=(5, 0, 8, 2))
+    return steps(net, ranks, together, classes(20), seed=8)
 
 
 def rest_is_sent_later(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
@@ -379,24 +338,16 @@ def again(ranks: Ranks, **options: Any) -> Ranks:
 
 
 CASES: dict[str, Callable[..., dict[str, np.ndarray]]] = {
-    case.__name__: case
-    for case in (
-        *(recorded, recorded_again, eager, unshared_gradients, adam, clipped, accumulated, scaled, idle, frozen),
-        idle_targets,
-        *(ignored, weighted, images, statistics, synced, dropped, tiles),
-        *(thawed_whole, thawed_in_parts, bytes_sent, compressed_tiles, sharded_strips),
-        *(
-            sharded,
-            sharded_adam,
-            sharded_clipped,
-            sharded_clipped_alone,
-            sharded_clipped_idle,
-            sharded_eager,
-            norms,
-            sharded_few,
-        ),
-        *(compressed, compressed_in_parts, rest_is_sent_later),
-    )
+    **{name: partial(plain, name) for name in PLAIN},
+    "thawed_whole": thawed,
+    "thawed_in_parts": partial(thawed, **SHARDED),
+    **{
+        case.__name__: case
+        for case in (
+            *(idle_targets, ignored, weighted, images, statistics, synced, dropped, tiles, norms, rest_is_sent_later),
+            *(bytes_sent, compressed_tiles, sharded_strips, sharded_adam, sharded_few),
+        )
+    },
 }
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -143,45 +142,12 @@ SURVIVED = (
 )
 
 
-def late(ranks: Ranks) -> None:
-    """One rank hangs."""
-    net = compiled(parallel.mpi(timeout=1.0))
-    net.train_one_batch(*batch())
-    if ranks.rank == 1:
-        time.sleep(60)
-    net.train_one_batch(*batch())
-
-
-def begins_late(ranks: Ranks) -> None:
-    """One rank does not come to its second parallel.mpi()."""
-    if ranks.rank == 1:
-        time.sleep(60)
-    parallel.mpi(timeout=1.0)
-
-
 def leaves(ranks: Ranks) -> None:
     """One rank's program ends."""
     net = compiled(ranks)
     net.train_one_batch(*batch())
     if ranks.rank == 0:
         net.train_one_batch(*batch())
-
-
-def raises(ranks: Ranks) -> None:
-    net = compiled(ranks)
-    net.train_one_batch(*batch())
-    if ranks.rank == 1:
-        raise RuntimeError("the disk is full")
-    net.train_one_batch(*batch())
-
-
-def not_a_number(ranks: Ranks) -> None:
-    net = compiled(ranks, on_nan="raise")
-    x, y = batch()
-    net.train_one_batch(x, y)
-    if ranks.rank == 1:
-        x[0, 0] = np.nan
-    net.train_one_batch(x, y)
 
 
 def main(folder: str, *cases: str) -> None:

@@ -1,351 +1,178 @@
-"""The benchmarks against PyTorch: what they count, compare and tell, and that both sides are the same nets."""
+"""Each benchmark runs at its smallest sizes and prints its table; its nets are as large as published."""
 
 from __future__ import annotations
 
-import json
-import math
+import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from types import SimpleNamespace
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import skips
-from benchmark_modules import FOLDER, benchmark_modules
-from singa_lite import FeedForwardNet, device, layers, loss, optimizer
-from singa_lite.kernels.interface import SIGNATURES
+
+FOLDER = Path(__file__).resolve().parents[1] / "benchmarks"
 
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="this copy has no benchmarks, the checkout has")
 
 
-@pytest.fixture(scope="module")
-def load() -> Iterator[Any]:
-    """Imports a module of the folder by name, and forgets all of them in the end."""
-    with benchmark_modules() as importer:
-        yield importer
+def run(*arguments: str, **variables: str) -> str:
+    """What Python prints in the folder of the benchmarks, of which `nets` is one package and the tests' another."""
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=FOLDER, env=os.environ | variables, capture_output=True, text=True
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+    return done.stdout
 
 
-# ---- floating-point operations
-
-
-def call(kernel: str, *shapes: tuple[int, ...] | None, **settings: Any) -> SimpleNamespace:
-    """An instruction as the record has it."""
-    operands = [None if shape is None else SimpleNamespace(shape=shape) for shape in shapes]
-    return SimpleNamespace(kernel=kernel, operands=operands, settings=settings)
-
-
-# 2 images of 6 x 5 x 4, 8 kernels of 3 x 3 in 2 groups: each of 2 * 8 * 5 * 4 results takes 3 * 9 products.
-CONVOLUTION = 2 * (2 * 8 * 5 * 4) * (3 * 9)
-
-
-@pytest.mark.parametrize(
-    ("instruction", "wanted"),
-    [
-        (call("conv2d", (2, 6, 5, 4), (8, 3, 3, 3), (8,), (2, 8, 5, 4), groups=2), CONVOLUTION),
-        (call("conv2d_derivative", (2, 8, 5, 4), (8, 3, 3, 3), (2, 6, 5, 4), groups=2), CONVOLUTION),
-        (call("conv2d_gradient", (2, 6, 5, 4), (2, 8, 5, 4), (8, 3, 3, 3), groups=2), CONVOLUTION),
-        (call("linear", (3, 5), (5, 7), None, (3, 7)), 2 * 3 * 5 * 7),
-        (call("matmul", (3, 5), (7, 5), (3, 7), transpose_a=False, transpose_b=True), 2 * 3 * 5 * 7),
-        (call("matmul", (2, 5, 3), (5, 7), (2, 3, 7), transpose_a=True, transpose_b=False), 2 * 2 * 3 * 5 * 7),
-        (call("relu", (3, 5), (3, 5)), 0),
-    ],
-    ids=lambda value: getattr(value, "kernel", ""),
+#: (program, further arguments, what stands at the head of its table, libraries that it needs). FILE and DIR are paths.
+ROWS = [
+    ("attention.py", "", "length   s: ours  torch", "torch"),
+    ("branches.py", "", "| net | batch | all cores, ms |", ""),
+    ("budget.py", "", "| net, batch | system | setting | planned MiB |", "scipy"),
+    ("budget.py", "--prepare FILE", "", "scipy"),
+    ("budget.py", "--check 4", "| budget MiB | planned MiB |", ""),
+    ("budget.py", "--check 20 --net lenet --batch 16", "| budget MiB | planned MiB |", ""),
+    ("checkpoints.py", "", "stands still", ""),
+    ("compare.py", "", "| net, batch | peer | ms, fastest step: ours |", "torch"),
+    ("data_loading.py", "", "shuffled: an epoch reads", ""),
+    ("generation.py", "", "texts   ms an id: ours  torch", "torch"),
+    ("host_cost.py", "", "fastest  median", "cupy"),
+    ("kernels.py", "", "| kernel, shape | ours, ms | PyTorch, ms |", "torch"),
+    ("library_best.py", "", "| call | in a step | ours, ms |", "onednn"),
+    ("long_chains.py", "", "free: arena", ""),
+    ("long_chains.py", "--operations 50", "dependencies", ""),
+    ("nested.py", "", "nested: a step done at once takes", ""),
+    ("offload.py", "DIR", "repeats    copied", ""),
+    ("parallel.py", "", "| net | batch | ours, ms | one process, ms | DDP, ms |", "torch mpi4py"),
+    ("peak_memory.py", "", "| peak memory in P (seconds a step) |", ""),
+    ("placement.py", "", "problem", ""),
+    ("plan_picture.py", "lenet 2 FILE", "lenet at batch 2", "matplotlib"),
+    ("planning.py", "", "lenet, 16: free", ""),
+    ("plans.py", "", "| net, batch | operations | blocks |", ""),
+    ("precision.py", "", "| net, batch | system | ms a step: fastest |", ""),
+    ("predicted_memory.py", "", "| net, batch | kernels | predicted MiB |", ""),
+    ("predicted_memory.py", "--budgets", "| net, batch | kernels | budget MiB |", ""),
+    ("recurrent.py", "", "side              seconds   peak MiB", "torch"),
+    ("replay.py", "", "fastest  median", ""),
+    ("sgemm.py", "", "GFLOP/s  singa_lite", ""),
+    ("snapshots.py", "", "save, s  x copy", ""),
+    ("accuracy.py", "", "held-out accuracy in per cent", "sklearn"),
+    ("filter_gradients.py", "", "SGEMM peak", "onednn"),
+    ("sequences.py", "", "| net, batch | peer | ms, fastest step: ours |", "torch"),
+]
+#: They take long also with few samples: large nets, or several processes of PyTorch.
+LONG = (
+    "accuracy.py",
+    "compare.py",
+    "filter_gradients.py",
+    "parallel.py",
+    "peak_memory.py",
+    "recurrent.py",
+    "sequences.py",
 )
-def test_flops_of_a_kernel(load, instruction, wanted):
-    assert load("flops").step_flops([instruction]) == wanted
+#: What no user runs by itself, or what another test runs.
+OTHERS = {"agreement", "bound", "flops", "kernel_table", "quiet", "report", "tiny", "memcheck", "gpu_first"}
 
 
-def test_a_product_without_a_rule_is_refused(load):
-    with pytest.raises(KeyError, match="matmul_of_tomorrow"):
-        load("flops").step_flops([call("matmul_of_tomorrow", (3, 5))])
+def marked(row: tuple[str, str, str, str]) -> Any:
+    marks = [pytest.mark.nightly] * (row[0] in LONG) + [pytest.mark.peer] * ("torch" in row[3])
+    return pytest.param(*row, marks=marks, id=f"{row[0]} {row[1]}".strip())
 
 
-def test_flops_of_a_recorded_step(load):
-    """Forward and gradient of both layers, the derivative of the second one alone: nobody wants the first one's."""
-    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu())
-    net.add(layers.Conv2D("conv", 4, 3, input_sample_shape=(2, 6, 5)))
-    net.add(layers.Flatten("flat"))
-    net.add(layers.Dense("scores", 7))
-    net.compile(optimizer.SGD(0.1))
-    net.train_one_batch(np.zeros((3, 2, 6, 5), np.float32), np.zeros(3, np.int64))
-    convolution, product = 2 * (3 * 4 * 6 * 5) * (2 * 9), 2 * 3 * (4 * 6 * 5) * 7
-    assert load("flops").step_flops(net.training_graph.operations) == 2 * convolution + 3 * product
+@pytest.mark.parametrize(("program", "arguments", "head", "libraries"), [marked(row) for row in ROWS])
+def test_a_benchmark_runs_small(program, arguments, head, libraries, tmp_path):
+    for library in libraries.split():
+        if library == "onednn":
+            _wants_onednn()
+        else:
+            skips.library(library)
+    given = arguments.replace("FILE", str(tmp_path / "made.png")).replace("DIR", str(tmp_path)).split()
+    assert head in run(program, "--tiny", *given)
+    assert "FILE" not in arguments or (tmp_path / "made.png").stat().st_size > 100
 
 
-# ---- statistics and the table
+def _wants_onednn() -> None:
+    from singa_lite import device
+
+    try:
+        device.new_cpu(kernels="onednn")
+    except device.DeviceError as error:
+        pytest.skip(str(error))
 
 
-def run(seconds: list[float], peak: int = 1, losses: tuple[float, ...] = (2.0, 1.0), flops: int = 0) -> dict[str, Any]:
-    """What a measured process prints."""
-    return {"seconds": seconds, "peak": peak, "losses": list(losses), "flops": flops}
+def test_every_benchmark_is_run():
+    programs = {path.stem for path in FOLDER.glob("*.py")}
+    assert programs - OTHERS == {row[0].removesuffix(".py") for row in ROWS}
 
 
-def test_ratios_are_taken_within_rounds(load):
-    report = load("report")
-    ours = [run([1.0, 9.0, 2.0]), run([8.0]), run([3.0])]  # the machine was slow in the second round
-    theirs = [run([4.0]), run([16.0]), run([2.0, 4.0])]
-    assert report.time_ratio(ours, theirs) == (0.5, 0.5, 1.0)
-    assert str(report.time_ratio(ours, theirs)) == "0.50 (0.50..1.00)"
-    assert report.step_seconds(ours) == 3.0
-    assert report.fastest_seconds(ours) == 1.0
-    assert report.round_minima(ours) == [1.0, 8.0, 3.0]
-    assert report.peak_bytes([run([1.0], peak) for peak in (5, 90, 7)]) == 7
+# ---- the nets
 
 
-def test_a_row_tells_both_sides(load):
-    report, agreement = load("report"), load("agreement")
-    ours = [run([0.5, 0.5, 1.0], 2 * 2**20, (2.0, 1.5), 4 * 10**9), run([1.5], 2 * 2**20)]
-    theirs = [run([0.25], 8 * 2**20, (2.0, 1.25)), run([0.5], 8 * 2**20)]
-    check = agreement.Agreement(False, 1, 0.25, 1e-6, "loss of step 2 differs")
-    cells = report.row("net, 3", "torch", ours, theirs, check, 32.0).strip("| ").split(" | ")
-    assert len(cells) == len(report.HEAD)
-    assert cells[:5] == ["net, 3", "torch", "500.0", "250.0", "2.00"]  # the fastest steps
-    assert cells[5:8] == ["1000.0", "375.0", "2.50 (2.00..3.00)"]  # the medians
-    assert cells[8:13] == ["2", "8", "0.25", "1.500000", "1.250000"]
-    assert "step 2 differs" in cells[13]
-    assert cells[14:] == ["25%", "50%"]  # 4 GFLOP in 0.5 and 0.25 s are 8 and 16 of 32 GFLOP/s
+def dense(*widths: int) -> int:
+    """Parameters of Dense layers with biases."""
+    return sum((inputs + 1) * outputs for inputs, outputs in pairwise(widths))
 
 
-def test_a_row_says_why_a_peer_did_not_run(load):
-    report = load("report")
-    line = report.row("net, 3", "torch", [run([0.5], flops=1)], "not installed", None, 32.0)
-    assert "not installed" in line
-    assert line.count("|") == report.heading().splitlines()[0].count("|")
+def conv_norm(*channels: int) -> int:
+    """Parameters of convolutions of 3 x 3 without bias, each with a batch normalization."""
+    return sum((9 * inputs + 2) * outputs for inputs, outputs in pairwise(channels))
 
 
-def test_the_best_of_the_peers_is_named(load):
-    report = load("report")
-    slow, steady, swift = [run([9.0, 9.0])], [run([2.0, 2.0, 2.0])], [run([1.0, 3.0, 3.0])]
-    assert report.best({"a": slow, "b": steady, "c": "not installed"}) == {"b": "best peer"}
-    split = {"a": slow, "b": steady, "c": swift}
-    assert report.best(split) == {"c": "best fastest step", "b": "best median"}
-    assert report.best({"c": "not installed"}) == {}
-    ours = [run([1.5, 1.5, 5.0])]
-    assert report.summary("net, 3", ours, split) == "net, 3: 1.50 of c's fastest step, 0.75 of b's median"
-    assert report.summary("net, 3", ours, {"b": steady}) == "net, 3: 0.75 of b's fastest step, 0.75 of b's median"
-    assert report.summary("net, 3", ours, {"b": "not installed"}) == ""
+UNET_DOWN = conv_norm(3, 32, 32, 64, 64, 128, 128, 256, 256)
+UNET_UP = sum(conv_norm(2 * width, width) + conv_norm(2 * width, width, width) for width in (128, 64, 32))
+#: {net: (parameters, where a sample of the last maps is known: layer, shape)}. Those with separators of thousands are
+#: from torchvision's documentation; its ResNet-18 has a stem of 7 x 7 and 1000 classes.
+PUBLISHED: dict[str, tuple[int, str, tuple[int, ...]]] = {
+    "digits_cnn": (conv_norm(1, 32, 32, 64) + dense(64 * 4 * 4, 10), "scores", (10,)),
+    "lenet": ((25 + 1) * 6 + (6 * 25 + 1) * 16 + dense(16 * 5 * 5, 120, 84, 10), "scores", (10,)),
+    "mlp": (dense(784, 2048, 2048, 2048, 10), "scores", (10,)),
+    "vgg16": (138_357_544, "stage5_pool", (512, 7, 7)),
+    "resnet50": (25_557_032, "stage4_3_relu", (2048, 7, 7)),
+    "resnet18_32": (11_689_512 - (49 - 9) * 3 * 64 - dense(512, 1000 - 10), "stage4_2_relu", (512, 4, 4)),
+    "mobilenet_v2": (3_504_872, "last_relu6", (1280, 7, 7)),
+    "densenet121": (7_978_856, "last_relu", (1024, 7, 7)),
+    "unet": (UNET_DOWN + UNET_UP + dense(32, 5), "level4_conv1", (256, 16, 20)),
+    "chain": (dense(8, *[16] * 1000, 4), "scores", (4,)),
+}
+SIZES = """
+import sys
+from nets import NETS, parameter_count
+from singa_lite import device
+layers = eval(sys.argv[1])
+on = device.abstract("numpy")
+print({name: (parameter_count(net := made.build(on, init=0.0)), net.layers[layers[name]].get_output_sample_shape())
+       for name, made in NETS.items()})
+"""
 
 
-def test_rows_of_rounds_that_are_apart_are_refused(load, capsys, monkeypatch):
-    """The second peer's are: its row is not printed, the first one's is, and the summary names the first."""
-    compare, quiet = load("compare"), load("quiet")
-    still = quiet.Sample(0.0, 0.0, 0.0, 0.0)
-    monkeypatch.setattr(quiet.Watch, "_settle", lambda self, seconds: "")
-    monkeypatch.setattr(quiet.Watch, "_sample", staticmethod(lambda: still))
-    watch = quiet.Watch()
-    peers = {"torch": [run([2.0]), run([2.1])], "torch-compile": [run([3.0]), run([3.5])], "other": "not installed"}
-    result = {"net": "mlp", "batch": 3, "ours": [run([1.0]), run([1.0])], "peers": peers, "noise": [[2.0, 1.0]] * 3}
-    assert compare.write(watch, result, 1.0) == ("mlp, 3: 0.50 of torch's fastest step, 0.49 of torch's median", "")
-    out, err = capsys.readouterr()
-    assert [line.split(" | ")[1] for line in out.splitlines()] == ["torch (best peer)", "other"]
-    assert "not written, as torch-compile: rounds are 17% apart (at most 10%)" in err
-    assert watch.status == quiet.BUSY
-    result["ours"][1] = run([1.2])
-    _, why = compare.write(watch, result, 1.0)
-    assert why == "rounds are 20% apart (at most 10%)"
-    assert capsys.readouterr().out == ""
+def test_nets_are_as_large_as_published():
+    layers = {name: layer for name, (_, layer, _) in PUBLISHED.items()}
+    found = eval(run("-c", SIZES, repr(layers)))
+    assert found == {name: (count, shape) for name, (count, _, shape) in PUBLISHED.items()}
 
 
-def test_a_compiled_peer_is_among_the_usual_ones(load, monkeypatch):
-    compare = load("compare")
-    monkeypatch.setattr(sys, "argv", ["compare.py"])
-    options = compare.arguments()
-    assert options.peer == ["torch", "torch-channels-last", "torch-compile"]
-    assert (options.rounds, options.anyway) == (5, False)
-    monkeypatch.setattr(sys, "argv", ["compare.py", "--peer", "all", "--anyway"])
-    assert (compare.arguments().peer, compare.arguments().anyway) == (list(compare.PEERS), True)
-
-
-def test_failures_and_disagreement_are_wrong(load):
-    compare = load("compare")
-    result = {"ours": [run([1.0], losses=(2.0, 1.0))], "noise": [[2.0, 1.0]] * 3}
-    assert not compare.wrong({**result, "peers": {"torch": [run([1.0], losses=(2.0, 1.0))], "b": "not installed"}})
-    assert compare.wrong({**result, "peers": {"torch": [run([1.0], losses=(2.0, 1.1))]}})
-    assert compare.wrong({**result, "peers": {"torch": "failed: torch: no memory"}})
-
-
-# ---- agreement
-
-
-LOSSES = [4.0, 3.0, 2.0]
-NOISE = [[4.0, 3.0, 2.0], [4.0, 3.00001, 2.0], [4.0, 3.0, 2.000005]]  # ranges 0, 1e-5, 5e-6
-
-
-def test_what_is_allowed_follows_the_noise_and_never_falls(load):
-    agreement = load("agreement")
-    last = 4 * 2.0**-24
-    wanted = [last * 4.0, 4e-5 + last * 3.0, 4e-5 + last * 2.0]
-    assert agreement.allowed_differences(LOSSES, NOISE) == pytest.approx(wanted, rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("changes", "agrees", "step"),
-    [
-        ([0, 0, 0], True, 0),
-        ([5e-7, 3e-5, 1e-5], True, 1),
-        ([0, 0, 5e-5], False, 2),
-        ([2e-6, 0, 0], False, 0),
-        ([0, math.nan, 0], False, 1),
-    ],
-)
-def test_losses_agree_within_what_is_allowed(load, changes, agrees, step):
-    ours = [a + b for a, b in zip(LOSSES, changes, strict=True)]
-    check = load("agreement").agreement(ours, LOSSES, NOISE)
-    assert (check.agrees, check.step) == (agrees, step)
-    assert bool(check.reason) != agrees
-
-
-def test_losses_that_rounding_decides_do_not_agree(load):
-    noise = [LOSSES, [4.0, 3.0, 2.01]]
-    check = load("agreement").agreement(LOSSES, LOSSES, noise)
-    assert not check.agrees
-    assert "noise" in check.reason
-
-
-def test_losses_that_stand_still_do_not_agree(load):
-    losses = [4.0, 4.0, 3.9999]
-    check = load("agreement").agreement(losses, losses, [losses, [4.0, 4.00001, 3.9999]])
-    assert not check.agrees
-    assert "hardly moved" in check.reason
-
-
-# ---- weights on their way
-
-
-def test_weights_arrive_in_arrays_of_any_strides(load, tmp_path, monkeypatch):
-    process = load("peers.process")
-    monkeypatch.setattr(process, "PIECE", 64)  # several pieces an array, the last one shorter
-    weight, bias = np.arange(35.0, dtype=np.float32).reshape(7, 5), np.arange(3, dtype=np.float32)
-    process.write_weights(tmp_path, [("dense/weight", weight), ("dense/bias", bias)])
-    turned, plain = np.zeros((5, 7), np.float32), np.zeros(3, np.float32)
-    process.read_weights(tmp_path, [("dense/weight", turned.T), ("dense/bias", plain)])
-    assert np.array_equal(turned, weight.T)
-    assert np.array_equal(plain, bias)
-
-
-@pytest.mark.parametrize(
-    ("targets", "message"),
-    [
-        ({"a/weight": (2, 3), "b/bias": (4,)}, "'b/bias'"),
-        ({}, "a.weight"),
-        ({"a/weight": (3, 2)}, r"wanted \(3, 2\)"),
-    ],
-)
-def test_weights_that_do_not_fit_are_refused(load, tmp_path, targets, message):
-    process = load("peers.process")
-    process.write_weights(tmp_path, [("a/weight", np.ones((2, 3), np.float32))])
-    with pytest.raises(ValueError, match=message):
-        process.read_weights(tmp_path, [(name, np.zeros(shape, np.float32)) for name, shape in targets.items()])
-
-
-# ---- kernel cases
-
-
-def test_cases_are_calls_of_the_interface(load):
-    cases = list(load("kernel_table").cases())
-    assert len({str(case) for case in cases}) == len(cases)
-    for case in cases:
-        signature = SIGNATURES[case.kernel]
-        assert tuple(case.tensors) == signature.tensors, case
-        assert set(case.settings) == set(signature.settings), case
-        assert {name for name, shape in case.tensors.items() if shape is None} <= signature.optional, case
-        assert case.result in ("", *signature.tensors), case
-
-
-def test_a_case_has_equal_values_in_every_layout(load):
-    case = load("kernel_table").Case("", "copy", {"x": (2, 3, 5, 4), "y": (2, 3, 5, 4)}, within={"y": (2, 6, 5, 4)})
-    plain, last = case.arrays(), case.arrays({"image": (0, 2, 3, 1)})
-    assert all(np.array_equal(plain[name], last[name]) for name in "xy")
-    assert plain["x"].strides == (240, 80, 16, 4)
-    assert last["x"].strides == (240, 4, 48, 12)
-    assert last["y"].strides == (480, 4, 96, 24)
-
-
-def test_slowest_kernels_come_first(load, capsys):
-    kernels, report = load("kernels"), load("report")
-    case = load("kernel_table").Case
-    rows = [
-        kernels.Row(case(title, "relu", {}), 0.001, 0.002, report.spread([ratio]), equal, trouble)
-        for title, ratio, equal, trouble in (
-            ("fast", 0.5, True, ""),
-            ("slow", 3.0, False, ""),
-            ("disturbed", 2.0, True, "busy"),
-            ("middle", 1.0, True, ""),
-        )
-    ]
-    refused = []
-    watch = SimpleNamespace(write=lambda line, why: refused.append(line) if why else print(line))
-    kernels.write(watch, rows)
-    lines = capsys.readouterr().out.splitlines()[2:]
-    assert len(refused) == 1 and "disturbed" in refused[0]
-    assert [line.split(" | ")[0] for line in lines] == ["| relu: slow", "| relu: middle", "| relu: fast"]
-    assert ["differ" in line for line in lines] == [True, False, False]
-
-
-# ---- against PyTorch
-
-
-@pytest.mark.peer
-def test_every_case_has_its_operation(load):
-    skips.library("torch")
-    operations = load("peers.torch_kernels").OPERATIONS
-    assert {case.kernel for case in load("kernel_table").cases()} <= set(operations)
-
-
-NAMES = """
-import json, torch
+SAME = """
+import torch
+from math import prod
 from nets import NETS
 from peers import torch_nets
-shapes = {}
+from peers.torch_segments import built
 for name, build in torch_nets.NETS.items():
     with torch.device("meta"):
         named = torch_nets.parameters_by_our_names(build())
     theirs = {n: tuple(p.T.shape if turned else p.shape) for n, p, turned in named}
-    ours = {n: tuple(value.shape) for n, value in NETS[name].build(init=0.0).parameters().items()}
-    shapes[name] = [ours, theirs]
-print(json.dumps(shapes))
+    assert theirs == {n: tuple(v.shape) for n, v in NETS[name].build(init=0.0).parameters().items()}, name
+for name in ("densenet121", "unet"):
+    ours = sum(prod(value.shape) for value in NETS[name].build(init=0.0).param_values())
+    assert ours == sum(p.numel() for p in built(name, 2).parameters()), name
 """
 
 
 @pytest.mark.peer
-def test_both_sides_have_the_same_parameters(load):
+@pytest.mark.nightly
+def test_the_peers_nets_have_the_same_parameters():
     skips.library("torch")
-    command = [sys.executable, "-c", NAMES]  # a process, since a helper of the tests is called `nets` too
-    done = subprocess.run(command, cwd=FOLDER, check=True, capture_output=True, text=True)
-    shapes = json.loads(done.stdout)
-    assert set(shapes) == set(load("compare").BATCHES) == set(load("compare").RATES)
-    for name, (ours, theirs) in shapes.items():
-        assert ours == theirs, name
-
-
-@pytest.mark.peer
-def test_both_sides_train_to_equal_losses(load):
-    skips.library("torch")
-    compare, process = load("compare"), load("peers.process")
-    task = process.Task("", "lenet", 5, lr=0.001, warmup=1, steps=3)
-    result = compare.compare(task, ["torch"], rounds=1)
-    assert compare.worst(result, "torch").agrees
-    assert [len(run["losses"]) for run in (*result["ours"], *result["peers"]["torch"])] == [4, 4]
-    assert len(result["ours"][0]["seconds"]) == 3
-    assert result["ours"][0]["flops"] > 0
-
-
-def test_a_failing_peer_is_named(load, monkeypatch):
-    compare, process = load("compare"), load("peers.process")
-    monkeypatch.setattr(compare, "obstacle", lambda peer: "")
-    runs = load("peers.turns").one_more([], process.Task("torch", "no such net", 5), compare.in_process)
-    assert isinstance(runs, str)
-    assert runs.startswith("failed: torch:")
-
-
-def test_a_peer_that_is_not_there_is_said_so(load, monkeypatch):
-    compare = load("compare")
-    monkeypatch.setattr(compare.importlib.util, "find_spec", lambda name: None)
-    assert compare.obstacle("torch") == "not installed"
-    monkeypatch.setattr(compare.importlib.util, "find_spec", lambda name: object())
-    monkeypatch.setattr(compare.shutil, "which", lambda name: None)
-    assert compare.obstacle("torch-compile") == "no C++ compiler"
-    assert compare.obstacle("torch") == ""
+    run("-c", SAME)

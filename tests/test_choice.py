@@ -80,44 +80,29 @@ def trouble(request, tmp_path, no_library):
             return {"before": before, "SINGA_LITE_ONEDNN": "x.so"}, ["engine_create", "runtime error"]
 
 
-def test_without_the_library_numpy_serves_and_says_so_once(trouble):
+def test_without_the_library_numpy_serves_and_says_so_once_unless_it_is_asked_for(trouble):
     settings, says = trouble
     number, text, chosen = choose(**settings)
-    assert number == 1
-    assert chosen == "numpy"
-    for part in (*says, "NumPy kernels serve", "pip install onednn-cpu-gomp", "SINGA_LITE_KERNELS=numpy"):
-        assert part in text
-
-
-def test_asked_for_by_name_a_missing_library_is_an_error(trouble):
-    settings, says = trouble
+    assert (number, chosen) == (1, "numpy")
+    assert not [part for part in (*says, "onednn-cpu-gomp") if part not in text]
     number, _, chosen = choose("onednn", **settings)
-    assert number == 0
-    for part in ("DeviceError kernels: wanted the oneDNN kernels, but", *says):
-        assert part in chosen
-
-
-def test_asked_for_by_the_environment_a_missing_library_is_an_error(no_library):
-    number, _, chosen = choose(SINGA_LITE_KERNELS="onednn", SINGA_LITE_ONEDNN=no_library)
-    assert number == 0
-    assert "DeviceError SINGA_LITE_KERNELS: wanted the oneDNN kernels, but" in chosen
-    assert str(no_library) in chosen
+    assert number == 0 and chosen.startswith("DeviceError kernels: ")
+    assert not [part for part in says if part not in chosen]
 
 
 def test_what_is_meant_is_silent(no_library):
     assert choose(SINGA_LITE_ONEDNN="off") == (0, "", "numpy")
     assert choose(SINGA_LITE_ONEDNN=no_library, SINGA_LITE_KERNELS="numpy") == (0, "", "numpy")
     assert choose("numpy", SINGA_LITE_ONEDNN=no_library) == (0, "", "numpy")
-
-
-def test_switched_off_and_asked_for_is_an_error_that_says_how():
-    assert "switched off by SINGA_LITE_ONEDNN=off" in choose("onednn", SINGA_LITE_ONEDNN="off")[2]
+    assert "SINGA_LITE_ONEDNN=off" in choose("onednn", SINGA_LITE_ONEDNN="off")[2]
 
 
 def test_names_that_are_no_set():
-    wanted = "wanted one of ('auto', 'onednn', 'numpy'), received 'abacus'"
-    assert choose("abacus") == (0, "", f"DeviceError kernels: {wanted}")
-    assert choose(SINGA_LITE_KERNELS="abacus") == (0, "", f"DeviceError SINGA_LITE_KERNELS: {wanted}")
+    for where, (number, _, chosen) in {
+        "kernels": choose("abacus"),
+        "SINGA_LITE_KERNELS": choose(SINGA_LITE_KERNELS="abacus"),
+    }.items():
+        assert number == 0 and chosen.startswith(f"DeviceError {where}: ") and "'abacus'" in chosen
 
 
 # Eight threads ask for a device at once, changing places as often as can be.
@@ -144,8 +129,3 @@ print(len(found), len(set(map(id, found))), len({{id(one.kernels) for one in fou
 def test_threads_that_ask_at_once_get_one_device_and_one_warning(no_library):
     assert output(AT_ONCE.format(ask="cpu"), SINGA_LITE_ONEDNN=no_library).split() == ["8", "1", "1", "1"]
     assert output(AT_ONCE.format(ask="new_cpu"), SINGA_LITE_ONEDNN=no_library).split() == ["8", "8", "1", "1"]
-
-
-def test_threads_that_ask_at_once_get_one_set():
-    asked = output(AT_ONCE.format(ask="new_cpu"))
-    assert asked.split()[:3] == ["8", "8", "1"]

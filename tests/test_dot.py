@@ -8,7 +8,6 @@ import numpy as np
 
 from singa_lite import autograd, device, tensor
 from singa_lite.operation import Instruction, Operand, Phase
-from singa_lite.reports.colors import COLORS
 from singa_lite.reports.dot import to_dot
 
 NAMES = ["x", "y", "z", "w"]
@@ -37,19 +36,6 @@ def nodes_of(*instructions: Instruction) -> dict[str, tuple[str, str, str]]:
     return {m[1]: (m[2], m[3], m[4]) for m in map(NODE.fullmatch, to_dot(instructions, NAMES).splitlines()) if m}
 
 
-def test_nodes_are_labelled_by_kernel_and_layer_and_colored_by_phase():
-    found = nodes_of(
-        step(0, "relu", 0, 1, layer="act"),
-        step(4, "relu_derivative", 1, 1, 2, phase=Phase.DERIVATIVE, layer="act"),
-        step(7, "copy", 2, 3, phase=Phase.UPDATE),
-    )
-    assert found == {
-        "o0": (r'"relu\nact"', f'"{COLORS["forward"]}"', '"forward"'),
-        "o4": (r'"relu_derivative\nact"', f'"{COLORS["derivative"]}"', '"derivative"'),
-        "o7": ('"copy"', f'"{COLORS["update"]}"', '"update"'),
-    }
-
-
 def test_read_after_write():
     assert edges_of(step(0, "relu", 0, 1), step(1, "relu", 1, 2), step(2, "add", 1, 2, 3)) == {
         ("o0", "o1"): "y",
@@ -64,10 +50,6 @@ def test_write_after_write_and_after_read():
     assert edges_of(step(0, "relu", 1, 2), step(1, "relu", 1, 3)) == {}
 
 
-def test_one_edge_for_all_blocks_that_cause_it():
-    assert edges_of(step(0, "add", 0, 1, 2), step(1, "add", 2, 3, 1)) == {("o0", "o1"): "y, z"}
-
-
 def test_a_block_that_a_third_writes_between_is_no_cause():
     found = edges_of(
         step(0, "max_pool2d", 0, 1, 2),  # writes y and z
@@ -80,10 +62,6 @@ def test_a_block_that_a_third_writes_between_is_no_cause():
 def test_quotes_and_backslashes_in_names():
     (label, _, _) = nodes_of(step(0, "relu", 0, 1, layer='a "b" \\n'))["o0"]
     assert label == r'"relu\na \"b\" \\n"'
-
-
-def test_an_empty_record():
-    assert edges_of() == {} == nodes_of()
 
 
 def test_the_graph_of_a_recording():

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmark_modules import FOLDER
 
 import host_loader
 import skips
-from benchmark_modules import FOLDER
 
 SCRIPT = FOLDER / "gpu_first.py"
 PLANTS = Path(__file__).resolve().parent / "cuda_host" / "planted_faults.py"

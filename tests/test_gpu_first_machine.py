@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmark_modules import FOLDER, benchmark_modules
 
 import host_loader
-from benchmark_modules import FOLDER, benchmark_modules
 from late_gpu import late_gpu
 
 MISSING = host_loader.missing()

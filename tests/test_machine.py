@@ -43,11 +43,9 @@ def eight_cores(monkeypatch):
     [
         ({}, 8),
         ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "max 100000\n"}, 8),
-        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "300000 100000\n"}, 3),
         ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "250000 100000\n"}, 3),
         ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "5000 100000\n"}, 1),
         ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "9900000 100000\n"}, 8),
-        ({"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/cpu.max": "max 100000\n"}, 8),
         ({"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/cpu.max": "400000 100000\n"}, 4),
         (
             {
@@ -75,10 +73,7 @@ def test_processor_and_instruction_sets(system):
     root = system({"proc/cpuinfo": CPUINFO})
     assert machine.processor(root) == "Abacus 3000"
     assert machine.instruction_sets(root) == ("avx", "fma", "avx2", "avx512f")
-
-
-def test_arm_tells_its_features(system):
-    root = system({"proc/cpuinfo": "processor : 0\nFeatures : fp asimd sve\n"})
+    root = system({"proc/cpuinfo": "processor : 0\nFeatures : fp asimd sve\n"})  # of ARM
     assert machine.instruction_sets(root) == ("asimd", "sve")
 
 
@@ -86,7 +81,6 @@ def test_arm_tells_its_features(system):
     ("files", "wanted"),
     [
         ({}, {}),
-        ({"sys/fs/cgroup/memory.max": "max\n", "proc/self/cgroup": "0::/\n"}, {}),
         ({"sys/fs/cgroup/memory.max": "1000000\n", "proc/self/cgroup": "0::/\n"}, {"limit": 1000000}),
         (
             {"sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n", "proc/self/cgroup": "4:memory:/\n"},

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 import singa_lite
+from every_row import over_rows
+from package_source import module_files
 from singa_lite import layers
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -29,8 +31,7 @@ def site() -> ModuleType:
     return made
 
 
-@pytest.mark.parametrize("module", site().MODULES if DOCS.is_dir() else ())
-def test_the_reference_has_every_public_name_of_a_module(module):
+def check_names(module: str) -> None:
     found = importlib.import_module(module)
     text = site().source(module).read_text(encoding="utf-8")
     handed_on = {name for name in re.findall(r"import \w+ as (\w+)", text) if not name.startswith("_")}
@@ -41,6 +42,10 @@ def test_the_reference_has_every_public_name_of_a_module(module):
         if not isinstance(getattr(found, name), ModuleType)
     }
     assert list(site().names(module)) == sorted(public)
+
+
+def test_the_reference_has_every_public_name():
+    over_rows(check_names, ((module, (module,)) for module in site().MODULES))
 
 
 def rows(page: str, heading: str) -> list[list[str]]:
@@ -77,3 +82,22 @@ def test_the_refused_keywords_name_ours(page):
     for written, says, *_ in table:
         with pytest.raises(TypeError, match=re.escape(says.strip("`"))):
             eval(written.strip("`"), dict(vars(layers)))
+
+
+def test_what_the_lineage_names_exists():
+    """Modules, and the tests that hold a feature."""
+    page = (DOCS / "lineage.md").read_text(encoding="utf-8")
+    found = re.findall(r"^\| (\d+) \| .+? \| (.+?) \| ?(.*?) ?\|$", page, re.MULTILINE)
+    assert [int(number) for number, *_ in found] == list(range(1, len(found) + 1)) and len(found) >= 128
+    modules = {name.removeprefix("singa_lite.").replace(".", "/") for name in module_files()}
+    missing = []
+    for _, here, held in found:
+        assert bool(held) != here.startswith("*not here*"), here
+        for file, test in re.findall(r"`([\w/]+\.py)::(test_\w+)`", held):
+            path = ROOT / "tests" / file
+            if not path.is_file() or f"def {test}(" not in path.read_text(encoding="utf-8"):
+                missing.append(f"{file}::{test}")
+        for name in re.findall(r"`([\w/]+)\.py`", here):
+            if name not in modules and not (ROOT / f"{name}.py").is_file():
+                missing.append(name)
+    assert not missing

@@ -69,21 +69,11 @@ def measured(monkeypatch) -> Profile:
 def test_each_operation_has_the_median_of_its_runs(measured):
     assert [operation.seconds for operation in measured.operations] == [0.5, 2.0, 1.0, 0.5]
     assert [operation.share for operation in measured.operations] == [0.125, 0.5, 0.25, 0.125]
-    assert measured.seconds == 4.0
-    assert measured.runs == 3
-
-
-def test_operations_keep_their_number_kernel_layer_and_phase(measured):
-    assert [operation[:4] for operation in measured.operations] == [
-        (10, "relu", "one", "forward"),
+    assert (measured.seconds, measured.runs) == (4.0, 3)
+    assert [operation[:4] for operation in measured.operations][1:3] == [
         (11, "add", "two", "forward"),
         (12, "relu_derivative", "one", "derivative"),
-        (13, "relu", "", "update"),
     ]
-
-
-def test_bytes_of_what_is_read_and_written(measured):
-    assert [(o.bytes_read, o.bytes_written) for o in measured.operations] == [(60, 60), (168, 84), (120, 60), (8, 8)]
 
 
 def test_what_is_updated_counts_as_read_and_as_written():
@@ -112,20 +102,6 @@ def test_sums_by_layer_phase_and_kernel(measured):
     ]
 
 
-def test_the_text(measured):
-    head, *tables = str(measured).split("\n\n")
-    assert head == "4 operations, 4000.000 ms, medians over 3 runs"
-    assert [table.split()[0] for table in tables] == ["phase", "kernel", "layer", "slowest"]
-    assert tables[2].splitlines() == [
-        "layer   operations        ms  share  GFLOP/s  bytes read  bytes written  GB/s",
-        "──────  ──────────  ────────  ─────  ───────  ──────────  ─────────────  ────",
-        "two     1           2000.000  50.0%                  168             84   0.0",
-        "one     2           1500.000  37.5%                  180            120   0.0",
-        "(none)  1            500.000  12.5%                    8              8   0.0",
-    ]
-    assert [line.split()[0] for line in tables[3].splitlines()[2:]] == ["11", "12", "10", "13"]
-
-
 def test_rates_and_shares_of_the_peaks(monkeypatch):
     """A product of 3 x 400 and 400 x 500 000 (1.2 GFLOP, 0.806 GB) in half a second, a copy of 0.25 GB in a quarter."""
     clock = SimpleNamespace(now=0.0)
@@ -142,19 +118,11 @@ def test_rates_and_shares_of_the_peaks(monkeypatch):
     peaks = Peaks(flops=4e9, nbytes=2e9)
     profile = measure([product, copy], [takes(0.5), takes(0.25)], 1, peaks=peaks)
     assert [o.flops for o in profile.operations] == [1_200_000_000, 0]
-    head, _, kernels, *_ = str(profile).split("\n\n")
-    assert head.endswith("; peaks: 4.0 GFLOP/s in float32, 2.0 GB/s")
-    wanted = "kernel operations ms share GFLOP/s of peak bytes read bytes written GB/s of peak"
-    assert " ".join(kernels.splitlines()[0].split()) == wanted
+    _, _, kernels, *_ = str(profile).split("\n\n")
     assert [line.split() for line in kernels.splitlines()[2:]] == [
         ["matmul", "1", "500.000", "66.7%", "2.4", "60%", "800,004,800", "6,000,000", "1.6", "81%"],
         ["copy", "1", "250.000", "33.3%", "125,000,000", "125,000,000", "1.0", "50%"],
     ]
-
-
-def test_the_text_lists_the_twenty_slowest():
-    many = measure(instructions() * 6, [lambda: None] * 24, 1)
-    assert len(str(many).split("\n\n")[-1].splitlines()) == 2 + 20
 
 
 def test_an_operation_names_the_way_in_which_it_is_done():
@@ -163,18 +131,6 @@ def test_an_operation_names_the_way_in_which_it_is_done():
     assert [operation.variant for operation in profile.operations] == ways
     assert "11 add (fast) " in str(profile)
     assert "10 relu " in str(profile) and "10 relu (" not in str(profile)
-
-
-def test_nothing_to_measure():
-    empty = measure([], [], 2)
-    assert empty.seconds == 0 and empty.operations == ()
-    assert str(empty).startswith("0 operations, 0.000 ms")
-
-
-@pytest.mark.parametrize("runs", [0, -1, 1.5])
-def test_runs_below_one_or_broken(runs):
-    with pytest.raises(ValueError, match=rf"profile: runs: wanted a whole number of at least 1, received {runs}"):
-        measure([], [], runs)
 
 
 def growing(limit: int | None = None) -> tuple:
@@ -192,6 +148,10 @@ def growing(limit: int | None = None) -> tuple:
 def test_a_graph_is_profiled_by_really_running_it_and_nothing_is_moved_behind_it():
     graph, value = growing()
     before = tensor.to_numpy(value).tolist()
+    with pytest.raises(ValueError, match="runs"):
+        graph.profile(0)
+    with pytest.raises(TypeError, match="peaks"):
+        graph.profile(1, peaks="yes")
     result = graph.profile(runs=3)
     assert tensor.to_numpy(value).tolist() == before
     assert [(o.kernel, o.layer, o.bytes_read, o.bytes_written) for o in result.operations] == [
@@ -201,12 +161,6 @@ def test_a_graph_is_profiled_by_really_running_it_and_nothing_is_moved_behind_it
     assert all(0 < operation.seconds < 1 for operation in result.operations)
     graph.run()
     assert tensor.to_numpy(value).tolist() == [2 * each for each in before]
-
-
-def test_a_graph_runs_ten_times_unless_told():
-    graph, value = growing()
-    assert graph.profile().runs == 10
-    assert tensor.to_numpy(value).tolist() == [1.0, 3.0]
 
 
 @pytest.fixture
@@ -225,15 +179,6 @@ def test_a_graph_measures_the_peaks_once_for_a_device(small_peaks):
     assert tensor.to_numpy(value).tolist() == [1.0, 3.0], "neither a calibration nor a profile moves anything"
 
 
-def test_the_peaks_of_other_threads_are_others(small_peaks, monkeypatch):
-    graph, _ = growing()
-    before = graph.profile(1).peaks
-    with monkeypatch.context() as patch:
-        patch.setattr(peaks_module.threads, "threads", lambda: 97)
-        assert graph.profile(1).peaks is not before
-    assert graph.profile(1).peaks is before
-
-
 def test_the_peaks_keep_to_the_limit_of_the_device(small_peaks):
     graph, value = growing(limit=2**21)
     assert graph.profile(1).peaks is not None
@@ -241,10 +186,3 @@ def test_the_peaks_keep_to_the_limit_of_the_device(small_peaks):
     assert graph.profile(1).peaks is None, "there is no room for any of its calls"
     graph.run()
     assert tensor.to_numpy(value).tolist() == [2.0, 6.0], "the profile moved nothing, the run did"
-
-
-@pytest.mark.parametrize("peaks", [1, "yes", None])
-def test_peaks_is_a_flag(peaks):
-    graph, _ = growing()
-    with pytest.raises(TypeError, match="profile: peaks: wanted True or False"):
-        graph.profile(1, peaks=peaks)

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from benchmark_modules import FOLDER, benchmark_modules
 from singa_lite.parallel import watcher
 from singa_lite.parallel.communicator import Alone
 from singa_lite.parallel.watch import Watch, watched
@@ -106,50 +105,3 @@ def test_a_rank_reads_who_has_ended(marks: int):
 def test_it_is_set_up_by_a_process_alone_too():
     watch = watched(Alone())
     assert watch is not None and watch.lost() == [] and watch.ended() == []
-
-
-# ---- the benchmark's own watch over its sides
-
-
-@pytest.fixture(scope="module")
-def benchmark() -> Iterator[Any]:
-    if not FOLDER.is_dir():
-        pytest.skip("this copy has no benchmarks, the checkout has")
-    with benchmark_modules() as importer:
-        yield importer("parallel")
-
-
-SIDE = """
-import os, sys, time
-print("result", flush=True)
-if os.environ["HOW"] == "fails":
-    sys.exit("the disk is full")
-time.sleep(0 if os.environ["HOW"] == "ends" else 60)
-"""
-
-
-@pytest.mark.parametrize(
-    ("how", "wanted"),
-    [
-        (("ends", "ends"), ""),
-        (("ends", "hangs"), "process 1: has not ended"),
-        (("hangs", "fails"), "process 0: has not ended: \nprocess 1: exit status 1: the disk is full"),
-    ],
-)
-def test_a_side_that_does_not_end_is_told_by_its_processes(
-    benchmark: Any, monkeypatch: Any, tmp_path: Path, how: Any, wanted: str
-):
-    monkeypatch.setattr(benchmark, "LONGEST", 5.0 if "fails" in how or not wanted else 1.0)
-    monkeypatch.setattr(benchmark, "TO_TELL", 0.5)
-    settings = [dict(os.environ, HOW=each) for each in how]
-    status, out = benchmark.together([sys.executable, "-I", "-S", "-c", SIDE], settings, tmp_path)
-    assert status.startswith(wanted) if wanted else not status
-    assert out == "result\n"
-
-
-def test_what_is_hidden_goes_by_the_rank_that_waits_least(benchmark: Any):
-    """Of 10 s alone 1, 2 and 3 are waited for by one rank or the other; a step of 12 s computes for 10."""
-    one = {"waited": [1.0, 9.0, 3.0], "alone": 10.0, "seconds": [12.0, 11.0, 13.0], "computed": 10.0}
-    other = {"waited": [8.0, 2.0, 4.0], "alone": 10.0, "seconds": [12.0, 12.0, 12.0], "computed": 10.0}
-    assert benchmark.hidden_share([one, other]) == pytest.approx(0.8)
-    assert benchmark.added_share([one, other]) == pytest.approx(0.2)

@@ -50,27 +50,6 @@ def test_the_last_line_sums_up_and_a_shared_parameter_counts_once():
     assert state == sum(value.nbytes for value in net.states().values()) == 2 * 6 * 8
 
 
-def test_the_box_is_straight():
-    *box, _ = small_net().summary().splitlines()
-    assert len({len(line) for line in box}) == 1
-    corners = [line[0] + line[-1] for line in box]
-    assert corners == ["┌┐", "││", "├┤", *["││"] * 7, "└┘"]
-    columns = [[i for i, mark in enumerate(line) if mark in "┌┬┐│├┼┤└┴┘"] for line in box]
-    assert all(places == columns[0] for places in columns)
-
-
-def test_several_sources_and_several_inputs():
-    net = FeedForwardNet()
-    net.add(layers.Dense("b", 4, input_sample_shape=(2,)))
-    net.add(layers.Dense("a", 4, input_sample_shape=(3,)), src=[])
-    net.add(layers.Merge("sum"), src=["a", "b", "a"])
-    assert [row[:2] for row in rows(net.summary())[1:]] == [
-        ["a (Dense)", "input"],
-        ["b (Dense)", "input"],
-        ["sum (Merge)", "a, b, a"],
-    ]
-
-
 def test_a_net_that_is_not_whole_has_no_summary():
     with pytest.raises(GraphError, match="at least one layer"):
         FeedForwardNet().summary()

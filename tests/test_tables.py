@@ -13,6 +13,7 @@ import pytest
 
 import skips
 from data_nets import X, Y, classifier
+from every_row import over_rows
 from nets import state_of
 from singa_lite import data
 from singa_lite.data import blocks
@@ -80,17 +81,17 @@ def test_columns_that_are_asked_for(table):
 
 
 def test_what_is_no_table_of_numbers(table):
-    with pytest.raises(KeyError, match="wanted a column 'price', received"):
+    with pytest.raises(KeyError, match="'price'"):
         table(target="price")
-    with pytest.raises(ValueError, match="wanted each column once"):
+    with pytest.raises(ValueError, match="f1"):
         table(target="label", features=["f1", "f1"])
-    with pytest.raises(TypeError, match="features: wanted a list of names"):
+    with pytest.raises(TypeError, match="features"):
         table(target="label", features="f1")
     table.frame.loc[29, "f1"] = np.nan
-    with pytest.raises(DataError, match="column 'f1': wanted a number in each row, received none in row 29"):
+    with pytest.raises(DataError, match=r"'f1'.* row 29"):
         table(target="label").x[:]
     table.frame["f1"] = "red"
-    with pytest.raises(DataError, match="column 'f1': wanted numbers, received "):
+    with pytest.raises(DataError, match="'f1'"):
         table(target="label").x[:]
 
 
@@ -98,7 +99,7 @@ def test_integers_that_become_others(table):
     table.frame["label"] = Y.astype("d")
     if table.path.suffix == ".csv":
         table.frame["label"] = [str(label) for label in Y[:-1]] + ["0.5"]
-        with pytest.raises(DataError, match="wanted integers, as in the first rows"):
+        with pytest.raises(DataError, match="integers"):
             table(target="label").y[:]
     else:
         assert table(target="label").y.dtype == np.float32
@@ -155,11 +156,14 @@ def write(path: Path, content: bytes | str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", WRITTEN)
-def test_csv_of_other_programs(tmp_path, name):
+def test_csv_of_other_programs(tmp_path):
     skips.library("pandas")
-    found = data.csv(write(tmp_path / "t.csv", WRITTEN[name]), target="y")
-    assert (found.features, found.x[:].tolist(), found.y[:].tolist()) == (["a", "b"], [[1, 2], [3, 4]], [0, 1])
+
+    def check(content):
+        found = data.csv(write(tmp_path / "t.csv", content), target="y")
+        assert (found.features, found.x[:].tolist(), found.y[:].tolist()) == (["a", "b"], [[1, 2], [3, 4]], [0, 1])
+
+    over_rows(check, ((name, (content,)) for name, content in WRITTEN.items()))
 
 
 def test_encodings_that_are_named(tmp_path):
@@ -216,19 +220,17 @@ DAMAGED = {
 }
 
 
-@pytest.mark.parametrize("name", DAMAGED)
-def test_a_damaged_csv_file_is_named_at_once(tmp_path, name):
+def test_a_damaged_csv_file_is_named_at_once(tmp_path, monkeypatch):
     skips.library("pandas")
-    with pytest.raises(DataError, match=r"t\.csv: "):
-        data.csv(write(tmp_path / "t.csv", DAMAGED[name]), target="y")
 
+    def check(content):
+        with pytest.raises(DataError, match=r"t\.csv: "):
+            data.csv(write(tmp_path / "t.csv", content), target="y")
 
-@pytest.mark.parametrize("name", ["a longer line, late", "a shorter line, late", "another encoding, late"])
-def test_what_is_found_at_once_in_large_files_too(tmp_path, name, monkeypatch):
-    skips.library("pandas")
-    monkeypatch.setattr(blocks, "_READ_AT_ONCE", 0)
-    with pytest.raises(DataError, match=r"t\.csv: "):
-        data.csv(write(tmp_path / "t.csv", DAMAGED[name]), target="y")
+    over_rows(check, ((name, (content,)) for name, content in DAMAGED.items()))
+    monkeypatch.setattr(blocks, "_READ_AT_ONCE", 0)  # as in large files
+    late = ("a longer line, late", "a shorter line, late", "another encoding, late")
+    over_rows(check, ((name, (DAMAGED[name],)) for name in late))
 
 
 def test_a_damaged_parquet_file_is_named_at_once(table):

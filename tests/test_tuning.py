@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from itertools import count
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 
 from in_process import start
 from nets import all_bits
-from singa_lite import FeedForwardNet, device, layers, loss, optimizer
+from singa_lite import FeedForwardNet, layers, loss, optimizer
 from singa_lite import __main__ as program
 from singa_lite.errors import DeviceError
 from singa_lite.kernels import tuning_file
@@ -94,26 +93,16 @@ def library() -> str:
     return variants_of(cpu_kernels("onednn"))["conv2d_gradient"].library()
 
 
-def test_measures_a_nets_filters_and_keeps_them(capsys, file):
+def test_what_is_measured_is_kept_beside_what_was(capsys, file):
     status, out, err = tune(capsys, THIS, "--batch", "2")
-    assert (status, err) == (0, "")
-    assert f"{file}: " in out
-    kept = json.loads(file.read_text())["calls"]
-    assert all(name.startswith("conv2d_gradient: x (2, ") for name in kept)
-    assert any("kernel=(1, 1)" in name for name in kept)
-    assert all(entry["chosen"] in entry["milliseconds"] for entry in kept.values())
-    assert look(library(), file).choices == {name: entry["chosen"] for name, entry in kept.items()}
-
-
-def test_a_second_table_is_added_to_the_first_and_replaces_what_it_has(capsys, file):
-    tune(capsys, THIS, "--batch", "2")
+    assert (status, err) == (0, "") and f"{file}: " in out
     first = json.loads(file.read_text())["calls"]
+    assert all(name.startswith("conv2d_gradient: x (2, ") for name in first)
+    assert all(entry["chosen"] in entry["milliseconds"] for entry in first.values())
     tune(capsys, THIS, "--batch", "3")
     both = json.loads(file.read_text())["calls"]
-    assert first.items() <= both.items()
-    assert len(both) == 2 * len(first)
-    tune(capsys, THIS, "--batch", "3")
-    assert json.loads(file.read_text())["calls"].keys() == both.keys()
+    assert first.items() <= both.items() and len(both) == 2 * len(first)
+    assert look(library(), file).choices == {name: entry["chosen"] for name, entry in both.items()}
 
 
 def test_a_damaged_file_is_replaced_and_told(capsys, file):
@@ -135,17 +124,17 @@ def test_a_dry_run_keeps_nothing(capsys, file, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "wanted"),
     [
-        ((), "wanted either MODULE:FUNCTION or --net, received neither"),
-        ((THIS, "--net", "vgg16"), "received both"),
-        (("--net", "alexnet"), "--net: wanted one of ['mobilenet_v2', 'resnet50', 'vgg16'], received 'alexnet'"),
-        (("small",), "wanted MODULE:FUNCTION, received 'small'"),
-        ((f"{__name__}:large",), "wanted a function 'large' in the module, received None"),
-        ((f"{__name__}:WAYS",), "wanted a function 'WAYS' in the module, received ('direct'"),
-        ((f"{__name__}:not_a_net",), "wanted a FeedForwardNet from not_a_net(), received int"),
-        ((f"{__name__}:broken",), "broken() failed: KeyError: 'lost'"),
-        (("no.such.module:net",), "cannot import 'no.such.module': ModuleNotFoundError"),
-        ((THIS, "--batch", "0"), "--batch: wanted at least 1, received 0"),
-        ((THIS, "--scratch", "much"), "--scratch: wanted bytes"),
+        ((), "--net"),
+        ((THIS, "--net", "vgg16"), "both"),
+        (("--net", "alexnet"), "'alexnet'"),
+        (("small",), "'small'"),
+        ((f"{__name__}:large",), "'large'"),
+        ((f"{__name__}:WAYS",), "'WAYS'"),
+        ((f"{__name__}:not_a_net",), "not_a_net()"),
+        ((f"{__name__}:broken",), "broken()"),
+        (("no.such.module:net",), "'no.such.module'"),
+        ((THIS, "--batch", "0"), "--batch"),
+        ((THIS, "--scratch", "much"), "--scratch"),
     ],
 )
 def test_bad_arguments(capsys, file, arguments, wanted):
@@ -153,31 +142,6 @@ def test_bad_arguments(capsys, file, arguments, wanted):
     assert (status, out) == (2, "")
     assert err.startswith("python -m singa_lite tune: ") and wanted in err
     assert not file.exists()
-
-
-def test_a_set_without_ways_is_refused(capsys, file, monkeypatch):
-    monkeypatch.setenv("SINGA_LITE_DEVICE", "cpu")
-    plain = device.cpu("numpy")
-    monkeypatch.setattr(sys.modules[__name__], "small", lambda: FeedForwardNet(device=plain))
-    assert "received the set 'numpy'" in tune(capsys, THIS)[2]
-
-
-def test_without_a_place_to_keep_it(capsys, monkeypatch):
-    assert "received SINGA_LITE_TUNING=off" in tune(capsys, THIS)[2]
-
-
-def test_help():
-    done = start("-m", "singa_lite", "tune", "--help")
-    assert done.returncode == 0
-    for option in ("MODULE:FUNCTION", "--net", "--batch", "--scratch", "--dry-run"):
-        assert option in done.stdout
-
-
-def test_info_tells_the_table(file):
-    file.parent.mkdir()
-    file.write_text("{}")
-    done = start("-m", "singa_lite", "info", SINGA_LITE_TUNING=file)
-    assert f"not used, the built-in rule decides: {file}: wanted a tuning file" in done.stdout
 
 
 # ---- what is chosen
@@ -230,33 +194,16 @@ def trained(way: str, **options: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_planned_unplanned_budgeted_and_eager_steps_have_equal_bits(way, monkeypatch):
+def test_budgeted_and_eager_steps_have_equal_bits_and_the_plan_names_the_way(way):
     planned = trained(way)
     assert trained(way, graph=False) == planned
     with chosen_by(Always(way)):
         net = small()
         net.compile(optimizer.SGD(lr=0.05, momentum=0.9))
-        least = net.budget_curve(6)[-1][0]
+        least, rows = net.budget_curve(6)[-1][0], {row.layer: row.variant for row in net.plan_batch(6).variants}
     assert trained(way, memory_budget=least) == planned
-    monkeypatch.setenv("SINGA_LITE_PLAN", "off")
-    assert trained(way) == planned
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_plan_and_profile_name_the_way(way):
-    with chosen_by(Always(way)):
-        net = small()
-        net.compile(optimizer.SGD())
-        plan = net.plan_batch(4)
-        rows = {row.layer: row.variant for row in plan.variants}
-        assert set(rows) == {"first", "wide", "strided", "larger"}
-        if way != "blocked":  # whether blocks are another layout for a call, the library says
-            assert rows["wide"] == way
-        assert "conv2d_gradient: " in plan.summary()
-        net.train_one_batch(np.zeros((4, 3, 11, 13), np.float32), np.zeros(4, np.int64))
-        profile = net.training_graph.profile(1, peaks=False)
-    named = {one.layer: one.variant for one in profile.operations if one.kernel == "conv2d_gradient"}
-    assert named == rows
+    assert set(rows) == {"first", "wide", "strided", "larger"}
+    assert way == "blocked" or rows["wide"] == way  # whether blocks are another layout for a call, the library says
 
 
 PROGRAM = """
@@ -270,7 +217,7 @@ print({row.layer: row.variant for row in net.plan_batch(4).variants}["wide"])
 """
 
 
-@pytest.mark.parametrize("way", ["direct", "product"])
+@pytest.mark.parametrize("way", ["product"])
 def test_a_run_goes_by_the_users_file(way, tmp_path):
     net = small()
     net.compile(optimizer.SGD())

@@ -9,6 +9,7 @@ import tempfile
 
 import quiet
 from peers.budget_task import BudgetTask
+from tiny import parsed
 
 from .cases import BATCHES, FEW_TARGETS, TARGETS, USUAL
 
@@ -40,7 +41,7 @@ def arguments(words: str | None) -> argparse.Namespace:
     parser.add_argument("--check", type=int, nargs="?", const=20, metavar="N", help="plan N budgets a net (default 20)")
     parser.add_argument("--task", help=argparse.SUPPRESS)
     quiet.add_option(parser)
-    options = parser.parse_args()
+    options = parsed(parser, net=["unet"], batch=2, image=16, quick=True, threads=1, no_peers=True)
     if sum(map(bool, (options.compile, options.prepare, options.resume, options.from_json, options.check))) > 1:
         parser.error("wanted one of --compile, --prepare, --resume, --from-json and --check")
     if options.picture and importlib.util.find_spec("matplotlib") is None:

@@ -7,6 +7,7 @@ from typing import Any
 from singa_lite import FeedForwardNet
 from singa_lite.initializer import Spec
 from singa_lite.layers import Dropout, Flatten, MaxPooling2D
+from tiny import size
 
 from .blocks import Blocks
 
@@ -44,7 +45,7 @@ def mlp(device: Any = None, seed: int = 0, *, init: Spec = "he_normal") -> FeedF
 
 
 def chain(
-    device: Any = None, seed: int = 0, *, init: Spec = "glorot_uniform", depth: int = 1000, width: int = 16
+    device: Any = None, seed: int = 0, *, init: Spec = "glorot_uniform", depth: int = size(1000, 20), width: int = 16
 ) -> FeedForwardNet:
     """`depth` layers of `width` with tanh, then 4 classes. Samples (8,).
 

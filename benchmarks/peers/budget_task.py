@@ -17,6 +17,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from peak_memory import high_water
+from tiny import size
 
 Array = np.ndarray[Any, Any]
 
@@ -24,7 +25,7 @@ Array = np.ndarray[Any, Any]
 _SHAPES = {"unet": (3, 128, 160), "lenet": (1, 28, 28), "mlp": (784,)}
 FIXED = ("lenet", "mlp")
 #: Seconds that a turn takes at least: shorter steps are repeated.
-TURN = 0.3
+TURN = size(0.3, 0.0)
 
 
 @dataclass(frozen=True)
