@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
+from every_row import over_rows
+from gradient_check import outputs_of
 from nets import bits
+from op_cases import CASES, Case
 from singa_lite import GraphError, ShapeError, Tensor, autograd, device, tensor
 
 
@@ -85,74 +89,42 @@ def test_nothing_is_computed_before_it_is_asked_for():
     assert 0 < first.count("matmul") < kernels.count("matmul")
 
 
-COMPOSITES: dict[str, Callable[[Tensors], Tensor]] = {
-    "linear": lambda m: autograd.linear(
-        autograd.linear(m.constant(5, 3), m.parameter(3, 4, name="w0"), m.parameter(4, name="b0")),
-        m.parameter(4, 2, name="w1"),
-        m.parameter(2, name="b1"),
-    ),
-    "matmul, parameter on the left": lambda m: autograd.matmul(
-        m.parameter(2, 4, name="left"), autograd.matmul(m.constant(4, 3), m.parameter(3, 5, name="right"))
-    ),
-    "add_bias": lambda m: autograd.add_bias(
-        autograd.add_bias(m.constant(5, 3), m.parameter(3, name="b0")) * m.parameter(5, 3, name="p"),
-        m.parameter(3, name="b1"),
-    ),
-    "multiply and divide": lambda m: (
-        m.parameter(4, 3, name="a") * m.constant(4, 3) / m.parameter(3, name="b") * m.parameter(4, 1, name="c")
-    ),
-    "equal shapes added": lambda m: (m.parameter(4, 3, name="a") * 2.0 + m.parameter(4, 3, name="b")) * m.constant(3),
-    "parameters in views, pieces and sums": lambda m: (
-        autograd.concat([autograd.reshape(m.parameter(2, 6, name="a"), (4, 3)), m.parameter(4, 2, name="b")], 1)
-        - autograd.transpose(m.parameter(5, 4, name="c"))
-        + autograd.split(m.parameter(4, 7, name="d"), 1, (5,))[0]
-        + m.parameter(5, name="e")
-    ),
-    "conv2d": lambda m: autograd.conv2d(
-        autograd.conv2d(m.constant(2, 3, 5, 4), m.parameter(4, 3, 3, 3, name="w0"), m.parameter(4, name="b0")),
-        m.parameter(2, 4, 2, 1, name="w1"),
-        m.parameter(2, name="b1"),
-    ),
-    "batch_norm": lambda m: autograd.batch_norm(
-        autograd.batch_norm(
-            autograd.linear(m.constant(5, 3), m.parameter(3, 4, name="w"), None),
-            m.parameter(4, name="g0"),
-            m.parameter(4, name="b0"),
-            tensor.zeros((4,), np.float64),
-            tensor.ones((4,), np.float64),
-        )
-        * m.parameter(5, 4, name="p"),
-        m.parameter(4, name="g1"),
-        m.parameter(4, name="b1"),
-        tensor.zeros((4,), np.float64),
-        tensor.ones((4,), np.float64),
-    ),
-    "layer_norm": lambda m: autograd.layer_norm(
-        autograd.linear(m.constant(5, 3), m.parameter(3, 4, name="w"), None),
-        m.parameter(4, name="g"),
-        m.parameter(4, name="b"),
-    ),
-    "one parameter twice": lambda m: (lambda p: (p * m.constant(3)) * p)(m.parameter(4, 3, name="p")),
-}
+def gradients_of(case: Case, function: Callable[..., Any], turn: int, spoil: bool) -> dict[str, Any]:
+    """By all inputs, of which one is made by an operation before, so that its derivative comes last."""
+    inputs, fixed = case.arrays()
+    named = []
+    for place, array in enumerate(inputs):
+        named.append(tensor.from_numpy(array))
+        named[-1].name, named[-1].stores_grad = str(place), True
+    given = [value * 1.0 if place == turn else value for place, value in enumerate(named)]
+    others = [tensor.from_numpy(array) for array in fixed]
+    y = case.call(function, *given, *others) if case.call else function(*given, *others, **case.settings)
+    total = constant() * 0.0
+    for number, output in enumerate(outputs_of(y)):
+        total = total + autograd.reduce_sum(output * Tensors(number).constant(*output.shape))
+    found = {}
+    for value, gradient in autograd.backward(total):
+        found[value.name] = bits(gradient)
+        if spoil:
+            value.copy_from_numpy(np.full(value.shape, 1e9))
+            gradient.copy_from_numpy(np.full(gradient.shape, -1e9))
+    return found
 
 
-@pytest.mark.parametrize("make", COMPOSITES.values(), ids=COMPOSITES.keys())
-def test_values_and_gradients_may_be_overwritten_inside_the_loop(make):
+def assert_unspoilt(key: str, turn: int) -> None:
+    case, function = CASES[key], getattr(autograd, key.split(":")[0])
+    wanted = gradients_of(case, function, turn, spoil=False)
+    assert len(wanted) == len(case.shapes)
+    assert gradients_of(case, function, turn, spoil=True) == wanted
+
+
+def test_values_and_gradients_may_be_overwritten_inside_the_loop():
     """Whatever the consumer does to a parameter or its gradient, those that come later are the same bits."""
-    found = []
-    for spoil in (False, True):
-        made = Tensors(11)
-        y = make(made)
-        y = autograd.reduce_sum(y * made.constant(*y.shape))
-        gradients = {}
-        for value, gradient in autograd.backward(y):
-            gradients[value.name] = bits(gradient)
-            if spoil:
-                value.copy_from_numpy(np.full(value.shape, 1e9))
-                gradient.copy_from_numpy(np.full(gradient.shape, -1e9))
-        found.append(gradients)
-    assert len(found[0]) >= 1
-    assert found[0] == found[1]
+    several = {key: case for key, case in CASES.items() if case.differentiable and len(case.shapes) > 1}
+    over_rows(
+        assert_unspoilt,
+        ((f"{key}, input {turn}", (key, turn)) for key, case in several.items() for turn in range(len(case.shapes))),
+    )
 
 
 def test_dy_scales_the_gradient_and_stays_as_it_is():
