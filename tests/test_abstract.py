@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 import sys
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -15,13 +14,14 @@ import pytest
 import in_process
 import own_steps
 from cuda_devices import new_device
+from every_row import over_rows
 from kernel_sets import kernel_sets
 from layer_cases import CASES, Case
 from misuse import assert_clear, assert_refused, row
 from nets import all_bits, bits
 from singa_lite import FeedForwardNet, Layer, autograd, device, initializer, layers, loss, metric, optimizer, tensor
 from singa_lite.device import Device
-from singa_lite.errors import AbstractDeviceError, DeviceError, PrecisionWarning, ShapeError
+from singa_lite.errors import AbstractDeviceError, DeviceError, ShapeError
 from singa_lite.layer import Context
 from singa_lite.memory.out_of_memory import OutOfMemoryError
 from singa_lite.memory.problem import PlanError
@@ -72,23 +72,20 @@ def recurrent(on: Device) -> FeedForwardNet:
 
 
 NETS: dict[str, Callable[[Device], FeedForwardNet]] = {"images": images, "text": text, "recurrent": recurrent}
-OPTIMIZERS = {
-    "SGD": optimizer.SGD,
-    "momentum": lambda: optimizer.SGD(momentum=0.9),
-    "Nesterov": optimizer.Nesterov,
-    "RMSProp": optimizer.RMSProp,
-    "AdaGrad": optimizer.AdaGrad,
-    "Adam": optimizer.Adam,
-    "AdamW": optimizer.AdamW,
-}
-OPTIONS: dict[str, dict[str, Any]] = {
-    "clip": {"clip_global_norm": 1.0},
-    "accumulate": {"accumulate": 3},
-    "int8": {"state_dtype": "int8"},
-    "float16": {"precision": "float16", "loss_scale": 128.0},
-    "not fused": {"fuse": False},
-    "a frozen layer": {"freeze": ["conv1"]},
-    "pieces": {"micro_batches": 2, "freeze": ["norm"]},
+
+
+#: {name: (optimizer, options of compile)}.
+COMPILED: dict[str, tuple[Callable[[], optimizer.Optimizer], dict[str, Any]]] = {
+    "SGD": (optimizer.SGD, {}),
+    "momentum": (lambda: optimizer.SGD(momentum=0.9), {}),
+    "RMSProp": (optimizer.RMSProp, {}),
+    "clip": (optimizer.Adam, {"clip_global_norm": 1.0}),
+    "accumulate": (optimizer.Adam, {"accumulate": 3}),
+    "int8": (optimizer.Adam, {"state_dtype": "int8"}),
+    "float16": (optimizer.Adam, {"precision": "float16", "loss_scale": 128.0}),
+    "not fused": (optimizer.Adam, {"fuse": False}),
+    "a frozen layer": (optimizer.Nesterov, {"freeze": ["conv1"]}),
+    "pieces": (optimizer.AdaGrad, {"micro_batches": 2, "freeze": ["norm"]}),
 }
 
 
@@ -128,7 +125,7 @@ def test_plans_are_those_of_the_real_net(name, kernels):
     assert first == second
     assert first[0] > 0
     assert [facts(net.plan_batch(4, training=False)) for net in nets] == [facts(real.plan_batch(4, training=False))] * 2
-    for share in (17, 19):
+    for share in (17, 19) if name == "images" else (19,):
         budget = abstract.plan_batch(5).total_bytes * share // 20
         told = within(abstract, budget)
         assert told == within(real, budget)
@@ -140,26 +137,16 @@ def test_plans_are_those_of_the_real_net(name, kernels):
 
 
 @each_set
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_every_optimizer(name, kernels):
+@pytest.mark.filterwarnings("ignore::singa_lite.errors.PrecisionWarning")
+@pytest.mark.parametrize("name", COMPILED)
+def test_plans_with_each_optimizer_and_option(name, kernels):
+    kind, options = COMPILED[name]
     nets = both(images, kernels)
     for net in nets:
-        net.compile(OPTIMIZERS[name]())
+        net.compile(kind(), **options)
     first, second = plans(nets)
     assert first == second
     assert nets[0].optimizer.state == {}
-
-
-@each_set
-@pytest.mark.parametrize("name", OPTIONS)
-def test_options_of_compile(name, kernels):
-    nets = both(images, kernels)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PrecisionWarning)
-        for net in nets:
-            net.compile(optimizer.Adam(), **OPTIONS[name])
-    first, second = plans(nets)
-    assert first == second
 
 
 @each_set
@@ -191,7 +178,7 @@ def test_a_plan_within_the_memory_that_there_will_be(kernels):
     assert found[0] == found[1]
     small = images(device.abstract(kernels, memory="3 KiB"))  # less than the parameters alone
     small.compile(optimizer.SGD(momentum=0.9))
-    with pytest.raises(OutOfMemoryError, match=f"device abstract {kernels}, limit: 3072 bytes.*the least found is"):
+    with pytest.raises(OutOfMemoryError, match=f"{kernels}.*3072"):
         small.plan_batch(1)
 
 
@@ -210,31 +197,43 @@ def test_a_recorded_expression_is_planned(kernels):
     abstract, recorded = graph(device.abstract(kernels))
     real, _ = graph(device.new_cpu(kernels=kernels))
     assert facts(abstract) == facts(real)
-    with pytest.raises(AbstractDeviceError, match="running a recorded step: wanted a device with memory"):
+    with pytest.raises(AbstractDeviceError, match="recorded step"):
         recorded.run()
 
 
 # --- made real -----------------------------------------------------------------------------------------------
 
 
+#: What is compiled before nets are made real: rates, norms and scales begin there too.
+BEGUN: dict[str, tuple[Callable[[Device], FeedForwardNet], dict[str, Any]]] = {
+    "images": (images, {"loss_scale": "dynamic", "clip_global_norm": 1.0}),
+    "text": (text, {"clip_global_norm": 2.0}),
+    "recurrent": (recurrent, {}),
+}
+
+
 @each_set
-@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize("name", BEGUN)
 def test_a_net_that_was_made_real_is_the_net_made_there(name, kernels):
-    abstract, real = both(NETS[name], kernels)
-    for net in (abstract, real):
-        net.compile(optimizer.AdamW(), clip_global_norm=2.0)
+    """Also where the optimizer's schedule, the norm and the scale are planned before they have bytes."""
+    make, options = BEGUN[name]
+    abstract, real = nets = both(make, kernels)
+    for net in nets:
+        net.compile(optimizer.AdamW(lambda step: 0.01 / (1 + step)), **options)
     abstract.plan_batch(5)
     abstract.to_device(real.device)
     assert abstract.device is real.device
     assert all_bits(abstract.parameters()) == all_bits(real.parameters())
     assert all_bits(abstract.states()) == all_bits(real.states())
     assert [p.stores_grad for p in abstract.param_values()] == [p.stores_grad for p in real.param_values()]
-    batches = [_batch(real, 5), _batch(real, 5)]
-    for x, y in batches:
-        first, second = (net.train_one_batch(x, y)[0] for net in (abstract, real))
+    for x, y in (_batch(real, 5), _batch(real, 5)):
+        first, second = (net.train_one_batch(x, y)[0] for net in nets)
         assert bits(first) == bits(second)
     assert all_bits(abstract.parameters()) == all_bits(real.parameters())
     assert facts(abstract.memory_plan) == facts(real.memory_plan)
+    if "loss_scale" in options:
+        assert float(abstract.loss_scale) == float(real.loss_scale)
+        assert float(abstract.gradient_norm) == float(real.gradient_norm) > 0
 
 
 def _batch(net: FeedForwardNet, size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -249,10 +248,12 @@ def _batch(net: FeedForwardNet, size: int) -> tuple[np.ndarray, np.ndarray]:
     return given, RNG.integers(0, wanted[-1], (size, *wanted[:-1]))
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.placed is None])
-def test_every_layer_is_made_real(name):
+def test_every_layer_is_made_real():
     """All of the layers' contract table: set up where nothing has bytes, then as if added to a net on the CPU."""
-    case: Case = CASES[name]
+    over_rows(made_real, ((name, (case,)) for name, case in CASES.items() if case.placed is None))
+
+
+def made_real(case: Case) -> None:
     context, real = Context(device.abstract("numpy"), np.dtype("f"), 11), device.new_cpu(kernels="numpy")
     moved, made = case.make(), case.make()
     moved.prepare(case.shapes, context)
@@ -266,23 +267,16 @@ def test_every_layer_is_made_real(name):
     assert moved.output_sample_shape == made.output_sample_shape
 
 
-def test_what_was_marked_stays_marked():
+def test_nets_that_share_layers_are_made_real_together_and_what_was_marked_stays_marked():
     net = images(device.abstract("numpy"))
     net.layers["scores"].parameters["bias"].stores_grad = False
     net.layers["conv2"].trainable = False
-    net.to_device(device.new_cpu(kernels="numpy"))
-    trained = {p.name for p in net.param_values() if p.stores_grad}
-    assert trained == set(net.param_names()) - {"scores/bias", "conv2/weight"}
-    assert not net.layers["conv2"].trainable
-
-
-def test_nets_that_share_layers_are_made_real_together():
-    net = images(device.abstract("numpy"))
     part = net.submodel("pool")
     part.to_device(device.new_cpu(kernels="numpy"))
     assert net.device is part.device
     assert net.parameters()["conv1/weight"] is part.parameters()["conv1/weight"]
     assert all_bits(net.parameters()) == all_bits(images(device.new_cpu(kernels="numpy")).parameters())
+    assert {p.name for p in net.param_values() if not p.stores_grad} == {"scores/bias", "conv2/weight"}
 
 
 def test_from_one_abstract_device_to_another():
@@ -306,25 +300,6 @@ def test_where_real_memory_is_too_small_the_net_stays_as_it_is():
     assert facts(net.plan_batch(3)) == before
     net.to_device(device.new_cpu(kernels="numpy"))
     assert all_bits(net.parameters()) == all_bits(images(device.new_cpu(kernels="numpy")).parameters())
-
-
-def test_the_loss_scale_and_the_norm_begin_there():
-    def made(on: Device) -> FeedForwardNet:
-        net = images(on)
-        net.compile(optimizer.Adam(), loss_scale="dynamic", clip_global_norm=1.0)
-        return net
-
-    real = made(device.new_cpu(kernels="numpy"))
-    abstract = made(device.abstract("numpy"))
-    assert facts(abstract.plan_batch(5)) == facts(real.plan_batch(5))
-    abstract.to_device(real.device)
-    assert np.isnan(float(abstract.gradient_norm))
-    x, y = _batch(real, 5)
-    for net in (abstract, real):
-        net.train_one_batch(x, y)
-    assert all_bits(abstract.parameters()) == all_bits(real.parameters())
-    assert float(abstract.loss_scale) == float(real.loss_scale) == 65536
-    assert float(abstract.gradient_norm) == float(real.gradient_norm) > 0
 
 
 def test_steps_of_ones_own_are_planned_and_begin_there():
@@ -360,10 +335,10 @@ def test_an_optimizer_that_planned_serves_a_real_net():
     net.compile(shared)
     net.plan_batch(2)
     del net
-    x, y = RNG.standard_normal((4, 3, 9, 11)).astype("f"), np.arange(4)
     real, other = (images(device.new_cpu(kernels="numpy")) for _ in range(2))
     real.compile(shared)
     other.compile(optimizer.Adam(lambda step: 0.1 / (1 + step)))
+    x, y = _batch(real, 4)
     for _ in range(2):
         assert bits(real.train_one_batch(x, y)[0]) == bits(other.train_one_batch(x, y)[0])
 
@@ -371,33 +346,33 @@ def test_an_optimizer_that_planned_serves_a_real_net():
 # --- what wants values ---------------------------------------------------------------------------------------
 
 X, Y = np.zeros((2, 3, 9, 11), "f"), np.zeros(2, int)
-WANTS_VALUES: dict[str, tuple[str, Callable[[FeedForwardNet], object]]] = {
-    "train_one_batch": ("train_one_batch", lambda net: net.train_one_batch(X, Y)),
-    "evaluate_one_batch": ("evaluate_one_batch", lambda net: net.evaluate_one_batch(X, Y)),
-    "predict_one_batch": ("predict_one_batch", lambda net: net.predict_one_batch(X)),
-    "fit": ("fit", lambda net: net.fit(X, Y, verbose=False)),
-    "evaluate": ("evaluate", lambda net: net.evaluate(X, Y)),
-    "predict": ("predict", lambda net: net.predict(X)),
-    "generate": ("generate", lambda net: net.generate(np.zeros(3, int), 2)),
-    "forward": ("forward", lambda net: net.forward(True, X)),
-    "gradients": ("gradients", lambda net: net.gradients(X, Y)),
-    "save": ("save", lambda net: net.save("never.h5")),
-    "load": ("load", lambda net: net.load("never.h5")),
-    "deepcopy": ("deepcopy", copy.deepcopy),
-    "pickle": ("pickle", pickle.dumps),
-    "a value": ("the values of a tensor", lambda net: np.asarray(net.param_values()[0])),
-    "an item": ("the values of a tensor", lambda net: net.parameters()["scores/bias"].argmax()),
-    "DLPack": ("the values of a tensor", lambda net: np.from_dlpack(net.param_values()[0])),
-    "the array": ("the values of a tensor", lambda net: net.param_values()[0].array),
-    "a tensor elsewhere": ("the values of a tensor", lambda net: net.param_values()[0].to_device("cpu")),
-    "given values": ("values for a tensor", lambda net: net.parameters()["scores/bias"].copy_from_numpy(np.zeros(5))),
-    "an operation": ("kernel 'relu'", lambda net: autograd.relu(net.param_values()[0])),
-    "a tensor from elsewhere": ("to_device of a tensor", lambda net: tensor.zeros((2,)).to_device(net.device)),
-    "gradient_norm": ("kernel 'copy'", lambda net: net.gradient_norm),
-    "budget_profile": (
-        "compile budget_profile",
-        lambda net: net.compile(optimizer.SGD(), memory_budget=2**30, budget_profile=True),
-    ),
+
+
+#: {what the message names: the call}.
+WANTS_VALUES: dict[str, Callable[[FeedForwardNet], object]] = {
+    "train_one_batch": lambda net: net.train_one_batch(X, Y),
+    "evaluate_one_batch": lambda net: net.evaluate_one_batch(X, Y),
+    "predict_one_batch": lambda net: net.predict_one_batch(X),
+    "fit": lambda net: net.fit(X, Y, verbose=False),
+    "evaluate": lambda net: net.evaluate(X, Y),
+    "predict": lambda net: net.predict(X),
+    "generate": lambda net: net.generate(np.zeros(3, int), 2),
+    "forward": lambda net: net.forward(True, X),
+    "gradients": lambda net: net.gradients(X, Y),
+    "save": lambda net: net.save("never.h5"),
+    "load": lambda net: net.load("never.h5"),
+    "deepcopy": copy.deepcopy,
+    "pickle": pickle.dumps,
+    "values": lambda net: np.asarray(net.param_values()[0]),
+    "values of": lambda net: net.parameters()["scores/bias"].argmax(),
+    "values of a": lambda net: np.from_dlpack(net.param_values()[0]),
+    "values of a tensor": lambda net: net.param_values()[0].array,
+    "tensor": lambda net: net.param_values()[0].to_device("cpu"),
+    "values for a tensor": lambda net: net.parameters()["scores/bias"].copy_from_numpy(np.zeros(5)),
+    "'relu'": lambda net: autograd.relu(net.param_values()[0]),
+    "to_device": lambda net: tensor.zeros((2,)).to_device(net.device),
+    "'copy'": lambda net: net.gradient_norm,
+    "budget_profile": lambda net: net.compile(optimizer.SGD(), memory_budget=2**30, budget_profile=True),
 }
 
 
@@ -412,14 +387,11 @@ def planned() -> FeedForwardNet:
 @pytest.mark.parametrize("name", WANTS_VALUES)
 def test_what_wants_values_is_refused(name, planned, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    begins, call = WANTS_VALUES[name]
     before, step, optimizing = facts(planned.plan_batch(2)), planned.optimizer.step, planned.optimizer
-    with pytest.raises(AbstractDeviceError) as caught:
-        call(planned)
+    with pytest.raises(AbstractDeviceError, match="abstract numpy") as caught:
+        WANTS_VALUES[name](planned)
     assert_clear(caught.value)
-    assert str(caught.value).startswith(begins)
-    assert "received abstract numpy, whose tensors have shapes and no bytes" in str(caught.value)
-    assert "net.to_device(device.cpu()) makes a net real" in str(caught.value)
+    assert name in str(caught.value).partition(": ")[0]
     assert not planned.unfinished_at
     assert (planned.optimizer, planned.optimizer.step) == (optimizing, step)
     assert facts(planned.plan_batch(2)) == before
@@ -429,34 +401,38 @@ def test_what_wants_values_is_refused(name, planned, tmp_path, monkeypatch):
 def test_a_real_net_does_not_become_abstract():
     net = images(device.new_cpu(kernels="numpy"))
     before = all_bits(net.parameters())
-    with pytest.raises(AbstractDeviceError, match="to_device: wanted a device with memory, received abstract numpy"):
+    with pytest.raises(AbstractDeviceError, match="abstract numpy"):
         net.to_device(device.abstract("numpy"))
     assert all_bits(net.parameters()) == before
     assert not net.unfinished_at
 
 
-def test_initializers_refuse_as_they_do_where_there_are_bytes():
-    class Own(Layer):
-        def setup(self, *shapes: Any) -> Any:
-            self.add_parameter("scale", (4,), self.init)
-            return shapes[0]
+class Own(Layer):
+    """Its one parameter begins with what it is given."""
 
-    for kernels in ("abstract", "real"):
-        on = device.abstract("numpy") if kernels == "abstract" else device.new_cpu(kernels="numpy")
-        for given, error, words in (
-            ("orthogonal", ShapeError, "two axes or more"),
-            (initializer.HeNormal(), ValueError, "fan_in of at least 1"),
-        ):
-            layer = Own("own", input_sample_shape=(4,))
-            layer.init = given
-            with pytest.raises(error, match=words):
-                FeedForwardNet(device=on).add(layer)
+    def __init__(self, init: Any) -> None:
+        super().__init__("own", input_sample_shape=(4,))
+        self.init = init
+
+    def setup(self, *shapes: Any) -> Any:
+        self.add_parameter("scale", (4,), self.init)
+        return shapes[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "culprit"),
+    [("orthogonal", ShapeError, "two axes"), (initializer.HeNormal(), ValueError, "fan_in")],
+)
+def test_initializers_refuse_as_they_do_where_there_are_bytes(given, error, culprit):
+    for on in (device.abstract("numpy"), device.new_cpu(kernels="numpy")):
+        with pytest.raises(error, match=culprit):
+            FeedForwardNet(device=on).add(Own(given))
 
 
 # --- the device itself ---------------------------------------------------------------------------------------
 
 ROWS = {
-    "a kind that is none": row(lambda: device.abstract("tpu"), DeviceError, "abstract kernels", "'onednn'", "'tpu'"),
+    "a kind that is none": row(lambda: device.abstract("tpu"), DeviceError, "abstract kernels", "'tpu'"),
     "a kind that is no text": row(lambda: device.abstract(3), DeviceError, "abstract kernels", "received 3"),
     "memory of no size": row(lambda: device.abstract("numpy", "much"), ValueError, "abstract memory", "'much'"),
     "memory that is a list": row(lambda: device.abstract("numpy", [4]), TypeError, "abstract memory", "[4]"),
@@ -471,9 +447,8 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize("name", ROWS)
-def test_misuses(name):
-    assert_refused(ROWS[name])
+def test_misuses():
+    over_rows(assert_refused, ((name, (one,)) for name, one in ROWS.items()))
 
 
 def test_a_default_device_for_a_while():
@@ -487,23 +462,16 @@ def test_a_default_device_for_a_while():
     assert device.default() is before
 
 
-def test_tensors_have_shapes_and_strides_as_there():
-    for kernels in SETS:
-        abstract, real = device.abstract(kernels), device.new_cpu(kernels=kernels)
-        for layout in ("", "image", "filters"):
-            one, other = (on.empty((2, 16, 5, 7), np.float16, layout) for on in (abstract, real))
-            assert (one.shape, one.strides, one.dtype, one.nbytes) == (
-                other.shape,
-                other.strides,
-                other.dtype,
-                other.nbytes,
-            )
+@each_set
+def test_tensors_have_shapes_and_strides_as_there(kernels):
+    abstract, real = device.abstract(kernels), device.new_cpu(kernels=kernels)
+    for layout in ("", "image", "filters"):
+        one, other = (on.empty((2, 16, 5, 7), np.float16, layout) for on in (abstract, real))
+        assert (one.shape, one.strides, one.dtype) == (other.shape, other.strides, other.dtype)
+        assert abstract.pool.used == real.pool.used
         del one, other
-        held = abstract.empty((3, 5))
-        assert abstract.pool.used == abstract.pool.total == 64
-        del held
-        assert abstract.pool.used == 0
-        assert abstract.pool.high_water == 2 * 2 * 16 * 5 * 7 * 2, "one tensor, and the next in its place"
+    assert abstract.pool.used == 0
+    assert abstract.pool.high_water == real.pool.high_water
 
 
 # --- a GPU that is not there ---------------------------------------------------------------------------------
@@ -521,14 +489,17 @@ def test_plans_of_a_gpu_are_those_of_the_stand_in(name):
 
 def test_what_the_libraries_want_lies_between_nothing_and_their_limit():
     """The stand-in for cuBLASLt wants workspace for some products and none for others."""
-
-    def arena(on: Device) -> int:
+    devices = (
+        device.abstract("cuda", workspace_limit=0),
+        new_device("stand-in with libraries"),
+        device.abstract("cuda"),
+    )
+    arenas = []
+    for on in devices:
         net = text(on)
         net.compile(optimizer.AdamW())
-        return int(net.plan_batch(5).arena_bytes)
-
-    real = arena(new_device("stand-in with libraries"))
-    assert arena(device.abstract("cuda", workspace_limit=0)) <= real <= arena(device.abstract("cuda"))
+        arenas.append(net.plan_batch(5).arena_bytes)
+    assert arenas == sorted(arenas)
 
 
 def test_the_libraries_workspace_is_taken_at_its_most():
@@ -557,12 +528,12 @@ def most():
         return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
 
 from singa_lite import FeedForwardNet, device, layers, loss, optimizer
-before = most()
-net = FeedForwardNet(loss.SquaredError(), device=device.abstract(sys.argv[1]), seed=0)
-net.add(layers.Dense("d0", 32768, input_sample_shape=(32768,)))
-for number in range(1, 19):
+before, count, width = most(), int(sys.argv[1]), int(sys.argv[2])
+net = FeedForwardNet(loss.SquaredError(), device=device.abstract("cpu"), seed=0)
+net.add(layers.Dense("d0", width, input_sample_shape=(width,)))
+for number in range(1, count):
     net.add(layers.Activation(f"a{number}"))
-    net.add(layers.Dense(f"d{number}", 32768))
+    net.add(layers.Dense(f"d{number}", width))
 net.compile(optimizer.AdamW())
 plan = net.plan_batch(16)
 print(sum(value.size() for value in net.param_values()), plan.total_bytes, plan.by_role["state"], most() - before)
@@ -570,11 +541,13 @@ print(sum(value.size() for value in net.param_values()), plan.total_bytes, plan.
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="this system has no /proc")
-def test_twenty_billion_parameters_are_planned_in_little_memory():
-    done = in_process.start("-c", LARGE, "cpu")
+@pytest.mark.parametrize(("count", "width"), [(3, 8192), pytest.param(19, 32768, marks=pytest.mark.nightly)])
+def test_large_nets_are_planned_in_little_memory(count, width):
+    """2 GB of parameters and state; in the nightly suite 20 billion parameters."""
+    done = in_process.start("-c", LARGE, str(count), str(width))
     assert done.returncode == 0, done.stderr
     parameters, total, state, taken = map(int, done.stdout.split())
-    assert parameters == 19 * (32768**2 + 32768) > 20e9
+    assert parameters == count * (width**2 + width)
     assert 8 * parameters <= state < 8 * parameters + 10_000
     assert 12 * parameters < total < 12.2 * parameters  # values, two moments, and hardly anything beside them
     assert taken < 200 * 2**20

@@ -12,8 +12,6 @@ import pytest
 from cuda_devices import new_device
 from own_functions import Counted, Noisy, Shrink, SumAndProduct, losses, net_of
 from singa_lite import autograd, device, tensor
-from singa_lite.device.host_fallback import by_way_of_host
-from singa_lite.kernels.numpy_kernels import NUMPY
 from singa_lite.memory.problem import PlanError
 from singa_lite.operation import again
 from singa_lite.passes.check_calls import check_calls
@@ -35,33 +33,21 @@ def test_values_and_derivatives_worked_out_by_hand():
     x = parameter(X)
     y = Shrink(0.5)(x)
     assert values(y) == [[[-0.5, 0.0, 1.5], [0.0, -0.25, -0.0]]]
-    ((_, gradient),) = autograd.backward(autograd.reduce_sum(y * tensor.from_numpy(2 * X)))
-    assert gradient is not None
+    gradients = [values(g) for _, g in autograd.backward(autograd.reduce_sum(y * tensor.from_numpy(2 * X)))]
+    assert gradients == [[[[-2.0, 0.0, 4.0], [0.0, -1.5, -0.0]]]]
 
 
-def test_several_results_and_one_that_nobody_uses():
-    a, b = parameter(X), parameter(X + 2)
-    total, product = SumAndProduct()(a, b)
-    np.testing.assert_array_equal(tensor.to_numpy(total), 2 * X + 2)
-    found = {id(p): tensor.to_numpy(g).copy() for p, g in autograd.backward(autograd.reduce_sum(product))}
-    np.testing.assert_array_equal(found[id(a)], X + 2)
-    np.testing.assert_array_equal(found[id(b)], X)
-
-
-def test_only_what_is_needed_is_done_and_kept():
+def test_several_results_of_which_nobody_uses_one_and_only_what_is_needed_is_done():
     on, seen = device.new_cpu(), []
-    a, b = parameter(X, on), tensor.from_numpy(X, on)
+    a, b = parameter(X, on), parameter(X + 2, on)
+    total, product = SumAndProduct()(a, b)
+    assert values(total) == [(2 * X + 2).tolist()]
+    found = {id(p): values(g)[0] for p, g in autograd.backward(autograd.reduce_sum(product))}
+    assert found == {id(a): (X + 2).tolist(), id(b): X.tolist()}
     with on.watch(lambda operation: seen.append(operation.kernel)):
-        for _ in autograd.backward(autograd.reduce_sum(SumAndProduct()(a, b)[1])):
+        for _ in autograd.backward(autograd.reduce_sum(SumAndProduct()(a, tensor.from_numpy(X, on))[1])):
             pass
     assert [name.partition(".")[2].partition("#")[0] for name in seen if "." in name] == ["forward", "derivative_a"]
-
-
-def test_recorded_steps_give_the_bits_of_steps_done_at_once(monkeypatch):
-    planned = losses(net_of(Shrink(0.1)))
-    assert planned == losses(net_of(Shrink(0.1), graph=False)) and planned[-1] < planned[0]
-    monkeypatch.setenv("SINGA_LITE_PLAN", "off")
-    assert planned == losses(net_of(Shrink(0.1)))
 
 
 def test_a_bare_recording_replays_without_memory_of_its_own():
@@ -76,12 +62,6 @@ def test_a_bare_recording_replays_without_memory_of_its_own():
         graph.run()
         np.testing.assert_array_equal(tensor.to_numpy(y), np.copysign(np.maximum(abs(factor * X) - 0.5, 0), X))
     assert on.pool.used == used
-
-
-def test_activations_are_stored_in_16_bits_around_it():
-    wide, narrow = net_of(Shrink(0.1)), net_of(Shrink(0.1), precision="bfloat16")
-    np.testing.assert_allclose(losses(narrow), losses(wide), rtol=0.03)
-    assert narrow.memory_plan.gains["narrow"] != 0
 
 
 def test_scratch_is_planned_for_as_long_as_it_is_asked_for():
@@ -110,19 +90,16 @@ def test_it_writes_in_place_where_it_may():
     assert floor(Shrink(0.5)) == floor(Apart(0.5)) - 64 * 64 * 4
 
 
-@pytest.mark.parametrize("graph", [True, False])
-def test_memory_of_the_step_is_shared_by_its_calls_and_begins_at_zero(graph):
-    net, function = net_of(Counted(), graph=graph, lr=1e-3), Counted()
-    x = np.ones((11, 7), "f")
-    assert losses(net) == losses(net_of(Counted(), graph=not graph, lr=1e-3))
-    on = device.new_cpu()
+def test_memory_of_the_step_is_shared_by_its_calls_and_begins_at_zero():
+    on, function, x = device.new_cpu(), Counted(), np.ones((11, 7), "f")
+    assert losses(net_of(Counted(), lr=1e-3)) == losses(net_of(Counted(), graph=False, lr=1e-3))
     given = tensor.from_numpy(x, on)
     with on.recording() as recorded:
         y = function(function(function(given)))
     for _ in range(2):
         recorded.run()
-        assert tensor.to_numpy(y).tolist() == (x + 0 + 1 + 2).tolist()
-    assert tensor.to_numpy(function(function(given))).tolist() == x.tolist()  # by hand each call has its own
+        assert values(y) == [(x + 0 + 1 + 2).tolist()]
+    assert values(function(function(given))) == [x.tolist()]  # without a step each call has its own
 
 
 @pytest.mark.parametrize(("kind", "is_repeated"), [(Shrink, True), (Noisy, False)])
@@ -144,7 +121,7 @@ def test_the_proof_refuses_a_repeat_of_what_may_be_done_once():
     program = graph._recorded()
     (call,) = program.instructions
     planted = replace(again(call), number=1)
-    with pytest.raises(PlanError, match="once alone"):
+    with pytest.raises(PlanError, match="once"):
         check_calls(program, replace(program, instructions=(call, planted)), {})
 
 
@@ -194,23 +171,3 @@ def test_equal_records_are_equal_and_others_are_not():
         return graph
 
     assert recorded(0.5).equals(recorded(0.5)) and not recorded(0.5).equals(recorded(0.25))
-
-
-class HostRuntime:
-    """What a GPU's runtime is asked by kernels that are done on the host."""
-
-    def __init__(self):
-        self.read, self.refused = np.copy, []
-        self.write, self.refuse_capture = np.copyto, self.refused.append
-
-
-def test_a_gpu_set_does_it_by_way_of_the_host():
-    seen, on = [], device.new_cpu(kernels="numpy")
-    with on.watch(seen.append):
-        y = Shrink(0.5)(tensor.from_numpy(X, on))
-    (operation,) = seen
-    runtime, found = HostRuntime(), [np.array(X), np.zeros_like(X), np.zeros(X.shape, bool)]
-    kernels = by_way_of_host(NUMPY, runtime)
-    assert kernels.scratch_bytes(operation.kernel, found, operation.settings) == 0
-    kernels.prepare(operation.kernel, tuple(found), None, operation.settings)()
-    assert found[1].tolist() == tensor.to_numpy(y).tolist() and runtime.refused

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -85,22 +86,6 @@ def test_host_values_given_meanwhile_are_all_that_is_allocated(cpu):
     assert np.array_equal(tensor.to_numpy(y), X + 1)
 
 
-def test_a_step_recorded_for_the_first_time_moves_no_parameter_until_it_runs(cpu):
-    problem = Problem(cpu)
-    with cpu.recording() as graph:
-        problem.step()
-    assert bits(problem.w) == bits(W)
-    graph.run()
-    assert bits(problem.w) != bits(W)
-
-
-def test_the_device_is_free_again_after_an_error(cpu):
-    with pytest.raises(ZeroDivisionError), cpu.recording():
-        raise ZeroDivisionError
-    assert cpu.graph is None
-    assert tensor.to_numpy(tensor.ones((2, 3), device=cpu)).sum() == 6
-
-
 # --- reading and writing meanwhile --------------------------------------------------------------------------
 
 READS: dict[str, Callable[[Tensor], Any]] = {
@@ -113,26 +98,22 @@ READS: dict[str, Callable[[Tensor], Any]] = {
 }
 
 
-@pytest.mark.parametrize("read", READS.values(), ids=READS.keys())
-def test_reading_a_recorded_value_meanwhile(cpu, read):
+@pytest.mark.parametrize("name", READS)
+def test_nothing_is_read_meanwhile(cpu, name):
+    """Not a value of the step, and no other: host code runs once, and would go on with the first batch's values."""
     x = tensor.from_numpy(X, cpu)
-    with pytest.raises(GraphError, match="reading"), cpu.recording():
-        read(x * 2.0)
+    with cpu.recording():
+        y = x * 2.0
+        for value in (y, x) if name != "array" else (y,):
+            with pytest.raises(GraphError, match="reading"):
+                READS[name](value)
 
 
-@pytest.mark.parametrize("name", [name for name in READS if name != "array"])
-def test_reading_any_value_meanwhile(cpu, name):
-    """Host code runs once: what it makes of the first batch's values would be frozen for all batches."""
-    x = tensor.from_numpy(X, cpu)
-    with pytest.raises(GraphError, match="reading"), cpu.recording():
-        READS[name](x)
-
-
-def test_reading_before_the_first_run(cpu):
+def test_a_value_is_read_after_the_first_run(cpu):
     x = tensor.from_numpy(X, cpu)
     with cpu.recording() as graph:
         y = x * 2.0
-    with pytest.raises(GraphError, match="run the graph first"):
+    with pytest.raises(GraphError, match="run the graph"):
         tensor.to_numpy(y)
     graph.run()
     assert np.array_equal(tensor.to_numpy(y), 2 * X)
@@ -156,22 +137,12 @@ def test_overwriting_from_the_host_what_nobody_uses_yet(cpu):
     assert np.array_equal(tensor.to_numpy(y), 2 * (X + 1))
 
 
-def test_an_input_may_change_between_runs(cpu):
-    x = tensor.from_numpy(X, cpu)
-    with cpu.recording() as graph:
-        y = autograd.tanh(x)
-    for factor in (1, 2, 3):
-        x.copy_from_numpy(factor * X)
-        graph.run()
-        assert bits(y) == bits(autograd.tanh(tensor.from_numpy(factor * X, cpu)))
-
-
 def test_a_tensor_that_nobody_wrote(cpu):
     with cpu.recording() as graph:
         nothing = cpu.empty((3, 5))
         y = nothing * 2.0
         del nothing
-    with pytest.raises(GraphError, match=r"scale.*never written"):
+    with pytest.raises(GraphError, match="scale"):
         graph.run()
     del y
 
@@ -189,10 +160,13 @@ def test_a_place_for_an_input_is_filled_after_preparing(cpu):
 # --- whole steps only ---------------------------------------------------------------------------------------
 
 
-def test_recording_within_a_recording(cpu):
-    with pytest.raises(GraphError, match="no other recording"), cpu.recording(), cpu.recording():
+def test_one_recording_at_a_time_also_after_an_error(cpu):
+    with pytest.raises(GraphError, match="recording"), cpu.recording(), cpu.recording():
         pass
+    with pytest.raises(ZeroDivisionError), cpu.recording():
+        raise ZeroDivisionError
     assert cpu.graph is None
+    assert tensor.to_numpy(tensor.ones((2, 3), device=cpu)).sum() == 6
 
 
 def test_two_devices_record_at_the_same_time(cpu):
@@ -206,7 +180,10 @@ def test_two_devices_record_at_the_same_time(cpu):
     assert np.array_equal(tensor.to_numpy(y) * 1.5, tensor.to_numpy(far_y))
 
 
-def test_running_while_recording(cpu):
+ORDERS = ("recorded", "dependencies")
+
+
+def test_nothing_runs_while_recording(cpu):
     x = tensor.from_numpy(X, cpu)
     with cpu.recording() as graph:
         y = x * 2.0
@@ -214,43 +191,50 @@ def test_running_while_recording(cpu):
             graph.run()
     graph.run()
     with cpu.recording():
-        for order in ("recorded", "dependencies"):
-            with pytest.raises(GraphError, match="no recording"):
+        for order in ORDERS:
+            with pytest.raises(GraphError, match="recording"):
                 graph.run(order)
     del y
 
 
-@pytest.mark.parametrize("order", ["recorded", "dependencies"])
-def test_a_recording_that_failed_is_refused(cpu, order):
+def test_a_recording_that_failed_is_refused(cpu):
     problem = Problem(cpu)
     with pytest.raises(ZeroDivisionError), cpu.recording() as graph:
         problem.step()
         raise ZeroDivisionError
-    with pytest.raises(GraphError, match="exception"):
-        graph.run(order)
-    with pytest.raises(GraphError, match="exception"):
-        graph.plan(order)
+    for order in ORDERS:
+        for use in (graph.run, graph.plan):
+            with pytest.raises(GraphError, match="exception"):
+                use(order)
     assert bits(problem.w) == bits(W)
 
 
-def two_weights(on: Device) -> tuple[Tensor, Tensor, Tensor]:
-    x = tensor.from_numpy(X, on)
-    w, v = parameter(W, on), parameter(W.T.copy(), on)
-    return w, v, autograd.reduce_mean(autograd.matmul(autograd.matmul(x, w), v), axes=(0, 1))
+def fails(walk: Iterator[Any]) -> None:
+    """The consumer of the first gradient fails, and its error is caught."""
+    with suppress(ValueError):
+        for _, g in walk:
+            autograd.concat([g, autograd.transpose(g)], 0)
 
 
 LEFT: dict[str, Callable[[Iterator[Any]], Any]] = {
     "never begun": lambda walk: None,
     "suspended": next,
     "closed early": lambda walk: (next(walk), walk.close()),
+    "its consumer failed": fails,
 }
 
 
 @pytest.mark.parametrize("leave", LEFT.values(), ids=LEFT.keys())
 def test_a_backward_left_before_its_end_is_refused(cpu, leave):
+    """Though another one was finished."""
+    x, kept = tensor.from_numpy(X, cpu), []
     with cpu.recording() as graph:
-        _, _, value = two_weights(cpu)
-        walk = autograd.backward(value)
+        for _ in range(2):
+            kept += [parameter(W, cpu), parameter(W.T.copy(), cpu)]
+            value = autograd.reduce_mean(autograd.matmul(autograd.matmul(x, kept[-2]), kept[-1]), axes=(0, 1))
+            walk = autograd.backward(value)
+            if len(kept) == 2:
+                list(walk)
         leave(walk)
     with pytest.raises(GraphError, match="before its end"):
         graph.run()
@@ -260,52 +244,16 @@ def test_a_backward_left_before_its_end_is_refused(cpu, leave):
         graph.run()
 
 
-def test_one_finished_backward_does_not_excuse_another(cpu):
-    with cpu.recording() as graph:
-        walks = [autograd.backward(two_weights(cpu)[2]) for _ in range(2)]
-        list(walks[0])
-        next(walks[1])
-    with pytest.raises(GraphError, match="before its end"):
-        graph.run()
-
-
-def test_a_backward_that_was_drained_is_whole(cpu):
-    with cpu.recording() as graph:
-        w, v, value = two_weights(cpu)
-        list(autograd.backward(value))
-    graph.run()
-    del w, v
-
-
-def test_a_backward_whose_consumer_failed_is_refused_though_the_error_was_caught(cpu):
-    problem = Problem(cpu)
-    with cpu.recording() as graph:
-        w, v, value = two_weights(cpu)
-        try:
-            for p, g in autograd.backward(value):
-                problem.sgd.update(None, p, autograd.concat([g, g], 0))
-        except ValueError:
-            pass
-    with pytest.raises(GraphError, match="before its end"):
-        graph.run()
-    del w, v
-
-
-def test_an_unknown_order(cpu):
+def test_an_empty_record_runs_in_each_order_and_in_no_unknown_one(cpu):
     with cpu.recording() as graph:
         pass
-    with pytest.raises(ValueError, match="sideways"):
-        graph.run("sideways")
-
-
-def test_an_empty_record_runs(cpu):
-    with cpu.recording() as graph:
-        pass
-    for order in ("recorded", "dependencies"):
+    for order in ORDERS:
         graph.run(order)
     plan = graph.memory_plan
     assert (plan.arena_bytes, plan.floor_bytes, plan.operations, plan.at_peak()) == (0, 0, 0, [])
-    assert "0 operations" in plan.summary()
+    assert plan.summary()
+    with pytest.raises(ValueError, match="sideways"):
+        graph.run("sideways")
 
 
 # --- roles --------------------------------------------------------------------------------------------------
@@ -329,43 +277,22 @@ def test_blocks_by_role(cpu):
     del value
 
 
-def test_a_value_that_is_let_go_before_the_first_run_is_an_intermediate(cpu):
+def test_a_value_that_is_let_go_is_an_intermediate_and_harms_nothing(cpu):
     x = tensor.from_numpy(X, cpu)
     with cpu.recording() as graph:
         y = x * 2.0
         z = y * 3.0
-    assert roles(graph) == {"input": 1, "output": 2}
+        last = autograd.tanh(z)
+    assert roles(graph) == {"input": 1, "output": 3}
     del y
-    assert roles(graph) == {"input": 1, "output": 1, "intermediate": 1}
+    assert roles(graph) == {"input": 1, "output": 2, "intermediate": 1}
     graph.run()
     assert np.array_equal(tensor.to_numpy(z), 6 * X)
-
-
-def test_a_value_that_is_let_go_after_the_first_run_costs_nothing_more_and_harms_nothing(cpu):
-    x = tensor.from_numpy(X, cpu)
-    with cpu.recording() as graph:
-        y = x * 2.0
-        z = autograd.tanh(y)
-    graph.run()
-    wanted = bits(z)
-    del y
-    for order in ("recorded", "dependencies"):
+    wanted = bits(last)
+    del z  # after the first run
+    for order in ORDERS:
         graph.run(order)
-        assert bits(z) == wanted
-
-
-def test_a_view_keeps_its_whole(cpu):
-    x = tensor.from_numpy(X, cpu)
-    with cpu.recording() as graph:
-        y = x * 2.0
-        row = autograd.split(y, 0, (1,))[1]
-        others = [autograd.tanh(y * float(i)) for i in range(4)]
-        total = others[0] + others[1] + others[2] + others[3]
-        del y, others
-    graph.run()
-    assert np.array_equal(tensor.to_numpy(row), 2 * X[1:])
-    assert roles(graph)["output"] == 2
-    del total
+        assert bits(last) == wanted
 
 
 # --- what is held keeps its value, the rest goes ------------------------------------------------------------
@@ -378,7 +305,7 @@ def chain(x: Tensor, length: int) -> list[Tensor]:
     return values
 
 
-@pytest.mark.parametrize("held", [(), (0,), (3,), (2, 5), (0, 1, 2, 3, 4, 5, 6)])
+@pytest.mark.parametrize("held", [(), (3,), (0, 1, 2, 3, 4, 5, 6)])
 def test_each_value_that_is_held_is_right_after_each_run(cpu, held):
     """Wherever it lies in a chain that would all be one block else (SINGA #659, tinygrad #16571)."""
     x = tensor.from_numpy(X, cpu)
@@ -392,19 +319,6 @@ def test_each_value_that_is_held_is_right_after_each_run(cpu, held):
         wanted = [bits(value) for value in chain(tensor.from_numpy(np.float32(factor) * X, cpu), 8)]
         assert {index: bits(value) for index, value in kept.items()} == {index: wanted[index] for index in kept}
     assert graph.memory_plan.by_role["output"] == 60 * len(kept)
-
-
-def test_a_gradient_kept_through_another_handle_is_right(cpu):
-    """The loop's own handle dies; the copy-less one that the user made pins the bytes."""
-    problem, twin = Problem(cpu), Problem(cpu)
-    eager = [tensor.to_numpy(g) for _, g in autograd.backward(twin.loss())]
-    with cpu.recording() as graph:
-        kept = []
-        for p, g in autograd.backward(problem.loss()):
-            kept.append(g.detach())
-            problem.sgd.update(None, p, g)
-    graph.run()
-    assert bits(kept[0]) == bits(eager[0])
 
 
 def test_a_gradient_s_own_handle_is_given_back(cpu):
@@ -434,7 +348,7 @@ def test_another_graph_reads_an_output(cpu):
         y = x * 2.0
     with cpu.recording() as second:
         z = y * 3.0
-    with pytest.raises(GraphError, match="run the graph first"):
+    with pytest.raises(GraphError, match="run the graph"):
         second.run()
     first.run()
     second.run()
@@ -456,18 +370,6 @@ def test_operations_whose_results_nobody_uses_vanish(cpu):
     assert np.array_equal(tensor.to_numpy(y), 2 * X)
 
 
-def test_updates_of_parameters_and_states_never_vanish(cpu):
-    problem, twin = Problem(cpu), Problem(cpu)
-    with cpu.recording() as graph:
-        problem.step()
-    for _ in range(3):
-        graph.run()
-        twin.step()
-    assert bits(problem.w) == bits(twin.w)
-    for slot, value in twin.sgd.state[twin.w].items():
-        assert bits(problem.sgd.state[problem.w][slot]) == bits(value)
-
-
 def test_random_states_move_on_though_nobody_uses_the_numbers(cpu):
     x, state = tensor.from_numpy(X, cpu), tensor.from_numpy(np.array([1, 2, 0], "u8"), cpu)
     with cpu.recording() as graph:
@@ -476,19 +378,6 @@ def test_random_states_move_on_though_nobody_uses_the_numbers(cpu):
         graph.run()
     assert tensor.to_numpy(state).tolist() == [1, 2, 3]
     assert graph.memory_plan.operations == 1
-
-
-def test_dropout_draws_anew_at_each_run(cpu):
-    x, state = tensor.from_numpy(X, cpu), tensor.from_numpy(np.array([1, 2, 0], "u8"), cpu)
-    twin = tensor.from_numpy(np.array([1, 2, 0], "u8"), cpu)
-    with cpu.recording() as graph:
-        y = autograd.dropout(x, state, 0.5)
-    seen = set()
-    for _ in range(4):
-        graph.run()
-        assert bits(y) == bits(autograd.dropout(x, twin, 0.5))
-        seen.add(bits(y))
-    assert len(seen) == 4
 
 
 # --- dependencies and orders --------------------------------------------------------------------------------
@@ -505,58 +394,6 @@ def test_dependencies_of_a_record(cpu):
     assert predecessors(graph.operations) == [[], [0], [0, 1], [0, 1, 2]]
     graph.run()
     assert np.array_equal(tensor.to_numpy(x), 1 + tensor.to_numpy(z))
-
-
-def contract(on: Device, record: bool, order: str = "recorded", runs: int = 4) -> list[Any]:
-    """The bare expression of the README, SINGA-505 style; what it leaves."""
-    rng = np.random.default_rng(5)
-    inputs = tensor.from_numpy(rng.standard_normal((7, 6)).astype("f"), on)
-    target = tensor.from_numpy(rng.integers(0, 3, 7), on)
-    w0, b0, w1 = (
-        parameter(rng.standard_normal(shape).astype("f"), on, name)
-        for name, shape in (("w0", (6, 5)), ("b0", (5,)), ("w1", (5, 3)))
-    )
-    sgd = optimizer.SGD(lr=0.3, momentum=0.9)
-    losses = []
-
-    def step() -> Tensor:
-        h = autograd.relu(autograd.add_bias(autograd.matmul(inputs, w0), b0))
-        value = autograd.softmax_cross_entropy(autograd.matmul(h, w1), target)
-        for p, g in autograd.backward(value):
-            sgd.update(None, p, g)
-        return value
-
-    if record:
-        with on.recording() as graph:
-            value = step()
-    for _ in range(runs):
-        if record:
-            graph.run(order)
-        else:
-            value = step()
-        losses.append(bits(value))
-    return [*losses, *map(bits, (w0, b0, w1)), *(bits(s) for w in (w0, b0, w1) for s in sgd.state[w].values())]
-
-
-@pytest.mark.parametrize("order", ["recorded", "dependencies"])
-@pytest.mark.parametrize("plan", ["", "off"])
-@pytest.mark.parametrize("checked", ["", "1"])
-def test_the_contract_s_bare_expression_gives_the_eager_bits(monkeypatch, order, plan, checked):
-    wanted = contract(device.new_cpu(), record=False)
-    assert len(set(wanted[:4])) == 4, "it trains"
-    monkeypatch.setenv("SINGA_LITE_PLAN", plan)
-    monkeypatch.setenv("SINGA_LITE_CHECKED", checked)
-    assert contract(device.new_cpu(), True, order) == wanted
-
-
-def test_orders_may_take_turns(cpu):
-    problem, twin = Problem(cpu), Problem(cpu)
-    with cpu.recording() as graph:
-        value = problem.step()
-    for order in ("recorded", "dependencies", "dependencies", "recorded"):
-        graph.run(order)
-        assert bits(value) == bits(twin.step())
-    assert bits(problem.w) == bits(twin.w)
 
 
 def test_a_dependency_plan_needs_no_less_than_the_recorded_one(cpu):
@@ -584,18 +421,6 @@ def test_a_schedule_goes_on_between_runs(cpu):
         graph.run()
         twin.step()
         assert bits(problem.w) == bits(twin.w)
-
-
-def test_two_steps_in_one_record_with_a_constant_rate(cpu):
-    problem, twin = Problem(cpu), Problem(cpu)
-    with cpu.recording() as graph:
-        problem.step()
-        problem.step()
-    for _ in range(2):
-        graph.run()
-        twin.step()
-        twin.step()
-    assert bits(problem.w) == bits(twin.w)
 
 
 def test_two_steps_in_one_record_with_a_schedule_are_refused(cpu):
@@ -636,9 +461,9 @@ def test_memory_comes_with_the_first_run_and_goes_with_the_graph(cpu):
     with cpu.recording() as graph:
         y = autograd.matmul(autograd.tanh(autograd.matmul(x, tensor.zeros((100, 70), device=cpu)) + 1.0),
                             tensor.zeros((70, 3), device=cpu))  # fmt: skip
+    plan = graph.memory_plan
     assert cpu.pool.used == level
     graph.run()
-    plan = graph.memory_plan
     assert cpu.pool.used == level + plan.arena_bytes + y.nbytes
     graph.run("dependencies")
     del graph, plan
@@ -646,27 +471,6 @@ def test_memory_comes_with_the_first_run_and_goes_with_the_graph(cpu):
     assert cpu.pool.used == level + y.nbytes
     del y
     assert cpu.pool.used == level
-
-
-def test_a_plan_without_a_run_allocates_nothing(cpu):
-    x = tensor.zeros((64, 100), device=cpu)
-    level = cpu.pool.used
-    with cpu.recording() as graph:
-        y = autograd.tanh(x * 2.0) * 3.0
-    assert graph.memory_plan.arena_bytes == x.nbytes
-    assert cpu.pool.used == level
-    del y
-
-
-def test_the_graph_says_what_it_is(cpu):
-    with cpu.recording() as graph:
-        y = tensor.zeros((2, 3), device=cpu)
-        assert repr(graph) == "<Graph recording, 1 operations, 1 blocks>"
-    assert repr(graph) == "<Graph recorded, 1 operations, 1 blocks>"
-    with pytest.raises(ZeroDivisionError), cpu.recording() as failed:
-        raise ZeroDivisionError
-    assert repr(failed) == "<Graph failed, 0 operations, 0 blocks>"
-    del y
 
 
 def test_operations_know_their_phase_and_layer(cpu):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import skips
+from every_row import over_rows
 from singa_lite import autograd, tensor
 
 pytestmark = pytest.mark.peer
@@ -107,9 +108,7 @@ def both_ways(torch: Any, row: tuple[Any, Any, list[np.ndarray]], dtype: str) ->
     return [tensor.to_numpy(y), *(found[id(p)] for p in mine)], [wanted.detach(), *(peer.grad for peer in peers)]
 
 
-@pytest.mark.parametrize("dtype", ["f", "d"])
-@pytest.mark.parametrize("key", [*ROWS, *SUMS])
-def test_values_and_derivatives_are_those_of_pytorch(key, dtype):
+def compare(key: str, dtype: str) -> None:
     roundings = (0, 100) if key in SUMS else (4, 4)  # the latter for sums over what was broadcast or is shared
     relative, absolute = (count * np.finfo(dtype).eps for count in roundings)
     mine, theirs = both_ways(skips.library("torch"), {**ROWS, **SUMS}[key], dtype)
@@ -118,11 +117,18 @@ def test_values_and_derivatives_are_those_of_pytorch(key, dtype):
         np.testing.assert_allclose(found, wanted.numpy(), rtol=relative, atol=absolute)
 
 
-@pytest.mark.parametrize("name", ["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"])
-def test_comparisons_are_those_of_pytorch(name):
+@pytest.mark.parametrize("dtype", ["f", "d"])
+def test_values_and_derivatives_are_those_of_pytorch(dtype):
+    skips.library("torch")
+    over_rows(compare, ((key, (key, dtype)) for key in (*ROWS, *SUMS)))
+
+
+def test_comparisons_are_those_of_pytorch():
     torch = skips.library("torch")
-    theirs = getattr(torch, {"equal": "eq", "not_equal": "ne"}.get(name, name))
     a, b = beyond(7, 1).astype("f"), beyond(19).astype("f")
-    found = getattr(autograd, name)(tensor.from_numpy(a), tensor.from_numpy(b))
-    assert found.dtype == bool and not found.requires_grad
-    np.testing.assert_array_equal(found, theirs(torch.from_numpy(a), torch.from_numpy(b)).numpy())
+    for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"):
+        theirs = getattr(torch, {"equal": "eq", "not_equal": "ne"}.get(name, name))
+        found = getattr(autograd, name)(tensor.from_numpy(a), tensor.from_numpy(b))
+        assert found.dtype == bool and not found.requires_grad
+        wanted = theirs(torch.from_numpy(a), torch.from_numpy(b)).numpy()
+        np.testing.assert_array_equal(found, wanted, err_msg=name)

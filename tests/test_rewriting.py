@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -64,74 +66,76 @@ def kernels(graph: Graph) -> list[str]:
 # ---- the proof of a rule
 
 
-def test_a_true_rule_is_taken_and_a_false_one_shows_the_first_input_that_differs():
+class WrongWay(SquaredExp):
+    """Half of the derivative."""
+
+    def derivative_x(self, y: Any, dy: Any, dx: Any) -> None:
+        np.multiply(dy, y, out=dx)
+
+
+class Cleaned(autograd.Function):
+    """0 where x is NaN, and x elsewhere: the only difference from x is at NaN."""
+
+    def makes(self, x: Any) -> dict[str, Any]:
+        return {"y": autograd.Output(x.shape)}
+
+    def forward(self, x: Any, y: Any) -> None:
+        np.copyto(y, x)
+        y[np.isnan(x)] = 0.0
+
+
+def same(x: Tensor) -> Tensor:
+    return x * 1.0 * 1.0
+
+
+def near(x: Tensor) -> Tensor:
+    return autograd.scale(x, 2.0 + 1e-4)
+
+
+def doubled(x: Tensor) -> Tensor:
+    return autograd.scale(x, 2.0)
+
+
+#: {name: (pattern, replacement, options, what of the difference is told)}. Within a tolerance, which is a share of the
+#: pattern's value, infinities and NaN stand at the same places however large it is.
+FALSE: dict[str, tuple[Callable[..., Any], Callable[..., Any], dict[str, Any], str]] = {
+    "two inputs": (lambda a, b: a - b, lambda a, b: b - a, {}, r"'false'.*at \[0\].*float32.* a\[0\] = .*; b\[0\] = "),
+    "zeros of both signs": (lambda x: x * 2.0, lambda x: x + x, {}, "= -0.0 "),
+    "infinity": (lambda x: x - x, lambda x: x * 0.0, {}, "= -?inf|nan|-0.0 "),
+    "NaN": (same, lambda x: Cleaned()(x), {"tolerance": 1e-6}, "nan of the pattern and 0.0 .*= nan"),
+    "beyond the tolerance": (doubled, near, {"tolerance": 1e-5}, "1e-05"),
+    "a number for infinity": (
+        autograd.exp,
+        lambda x: autograd.minimum(autograd.exp(x), 1e30),
+        {"tolerance": 1e9},
+        "inf",
+    ),
+    "infinity of the other sign": (lambda x: x**-1, lambda x: autograd.abs(x**-1), {"tolerance": 1e9}, "inf"),
+    "a number for NaN": (
+        same,
+        lambda x: autograd.where(autograd.equal(x, x), x, 0.0),
+        {"tolerance": 1e9},
+        "nan",
+    ),
+    "derivative": (
+        exp_times_exp,
+        lambda x: WrongWay()(x),
+        {"tolerance": 1e-5, "derivatives": True},
+        r"derivative by 'x'.*dy\[",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FALSE)
+def test_a_false_rule_is_refused_and_the_first_input_that_differs_is_told(name):
+    pattern, replacement, options, told = FALSE[name]
+    with pytest.raises(RuleError, match=told):
+        Rule("false", pattern, replacement, **{"derivatives": False, **options})
+
+
+def test_a_true_rule_is_taken_with_what_it_states():
     one_relu()
-    with pytest.raises(RuleError) as error:
-        Rule("wrong", lambda a, b: a - b, lambda a, b: b - a)
-    assert "rule 'wrong': wanted both sides equal to the bit, received" in str(error.value)
-    assert "at [0] of the result, in float32, from a[0] = " in str(error.value)
-    assert "; b[0] = " in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("pattern", "replacement", "special"),
-    [
-        pytest.param(lambda x: x * 2.0, lambda x: x + x, "= -0.0 ", id="zero"),
-        pytest.param(lambda x: x - x, lambda x: x * 0.0, "= -?inf|nan|-0.0 ", id="infinity"),
-    ],
-)
-def test_zeros_of_both_signs_and_infinities_are_tried(pattern, replacement, special):
-    with pytest.raises(RuleError, match=special):
-        Rule("nearly", pattern, replacement, derivatives=False)
-
-
-def test_nan_is_tried():
-    """0 where x is NaN, and x elsewhere: the only difference is at NaN."""
-
-    class Cleaned(autograd.Function):
-        def makes(self, x: Any) -> dict[str, Any]:
-            return {"y": autograd.Output(x.shape)}
-
-        def forward(self, x: Any, y: Any) -> None:
-            np.copyto(y, x)
-            y[np.isnan(x)] = 0.0
-
-    with pytest.raises(RuleError, match=r"received nan of the pattern and 0.0 of the replacement.*= nan of shape"):
-        Rule("cleaned", lambda x: x * 1.0 * 1.0, lambda x: Cleaned()(x), tolerance=1e-6, derivatives=False)
-
-
-def test_a_tolerance_is_what_the_rule_states():
-    def doubled(x: Tensor) -> Tensor:
-        return autograd.scale(x, 2.0)
-
-    Rule("near", doubled, lambda x: autograd.scale(x, 2.0 + 1e-4), tolerance=1e-3)
-    with pytest.raises(RuleError, match=r"wanted both sides equal within 1e-05"):
-        Rule("near", doubled, lambda x: autograd.scale(x, 2.0 + 1e-4), tolerance=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("pattern", "replacement"),
-    [
-        pytest.param(autograd.exp, lambda x: autograd.minimum(autograd.exp(x), 1e30), id="a number for infinity"),
-        pytest.param(lambda x: x**-1, lambda x: autograd.abs(x**-1), id="infinity of the other sign"),
-        pytest.param(
-            lambda x: x * 1.0 * 1.0, lambda x: autograd.where(autograd.equal(x, x), x, 0.0), id="a number for NaN"
-        ),
-    ],
-)
-def test_within_a_tolerance_infinities_and_nan_stand_at_the_same_places(pattern, replacement):
-    """However large the tolerance is: it is a share of the pattern's value."""
-    with pytest.raises(RuleError, match="wanted both sides equal within 1e"):
-        Rule("wide", pattern, replacement, tolerance=1e9, derivatives=False)
-
-
-def test_derivatives_are_proved_too_unless_they_are_not_asked_for():
-    class WrongWay(SquaredExp):
-        def derivative_x(self, y: Any, dy: Any, dx: Any) -> None:
-            np.multiply(dy, y, out=dx)
-
-    with pytest.raises(RuleError, match=r"of the derivative by 'x'.*dy\["):
-        Rule("wrong way back", exp_times_exp, lambda x: WrongWay()(x), tolerance=1e-5)
+    Rule("near", doubled, near, tolerance=1e-3)
     Rule("there alone", exp_times_exp, lambda x: WrongWay()(x), tolerance=1e-5, derivatives=False)
 
 
@@ -151,26 +155,32 @@ def test_shapes_are_what_the_rule_states():
 
 
 @pytest.mark.parametrize(
-    ("make", "error", "message"),
+    ("make", "error", "culprit"),
     [
-        (lambda: Rule("", relu_twice, autograd.relu), TypeError, "wanted a name"),
-        (lambda: Rule("r", 3, autograd.relu), TypeError, "pattern: wanted a function of tensors, received 3"),
-        (lambda: Rule("r", relu_twice, lambda a, b: a), TypeError, "replacement of the pattern's 1 inputs"),
-        (lambda: Rule("r", relu_twice, autograd.relu, [("n",), ("n",)]), ValueError, "a shape for each of 1 inputs"),
-        (lambda: Rule("r", relu_twice, autograd.relu, "n"), TypeError, "inputs: wanted a shape for each"),
-        (lambda: Rule("r", relu_twice, autograd.relu, [(0,)]), TypeError, "numbers and names"),
-        (lambda: Rule("r", relu_twice, autograd.relu, dtypes=("int32",)), ValueError, "wanted float16"),
+        (lambda: Rule("", relu_twice, autograd.relu), TypeError, "name"),
+        (lambda: Rule("r", 3, autograd.relu), TypeError, "pattern.* 3"),
+        (lambda: Rule("r", relu_twice, lambda a, b: a), TypeError, "replacement"),
+        (lambda: Rule("r", relu_twice, autograd.relu, [("n",), ("n",)]), ValueError, "inputs"),
+        (lambda: Rule("r", relu_twice, autograd.relu, "n"), TypeError, "inputs"),
+        (lambda: Rule("r", relu_twice, autograd.relu, [(0,)]), TypeError, "0"),
+        (lambda: Rule("r", relu_twice, autograd.relu, dtypes=("int32",)), ValueError, "int32"),
         (lambda: Rule("r", relu_twice, autograd.relu, tolerance=-1), ValueError, "tolerance"),
-        (lambda: Rule("r", lambda x: x, autograd.relu), RuleError, "a pattern with operations"),
-        (lambda: Rule("r", autograd.relu, lambda x: x), RuleError, "hands on an input or a view"),
-        (lambda: Rule("r", lambda x: 3, autograd.relu), TypeError, "wanted a Tensor"),
-        (lambda: Rule("r", relu_twice, lambda x: (x + x, x * x)), RuleError, "as many results of both sides"),
-        (lambda: Rule("r", lambda x: x + numbers(1), autograd.relu), RuleError, "takes other tensors"),
-        (lambda: Rule("r", lambda a, b: a + a, lambda a, b: a + a), RuleError, "gives 'b' to an operation"),
+        (lambda: Rule("r", lambda x: x, autograd.relu), RuleError, "pattern"),
+        (lambda: Rule("r", autograd.relu, lambda x: x), RuleError, "input or a view"),
+        (lambda: Rule("r", lambda x: 3, autograd.relu), TypeError, "Tensor"),
+        (lambda: Rule("r", relu_twice, lambda x: (x + x, x * x)), RuleError, "results"),
+        (lambda: Rule("r", lambda x: x + numbers(1), autograd.relu), RuleError, "other tensors"),
+        (lambda: Rule("r", lambda a, b: a + a, lambda a, b: a + a), RuleError, "'b'"),
+        (lambda: compiled(rules=3), TypeError, "rules.*int"),
+        (lambda: compiled(rules=["relu"]), TypeError, "rules.*'relu'"),
+        (lambda: compiled(rules=one_relu), TypeError, "rules"),
+        (lambda: compiled(rules=[one_relu()], graph=False), ValueError, "graph=True"),
+        (lambda: compiled(rules=[one_relu()] * 2), ValueError, "rules.*name"),
+        (lambda: recorded()[0].rewrite("relu"), TypeError, "rewrite.*str"),
     ],
 )
-def test_what_is_no_rule_is_refused(make, error, message):
-    with pytest.raises(error, match=message):
+def test_what_is_no_rule_is_refused(make, error, culprit):
+    with pytest.raises(error, match=culprit):
         make()
 
 
@@ -203,12 +213,10 @@ def test_a_rule_is_applied_wherever_nothing_else_needs_what_goes():
     graph.memory_plan.check()
 
 
-def test_rewriting_comes_before_planning_and_takes_rules_alone():
+def test_rewriting_comes_before_planning():
     graph, _total, _held = recorded()
-    with pytest.raises(TypeError, match=r"rewrite: wanted a rewriting\.Rule, received str"):
-        graph.rewrite("relu")
     graph.run()
-    with pytest.raises(GraphError, match="rewrite: wanted a graph that is not planned yet"):
+    with pytest.raises(GraphError, match="rewrite"):
         graph.rewrite(one_relu())
 
 
@@ -246,7 +254,7 @@ def test_a_pattern_may_name_operations_of_the_kernel_interface():
         x.device.run("scale", x, y, alpha=1.0, beta=0.0)
         return y
 
-    with pytest.raises(RuleError, match=r"received -?0.0 of the pattern|of shape"):
+    with pytest.raises(RuleError, match="log of exp"):
         Rule("log of exp", named, copied, derivatives=False)  # e**-0 is 1, whose log is 0
     rule = Rule("log of exp", named, copied, tolerance=1e-5, derivatives=False)
     cpu = device.cpu()
@@ -293,6 +301,13 @@ def net(rules: list[Rule] | None = None, **options: Any) -> FeedForwardNet:
     return made
 
 
+def compiled(**options: Any) -> None:
+    """Compile a net of one layer with these options."""
+    some = FeedForwardNet(loss.SoftmaxCrossEntropy())
+    some.add(layers.Dense("scores", 3, input_sample_shape=(4,)))
+    some.compile(optimizer.SGD(lr=0.1), **options)
+
+
 X, Y = numbers(7, 3, 6, 8), np.random.default_rng(1).integers(0, 3, 7)
 
 
@@ -313,28 +328,6 @@ def test_a_net_trains_alike_with_a_rule_in_training_and_evaluation(options):
     assert trained(deepcopy(ruled)) == trained(ruled)
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"rules": 3}, TypeError, "compile rules: wanted a list of rewriting.Rule, received int"),
-        ({"rules": ["relu"]}, TypeError, "compile rules: wanted a list of rewriting.Rule, received 'relu' in it"),
-        ({"rules": one_relu}, TypeError, "compile rules: wanted a list"),
-    ],
-)
-def test_compile_refuses_what_are_no_rules(options, error, message):
-    some = net()
-    with pytest.raises(error, match=message):
-        some.compile(optimizer.SGD(lr=0.1), **options)
-
-
-def test_compile_refuses_rules_that_would_do_nothing_and_equal_names():
-    some, rule = net(), one_relu()
-    with pytest.raises(ValueError, match="compile rules: wanted graph=True"):
-        some.compile(optimizer.SGD(lr=0.1), rules=[rule], graph=False)
-    with pytest.raises(ValueError, match="compile rules: wanted a name of its own for each"):
-        some.compile(optimizer.SGD(lr=0.1), rules=[rule, rule])
-
-
 def test_a_configuration_has_rules_by_name_and_whoever_reads_it_has_the_rules(tmp_path):
     rule = one_relu()
     made = net([rule])
@@ -349,7 +342,7 @@ def test_a_configuration_has_rules_by_name_and_whoever_reads_it_has_the_rules(tm
     assert opened.plan_batch(7).rewrites == {"one relu": 2}
     np.testing.assert_array_equal(tensor.to_numpy(opened.forward(False, X)), tensor.to_numpy(made.forward(False, X)))
     for custom in ({}, {"one relu": Rule}, {"one relu": Rule("other", relu_twice, autograd.relu)}):
-        with pytest.raises(ConfigError, match=r"wanted the rewriting rule 'one relu' in custom=.*says which it is"):
+        with pytest.raises(ConfigError, match="'one relu' in custom="):
             FeedForwardNet.from_config(config, custom=custom)
 
 
@@ -365,32 +358,21 @@ def test_a_net_on_an_abstract_device_is_planned_with_its_rules():
 # ---- planted faults
 
 
-def planted(monkeypatch: pytest.MonkeyPatch, name: str, fault: Callable[[Program], Program]) -> None:
-    """The pass of this name does what it does, and then the fault."""
-    faulty = [
-        one._replace(run=lambda program, run=one.run: fault(run(program))) if one.name == name else one
-        for one in pipeline.PASSES
-    ]
-    monkeypatch.setattr(pipeline, "PASSES", tuple(faulty))
+def plant(monkeypatch: pytest.MonkeyPatch, name: str, kernel: str, change: Callable[[Any], Any]) -> None:
+    """The pass of this name does what it does, and changes the first call of the kernel; None leaves the call out."""
+
+    def faulty(program: Program, run: Callable[[Program], Program]) -> Program:
+        made = list(run(program).instructions)
+        at = next(step for step, i in enumerate(made) if i.kernel == kernel)
+        new = change(made[at])
+        return run(program).with_instructions([*made[:at], *([] if new is None else [new]), *made[at + 1 :]])
+
+    found = [one._replace(run=partial(faulty, run=one.run)) if one.name == name else one for one in pipeline.PASSES]
+    monkeypatch.setattr(pipeline, "PASSES", tuple(found))
 
 
-def changed(program: Program, kernel: str, change: Callable[[Any], Any]) -> Program:
-    """With the first call of the kernel changed, or left out where `change` gives None."""
-    at = next(step for step, i in enumerate(program.instructions) if i.kernel == kernel)
-    made = [change(i) if step == at else i for step, i in enumerate(program.instructions)]
-    return program.with_instructions([i for i in made if i is not None])
-
-
-def differences() -> tuple[Graph, Tensor]:
-    """relu(x @ w) - x, of which the difference is no part of any fusion."""
-    cpu = device.cpu()
-    x, w = tensor.from_numpy(numbers(5, 5), cpu), tensor.from_numpy(numbers(5, 5, seed=1), cpu)
-    x.name, w.name = "data", "weight"
-    with cpu.recording() as graph:
-        made = autograd.relu(autograd.linear(x, w)) - x
-        unused = autograd.exp(made)
-        del unused
-    return graph, made
+def left_out(instruction: Any) -> None:
+    """The change that leaves nothing."""
 
 
 def swap(instruction: Any) -> Any:
@@ -398,92 +380,64 @@ def swap(instruction: Any) -> Any:
     return instruction.with_operands((b, a, y))
 
 
-@pytest.mark.parametrize("name", ["fuse", "pool_first", "tiles", "linear_gradient"])
-def test_operands_of_a_subtraction_that_a_rewriting_pass_swaps_are_told(monkeypatch, name):
-    graph, _made = differences()
-    planted(monkeypatch, name, lambda program: changed(program, "subtract", swap))
-    with pytest.raises(PlanError) as error:
+def reads_its_result(instruction: Any) -> Any:
+    return instruction.with_operands((instruction.operands[1], instruction.operands[1]))
+
+
+def setting(name: str, value: Any) -> Callable[[Any], Any]:
+    return lambda instruction: replace(instruction, settings={**instruction.settings, name: value})
+
+
+def expression(rule: Rule | None = None) -> Callable[[], Any]:
+    """Runs relu(x @ w) - x, relu of relu of a difference, and what nobody uses, with the rule."""
+
+    def run() -> None:
+        cpu = device.cpu()
+        x, w = tensor.from_numpy(numbers(5, 5), cpu), tensor.from_numpy(numbers(5, 5, seed=1), cpu)
+        x.name, w.name = "data", "weight"
+        with cpu.recording() as graph:
+            made = relu_twice(x - w) if rule else autograd.relu(autograd.linear(x, w)) - x
+            autograd.exp(made)
+            last = autograd.exp(autograd.log(made))
+        assert rule is None or graph.rewrite(rule) == 1
         graph.run()
-    text = str(error.value)
-    assert "rewriting, instruction 2 (subtract, layer ''): 'a': wanted what instruction 1 (relu" in text
-    assert "received what block" in text
-    assert "(tensor 'data') held before the step" in text
+        del made, last
+
+    return run
 
 
-def test_a_call_that_nobody_needs_is_held_against_the_record_too(monkeypatch):
-    graph, _made = differences()
-
-    def other(instruction: Any) -> Any:
-        return instruction.with_operands((instruction.operands[1], instruction.operands[1]))
-
-    planted(monkeypatch, "fuse", lambda program: changed(program, "exp", other))
-    with pytest.raises(PlanError, match=r"rewriting, instruction 3 \(exp, layer ''\): 'x': wanted what instruction 2"):
-        graph.run()
+def of_a_difference() -> Rule:
+    return Rule("of a difference", lambda a, b: relu_twice(a - b), lambda a, b: autograd.relu(a - b), derivatives=False)
 
 
-def test_a_call_that_is_left_out_is_told(monkeypatch):
-    graph, _made = differences()
-    planted(monkeypatch, "fuse", lambda program: changed(program, "subtract", lambda i: None))
-    with pytest.raises(PlanError, match=r"rewriting, instruction 3 \(exp.*received what block"):
-        graph.run()
+def trains() -> None:
+    net().train_one_batch(X, Y)
 
 
-def test_an_update_that_is_left_out_is_told(monkeypatch):
-    some = net()
-    planted(monkeypatch, "fuse", lambda program: changed(program, "adam", lambda i: None))
-    with pytest.raises(PlanError, match=r"rewriting, held block \d+ \(tensor '.*'\): wanted it left with what .*adam"):
-        some.train_one_batch(X, Y)
+#: {name: (what is run, pass, kernel, change, what is told)}.
+FAULTS: dict[str, tuple[Callable[[], Any], str, str, Callable[[Any], Any], str]] = {
+    **{
+        f"operands swapped by {name}": (expression(), name, "subtract", swap, r"2 \(subtract.*'a'.*relu.*'data'")
+        for name in ("fuse", "pool_first", "tiles", "linear_gradient")
+    },
+    "a call that nobody needs": (expression(), "fuse", "exp", reads_its_result, r"\(exp.*'x'"),
+    "a call left out": (expression(), "fuse", "subtract", left_out, r"3 \(exp"),
+    "an update left out": (trains, "fuse", "adam", left_out, r"held block \d+ \(tensor '.*'\).*adam"),
+    "a call left out as if it were dead": (expression(), "dead", "log", left_out, r"\(exp.*'x'.*\(log"),
+    "a setting of a net's call": (trains, "pool_first", "batch_norm", setting("momentum", 0.9), r"\(batch_norm"),
+    "another activation": (expression(), "fuse", "linear_activation", setting("activation", "tanh"), "'tanh'"),
+    "another replacement": (expression(of_a_difference()), "rules", "subtract", swap, r"\(subtract"),
+}
 
 
-def test_what_is_left_out_as_if_nobody_needed_it_is_told(monkeypatch):
-    """The pass that leaves out what is dead comes behind those that rewrite; the reads of the plan show it."""
-    cpu = device.cpu()
-    x = tensor.from_numpy(numbers(3, 5), cpu)
-    with cpu.recording() as graph:
-        _made = autograd.exp(autograd.log(x))
-    planted(monkeypatch, "dead", lambda program: changed(program, "log", lambda i: None))
-    with pytest.raises(PlanError, match=r"instruction 1 \(exp, layer ''\), read 0, 'x'.*instruction 0 \(log"):
-        graph.run()
-
-
-def test_a_setting_that_a_pass_changes_is_told(monkeypatch):
-    some = net()
-
-    def leaned(instruction: Any) -> Any:
-        changed_one = instruction.with_operands(instruction.operands)
-        changed_one.settings = {**instruction.settings, "momentum": 0.9}
-        return changed_one
-
-    planted(monkeypatch, "pool_first", lambda program: changed(program, "batch_norm", leaned))
-    with pytest.raises(PlanError, match=r"rewriting, instruction \d+ \(batch_norm"):
-        some.train_one_batch(X, Y)
-
-
-def test_a_fusion_with_another_activation_is_told(monkeypatch):
-    other_graph, _other = differences()
-    graph, _made = differences()
-    if "linear_activation" not in kernels(other_graph):
-        pytest.skip("kernels that fuse a product with its activation: pip install onednn-cpu-gomp")
-
-    def other(instruction: Any) -> Any:
-        changed_one = instruction.with_operands(instruction.operands)
-        changed_one.settings = {**instruction.settings, "activation": "tanh"}
-        return changed_one
-
-    planted(monkeypatch, "fuse", lambda program: changed(program, "linear_activation", other))
-    with pytest.raises(PlanError, match=r"wanted a call that operations of the record stand for.*'activation': 'tanh'"):
-        graph.run()
-
-
-def test_a_replacement_that_a_pass_does_otherwise_is_told(monkeypatch):
-    """The rule is true, and what stands in the program is another thing."""
-    cpu = device.cpu()
-    a, b = tensor.from_numpy(numbers(3, 5), cpu), tensor.from_numpy(numbers(3, 5, seed=1), cpu)
-    pattern = lambda a, b: relu_twice(a - b)  # noqa: E731
-    rule = Rule("of a difference", pattern, lambda a, b: autograd.relu(a - b), derivatives=False)
-    with cpu.recording() as graph:
-        _made = relu_twice(a - b)
-    assert graph.rewrite(rule) == 1
-    planted(monkeypatch, "rules", lambda program: changed(program, "subtract", swap))
-    with pytest.raises(PlanError, match=r"rewriting, instruction \d+ \(subtract"):
-        graph.run()
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_of_a_pass_is_told(monkeypatch, name):
+    run, faulty, kernel, change, told = FAULTS[name]
+    if kernel == "linear_activation":
+        try:
+            device.new_cpu(kernels="onednn")
+        except device.DeviceError as error:  # says what brings the library
+            pytest.skip(str(error))
+    plant(monkeypatch, faulty, kernel, change)
+    with pytest.raises(PlanError, match=told):
+        run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 
 import numpy as np
 import pytest
@@ -24,30 +25,32 @@ def ramp(*shape: int, dtype: str = "float32") -> np.ndarray:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_values_go_in_and_come_out(dtype):
-    array = ramp(2, 3, 5, dtype=dtype)
-    t = tensor.from_numpy(array)
-    back = tensor.to_numpy(t)
-    assert (t.shape, t.dtype, t.size(), t.ndim, t.nbytes) == ((2, 3, 5), array.dtype, 30, 3, array.nbytes)
+@pytest.mark.parametrize("shape", [(2, 3, 5), (), (1,), (0, 3)], ids=str)
+def test_values_go_in_and_come_out_and_numpy_sees_the_same_memory(dtype, shape):
+    array = ramp(*shape, dtype=dtype)
+    t = tensor.from_numpy(array.copy())
+    back, shared = tensor.to_numpy(t), np.from_dlpack(t)
+    assert (t.shape, t.dtype, t.size(), t.ndim, t.nbytes) == (shape, dtype, array.size, array.ndim, array.nbytes)
     assert back.dtype == array.dtype and back.flags.c_contiguous and back.flags.writeable
+    for seen in (back, shared, np.asarray(t)):
+        np.testing.assert_array_equal(seen, array)
+    t.copy_from_numpy(np.zeros(shape, dtype))
+    assert not shared.any()
     np.testing.assert_array_equal(back, array)
 
 
-@pytest.mark.parametrize("shape", [(), (1,), (0, 3), (2, 0)])
-def test_shapes_without_axes_or_elements(shape):
-    t = tensor.from_numpy(np.full(shape, 7.0))
-    assert t.shape == shape
-    np.testing.assert_array_equal(tensor.to_numpy(t), np.full(shape, 7.0))
-    np.testing.assert_array_equal(np.from_dlpack(t), np.full(shape, 7.0))
-
-
-def test_values_are_copied_both_ways():
+@pytest.mark.parametrize("take", [tensor.from_numpy, tensor.from_dlpack, tensor.as_tensor])
+def test_values_are_copied_in_and_out(take):
     array = ramp(3, 2)
-    t = tensor.from_numpy(array)
+    t = take(array)
     array[:] = 0
-    back = tensor.to_numpy(t)
-    back[:] = -1
+    again = take(t) if take is tensor.from_dlpack else t
+    for back in (tensor.to_numpy(t), np.asarray(t)):
+        back[:] = -1
     np.testing.assert_array_equal(tensor.to_numpy(t), ramp(3, 2))
+    np.testing.assert_array_equal(np.asarray(again, "float64"), ramp(3, 2, dtype="float64"))
+    with pytest.raises(ValueError, match="from_dlpack"):
+        np.asarray(t, copy=False)
 
 
 @pytest.mark.parametrize("given", [ramp(4, 3).T, ramp(6, 4)[::2, 1:], ramp(3)[::-1], ramp(2, 3).astype(">f4")])
@@ -57,31 +60,12 @@ def test_any_layout_and_byte_order_comes_in_native(given):
     np.testing.assert_array_equal(tensor.to_numpy(t), given)
 
 
-@pytest.mark.parametrize("given", [np.array([1j]), np.array(["a"]), np.array([object()]), np.array([1], "M8[s]")])
-def test_dtypes_without_numbers_are_refused(given):
-    with pytest.raises(TypeError, match=rf"bool, integer or float.*{given.dtype.str[1:2]}|object|datetime"):
-        tensor.from_numpy(given)
-
-
 def test_copy_from_numpy_overwrites_the_same_memory():
     t = tensor.from_numpy(ramp(3, 2))
     view = t.view((2, 3))
-    t.copy_from_numpy(-ramp(3, 2, dtype="float64"))
-    np.testing.assert_array_equal(tensor.to_numpy(view), -ramp(2, 3))
-    t.copy_from_numpy(ramp(3, 2, dtype="int32"))
-    np.testing.assert_array_equal(tensor.to_numpy(t), ramp(3, 2))
-
-
-def test_copy_from_numpy_wants_the_exact_shape_and_a_kind_that_fits():
-    t = tensor.from_numpy(ramp(3, 2))
-    for wrong in (ramp(2, 3), ramp(2), ramp(1, 2), np.float32(3)):
-        with pytest.raises(ShapeError, match=r"\(3, 2\), received \("):
-            t.copy_from_numpy(wrong)
-    integers = tensor.from_numpy(np.arange(3))
-    with pytest.raises(TypeError, match=r"int64, received float64"):
-        integers.copy_from_numpy(np.ones(3))
-    np.testing.assert_array_equal(tensor.to_numpy(t), ramp(3, 2))
-    np.testing.assert_array_equal(tensor.to_numpy(integers), np.arange(3))
+    for dtype in ("float64", "int32"):
+        t.copy_from_numpy(-ramp(3, 2, dtype=dtype))
+        np.testing.assert_array_equal(tensor.to_numpy(view), -ramp(2, 3))
 
 
 def test_made_full_zeros_ones_and_empty():
@@ -89,32 +73,58 @@ def test_made_full_zeros_ones_and_empty():
         assert (tensor.to_numpy(made) == wanted).all()
     made = tensor.empty((3, 4), np.float64)
     assert (made.shape, made.dtype) == ((3, 4), np.float64)
-    with pytest.raises(ShapeError, match=r"at least 0, received shape \(2, -3\)"):
-        tensor.empty((2, -3))
 
 
-def test_one_element_is_a_number_and_more_are_not():
+def test_one_element_is_a_number():
     one = tensor.from_numpy(np.array([[2.5]], "f"))
     assert (float(one), int(one), one.item(), f"{one:.2f}") == (2.5, 2, 2.5, "2.50")
     assert tensor.from_numpy(np.array(3)).item() == 3
-    with pytest.raises(ShapeError, match=r"one element, received shape \(2, 3\)"):
-        float(tensor.from_numpy(ramp(2, 3)))
 
 
-def test_repr_names_shape_dtype_and_device():
+def test_repr_names_the_tensor_its_shape_dtype_and_device():
     t = tensor.from_numpy(ramp(2, 3))
     t.name = "conv/weight"
-    assert repr(t) == "<Tensor 'conv/weight' (2, 3) float32 on cpu>" == f"{t}"
+    for word in ("conv/weight", "(2, 3)", "float32", "cpu"):
+        assert word in repr(t)
+
+
+#: {what the message names: (the call, given two by three numbers and two whole ones, its error)}.
+REFUSED = {
+    "complex": (lambda t, i: tensor.from_numpy(np.array([1j])), TypeError),
+    "<U1": (lambda t, i: tensor.from_numpy(np.array(["a"])), TypeError),
+    "object": (lambda t, i: tensor.from_numpy(np.array([object()])), TypeError),
+    "datetime": (lambda t, i: tensor.from_numpy(np.array([1], "M8[s]")), TypeError),
+    "(3, 2)": (lambda t, i: t.copy_from_numpy(ramp(3, 2)), ShapeError),
+    "(3,)": (lambda t, i: t.copy_from_numpy(ramp(3)), ShapeError),
+    "(1, 3)": (lambda t, i: t.copy_from_numpy(ramp(1, 3)), ShapeError),
+    "()": (lambda t, i: t.copy_from_numpy(np.float32(3)), ShapeError),
+    "float64": (lambda t, i: i.copy_from_numpy(np.ones(2)), TypeError),
+    "(2, -3)": (lambda t, i: tensor.empty((2, -3)), ShapeError),
+    "one element": (lambda t, i: float(t), ShapeError),
+    "(7,)": (lambda t, i: t.view((7,)), ShapeError),
+    "(32,)": (lambda t, i: t.view((2,), (32,)), ShapeError),
+    "20": (lambda t, i: t.view((2,), None, 20), ShapeError),
+    "-4": (lambda t, i: t.view((2,), None, -4), ShapeError),
+    "(2,)": (lambda t, i: t + tensor.from_numpy(ramp(2)), ShapeError),
+    "float32 and float64": (lambda t, i: t * tensor.from_numpy(ramp(2, 3, dtype="float64")), TypeError),
+    "matmul": (lambda t, i: t @ t, ShapeError),
+    "None": (lambda t, i: t + None, TypeError),
+    "a str": (lambda t, i: t + "3", TypeError),
+    "a complex": (lambda t, i: t + 1j, TypeError),
+}
+
+
+@pytest.mark.parametrize("culprit", REFUSED)
+def test_what_does_not_fit_is_refused(culprit):
+    call, error = REFUSED[culprit]
+    t, integers = tensor.from_numpy(ramp(2, 3)), tensor.from_numpy(np.arange(2))
+    with pytest.raises(error, match=re.escape(culprit)):
+        call(t, integers)
+    np.testing.assert_array_equal(tensor.to_numpy(t), ramp(2, 3))
+    np.testing.assert_array_equal(tensor.to_numpy(integers), np.arange(2))
 
 
 # --- handles over memory ------------------------------------------------------------------------------------
-
-
-def test_a_view_beyond_its_source_is_refused():
-    t = tensor.from_numpy(ramp(2, 3))
-    for shape, strides, offset in [((7,), None, 0), ((2,), (32,), 0), ((2,), None, 20), ((2,), None, -4)]:
-        with pytest.raises(ShapeError, match="wanted a view within a block of"):
-            t.view(shape, strides, offset)
 
 
 def test_views_share_memory_which_lives_as_long_as_any_of_them():
@@ -122,23 +132,26 @@ def test_views_share_memory_which_lives_as_long_as_any_of_them():
     whole = tensor.from_numpy(ramp(4, 6), on)
     used = on.pool.used
     part = whole.view((4, 2), whole.strides, 2 * 4)
-    np.testing.assert_array_equal(tensor.to_numpy(part), ramp(4, 6)[:, 2:4])
     assert (part.nbytes, part.is_contiguous(), whole.is_contiguous()) == (32, False, True)
     del whole
     assert on.pool.used == used
-    np.testing.assert_array_equal(tensor.to_numpy(part), ramp(4, 6)[:, 2:4])
-    del part
+    for seen in (tensor.to_numpy(part), np.from_dlpack(part)):
+        np.testing.assert_array_equal(seen, ramp(4, 6)[:, 2:4])
+    del part, seen
     assert on.pool.used == 0
 
 
-def test_detached_the_tape_does_not_know_it():
+def test_the_tape_knows_parameters_and_no_detached_tensor():
     p = tensor.from_numpy(ramp(3))
+    assert not p.stores_grad and not p.requires_grad
     p.stores_grad = True
     y = p * 2.0
     other = y.detach()
     assert y.requires_grad and not other.requires_grad and other.creator is None
     other.copy_from_numpy(np.zeros(3))
     np.testing.assert_array_equal(tensor.to_numpy(y), np.zeros(3))
+    p.stores_grad = False
+    assert not p.requires_grad
 
 
 def test_released_this_handle_is_dead_and_others_are_not():
@@ -147,18 +160,9 @@ def test_released_this_handle_is_dead_and_others_are_not():
     other = t.view((1, 3))
     t.release()
     for use in (lambda: t.device, lambda: tensor.to_numpy(t), lambda: t + 1.0, lambda: np.from_dlpack(t)):
-        with pytest.raises(GraphError, match=r"'?weight'?.*given back"):
+        with pytest.raises(GraphError, match="weight"):
             use()
     np.testing.assert_array_equal(tensor.to_numpy(other), ramp(1, 3))
-
-
-def test_stores_grad_makes_a_parameter():
-    t = tensor.from_numpy(ramp(3))
-    assert not t.stores_grad and not t.requires_grad
-    t.stores_grad = True
-    assert t.requires_grad
-    t.stores_grad = False
-    assert not t.requires_grad
 
 
 def test_to_device_copies_only_to_another_device_and_keeps_what_it_is():
@@ -185,6 +189,7 @@ def test_as_tensor_copies_only_what_it_must():
 
 # --- arithmetic ---------------------------------------------------------------------------------------------
 
+
 BINARY = [operator.add, operator.sub, operator.mul, operator.truediv]
 finite = st.floats(0.25, 4.0, width=32).flatmap(lambda x: st.sampled_from([x, -x]))
 
@@ -204,18 +209,18 @@ NUMBERS = [3, -0.5, True, np.float32(1.5), np.float64(0.25), np.int64(2)]
 ARRAYS = [ramp(2, 3), ramp(3), ramp(2, 1), np.array(2.0, "f"), ramp(4, 2, 3)]
 
 
-@pytest.mark.parametrize("operation", BINARY, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("other", [*NUMBERS, *ARRAYS], ids=lambda x: f"{type(x).__name__}-{np.shape(x)}")
-def test_numbers_and_arrays_on_either_side_give_tensors(operation, other):
+@pytest.mark.parametrize("operation", BINARY)
+def test_numbers_and_arrays_on_either_side_give_tensors(operation):
     array = ramp(2, 3)
     t = tensor.from_numpy(array)
-    for result, wanted in (
-        (operation(t, other), operation(array, np.asarray(other, "f"))),
-        (operation(other, t), operation(np.asarray(other, "f"), array)),
-    ):
-        assert isinstance(result, Tensor)
-        assert result.dtype == np.float32
-        np.testing.assert_allclose(tensor.to_numpy(result), wanted, rtol=2e-7)
+    for other in (*NUMBERS, *ARRAYS):
+        for result, wanted in (
+            (operation(t, other), operation(array, np.asarray(other, "f"))),
+            (operation(other, t), operation(np.asarray(other, "f"), array)),
+        ):
+            assert isinstance(result, Tensor)
+            assert result.dtype == np.float32
+            np.testing.assert_allclose(tensor.to_numpy(result), wanted, rtol=2e-7, err_msg=repr(other))
 
 
 def test_powers_negatives_and_products_of_matrices():
@@ -248,42 +253,15 @@ def test_whole_numbers_stay_whole():
     np.testing.assert_array_equal(tensor.to_numpy(a**2), [49, 64])
 
 
-@pytest.mark.parametrize("other", [0.5, np.array([0.5, 1.5, 2.5]), np.float64(0.5)], ids=repr)
-@pytest.mark.parametrize("operation", BINARY, ids=lambda f: f.__name__)
-def test_fractions_are_not_cut_off_to_fit_whole_numbers(operation, other):
+@pytest.mark.parametrize("operation", BINARY)
+def test_fractions_are_not_cut_off_to_fit_whole_numbers(operation):
     t = tensor.from_numpy(np.arange(1, 4))
-    with pytest.raises(TypeError, match="int64"):
-        operation(t, other)
-
-
-def test_shapes_and_dtypes_that_do_not_fit():
-    t = tensor.from_numpy(ramp(2, 3))
-    with pytest.raises(ShapeError, match=r"add.*\(2, 3\) and \(2,\)"):
-        t + tensor.from_numpy(ramp(2))
-    with pytest.raises(TypeError, match=r"multiply.*float32 and float64"):
-        t * tensor.from_numpy(ramp(2, 3, dtype="float64"))
-    with pytest.raises(ShapeError, match=r"matmul.*\(2, 3\) and \(2, 3\)"):
-        t @ t
-    for wrong in (None, "3", 1j, object()):
-        with pytest.raises(TypeError):
-            t + wrong
+    for other in (0.5, np.array([0.5, 1.5, 2.5]), np.float64(0.5)):
+        with pytest.raises(TypeError, match="int64"):
+            operation(t, other)
 
 
 # --- other libraries ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_numpy_sees_the_same_memory_by_dlpack(dtype):
-    t = tensor.from_numpy(ramp(3, 4, dtype=dtype))
-    shared = np.from_dlpack(t)
-    np.testing.assert_array_equal(shared, ramp(3, 4, dtype=dtype))
-    t.copy_from_numpy(np.zeros((3, 4), dtype))
-    assert not shared.any()
-
-
-def test_numpy_sees_views_by_dlpack():
-    t = tensor.from_numpy(ramp(4, 6))
-    np.testing.assert_array_equal(np.from_dlpack(t.view((4, 2), t.strides, 8)), ramp(4, 6)[:, 2:4])
 
 
 def test_exported_memory_outlives_the_tensor():
@@ -296,25 +274,6 @@ def test_exported_memory_outlives_the_tensor():
     np.testing.assert_array_equal(row, ramp(100, 7)[3])
     del row, others
     assert on.pool.used == 0
-
-
-def test_arrays_of_others_are_copied_in():
-    array = ramp(3, 4)
-    t = tensor.from_dlpack(array)
-    array[:] = 0
-    np.testing.assert_array_equal(tensor.to_numpy(t), ramp(3, 4))
-    again = tensor.from_dlpack(t)
-    t.copy_from_numpy(array)
-    np.testing.assert_array_equal(tensor.to_numpy(again), ramp(3, 4))
-
-
-def test_asarray_gives_a_copy_and_says_so_where_none_is_allowed():
-    t = tensor.from_numpy(ramp(2, 3))
-    array = np.asarray(t)
-    array[:] = 0
-    np.testing.assert_array_equal(np.asarray(t, "float64"), ramp(2, 3, dtype="float64"))
-    with pytest.raises(ValueError, match=r"from_dlpack"):
-        np.asarray(t, copy=False)
 
 
 @pytest.mark.peer
@@ -330,14 +289,14 @@ def test_torch_both_ways():
     for made in (tensor.from_dlpack(given), tensor.as_tensor(given)):
         assert made.is_contiguous()
         np.testing.assert_array_equal(tensor.to_numpy(made), given.numpy())
-    with pytest.raises(TypeError, match=r"from_dlpack: wanted values alone, received a torch\.Tensor that"):
+    with pytest.raises(TypeError, match=r"torch\.Tensor"):
         tensor.from_dlpack(given.clone().requires_grad_())
 
 
 def test_no_memory_for_it():
     on = device.new_cpu(1000)
     held = tensor.from_numpy(np.zeros(200, "f"), on)
-    with pytest.raises(OutOfMemoryError, match=r"4000 bytes.*1000 bytes"):
+    with pytest.raises(OutOfMemoryError, match="4000 bytes"):
         tensor.from_numpy(np.zeros(1000, "f"), on)
     assert on.pool.used == 832  # 800 bytes, in whole lines of 64
     assert held.device is on
