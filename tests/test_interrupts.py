@@ -194,7 +194,7 @@ def test_real_signals(graph, tmp_path):
 @pytest.mark.parametrize("graph", [True, False], ids=["recorded", "at once"])
 def test_a_first_step(graph, places, tmp_path):
     scenes = iter(lambda: Scene(graph, 0, tmp_path / "net.h5"), None)
-    answers = [next(scenes).interrupt(at, places.opcodes) for at in places.of(next(scenes).step)]
+    answers = [next(scenes).interrupt(at, places.opcodes) for at in places.of(next(scenes).step, share=2)]
     assert "as before" in answers
 
 

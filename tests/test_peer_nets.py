@@ -1,4 +1,4 @@
-"""Random nets trained here and in PyTorch: 120, and 3,000 in `pytest -m nightly`.
+"""Random nets trained here and in PyTorch: 60, and 3,000 in `pytest -m nightly`.
 
 A net that fails prints a script that shows the difference by itself.
 """
@@ -78,7 +78,7 @@ def script(training: Any, net: str, seed: int) -> str:
 
 @pytest.mark.parametrize(
     "first",
-    [*range(0, 120, PIECE), *(pytest.param(n, marks=pytest.mark.nightly) for n in range(120, 3000, PIECE))],
+    [*range(0, 60, PIECE), *(pytest.param(n, marks=pytest.mark.nightly) for n in range(60, 3000, PIECE))],
 )
 def test_random_nets_train_as_in_pytorch(training, first):
     failed = []
