@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from every_row import over_rows
-from gradient_check import outputs_of
 from nets import bits
 from op_cases import CASES, Case
 from singa_lite import GraphError, ShapeError, Tensor, autograd, device, tensor
+from singa_lite.testing.gradients import outputs_of
 
 
 class Tensors:
