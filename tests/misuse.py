@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from inspect import Parameter, signature
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+
+from every_row import over_rows
+from nets import state_of
+from singa_lite import FeedForwardNet
 
 #: Words of Python's and of libraries' own errors, which tell of our insides and not of what the user wrote.
 INTERNALS = re.compile(
@@ -47,26 +51,51 @@ STRANGERS: dict[str, Any] = {
 
 
 class Row(NamedTuple):
-    """A misuse. call: makes it; error: what it ends in; words: what the message says beside "wanted" and "received"."""
+    """A misuse.
 
-    call: Callable[[], object]
+    call: makes it, of the net where there is one. error: what it ends in. words: what the message names: the argument,
+    the layer, the file, the value that was received. net: makes a net; the call may change nothing of it. then: what a
+    user does next, which must do the same as without the misuse.
+    """
+
+    call: Callable[..., object]
     error: type[BaseException]
     words: tuple[str, ...]
+    net: Callable[[], FeedForwardNet] | None = None
+    then: Callable[[FeedForwardNet], object] | None = None
 
 
-def row(call: Callable[[], object], error: type[BaseException], *words: str) -> Row:
+def row(call: Callable[..., object], error: type[BaseException], *words: str, **options: Any) -> Row:
     """A `Row`."""
-    return Row(call, error, words)
+    return Row(call, error, words, **options)
+
+
+def assert_all_refused(rows: Iterable[Row]) -> None:
+    """Fail with all rows that are not refused as they say."""
+    over_rows(assert_refused, ((f"{place}: {', '.join(one.words)}", (one,)) for place, one in enumerate(rows)))
 
 
 def assert_refused(one: Row) -> None:
-    """Fail unless the misuse is refused as its row says, the second time as the first."""
+    """Fail unless the misuse is refused as its row says, the second time as the first, and leaves its net as it was."""
+    net, twin = (one.net(), one.net()) if one.net else (None, None)
+    before = None if net is None else whole(net)
     for _ in range(2):
         with pytest.raises(one.error) as caught:
-            one.call()
+            one.call() if net is None else one.call(net)
         assert_clear(caught.value)
         missing = [word for word in one.words if word not in str(caught.value)]
         assert not missing, f"{caught.value} lacks {missing}"
+        assert net is None or whole(net) == before
+    if net is not None and twin is not None and one.then:
+        state = state_of(net)
+        for each in (net, twin):
+            one.then(each)
+        assert state_of(net) == state_of(twin) != state
+
+
+def whole(net: FeedForwardNet) -> list[Any]:
+    """All that a refused call must leave: state, and the objects that the net was compiled with."""
+    return [state_of(net), net.optimizer, net.loss, net.metric, net.freeze, net.unfinished_at]
 
 
 def refused(call: Callable[[], object], error: type[Exception] | tuple[type[Exception], ...], *words: str) -> str:
