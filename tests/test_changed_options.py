@@ -195,19 +195,6 @@ def test_losses_may_change_places():
         assert state_of(net) == state_of(twin)
 
 
-def test_an_option_that_the_layer_refuses_is_refused_as_at_once():
-    net, twin = net_of(True, momentum), net_of(False, momentum)
-    steps(net, 0), steps(twin, 0)
-    for one in (net, twin):
-        before = state_of(one)
-        one.freeze = "nobody"
-        with pytest.raises(GraphError, match="nobody"):
-            one.train_one_batch(*batch(4))
-        assert state_of(one) == before
-        one.freeze = None
-    assert steps(net, 4) == steps(twin, 4)
-
-
 #: What a step reads anew; `compile` sets all others.
 FOLLOWED = ("optimizer", "loss", "metric", "loss_weights", "freeze", "micro_batches", "on_nan")
 

@@ -28,7 +28,7 @@ READERS: tuple[Callable[[Any], object], ...] = (
     lambda path: data.image_folder(path, 8),
     snapshots.latest,
     singa_lite.load,
-    lambda path: built().load(path),
+    FeedForwardNet(seed=0).load,
     lambda path: built().save(path),
 )
 
@@ -119,9 +119,12 @@ def snapshots_that_do_not_fit(folder: Path) -> list[Row]:
     return rows
 
 
+CONFIGURATION = json.dumps(trained().config())
+
+
 def changed(place: tuple[Any, ...], value: Any, *words: str) -> Row:
     """The configuration of a net with another value at a place."""
-    held = json.loads(json.dumps(trained().config()))
+    held = json.loads(CONFIGURATION)
     at = held
     for key in place[:-1]:
         at = at[key]

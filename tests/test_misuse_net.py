@@ -517,16 +517,6 @@ def test_a_softmax_or_sigmoid_before_a_loss_that_takes_one_warns(last, taken, wa
         net.compile(optimizer.SGD(0.1), taken())  # warnings are errors here
 
 
-@pytest.mark.parametrize(("freeze", "wanted"), [("x", {"a", "b"}), ("a", {"a", "b"}), ("b", {"b"})])
-def test_freeze_from_the_first_layer_to_the_last(freeze, wanted):
-    net = net_of(layers.Dense("a", 4), layers.Dense("b", 2))
-    net.compile(optimizer.SGD(0.1), loss.SoftmaxCrossEntropy(), freeze=freeze)
-    before = state_of(net)
-    net.train_one_batch(VECTORS, LABELS)
-    moved = {name.partition(":")[0] for name, value in state_of(net).items() if before.get(name) != value}
-    assert moved & {"a", "b"} == wanted
-
-
 # --- memory that ends inside a step -------------------------------------------------------------------------
 
 

@@ -11,7 +11,6 @@ import pytest
 from own_steps import X as NOISE
 from own_steps import gan
 from singa_lite import FeedForwardNet, callbacks, metric, optimizer
-from singa_lite.fit import Training
 from test_callback_ends import Given, StopAt, X, Y, fit, made
 
 MONITORING = {
@@ -174,17 +173,6 @@ def test_methods_of_another_form(at):
     assert net.optimizer.step == 0
 
 
-def test_what_says_no_signature_or_takes_anything_is_called():
-    seen: list[Training] = []
-    given = [
-        callbacks.LambdaCallback(on_start=seen.append, on_epoch=max),
-        callbacks.LambdaCallback(on_batch=lambda *every: None, on_end=lambda training, error=None: None),
-    ]
-    with pytest.raises(TypeError, match="not iterable"):
-        fit(made(), *given, epochs=1)
-    assert len(seen) == 1
-
-
 def test_one_object_twice():
     stop = callbacks.EarlyStopping()
     with pytest.raises(ValueError, match="EarlyStopping"):
@@ -256,30 +244,6 @@ def test_a_list_is_an_array_of_statistics():
     assert history["listed"] == pytest.approx(history["accuracy"])
 
 
-@pytest.mark.parametrize("graph", [True, False])
-@pytest.mark.parametrize("given", [lambda x: x[0], lambda x: None, lambda x: 0.5, lambda x: np.ones(x.shape[0])])
-def test_a_metric_of_other_values_changes_nothing(given, graph):
-    class Other(metric.Metric):
-        def compute(self, x, target):
-            return given(x)
-
-    net = made()
-    net.compile(optimizer.SGD(0.1), metric=Other(), graph=graph)
-    with pytest.raises((TypeError, ValueError), match="Other"):
-        fit(net)
-    assert net.optimizer.step == 0
-
-
-def test_a_name_that_no_checkpoint_can_hold(tmp_path):
-    named = metric.Accuracy()
-    named.name = "right/all"
-    net = net_of(named)
-    with pytest.raises(ValueError, match="right/all"):
-        fit(net, callbacks.Checkpoint(tmp_path))
-    assert net.optimizer.step == 0
-    assert "right/all" in fit(net, epochs=1)
-
-
 # ---- the learning rate
 
 
@@ -291,10 +255,3 @@ def test_the_history_has_the_rate_of_each_epoch(tmp_path):
     assert stepped["lr"] == pytest.approx([1 / 3, 1 / 6])
     assert [axis.get_title() for axis in history.plot("lr").axes] == ["lr"]
     assert "lr" not in [axis.get_title() for axis in history.plot().axes]
-
-
-def test_a_metric_named_lr_keeps_its_entry():
-    named = metric.Accuracy()
-    named.name = "lr"
-    history = fit(net_of(named), epochs=2)
-    assert len(history["lr"]) == 2 and history["lr"] == fit(made(), epochs=2)["accuracy"]

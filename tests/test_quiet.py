@@ -61,13 +61,6 @@ def test_what_is_too_much(quiet, busy, steal, own, said):
     assert said in found and bool(found) == bool(said)
 
 
-def test_short_periods_are_granted_a_few_ticks_and_rounds_may_not_be_apart(quiet):
-    before, after = quiet.Sample(0.0, 0.0, 0.0, 0.0), quiet.Sample(0.01, 0.04, 0.0, 0.0)
-    assert quiet.disturbance(before, after, 2) == ""
-    assert quiet.unsteady([1.0, 1.09, 1.05]) == quiet.unsteady([]) == quiet.unsteady([3.0]) == ""
-    assert "20%" in quiet.unsteady([1.0, 1.2])
-
-
 class Clock:
     """Samples that are told beforehand: what others took of one core, a second apart; the load of each second."""
 
@@ -104,13 +97,6 @@ def test_a_disturbed_row_is_refused_and_others_are_printed(quiet, watch, capsys)
     assert out == "| b | 1 |\n| c | 1 |\n"
     assert err.endswith(": a\n")
     assert watched.status == quiet.BUSY
-
-
-def test_a_disturbed_row_is_marked_if_it_is_wanted_anyway(watch, capsys):
-    watched = watch([0, 0, 0, 0.5], [0.1], anyway=True)
-    watched.row("| a |  |")
-    assert "50% of the machine" in capsys.readouterr().out
-    assert watched.status == 0
 
 
 def test_a_busy_machine_is_waited_for(quiet, watch, capsys):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from singa_lite import FeedForwardNet, autograd, device, layers, optimizer, schedule, tensor
+from singa_lite import FeedForwardNet, device, layers, optimizer, schedule, tensor
 from singa_lite.errors import GraphError
 from singa_lite.regularizer import Constraint, Regularizer
 
@@ -318,36 +318,3 @@ def test_a_step_by_an_optimizer_of_the_users_is_recorded_once():
         found.train_one_batch(X, X)
     assert found.training_graph is graph
     assert opt.calls == 4  # of the four parameters, while it was recorded; the call that was compared left no trace
-
-
-@pytest.mark.parametrize(("made", "told"), [(Shrinking, "'scale'"), (Late, "calls of"), (ByStep, "reads step")])
-def test_in_a_step_of_ones_own_too(made, told):
-    def step(found: FeedForwardNet, call: Any) -> Any:
-        loss = autograd.reduce_mean(found.forward(call.training, call.x) * 2.0)
-        call.update(loss)
-        return loss
-
-    opt = made()
-    found = FeedForwardNet(device=device.new_cpu(kernels="numpy"))
-    found.add(layers.Dense("dense", 4, input_sample_shape=(3,)))
-    found.add(layers.Dense("scores", 3))
-    found.compile(opt, step=step)
-    before = values(found)
-    with pytest.raises(GraphError, match=told):
-        found.train_one_batch(X)
-    assert values(found) == before
-    assert opt.step == 0
-
-
-@pytest.mark.parametrize(("made", "told"), [(Shrinking, "share"), (Late, "calls")])
-def test_in_a_bare_record_too(made, told):
-    on = device.new_cpu(kernels="numpy")
-    x, w = (tensor.from_numpy(np.ones(shape, "f"), on) for shape in ((5, 3), (3, 2)))
-    w.stores_grad = True
-    opt = made()
-    with on.recording() as graph:
-        for value, gradient in autograd.backward(autograd.reduce_mean(autograd.matmul(x, w))):
-            opt.update(None, value, gradient)
-    with pytest.raises(GraphError, match=f"{made.__name__}.*{told}"):
-        graph.run()
-    np.testing.assert_array_equal(tensor.to_numpy(w), np.ones((3, 2)))
