@@ -122,15 +122,28 @@ def options(call: Callable[..., object]) -> list[str]:
     return [name for name, parameter in signature(call).parameters.items() if parameter.kind in kinds]
 
 
-def assert_options_are_checked(call: Callable[..., object], given: dict[str, Any]) -> None:
+#: What no option takes that takes a truth value, and none that takes a number, by the value that it has.
+NEVER = {
+    bool: ("text", "nothing", "not a number", "fraction", "list", "object", "class", "array"),
+    float: ("text", "bytes", "truth", "not a number", "complex", "list of texts", "dict", "object", "class", "matrix"),
+    int: ("text", "bytes", "truth", "not a number", "fraction", "complex", "list of texts", "dict", "object", "class"),
+}
+
+
+def assert_options_are_checked(call: Callable[..., object], given: dict[str, Any], free: Iterable[str] = ()) -> None:
     """Hand each option of a call each of the strangers: fail unless it takes it, or refuses it clearly.
 
-    given: what the call takes.
+    An option that has a truth value or a number refuses what is none. given: what the call takes. free: options that
+    have a number and take more.
     """
     call(**given)
+    defaults = {name: parameter.default for name, parameter in signature(call).parameters.items()}
     for option in options(call):
-        for stranger in STRANGERS.values():
+        never = NEVER.get(type(given.get(option, defaults[option])), ())
+        for name, stranger in STRANGERS.items():
             try:
                 call(**{**given, option: stranger})
             except Exception as error:  # whatever comes is looked at
                 assert_clear(error)
+            else:
+                assert name not in never or option in free, f"{option}={stranger!r} was taken"

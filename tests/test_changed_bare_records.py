@@ -111,7 +111,6 @@ CHANGES: dict[str, tuple[Callable[[Problem], object], str]] = {
     "a loss's": (lambda p: setattr(p.criterion, "weight", 0.2), "Weighted"),
     "a regularizer's": (lambda p: setattr(p.pull, "strength", 0.2), "Pull"),
     "an optimizer's": (lambda p: setattr(p.sgd, "share", 0.2), "Own"),
-    "momentum": (lambda p: setattr(p.sgd, "momentum", 0.5), "another momentum"),
     "settings": (lambda p: p.sgd.settings.update(momentum=0.5), "another momentum"),
     "weight decay": (lambda p: setattr(p.sgd, "weight_decay", 0.5), "another weight_decay"),
     "a built-in loss's": (lambda p: setattr(p.built_in, "delta", 0.2), "Huber"),

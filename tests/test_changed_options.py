@@ -225,4 +225,4 @@ def test_another_optimizer_does_what_compile_was_told():
         net.optimizer = optimizer.SGD(0.1)
     steps(other, 0)
     with pytest.raises(GraphError, match="one net"):
-        net.optimizer = other.optimizer
+        net_of(True, momentum).optimizer = other.optimizer

@@ -197,7 +197,7 @@ NEEDED = {metric.Precision: (2,), metric.Recall: (2,)}
 
 
 def is_made_again(kind: Any) -> None:
-    of = "loss" if issubclass(kind, loss.Loss) else "metric" if kind.__module__ == metric.__name__ else "optimizer"
+    of = "loss" if issubclass(kind, loss.Loss) else "metric" if issubclass(kind, metric.Metric) else "optimizer"
     given = kind(*NEEDED.get(kind, (0.05,) if of == "optimizer" else ()))
     net = FeedForwardNet(**({} if of == "optimizer" else {of: given}))
     net.add(layers.Dense(2, input_sample_shape=(3,)))

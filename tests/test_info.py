@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from importlib.util import find_spec
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -57,16 +56,6 @@ def test_settings_are_told_and_where_the_library_was_looked_for(tmp_path):
     assert told["threads"].startswith("3, on ") and "threads 3," in told["BLAS"]
     assert told["oneDNN"].startswith("none: ") and str(library) in told["oneDNN"]
     assert told["kernels"] == "numpy"
-
-
-def test_what_computes_in_bfloat16(monkeypatch):
-    monkeypatch.setattr(program.machine, "instruction_sets", lambda: ("avx2", "avx512_bf16", "amx_bf16"))
-    monkeypatch.setattr(program, "cpu_kernels", lambda: SimpleNamespace(name="onednn", has_bfloat16=True))
-    assert dict(program.facts())["bfloat16"] == "by the processor (avx512_bf16 amx_bf16)"
-    monkeypatch.setattr(program.machine, "instruction_sets", lambda: ("avx2",))
-    monkeypatch.setattr(program, "cpu_kernels", lambda: SimpleNamespace(name="onednn", has_bfloat16=False))
-    told = dict(program.facts())["bfloat16"]
-    assert told.startswith("over converted copies in float32 (processor: none of AVX512-BF16 and AMX)")
 
 
 def test_settings_that_are_wrong_are_told():

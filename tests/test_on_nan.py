@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
-from threading import Barrier
 
 import numpy as np
 import pytest
 
 from kernel_sets import kernel_sets
-from singa_lite import FeedForwardNet, autograd, callbacks, device, layers, loss, metric, optimizer
+from singa_lite import FeedForwardNet, callbacks, device, layers, loss, metric, optimizer
 from singa_lite.errors import GraphError, NonFiniteError, SnapshotError
-from singa_lite.kernels.workers import share
 from singa_lite.training.non_finite import LossLook
 
 X = np.random.default_rng(4).normal(size=(8, 2, 6, 5)).astype("f")
@@ -170,24 +167,6 @@ def test_without_memory_to_look_the_rest_is_said():
         net.train_one_batch(x, y)
 
 
-@pytest.mark.parametrize("graph", [True, False])
-def test_a_step_of_the_users_own_is_looked_at(graph):
-    def own(net: FeedForwardNet, step: object) -> object:
-        scores = net.forward(True, step.x)
-        value = autograd.softmax_cross_entropy(scores, step.y)
-        step.update(value)
-        return value
-
-    net = FeedForwardNet(seed=1)
-    net.add(layers.Flatten(input_sample_shape=(2, 6, 5)))
-    net.add(layers.Dense(3))
-    net.compile(optimizer.SGD(0.1), step=own, on_nan="raise", graph=graph)
-    net.train_one_batch(X, Y)
-    fill(net, "dense/bias", np.inf)
-    with pytest.raises(NonFiniteError, match="'dense'"):
-        net.train_one_batch(X, Y)
-
-
 def test_a_batch_goes_when_its_step_is_done():
     """No cycle keeps it until Python's collector runs, which for large batches is hundreds of megabytes."""
     net = FeedForwardNet("squared_error", seed=1)
@@ -252,18 +231,6 @@ def test_nan_in_the_first_target_is_a_warning_once(value):
         net.train_one_batch(x, y)
     assert len(caught) == 1
     assert caught[0].filename == __file__
-
-
-def test_workers_threads_are_silent_too():
-    both = Barrier(2, timeout=60)
-
-    def work(pieces: Iterator[int]) -> None:
-        for _ in pieces:
-            both.wait()  # so that the caller and a worker have one each
-            np.divide(np.ones(3), np.zeros(3))
-
-    with np.errstate(all="ignore"):
-        share(2, [work] * 2)
 
 
 def test_numbers_beyond_the_dtype_are_told_as_what_they_become():
