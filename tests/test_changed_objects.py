@@ -144,11 +144,10 @@ def of_a_metric(name: str, option: str) -> None:
         return net_of(graph, optimizer.SGD(0.1), criterion, measure), measure
 
     net, owner = make(True)
-    unchanged, _ = make(False)
     twin, _ = make(False, **{option: value})
     for number in range(2):
-        assert step(net, number, targets) == step(unchanged, number, targets)
-        step(twin, number, targets)
+        for each in (net, twin):
+            step(each, number, targets)
     setattr(owner, option, value)
     assert step(net, 3, targets) == step(twin, 3, targets)
     x, y = batch(4, targets)

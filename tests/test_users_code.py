@@ -118,7 +118,7 @@ def net(made: Any, graph: bool = True, criterion: Any = "mse", **options: Any) -
         (Late, "'late'"),
         (Rarely, "numpy.random"),
         (late, "calls that late.<locals>.function reads"),
-        (Weighing, "other"),
+        (Weighing, "'scale'"),
     ],
 )
 def test_what_differs_between_calls_is_refused_and_nothing_has_changed(made, told):
