@@ -412,11 +412,9 @@ def test_misuse(rows):
     ("name", "given"),
     [
         ("compile", {"optimizer": optimizer.SGD()}),
-        ("fit", {"x": X, "y": Y, "batch_size": 6, "verbose": False}),
         ("evaluate", {"x": X, "y": Y}),
         ("predict", {"x": X}),
         ("forward", {"training": False, "x": X}),
-        ("plan_batch", {"count": 6}),
     ],
 )
 def test_every_option_takes_or_refuses_whatever_is_given(name, given):
