@@ -71,6 +71,24 @@ class Counted(autograd.Function):
         dx[...] = dy
 
 
+class Twice(autograd.Function):
+    """y = 2 x."""
+
+    def makes(self, x: Any) -> dict[str, Any]:
+        return {"y": Output(x.shape)}
+
+    def forward(self, x: Any, y: Any) -> None:
+        np.multiply(x, 2, out=y)
+
+    def derivative_x(self, dy: Any, dx: Any) -> None:
+        np.multiply(dy, 2, out=dx)
+
+
+def wrong(**members: Any) -> autograd.Function:
+    """A `Twice` with these members in the place of its own."""
+    return type("Wrong", (Twice,), members)()
+
+
 class FunctionLayer(Layer):
     """A layer that applies a function to what it is given."""
 

@@ -1,4 +1,4 @@
-"""What bare records were made by, of classes of the user's own: changed between runs it is refused, never ignored."""
+"""What bare records were made by, built in or of the user's own: changed between runs it is refused, never ignored."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Own(optimizer.SGD):
     """SGD by a gradient that is made smaller first."""
 
     def __init__(self, lr: float) -> None:
-        super().__init__(lr)
+        super().__init__(lr, momentum=0.9)
         self.share = 0.5
 
     def update(self, name: str | None, value: Tensor, gradient: Tensor, rate: Tensor | None = None) -> None:
@@ -78,7 +78,7 @@ class Problem:
         self.w.stores_grad = True
         self.net = FeedForwardNet(device=self.on)
         self.layer = self.net.add(Scaled("scaled", 1.5), self.net.add(layers.Dummy("in", (4,)), []))
-        self.function, self.criterion = Shrink(0.1), Weighted(0.7)
+        self.function, self.criterion, self.built_in = Shrink(0.1), Weighted(0.7), loss.Huber(0.7)
         self.pull, self.rate = Pull(0.1), schedule.Constant(0.1)
         self.sgd = Own(self.rate)
         self.sgd.register("*", regularizer=self.pull)
@@ -91,6 +91,7 @@ class Problem:
     def step(self) -> Tensor:
         own, beside = self.scores()
         found = self.criterion.forward(False, beside, self.y)
+        self.built_in.forward(False, beside, self.y)
         for value, gradient in autograd.backward(autograd.reduce_mean(own * beside)):
             self.sgd.update(None, value, gradient)
         return found
@@ -110,33 +111,29 @@ CHANGES: dict[str, tuple[Callable[[Problem], object], str]] = {
     "a loss's": (lambda p: setattr(p.criterion, "weight", 0.2), "Weighted"),
     "a regularizer's": (lambda p: setattr(p.pull, "strength", 0.2), "Pull"),
     "an optimizer's": (lambda p: setattr(p.sgd, "share", 0.2), "Own"),
+    "settings": (lambda p: p.sgd.settings.update(momentum=0.5), "another momentum"),
+    "weight decay": (lambda p: setattr(p.sgd, "weight_decay", 0.5), "another weight_decay"),
+    "a built-in loss's": (lambda p: setattr(p.built_in, "delta", 0.2), "Huber"),
+    "a further rule": (lambda p: p.sgd.register("*", lr_mult=0.5), "another rule"),
     "a weight that is to train": (lambda p: setattr(p.fixed, "stores_grad", True), "stores_grad=False of 'a tensor'"),
     "one that is not": (lambda p: setattr(p.w, "stores_grad", False), "stores_grad=True"),
 }
 
 
-@pytest.mark.parametrize(("change", "message"), CHANGES.values(), ids=CHANGES)
-def test_a_change_is_refused_before_anything_runs(change, message):
+@pytest.mark.parametrize("runs", [0, 2])
+@pytest.mark.parametrize(("change", "word"), CHANGES.values(), ids=CHANGES)
+def test_a_change_is_refused_before_anything_runs(change, word, runs):
     problem = Problem()
     graph = problem.recorded()
-    for _ in range(2):
+    for _ in range(runs):
         graph.run()
     before = bits(problem.w), bits(problem.fixed)
     change(problem)
-    with pytest.raises(GraphError, match=f"run: wanted .*{message}.*record it again"):
+    with pytest.raises(GraphError, match=word):
         graph.run()
-    with pytest.raises(GraphError, match=f"run: wanted .*{message}"):
+    with pytest.raises(GraphError, match=word):
         graph.profile(1)
     assert (bits(problem.w), bits(problem.fixed)) == before
-
-
-@pytest.mark.parametrize(("change", "message"), CHANGES.values(), ids=CHANGES)
-def test_it_is_refused_where_the_record_has_not_run_yet_too(change, message):
-    problem = Problem()
-    graph = problem.recorded()
-    change(problem)
-    with pytest.raises(GraphError, match=message):
-        graph.run()
 
 
 def test_what_changes_nothing_is_not_refused():
@@ -160,11 +157,16 @@ def test_what_changes_nothing_is_not_refused():
     assert [bits(found), bits(beside)] == [bits(each) for each in problem.scores()]
 
 
-def test_a_schedule_that_is_changed_in_place_is_followed():
+def test_a_rate_that_is_changed_is_followed():
     problem, twin = Problem(), Problem()
     graph = problem.recorded()
     for rate in (0.1, 0.5, 0.01):
         problem.rate.value = twin.rate.value = rate
+        graph.run()
+        twin.step()
+        assert bits(problem.w) == bits(twin.w)
+    for rate in (0.2, schedule.Constant(0.3)):
+        problem.sgd.lr = twin.sgd.lr = rate
         graph.run()
         twin.step()
         assert bits(problem.w) == bits(twin.w)
@@ -198,6 +200,6 @@ def test_what_a_lambda_reads_from_outside_is_followed_by_a_net_and_refused_by_a_
         monkeypatch.setitem(globals(), "OUTSIDE", factor)
         assert bits(net.train_one_batch(x, y)[0]) == bits(twin.train_one_batch(x, y)[0])
         assert bits(net.predict(x)) == bits(twin.predict(x))
-    with pytest.raises(GraphError, match=r"'by'.* with the options that it had"):
+    with pytest.raises(GraphError, match="'by'"):
         graph.run()
     assert bits(found) == wanted

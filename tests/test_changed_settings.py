@@ -1,4 +1,4 @@
-"""Each option of each public layer, optimizer, loss and metric, set after three recorded steps: the next step is that
+"""Each option of each public layer, set after recorded steps: the next step is that
 of an object that was made with the new value, bit for bit, or there is an error and nothing has changed. Never silence.
 """
 
@@ -221,7 +221,7 @@ def follows(key: str, option: str, value: Any) -> None:
     case = case_of(key)
     net, layer, stream = made(case, graph=True)
     unchanged, _, _ = made(case)
-    for _ in range(3):
+    for _ in range(2):
         batch = next(stream)
         net.train_one_batch(*batch)
         unchanged.train_one_batch(*batch)

@@ -6,6 +6,9 @@ import copy
 import inspect
 import json
 import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import joblib
 import numpy as np
@@ -13,7 +16,9 @@ import pytest
 
 import singa_lite
 import skips
+from every_row import over_rows
 from layer_cases import CASES
+from nets import all_bits, bits
 from singa_lite import (
     FeedForwardNet,
     Layer,
@@ -42,7 +47,7 @@ def a_net(dtype="float32") -> FeedForwardNet:
     net.add(layers.Flatten("flat"))
     net.add(layers.Dense("wide", 6, weight_init=initializer.Uniform(-0.5, 0.25)))
     net.add(layers.Residual("around", [layers.Dense("in", 6, bias_init=0.1), layers.Activation("gelu", "gelu")]))
-    net.add(layers.Dense("again", 6)).share_parameters  # noqa: B018
+    net.add(layers.Dense("again", 6))
     net.add(layers.Dense("scores", 4, weight_init="he_normal"))
     return net
 
@@ -60,20 +65,16 @@ def again(net: FeedForwardNet, **options) -> FeedForwardNet:
     return FeedForwardNet.from_config(json.loads(json.dumps(net.config())), **options)
 
 
-def values(net: FeedForwardNet) -> dict[str, np.ndarray]:
-    held = {**net.parameters(), **net.states()}
-    return {name: np.asarray(held[name]) for name in held}
+def held(net: FeedForwardNet) -> dict[str, Any]:
+    return net.parameters() | net.states()
 
 
-def same(one, other) -> None:
-    ours, theirs = values(one), values(other)
-    assert list(ours) == list(theirs)
-    for name in ours:
-        np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
+def same(one: FeedForwardNet, other: FeedForwardNet) -> None:
+    assert list(held(one)) == list(held(other))
+    assert all_bits(held(one)) == all_bits(held(other))
 
 
-@pytest.mark.parametrize("key", [key for key in CASES if not key.startswith(("TiedDense", "Lambda"))])
-def test_every_layer_is_made_again(key):
+def layer_is_made_again(key: str) -> None:
     case = CASES[key]
     net = FeedForwardNet(dtype="float64" if key == "Net" else "float32", seed=3)
     layer = case.make()
@@ -92,48 +93,96 @@ def test_every_layer_is_made_again(key):
         assert made.config() == net.config()
 
 
-def test_a_tied_head_is_tied_again(tmp_path):
-    net = FeedForwardNet("softmax_cross_entropy", seed=2)
-    table = net.add(layers.Embedding(7, 4, input_sample_shape=(3,)))
-    net.add(layers.TiedDense(table))
-    net.save(tmp_path / "net.h5")
-    ids = np.array([[0, 6, 2], [1, 1, 5]])
-    for made in (again(net), pickle.loads(pickle.dumps(net)), singa_lite.load(tmp_path / "net.h5")):
-        assert made.param_names() == net.param_names()
-        np.testing.assert_array_equal(made.predict(ids), net.predict(ids))
+def test_every_layer_is_made_again():
+    over_rows(layer_is_made_again, ((key, (key,)) for key in CASES if not key.startswith(("TiedDense", "Lambda"))))
 
 
-def test_a_function_with_a_name_is_pickled_and_one_without_says_so(tmp_path):
-    net = FeedForwardNet()
-    net.add(layers.Lambda(autograd.tanh, input_sample_shape=(3,)))
-    given = np.float32([[1, -2, 0.5]])
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(net)).predict(given), net.predict(given))
-    net.add(layers.Lambda(lambda x: x * x))
-    with pytest.raises((pickle.PicklingError, AttributeError), match="lambda"):
-        pickle.dumps(net)
-    with pytest.raises(ConfigError, match="layer 'lambda'"):
-        net.config()
+# --- whole nets, by every way ------------------------------------------------------------------------------
 
 
-def test_numbers_that_were_taken_from_data_and_names_left_out_are_kept(tmp_path):
-    net = FeedForwardNet()
+def trained() -> FeedForwardNet:
+    net = a_net()
+    net.compile(an_optimizer(), memory_budget="64 MiB", clip_global_norm=2.0, accumulate=2)
+    for _ in range(4):
+        net.train_one_batch(x, y)
+    return net
+
+
+def tied_and_shared() -> FeedForwardNet:
+    """A head that is a table, a parameter that two layers have, a source that is named before it is added."""
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(axis=-1), seed=1)
+    table = net.add(layers.Embedding("ids", 4, 4, input_sample_shape=(5,)))
+    net.add(layers.TiedDense("head", table), "late")
+    net.add(layers.Activation("late"), "second")
+    first = net.add(layers.Dense("first", 4), "ids")
+    net.add(layers.Dense("second", 4).share_parameters(first), "first")
+    return net
+
+
+def of_data_and_unnamed() -> FeedForwardNet:
+    net = FeedForwardNet("softmax_cross_entropy", {"dense_1": [metric.F1(), "accuracy"]})
     net.add(layers.Normalization(input_sample_shape=(3,))).adapt(np.random.default_rng(2).normal(2, 3, (9, 3)))
     net.add(layers.Dense(4))
-    net.add(layers.Dense(2))
-    net.save(tmp_path / "net.h5")
-    given = np.float32([[1, -2, 0.5], [0, 4, 9]])
-    for made in (again_with_values(net), pickle.loads(pickle.dumps(net)), singa_lite.load(tmp_path / "net.h5")):
-        assert list(made.layers) == ["normalization", "dense", "dense_1"]
-        np.testing.assert_array_equal(made.predict(given), net.predict(given))
-        made.add(layers.Dense(2))
-        assert "dense_2" in made.layers
+    net.add(layers.Dense(4))
+    net.compile(optimizer.Adam(0.1), loss_weights={"dense_1": 2.0})
+    return net
 
 
-def again_with_values(net: FeedForwardNet) -> FeedForwardNet:
-    made = again(net)
-    for name, value in (net.parameters() | net.states()).items():
-        (made.parameters() | made.states())[name].copy_from_numpy(np.asarray(value))
+IDS = np.random.default_rng(1).integers(0, 4, (6, 5))
+NETS: dict[str, tuple[Any, Any, Any]] = {
+    "trained": (trained, x, y),
+    "tied and shared": (tied_and_shared, IDS, IDS),
+    "of data and unnamed": (of_data_and_unnamed, np.random.default_rng(1).normal(size=(6, 3)).astype("f"), y),
+}
+
+
+def joblibbed(net: FeedForwardNet, folder: Path) -> FeedForwardNet:
+    joblib.dump(net, folder / "net.joblib")
+    return joblib.load(folder / "net.joblib")
+
+
+def by_file(suffix: str) -> Callable[[FeedForwardNet, Path], FeedForwardNet]:
+    def made(net: FeedForwardNet, folder: Path) -> FeedForwardNet:
+        net.save(folder / f"net{suffix}")
+        return singa_lite.load(folder / f"net{suffix}")
+
     return made
+
+
+def by_text(net: FeedForwardNet, folder: Path) -> FeedForwardNet:
+    """Of the configuration and the values; an optimizer begins anew."""
+    made = again(net)
+    for name, value in held(net).items():
+        held(made)[name].copy_from_numpy(np.asarray(value))
+    return made
+
+
+WAYS: dict[str, Callable[[FeedForwardNet, Path], FeedForwardNet]] = {
+    "text": by_text,
+    "pickle": lambda net, folder: pickle.loads(pickle.dumps(net)),
+    "joblib": joblibbed,
+    **{suffix: by_file(suffix) for suffix in (".h5", ".npz", ".safetensors")},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", NETS)
+def test_a_net_is_made_again_and_goes_on_to_equal_bits(name, way, tmp_path):
+    make, given, targets = NETS[name]
+    net = make()
+    made = WAYS[way](net, tmp_path)
+    same(net, made)
+    assert made.config() == net.config()
+    assert list(made.layers) == list(net.layers) and made.param_names() == net.param_names()
+    assert made.evaluate(given, targets) == net.evaluate(given, targets)
+    if net.optimizer and way != "text":
+        assert made.optimizer.step == net.optimizer.step
+        for _ in range(2):
+            assert float(net.train_one_batch(given, targets)[0]) == float(made.train_one_batch(given, targets)[0])
+        same(net, made)
+
+
+# --- every optimizer, loss and metric ------------------------------------------------------------------------
 
 
 def kinds(module, base) -> list[type]:
@@ -147,56 +196,38 @@ BASES = (loss.Loss, metric.Metric, metric.EpochMetric, optimizer.Optimizer)
 NEEDED = {metric.Precision: (2,), metric.Recall: (2,)}
 
 
-@pytest.mark.parametrize("kind", kinds(optimizer, optimizer.Optimizer), ids=lambda kind: kind.__name__)
-def test_every_optimizer_goes_on_to_equal_bits(kind):
-    net = FeedForwardNet("softmax_cross_entropy", seed=2)
-    net.add(layers.Dense(4, input_sample_shape=(3,)))
-    net.compile(kind(0.05), graph=False)
-    samples = np.random.default_rng(1).normal(size=(6, 3)).astype("f")
-    net.train_one_batch(samples, y)
-    made = pickle.loads(pickle.dumps(net))
-    for one in (net, made):
-        one.train_one_batch(samples, y)
-    same(net, made)
-    assert type(made.optimizer) is kind and made.config() == net.config()
-
-
-@pytest.mark.parametrize("kind", kinds(loss, loss.Loss) + kinds(metric, metric.Metric), ids=lambda kind: kind.__name__)
-def test_every_loss_and_metric_is_made_again(kind):
-    made_of = {"loss" if issubclass(kind, loss.Loss) else "metric": kind(*NEEDED.get(kind, ()))}
-    net = FeedForwardNet(**made_of)
+def is_made_again(kind: Any) -> None:
+    of = "loss" if issubclass(kind, loss.Loss) else "metric" if issubclass(kind, metric.Metric) else "optimizer"
+    given = kind(*NEEDED.get(kind, (0.05,) if of == "optimizer" else ()))
+    net = FeedForwardNet(**({} if of == "optimizer" else {of: given}))
     net.add(layers.Dense(2, input_sample_shape=(3,)))
+    if of == "optimizer":
+        net.compile(given, "mse")
+        net.train_one_batch(np.ones((6, 3), "f"), np.zeros((6, 2), "f"))
     for made in (again(net), pickle.loads(pickle.dumps(net))):
-        for name, given in made_of.items():
-            assert type(getattr(made, name)) is kind
-            assert getattr(made, name).given_arguments == given.given_arguments
+        assert type(getattr(made, of)) is kind
+        assert getattr(made, of).given_arguments == given.given_arguments
         assert made.config() == net.config()
+    assert of != "optimizer" or all_bits_of(made.optimizer) == all_bits_of(given)
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        ["accuracy", metric.TopKAccuracy(2)],
-        {"dense": "accuracy"},
-        {"dense": [metric.F1(), "accuracy"]},
-    ],
-)
-def test_metrics_in_lists_and_by_output_are_made_again(given, tmp_path):
-    net = FeedForwardNet("softmax_cross_entropy", given, seed=2)
-    net.add(layers.Dense(4, input_sample_shape=(3,)))
-    net.compile(optimizer.SGD(0.1), loss_weights={"dense": 2.0})
-    samples, labels = np.random.default_rng(1).normal(size=(6, 3)).astype("f"), y
-    net.save(tmp_path / "net.h5")
-    wanted = net.evaluate(samples, labels)
-    for made in (pickle.loads(pickle.dumps(net)), singa_lite.load(tmp_path / "net.h5")):
-        assert made.config() == net.config()
-        assert [float(v) for v in flat(made.evaluate(samples, labels))] == [float(v) for v in flat(wanted)]
+def all_bits_of(opt: optimizer.Optimizer) -> dict[str, Any]:
+    return {name: all_bits(slots) for name, slots in opt.state.items()}
 
 
-def flat(results) -> list:
-    """The numbers of (loss, metrics by name)."""
-    value, metrics = results
-    return [value, *(metrics.values() if isinstance(metrics, dict) else [metrics])]
+def test_every_optimizer_loss_and_metric_is_made_again():
+    every = kinds(loss, loss.Loss) + kinds(metric, metric.Metric) + kinds(optimizer, optimizer.Optimizer)
+    over_rows(is_made_again, ((kind.__name__, (kind,)) for kind in every))
+
+
+def test_a_function_with_a_name_is_pickled_and_one_without_says_so():
+    net = FeedForwardNet()
+    net.add(layers.Lambda(autograd.tanh, input_sample_shape=(3,)))
+    given = np.float32([[1, -2, 0.5]])
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(net)).predict(given), net.predict(given))
+    net.add(layers.Lambda(lambda x: x * x))
+    with pytest.raises((pickle.PicklingError, AttributeError), match="lambda"):
+        pickle.dumps(net)
 
 
 def _batch(shape, ids):
@@ -210,17 +241,6 @@ def _outputs(net, given):
     return [np.asarray(t) for entry in found for t in (entry if isinstance(entry, list) else [entry])]
 
 
-def test_a_net_that_was_made_again_trains_to_equal_bits():
-    net = a_net()
-    net.compile(an_optimizer(), memory_budget="64 MiB", clip_global_norm=2.0, accumulate=2)
-    made = again(net)
-    same(net, made)
-    for _ in range(8):
-        assert float(net.train_one_batch(x, y)[0]) == float(made.train_one_batch(x, y)[0])
-    same(net, made)
-    assert (made.clip_global_norm, made.accumulate, made.optimizer.lr) == (2.0, 2, net.optimizer.lr)
-
-
 def test_what_was_changed_after_construction_is_kept():
     net = a_net()
     net.layers["drop"].p = 0.1
@@ -228,58 +248,16 @@ def test_what_was_changed_after_construction_is_kept():
     net.compile(optimizer.SGD(0.1, momentum=0.9))
     net.optimizer.settings["momentum"] = 0.5
     net.optimizer.lr = 0.02
+    net.freeze, net.on_nan, net.loss_weights = {"conv"}, "warn", {"scores": 3.0}
     made = again(net)
     assert made.layers["drop"].p == 0.1
     assert not made.layers["scores"].parameters["bias"].stores_grad
-    assert made.optimizer.settings == net.optimizer.settings
-    assert made.optimizer.lr == 0.02
-
-
-def test_what_was_set_of_compile_afterwards_is_kept():
-    net = FeedForwardNet({"b": loss.MeanSquaredError()}, seed=3)
-    net.add(layers.Dense("a", 5, input_sample_shape=(4,)))
-    net.add(layers.Dense("b", 3))
-    net.compile(optimizer.SGD(0.1))
-    net.freeze, net.on_nan, net.micro_batches, net.loss_weights = {"a"}, "warn", 2, {"b": 3.0}
-    again = FeedForwardNet.from_config(json.loads(json.dumps(net.config())))
-    assert (set(again.freeze), again.on_nan, again.micro_batches, again.loss_weights) == ({"a"}, "warn", 2, {"b": 3.0})
-    data = np.ones((4, 4), np.float32), np.ones((4, 3), np.float32)
-    for each in (net, again):
-        each.train_one_batch(*data)
-    assert all(map(np.array_equal, *(list(map(np.array, each.param_values())) for each in (net, again))))
-
-
-def test_parameters_that_are_shared_are_shared_again():
-    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), seed=1)
-    net.add(layers.Embedding("ids", 9, 4, input_sample_shape=(5,)))
-    first = net.add(layers.Dense("first", 4))
-    net.add(layers.Dense("second", 4).share_parameters(first))
-    net.add(layers.TiedDense("head", net.layers["ids"]))
-    made = again(net)
-    assert made.param_names() == net.param_names() == ["ids/weight", "first/weight", "first/bias"]
+    assert (made.optimizer.settings, made.optimizer.lr) == (net.optimizer.settings, 0.02)
+    assert (set(made.freeze), made.on_nan, made.loss_weights) == ({"conv"}, "warn", {"scores": 3.0})
+    for each in (net, made):
+        each.train_one_batch(x, y)
     same(net, made)
-
-
-def test_a_source_that_is_named_before_it_is_added_stays_so():
-    net = FeedForwardNet(seed=1)
-    net.add(layers.Activation("late"), "early")
-    net.add(layers.Dense("early", 3, input_sample_shape=(2,)), [])
-    made = again(net)
-    assert list(made.layers) == ["late", "early"]
-    same(net, made)
-
-
-def test_a_file_opens_without_the_script(tmp_path):
-    net = a_net()
-    net.compile(an_optimizer())
-    net.train_one_batch(x, y)
-    for suffix in (".h5", ".npz", ".safetensors"):
-        net.save(tmp_path / f"net{suffix}")
-        made = singa_lite.load(tmp_path / f"net{suffix}")
-        same(net, made)
-        assert made.optimizer.step == 1
-    assert float(net.train_one_batch(x, y)[0]) == float(made.train_one_batch(x, y)[0])
-    same(net, made)
+    assert copy.deepcopy(net).config() == net.config()
 
 
 class Twice(Layer):
@@ -310,112 +288,69 @@ def test_own_classes_are_named_by_whoever_opens_the_file(tmp_path):
     made = singa_lite.load(tmp_path / "net.h5", custom={"Twice": Twice})
     assert made.layers["twice"].factor == 3.0
     same(net, made)
-    with pytest.raises(ConfigError, match=r"received 'Twice'; custom=\{'Twice'"):
-        singa_lite.load(tmp_path / "net.h5")
-    with pytest.raises(ConfigError, match="'Twice'"):
-        again(net)
+    for open_it in (lambda: singa_lite.load(tmp_path / "net.h5"), lambda: again(net)):
+        with pytest.raises(ConfigError, match="'Twice'"):
+            open_it()
 
 
-def test_what_cannot_be_written_down_is_named(tmp_path):
+def test_what_cannot_be_written_down_is_named_and_pickled(tmp_path):
     net = of_own_layer(function=autograd.relu)
-    with pytest.raises(ConfigError, match=r"layer 'twice': function: .*received <function relu"):
+    with pytest.raises(ConfigError, match=r"layer 'twice'.*function"):
         net.config()
     net.save(tmp_path / "net.h5")  # values can be kept all the same
     net.load(tmp_path / "net.h5")
-    with pytest.raises(SnapshotError, match=r"without, as it was written of a net without one: .*layer 'twice'"):
+    with pytest.raises(SnapshotError, match="layer 'twice'"):
         singa_lite.load(tmp_path / "net.h5", custom={"Twice": Twice})
-
-
-def test_a_function_of_a_layer_is_named():
-    net = FeedForwardNet()
-    net.add(layers.Lambda("l", lambda x: x + x, input_sample_shape=(2,)))
-    with pytest.raises(ConfigError, match="layer 'l': function"):
-        net.config()
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda held: held.update(format="else"), "what net.config"),
-        (lambda held: held.update(version=99), "version 1 to 1, received 99"),
-        (lambda held: held.update(layers=[]), "list of layers"),
-        (lambda held: held.update(dtype=3), "'dtype'"),
-        (lambda held: held.update(seed="one"), "'seed'"),
-        (lambda held: held["layers"][0].update({"class": "os.system"}), "received 'os.system'"),
-        (lambda held: held["layers"][0].update({"class": "layers.numpy"}), "received 'layers.numpy'"),
-        (lambda held: held["layers"][0].update(arguments=5), "arguments"),
-        (lambda held: held["layers"][0].update(sources=[["a"]]), "sources"),
-        (lambda held: held["layers"][1]["arguments"].update(momentum={"strange": 1}), "strange"),
-        (lambda held: held.update(compiled=[1]), "how the net was compiled"),
-    ],
-)
-def test_what_is_no_configuration_is_refused(change, words):
-    held = json.loads(json.dumps(a_net().config()))
-    change(held)
-    with pytest.raises(ConfigError, match=words):
-        FeedForwardNet.from_config(held)
-
-
-def test_a_file_of_weights_alone_says_so(tmp_path):
-    a_net().save(tmp_path / "w.safetensors", weights_only=True)
-    with pytest.raises(SnapshotError, match="configuration"):
-        singa_lite.load(tmp_path / "w.safetensors")
-
-
-@pytest.mark.parametrize("way", ["pickle", "joblib"])
-def test_a_pickled_net_goes_on_to_equal_bits(way, tmp_path):
-    net = a_net()
-    net.compile(an_optimizer())
-    net.train_one_batch(x, y)
-    if way == "pickle":
-        made = pickle.loads(pickle.dumps(net))
-    else:
-        joblib.dump(net, tmp_path / "net.joblib")
-        made = joblib.load(tmp_path / "net.joblib")
-    same(net, made)
-    assert float(net.train_one_batch(x, y)[0]) == float(made.train_one_batch(x, y)[0])
-    same(net, made)
-
-
-def test_a_pickle_keeps_what_json_cannot():
-    net = of_own_layer(function=autograd.relu)
     made = pickle.loads(pickle.dumps(net))
     assert made.layers["twice"].function is autograd.relu
     same(net, made)
-
-
-def test_a_copied_net_can_still_be_written_down():
-    net = a_net()
-    net.compile(an_optimizer())
-    assert copy.deepcopy(net).config() == net.config()
+    net.save(tmp_path / "w.safetensors", weights_only=True)
+    with pytest.raises(SnapshotError, match="configuration"):
+        singa_lite.load(tmp_path / "w.safetensors")
 
 
 def test_outputs_of_inner_layers_over_all_samples():
     net = a_net()
     whole = net.predict(x, batch_size=4, output=["flat", "around/in"])
-    assert list(whole) == ["flat", "around/in", "scores"] or set(whole) == {"flat", "around/in", "scores"}
+    assert set(whole) == {"flat", "around/in", "scores"}
     inner = net.forward(False, x, output=["flat", "around/in"])
     for name in whole:
         np.testing.assert_allclose(np.asarray(whole[name]), np.asarray(inner[name]), rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(np.asarray(net.predict(x, 4)), np.asarray(whole["scores"]))
-    with pytest.raises(singa_lite.GraphError, match=r"predict output: .*'flut'"):
-        net.predict(x, output=["flut"])
 
 
-def test_some_layers_of_a_file(tmp_path):
+def test_some_layers_of_a_file_and_what_fits_of_it(tmp_path):
     net, other = a_net(), a_net()
     for parameter in net.param_values():
         parameter.copy_from_numpy(np.full(parameter.shape, 0.5, np.float32))
     net.save(tmp_path / "net.h5")
-    before = values(other)
+    before = all_bits(held(other))
     left = other.load(tmp_path / "net.h5", layers=["conv", "around/in"])
-    assert (left.missing, left.differing) == ((), ())
-    assert "scores/weight" in left.unused
-    for name, value in values(other).items():
+    assert (left.missing, left.differing) == ((), ()) and "scores/weight" in left.unused
+    for name, value in held(other).items():
         taken = name.startswith(("conv/", "around/in/"))
-        np.testing.assert_array_equal(value, 0.5 if taken else before[name], err_msg=name)
-    with pytest.raises(singa_lite.GraphError, match="load layers"):
+        assert (np.asarray(value) == 0.5).all() if taken else bits(value) == before[name], name
+    with pytest.raises(singa_lite.GraphError, match="nowhere"):
         other.load(tmp_path / "net.h5", layers=["nowhere"])
+    fitting = FeedForwardNet(seed=1)
+    fitting.add(layers.Conv2D("conv", 4, (3, 2), 2, pad=(1, 0), input_sample_shape=(3, 8, 7)))
+    fitting.add(layers.PReLU("new"))
+    fitting.add(layers.Flatten("flat"))
+    fitting.add(layers.Dense("wide", 9))
+    with pytest.raises(SnapshotError):
+        fitting.load(tmp_path / "net.h5")
+    left = fitting.load(tmp_path / "net.h5", strict=False)
+    assert "new/alpha" in left.missing and set(left.differing) == {"wide/weight", "wide/bias"}
+    assert (np.asarray(held(fitting)["conv/weight"]) == 0.5).all() and np.any(held(fitting)["wide/weight"] != 0.5)
+    with pytest.raises(ValueError, match="optimizer"):
+        fitting.load(tmp_path / "net.h5", True, strict=False)
+    with pytest.raises(SnapshotError, match="new/alpha"):
+        fitting.load(tmp_path / "net.h5", layers=["new"])
+    strange = FeedForwardNet(seed=1)
+    strange.add(layers.Dense("two", 5, input_sample_shape=(3,)))
+    with pytest.warns(UserWarning, match="conv/weight"):
+        left = strange.load(tmp_path / "net.h5", strict=False)
+    assert left.missing == ("two/weight", "two/bias")
 
 
 def test_what_a_partial_load_of_another_programs_file_did_not_use(tmp_path):
@@ -433,39 +368,3 @@ def test_what_a_partial_load_of_another_programs_file_did_not_use(tmp_path):
     arrays = {"parameters/body/bias": ones["body.bias"], "other/x": np.ones(2), "optimizer": np.ones(1)}
     np.savez(tmp_path / "a.npz", **arrays)
     assert sorted(net.load(tmp_path / "a.npz", strict=False).unused) == ["optimizer", "other/x"]
-
-
-def test_a_partial_load_of_nothing_warns(tmp_path):
-    net, other = FeedForwardNet(seed=0), FeedForwardNet(seed=1)
-    net.add(layers.Dense("one", 5, input_sample_shape=(3,)))
-    other.add(layers.Dense("two", 5, input_sample_shape=(3,)))
-    other.add(layers.Dropout("drop"))
-    net.save(tmp_path / "net.h5")
-    before = values(other)
-    with pytest.warns(UserWarning, match=r"net\.h5.*one/weight"):
-        left = other.load(tmp_path / "net.h5", strict=False)
-    assert left.unused == ("one/bias", "one/weight") and left.missing == ("two/weight", "two/bias", "drop/random")
-    for name, value in values(other).items():
-        np.testing.assert_array_equal(value, before[name])
-
-
-def test_what_fits_of_a_file(tmp_path):
-    net = FeedForwardNet(seed=0)
-    net.add(layers.Dense("body", 5, input_sample_shape=(3,)))
-    net.add(layers.Dense("old", 2))
-    net.save(tmp_path / "net.npz")
-    other = FeedForwardNet(seed=1)
-    other.add(layers.Dense("body", 5, input_sample_shape=(3,)))
-    other.add(layers.BatchNormalization("norm"))
-    other.add(layers.Dense("old", 4))
-    with pytest.raises(SnapshotError):
-        other.load(tmp_path / "net.npz")
-    left = other.load(tmp_path / "net.npz", strict=False)
-    assert "norm/gamma" in left.missing
-    assert left.differing == ("old/weight", "old/bias")
-    assert left.unused == ()
-    np.testing.assert_array_equal(values(other)["body/weight"], values(net)["body/weight"])
-    with pytest.raises(ValueError, match="load optimizer"):
-        other.load(tmp_path / "net.npz", True, strict=False)
-    with pytest.raises(SnapshotError, match="norm/gamma"):
-        other.load(tmp_path / "net.npz", layers=["norm"])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kernel_sets import kernel_sets
-from nets import bits
+from nets import bits, state_of
 from singa_lite import FeedForwardNet, GraphError, autograd, device, layers, loss, optimizer, tensor
 from singa_lite.memory.problem import PlanError
 from singa_lite.passes.placed import prove
@@ -29,13 +29,6 @@ def net_of(kernels: str = "numpy", dtype: str = "float32", with_: Any = None, **
     net.add(layers.Dense("dense", 4))
     net.compile(with_ or optimizer.Adam(), **options)
     return net
-
-
-def state_of(net: FeedForwardNet) -> dict[str, bytes]:
-    assert net.optimizer is not None
-    moments = {f"{name} {slot}": t for name, s in net.optimizer.state.items() for slot, t in s.items()}
-    found = {name: bits(t) for name, t in {**net.parameters(), **net.states(), **moments}.items()}
-    return found | {"step": str(net.optimizer.step).encode()}
 
 
 # --- keep ---------------------------------------------------------------------------------------------------
@@ -75,19 +68,17 @@ def test_kept_values_are_those_that_central_differences_and_the_forward_give(gra
 
 
 @pytest.mark.parametrize("kernels", SETS)
-@pytest.mark.parametrize("options", [{}, {"graph": False}, {"fuse": False}, {"accumulate": 2}])
-def test_keeping_changes_no_step_and_replays_give_what_single_operations_give(kernels, options):
-    plain, kept = net_of(kernels, **options), net_of(kernels, keep=["conv", "act", "dense"], **options)
-    eager = net_of(kernels, keep=["conv", "act", "dense"], **{**options, "graph": False})
-    for net in (plain, kept, eager):
+@pytest.mark.parametrize("options", [{}, {"accumulate": 2}])
+def test_replays_keep_what_single_operations_give(kernels, options):
+    keep = ["conv", "act", "dense"]
+    kept, eager = (net_of(kernels, keep=keep, graph=graph, **options) for graph in (True, False))
+    for net in (kept, eager):
         for _ in range(3):
             net.train_one_batch(X, Y)
     assert state_of(eager) == state_of(kept)
-    for name in ("conv", "act", "dense"):
+    for name in keep:
         for one, other in zip(kept.kept[name], eager.kept[name], strict=True):
             np.testing.assert_allclose(tensor.to_numpy(one), tensor.to_numpy(other), rtol=1e-5, atol=1e-7)
-    for name, value in plain.parameters().items():
-        np.testing.assert_allclose(tensor.to_numpy(kept.parameters()[name]), tensor.to_numpy(value), rtol=1e-5)
 
 
 @pytest.mark.filterwarnings("ignore:compile precision")
@@ -100,18 +91,6 @@ def test_in_bfloat16_what_is_kept_is_what_was_stored_and_the_step_stays_as_it_wa
         stored = tensor.to_numpy(value)
         assert stored.dtype == np.float32 and np.abs(stored).sum() > 0
         assert not (stored.view(np.uint32) & 0xFFFF).any()  # each is a bfloat16
-
-
-def test_within_a_budget_kept_values_are_not_dropped_and_count():
-    free = net_of(keep=["conv", "act"])
-    free.train_one_batch(X, Y)
-    budget = free.plan_batch(6).total_bytes
-    bound = net_of(keep=["conv", "act"], memory_budget=budget)
-    assert bound.plan_batch(6).total_bytes <= budget
-    bound.train_one_batch(X, Y)
-    assert bound.device.pool.used <= budget
-    assert net_of().plan_batch(6).by_role["output"] + 4 * X[0, 0].size * 6 * 3 * 4 == free.memory_plan.by_role["output"]
-    assert bits(bound.kept["conv"].derivative) == bits(free.kept["conv"].derivative)
 
 
 def test_an_evaluation_has_outputs_alone_and_the_next_step_derivatives_again():
@@ -142,44 +121,6 @@ def test_of_several_outputs_there_are_lists_and_of_frozen_layers_no_derivative()
     assert net.kept["in"].derivative is None and net.kept["in"].output.shape == (5, 6)
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "says"),
-    [
-        ({"keep": "conv"}, TypeError, "compile keep: wanted a list of names"),
-        ({"keep": 3}, TypeError, "compile keep: wanted a list of names"),
-        ({"keep": [3]}, TypeError, "compile keep: wanted names of layers, received 3"),
-        ({"keep": ["cnov"]}, GraphError, "compile keep.*cnov"),
-        ({"keep": ["conv"], "loss_scale": 8.0}, ValueError, "compile keep: wanted no loss_scale"),
-        ({"limits": "1 GiB"}, TypeError, "compile limits: wanted {class of bytes: size}"),
-        ({"limits": {"weights": 5}}, ValueError, "compile limits: wanted one of 'parameters'"),
-        ({"limits": {"gradients": -1}}, ValueError, "compile limits 'gradients'"),
-        ({"limits": {"gradients": "much"}}, ValueError, "compile limits 'gradients'"),
-        ({"limits": {"gradients": 5}, "graph": False}, ValueError, "compile limits: wanted graph=True"),
-    ],
-)
-@pytest.mark.filterwarnings("ignore:compile precision")
-def test_options_that_cannot_be_are_refused_and_change_nothing(options, error, says):
-    net = net_of()
-    before = net.optimizer
-    with pytest.raises(error, match=says):
-        net.compile(optimizer.SGD(lr=0.1), **options)
-    assert net.optimizer is before
-    net.train_one_batch(X, Y)
-
-
-def test_keep_wants_whole_batches_and_a_step():
-    net = FeedForwardNet(loss.SquaredError(), device=device.new_cpu(kernels="numpy"))
-    net.add(layers.Dense("dense", 2, input_sample_shape=(3,)))
-    with pytest.raises(ValueError, match=r"compile keep: wanted micro_batches=1.*received 2"):
-        net.compile(optimizer.SGD(lr=0.1), keep=["dense"], micro_batches=2)
-    net.compile(optimizer.SGD(lr=0.1), keep=["dense"])
-    with pytest.raises(GraphError, match=r"net\.kept: wanted a step before"):
-        _ = net.kept
-    net.compile(optimizer.SGD(lr=0.1))
-    with pytest.raises(GraphError, match=r"net\.kept: wanted a net of compile\(keep="):
-        _ = net.kept
-
-
 # --- verbose ------------------------------------------------------------------------------------------------
 
 
@@ -203,11 +144,8 @@ def test_norms_are_those_of_the_values_themselves(kernels, graph, capsys):
     assert [*norms.outputs] == ["conv", "norm", "act", "drop", "flat", "dense"]
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "step 1" and len(lines) == 7
-    assert lines[1] == (
-        f"conv   output {norms.outputs['conv']:.4e}; weight {norms.parameters['conv/weight']:.4e}, gradient "
-        f"{norms.gradients['conv/weight']:.4e}; bias {norms.parameters['conv/bias']:.4e}, gradient "
-        f"{norms.gradients['conv/bias']:.4e}"
-    )
+    told = [norms.outputs["conv"], norms.parameters["conv/weight"], norms.gradients["conv/bias"]]
+    assert lines[1].startswith("conv") and all(f"{number:.4e}" in lines[1] for number in told)
 
 
 def test_norms_move_no_bit_unless_operations_were_fused_and_may_be_turned_on_and_off(capsys):
@@ -217,14 +155,10 @@ def test_norms_move_no_bit_unless_operations_were_fused_and_may_be_turned_on_and
         plain.train_one_batch(X, Y)
         told.train_one_batch(X, Y)
     assert state_of(plain) == state_of(told)
-    assert [line for line in capsys.readouterr().out.splitlines() if "step" in line] == ["step 2", "step 4"]
-
-
-def test_fit_tells_the_last_step_of_each_epoch(capsys):
-    net = net_of()
-    net.verbose = True
-    net.fit(X, Y, batch_size=3, epochs=2, verbose=False)
-    assert [line for line in capsys.readouterr().out.splitlines() if "step" in line] == ["step 2", "step 4"]
+    told.verbose = True
+    told.fit(X, Y, batch_size=3, epochs=2, verbose=False)  # tells the last step of each epoch
+    lines = [line for line in capsys.readouterr().out.splitlines() if "step" in line]
+    assert lines == ["step 2", "step 4", "step 6", "step 8"]
 
 
 @pytest.mark.filterwarnings("ignore:compile precision")
@@ -235,28 +169,6 @@ def test_norms_of_gradients_are_of_the_loss_and_not_of_its_scale(capsys):
         net.train_one_batch(X, Y)
     for name, norm in plain.norms.gradients.items():
         assert scaled.norms.gradients[name] == pytest.approx(norm, rel=1e-4, abs=1e-6)
-
-
-def test_beside_clipping_within_a_budget_norms_are_still_told(capsys):
-    free = net_of(clip_global_norm=0.5)
-    budget = free.plan_batch(6).total_bytes + 4096
-    net = net_of(clip_global_norm=0.5, memory_budget=budget)
-    net.verbose = 1
-    for each in (free, net):
-        each.train_one_batch(X, Y)
-    together = np.sqrt(sum(norm**2 for norm in net.norms.gradients.values()))
-    assert together == pytest.approx(float(net.gradient_norm), rel=1e-6)
-    assert float(free.gradient_norm) == pytest.approx(float(net.gradient_norm), rel=1e-5)
-
-
-@pytest.mark.parametrize(("given", "error"), [(2, ValueError), (-1, ValueError), ("yes", TypeError), (None, TypeError)])
-def test_verbose_is_0_or_1(given, error):
-    net = net_of()
-    with pytest.raises(error, match=r"net\.verbose: wanted"):
-        net.verbose = given
-    assert net.verbose == 0
-    with pytest.raises(GraphError, match=r"net\.norms: wanted a training step with net\.verbose = 1"):
-        _ = net.norms
 
 
 def test_a_step_of_ones_own_says_that_it_tells_no_norms():
@@ -270,12 +182,10 @@ def test_a_step_of_ones_own_says_that_it_tells_no_norms():
 
     net.compile(optimizer.SGD(lr=0.1), step=step)
     net.verbose = 1
-    with pytest.raises(GraphError, match=r"net\.verbose: wanted 0 for a net of compile\(step=\)"):
+    with pytest.raises(GraphError, match="verbose"):
         net.train_one_batch(np.ones((4, 3), "f"))
     net.verbose = 0
     net.train_one_batch(np.ones((4, 3), "f"))
-    with pytest.raises(ValueError, match="compile step: wanted keep=None"):
-        net.compile(optimizer.SGD(lr=0.1), step=step, keep=["dense"])
 
 
 # --- classes of bytes ---------------------------------------------------------------------------------------
@@ -306,7 +216,7 @@ def test_a_limit_of_a_class_is_told_before_the_first_step():
     needed = net.plan_batch(6).by_class["optimizer state"]
     limited = net_of(limits={"optimizer state": needed - 1, "parameters": "1 MiB"})
     before = state_of(limited)
-    says = rf"compile limits: wanted at most {needed - 1:,} bytes of class 'optimizer state', the step takes {needed:,}"
+    says = f"{needed - 1:,} bytes of class 'optimizer state'"
     for call in (lambda: limited.plan_batch(6), lambda: limited.train_one_batch(X, Y)):
         with pytest.raises(PlanError, match=says):
             call()
@@ -320,19 +230,11 @@ def test_a_limit_of_a_class_is_told_before_the_first_step():
 
 # --- profile ------------------------------------------------------------------------------------------------
 
-OPTIMIZERS = {
-    "SGD": lambda: optimizer.SGD(lr=0.1, momentum=0.9, nesterov=True),
-    "RMSProp": lambda: optimizer.RMSProp(lr=0.01),
-    "AdaGrad": lambda: optimizer.AdaGrad(lr=0.01),
-    "Adam": lambda: optimizer.Adam(),
-    "AdamW": lambda: optimizer.AdamW(),
-}
-
 
 @pytest.mark.parametrize("kernels", SETS)
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_a_profile_moves_nothing(name, kernels):
-    net, twin = (net_of(kernels, with_=OPTIMIZERS[name](), keep=["conv"]) for _ in range(2))
+@pytest.mark.parametrize("made", [lambda: optimizer.SGD(0.1, 0.9, nesterov=True), optimizer.Adam], ids=["SGD", "Adam"])
+def test_a_profile_moves_nothing(made, kernels):
+    net, twin = (net_of(kernels, with_=made(), keep=["conv"]) for _ in range(2))
     for each in (net, twin):
         each.train_one_batch(X, Y)
     before, kept = state_of(net), bits(net.kept["conv"].output)
@@ -360,7 +262,7 @@ def test_records_are_equal_up_to_names():
     assert one.equals(one) and one.equals(recorded(("dense", "act")))
     assert not one.equals(recorded(("a", "b"), batch=6))
     assert not one.equals(recorded(("a", "b"), mode="sigmoid"))
-    with pytest.raises(TypeError, match="equals: wanted a Graph, received str"):
+    with pytest.raises(TypeError, match="str"):
         one.equals("a")
 
 
@@ -374,49 +276,18 @@ def test_records_that_hang_together_otherwise_differ():
         graphs.append(graph)
     assert graphs[0].equals(graphs[1]) and not graphs[0].equals(graphs[2]) and not graphs[2].equals(graphs[0])
     with on.recording() as open_:
-        with pytest.raises(GraphError, match="equals: wanted graphs whose recording is finished"):
+        with pytest.raises(GraphError, match="equals"):
             graphs[0].equals(open_)
         _ = x + y
-
-
-def test_records_of_nan_are_equal_and_those_of_zeros_of_two_signs_are_not():
-    def filled(value: float) -> Any:
-        on = device.new_cpu(kernels="numpy")
-        with on.recording() as graph:
-            _ = tensor.full((2,), value, device=on)
-        return graph
-
-    assert filled(float("nan")).equals(filled(float("nan"))) and filled(0.0).equals(filled(0))
-    assert not filled(0.0).equals(filled(-0.0)) and not filled(0.0).equals(filled(float("nan")))
 
 
 # --- what the proof says ------------------------------------------------------------------------------------
 
 
-def spoilt() -> tuple[Any, int, int]:
-    """A placed step, and two blocks in its arena: what "dense" reads, and what a later layer's output is."""
+def test_the_proof_names_the_tensor_its_layer_and_both_operations():
     net = net_of(fuse=False)
     net.train_one_batch(X, Y)
     plan = net.memory_plan
-    instructions, offsets = plan.placed.planned.instructions, plan.placed.offsets
-    at = next(step for step, i in enumerate(instructions) if i.layer == "dense")
-    read = next(o.block for o in instructions[at].reads if o.block in offsets)
-    written = next(o.block for o in instructions[at].writes if o.block in offsets)
-    return plan, read, written
-
-
-def test_the_check_names_the_tensors_and_the_operations_of_an_overlap():
-    plan, read, written = spoilt()
-    plan.placed.plan.offsets[f"b{written}"] = plan.placed.plan.offsets[f"b{read}"]
-    with pytest.raises(PlanError) as caught:
-        plan.check()
-    said = str(caught.value)
-    assert f"b{written}' is block {written} (tensor" in said and "layer 'dense'" in said
-    assert said.count("first written by instruction") == 2 and "layer 'drop'" in said
-
-
-def test_the_proof_names_the_tensor_its_layer_and_both_operations():
-    plan, _, _ = spoilt()
     placed = plan.placed
     steps = placed.planned.instructions
     touched = [{o.block for o in i.operands if o is not None} & placed.offsets.keys() for i in steps]
@@ -432,11 +303,5 @@ def test_the_proof_names_the_tensor_its_layer_and_both_operations():
     names = {block.number: block.name for block in plan._blocks}
     with pytest.raises(PlanError) as caught:
         prove(placed, names)
-    said = str(caught.value)
-    reader, written, overwritten = said.split("instruction ")[1:]
-    assert f"(tensor {names[victim]!r}): wanted what" in reader and ", read " in reader
-    assert f"wrote as '{'y'}' (tensor {names[victim]!r})" in written
-    assert overwritten.startswith(f"{steps[between].number} ({steps[between].kernel}, layer {steps[between].layer!r})")
-    recorded = next(i for i in placed.rewritten.instructions if i.number == steps[between].number)
-    writes = {names[o.block] for o in recorded.writes}  # as recorded: in place it is a block of another name
-    assert any(f"(tensor {name!r})" in overwritten for name in writes)
+    overwriting = f"instruction {steps[between].number} ({steps[between].kernel}, layer {steps[between].layer!r})"
+    assert repr(names[victim]) in str(caught.value) and overwriting in str(caught.value)

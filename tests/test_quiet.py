@@ -1,10 +1,8 @@
-"""benchmarks/quiet.py: whose work is counted as whose, what is too much, and what becomes of a row then."""
+"""benchmarks/quiet.py: work of other processes is told from the benchmark's own, and a disturbed row is not written."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -44,47 +42,20 @@ def test_the_kernels_counters_are_read(quiet, tmp_path):
     assert (taken.busy, taken.steal, taken.own) == (1 + 2 + 3 + 4 + 5, 6, 3)  # waiting for a disk is idle
 
 
-def test_own_are_descendants_and_the_kernels_threads(quiet):
-    every = {
-        2: (0, "kthreadd", 0.0),
-        8: (2, "kworker/u8:1", 1.0),
-        10: (1, "python", 10.0),
-        11: (10, "sh", 100.0),
-        12: (11, "python", 1000.0),
-        20: (1, "other", 5.0),
-        21: (20, "other's child", 5.0),
-    }
-    assert quiet.own_seconds(every, 10) == 1111.0
-    assert quiet.own_seconds({10: (1, "python", 3.0)}, 10) == 3.0
-
-
 @pytest.mark.parametrize(
     ("busy", "steal", "own", "said"),
     [
-        (20.0, 0.0, 20.0, ""),
         (20.9, 0.0, 20.0, ""),
-        (24.0, 0.0, 20.0, "other processes took 20% of the machine (at most 5%)"),
-        (10.0, 1.0, 10.0, "the hypervisor took 5% of the machine (at most 2%)"),
-        (5.0, 2.0, 0.0, "other processes took 25% of the machine (at most 5%), the hypervisor took 10%"),
+        (24.0, 0.0, 20.0, "20%"),
+        (10.0, 1.0, 10.0, "hypervisor took 5%"),
         (10.0, 0.0, 12.0, ""),
     ],
 )
 def test_what_is_too_much(quiet, busy, steal, own, said):
     """Of two cores over ten seconds."""
     before = quiet.Sample(50.0, 100.0, 10.0, 7.0)
-    after = quiet.Sample(60.0, 100.0 + busy, 10.0 + steal, 7.0 + own)
-    assert quiet.disturbance(before, after, 2).startswith(said)
-    assert bool(quiet.disturbance(before, after, 2)) == bool(said)
-
-
-def test_short_periods_are_granted_a_few_ticks(quiet):
-    before, after = quiet.Sample(0.0, 0.0, 0.0, 0.0), quiet.Sample(0.01, 0.04, 0.0, 0.0)
-    assert quiet.disturbance(before, after, 2) == ""
-
-
-def test_rounds_that_are_apart(quiet):
-    assert quiet.unsteady([1.0, 1.09, 1.05]) == quiet.unsteady([]) == quiet.unsteady([3.0]) == ""
-    assert quiet.unsteady([1.0, 1.2]) == "rounds are 20% apart (at most 10%)"
+    found = quiet.disturbance(before, quiet.Sample(60.0, 100.0 + busy, 10.0 + steal, 7.0 + own), 2)
+    assert said in found and bool(found) == bool(said)
 
 
 class Clock:
@@ -115,106 +86,19 @@ def watch(quiet, monkeypatch):
     return make
 
 
-def test_rows_of_a_quiet_machine_are_printed(quiet, watch, capsys):
-    watched = watch([0, 0, 0, 0.01, 0.02], [0.1])
-    watched.row("| a | 1 |", [1.0, 1.05])
-    watched.row("| b | 2 |")
-    assert capsys.readouterr() == ("| a | 1 |\n| b | 2 |\n", "")
-    assert watched.status == 0
-
-
-def test_a_disturbed_row_is_refused_and_the_next_one_is_not(quiet, watch, capsys):
-    watched = watch([0, 0, 0, 0.5, 0], [0.1])
-    watched.row("| a | 1 |")
-    watched.row("| b | 2 |")
+def test_a_disturbed_row_is_refused_and_others_are_printed(quiet, watch, capsys):
+    watched = watch([0, 0, 0, 0.5, 0, 0.02], [0.1])
+    for name in "abc":
+        watched.row(f"| {name} | 1 |", [1.0, 1.05])
     out, err = capsys.readouterr()
-    assert out == "| b | 2 |\n"
-    assert err.endswith(": not written, as other processes took 50% of the machine (at most 5%): a\n")
+    assert out == "| b | 1 |\n| c | 1 |\n"
+    assert err.endswith(": a\n")
     assert watched.status == quiet.BUSY
 
 
-def test_a_disturbed_row_is_marked_if_it_is_wanted_anyway(watch, capsys):
-    watched = watch([0, 0, 0, 0.5, 0.5], [0.1], anyway=True)
-    watched.row("| a |  |")
-    watched.row("b 2", [1.0, 2.0])
-    told = "(taken on a busy machine: other processes took 50% of the machine (at most 5%)"
-    assert capsys.readouterr().out == f"| a | {told}) |\nb 2  {told}, rounds are 100% apart (at most 10%))\n"
-    assert watched.status == 0
-
-
-def test_a_busy_machine_is_waited_for(watch, capsys):
+def test_a_busy_machine_is_waited_for(quiet, watch, capsys):
     watch([0, 0, 0, 0.9, 0, 0, 0], [3.0, 0.1, 0.1], wait=1e9)
-    assert "waits for a quiet machine" in capsys.readouterr().err
-
-
-def test_nothing_is_measured_on_a_machine_that_stays_busy(quiet, watch, capsys):
+    assert "waits" in capsys.readouterr().err
     with pytest.raises(SystemExit) as ended:
         watch([0, 0], [3.0], wait=0.0)
     assert ended.value.code == quiet.BUSY
-    assert "the load is 3.00 (at most 0.25); nothing was measured" in capsys.readouterr().err
-
-
-def test_all_rows_are_marked_if_the_machine_was_busy_before(watch, capsys):
-    watch([0, 0, 0, 0], [3.0], anyway=True).row("| a |")
-    assert "the load is 3.00" in capsys.readouterr().out
-
-
-def test_where_nothing_can_be_told_nothing_is_measured(quiet, watch, monkeypatch, capsys):
-    monkeypatch.setattr(quiet.Watch, "_sample", staticmethod(lambda: None))
-    with pytest.raises(SystemExit):
-        watch([], [0.0], wait=0.0)
-    assert "without /proc/stat none can tell" in capsys.readouterr().err
-
-
-BURN = """
-import os, subprocess, sys, time
-sys.path.insert(0, sys.argv[1])
-import quiet
-quiet._adopt_orphans()
-before = quiet.sample()
-burn = "import time\\nend = time.process_time() + 0.3\\nwhile time.process_time() < end: pass"
-orphan = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {burn!r}])"
-subprocess.run([sys.executable, "-c", burn], check=True)
-subprocess.run([sys.executable, "-c", orphan], check=True)
-end = time.monotonic() + 30
-while quiet.sample().own - before.own < 0.55 and time.monotonic() < end:
-    time.sleep(0.05)
-print(quiet.sample().own - before.own)
-"""
-
-
-@pytest.mark.skipif(not Path("/proc/stat").exists(), reason="this system has no /proc/stat")
-def test_time_of_children_and_orphans_is_the_benchmarks_own():
-    done = subprocess.run([sys.executable, "-c", BURN, str(FOLDER)], capture_output=True, text=True, check=True)
-    assert float(done.stdout) >= 0.55
-
-
-TIMED = [
-    "budget",
-    "checkpoints",
-    "compare",
-    "kernels",
-    "offload",
-    "peak_memory",
-    "placement",
-    "plans",
-    "replay",
-    "sgemm",
-    "snapshots",
-]
-HELP = """
-import contextlib, io, runpy, sys
-folder, *names = sys.argv[1:]
-sys.path.insert(0, folder)
-for name in names:
-    sys.argv = [name, "--help"]
-    with contextlib.redirect_stdout(io.StringIO()) as told, contextlib.suppress(SystemExit):
-        runpy.run_path(f"{folder}/{name}.py", run_name="__main__")
-    print(name, "--anyway" in told.getvalue())
-"""
-
-
-def test_every_benchmark_of_times_has_the_option():
-    command = [sys.executable, "-c", HELP, str(FOLDER), *TIMED]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == [f"{name} True" for name in TIMED]

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nets import all_bits
 from singa_lite import FeedForwardNet, Layer, autograd, device, layers, loss, optimizer, tensor
 from singa_lite.errors import GraphError
 
 X = np.random.default_rng(5).normal(size=(5, 3)).astype("f")
 RANDOM = np.random.default_rng(6)
-DIFFERS = "forward: wanted the same operations each time that it is called, received"
 
 
 class Keeping(Layer):
@@ -109,39 +109,36 @@ def net(made: Any, graph: bool = True, criterion: Any = "mse", **options: Any) -
 @pytest.mark.parametrize(
     ("made", "told"),
     [
-        (Counting, "'scale' of layer 'counting' with alpha="),
-        (Noise, r"other values of a constant \(3,\) of 'add' of layer 'noise'"),
-        (Branching, "operations, then"),
-        (scaled, "'scale' of layer 'scaled'"),
-        (within, "of layer 'held/noise'"),
-        (Remembering, "a tensor .5, 3. for 'add' of layer 'remembering' that was kept from the call before"),
-        (Late, "calls of 'late', 2 and then 3"),
-        (Rarely, "other numbers of a numpy.random"),
-        (late, r"calls that late.<locals>.function reads, \[\d+\] and then \[\d+\]"),
+        (Counting, "'counting'"),
+        (Noise, "'noise'"),
+        (Branching, "operations"),
+        (scaled, "'scaled'"),
+        (within, "'held/noise'"),
+        (Remembering, "'remembering'"),
+        (Late, "'late'"),
+        (Rarely, "numpy.random"),
+        (late, "calls that late.<locals>.function reads"),
+        (Weighing, "'scale'"),
     ],
 )
 def test_what_differs_between_calls_is_refused_and_nothing_has_changed(made, told):
-    found = net(made)
-    before = [np.array(value) for value in found.param_values()]
-    with pytest.raises(GraphError, match=f"{DIFFERS} .*{told}"):
+    def fresh(graph: bool = True) -> FeedForwardNet:
+        return net(layers.Flatten, graph, made()) if made is Weighing else net(made, graph)
+
+    found = fresh()
+    before = all_bits(found.parameters())
+    with pytest.raises(GraphError, match=told):
         found.train_one_batch(X, X)
-    for value, wanted in zip(found.param_values(), before, strict=True):
-        np.testing.assert_array_equal(value, wanted)
+    assert all_bits(found.parameters()) == before
     assert found.optimizer.step == 0
-    net(made, graph=False).train_one_batch(X, X)
+    fresh(graph=False).train_one_batch(X, X)
 
 
 def test_so_is_it_in_evaluation_and_prediction():
-    with pytest.raises(GraphError, match=DIFFERS):
-        net(Counting).evaluate(X, X)
-    with pytest.raises(GraphError, match=DIFFERS):
-        net(Counting).predict(X)
+    for call in (lambda: net(Counting).evaluate(X, X), lambda: net(Counting).predict(X)):
+        with pytest.raises(GraphError, match="'counting'"):
+            call()
     assert net(Noise).predict(X).shape == (5, 3)  # it draws in training alone
-
-
-def test_a_loss_of_the_users_own_too():
-    with pytest.raises(GraphError, match=DIFFERS):
-        net(layers.Flatten, criterion=Weighing()).train_one_batch(X, X)
 
 
 class Shifting(Keeping):
@@ -178,8 +175,7 @@ def test_what_does_the_same_each_time_trains_as_ever(made, options):
     recorded, eager = net(made, **options), net(made, graph=False, **{**options, "memory_budget": None})
     for _ in range(3):
         assert float(recorded.train_one_batch(X, X)[0]) == float(eager.train_one_batch(X, X)[0])
-    for one, other in zip(recorded.param_values(), eager.param_values(), strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert all_bits(recorded.parameters()) == all_bits(eager.parameters())
 
 
 SCALE = 1.0
@@ -238,9 +234,9 @@ class GlobalLoss(loss.Loss):
         return autograd.reduce_mean((x - y) * (x - y) * float(SCALE), 1)
 
 
-@pytest.mark.parametrize("value", [3.0, np.float32(3)])
 @pytest.mark.parametrize("kind", ["global", "within", "closure", "list", "array", "class", "operation", "loss"])
-def test_numbers_that_such_functions_read_from_outside_count_from_the_next_batch_on(kind, value, monkeypatch):
+def test_numbers_that_such_functions_read_from_outside_count_from_the_next_batch_on(kind, monkeypatch):
+    value = np.float32(3) if kind == "global" else 3.0
     factor, several, array, operation = 1.0, [1.0], np.ones(1), Multiplying(1.0)
     made = {
         "global": (Global, "mse"),
@@ -283,11 +279,6 @@ class Halving(Layer):
     found = net(made["Halving"])
     assert float(found.train_one_batch(X, X)[0]) > 0
     assert found.layers["halving"].runs_users_code
-    exec("class Strange: pass", made)
-    with pytest.raises(TypeError, match=r"add: wanted a Layer, received Strange"):
-        found.add(made["Strange"]())
-    with pytest.raises(TypeError, match=r"received a .*Strange"):
-        found.fit(made["Strange"]())
 
 
 CALLS = 0

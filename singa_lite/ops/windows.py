@@ -58,4 +58,4 @@ def as_image(extents: Sequence[int]) -> Shape:
 
 
 def _entries(value: Extents) -> tuple[int, ...]:
-    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str | bytes) else (value,)

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import closing
+from threading import Event
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -24,12 +25,21 @@ def ahead(items: Iterable[T], count: int) -> Generator[T, None, None]:
     if count == 0:
         yield from items
         return
-    left = iter(items)
+    left, ended = iter(items), Event()
+
+    def following() -> T | object:
+        item = next(left, _END)
+        if item is _END:
+            ended.set()
+        return item
+
     with ThreadPoolExecutor(1, "prefetch") as thread:
-        made = deque(thread.submit(next, left, _END) for _ in range(count))
+        made = deque([thread.submit(following)])
         try:
+            while len(made) < count and not ended.is_set():  # a count may be larger than any number of items
+                made.append(thread.submit(following))
             while (item := made.popleft().result()) is not _END:
-                made.append(thread.submit(next, left, _END))
+                made.append(thread.submit(following))
                 yield item  # type: ignore[misc]  # next gives T but for the end
                 del item  # before the next one is waited for
         finally:
