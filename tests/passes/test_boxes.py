@@ -5,12 +5,10 @@ from __future__ import annotations
 import random
 from itertools import product
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from programs import thorough
-from singa_lite.passes import boxes
 from singa_lite.passes.boxes import Box, cut
 
 
@@ -54,29 +52,3 @@ def test_what_two_boxes_share_and_what_not(pair):
         assert addresses == sorted(addresses)
         assert (box.size, box.end) == (len(addresses), addresses[-1] + 1)
         assert box == box.seen(*range(len(box.at))), "written in one way only"
-
-
-@pytest.mark.parametrize("step", [384, 1152])
-def test_the_work_does_not_grow_with_the_number_of_copies(monkeypatch, step):
-    done = []
-
-    def counted(a: Box, b: Box) -> tuple[list[Box], list[Box]]:
-        done[-1] += 1
-        return cut(a, b)
-
-    monkeypatch.setattr(boxes, "cut", counted)
-    for count in (30, 30_000_000):
-        done.append(0)
-        piece = Box((128, 0), ((count, step, 128), (128, 1, 1)))
-        counted(Box((0, 0), ((count * step, 1, 1),)), piece)
-        counted(piece, Box((0, 0), ((count * step - 77, 1, 1),)))
-        counted(piece, Box((192, 0), ((3 * count, 384, 256), (256, 1, 1))))
-    assert done[0] == done[1]
-
-
-def test_spaces_are_chosen_and_joined():
-    apart = Box((8, 0, 40), ((6, 20, 8, 8), (8, 1, 1, 1)))
-    assert apart.seen(2, 1) == Box((40, 0), ((48, 1, 1),))
-    assert apart.seen(1, 0) == Box((0, 8), ((6, 8, 20), (8, 1, 1)))
-    assert apart.moved(-8).seen(0) == Box((0,), ((6, 20), (8, 1)))
-    assert Box((3,), ()).repeated(1, (9,)) == Box((3,), ())

@@ -92,14 +92,6 @@ def test_moves_by_chance_keep_the_limit_cost_less_and_are_the_same_each_time(giv
     assert floor(in_place(Search(given).program(found[0].levels))) == found[0].floor
 
 
-def test_costs_may_be_given():
-    """Where products cost nothing, nothing else is made again."""
-    given = PROGRAMS["products"]
-    search = Search(given, lambda i: 0.0 if i.kernel == "matmul" else 1.0)
-    again = [i for i in search.program(search.within(int(0.8 * search.free.floor)).levels).instructions if i.repeats]
-    assert sum(i.kernel == "matmul" for i in again) > len(again) / 2
-
-
 def test_no_limit_or_a_wide_one_changes_nothing():
     given = PROGRAMS["plain"]
     assert within_limit(given) is given

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from programs import Call, add, assert_same, call, clip, copy, fill, program, relu, tanh, whole
+from programs import Call, add, assert_same, call, clip, copy, fill, program, relu, whole
 from singa_lite.kernels.interface.window import Window
 from singa_lite.passes.by_law import Replacing
 from singa_lite.passes.law_moves import At
 from singa_lite.passes.law_places import places
-from singa_lite.passes.laws import ACTIVATED, POOL_FIRST, POOL_FIRST_BOTH_WAYS, law
+from singa_lite.passes.laws import ACTIVATED
 from singa_lite.passes.pool_first import pool_first
 from singa_lite.passes.program import Program
 
@@ -31,20 +31,6 @@ def put(given: Program, at: list[At]) -> list[str]:
     return [instruction.kernel for instruction in made.instructions]
 
 
-@pytest.mark.parametrize("at", [FIRST, LAST])
-def test_a_place_gets_what_the_law_says(at):
-    given = program(add(A, B, Z), relu(Z, Y), copy(Y, OUT), held=HELD)
-    (place,) = places(given, Replacing(given).uses, SUM)
-    assert (place.steps, place.activation, place.named) == ((0, 1), "relu", {"a": A, "b": B, "z": Z, "y": Y})
-    (made,) = Replacing(given).made(place, at)
-    assert (made.kernel, made.operands, dict(made.settings)) == ("add_activation", (A, B, Y), {"activation": "relu"})
-    assert made.number == given.instructions[0].number
-    assert put(given, at) == ["add_activation", "copy"]
-    replacing = Replacing(given)
-    replacing.put(place, at)
-    assert not replacing.may_put(place, at), "what has gone is no place any more"
-
-
 @pytest.mark.parametrize(
     ("calls", "first", "last"),
     [
@@ -62,21 +48,6 @@ def test_a_place_gets_what_the_law_says(at):
 def test_nothing_comes_too_late_or_too_early(calls: list[Call], first: bool, last: bool):
     given = program(*calls, copy(Y, whole(20, 5, 3)), held=HELD)
     assert ("add_activation" in put(given, FIRST), "add_activation" in put(given, LAST)) == (first, last)
-
-
-def test_a_variable_is_one_activation_in_all_calls():
-    """The derivative must be that of the activation, and a word one tensor wherever it stands."""
-    given = program(tanh(A, Z), call("relu_derivative", B, Z, Y), copy(Y, OUT), held=HELD)
-    both = law("$m x y; $m_derivative dy y d -> $m x y; $m_derivative dy y d")
-    assert not [*places(given, Replacing(given).uses, both)]
-    given = program(relu(A, Z), call("relu_derivative", B, Z, Y), copy(Y, OUT), held=HELD)
-    assert [place.steps for place in places(given, Replacing(given).uses, both)] == [(0, 1)]
-
-
-def test_new_words_have_blocks_of_their_own_or_take_over_what_nobody_needs():
-    assert POOL_FIRST.heirs == {"i": "j"}
-    assert POOL_FIRST_BOTH_WAYS.heirs == {"i": "j"}
-    assert SUM.heirs == {}
 
 
 @pytest.mark.parametrize("offset", [0, 96])

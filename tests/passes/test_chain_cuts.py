@@ -14,9 +14,9 @@ from singa_lite.passes.descent import Descent
 from singa_lite.passes.in_place import in_place
 from singa_lite.passes.large import Large
 from singa_lite.passes.program import floor
-from singa_lite.passes.repeats import ONCE, SEGMENT, Repeater, depth_of, level_of
+from singa_lite.passes.repeats import Repeater
 from singa_lite.passes.search import Search
-from singa_lite.passes.stages import Stage, stages
+from singa_lite.passes.stages import Stage
 from singa_lite.passes.time_model import seconds
 from test_budget import PROGRAMS, chain
 
@@ -74,11 +74,6 @@ def test_sizes_count_and_what_cannot_be_is_told():
     assert cuts([], 5) is None
 
 
-def test_levels_are_depths():
-    assert [level_of(depth) for depth in range(4)] == [0, ONCE, SEGMENT, SEGMENT + 1]
-    assert [depth_of(level_of(depth)) for depth in (1, 2, 3, 4)] == [1, 2, 3, 4]
-
-
 @pytest.mark.parametrize("share", [0.6, 0.5])
 @pytest.mark.parametrize("name", [*PROGRAMS, "long"])
 def test_cut_programs_take_what_was_said_and_give_equal_bits(name, share):
@@ -93,12 +88,6 @@ def test_cut_programs_take_what_was_said_and_give_equal_bits(name, share):
     made = Search(given).program(choice.levels)
     assert floor(in_place(made)) == choice.floor
     assert_same(given, made)
-
-
-def test_a_chain_of_equal_values_has_a_stage_for_each():
-    found = stages(Descent(Repeater(chain(30)), seconds).sketch)
-    assert len({stage.ends for stage in found}) == len(found) >= 20
-    assert all(len(stage.ends) <= 1 and not stage.inside for stage in found[:-1])
 
 
 def test_a_twentieth_of_a_long_chain_in_less_than_two_more_forwards():

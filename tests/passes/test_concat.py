@@ -192,13 +192,6 @@ def test_copies_that_are_left(calls, left):
     assert copies_left(assembled(*calls, held=[*HELD, 4])) == left
 
 
-def test_a_part_or_a_whole_that_the_user_holds_is_copied():
-    made = assembled(*TOGETHER, READ, held=[*HELD, 10])
-    assert copies_left(made) == [2]
-    given_ = program(*TOGETHER, READ, held=[*HELD, 12])
-    assert assembled_in_place(given_) is given_
-
-
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), CHANNELS_LAST, KERNELS_LAST])
 @pytest.mark.parametrize("axis", [0, 1, 2, 3])
 def test_along_any_axis_in_any_order(axis, order):

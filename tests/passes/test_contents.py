@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from programs import part, permuted, reshaped, thorough, turned, whole
 from singa_lite.operation import Operand
 from singa_lite.passes.boxes import Box
-from singa_lite.passes.contents import Contents, Piece, are_same, renamed
+from singa_lite.passes.contents import Contents, Piece, are_same
 from singa_lite.passes.footprint import boxes
 from test_boxes import numbers
 
@@ -52,19 +52,6 @@ def test_reads_find_the_last_writes(source: random.Random):
     found, rest = contents.get(box)
     assert by_byte(found) == {index: table[address] for address, index in numbers(box) if address in table}
     assert sorted(n for part in rest for n in numbers(part)) == [n for n in numbers(box) if n[0] not in table]
-
-
-@thorough
-@given(st.randoms(use_true_random=False))
-def test_copies_are_seen_through(source: random.Random):
-    contents = Contents()
-    for writer in range(source.randint(1, 4)):
-        (box,) = boxes(view(source))
-        contents.put(box, [(writer, box)])
-    (x,), (y,) = (boxes(o) for o in (part(FRAMES[1], 1, 0, 2), part(permuted(9, (2, 5, 4, 5), (0, 2, 3, 1)), 1, 3, 5)))
-    found, _ = contents.get(x)
-    held = by_byte(found)
-    assert by_byte(renamed(found, y)) == {address: held[index] for address, index in numbers(y) if index in held}
 
 
 def test_pieces_are_compared_by_their_bytes():

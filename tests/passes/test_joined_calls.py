@@ -31,7 +31,7 @@ from programs import (
 )
 from singa_lite.kernels.numpy_kernels import NUMPY
 from singa_lite.memory.problem import PlanError
-from singa_lite.operation import Operand, Phase, again
+from singa_lite.operation import Operand, again
 from singa_lite.passes.derivative_sum import added_within
 from singa_lite.passes.fuse import fused
 from singa_lite.passes.in_place import in_place
@@ -247,15 +247,6 @@ def test_where_the_floor_would_rise_they_stay_apart(name):
     assert floor(in_place(one.run(before))) <= floor(in_place(before))
     costly = replace(before, target=replace(before.target, scratch_bytes=lambda *call: 1 << 20))
     assert one.run(costly) is costly
-
-
-def test_a_mask_that_is_there_anyway_is_not_made_again():
-    """Where the backward part reads the activation's result besides."""
-    given = program(*FORTH, copy(Y, OTHER), masked(), back(), held=HELD)
-    forward, besides = fused(given), replace(given.instructions[2], phase=Phase.GRADIENT)
-    assert len(masked_within(forward).instructions) == 3
-    made = forward.with_instructions([forward.instructions[0], besides, *forward.instructions[2:]])
-    assert masked_within(made) is made
 
 
 # --- repeats of the joined call -----------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from singa_lite.passes.offload import offloaded
 from singa_lite.passes.placed import prove
 from singa_lite.passes.program import Program, floor, host_requests, live_bytes, requests
 from singa_lite.passes.read_from import check_reads
-from singa_lite.passes.transfer_times import copy_seconds, estimated_slowdown, waiting
+from singa_lite.passes.transfer_times import estimated_slowdown, waiting
 from singa_lite.passes.transfers import Offload, Timetable, rewritten
 from singa_lite.runtime.host_memory import Link
 
@@ -87,17 +87,6 @@ def both_copied() -> Program:
     return rewritten(step, [Offload(A.block, 2, 4, 6, 7), Offload(B.block, 3, 4, 5, 6)])
 
 
-def test_a_value_leaves_after_its_last_use_and_is_back_before_the_next():
-    step = program(*STEP, held=HELD)
-    made = rewritten(step, [Timetable(step, WAITED).waited(A.block)])
-    assert ends(made) == [
-        "scale", "tanh", "begin", "end", "tanh", "tanh", "copy", "add_scaled", "add_scaled", "begin", "end", "copy",
-    ]  # fmt: skip
-    assert made.instructions[-1].reads[0].block != A.block
-    assert_same(step, made)
-    check_reads(step, made, *placed(made))
-
-
 def test_a_copy_takes_bytes_until_its_end_and_from_its_beginning_on():
     made = both_copied()
     assert ends(made) == [
@@ -116,12 +105,6 @@ def test_copies_are_hidden_where_the_link_is_fast_enough():
     assert waiting(made) == 0 == estimated_slowdown(made)
     check_reads(step, made, *placed(made))
     assert_same(step, made, placed(made)[0])
-
-
-def test_where_the_step_waits_each_copy_counts():
-    step = limited(program(*STEP, held=HELD), 2 * 64, WAITED)
-    made = rewritten(step, [Timetable(step, WAITED).waited(block) for block in (A.block, B.block)])
-    assert waiting(made) == pytest.approx(4 * copy_seconds(48, WAITED))
 
 
 def test_what_is_cheaper_to_make_again_is_not_copied():

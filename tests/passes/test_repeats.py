@@ -37,7 +37,7 @@ from singa_lite.memory.problem import PlanError
 from singa_lite.passes import repeats
 from singa_lite.passes.forced import Forced
 from singa_lite.passes.in_place import in_place
-from singa_lite.passes.program import Program, floor, live_bytes, requests
+from singa_lite.passes.program import Program, live_bytes, requests
 from singa_lite.passes.read_from import check_reads
 from singa_lite.passes.repeats import KEPT, ONCE, PER_CHAIN, PER_READER, SEGMENT, Repeater
 from singa_lite.passes.schedule import Schedule
@@ -150,19 +150,6 @@ def test_a_piece_is_read_again_though_another_piece_was_written_since():
     check_reads(given, made, placed(made))
     overwritten = program(*calls[:3], copy(B, part(joined, 1, 3, 7)), *calls[4:], held=HELD)
     assert Schedule(Repeater(overwritten)).changed({A.block: ONCE}) is None
-
-
-def test_what_lasts_is_not_repeated():
-    step = program(add(INPUT, WEIGHT, FIRST), tanh(FIRST, B), tanh(B, C), copy(C, SECOND), held=HELD)
-    assert FIRST.block not in Repeater(step).candidates
-
-
-def test_dropping_lowers_the_floor():
-    calls = [double(INPUT, A), tanh(A, B), tanh(B, C), tanh(C, D), copy(D, FIRST), update(C, WEIGHT), update(B, WEIGHT)]
-    step = program(*calls, copy(A, SECOND), held=HELD)
-    made = repeated(step, {A.block: PER_CHAIN, B.block: PER_CHAIN, C.block: PER_CHAIN})
-    assert floor(in_place(made)) < floor(in_place(step))
-    assert_same(step, made)
 
 
 @thorough

@@ -23,9 +23,7 @@ from programs import (
     update,
     whole,
 )
-from singa_lite.kernels.interface.update import SgdHyper
 from singa_lite.memory.problem import PlanError
-from singa_lite.operation import Operand
 from singa_lite.passes.in_place import in_place
 from singa_lite.passes.program import Program, floor, live_bytes
 from singa_lite.passes.read_from import check_reads
@@ -104,32 +102,12 @@ def test_small_updates_wait_for_others(calls, start, wanted):
     assert kernels(together(*calls, held=[*HELD, 4, *range(20, 27)]))[start:] == wanted.split()
 
 
-def test_a_joined_call_is_of_the_calls_that_it_stands_for():
-    found = together(*PEAK, relu(X, A), update(A, V), double(X, B), update(B, W))
-    assert (found.instructions[-1].joins, found.instructions[-1].operands) == ((5, 7), (A, V, B, W))
-
-
 def test_no_step_holds_more_than_the_floor():
     """Without a peak elsewhere the first gradient may not live beside the second."""
     calls = relu(X, A), update(A, V), double(X, B), update(B, W)
     before = made(*calls)
     assert updated_together(before) is before
     assert floor(before) == 128, "a gradient and scratch"
-
-
-def sgd(gradient: Operand, rate: Operand, value: Operand, count: Operand) -> Call:
-    hyper = SgdHyper(momentum=0.0, dampening=0.0, nesterov=False, weight_decay=0.0, lr_mult=1.0)
-    return call("sgd", gradient, rate, value, None, count, hyper=hyper)
-
-
-def test_updates_of_two_rates_are_two_groups():
-    one, other = whole(30, dtype="f8"), whole(31, dtype="f8")
-    counts = [whole(number, dtype="i8") for number in (32, 33, 34)]
-    rates = one, other, one
-    calls = [sgd(X, *given) for given in zip(rates, (V, W, R), counts, strict=True)]
-    found = updated_together(made(*calls, held=[*HELD, *range(30, 35)]))
-    assert kernels(found) == ["sgd", "sgd*2"]
-    assert found.instructions[-1].joins == (0, 2)
 
 
 @thorough
@@ -185,12 +163,3 @@ def test_calls_that_meet_in_the_arena_are_told():
     taken_apart(after, {10: 0, 11: 64})
     with pytest.raises(PlanError, match="wanted calls apart"):
         taken_apart(after, {10: 0, 11: 16})
-
-
-def test_taken_apart_is_what_it_was():
-    before = made(*PAIR)
-    found = taken_apart(updated_together(before))
-    assert [(i.number, i.kernel, i.operands) for i in found.instructions] == [
-        (i.number, i.kernel, i.operands) for i in (before.instructions[n] for n in (1, 2, 0, 3))
-    ]
-    assert taken_apart(before) is before
