@@ -8,8 +8,11 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from programs import thorough
+from programs import part, permuted, reshaped, thorough, turned, whole
+from singa_lite.operation import Operand
 from singa_lite.passes.boxes import Box, cut
+from singa_lite.passes.contents import Contents, Piece, are_same
+from singa_lite.passes.footprint import boxes
 
 
 def numbers(box: Box) -> list[tuple[int, ...]]:
@@ -52,3 +55,62 @@ def test_what_two_boxes_share_and_what_not(pair):
         assert addresses == sorted(addresses)
         assert (box.size, box.end) == (len(addresses), addresses[-1] + 1)
         assert box == box.seen(*range(len(box.at))), "written in one way only"
+
+
+# --- what bytes hold
+
+#: The same bytes as images in both orders, and as a matrix.
+FRAMES = (whole(0, 2, 3, 4, 5), permuted(0, (2, 3, 4, 5), (0, 2, 3, 1)), reshaped(whole(0, 120), 8, 15))
+
+
+def view(source: random.Random) -> Operand:
+    found = source.choice(FRAMES)
+    for _ in range(source.randrange(3)):
+        axis = source.randrange(len(found.shape))
+        start = source.randrange(found.shape[axis])
+        found = part(found, axis, start, source.randint(start + 1, found.shape[axis]))
+    return turned(found) if source.random() < 0.2 else found
+
+
+def by_byte(pieces: list[Piece]) -> dict[int, tuple[int, int]]:
+    """{number of a byte: (its writer, its index in what that wrote)}."""
+    found = {at: (writer, inner) for writer, box in pieces for at, inner in numbers(box)}
+    assert len(found) == sum(box.size for _, box in pieces), "no byte twice"
+    return found
+
+
+@thorough
+@given(st.randoms(use_true_random=False))
+def test_reads_find_the_last_writes(source: random.Random):
+    contents, table = Contents(), {}
+    for writer in range(source.randint(1, 8)):
+        (box,) = boxes(view(source))
+        if source.random() < 0.2:
+            contents.put(box, ())
+            for address, _ in numbers(box):
+                table.pop(address, None)
+        else:
+            contents.put(box, [(writer, box)])
+            table |= {address: (writer, index) for address, index in numbers(box)}
+    assert by_byte(contents.pieces()) == table
+    (box,) = boxes(view(source))
+    found, rest = contents.get(box)
+    assert by_byte(found) == {index: table[address] for address, index in numbers(box) if address in table}
+    assert sorted(n for part in rest for n in numbers(part)) == [n for n in numbers(box) if n[0] not in table]
+
+
+def test_pieces_are_compared_by_their_bytes():
+    whole_run, other = Box((0, 0), ((40, 1, 1),)), Box((40, 40), ((8, 1, 1),))
+    halves = [Box((0, 0), ((20, 1, 1),)), Box((20, 20), ((20, 1, 1),))]
+    by_twos = [Box((0, 0), ((10, 4, 4), (2, 1, 1))), Box((2, 2), ((10, 4, 4), (2, 1, 1)))]
+    assert are_same([(5, whole_run)], [(5, half) for half in halves])
+    assert are_same([(5, half) for half in halves], [(5, box) for box in by_twos[::-1]])
+    assert are_same([], [])
+    assert not are_same([(5, whole_run)], [(5, halves[0]), (6, halves[1])])
+    assert not are_same([(5, whole_run)], [(5, halves[0])])
+    assert not are_same([(5, halves[0])], [(5, whole_run)])
+    assert not are_same([(5, whole_run)], [(5, whole_run), (5, other)])
+    shifted = Box((20, 16), ((20, 1, 1),))
+    assert not are_same([(5, whole_run)], [(5, halves[0]), (5, shifted)])
+    spread = Box((0, 0), ((20, 2, 4), (2, 1, 1)))
+    assert not are_same([(5, whole_run)], [(5, spread)])

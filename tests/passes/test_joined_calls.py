@@ -29,15 +29,21 @@ from programs import (
     update,
     whole,
 )
+from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.numpy_kernels import NUMPY
 from singa_lite.memory.problem import PlanError
 from singa_lite.operation import Operand, again
+from singa_lite.passes.by_law import Replacing
 from singa_lite.passes.derivative_sum import added_within
 from singa_lite.passes.fuse import fused
 from singa_lite.passes.in_place import in_place
+from singa_lite.passes.law_moves import At
+from singa_lite.passes.law_places import places
+from singa_lite.passes.laws import ACTIVATED
 from singa_lite.passes.linear_gradient import PAIR, joined
 from singa_lite.passes.norm_derivative import masked_within
 from singa_lite.passes.norm_sum import summed_within
+from singa_lite.passes.pool_first import pool_first
 from singa_lite.passes.program import Program, floor
 from singa_lite.passes.read_from import check_reads
 from singa_lite.passes.repeats import ONCE, Repeater
@@ -296,3 +302,62 @@ def test_the_proof_finds_planted_faults_of_a_repeat(monkeypatch):
     for fault in faults:
         with pytest.raises(PlanError):
             check_reads(made, changed(found, at, lambda i, fault=fault: replace(i, **fault)), {})
+
+
+# --- where the right side of a law may stand
+
+A, B, RESULT = (whole(block, 5, 3) for block in (0, 1, 2))
+U, V, W = (whole(block, 5, 3) for block in (10, 11, 12))
+KEPT = [0, 1, 2, 20, 21, 22]
+ACTIVATED_SUM = next(one for one in ACTIVATED if one.left[0].kernel == "add")
+AT_FIRST, AT_LAST = [At(0, 0)], [At(1, 0)]
+
+
+def put(given: Program, at: list[At]) -> list[str]:
+    """The kernels behind it, once all places have the right side that may have it."""
+    replacing = Replacing(given)
+    for place in places(given, replacing.uses, ACTIVATED_SUM):
+        if replacing.may_put(place, at):
+            replacing.put(place, at)
+    made = replacing.result()
+    assert_same(given, made)
+    return [instruction.kernel for instruction in made.instructions]
+
+
+@pytest.mark.parametrize(
+    ("calls", "first", "last"),
+    [
+        ([add(A, B, U), copy(U, W), relu(U, V), copy(W, RESULT)], False, False),  # somebody else reads U
+        ([add(A, B, U), relu(U, V), copy(U, RESULT)], False, False),  # later, too
+        ([add(A, B, U), clip(U), relu(U, V)], False, False),  # U has changed
+        ([relu(U, V), add(A, B, U)], False, False),  # the activation is of what was there before
+        ([add(A, B, U), clip(A), relu(U, V)], True, False),  # an input changes in between
+        ([add(A, B, U), fill(V), copy(V, RESULT), relu(U, V)], False, True),  # the result's block is in use in between
+        ([add(A, B, U), relu(U, A)], False, False),  # over an input
+        ([add(A, B, RESULT), relu(RESULT, V)], False, False),  # what is held stays
+    ],
+    ids=["read", "read later", "z", "before", "input", "result", "over", "held"],
+)
+def test_nothing_comes_too_late_or_too_early(calls: list[Call], first: bool, last: bool):
+    given = program(*calls, copy(V, whole(20, 5, 3)), held=KEPT)
+    assert ("add_activation" in put(given, AT_FIRST), "add_activation" in put(given, AT_LAST)) == (first, last)
+
+
+@pytest.mark.parametrize("offset", [0, 96])
+@pytest.mark.parametrize("shape", [(2, 3, 1, 4), (2, 3, 4), (6, 4)])
+def test_what_the_activation_saw_in_another_shape_is_pooled_as_an_image(shape, offset):
+    """Of a part of a block that is only where nothing changes for it."""
+    window = {"window": Window((1, 2), (1, 2))}
+    images, pooled = (2, 3, 1, 4), (2, 3, 1, 2)
+    x, y = whole(0, *shape)._replace(offset=offset), whole(10, *shape)
+    p, out = whole(11, *pooled), whole(2, *pooled)
+    given = program(relu(x, y), call("max_pool2d", whole(10, *images), p, None, **window), copy(p, out), held=[0, 2])
+    after = pool_first(given)
+    first, second, _copy = after.instructions
+    if offset and shape != images:
+        assert first.kernel == "relu"
+    else:
+        assert (first.kernel, first.operands[0]) == ("max_pool2d", whole(0, *images)._replace(offset=offset))
+        assert (second.kernel, second.operands) == ("relu", (first.operands[1], p))
+        assert y.block not in after.sizes
+    assert_same(given, after)

@@ -41,8 +41,8 @@ from singa_lite.passes.transfers import Offload, Timetable, rewritten
 from singa_lite.runtime.host_memory import Link
 
 INPUT, WEIGHT = whole(0, 3, 4), whole(1, 3, 4)
-FIRST, SECOND, THIRD = whole(4, 3, 4), whole(5, 3, 4), whole(6, 3, 4)
-HELD = [0, 1, 4, 5, 6]
+FIRST, SECOND = whole(4, 3, 4), whole(5, 3, 4)
+HELD = [0, 1, 4, 5]
 A, B, C, D, E = (whole(number, 3, 4) for number in range(10, 15))
 
 #: Values that are read again at the end, in the other order.
