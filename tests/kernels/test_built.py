@@ -33,18 +33,6 @@ def fill(spec: TensorSpec, value: float) -> Fill:
     return Fill(value)
 
 
-def spec_of(array: np.ndarray) -> TensorSpec:
-    return TensorSpec(array.shape, array.dtype, array.strides)
-
-
-def test_a_routine_is_built_once_for_equal_forms_and_settings():
-    made = []
-    kernel = BuiltKernel(lambda spec, value: made.append((spec.shape, value)) or Fill(value))
-    for size, value in ((2, 1.0), (3, 1.0), (2, 1.0), (2, 2.0), (3, 1.0)):
-        assert kernel.serves((spec_of(np.zeros(size)),), {"value": value})
-    assert made == [((2,), 1.0), ((3,), 1.0), ((2,), 2.0)]
-
-
 def test_the_oldest_routine_goes_and_what_was_bound_still_runs(monkeypatch):
     monkeypatch.setattr(built, "MOST_ROUTINES", 3)
     kernel, arrays = BuiltKernel(fill), [np.zeros(size) for size in range(1, 8)]

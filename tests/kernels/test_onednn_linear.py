@@ -152,17 +152,6 @@ def test_linear_and_relu_behind_blas(without_avx512, blas_calls, step):
     assert len(blas_calls) >= 4
 
 
-def test_what_the_library_does_as_fast_stays_there(without_avx512, blas_calls):
-    """Rows that lie apart, a weight by columns, a large result, a few elements."""
-    for rows, inner, columns in ((130, 301, 1000), (600, 40, 1024), (4, 512, 512), (9, 3, 512)):
-        a, b = normal(rows, inner), normal(inner, columns, seed=4)
-        assert_is_product(product(without_avx512, a, b, **PLAIN), a, b)
-    assert_is_product(
-        product(without_avx512, normal(130, 512), by_columns(b := normal(512, 70)), **PLAIN), normal(130, 512), b
-    )
-    assert not blas_calls
-
-
 # Biases
 
 
