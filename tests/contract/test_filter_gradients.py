@@ -132,12 +132,3 @@ def test_a_call_names_its_way_and_the_rule_one_that_can(onednn, setting):
         name = onednn.variant(NAME, tensors, setting.settings)
     assert name == variants.default(specs_of(tensors), setting.settings)
     assert can(onednn, name, setting) and can(onednn, "direct", setting)
-
-
-def test_products_are_for_single_pixels_and_calls_without_ways_have_no_name(onednn):
-    found = {label for label, setting in SETTINGS.items() if can(onednn, "product", setting)}
-    others = {"pixels, padded", "pixels in groups", "pixels, strided"}
-    assert found == {label for label in SETTINGS if "pixel" in label} - others
-    double = [tensor.astype(np.float64) for tensor in SETTINGS["pixels"].tensors()]
-    assert onednn.variant(NAME, double, SETTINGS["pixels"].settings) == ""
-    assert onednn.variant("relu", [np.ones((3, 4), np.float32)] * 2, {}) == ""

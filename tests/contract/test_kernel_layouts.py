@@ -235,20 +235,3 @@ def results(kernels: KernelSet, name: str, tensors: Tensors, settings: Any, keep
     own = tensors if keep else [None if t is None else t.copy("K") for t in tensors]
     run(kernels, name, own, settings)
     return [None if t is None else np.ascontiguousarray(t).tobytes() for t in own]
-
-
-def test_the_sets_name_kernels_and_tensors_of_theirs():
-    for kernels in ON_CPU:
-        for name, tensors in kernels.any_strides.items():
-            assert name in kernels.kernels
-            assert tensors <= set(SIGNATURES[name].tensors)
-    assert any(kernels.any_strides for kernels in ON_CPU) == any(kernels.name == "onednn" for kernels in ON_CPU)
-
-
-def test_what_the_set_below_serves_is_free_where_it_says_so():
-    """Small sums are left to NumPy's kernels, which add as the library does; its convolutions sum by strides."""
-    for kernels in (kernels for kernels in ON_CPU if kernels.name == "onednn"):
-        small = [np.zeros((2, 3), np.float32)] * 3
-        assert set(kernels.free_of_strides("add", small, {})) == {"a", "b", "y"}
-        images, settings = CASES["conv2d"].build(np.random.default_rng(7), np.dtype("f8"), False)
-        assert not kernels.free_of_strides("conv2d", images, settings)

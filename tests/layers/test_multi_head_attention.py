@@ -53,26 +53,6 @@ def test_the_formula(cross):
     }
 
 
-def test_a_mask_is_as_if_the_padding_were_not_there():
-    layer = prepared(layers.MultiHeadAttention("a", 2), (5, 6), (5,))
-    x, mask = RNG.standard_normal((2, 5, 6)), np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
-    masked = run(layer, x, mask)
-    short = prepared(layers.MultiHeadAttention("a", 2), (3, 6))
-    np.testing.assert_allclose(masked[:1, :3], run(short, x[:1, :3]), rtol=1e-10)
-    whole = prepared(layers.MultiHeadAttention("a", 2), (5, 6))
-    np.testing.assert_allclose(masked[1:], run(whole, x[1:]), rtol=1e-10)
-
-
-def test_causal_positions_do_not_see_later_ones():
-    layer = prepared(layers.MultiHeadAttention("a", 2, causal=True), (5, 6))
-    x = RNG.standard_normal((2, 5, 6))
-    before = run(layer, x)
-    x[:, 3:] += 1
-    after = run(layer, x)
-    np.testing.assert_array_equal(before[:, :3], after[:, :3])
-    assert (np.abs(before[:, 3:] - after[:, 3:]) > 1e-6).all()
-
-
 def test_rotary_goes_by_distances():
     """Where all positions hold the same, shifting them changes no score."""
     layer = prepared(layers.MultiHeadAttention("a", 2, rotary=True), (6, 8))

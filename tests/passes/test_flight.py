@@ -66,36 +66,10 @@ def steps(program, kind):
     return [step for step, instruction in enumerate(program.instructions) if kind_of(instruction) == kind]
 
 
-def many_filters():
-    """Its filters are 4.7 MB, and not made by a product that tiles are made of."""
-    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), seed=1)
-    net.add(layers.Conv2D("conv", 512, 3, input_sample_shape=(256, 4, 4)))
-    net.add(layers.Flatten("flat"))
-    net.add(layers.Dense("scores", 3))
-    net.compile(optimizer.SGD(0.1), parallel=ranks(bucket=1 << 20))
-    return net
-
-
 def test_without_other_ranks_nothing_is_summed():
     program = planned(mlp(ranks(size=1)))
     assert not [i for i in program.instructions if kind_of(i)]
     assert mlp(None).plan_batch(8).in_flight_bytes == 0
-
-
-def test_each_sum_is_begun_once_and_waited_for_once_before_its_update():
-    program = planned(mlp(ranks()))
-    calls = program.instructions
-    begun = {calls[step].operands[1].block: step for step in steps(program, BEGIN)}
-    waited = {calls[step].operands[1].block: step for step in steps(program, WAIT)}
-    assert begun.keys() == waited.keys()
-    assert all(begun[block] < waited[block] for block in begun)
-    updated: dict[int, int] = {}
-    for step, instruction in enumerate(calls):
-        if instruction.kernel == "sgd":
-            updated.setdefault(instruction.operands[0].block, step)
-    summed = {calls[step].operands[0].block: step for step in waited.values()}
-    assert updated.keys() == summed.keys()
-    assert all(summed[block] < updated[block] for block in summed)
 
 
 def test_the_walk_back_goes_on_while_a_gradient_is_summed():
@@ -103,15 +77,6 @@ def test_the_walk_back_goes_on_while_a_gradient_is_summed():
     calls, first = program.instructions, steps(program, BEGIN)[0]
     end = next(s for s in steps(program, WAIT) if calls[s].operands[1] == calls[first].operands[1])
     assert {"matmul", "tanh_derivative"} <= {i.kernel for i in calls[first:end]}
-
-
-def test_polls_stand_behind_what_runs_meanwhile():
-    program = planned(mlp(ranks(bucket=1)))
-    level = 0
-    for instruction, behind in pairwise(program.instructions):
-        level += {BEGIN: 1, WAIT: -1}.get(kind_of(instruction), 0)
-        if not kind_of(instruction):
-            assert (kind_of(behind) == POLL) == (level > 0)
 
 
 def test_small_gradients_are_summed_together():
@@ -165,14 +130,6 @@ def _elements_summed(plan):
     return found
 
 
-def test_tiles_are_summed_each_by_itself_and_the_gradient_never_exists():
-    sizes = (1100, 1000, 7)
-    program = planned(mlp(ranks(bucket=1 << 20), sizes))
-    whole = 1100 * 1000 * 4
-    assert len(steps(program, BEGIN)) >= 5
-    assert max(program.sizes.values()) < whole / 3
-
-
 @pytest.mark.parametrize("opt", [optimizer.SGD(0.1), optimizer.Adam(0.1)])
 def test_ranks_with_batches_of_unequal_sizes_begin_the_same_sums(opt):
     net = mlp(ranks(size=3, bucket=1 << 20), (1100, 1000, 7), opt)
@@ -196,17 +153,6 @@ def test_ranks_without_a_part_of_a_gradient_begin_and_end_the_same_sums(options,
         polls = {placed.planned.instructions[step].number for step in steps(placed.planned, POLL)}
         assert polls.isdisjoint(i.number for i in placed.rewritten.instructions)
     assert len(set(found)) == 1
-
-
-def test_large_filters_are_summed_in_pieces_that_are_under_way_together():
-    plan = many_filters().plan_batch(2)
-    program = plan.placed.planned
-    landings = [program.instructions[s].operands[1].nbytes for s in steps(program, BEGIN)]
-    assert len(landings) >= 4
-    assert max(landings) <= 1 << 20
-    first_wait = steps(program, WAIT)[0]
-    assert sum(step < first_wait for step in steps(program, BEGIN)) >= 4
-    plan.check()
 
 
 @pytest.mark.parametrize(

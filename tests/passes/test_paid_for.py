@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from programs import TARGET, Call, add, assert_same, call, copy, double, program, whole
-from singa_lite.passes.lower import Lowering, lower
+from singa_lite.passes.lower import lower
 from singa_lite.passes.placed import Placed
-from singa_lite.passes.program import Program, floor
+from singa_lite.passes.program import Program
 from singa_lite.passes.read_from import check_reads
 from singa_lite.passes.time_model import seconds
 from singa_lite.passes.transfer_times import estimated_slowdown
@@ -78,21 +78,3 @@ def test_nothing_is_repeated_where_nothing_was_saved(monkeypatch):
     assert not again(lower(net(9, activation=None)))
     monkeypatch.setenv("SINGA_LITE_PASSES", "-paid_for")
     assert not again(lower(net(9)))
-
-
-def test_a_limit_that_these_repeats_keep_gives_the_same_plan_and_a_lower_one_a_plan_of_its_own():
-    given = net(12)
-    free = lower(given)
-    lowering = Lowering(given)
-    limits = [free.arena_bytes, free.arena_bytes - 1, int(0.8 * free.arena_bytes), floor(given)]
-    placed = {limit: lowering.within(limit) for limit in limits}
-    for limit, one in placed.items():
-        assert one.arena_bytes <= limit
-        bits_are_equal(given, one)
-    for limit in (limits[0], limits[-1]):
-        assert placed[limit].planned.instructions == free.planned.instructions
-        assert estimated_slowdown(placed[limit].planned) == 0.0
-    slowdown = estimated_slowdown(placed[limits[2]].planned)
-    took = [sum(map(seconds, one.planned.instructions)) for one in (placed[limits[2]], free)]
-    assert slowdown > 0
-    assert slowdown == pytest.approx(took[0] / took[1] - 1)

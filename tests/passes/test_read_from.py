@@ -269,20 +269,6 @@ def assert_found(spoilt: Planned) -> None:
         check_reads(spoilt.recorded, spoilt.program, spoilt.offsets)
 
 
-@pytest.mark.parametrize("shift", [-4, 4, 8, 16, None])
-def test_parts_at_a_wrong_place_of_their_whole(shift):
-    """Shifted, or in each other's place."""
-    good = Planned.of(program(*STEP, held=HELD))
-    good.check()
-    by_number = {i.number: i for i in good.program.instructions}
-    left, right = by_number[2].operands[2], by_number[5].operands[1]
-    assert left.block == right.block == JOINED.block, "written in place"
-    good.change(2, 2, right if shift is None else left._replace(offset=max(left.offset + shift, 4)))
-    if shift is None:
-        good.change(5, 1, left)
-    assert_found(good)
-
-
 # --- images that lie channels last, and other orders of axes -----------------------------------------------------
 
 LAST = (0, 2, 3, 1)
