@@ -38,7 +38,7 @@ from programs import (
 from singa_lite.memory.problem import floor as floor_of_requests
 from singa_lite.operation import Operand
 from singa_lite.passes.dead import without_dead
-from singa_lite.passes.dependencies import ancestors, predecessors, successors
+from singa_lite.passes.dependencies import ancestors, predecessors
 from singa_lite.passes.early import done_early
 from singa_lite.passes.improve import improved
 from singa_lite.passes.in_place import in_place
@@ -46,7 +46,6 @@ from singa_lite.passes.lower import lower
 from singa_lite.passes.order import orders
 from singa_lite.passes.program import Lifespan, Program, floor, lifespans, live_bytes, requests
 from singa_lite.passes.read_from import check_reads
-from singa_lite.passes.target import Target
 
 INPUT, RESULT, SECOND, THIRD = (whole(number, 3, 4) for number in range(4))
 A, B, C, D, E = (whole(number, 3, 4) for number in range(10, 15))
@@ -206,13 +205,6 @@ FOLLOWED: dict[str, tuple[list[Call], list[list[int]]]] = {
 @pytest.mark.parametrize(("calls", "wanted"), FOLLOWED.values(), ids=FOLLOWED)
 def test_what_an_operation_follows(calls, wanted):
     assert predecessors(instructions(*calls)) == wanted
-
-
-def test_successors_and_ancestors():
-    earlier = predecessors(instructions(fill(A), relu(A, B), relu(A, C), add(B, C, RESULT)))
-    assert successors(earlier) == [[1, 2], [3], [3], []]
-    earlier = predecessors(instructions(fill(A), relu(A, B), fill(C), add(B, C, RESULT)))
-    assert [f"{bits:04b}" for bits in ancestors(earlier)] == ["0001", "0011", "0100", "1111"]
 
 
 @thorough
@@ -388,11 +380,6 @@ def asked(made: Program) -> list[tuple[str, int, int, int]]:
     return [(r.id, r.start, r.stop, r.size) for r in requests(made)]
 
 
-def test_sizes_are_whole_lines():
-    assert [Program((), {}).rounded(n) for n in (0, 1, 63, 64, 65)] == [0, 64, 64, 64, 128]
-    assert [Program((), {}, Target(alignment=512)).rounded(n) for n in (0, 1, 512, 513)] == [0, 512, 512, 1024]
-
-
 def test_a_lifespan_goes_from_the_first_use_to_behind_the_last():
     """Also through views. What is held, or not used, has none."""
     made = program(relu(INPUT, A), fill(WIDE), double(A, B), copy(B, RESULT), copy(A, part(WIDE, 0, 0, 3)), held=[0, 1])
@@ -403,12 +390,6 @@ def test_a_lifespan_goes_from_the_first_use_to_behind_the_last():
     assert (lifespans(made), requests(made), live_bytes(made)) == ({}, [], [0])
     made = Program((), {10: 48})
     assert (floor(made), live_bytes(made), requests(made)) == (0, [], [])
-
-
-def test_numbers_of_calls_that_were_left_out_are_not_given_again():
-    made = lower(program(relu(INPUT, RESULT), relu(INPUT, A), held=[0, 1]))
-    assert [i.number for i in made.planned.instructions] == [0]
-    assert made.planned.next_number == made.rewritten.next_number == 2
 
 
 def test_scratch_is_wanted_for_its_one_step():
