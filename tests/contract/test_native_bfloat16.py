@@ -21,7 +21,6 @@ from singa_lite.kernels.choice import find_onednn
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import KernelSet, specs_of
 from singa_lite.kernels.numpy_kernels import NUMPY
-from singa_lite.kernels.widening import WidenedKernel
 from singa_lite.passes.narrow import ACTIVATIONS
 from test_widening import widened
 
@@ -162,17 +161,6 @@ def test_nan_and_infinity_are_kept(name, native):
     at = SIGNATURES[name].tensors.index("y")
     for holds in (np.isnan, np.isposinf):
         np.testing.assert_array_equal(holds(got[at].astype(np.float32)), holds(right[at]))
-
-
-def test_a_call_that_would_convert_more_than_it_saves_is_widened(native, monkeypatch):
-    from singa_lite.kernels.onednn_kernels import linear, onednn
-
-    name, tensors, settings = built("linear")
-    assert native.takes_narrow(name, specs_of(tensors), settings)
-    monkeypatch.setattr(linear, "_REUSE", tensors[0].shape[0] + 1)
-    few = onednn.__wrapped__(NUMPY)
-    assert not few.takes_narrow(name, specs_of(tensors), settings)
-    assert isinstance(few.choose(name, specs_of(tensors), settings), WidenedKernel)
 
 
 # --- batch normalisation, of which the library sums pieces

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from kernel_case import garbage, run
-from layouts import channels_last
 from singa_lite.kernels.kernel_set import KernelSet, specs_of
 
 PLAIN = {"transpose_a": False, "transpose_b": False}
@@ -153,17 +152,3 @@ def test_linear_and_relu_behind_blas(without_avx512, blas_calls, step):
 
 
 # Biases
-
-
-@pytest.mark.parametrize("order", [channels_last, np.ascontiguousarray], ids=["channels_last", "c_order"])
-@pytest.mark.parametrize("shape", [(4, 5, 64, 40), (2, 300, 9, 11)], ids=str)
-@pytest.mark.parametrize("axis", [0, 1, 2, -1])
-def test_bias_of_images(onednn, order, shape, axis):
-    x, bias = order(normal(*shape)), normal(shape[axis], seed=4)
-    y = order(garbage(shape, np.float32))
-    assert onednn.kernels["add_bias"].serves(specs_of((x, bias, y)), {"axis": axis})
-    run(onednn, "add_bias", (x, bias, y), {"axis": axis})
-    others = (1,) * (x.ndim - 1 - axis % x.ndim)
-    np.testing.assert_array_equal(y, x + bias.reshape(-1, *others))
-    run(onednn, "add_bias", (x, bias, x), {"axis": axis})
-    np.testing.assert_array_equal(x, y)

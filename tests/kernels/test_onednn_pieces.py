@@ -18,7 +18,6 @@ from singa_lite.kernels.kernel_set import KernelSet, Launch
 from singa_lite.kernels.onednn_kernels import channel_sums, line, memories, memory_descs, one_thread, running_sums
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels.handles import Handle
-from singa_lite.kernels.onednn_kernels.loop import Run
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from test_activation_values import FORWARD, applied
 from test_normalization_values import FORWARD as MOMENTS
@@ -187,23 +186,6 @@ def test_a_tensor_is_updated_alike_as_a_whole_and_by_rows(onednn, name, states, 
         assert bits(a) == bits(b)
 
 
-def test_small_work_is_done_by_one_thread_and_the_number_comes_back(onednn):
-    get, put = one_thread._openmp()
-    before = get()
-    put(3)
-    try:
-        seen: list[int] = []
-        one_thread.running(lambda: seen.append(get()))()
-        with one_thread.making():
-            seen.append(get())
-        assert (seen, get()) == ([1, 1], 3)
-        with pytest.raises(ZeroDivisionError):
-            one_thread.running(lambda: 1 // 0)()
-        assert get() == 3
-    finally:
-        put(before)
-
-
 # --- a few channels have a large mean: these alone are summed again, in float64
 
 ROUNDING = 2.0**-24
@@ -340,21 +322,6 @@ def test_further_launches_of_a_call_take_no_further_objects(onednn, sharing):
             launches.append(bound(onednn, call(10 * seed)))
         counts.append(held(Handle))
     assert counts[1:] == counts[:1] * 3
-
-
-def test_launches_hold_nothing_of_how_they_were_made(onednn):
-    onednn.forget()
-    gc.collect()
-    gc.disable()  # what only the collector of garbage would find stays until it comes, and keeps its pages
-    try:
-        before = held(Run)
-        launch = bound(onednn, call(3))
-        assert held(Run) > before
-        onednn.forget()
-        assert held(Run) == before
-    finally:
-        gc.enable()
-    launch()
 
 
 def product_of(rows: int) -> Primitive:

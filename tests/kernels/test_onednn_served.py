@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 
 from every_row import over_rows
-from kernel_case import garbage
 from layouts import (
     PAIRS,
     c_order,
     channels_last,
-    check,
     image,
     piece_in_c_order,
     piece_of_channels_last,
@@ -139,24 +137,6 @@ def test_these_are_served(onednn, calls):
         assert serves(onednn, name, tensors, settings)
 
     over_rows(served, ((f"{name}: {what}", (name, tensors, settings)) for what, name, tensors, settings in calls()))
-
-
-@pytest.mark.parametrize("layout", [channels_last, c_order])
-@pytest.mark.parametrize("kernel, served", [((15, 17), True), ((16, 16), False), ((17, 16), True)], ids=str)
-def test_windows_around_256_places(onednn, layout, kernel, served):
-    """The library counts with 32 bits from 256 places on, the interface from 257 places on."""
-    settings = {"window": Window(kernel, pad=(1, 0, 0, 2))}
-    x = np.random.default_rng(1).standard_normal((2, 18, 18, 19), dtype=np.float32)
-    of_y = output_shape(x.shape, settings["window"])
-    y, index = layout(garbage(of_y, np.float32)), layout(garbage(of_y, index_dtype(settings["window"])))
-    if served:
-        always = layout is channels_last
-        check(onednn, "max_pool2d", [layout(x), y, index], settings, 0, always=always)
-        dy, dx = layout(np.ones_like(y)), layout(garbage(x.shape, np.float32))
-        check(onednn, "max_pool2d_derivative", [dy, index, dx], settings, always=always)
-    else:
-        assert not serves(onednn, "max_pool2d", [layout(x), y, index], settings)
-        assert not serves(onednn, "max_pool2d_derivative", [y, index, layout(x)], settings)
 
 
 # ---- nets' tensors are not copied into scratch

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import weakref
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from in_process import start
-from singa_lite.kernels import tuning_file
+from singa_lite.kernels import built, tuning_file
+from singa_lite.kernels.built import BuiltKernel
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.tuning_file import look, origin, path
 from singa_lite.kernels.variants import Variants, chosen_by
@@ -154,3 +157,41 @@ def test_a_call_is_known_by_shapes_dtypes_settings_and_threads_not_by_strides():
     assert variants.call_name(wider, {}) != name
     assert variants.call_name(SPECS, {"axis": 1}) != name
     assert variants.call_name(SPECS, {"a": 1, "b": 2}) == variants.call_name(SPECS, {"b": 2, "a": 1})
+
+
+# --- built routines
+
+LIVING: weakref.WeakSet[Fill] = weakref.WeakSet()
+
+
+class Fill:
+    """A routine that writes a number."""
+
+    scratch_bytes = 0
+    variant = ""
+    levels = ()
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+        LIVING.add(self)
+
+    def bind(self, specs: Any, arrays: Any, scratch: Any) -> Any:
+        return lambda: arrays[0].fill(self.value)
+
+
+def filling(spec: TensorSpec, value: float) -> Fill:
+    return Fill(value)
+
+
+def test_the_oldest_routine_goes_and_what_was_bound_still_runs(monkeypatch):
+    monkeypatch.setattr(built, "MOST_ROUTINES", 3)
+    kernel, arrays = BuiltKernel(filling), [np.zeros(size) for size in range(1, 8)]
+    launches = [kernel.prepare((array,), None, {"value": array.size}) for array in arrays]
+    for launch in launches:
+        launch()
+    assert [array.tolist() for array in arrays] == [[array.size] * array.size for array in arrays]
+    launches.clear()
+    del launch
+    assert len(LIVING) == 3
+    kernel.prepare((arrays[0],), None, {"value": 9.0})()
+    assert arrays[0].tolist() == [9.0]

@@ -77,16 +77,13 @@ def test_dropout_scales_what_it_keeps():
 
 
 @pytest.mark.peer
-@pytest.mark.parametrize("cross", [False, True], ids=["self", "cross"])
-def test_equals_torchs_layer(torch, cross):
-    features, width, heads = 6, 10 if cross else 6, 3
+def test_equals_torchs_layer(torch):
+    """Of a memory of another width; `test_peer_blocks.py` has self-attention."""
+    features, width, heads = 6, 10, 3
     theirs = torch.nn.MultiheadAttention(features, heads, kdim=width, vdim=width, batch_first=True, dtype=torch.float64)
-    shapes = ((5, features), (7, width), (7,)) if cross else ((5, features), (5,))
+    shapes = (5, features), (7, width), (7,)
     layer = prepared(layers.MultiHeadAttention("a", heads), *shapes)
-    if cross:
-        weights = [theirs.q_proj_weight, theirs.k_proj_weight, theirs.v_proj_weight]
-    else:
-        weights = list(theirs.in_proj_weight.chunk(3))
+    weights = [theirs.q_proj_weight, theirs.k_proj_weight, theirs.v_proj_weight]
     biases = theirs.in_proj_bias.data = torch.randn(3 * features, dtype=torch.float64)
     names = "query", "key", "value"
     for name, weight, bias in zip(names, weights, biases.chunk(3), strict=True):
@@ -111,7 +108,7 @@ def test_equals_torchs_layer(torch, cross):
         np.testing.assert_allclose(gradients[id(mine)], wanted.grad.numpy(), rtol=1e-8, atol=1e-10)
     found = gradients[id(layer.parameters["output/weight"])]
     np.testing.assert_allclose(found, theirs.out_proj.weight.grad.numpy().T, rtol=1e-8, atol=1e-10)
-    wanted = theirs.q_proj_weight.grad if cross else theirs.in_proj_weight.grad[:features]
+    wanted = theirs.q_proj_weight.grad
     np.testing.assert_allclose(gradients[id(layer.parameters["query/weight"])], wanted.numpy().T, rtol=1e-8, atol=1e-10)
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
-import time
 from itertools import combinations
-from math import inf
 
 import numpy as np
 import pytest
@@ -29,7 +27,7 @@ from singa_lite.memory.greedy import Layout, greedy, lowest_hole, orders, place
 from singa_lite.memory.infeasible import conflict_set
 from singa_lite.memory.planner import plan
 from singa_lite.memory.problem import CapacityError, PlanError, Request, floor, live_at, profile
-from singa_lite.memory.search import Budget, ExhaustedError, decide
+from singa_lite.memory.search import Budget, decide
 from singa_lite.memory.table import tabulate
 
 
@@ -176,15 +174,6 @@ def test_a_step_deeper_than_the_stack_of_python():
     assert placed_within(requests, floor(requests))
 
 
-def test_nodes_and_time_are_limits_and_nodes_make_it_repeatable():
-    table = tabulate(cut_rectangle(120, seed=4))
-    for budget in (Budget(nodes=50), Budget(inf, time.perf_counter() - 1)):
-        with pytest.raises(ExhaustedError):
-            decide(table, 512, budget)
-    first, second = (decide(table, 512, Budget(nodes=100_000)) for _ in range(2))
-    assert (first == second).all()
-
-
 # --- greedy placement
 
 
@@ -197,12 +186,6 @@ def test_the_lowest_hole(size, alignment, wanted):
     assert lowest_hole(offsets, tops, size, alignment) == wanted
     none = np.array([], np.int64)
     assert lowest_hole(none, none, size, alignment) == 0
-
-
-def test_placing_ends_at_the_first_that_is_above_its_limit():
-    table = tabulate(requests_of((0, 2, 10), (1, 3, 20)))
-    assert place(table, np.array([0, 1]), table.limits(30), Layout(table)) is not None
-    assert place(table, np.array([0, 1]), table.limits(29), Layout(table)) is None
 
 
 @given(small_problems(most=9))
@@ -230,14 +213,6 @@ def test_the_portfolio_takes_the_best_order_or_the_first_that_is_enough():
     late, same = greedy(table, 0, deadline=0.0)
     assert first == late == next(iter(arenas))
     assert (same == enough).all()
-
-
-def test_a_step_of_thousands_of_requests_comes_to_its_floor():
-    requests = training_step(5_000, 1)
-    table = tabulate(requests)
-    _, offsets = greedy(table, floor(requests))
-    assert table.arena(offsets) == floor(requests)
-    check(requests, offsets_by_id(requests, table, offsets), floor(requests))
 
 
 # --- why a capacity does not suffice: sets from which no request can be left out

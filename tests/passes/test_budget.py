@@ -12,14 +12,13 @@ import pytest
 from programs import Call, add, assert_same, copy, matmul, program, subtract, tanh, whole
 from singa_lite.passes.budget import within_limit
 from singa_lite.passes.chain_cuts import cuts
-from singa_lite.passes.chance import made_cheaper
 from singa_lite.passes.descent import Descent
 from singa_lite.passes.in_place import in_place
 from singa_lite.passes.large import Large
 from singa_lite.passes.lower import Lowering, lower
 from singa_lite.passes.placed import LimitError
 from singa_lite.passes.program import Program, floor
-from singa_lite.passes.repeats import PER_CHAIN, Repeater
+from singa_lite.passes.repeats import Repeater
 from singa_lite.passes.search import Search
 from singa_lite.passes.stages import Stage
 from singa_lite.passes.time_model import seconds
@@ -81,21 +80,6 @@ def test_the_program_takes_and_costs_what_was_said_and_gives_equal_bits(given):
         assert choice.seconds > 0
         assert estimated_slowdown(made) > 0
         assert_same(given, made)
-
-
-@pytest.mark.parametrize("given", PROGRAMS.values(), ids=PROGRAMS)
-def test_moves_by_chance_keep_the_limit_cost_less_and_are_the_same_each_time(given):
-    found = []
-    for _ in range(2):
-        descent = Descent(Repeater(given), seconds)
-        descent.begin(dict.fromkeys(descent.repeater.candidates, PER_CHAIN))
-        start = descent.choice()
-        made_cheaper(descent, start.floor)
-        found.append(descent.choice())
-    assert found[0] == found[1]
-    assert found[0].floor <= start.floor
-    assert found[0].seconds < start.seconds
-    assert floor(in_place(Search(given).program(found[0].levels))) == found[0].floor
 
 
 def test_no_limit_or_a_wide_one_changes_nothing():

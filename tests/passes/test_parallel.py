@@ -21,7 +21,6 @@ from programs import (
     numbers,
     program,
     random_programs,
-    relu,
     run,
     start_of,
     tanh,
@@ -81,19 +80,6 @@ def test_two_branches_are_two_lanes():
     made = in_waves(slow(program(*BRANCHES, held=HELD)))
     assert lanes_of(made) == [[[0, 2, 4], [1, 3, 5]], [[6]]]
     assert made.order == "dependencies"
-
-
-def test_waves_and_lanes():
-    chain = program(double(INPUT, A), relu(A, B), double(B, C), relu(C, RESULT), held=HELD)
-    assert in_waves(slow(chain)).waves == ((1,),) * 4
-    made = in_waves(slow(program(*BRANCHES, held=HELD), seconds=1e-6))
-    assert set(made.waves) == {(1,)}, "calls that take next to nothing are not worth it"
-    results = [whole(20 + i, 3, 4) for i in range(4)]
-    made = program(*(tanh(INPUT, one) for one in results), held=[0, 20, 21, 22, 23])
-    assert in_waves(slow(made, 2)).waves == ((2, 2),), "to the lane that is least loaded"
-    assert in_waves(slow(made, 4)).waves == ((1, 1, 1, 1),)
-    made = in_waves(slow(program(held=HELD)))
-    assert made.waves == () and made.order == "dependencies"
 
 
 def test_waves_never_raise_a_floor_that_counts():

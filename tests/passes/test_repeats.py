@@ -342,17 +342,6 @@ def both_copied() -> Program:
     return rewritten(step, [Offload(A.block, 2, 4, 6, 7), Offload(B.block, 3, 4, 5, 6)])
 
 
-def test_a_copy_takes_bytes_until_its_end_and_from_its_beginning_on():
-    made = both_copied()
-    assert ends(made) == [
-        "scale", "tanh", "begin", "tanh", "begin", "tanh", "end", "end", "copy",
-        "begin", "add_scaled", "begin", "end", "add_scaled", "end", "copy",
-    ]  # fmt: skip
-    values = [nbytes // 64 for nbytes in live_bytes(made)]
-    assert values == [1, 2, 2, 3, 3, 4, 4, 3, 2, 2, 3, 2, 2, 3, 1, 1]
-    check_reads(program(*COPY_STEP, held=HELD), made, *placed_in_both(made))
-
-
 def test_copies_are_hidden_where_the_link_is_fast_enough():
     step = limited(program(*COPY_STEP, held=HELD), 3 * 64, BESIDE)
     made = offloaded(step)
