@@ -7,13 +7,15 @@ cancels in the formula counts as large as it is before.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from every_set import every_set
 from kernel_case import garbage, run
 from kernel_sets import kernel_sets
-from layouts import channels_last
+from layouts import c_order, channels_last
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import KernelSet
 from singa_lite.kernels.numpy_kernels import NUMPY
@@ -222,55 +224,71 @@ def test_sums_and_means(kernels, layout, kind, axes):
         assert_within(db, wide.sum(axes), 32, size.reshape(-1) * count, "sum")
 
 
-SUMS_OF_ROWS = {"few": (64, 1000), "long": (7, 40_000)}
+def far_rows(*shape: int) -> Array:
+    """Scores far from 0: e**(x - top) is exact to a few roundings of x's own last digit."""
+    return np.float32(100) + normal(*shape)
+
+
+WINDOW = {"window": Window((64, 64)), "count_pad": True}
+#: (kernel, inputs, shapes of results, settings, roundings of each result); a large window is added up as a random walk.
+LONG: dict[str, tuple[str, list[Array], list[tuple[int, ...]], dict[str, Any], list[float]]] = {
+    "average": ("avg_pool2d", [shifted(2, 16, 64, 64)], [(2, 16, 1, 1)], WINDOW, [64]),
+    "average, last": ("avg_pool2d", [channels_last(shifted(2, 16, 64, 64))], [(2, 16, 1, 1)], WINDOW, [64]),
+    "sigmoid": ("sigmoid_cross_entropy", [normal(3, 50_000), normal(3, 50_000, seed=2)], [(3,)], {}, [16]),
+    "huber": ("huber", [normal(3, 50_000), normal(3, 50_000, seed=2)], [(3,)], {"delta": 1.0}, [16]),
+}
+for rows in ((64, 1000), (7, 40_000)):
+    LONG |= {
+        f"softmax {rows}": ("softmax", [far_rows(*rows)], [rows], {"axis": 1}, [32]),
+        f"loss {rows}": (
+            "softmax_cross_entropy", [far_rows(*rows), np.arange(rows[0])], [rows[:1], rows], {}, [40, 32],
+        ),
+        f"norm {rows}": ("l2_norm", [shifted(*rows)], [rows, rows[:1]], {"epsilon": 1e-6}, [16, 8]),
+    }  # fmt: skip
 
 
 @every_set
-@pytest.mark.parametrize("shape", SUMS_OF_ROWS.values(), ids=SUMS_OF_ROWS)
-def test_softmax_and_cross_entropy(kernels, shape):
-    """Scores far from 0, and long rows: e**(x - top) is exact to a few roundings of x's own last digit."""
-    x, target = np.float32(100) + normal(*shape), np.arange(shape[0])
-    y, losses = garbage(shape, np.float32), garbage(shape[:1], np.float32)
-    run(kernels, "softmax", [x, y], {"axis": 1})
-    wide = x.astype(np.float64)
-    powers = np.exp(wide - wide.max(1, keepdims=True))
-    wanted = powers / powers.sum(1, keepdims=True)
-    assert_within(y, wanted, 32, wanted, "softmax")
-    run(kernels, "softmax_cross_entropy", [x, target, losses, y], {})
-    exact = np.log(powers.sum(1)) + wide.max(1) - wide[np.arange(shape[0]), target]
-    assert_within(losses, exact, 32, np.abs(exact) + 1, "losses")
-    assert_within(y, wanted, 32, wanted, "p")
+@pytest.mark.parametrize("key", LONG)
+def test_long_rows(kernels, key):
+    """Sums of one sign, beside NumPy's in float64."""
+    name, given, shapes, settings, roundings = LONG[key]
+    found, exact = ([garbage(shape, dtype) for shape in shapes] for dtype in (np.float32, np.float64))
+    run(kernels, name, [*given, *found], settings)
+    run(NUMPY, name, [*(a.astype(np.float64) if a.dtype.kind == "f" else a for a in given), *exact], settings)
+    for got, wanted, most in zip(found, exact, roundings, strict=True):
+        assert_within(got, wanted, most, np.abs(wanted), key)
+
+
+# --- NaN and infinities reach what they are added to, and nothing else
+
+NAN, INF = np.nan, np.inf
+IMAGES = (3, 8, 14, 18)
 
 
 @every_set
-@pytest.mark.parametrize("shape", SUMS_OF_ROWS.values(), ids=SUMS_OF_ROWS)
-def test_l2_norm(kernels, shape):
-    x, y, norm = shifted(*shape), garbage(shape, np.float32), garbage(shape[:1], np.float32)
-    run(kernels, "l2_norm", [x, y, norm], {"epsilon": 1e-6})
-    wanted = np.sqrt(np.square(x, dtype=np.float64).sum(1) + 1e-6)
-    assert_within(norm, wanted, 8, wanted, "norm")
-    assert_within(y, x / wanted[:, None], 16, np.abs(x) / wanted[:, None], "y")
+@pytest.mark.parametrize("rows", [6, 33, 150])
+@pytest.mark.parametrize("transpose_b", [False, True], ids=["by rows", "transposed"])
+def test_nan_and_infinity_stay_in_their_rows(kernels: KernelSet, rows, transpose_b):
+    a, b, y = normal(rows, 520), np.abs(normal(520, 70, seed=4)), garbage((rows, 70), np.float32)
+    a[3, 5], a[5, 2] = NAN, INF
+    calls = [("matmul", [a, b.T.copy() if transpose_b else b], {"transpose_a": False, "transpose_b": transpose_b})]
+    calls += [("linear", [a, b, None], {}), ("linear_activation", [a, b, None], {"activation": "relu"})]
+    for name, given, settings in calls:
+        with np.errstate(invalid="ignore"):  # NumPy's may warn of NaN
+            run(kernels, name, [*given, y], settings)
+        assert np.isnan(y[3]).all()
+        assert (y[5] == INF).all()
+        assert np.isfinite(np.delete(y, (3, 5), axis=0)).all()
 
 
 @every_set
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_average_of_large_windows(kernels, layout):
-    """One term after the other, as windows have few: the roundings add up as a random walk does."""
-    lay = LAYOUTS[layout]
-    x, y = lay(shifted(2, 16, 64, 64)), lay(garbage((2, 16, 1, 1), np.float32))
-    settings = {"window": Window((64, 64)), "count_pad": True}
-    run(kernels, "avg_pool2d", [x, y], settings)
-    wanted = x.mean((2, 3), dtype=np.float64, keepdims=True)
-    assert_within(y, wanted, np.sqrt(64 * 64), wanted, "average")
-
-
-@every_set
-@pytest.mark.parametrize("name", ["sigmoid_cross_entropy", "huber"])
-def test_losses_of_long_samples(kernels, name):
-    """All terms have one sign."""
-    x, target, losses = normal(3, 50_000), normal(3, 50_000, seed=2), garbage((3,), np.float32)
-    settings = {"delta": 1.0} if name == "huber" else {}
-    exact = np.zeros(3)
-    run(kernels, name, [x, target, losses], settings)
-    run(NUMPY, name, [x.astype(float), target.astype(float), exact], settings)
-    assert_within(losses, exact, 16, np.abs(exact), name)
+@pytest.mark.parametrize("lay", [channels_last, c_order])
+@pytest.mark.parametrize("axes", [(2, 3), (0, 2, 3), (1,)], ids=str)
+def test_nan_and_infinity_reach_their_sum_and_no_other(kernels: KernelSet, lay, axes):
+    x = np.abs(normal(*IMAGES))
+    x[1, 2, 3, 4], x[1, 4, 5, 6] = NAN, INF
+    wanted = x.sum(axes, keepdims=True)
+    y = lay(garbage(wanted.shape, np.float32))
+    run(kernels, "reduce_sum", [lay(x), y], {"axes": axes, "alpha": 0.5})
+    np.testing.assert_array_equal(np.isnan(y), np.isnan(wanted))
+    np.testing.assert_array_equal(np.isinf(y), np.isinf(wanted))

@@ -84,12 +84,6 @@ def by(onednn: KernelSet, way: str, setting: Setting) -> Any:
     return chosen_by({variants.call_name(specs_of(setting.tensors()), setting.settings): way})
 
 
-def can(onednn: KernelSet, way: str, setting: Setting) -> bool:
-    """Whether this way has code for the call."""
-    made = onednn.kernels[NAME].variants.builders[way](*specs_of(setting.tensors()), **setting.settings)
-    return made is not None
-
-
 @settings
 @ways
 def test_equals_float64_with_the_same_bits_wherever_tensors_lie(onednn, setting, way):
@@ -118,26 +112,3 @@ def test_samples_in_pieces_of_one_or_two_lengths(onednn, nbytes, filters, monkey
             check(onednn, NAME, [of_x(x), of_dy(dy), result], setting.settings, 64)
             seen.add(result.tobytes())
     assert len(seen) == 1
-
-
-@settings
-def test_a_call_names_its_way_and_the_rule_one_that_can(onednn, setting):
-    """The library's own can do every call."""
-    tensors, variants = setting.tensors(), onednn.kernels[NAME].variants
-    for way in WAYS:
-        with by(onednn, way, setting):
-            wanted = way if can(onednn, way, setting) else "direct"
-            assert onednn.variant(NAME, tensors, setting.settings) == wanted
-    with chosen_by({}):
-        name = onednn.variant(NAME, tensors, setting.settings)
-    assert name == variants.default(specs_of(tensors), setting.settings)
-    assert can(onednn, name, setting) and can(onednn, "direct", setting)
-
-
-def test_products_are_for_single_pixels_and_calls_without_ways_have_no_name(onednn):
-    found = {label for label, setting in SETTINGS.items() if can(onednn, "product", setting)}
-    others = {"pixels, padded", "pixels in groups", "pixels, strided"}
-    assert found == {label for label in SETTINGS if "pixel" in label} - others
-    double = [tensor.astype(np.float64) for tensor in SETTINGS["pixels"].tensors()]
-    assert onednn.variant(NAME, double, SETTINGS["pixels"].settings) == ""
-    assert onednn.variant("relu", [np.ones((3, 4), np.float32)] * 2, {}) == ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,9 +33,6 @@ def of_each(*further: tuple[int, ...]) -> Any:
 
 
 every_shape = of_each(*SHAPES)
-#: A loss and its settings.
-OVER_SAMPLES: dict[str, dict[str, Any]] = {"sigmoid_cross_entropy": {}, "huber": {"delta": 0.7}}
-every_loss = pytest.mark.parametrize("name, settings", OVER_SAMPLES.items(), ids=OVER_SAMPLES)
 #: Where a wrong id is found while the kernel runs, it is an error; a GPU cannot raise one, and gives NaN.
 REFUSING = {"numpy", "onednn"}
 
@@ -176,3 +175,60 @@ def test_samples_without_a_weight_have_no_derivative_whatever_their_scores_are(k
         run(kernels, "softmax_classes_derivative", (dlosses, p, p[:, 0].copy(), ids(p), dx), settings)
         np.testing.assert_array_equal(dx[1:3], 0)
         assert np.isfinite(dx).all()
+
+
+# --- metrics, against sorting: ties, infinities and NaN
+
+RNG = np.random.default_rng(2)
+
+
+def values_of(kernels: KernelSet, name: str, x: np.ndarray, target: np.ndarray, k: int) -> np.ndarray:
+    """One value a sample."""
+    values = garbage(x.shape[:1], x.dtype)
+    run(kernels, name, [x, target, values], {"k": k})
+    return values
+
+
+def top_classes(scores: np.ndarray, k: int) -> list[int]:
+    """The k best classes of one position: numbers only, higher scores first, then lower classes."""
+    real = [c for c in range(len(scores)) if not math.isnan(scores[c])]
+    return sorted(real, key=lambda c: (-scores[c], c))[:k]
+
+
+def positionwise(f: Callable[[np.ndarray, np.ndarray], float], x: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Means over the positions of each sample of f(scores, row of the target)."""
+    values = np.empty((x.shape[0], *x.shape[2:]))
+    for index in np.ndindex(values.shape):
+        whole = (index[0], slice(None), *index[1:])
+        values[index] = f(x[whole], target[whole])
+    return values.reshape(len(x), -1).mean(1)
+
+
+def tied_scores(shape: tuple[int, ...]) -> np.ndarray:
+    """Scores with many ties, infinities and NaN."""
+    choices = np.array([-np.inf, -1.0, 0.0, 0.5, 2.0, np.inf, np.nan])
+    return RNG.choice(choices, shape, p=[0.1, 0.2, 0.2, 0.2, 0.1, 0.1, 0.1])
+
+
+@every_own_set
+@pytest.mark.parametrize("shape", [(29, 7), (13, 5, 2, 3), (2, 5, 61, 47), (2, 9001)])
+@pytest.mark.parametrize("k", [1, 3, 20])
+def test_metrics_against_sorting(kernels: KernelSet, shape, k):
+    x, rows = tied_scores(shape), RNG.integers(0, 2, shape)
+    ids = RNG.integers(0, shape[1], (shape[0], *shape[2:]))
+    one_hot = np.zeros(shape)
+    np.put_along_axis(one_hot, np.expand_dims(ids, 1), 1, axis=1)
+
+    def hit(scores: np.ndarray, row: np.ndarray) -> float:
+        return float(np.argmax(row) in top_classes(scores, k))
+
+    def found(scores: np.ndarray, row: np.ndarray) -> int:
+        return sum(row[c] > 0 for c in top_classes(scores, k))
+
+    wanted = positionwise(hit, x, one_hot)
+    for target in (ids, ids.astype(np.uint16), one_hot):
+        np.testing.assert_allclose(values_of(kernels, "in_top_k", x, target, k), wanted, rtol=1e-14)
+    precision = positionwise(lambda s, row: found(s, row) / k, x, rows)
+    np.testing.assert_allclose(values_of(kernels, "precision_at_k", x, rows, k), precision, rtol=1e-14)
+    recall = positionwise(lambda s, row: found(s, row) / max(row.sum(), 1), x, rows)
+    np.testing.assert_allclose(values_of(kernels, "recall_at_k", x, rows, k), recall, rtol=1e-14)

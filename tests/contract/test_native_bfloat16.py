@@ -16,12 +16,11 @@ import pytest
 import skips
 from kernel_case import Tensors, run
 from kernel_cases import CASES
-from layouts import LAYOUTS, Layout, double
+from layouts import LAYOUTS, Layout, at_an_odd_place, channels_last, double
 from singa_lite.kernels.choice import find_onednn
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import KernelSet, specs_of
 from singa_lite.kernels.numpy_kernels import NUMPY
-from singa_lite.kernels.widening import WidenedKernel
 from singa_lite.passes.narrow import ACTIVATIONS
 from test_widening import widened
 
@@ -44,17 +43,24 @@ OVER_IMAGES = "batch_norm", "conv2d", "max_pool2d", "avg_pool2d"
 NAMES = list(dict.fromkeys(key.split(":")[0] for key in CASES))
 
 
-@pytest.fixture
-def native(monkeypatch: pytest.MonkeyPatch) -> KernelSet:
-    """A set of its own that asks the library for every call, however small, and takes whatever code it has."""
+def wanted_processor() -> None:
+    """Skip where the library or the processor's products in bfloat16 are missing."""
     found = find_onednn()
     if isinstance(found, str):
         pytest.skip(f"{found}; pip install onednn-cpu-gomp")
-    from singa_lite.kernels.onednn_kernels import bfloat16, elementwise, linear, onednn, piece_sums
-    from singa_lite.kernels.onednn_kernels.primitive import Primitive
+    from singa_lite.kernels.onednn_kernels import bfloat16
 
     if not bfloat16.multiplies():
         pytest.skip("this system's processor has no products in bfloat16, as AVX512-BF16 and AMX have")
+
+
+@pytest.fixture
+def native(monkeypatch: pytest.MonkeyPatch) -> KernelSet:
+    """A set of its own that asks the library for every call, however small, and takes whatever code it has."""
+    wanted_processor()
+    from singa_lite.kernels.onednn_kernels import elementwise, linear, onednn, piece_sums
+    from singa_lite.kernels.onednn_kernels.primitive import Primitive
+
     monkeypatch.setattr(linear, "_REUSE", 1)
     monkeypatch.setattr(elementwise, "_LARGE", 1)
     monkeypatch.setattr(Primitive, "implementation", property(lambda _: "jit:avx512"))
@@ -157,12 +163,57 @@ def test_nan_and_infinity_are_kept(name, native):
         np.testing.assert_array_equal(holds(got[at].astype(np.float32)), holds(right[at]))
 
 
-def test_a_call_that_would_convert_more_than_it_saves_is_widened(native, monkeypatch):
-    from singa_lite.kernels.onednn_kernels import linear, onednn
+# --- batch normalisation, of which the library sums pieces
 
-    name, tensors, settings = built("linear")
-    assert native.takes_narrow(name, specs_of(tensors), settings)
-    monkeypatch.setattr(linear, "_REUSE", tensors[0].shape[0] + 1)
-    few = onednn.__wrapped__(NUMPY)
-    assert not few.takes_narrow(name, specs_of(tensors), settings)
-    assert isinstance(few.choose(name, specs_of(tensors), settings), WidenedKernel)
+MOMENTS = {"momentum": 0.1, "epsilon": 1e-5}
+CALLS = [
+    ("batch_norm", MOMENTS),
+    ("batch_norm_activation", {**MOMENTS, "activation": "relu6"}),
+    ("batch_norm_add", {**MOMENTS, "activation": "relu"}),
+    ("batch_norm_derivative", {}),
+    ("batch_norm_derivative_add", {}),
+    ("batch_norm_activation_derivative", {"activation": "relu"}),
+    ("batch_norm_gradient", {}),
+]
+#: (n, c, h, w): whole registers of channels, or of several pixels' channels; the last piece is shorter.
+PIECE_SHAPES = [(3, 16, 14, 10), (2, 24, 9, 8), (5, 48, 7, 3), (4, 4, 6, 5)]
+
+
+LIES = {"c": np.ascontiguousarray, "last": channels_last, "within": at_an_odd_place}
+
+
+@pytest.fixture
+def short_pieces(monkeypatch: pytest.MonkeyPatch) -> KernelSet:
+    """A set of its own, which takes short pieces."""
+    wanted_processor()
+    from singa_lite.kernels.onednn_kernels import onednn, piece_sums
+
+    monkeypatch.setattr(piece_sums, "PIECE_BYTES", 1 << 10)
+    return onednn.__wrapped__(NUMPY)
+
+
+@pytest.mark.parametrize("shape", PIECE_SHAPES, ids=str)
+@pytest.mark.parametrize("name, settings", CALLS, ids=[name for name, _ in CALLS])
+@pytest.mark.parametrize("x_lies, dy_lies", [("last", "last"), ("last", "c"), ("within", "last"), ("last", "within")])
+def test_pieces_of_images_sum_to_what_float64_gives(name, settings, shape, x_lies, dy_lies, short_pieces):
+    random = np.random.default_rng(5)
+    given = {}
+    for label in SIGNATURES[name].tensors:
+        if label in ("x", "dy", "y", "dx", "other"):
+            values = random.normal(3.0 if label == "x" else 0.1, 1.5, shape).astype(NARROW)
+            given[label] = LIES[dy_lies if label in ("dy", "other") else x_lies](values)
+        else:
+            given[label] = random.uniform(0.5, 1.5, shape[1]).astype(np.float32)
+    exact = {label: values.astype(np.float64) for label, values in given.items()}
+    for of, tensors in ((short_pieces, given), (NUMPY, exact)):
+        specs = specs_of(tensors.values())
+        scratch = np.full(of.scratch_bytes(name, specs, settings), 255, np.uint8)
+        of.prepare(name, tuple(tensors.values()), scratch, settings)()
+    mixes = name == "batch_norm_gradient" and dy_lies == "c"
+    assert short_pieces.takes_narrow(name, specs_of(given.values()), settings) is not mixes
+    for label, role in zip(given, SIGNATURES[name].roles, strict=True):
+        if role == "Read":
+            continue
+        wanted, got = exact[label], given[label].astype(np.float64)
+        rtol = 2.0**-8 if given[label].dtype == NARROW else 2e-6
+        np.testing.assert_allclose(got, wanted, rtol=rtol, atol=rtol * np.abs(wanted).max(), err_msg=label)

@@ -55,19 +55,12 @@ def draw(
 
 
 @every_set
-def test_draw_key_hands_out_the_state_and_counts_up(kernels: KernelSet):
-    state, drawn = key(counter=41), garbage((3,), np.uint64)
+@pytest.mark.parametrize("count, following", [(41, 42), (2**64 - 1, 0)])
+def test_draw_key_hands_out_the_state_and_counts_up(kernels: KernelSet, count, following):
+    state, drawn = key(counter=count), garbage((3,), np.uint64)
     run(kernels, "draw_key", [state, drawn], {})
-    assert drawn.tolist() == [3, 2**63 + 1, 41]
-    assert state.tolist() == [3, 2**63 + 1, 42]
-
-
-@every_set
-def test_draw_key_begins_again_after_the_last_count(kernels: KernelSet):
-    state, drawn = key(counter=2**64 - 1), garbage((3,), np.uint64)
-    run(kernels, "draw_key", [state, drawn], {})
-    assert drawn[2] == 2**64 - 1
-    assert state.tolist() == [3, 2**63 + 1, 0]
+    assert drawn.tolist() == [3, 2**63 + 1, count]
+    assert state.tolist() == [3, 2**63 + 1, following]
 
 
 @every_set
@@ -138,20 +131,13 @@ def test_uniform_never_reaches_the_upper_bound(kernels: KernelSet, dtype):
 @sets_of_normals
 @every_shape
 @every_dtype
-def test_normal_equals_one_draw(kernels: KernelSet, shape, dtype):
-    y = draw(kernels, "normal", shape, dtype, mean=0.5, std=2.0)
-    numbers = generator(key()).standard_normal(shape, dtype=dtype)
-    np.testing.assert_array_equal(y, numbers * 2 + np.asarray(0.5, dtype))
-
-
-@sets_of_normals
-@every_shape
-@every_dtype
-def test_truncated_normal_takes_the_numbers_within_two_std_in_order(kernels: KernelSet, shape, dtype):
-    y = draw(kernels, "truncated_normal", shape, dtype, mean=0.5, std=2.0)
+@pytest.mark.parametrize("name", sorted(NORMALS))
+def test_normal_numbers_are_those_of_one_draw(kernels: KernelSet, shape, dtype, name):
+    """Truncated: those within two standard deviations, in order."""
+    y = draw(kernels, name, shape, dtype, mean=0.5, std=2.0)
     numbers = generator(key()).standard_normal(2 * y.size, dtype=dtype)
-    within = numbers[np.abs(numbers) <= 2][: y.size].reshape(shape)
-    np.testing.assert_array_equal(y, within * 2 + np.asarray(0.5, dtype))
+    taken = numbers[np.abs(numbers) <= 2] if name == "truncated_normal" else numbers
+    np.testing.assert_array_equal(y, taken[: y.size].reshape(shape) * 2 + np.asarray(0.5, dtype))
 
 
 @pytest.mark.parametrize("kernels, name", NAMES)

@@ -9,13 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from every_row import over_rows
 from every_set import every_own_set
+from joined_cases import JOINED
 from kernel_case import run
 from layouts import c_order, turned
-from singa_lite.kernels.interface import SIGNATURES
+from singa_lite.kernels.interface import SIGNATURES, joined_name, joined_of
 from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, Hyper, RmsPropHyper, SgdHyper
-from singa_lite.kernels.kernel_set import KernelSet
+from singa_lite.kernels.kernel_set import KernelSet, apart
 from singa_lite.kernels.numpy_kernels import NUMPY
+from singa_lite.testing.kernel_call import Calls
+from singa_lite.testing.promises import allocates_nothing, scratch_rule_needs_forms_alone
 from test_activation_values import normal
 
 Array = np.ndarray
@@ -295,3 +299,61 @@ def test_squares_by_pieces_of_rows_give_equal_bits(shape):
                 piece = laid[start : start + rows] if axis == 0 else laid[:, start : start + rows]
                 run(NUMPY, "add_squares", [piece, total], {})
             assert total.tobytes() == whole.tobytes()
+
+
+# --- joined updates do, bit for bit, what the single ones do
+
+every_case = pytest.mark.parametrize("case", JOINED)
+
+
+def joined_built(case: str, dtype: Any = np.float32) -> tuple[str, list[Any], dict[str, Any]]:
+    """Name of the joined calls, tensors and settings."""
+    return case.split(":")[0], *JOINED[case].build(np.random.default_rng(7), np.dtype(dtype), False)
+
+
+def singly(kernels: KernelSet, name: str, tensors: list[Any], settings: dict[str, Any]) -> list[Any]:
+    """The tensors behind single calls."""
+    for one in apart(joined_of(name)[0], tensors):
+        run(kernels, joined_of(name)[0], list(one), settings)
+    return tensors
+
+
+def assert_same(got: list[Any], wanted: list[Any]) -> None:
+    for one, other in zip(got, wanted, strict=True):
+        assert (one is None) == (other is None)
+        assert one is None or one.tobytes() == other.tobytes()
+
+
+@every_own_set
+@every_case
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_they_make_what_single_calls_make(kernels: KernelSet, case, dtype):
+    name, tensors, settings = joined_built(case, dtype)
+    wanted = singly(kernels, name, joined_built(case, dtype)[1], settings)
+    assert wanted[2].tobytes() != tensors[2].tobytes()
+    run(kernels, name, tensors, settings)
+    assert_same(tensors, wanted)
+
+
+@every_own_set
+@every_case
+def test_they_keep_the_promises_of_every_kernel(kernels: KernelSet, case):
+    make = Calls(kernels, *joined_built(case))
+    over_rows(lambda one: one(make), [(p.__name__, (p,)) for p in (allocates_nothing, scratch_rule_needs_forms_alone)])
+
+
+@every_own_set
+@every_update
+@pytest.mark.parametrize("lay", [c_order, turned, gaps])
+def test_other_layouts_and_rates_that_are_no_number(kernels: KernelSet, name, states, settings, lay):
+    """And one update that does not count."""
+
+    def given() -> list[Any]:
+        first, second, third = arguments(states, (5, 29)), arguments(states, (6, 4), lay), arguments(states, (31,))
+        third[1][...] = np.nan
+        return [*first, *second, *third]
+
+    found = given()
+    run(kernels, joined_name(name, 3), found, settings)
+    assert_same(found, singly(kernels, joined_name(name, 3), given(), settings))
+    assert_same(apart(name, found)[2][2:], apart(name, given())[2][2:])

@@ -10,6 +10,7 @@ import pytest
 from every_row import over_rows
 from kernel_case import garbage, run
 from kernel_formulas import conv2d, conv2d_derivative, conv2d_gradient
+from singa_lite.errors import ShapeError
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.numpy_kernels import NUMPY, convolution
 
@@ -122,3 +123,29 @@ def test_scratch_does_not_grow_with_the_images():
     calls = {"conv2d": (x, weight, None, y), "conv2d_derivative": (y, weight, x), "conv2d_gradient": (x, y, weight)}
     for name, given in calls.items():
         assert NUMPY.scratch_bytes(name, given, setting.settings) < 4 * 2**20
+
+
+# --- windows: how many of them fit, and which are refused
+
+WINDOW = Window((3, 2), stride=(2, 1), pad=(1, 0, 0, 3), dilation=(2, 3))
+
+
+def test_what_it_spans_and_counts():
+    assert WINDOW.taps == 6
+    assert WINDOW.span == (5, 4)
+    assert WINDOW.pad_before == (1, 0) and WINDOW.pad_behind == (0, 3)
+    assert WINDOW.positions("here", (8, 5)) == (3, 5)
+    assert WINDOW.positions("here", (4, 1)) == (1, 1)
+
+
+@pytest.mark.parametrize("extents", [(3, 1), (4, 0)])
+def test_an_image_must_hold_one(extents):
+    with pytest.raises(ShapeError, match=r"here.*5 x 4"):
+        WINDOW.positions("here", extents)
+
+
+@pytest.mark.parametrize("pad", [(3, 0, 0, 0), (0, 3, 0, 0), (0, 0, 2, 0), (0, 0, 0, 2)])
+def test_pads_below_the_extents_are_told_from_others(pad):
+    Window((3, 2), pad=(2, 2, 1, 1)).check_pads("here")
+    with pytest.raises(ShapeError, match=r"here.*\(3, 2\)"):
+        Window((3, 2), pad=pad).check_pads("here")

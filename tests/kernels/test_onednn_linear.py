@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from kernel_case import garbage, run
-from layouts import channels_last
 from singa_lite.kernels.kernel_set import KernelSet, specs_of
 
 PLAIN = {"transpose_a": False, "transpose_b": False}
@@ -152,29 +151,4 @@ def test_linear_and_relu_behind_blas(without_avx512, blas_calls, step):
     assert len(blas_calls) >= 4
 
 
-def test_what_the_library_does_as_fast_stays_there(without_avx512, blas_calls):
-    """Rows that lie apart, a weight by columns, a large result, a few elements."""
-    for rows, inner, columns in ((130, 301, 1000), (600, 40, 1024), (4, 512, 512), (9, 3, 512)):
-        a, b = normal(rows, inner), normal(inner, columns, seed=4)
-        assert_is_product(product(without_avx512, a, b, **PLAIN), a, b)
-    assert_is_product(
-        product(without_avx512, normal(130, 512), by_columns(b := normal(512, 70)), **PLAIN), normal(130, 512), b
-    )
-    assert not blas_calls
-
-
 # Biases
-
-
-@pytest.mark.parametrize("order", [channels_last, np.ascontiguousarray], ids=["channels_last", "c_order"])
-@pytest.mark.parametrize("shape", [(4, 5, 64, 40), (2, 300, 9, 11)], ids=str)
-@pytest.mark.parametrize("axis", [0, 1, 2, -1])
-def test_bias_of_images(onednn, order, shape, axis):
-    x, bias = order(normal(*shape)), normal(shape[axis], seed=4)
-    y = order(garbage(shape, np.float32))
-    assert onednn.kernels["add_bias"].serves(specs_of((x, bias, y)), {"axis": axis})
-    run(onednn, "add_bias", (x, bias, y), {"axis": axis})
-    others = (1,) * (x.ndim - 1 - axis % x.ndim)
-    np.testing.assert_array_equal(y, x + bias.reshape(-1, *others))
-    run(onednn, "add_bias", (x, bias, x), {"axis": axis})
-    np.testing.assert_array_equal(x, y)

@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 
 from every_row import over_rows
-from kernel_case import garbage
 from layouts import (
     PAIRS,
     c_order,
     channels_last,
-    check,
     image,
     piece_in_c_order,
     piece_of_channels_last,
@@ -25,7 +23,7 @@ from singa_lite.kernels.kernel_set import TensorSpec
 from test_activation_values import FORWARD
 from test_loss_values import ids
 from test_pooling_values import WINDOWS, index_dtype, output_shape
-from test_update_values import SGD, UPDATES, arguments, kernels_last, rows
+from test_update_values import UPDATES, arguments, kernels_last, rows
 
 Array = np.ndarray
 Settings = dict[str, Any]
@@ -35,10 +33,6 @@ Call = tuple[str, str, list[Any], Settings]
 
 def zeros(*shape: int, dtype: Any = np.float32) -> Array:
     return np.zeros(shape, dtype)
-
-
-def double(tensors: list[Any]) -> list[Any]:
-    return [t.astype(np.float64) if t is not None and t.dtype == np.float32 else t for t in tensors]
 
 
 def piece(a: Array) -> Array:
@@ -143,103 +137,6 @@ def test_these_are_served(onednn, calls):
         assert serves(onednn, name, tensors, settings)
 
     over_rows(served, ((f"{name}: {what}", (name, tensors, settings)) for what, name, tensors, settings in calls()))
-
-
-def left() -> Iterator[Call]:
-    """What the library is slower at than NumPy, or has no code for."""
-    for name in FORWARDS:
-        yield "double precision", name, double([LARGE, LARGE]), FORWARD[name]
-        yield "broadcast", name, [np.broadcast_to(LARGE[:1], LARGE.shape), LARGE], FORWARD[name]
-        yield "two layouts", f"{name}_derivative", [LAST, LARGE, LAST], FORWARD[name]
-    for name in OPERATIONS:
-        yield "two layouts", name, [LAST, LARGE, LAST], {}
-        yield "double precision", name, double([LARGE, LARGE, LARGE]), {}
-        yield "small", name, [LARGE[0], LARGE[0], LARGE[0]], {}
-        yield "two that broadcast", name, [LARGE[:, :1], LARGE[:1], LARGE], {}
-        yield "outer axes", name, [LARGE, zeros(3, 1, 1, 1), LARGE], {}
-        yield "all axes but the last", name, [LARGE, zeros(3, 40, 58, 1), LARGE], {}
-    for first, second in ((LARGE, LAST), (LARGE[0], LARGE[0]), (LARGE, zeros(40, 1, 1))):
-        yield "a sum and relu", "add_activation", [first, second, first], {"activation": "relu"}
-    yield "a sum and relu6", "add_activation", [LARGE, LARGE, LARGE], {"activation": "relu6"}
-    for x, y in ((LARGE[0], LARGE[0]), (LARGE[:1], LARGE), (double([LARGE])[0], LARGE)):
-        yield "copies", "copy", [x, y], {}
-    for exponent in (1.0, 1.5, 3.0):
-        yield "powers", "power", [zeros(5, 7), zeros(5, 7)], {"exponent": exponent}
-    for name, settings in ONE_OPERAND.items():
-        yield "double precision", name, [FEW.astype(np.float64), FEW], settings
-        yield "broadcast", name, [FEW[:1], FEW], settings
-    yield "rows that begin before the last one ends", "relu", [zeros(5, 7)[:, ::2], zeros(5, 4)], {}
-    yield "a comparison into bool", "compare", [LARGE, LARGE, LARGE > 0], {"relation": "less"}
-    x = zeros(6, 5, 4, 3)
-    for y, axis in ((x, 1), (x, 0), (channels_last(x), 3), (zeros(3, 4097), 1), (x[..., :2], 3), (double([x])[0], 3)):
-        yield "rows", "softmax", [y, y], {"axis": axis}
-        yield "rows", "softmax_derivative", [y, y, y], {"axis": axis}
-    x = channels_last(zeros(4, 5, 61, 90))
-    target, loss = ids(x), "softmax_cross_entropy"
-    yield "rows of weights", loss, [x, x, zeros(4), x], {}
-    yield "ids that NumPy cannot add", loss, [x, target.astype(np.uint64), zeros(4), x], {}
-    yield "ids that lie otherwise", loss, [x, target[:, ::-1], zeros(4), x], {}
-    yield "classes that do not lie innermost", loss, [c_order(x), target, zeros(4), c_order(x)], {}
-    yield "double precision", loss, double([x, target, zeros(4), x]), {}
-    v, turned = zeros(16), zeros(6, 9).T
-    images = [zeros(4, 16, 5, 6)[:, :, ::-1, ::-1], np.broadcast_to(zeros(1, 16, 5, 6), (4, 16, 5, 6))]
-    for x in (*images, zeros(4, 16, 5, 6, 3)):
-        yield "strange images", "batch_norm", [x, v, v, v, v, x, v, v], BATCH_NORM
-    x, last = zeros(4, 16, 5, 6), piece_of_channels_last(zeros(4, 16, 5, 6))
-    yield "vectors with gaps", "batch_norm", [x, v, v, v, v, x, v, zeros(32)[::2]], BATCH_NORM
-    yield "double precision", "batch_norm", double([x, v, v, v, v, x, v, v]), BATCH_NORM
-    yield "two layouts", "batch_norm_gradient", [last, x, v, v, v, v], {}
-    yield "turned", "layer_norm_gradient", [turned, turned, *[zeros(9)] * 2, *[zeros(6)] * 2], {}
-    few, half, halving = zeros(4, 3, 8, 10), zeros(4, 3, 4, 5), WINDOWS["halving"]
-    yield "plain loops", "max_pool2d", [few, half, None], halving
-    yield "double precision", "max_pool2d", [*double([channels_last(few), channels_last(half)]), None], halving
-    repeated = np.broadcast_to(half[:1], half.shape)
-    yield "broadcast", "avg_pool2d_derivative", [repeated, few], halving | AVERAGE
-    x, y, over = channels_last(zeros(6, 20, 14, 18)), zeros(6, 20, 1, 1), {"axes": (2, 3), "alpha": 1.0}
-    yield "double precision", "reduce_sum", double([x, y]), over
-    yield "gaps between channels", "reduce_sum", [x[:, ::2], y[:, ::2]], over
-    yield "another order", "reduce_sum", [x, zeros(20, 6).T[..., None, None]], over
-    yield "no even groups", "reduce_sum", [zeros(100003, 2), zeros(2)], {"axes": (0,), "alpha": 1.0}
-    x = zeros(8, 16, 32, 33)
-    for first, second in ((x, channels_last(x)), (x[:, :, :, 1:],) * 2, (x[:1],) * 2):
-        yield "biases", "add_bias", [first, v, second], {"axis": 1}
-    call = arguments(1, (6, 5, 3, 3))
-    gaps = [a if a is None or a.ndim == 0 else a[:, 1:3] for a in call]
-    for given in ([kernels_last(call[0]), *call[1:]], gaps, double(call)):
-        yield "other orders", "sgd", given, {"hyper": SGD}
-    yield "two orders", "add_scaled", [call[0], kernels_last(call[0])], {"alpha": 1.0}
-    yield "gaps", "clip_elements", [gaps[0]], {"threshold": 1.0}
-    a, b, y, plain = zeros(4, 5), zeros(5, 6), zeros(4, 6), {"transpose_a": False, "transpose_b": False}
-    yield "double precision", "matmul", double([a, b, y]), plain
-    yield "gaps", "matmul", [zeros(4, 10)[:, ::2], b, y], plain
-    yield "broadcast", "matmul", [np.broadcast_to(a[:1], a.shape), b, y], plain
-
-
-def test_these_are_left_to_numpy(onednn):
-    def is_left(name: str, tensors: list[Any], settings: Settings) -> None:
-        assert not serves(onednn, name, tensors, settings)
-
-    over_rows(is_left, ((f"{name}: {what}", (name, tensors, settings)) for what, name, tensors, settings in left()))
-    without = {"log", "fill", "maximum", "minimum", "reduce_max", "where", "softplus", "softplus_derivative"}
-    assert not without & onednn.kernels.keys()
-
-
-@pytest.mark.parametrize("layout", [channels_last, c_order])
-@pytest.mark.parametrize("kernel, served", [((15, 17), True), ((16, 16), False), ((17, 16), True)], ids=str)
-def test_windows_around_256_places(onednn, layout, kernel, served):
-    """The library counts with 32 bits from 256 places on, the interface from 257 places on."""
-    settings = {"window": Window(kernel, pad=(1, 0, 0, 2))}
-    x = np.random.default_rng(1).standard_normal((2, 18, 18, 19), dtype=np.float32)
-    of_y = output_shape(x.shape, settings["window"])
-    y, index = layout(garbage(of_y, np.float32)), layout(garbage(of_y, index_dtype(settings["window"])))
-    if served:
-        always = layout is channels_last
-        check(onednn, "max_pool2d", [layout(x), y, index], settings, 0, always=always)
-        dy, dx = layout(np.ones_like(y)), layout(garbage(x.shape, np.float32))
-        check(onednn, "max_pool2d_derivative", [dy, index, dx], settings, always=always)
-    else:
-        assert not serves(onednn, "max_pool2d", [layout(x), y, index], settings)
-        assert not serves(onednn, "max_pool2d_derivative", [y, index, layout(x)], settings)
 
 
 # ---- nets' tensors are not copied into scratch

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import weakref
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from in_process import start
-from singa_lite.kernels import tuning_file
+from singa_lite.kernels import built, tuning_file
+from singa_lite.kernels.built import BuiltKernel
+from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.tuning_file import look, origin, path
+from singa_lite.kernels.variants import Variants, chosen_by
 
 LIBRARY = "lib 1.2.3"
 CALL = "relu: x (3, 5) float32; ; threads=2"
@@ -100,3 +107,91 @@ def test_a_file_of_no_use_is_told_once(file):
     done = start("-c", program, SINGA_LITE_TUNING=file)
     assert done.stdout == "{} {}\n"
     assert done.stderr.count("the tuning of kernels is not used, the built-in rule decides") == 1
+
+
+# --- which of several ways of a call is chosen
+
+SPECS = tuple(TensorSpec(shape, np.dtype("f4"), (4,) * len(shape)) for shape in ((3, 5), (3, 5)))
+
+
+def made(**able: bool) -> Variants:
+    """Variants of relu that can or cannot do a call; the rule takes the second."""
+    names = list(able)
+
+    def builder(name):
+        return lambda x, y: SimpleNamespace(variant="", by=name) if able[name] else None
+
+    return Variants("relu", {name: builder(name) for name in names}, lambda x, y: names[1], lambda: "lib 1", lambda: 2)
+
+
+def test_by_the_table():
+    variants = made(plain=True, fast=True, odd=True)
+    with chosen_by({variants.call_name(SPECS, {}): "odd", "another call": "plain"}):
+        assert variants.routine(SPECS, {}).variant == "odd"
+
+
+@pytest.mark.parametrize("chosen", ["fast", "odd"])
+def test_what_cannot_do_a_call_leaves_it_to_the_first_that_can(chosen):
+    variants = made(plain=True, fast=False, odd=False)
+    with chosen_by({variants.call_name(SPECS, {}): chosen}):
+        assert variants.routine(SPECS, {}).variant == "plain"
+    assert variants.default(SPECS, {}) == "plain"
+
+
+def test_a_name_of_no_variant_is_told_and_the_rule_decides():
+    variants = made(plain=True, fast=True)
+    with (
+        chosen_by({variants.call_name(SPECS, {}): "faster"}),
+        pytest.warns(UserWarning, match="relu.*'faster'"),
+    ):
+        assert variants.routine(SPECS, {}).variant == "fast"
+
+
+def test_a_call_is_known_by_shapes_dtypes_settings_and_threads_not_by_strides():
+    variants = made(plain=True, fast=True)
+    name = variants.call_name(SPECS, {})
+    assert name == "relu: x (3, 5) float32, y (3, 5) float32; ; threads=2"
+    turned = tuple(TensorSpec(spec.shape, spec.dtype, (4, 12)) for spec in SPECS)
+    assert variants.call_name(turned, {}) == name
+    wider = (SPECS[0], TensorSpec((5, 3), np.dtype("f4"), (4, 4)))
+    assert variants.call_name(wider, {}) != name
+    assert variants.call_name(SPECS, {"axis": 1}) != name
+    assert variants.call_name(SPECS, {"a": 1, "b": 2}) == variants.call_name(SPECS, {"b": 2, "a": 1})
+
+
+# --- built routines
+
+LIVING: weakref.WeakSet[Fill] = weakref.WeakSet()
+
+
+class Fill:
+    """A routine that writes a number."""
+
+    scratch_bytes = 0
+    variant = ""
+    levels = ()
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+        LIVING.add(self)
+
+    def bind(self, specs: Any, arrays: Any, scratch: Any) -> Any:
+        return lambda: arrays[0].fill(self.value)
+
+
+def filling(spec: TensorSpec, value: float) -> Fill:
+    return Fill(value)
+
+
+def test_the_oldest_routine_goes_and_what_was_bound_still_runs(monkeypatch):
+    monkeypatch.setattr(built, "MOST_ROUTINES", 3)
+    kernel, arrays = BuiltKernel(filling), [np.zeros(size) for size in range(1, 8)]
+    launches = [kernel.prepare((array,), None, {"value": array.size}) for array in arrays]
+    for launch in launches:
+        launch()
+    assert [array.tolist() for array in arrays] == [[array.size] * array.size for array in arrays]
+    launches.clear()
+    del launch
+    assert len(LIVING) == 3
+    kernel.prepare((arrays[0],), None, {"value": 9.0})()
+    assert arrays[0].tolist() == [9.0]

@@ -52,18 +52,6 @@ def test_each_piece_is_done_once_and_each_slot_by_one_thread():
     assert slots.threads[0] == {threading.get_ident()}
 
 
-def test_pieces_are_done_at_the_same_time():
-    slots = Slots(3, meet(3))
-    workers.share(3, slots.works)  # a barrier that nobody else reaches would be an error
-    assert [len(done) for done in slots.done] == [1, 1, 1]
-
-
-def test_one_slot_is_the_callers_alone():
-    slots = Slots(1, lambda piece: None)
-    workers.share(5, slots.works)
-    assert slots.done == [[0, 1, 2, 3, 4]]
-
-
 def test_an_error_in_a_worker_arrives_and_no_further_piece_begins():
     caller, barrier = threading.get_ident(), threading.Barrier(2)
 
@@ -81,22 +69,6 @@ def test_an_error_in_a_worker_arrives_and_no_further_piece_begins():
     assert slots.inside == 0
     assert len(slots.all_done()) < 100
     workers.share(2, Slots(2, meet(2)).works)  # the worker is still there
-
-
-def test_an_interrupt_of_the_caller_waits_for_the_worker():
-    caller, barrier = threading.get_ident(), threading.Barrier(2)
-
-    def piece(number: int) -> None:
-        barrier.wait(30)
-        if threading.get_ident() == caller:
-            raise KeyboardInterrupt
-        time.sleep(0.1)
-
-    slots = Slots(2, piece)
-    with pytest.raises(KeyboardInterrupt):
-        workers.share(2, slots.works)
-    assert slots.inside == 0
-    assert len(slots.all_done()) == 1
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no timer that sends signals")

@@ -123,38 +123,3 @@ def test_group_normalization_equals_torch(torch, groups):
         if groups == 6 and shape == (6,):  # a group of one number: PyTorch refuses what has no variance
             continue
         compare(torch, layer, theirs, {"gamma": theirs.weight, "beta": theirs.bias}, shape)
-
-
-def test_prelu_equals_torch(torch):
-    layer, _ = random_layer(layers.PReLU, (3, 5, 4))
-    theirs = torch.nn.PReLU(3, dtype=torch.float64)
-    compare(torch, layer, theirs, {"alpha": theirs.weight}, (3, 5, 4))
-
-
-def test_separable_convolution_equals_torch(torch):
-    layer, _ = random_layer(layers.SeparableConv2D, (3, 6, 5), nb_kernels=4, depth_multiplier=2)
-    deep = torch.nn.Conv2d(3, 6, 3, 1, 1, groups=3, bias=False, dtype=torch.float64)
-    point = torch.nn.Conv2d(6, 4, 1, dtype=torch.float64)
-    for name, theirs in {
-        "depthwise/weight": deep.weight,
-        "pointwise/weight": point.weight,
-        "pointwise/bias": point.bias,
-    }.items():
-        theirs.data = torch.from_numpy(tensor.to_numpy(layer.parameters[name]))
-    x = RNG.standard_normal((2, 3, 6, 5))
-    np.testing.assert_allclose(run(layer, x), point(deep(torch.from_numpy(x))).detach().numpy(), rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize("shape", [(3, 7), (3, 5, 4)])
-def test_poolings_over_all_equal_torch(torch, shape):
-    axes = len(shape) - 1
-    for kind, theirs in (("Max", f"AdaptiveMaxPool{axes}d"), ("Avg", f"AdaptiveAvgPool{axes}d")):
-        layer, _ = random_layer(getattr(layers, f"Global{kind}Pooling{axes}D"), shape)
-        pool = getattr(torch.nn, theirs)(1)
-        compare(torch, layer, lambda x, pool=pool: pool(x).flatten(1), {}, shape)
-
-
-def test_zero_padding_and_cropping_equal_torch(torch):
-    for layer, pads in ((layers.ZeroPadding2D, (1, 3, 2, 0)), (layers.Cropping2D, (-1, -3, -2, 0))):
-        made, _ = random_layer(layer, (3, 5, 6), **{"pad" if layer is layers.ZeroPadding2D else "crop": (2, 0, 1, 3)})
-        compare(torch, made, torch.nn.ZeroPad2d(pads), {}, (3, 5, 6))

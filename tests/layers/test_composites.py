@@ -150,19 +150,6 @@ def test_the_net_of_a_layer_stays_as_it_was_when_adding_fails():
 # ---- sequences
 
 
-def test_a_block_has_the_layers_that_it_names_in_the_order_in_which_they_run():
-    for first in (True, False):
-        net = FeedForwardNet(device=device.new_cpu(), seed=3)
-        block = layers.TransformerBlock("b", 2, dropout=0.1, normalize_first=first, input_sample_shape=(5, 4))
-        net.add(block)
-        norms = ["attention_norm", "hidden_norm"]
-        before, behind = (norms, ["", ""]) if first else (["", ""], norms)
-        wanted = [before[0], "attention", "attention_dropout", behind[0], before[1], "hidden", "activation", "output",
-                  "output_dropout", behind[1]]  # fmt: skip
-        assert list(block.layers) == [name for name in wanted if name]
-        assert block.layers["hidden"].parameters["weight"].shape == (4, 16)
-
-
 def test_a_block_as_llama_has_it():
     """RMS norms without biases, and a gated hidden layer."""
     net = FeedForwardNet(device=device.new_cpu(), dtype="float64", seed=3)
@@ -210,27 +197,3 @@ def test_a_net_that_is_used_twice_trains_as_one():
         assert_close(found[name], differences(lambda: net.evaluate_one_batch(given, target)[0].item(), value))
     net.to_device(device.new_cpu())
     assert net.layers["second"].layers["d"].parameters["bias"] is net.parameters()["first/d/bias"]
-
-
-@pytest.mark.parametrize("graph", [False, True])
-def test_a_block_is_the_net_of_its_layers_bit_for_bit(graph):
-    flat, net = (FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(), seed=3) for _ in range(2))
-    x = flat.add(layers.Dummy("x", (5, 6)))
-    flat.add(layers.LayerNormalization("attention_norm"))
-    sums = flat.add(layers.Merge("sum"), [x, flat.add(layers.MultiHeadAttention("attention", 2, causal=True))])
-    flat.add(layers.LayerNormalization("hidden_norm"))
-    flat.add(layers.Dense("hidden", 24))
-    flat.add(layers.Activation("activation", "gelu"))
-    flat.add(layers.Merge("last"), [sums, flat.add(layers.Dense("output", 6))])
-    net.add(layers.Dummy("x", (5, 6)))
-    net.add(layers.TransformerBlock("block", 2, True))
-    for name, value in flat.parameters().items():
-        net.parameters()[f"block/{name}"].copy_from_numpy(tensor.to_numpy(value))
-    for one in (flat, net):
-        one.compile(optimizer.SGD(0.1, momentum=0.9), graph=graph)
-    xs, ys = RNG.standard_normal((3, 5, 6)).astype("f"), RNG.integers(0, 6, (3, 5))
-    for _ in range(2):
-        assert bits(net.train_one_batch(xs, ys)[0]) == bits(flat.train_one_batch(xs, ys)[0])
-    assert all_bits(net.parameters()) == {f"block/{name}": b for name, b in all_bits(flat.parameters()).items()}
-    if graph:
-        assert net.memory_plan.arena_bytes == flat.memory_plan.arena_bytes

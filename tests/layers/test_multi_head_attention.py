@@ -53,26 +53,6 @@ def test_the_formula(cross):
     }
 
 
-def test_a_mask_is_as_if_the_padding_were_not_there():
-    layer = prepared(layers.MultiHeadAttention("a", 2), (5, 6), (5,))
-    x, mask = RNG.standard_normal((2, 5, 6)), np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
-    masked = run(layer, x, mask)
-    short = prepared(layers.MultiHeadAttention("a", 2), (3, 6))
-    np.testing.assert_allclose(masked[:1, :3], run(short, x[:1, :3]), rtol=1e-10)
-    whole = prepared(layers.MultiHeadAttention("a", 2), (5, 6))
-    np.testing.assert_allclose(masked[1:], run(whole, x[1:]), rtol=1e-10)
-
-
-def test_causal_positions_do_not_see_later_ones():
-    layer = prepared(layers.MultiHeadAttention("a", 2, causal=True), (5, 6))
-    x = RNG.standard_normal((2, 5, 6))
-    before = run(layer, x)
-    x[:, 3:] += 1
-    after = run(layer, x)
-    np.testing.assert_array_equal(before[:, :3], after[:, :3])
-    assert (np.abs(before[:, 3:] - after[:, 3:]) > 1e-6).all()
-
-
 def test_rotary_goes_by_distances():
     """Where all positions hold the same, shifting them changes no score."""
     layer = prepared(layers.MultiHeadAttention("a", 2, rotary=True), (6, 8))
@@ -97,16 +77,13 @@ def test_dropout_scales_what_it_keeps():
 
 
 @pytest.mark.peer
-@pytest.mark.parametrize("cross", [False, True], ids=["self", "cross"])
-def test_equals_torchs_layer(torch, cross):
-    features, width, heads = 6, 10 if cross else 6, 3
+def test_equals_torchs_layer(torch):
+    """Of a memory of another width; `test_peer_blocks.py` has self-attention."""
+    features, width, heads = 6, 10, 3
     theirs = torch.nn.MultiheadAttention(features, heads, kdim=width, vdim=width, batch_first=True, dtype=torch.float64)
-    shapes = ((5, features), (7, width), (7,)) if cross else ((5, features), (5,))
+    shapes = (5, features), (7, width), (7,)
     layer = prepared(layers.MultiHeadAttention("a", heads), *shapes)
-    if cross:
-        weights = [theirs.q_proj_weight, theirs.k_proj_weight, theirs.v_proj_weight]
-    else:
-        weights = list(theirs.in_proj_weight.chunk(3))
+    weights = [theirs.q_proj_weight, theirs.k_proj_weight, theirs.v_proj_weight]
     biases = theirs.in_proj_bias.data = torch.randn(3 * features, dtype=torch.float64)
     names = "query", "key", "value"
     for name, weight, bias in zip(names, weights, biases.chunk(3), strict=True):
@@ -131,7 +108,7 @@ def test_equals_torchs_layer(torch, cross):
         np.testing.assert_allclose(gradients[id(mine)], wanted.grad.numpy(), rtol=1e-8, atol=1e-10)
     found = gradients[id(layer.parameters["output/weight"])]
     np.testing.assert_allclose(found, theirs.out_proj.weight.grad.numpy().T, rtol=1e-8, atol=1e-10)
-    wanted = theirs.q_proj_weight.grad if cross else theirs.in_proj_weight.grad[:features]
+    wanted = theirs.q_proj_weight.grad
     np.testing.assert_allclose(gradients[id(layer.parameters["query/weight"])], wanted.numpy().T, rtol=1e-8, atol=1e-10)
 
 

@@ -198,19 +198,6 @@ def test_equals_torchs_layer(torch, kind, sequences, both):
         np.testing.assert_allclose(found.T, value.grad.numpy(), rtol=1e-9, atol=1e-12, err_msg=name)
 
 
-@pytest.mark.peer
-def test_a_mask_is_a_packed_sequence_of_torchs(torch):
-    theirs = torch.nn.LSTM(4, 3, batch_first=True, bidirectional=True, dtype=torch.float64)
-    layer = prepared(LAYERS["LSTM"](3, bidirectional=True), (6, 4), (6,))
-    for name, value in theirs.named_parameters():
-        layer.parameters[name].copy_from_numpy(value.detach().numpy().T.copy())
-    x, lengths = RNG.standard_normal((3, 6, 4)), [6, 4, 1]
-    packed = torch.nn.utils.rnn.pack_padded_sequence(torch.from_numpy(x), lengths, batch_first=True)
-    _, (hidden, _) = theirs(packed)
-    mask = np.arange(6) < np.array(lengths)[:, None]
-    np.testing.assert_allclose(run(layer, x, mask), torch.cat([*hidden], 1).detach().numpy(), rtol=1e-9, atol=1e-12)
-
-
 # ---- state that is kept
 
 

@@ -20,6 +20,26 @@ def zeros(*shape: int, dtype: str = "f") -> Any:
 
 LSTM, ATTEND = (lambda **o: layers.LSTM("here", 3, **o)), (lambda **o: layers.MultiHeadAttention("here", **o))
 BLOCK, SEQUENTIAL = (lambda **o: layers.TransformerBlock("here", 2, **o)), (lambda x: layers.Sequential("here", x))
+BESIDE_THE_BATCH = layers.LayerNormalization, layers.Softmax, layers.Flatten, layers.Concat
+CONV, ALONG = (lambda **o: layers.Conv2D("here", 4, **o)), (lambda **o: layers.Conv1D("here", 4, **o))
+MAXIMUM, AVERAGE = (lambda **o: layers.MaxPooling2D("here", **o)), (lambda **o: layers.AvgPooling2D("here", **o))
+#: (layers, options and the culprit).
+WINDOWS: list[tuple[Any, list[tuple[dict[str, Any], tuple[str, ...]]]]] = [
+    ((CONV, MAXIMUM, AVERAGE), [
+        *(({"kernel": bad}, ("kernel", f"received {bad}")) for bad in (0, 2.0, True, (3, 0), (3,), (3, 3, 3))),
+        *(({"stride": bad}, ("stride", f"received {bad}")) for bad in (0, (1, -1))),
+        ({"border_mode": "full"}, ("border_mode", "received 'full'")),
+        ({"border_mode": "full", "pad": 1}, ("border_mode", "received 'full'")),
+        *(({"kernel": bad, "border_mode": "same"}, ("kernel", "'same'", f"received {bad}")) for bad in (4, (3, 2))),
+        *(({"pad": bad}, ("pad", f"received {bad}")) for bad in (-1, 0.5, (1, 1, 1), (0, 0, 0, -1))),
+    ]),
+    ((ALONG, lambda **o: layers.MaxPooling1D("here", **o), lambda **o: layers.AvgPooling1D("here", **o)), [
+        ({"kernel": (3, 3)}, ("kernel", "received (3, 3)")),
+        ({"stride": 0}, ("stride", "received 0")),
+        ({"kernel": 2, "border_mode": "same"}, ("kernel", "'same'")),
+        *(({"pad": bad}, ("pad", f"received {bad}")) for bad in ((1, 1, 1, 1), (-1, 1))),
+    ]),
+]  # fmt: skip
 #: (a constructor that ends in a ValueError, the culprit).
 OPTIONS: list[tuple[Callable[[], object], tuple[str, ...]]] = [
     (lambda: layers.Conv2DTranspose("here", 4, 3, 2, output_padding=2), ("output_padding", "(2, 2)", "received 2")),
@@ -65,6 +85,36 @@ OPTIONS: list[tuple[Callable[[], object], tuple[str, ...]]] = [
     (lambda: LSTM(stateful=True, batch_size=3, bidirectional=True), ("stateful", "one direction")),
     (lambda: LSTM(use_bias=False, bias_init=1.0), ("bias_init", "use_bias")),
     (lambda: LSTM(recurrent_activation="tanh"), ("recurrent_activation", "'tanh'")),
+    (lambda: layers.Dense("here", 0), ("num_output", "received 0")),
+    (lambda: layers.Conv2D("here", -1), ("nb_kernels", "received -1")),
+    (lambda: layers.Conv2D("here", 4, groups=0), ("groups", "received 0")),
+    (lambda: layers.Conv2D("here", 4, groups=3), ("groups", "4 kernels", "received 3")),
+    (lambda: layers.Conv2D("here", 4, dilation=0), ("dilation", "received 0")),
+    (lambda: layers.Conv1D("here", 4, dilation=(1, 2)), ("dilation", "received (1, 2)")),
+    (lambda: layers.MaxPooling2D("here", 2, pad=2), ("pads", "(2, 2)")),
+    (lambda: layers.AvgPooling2D("here", (2, 3), pad=(0, 3)), ("pads", "(2, 3)")),
+    (lambda: layers.AvgPooling1D("here", 2, pad=(0, 2)), ("pads",)),
+    (lambda: layers.BatchNormalization("here", 1.5), ("momentum", "received 1.5")),
+    (lambda: layers.BatchNormalization("here", epsilon=0), ("epsilon", "received 0")),
+    (lambda: layers.LayerNormalization("here", epsilon=float("nan")), ("epsilon", "received nan")),
+    (lambda: layers.LRN("here", 4), ("size", "received 4")),
+    (lambda: layers.LRN("here", 0), ("size", "received 0")),
+    (lambda: layers.LRN("here", mode="within_channel"), ("mode", "'within_channel'")),
+    (lambda: layers.LRN("here", alpha=-1), ("alpha", "received -1")),
+    (lambda: layers.LRN("here", beta=float("inf")), ("beta", "received inf")),
+    (lambda: layers.LRN("here", k=0), ("k", "received 0")),
+    (lambda: layers.L2Norm("here", -1), ("epsilon", "received -1")),
+    (lambda: layers.Activation("here", "leaky_relu", alpha=1), ("alpha", "'elu'")),
+    (lambda: layers.Activation("here", "leaky_relu", slope=0), ("slope", "received 0")),
+    (lambda: layers.Activation("here", "elu", alpha=-1), ("alpha", "received -1")),
+    (lambda: layers.Dropout("here", 1), ("p", "received 1")),
+    (lambda: layers.Dropout("here", -0.1), ("p", "received -0.1")),
+    (lambda: layers.Split("here", 0), ("num_output", "received 0")),
+    *((lambda f=f: f("here", 0), ("axis", "batch", "received 0")) for f in BESIDE_THE_BATCH),
+    (lambda: layers.Slice("here", 0, [1]), ("axis", "batch", "received 0")),
+    *((lambda s=s: layers.Reshape("here", s), ("shape", repr(s))) for s in ((-1, 2, -1), (0, 2), 12)),
+    *((lambda s=s: layers.Slice("here", 1, s), (f"received {s}",)) for s in ([], [2, 2], [0, 2], 2)),
+    *((lambda m=m, o=o: m(**o), words) for kinds, bad in WINDOWS for m in kinds for o, words in bad),
 ]
 
 
@@ -74,6 +124,15 @@ def test_options_that_make_no_sense(number):
     refused(call, ValueError, "'here'", *words)
 
 
+OF_ONE = [
+    *(
+        kind("here")
+        for kind in (layers.MaxPooling1D, layers.BatchNormalization, layers.LayerNormalization, layers.L2Norm)
+    ),
+    *(kind("here") for kind in (layers.Activation, layers.Softmax, layers.Dropout, layers.Flatten, layers.Dummy)),
+    *(kind("here", 2) for kind in (layers.Dense, layers.Conv2D, layers.Split)),
+    *(layers.Reshape("here", (1,)), layers.Slice("here", 1, [1])),
+]
 #: (a layer, its input sample shapes, the culprit), each a ShapeError.
 INPUTS: list[tuple[Any, list[tuple[int, ...]], tuple[str, ...]]] = [
     (layers.Conv2DTranspose("here", 4, pad=9), [(3, 4, 5)], ("-12 x -11",)),
@@ -104,6 +163,34 @@ INPUTS: list[tuple[Any, list[tuple[int, ...]], tuple[str, ...]]] = [
     (LSTM(), [(0, 6)], ("at least 1", "(0, 6)")),
     (LSTM(), [(5, 6), (4,)], ("mask", "(5,)", "(4,)")),
     (LSTM(), [(5, 6), (5, 6)], ("mask",)),
+    (layers.Dense("here", 2), [()], ("(..., features)", "()")),
+    (layers.Conv2D("here", 2), [(3, 4)], ("(channels, height, width)", "(3, 4)")),
+    (layers.Conv2D("here", 2, groups=2), [(3, 4, 5)], ("2 groups", "(3, 4, 5)")),
+    (layers.Conv2D("here", 2, 5, border_mode="valid"), [(3, 4, 7)], ("5 x 5", "4 x 7")),
+    (layers.Conv2D("here", 2, 3, dilation=2, pad=0), [(3, 4, 7)], ("5 x 5",)),
+    (layers.Conv1D("here", 2), [(7,)], ("(channels, length)", "(7,)")),
+    (layers.Conv1D("here", 2, 9, pad=1), [(3, 6)], ("1 x 9",)),
+    (layers.MaxPooling2D("here"), [(3,)], ("(channels, height, width)", "(3,)")),
+    (layers.AvgPooling2D("here", 4, pad=0), [(3, 3, 9)], ("4 x 4",)),
+    (layers.BatchNormalization("here"), [()], ("(channels, ...)", "()")),
+    (layers.LRN("here"), [()], ("(channels, ...)", "()")),
+    (layers.LayerNormalization("here", 3), [(4, 5)], ("1 to 2", "received 3")),
+    (layers.Softmax("here", -3), [(4, 5)], ("1 to 2", "received -3")),
+    (layers.Flatten("here", 3), [(4, 5)], ("1 to 2", "received 3")),
+    (layers.Reshape("here", (5, -1)), [(4, 3)], ("(5, -1)", "received 12", "(4, 3)")),
+    (layers.Reshape("here", (5, 2)), [(4, 5)], ("(5, 2)", "received 20", "(4, 5)")),
+    (layers.Merge("here"), [(4, 5)], ("two inputs", "received 1")),
+    (layers.Merge("here"), [(4,), (5,)], ("[(4,), (5,)]",)),
+    (layers.Multiply("here"), [], ("two inputs", "received 0")),
+    (layers.Multiply("here"), [(4,), (4, 1)], ("[(4,), (4, 1)]",)),
+    (layers.Concat("here", 1), [(4, 5)], ("two inputs", "received 1")),
+    (layers.Concat("here", 1), [(4, 5), (4, 6)], ("axis 1", "[(4, 5), (4, 6)]")),
+    (layers.Concat("here", 2), [(4, 5), (4, 6, 1)], ("axis 2",)),
+    (layers.Concat("here", 2), [(4, 5), (4,)], ("axis 2", "[(4, 5), (4,)]")),
+    (layers.Concat("here", 3), [(4, 5), (4, 6)], ("1 to 2", "received 3")),
+    (layers.Slice("here", 1, [2, 5]), [(5, 9)], ("below 5", "(2, 5)")),
+    (layers.Slice("here", 3, [1]), [(5, 9)], ("1 to 2", "received 3")),
+    *((made, given, ("one input", f"received {len(given)}")) for made in OF_ONE for given in ([], [(3, 4), (3, 4)])),
 ]
 
 
@@ -111,6 +198,7 @@ INPUTS: list[tuple[Any, list[tuple[int, ...]], tuple[str, ...]]] = [
 def test_inputs_that_do_not_fit(number):
     layer, shapes, words = INPUTS[number]
     refused(lambda: prepared(layer, *shapes), ShapeError, "'here", *words)
+    assert not layer.parameters and not layer.states
 
 
 X = zeros(2, 3, 4, 5)
@@ -179,3 +267,13 @@ def test_a_residual_that_changes_the_shape_takes_no_memory():
     inner = layers.Dense("d", 4, input_sample_shape=(5,))
     refused(lambda: net.add(layers.Residual("r", [inner])), ShapeError, "'r'", "(5,)", "(4,)")
     assert net.device.pool.used == 0
+
+
+@pytest.mark.parametrize("option", ["weight_init", "bias_init"])
+def test_an_unknown_initializer_is_refused_at_once(option):
+    refused(lambda: layers.Dense("here", 2, **{option: "nonsense"}), ValueError, "'nonsense'")
+
+
+@pytest.mark.parametrize("name", ["", "a/b", 3])
+def test_names(name):
+    refused(lambda: layers.Dense(name=name, num_output=2), ValueError, "name")

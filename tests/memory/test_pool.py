@@ -87,16 +87,6 @@ def test_region_is_rounded_and_aligned(nbytes, rounded):
     assert pool.used == 2 * rounded
 
 
-def test_small_requests_share_a_segment_and_large_ones_get_their_own_size():
-    source = Source()
-    pool = Pool(source=source)
-    first, second = pool.take(100), pool.take(200)
-    assert address(second) == address(first) + 128
-    for nbytes in (3 * SHARED, SHARED, MIB, 3 * MIB + 1):  # of which the first fits into the shared one
-        pool.take(nbytes)
-    assert source.asked == [MIB, SHARED, MIB, 3 * MIB + 64]
-
-
 def test_pieces_of_different_segments_do_not_merge():
     memory, asked = aligned_memory(4 * MIB), list[int]()
 
@@ -137,17 +127,6 @@ def test_failure_names_the_bytes_and_leaves_the_pool_as_it_was():
     assert source.asked == [2 * MIB, MIB, MIB]
 
 
-def test_failure_says_when_the_free_bytes_are_scattered():
-    pool = Pool(limit=1024)
-    regions = [pool.take(256) for _ in range(4)]
-    for region in regions[::2]:
-        pool.give(region)
-    with pytest.raises(OutOfMemoryError, match="512 bytes free in pieces"):
-        pool.take(512)
-    pool.give(regions[1])
-    assert address(pool.take(768)) == address(regions[0])
-
-
 def test_unused_segments_are_returned_before_a_source_that_refused_is_asked_again():
     source = Source(most=5 * MIB)
     pool = Pool(source=source)
@@ -166,25 +145,6 @@ def test_more_than_the_system_has(nbytes):
     pool = Pool()
     with pytest.raises(OutOfMemoryError, match=str(nbytes)):
         pool.take(nbytes)
-    assert numbers(pool) == (0, 0, 0, 0)
-
-
-@pytest.mark.parametrize(
-    "memory",
-    [
-        aligned_memory(MIB - 64),
-        aligned_memory(MIB).view(np.int8),
-        aligned_memory(MIB).reshape(2, -1),
-        aligned_memory(2 * MIB)[::2],
-        aligned_memory(MIB + 64)[5 : MIB + 5],
-        np.frombuffer(aligned_memory(MIB).data.toreadonly(), np.uint8),
-    ],
-    ids=["short", "int8", "matrix", "strided", "not aligned", "read-only"],
-)
-def test_source_that_breaks_its_promise(memory):
-    pool = Pool(source=lambda nbytes: memory)
-    with pytest.raises(ValueError, match="1048576"):
-        pool.take(100)
     assert numbers(pool) == (0, 0, 0, 0)
 
 
@@ -382,22 +342,6 @@ def test_limited_pool_fails_exactly_where_the_model_does(steps: list[tuple[str, 
 # Finalizers and threads
 
 
-@pytest.mark.parametrize("call", [lambda pool: pool.take(100), Pool.release_free], ids=["take", "release"])
-def test_source_may_not_change_the_pool(call: Callable[[Pool], object]):
-    calls = [call]
-
-    def source(nbytes: int) -> Bytes:
-        while calls:
-            calls.pop()(pool)
-        return aligned_memory(nbytes)
-
-    pool = Pool(source=source)
-    with pytest.raises(RuntimeError, match="source"):
-        pool.take(2 * MIB)
-    assert numbers(pool) == (0, 0, 0, 0)
-    assert pool.take(2 * MIB).nbytes == 2 * MIB
-
-
 POOL_FILES = {module.__file__ for module in (pool_module, segment, segments)}
 
 
@@ -499,24 +443,3 @@ def test_threads_share_a_pool():
     assert pool.used == 0
     assert pool.release_free() > 0
     assert pool.total == 0
-
-
-@pytest.mark.usefixtures("hasty_threads")
-def test_of_two_threads_that_give_the_same_region_one_fails():
-    pool = Pool()
-    regions = [pool.take(64) for _ in range(3000)]
-    barrier = threading.Barrier(3)
-
-    def work(index: int) -> int:
-        given = 0
-        barrier.wait(10)
-        for region in regions:
-            try:
-                pool.give(region)
-                given += 1
-            except ValueError:
-                pass
-        return given
-
-    assert sum(run_threads(work, 3)) == 3000
-    assert pool.used == 0

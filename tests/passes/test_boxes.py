@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 from itertools import product
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from programs import thorough
-from singa_lite.passes import boxes
+from programs import part, permuted, reshaped, thorough, turned, whole
+from singa_lite.operation import Operand
 from singa_lite.passes.boxes import Box, cut
+from singa_lite.passes.contents import Contents, Piece, are_same
+from singa_lite.passes.footprint import boxes
 
 
 def numbers(box: Box) -> list[tuple[int, ...]]:
@@ -56,27 +57,60 @@ def test_what_two_boxes_share_and_what_not(pair):
         assert box == box.seen(*range(len(box.at))), "written in one way only"
 
 
-@pytest.mark.parametrize("step", [384, 1152])
-def test_the_work_does_not_grow_with_the_number_of_copies(monkeypatch, step):
-    done = []
+# --- what bytes hold
 
-    def counted(a: Box, b: Box) -> tuple[list[Box], list[Box]]:
-        done[-1] += 1
-        return cut(a, b)
-
-    monkeypatch.setattr(boxes, "cut", counted)
-    for count in (30, 30_000_000):
-        done.append(0)
-        piece = Box((128, 0), ((count, step, 128), (128, 1, 1)))
-        counted(Box((0, 0), ((count * step, 1, 1),)), piece)
-        counted(piece, Box((0, 0), ((count * step - 77, 1, 1),)))
-        counted(piece, Box((192, 0), ((3 * count, 384, 256), (256, 1, 1))))
-    assert done[0] == done[1]
+#: The same bytes as images in both orders, and as a matrix.
+FRAMES = (whole(0, 2, 3, 4, 5), permuted(0, (2, 3, 4, 5), (0, 2, 3, 1)), reshaped(whole(0, 120), 8, 15))
 
 
-def test_spaces_are_chosen_and_joined():
-    apart = Box((8, 0, 40), ((6, 20, 8, 8), (8, 1, 1, 1)))
-    assert apart.seen(2, 1) == Box((40, 0), ((48, 1, 1),))
-    assert apart.seen(1, 0) == Box((0, 8), ((6, 8, 20), (8, 1, 1)))
-    assert apart.moved(-8).seen(0) == Box((0,), ((6, 20), (8, 1)))
-    assert Box((3,), ()).repeated(1, (9,)) == Box((3,), ())
+def view(source: random.Random) -> Operand:
+    found = source.choice(FRAMES)
+    for _ in range(source.randrange(3)):
+        axis = source.randrange(len(found.shape))
+        start = source.randrange(found.shape[axis])
+        found = part(found, axis, start, source.randint(start + 1, found.shape[axis]))
+    return turned(found) if source.random() < 0.2 else found
+
+
+def by_byte(pieces: list[Piece]) -> dict[int, tuple[int, int]]:
+    """{number of a byte: (its writer, its index in what that wrote)}."""
+    found = {at: (writer, inner) for writer, box in pieces for at, inner in numbers(box)}
+    assert len(found) == sum(box.size for _, box in pieces), "no byte twice"
+    return found
+
+
+@thorough
+@given(st.randoms(use_true_random=False))
+def test_reads_find_the_last_writes(source: random.Random):
+    contents, table = Contents(), {}
+    for writer in range(source.randint(1, 8)):
+        (box,) = boxes(view(source))
+        if source.random() < 0.2:
+            contents.put(box, ())
+            for address, _ in numbers(box):
+                table.pop(address, None)
+        else:
+            contents.put(box, [(writer, box)])
+            table |= {address: (writer, index) for address, index in numbers(box)}
+    assert by_byte(contents.pieces()) == table
+    (box,) = boxes(view(source))
+    found, rest = contents.get(box)
+    assert by_byte(found) == {index: table[address] for address, index in numbers(box) if address in table}
+    assert sorted(n for part in rest for n in numbers(part)) == [n for n in numbers(box) if n[0] not in table]
+
+
+def test_pieces_are_compared_by_their_bytes():
+    whole_run, other = Box((0, 0), ((40, 1, 1),)), Box((40, 40), ((8, 1, 1),))
+    halves = [Box((0, 0), ((20, 1, 1),)), Box((20, 20), ((20, 1, 1),))]
+    by_twos = [Box((0, 0), ((10, 4, 4), (2, 1, 1))), Box((2, 2), ((10, 4, 4), (2, 1, 1)))]
+    assert are_same([(5, whole_run)], [(5, half) for half in halves])
+    assert are_same([(5, half) for half in halves], [(5, box) for box in by_twos[::-1]])
+    assert are_same([], [])
+    assert not are_same([(5, whole_run)], [(5, halves[0]), (6, halves[1])])
+    assert not are_same([(5, whole_run)], [(5, halves[0])])
+    assert not are_same([(5, halves[0])], [(5, whole_run)])
+    assert not are_same([(5, whole_run)], [(5, whole_run), (5, other)])
+    shifted = Box((20, 16), ((20, 1, 1),))
+    assert not are_same([(5, whole_run)], [(5, halves[0]), (5, shifted)])
+    spread = Box((0, 0), ((20, 2, 4), (2, 1, 1)))
+    assert not are_same([(5, whole_run)], [(5, spread)])

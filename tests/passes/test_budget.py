@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
+from itertools import product
+from math import inf
 
 import pytest
 
 from programs import Call, add, assert_same, copy, matmul, program, subtract, tanh, whole
 from singa_lite.passes.budget import within_limit
-from singa_lite.passes.chance import made_cheaper
+from singa_lite.passes.chain_cuts import cuts
 from singa_lite.passes.descent import Descent
 from singa_lite.passes.in_place import in_place
+from singa_lite.passes.large import Large
 from singa_lite.passes.lower import Lowering, lower
 from singa_lite.passes.placed import LimitError
 from singa_lite.passes.program import Program, floor
-from singa_lite.passes.repeats import PER_CHAIN, Repeater
+from singa_lite.passes.repeats import Repeater
 from singa_lite.passes.search import Search
+from singa_lite.passes.stages import Stage
 from singa_lite.passes.time_model import seconds
 from singa_lite.passes.transfer_times import estimated_slowdown
 
@@ -77,29 +82,6 @@ def test_the_program_takes_and_costs_what_was_said_and_gives_equal_bits(given):
         assert_same(given, made)
 
 
-@pytest.mark.parametrize("given", PROGRAMS.values(), ids=PROGRAMS)
-def test_moves_by_chance_keep_the_limit_cost_less_and_are_the_same_each_time(given):
-    found = []
-    for _ in range(2):
-        descent = Descent(Repeater(given), seconds)
-        descent.begin(dict.fromkeys(descent.repeater.candidates, PER_CHAIN))
-        start = descent.choice()
-        made_cheaper(descent, start.floor)
-        found.append(descent.choice())
-    assert found[0] == found[1]
-    assert found[0].floor <= start.floor
-    assert found[0].seconds < start.seconds
-    assert floor(in_place(Search(given).program(found[0].levels))) == found[0].floor
-
-
-def test_costs_may_be_given():
-    """Where products cost nothing, nothing else is made again."""
-    given = PROGRAMS["products"]
-    search = Search(given, lambda i: 0.0 if i.kernel == "matmul" else 1.0)
-    again = [i for i in search.program(search.within(int(0.8 * search.free.floor)).levels).instructions if i.repeats]
-    assert sum(i.kernel == "matmul" for i in again) > len(again) / 2
-
-
 def test_no_limit_or_a_wide_one_changes_nothing():
     given = PROGRAMS["plain"]
     assert within_limit(given) is given
@@ -132,3 +114,84 @@ def least_of(lowering: Lowering, limit: int) -> int:
 
 def limited(given: Program, limit: int) -> Program:
     return replace(given, target=replace(given.target, limit=limit))
+
+
+# --- cuts of chains
+
+
+def links(sizes: list[int], costs: list[int]) -> list[Stage]:
+    """Stages of one value each, which is their end; backward takes nothing beside."""
+    numbers = range(len(sizes))
+    return [Stage((n,), (n,), (), sizes[n], sizes[n], 0, costs[n], 0, 0) for n in numbers]
+
+
+def least_cost(sizes: list[int], costs: list[int], limit: int) -> float:
+    """Of what is made again, by trying all: what is there is forgotten or kept at each making, as one likes."""
+    last = len(sizes) - 1
+
+    @cache
+    def cost(there: frozenset[int], wanted: int) -> float:
+        if wanted < 0:
+            return 0
+        if wanted in there:
+            return cost(frozenset(v for v in there if v < wanted), wanted - 1)
+        start = max((v for v in there if v < wanted), default=-1)
+        made = range(start + 1, wanted + 1)
+        best = inf
+        for keep in product((False, True), repeat=len(made) - 1):
+            now = there | {wanted} | {v for v, kept in zip(made, keep, strict=False) if kept}
+            if sum(sizes[v] for v in now) <= limit:
+                best = min(best, sum(costs[v] for v in made) + cost(now, wanted))
+        return best
+
+    starts = product((False, True), repeat=last)
+    kept = [frozenset(v for v in range(last) if keep[v]) for keep in starts]
+    return min(cost(one, last - 1) for one in kept if sum(sizes[v] for v in one) <= limit)
+
+
+def cost_of(costs: list[int], depths: dict[int, int]) -> int:
+    return sum(costs[block] * depth for block, depth in depths.items())
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5])
+@pytest.mark.parametrize("costs", [[1] * 8, [1, 5, 2, 1, 7, 1, 3, 1]], ids=["equal", "unequal"])
+def test_a_tiny_chain_costs_what_the_best_schedule_costs(costs, limit):
+    """Ends of stages take a byte each; the last one's is not gone back to."""
+    found = cuts(links([1] * 8, costs), limit)
+    assert found is not None
+    assert cost_of(costs, found) == least_cost([1] * 8, costs, limit)
+
+
+def test_sizes_count_and_what_cannot_be_is_told():
+    sizes, costs = [1, 3, 1, 2, 1, 4, 1, 1], [1, 2, 3, 1, 2, 3, 1, 2]
+    for limit in (4, 6):
+        found = cuts(links(sizes, costs), limit)
+        assert found is not None
+        assert cost_of(costs, found) == least_cost(sizes, costs, limit)
+    assert cuts(links(sizes, costs), 2) is None
+    assert cuts([], 5) is None
+
+
+@pytest.mark.parametrize("share", [0.6, 0.5])
+@pytest.mark.parametrize("name", [*PROGRAMS, "long"])
+def test_cut_programs_take_what_was_said_and_give_equal_bits(name, share):
+    """Values that skips carry along are kept together with those that they go beside."""
+    given = chain(60) if name == "long" else PROGRAMS[name]
+    repeater = Repeater(given)
+    descent = Descent(repeater, seconds)
+    limit = int(share * descent.sketch.floor)
+    choice = Large(repeater, descent).within(limit)
+    assert choice is not None
+    assert choice.floor <= limit
+    made = Search(given).program(choice.levels)
+    assert floor(in_place(made)) == choice.floor
+    assert_same(given, made)
+
+
+def test_a_twentieth_of_a_long_chain_in_less_than_two_more_forwards():
+    """By Griewank and Walther's formula it takes 1.5."""
+    search = Search(chain(405))
+    choice = search.within(search.free.floor // 20)
+    again = [i for i in search.program(choice.levels).instructions if i.repeats is not None]
+    assert choice.floor <= search.free.floor // 20
+    assert len(again) < 1.8 * 405

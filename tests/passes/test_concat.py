@@ -192,13 +192,6 @@ def test_copies_that_are_left(calls, left):
     assert copies_left(assembled(*calls, held=[*HELD, 4])) == left
 
 
-def test_a_part_or_a_whole_that_the_user_holds_is_copied():
-    made = assembled(*TOGETHER, READ, held=[*HELD, 10])
-    assert copies_left(made) == [2]
-    given_ = program(*TOGETHER, READ, held=[*HELD, 12])
-    assert assembled_in_place(given_) is given_
-
-
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), CHANNELS_LAST, KERNELS_LAST])
 @pytest.mark.parametrize("axis", [0, 1, 2, 3])
 def test_along_any_axis_in_any_order(axis, order):
@@ -266,19 +259,6 @@ def test_kernels_named_as_particular_keep_their_operands(axis, outer, inner, lef
     placed = lower(given_)
     assert_same(given_, placed.planned, placed.offsets)
     assert set(copies_left(placed.planned)) >= set(left)
-
-
-def test_forms_between_leave_the_largest_wholes_to_copies():
-    """The copies into the larger of two wholes are numbers 2 and 3, those into the other one 7 and 8."""
-    c, d, narrow = whole(20, 3, 2), whole(21, 3, 3), whole(22, 3, 5)
-    made = program(
-        *TOGETHER, copy(WHOLE, whole(1, 3, 8)), double(part(INPUT, 1, 0, 2), c), tanh(part(INPUT, 1, 0, 3), d),
-        copy(c, part(narrow, 1, 0, 2)), copy(d, part(narrow, 1, 2, 5)), copy(narrow, whole(3, 3, 5)), held=[0, 1, 3],
-    )  # fmt: skip
-    result = assembled_in_place(made)
-    some, all_of_them = result.rivals
-    assert [copies_left(one) for one in (result, some, all_of_them)] == [[], [2, 3], [2, 3, 7, 8]]
-    assert_same(made, some)
 
 
 def laid(array: np.ndarray, order: Sequence[int]) -> np.ndarray:

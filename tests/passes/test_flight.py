@@ -9,26 +9,61 @@ from collections import Counter
 from dataclasses import replace
 from itertools import pairwise, product
 from math import prod
+from typing import NoReturn
 
 import numpy as np
 import pytest
 
-from absent_ranks import mlp, planned, ranks, steps
 from singa_lite import FeedForwardNet, layers, loss, optimizer
 from singa_lite.kernels.collective import parts_of
 from singa_lite.memory.problem import PlanError
+from singa_lite.parallel import DataParallel
+from singa_lite.parallel.communicator import Communicator, Through
+from singa_lite.passes.check_rewrites import check_rewrites
 from singa_lite.passes.collectives import BEGIN, POLL, WAIT, digest, kind_of, most_in_flight
+from singa_lite.passes.own_parts import made_by_strips
 from singa_lite.passes.read_from import check_reads
 
 
-def many_filters():
-    """Its filters are 4.7 MB, and not made by a product that tiles are made of."""
+class Nobody(Communicator):
+    """The others never come."""
+
+    def __init__(self, size: int, rank: int = 0) -> None:
+        self.rank, self.size = rank, size
+
+    def exchange(self, given):
+        return [given] * self.size
+
+    def spread(self, sent, received, number):
+        return Through()
+
+    def wait(self, pending, doing):
+        raise AssertionError
+
+    def abort(self, message) -> NoReturn:
+        raise AssertionError(message)
+
+
+def ranks(size=2, bucket=2000, in_flight=1 << 24, shard=None, rank=0):
+    return DataParallel(Nobody(size, rank), bucket, in_flight, shard, None, False, 100)
+
+
+def mlp(parallel, sizes=(40, 30, 20, 10), opt=None, **options):
     net = FeedForwardNet(loss.SoftmaxCrossEntropy(), seed=1)
-    net.add(layers.Conv2D("conv", 512, 3, input_sample_shape=(256, 4, 4)))
-    net.add(layers.Flatten("flat"))
-    net.add(layers.Dense("scores", 3))
-    net.compile(optimizer.SGD(0.1), parallel=ranks(bucket=1 << 20))
+    net.add(layers.Dense("dense", sizes[1], input_sample_shape=(sizes[0],)))
+    for number, size in enumerate(sizes[2:]):
+        net.add(layers.Activation(f"tanh{number}", "tanh"))
+        net.add(layers.Dense(f"dense{number}", size))
+    net.compile(opt or optimizer.SGD(0.1, momentum=0.9), parallel=parallel, **options)
     return net
+
+
+def planned(net, batch=8):
+    return net.plan_batch(batch).placed.planned
+
+
+def steps(program, kind):
+    return [step for step, instruction in enumerate(program.instructions) if kind_of(instruction) == kind]
 
 
 def test_without_other_ranks_nothing_is_summed():
@@ -37,36 +72,11 @@ def test_without_other_ranks_nothing_is_summed():
     assert mlp(None).plan_batch(8).in_flight_bytes == 0
 
 
-def test_each_sum_is_begun_once_and_waited_for_once_before_its_update():
-    program = planned(mlp(ranks()))
-    calls = program.instructions
-    begun = {calls[step].operands[1].block: step for step in steps(program, BEGIN)}
-    waited = {calls[step].operands[1].block: step for step in steps(program, WAIT)}
-    assert begun.keys() == waited.keys()
-    assert all(begun[block] < waited[block] for block in begun)
-    updated: dict[int, int] = {}
-    for step, instruction in enumerate(calls):
-        if instruction.kernel == "sgd":
-            updated.setdefault(instruction.operands[0].block, step)
-    summed = {calls[step].operands[0].block: step for step in waited.values()}
-    assert updated.keys() == summed.keys()
-    assert all(summed[block] < updated[block] for block in summed)
-
-
 def test_the_walk_back_goes_on_while_a_gradient_is_summed():
     program = planned(mlp(ranks(bucket=1)))
     calls, first = program.instructions, steps(program, BEGIN)[0]
     end = next(s for s in steps(program, WAIT) if calls[s].operands[1] == calls[first].operands[1])
     assert {"matmul", "tanh_derivative"} <= {i.kernel for i in calls[first:end]}
-
-
-def test_polls_stand_behind_what_runs_meanwhile():
-    program = planned(mlp(ranks(bucket=1)))
-    level = 0
-    for instruction, behind in pairwise(program.instructions):
-        level += {BEGIN: 1, WAIT: -1}.get(kind_of(instruction), 0)
-        if not kind_of(instruction):
-            assert (kind_of(behind) == POLL) == (level > 0)
 
 
 def test_small_gradients_are_summed_together():
@@ -120,14 +130,6 @@ def _elements_summed(plan):
     return found
 
 
-def test_tiles_are_summed_each_by_itself_and_the_gradient_never_exists():
-    sizes = (1100, 1000, 7)
-    program = planned(mlp(ranks(bucket=1 << 20), sizes))
-    whole = 1100 * 1000 * 4
-    assert len(steps(program, BEGIN)) >= 5
-    assert max(program.sizes.values()) < whole / 3
-
-
 @pytest.mark.parametrize("opt", [optimizer.SGD(0.1), optimizer.Adam(0.1)])
 def test_ranks_with_batches_of_unequal_sizes_begin_the_same_sums(opt):
     net = mlp(ranks(size=3, bucket=1 << 20), (1100, 1000, 7), opt)
@@ -151,17 +153,6 @@ def test_ranks_without_a_part_of_a_gradient_begin_and_end_the_same_sums(options,
         polls = {placed.planned.instructions[step].number for step in steps(placed.planned, POLL)}
         assert polls.isdisjoint(i.number for i in placed.rewritten.instructions)
     assert len(set(found)) == 1
-
-
-def test_large_filters_are_summed_in_pieces_that_are_under_way_together():
-    plan = many_filters().plan_batch(2)
-    program = plan.placed.planned
-    landings = [program.instructions[s].operands[1].nbytes for s in steps(program, BEGIN)]
-    assert len(landings) >= 4
-    assert max(landings) <= 1 << 20
-    first_wait = steps(program, WAIT)[0]
-    assert sum(step < first_wait for step in steps(program, BEGIN)) >= 4
-    plan.check()
 
 
 @pytest.mark.parametrize(
@@ -256,3 +247,88 @@ def test_parts_cover_all_elements():
     for elements, count in product((0, 1, 2, 5, 7, 100), (1, 2, 3, 4, 7)):
         found = np.concatenate([np.arange(elements)[part] for part in parts_of(elements, count)])
         assert np.array_equal(found, np.arange(elements))
+
+
+# --- a large gradient of which each rank updates its part
+
+SIZES = (1100, 1000, 7)
+WHOLE = 4 * 1100 * 1000
+
+
+def sharded(size=4, rank=1, **options):
+    opt = options.pop("opt", None)
+    return mlp(
+        ranks(size, 1 << 20, 4 << 20, "state", rank), options.pop("sizes", SIZES), opt or optimizer.Adam(), **options
+    )
+
+
+def largest_block(program):
+    return max(program.sizes.values())
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 7, 40])
+def test_it_never_exists_whole(size):
+    alone = mlp(None, SIZES, optimizer.Adam()).plan_batch(8)
+    for rank in {0, size - 1}:
+        plan = sharded(size, rank).plan_batch(8)
+        plan.check()
+        assert largest_block(plan.placed.planned) < WHOLE / 3
+        assert plan.arena_bytes <= alone.arena_bytes + (4 << 20)
+
+
+def test_what_is_kept_for_a_norm_of_all_is_this_ranks_part():
+    alone = mlp(None, SIZES, optimizer.Adam()).plan_batch(8).arena_bytes
+    plan = sharded(4, 2, clip_global_norm=1.0).plan_batch(8)
+    assert plan.arena_bytes <= alone + WHOLE / 4 + (4 << 20)
+
+
+def test_ranks_sum_the_same_strips_though_they_update_others():
+    shapes = [
+        [
+            instruction.operands[0].shape
+            for instruction in planned(sharded(3, rank)).instructions
+            if kind_of(instruction) == BEGIN
+        ]
+        for rank in range(3)
+    ]
+    assert shapes[0] == shapes[1] == shapes[2] and len(shapes[0]) > 5
+
+
+def test_few_rows_are_parted_by_elements_and_copied():
+    """7 rows of 200,000 are not whole rows of 2 ranks: a rank might have 4, and another one 3."""
+    net = FeedForwardNet(loss.MeanSquaredError(), seed=1)
+    net.add(layers.Dense("dense", 200_000, input_sample_shape=(7,), use_bias=False))
+    net.compile(optimizer.SGD(0.1), parallel=DataParallel(Nobody(2), 1 << 20, 2 << 20, "state", None, False, 100))
+    plan = net.plan_batch(3)
+    plan.check()
+    owned = [i.by_name["value"].shape for i in plan.placed.planned.instructions if i.kernel == "sgd"]
+    assert owned == [(700_000,)]
+    waits = [i for i in plan.placed.planned.instructions if kind_of(i) == WAIT and "own_part" in i.kernel]
+    assert len(waits) > 2 and all(i.operands[0].nbytes <= 1 << 20 for i in waits)
+
+
+def faults(call):
+    """The call with other rows read or written, or left out. Of a sum what comes in belongs to no value."""
+    for at, operand in enumerate(call.operands[:1] if kind_of(call) else call.operands):
+        if operand is not None and operand.shape:
+            moved = operand._replace(offset=operand.offset + operand.strides[0])
+            yield f"operand {at}", call.with_operands((*call.operands[:at], moved, *call.operands[at + 1 :]))
+    yield "left out", None
+
+
+def test_each_fault_in_what_is_made_is_told():
+    """Other ranks' rows as well, which this one only sends."""
+    program = sharded(3, 1).plan_batch(8).placed.recorded
+    made = made_by_strips(program)
+    check_rewrites(program, made)
+    known = {id(instruction) for instruction in program.instructions}
+    new = [at for at, instruction in enumerate(made.instructions) if id(instruction) not in known]
+    tried = [at for at in new if kind_of(made.instructions[at]) != BEGIN][:12]
+    assert {made.instructions[at].kernel for at in tried} >= {"matmul", "adam", "copy"}
+    for at in tried:
+        for what, faulty in faults(made.instructions[at]):
+            calls = list(made.instructions)
+            calls[at : at + 1] = [] if faulty is None else [faulty]
+            with pytest.raises(PlanError):
+                check_rewrites(program, replace(made, instructions=tuple(calls)))
+                raise AssertionError(f"{made.instructions[at]}: {what}: was let through")

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
+from hypothesis import given
 
 from programs import (
     Call,
@@ -20,28 +21,39 @@ from programs import (
     changed,
     clip,
     copy,
+    double,
     fill,
     kernels,
     part,
     permuted,
     program,
+    random_programs,
     relu,
+    thorough,
     update,
     whole,
 )
+from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.numpy_kernels import NUMPY
 from singa_lite.memory.problem import PlanError
-from singa_lite.operation import Operand, Phase, again
+from singa_lite.operation import Operand, again
+from singa_lite.passes.by_law import Replacing
 from singa_lite.passes.derivative_sum import added_within
 from singa_lite.passes.fuse import fused
 from singa_lite.passes.in_place import in_place
+from singa_lite.passes.law_moves import At
+from singa_lite.passes.law_places import places
+from singa_lite.passes.laws import ACTIVATED
 from singa_lite.passes.linear_gradient import PAIR, joined
 from singa_lite.passes.norm_derivative import masked_within
 from singa_lite.passes.norm_sum import summed_within
-from singa_lite.passes.program import Program, floor
+from singa_lite.passes.pool_first import pool_first
+from singa_lite.passes.program import Program, floor, live_bytes
 from singa_lite.passes.read_from import check_reads
 from singa_lite.passes.repeats import ONCE, Repeater
 from singa_lite.passes.schedule import Schedule
+from singa_lite.passes.taken_apart import taken_apart
+from singa_lite.passes.updates import updated_together
 
 SHAPE, C = (5, 3, 4, 2), 3
 LAST = (0, 2, 3, 1)
@@ -249,15 +261,6 @@ def test_where_the_floor_would_rise_they_stay_apart(name):
     assert one.run(costly) is costly
 
 
-def test_a_mask_that_is_there_anyway_is_not_made_again():
-    """Where the backward part reads the activation's result besides."""
-    given = program(*FORTH, copy(Y, OTHER), masked(), back(), held=HELD)
-    forward, besides = fused(given), replace(given.instructions[2], phase=Phase.GRADIENT)
-    assert len(masked_within(forward).instructions) == 3
-    made = forward.with_instructions([forward.instructions[0], besides, *forward.instructions[2:]])
-    assert masked_within(made) is made
-
-
 # --- repeats of the joined call -----------------------------------------------------------------------------
 
 
@@ -305,3 +308,200 @@ def test_the_proof_finds_planted_faults_of_a_repeat(monkeypatch):
     for fault in faults:
         with pytest.raises(PlanError):
             check_reads(made, changed(found, at, lambda i, fault=fault: replace(i, **fault)), {})
+
+
+# --- where the right side of a law may stand
+
+A, B, RESULT = (whole(block, 5, 3) for block in (0, 1, 2))
+U, V, W = (whole(block, 5, 3) for block in (10, 11, 12))
+KEPT = [0, 1, 2, 20, 21, 22]
+ACTIVATED_SUM = next(one for one in ACTIVATED if one.left[0].kernel == "add")
+AT_FIRST, AT_LAST = [At(0, 0)], [At(1, 0)]
+
+
+def put(given: Program, at: list[At]) -> list[str]:
+    """The kernels behind it, once all places have the right side that may have it."""
+    replacing = Replacing(given)
+    for place in places(given, replacing.uses, ACTIVATED_SUM):
+        if replacing.may_put(place, at):
+            replacing.put(place, at)
+    made = replacing.result()
+    assert_same(given, made)
+    return [instruction.kernel for instruction in made.instructions]
+
+
+@pytest.mark.parametrize(
+    ("calls", "first", "last"),
+    [
+        ([add(A, B, U), copy(U, W), relu(U, V), copy(W, RESULT)], False, False),  # somebody else reads U
+        ([add(A, B, U), relu(U, V), copy(U, RESULT)], False, False),  # later, too
+        ([add(A, B, U), clip(U), relu(U, V)], False, False),  # U has changed
+        ([relu(U, V), add(A, B, U)], False, False),  # the activation is of what was there before
+        ([add(A, B, U), clip(A), relu(U, V)], True, False),  # an input changes in between
+        ([add(A, B, U), fill(V), copy(V, RESULT), relu(U, V)], False, True),  # the result's block is in use in between
+        ([add(A, B, U), relu(U, A)], False, False),  # over an input
+        ([add(A, B, RESULT), relu(RESULT, V)], False, False),  # what is held stays
+    ],
+    ids=["read", "read later", "z", "before", "input", "result", "over", "held"],
+)
+def test_nothing_comes_too_late_or_too_early(calls: list[Call], first: bool, last: bool):
+    given = program(*calls, copy(V, whole(20, 5, 3)), held=KEPT)
+    assert ("add_activation" in put(given, AT_FIRST), "add_activation" in put(given, AT_LAST)) == (first, last)
+
+
+@pytest.mark.parametrize("offset", [0, 96])
+@pytest.mark.parametrize("shape", [(2, 3, 1, 4), (2, 3, 4), (6, 4)])
+def test_what_the_activation_saw_in_another_shape_is_pooled_as_an_image(shape, offset):
+    """Of a part of a block that is only where nothing changes for it."""
+    window = {"window": Window((1, 2), (1, 2))}
+    images, pooled = (2, 3, 1, 4), (2, 3, 1, 2)
+    x, y = whole(0, *shape)._replace(offset=offset), whole(10, *shape)
+    p, out = whole(11, *pooled), whole(2, *pooled)
+    given = program(relu(x, y), call("max_pool2d", whole(10, *images), p, None, **window), copy(p, out), held=[0, 2])
+    after = pool_first(given)
+    first, second, _copy = after.instructions
+    if offset and shape != images:
+        assert first.kernel == "relu"
+    else:
+        assert (first.kernel, first.operands[0]) == ("max_pool2d", whole(0, *images)._replace(offset=offset))
+        assert (second.kernel, second.operands) == ("relu", (first.operands[1], p))
+        assert y.block not in after.sizes
+    assert_same(given, after)
+
+
+# --- small updates wait for others of their kind
+
+#: Held: parameters and an input; intermediates: gradients.
+P1, P2, P3, P4 = whole(0, 3, 4), whole(1, 3, 4), whole(2, 3, 4), whole(3, 3, 4)
+G1, G2, G3, G4, G5, G6 = (whole(number, 3, 4) for number in range(10, 16))
+PARAMETERS = [0, 1, 2, 3]
+
+
+def joining(*calls: Call, most: int = 3, held: list[int] = PARAMETERS) -> Program:
+    """The calls for kernels that do at most so many updates at once."""
+    one = program(*calls, held=held)
+    return replace(one, target=replace(one.target, most_joined=joins(most)))
+
+
+def joins(most: int):
+    return lambda kernel, operands, settings: most if kernel in ("add_scaled", "clip_elements", "sgd") else 0
+
+
+def together(*calls: Call, most: int = 3, held: list[int] = PARAMETERS) -> Program:
+    """The calls behind the pass, which changed no bit and did not raise the floor; and the proof holds."""
+    before = joining(*calls, most=most, held=held)
+    after = updated_together(before)
+    assert_same(before, after)
+    assert floor(after) <= floor(before)
+    check_reads(before, after, {})
+    return after
+
+
+#: Room for one more gradient, at a step of its own.
+PEAK = (relu(P3, G1), relu(G1, G2), call("add", G1, G2, G3), copy(G3, P4))
+TIGHT = (relu(P3, G2), relu(G2, G3), relu(G3, G4), call("add", G3, G4, G3), call("add", G2, G3, G2), copy(G2, P4))
+VALUES = [whole(number, 3, 4) for number in range(20, 27)]
+#: (calls, kernels behind the pass, from a place on).
+WAITING: dict[str, tuple[list[Call], int, str]] = {
+    "the first waits for the second": (
+        [*PEAK, relu(P3, G1), update(G1, P1), double(P3, G2), update(G2, P2)], 4, "relu scale add_scaled*2",
+    ),
+    "read meanwhile": (
+        [*PEAK, relu(P3, G1), update(G1, P1), relu(P1, G2), update(G2, P2)], 4, "relu add_scaled relu add_scaled",
+    ),
+    "written meanwhile": (
+        [*PEAK, relu(P3, G1), update(G1, P1), double(P3, G1), update(G1, P2)], 4, "relu add_scaled scale add_scaled",
+    ),
+    "two updates of one value": (
+        [*PEAK, relu(P3, G1), double(P3, G2), update(G1, P1), update(G2, P1)], 4, "relu scale add_scaled add_scaled",
+    ),
+    "what lives anyway costs nothing": ([update(P3, P1), relu(P3, G1), copy(G1, P4), update(P3, P2)], 0,
+                                        "relu copy add_scaled*2"),
+    "a group ends where there is no room and another begins": (
+        [relu(P3, G1), update(G1, P1), *TIGHT, double(P3, G5), update(G5, P2), relu(P3, G6), update(G6, P4)], 8,
+        "scale relu add_scaled*2",
+    ),
+    "at most as many as the kernels do": (
+        [update(P3, value) for value in VALUES], 0, "add_scaled*3 add_scaled*3 add_scaled",
+    ),
+    "other kernels are other groups": (
+        [update(P3, P1), clip(P2), update(P3, P4), clip(whole(4, 2))], 0, "add_scaled*2 clip_elements*2",
+    ),
+    "other settings are other groups": (
+        [update(P3, P1), call("add_scaled", P3, P4, alpha=2.0)], 0, "add_scaled add_scaled",
+    ),
+    # The one that is not its last user may not wait as if it cost nothing.
+    "a gradient of two groups": (
+        [relu(P3, G1), update(G1, P1), call("add_scaled", G1, P2, alpha=2.0),
+         *PEAK[1:3], relu(P3, G4), update(G4, P4)], 5,
+        "add_scaled*2",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("calls", "start", "wanted"), WAITING.values(), ids=WAITING)
+def test_small_updates_wait_for_others(calls, start, wanted):
+    assert kernels(together(*calls, held=[*PARAMETERS, 4, *range(20, 27)]))[start:] == wanted.split()
+
+
+def test_no_step_holds_more_than_the_floor():
+    """Without a peak elsewhere the first gradient may not live beside the second."""
+    calls = relu(P3, G1), update(G1, P1), double(P3, G2), update(G2, P2)
+    before = joining(*calls)
+    assert updated_together(before) is before
+    assert floor(before) == 128, "a gradient and scratch"
+
+
+@thorough
+@given(random_programs)
+def test_random_programs(given_: Program):
+    """Whatever stands between: equal bits, no larger floor, no step above it, and a proof that holds."""
+    before = in_place(replace(given_, target=replace(given_.target, most_joined=joins(3))))
+    after = updated_together(before)
+    assert_same(before, after)
+    assert max(live_bytes(after)) <= floor(before)
+    check_reads(before, after, {})
+    assert sum(len(i.joins) or 1 for i in after.instructions) == len(before.instructions)
+
+
+# ---- the proof
+
+
+TWO_UPDATES = (update(P3, P1), relu(P3, G1), copy(G1, P4), update(P3, P2))
+
+
+def spoilt(change) -> tuple[Program, Program]:
+    before = joining(*TWO_UPDATES)
+    after = updated_together(before)
+    return before, changed(after, len(after.instructions) - 1, change)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda i: replace(i, joins=(0, 0)),
+        lambda i: replace(i, joins=(3, 0)),
+        lambda i: replace(i, joins=(0,)),
+        lambda i: replace(i, joins=(0, 1)),
+        lambda i: replace(i, joins=()),
+        lambda i: replace(i, kernel="add_scaled*1", operands=i.operands[:2]),
+        lambda i: replace(i, operands=(*i.operands[2:], *i.operands[:2])),
+        lambda i: replace(i, operands=(*i.operands[:3], i.operands[1])),
+        lambda i: replace(i, settings={"alpha": 3.0}),
+    ],
+    ids=["one twice", "exchanged", "fewer", "another", "none", "a call less", "values", "one value", "settings"],
+)
+def test_a_wrong_joined_call_is_told(change):
+    before, after = spoilt(change)
+    with pytest.raises(PlanError):
+        check_reads(before, after, {})
+
+
+def test_calls_that_meet_in_the_arena_are_told():
+    """Two values that lie over each other there, which one after the other might be right."""
+    before = joining(relu(P3, G1), relu(P3, G2), update(P3, G1), update(P3, G2), copy(G1, P1), copy(G2, P2))
+    after = updated_together(before)
+    assert "add_scaled*2" in kernels(after)
+    taken_apart(after, {10: 0, 11: 64})
+    with pytest.raises(PlanError, match="wanted calls apart"):
+        taken_apart(after, {10: 0, 11: 16})

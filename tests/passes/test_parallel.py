@@ -21,7 +21,6 @@ from programs import (
     numbers,
     program,
     random_programs,
-    relu,
     run,
     start_of,
     tanh,
@@ -30,9 +29,9 @@ from programs import (
 )
 from singa_lite.memory.problem import PlanError
 from singa_lite.passes.lower import lower
-from singa_lite.passes.parallel import WIDEST, in_waves, near_dependencies
+from singa_lite.passes.parallel import in_waves, near_dependencies
 from singa_lite.passes.placed import Placed, prove
-from singa_lite.passes.program import Program, floor, live_bytes
+from singa_lite.passes.program import Program, floor
 from singa_lite.passes.races import check_races
 
 INPUT, RESULT, SECOND = whole(0, 3, 4), whole(1, 3, 4), whole(2, 3, 4)
@@ -83,25 +82,6 @@ def test_two_branches_are_two_lanes():
     assert made.order == "dependencies"
 
 
-def test_waves_and_lanes():
-    chain = program(double(INPUT, A), relu(A, B), double(B, C), relu(C, RESULT), held=HELD)
-    assert in_waves(slow(chain)).waves == ((1,),) * 4
-    made = in_waves(slow(program(*BRANCHES, held=HELD), seconds=1e-6))
-    assert set(made.waves) == {(1,)}, "calls that take next to nothing are not worth it"
-    results = [whole(20 + i, 3, 4) for i in range(4)]
-    made = program(*(tanh(INPUT, one) for one in results), held=[0, 20, 21, 22, 23])
-    assert in_waves(slow(made, 2)).waves == ((2, 2),), "to the lane that is least loaded"
-    assert in_waves(slow(made, 4)).waves == ((1, 1, 1, 1),)
-    made = in_waves(slow(program(held=HELD)))
-    assert made.waves == () and made.order == "dependencies"
-
-
-def test_what_is_live_in_a_wave_is_live_in_all_of_it():
-    made = in_waves(slow(program(*BRANCHES, held=HELD)))
-    assert live_bytes(made)[:6] == [6 * 64] * 6
-    assert live_bytes(made)[6] == 2 * 64
-
-
 def test_waves_never_raise_a_floor_that_counts():
     """Two large values, of which only one need be there at a time, are not made at the same time."""
     square, column = whole(0, 700, 700), whole(1, 700, 1)
@@ -124,11 +104,6 @@ def test_pieces_of_one_block_are_apart():
     made = program(double(one, upper), tanh(other, lower_half), copy(both, whole(1, 4, 4)), held=[0, 1, 3])
     assert near_dependencies(made.instructions) == [[], [], [0, 1]]
     assert lanes_of(in_waves(slow(made))) == [[[0], [1]], [[2]]]
-
-
-def test_a_write_waits_for_those_who_read_before_it():
-    made = program(fill(A), tanh(A, RESULT), fill(A), copy(A, SECOND), held=HELD)
-    assert near_dependencies(made.instructions) == [[], [0], [0, 1], [0, 2]]
 
 
 def two_softmaxes() -> Placed:
@@ -167,13 +142,6 @@ def test_ladders(rungs):
     placed = planned(made)
     assert any(len(wave) > 1 for wave in placed.planned.waves)
     assert correct_in_any_order(placed, made, range(30))
-
-
-def test_long_programs_are_cut_into_waves_that_are_not_wider_than_the_window():
-    calls = [tanh(INPUT, whole(20 + i, 3, 4)) for i in range(3 * WIDEST)]
-    made = in_waves(slow(program(*calls, held=[0, *range(20, 20 + len(calls))])))
-    assert max(map(sum, made.waves)) <= WIDEST
-    assert sum(map(sum, made.waves)) == len(calls)
 
 
 # --- the proof ----------------------------------------------------------------------------------------------

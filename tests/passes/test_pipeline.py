@@ -6,8 +6,8 @@ import pytest
 
 from programs import add, assert_same, copy, double, fill, part, program, relu, tanh, whole
 from singa_lite.passes.lower import lower, unshared
-from singa_lite.passes.pipeline import PASSES, planning, rewriting
-from singa_lite.passes.program import Program, floor
+from singa_lite.passes.pipeline import PASSES
+from singa_lite.passes.program import Program
 from singa_lite.passes.read_from import check_reads
 
 NAMES = [one.name for one in PASSES]
@@ -29,21 +29,6 @@ def some() -> Program:
         copy(whole(15, 3, 80), result),
         held=[0, 1],
     )
-
-
-def test_each_pass_has_a_name_of_its_own_and_those_that_rewrite_stand_first():
-    assert len(set(NAMES)) == len(NAMES)
-    assert [one.rewrites for one in PASSES] == sorted((one.rewrites for one in PASSES), reverse=True)
-    assert all(one.brings and one.name.isidentifier() for one in PASSES)
-
-
-def test_every_plan_goes_through_the_passes_that_are_for_it():
-    for parallel in (False, True):
-        wanted = [one.name for one in PASSES if one.parallel <= parallel]
-        assert [one.name for one in (*rewriting(), *planning(parallel))] == wanted
-        assert list(lower(some(), parallel=parallel).gains) == wanted
-    always = ["rules", "narrow", "pieces", "flight"]
-    assert [one.name for one in rewriting(fuse=False)] == always, "none of them is fusing"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -73,10 +58,3 @@ def test_anything_else_is_refused(text, monkeypatch):
     with pytest.raises(ValueError, match=SWITCH) as error:
         lower(some())
     assert repr(text) in str(error.value)
-
-
-def test_a_plan_begins_at_the_record():
-    placed = lower(some())
-    assert placed.recorded.instructions == some().instructions
-    assert placed.recorded_floor == floor(some())
-    assert {name for name, nbytes in placed.gains.items() if nbytes} >= {"dead", "in_place"}

@@ -43,8 +43,6 @@ from singa_lite.operation import Instruction, Operand
 from singa_lite.passes import contents
 from singa_lite.passes.boxes import Box, cut
 from singa_lite.passes.dead import without_dead
-from singa_lite.passes.dependencies import ancestors, predecessors
-from singa_lite.passes.footprint import axis_order, boxes
 from singa_lite.passes.lower import lower
 from singa_lite.passes.program import Program, requests
 from singa_lite.passes.read_from import check_reads
@@ -271,39 +269,6 @@ def assert_found(spoilt: Planned) -> None:
         check_reads(spoilt.recorded, spoilt.program, spoilt.offsets)
 
 
-def test_two_dependent_instructions_the_other_way_round():
-    earlier, found = ancestors(predecessors(program(*STEP, held=HELD).instructions)), 0
-    for index in range(len(STEP) - 1):
-        pieces_of_one_block = index == 6  # they are ordered, but need not be
-        if earlier[index + 1] >> index & 1 and not pieces_of_one_block:
-            spoilt = unshared(*STEP)
-            order(*range(index), index + 1, index, *range(index + 2, len(STEP)))(spoilt)
-            assert_found(spoilt)
-            found += 1
-    assert found >= 5
-
-
-def test_offsets_that_overlap_are_found_by_the_check_of_bytes_too():
-    spoilt = unshared(*BLOCKS)
-    lies(b10=64, b14=0, b11=192, b12=256)(spoilt)
-    with pytest.raises(PlanError, match="overlap"):
-        spoilt.check()
-
-
-@pytest.mark.parametrize("shift", [-4, 4, 8, 16, None])
-def test_parts_at_a_wrong_place_of_their_whole(shift):
-    """Shifted, or in each other's place."""
-    good = Planned.of(program(*STEP, held=HELD))
-    good.check()
-    by_number = {i.number: i for i in good.program.instructions}
-    left, right = by_number[2].operands[2], by_number[5].operands[1]
-    assert left.block == right.block == JOINED.block, "written in place"
-    good.change(2, 2, right if shift is None else left._replace(offset=max(left.offset + shift, 4)))
-    if shift is None:
-        good.change(5, 1, left)
-    assert_found(good)
-
-
 # --- images that lie channels last, and other orders of axes -----------------------------------------------------
 
 LAST = (0, 2, 3, 1)
@@ -370,36 +335,6 @@ def test_the_work_does_not_grow_with_the_batch(monkeypatch):
 
 
 # --- bytes --------------------------------------------------------------------------------------------------
-
-LAID_LAST = permuted(0, (2, 3, 5, 4), LAST)
-RUNS: dict[str, tuple[Operand, list[Box]]] = {
-    "dense": (whole(0, 2, 3), [Box((0, 0), ((24, 1, 1),))]),
-    "dense, turned": (turned(whole(0, 2, 3)), [Box((0, 0), ((24, 1, 1),))]),
-    "channels last": (LAID_LAST, [Box((0, 0), ((480, 1, 1),))]),
-    "an image of two": (part(LAID_LAST, 0, 1, 2), [Box((240, 0), ((240, 1, 1),))]),
-    "a number": (whole(0)._replace(offset=8), [Box((8, 0), ((4, 1, 1),))]),
-    "columns": (part(whole(0, 2, 3), 1, 1, 3), [Box((4, 0), ((2, 12, 8), (8, 1, 1)))]),
-    "channels": (part(LAID_LAST, 1, 1, 3), [Box((4, 0), ((40, 12, 8), (8, 1, 1)))]),
-    "rows of images": (part(LAID_LAST, 2, 1, 3), [Box((48, 0), ((2, 240, 96), (96, 1, 1)))]),
-    "nothing": (whole(0, 2, 0), []),
-    "repeated": (whole(0, 1, 4)._replace(shape=(3, 4), strides=(0, 4)), [Box((0, 0), ((16, 1, 1),))]),
-    "between others": (
-        Operand(0, (3, 2), INPUT.dtype, (4, 4), 0),
-        [Box((0, 0), ((8, 1, 1),)), Box((4, 8), ((8, 1, 1),)), Box((8, 16), ((8, 1, 1),))],
-    ),
-}
-
-
-@pytest.mark.parametrize(("operand", "wanted"), RUNS.values(), ids=RUNS)
-def test_the_bytes_of_an_operand_are_boxes(operand, wanted):
-    assert boxes(operand) == wanted
-
-
-def test_the_order_of_the_axes_in_memory():
-    assert axis_order((2, 3, 5, 4), (240, 4, 48, 12)) == (0, 2, 3, 1)
-    assert axis_order((2, 1, 5), (20, 4, 4)) == axis_order((2, 1, 5), (20, 99, 4)) == (0, 2)
-    assert axis_order((3, 4), (0, 4)) == (1,)
-    assert axis_order((3, 2), (4, 4)) == (0, 1)
 
 
 # --- soundness ----------------------------------------------------------------------------------------------
