@@ -22,7 +22,7 @@ def kernel_sets() -> list[KernelSet]:
 def cuda_sets() -> list[KernelSet]:
     """The CUDA kernels compiled for the host, alone and with the libraries' kernels before them.
 
-    None where what that wants is missing, which `test_cuda_on_host` says; and those of a GPU, where there is one.
+    None where what that wants is missing, which `test_cuda_values` says; and those of a GPU, where there is one.
     """
     from gpu_kernels import on_gpu
     from host_loader import missing_to_run

@@ -5,17 +5,16 @@ Each test runs on the stand-in, which is all but the GPU itself, and on a GPU wh
 
 from __future__ import annotations
 
-import sys
 import warnings
 
 import numpy as np
 import pytest
 
 from cuda_devices import KINDS, needs_a_gpu, new_device
-from nets import all_bits, bits
+from nets import bits, state_of
 from singa_lite import FeedForwardNet, OutOfMemoryError, device, layers, loss, metric, optimizer, tensor
 from singa_lite.device import Device
-from singa_lite.errors import DeviceError
+from singa_lite.errors import DeviceError, GraphError
 from singa_lite.graph_parts import peaks
 from singa_lite.operation import Phase
 
@@ -56,7 +55,7 @@ def losses(net: FeedForwardNet, steps: int, x=X, y=Y) -> list[float]:
     return [float(net.train_one_batch(x, y)[0]) for _ in range(steps)]
 
 
-# --- a step -----------------------------------------------------------------------------------------------------
+# --- a step
 
 
 def test_images_in_c_order_train_alike():
@@ -71,8 +70,7 @@ def test_planned_unplanned_and_eager_steps_give_equal_bits(cuda, monkeypatch):
     first = losses(planned, 3)
     monkeypatch.setenv("SINGA_LITE_PLAN", "off")
     assert losses(unplanned, 3) == first
-    pairs = zip(planned.param_values(), unplanned.param_values(), strict=True)
-    assert all(bits(a) == bits(b) for a, b in pairs)
+    assert state_of(planned) == state_of(unplanned)
     assert planned.memory_plan.arena_bytes < unplanned.memory_plan.arena_bytes
 
 
@@ -190,14 +188,14 @@ def test_evaluate_predict_and_snapshots_are_those_of_the_cpu(cuda, tmp_path):
 def test_a_net_moves_to_the_gpu_and_back(cuda):
     cpu = device.new_cpu(kernels="numpy")
     net = residual_net(cpu)
-    before = all_bits(dict(zip(net.param_names(), net.param_values(), strict=True)))
+    before = state_of(net)
     net.to_device(cuda)
     assert {value.device for value in net.param_values()} == {cuda}
     net.to_device(cpu)
-    assert all_bits(dict(zip(net.param_names(), net.param_values(), strict=True))) == before
+    assert state_of(net) == before
 
 
-# --- values -----------------------------------------------------------------------------------------------------
+# --- values
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "uint64", "float16", "float32", "float64"])
@@ -207,19 +205,15 @@ def test_values_come_back_as_they_went_in(cuda, dtype):
         assert bits(tensor.from_numpy(values, cuda)) == bits(values), shape
 
 
-def test_images_keep_their_values_in_whatever_order_they_lie(cuda):
+def test_views_keep_their_values_and_what_lies_between(cuda):
     image = cuda.empty(X.shape, np.float32, "image")
     assert not image.is_contiguous()
     image.copy_from_numpy(X)
     assert bits(image) == bits(X)
     assert bits(image.view(X.shape[1:], image.strides[1:])) == bits(X[0])
-
-
-def test_a_view_with_gaps_is_overwritten_and_what_lies_between_stays(cuda):
-    whole = tensor.from_numpy(np.arange(35.0).reshape(5, 7), cuda)
-    part = whole.view((5, 3), whole.strides, 2 * 8)
-    part.copy_from_numpy(np.full((5, 3), -1.0))
     wanted = np.arange(35.0).reshape(5, 7)
+    whole = tensor.from_numpy(wanted, cuda)
+    whole.view((5, 3), whole.strides, 2 * 8).copy_from_numpy(np.full((5, 3), -1.0))
     wanted[:, 2:5] = -1
     np.testing.assert_array_equal(tensor.to_numpy(whole), wanted)
 
@@ -247,20 +241,122 @@ def test_arrays_of_the_gpu_come_in_and_go_out_without_a_copy():
     np.testing.assert_array_equal(back.get(), theirs.get())
 
 
-# --- errors -----------------------------------------------------------------------------------------------------
+# --- copies that are done at each step are bound once: other forms, places and owners at the same addresses
+
+
+def test_batches_of_other_forms_pass_through_one_place(cuda):
+    target = cuda.empty((6, 35))
+    rng = np.random.default_rng(7)
+    for shape in [(6, 35), (2, 7), (6, 35), (35, 6), (2, 7)]:
+        for _ in range(2):
+            batch = rng.standard_normal(shape, dtype=np.float32)
+            view = tensor.Tensor(target.block, shape)
+            cuda.feed(view, batch)
+            assert np.array_equal(tensor.to_numpy(view), batch)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "int32", "int64"])
+def test_a_batch_of_another_dtype_is_converted_each_time(cuda, dtype):
+    target = cuda.empty((3, 5))
+    for step in range(3):
+        for given in (np.arange(15.0, dtype=np.float32) + step, np.arange(15).astype(dtype) - step):
+            cuda.feed(target, given.reshape(3, 5))
+            assert tensor.to_numpy(target).ravel().tolist() == given.tolist()
+
+
+def test_copies_between_views_with_gaps_of_one_block(cuda):
+    block = tensor.from_numpy(np.arange(24, dtype=np.float32), cuda).block
+    even, odd = (tensor.Tensor(block, (3, 4), strides=(32, 8), offset=offset) for offset in (0, 4))
+    for _ in range(2):
+        cuda.copy(even, odd)
+    assert tensor.to_numpy(odd).tolist() == tensor.to_numpy(even).tolist() == np.arange(0, 24, 2).reshape(3, 4).tolist()
+    cuda.copy(tensor.Tensor(block, (4, 3), strides=(8, 32)), made := cuda.empty((4, 3)))
+    assert tensor.to_numpy(made).tolist() == tensor.to_numpy(even).T.tolist()
+
+
+def test_a_copy_keeps_no_memory_that_is_given_back(cuda):
+    used = cuda.pool.used
+    source, target = cuda.empty((1000,)), cuda.empty((1000,))
+    cuda.copy(source, target)
+    cuda.feed(target, np.zeros(1000, np.float32))
+    del source, target
+    assert cuda.pool.used == used
+
+
+def test_copies_from_more_places_than_are_kept(cuda):
+    given = [tensor.from_numpy(np.full(3, value, np.float32), cuda) for value in range(80)]
+    for _ in range(2):
+        for value, source in enumerate(given):
+            cuda.copy(source, made := cuda.empty((3,)))
+            assert tensor.to_numpy(made).tolist() == [value] * 3
+
+
+def test_each_copy_is_seen_by_those_who_watch(cuda):
+    source, target, seen = tensor.from_numpy(np.ones(3, np.float32), cuda), cuda.empty((3,)), []
+    cuda.copy(source, target)
+    with cuda.watch(lambda operation: seen.append(operation.kernel)):
+        cuda.copy(source, target)
+        cuda.feed(target, np.zeros(3, np.float32))
+    cuda.copy(source, target)
+    assert seen == ["copy", "copy"]
+
+
+def test_a_copy_inside_a_recording_is_recorded(cuda):
+    source, target = tensor.from_numpy(np.ones(3, np.float32), cuda), tensor.from_numpy(np.zeros(3, np.float32), cuda)
+    cuda.copy(source, target)
+    cuda.feed(target, np.zeros(3, np.float32))
+    with cuda.recording() as graph:
+        cuda.copy(source, target)
+        with pytest.raises(GraphError, match="overwriting"):
+            cuda.feed(target, np.full(3, 2, np.float32))
+    assert tensor.to_numpy(target).tolist() == [0, 0, 0]
+    graph.run()
+    assert tensor.to_numpy(target).tolist() == [1, 1, 1]
+
+
+def test_copies_of_an_empty_one_and_of_one_of_another_device(cuda):
+    cuda.copy(cuda.empty((0, 3)), cuda.empty((0, 3)))
+    with pytest.raises(DeviceError, match="tensors"):
+        cuda.copy(new_device("stand-in").empty((3,)), cuda.empty((3,)))
+
+
+RESULTS = [((), "float32"), ((), "float64"), ((3, 2), "float32"), ((5,), "int64")]
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "cpu"])
+def test_results_lie_in_places_of_their_own(kind):
+    """More of them than places are kept, and once more in those that were given back."""
+    on = device.new_cpu() if kind == "cpu" else new_device(kind)
+    sources = [tensor.from_numpy(np.zeros(shape, dtype), on) for shape, dtype in RESULTS]
+    copies, used = on.bound_results(sources), on.pool.used
+    for _ in range(2):
+        kept = []
+        for step in range(70):
+            for source in sources:
+                source.copy_from_numpy(np.full(source.shape, step, source.dtype))
+            with on.runtime.here():
+                kept.append(copies())
+        for step, results in enumerate(kept):
+            assert [(result.shape, result.dtype.name) for result in results] == RESULTS
+            assert all((tensor.to_numpy(result) == step).all() for result in results)
+        del kept, results
+        assert on.pool.used == used
+
+
+def test_results_of_many_bytes_are_left_to_a_kernel_on_a_cpu():
+    on = device.new_cpu()
+    assert on.bound_results([on.empty((2000,))]) is None
+    assert on.bound_results([on.empty((20,))]) is not None
+
+
+# --- errors
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_limit_bounds_the_step_and_nothing_is_changed_by_the_error(kind):
     net = residual_net(new_device(kind, limit=120_000))
-    before = all_bits(dict(zip(net.param_names(), net.param_values(), strict=True)))
+    before = state_of(net)
     with pytest.raises(OutOfMemoryError, match="120000"):
         net.train_one_batch(np.repeat(X, 60, 0), np.repeat(Y, 60))
-    assert all_bits(dict(zip(net.param_names(), net.param_values(), strict=True))) == before
+    assert state_of(net) == before
     net.train_one_batch(X[:2], Y[:2])
-
-
-def test_without_cupy_the_error_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "cupy", None)
-    with pytest.raises(DeviceError, match="CuPy"):
-        device.new_cuda(5)

@@ -1,4 +1,4 @@
-"""`compile(precision=)` on the CUDA kernels: what is computed, what is kept, how near it is, and what is refused."""
+"""`compile(precision=)` with the CUDA kernels, in 16 bits and in TF32: what is computed, how near, what is refused."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ import pytest
 
 import skips
 from cuda_devices import KINDS, new_device
+from host_libraries import HostMultiplier
+from host_libraries import missing as missing_cudnn
 from nets import state_of
 from singa_lite import FeedForwardNet, autograd, device, layers, loss, optimizer, tensor
 from singa_lite.device import Device
 from singa_lite.device.host_fallback import HostFallback, by_way_of_host
+from singa_lite.errors import DeviceError
+from singa_lite.kernels.cuda_kernels.cudnn_plan import Planner
 from singa_lite.kernels.kernel_set import specs_of
 from singa_lite.kernels.numpy_kernels import NUMPY
-from singa_lite.memory_plan import MemoryPlan
 
 RNG = np.random.default_rng(21)
 X = RNG.standard_normal((6, 3, 9, 7)).astype(np.float32)
@@ -24,7 +27,10 @@ HALVES = ("float16", "bfloat16")
 #: Half the distance between neighbours, of numbers about 1.
 ROUNDING = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 
-pytestmark = pytest.mark.parametrize("precision", HALVES)
+
+@pytest.fixture(params=HALVES)
+def precision(request: pytest.FixtureRequest) -> str:
+    return request.param
 
 
 @pytest.fixture(params=KINDS)
@@ -59,19 +65,6 @@ def gradients_of_a_step(net: FeedForwardNet) -> dict[str, np.ndarray]:
     return {name: old - tensor.to_numpy(value) for name, old, value in moved}
 
 
-def test_a_dense_layer_rounds_its_operands_and_nothing_between(cuda, precision):
-    """Its output is the net's, and stays in float32; a weight is rounded too, as the fastest units want it."""
-    net = FeedForwardNet(loss.SquaredError(), device=cuda)
-    net.add(layers.Dense("dense", 5, bias_init="normal", input_sample_shape=(301,)))
-    net.compile(optimizer.SGD(lr=0.1), precision=precision)
-    x = RNG.standard_normal((7, 301)).astype(np.float32)
-    weight, bias = (tensor.to_numpy(value) for value in net.param_values())
-    got = tensor.to_numpy(net.predict(x))
-    assert got.dtype == np.float32
-    exact = x.astype(float) @ weight.astype(float) + bias
-    np.testing.assert_allclose(got, exact, atol=4 * ROUNDING[precision])
-
-
 def test_a_net_trains_as_in_float32_but_for_rounding(cuda, precision):
     exact, net = net_of(device.new_cpu(kernels="numpy")), net_of(cuda, precision=precision)
     losses = [trained(one, 5) for one in (exact, net)]
@@ -101,19 +94,6 @@ def test_no_call_goes_by_way_of_the_host(cuda, precision):
     assert not [name for name, kernel in kernels.items() if isinstance(kernel, HostFallback)]
     narrow = {i.kernel for i in instructions if any(o is not None and o.dtype.name == precision for o in i.operands)}
     assert {"conv2d", "batch_norm_derivative", "conv2d_gradient"} <= narrow
-
-
-def test_what_is_kept_for_backward_takes_half_the_bytes(precision):
-    def planned(wanted: str) -> MemoryPlan:
-        net = FeedForwardNet(loss.SquaredError(), device=device.abstract("cuda", libraries=False))
-        net.add(layers.Dense("first", 512, input_sample_shape=(64,)))
-        for place in range(9):
-            net.add(layers.Activation(f"gelu{place}", "gelu"))
-            net.add(layers.Dense(f"dense{place}", 512))
-        net.compile(optimizer.SGD(lr=0.1), precision=wanted)
-        return net.plan_batch(4096)
-
-    assert planned(precision).arena_bytes < 0.6 * planned("float32").arena_bytes
 
 
 def test_a_net_moves_to_a_cpu_and_trains_on(cuda, precision):
@@ -173,3 +153,79 @@ def test_nets_over_ids_and_attention_train_so_too(cuda, precision):
     wide, narrow = losses(device.new_cpu(kernels="numpy")), losses(cuda, precision=precision, **fits)
     assert narrow[-1] < 0.95 * narrow[0]
     np.testing.assert_allclose(narrow, wide, rtol=0.005 if precision == "float16" else 0.04)
+
+
+# --- TF32: factors are rounded, all else stays in float32
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, bool]]:
+    """(library, whether factors may be rounded) of all that is bound."""
+    found = set[tuple[str, bool]]()
+    bind, engines = HostMultiplier.bind, Planner.engines
+
+    def products(self: Any, product: Any, *arguments: Any) -> Any:
+        found.add(("cuBLASLt", product.tf32))
+        return bind(self, product, *arguments)
+
+    def convolutions(self: Any, *arguments: Any) -> Any:
+        found.add(("cuDNN", self.knobs.allow_tf32))
+        return engines(self, *arguments)
+
+    monkeypatch.setattr(HostMultiplier, "bind", products)
+    monkeypatch.setattr(Planner, "engines", convolutions)
+    return found
+
+
+def test_the_libraries_are_told_of_tf32_for_this_net_alone(asked):
+    on = new_device("stand-in with libraries")
+    libraries = ["cuBLASLt", *([] if missing_cudnn() else ["cuDNN"])]
+    plain, rounding = net_of(on), net_of(on, precision="tf32")
+    wanted = trained(plain, 3)
+    assert asked == {(library, False) for library in libraries}
+    asked.clear()
+    np.testing.assert_allclose(trained(rounding, 3), wanted, rtol=1e-5)  # NumPy rounds nothing
+    assert {library for library, tf32 in asked if tf32} == set(libraries)
+    asked.clear()
+    rounding.evaluate(X, Y)
+    assert ("cuBLASLt", True) in asked
+    asked.clear()
+    plain.evaluate(X, Y)
+    assert ("cuBLASLt", True) not in asked
+
+
+def test_in_tf32_parameters_state_and_activations_stay_in_float32():
+    plain, rounding = (net_of(device.abstract("cuda"), precision=p) for p in ("float32", "tf32"))
+    assert plain.plan_batch(6).total_bytes == rounding.plan_batch(6).total_bytes
+
+
+@pytest.mark.parametrize("on", [device.new_cpu(kernels="numpy"), device.abstract("cuda", libraries=False)], ids=str)
+def test_tf32_where_nothing_rounds_is_refused(on):
+    with pytest.raises(DeviceError, match=f"precision='tf32'.*'{on.kernels.name}'"):
+        net_of(on, precision="tf32")
+
+
+def test_a_net_in_tf32_that_moves_to_a_cpu_says_so_and_keeps_its_parameters():
+    net = net_of(new_device("stand-in with libraries"), precision="tf32")
+    trained(net, 1)
+    net.to_device(device.new_cpu(kernels="numpy"))
+    before = [tensor.to_numpy(value).copy() for value in net.param_values()]
+    with pytest.raises(DeviceError, match="precision='tf32'"):
+        net.train_one_batch(X, Y)
+    for old, value in zip(before, net.param_values(), strict=True):
+        np.testing.assert_array_equal(tensor.to_numpy(value), old)
+
+
+@pytest.mark.parametrize(
+    ("options", "culprit"), [({"graph": False}, "graph"), ({"float32_layers": ["conv1"]}, "float32_layers")]
+)
+def test_options_that_do_not_go_with_tf32(options, culprit):
+    with pytest.raises(ValueError, match=culprit):
+        net_of(device.abstract("cuda"), precision="tf32", **options)
+
+
+def test_tf32_of_a_net_in_another_dtype_is_refused():
+    net = FeedForwardNet(loss.SquaredError(), device=device.abstract("cuda"), dtype="float64")
+    net.add(layers.Dense("dense", 4, input_sample_shape=(3,)))
+    with pytest.raises(ValueError, match="dense"):
+        net.compile(optimizer.SGD(lr=0.1), precision="tf32")

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from host_loader import host_bytes
 from singa_lite import device
 from singa_lite.device import Device
 from singa_lite.errors import DeviceError
@@ -19,7 +20,7 @@ class Copied:
         steps = sum((extent - 1) * stride for extent, stride in zip(array.shape, array.strides, strict=True))
         nbytes = max(steps + array.dtype.itemsize, 1) if array.size else 1
         self.runtime: Any = on.runtime
-        self.span = np.ndarray(nbytes, np.uint8, _memory(array.ctypes.data, nbytes))
+        self.span = host_bytes(array.ctypes.data, nbytes)
         self.kept = array, on.pool.take(nbytes)
         memory = self.kept[1].memory
         self.bytes = self.runtime.view(memory, (nbytes,), np.dtype(np.uint8), (1,), 0)
@@ -32,24 +33,11 @@ class Copied:
         self.span[:] = self.runtime.read(self.bytes)
 
 
-def _memory(address: int, nbytes: int) -> Any:
-    from ctypes import c_char
-
-    return (c_char * nbytes).from_address(address)
-
-
 class OnGpu(KernelSet):
     """A GPU device's kernels. Arrays that lie at one address share their bytes on the GPU too."""
 
     def __init__(self, name: str, on: Device, made: KernelSet) -> None:
-        super().__init__(
-            name,
-            made.kernels,
-            made.fallback,
-            made.layouts,
-            made.fusions,
-            made.strides_matter,
-        )
+        super().__init__(name, made.kernels, made.fallback, made.layouts, made.fusions, made.strides_matter)
         self.joins = made.joins
         self.on = on
 

@@ -12,15 +12,13 @@ from weakref import finalize
 
 import numpy as np
 
-from host_convolutions import convolutions
-from host_convolutions import missing as missing_cudnn
+from host_libraries import HostMultiplier, convolutions, served
+from host_libraries import missing as missing_cudnn
 from host_loader import HostLoader
-from host_products import HostMultiplier
 from singa_lite.device import Device
 from singa_lite.device.host_fallback import by_way_of_host
 from singa_lite.device.trial import GpuTrial
 from singa_lite.kernels.cuda_kernels import cuda
-from singa_lite.kernels.cuda_kernels.pointwise import PointwiseConvolutions
 from singa_lite.kernels.cuda_kernels.products import Products
 from singa_lite.kernels.kernel_set import KernelSet, Launch
 from singa_lite.kernels.numpy_kernels import NUMPY
@@ -219,11 +217,7 @@ def host_cuda(
 def _libraries(runtime: HostCuda, **knobs: Any) -> tuple[list[Any], list[tuple[str, str]]]:
     stream, trial = runtime.stream, GpuTrial(runtime)
     products = Products(_Submitted(HostMultiplier(), stream), knobs.get("allow_tf32", False), trial)
-    pixels = PointwiseConvolutions(products)
-    builders, fusions = [products.builders, pixels.builders], [*products.FUSIONS, *pixels.FUSIONS]
-    if not missing_cudnn():
-        made = convolutions(trial, **knobs)
+    made = None if missing_cudnn() else convolutions(trial, **knobs)
+    if made is not None:
         made.planner.executor = _Submitted(made.planner.executor, stream)
-        builders.append(made.builders)
-        fusions += made.FUSIONS
-    return builders, fusions
+    return served(products, made)

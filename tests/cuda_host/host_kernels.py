@@ -6,12 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from host_convolutions import convolutions
-from host_convolutions import missing as missing_cudnn
+from host_libraries import HostMultiplier, convolutions, served
+from host_libraries import missing as missing_cudnn
 from host_loader import PLAIN, Build, HostLoader
-from host_products import HostMultiplier
 from singa_lite.kernels.cuda_kernels import cuda
-from singa_lite.kernels.cuda_kernels.pointwise import PointwiseConvolutions
 from singa_lite.kernels.cuda_kernels.products import Products
 from singa_lite.kernels.kernel_set import FunctionKernel, KernelSet, Launch, Settings, specs_of
 from singa_lite.kernels.numpy_kernels import NUMPY
@@ -42,29 +40,17 @@ class OverNumPy(KernelSet):
 
 def cuda_on_host(build: Build = PLAIN) -> OverNumPy:
     """The set's own kernels, without a set to fall back on. build: how they are compiled."""
-    return _over_numpy("cuda", cuda(HostLoader(build)))
+    return over_numpy("cuda", cuda(HostLoader(build)))
 
 
 def cuda_with_libraries_on_host() -> OverNumPy:
     """The kernels of the libraries, done by NumPy from what the libraries would be told, over our own and NumPy's."""
-    products = Products(HostMultiplier())
-    pixels = PointwiseConvolutions(products)
-    libraries, fusions = [products.builders, pixels.builders], [*products.FUSIONS, *pixels.FUSIONS]
-    if not missing_cudnn():  # `test_cuda_convolution_plans` says so
-        made = convolutions()
-        libraries.append(made.builders)
-        fusions += made.FUSIONS
-    return _over_numpy("cuda-libraries", cuda(HostLoader(), NUMPY, libraries, fusions))
+    made = None if missing_cudnn() else convolutions()  # `test_cuda_convolution_plans` says so
+    return over_numpy("cuda-libraries", cuda(HostLoader(), NUMPY, *served(Products(HostMultiplier()), made)))
 
 
-def _over_numpy(name: str, made: KernelSet) -> OverNumPy:
-    shown = OverNumPy(
-        name,
-        made.kernels,
-        made.fallback,
-        made.layouts,
-        made.fusions,
-        made.strides_matter,
-    )
+def over_numpy(name: str, made: KernelSet) -> OverNumPy:
+    """The set's kernels over NumPy's arrays."""
+    shown = OverNumPy(name, made.kernels, made.fallback, made.layouts, made.fusions, made.strides_matter)
     shown.joins = made.joins
     return shown

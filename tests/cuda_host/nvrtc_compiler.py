@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -66,15 +68,29 @@ def _surroundings() -> tuple[str, ...]:
     return str(_nvrtc().getVersion()), *(hashlib.sha256(path.read_bytes()).hexdigest() for path in headers)
 
 
+def ptx(text: str, architecture: str) -> bytes:
+    """The PTX of a program, for such as compute_100."""
+    with _made(text, "kernel.cu", ["--std=c++17", "-default-device", "-ftz=true", f"-arch={architecture}"]) as program:
+        made = _nvrtc().getPTX(program)
+    return (made if isinstance(made, bytes) else made.encode()).rstrip(b"\0")
+
+
 def _compile(text: str, name: str, options: list[str]) -> str:
     """What the compiler says of a source that it made machine code of."""
+    with _made(text, name, options) as program:
+        if not _nvrtc().getCUBIN(program).startswith(b"\x7fELF"):
+            raise RuntimeError(f"{name}: wanted machine code, received none")
+        return str(_nvrtc().getProgramLog(program))
+
+
+@contextmanager
+def _made(text: str, name: str, options: list[str]) -> Iterator[Any]:
+    """The compiled program. RuntimeError with the compiler's words."""
     nvrtc = _nvrtc()
     program = nvrtc.createProgram(text, name, [], [])
     try:
         nvrtc.compileProgram(program, [*options, *(f"-I{folder}" for folder in INCLUDES if folder.exists())])
-        if not nvrtc.getCUBIN(program).startswith(b"\x7fELF"):
-            raise RuntimeError(f"{name}: wanted machine code, received none")
-        return str(nvrtc.getProgramLog(program))
+        yield program
     except nvrtc.NVRTCError as error:
         raise RuntimeError(nvrtc.getProgramLog(program)[:4000]) from error
     finally:

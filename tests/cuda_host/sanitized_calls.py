@@ -5,15 +5,16 @@ A line is written before each and another one after it: the address sanitizer en
 
 from __future__ import annotations
 
+import ctypes
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import kernel_cases_pointwise as pointwise
-from exact_memory import exact_memory
 from host_kernels import OverNumPy, cuda_on_host
 from host_loader import Build
 from joined_cases import JOINED
@@ -26,8 +27,6 @@ from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.kernels.interface.window import Window
 
 DTYPE = np.dtype("float32")
-
-
 #: Sizes that the sanitizer sees all cases in.
 SIZES = ["small", "ones", "over a warp", "over a block"]
 
@@ -46,7 +45,6 @@ FURTHER: dict[str, Case] = {
     for label, shape in SCORES.items()
     for name in ("precision_at_k", "recall_at_k")
 }
-
 #: Lines, windows and products that are large enough to be shared among warps, or to be taken in several pieces.
 FURTHER |= {
     "softmax:shared columns": fixed((2, 131, 5), (2, 131, 5), axis=1),
@@ -55,10 +53,58 @@ FURTHER |= {
     "avg_pool2d:pairs of lanes": fixed((1, 600, 3, 4), (1, 600, 1, 1), window=Window((3, 4)), count_pad=False),
     "matmul:deep": fixed((70, 71), (71, 67), (70, 67), transpose_a=False, transpose_b=False),
 }
-
-
-#: Their sizes are their own.
 FURTHER |= JOINED
+
+
+#: Bytes before the first element of an array that shall not lie at a multiple of 16; what can be poisoned at least.
+SHIFT = 8
+
+
+class ExactMemory:
+    """Memory for arrays, each from malloc of its own, to the byte. Wants the sanitizer's malloc in the process."""
+
+    def __init__(self) -> None:
+        process = ctypes.CDLL(None)
+        self._malloc, self._free = process["malloc"], process["free"]
+        self._malloc.restype, self._malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+        self._free.argtypes = [ctypes.c_void_p]
+        self._poison, self._heal = process["__asan_poison_memory_region"], process["__asan_unpoison_memory_region"]
+        self._poison.argtypes = self._heal.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+        self._given: list[int] = []
+
+    def array(
+        self, shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...], shifted: bool = False
+    ) -> np.ndarray:
+        """An array whose last element ends where its memory ends; shifted: no multiple of 16 bytes is its address."""
+        span = sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)) + dtype.itemsize
+        before = SHIFT if shifted else 0
+        address = self._malloc(before + span)
+        self._given.append(address)
+        self._poison(address, before)
+        held = (ctypes.c_char * span).from_address(address + before)
+        return np.ndarray(shape, dtype, held, 0, strides)
+
+    def nothing(self, nbytes: int) -> np.ndarray:
+        made = self.array((nbytes,), np.dtype(np.uint8), (1,)) if nbytes else np.empty(0, np.uint8)
+        made.fill(0xFF)
+        return made
+
+    def free(self) -> None:
+        """Give all of it back: arrays made here must not be used any more."""
+        for address in self._given:
+            self._heal(address, SHIFT)
+            self._free(address)
+        self._given.clear()
+
+
+@contextmanager
+def exact_memory() -> Iterator[ExactMemory]:
+    """Memory that is given back in the end."""
+    memory = ExactMemory()
+    try:
+        yield memory
+    finally:
+        memory.free()
 
 
 class Call(NamedTuple):

@@ -10,11 +10,13 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
+import build_cache
 from host_kernels import OverNumPy, cuda_on_host
-from host_loader import BLOCK_BARRIER, Build, missing_to_run, without_barrier
+from host_loader import BLOCK_BARRIER, Build, HostLoader, missing, missing_to_run, without_barrier
 from launches import ORDERS, spec
 from sanitized_calls import Call, calls_of, cases
 from singa_lite.kernels.cuda_kernels import routine, source
+from singa_lite.kernels.cuda_kernels.routine import Arguments
 
 #: Times that a call is done, each with other orders of warps.
 TURNS = 4
@@ -90,9 +92,18 @@ def test_without_a_barrier_some_call_gives_other_bits(place):
     assert (missed_by(place) is None) == bool(why), why or "no call shows that it is wanted"
 
 
-def test_one_barrier_is_left_out_where_it_is_and_nothing_elsewhere():
-    file, line = next(place for place in barriers() if place[0] == "reduce.cuh")
-    text = source.text("softmax.cu")
-    broken = without_barrier(text, file, line)
-    assert broken.count(BLOCK_BARRIER) == text.count(BLOCK_BARRIER) - 1
-    assert without_barrier(text, file, line - 1) == text
+SOURCE = """
+extern "C" __global__ void divergent(int* y) {
+    if (threadIdx.x == 40) __syncwarp();
+    else __syncthreads();
+}
+"""
+
+
+@pytest.mark.skipif(bool(missing()), reason=f"CUDA kernels cannot run on the host without {missing()}")
+def test_a_barrier_that_some_threads_never_reach_is_reported(capfd):
+    file = build_cache.sources({"waits.cu": SOURCE}) / "waits.cu"
+    arguments = Arguments([np.zeros(64, np.int32).ctypes.data])
+    with pytest.raises(RuntimeError, match="divergent"):
+        HostLoader().function(str(file), "divergent", ()).bind((1, 1, 1), (64, 1, 1), 0, arguments)()
+    assert "wait at different barriers" in capfd.readouterr().err

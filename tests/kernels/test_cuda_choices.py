@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -9,16 +10,7 @@ import pytest
 
 from layouts import image, serves
 from singa_lite.common.strides import ordered_strides
-from singa_lite.kernels.cuda_kernels import (
-    convolution,
-    depthwise,
-    filter_sums,
-    linear,
-    plane,
-    pooling,
-    reduction,
-    softmax,
-)
+from singa_lite.kernels.cuda_kernels import convolution, depthwise, filter_sums, plane, reduction, softmax
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import TensorSpec, specs_of
 from test_activation_values import normal
@@ -67,13 +59,6 @@ def test_kernels_of_a_call(label):
         assert np.prod(made.launches[0].grid) >= 256, "few sums of many terms keep many blocks busy"
 
 
-@pytest.mark.parametrize("images, lanes", [(1, 64), (32, 64), (2048, 2), (8192, 0)])
-def test_wide_windows_are_shared_by_threads_while_there_are_few(images, lanes):
-    given = image(images, 256, 56, 56), image(images, 256, 1, 1)
-    made = pooling.avg_pool2d(*given, window=Window((56, 56)), count_pad=False)
-    assert (int(made.launches[0].arguments[1]) if made else 0) == lanes, "8192: more places than are counted"
-
-
 @pytest.mark.parametrize(
     "shape", [(16, 64, 112, 112), (16, 256, 56, 56), (16, 512, 28, 28), (16, 1024, 14, 14), (16, 2048, 7, 7)], ids=str
 )
@@ -84,109 +69,59 @@ def test_sums_over_images_of_nets_keep_a_whole_gpu_busy(shape):
     assert found.kept * found.slabs * 8 <= 4 << 20, "scratch"
 
 
-@pytest.mark.parametrize("positions", [1, 127, 128, 4099, 3 << 20])
-@pytest.mark.parametrize("k", [1, 64, 2048])
-def test_gradients_of_filters_are_cut_into_a_bounded_number_of_sums(positions, k):
-    for tiles in (1, 7, 5000):
+def test_gradients_of_filters_are_cut_into_a_bounded_number_of_sums():
+    for positions, tiles, k in product((1, 127, 128, 4099, 3 << 20), (1, 7, 5000), (1, 64, 2048)):
         weight = image(k, 512, 3, 3)
         splits = filter_sums.splits_for(positions, tiles, weight)
         assert (splits.number - 1) * splits.each < positions <= splits.number * splits.each
         assert splits.number == 1 or splits.number * weight.size * 4 <= filter_sums.MOST_BYTES
-    assert 8 < filter_sums.splits_for(3 * 29 * 35, 1, image(5, 4, 3, 3)).number <= filter_sums.MOST_SPLITS
-
-
-def test_rows_of_a_batch_are_rows_of_one_product():
-    made = linear.matmul(plain(9, 5, 8), plain(8, 3), plain(9, 5, 3), transpose_a=False, transpose_b=False)
-    assert made.launches[0].grid == (1, 1, 1)
-
-
-def f4(*shape: int, dtype: Any = np.float32) -> np.ndarray:
-    return np.zeros(shape, dtype)
-
-
-def i4(*shape: int) -> np.ndarray:
-    return f4(*shape, dtype=np.int32)
-
-
-def f8(*shape: int) -> np.ndarray:
-    return f4(*shape, dtype=np.float64)
 
 
 X, WEIGHT, Y = (2, 3, 5, 7), (4, 3, 3, 2), (2, 4, 3, 6)
 WINDOW, HALVING = {"window": Window((3, 2)), "groups": 1}, {"window": Window((2, 2), (2, 2))}
-RATE, COUNT, UPDATE = np.array(0.1), np.array(0), {"hyper": SGD}
-IDS, ROWS, SCALE = {"first": 0, "padding": -1}, {"axes": (0,), "alpha": 1.0}, np.zeros((), np.float32)
-#: {what: (kernel, tensors that it serves, settings, tensors that it does not)}.
-LEFT = {
-    "integers": ("relu", [f4(5), f4(5)], {}, [i4(5), i4(5)]),
-    "two dtypes": ("relu", [f4(5), f4(5)], {}, [f4(5), f8(5)]),
-    "convolution: two dtypes": (
-        "conv2d",
-        [f4(*X), f4(*WEIGHT), None, f4(*Y)],
-        WINDOW,
-        [f4(*X), f8(*WEIGHT), None, f4(*Y)],
-    ),
-    "convolution: integers": (
-        "conv2d",
-        [f4(*X), f4(*WEIGHT), None, f4(*Y)],
-        WINDOW,
-        [i4(*X), i4(*WEIGHT), None, i4(*Y)],
-    ),
-    "linear: integers": ("linear", [f4(2, 3), f4(3, 4), None, f4(2, 4)], {}, [i4(2, 3), i4(3, 4), None, i4(2, 4)]),
-    "linear: two dtypes": ("linear", [f4(2, 3), f4(3, 4), None, f4(2, 4)], {}, [f4(2, 3), f8(3, 4), None, f4(2, 4)]),
-    "ids of floats": (
-        "softmax_cross_entropy",
-        [f4(3, 5), i4(3), f4(3), f4(3, 5)],
-        {},
-        [f4(3, 5), f4(3), f4(3), f4(3, 5)],
-    ),
-    "scores of integers": (
-        "softmax_cross_entropy",
-        [f4(3, 5), i4(3), f4(3), f4(3, 5)],
-        {},
-        [i4(3, 5), i4(3), f4(3), i4(3, 5)],
-    ),
-    "loss: two dtypes": ("huber", [f4(3, 5), f4(3, 5), f4(3)], {"delta": 1.0}, [f4(3, 5), f4(3, 5), f8(3)]),
-    "hits: ids of floats": ("in_top_k", [f4(3, 5), i4(3), f4(3)], {"k": 1}, [f4(3, 5), f4(3), f4(3)]),
-    "precision of ids": ("precision_at_k", [f4(3, 5), f4(3, 5), f4(3)], {"k": 1}, [f4(3, 5), i4(3), f4(3)]),
-    "pooling: integers": (
-        "max_pool2d",
-        [f4(2, 4, 4, 6), f4(2, 4, 2, 3), None],
-        HALVING,
-        [i4(2, 4, 4, 6), i4(2, 4, 2, 3), None],
-    ),
-    "pooling: two dtypes": (
-        "max_pool2d",
-        [f4(2, 4, 4, 6), f4(2, 4, 2, 3), None],
-        HALVING,
-        [f4(2, 4, 4, 6), f8(2, 4, 2, 3), None],
-    ),
-    "sum of integers": ("reduce_sum", [f4(2, 3), f4(3)], ROWS, [i4(2, 3), i4(3)]),
-    "update: two dtypes": ("sgd", [f4(3), RATE, f4(3), None, COUNT], UPDATE, [f8(3), RATE, f4(3), None, COUNT]),
-    "more ids than 32 bits count": (
-        "embedding_gradient",
-        [np.zeros(1, np.int64), f4(1, 1), f4(1, 1)],
-        IDS,
-        [np.broadcast_to(np.zeros((), np.int64), (2**32,)), np.broadcast_to(SCALE, (2**32, 1)), f4(1, 1)],
-    ),
-    "more rows than 32 bits count": (
-        "embedding_gradient",
-        [np.zeros(1, np.int64), f4(1, 1), f4(1, 1)],
-        IDS,
-        [np.zeros(1, np.int64), f4(1, 1), np.broadcast_to(SCALE, (2**32, 1))],
-    ),
+CONVOLVED, POOLED, LINEAR = [X, WEIGHT, None, Y], [(2, 4, 4, 6), (2, 4, 2, 3), None], [(2, 3), (3, 4), None, (2, 4)]
+LOSS, SCORES = [(3, 5), (3,), (3,), (3, 5)], [(3, 5), (3, 5), (3,)]
+#: {what: (kernel, shapes, settings, dtypes that it serves, dtypes that it does not)}.
+LEFT: dict[str, tuple[str, list[Any], dict[str, Any], str, str]] = {
+    "integers": ("relu", [(5,), (5,)], {}, "f4 f4", "i4 i4"),
+    "two dtypes": ("relu", [(5,), (5,)], {}, "f4 f4", "f4 f8"),
+    "convolution: two dtypes": ("conv2d", CONVOLVED, WINDOW, "f4 f4 f4 f4", "f4 f8 f4 f4"),
+    "convolution: integers": ("conv2d", CONVOLVED, WINDOW, "f4 f4 f4 f4", "i4 i4 i4 i4"),
+    "linear: integers": ("linear", LINEAR, {}, "f4 f4 f4 f4", "i4 i4 i4 i4"),
+    "linear: two dtypes": ("linear", LINEAR, {}, "f4 f4 f4 f4", "f4 f8 f4 f4"),
+    "ids of floats": ("softmax_cross_entropy", LOSS, {}, "f4 i4 f4 f4", "f4 f4 f4 f4"),
+    "scores of integers": ("softmax_cross_entropy", LOSS, {}, "f4 i4 f4 f4", "i4 i4 f4 i4"),
+    "loss: two dtypes": ("huber", SCORES, {"delta": 1.0}, "f4 f4 f4", "f4 f4 f8"),
+    "hits: ids of floats": ("in_top_k", [(3, 5), (3,), (3,)], {"k": 1}, "f4 i4 f4", "f4 f4 f4"),
+    "pooling: integers": ("max_pool2d", POOLED, HALVING, "f4 f4 f4", "i4 i4 i4"),
+    "pooling: two dtypes": ("max_pool2d", POOLED, HALVING, "f4 f4 f4", "f4 f8 f4"),
+    "sum of integers": ("reduce_sum", [(2, 3), (3,)], {"axes": (0,), "alpha": 1.0}, "f4 f4", "i4 i4"),
+    "update: two dtypes": ("sgd", [(3,), (), (3,), None, ()], {"hyper": SGD}, "f4 f8 f4 f4 i8", "f8 f8 f4 f4 i8"),
 }
+
+
+def tensors(shapes: list[Any], dtypes: str) -> list[Any]:
+    return [None if s is None else np.zeros(s, dtype) for s, dtype in zip(shapes, dtypes.split(), strict=True)]
 
 
 @pytest.mark.parametrize("label", LEFT)
 def test_what_is_left_to_the_next_set(cuda, label):
-    name, served, settings, left = LEFT[label]
-    assert serves(cuda, name, served, settings)
-    assert not serves(cuda, name, left, settings)
+    name, shapes, settings, served, left = LEFT[label]
+    assert serves(cuda, name, tensors(shapes, served), settings)
+    assert not serves(cuda, name, tensors(shapes, left), settings)
 
 
-def test_an_activation_without_a_fused_kernel_and_too_many_axes_are_left(cuda):
-    given = [f4(*X), f4(*WEIGHT), None, f4(*Y)]
+def test_more_ids_or_rows_than_32_bits_count_are_left(cuda):
+    ids, small, settings = np.zeros(1, np.int64), np.zeros((1, 1), np.float32), {"first": 0, "padding": -1}
+    many_ids, many_rows = np.broadcast_to(ids, (2**32,)), np.broadcast_to(small, (2**32, 1))
+    assert serves(cuda, "embedding_gradient", [ids, small, small], settings)
+    assert not serves(cuda, "embedding_gradient", [many_ids, many_rows, small], settings)
+    assert not serves(cuda, "embedding_gradient", [ids, small, many_rows], settings)
+
+
+def test_ids_an_activation_without_a_fused_kernel_and_too_many_axes_are_left(cuda):
+    assert not serves(cuda, "precision_at_k", tensors([(3, 5), (3,), (3,)], "f4 i4 f4"), {"k": 1})
+    given = tensors(CONVOLVED, "f4 f4 f4 f4")
     assert not serves(cuda, "conv2d_activation", given, {**WINDOW, "activation": "gelu"})
     parts = np.ones((3,) * 14, np.uint8)[(slice(2),) * 14].view()
     wide = TensorSpec(parts.shape, np.dtype("f4"), tuple(4 * stride for stride in parts.strides))

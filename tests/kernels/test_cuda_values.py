@@ -1,26 +1,35 @@
-"""Values of CUDA kernels beyond the contract's: in float16, in sizes about a GPU's units, with few blocks, in place."""
+"""Values of CUDA kernels beyond the contract's: 16 bits, sizes about a GPU's units, few blocks, 2**32 elements."""
 
 from __future__ import annotations
 
+import mmap
+import sys
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pytest
 
+import build_cache
+import skips
 from every_row import over_rows
 from every_set import WITHOUT_LIBRARIES, parameter
 from host_kernels import cuda_on_host
-from host_loader import Build, missing_to_run, rounds_once
+from host_loader import Build, HostLoader, missing_to_run, rounds_once
 from kernel_case import Tensors, garbage, run
 from kernel_cases import CASES
 from kernel_cases_gpu import FURTHER, convolution
+from kernel_sets import cuda_sets
 from kernel_sizes import build
 from layouts import PAIRS, channels_last, check, double, piece_of_channels_last
 from singa_lite.kernels.cuda_kernels import linear, routine, update
+from singa_lite.kernels.cuda_kernels.routine import Arguments
+from singa_lite.kernels.cuda_kernels.walk import FLAT, walk
 from singa_lite.kernels.interface import SIGNATURES
-from singa_lite.kernels.kernel_set import KernelSet
+from singa_lite.kernels.kernel_set import KernelSet, TensorSpec, specs_of
 from singa_lite.kernels.numpy_kernels import NUMPY
+from singa_lite.passes.narrow import ACTIVATIONS
 from singa_lite.testing.kernel_call import Calls
 from test_activation_values import applied
 from test_kernel_layouts import PLAIN, SUMS, assert_close, keeps_bits, laid_out
@@ -28,6 +37,7 @@ from test_kernels import DRAWN, a_piece_of_a_concatenation_gives_equal_bits
 from test_normalization_values import empty, normal, positive
 from test_random_values import key
 
+of_the_host = pytest.mark.skipif(bool(missing_to_run()), reason=f"the CUDA kernels on the host want {missing_to_run()}")
 NAN, INF = np.nan, np.inf
 RNG = np.random.default_rng(7)
 
@@ -110,7 +120,7 @@ def assert_near(cuda: KernelSet, name: str, given: Tensors, settings: Any, wante
             np.testing.assert_allclose(got, right, rtol=0, atol=atol, err_msg=label)
 
 
-@pytest.mark.skipif(bool(missing_to_run()), reason=f"the CUDA kernels on the host want {missing_to_run()}")
+@of_the_host
 @pytest.mark.parametrize("name", sorted({*map(kernel_of, CASES)}))
 def test_few_blocks_go_on_to_further_elements(name, monkeypatch):
     for module, most, number in ((routine, "MOST_BLOCKS", 1), (linear, "MOST_ACROSS", 2), (update, "MOST_SUMS", 2)):
@@ -194,7 +204,7 @@ def test_uniform_of_halves_never_reaches_the_upper_bound(cuda):
     assert np.all(y == 1)
 
 
-@pytest.mark.skipif(bool(missing_to_run()), reason=f"the CUDA kernels on the host want {missing_to_run()}")
+@of_the_host
 @pytest.mark.parametrize("as_gpu", {False, rounds_once()}, ids=["rounded", "fused"][: 1 + rounds_once()])
 def test_a_row_of_one_has_no_derivative_however_products_are_rounded(as_gpu):
     """A GPU rounds a product and a sum once, as the host does if it may."""
@@ -202,3 +212,140 @@ def test_a_row_of_one_has_no_derivative_however_products_are_rounded(as_gpu):
     kernels = cuda_on_host(Build(as_gpu=as_gpu))
     run(kernels, "layer_norm_derivative", [dy, x, gamma, x[:, 0].copy(), positive(500), dx], {})
     np.testing.assert_array_equal(dx, 0)
+
+
+# --- activations in 16 bits beside parameters, gradients and statistics in float32: sums are whole
+
+HALF = np.dtype(np.float16)
+#: Of the results: those in float32 are off by the order of their sums, those in 16 bits by one rounding besides.
+BY_ORDER, ROUNDING = 2e-5, 2.0**-11
+#: What a net in 16 bits is made of, beside what works on activations alone.
+NARROW = (
+    *("linear", "linear_activation", "linear_gradient", "matmul", "add_bias", "bias_gradient"),
+    *("conv2d", "conv2d_activation", "conv2d_derivative", "conv2d_gradient", "lrn", "lrn_derivative"),
+    *("batch_norm", "batch_normalize", "batch_norm_inference", "batch_norm_derivative", "batch_norm_gradient"),
+    *("layer_norm", "layer_norm_derivative", "layer_norm_gradient", "l2_norm", "l2_norm_derivative"),
+)
+KEYS = sorted(key for key in CASES if kernel_of(key) in NARROW)
+
+
+def built(key: str) -> tuple[str, Tensors, dict[str, Any]]:
+    """(kernel, tensors, settings) of a small case, its numbers such as float16 has."""
+    tensors, settings = CASES[key].build(np.random.default_rng(11), np.dtype(np.float32), False)
+    return kernel_of(key), [_rounded(t) for t in tensors], settings
+
+
+def _rounded(given: np.ndarray | None) -> np.ndarray | None:
+    return given if given is None or given.dtype != np.float32 else given.astype(HALF).astype(np.float32)
+
+
+def halved(name: str, tensors: Tensors) -> Tensors:
+    """The same, activations and their derivatives in 16 bits."""
+    return [
+        t.astype(HALF) if t is not None and tensor in ACTIVATIONS and t.dtype == np.float32 else t
+        for tensor, t in zip(SIGNATURES[name].tensors, tensors, strict=True)
+    ]
+
+
+def off(key: str, kernels: KernelSet) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """{result: (what the set makes of the case in 16 bits, what NumPy does in float32)}."""
+    name, tensors, settings = built(key)
+    given, wanted = halved(name, tensors), [None if t is None else t.copy() for t in tensors]
+    run(NUMPY, name, wanted, settings)
+    run(kernels, name, given, settings)
+    signature = SIGNATURES[name]
+    rows = zip(signature.tensors, signature.roles, given, wanted, strict=True)
+    return {tensor: (got, right) for tensor, role, got, right in rows if got is not None and role != "Read"}
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_results_are_those_of_float32_and_only_what_is_in_16_bits_is_rounded(cuda, key):
+    for tensor, (got, right) in off(key, cuda).items():
+        share, atol = ROUNDING if got.dtype == HALF else 0.0, BY_ORDER * float(np.abs(right).max()) + 2e-7
+        np.testing.assert_allclose(got.astype(np.float64), right, rtol=share + BY_ORDER, atol=atol, err_msg=tensor)
+
+
+@of_the_host
+@pytest.mark.parametrize("key", [key for key in KEYS if SIGNATURES[kernel_of(key)].facts.multiplies])
+def test_libraries_do_products_over_copies_in_16_bits(key):
+    """A gradient that the library has in the dtype of its factors alone is rounded once, when it is stored."""
+    (kernels,) = [kernels for kernels in cuda_sets() if kernels.name == "cuda-libraries"]
+    for tensor, (got, right) in off(key, kernels).items():
+        assert np.linalg.norm(got.astype(np.float64) - right) / np.linalg.norm(right) < 1e-3, tensor
+
+
+def test_two_dtypes_of_16_bits_do_not_mix(cuda):
+    other = skips.library("ml_dtypes").bfloat16
+    specs = specs_of([garbage((7, 5), HALF), garbage((7, 5), other)])
+    assert not cuda["relu"].serves(specs, {})
+
+
+def test_a_gradient_of_halves_is_summed_and_stored_in_float32(cuda):
+    """Of as many rows that a sum in float16 would stand still at 2048."""
+    x, dy, gradient = np.ones((4099, 3), HALF), np.ones((4099, 5), HALF), garbage((3, 5), np.float32)
+    run(cuda, "matmul", [x, dy, gradient], {"transpose_a": True, "transpose_b": False})
+    assert (gradient == 4099).all()
+
+
+# --- elements behind the 2**32nd, of tensors that lie in one row. A kernel with so many threads would take minutes: the
+# --- grid is said to be as large, and its last block alone runs.
+
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="this system is not Linux, which gives bytes as touched")
+MANY, BEHIND, THREADS = 1 << 32, 5, 256
+
+#: Linux's number of what Python's module has from 3.13 on: memory that is only named is not reserved.
+NO_RESERVE = 0x4000
+
+#: `first` is the number of the one block that runs, of a grid of 2**31 - 1.
+SOURCE = """
+static unsigned first_block;
+#undef blockIdx
+#undef gridDim
+#define blockIdx make_uint3(first_block, 0, 0)
+#define gridDim dim3(0x7fffffffu)
+#include "philox.cuh"
+extern "C" __global__ void copied(Walk<2> walk, unsigned first, const T* x, T* y) {
+    first_block = first;
+    map(walk, [](auto& y, auto x) { y = x; }, out(y), in(x));
+}
+extern "C" __global__ void drawn(Walk<2> walk, unsigned first, const uint64* key, T* y) {
+    first_block = first;
+    draw<float>(walk, key_at(key, 1), [](float number, auto& y) { y = 1 + T(number * 100); }, out(y));
+}
+"""
+
+
+@pytest.fixture
+def large() -> Iterator[np.ndarray]:
+    """2**32 bytes and some, of which those that nobody touches take no memory."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE
+    held = mmap.mmap(-1, MANY + 4096, flags=flags)  # ends with the last array over it
+    yield np.frombuffer(held, np.uint8)[1 : 1 + MANY + BEHIND]  # packs are not aligned
+
+
+def launch(kernel: str, first: int, read: np.ndarray, y: np.ndarray) -> None:
+    """The block that has the elements from 2**32 on."""
+    result = TensorSpec(y.shape, y.dtype, y.strides)
+    beside = TensorSpec(y.shape, y.dtype, (0,)) if kernel == "copied" else result
+    found = walk(y.shape, (result, beside))
+    assert found is not None
+    assert found["mode"] == FLAT
+    folder = build_cache.sources({"large.cu": SOURCE})
+    function = HostLoader().function(str(folder / "large.cu"), kernel, (("T", "uint8"),))
+    given = Arguments([found, np.uint32(first), read.ctypes.data, y.ctypes.data])
+    function.bind((1, 1, 1), (THREADS, 1, 1), 0, given)()
+
+
+@of_the_host
+@on_linux
+def test_elements_behind_the_last_index_of_32_bits_are_walked_over(large):
+    launch("copied", MANY // THREADS, np.full(1, 7, np.uint8), large)
+    assert (large[MANY:].tolist(), large[:BEHIND].tolist()) == ([7] * BEHIND, [0] * BEHIND)
+
+
+@of_the_host
+@on_linux
+def test_random_numbers_are_drawn_behind_it(large):
+    launch("drawn", MANY // 8 // THREADS, np.array([3, 1, 4], np.uint64), large)
+    assert large[MANY:].all()
+    assert not large[: 2 * BEHIND].any()

@@ -1,142 +1,181 @@
-"""Replay as one graph: warmed up, captured, launched; and what becomes of a step that cannot be captured."""
+"""Replay as one graph: warmed up, captured, launched; with work beside it, with other processes, and where it fails."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
-from singa_lite.runtime.capture import CapturedReplay, NotCapturable
+import late_cupy
+from late_cupy import LateCupy
+from singa_lite.runtime.beside import Beside
+from singa_lite.runtime.capture import CapturedReplay, NotCapturable, Shared, Told
+
+SEEDS = range(8)
+STEPS = 6
 
 
-class Stream:
-    """A stream that notes. broken: names of work during whose capture CUDA breaks it off, which it says at the end."""
+class Machine:
+    """A late GPU, of which `run` makes a step of named pieces of work. done: what was done."""
 
-    def __init__(self, broken: tuple[str, ...] = ()) -> None:
-        self.done: list[str] = []
-        self.noted: list[str] | None = None
-        self.broken = broken
-        self.captures = 0
+    def __init__(self) -> None:
+        self.cupy = LateCupy(0)
+        self.stream, self.done = self.cupy.cuda.Stream(non_blocking=True), list[str]()
 
-    def work(self, name: str):
-        def launch() -> None:
-            (self.done if self.noted is None else self.noted).append(name)
-
-        return launch
-
-    def waiting(self, name: str):
-        def launch() -> None:
-            if self.noted is not None:
-                raise NotCapturable("it reads on the host")
-            self.done.append(name)
-
-        return launch
-
-    def begin_capture(self) -> None:
-        assert self.noted is None, "a capture was left open"
-        self.noted = []
-        self.captures += 1
-
-    def end_capture(self) -> Graph:
-        noted, self.noted = self.noted, None
-        if set(noted) & set(self.broken):
-            raise RuntimeError("operation failed due to a previous error during capture")
-        return Graph(noted)
-
-
-class Graph:
-    def __init__(self, noted: list[str]) -> None:
-        self.noted = noted
-
-    def launch(self, stream: Stream) -> None:
-        stream.done.append("+".join(self.noted))
-
-
-def replay_of(stream: Stream, **launches) -> CapturedReplay:
-    return CapturedReplay(stream, list(launches.values()), [f"{name!r} of layer 'l'" for name in launches])
-
-
-def test_the_first_run_warms_up_the_second_captures_and_later_ones_are_one_launch():
-    stream = Stream()
-    replay = replay_of(stream, a=stream.work("a"), b=stream.work("b"))
-    replay()
-    assert (stream.done, replay.is_captured) == (["a", "b"], False)
-    replay()
-    assert (stream.done[2:], replay.is_captured, stream.captures) == (["a+b"], True, 1)
-    replay()
-    assert (stream.done[3:], stream.captures) == (["a+b"], 1)
-
-
-def test_a_launch_that_refuses_is_named_and_the_launches_go_one_by_one():
-    stream = Stream()
-    replay = replay_of(stream, a=stream.work("a"), odd=stream.waiting("odd"), b=stream.work("b"))
-    replay()
-    with pytest.warns(UserWarning, match="'odd' of layer 'l': it reads on the host"):
+    def run(self, replay: CapturedReplay) -> str:
+        """What a step did."""
+        before = len(self.done)
         replay()
+        self.stream.synchronize()
+        return " ".join(self.done[before:])
+
+    def replay(self, fails: Callable[[str, bool], Exception | None] = lambda name, noted: None) -> CapturedReplay:
+        """Of a, b and c. fails: the error of a launch, by its name and whether it is only noted."""
+
+        def launch(name: str) -> None:
+            error = fails(name, self.stream.is_capturing())
+            if error is not None:
+                raise error
+            self.stream.submit(lambda: self.done.append(name))
+
+        launches = [lambda name=name: launch(name) for name in "abc"]
+        return CapturedReplay(self.stream, launches, [f"{name!r} of layer 'l'" for name in "abc"])
+
+
+def test_the_first_run_warms_up_the_second_captures():
+    machine = Machine()
+    replay = machine.replay()
+    assert [(machine.run(replay), replay.is_captured) for _ in range(3)] == [
+        ("a b c", False),
+        ("a b c", True),
+        ("a b c", True),
+    ]
+
+
+def waiting(name: str, noted: bool) -> Exception | None:
+    return NotCapturable("it reads on the host") if noted and name == "b" else None
+
+
+def assert_named(machine: Machine, replay: CapturedReplay, word: str) -> None:
+    """The cause is told once, and launches go on one by one: nothing is done twice, nothing is left out."""
+    assert machine.run(replay) == "a b c"
+    with pytest.warns(UserWarning, match=word):
+        assert machine.run(replay) == "a b c"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        assert machine.run(replay) == "a b c"
+    assert not replay.is_captured and not machine.stream.is_capturing()
+
+
+def test_a_launch_that_refuses_is_named():
+    machine = Machine()
+    assert_named(machine, machine.replay(waiting), "'b' of layer 'l': it reads on the host")
+
+
+@pytest.mark.parametrize(
+    ("breaks", "word"), [(lambda noted: "b" in noted, "'b' of layer 'l'"), (lambda noted: len(noted) > 1, "together")]
+)
+def test_the_cause_is_found_where_cuda_says_it_only_at_the_end(breaks, word, monkeypatch):
+    machine, noted = Machine(), list[str]()
+    end = machine.stream.end_capture
+
+    def end_capture() -> Any:
+        graph, names = end(), noted.copy()
+        noted.clear()
+        if breaks(names):
+            raise RuntimeError("operation failed due to a previous error during capture")
+        return graph
+
+    monkeypatch.setattr(machine.stream, "end_capture", end_capture)
+    assert_named(machine, machine.replay(lambda name, is_noted: noted.append(name) if is_noted else None), word)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("no code for this")])
+def test_an_interrupt_while_capturing_and_a_first_run_that_fails_leave_nothing_open(error):
+    machine = Machine()
+    run = 1 if isinstance(error, RuntimeError) else 2  # an error in a capture is the cause of none
+    errors: Iterator[Any] = iter([None] * 3 * (run - 1) + [None, error])
+    replay = machine.replay(lambda name, noted: next(errors, None))
+    for _ in range(run - 1):
         replay()
-    assert stream.done == ["a", "odd", "b"] * 3, "nothing is done twice, nothing is left out"
-    assert replay.cause.startswith("'odd'")
-    assert stream.noted is None
-
-
-def test_the_cause_is_found_where_cuda_says_it_only_at_the_end():
-    stream = Stream(broken=("b",))
-    replay = replay_of(stream, a=stream.work("a"), b=stream.work("b"), c=stream.work("c"))
-    replay()
-    with pytest.warns(UserWarning, match="'b' of layer 'l'"):
+    with pytest.raises(type(error)):
         replay()
-    assert stream.done == ["a", "b", "c"] * 2
-
-
-def test_operations_that_can_be_captured_alone_only_are_said_so():
-    class Together(Stream):
-        def end_capture(self) -> Graph:
-            noted, self.noted = self.noted, None
-            if len(noted) > 1:
-                raise RuntimeError("not both")
-            return Graph(noted)
-
-    stream = Together()
-    replay = replay_of(stream, a=stream.work("a"), b=stream.work("b"))
-    replay()
-    with pytest.warns(UserWarning, match="not both"):
-        replay()
-    assert stream.done == ["a", "b"] * 2
-
-
-def test_an_interrupt_while_capturing_ends_the_capture_and_comes_out():
-    stream = Stream()
-    interrupts = iter([False, True, False])
-
-    def launch() -> None:
-        if next(interrupts):
-            raise KeyboardInterrupt
-        stream.work("a")()
-
-    replay = replay_of(stream, a=launch)
-    replay()
-    with pytest.raises(KeyboardInterrupt):
-        replay()
-    assert (stream.noted, replay.cause, replay.is_captured) == (None, "", False)
-    replay()
+    assert (machine.stream.is_capturing(), replay.cause, replay.is_captured) == (False, "", False)
+    machine.stream.synchronize()
+    assert [machine.run(replay) for _ in range(2)] == ["a b c"] * 2
     assert replay.is_captured
 
 
-def test_a_first_run_that_fails_is_no_warm_up():
-    stream = Stream()
-    failures = iter([True, False, False])
+# --- work on a stream of its own, over streams that are late: it comes behind what it needs, and is waited for
 
-    def launch() -> None:
-        if next(failures):
-            raise RuntimeError("no code for this")
-        stream.work("a")()
 
-    replay = replay_of(stream, a=launch)
-    with pytest.raises(RuntimeError):
+class Alone:
+    """Agrees with nobody else, or with one that says something else. said: what this process has said."""
+
+    def __init__(self, *others: Any) -> None:
+        self.others, self.said = others, list[Any]()
+
+    def told(self, value: Any) -> Told:
+        self.said.append(value)
+        return Told(len(self.said), [value, *(other(value) for other in self.others)])
+
+
+def doubled(seed: int, alike: Alone | None = None) -> CapturedReplay:
+    """Each step adds 1, doubles beside other work, and adds 3."""
+    cupy = LateCupy(seed)
+    main, held, seen = cupy.cuda.Stream(non_blocking=True), [0], list[int]()
+
+    def change(by: int, times: int = 1) -> None:
+        held[0] = held[0] * times + by
+
+    beside = Beside(cupy, main)
+    begin, end = beside.pair(lambda stream: cupy.stream_of(stream).submit(lambda: change(0, 2)))
+    launches = [
+        lambda: main.submit(lambda: change(1)),
+        begin if alike is None else Shared(begin, alike),
+        lambda: main.submit(lambda: seen.append(0)),
+        end,
+        lambda: main.submit(lambda: change(3)),
+    ]
+    replay, wanted = CapturedReplay(main, launches, list("abcde")), 0
+    for _ in range(STEPS):
         replay()
-    replay()
+        wanted = 2 * (wanted + 1) + 3
+    main.synchronize()
+    assert held == [wanted]
+    return replay
+
+
+def test_it_is_done_in_order_also_as_a_graph():
+    assert all(doubled(seed).is_captured for seed in SEEDS)
+
+
+@pytest.mark.parametrize("site", late_cupy.sites("beside.py"))
+def test_a_wait_or_a_record_that_is_left_out_shows(site):
+    assert late_cupy.shows(site, [doubled], SEEDS)
+
+
+def test_processes_that_agree_have_a_graph_each():
+    same = Alone(lambda value: value)
+    assert doubled(0, same).is_captured
+    assert same.said[:3] == [(False, False, 0), (True, False, 0), True]
+    assert set(same.said[3:]) == {(True, False, 2)}
+
+
+def test_where_one_has_a_new_form_all_run_launch_by_launch():
+    assert not doubled(0, Alone(lambda value: (False, False, 0))).is_captured
+
+
+def test_graphs_that_were_not_made_together_are_made_anew():
+    """Another process has a graph of the step 9: once one by one, then both make another."""
+    other = Alone(lambda value: True if value is True else (True, True, 9))
+    assert doubled(0, other).is_captured
+    assert other.said[1:3] == [(True, False, 0), (True, True, 0)]
+
+
+def test_where_one_cannot_capture_none_does():
+    replay = doubled(0, Alone(lambda value: False if value is True else value))
     assert not replay.is_captured
-    replay()
-    assert replay.is_captured
+    assert "process 1" in replay.cause

@@ -9,43 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-import waits
-from late_cupy import Array, LateCupy, Stream, host
+import late_cupy
+from late_cupy import Array, LateCupy, host
+from late_gpu import late_device
 from singa_lite import tensor
 from singa_lite.device import Device
-from singa_lite.kernels.kernel_set import KernelSet
-from singa_lite.runtime import cuda
-from singa_lite.runtime.adopted import Adopted
-from singa_lite.runtime.cuda import Cuda
 from singa_lite.tensor import Block
 
 SEEDS = range(20)
 N = 200
 
 
-class Late:
-    """A kernel whose work its stream does late."""
-
-    def __init__(self, stream: Stream, function: Any) -> None:
-        self.stream, self.function = stream, function
-
-    def scratch_bytes(self, specs: Any, settings: Any) -> int:
-        return 0
-
-    def prepare(self, arrays: Any, scratch: Any, settings: Any) -> Any:
-        shown = [host(array) for array in arrays]
-        return lambda: self.stream.submit(lambda: self.function(*shown, **settings))
-
-
-def copy(x: np.ndarray, y: np.ndarray) -> None:
-    y[...] = x
-
-
-def late_device(seed: int) -> tuple[LateCupy, Device]:
-    """A device on the real runtime, with one kernel, over a CuPy that is late."""
+def gpu(seed: int) -> tuple[LateCupy, Device]:
     cupy = LateCupy(seed)
-    runtime = Cuda(cupy, 0)
-    return cupy, Device("late", KernelSet("late", {"copy": Late(runtime.stream, copy)}), runtime.pool, runtime)
+    return cupy, late_device(cupy)
 
 
 def numbers(value: float) -> np.ndarray:
@@ -75,7 +52,7 @@ def values(given: tensor.Tensor) -> set[float]:
 
 def bytes_that_a_queued_operation_reads_are_not_staged_into(seed):
     """A slot gets bytes that were freed, but the main stream still has to read what they held."""
-    cupy, on = late_device(seed)
+    cupy, on = gpu(seed)
     target, before = on.empty((N,)), tensor.from_numpy(numbers(1), on)
     result = copied(on, before)
     cupy.some()
@@ -86,7 +63,7 @@ def bytes_that_a_queued_operation_reads_are_not_staged_into(seed):
 
 
 def each_step_reads_its_own_batch(seed):
-    cupy, on = late_device(seed)
+    cupy, on = gpu(seed)
     x, y, results = on.empty((N,)), on.empty((N,)), []
     for step in range(6):
         batch = numbers(step)
@@ -99,7 +76,7 @@ def each_step_reads_its_own_batch(seed):
 
 
 def a_tensor_that_dies_gives_its_slot_back_when_that_is_copied_from(seed):
-    cupy, on = late_device(seed)
+    cupy, on = gpu(seed)
     results = []
     for step in range(5):
         target = on.empty((N,))
@@ -112,7 +89,7 @@ def a_tensor_that_dies_gives_its_slot_back_when_that_is_copied_from(seed):
 
 
 def test_a_larger_batch_takes_a_larger_slot_and_the_smaller_one_is_given_back():
-    _, on = late_device(0)
+    _, on = gpu(0)
     target = on.empty((4 * N,))
     small, large = (target.view((count,)) for count in (N, 4 * N))
     on.feed(small, numbers(1))
@@ -126,7 +103,7 @@ def test_a_larger_batch_takes_a_larger_slot_and_the_smaller_one_is_given_back():
 
 def arrays_of_one_batch_pass_in_one_copy(seed):
     """Also where each of the tensors was fed by itself before, and is again behind it."""
-    _, on = late_device(seed)
+    _, on = gpu(seed)
     x, y = on.empty((N,)), on.empty((3, 5), np.int64)
     blocks, results = [x.block, y.block], []
     for step in range(6):
@@ -147,7 +124,7 @@ def arrays_of_one_batch_pass_in_one_copy(seed):
 
 
 def test_the_bytes_of_a_batch_are_given_back_once_with_the_last_of_its_tensors():
-    _, on = late_device(0)
+    _, on = gpu(0)
     x, y = on.empty((N,)), on.empty((N,))
     on.feed(x, numbers(0))
     on.feed(y, numbers(0))
@@ -162,7 +139,7 @@ def test_the_bytes_of_a_batch_are_given_back_once_with_the_last_of_its_tensors()
 
 
 def a_copy_that_fails_leaves_the_slot_in_order(seed):
-    cupy, on = late_device(seed)
+    cupy, on = gpu(seed)
     target = on.empty((N,))
     for step in range(4):
         with pytest.raises(KeyError), on.runtime.staged(target.block, numbers(step)) as memory:
@@ -180,7 +157,7 @@ def a_copy_that_fails_leaves_the_slot_in_order(seed):
 
 def an_owner_that_frees_its_array_does_not_get_the_bytes_before_they_are_read(seed, way):
     """Their stream is none that we know of."""
-    cupy, on = late_device(seed)
+    cupy, on = gpu(seed)
     stream, pool, target = cupy.cuda.Stream(non_blocking=True), cupy.cuda.MemoryPool(), on.empty((N,))
     with stream:
         given = theirs(cupy, pool, 1)
@@ -200,7 +177,7 @@ def an_owner_that_frees_its_array_does_not_get_the_bytes_before_they_are_read(se
 
 
 def an_owner_on_the_current_stream_may_overwrite_its_array_at_once(seed, own_stream):
-    cupy, on = late_device(seed)
+    cupy, on = gpu(seed)
     stream = cupy.cuda.Stream(non_blocking=True) if own_stream else cupy.current[0]
     results, target = [], on.empty((N,))
     with stream:
@@ -214,7 +191,7 @@ def an_owner_on_the_current_stream_may_overwrite_its_array_at_once(seed, own_str
 
 
 def test_arrays_are_held_no_longer_than_they_are_read():
-    cupy, on = late_device(0)
+    cupy, on = gpu(0)
     pool, target = cupy.cuda.MemoryPool(), on.empty((N,))
     given = theirs(cupy, pool, 1)
     on.feed(target, given)
@@ -226,7 +203,7 @@ def test_arrays_are_held_no_longer_than_they_are_read():
 
 
 def test_an_array_that_is_let_go_while_the_stream_is_captured_is_held_until_a_later_event():
-    cupy, on = late_device(0)
+    cupy, on = gpu(0)
     pool, target = cupy.cuda.MemoryPool(), on.empty((N,))
     given = theirs(cupy, pool, 1)
     adopted = on.adopt(given)
@@ -245,7 +222,7 @@ def test_an_array_that_is_let_go_while_the_stream_is_captured_is_held_until_a_la
 
 
 def a_reader_on_another_stream_waits_for_the_tensor(seed):
-    cupy, on = late_device(seed)
+    cupy, on = gpu(seed)
     result, stream = copied(on, tensor.from_numpy(numbers(1), on)), cupy.cuda.Stream(non_blocking=True)
     with stream:
         given, seen = host(cupy.from_dlpack(result)), numbers(0)
@@ -258,7 +235,7 @@ def a_reader_on_another_stream_waits_for_the_tensor(seed):
 
 
 #: What holds of streams in the order of any seed.
-SCENARIOS: list[waits.Scenario] = [
+SCENARIOS: list[late_cupy.Scenario] = [
     bytes_that_a_queued_operation_reads_are_not_staged_into,
     each_step_reads_its_own_batch,
     a_tensor_that_dies_gives_its_slot_back_when_that_is_copied_from,
@@ -278,25 +255,6 @@ def test_it_holds_in_every_legal_order(scenario):
         scenario(seed)
 
 
-@pytest.mark.parametrize("site", waits.sites("staging.py", "adopted.py", "cuda.py"))
+@pytest.mark.parametrize("site", late_cupy.sites("staging.py", "adopted.py", "cuda.py"))
 def test_a_wait_or_a_record_that_is_left_out_shows(site):
-    assert waits.shows(site, SCENARIOS, SEEDS)
-
-
-def _reads_at_once(self: Any, **options: Any) -> Any:
-    """In the place of `_Export.__dlpack__`: the reader waits for its own stream."""
-    return self._array.__dlpack__(**options)
-
-
-#: {fault: (class, method, what takes its place)}
-FAULTS = {
-    "an owner's array is not held": (Adopted, "let_go", lambda self, array: None),
-    "nobody waits for the owner": (Adopted, "wait_for_owner", lambda self: None),
-    "a tensor is handed out on the reader's stream": (cuda._Export, "__dlpack__", _reads_at_once),
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_planted_fault_shows(fault, monkeypatch):
-    monkeypatch.setattr(*FAULTS[fault])
-    assert any(waits.fails(each, seed) for each in SCENARIOS for seed in SEEDS)
+    assert late_cupy.shows(site, SCENARIOS, SEEDS)

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-import waits
-from late_cupy import LateCupy, Stream, host
+import late_cupy
+from late_cupy import LateCupy
+from late_gpu import late_device
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, device, layers, loss, optimizer
 from singa_lite.device import Device
-from singa_lite.kernels.kernel_set import KernelSet
-from singa_lite.kernels.numpy_kernels import NUMPY
 from singa_lite.operation import Transfer
 from singa_lite.passes import offload, repeats
 from singa_lite.runtime.cuda import Cuda
@@ -23,30 +22,6 @@ from singa_lite.runtime.host_memory import Link
 
 SEEDS = range(8)
 STEPS = 5
-
-
-class Late:
-    """A kernel of NumPy's whose work its stream does late."""
-
-    def __init__(self, stream: Stream, name: str) -> None:
-        self.stream, self.name = stream, name
-
-    def serves(self, specs: Any, settings: Any) -> bool:
-        return True
-
-    def scratch_bytes(self, specs: Any, settings: Any) -> int:
-        return NUMPY[self.name].scratch_bytes(specs, settings)
-
-    def prepare(self, arrays: Any, scratch: Any, settings: Any) -> Any:
-        shown = tuple(None if array is None else host(array) for array in arrays)
-        launch = NUMPY[self.name].prepare(shown, None if scratch is None else host(scratch), settings)
-        return lambda: self.stream.submit(launch)
-
-
-def late_device(cupy: LateCupy) -> Device:
-    runtime = Cuda(cupy, 0)
-    kernels = KernelSet("late", {name: Late(runtime.stream, name) for name in NUMPY.kernels})
-    return Device("late", kernels, runtime.pool, runtime)
 
 
 def net_on(on: Device, **compiling: Any) -> FeedForwardNet:
@@ -136,11 +111,11 @@ def offloads(seed: int) -> None:
     assert net.memory_plan.offloaded
 
 
-@pytest.mark.parametrize("site", waits.sites("pinned.py"))
+@pytest.mark.parametrize("site", late_cupy.sites("pinned.py"))
 def test_a_wait_or_a_record_that_is_left_out_shows(site, monkeypatch):
     monkeypatch.setattr(Cuda, "link", Link(1.0, True))
     interrupts = [partial(interrupted_copies_end, which=which) for which in (0, -1)]
-    assert waits.shows(site, [offloads, *interrupts], SEEDS)
+    assert late_cupy.shows(site, [offloads, *interrupts], SEEDS)
 
 
 def test_measured_costs_are_refused_on_a_gpu():
