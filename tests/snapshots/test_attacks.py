@@ -28,7 +28,7 @@ from format_cases import CASES
 from singa_lite import SnapshotError
 from singa_lite.errors import SnapshotVersionError
 from singa_lite.snapshots import formats, manifest
-from singa_lite.snapshots.readers import guarded_json, raw
+from singa_lite.snapshots.readers import raw
 from singa_lite.snapshots.readers.hdf5 import guarded
 from test_hostile_files import bounded
 
@@ -111,7 +111,7 @@ def wide(**changes: int) -> bytes:
     return local + ZEROS + listed + end + struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 0xFFFF, 0xFFFF, top, top, 0)
 
 
-ELSEWHERE = (
+ELSEWHERE = ("../a.npy", "a/../b.npy", "/a.npy", "a//b.npy", "./a.npy", "C:/a.npy", "a\\b.npy", "a\nb.npy", "a/", "a")
     "../a.npy",
     "a/../b.npy",
     "/a.npy",
@@ -122,7 +122,7 @@ ELSEWHERE = (
     "a\nb.npy",
     "a/",
     "a.txt",
-)
+]
 
 ZIPS: dict[str, tuple[Make, str]] = {
     **{f"a path {name!r}": (lambda n=name: archive({n: ZEROS}), repr(name)) for name in ELSEWHERE},
@@ -578,33 +578,6 @@ def test_a_manifest_of_a_later_version_is_not_damaged(tmp_path):
 
 
 # ---- what a text of JSON may cost is known before it is parsed
-
-COUNT = 20_000
-COSTLY = {
-    "lists": b"[]," * COUNT,
-    "nested lists": b"[[0]]," * COUNT,
-    "objects": b"{}," * COUNT,
-    "objects of one": b'{"":0},' * COUNT,
-    "objects of lists": b'{"a":[0]},' * COUNT,
-    "numbers": b"9999999999," * COUNT,
-    "texts": '"é€",'.encode() * COUNT,
-    "a wide text": b'"' + b"a" * COUNT * 10 + "😀".encode() + b'",',
-    "an escaped wide text": b'"' + b"a" * COUNT * 10 + b'\\ud83d\\ude00",',
-    "keys": b"{" + b",".join(b'"%d":0' % number for number in range(COUNT)) + b"},",
-}
-
-
-@pytest.mark.parametrize("kind", COSTLY)
-def test_json_costs_no_more_than_is_said(kind):
-    text = b'{"x":[' + COSTLY[kind] + b"0]}"
-    guarded_json.parsed("x", "text", b'{"x":0}')  # what is made once
-    tracemalloc.start()
-    try:
-        guarded_json.parsed("x", "text", text)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < guarded_json.cost(text) < 10 * peak
 
 
 def test_a_list_of_members_and_a_manifest_that_would_cost_too_much(tmp_path, monkeypatch):

@@ -17,7 +17,7 @@ from resume_run import BATCH, NETS, Kill, Killed, data, fit, images, outcome, st
 from singa_lite import FeedForwardNet, device, layers, loss, optimizer
 from singa_lite.fit import Callback, Training
 from singa_lite.snapshots import Checkpoint, formats, tree
-from singa_lite.snapshots.checkpoints.background import HostCopy, Work, Writer
+from singa_lite.snapshots.checkpoints.background import HostCopy
 from singa_lite.snapshots.checkpoints.folder import step_of
 from singa_lite.tensor import to_numpy
 
@@ -113,30 +113,6 @@ def test_it_ends_with_the_training(tmp_path):
 
 def interrupt() -> None:
     raise KeyboardInterrupt
-
-
-def test_best_and_last_ones_wait_for_the_one_under_way(tmp_path, monkeypatch):
-    gate = Gate(monkeypatch)
-    last = Checkpoint(tmp_path, every_steps=4, monitor="loss", background=True)
-    fit(images("Adam"), "images", last, Kill(4, gate.open))
-    assert gate.paths[:2] == [4, 5] and gate.paths[-1] == 15
-
-
-def test_a_step_does_not_wait_for_a_copy_that_was_never_begun(tmp_path, monkeypatch):
-    """Ctrl-C between the note that something reads parameters, and the thread that does."""
-    start, calls = Writer.start, []
-
-    def interrupted(writer: Writer, work: Work) -> None:
-        calls.append(work)
-        if len(calls) == 2:  # the first one tries the folder
-            raise KeyboardInterrupt
-        start(writer, work)
-
-    monkeypatch.setattr(Writer, "start", interrupted)
-    net = images("SGD")
-    with pytest.raises(KeyboardInterrupt):
-        fit(net, "images", Checkpoint(tmp_path, every_steps=1, background=True))
-    assert len(calls) == 2
 
 
 class Steps(Callback):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,7 +19,7 @@ from resume_run import SAMPLES, Kill, Killed, fit, images, outcome, steps, two_o
 from singa_lite import SnapshotError
 from singa_lite.fit import Callback, StopTraining, Training
 from singa_lite.snapshots import Checkpoint, checkpoint, formats, latest
-from singa_lite.snapshots.checkpoints.folder import BEST, Folder, checkpoints, step_of
+from singa_lite.snapshots.checkpoints.folder import BEST, checkpoints, step_of
 from singa_lite.snapshots.checkpoints.stored_run import HISTORY, ORDER, PROGRESS
 from singa_lite.snapshots.tree import LazyArray, Tree
 
@@ -418,25 +416,3 @@ def test_what_cannot_be_written_ends_the_training(tmp_path, monkeypatch, backgro
         pytest.warns(UserWarning, match="not written.*no space") if background else nullcontext(),
     ):
         fit(images("SGD"), "images", last, Kill(6 if background else 5), resume="auto")
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
-def test_a_folder_is_held_until_its_run_ends_or_is_dropped(tmp_path):
-    """Also where a child of the run ends, and where an interrupt came before `release`."""
-    training = SimpleNamespace(is_under_way=True)
-    held = Folder(tmp_path, 1)
-    held.hold(training)
-    child = os.fork()
-    if not child:
-        held.release()
-        os._exit(0)
-    os.waitpid(child, 0)
-    with pytest.raises(SnapshotError, match="another run"):
-        Folder(tmp_path, 1).hold(training)
-    del held
-    gc.collect()
-    other = Folder(tmp_path, 1)
-    other.hold(training)
-    other.release()
-    Folder(tmp_path, 1).hold(training)

@@ -90,12 +90,6 @@ def test_diff_tells_attributes_that_one_file_alone_has(tmp_path, capsys, first, 
         assert (status, lines[0].split(":")[0], lines[1:]) == (1, "attribute config", wanted)
 
 
-def test_diff_asks_no_attributes_of_files_that_have_none(tmp_path, capsys, saved):
-    arrays = {path: lazy.fetch() for path, lazy in net_tree.of_net(trained()).arrays.items()}
-    np.savez(tmp_path / "theirs.npz", **arrays)
-    assert said(capsys, "diff", saved, tmp_path / "theirs.npz") == (0, [], "")
-
-
 def test_diff_of_different_nets(tmp_path, capsys, saved):
     make_net(dtype="float64").save(tmp_path / "plain.h5")
     status, lines, _ = said(capsys, "diff", saved, tmp_path / "plain.h5")

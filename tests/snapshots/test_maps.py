@@ -12,7 +12,6 @@ import skips
 import text_models as text
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, SnapshotError, layers, loss, models, optimizer, snapshots, tensor
-from singa_lite.snapshots import command
 
 library = skips.library("safetensors.numpy")
 maps = snapshots.maps
@@ -174,26 +173,7 @@ def test_parts_that_the_array_does_not_have(part, path):
     assert state_of(net) == before
 
 
-def test_other_formats_and_the_command_line(path, tmp_path):
-    net, other = gpt2(), gpt2(2)
-    net.save(path, names=maps.gpt2(net))
-    assert any("block1/attention/key/bias" in line for line in command.inspected(str(path)))
-    command.convert(str(path), str(tmp_path / "net.h5"))
-    assert not list(command.differences(str(path), str(tmp_path / "net.h5")))
-    other.load(tmp_path / "net.h5")
-    assert state_of(other) == state_of(net)
-
-
 # ---- the models
-
-
-def test_forms_of_bert():
-    given = {"ids": padded(), "types": TYPES}
-    net = bert(pooler=False, dropout=0.1)
-    assert net.predict(given).shape == (4, 7, 12)
-    assert len(maps.bert(net).places) == len(net.parameters())
-    one = {name: array[:, :1] for name, array in given.items()}
-    assert bert(time=1).predict(one).shape == (4, 12)
 
 
 def test_a_step_of_each_model():
@@ -289,13 +269,6 @@ def test_what_is_no_net_and_no_module():
         maps.bert(gpt2())
 
 
-def test_a_map_of_another_net(path):
-    net = gpt2()
-    with pytest.raises(SnapshotError, match="map"):
-        net.save(path, names=maps.bert(bert()))
-    assert not path.exists()
-
-
 # ---- against transformers
 
 
@@ -331,15 +304,6 @@ def ours(kind: str) -> tuple[FeedForwardNet, Any]:
     if kind != "BertModel":
         net.add(layers.Dense("classifier", 2))
     return net, maps.bert(net)
-
-
-@pytest.mark.peer
-def test_the_likeliest_text_is_that_of_transformers(path):
-    model, (net, names), torch = theirs("GPT2LMHeadModel"), ours("GPT2LMHeadModel"), skips.library("torch")
-    model.save_pretrained(path.parent)
-    net.load(path, names=names)
-    found = model.generate(torch.from_numpy(IDS[:, :3]), max_new_tokens=4, do_sample=False, eos_token_id=None)
-    np.testing.assert_array_equal(net.generate(IDS[:, :3], 4, temperature=0), found.numpy())
 
 
 @pytest.mark.peer

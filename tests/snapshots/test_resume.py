@@ -109,12 +109,3 @@ def test_asked_to_leave_within_a_step(tmp_path, number, step, status):
     assert (number == signal.SIGINT) == ("KeyboardInterrupt: a checkpoint is in" in errors)
     assert (tmp_path / f"checkpoint-{step + 1:010}.h5").exists()
     check_end(tmp_path)
-
-
-def test_asked_to_leave_at_any_moment(tmp_path):
-    asked = process(tmp_path, 0, 0)
-    assert asked.stdout.readline() == "ready\n"
-    asked.terminate()
-    asked.communicate(timeout=60)
-    assert asked.returncode == 143
-    check_end(tmp_path)

@@ -71,16 +71,6 @@ def test_copies_of_arrays_that_lie_otherwise(shape):
     assert bits(output.copied(array, array.dtype)) == bits(np.ascontiguousarray(array))
 
 
-def test_a_tree_that_does_not_tell_its_layers(tmp_path):
-    """As one read from an old snapshot: what the layers are is seen by what they have."""
-    contents = net_tree.of_net(trained())
-    del contents.attributes["layers"]
-    formats.write(contents, tmp_path / "x.safetensors")
-    found = library.load_file(tmp_path / "x.safetensors")
-    assert found["dense.weight"].shape == (6, 60)
-    assert {"norm.weight", "norm.bias", "conv.weight"} <= set(found)
-
-
 def test_a_sequences_weight_has_no_height_in_the_file_and_had_one_before(tmp_path, monkeypatch):
     net, path = one(layers.Conv1D, (4, 9), 6, 3), tmp_path / "x.safetensors"
     weight = value(net, "a/weight")
@@ -99,22 +89,6 @@ def test_a_sequences_weight_has_no_height_in_the_file_and_had_one_before(tmp_pat
             formats.load(other, source, **names)
             assert state_of(other) == state_of(net)
         monkeypatch.delitem(torch_names._AXES, "Conv1D", raising=False)  # as the version before had it
-
-
-def test_a_weight_of_other_axes_than_its_layers_stays_as_it_is(tmp_path):
-    """As a file may say that was never a net's."""
-
-    def check(kind: str, shape: tuple[int, ...]) -> None:
-        array = np.ones(shape, "f4")
-        attributes = {"format": "singa_lite", "version": 2, "entries": 1, "layers": json.dumps([["a", kind]])}
-        contents = Tree({"parameters/a/weight": LazyArray(shape, array.dtype, lambda: array)}, attributes)
-        formats.write(contents, tmp_path / "a.h5")
-        command.convert(str(tmp_path / "a.h5"), str(tmp_path / "a.safetensors"))
-        with formats.opened(tmp_path / "a.safetensors") as source:
-            assert bits(source.read("parameters/a/weight")) == bits(array)
-
-    shapes = [(), (5,), (2, 3, 4), (2, 3, 2, 5), (1, 1, 1, 1, 1)]
-    over_rows(check, [(f"{kind} {shape}", (kind, shape)) for kind in ("Dense", "Conv1D") for shape in shapes])
 
 
 # ---- files of the library
@@ -352,23 +326,6 @@ def test_attention_is_written_side_by_side_unless_its_layers_have_names(tmp_path
     assert state_of(other) == state_of(net)
 
 
-@pytest.mark.parametrize(
-    ("make", "names"),
-    [
-        (lambda seed: image(layers.PReLU, seed=seed), ("alpha",)),
-        (lambda seed: image(layers.GroupNormalization, groups=2, seed=seed), ("gamma", "beta")),
-        (lambda seed: image(layers.LayerNormalization, axis=1, seed=seed), ("gamma", "beta")),
-    ],
-)
-def test_our_own_names_in_a_file_of_others(tmp_path, make, names):
-    net = make(1)
-    arrays = {f"a.{name}": np.full(net.parameters()[f"a/{name}"].shape, 0.5, "f4") for name in names}
-    library.save_file(arrays, tmp_path / "a.safetensors")
-    net.load(tmp_path / "a.safetensors")
-    for name in names:
-        np.testing.assert_array_equal(tensor.to_numpy(net.parameters()[f"a/{name}"]), arrays[f"a.{name}"])
-
-
 def test_attention_by_the_names_of_the_version_before(tmp_path):
     """Four modules; grouped queries still have them."""
     net, other = (one(layers.MultiHeadAttention, (6, 8), 4, kv_heads=2, seed=seed) for seed in (1, 2))
@@ -412,17 +369,7 @@ def test_layouts_go_through_other_formats(tmp_path, second):
 
 
 MATRICES = ("weight", "linear.weight", "image.weight", "image.bias", "sub.x/y.weight", ".weight")
-VECTORS = (
-    "norm.weight",
-    "norm.bias",
-    "norm.running_mean",
-    "scaled.gamma",
-    "scaled.weight",
-    "linear.bias",
-    "/",
-    "weight.",
-    "",
-)
+VECTORS = ("norm.weight", "norm.bias", "norm.running_mean", "scaled.gamma", "scaled.weight", "linear.bias", "/", "")
 THEIRS = {
     **{name: np.arange(6, dtype="f4").reshape(2, 3) for name in MATRICES},
     **{name: np.ones(3, "f4") for name in VECTORS},
@@ -470,26 +417,6 @@ def test_a_file_of_the_same_format_keeps_what_the_tree_has_not(tmp_path):
     assert str(told) == "1 arrays; left out: b.num_batches_tracked"
     with formats.opened(tmp_path / "c.npz") as source:
         assert source.attributes.get("left_out") is None
-
-
-def test_a_module_at_the_top_by_names(tmp_path):
-    library.save_file({"weight": np.ones((2, 3), "f4"), "bias": np.ones(2, "f4")}, tmp_path / "a.safetensors")
-    net = dense_net()
-    net.load(tmp_path / "a.safetensors", names={"dense": ""})
-    assert (value(net, "dense/weight") == 1).all()
-
-
-def test_a_converted_file_is_loaded_by_a_net(tmp_path):
-    """Through the guesses: Linear is turned, scale and shift have our names."""
-    net, other = (FeedForwardNet(seed=seed) for seed in (1, 2))
-    for each in (net, other):
-        each.add(layers.Dense("dense", 4, input_sample_shape=(3,)))
-        each.add(layers.LayerNormalization("norm"))
-    formats.save(net, tmp_path / "a.safetensors")
-    library.save_file(library.load_file(tmp_path / "a.safetensors"), tmp_path / "theirs.safetensors")
-    command.convert(str(tmp_path / "theirs.safetensors"), str(tmp_path / "b.h5"))
-    formats.load(other, tmp_path / "b.h5")
-    assert state_of(other) == state_of(net)
 
 
 # ---- random state, of which other programs' files have none
