@@ -101,13 +101,6 @@ def test_when_it_is_written_and_what_stays(tmp_path, options, wanted):
     assert len(list((tmp_path / "made" / "here").iterdir())) == len(wanted)
 
 
-def test_a_later_one_takes_the_place_of_one_of_the_same_step(tmp_path):
-    """The one after the epoch, of that after its last batch."""
-    fit(images("SGD"), "images", Checkpoint(tmp_path, every_steps=5, monitor="val_loss"), epochs=1)
-    assert steps(tmp_path) == [5]
-    assert json.loads(tree_of(latest(tmp_path)).arrays[PROGRESS].fetch().tobytes())["epoch"] == 1
-
-
 class Score(Callback):
     """Enters {epoch: score}, and stops training at an epoch."""
 
@@ -134,9 +127,8 @@ class Score(Callback):
     ],
     ids=["least", "first of equals", "no NaN", "none", "an epoch without one", "the epoch that stops"],
 )
-@pytest.mark.parametrize("linked", [True, False])
-def test_the_best_stays(tmp_path, monkeypatch, mode, score, best, linked):
-    if not linked:
+def test_the_best_stays(tmp_path, monkeypatch, mode, score, best):
+    if mode == "max":
         monkeypatch.setattr(os, "link", refuse)
     net = images("SGD")
     fit(net, "images", score, Checkpoint(tmp_path, monitor="score", mode=mode, keep=1))
@@ -209,24 +201,15 @@ def test_stopped_training_is_written(tmp_path):
 # --- which one is gone on from ------------------------------------------------------------------------------
 
 
-def flip(file: Path, at: float = 0.5) -> None:
-    data = bytearray(file.read_bytes())
-    data[int(len(data) * at)] ^= 1
-    file.write_bytes(data)
-
-
 def flip_array(file: Path) -> None:
     """A bit of the largest array, which may lie anywhere."""
     largest = max((lazy.fetch() for lazy in tree_of(file).arrays.values()), key=lambda array: array.nbytes)
-    place = file.read_bytes().index(largest.tobytes())
-    flip(file, (place + 1.5) / file.stat().st_size)
+    data = bytearray(file.read_bytes())
+    data[data.index(largest.tobytes()) + 1] ^= 1
+    file.write_bytes(data)
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [flip_array, lambda file: os.truncate(file, 999), lambda file: file.write_bytes(b"")],
-    ids=["a bit", "its end", "all"],
-)
+@pytest.mark.parametrize("damage", [flip_array, lambda file: os.truncate(file, 999)], ids=["a bit", "its end"])
 def test_a_damaged_one_is_named_and_the_one_before_it_is_taken(tmp_path, damage):
     killed(tmp_path, 8)
     newest = latest(tmp_path)

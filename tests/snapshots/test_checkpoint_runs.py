@@ -6,8 +6,10 @@ import os
 import signal
 import time
 import warnings
+from collections.abc import Callable, Iterator
 from multiprocessing import get_context
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -22,11 +24,22 @@ from singa_lite.snapshots.checkpoints.folder import BEST, step_of
 posix = pytest.mark.skipif(os.name == "nt", reason="this system has no POSIX signals, locks and permissions")
 
 
+@pytest.fixture(autouse=True)
+def handlers_are_put_back() -> Iterator[None]:
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    assert [signal.getsignal(number) for number in numbers] == before
+
+
 class AtEpoch(Callback):
-    """May enter anything."""
+    """May enter anything, or do something."""
+
+    def __init__(self, act: Callable[[], object] = lambda: None) -> None:
+        self.act = act
 
     def on_epoch(self, training: Training) -> None:
-        pass
+        self.act()
 
 
 def test_a_monitor_that_is_not_there_is_told_before_training_or_loses_no_epoch(tmp_path):
@@ -78,11 +91,11 @@ def test_going_back_to_an_earlier_one_changes_nothing_where_later_ones_are(tmp_p
     assert net.optimizer.step == 15
 
 
-@pytest.mark.parametrize("resume", [None, "auto"])
-def test_a_file_is_no_folder(tmp_path, resume):
+def test_a_file_is_no_folder(tmp_path):
     (tmp_path / "run").write_text("x")
-    with pytest.raises(SnapshotError, match="run"):
-        fit(images("SGD"), "images", Checkpoint(tmp_path / "run"), resume=resume)
+    for resume in (None, "auto"):
+        with pytest.raises(SnapshotError, match="run"):
+            fit(images("SGD"), "images", Checkpoint(tmp_path / "run"), resume=resume)
 
 
 def test_an_old_one_that_cannot_be_removed_does_not_end_the_training(tmp_path, monkeypatch):
@@ -120,11 +133,10 @@ def test_several_checkpoints_go_on_from_the_newest_of_all(tmp_path):
 
 
 @posix
-@pytest.mark.parametrize("background", [False, True])
-def test_each_of_several_is_written_before_leaving(tmp_path, background):
-    several = [Checkpoint(tmp_path / name, every_minutes=60, background=background) for name in "ab"]
+def test_each_of_several_is_written_before_leaving(tmp_path):
+    several = [Checkpoint(tmp_path / name, every_minutes=60, background=name == "b") for name in "ab"]
     with pytest.raises(SystemExit):
-        fit(images("SGD"), "images", Kill(7, lambda: os.kill(os.getpid(), signal.SIGTERM)), *several)
+        fit(images("SGD"), "images", Kill(7, send(signal.SIGTERM)), *several)
     assert steps(tmp_path / "a") == steps(tmp_path / "b") == [7]
 
 
@@ -137,11 +149,113 @@ def test_what_to_go_on_from_is_a_path(tmp_path, resume):
 # --- signals ------------------------------------------------------------------------------------------------
 
 
+def send(number: int) -> Callable[[], None]:
+    return lambda: os.kill(os.getpid(), number)
+
+
+@posix
+@pytest.mark.parametrize(
+    ("number", "error", "background"),
+    [(signal.SIGTERM, SystemExit, True), (signal.SIGTERM, SystemExit, False), (signal.SIGINT, KeyboardInterrupt, True)],
+)
+def test_the_step_is_finished_and_written(tmp_path, number, error, background):
+    net, whole = images("Adam"), images("Adam")
+    last = Checkpoint(tmp_path, every_minutes=60, background=background)
+    with pytest.raises(error) as raised:
+        fit(net, "images", Kill(7, send(number)), last)
+    assert raised.value.args == ((143,) if number == signal.SIGTERM else (f"a checkpoint is in {tmp_path}",))
+    assert steps(tmp_path) == [7] == [net.optimizer.step]
+    again = images("Adam")
+    assert outcome(again, fit(again, "images", last, resume="auto")) == outcome(whole, fit(whole, "images"))
+
+
+class InValidation(Callback):
+    seen = 0
+
+    def on_validation_batch(self, training: Training) -> None:
+        self.seen += 1
+        if self.seen == 2:
+            send(signal.SIGTERM)()
+
+
+@posix
+def test_a_validation_is_left_and_done_anew(tmp_path):
+    net, whole, left = images("Adam"), images("Adam"), InValidation()
+    with pytest.raises(SystemExit):
+        fit(images("Adam"), "images", left, Checkpoint(tmp_path))
+    assert left.seen == 2
+    assert outcome(net, fit(net, "images", Checkpoint(tmp_path), resume="auto")) == outcome(whole, fit(whole, "images"))
+
+
+@posix
+@pytest.mark.parametrize("after", [False, True])
+def test_between_epochs_and_at_the_end(tmp_path, after):
+    """Once written, a checkpoint is not written again to leave."""
+    net, last = images("SGD"), Checkpoint(tmp_path)
+    callbacks = [last, AtEpoch(send(signal.SIGTERM))][:: 1 if after else -1]
+    with pytest.raises(SystemExit):
+        fit(net, "images", *callbacks, epochs=1)
+    assert steps(tmp_path) == [5]
+
+
+@posix
+def test_a_second_one_interrupts_at_once(tmp_path, monkeypatch):
+    def twice() -> None:
+        for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
+            send(number)()
+
+    net = images("SGD")
+    with pytest.raises(KeyboardInterrupt):
+        fit(net, "images", Kill(3, twice), Checkpoint(tmp_path))
+    assert not steps(tmp_path)
+
+    write = formats.write
+
+    def interrupted(contents: Any, path: Any) -> None:
+        send(signal.SIGINT)()
+        write(contents, path)
+
+    monkeypatch.setattr(formats, "write", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fit(images("SGD"), "images", Kill(3, send(signal.SIGINT)), Checkpoint(tmp_path))
+    assert not list(tmp_path.iterdir())
+
+
+@posix
+def test_ignored_signals_stay_ignored(tmp_path):
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        fit(images("SGD"), "images", Kill(3, send(signal.SIGINT)), Checkpoint(tmp_path))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert steps(tmp_path)[0] == 15
+
+
+def test_other_threads_leave_signals_alone(tmp_path):
+    found: list[Any] = []
+
+    class Look(Callback):
+        def on_batch(self, training: Training) -> None:
+            found.append(signal.getsignal(signal.SIGTERM))
+
+    before = signal.getsignal(signal.SIGTERM)
+    thread = Thread(target=fit, args=(images("SGD"), "images", Checkpoint(tmp_path), Look()))
+    thread.start()
+    thread.join()
+    assert set(found) == {before} and len(found) == 15
+    assert steps(tmp_path)[0] == 15
+
+
+def test_an_error_puts_them_back(tmp_path):
+    with pytest.raises(Killed):
+        fit(images("SGD"), "images", Checkpoint(tmp_path), Kill(2))
+
+
 @posix
 @pytest.mark.parametrize("background", [False, True])
 def test_a_signal_that_comes_with_an_error_is_obeyed(tmp_path, background):
     def both() -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
+        send(signal.SIGTERM)()
         raise Killed("in the middle")
 
     with pytest.warns(UserWarning, match="in the middle"), pytest.raises(SystemExit) as raised:
@@ -185,24 +299,6 @@ def test_the_last_one_is_tried_though_one_before_it_failed(tmp_path, monkeypatch
     with pytest.warns(UserWarning, match="no space"):
         history = fit(images("SGD"), "images", Checkpoint(tmp_path, every_steps=14, background=True))
     assert len(history["loss"]) == 3 and steps(tmp_path)[0] == 15
-
-
-def test_an_error_of_a_run_that_was_interrupted_is_not_the_next_one_s(tmp_path, monkeypatch):
-    last = Checkpoint(tmp_path, every_steps=2, background=True)
-
-    def failing(contents: Any, path: Path) -> None:
-        time.sleep(0.1)
-        raise SnapshotError("no space")
-
-    def interrupt() -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as context, pytest.raises(KeyboardInterrupt):
-        context.setattr(formats, "write", failing)
-        fit(images("SGD"), "images", last, Kill(3, interrupt))
-    with pytest.warns(UserWarning, match="no space"):
-        fit(images("SGD"), "images", last)
-    assert steps(tmp_path)[0] == 15
 
 
 # --- settings -----------------------------------------------------------------------------------------------
