@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
+import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 
+import singa_files
 import skips
 from every_row import over_rows
-from format_cases import write_safetensors
-from nets import bits, state_of
-from singa_lite import FeedForwardNet, SnapshotError, layers, tensor
+from format_cases import WHOLE, WRITTEN, write_safetensors
+from nets import all_bits, bits, state_of
+from singa_lite import FeedForwardNet, SnapshotError, layers, loss, optimizer, tensor
 from singa_lite.snapshots import command, formats, net_tree
 from singa_lite.snapshots.files import output
-from singa_lite.snapshots.formats.safetensors import torch_names
 from singa_lite.snapshots.tree import LazyArray, Tree
 from snapshot_nets import make_net, trained
 
@@ -71,24 +72,16 @@ def test_copies_of_arrays_that_lie_otherwise(shape):
     assert bits(output.copied(array, array.dtype)) == bits(np.ascontiguousarray(array))
 
 
-def test_a_sequences_weight_has_no_height_in_the_file_and_had_one_before(tmp_path, monkeypatch):
+def test_a_sequences_weight_has_no_height_in_the_file_and_had_one_before(tmp_path):
     net, path = one(layers.Conv1D, (4, 9), 6, 3), tmp_path / "x.safetensors"
-    weight = value(net, "a/weight")
-    assert weight.shape == (6, 4, 1, 3)
-    for shape in ((6, 4, 3), (6, 4, 1, 3)):
-        formats.save(net, path, names={"a": "features"})
-        found = library.load_file(path)
-        assert bits(found["features.weight"]) == bits(weight.reshape(shape))
-        library.save_file(found, tmp_path / "plain.safetensors")
-        for source, names in (
-            (path, {}),
-            (path, {"names": {"a": "features"}}),
-            (tmp_path / "plain.safetensors", {"names": {"a": "features"}}),
-        ):
-            other = one(layers.Conv1D, (4, 9), 6, 3, seed=8)
-            formats.load(other, source, **names)
-            assert state_of(other) == state_of(net)
-        monkeypatch.delitem(torch_names._AXES, "Conv1D", raising=False)  # as the version before had it
+    formats.save(net, path, names={"a": "features"})
+    found = library.load_file(path)
+    assert found["features.weight"].shape == (6, 4, 3)
+    for weight in (found["features.weight"], value(net, "a/weight")):
+        library.save_file(found | {"features.weight": weight}, path)
+        other = one(layers.Conv1D, (4, 9), 6, 3, seed=8)
+        formats.load(other, path, names={"a": "features"})
+        assert state_of(other) == state_of(net)
 
 
 # ---- files of the library
@@ -327,19 +320,12 @@ def test_attention_is_written_side_by_side_unless_its_layers_have_names(tmp_path
 
 
 def test_attention_by_the_names_of_the_version_before(tmp_path):
-    """Four modules; grouped queries still have them."""
-    net, other = (one(layers.MultiHeadAttention, (6, 8), 4, kv_heads=2, seed=seed) for seed in (1, 2))
-    plain, again = (one(layers.MultiHeadAttention, (6, 8), 4, seed=seed) for seed in (1, 2))
-    net.save(tmp_path / "a.safetensors")
-    assert library.load_file(tmp_path / "a.safetensors")["a.key.weight"].shape == (4, 8)
-    arrays = {}
-    for name in plain.param_names():
-        array = tensor.to_numpy(plain.parameters()[name])
-        arrays[name.replace("/", ".")] = np.ascontiguousarray(array.T)
+    """Four modules, which the file of any program may have."""
+    net, other = (one(layers.MultiHeadAttention, (6, 8), 4, seed=seed) for seed in (1, 2))
+    arrays = {name.replace("/", "."): np.ascontiguousarray(value(net, name).T) for name in net.param_names()}
     library.save_file(arrays, tmp_path / "b.safetensors")
-    for target, file, source in ((other, "a", net), (again, "b", plain)):
-        formats.load(target, tmp_path / f"{file}.safetensors")
-        assert state_of(target) == state_of(source)
+    formats.load(other, tmp_path / "b.safetensors")
+    assert state_of(other) == state_of(net)
 
 
 @pytest.mark.parametrize("second", [".npz", ".h5"])
@@ -441,3 +427,84 @@ def test_random_state_stays_where_the_origin_had_none(tmp_path, second):
     with formats.opened(tmp_path / f"b{second}", net_tree.of_net(other)) as source:
         assert source.attributes.get("entries") == len(source.specs) == 3
         assert bits(source.read("state/drop/random")) == key
+
+
+# ---- layers within layers: modules within modules
+
+X, Y = np.arange(15, dtype=np.float32).reshape(3, 5), np.array([0, 1, 1])
+
+
+def block_net(seed: int = 3, steps: int = 0) -> FeedForwardNet:
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), seed=seed)
+    inner = [layers.Dense("d", 4), layers.BatchNormalization("norm"), layers.Dropout("drop", 0.5), layers.Dense("e", 5)]
+    net.add(layers.Residual("block", inner, input_sample_shape=(5,)))
+    net.add(layers.Dense("out", 2))
+    net.compile(optimizer.SGD(0.1, 0.9))
+    for _ in range(steps):
+        net.train_one_batch(X, Y)
+    return net
+
+
+@pytest.mark.parametrize("suffix", WRITTEN)
+def test_all_of_layers_within_layers_comes_back_or_the_format_names_the_layer(tmp_path, suffix):
+    net, other, path = block_net(steps=1), block_net(8), tmp_path / f"x{suffix}"
+    if suffix in WHOLE:
+        formats.save(net, path)
+        formats.load(other, path)
+        assert state_of(other) == state_of(net)
+        return
+    with pytest.raises(SnapshotError, match="block/d"):
+        formats.save(net, path)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("names", [{}, {"block": "h.0", "block/e": "e"}], ids=["as they are", "renamed"])
+def test_names_are_those_of_modules_within_modules(tmp_path, names):
+    net, other, path = block_net(steps=1), block_net(8), tmp_path / "x.safetensors"
+    formats.save(net, path, weights_only=True, names=names)
+    found, block = library.load_file(path), names.get("block", "block")
+    np.testing.assert_array_equal(found[f"{block}.d.weight"], value(net, "block/d/weight").T)
+    np.testing.assert_array_equal(found[f"{block}.norm.weight"], value(net, "block/norm/gamma"))
+    assert {f"{block}.norm.running_mean", names.get("block/e", "block.e") + ".weight", "out.weight"} < set(found)
+    formats.load(other, path, names=names, optimizer=False)
+    assert all_bits(other.parameters()) == all_bits(net.parameters())
+
+
+def test_a_layer_whose_name_has_a_dot_beside_one_within_another_is_refused(tmp_path):
+    net = FeedForwardNet(seed=3)
+    net.add(layers.Sequential("a", [layers.Dense("b", 4, input_sample_shape=(5,))]))
+    net.add(layers.Dense("a.b", 2))
+    with pytest.raises(SnapshotError, match=r"a\.b\.weight"):
+        formats.save(net, tmp_path / "x.safetensors")
+
+
+@pytest.mark.peer
+def test_pytorch_loads_a_module_within_a_module(tmp_path):
+    torch = skips.library("torch")
+    from safetensors.torch import load_file
+
+    net, path = block_net(steps=1), tmp_path / "x.safetensors"
+    formats.save(net, path, weights_only=True)
+    nn = torch.nn
+    parts = {"d": nn.Linear(5, 4), "norm": nn.BatchNorm1d(4), "drop": nn.Dropout(0.5), "e": nn.Linear(4, 5)}
+    module = nn.ModuleDict({"block": nn.ModuleDict(parts), "out": nn.Linear(5, 2)})
+    module.load_state_dict(load_file(path), strict=False)
+    y = torch.from_numpy(X)
+    for part in module.eval()["block"].values():
+        y = part(y)
+    wanted = module["out"](y + torch.from_numpy(X)).detach().numpy()
+    np.testing.assert_allclose(tensor.to_numpy(net.forward(False, X)), wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("suffix", "mark"), [(".zip", "."), (".pkl", "/")])
+def test_files_of_singa_of_layers_within_layers(tmp_path, suffix, mark):
+    net, other, path = block_net(steps=1), block_net(8), tmp_path / f"x{suffix}"
+    arrays = {}
+    for entry, lazy in net_tree.of_net(net).arrays.items():
+        branch, _, rest = entry.partition("/")
+        layer, _, name = rest.rpartition("/")
+        flat = singa_files.of_tree({f"{branch}/{layer.replace('/', '.')}/{name}": lazy.fetch()}, mark)
+        arrays |= {key if mark == "." else key.replace(".", "/"): array for key, array in flat.items()}
+    path.write_bytes(singa_files.states_zip(arrays) if suffix == ".zip" else pickle.dumps(arrays, 4))
+    formats.load(other, path, optimizer=False)
+    assert all_bits(other.parameters()) == all_bits(net.parameters())
