@@ -118,18 +118,6 @@ def test_restoring_clears_half_a_step():
     assert state_of(net) == state_of(whole)
 
 
-def test_a_refused_restore_leaves_half_a_step_as_it_is():
-    net = trained()
-    source = Memory(net)
-    source.attributes["version"] = 3
-    half_a_step(net, 2).close()
-    before = state_of(net)
-    with pytest.raises(SnapshotError, match="version"):
-        net_tree.restore(net, source, None)
-    assert net.unfinished_at == "dense"
-    assert state_of(net) == before
-
-
 # ---- restoring
 
 
