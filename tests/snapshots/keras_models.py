@@ -1,11 +1,6 @@
-"""Run by itself, with Keras, on a folder: `python keras_models.py FOLDER`.
+"""`python keras_models.py` makes keras_recorded.json anew, what the tests go by; with a path, that file.
 
-For each model: loads "<name>.ours.weights.h5" and writes what it predicts for "<name>.npz" as "<name>.loaded.npy"; then
-puts random numbers into all weights, saves them as "<name>.theirs.weights.h5" and what they predict as
-"<name>.theirs.npy". And for each net of "graphs.json" (its attributes `layers` and `wiring`) the names of the layers in
-Keras, in its order, into "orders.json".
-
-`python keras_models.py` makes keras_recorded.json anew, what a test without Keras goes by.
+For each model: the names of the groups in its file, the shapes of the arrays, and what it predicts.
 """
 
 from __future__ import annotations
@@ -231,57 +226,9 @@ MODELS: list[Callable[[], Any]] = [
 ]  # fmt: skip
 
 
-def randomize(model: Any) -> None:
-    rng = np.random.default_rng(5)
-    for weight in model.weights:
-        low = 0.5 if "variance" in weight.path else -1.0
-        weight.assign(rng.uniform(low, 1.5, weight.shape))
-
-
 def predicted(model: Any, inputs: list[np.ndarray]) -> np.ndarray:
     given = inputs if len(inputs) > 1 else inputs[0]
     return keras.ops.convert_to_numpy(model(given, training=False))
-
-
-def run(make: Callable[[], Any], folder: Path) -> None:
-    model, name = make(), make.__name__
-    with np.load(folder / f"{name}.npz") as file:
-        inputs = [file[key] for key in sorted(file)]
-    ours = folder / f"{name}.ours.weights.h5"
-    if ours.exists():
-        randomize(model)
-        model.load_weights(ours)
-        np.save(folder / f"{name}.loaded.npy", predicted(model, inputs))
-    randomize(model)
-    model.save_weights(folder / f"{name}.theirs.weights.h5")
-    np.save(folder / f"{name}.theirs.npy", predicted(model, inputs))
-
-
-def order(attributes: dict[str, str]) -> list[str]:
-    """The names of the layers of a net of Dense, sums, inputs and splits."""
-    tensors: dict[str, Any] = {}
-    made: dict[str, Any] = {}
-    used, inputs = set(), []
-    wiring = [
-        (name, kind, more)
-        for (name, kind), more in zip(json.loads(attributes["layers"]), json.loads(attributes["wiring"]), strict=True)
-    ]
-    for name, kind, more in wiring:
-        given = [tensors[source] for source, _ in more["sources"]]
-        used |= {source for source, _ in more["sources"]}
-        if kind == "Dummy":
-            tensors[name] = Input((3,), name=name)
-            inputs.append(tensors[name])
-        elif kind == "Split":
-            tensors[name] = given[0]
-        elif kind == "Merge":
-            tensors[name] = k.Add(name=name)(given)
-        else:
-            owner = more.get("shares", name)
-            made.setdefault(owner, k.Dense(3, name=owner))
-            tensors[name] = made[owner](given[0])
-    outputs = [tensors[name] for name, _, _ in wiring if name not in used]
-    return [layer.name for layer in keras.Model(inputs, outputs).layers]
 
 
 def recorded(make: Callable[[], Any], folder: Path) -> dict[str, Any]:
@@ -304,12 +251,8 @@ def recorded(make: Callable[[], Any], folder: Path) -> dict[str, Any]:
     return found | {"output": predicted(model, inputs).tolist()}
 
 
-if __name__ == "__main__" and len(sys.argv) == 1:
+if __name__ == "__main__":
     with TemporaryDirectory() as folder:
         made = {make.__name__: recorded(make, Path(folder)) for make in MODELS}
-    keras_nets.RECORDED.write_text(json.dumps({"keras": keras.__version__, **made}) + "\n")
-elif __name__ == "__main__":
-    for make in MODELS:
-        run(make, Path(sys.argv[1]))
-    graphs = json.loads((Path(sys.argv[1]) / "graphs.json").read_text())
-    (Path(sys.argv[1]) / "orders.json").write_text(json.dumps([order(graph) for graph in graphs]))
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else keras_nets.RECORDED
+    target.write_text(json.dumps({"keras": keras.__version__, **made}) + "\n")

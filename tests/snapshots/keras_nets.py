@@ -15,8 +15,6 @@ from singa_lite import FeedForwardNet, Layer, layers
 from singa_lite.snapshots import net_tree
 from singa_lite.tensor import to_numpy
 
-BATCH = 3
-
 
 def net_of(*added: Layer, seed: int = 3, dtype: str = "float32") -> FeedForwardNet:
     """One behind the other."""
@@ -260,20 +258,6 @@ ALIKE = {"matrices", "recurrent", "attention"}
 STEPS = {"nested"}
 
 
-def inputs_of(net: FeedForwardNet) -> dict[str, np.ndarray]:
-    rng, ids = np.random.default_rng(8), net.input_ids()
-    shapes = {name: (BATCH, *shape) for name, shape in net.input_shapes().items()}
-    return {
-        name: rng.integers(0, ids[name], shape) if name in ids else rng.normal(size=shape).astype("float32")
-        for name, shape in shapes.items()
-    }
-
-
-def predicted(net: FeedForwardNet) -> np.ndarray:
-    inputs = inputs_of(net)
-    return to_numpy(net.predict(inputs if len(inputs) > 1 else next(iter(inputs.values()))))
-
-
 # ---- what Keras wrote and predicted, for values that are made anew; `python keras_models.py` writes it
 
 RECORDED = Path(__file__).with_name("keras_recorded.json")
@@ -310,3 +294,16 @@ def write_recorded(name: str, path: Path) -> np.ndarray:
         for place, shape in model["arrays"].items():
             file[place] = recorded_values(place, tuple(shape))
     return np.array(model["output"])
+
+
+def predicted(name: str, net: FeedForwardNet) -> np.ndarray:
+    """What a net of ours makes of the inputs of Keras's model of this name, with channels where we have them."""
+    given = {}
+    for number, (called, shape) in enumerate(net.input_shapes().items()):
+        if name in ALIKE or len(shape) == 1:
+            given[called] = recorded_inputs(name, number, shape)
+        else:
+            first = int(name in STEPS)
+            last = (*shape[:first], *shape[first + 1 :], shape[first])
+            given[called] = np.moveaxis(recorded_inputs(name, number, last), -1, 1 + first)
+    return to_numpy(net.predict(given if len(given) > 1 else next(iter(given.values()))))
