@@ -36,106 +36,6 @@ def dense() -> Any:
     )
 
 
-def images() -> Any:
-    return chain(
-        Input((9, 8, 2)),
-        k.Conv2D(6, (3, 5), padding="same"),
-        k.BatchNormalization(**EPSILON),
-        k.Activation("relu"),
-        k.MaxPooling2D((2, 1)),
-        k.Conv2D(4, 3, strides=(1, 2), groups=2, use_bias=False),
-        k.AveragePooling2D(2, 1),
-        k.Flatten(),
-        k.Dropout(0.5),
-        k.Dense(7),
-        k.Dense(3),
-    )
-
-
-def depthwise() -> Any:
-    return chain(
-        Input((5, 6, 3)),
-        k.DepthwiseConv2D((2, 3), depth_multiplier=2),
-        k.LayerNormalization(axis=[1, 2, 3], **EPSILON),
-        k.Flatten(),
-        k.BatchNormalization(**EPSILON),
-        k.LayerNormalization(**EPSILON),
-        k.Dense(4),
-    )
-
-
-def grouped() -> Any:
-    """A group for each channel, and beside it a layer of the class for that."""
-    return chain(
-        Input((5, 6, 3)),
-        k.Conv2D(6, (2, 3), groups=3),
-        k.DepthwiseConv2D(2),
-        k.Conv2D(6, 1, groups=6, use_bias=False),
-        k.Reshape((3 * 3, 6)),
-        k.Conv1D(12, 3, groups=6),
-        k.Flatten(),
-        k.Dense(4),
-    )
-
-
-def deep() -> Any:
-    return chain(Input((9, 4)), k.DepthwiseConv1D(5, depth_multiplier=2), k.Flatten(), k.Dense(3))
-
-
-def sequences() -> Any:
-    return chain(
-        Input((19, 4)),
-        k.Conv1D(6, 3, dilation_rate=2, groups=2, padding="same"),
-        k.BatchNormalization(**EPSILON),
-        k.MaxPooling1D(2, 1),
-        k.Conv1D(6, 5, groups=6),
-        k.AveragePooling1D(3, 2),
-        k.LayerNormalization(axis=[1, 2], **EPSILON),
-        k.Flatten(),
-        k.Dense(3),
-    )
-
-
-def matrices() -> Any:
-    return chain(Input((3, 4)), k.LayerNormalization(axis=[1, 2], **EPSILON), k.Flatten(), k.Dense(5))
-
-
-def everyday() -> Any:
-    return chain(
-        Input((4, 5, 2)),
-        k.Rescaling(0.5, 0.1),
-        k.Conv2DTranspose(4, (3, 2), 2),
-        k.PReLU(shared_axes=[1, 2]),
-        k.GroupNormalization(2, **EPSILON),
-        k.SpatialDropout2D(0.5),
-        k.Conv2DTranspose(3, 3, 2, padding="same"),
-        k.ZeroPadding2D(((1, 0), (2, 3))),
-        k.SeparableConv2D(6, (3, 5), padding="same", depth_multiplier=2),
-        k.PReLU(),
-        k.Cropping2D(((0, 2), (1, 0))),
-        k.DepthwiseConv2D((2, 3), use_bias=False),
-        k.GaussianNoise(0.3),
-        k.MaxPooling2D(7),
-        k.Flatten(),
-        k.PReLU(),
-        k.Dense(3),
-    )
-
-
-def pooled() -> Any:
-    return chain(
-        Input((5, 3)),
-        k.SpatialDropout1D(0.5),
-        k.Conv1DTranspose(4, 3, 2, use_bias=False),
-        k.GroupNormalization(-1, **EPSILON),
-        k.Conv1DTranspose(6, 2),
-        k.PReLU(shared_axes=[1]),
-        k.GlobalMaxPooling1D(),
-        k.PReLU(shared_axes=[1]),
-        k.Dense(3),
-    )
-
-
 def strided() -> Any:
     """Pads that Keras puts behind."""
     same: dict[str, Any] = {"padding": "same"}
@@ -154,18 +54,6 @@ def strided() -> Any:
     )
 
 
-def causal() -> Any:
-    return chain(
-        Input((11, 3)),
-        k.Conv1D(4, 3, padding="causal"),
-        k.Conv1D(4, 2, 2, padding="same"),
-        k.Conv1DTranspose(3, 3, 2, padding="same"),
-        k.MaxPooling1D(3, padding="same"),
-        k.Flatten(),
-        k.Dense(2),
-    )
-
-
 def branches() -> Any:
     """Layers of one class in branches of unequal depth, made and named in an order that is not Keras's own."""
     image, vector = Input((6, 4, 2)), Input((5,))
@@ -180,20 +68,6 @@ def branches() -> Any:
     first = twice(k.Dense(3)(flat))
     second = twice(k.UnitNormalization()(k.Dense(3)(pooled)))
     return keras.Model([image, vector], k.Dense(2)(k.Multiply()([first, second])))
-
-
-def recurrent() -> Any:
-    return chain(
-        Input((7,)),
-        k.Embedding(9, 4, mask_zero=True),
-        k.LSTM(6, return_sequences=True),
-        k.GRU(5, return_sequences=True),
-        k.SimpleRNN(4, use_bias=False, return_sequences=True),
-        k.Bidirectional(k.GRU(3, return_sequences=True, reset_after=False)),
-        k.Bidirectional(k.LSTM(2), merge_mode="mul"),
-        k.RMSNormalization(**EPSILON),
-        k.Dense(3),
-    )
 
 
 def attention() -> Any:
@@ -220,10 +94,108 @@ def nested() -> Any:
     )
 
 
-MODELS: list[Callable[[], Any]] = [
-    dense, images, depthwise, grouped, sequences, matrices, branches, recurrent, attention, nested,
-    everyday, pooled, deep, strided, causal,
-]  # fmt: skip
+MODELS: dict[str, Callable[[], Any]] = {
+    "dense": dense,
+    "images": lambda: chain(
+        Input((9, 8, 2)),
+        k.Conv2D(6, (3, 5), padding="same"),
+        k.BatchNormalization(**EPSILON),
+        k.Activation("relu"),
+        k.MaxPooling2D((2, 1)),
+        k.Conv2D(4, 3, strides=(1, 2), groups=2, use_bias=False),
+        k.AveragePooling2D(2, 1),
+        k.Flatten(),
+        k.Dropout(0.5),
+        k.Dense(7),
+        k.Dense(3),
+    ),
+    "depthwise": lambda: chain(
+        Input((5, 6, 3)),
+        k.DepthwiseConv2D((2, 3), depth_multiplier=2),
+        k.LayerNormalization(axis=[1, 2, 3], **EPSILON),
+        k.Flatten(),
+        k.BatchNormalization(**EPSILON),
+        k.LayerNormalization(**EPSILON),
+        k.Dense(4),
+    ),
+    # A group for each channel, and beside it a layer of the class for that.
+    "grouped": lambda: chain(
+        Input((5, 6, 3)),
+        k.Conv2D(6, (2, 3), groups=3),
+        k.DepthwiseConv2D(2),
+        k.Conv2D(6, 1, groups=6, use_bias=False),
+        k.Reshape((3 * 3, 6)),
+        k.Conv1D(12, 3, groups=6),
+        k.Flatten(),
+        k.Dense(4),
+    ),
+    "sequences": lambda: chain(
+        Input((19, 4)),
+        k.Conv1D(6, 3, dilation_rate=2, groups=2, padding="same"),
+        k.BatchNormalization(**EPSILON),
+        k.MaxPooling1D(2, 1),
+        k.Conv1D(6, 5, groups=6),
+        k.AveragePooling1D(3, 2),
+        k.LayerNormalization(axis=[1, 2], **EPSILON),
+        k.Flatten(),
+        k.Dense(3),
+    ),
+    "branches": branches,
+    "recurrent": lambda: chain(
+        Input((7,)),
+        k.Embedding(9, 4, mask_zero=True),
+        k.LSTM(6, return_sequences=True),
+        k.GRU(5, return_sequences=True),
+        k.SimpleRNN(4, use_bias=False, return_sequences=True),
+        k.Bidirectional(k.GRU(3, return_sequences=True, reset_after=False)),
+        k.Bidirectional(k.LSTM(2), merge_mode="mul"),
+        k.RMSNormalization(**EPSILON),
+        k.Dense(3),
+    ),
+    "attention": attention,
+    "nested": nested,
+    "everyday": lambda: chain(
+        Input((4, 5, 2)),
+        k.Rescaling(0.5, 0.1),
+        k.Conv2DTranspose(4, (3, 2), 2),
+        k.PReLU(shared_axes=[1, 2]),
+        k.GroupNormalization(2, **EPSILON),
+        k.SpatialDropout2D(0.5),
+        k.Conv2DTranspose(3, 3, 2, padding="same"),
+        k.ZeroPadding2D(((1, 0), (2, 3))),
+        k.SeparableConv2D(6, (3, 5), padding="same", depth_multiplier=2),
+        k.PReLU(),
+        k.Cropping2D(((0, 2), (1, 0))),
+        k.DepthwiseConv2D((2, 3), use_bias=False),
+        k.GaussianNoise(0.3),
+        k.MaxPooling2D(7),
+        k.Flatten(),
+        k.PReLU(),
+        k.Dense(3),
+    ),
+    "pooled": lambda: chain(
+        Input((5, 3)),
+        k.SpatialDropout1D(0.5),
+        k.Conv1DTranspose(4, 3, 2, use_bias=False),
+        k.GroupNormalization(-1, **EPSILON),
+        k.Conv1DTranspose(6, 2),
+        k.PReLU(shared_axes=[1]),
+        k.GlobalMaxPooling1D(),
+        k.PReLU(shared_axes=[1]),
+        k.Dense(3),
+    ),
+    "deep": lambda: chain(Input((9, 4)), k.DepthwiseConv1D(5, depth_multiplier=2), k.Flatten(), k.Dense(3)),
+    "strided": strided,
+    "causal": lambda: chain(
+        Input((11, 3)),
+        k.Conv1D(4, 3, padding="causal"),
+        k.Conv1D(4, 2, 2, padding="same"),
+        k.Conv1DTranspose(3, 3, 2, padding="same"),
+        k.MaxPooling1D(3, padding="same"),
+        k.Flatten(),
+        k.Dense(2),
+    ),
+}
 
 
 def predicted(model: Any, inputs: list[np.ndarray]) -> np.ndarray:
@@ -231,9 +203,9 @@ def predicted(model: Any, inputs: list[np.ndarray]) -> np.ndarray:
     return keras.ops.convert_to_numpy(model(given, training=False))
 
 
-def recorded(make: Callable[[], Any], folder: Path) -> dict[str, Any]:
+def recorded(name: str, folder: Path) -> dict[str, Any]:
     """Groups, arrays and output of a model, with the values and inputs of keras_nets.py."""
-    model, path = make(), folder / "x.weights.h5"
+    model, path = MODELS[name](), folder / "x.weights.h5"
     model.save_weights(path)
     found: dict[str, Any] = {"names": {}, "arrays": {}}
 
@@ -247,12 +219,12 @@ def recorded(make: Callable[[], Any], folder: Path) -> dict[str, Any]:
     with h5py.File(path, "r+") as file:
         file.visititems(note)
     model.load_weights(path)
-    inputs = [keras_nets.recorded_inputs(make.__name__, number, x.shape[1:]) for number, x in enumerate(model.inputs)]
+    inputs = [keras_nets.recorded_inputs(name, number, x.shape[1:]) for number, x in enumerate(model.inputs)]
     return found | {"output": predicted(model, inputs).tolist()}
 
 
 if __name__ == "__main__":
     with TemporaryDirectory() as folder:
-        made = {make.__name__: recorded(make, Path(folder)) for make in MODELS}
+        made = {name: recorded(name, Path(folder)) for name in MODELS}
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else keras_nets.RECORDED
     target.write_text(json.dumps({"keras": keras.__version__, **made}) + "\n")

@@ -14,7 +14,6 @@ import zipfile
 import zlib
 from collections.abc import Callable, Mapping
 from functools import cache, partial
-from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -27,8 +26,8 @@ from damages import inside, put
 from format_cases import CASES
 from singa_lite import SnapshotError
 from singa_lite.errors import SnapshotVersionError
-from singa_lite.snapshots import formats, manifest
-from singa_lite.snapshots.readers import raw
+from singa_lite.snapshots import formats
+from singa_lite.snapshots.readers import guarded_json
 from singa_lite.snapshots.readers.hdf5 import guarded
 from test_hostile_files import bounded
 
@@ -566,17 +565,23 @@ def test_a_manifest_of_a_later_version_is_not_damaged(tmp_path):
         everything(tmp_path / "x.npz")
 
 
-# ---- what a text of JSON may cost is known before it is parsed
+COUNT = 20_000
+COSTLY = {
+    "lists": b"[]," * COUNT,
+    "objects of one": b'{"":0},' * COUNT,
+    "numbers": b"9999999999," * COUNT,
+    "a wide text": b'"' + b"a" * COUNT * 10 + "😀".encode() + b'",',
+    "keys": b"{" + b",".join(b'"%d":0' % number for number in range(COUNT)) + b"},",
+}
 
 
-def test_a_list_of_members_and_a_manifest_that_would_cost_too_much(tmp_path, monkeypatch):
-    entries = ",".join(f'"{number}":[[],"",""]' for number in range(60_000))
-    text = f'{{"manifest":1,"attributes":{{}},"entries":{{{entries}}}}}'.encode()
-    digest = sha256(text).hexdigest()
-    assert len(manifest.read("x", text, digest, 30_000_000).entries) == 60_000
-    with pytest.raises(SnapshotError, match="the manifest"):
-        manifest.read("x", text, digest, 1000)
-    (tmp_path / "x.npz").write_bytes(archive({f"{number}.npy": b"" for number in range(500)}))
-    monkeypatch.setattr(raw, "ROOM", 0)
-    with pytest.raises(SnapshotError, match="the list of members"):
-        everything(tmp_path / "x.npz")
+@pytest.mark.parametrize("kind", COSTLY)
+def test_json_costs_no_more_than_is_known_before_it_is_parsed(kind):
+    text = b'{"x":[' + COSTLY[kind] + b"0]}"
+    tracemalloc.start()
+    try:
+        guarded_json.parsed("x", "text", text)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < guarded_json.cost(text) < 10 * peak

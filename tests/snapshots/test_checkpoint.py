@@ -45,14 +45,6 @@ def of_array(array: np.ndarray) -> LazyArray:
 # --- what it holds ------------------------------------------------------------------------------------------
 
 
-def test_load_reads_the_net_of_it(tmp_path):
-    net, other, plain = killed(tmp_path, 7), images("Adam"), images("Adam")
-    other.load(latest(tmp_path))
-    assert state_of(other) == state_of(net)
-    plain.load(latest(tmp_path), optimizer=False)
-    assert plain.optimizer.step == 0
-
-
 def test_metrics_by_name(tmp_path):
     net, again = two_outputs("SGD"), two_outputs("SGD")
     history = fit(net, "two outputs", Checkpoint(tmp_path, monitor="val_scores_accuracy", mode="max"))

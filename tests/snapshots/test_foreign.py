@@ -18,7 +18,7 @@ import skips
 from format_cases import WRITTEN
 from nets import state_of
 from singa_lite import FeedForwardNet, SnapshotError, layers
-from singa_lite.snapshots import command, formats
+from singa_lite.snapshots import formats
 
 
 def dense(seed: int = 1) -> FeedForwardNet:
@@ -151,16 +151,6 @@ def test_a_wrong_ending(tmp_path, right):
     with pytest.raises(SnapshotError) as caught:
         dense().load(path)
     assert "rename" not in str(caught.value) and "received a" not in str(caught.value)
-
-
-def test_the_command_says_it_too(tmp_path):
-    (tmp_path / "net.pt").write_bytes(TORCH)
-    for call in (
-        lambda: list(command.inspected(str(tmp_path / "net.pt"))),
-        lambda: command.convert(str(tmp_path / "net.pt"), str(tmp_path / "net.npz")),
-    ):
-        with pytest.raises(SnapshotError, match="PyTorch"):
-            call()
 
 
 def test_a_file_that_is_written_for_another_program(tmp_path):

@@ -163,7 +163,7 @@ def leftovers(folder: Path) -> set[str]:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-@pytest.mark.parametrize("least", [10, pytest.param(200, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("least", [4, pytest.param(200, marks=pytest.mark.nightly)])
 def test_a_killed_saver_leaves_the_old_file_or_the_new_one(tmp_path, least):
     """Each is killed after a save, at a random moment within about the next two; at least one while it writes."""
     path, net, delays = tmp_path / "net.h5", trained(), random.Random(5)
