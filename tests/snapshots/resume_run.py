@@ -88,6 +88,12 @@ def outcome(net: FeedForwardNet, history: History) -> dict[str, Any]:
     return {**state_of(net), "history": told, "seeds": net.device.seeds_given}
 
 
+def act(**given: Callable[[Training], object]) -> Callback:
+    """A callback of these functions: `on_batch`, `on_epoch`, `on_validation_batch`."""
+    methods = {name: lambda self, training, do=do: do(training) for name, do in given.items()}
+    return type("Act", (Callback,), methods)()
+
+
 class Killed(Exception):
     """The run's end, as a kill is."""
 

@@ -9,7 +9,6 @@ import io
 import json
 import os
 import struct
-import tracemalloc
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
@@ -24,11 +23,13 @@ import pytest
 
 from damages import inside, put
 from format_cases import CASES
+from singa_files import zipped
 from singa_lite import SnapshotError
 from singa_lite.errors import SnapshotVersionError
 from singa_lite.snapshots import formats
 from singa_lite.snapshots.readers import guarded_json
 from singa_lite.snapshots.readers.hdf5 import guarded
+from snapshot_nets import peak_of
 from test_hostile_files import bounded
 
 Make = Callable[[], bytes]
@@ -55,16 +56,11 @@ def npy(array: np.ndarray, **options: Any) -> bytes:
     return file.getvalue()
 
 
-def archive(members: Mapping[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", method) as file:
-        for name, data in members.items():
-            file.writestr(name, data)
-    return out.getvalue()
+archive = partial(zipped, method=zipfile.ZIP_STORED)
 
 
 def bomb(count: int, size: int) -> bytes:
-    return archive({f"{number}.npy": npy(np.zeros(size)) for number in range(count)}, zipfile.ZIP_DEFLATED)
+    return zipped({f"{number}.npy": npy(np.zeros(size)) for number in range(count)})
 
 
 ZEROS = npy(np.zeros(100))
@@ -516,15 +512,13 @@ def test_an_attack_is_refused_and_its_culprit_named(folder, name):
     suffix, make, culprit = ATTACKS[name]
     path = folder / f"bad{suffix}"
     path.write_bytes(make())
-    tracemalloc.start()
-    try:
+
+    def refused() -> None:
         with bounded(path), pytest.raises(SnapshotError) as caught:
             (parts if name.startswith("HDF5 parts") else everything)(path)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert str(caught.value).startswith(f"{path}: ") and culprit in str(caught.value)
-    assert peak < 2 * path.stat().st_size + ((40 if "one long text" in name else 6) << 20)
+        assert str(caught.value).startswith(f"{path}: ") and culprit in str(caught.value)
+
+    assert peak_of(refused) < 2 * path.stat().st_size + ((40 if "one long text" in name else 6) << 20)
 
 
 @pytest.mark.parametrize("make", [lambda: ONE, wide, lambda: deflated(packed(ZEROS)), lambda: bomb(1, 100_000)])
@@ -578,10 +572,5 @@ COSTLY = {
 @pytest.mark.parametrize("kind", COSTLY)
 def test_json_costs_no_more_than_is_known_before_it_is_parsed(kind):
     text = b'{"x":[' + COSTLY[kind] + b"0]}"
-    tracemalloc.start()
-    try:
-        guarded_json.parsed("x", "text", text)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    peak = peak_of(lambda: guarded_json.parsed("x", "text", text))
     assert peak < guarded_json.cost(text) < 10 * peak

@@ -15,13 +15,14 @@ import pytest
 
 from format_cases import WHOLE
 from nets import state_of
-from resume_run import SAMPLES, Kill, Killed, fit, images, outcome, steps, two_outputs
+from resume_run import SAMPLES, Kill, Killed, act, fit, images, outcome, steps, two_outputs
 from singa_lite import SnapshotError
 from singa_lite.fit import Callback, StopTraining, Training
 from singa_lite.snapshots import Checkpoint, checkpoint, formats, latest
 from singa_lite.snapshots.checkpoints.folder import BEST, checkpoints, step_of
 from singa_lite.snapshots.checkpoints.stored_run import HISTORY, ORDER, PROGRESS
-from singa_lite.snapshots.tree import LazyArray, Tree
+from singa_lite.snapshots.tree import Tree
+from snapshot_nets import lazy
 
 
 def killed(folder: Path, step: int, **options: Any) -> Any:
@@ -34,12 +35,8 @@ def killed(folder: Path, step: int, **options: Any) -> Any:
 def tree_of(file: Path) -> Tree:
     """What a file holds, all in memory."""
     with formats.opened(file) as source:
-        held = {path: lazy.fetch() for path, lazy in source.arrays.items()}
-    return Tree({path: of_array(array) for path, array in held.items()}, source.attributes)
-
-
-def of_array(array: np.ndarray) -> LazyArray:
-    return LazyArray(array.shape, array.dtype, lambda: array)
+        held = {path: one.fetch() for path, one in source.arrays.items()}
+    return Tree({path: lazy(array) for path, array in held.items()}, source.attributes)
 
 
 # --- what it holds ------------------------------------------------------------------------------------------
@@ -52,24 +49,20 @@ def test_metrics_by_name(tmp_path):
     assert fit(again, "two outputs", Checkpoint(tmp_path), resume=latest(tmp_path)).history == history.history
 
 
-class Entering(Callback):
-    def __init__(self, **values: Any) -> None:
-        self.values = values
-
-    def on_epoch(self, training: Training) -> None:
-        training.progress.history.append(**self.values)
+def entering(**values: Any) -> Callback:
+    return act(on_epoch=lambda training: training.progress.history.append(**values))
 
 
 def test_entries_of_other_callbacks(tmp_path):
     last = Checkpoint(tmp_path)
     values = {"whole": np.int16(3), "nan": np.nan, "inf": np.float32("inf"), "flag": True}
-    history = fit(images("SGD"), "images", Entering(**values), last)
+    history = fit(images("SGD"), "images", entering(**values), last)
     found = fit(images("SGD"), "images", last, resume="auto")
     assert found["whole"] == [3, 3, 3] and found["flag"] == [True, True, True]
     assert np.isnan(found["nan"]).all() and found["inf"] == history["inf"]
     for values in ({"text": "x"}, {"a/b": 1.0}, {"ragged": [1] * 2}, {"by name": {"a": "x"}}):
         with pytest.raises(SnapshotError, match=f"history.*{next(iter(values))}"):
-            fit(images("SGD"), "images", Entering(**values), Checkpoint(tmp_path / next(iter(values))[0]))
+            fit(images("SGD"), "images", entering(**values), Checkpoint(tmp_path / next(iter(values))[0]))
 
 
 # --- when, and which stay -----------------------------------------------------------------------------------
@@ -195,7 +188,7 @@ def test_stopped_training_is_written(tmp_path):
 
 def flip_array(file: Path) -> None:
     """A bit of the largest array, which may lie anywhere."""
-    largest = max((lazy.fetch() for lazy in tree_of(file).arrays.values()), key=lambda array: array.nbytes)
+    largest = max((one.fetch() for one in tree_of(file).arrays.values()), key=lambda array: array.nbytes)
     data = bytearray(file.read_bytes())
     data[data.index(largest.tobytes()) + 1] ^= 1
     file.write_bytes(data)
@@ -303,7 +296,7 @@ def test_other_versions_and_settings_are_told(tmp_path):
 
 def put(contents: Tree, told: Any) -> None:
     text = told if isinstance(told, bytes) else json.dumps(told).encode()
-    contents.arrays[PROGRESS] = of_array(np.frombuffer(text, np.uint8))
+    contents.arrays[PROGRESS] = lazy(np.frombuffer(text, np.uint8))
 
 
 def changed(*path: str, to: Any) -> Callable[[Tree], None]:
@@ -319,7 +312,7 @@ def changed(*path: str, to: Any) -> Callable[[Tree], None]:
 
 
 def array_of(path: str, array: Any) -> Callable[[Tree], None]:
-    return lambda contents: contents.arrays.update({path: of_array(np.asarray(array))})
+    return lambda contents: contents.arrays.update({path: lazy(np.asarray(array))})
 
 
 WRONG = {

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from nets import state_of
-from resume_run import BATCH, NETS, Kill, Killed, data, fit, images, outcome, steps
+from resume_run import BATCH, NETS, Kill, Killed, act, data, fit, images, outcome, steps
 from singa_lite import FeedForwardNet, SnapshotError, device, layers, loss, metric, optimizer, schedule
-from singa_lite.fit import Callback, StopTraining, Training
+from singa_lite.fit import StopTraining, Training
 from singa_lite.snapshots import Checkpoint, formats, latest, tree
 from singa_lite.snapshots.checkpoints.background import HostCopy
 from singa_lite.snapshots.checkpoints.folder import BEST, step_of
@@ -35,16 +35,6 @@ def handlers_are_put_back() -> Iterator[None]:
     assert [signal.getsignal(number) for number in numbers] == before
 
 
-class AtEpoch(Callback):
-    """May enter anything, or do something."""
-
-    def __init__(self, act: Callable[[], object] = lambda: None) -> None:
-        self.act = act
-
-    def on_epoch(self, training: Training) -> None:
-        self.act()
-
-
 def test_a_monitor_that_is_not_there_is_told_before_training_or_loses_no_epoch(tmp_path):
     net = images("SGD")
     with pytest.raises(ValueError, match="val_loss"):
@@ -53,7 +43,7 @@ def test_a_monitor_that_is_not_there_is_told_before_training_or_loses_no_epoch(t
         fit(net, "images", Checkpoint(tmp_path, monitor="nothing", mode="min"))
     assert net.optimizer.step == 0 and steps(tmp_path) == []
     with pytest.raises(ValueError, match="'nothing'"):
-        fit(net, "images", AtEpoch(), Checkpoint(tmp_path, monitor="nothing", mode="min"))
+        fit(net, "images", act(on_epoch=print), Checkpoint(tmp_path, monitor="nothing", mode="min"))
     assert steps(tmp_path) == [5]
 
 
@@ -70,14 +60,13 @@ def test_a_run_may_go_on_with_a_validation_that_it_had_not(tmp_path):
 
 @posix
 def test_a_folder_serves_one_run_at_a_time(tmp_path):
-    class Second(Callback):
-        def on_batch(self, training: Training) -> None:
-            with pytest.raises(SnapshotError, match="another run"):
-                fit(images("SGD"), "images", Checkpoint(tmp_path), resume="auto")
-            raise Killed
+    def second(training: Training) -> None:
+        with pytest.raises(SnapshotError, match="another run"):
+            fit(images("SGD"), "images", Checkpoint(tmp_path), resume="auto")
+        raise Killed
 
     with pytest.raises(Killed):
-        fit(images("SGD"), "images", Second(), Checkpoint(tmp_path))
+        fit(images("SGD"), "images", act(on_batch=second), Checkpoint(tmp_path))
     fit(images("SGD"), "images", Checkpoint(tmp_path), epochs=1)
     assert steps(tmp_path) == [5]
 
@@ -172,21 +161,18 @@ def test_the_step_is_finished_and_written(tmp_path, number, error, background):
     assert outcome(again, fit(again, "images", last, resume="auto")) == outcome(whole, fit(whole, "images"))
 
 
-class InValidation(Callback):
-    seen = 0
-
-    def on_validation_batch(self, training: Training) -> None:
-        self.seen += 1
-        if self.seen == 2:
-            send(signal.SIGTERM)()
-
-
 @posix
 def test_a_validation_is_left_and_done_anew(tmp_path):
-    net, whole, left = images("Adam"), images("Adam"), InValidation()
+    net, whole, seen = images("Adam"), images("Adam"), []
+
+    def leave(training: Training) -> None:
+        seen.append(training)
+        if len(seen) == 2:
+            send(signal.SIGTERM)()
+
     with pytest.raises(SystemExit):
-        fit(images("Adam"), "images", left, Checkpoint(tmp_path))
-    assert left.seen == 2
+        fit(images("Adam"), "images", act(on_validation_batch=leave), Checkpoint(tmp_path))
+    assert len(seen) == 2
     assert outcome(net, fit(net, "images", Checkpoint(tmp_path), resume="auto")) == outcome(whole, fit(whole, "images"))
 
 
@@ -195,7 +181,7 @@ def test_a_validation_is_left_and_done_anew(tmp_path):
 def test_between_epochs_and_at_the_end(tmp_path, after):
     """Once written, a checkpoint is not written again to leave."""
     net, last = images("SGD"), Checkpoint(tmp_path)
-    callbacks = [last, AtEpoch(send(signal.SIGTERM))][:: 1 if after else -1]
+    callbacks = [last, act(on_epoch=lambda training: send(signal.SIGTERM)())][:: 1 if after else -1]
     with pytest.raises(SystemExit):
         fit(net, "images", *callbacks, epochs=1)
     assert steps(tmp_path) == [5]
@@ -236,13 +222,9 @@ def test_ignored_signals_stay_ignored(tmp_path):
 
 def test_other_threads_leave_signals_alone(tmp_path):
     found: list[Any] = []
-
-    class Look(Callback):
-        def on_batch(self, training: Training) -> None:
-            found.append(signal.getsignal(signal.SIGTERM))
-
+    look = act(on_batch=lambda training: found.append(signal.getsignal(signal.SIGTERM)))
     before = signal.getsignal(signal.SIGTERM)
-    thread = Thread(target=fit, args=(images("SGD"), "images", Checkpoint(tmp_path), Look()))
+    thread = Thread(target=fit, args=(images("SGD"), "images", Checkpoint(tmp_path), look))
     thread.start()
     thread.join()
     assert set(found) == {before} and len(found) == 15
@@ -268,22 +250,20 @@ def test_a_signal_that_comes_with_an_error_is_obeyed(tmp_path, background):
 
 @posix
 def test_a_child_process_has_the_signals_that_there_were(tmp_path):
-    class Forking(Callback):
-        exit_code: int | None = None
+    codes: list[int | None] = []
 
-        def on_batch(self, training: Training) -> None:
-            child = get_context("fork").Process(target=time.sleep, args=(60,))
-            child.start()
-            time.sleep(0.1)
-            child.terminate()
-            child.join(20)
-            self.exit_code = child.exitcode
-            child.kill()
-            raise StopTraining
+    def forking(training: Training) -> None:
+        child = get_context("fork").Process(target=time.sleep, args=(60,))
+        child.start()
+        time.sleep(0.1)
+        child.terminate()
+        child.join(20)
+        codes.append(child.exitcode)
+        child.kill()
+        raise StopTraining
 
-    forking = Forking()
-    fit(images("SGD"), "images", Checkpoint(tmp_path), forking)
-    assert forking.exit_code == -signal.SIGTERM
+    fit(images("SGD"), "images", Checkpoint(tmp_path), act(on_batch=forking))
+    assert codes == [-signal.SIGTERM]
 
 
 # --- writing ------------------------------------------------------------------------------------------------
@@ -436,21 +416,17 @@ def test_at_an_epoch_s_end_and_from_the_next_one_s_beginning(tmp_path, killed_at
     assert steps(tmp_path) == [5][: killed_at - 4]
 
 
-class Halving(Callback):
-    """Changes what is trained, after each step."""
-
-    def on_batch(self, training: Training) -> None:
+def test_what_callbacks_change_after_it_is_in_it(tmp_path):
+    def halve(training: Training) -> None:
         bias = training.net.parameters()["dense/bias"]
         bias.copy_from_numpy(to_numpy(bias) / 2)
 
-
-def test_what_callbacks_change_after_it_is_in_it(tmp_path):
-    whole, net = images("SGD"), images("SGD")
-    wanted = outcome(whole, fit(whole, "images", Halving()))
+    whole, net, halving = images("SGD"), images("SGD"), act(on_batch=halve)
+    wanted = outcome(whole, fit(whole, "images", halving))
     with pytest.raises(Killed):
-        callbacks = Checkpoint(tmp_path, every_steps=3, background=True), Halving(), Kill(8)
+        callbacks = Checkpoint(tmp_path, every_steps=3, background=True), halving, Kill(8)
         fit(images("SGD"), "images", *callbacks)
-    again = Checkpoint(tmp_path, background=True), Halving()
+    again = Checkpoint(tmp_path, background=True), halving
     assert outcome(net, fit(net, "images", *again, resume="auto")) == wanted
 
 
@@ -463,16 +439,6 @@ def test_it_ends_with_the_training(tmp_path):
     assert not steps(tmp_path)
 
 
-class Steps(Callback):
-    """Which steps a run did."""
-
-    def __init__(self) -> None:
-        self.seen: list[int] = []
-
-    def on_batch(self, training: Training) -> None:
-        self.seen.append(training.net.optimizer.step)
-
-
 def test_who_goes_on_after_an_interrupt_waits_for_what_was_being_written(tmp_path, monkeypatch):
     """Else it would find nothing to go on from, and then, as it begins, a checkpoint of a later step."""
     net = images("SGD")
@@ -482,19 +448,20 @@ def test_who_goes_on_after_an_interrupt_waits_for_what_was_being_written(tmp_pat
         fit(images("SGD"), "images", Checkpoint(tmp_path, every_steps=3, background=True), Kill(4, interrupt))
     assert not steps(tmp_path)
     Timer(0.1, gate.open).start()
-    again, done = images("SGD"), Steps()
+    again, seen = images("SGD"), []
+    done = act(on_batch=lambda training: seen.append(training.net.optimizer.step))
     history = fit(again, "images", done, Checkpoint(tmp_path, background=True), resume="auto")
-    assert done.seen[0] == 4
+    assert seen[0] == 4
     assert outcome(again, history) == wanted
 
 
-class Fork(Callback):
-    """A child process trains the net after each batch. statuses: of the children, which an alarm ends if they hang."""
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_a_child_trains_while_its_parent_has_one_written(tmp_path):
+    """It waits for no thread of its parent's; an alarm ends it if it hangs."""
+    statuses: list[int] = []
 
-    def __init__(self) -> None:
-        self.statuses: list[int] = []
-
-    def on_batch(self, training: Training) -> None:
+    def fork(training: Training) -> None:
         child = os.fork()
         if not child:
             signal.alarm(20)
@@ -503,17 +470,12 @@ class Fork(Callback):
                 os._exit(0)
             finally:
                 os._exit(1)
-        self.statuses.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        statuses.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
-def test_a_child_trains_while_its_parent_has_one_written(tmp_path):
-    """It waits for no thread of its parent's."""
-    net, forks = FeedForwardNet(loss.SquaredError(), device=device.new_cpu(), seed=0), Fork()
+    net = FeedForwardNet(loss.SquaredError(), device=device.new_cpu(), seed=0)
     net.add(layers.Dense("dense", 700, input_sample_shape=(500,)))
     net.compile(optimizer.SGD(0.1))
     last = Checkpoint(tmp_path, every_steps=1, background=True)
-    net.fit(np.ones((32, 500), "f"), np.ones((32, 700), "f"), 4, verbose=False, callbacks=[last, forks])
-    assert forks.statuses == [0] * 8
+    net.fit(np.ones((32, 500), "f"), np.ones((32, 700), "f"), 4, verbose=False, callbacks=[last, act(on_batch=fork)])
+    assert statuses == [0] * 8
     assert steps(tmp_path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,8 +25,8 @@ from singa_lite.snapshots import command, formats, net_tree
 from singa_lite.snapshots.files import output
 from singa_lite.snapshots.formats.table import FORMATS, of_path
 from singa_lite.snapshots.readers import raw
-from singa_lite.snapshots.tree import LazyArray, Tree
-from snapshot_nets import OPTIMIZERS, batches, make_net, train, trained
+from singa_lite.snapshots.tree import Tree
+from snapshot_nets import OPTIMIZERS, batches, dense_net, lazy, make_net, peak_of, train, trained
 
 
 @pytest.fixture(params=WRITTEN)
@@ -42,18 +41,6 @@ def whole(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return tmp_path / f"net{request.param}"
 
 
-def dense_net(*called: str, seed: int = 3, dtype: str = "float32") -> FeedForwardNet:
-    """Dense layers, (n, 3) -> (n, 2) -> (n, 2) ..."""
-    net = FeedForwardNet(seed=seed, dtype=dtype)
-    for name in called or ("x",):
-        net.add(layers.Dense(name, 2, input_sample_shape=None if net.layers else (3,)))
-    return net
-
-
-def lazy(array: np.ndarray) -> LazyArray:
-    return LazyArray(array.shape, array.dtype, lambda: array)
-
-
 def tree_of(**arrays: np.ndarray) -> Tree:
     """Of these parameters of a layer "x"."""
     made = {f"parameters/x/{name}": lazy(array) for name, array in arrays.items()}
@@ -62,7 +49,7 @@ def tree_of(**arrays: np.ndarray) -> Tree:
 
 def with_weight(array: np.ndarray) -> Tree:
     """The tree of a net whose weight is this array."""
-    contents = net_tree.of_net(dense_net())
+    contents = net_tree.of_net(dense_net("x"))
     contents.arrays["parameters/x/weight"] = lazy(array)
     return contents
 
@@ -453,15 +440,6 @@ def test_an_interrupt_drops_no_open_file(tmp_path, monkeypatch, function):
         tracer.run(work)
         assert not dropped, tracer.place
         net.discard_step()
-
-
-def peak_of(act: Callable[[], Any]) -> int:
-    tracemalloc.start()
-    try:
-        act()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("is_turned", [False, True])

@@ -7,7 +7,6 @@ import io
 import json
 import os
 import pickle
-import tracemalloc
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -19,14 +18,14 @@ import singa_files
 from every_row import over_rows
 from nets import all_bits, bits, state_of
 from singa_files import described, native, python2_pickle, record, states_zip, tensor_proto, zipped
-from singa_lite import FeedForwardNet, layers, snapshots
+from singa_lite import FeedForwardNet, snapshots
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots import formats
 from singa_lite.snapshots.formats.singa import zips
 from singa_lite.snapshots.readers import zip_member
 from singa_lite.snapshots.readers.pickle import opcodes
 from singa_lite.tensor import to_numpy
-from snapshot_nets import make_net, trained
+from snapshot_nets import dense_net, make_net, peak_of, trained
 
 RNG = np.random.default_rng(0)
 MATRIX = np.arange(1, 7, dtype=np.float32).reshape(2, 3)
@@ -63,16 +62,6 @@ def refused(folder: Path, name: str, data: bytes, words: str) -> None:
     assert name in str(caught.value) and words in str(caught.value)
     assert len(str(caught.value)) < 1000
     assert not (folder / "called").exists()
-
-
-def peak(call: Callable[[], object]) -> int:
-    """Bytes of memory that a call takes at most."""
-    tracemalloc.start()
-    try:
-        call()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 # ---- records: .bin, .model and .desc
@@ -264,7 +253,7 @@ def test_a_pickle_of_nothing_but_opcodes(tmp_path, monkeypatch):
     assert opcodes._MOST_OPCODES > 5000 * 50, "nets of 5000 parameters have as many opcodes"
     monkeypatch.setattr(opcodes, "_MOST_OPCODES", 1 << 15)
     for data in (b")" + b"\x85" * (1 << 17), b"}" + b"\x94" * (1 << 17)):
-        assert peak(lambda data=data: refused(tmp_path, "net.pickle", data, "32768 opcodes")) < 8 << 20
+        assert peak_of(lambda data=data: refused(tmp_path, "net.pickle", data, "32768 opcodes")) < 8 << 20
 
 
 # ---- zips of 3.1 and later
@@ -498,13 +487,13 @@ def test_memory_stays_within_twice_the_file(tmp_path, monkeypatch, kind):
     for data in files:
         path = written(tmp_path, data, name)
         contents(path)  # what is made once
-        assert peak(lambda path=path: contents(path)) < 2 * len(data) + (1 << 19)
+        assert peak_of(lambda path=path: contents(path)) < 2 * len(data) + (1 << 19)
 
 
 def test_a_bomb_in_a_zip_takes_little_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(zip_member, "_PIECE", 1 << 16)
     data = states_zip({"a.W": np.zeros((1 << 12, 1 << 12), "f4")})
-    assert peak(lambda: refused(tmp_path, "net.zip", data, "would take about")) < 1 << 21
+    assert peak_of(lambda: refused(tmp_path, "net.zip", data, "would take about")) < 1 << 21
 
 
 # ---- names, and loading into a net
@@ -545,12 +534,6 @@ def by_name(net: FeedForwardNet, spelling: int) -> dict[str, np.ndarray]:
     found = singa_files.of_tree(tensors(net), "_/."[spelling])
     assert list(found) == [NAMES[path][spelling] for path in tensors(net) if path in NAMES]
     return found
-
-
-def dense_net(features: int, outputs: int, name: str = "dense", dtype: str = "float32") -> FeedForwardNet:
-    net = FeedForwardNet(seed=1, dtype=dtype)
-    net.add(layers.Dense(name, outputs, input_sample_shape=(features,)))
-    return net
 
 
 def check(net: FeedForwardNet, path: Path) -> None:
@@ -624,7 +607,7 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(tmp_path):
 def test_dense_weights_that_were_transposed_and_are_widened(tmp_path, shape, transposed, dtype):
     weight = np.arange(12, dtype=np.float32)[: shape[0] * shape[1]].reshape(shape)
     features, outputs = shape[::-1] if transposed else shape
-    net = dense_net(features, outputs, dtype=dtype)
+    net = dense_net(features=features, outputs=outputs, dtype=dtype)
     data = native({"dense/weight": weight, "dense/bias": np.zeros(outputs, "f4")}, "1.2.0")
     snapshots.load(net, written(tmp_path, data))
     np.testing.assert_array_equal(tensors(net)["parameters/dense/weight"], weight.T if transposed else weight)
@@ -638,7 +621,7 @@ def test_paths_from_names_alone(tmp_path):
 
 
 def test_a_slash_in_a_layer_of_singas_is_a_dot_in_ours(tmp_path):
-    net = dense_net(3, 2, "in.1x1")
+    net = dense_net("in.1x1")
     weight = np.arange(6, dtype=np.float32).reshape(3, 2)
     for name in ("in/1x1_weight", "in/1x1/weight", "in.1x1_weight"):
         data = native({name: weight, "in/1x1_bias": weight[:1].reshape(2)}, "1.0.0")
@@ -648,7 +631,7 @@ def test_a_slash_in_a_layer_of_singas_is_a_dot_in_ours(tmp_path):
 
 def test_what_fits_of_a_file(tmp_path):
     arrays = {"dense/weight": np.ones((3, 4), "f4"), "old/weight": np.ones((2, 2), "f4")}
-    path, net = written(tmp_path, python2_pickle(arrays), "a.pickle"), dense_net(3, 4)
+    path, net = written(tmp_path, python2_pickle(arrays), "a.pickle"), dense_net(outputs=4)
     with pytest.raises(SnapshotError, match="dense/bias"):
         net.load(path)
     left = net.load(path, strict=False)

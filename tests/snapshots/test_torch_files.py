@@ -17,17 +17,10 @@ from nets import all_bits, bits, state_of
 from singa_lite import FeedForwardNet, SnapshotError, layers, loss, optimizer, tensor
 from singa_lite.snapshots import command, formats, net_tree
 from singa_lite.snapshots.files import output
-from singa_lite.snapshots.tree import LazyArray, Tree
-from snapshot_nets import make_net, trained
+from singa_lite.snapshots.tree import Tree
+from snapshot_nets import dense_net, lazy, make_net, trained
 
 library = skips.library("safetensors.numpy")
-
-
-def dense_net(name: str = "dense", seed: int = 3) -> FeedForwardNet:
-    """One layer, (n, 3) -> (n, 2)."""
-    net = FeedForwardNet(seed=seed)
-    net.add(layers.Dense(name, 2, input_sample_shape=(3,)))
-    return net
 
 
 def value(net: FeedForwardNet, name: str) -> np.ndarray:
@@ -43,7 +36,7 @@ def of_library(path: Any) -> dict[str, Any]:
 
 def test_arrays_begin_at_multiples_of_their_elements(tmp_path):
     mixed = {"b": np.zeros(3, np.uint8), "h": np.zeros(5, np.float16), "d": np.zeros(1), "f": np.zeros(3, np.float32)}
-    made = {f"parameters/x/{n}": LazyArray(a.shape, a.dtype, lambda a=a: a) for n, a in mixed.items()}
+    made = {f"parameters/x/{n}": lazy(a) for n, a in mixed.items()}
     formats.write(Tree(made, {"format": "x"}), tmp_path / "x.safetensors")
     data = (tmp_path / "x.safetensors").read_bytes()
     start = 8 + int.from_bytes(data[:8], "little")
@@ -411,12 +404,9 @@ def test_a_file_of_the_same_format_keeps_what_the_tree_has_not(tmp_path):
 @pytest.mark.parametrize("second", [".h5", ".npz", ".safetensors"])
 def test_random_state_stays_where_the_origin_had_none(tmp_path, second):
     """Also after a conversion to a format that has it."""
-    nets = []
-    for seed in (1, 2):
-        nets.append(FeedForwardNet(seed=seed))
-        nets[-1].add(layers.Dense("dense", 4, input_sample_shape=(3,)))
-        nets[-1].add(layers.Dropout("drop", 0.5))
-    net, other = nets
+    net, other = dense_net(seed=1), dense_net(seed=2)
+    for each in (net, other):
+        each.add(layers.Dropout("drop", 0.5))
     key = bits(other.states()["drop/random"])
     assert key != bits(net.states()["drop/random"])
     net.save(tmp_path / "a.weights.h5")
@@ -500,10 +490,10 @@ def test_pytorch_loads_a_module_within_a_module(tmp_path):
 def test_files_of_singa_of_layers_within_layers(tmp_path, suffix, mark):
     net, other, path = block_net(steps=1), block_net(8), tmp_path / f"x{suffix}"
     arrays = {}
-    for entry, lazy in net_tree.of_net(net).arrays.items():
+    for entry, one in net_tree.of_net(net).arrays.items():
         branch, _, rest = entry.partition("/")
         layer, _, name = rest.rpartition("/")
-        flat = singa_files.of_tree({f"{branch}/{layer.replace('/', '.')}/{name}": lazy.fetch()}, mark)
+        flat = singa_files.of_tree({f"{branch}/{layer.replace('/', '.')}/{name}": one.fetch()}, mark)
         arrays |= {key if mark == "." else key.replace(".", "/"): array for key, array in flat.items()}
     path.write_bytes(singa_files.states_zip(arrays) if suffix == ".zip" else pickle.dumps(arrays, 4))
     formats.load(other, path, optimizer=False)

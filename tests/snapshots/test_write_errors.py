@@ -9,6 +9,7 @@ import random
 import signal
 import time
 from collections.abc import Callable
+from functools import partial
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,10 @@ import warm
 from format_cases import WRITTEN, small_net
 from full_disk import disk_of
 from nets import state_of
-from singa_lite import FeedForwardNet, SnapshotError, layers
+from singa_lite import FeedForwardNet, SnapshotError
 from singa_lite.snapshots import manifest
 from singa_lite.snapshots.formats import hdf5_writer
-from snapshot_nets import make_net, number_in, trained
+from snapshot_nets import dense_net, make_net, number_in, trained
 
 # ---- writing fails
 
@@ -117,12 +118,8 @@ def test_an_error_at_every_call(saved, monkeypatch):
             assert ("bytes not written" in told) == (name == "write")
 
 
-def large(seed: int) -> FeedForwardNet:
-    """With three arrays of which each is written while threads hash and sync."""
-    net = FeedForwardNet(seed=seed)
-    for name in "abc":
-        net.add(layers.Dense(name, 600, input_sample_shape=(600,) if name == "a" else None))
-    return net
+#: Each of the three arrays is written while threads hash and sync.
+large = partial(dense_net, *"abc", features=600, outputs=600)
 
 
 @pytest.mark.parametrize("failing", [0, 1, "digest"])
@@ -137,8 +134,8 @@ def test_an_error_of_a_thread_beside_the_writing_is_not_lost(saved, monkeypatch,
 
     with monkeypatch.context() as patch:
         patch.setattr(*((manifest, "digest", no_space) if failing == "digest" else (os, "fsync", fsync)))
-        assert_not_written(large(1), saved, before, "No space")
-    net, other = large(1), large(2)
+        assert_not_written(large(seed=1), saved, before, "No space")
+    net, other = large(seed=1), large(seed=2)
     net.save(saved)
     other.load(saved)
     assert state_of(other) == state_of(net)
