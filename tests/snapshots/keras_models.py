@@ -1,11 +1,6 @@
-"""Run by itself, with Keras, on a folder: `python keras_models.py FOLDER`.
+"""`python keras_models.py` makes keras_recorded.json anew, what the tests go by; with a path, that file.
 
-For each model: loads "<name>.ours.weights.h5" and writes what it predicts for "<name>.npz" as "<name>.loaded.npy"; then
-puts random numbers into all weights, saves them as "<name>.theirs.weights.h5" and what they predict as
-"<name>.theirs.npy". And for each net of "graphs.json" (its attributes `layers` and `wiring`) the names of the layers in
-Keras, in its order, into "orders.json".
-
-`python keras_models.py` makes keras_recorded.json anew, what a test without Keras goes by.
+For each model: the names of the groups in its file, the shapes of the arrays, and what it predicts.
 """
 
 from __future__ import annotations
@@ -26,9 +21,13 @@ import numpy as np
 from keras import Input
 from keras import layers as k
 
-import keras_recorded
+import keras_nets
 
 EPSILON = {"epsilon": 1e-5}
+
+
+def chain(*members: Any) -> Any:
+    return keras.Sequential([*members])
 
 
 def dense() -> Any:
@@ -37,149 +36,21 @@ def dense() -> Any:
     )
 
 
-def images() -> Any:
-    return keras.Sequential(
-        [
-            Input((9, 8, 2)),
-            k.Conv2D(6, (3, 5), padding="same"),
-            k.BatchNormalization(**EPSILON),
-            k.Activation("relu"),
-            k.MaxPooling2D((2, 1)),
-            k.Conv2D(4, 3, strides=(1, 2), groups=2, use_bias=False),
-            k.AveragePooling2D(2, 1),
-            k.Flatten(),
-            k.Dropout(0.5),
-            k.Dense(7),
-            k.Dense(3),
-        ]
-    )
-
-
-def depthwise() -> Any:
-    return keras.Sequential(
-        [
-            Input((5, 6, 3)),
-            k.DepthwiseConv2D((2, 3), depth_multiplier=2),
-            k.LayerNormalization(axis=[1, 2, 3], **EPSILON),
-            k.Flatten(),
-            k.BatchNormalization(**EPSILON),
-            k.LayerNormalization(**EPSILON),
-            k.Dense(4),
-        ]
-    )
-
-
-def grouped() -> Any:
-    """A group for each channel, and beside it a layer of the class for that."""
-    return keras.Sequential(
-        [
-            Input((5, 6, 3)),
-            k.Conv2D(6, (2, 3), groups=3),
-            k.DepthwiseConv2D(2),
-            k.Conv2D(6, 1, groups=6, use_bias=False),
-            k.Reshape((3 * 3, 6)),
-            k.Conv1D(12, 3, groups=6),
-            k.Flatten(),
-            k.Dense(4),
-        ]
-    )
-
-
-def deep() -> Any:
-    return keras.Sequential([Input((9, 4)), k.DepthwiseConv1D(5, depth_multiplier=2), k.Flatten(), k.Dense(3)])
-
-
-def sequences() -> Any:
-    return keras.Sequential(
-        [
-            Input((19, 4)),
-            k.Conv1D(6, 3, dilation_rate=2, groups=2, padding="same"),
-            k.BatchNormalization(**EPSILON),
-            k.MaxPooling1D(2, 1),
-            k.Conv1D(6, 5, groups=6),
-            k.AveragePooling1D(3, 2),
-            k.LayerNormalization(axis=[1, 2], **EPSILON),
-            k.Flatten(),
-            k.Dense(3),
-        ]
-    )
-
-
-def matrices() -> Any:
-    return keras.Sequential([Input((3, 4)), k.LayerNormalization(axis=[1, 2], **EPSILON), k.Flatten(), k.Dense(5)])
-
-
-def everyday() -> Any:
-    return keras.Sequential(
-        [
-            Input((4, 5, 2)),
-            k.Rescaling(0.5, 0.1),
-            k.Conv2DTranspose(4, (3, 2), 2),
-            k.PReLU(shared_axes=[1, 2]),
-            k.GroupNormalization(2, **EPSILON),
-            k.SpatialDropout2D(0.5),
-            k.Conv2DTranspose(3, 3, 2, padding="same"),
-            k.ZeroPadding2D(((1, 0), (2, 3))),
-            k.SeparableConv2D(6, (3, 5), padding="same", depth_multiplier=2),
-            k.PReLU(),
-            k.Cropping2D(((0, 2), (1, 0))),
-            k.DepthwiseConv2D((2, 3), use_bias=False),
-            k.GaussianNoise(0.3),
-            k.MaxPooling2D(7),
-            k.Flatten(),
-            k.PReLU(),
-            k.Dense(3),
-        ]
-    )
-
-
-def pooled() -> Any:
-    return keras.Sequential(
-        [
-            Input((5, 3)),
-            k.SpatialDropout1D(0.5),
-            k.Conv1DTranspose(4, 3, 2, use_bias=False),
-            k.GroupNormalization(-1, **EPSILON),
-            k.Conv1DTranspose(6, 2),
-            k.PReLU(shared_axes=[1]),
-            k.GlobalMaxPooling1D(),
-            k.PReLU(shared_axes=[1]),
-            k.Dense(3),
-        ]
-    )
-
-
 def strided() -> Any:
     """Pads that Keras puts behind."""
     same: dict[str, Any] = {"padding": "same"}
-    return keras.Sequential(
-        [
-            Input((13, 10, 2)),
-            k.Conv2D(4, 3, 2, **same),
-            k.MaxPooling2D(2, 1, **same),
-            k.DepthwiseConv2D(2, **same),
-            k.Conv2DTranspose(3, 4, 3, **same),
-            k.SeparableConv2D(3, 3, 2, **same),
-            k.Conv2DTranspose(2, 2, 3),
-            k.MaxPooling2D(**same),
-            k.AveragePooling2D(3, 1, **same),
-            k.Flatten(),
-            k.Dense(3),
-        ]
-    )
-
-
-def causal() -> Any:
-    return keras.Sequential(
-        [
-            Input((11, 3)),
-            k.Conv1D(4, 3, padding="causal"),
-            k.Conv1D(4, 2, 2, padding="same"),
-            k.Conv1DTranspose(3, 3, 2, padding="same"),
-            k.MaxPooling1D(3, padding="same"),
-            k.Flatten(),
-            k.Dense(2),
-        ]
+    return chain(
+        Input((13, 10, 2)),
+        k.Conv2D(4, 3, 2, **same),
+        k.MaxPooling2D(2, 1, **same),
+        k.DepthwiseConv2D(2, **same),
+        k.Conv2DTranspose(3, 4, 3, **same),
+        k.SeparableConv2D(3, 3, 2, **same),
+        k.Conv2DTranspose(2, 2, 3),
+        k.MaxPooling2D(**same),
+        k.AveragePooling2D(3, 1, **same),
+        k.Flatten(),
+        k.Dense(3),
     )
 
 
@@ -199,22 +70,6 @@ def branches() -> Any:
     return keras.Model([image, vector], k.Dense(2)(k.Multiply()([first, second])))
 
 
-def recurrent() -> Any:
-    return keras.Sequential(
-        [
-            Input((7,)),
-            k.Embedding(9, 4, mask_zero=True),
-            k.LSTM(6, return_sequences=True),
-            k.GRU(5, return_sequences=True),
-            k.SimpleRNN(4, use_bias=False, return_sequences=True),
-            k.Bidirectional(k.GRU(3, return_sequences=True, reset_after=False)),
-            k.Bidirectional(k.LSTM(2), merge_mode="mul"),
-            k.RMSNormalization(**EPSILON),
-            k.Dense(3),
-        ]
-    )
-
-
 def attention() -> Any:
     words, memory = Input((5,)), Input((4, 8))
     table = k.ReversibleEmbedding(9, 6)
@@ -229,40 +84,118 @@ def attention() -> Any:
 def nested() -> Any:
     inner = [k.Dense(4), k.Dropout(0.2), keras.Sequential([k.Dense(6), k.Activation("tanh"), k.Dense(2)])]
     step = keras.Sequential([k.Conv2D(3, 2), k.Flatten(), k.Dense(5)])
-    return keras.Sequential(
-        [
-            Input((4, 3, 5, 2)),
-            k.TimeDistributed(step),
-            k.TimeDistributed(k.Dense(3)),
-            k.Bidirectional(k.LSTM(2, return_sequences=True)),
-            keras.Sequential(inner),
-            k.Dense(7),
-        ]
+    return chain(
+        Input((4, 3, 5, 2)),
+        k.TimeDistributed(step),
+        k.TimeDistributed(k.Dense(3)),
+        k.Bidirectional(k.LSTM(2, return_sequences=True)),
+        keras.Sequential(inner),
+        k.Dense(7),
     )
 
 
-def halves() -> Any:
-    return keras.Sequential([Input((3,)), k.Dense(5, dtype="bfloat16"), k.Dense(4, dtype="float16"), k.Dense(2)])
-
-
-def compiled() -> Any:
-    model = keras.Sequential([Input((3,)), k.Dense(5), k.Dense(4)])
-    model.compile("adam", "mse")
-    model.fit(np.ones((4, 3)), np.ones((4, 4)), verbose=0)
-    return model
-
-
-MODELS: list[Callable[[], Any]] = [
-    dense, images, depthwise, grouped, sequences, matrices, branches, recurrent, attention, nested, halves, compiled,
-    everyday, pooled, deep, strided, causal,
-]  # fmt: skip
-
-
-def randomize(model: Any) -> None:
-    rng = np.random.default_rng(5)
-    for weight in model.weights:
-        low = 0.5 if "variance" in weight.path else -1.0
-        weight.assign(rng.uniform(low, 1.5, weight.shape))
+MODELS: dict[str, Callable[[], Any]] = {
+    "dense": dense,
+    "images": lambda: chain(
+        Input((9, 8, 2)),
+        k.Conv2D(6, (3, 5), padding="same"),
+        k.BatchNormalization(**EPSILON),
+        k.Activation("relu"),
+        k.MaxPooling2D((2, 1)),
+        k.Conv2D(4, 3, strides=(1, 2), groups=2, use_bias=False),
+        k.AveragePooling2D(2, 1),
+        k.Flatten(),
+        k.Dropout(0.5),
+        k.Dense(7),
+        k.Dense(3),
+    ),
+    "depthwise": lambda: chain(
+        Input((5, 6, 3)),
+        k.DepthwiseConv2D((2, 3), depth_multiplier=2),
+        k.LayerNormalization(axis=[1, 2, 3], **EPSILON),
+        k.Flatten(),
+        k.BatchNormalization(**EPSILON),
+        k.LayerNormalization(**EPSILON),
+        k.Dense(4),
+    ),
+    # A group for each channel, and beside it a layer of the class for that.
+    "grouped": lambda: chain(
+        Input((5, 6, 3)),
+        k.Conv2D(6, (2, 3), groups=3),
+        k.DepthwiseConv2D(2),
+        k.Conv2D(6, 1, groups=6, use_bias=False),
+        k.Reshape((3 * 3, 6)),
+        k.Conv1D(12, 3, groups=6),
+        k.Flatten(),
+        k.Dense(4),
+    ),
+    "sequences": lambda: chain(
+        Input((19, 4)),
+        k.Conv1D(6, 3, dilation_rate=2, groups=2, padding="same"),
+        k.BatchNormalization(**EPSILON),
+        k.MaxPooling1D(2, 1),
+        k.Conv1D(6, 5, groups=6),
+        k.AveragePooling1D(3, 2),
+        k.LayerNormalization(axis=[1, 2], **EPSILON),
+        k.Flatten(),
+        k.Dense(3),
+    ),
+    "branches": branches,
+    "recurrent": lambda: chain(
+        Input((7,)),
+        k.Embedding(9, 4, mask_zero=True),
+        k.LSTM(6, return_sequences=True),
+        k.GRU(5, return_sequences=True),
+        k.SimpleRNN(4, use_bias=False, return_sequences=True),
+        k.Bidirectional(k.GRU(3, return_sequences=True, reset_after=False)),
+        k.Bidirectional(k.LSTM(2), merge_mode="mul"),
+        k.RMSNormalization(**EPSILON),
+        k.Dense(3),
+    ),
+    "attention": attention,
+    "nested": nested,
+    "everyday": lambda: chain(
+        Input((4, 5, 2)),
+        k.Rescaling(0.5, 0.1),
+        k.Conv2DTranspose(4, (3, 2), 2),
+        k.PReLU(shared_axes=[1, 2]),
+        k.GroupNormalization(2, **EPSILON),
+        k.SpatialDropout2D(0.5),
+        k.Conv2DTranspose(3, 3, 2, padding="same"),
+        k.ZeroPadding2D(((1, 0), (2, 3))),
+        k.SeparableConv2D(6, (3, 5), padding="same", depth_multiplier=2),
+        k.PReLU(),
+        k.Cropping2D(((0, 2), (1, 0))),
+        k.DepthwiseConv2D((2, 3), use_bias=False),
+        k.GaussianNoise(0.3),
+        k.MaxPooling2D(7),
+        k.Flatten(),
+        k.PReLU(),
+        k.Dense(3),
+    ),
+    "pooled": lambda: chain(
+        Input((5, 3)),
+        k.SpatialDropout1D(0.5),
+        k.Conv1DTranspose(4, 3, 2, use_bias=False),
+        k.GroupNormalization(-1, **EPSILON),
+        k.Conv1DTranspose(6, 2),
+        k.PReLU(shared_axes=[1]),
+        k.GlobalMaxPooling1D(),
+        k.PReLU(shared_axes=[1]),
+        k.Dense(3),
+    ),
+    "deep": lambda: chain(Input((9, 4)), k.DepthwiseConv1D(5, depth_multiplier=2), k.Flatten(), k.Dense(3)),
+    "strided": strided,
+    "causal": lambda: chain(
+        Input((11, 3)),
+        k.Conv1D(4, 3, padding="causal"),
+        k.Conv1D(4, 2, 2, padding="same"),
+        k.Conv1DTranspose(3, 3, 2, padding="same"),
+        k.MaxPooling1D(3, padding="same"),
+        k.Flatten(),
+        k.Dense(2),
+    ),
+}
 
 
 def predicted(model: Any, inputs: list[np.ndarray]) -> np.ndarray:
@@ -270,73 +203,28 @@ def predicted(model: Any, inputs: list[np.ndarray]) -> np.ndarray:
     return keras.ops.convert_to_numpy(model(given, training=False))
 
 
-def run(make: Callable[[], Any], folder: Path) -> None:
-    model, name = make(), make.__name__
-    with np.load(folder / f"{name}.npz") as file:
-        inputs = [file[key] for key in sorted(file)]
-    ours = folder / f"{name}.ours.weights.h5"
-    if ours.exists():
-        randomize(model)
-        model.load_weights(ours)
-        np.save(folder / f"{name}.loaded.npy", predicted(model, inputs))
-    randomize(model)
-    model.save_weights(folder / f"{name}.theirs.weights.h5")
-    np.save(folder / f"{name}.theirs.npy", predicted(model, inputs))
-
-
-def order(attributes: dict[str, str]) -> list[str]:
-    """The names of the layers of a net of Dense, sums, inputs and splits."""
-    tensors: dict[str, Any] = {}
-    made: dict[str, Any] = {}
-    used, inputs = set(), []
-    wiring = [
-        (name, kind, more)
-        for (name, kind), more in zip(json.loads(attributes["layers"]), json.loads(attributes["wiring"]), strict=True)
-    ]
-    for name, kind, more in wiring:
-        given = [tensors[source] for source, _ in more["sources"]]
-        used |= {source for source, _ in more["sources"]}
-        if kind == "Dummy":
-            tensors[name] = Input((3,), name=name)
-            inputs.append(tensors[name])
-        elif kind == "Split":
-            tensors[name] = given[0]
-        elif kind == "Merge":
-            tensors[name] = k.Add(name=name)(given)
-        else:
-            owner = more.get("shares", name)
-            made.setdefault(owner, k.Dense(3, name=owner))
-            tensors[name] = made[owner](given[0])
-    outputs = [tensors[name] for name, _, _ in wiring if name not in used]
-    return [layer.name for layer in keras.Model(inputs, outputs).layers]
-
-
-def recorded(make: Callable[[], Any], folder: Path) -> dict[str, Any]:
-    """Groups, arrays and output of a model, with the values and inputs of keras_recorded.py."""
-    model, path = make(), folder / "x.weights.h5"
+def recorded(name: str, folder: Path) -> dict[str, Any]:
+    """Groups, arrays and output of a model, with the values and inputs of keras_nets.py."""
+    model, path = MODELS[name](), folder / "x.weights.h5"
     model.save_weights(path)
     found: dict[str, Any] = {"names": {}, "arrays": {}}
 
     def note(place: str, member: Any) -> None:
         if isinstance(member, h5py.Dataset):
             found["arrays"][place] = member.shape
-            member[...] = keras_recorded.values(place, member.shape)
+            member[...] = keras_nets.recorded_values(place, member.shape)
         elif "name" in member.attrs:
             found["names"][place] = member.attrs["name"]
 
     with h5py.File(path, "r+") as file:
         file.visititems(note)
     model.load_weights(path)
-    inputs = [keras_recorded.inputs(make.__name__, number, x.shape[1:]) for number, x in enumerate(model.inputs)]
+    inputs = [keras_nets.recorded_inputs(name, number, x.shape[1:]) for number, x in enumerate(model.inputs)]
     return found | {"output": predicted(model, inputs).tolist()}
 
 
-if __name__ == "__main__" and len(sys.argv) == 1:
+if __name__ == "__main__":
     with TemporaryDirectory() as folder:
-        made = {make.__name__: recorded(make, Path(folder)) for make in MODELS if make not in (halves, compiled)}
-    keras_recorded.FILE.write_text(json.dumps({"keras": keras.__version__, **made}) + "\n")
-elif __name__ == "__main__":
-    for make in MODELS:
-        run(make, Path(sys.argv[1]))
-    graphs = json.loads((Path(sys.argv[1]) / "graphs.json").read_text())
-    (Path(sys.argv[1]) / "orders.json").write_text(json.dumps([order(graph) for graph in graphs]))
+        made = {name: recorded(name, Path(folder)) for name in MODELS}
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else keras_nets.RECORDED
+    target.write_text(json.dumps({"keras": keras.__version__, **made}) + "\n")

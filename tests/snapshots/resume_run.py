@@ -1,7 +1,7 @@
 """What the tests of going on share: nets, data, runs that are killed, and the same run in a process of its own.
 
 As a script: `resume_run.py FOLDER RESULT [SIGNAL STEP]` goes on with the run of FOLDER and writes what comes out of it
-to RESULT; the process sends itself SIGNAL at STEP, or at step 0 says "ready" and waits at each step to be sent one.
+to RESULT; the process sends itself SIGNAL at STEP.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -89,6 +88,12 @@ def outcome(net: FeedForwardNet, history: History) -> dict[str, Any]:
     return {**state_of(net), "history": told, "seeds": net.device.seeds_given}
 
 
+def act(**given: Callable[[Training], object]) -> Callback:
+    """A callback of these functions: `on_batch`, `on_epoch`, `on_validation_batch`."""
+    methods = {name: lambda self, training, do=do: do(training) for name, do in given.items()}
+    return type("Act", (Callback,), methods)()
+
+
 class Killed(Exception):
     """The run's end, as a kill is."""
 
@@ -106,19 +111,10 @@ class Kill(Callback):
             self.how()
 
 
-class Slow(Callback):
-    """Says when it is under way, and gives signals time to come."""
-
-    def on_batch(self, training: Training) -> None:
-        if training.net.optimizer.step == 2:
-            print("ready", flush=True)
-        time.sleep(0.05)
-
-
 def main(folder: str, result: str, number: str = "0", step: str = "-1") -> None:
     """One process of a run."""
     net = NETS["images"]("Adam")
-    last = Slow() if step == "0" else Kill(int(step), lambda: os.kill(os.getpid(), int(number)))
+    last = Kill(int(step), lambda: os.kill(os.getpid(), int(number)))
     checkpoint = Checkpoint(folder, every_steps=2, background=int(step) % 2 == 1)
     history = fit(net, "images", checkpoint, last, resume="auto", prefetch=2)
     found = {name: str(value) for name, value in outcome(net, history).items()}

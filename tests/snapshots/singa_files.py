@@ -134,10 +134,10 @@ def states_zip(
     )
 
 
-def zipped(members: Mapping[str, bytes]) -> bytes:
-    """A deflated archive."""
+def zipped(members: Mapping[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    """An archive, deflated or stored."""
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
+    with zipfile.ZipFile(out, "w", method) as archive:
         for name, data in members.items():
-            archive.writestr(name, data, zipfile.ZIP_DEFLATED)
+            archive.writestr(name, data)
     return out.getvalue()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from singa_lite import FeedForwardNet, device, layers, loss, optimizer, schedule, tensor
+from singa_lite.snapshots.tree import LazyArray
 
 Batch = tuple[np.ndarray, np.ndarray]
 
@@ -38,6 +40,29 @@ def make_net(compiled: str | None = None, *, seed: int = 3, dtype: str = "float3
     if compiled is not None:
         net.compile(OPTIMIZERS[compiled]())
     return net
+
+
+def dense_net(*called: str, features: int = 3, outputs: int = 2, **options: Any) -> FeedForwardNet:
+    """Dense layers of these names, or one, (n, features) -> (n, outputs) -> (n, outputs) ..."""
+    net = FeedForwardNet(**{"seed": 3, **options})
+    for name in called or ("dense",):
+        net.add(layers.Dense(name, outputs, input_sample_shape=None if net.layers else (features,)))
+    return net
+
+
+def lazy(array: np.ndarray) -> LazyArray:
+    """An entry of a tree."""
+    return LazyArray(array.shape, array.dtype, lambda: array)
+
+
+def peak_of(call: Callable[[], object]) -> int:
+    """Bytes of memory that Python takes for a call at most."""
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 def batches(count: int, start: int = 0, dtype: str = "float32") -> list[Batch]:

@@ -9,12 +9,10 @@ import io
 import json
 import os
 import struct
-import tracemalloc
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
 from functools import cache, partial
-from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,11 +23,13 @@ import pytest
 
 from damages import inside, put
 from format_cases import CASES
+from singa_files import zipped
 from singa_lite import SnapshotError
 from singa_lite.errors import SnapshotVersionError
-from singa_lite.snapshots import formats, manifest
-from singa_lite.snapshots.readers import guarded_json, raw
+from singa_lite.snapshots import formats
+from singa_lite.snapshots.readers import guarded_json
 from singa_lite.snapshots.readers.hdf5 import guarded
+from snapshot_nets import peak_of
 from test_hostile_files import bounded
 
 Make = Callable[[], bytes]
@@ -56,16 +56,11 @@ def npy(array: np.ndarray, **options: Any) -> bytes:
     return file.getvalue()
 
 
-def archive(members: Mapping[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", method) as file:
-        for name, data in members.items():
-            file.writestr(name, data)
-    return out.getvalue()
+archive = partial(zipped, method=zipfile.ZIP_STORED)
 
 
 def bomb(count: int, size: int) -> bytes:
-    return archive({f"{number}.npy": npy(np.zeros(size)) for number in range(count)}, zipfile.ZIP_DEFLATED)
+    return zipped({f"{number}.npy": npy(np.zeros(size)) for number in range(count)})
 
 
 ZEROS = npy(np.zeros(100))
@@ -111,18 +106,7 @@ def wide(**changes: int) -> bytes:
     return local + ZEROS + listed + end + struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 0xFFFF, 0xFFFF, top, top, 0)
 
 
-ELSEWHERE = (
-    "../a.npy",
-    "a/../b.npy",
-    "/a.npy",
-    "a//b.npy",
-    "./a.npy",
-    "C:/a.npy",
-    "a\\b.npy",
-    "a\nb.npy",
-    "a/",
-    "a.txt",
-)
+ELSEWHERE = ("../a.npy", "a/../b.npy", "/a.npy", "a//b.npy", "./a.npy", "C:/a.npy", "a\\b.npy", "a\nb.npy", "a/", "a")
 
 ZIPS: dict[str, tuple[Make, str]] = {
     **{f"a path {name!r}": (lambda n=name: archive({n: ZEROS}), repr(name)) for name in ELSEWHERE},
@@ -528,15 +512,13 @@ def test_an_attack_is_refused_and_its_culprit_named(folder, name):
     suffix, make, culprit = ATTACKS[name]
     path = folder / f"bad{suffix}"
     path.write_bytes(make())
-    tracemalloc.start()
-    try:
+
+    def refused() -> None:
         with bounded(path), pytest.raises(SnapshotError) as caught:
             (parts if name.startswith("HDF5 parts") else everything)(path)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert str(caught.value).startswith(f"{path}: ") and culprit in str(caught.value)
-    assert peak < 2 * path.stat().st_size + ((40 if "one long text" in name else 6) << 20)
+        assert str(caught.value).startswith(f"{path}: ") and culprit in str(caught.value)
+
+    assert peak_of(refused) < 2 * path.stat().st_size + ((40 if "one long text" in name else 6) << 20)
 
 
 @pytest.mark.parametrize("make", [lambda: ONE, wide, lambda: deflated(packed(ZEROS)), lambda: bomb(1, 100_000)])
@@ -577,44 +559,18 @@ def test_a_manifest_of_a_later_version_is_not_damaged(tmp_path):
         everything(tmp_path / "x.npz")
 
 
-# ---- what a text of JSON may cost is known before it is parsed
-
 COUNT = 20_000
 COSTLY = {
     "lists": b"[]," * COUNT,
-    "nested lists": b"[[0]]," * COUNT,
-    "objects": b"{}," * COUNT,
     "objects of one": b'{"":0},' * COUNT,
-    "objects of lists": b'{"a":[0]},' * COUNT,
     "numbers": b"9999999999," * COUNT,
-    "texts": '"é€",'.encode() * COUNT,
     "a wide text": b'"' + b"a" * COUNT * 10 + "😀".encode() + b'",',
-    "an escaped wide text": b'"' + b"a" * COUNT * 10 + b'\\ud83d\\ude00",',
     "keys": b"{" + b",".join(b'"%d":0' % number for number in range(COUNT)) + b"},",
 }
 
 
 @pytest.mark.parametrize("kind", COSTLY)
-def test_json_costs_no_more_than_is_said(kind):
+def test_json_costs_no_more_than_is_known_before_it_is_parsed(kind):
     text = b'{"x":[' + COSTLY[kind] + b"0]}"
-    guarded_json.parsed("x", "text", b'{"x":0}')  # what is made once
-    tracemalloc.start()
-    try:
-        guarded_json.parsed("x", "text", text)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    peak = peak_of(lambda: guarded_json.parsed("x", "text", text))
     assert peak < guarded_json.cost(text) < 10 * peak
-
-
-def test_a_list_of_members_and_a_manifest_that_would_cost_too_much(tmp_path, monkeypatch):
-    entries = ",".join(f'"{number}":[[],"",""]' for number in range(60_000))
-    text = f'{{"manifest":1,"attributes":{{}},"entries":{{{entries}}}}}'.encode()
-    digest = sha256(text).hexdigest()
-    assert len(manifest.read("x", text, digest, 30_000_000).entries) == 60_000
-    with pytest.raises(SnapshotError, match="the manifest"):
-        manifest.read("x", text, digest, 1000)
-    (tmp_path / "x.npz").write_bytes(archive({f"{number}.npy": b"" for number in range(500)}))
-    monkeypatch.setattr(raw, "ROOM", 0)
-    with pytest.raises(SnapshotError, match="the list of members"):
-        everything(tmp_path / "x.npz")

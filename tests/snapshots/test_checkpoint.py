@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,13 +15,14 @@ import pytest
 
 from format_cases import WHOLE
 from nets import state_of
-from resume_run import SAMPLES, Kill, Killed, fit, images, outcome, steps, two_outputs
+from resume_run import SAMPLES, Kill, Killed, act, fit, images, outcome, steps, two_outputs
 from singa_lite import SnapshotError
 from singa_lite.fit import Callback, StopTraining, Training
 from singa_lite.snapshots import Checkpoint, checkpoint, formats, latest
-from singa_lite.snapshots.checkpoints.folder import BEST, Folder, checkpoints, step_of
+from singa_lite.snapshots.checkpoints.folder import BEST, checkpoints, step_of
 from singa_lite.snapshots.checkpoints.stored_run import HISTORY, ORDER, PROGRESS
-from singa_lite.snapshots.tree import LazyArray, Tree
+from singa_lite.snapshots.tree import Tree
+from snapshot_nets import lazy
 
 
 def killed(folder: Path, step: int, **options: Any) -> Any:
@@ -36,23 +35,11 @@ def killed(folder: Path, step: int, **options: Any) -> Any:
 def tree_of(file: Path) -> Tree:
     """What a file holds, all in memory."""
     with formats.opened(file) as source:
-        held = {path: lazy.fetch() for path, lazy in source.arrays.items()}
-    return Tree({path: of_array(array) for path, array in held.items()}, source.attributes)
-
-
-def of_array(array: np.ndarray) -> LazyArray:
-    return LazyArray(array.shape, array.dtype, lambda: array)
+        held = {path: one.fetch() for path, one in source.arrays.items()}
+    return Tree({path: lazy(array) for path, array in held.items()}, source.attributes)
 
 
 # --- what it holds ------------------------------------------------------------------------------------------
-
-
-def test_load_reads_the_net_of_it(tmp_path):
-    net, other, plain = killed(tmp_path, 7), images("Adam"), images("Adam")
-    other.load(latest(tmp_path))
-    assert state_of(other) == state_of(net)
-    plain.load(latest(tmp_path), optimizer=False)
-    assert plain.optimizer.step == 0
 
 
 def test_metrics_by_name(tmp_path):
@@ -62,24 +49,20 @@ def test_metrics_by_name(tmp_path):
     assert fit(again, "two outputs", Checkpoint(tmp_path), resume=latest(tmp_path)).history == history.history
 
 
-class Entering(Callback):
-    def __init__(self, **values: Any) -> None:
-        self.values = values
-
-    def on_epoch(self, training: Training) -> None:
-        training.progress.history.append(**self.values)
+def entering(**values: Any) -> Callback:
+    return act(on_epoch=lambda training: training.progress.history.append(**values))
 
 
 def test_entries_of_other_callbacks(tmp_path):
     last = Checkpoint(tmp_path)
     values = {"whole": np.int16(3), "nan": np.nan, "inf": np.float32("inf"), "flag": True}
-    history = fit(images("SGD"), "images", Entering(**values), last)
+    history = fit(images("SGD"), "images", entering(**values), last)
     found = fit(images("SGD"), "images", last, resume="auto")
     assert found["whole"] == [3, 3, 3] and found["flag"] == [True, True, True]
     assert np.isnan(found["nan"]).all() and found["inf"] == history["inf"]
     for values in ({"text": "x"}, {"a/b": 1.0}, {"ragged": [1] * 2}, {"by name": {"a": "x"}}):
         with pytest.raises(SnapshotError, match=f"history.*{next(iter(values))}"):
-            fit(images("SGD"), "images", Entering(**values), Checkpoint(tmp_path / next(iter(values))[0]))
+            fit(images("SGD"), "images", entering(**values), Checkpoint(tmp_path / next(iter(values))[0]))
 
 
 # --- when, and which stay -----------------------------------------------------------------------------------
@@ -101,13 +84,6 @@ def test_when_it_is_written_and_what_stays(tmp_path, options, wanted):
     fit(images("SGD"), "images", Checkpoint(tmp_path / "made" / "here", **options))
     assert steps(tmp_path / "made" / "here") == wanted
     assert len(list((tmp_path / "made" / "here").iterdir())) == len(wanted)
-
-
-def test_a_later_one_takes_the_place_of_one_of_the_same_step(tmp_path):
-    """The one after the epoch, of that after its last batch."""
-    fit(images("SGD"), "images", Checkpoint(tmp_path, every_steps=5, monitor="val_loss"), epochs=1)
-    assert steps(tmp_path) == [5]
-    assert json.loads(tree_of(latest(tmp_path)).arrays[PROGRESS].fetch().tobytes())["epoch"] == 1
 
 
 class Score(Callback):
@@ -136,9 +112,8 @@ class Score(Callback):
     ],
     ids=["least", "first of equals", "no NaN", "none", "an epoch without one", "the epoch that stops"],
 )
-@pytest.mark.parametrize("linked", [True, False])
-def test_the_best_stays(tmp_path, monkeypatch, mode, score, best, linked):
-    if not linked:
+def test_the_best_stays(tmp_path, monkeypatch, mode, score, best):
+    if mode == "max":
         monkeypatch.setattr(os, "link", refuse)
     net = images("SGD")
     fit(net, "images", score, Checkpoint(tmp_path, monitor="score", mode=mode, keep=1))
@@ -211,24 +186,15 @@ def test_stopped_training_is_written(tmp_path):
 # --- which one is gone on from ------------------------------------------------------------------------------
 
 
-def flip(file: Path, at: float = 0.5) -> None:
+def flip_array(file: Path) -> None:
+    """A bit of the largest array, which may lie anywhere."""
+    largest = max((one.fetch() for one in tree_of(file).arrays.values()), key=lambda array: array.nbytes)
     data = bytearray(file.read_bytes())
-    data[int(len(data) * at)] ^= 1
+    data[data.index(largest.tobytes()) + 1] ^= 1
     file.write_bytes(data)
 
 
-def flip_array(file: Path) -> None:
-    """A bit of the largest array, which may lie anywhere."""
-    largest = max((lazy.fetch() for lazy in tree_of(file).arrays.values()), key=lambda array: array.nbytes)
-    place = file.read_bytes().index(largest.tobytes())
-    flip(file, (place + 1.5) / file.stat().st_size)
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [flip_array, lambda file: os.truncate(file, 999), lambda file: file.write_bytes(b"")],
-    ids=["a bit", "its end", "all"],
-)
+@pytest.mark.parametrize("damage", [flip_array, lambda file: os.truncate(file, 999)], ids=["a bit", "its end"])
 def test_a_damaged_one_is_named_and_the_one_before_it_is_taken(tmp_path, damage):
     killed(tmp_path, 8)
     newest = latest(tmp_path)
@@ -330,7 +296,7 @@ def test_other_versions_and_settings_are_told(tmp_path):
 
 def put(contents: Tree, told: Any) -> None:
     text = told if isinstance(told, bytes) else json.dumps(told).encode()
-    contents.arrays[PROGRESS] = of_array(np.frombuffer(text, np.uint8))
+    contents.arrays[PROGRESS] = lazy(np.frombuffer(text, np.uint8))
 
 
 def changed(*path: str, to: Any) -> Callable[[Tree], None]:
@@ -346,7 +312,7 @@ def changed(*path: str, to: Any) -> Callable[[Tree], None]:
 
 
 def array_of(path: str, array: Any) -> Callable[[Tree], None]:
-    return lambda contents: contents.arrays.update({path: of_array(np.asarray(array))})
+    return lambda contents: contents.arrays.update({path: lazy(np.asarray(array))})
 
 
 WRONG = {
@@ -418,25 +384,3 @@ def test_what_cannot_be_written_ends_the_training(tmp_path, monkeypatch, backgro
         pytest.warns(UserWarning, match="not written.*no space") if background else nullcontext(),
     ):
         fit(images("SGD"), "images", last, Kill(6 if background else 5), resume="auto")
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
-def test_a_folder_is_held_until_its_run_ends_or_is_dropped(tmp_path):
-    """Also where a child of the run ends, and where an interrupt came before `release`."""
-    training = SimpleNamespace(is_under_way=True)
-    held = Folder(tmp_path, 1)
-    held.hold(training)
-    child = os.fork()
-    if not child:
-        held.release()
-        os._exit(0)
-    os.waitpid(child, 0)
-    with pytest.raises(SnapshotError, match="another run"):
-        Folder(tmp_path, 1).hold(training)
-    del held
-    gc.collect()
-    other = Folder(tmp_path, 1)
-    other.hold(training)
-    other.release()
-    Folder(tmp_path, 1).hold(training)

@@ -10,7 +10,7 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,9 +30,6 @@ from test_foreign import FILES
 MOST_MEMORY, MOST_SECONDS = 64 << 20, 5
 
 UNCHECKED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
-QUICK = settings(max_examples=40, derandomize=True, database=None, suppress_health_check=UNCHECKED)
-LONG = settings(max_examples=5000, suppress_health_check=UNCHECKED, phases=set(Phase) - {Phase.explain})
-
 #: Files that Python opens while a test listens; None while none does. A hook stays for the life of a process.
 OPENED: set[str] | None = None
 
@@ -108,65 +105,53 @@ def writer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return Reader(CASES[request.param], tmp_path_factory.mktemp("resealed"))
 
 
-def check_damages(reader: Reader, data: st.DataObject) -> None:
-    given = data.draw(damages(reader.whole))
-    reader.check(damaged(reader.whole, given))
+@pytest.fixture(params=[40, pytest.param(5000, marks=pytest.mark.nightly)])
+def search(request: pytest.FixtureRequest) -> Callable[[Callable[[st.DataObject], None]], None]:
+    """Runs a check of so many draws; the few are the same each time."""
+    phases = set(Phase) - {Phase.explain}
+    how = settings(
+        max_examples=request.param,
+        derandomize=request.param == 40,
+        database=None,
+        suppress_health_check=UNCHECKED,
+        phases=phases,
+    )
+    return lambda check: how(given(data=st.data())(check))()
 
 
-def check_other_json(writer: Reader, data: st.DataObject) -> None:
+def test_a_damaged_file_is_refused_or_read_as_it_was(reader, search):
+    def check(data: st.DataObject) -> None:
+        reader.check(damaged(reader.whole, data.draw(damages(reader.whole))))
+
+    search(check)
+
+
+def test_other_json_under_a_right_digest_is_refused_or_read(writer, search):
     """A digest that someone made anew vouches for nothing; arrays that are taken are still those of the file."""
     contents, sealed = inside(writer.case.suffix, writer.whole)
-    text = json.dumps(data.draw(other_json(contents))).encode()
-    whole = writer.parameters
-    assert writer.read(sealed(text)) is None or writer.parameters == whole
+
+    def check(data: st.DataObject) -> None:
+        text = json.dumps(data.draw(other_json(contents))).encode()
+        whole = writer.parameters
+        assert writer.read(sealed(text)) is None or writer.parameters == whole
+
+    search(check)
 
 
-@QUICK
-@given(data=st.data())
-def test_a_damaged_file_is_refused_or_read_as_it_was(reader, data):
-    check_damages(reader, data)
-
-
-@QUICK
-@given(data=st.data())
-def test_other_json_under_a_right_digest_is_refused_or_read(writer, data):
-    check_other_json(writer, data)
-
-
-def test_a_file_that_was_cut_is_refused_or_read_as_it_was(reader):
-    for length in range(0, len(reader.whole), 1 + len(reader.whole) // 40):
+@pytest.mark.parametrize("pieces", [40, pytest.param(10**9, marks=pytest.mark.nightly)])
+def test_a_file_that_was_cut_is_refused_or_read_as_it_was(reader, pieces):
+    for length in range(0, len(reader.whole), 1 + len(reader.whole) // pieces):
         reader.check(reader.whole[:length])
 
 
-@QUICK
-@given(name=st.sampled_from(list(FILES)), data=st.data())
-def test_a_damaged_file_of_another_program_is_refused(tmp_path, name, data):
-    content, path, net = FILES[name][0], tmp_path / name, small_net()
-    path.write_bytes(damaged(content, data.draw(damages(content or b"x"))))
-    before = state_of(net)
-    with pytest.raises(SnapshotError, match=str(path)), bounded(path):
-        formats.load(net, path)
-    assert state_of(net) == before
+def test_a_damaged_file_of_another_program_is_refused(tmp_path, search):
+    def check(data: st.DataObject) -> None:
+        name, net = data.draw(st.sampled_from(list(FILES))), small_net()
+        content, path = FILES[name][0], tmp_path / name
+        path.write_bytes(damaged(content, data.draw(damages(content or b"x"))))
+        before = state_of(net)
+        with pytest.raises(SnapshotError, match=str(path)), bounded(path):
+            formats.load(net, path)
+        assert state_of(net) == before
 
-
-# ---- the same, for hours
-
-
-@pytest.mark.nightly
-@LONG
-@given(data=st.data())
-def test_many_damaged_files(reader, data):
-    check_damages(reader, data)
-
-
-@pytest.mark.nightly
-@LONG
-@given(data=st.data())
-def test_much_other_json(writer, data):
-    check_other_json(writer, data)
-
-
-@pytest.mark.nightly
-def test_a_file_that_was_cut_anywhere(reader):
-    for length in range(len(reader.whole)):
-        reader.check(reader.whole[:length])
+    search(check)

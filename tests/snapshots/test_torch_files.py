@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import json
+import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 
+import singa_files
 import skips
 from every_row import over_rows
-from format_cases import write_safetensors
-from nets import bits, state_of
-from singa_lite import FeedForwardNet, SnapshotError, layers, tensor
+from format_cases import WHOLE, WRITTEN, write_safetensors
+from nets import all_bits, bits, state_of
+from singa_lite import FeedForwardNet, SnapshotError, layers, loss, optimizer, tensor
 from singa_lite.snapshots import command, formats, net_tree
 from singa_lite.snapshots.files import output
-from singa_lite.snapshots.formats.safetensors import torch_names
-from singa_lite.snapshots.tree import LazyArray, Tree
-from snapshot_nets import make_net, trained
+from singa_lite.snapshots.tree import Tree
+from snapshot_nets import dense_net, lazy, make_net, trained
 
 library = skips.library("safetensors.numpy")
-
-
-def dense_net(name: str = "dense", seed: int = 3) -> FeedForwardNet:
-    """One layer, (n, 3) -> (n, 2)."""
-    net = FeedForwardNet(seed=seed)
-    net.add(layers.Dense(name, 2, input_sample_shape=(3,)))
-    return net
 
 
 def value(net: FeedForwardNet, name: str) -> np.ndarray:
@@ -42,7 +36,7 @@ def of_library(path: Any) -> dict[str, Any]:
 
 def test_arrays_begin_at_multiples_of_their_elements(tmp_path):
     mixed = {"b": np.zeros(3, np.uint8), "h": np.zeros(5, np.float16), "d": np.zeros(1), "f": np.zeros(3, np.float32)}
-    made = {f"parameters/x/{n}": LazyArray(a.shape, a.dtype, lambda a=a: a) for n, a in mixed.items()}
+    made = {f"parameters/x/{n}": lazy(a) for n, a in mixed.items()}
     formats.write(Tree(made, {"format": "x"}), tmp_path / "x.safetensors")
     data = (tmp_path / "x.safetensors").read_bytes()
     start = 8 + int.from_bytes(data[:8], "little")
@@ -71,50 +65,16 @@ def test_copies_of_arrays_that_lie_otherwise(shape):
     assert bits(output.copied(array, array.dtype)) == bits(np.ascontiguousarray(array))
 
 
-def test_a_tree_that_does_not_tell_its_layers(tmp_path):
-    """As one read from an old snapshot: what the layers are is seen by what they have."""
-    contents = net_tree.of_net(trained())
-    del contents.attributes["layers"]
-    formats.write(contents, tmp_path / "x.safetensors")
-    found = library.load_file(tmp_path / "x.safetensors")
-    assert found["dense.weight"].shape == (6, 60)
-    assert {"norm.weight", "norm.bias", "conv.weight"} <= set(found)
-
-
-def test_a_sequences_weight_has_no_height_in_the_file_and_had_one_before(tmp_path, monkeypatch):
+def test_a_sequences_weight_has_no_height_in_the_file_and_had_one_before(tmp_path):
     net, path = one(layers.Conv1D, (4, 9), 6, 3), tmp_path / "x.safetensors"
-    weight = value(net, "a/weight")
-    assert weight.shape == (6, 4, 1, 3)
-    for shape in ((6, 4, 3), (6, 4, 1, 3)):
-        formats.save(net, path, names={"a": "features"})
-        found = library.load_file(path)
-        assert bits(found["features.weight"]) == bits(weight.reshape(shape))
-        library.save_file(found, tmp_path / "plain.safetensors")
-        for source, names in (
-            (path, {}),
-            (path, {"names": {"a": "features"}}),
-            (tmp_path / "plain.safetensors", {"names": {"a": "features"}}),
-        ):
-            other = one(layers.Conv1D, (4, 9), 6, 3, seed=8)
-            formats.load(other, source, **names)
-            assert state_of(other) == state_of(net)
-        monkeypatch.delitem(torch_names._AXES, "Conv1D", raising=False)  # as the version before had it
-
-
-def test_a_weight_of_other_axes_than_its_layers_stays_as_it_is(tmp_path):
-    """As a file may say that was never a net's."""
-
-    def check(kind: str, shape: tuple[int, ...]) -> None:
-        array = np.ones(shape, "f4")
-        attributes = {"format": "singa_lite", "version": 2, "entries": 1, "layers": json.dumps([["a", kind]])}
-        contents = Tree({"parameters/a/weight": LazyArray(shape, array.dtype, lambda: array)}, attributes)
-        formats.write(contents, tmp_path / "a.h5")
-        command.convert(str(tmp_path / "a.h5"), str(tmp_path / "a.safetensors"))
-        with formats.opened(tmp_path / "a.safetensors") as source:
-            assert bits(source.read("parameters/a/weight")) == bits(array)
-
-    shapes = [(), (5,), (2, 3, 4), (2, 3, 2, 5), (1, 1, 1, 1, 1)]
-    over_rows(check, [(f"{kind} {shape}", (kind, shape)) for kind in ("Dense", "Conv1D") for shape in shapes])
+    formats.save(net, path, names={"a": "features"})
+    found = library.load_file(path)
+    assert found["features.weight"].shape == (6, 4, 3)
+    for weight in (found["features.weight"], value(net, "a/weight")):
+        library.save_file(found | {"features.weight": weight}, path)
+        other = one(layers.Conv1D, (4, 9), 6, 3, seed=8)
+        formats.load(other, path, names={"a": "features"})
+        assert state_of(other) == state_of(net)
 
 
 # ---- files of the library
@@ -352,37 +312,13 @@ def test_attention_is_written_side_by_side_unless_its_layers_have_names(tmp_path
     assert state_of(other) == state_of(net)
 
 
-@pytest.mark.parametrize(
-    ("make", "names"),
-    [
-        (lambda seed: image(layers.PReLU, seed=seed), ("alpha",)),
-        (lambda seed: image(layers.GroupNormalization, groups=2, seed=seed), ("gamma", "beta")),
-        (lambda seed: image(layers.LayerNormalization, axis=1, seed=seed), ("gamma", "beta")),
-    ],
-)
-def test_our_own_names_in_a_file_of_others(tmp_path, make, names):
-    net = make(1)
-    arrays = {f"a.{name}": np.full(net.parameters()[f"a/{name}"].shape, 0.5, "f4") for name in names}
-    library.save_file(arrays, tmp_path / "a.safetensors")
-    net.load(tmp_path / "a.safetensors")
-    for name in names:
-        np.testing.assert_array_equal(tensor.to_numpy(net.parameters()[f"a/{name}"]), arrays[f"a.{name}"])
-
-
 def test_attention_by_the_names_of_the_version_before(tmp_path):
-    """Four modules; grouped queries still have them."""
-    net, other = (one(layers.MultiHeadAttention, (6, 8), 4, kv_heads=2, seed=seed) for seed in (1, 2))
-    plain, again = (one(layers.MultiHeadAttention, (6, 8), 4, seed=seed) for seed in (1, 2))
-    net.save(tmp_path / "a.safetensors")
-    assert library.load_file(tmp_path / "a.safetensors")["a.key.weight"].shape == (4, 8)
-    arrays = {}
-    for name in plain.param_names():
-        array = tensor.to_numpy(plain.parameters()[name])
-        arrays[name.replace("/", ".")] = np.ascontiguousarray(array.T)
+    """Four modules, which the file of any program may have."""
+    net, other = (one(layers.MultiHeadAttention, (6, 8), 4, seed=seed) for seed in (1, 2))
+    arrays = {name.replace("/", "."): np.ascontiguousarray(value(net, name).T) for name in net.param_names()}
     library.save_file(arrays, tmp_path / "b.safetensors")
-    for target, file, source in ((other, "a", net), (again, "b", plain)):
-        formats.load(target, tmp_path / f"{file}.safetensors")
-        assert state_of(target) == state_of(source)
+    formats.load(other, tmp_path / "b.safetensors")
+    assert state_of(other) == state_of(net)
 
 
 @pytest.mark.parametrize("second", [".npz", ".h5"])
@@ -412,17 +348,7 @@ def test_layouts_go_through_other_formats(tmp_path, second):
 
 
 MATRICES = ("weight", "linear.weight", "image.weight", "image.bias", "sub.x/y.weight", ".weight")
-VECTORS = (
-    "norm.weight",
-    "norm.bias",
-    "norm.running_mean",
-    "scaled.gamma",
-    "scaled.weight",
-    "linear.bias",
-    "/",
-    "weight.",
-    "",
-)
+VECTORS = ("norm.weight", "norm.bias", "norm.running_mean", "scaled.gamma", "scaled.weight", "linear.bias", "/", "")
 THEIRS = {
     **{name: np.arange(6, dtype="f4").reshape(2, 3) for name in MATRICES},
     **{name: np.ones(3, "f4") for name in VECTORS},
@@ -472,38 +398,15 @@ def test_a_file_of_the_same_format_keeps_what_the_tree_has_not(tmp_path):
         assert source.attributes.get("left_out") is None
 
 
-def test_a_module_at_the_top_by_names(tmp_path):
-    library.save_file({"weight": np.ones((2, 3), "f4"), "bias": np.ones(2, "f4")}, tmp_path / "a.safetensors")
-    net = dense_net()
-    net.load(tmp_path / "a.safetensors", names={"dense": ""})
-    assert (value(net, "dense/weight") == 1).all()
-
-
-def test_a_converted_file_is_loaded_by_a_net(tmp_path):
-    """Through the guesses: Linear is turned, scale and shift have our names."""
-    net, other = (FeedForwardNet(seed=seed) for seed in (1, 2))
-    for each in (net, other):
-        each.add(layers.Dense("dense", 4, input_sample_shape=(3,)))
-        each.add(layers.LayerNormalization("norm"))
-    formats.save(net, tmp_path / "a.safetensors")
-    library.save_file(library.load_file(tmp_path / "a.safetensors"), tmp_path / "theirs.safetensors")
-    command.convert(str(tmp_path / "theirs.safetensors"), str(tmp_path / "b.h5"))
-    formats.load(other, tmp_path / "b.h5")
-    assert state_of(other) == state_of(net)
-
-
 # ---- random state, of which other programs' files have none
 
 
 @pytest.mark.parametrize("second", [".h5", ".npz", ".safetensors"])
 def test_random_state_stays_where_the_origin_had_none(tmp_path, second):
     """Also after a conversion to a format that has it."""
-    nets = []
-    for seed in (1, 2):
-        nets.append(FeedForwardNet(seed=seed))
-        nets[-1].add(layers.Dense("dense", 4, input_sample_shape=(3,)))
-        nets[-1].add(layers.Dropout("drop", 0.5))
-    net, other = nets
+    net, other = dense_net(seed=1), dense_net(seed=2)
+    for each in (net, other):
+        each.add(layers.Dropout("drop", 0.5))
     key = bits(other.states()["drop/random"])
     assert key != bits(net.states()["drop/random"])
     net.save(tmp_path / "a.weights.h5")
@@ -514,3 +417,84 @@ def test_random_state_stays_where_the_origin_had_none(tmp_path, second):
     with formats.opened(tmp_path / f"b{second}", net_tree.of_net(other)) as source:
         assert source.attributes.get("entries") == len(source.specs) == 3
         assert bits(source.read("state/drop/random")) == key
+
+
+# ---- layers within layers: modules within modules
+
+X, Y = np.arange(15, dtype=np.float32).reshape(3, 5), np.array([0, 1, 1])
+
+
+def block_net(seed: int = 3, steps: int = 0) -> FeedForwardNet:
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), seed=seed)
+    inner = [layers.Dense("d", 4), layers.BatchNormalization("norm"), layers.Dropout("drop", 0.5), layers.Dense("e", 5)]
+    net.add(layers.Residual("block", inner, input_sample_shape=(5,)))
+    net.add(layers.Dense("out", 2))
+    net.compile(optimizer.SGD(0.1, 0.9))
+    for _ in range(steps):
+        net.train_one_batch(X, Y)
+    return net
+
+
+@pytest.mark.parametrize("suffix", WRITTEN)
+def test_all_of_layers_within_layers_comes_back_or_the_format_names_the_layer(tmp_path, suffix):
+    net, other, path = block_net(steps=1), block_net(8), tmp_path / f"x{suffix}"
+    if suffix in WHOLE:
+        formats.save(net, path)
+        formats.load(other, path)
+        assert state_of(other) == state_of(net)
+        return
+    with pytest.raises(SnapshotError, match="block/d"):
+        formats.save(net, path)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("names", [{}, {"block": "h.0", "block/e": "e"}], ids=["as they are", "renamed"])
+def test_names_are_those_of_modules_within_modules(tmp_path, names):
+    net, other, path = block_net(steps=1), block_net(8), tmp_path / "x.safetensors"
+    formats.save(net, path, weights_only=True, names=names)
+    found, block = library.load_file(path), names.get("block", "block")
+    np.testing.assert_array_equal(found[f"{block}.d.weight"], value(net, "block/d/weight").T)
+    np.testing.assert_array_equal(found[f"{block}.norm.weight"], value(net, "block/norm/gamma"))
+    assert {f"{block}.norm.running_mean", names.get("block/e", "block.e") + ".weight", "out.weight"} < set(found)
+    formats.load(other, path, names=names, optimizer=False)
+    assert all_bits(other.parameters()) == all_bits(net.parameters())
+
+
+def test_a_layer_whose_name_has_a_dot_beside_one_within_another_is_refused(tmp_path):
+    net = FeedForwardNet(seed=3)
+    net.add(layers.Sequential("a", [layers.Dense("b", 4, input_sample_shape=(5,))]))
+    net.add(layers.Dense("a.b", 2))
+    with pytest.raises(SnapshotError, match=r"a\.b\.weight"):
+        formats.save(net, tmp_path / "x.safetensors")
+
+
+@pytest.mark.peer
+def test_pytorch_loads_a_module_within_a_module(tmp_path):
+    torch = skips.library("torch")
+    from safetensors.torch import load_file
+
+    net, path = block_net(steps=1), tmp_path / "x.safetensors"
+    formats.save(net, path, weights_only=True)
+    nn = torch.nn
+    parts = {"d": nn.Linear(5, 4), "norm": nn.BatchNorm1d(4), "drop": nn.Dropout(0.5), "e": nn.Linear(4, 5)}
+    module = nn.ModuleDict({"block": nn.ModuleDict(parts), "out": nn.Linear(5, 2)})
+    module.load_state_dict(load_file(path), strict=False)
+    y = torch.from_numpy(X)
+    for part in module.eval()["block"].values():
+        y = part(y)
+    wanted = module["out"](y + torch.from_numpy(X)).detach().numpy()
+    np.testing.assert_allclose(tensor.to_numpy(net.forward(False, X)), wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("suffix", "mark"), [(".zip", "."), (".pkl", "/")])
+def test_files_of_singa_of_layers_within_layers(tmp_path, suffix, mark):
+    net, other, path = block_net(steps=1), block_net(8), tmp_path / f"x{suffix}"
+    arrays = {}
+    for entry, one in net_tree.of_net(net).arrays.items():
+        branch, _, rest = entry.partition("/")
+        layer, _, name = rest.rpartition("/")
+        flat = singa_files.of_tree({f"{branch}/{layer.replace('/', '.')}/{name}": one.fetch()}, mark)
+        arrays |= {key if mark == "." else key.replace(".", "/"): array for key, array in flat.items()}
+    path.write_bytes(singa_files.states_zip(arrays) if suffix == ".zip" else pickle.dumps(arrays, 4))
+    formats.load(other, path, optimizer=False)
+    assert all_bits(other.parameters()) == all_bits(net.parameters())

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from nets import explicit_step, forward_and_loss, state_of
-from singa_lite import FeedForwardNet, Layer, OutOfMemoryError, SnapshotError, Tensor, device, layers, loss, optimizer
+from singa_lite import FeedForwardNet, OutOfMemoryError, SnapshotError, device, layers, loss, optimizer
 from singa_lite import tensor as tensors
 from singa_lite.snapshots import net_tree
-from snapshot_nets import OPTIMIZERS, batches, every_tensor, make_net, train, trained
+from snapshot_nets import OPTIMIZERS, batches, make_net, train, trained
 
 
 class Memory:
@@ -68,29 +68,6 @@ def test_paths_and_attributes(compiled):
     assert attributes == {"format": "singa_lite", "version": 2, "entries": 11 + 8 * len(slots), **more}
 
 
-def test_arrays_are_made_when_they_are_asked_for():
-    net = make_net("Adam")
-    contents = net_tree.of_net(net)
-    beta = net.parameters()["norm/beta"]
-    beta.copy_from_numpy(np.full(3, 7, "f4"))
-    assert np.array_equal(contents.arrays["parameters/norm/beta"].fetch(), [7, 7, 7])
-    for path, entry in net_tree.of_net(trained()).arrays.items():
-        array = entry.fetch()
-        assert (array.shape, array.dtype, array.nbytes) == (entry.shape, entry.dtype, entry.nbytes), path
-        assert array.flags.c_contiguous
-
-
-def test_an_entry_is_read_from_where_it_lies_and_one_that_is_not_there_is_named():
-    net = trained()
-    contents = net_tree.of_net(net)
-    contents.path = "memory.x"
-    assert contents.specs == {path: (t.shape, t.dtype) for path, t in net_tree.tensors(net).items()}
-    net.parameters()["norm/beta"].copy_from_numpy(np.full(3, 7, "f4"))
-    assert np.array_equal(contents.read("parameters/norm/beta"), [7, 7, 7])
-    with pytest.raises(SnapshotError, match=r"memory\.x: .*parameters/no"):
-        contents.read("parameters/no")
-
-
 @pytest.mark.parametrize("key", ["nobody/weight", None])
 def test_optimizer_state_that_belongs_to_no_name_of_the_net_is_refused(key):
     net = trained("Adam", steps=1)
@@ -141,37 +118,7 @@ def test_restoring_clears_half_a_step():
     assert state_of(net) == state_of(whole)
 
 
-def test_a_refused_restore_leaves_half_a_step_as_it_is():
-    net = trained()
-    source = Memory(net)
-    source.attributes["version"] = 3
-    half_a_step(net, 2).close()
-    before = state_of(net)
-    with pytest.raises(SnapshotError, match="version"):
-        net_tree.restore(net, source, None)
-    assert net.unfinished_at == "dense"
-    assert state_of(net) == before
-
-
-def test_a_forward_without_its_backward_is_whole_and_forgotten():
-    net = trained()
-    x, y = batches(1)[0]
-    dy = forward_and_loss(net, x, y)
-    source = Memory(net)
-    net_tree.restore(net, source, None)
-    with pytest.raises(RuntimeError, match="wanted forward"):
-        net.backward(dy)
-
-
 # ---- restoring
-
-
-def test_tensors_stay_and_values_change():
-    net, other = trained(), trained(seed=8, steps=1)
-    kept = every_tensor(net)
-    net_tree.restore(net, Memory(other), None)
-    assert [id(entry) for entry in every_tensor(net)] == [id(entry) for entry in kept]
-    assert state_of(net) == state_of(other)
 
 
 @pytest.mark.parametrize("compiled", OPTIMIZERS)
@@ -200,16 +147,10 @@ def test_a_frozen_layer_has_no_optimizer_state_and_gets_none():
 
 
 def test_the_optimizer_may_be_left_out():
-    source, net = Memory(trained("SGD")), trained("Adam", seed=8, steps=1)
-    before = state_of(net)
-    net_tree.restore(net, source, False)
-    after = state_of(net)
-    changed = {name for name in after if after[name] != before[name]}
-    assert changed == {name for name in before if name.startswith(("conv:", "norm:", "drop:", "dense:", "first:"))} | {
-        "second: weight",
-        "second: bias",
-    }
-    assert np.array_equal(tensors.to_numpy(net.parameters()["conv/bias"]), source.arrays["parameters/conv/bias"])
+    source, net = trained("SGD"), trained("Adam", seed=8, steps=1)
+    wanted = state_of(net) | state_of(source) | {"step": 1}
+    net_tree.restore(net, Memory(source), False)
+    assert state_of(net) == wanted
 
 
 def test_a_net_that_is_not_compiled_takes_parameters_and_state():
@@ -222,42 +163,27 @@ def test_a_net_that_is_not_compiled_takes_parameters_and_state():
         net_tree.restore(net, source, True)
 
 
-def test_from_one_device_to_another():
-    net, other = trained(), trained(seed=8, on=device.new_cpu(), steps=1)
-    net_tree.restore(other, Memory(net), None)
-    assert state_of(other) == state_of(net)
-    assert {entry.device for entry in every_tensor(other)} == {other.device}
-
-
 # ---- strictness: each error names source and entry, and changes nothing
 
 
-def without(*paths: str) -> Callable[[Memory], None]:
-    def change(source: Memory) -> None:
-        for path in paths:
-            del source.arrays[path]
-
-    return change
+def without(*paths: str) -> Callable[[Memory], object]:
+    return lambda source: [source.arrays.pop(path) for path in paths]
 
 
-def having(path: str, array: Any) -> Callable[[Memory], None]:
-    return lambda source: source.arrays.__setitem__(path, np.asarray(array))
+def having(path: str, array: Any) -> Callable[[Memory], object]:
+    return lambda source: source.arrays.update({path: np.asarray(array)})
 
 
-def told(**attributes: Any) -> Callable[[Memory], None]:
+def told(**attributes: Any) -> Callable[[Memory], object]:
     """With these attributes; None: without."""
-
-    def change(source: Memory) -> None:
-        source.attributes.update(attributes)
-
-    return change
+    return lambda source: source.attributes.update(attributes)
 
 
 MOMENT = "optimizer/dense/weight/first_moment"
 SLOTS = [f"optimizer/dense/weight/{slot}" for slot in ("first_moment", "second_moment", "count")]
 
 #: What is wrong with the source; the error names the first word, or what stands behind the colon.
-REFUSED: dict[str, Callable[[Memory], None]] = {
+REFUSED: dict[str, Callable[[Memory], object]] = {
     **{f"{name}: missing": without(name) for name in ("parameters/conv/bias", "state/norm/running_var", MOMENT)},
     "state/drop/random: missing": without("state/drop/random"),
     "35 entries: missing slots of a parameter": without(*SLOTS),
@@ -354,40 +280,3 @@ def test_too_little_memory_for_the_optimizer_s_state_changes_nothing():
 
 
 # ---- nets of other kinds
-
-
-class Counter(Layer):
-    """State of unusual dtypes and shapes; its input passes."""
-
-    def setup(self, *shapes: Any) -> Any:
-        """The shape is kept."""
-        self.add_state("seen", (), dtype=np.bool_)
-        self.add_state("calls", (2, 3), dtype=np.int16)
-        self.add_state("nothing", (0, 4), dtype=np.float16)
-        return shapes[0]
-
-    def forward(self, training: bool, x: Tensor) -> Tensor:
-        """The input."""
-        return x
-
-
-def test_state_of_any_dtype_and_shape():
-    def counting() -> FeedForwardNet:
-        net = FeedForwardNet(seed=1)
-        net.add(Counter("count", input_sample_shape=(3,)))
-        return net
-
-    net, other = counting(), counting()
-    for entry in net.states().values():
-        entry.copy_from_numpy(np.ones(entry.shape, entry.dtype))
-    net_tree.restore(other, Memory(net), None)
-    assert state_of(other) == state_of(net) != state_of(counting())
-
-
-def test_a_net_without_parameters():
-    net = FeedForwardNet(seed=1)
-    net.add(layers.Flatten("flat", input_sample_shape=(2, 3)))
-    net.compile(optimizer.Adam())
-    source = Memory(net)
-    assert not source.arrays
-    net_tree.restore(net, source, None)
