@@ -88,28 +88,6 @@ def test_steps_are_those_of_pytorch(name, clip, count):
         np.testing.assert_allclose(tensor.to_numpy(net.parameters()[n]), value.detach().numpy(), rtol=0, atol=1e-5)
 
 
-def test_in_float64_a_group_is_one_large_batch():
-    """Of batches of equal size: 3 of 8 samples are one of 24."""
-
-    def run(count: int, **compiling: Any) -> FeedForwardNet:
-        net = FeedForwardNet(
-            loss.SoftmaxCrossEntropy(), device=device.new_cpu(kernels="numpy"), seed=2, dtype="float64"
-        )
-        net.add(layers.Dense("a", 7, input_sample_shape=(5,)))
-        net.compile(optimizer.SGD(0.2, 0.8, weight_decay=0.1), **compiling)
-        x, y = batch(1, 24)
-        for _ in range(4):
-            for part in range(count):
-                rows = slice(24 // count * part, 24 // count * (part + 1))
-                net.train_one_batch(x[rows].astype(np.float64), y[rows])
-        return net
-
-    for options in ({}, {"clip_global_norm": 0.1}):
-        one, several = run(1, **options), run(3, accumulate=3, **options)
-        for name, value in one.parameters().items():
-            np.testing.assert_allclose(tensor.to_numpy(several.parameters()[name]), tensor.to_numpy(value), rtol=1e-12)
-
-
 def test_parameters_stay_until_the_group_is_whole_and_schedules_count_updates():
     asked: list[int] = []
 
@@ -170,25 +148,6 @@ def test_gradients_clipped_by_hand():
         within.train_one_batch(*batch(number))
         assert bits(norm) == bits(within.gradient_norm)
     assert list(map(bits, by_hand.param_values())) == list(map(bits, within.param_values()))
-
-
-@pytest.mark.parametrize("fuse", [True, False])
-def test_rows_of_a_table_that_occur_twice_are_added_before_they_are_squared(fuse):
-    ids, targets = np.array([[3, 3, 1], [3, 0, 3]]), np.array([[0.5, -2.0], [1.0, 4.0]], np.float32)
-    net = FeedForwardNet(loss.SquaredError(), device=device.new_cpu(kernels="numpy"), seed=1)
-    net.add(layers.Embedding("table", 5, 4, input_sample_shape=(3,)))
-    net.add(layers.Flatten("flat"))
-    net.add(layers.Dense("b", 2))
-    net.compile(optimizer.SGD(0.1), clip_global_norm=0.5, fuse=fuse)
-    gradients = {name: tensor.to_numpy(g).copy() for name, g in net.gradients(ids, targets).items()}
-    before = {name: tensor.to_numpy(value).copy() for name, value in net.parameters().items()}
-    norm = np.sqrt(sum(np.sum(g.astype(np.float64) ** 2) for g in gradients.values()))
-    assert norm > 0.5
-    net.train_one_batch(ids, targets)
-    assert float(net.gradient_norm) == pytest.approx(norm, rel=1e-6)
-    for name, value in net.parameters().items():
-        wanted = before[name] - 0.1 * gradients[name] * 0.5 / (norm + 1e-6)
-        np.testing.assert_allclose(tensor.to_numpy(value), wanted, rtol=1e-5, atol=1e-7)
 
 
 def test_in_fit_a_group_goes_on_in_the_next_epoch():

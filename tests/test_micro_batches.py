@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nets import bits, state_of
+from nets import state_of
 from singa_lite import FeedForwardNet, autograd, device, initializer, layers, loss, metric, optimizer, tensor
-from singa_lite.graph_parts.budget_error import BudgetError
 from singa_lite.layer import Layer
 from singa_lite.regularizer import L2Regularizer
 
@@ -71,37 +70,6 @@ def test_a_step_is_that_of_the_whole_batch(kernels, pieces):
     np.testing.assert_allclose(trained(cut), trained(whole), rtol=2e-5)
     assert_close(cut, whole, 2e-5)
     assert whole.optimizer.step == cut.optimizer.step == 3
-
-
-def test_a_budget_gives_equal_bits_and_is_kept():
-    """Of a net whose activations outweigh the sums of its gradients, in pieces too."""
-
-    def made(**compiling: Any) -> FeedForwardNet:
-        net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(kernels="numpy"), seed=4)
-        end = net.add(layers.Conv2D("conv0", 8, 3, input_sample_shape=(3, 20, 24)))
-        for number in range(1, 9):
-            end = net.add(layers.Conv2D(f"conv{number}", 8, 3), net.add(layers.Activation(f"act{number}", "tanh"), end))
-        net.add(layers.Flatten("flat"), net.add(layers.Dropout("drop", 0.3), end))
-        net.add(layers.Dense("scores", 5))
-        net.compile(optimizer.SGD(lr=0.05, momentum=0.9), micro_batches=2, **compiling)
-        return net
-
-    def steps(net: FeedForwardNet) -> list[Any]:
-        return [bits(net.train_one_batch(x, y)[0]) for _ in range(2)] + [state_of(net)]
-
-    rng = np.random.default_rng(0)
-    x, y = rng.standard_normal((13, 3, 20, 24), dtype=np.float32), rng.integers(0, 5, 13)
-    free = made()
-    wanted = steps(free)
-    with pytest.raises(BudgetError) as error:
-        made(memory_budget=1).train_one_batch(x, y)
-    least, total = error.value.total_bytes, free.plan_batch(13).total_bytes
-    assert least < total
-    for nbytes in (least, (least + total) // 2):
-        net = made(memory_budget=nbytes)
-        assert steps(net) == wanted
-        assert net.device.pool.total <= max(nbytes, 2**20)  # a pool holds a segment at least
-        assert net.memory_plan.recomputed > free.memory_plan.recomputed
 
 
 def test_the_least_budget_of_the_curve_does_for_fit_whose_evaluation_is_in_one_piece():

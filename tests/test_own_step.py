@@ -77,14 +77,6 @@ def alone(step: Any = alone_step, **options: Any) -> FeedForwardNet:
     return net
 
 
-def test_an_evaluation_draws_the_next_steps_numbers_and_moves_nothing():
-    pair = vae()
-    before = values(*pair)
-    one, two = pair[0].evaluate(X, batch_size=8), pair[0].evaluate(X, batch_size=8)
-    assert one == two
-    assert same_bits(before, values(*pair))
-
-
 def test_normal_numbers_have_the_mean_and_deviation_asked_for_and_are_others_each_time():
     def step(net: FeedForwardNet, call: Any) -> Any:
         alone_step(net, call)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from data_nets import Stateful, classifier
 from nets import state_of
 from singa_lite import FeedForwardNet, data
 from singa_lite.fit import Callback
-from singa_lite.training.prefetch import ahead
 
 RNG = np.random.default_rng(4)
 X, LABELS = RNG.normal(size=(23, 5)).astype("f"), RNG.integers(0, 3, 23)
@@ -23,45 +21,6 @@ X, LABELS = RNG.normal(size=(23, 5)).astype("f"), RNG.integers(0, 3, 23)
 
 def threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("prefetch")]
-
-
-@pytest.mark.parametrize("count", [0, 1, 3, 50])
-def test_the_same_items_in_the_same_order(count):
-    assert list(ahead(iter(range(7)), count)) == list(range(7))
-    assert list(ahead([], count)) == []
-    assert not threads()
-
-
-@pytest.mark.parametrize("count", [0, 1, 4])
-def test_so_many_are_made_before_they_are_asked_for_and_no_more(count):
-    made: list[int] = []
-    enough = threading.Event()
-
-    def items() -> Iterator[int]:
-        for number in range(20):
-            made.append(number)
-            if number == count:
-                enough.set()
-            yield number
-
-    with closing(ahead(items(), count)) as found:
-        assert next(found) == 0
-        assert enough.wait(20)
-        assert made == list(range(count + 1))
-    assert made == list(range(count + 1)) and not threads()
-
-
-@pytest.mark.parametrize("count", [0, 2])
-def test_an_error_comes_where_the_item_would_have_come(count):
-    def items() -> Iterator[int]:
-        yield from (0, 1)
-        raise OSError("the disk is gone")
-
-    found = ahead(items(), count)
-    assert [next(found), next(found)] == [0, 1]
-    with pytest.raises(OSError, match="the disk is gone"):
-        next(found)
-    assert not threads()
 
 
 # --- in fit -------------------------------------------------------------------------------------------------

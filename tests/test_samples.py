@@ -78,13 +78,6 @@ def test_evaluation_prediction_and_validation_read_each_sample_once(stored, read
     assert history["val_loss"] == plain.fit(X, Y, validation_data=(X, Y), **options)["val_loss"]
 
 
-def test_one_batch_of_an_hdf5_set_is_its_own(stored):
-    net, plain = classifier(), classifier()
-    net.train_one_batch(stored["x"], stored["y"])
-    plain.train_one_batch(X, Y)
-    assert state_of(net) == state_of(plain)
-
-
 def test_nothing_is_read_of_a_set_that_does_not_fit(stored, read):
     net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu())
     net.add(layers.Dense("out", 3, input_sample_shape=(4,)))

@@ -168,17 +168,6 @@ def test_ids_pass_layers_that_hand_them_on():
         net.train_one_batch(np.full_like(X, ROWS), Y)
 
 
-def test_a_plan_beforehand_is_that_of_the_step():
-    planned = net_of().plan_batch(9)
-    net = net_of()
-    net.train_one_batch(X, Y)
-    assert net.memory_plan.arena_bytes == planned.arena_bytes
-    guessing = net_of()
-    guessing.loss, guessing.metric = loss.SoftmaxCrossEntropy(), metric.Accuracy()
-    guessing.compile(optimizer.SGD(0.5))
-    assert guessing.plan_batch(9).by_role == planned.by_role
-
-
 def wrong(value: int) -> np.ndarray:
     x = X.copy()
     x[6, 3] = value
@@ -214,12 +203,3 @@ def test_a_table_behind_numbers_says_what_it_wants():
     net.add(layers.Embedding("table", 5, 2))
     with pytest.raises(TypeError, match="float32"):
         net.forward(False, np.ones((2, 4), "f"))
-
-
-def test_an_activation_joins_the_product_of_rows():
-    net = net_of(kernels="auto")
-    if ("linear", "relu") not in net.device.kernels.fusions:
-        pytest.skip("this system has no oneDNN: pip install onednn-cpu-gomp")
-    trained(net, 1)
-    assert "linear_activation" in kernels_of(net)
-    assert "relu" not in kernels_of(net)

@@ -8,10 +8,9 @@ import h5py
 import numpy as np
 import pytest
 
-from data_nets import CLASSES, Numbered, X, Y, classifier
-from singa_lite import FeedForwardNet, device, layers, loss, metric, optimizer
+from data_nets import Numbered, X, Y, classifier
 from singa_lite.errors import DataError, ParallelError
-from singa_lite.training import evaluation, sources
+from singa_lite.training import sources
 from singa_lite.training.data_set import DataSet, count_of
 from singa_lite.training.means import Part
 from singa_lite.training.shares import InTurn, Share
@@ -68,45 +67,6 @@ def test_all_ranks_together_have_each_batch(kind: str, ranks: int, shares: type[
         assert len(parts) == (1 if shares is InTurn else min(ranks, count_of(batch[0])))
         for at in (0, 1):
             np.testing.assert_array_equal(np.concatenate([part[at] for part in parts]), batch[at])
-
-
-# --- evaluation ---------------------------------------------------------------------------------------------
-
-
-def scorer() -> FeedForwardNet:
-    """A net with metrics of all kinds: means, joined counts, gathered scores."""
-    several = [metric.Accuracy(), metric.ConfusionMatrix(), metric.F1()]
-    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), several, device.new_cpu(), seed=2)
-    net.add(layers.Dense("out", CLASSES, input_sample_shape=(5,)))
-    net.compile(optimizer.SGD(lr=0.5))
-    return net
-
-
-def binary() -> FeedForwardNet:
-    net = FeedForwardNet(loss.SigmoidCrossEntropy(), [metric.AUC(), metric.BinaryAccuracy()], device.new_cpu(), seed=2)
-    net.add(layers.Dense("out", 1, input_sample_shape=(5,)))
-    net.compile(optimizer.SGD(lr=0.5))
-    return net
-
-
-BINARY = (Y > 0).astype("f")[:, None]
-
-
-@pytest.mark.parametrize(("make", "y", "size"), [(scorer, Y, 2), (binary, BINARY, 7)])
-def test_evaluation_of_several_is_that_of_one_to_the_bit(make: Any, y: np.ndarray, size: int):
-    wanted_loss, wanted = make().evaluate(X, y, batch_size=8)
-
-    def one(ranks: ThreadRanks) -> Any:
-        net = make()
-        given = data_of(net, X, y, size=8)
-        given.divide(InTurn(ranks.rank, ranks.size))
-        mean = evaluation.evaluate(net, given, ranks=ranks)  # type: ignore[arg-type]  # as much as it asks for
-        return mean.loss(), mean.metric(net.measures)
-
-    for found_loss, found in on_ranks(size, one):
-        assert found_loss == wanted_loss and found.keys() == wanted.keys()
-        for key in wanted:
-            np.testing.assert_array_equal(found[key], wanted[key])
 
 
 # --- coming to batches together -----------------------------------------------------------------------------
