@@ -19,10 +19,6 @@ from test_bucketed import net_of, of_tokens
 from thread_ranks import ThreadRanks, on_ranks
 
 
-def noisy(sample: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    return sample + random.standard_normal(sample.shape).astype("f")
-
-
 def data_of(net: Any, x: Any, y: Any, **options: Any) -> DataSet:
     loading = sources.checked_loading("fit", options.pop("workers", 0), options.pop("window", None))
     return sources.data_set("fit", net, net._objective(), x, y, options.pop("size", None), loading, **options)
