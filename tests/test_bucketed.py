@@ -145,27 +145,13 @@ def test_a_run_that_is_resumed_ends_with_equal_bits(tmp_path, sizes):
 def test_targets_of_sequences_train_a_net_whose_output_has_no_time():
     net = FeedForwardNet(loss.SoftmaxCrossEntropy(), metric.Accuracy(), device.new_cpu(), seed=3)
     net.add(layers.Embedding("table", IDS, DIM, input_sample_shape=(TIME,)))
-    net.add(Last("last"))
+    net.add(layers.GRU("last", 3))
     net.add(layers.Dense("scores", 4))
     net.compile(optimizer.SGD(0.1))
     buckets = data.bucketed(X, np.arange(len(X)) % 4, 4)
     first = net.evaluate(buckets)[0]
     net.fit(buckets, epochs=5, verbose=False)
     assert net.evaluate(buckets)[0] < first
-
-
-class Last(layers.Flatten):
-    """The mean over time."""
-
-    any_length, keeps_time = True, False
-
-    def setup(self, *shapes: Any) -> Any:
-        return shapes[0][1:]
-
-    def forward(self, training: bool, x: Any) -> Any:
-        from singa_lite import autograd
-
-        return autograd.reduce_mean(x, axes=(1,))
 
 
 # --- bad input ----------------------------------------------------------------------------------------------

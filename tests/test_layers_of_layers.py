@@ -11,8 +11,9 @@ import pytest
 
 import singa_lite
 from misuse import assert_refused, row
+from mode_scripts import Twice
 from nets import all_bits, assert_close, bits, differences, forward_and_loss, gradients_of, state_of
-from singa_lite import FeedForwardNet, GraphError, Layer, ShapeError, Tensor, autograd, device, layers, loss, optimizer
+from singa_lite import FeedForwardNet, GraphError, Layer, ShapeError, Tensor, device, layers, loss, optimizer
 from singa_lite import tensor as tensors
 
 RNG = np.random.default_rng(5)
@@ -134,26 +135,6 @@ def test_outputs_of_layers_within(training):
         assert {name: bits(g) for name, g in ours.items()} == renamed(theirs)
 
 
-class Twice(Layer):
-    """y = scale * f(scale * f(x)) + shift, with f run twice, and parameters of its own around it."""
-
-    def __init__(self, name: str, **options: Any) -> None:
-        super().__init__(name, **options)
-        self.f = self.add_layer(layers.Dense("f", 5))
-
-    def setup(self, *shapes: tuple[int, ...]) -> tuple[int, ...]:
-        shape = self.set_up(self.f, *shapes)
-        self.add_parameter("scale", shape, 0.7)
-        self.add_parameter("shift", shape, 0.1)
-        return shape
-
-    def forward(self, training: bool, x: Tensor) -> Tensor:
-        scale = self.parameters["scale"]
-        x = autograd.tanh(autograd.multiply(self.run(self.f, training, x), scale))
-        x = autograd.multiply(self.run(self.f, training, x), scale)
-        return autograd.add_bias(x, self.parameters["shift"])
-
-
 # ---- options of nets that name layers
 
 
@@ -210,16 +191,17 @@ def test_layers_within_that_are_kept_in_float32():
 
 def test_shared_blocks_that_run_a_layer_twice_train_as_one():
     net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(), dtype="float64", seed=1)
-    first = net.add(Twice("first", input_sample_shape=(5,)))
+    net.add(layers.Dense("start", 6, input_sample_shape=(5,)))
+    first = net.add(Twice("first"))
     net.add(layers.Activation("act", "tanh"))
     net.add(Twice("second").share_parameters(first))
     finished(net)
     assert [name for name in net.param_names() if name.startswith("second")] == []
     x = X.astype("float64")
     found = gradients_of(net.backward(forward_and_loss(net, x, Y)))
-    for name in ("first/f/weight", "first/f/bias", "first/scale", "first/shift"):
+    for name in ("first/inner/weight", "first/inner/bias", "first/scale"):
         assert_close(found[name], differences(lambda: net.evaluate_one_batch(x, Y)[0].item(), net.parameters()[name]))
-    assert net.parameters()["first/f/weight"] is net.layers["second"].layers["f"].parameters["weight"]
+    assert net.parameters()["first/inner/weight"] is net.layers["second"].layers["inner"].parameters["weight"]
 
 
 def test_an_option_of_a_layer_within_that_is_changed_is_seen():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from data_nets import Numbered, X, Y, classifier
+from sample_changes import noisy
 from singa_lite.errors import DataError, ParallelError
 from singa_lite.training import sources
 from singa_lite.training.data_set import DataSet, count_of

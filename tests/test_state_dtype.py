@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import skips
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, autograd, device, layers, loss, metric, optimizer, tensor
 from singa_lite.errors import SnapshotError
@@ -93,31 +92,6 @@ def test_a_plan_counts_the_bytes_that_state_really_has(opt):
     for kind in KINDS:
         saved = state_bytes(nets[None]) - state_bytes(nets[kind])
         assert plans[None].by_role["state"] - plans[kind].by_role["state"] == saved
-
-
-@pytest.mark.peer
-def test_values_of_the_first_steps_are_those_of_pytorch():
-    """The first update of each kind has no rounded state behind it yet."""
-    torch = skips.library("torch")
-    makers = {
-        "momentum": lambda p: torch.optim.SGD(p, 0.05, momentum=0.9),
-        "rms_prop": lambda p: torch.optim.RMSprop(p, 0.001, alpha=0.99),
-        "ada_grad": lambda p: torch.optim.Adagrad(p, 0.01),
-        "adam": lambda p: torch.optim.Adam(p, 0.001),
-        "adam_w": lambda p: torch.optim.AdamW(p, 0.001),
-        "ams_grad": lambda p: torch.optim.Adam(p, 0.001, amsgrad=True),
-    }
-    rng = np.random.default_rng(0)
-    first, gradient = rng.standard_normal((2, 70, 67)).astype(np.float32)
-    for kind in KINDS:
-        for name, make in makers.items():
-            peer, value = torch.tensor(first.copy(), requires_grad=True), tensor.from_numpy(first)
-            peer.grad = torch.tensor(gradient)
-            make([peer]).step()
-            opt = OPTIMIZERS[name]()
-            opt.keep_state_as(kind)
-            opt.update("w", value, tensor.from_numpy(gradient))
-            np.testing.assert_allclose(tensor.to_numpy(value), peer.detach().numpy(), rtol=0, atol=2e-6, err_msg=name)
 
 
 @pytest.mark.parametrize("kind", KINDS)
