@@ -1,12 +1,15 @@
-"""What the tests of data share: a small classifier, its samples, and whether two nets are equal to the bit."""
+"""What the tests of data share: a small classifier, its samples, sources of batches, and a run that stops."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from singa_lite import FeedForwardNet, device, layers, loss, metric, optimizer
+from singa_lite.fit import Callback, StopTraining
+from singa_lite.snapshots.checkpoints import checkpoint
 
 COUNT, FEATURES, CLASSES = 37, 5, 3
 _RANDOM = np.random.default_rng(5)
@@ -75,3 +78,16 @@ class Stateful(Loader):
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Go there."""
         self.given = state["given"]
+
+
+class StopAt(Callback):
+    """Writes a checkpoint behind so many batches, and stops."""
+
+    def __init__(self, count: int, path: Path) -> None:
+        self.left, self.path = count, path
+
+    def on_batch(self, training: Any) -> None:
+        self.left -= 1
+        if not self.left:
+            checkpoint.save(training, self.path)
+            raise StopTraining

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import skips
-from data_nets import COUNT, SIZE, Loader, Numbered, Stateful, X, Y, batches, classifier
+from data_nets import COUNT, SIZE, Loader, Numbered, Stateful, StopAt, X, Y, batches, classifier
 from nets import state_of
 from sample_changes import noisy
 from singa_lite import FeedForwardNet, GraphError, ShapeError, SnapshotError, data
@@ -383,19 +383,6 @@ def test_a_set_that_reads_into_one_array(starts):
 
 
 # --- a run that goes on -------------------------------------------------------------------------------------
-
-
-class StopAt(Callback):
-    """Writes a checkpoint behind so many batches, and stops."""
-
-    def __init__(self, count: int, path: Path) -> None:
-        self.left, self.path = count, path
-
-    def on_batch(self, training: Any) -> None:
-        self.left -= 1
-        if not self.left:
-            checkpoint.save(training, self.path)
-            raise StopTraining
 
 
 def shuffled(epoch: int) -> Iterator[Any]:

@@ -127,7 +127,9 @@ def test_each_form_is_recorded_once_and_every_mode_ends_with_equal_bits():
     assert net.evaluate(buckets)[1] == results[2][2][-1]
 
 
-@pytest.mark.parametrize("sizes", [{"batch_size": 4}, {"batch_size": None, "batch_tokens": 25}])
+@pytest.mark.parametrize(
+    "sizes", [{"batch_size": 4}, pytest.param({"batch_size": None, "batch_tokens": 25}, marks=pytest.mark.nightly)]
+)
 def test_a_run_that_is_resumed_ends_with_equal_bits(tmp_path, sizes):
     buckets = of_tokens(**sizes)
     whole = net_of()

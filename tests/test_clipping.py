@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import skips
+from budget_nets import on_cpu
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, GraphError, device, layers, loss, optimizer, tensor
 from singa_lite.errors import SnapshotError
@@ -23,11 +24,7 @@ RATES = {"plain": 0.3, "momentum": 0.3, "dampening": 0.3, "Nesterov": 0.1, "Adam
 
 
 def net_of(opt: optimizer.Optimizer, kernels: str = "numpy", drop: float = 0.0, **compiling: Any) -> FeedForwardNet:
-    try:
-        on = device.new_cpu(kernels=kernels)
-    except device.DeviceError as error:  # says what brings the library
-        pytest.skip(str(error))
-    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=on, seed=2)
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=on_cpu(kernels), seed=2)
     net.add(layers.Dense("a", 7, input_sample_shape=(5,)))
     net.add(layers.Activation("t", "tanh"))
     if drop:
@@ -236,8 +233,10 @@ def test_within_a_budget_gradients_are_made_twice(options):
     """No gradient waits for the others there, for their norm or to be seen to be finite; the plan says the form."""
     net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(kernels="numpy"), seed=4)
     net.add(layers.Conv2D("first", 12, 3, input_sample_shape=(3, 8, 10)))
+    net.add(layers.BatchNormalization("norm"))
     relu = net.add(layers.Activation("relu"))
     net.add(layers.Merge("sum"), [net.add(layers.Conv2D("second", 12, 3), relu), relu])
+    net.add(layers.Dropout("drop", 0.3))
     net.add(layers.Flatten("flat"))
     net.add(layers.Dense("wide", 1500))  # weights that are large beside the batch
     net.add(layers.Activation("tanh", "tanh"))

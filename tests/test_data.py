@@ -198,12 +198,6 @@ def test_hdf5_missing_entry_or_group_lists_what_there_is(hdf5, name):
 # --- all ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("load", [load_npz, load_hdf5])
-def test_names_must_not_be_one_string(tmp_path, load):
-    with pytest.raises(TypeError, match="'xy'"):
-        load(tmp_path / "any", "xy")
-
-
 LOADERS = {
     "idx": load_idx,
     "cifar10": load_cifar10,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from budget_nets import on_cpu
 from nets import state_of
 from singa_lite import FeedForwardNet, autograd, device, initializer, layers, loss, metric, optimizer, tensor
 from singa_lite.layer import Layer
@@ -19,11 +20,7 @@ COUNT = 14
 
 def convolutional(kernels: str = "numpy", **compiling: Any) -> FeedForwardNet:
     """Two outputs, a branch, a shared input, metrics by name."""
-    try:
-        on = device.new_cpu(kernels=kernels)
-    except device.DeviceError as error:  # says what brings the library
-        pytest.skip(str(error))
-    net = FeedForwardNet(device=on, seed=4)
+    net = FeedForwardNet(device=on_cpu(kernels), seed=4)
     first = net.add(layers.Conv2D("first", 8, 3, input_sample_shape=(3, 10, 12)))
     relu = net.add(layers.Activation("relu"), first)
     second = net.add(layers.Conv2D("second", 8, 3), relu)

@@ -196,19 +196,6 @@ def test_amsgrad_may_be_set_until_there_is_state():
     assert opt.amsgrad
 
 
-def test_the_largest_second_moment_divides_after_a_large_gradient():
-    """By hand: after gradients 4 and 0 the maximum is that of the first."""
-    moved = []
-    for amsgrad in (True, False):
-        opt, value = optimizer.Adam(0.1, 0.5, 0.5, amsgrad=amsgrad), to_tensor([0.0])
-        for gradient in (4.0, 0.0):
-            opt.update("w", value, to_tensor([gradient]))
-        moved.append(float(value))
-    # m = 2, then 1; v = 8, then 4; corrections 1/2, then 3/4.
-    first, second = 0.1 * 4 / 4, [0.1 * (1 / 0.75) / np.sqrt(v / 0.75) for v in (8, 4)]
-    np.testing.assert_allclose(moved, [-first - step for step in second], rtol=1e-7)
-
-
 def test_state_follows_a_parameter_to_another_device():
     other = device.new_cpu()
     for by_itself in (True, False):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from budget_nets import on_cpu
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, autograd, device, layers, loss, metric, optimizer, tensor
 from singa_lite.errors import SnapshotError
@@ -29,11 +30,7 @@ OPTIMIZERS: dict[str, Callable[[], optimizer.Optimizer]] = {
 
 def classifier(kernels: str = "numpy", opt: str = "adam", **compiling: Any) -> FeedForwardNet:
     """Convolutions, whose weights a kernel set may lay out its own way, and dense layers."""
-    try:
-        on = device.new_cpu(kernels=kernels)
-    except device.DeviceError as error:  # says what brings the library
-        pytest.skip(str(error))
-    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), metric.Accuracy(), device=on, seed=4)
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), metric.Accuracy(), device=on_cpu(kernels), seed=4)
     net.add(layers.Conv2D("first", 12, 3, input_sample_shape=(3, 6, 7)))
     net.add(layers.Activation("relu1"))
     net.add(layers.Conv2D("second", 45, 3))
