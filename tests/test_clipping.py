@@ -1,4 +1,4 @@
-"""clip_global_norm= and accumulate=: PyTorch's clip_grad_norm_ and gradient accumulation."""
+"""clip_global_norm= and accumulate= as in PyTorch, and micro_batches=: a batch in pieces that is applied once."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import pytest
 import skips
 from budget_nets import on_cpu
 from nets import bits, state_of
-from singa_lite import FeedForwardNet, GraphError, device, layers, loss, optimizer, tensor
+from singa_lite import FeedForwardNet, GraphError, autograd, device, layers, loss, optimizer, tensor
 from singa_lite.errors import SnapshotError
+from singa_lite.layer import Layer
 from singa_lite.regularizer import L2Regularizer
 from test_optimizer import with_peer
 
@@ -249,3 +250,122 @@ def test_within_a_budget_gradients_are_made_twice(options):
         plan.check()
         assert plan.arena_bytes < (share + 0.05) * free.arena_bytes
         assert form in plan.form and plan.form in plan.summary() and plan.estimated_slowdown > 0
+
+
+# --- pieces -------------------------------------------------------------------------------------------------
+
+
+def test_more_pieces_than_samples_are_as_many_as_samples():
+    whole, cut = net_of(optimizer.SGD(0.3, 0.9)), net_of(optimizer.SGD(0.3, 0.9), micro_batches=99)
+    for number in range(3):
+        wanted, found = (float(net.train_one_batch(*batch(number))[0]) for net in (whole, cut))
+        assert found == pytest.approx(wanted, rel=2e-5)
+    for name, value in whole.parameters().items():
+        np.testing.assert_allclose(tensor.to_numpy(cut.parameters()[name]), tensor.to_numpy(value), atol=2e-5)
+    assert whole.optimizer.step == cut.optimizer.step == 3
+
+
+def test_the_least_budget_of_the_curve_does_for_fit_whose_evaluation_is_in_one_piece():
+    least = net_of(optimizer.SGD(), micro_batches=2).budget_curve(9)[-1][0]
+    net_of(optimizer.SGD(), micro_batches=2, memory_budget=least).plan_batch(9)
+
+
+def test_what_is_planned_for_pieces_is_what_the_step_takes_and_the_largest_batch_fits():
+    net = net_of(optimizer.SGD(0.3, 0.9), micro_batches=3)
+    beforehand = net.plan_batch(9)
+    largest = net.largest_batch(beforehand.total_bytes)
+    net.train_one_batch(*batch(0))
+    assert net.memory_plan.arena_bytes == beforehand.arena_bytes
+    assert largest >= 9
+    assert net.plan_batch(largest).total_bytes <= beforehand.total_bytes
+
+
+def test_dropout_draws_other_numbers_for_each_piece():
+    def made(**compiling: Any) -> FeedForwardNet:
+        net = FeedForwardNet(loss.SquaredError(), device=device.new_cpu(kernels="numpy"), seed=1)
+        net.add(layers.Dropout("drop", 0.5, input_sample_shape=(40,)))
+        net.add(layers.Dense("a", 40, use_bias=False, weight_init=0.0))
+        net.compile(optimizer.SGD(lr=1.0), **compiling)
+        return net
+
+    x = np.ones((2, 40), np.float32)
+    net = made(micro_batches=2)
+    net.train_one_batch(x, np.stack([np.full(40, 1e3), np.ones(40)]).astype(np.float32))
+    moved = tensor.to_numpy(net.parameters()["a/weight"])[:, 0]
+    first, second = 2 * 1000 / 80, 2 / 80  # where the sample kept the input; the mean is over 80 elements
+    assert set(np.round(moved, 3)) == {0, first, np.float32(second), np.float32(first + second)}
+
+
+def test_the_plan_counts_the_sums_of_gradients_and_pays_where_activations_are_large():
+    def plan(units: int, **compiling: Any) -> Any:
+        net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(kernels="numpy"), seed=1)
+        net.add(layers.Dense("in", units, input_sample_shape=(16,)))
+        for number in range(3):
+            net.add(layers.Activation(f"act{number}", "tanh"))
+            net.add(layers.Dense(f"a{number}", units))
+        net.compile(optimizer.SGD(), **compiling)
+        return net.plan_batch(64)
+
+    narrow, narrow_cut = plan(8), plan(8, micro_batches=4)
+    assert narrow_cut.arena_bytes < 0.5 * narrow.arena_bytes
+    wide, wide_cut = plan(256), plan(256, micro_batches=4)
+    assert wide_cut.arena_bytes > wide.arena_bytes
+    assert wide_cut.arena_bytes >= (16 * 256 + 3 * 256 * 256) * 4  # the sums of the weights' gradients
+
+
+def test_parameters_that_share_one_gradient_are_summed_apart():
+    class TwoBiases(Layer):
+        def setup(self, shape: Any) -> Any:
+            self.add_parameter("one", shape, 0.0)
+            self.add_parameter("two", shape, 0.0)
+            return shape
+
+        def forward(self, training: bool, x: Any) -> Any:
+            return autograd.add(autograd.add(x, self.parameters["one"]), self.parameters["two"])
+
+    def run(**compiling: Any) -> np.ndarray:
+        net = FeedForwardNet(loss.SquaredError(), device=device.new_cpu(kernels="numpy"), seed=1)
+        net.add(TwoBiases("both", input_sample_shape=(3,)))
+        net.compile(optimizer.SGD(lr=1.0), **compiling)
+        net.train_one_batch(np.zeros((2, 3), np.float32), np.array([[1, 2, 3], [5, 7, 9]], np.float32))
+        return np.stack([tensor.to_numpy(value) for value in net.param_values()])
+
+    for graph in (True, False):  # the mean over six elements
+        np.testing.assert_allclose(run(graph=graph, micro_batches=2), np.tile([[1, 1.5, 2]], (2, 1)), rtol=1e-6)
+
+
+def normalised(**compiling: Any) -> Callable[[], FeedForwardNet]:
+    def make() -> FeedForwardNet:
+        net = FeedForwardNet(loss.SoftmaxCrossEntropy(), seed=1)
+        net.add(layers.Dense("a", 4, input_sample_shape=(3,)))
+        net.add(layers.BatchNormalization("norm"))
+        net.add(layers.Dense("b", 2))
+        net.compile(optimizer.SGD(), **compiling)
+        return net
+
+    return make
+
+
+def test_batch_statistics_are_refused_at_compile():
+    with pytest.raises(RuntimeError, match=r"micro_batches.*'norm', BatchNormalization"):
+        normalised(micro_batches=2)()
+
+
+def test_frozen_batch_statistics_are_none_and_those_thawed_later_are_refused():
+    net = normalised(micro_batches=2, freeze="b")()
+    x, y = np.ones((4, 3), np.float32), np.array([0, 1, 1, 0])
+    net.train_one_batch(x, y)
+    net.freeze = None
+    before = state_of(net)
+    with pytest.raises(RuntimeError, match="'norm'"):
+        net.train_one_batch(x, y)
+    assert state_of(net) == before
+
+
+@pytest.mark.parametrize("given, error", [(0, ValueError), (-2, ValueError), (1.5, ValueError), ("2", TypeError)])
+def test_no_count_of_pieces(given, error):
+    net = normalised()()
+    before = net.optimizer
+    with pytest.raises(error, match="micro_batches"):
+        net.compile(optimizer.SGD(), micro_batches=given)
+    assert net.optimizer is before
