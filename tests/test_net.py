@@ -89,17 +89,6 @@ X, Y = uniform(6, 2, 5, 4, dtype="float32"), RNG.integers(0, 4, 6)
 # --- building -----------------------------------------------------------------------------------------------
 
 
-def test_add_returns_the_layer_and_follows_the_last_one():
-    net = FeedForwardNet()
-    first = layers.Dense("first", 4, input_sample_shape=(3,))
-    assert net.add(first) is first
-    second = net.add(layers.Dense("second", 5))
-    third = net.add(layers.Dense("third", 6), src=first)
-    assert [x.get_output_sample_shape() for x in (first, second, third)] == [(4,), (5,), (6,)]
-    assert tensor.to_numpy(third.parameters["weight"]).shape == (4, 6)
-    assert net.output_names() == ["second", "third"]
-
-
 def test_layers_may_be_added_in_any_order_that_names_their_sources():
     net = net64(
         (layers.Dense("out", 2), ["sum"]),
@@ -181,17 +170,6 @@ def test_a_source_that_does_not_fit_those_who_wait_for_it_leaves_them_waiting():
     net.add(layers.Dense("x", 5, input_sample_shape=(6,)), src=[])
     assert [value.shape for value in net.param_values()] == [(6, 5), (5,), (5, 4), (4,), (5, 2), (2,)]
     assert net.forward(False, uniform(3, 6)).shape == (3, 6)
-
-
-def test_the_nets_dtype_is_that_of_parameters_state_and_outputs():
-    net = images(dtype="float64")
-    net.compile(optimizer.Adam())
-    loss_value, metric_value = net.train_one_batch(X.astype("float64"), Y)
-    tensors = [*net.param_values(), loss_value, metric_value, net.forward(False, X.astype("float64"))]
-    assert {t.dtype for t in tensors} == {np.dtype("float64")}
-    assert net.states()["norm/running_var"].dtype == np.float64
-    with pytest.raises(TypeError, match="int32"):
-        FeedForwardNet(dtype="int32")
 
 
 def test_equal_seeds_give_equal_nets_and_different_ones_do_not():
@@ -629,19 +607,3 @@ def test_a_net_moves_with_all_it_has_and_trains_on_as_before():
     assert first.pool.used <= 64  # the optimizer's learning rate there
     net.to_device(second)
     assert state_of(moved)["conv: weight"] == state_of(stayed)["conv: weight"]
-
-
-# --- evaluation ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("batch_size", [4, 50])
-def test_evaluation_in_batches_equals_the_whole(batch_size):
-    net = images()
-    x, y = uniform(13, 2, 5, 4, dtype="float32"), RNG.integers(0, 4, 13)
-    whole = net.forward(False, x)
-    predicted = net.predict(x, batch_size=batch_size)
-    np.testing.assert_allclose(tensor.to_numpy(predicted), tensor.to_numpy(whole), rtol=1e-5, atol=1e-6)
-    loss_value, metric_value = net.evaluate(x, y, batch_size=batch_size)
-    assert loss_value == pytest.approx(float(net.loss.evaluate(False, whole, y)), rel=1e-6)
-    assert metric_value == pytest.approx(np.mean(tensor.to_numpy(whole).argmax(axis=1) == y))
-    assert isinstance(loss_value, float) and isinstance(metric_value, float)
