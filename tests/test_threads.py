@@ -271,7 +271,7 @@ def at_once(works: list[Callable[[], Any]]) -> list[Any]:
     return results
 
 
-@pytest.mark.usefixtures("hasty_threads")
+@pytest.mark.usefixtures("hasty_threads", "two_blas_threads")
 @pytest.mark.parametrize("times", [2, pytest.param(20, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("name", SETS)
 def test_nets_on_devices_of_their_own_train_at_once(name, times):
@@ -279,6 +279,7 @@ def test_nets_on_devices_of_their_own_train_at_once(name, times):
     alone = trained(device.new_cpu(kernels=name), steps=2)
     for _ in range(times):
         assert at_once([lambda: trained(device.new_cpu(kernels=name), steps=2)] * 3) == [alone] * 3
+        assert blas_threads() == 2, "the last that left gave them back"
 
 
 @pytest.mark.usefixtures("hasty_threads")
@@ -433,3 +434,12 @@ print('over')
 def test_a_child_does_not_wait_for_threads_that_its_parent_has():
     """It is made while other threads take memory and make devices."""
     assert output(FORKS).split() == ["over"]
+
+
+@pytest.mark.usefixtures("two_blas_threads")
+def test_a_child_has_as_many_blas_threads_as_its_parent_outside():
+    inside = threads._OneThread()
+    in_thread(inside.__enter__)  # which is within it for ever
+    assert blas_threads() == 1
+    inside.after_fork()
+    assert blas_threads() == 2
