@@ -259,6 +259,18 @@ def test_training_is_the_same_to_the_bit(tmp_path, shuffle):
     assert not threads()
 
 
+@pytest.mark.parametrize("prefetch", [0, 1, 3])
+def test_so_many_batches_are_made_ahead_and_no_more(prefetch):
+    source, ahead = Numbered(), []
+
+    class Noting(Callback):
+        def on_batch(self, training):
+            ahead.append(len(source.asked) - len(ahead) - 1)
+
+    classifier().fit(source, prefetch=prefetch, shuffle=False, verbose=False, callbacks=Noting())
+    assert max(ahead) == prefetch
+
+
 def test_the_thread_ends_with_an_error_of_the_step():
     class Broken(Callback):
         def on_batch(self, training):

@@ -364,7 +364,7 @@ def rarely(net: FeedForwardNet, call: Any) -> Any:
 CANNOT_BE_RECORDED: dict[str, tuple[Any, str]] = {
     "float": (lambda net, call: float(alone_step(net, call)), "reading"),
     "branch": (lambda net, call: 1 if alone_step(net, call) > 0 else 2, "reading"),
-    "numpy": (lambda net, call: tensor.to_numpy(net.forward(True, call.x)), "reading"),
+    "numpy": (lambda net, call: tensor.to_numpy(net.forward(call.training, call.x)), "reading"),
     **{step.__name__: (step, "same operations") for step in (drawing, scaling, flipping, rarely)},
     "late": (Late(), "same operations"),
 }

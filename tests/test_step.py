@@ -228,15 +228,10 @@ def test_a_schedule_or_a_loss_that_fails_changes_nothing(attribute, wrong, error
     assert_equal_steps(net, twin, batch(2))
 
 
-def test_a_bad_batch_or_a_recording_around_it_changes_nothing():
+def test_a_recording_around_a_step_changes_nothing():
     net, twin = pair()
     assert_equal_steps(net, twin, batch(0), batch(1))
     before = state_of(net)
-    x, y = batch(2)
-    for bad in ((x[:, :2], y), (x.astype("f8"), y), (x, y[:-1]), (x, y + CLASSES), (x, y + 0.5)):
-        with pytest.raises((ValueError, TypeError)):
-            net.train_one_batch(*bad)
-        assert state_of(net) == before
     with net.device.recording():
         for count in (9, 5):  # recorded already, and new
             with pytest.raises(GraphError):
