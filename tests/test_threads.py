@@ -434,12 +434,3 @@ print('over')
 def test_a_child_does_not_wait_for_threads_that_its_parent_has():
     """It is made while other threads take memory and make devices."""
     assert output(FORKS).split() == ["over"]
-
-
-@pytest.mark.usefixtures("two_blas_threads")
-def test_a_child_has_as_many_blas_threads_as_its_parent_outside():
-    inside = threads._OneThread()
-    in_thread(inside.__enter__)  # which is within it for ever
-    assert blas_threads() == 1
-    inside.after_fork()
-    assert blas_threads() == 2
