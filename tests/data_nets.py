@@ -1,12 +1,17 @@
-"""What the tests of data share: a small classifier, its samples, and whether two nets are equal to the bit."""
+"""What the tests of data share: a small classifier, its samples, sources of batches, and a run that stops."""
 
 from __future__ import annotations
 
+import os
+import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from singa_lite import FeedForwardNet, device, layers, loss, metric, optimizer
+from singa_lite.fit import Callback, StopTraining
+from singa_lite.snapshots.checkpoints import checkpoint
 
 COUNT, FEATURES, CLASSES = 37, 5, 3
 _RANDOM = np.random.default_rng(5)
@@ -75,3 +80,46 @@ class Stateful(Loader):
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Go there."""
         self.given = state["given"]
+
+
+class StopAt(Callback):
+    """Writes a checkpoint behind so many batches, and stops."""
+
+    def __init__(self, count: int, path: Path) -> None:
+        self.left, self.path = count, path
+
+    def on_batch(self, training: Any) -> None:
+        self.left -= 1
+        if not self.left:
+            checkpoint.save(training, self.path)
+            raise StopTraining
+
+
+# --- what is done to samples; processes import it
+
+
+def noisy(sample: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """A function of a module, which processes can import."""
+    return sample + random.standard_normal(sample.shape).astype("f")
+
+
+def dying(sample: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """Ends its process where it is no main one."""
+    if threading.main_thread() and os.environ.get("SINGA_LITE_TEST_PARENT") != str(os.getpid()):
+        os._exit(3)
+    return sample
+
+
+class Failing:
+    """Fails at one sample."""
+
+    def __init__(self, made: Any) -> None:
+        self.made = made
+
+    def __call__(self, sample: np.ndarray, random: np.random.Generator) -> Any:
+        return self.made(sample) if np.array_equal(sample, X[20]) else sample
+
+
+def divided(sample: np.ndarray) -> Any:
+    """Raises."""
+    return 1 // 0

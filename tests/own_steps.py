@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from singa_lite import FeedForwardNet, autograd, device, layers, optimizer, tensor
+from nets import all_bits, state_of
+from singa_lite import FeedForwardNet, autograd, device, layers, optimizer
 from singa_lite.tensor import Tensor
 
 RNG = np.random.default_rng(5)
@@ -117,16 +118,6 @@ def vae(dtype: str = "float32", noise: bool = True, **options: Any) -> Pair:
     return net, beside["nets"]["decoder"]
 
 
-def values(*nets: FeedForwardNet) -> dict[str, np.ndarray]:
-    """All that training moves, by net and name."""
-    found: dict[str, np.ndarray] = {}
-    for number, net in enumerate(nets):
-        kept = net.parameters() | net.states() | net.step_state()
-        for name, slots in net.optimizer.state.items():
-            kept |= {f"{name}/{slot}": each for slot, each in slots.items()}
-        found |= {f"{number}/{name}": tensor.to_numpy(each) for name, each in kept.items()}
-    return found
-
-
-def same_bits(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
-    return one.keys() == other.keys() and all(one[name].tobytes() == other[name].tobytes() for name in one)
+def values(*nets: FeedForwardNet) -> list[Any]:
+    """The bits of all that training moves."""
+    return [(state_of(net), all_bits(net.step_state())) for net in nets]

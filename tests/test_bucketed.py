@@ -127,7 +127,9 @@ def test_each_form_is_recorded_once_and_every_mode_ends_with_equal_bits():
     assert net.evaluate(buckets)[1] == results[2][2][-1]
 
 
-@pytest.mark.parametrize("sizes", [{"batch_size": 4}, {"batch_size": None, "batch_tokens": 25}])
+@pytest.mark.parametrize(
+    "sizes", [{"batch_size": 4}, pytest.param({"batch_size": None, "batch_tokens": 25}, marks=pytest.mark.nightly)]
+)
 def test_a_run_that_is_resumed_ends_with_equal_bits(tmp_path, sizes):
     buckets = of_tokens(**sizes)
     whole = net_of()
@@ -145,27 +147,13 @@ def test_a_run_that_is_resumed_ends_with_equal_bits(tmp_path, sizes):
 def test_targets_of_sequences_train_a_net_whose_output_has_no_time():
     net = FeedForwardNet(loss.SoftmaxCrossEntropy(), metric.Accuracy(), device.new_cpu(), seed=3)
     net.add(layers.Embedding("table", IDS, DIM, input_sample_shape=(TIME,)))
-    net.add(Last("last"))
+    net.add(layers.GRU("last", 3))
     net.add(layers.Dense("scores", 4))
     net.compile(optimizer.SGD(0.1))
     buckets = data.bucketed(X, np.arange(len(X)) % 4, 4)
     first = net.evaluate(buckets)[0]
     net.fit(buckets, epochs=5, verbose=False)
     assert net.evaluate(buckets)[0] < first
-
-
-class Last(layers.Flatten):
-    """The mean over time."""
-
-    any_length, keeps_time = True, False
-
-    def setup(self, *shapes: Any) -> Any:
-        return shapes[0][1:]
-
-    def forward(self, training: bool, x: Any) -> Any:
-        from singa_lite import autograd
-
-        return autograd.reduce_mean(x, axes=(1,))
 
 
 # --- bad input ----------------------------------------------------------------------------------------------

@@ -11,8 +11,9 @@ import pytest
 
 import singa_lite
 from misuse import assert_refused, row
+from mode_scripts import Twice
 from nets import all_bits, assert_close, bits, differences, forward_and_loss, gradients_of, state_of
-from singa_lite import FeedForwardNet, GraphError, Layer, ShapeError, Tensor, autograd, device, layers, loss, optimizer
+from singa_lite import FeedForwardNet, GraphError, Layer, ShapeError, Tensor, device, layers, loss, optimizer
 from singa_lite import tensor as tensors
 
 RNG = np.random.default_rng(5)
@@ -134,46 +135,6 @@ def test_outputs_of_layers_within(training):
         assert {name: bits(g) for name, g in ours.items()} == renamed(theirs)
 
 
-class Twice(Layer):
-    """y = scale * f(scale * f(x)) + shift, with f run twice, and parameters of its own around it."""
-
-    def __init__(self, name: str, **options: Any) -> None:
-        super().__init__(name, **options)
-        self.f = self.add_layer(layers.Dense("f", 5))
-
-    def setup(self, *shapes: tuple[int, ...]) -> tuple[int, ...]:
-        shape = self.set_up(self.f, *shapes)
-        self.add_parameter("scale", shape, 0.7)
-        self.add_parameter("shift", shape, 0.1)
-        return shape
-
-    def forward(self, training: bool, x: Tensor) -> Tensor:
-        scale = self.parameters["scale"]
-        x = autograd.tanh(autograd.multiply(self.run(self.f, training, x), scale))
-        x = autograd.multiply(self.run(self.f, training, x), scale)
-        return autograd.add_bias(x, self.parameters["shift"])
-
-
-def twice(**options: Any) -> FeedForwardNet:
-    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(), dtype="float64", seed=1)
-    net.add(Twice("twice", input_sample_shape=(5,)))
-    return finished(net, **options)
-
-
-def test_a_layer_that_is_run_twice_is_yielded_once_after_its_last_contribution():
-    net, x = twice(), X.astype("float64")
-    order = [names for names, *_ in net.backward(forward_and_loss(net, x, Y))]
-    scores, f = ["scores/weight", "scores/bias"], ["twice/f/weight", "twice/f/bias"]
-    assert order == [scores, ["twice/shift"], ["twice/scale"], f, []]
-
-
-def test_gradients_of_a_layer_that_is_run_twice_are_central_differences():
-    net, x = twice(), X.astype("float64")
-    found = gradients_of(net.backward(forward_and_loss(net, x, Y)))
-    for name in ("twice/f/weight", "twice/f/bias", "twice/scale", "twice/shift"):
-        assert_close(found[name], differences(lambda: net.evaluate_one_batch(x, Y)[0].item(), net.parameters()[name]))
-
-
 # ---- options of nets that name layers
 
 
@@ -186,15 +147,6 @@ def test_rules_of_the_optimizer_see_parameters_within():
     net.train_one_batch(X, Y)
     kept = {name for name, value in all_bits(net.parameters()).items() if value == before[name]}
     assert kept == {f"block/inner/{name}" for name in ("b/weight", "b/bias", "norm/gamma", "norm/beta")}
-
-
-def test_freezing_within_a_layer():
-    net = nested(freeze="block/inner/norm")
-    before = {**all_bits(net.parameters()), **all_bits(net.states())}
-    net.train_one_batch(X, Y)
-    after = {**all_bits(net.parameters()), **all_bits(net.states())}
-    kept = {name for name in before if before[name] == after[name]}
-    assert kept == {"block/a/weight", "block/a/bias", "block/inner/b/weight", "block/inner/b/bias"}
 
 
 class Swapped(Layer):
@@ -237,18 +189,19 @@ def test_layers_within_that_are_kept_in_float32():
         nested(precision="bfloat16", float32_layers=["block/x"])
 
 
-def test_shared_blocks_train_as_one():
+def test_shared_blocks_that_run_a_layer_twice_train_as_one():
     net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(), dtype="float64", seed=1)
-    first = net.add(Twice("first", input_sample_shape=(5,)))
+    net.add(layers.Dense("start", 6, input_sample_shape=(5,)))
+    first = net.add(Twice("first"))
     net.add(layers.Activation("act", "tanh"))
     net.add(Twice("second").share_parameters(first))
     finished(net)
     assert [name for name in net.param_names() if name.startswith("second")] == []
     x = X.astype("float64")
     found = gradients_of(net.backward(forward_and_loss(net, x, Y)))
-    weight = net.parameters()["first/f/weight"]
-    assert_close(found["first/f/weight"], differences(lambda: net.evaluate_one_batch(x, Y)[0].item(), weight))
-    assert weight is net.layers["second"].layers["f"].parameters["weight"]
+    for name in ("first/inner/weight", "first/inner/bias", "first/scale"):
+        assert_close(found[name], differences(lambda: net.evaluate_one_batch(x, Y)[0].item(), net.parameters()[name]))
+    assert net.parameters()["first/inner/weight"] is net.layers["second"].layers["inner"].parameters["weight"]
 
 
 def test_an_option_of_a_layer_within_that_is_changed_is_seen():
@@ -258,19 +211,6 @@ def test_an_option_of_a_layer_within_that_is_changed_is_seen():
         net.layers["block"].layers["inner"].layers["drop"].p = 0.6
         net.train_one_batch(X, Y)
     assert state_of(nets[0]) == state_of(nets[1])
-
-
-def test_a_copy_is_a_net_of_its_own_and_a_move_takes_all_along():
-    net = nested()
-    net.train_one_batch(X, Y)
-    other = copy.deepcopy(net)
-    assert state_of(other) == state_of(net)
-    net.to_device(device.new_cpu())
-    assert {t.device for t in {**net.parameters(), **net.states()}.values()} == {net.device}
-    for one in (net, other):
-        one.train_one_batch(X, Y)
-    assert state_of(other) == state_of(net)
-    assert other.layers["block"].layers["a"].path == "block/a"
 
 
 # ---- what is refused

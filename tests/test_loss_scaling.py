@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import skips
+from budget_nets import on_cpu
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, GraphError, device, layers, loss, optimizer, tensor
 from singa_lite.errors import PrecisionWarning
@@ -24,11 +25,7 @@ OPTIMIZERS = {
 
 
 def net_of(name: str = "momentum", kernels: str = "numpy", norm: bool = True, **compiling: Any) -> FeedForwardNet:
-    try:
-        on = device.new_cpu(kernels=kernels)
-    except device.DeviceError as error:  # says what brings the library
-        pytest.skip(str(error))
-    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=on, seed=2)
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=on_cpu(kernels), seed=2)
     net.add(layers.Conv2D("conv", 4, 3, input_sample_shape=(2, 5, 6)))
     if norm:
         net.add(layers.BatchNormalization("norm"))

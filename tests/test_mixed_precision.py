@@ -10,7 +10,7 @@ import pytest
 
 import skips
 from kernel_sets import kernel_sets
-from singa_lite import FeedForwardNet, Tensor, device, layers, loss, metric, optimizer, tensor
+from singa_lite import FeedForwardNet, Tensor, device, layers, loss, optimizer, tensor
 from singa_lite.errors import PrecisionWarning
 
 skips.library("ml_dtypes")
@@ -31,23 +31,17 @@ def ended(net: FeedForwardNet, chosen: optimizer.Optimizer, **options: Any) -> F
     return net
 
 
-def built(
-    kernels: str = "numpy", lr: float = 0.05, momentum: float = 0.9, dropout: float = 0.25, **options: Any
-) -> FeedForwardNet:
-    """A net with a branch, all that is stored narrow, and a dropout; equal weights and numbers each time."""
-    cpu = device.new_cpu(kernels=kernels)
-    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), metric.Accuracy(), device=cpu, seed=4)
-    net.add(layers.Conv2D("conv1", 6, 3, input_sample_shape=(3, 14, 10)))
+def built(kernels: str = "numpy", mode: str = "relu", **options: Any) -> FeedForwardNet:
+    """Normalisations, a branch and an average; the activation is the only kink, if it has one."""
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(kernels=kernels), seed=5)
+    net.add(layers.Conv2D("conv1", 6, 3, use_bias=False, input_sample_shape=(3, 14, 10)))
     net.add(layers.BatchNormalization("norm1"))
-    first = net.add(layers.Activation("relu1", "relu"))
-    net.add(layers.Conv2D("conv2", 6, 3))
-    second = net.add(layers.BatchNormalization("norm2"))
-    net.add(layers.Merge("sum"), src=[first, second])
-    net.add(layers.Activation("relu2", "relu6"))
-    net.add(layers.MaxPooling2D("pool", 3, 2))
-    net.add(layers.Concat("both", 1), src=[net.layers["pool"], net.add(layers.Conv2D("conv3", 4, 1), src="pool")])
-    net.add(layers.Dropout("drop", dropout))
-    return ended(net, optimizer.SGD(lr=lr, momentum=momentum), **options)
+    first = net.add(layers.Activation("first", mode))
+    net.add(layers.Conv2D("conv2", 6, 3, use_bias=False))
+    net.add(layers.Merge("sum"), src=[first, net.add(layers.BatchNormalization("norm2"))])
+    net.add(layers.Activation("second", mode))
+    net.add(layers.AvgPooling2D("pool", 3, 2))
+    return ended(net, optimizer.SGD(lr=1.0), **options)
 
 
 def values_of(net: FeedForwardNet) -> dict[str, Tensor]:
@@ -64,18 +58,6 @@ def dtypes_of(net: FeedForwardNet, kernel: str) -> list[tuple[str, ...]]:
     return [tuple(o.dtype.name for o in i.operands if o is not None) for i in instructions if i.kernel == kernel]
 
 
-def smooth(kernels: str, **options: Any) -> FeedForwardNet:
-    """A net without kinks, whose gradients by plain SGD of rate 1 are the step itself; equal weights each time."""
-    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(kernels=kernels), seed=5)
-    net.add(layers.Conv2D("conv1", 6, 3, input_sample_shape=(3, 14, 10)))
-    first = net.add(layers.Activation("silu", "silu"))
-    net.add(layers.Merge("sum"), src=[first, net.add(layers.Conv2D("conv2", 6, 3))])
-    net.add(layers.Activation("softplus", "softplus"))
-    net.add(layers.AvgPooling2D("pool", 3, 2))
-    net.add(layers.Concat("both", 1), src=[net.layers["pool"], net.add(layers.Conv2D("conv3", 4, 1), src="pool")])
-    return ended(net, optimizer.SGD(lr=1.0), **options)
-
-
 def gradients_of_a_step(net: FeedForwardNet) -> dict[str, np.ndarray]:
     before = {name: tensor.to_numpy(value).copy() for name, value in values_of(net).items()}
     net.train_one_batch(X, Y)
@@ -88,33 +70,11 @@ def off(narrow: np.ndarray, wide: np.ndarray) -> float:
 
 
 @SETS
-def test_gradients_are_within_one_percent_of_those_in_float32(kernels):
-    """Where nothing has a kink, which a rounding may pass. A sum in 16 bits would be off by several percent."""
-    wide, narrow = gradients_of_a_step(smooth(kernels)), gradients_of_a_step(smooth(kernels, precision="bfloat16"))
-    shares = {name: off(narrow[name], gradient) for name, gradient in wide.items()}
-    assert max(shares.values()) < 0.01, shares
-    assert min(shares.values()) > 0, "nothing was rounded"
-
-
-def normalized(kernels: str, mode: str, **options: Any) -> FeedForwardNet:
-    """Normalisations, a branch and an average; the activation is the only kink, if it has one."""
-    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(kernels=kernels), seed=5)
-    net.add(layers.Conv2D("conv1", 6, 3, use_bias=False, input_sample_shape=(3, 14, 10)))
-    net.add(layers.BatchNormalization("norm1"))
-    first = net.add(layers.Activation("first", mode))
-    net.add(layers.Conv2D("conv2", 6, 3, use_bias=False))
-    net.add(layers.Merge("sum"), src=[first, net.add(layers.BatchNormalization("norm2"))])
-    net.add(layers.Activation("second", mode))
-    net.add(layers.AvgPooling2D("pool", 3, 2))
-    return ended(net, optimizer.SGD(lr=1.0), **options)
-
-
-@SETS
 def test_behind_normalisations_gradients_are_within_two_percent_where_nothing_has_a_kink(kernels):
     """Layer by layer; float16 rounds 8 times as finely."""
 
     def shares(mode: str, precision: str) -> dict[str, float]:
-        wide, narrow = (gradients_of_a_step(normalized(kernels, mode, **o)) for o in ({}, {"precision": precision}))
+        wide, narrow = (gradients_of_a_step(built(kernels, mode, **o)) for o in ({}, {"precision": precision}))
         return {name: off(narrow[name], gradient) for name, gradient in wide.items()}
 
     smooth, finer = shares("silu", "bfloat16"), shares("silu", "float16")
@@ -127,7 +87,6 @@ def test_activations_are_narrow_and_the_rest_is_not(kernels):
     net = built(kernels, precision="bfloat16")
     losses(net, 1)
     assert dtypes_of(net, "conv2d_gradient") == [
-        ("bfloat16", "bfloat16", "float32"),
         ("bfloat16", "bfloat16", "float32"),
         ("float32", "bfloat16", "float32"),
     ], "the first convolution reads the batch as it came"
@@ -143,7 +102,7 @@ def test_a_layer_may_keep_float32():
     net = built(precision="bfloat16", float32_layers=["conv2"])
     losses(net, 1)
     assert ("float32", "float32", "float32") in dtypes_of(net, "conv2d_gradient")
-    assert ("bfloat16", "bfloat16", "float32") in dtypes_of(net, "conv2d_gradient")
+    assert ("float32", "bfloat16", "float32") in dtypes_of(net, "conv2d_gradient")
 
 
 def test_stored_narrow_takes_less():
@@ -158,7 +117,7 @@ def test_stored_narrow_takes_less():
     assert 41 * 6 * 14 * 10 * 2 in rows.values()
     told.check()
     assert {row.variant for row in told.variants} == {"widened"}
-    assert "conv2d: 3 widened" in told.summary()
+    assert "conv2d: 2 widened" in told.summary()
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -176,14 +135,6 @@ def test_nan_and_infinity_are_kept(value):
             net.compile(optimizer.SGD(lr=0.1), precision=precision)
             found.append(tensor.to_numpy(net.predict(given)).tolist())
     np.testing.assert_array_equal(*found)
-
-
-def test_a_batch_with_nan_gives_a_loss_that_is_nan():
-    net = built(precision="bfloat16")
-    x = X.copy()
-    x[0, 0, 0, 0] = np.nan
-    with pytest.warns(RuntimeWarning, match="holds NaN"):
-        assert np.isnan(float(net.train_one_batch(x, Y)[0]))
 
 
 def test_of_layers_that_share_parameters_one_may_keep_float32():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from nets import (
     all_bits,
     assert_close,
     bits,
+    difference,
     differences,
     forward_and_loss,
     gradients_of,
@@ -32,6 +34,7 @@ from singa_lite import (
     optimizer,
     tensor,
 )
+from singa_lite.traversal.topology import Source, Topology
 
 RNG = np.random.default_rng(4)
 
@@ -87,17 +90,6 @@ X, Y = uniform(6, 2, 5, 4, dtype="float32"), RNG.integers(0, 4, 6)
 # --- building -----------------------------------------------------------------------------------------------
 
 
-def test_add_returns_the_layer_and_follows_the_last_one():
-    net = FeedForwardNet()
-    first = layers.Dense("first", 4, input_sample_shape=(3,))
-    assert net.add(first) is first
-    second = net.add(layers.Dense("second", 5))
-    third = net.add(layers.Dense("third", 6), src=first)
-    assert [x.get_output_sample_shape() for x in (first, second, third)] == [(4,), (5,), (6,)]
-    assert tensor.to_numpy(third.parameters["weight"]).shape == (4, 6)
-    assert net.output_names() == ["second", "third"]
-
-
 def test_layers_may_be_added_in_any_order_that_names_their_sources():
     net = net64(
         (layers.Dense("out", 2), ["sum"]),
@@ -117,6 +109,53 @@ def test_layers_may_be_added_in_any_order_that_names_their_sources():
     np.testing.assert_allclose(tensor.to_numpy(net.forward(False, x)), wanted, rtol=1e-12)
 
 
+def topology(sources: dict[str, list[str]]) -> Topology:
+    """The layers' order alone, of layers that are added in a drawn order."""
+    made, items = Topology(), list(sources.items())
+    random.Random(0).shuffle(items)
+    for name, names in items:
+        made.add(name, tuple(Source(source) for source in names))
+    return made
+
+
+def test_a_branch_is_finished_before_the_next_begins():
+    """Depth first: fewer outputs wait at once than if both branches were walked side by side."""
+    sources = {"x": [], "a1": ["x"], "b1": ["x"], "a2": ["a1"], "b2": ["b1"], "sum": ["a2", "b2"]}
+    assert topology(sources).order() == ["x", "a1", "a2", "b1", "b2", "sum"]
+
+
+def test_thousands_in_a_row_and_side_by_side():
+    count = 5000
+    chain = {f"n{i}": [f"n{i - 1}"] if i else [] for i in range(count)}
+    assert topology(chain).order() == list(chain)
+    star = {"x": [], **{f"n{i}": ["x"] for i in range(count)}, "sum": [f"n{i}" for i in range(count)]}
+    order = topology(star).order()
+    assert (order[0], order[-1], len(order)) == ("x", "sum", count + 2)
+
+
+@pytest.mark.parametrize(
+    "sources",
+    [{"a": ["b"], "b": ["a"]}, {"x": [], "a": ["x", "c"], "b": ["a"], "c": ["b"], "d": ["c"]}],
+)
+def test_a_cycle_is_an_error_that_names_it(sources):
+    with pytest.raises(GraphError, match="cycle") as caught:
+        topology(sources).order()
+    loop = str(caught.value).split("received ")[1].split(" <- ")
+    assert loop[0] == loop[-1] and set(loop) == set(sources) - {"x", "d"}
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "culprit"), [("x", None, "'x'"), ("b", "b", "'b'"), ("b", ("cut", 3), "'cut'")]
+)
+def test_a_second_layer_of_one_name_and_sources_that_cannot_be_are_refused(name, source, culprit):
+    net = net64(
+        (layers.Dense("x", 5, input_sample_shape=(3,)), None),
+        (layers.Slice("cut", 1, [2, 3]), None),
+    )
+    with pytest.raises(GraphError, match=culprit):
+        net.add(layers.Dense(name, 4), src=source)
+
+
 def test_a_source_that_does_not_fit_those_who_wait_for_it_leaves_them_waiting():
     """`good` could be set up when x comes, `bad` could not: the net is as before, and takes another x."""
     net = net64(
@@ -132,27 +171,6 @@ def test_a_source_that_does_not_fit_those_who_wait_for_it_leaves_them_waiting():
     net.add(layers.Dense("x", 5, input_sample_shape=(6,)), src=[])
     assert [value.shape for value in net.param_values()] == [(6, 5), (5,), (5, 4), (4,), (5, 2), (2,)]
     assert net.forward(False, uniform(3, 6)).shape == (3, 6)
-
-
-def test_names_and_values_of_parameters_run_in_topological_order():
-    net = images()
-    names = ["conv/weight", "conv/bias", "norm/gamma", "norm/beta", "dense/weight", "dense/bias"]
-    assert net.param_names() == names
-    assert [value.name for value in net.param_values()] == names
-    assert [value.shape for value in net.param_values()] == [(3, 2, 3, 3), (3,), (3,), (3,), (60, 4), (4,)]
-    assert list(net.states()) == ["norm/running_mean", "norm/running_var", "drop/random"]
-    assert net.layers["conv"].param_names() == names[:2]
-
-
-def test_the_nets_dtype_is_that_of_parameters_state_and_outputs():
-    net = images(dtype="float64")
-    net.compile(optimizer.Adam())
-    loss_value, metric_value = net.train_one_batch(X.astype("float64"), Y)
-    tensors = [*net.param_values(), loss_value, metric_value, net.forward(False, X.astype("float64"))]
-    assert {t.dtype for t in tensors} == {np.dtype("float64")}
-    assert net.states()["norm/running_var"].dtype == np.float64
-    with pytest.raises(TypeError, match="int32"):
-        FeedForwardNet(dtype="int32")
 
 
 def test_equal_seeds_give_equal_nets_and_different_ones_do_not():
@@ -214,17 +232,6 @@ def test_inputs_and_outputs_by_name():
     assert list(net.input_shapes().items()) == [("a", (3,)), ("b", (2,))]
 
 
-def test_derivatives_of_two_outputs_add_up():
-    net = two_inputs_two_outputs()
-    x = {"a": uniform(7, 3), "b": uniform(7, 2)}
-    weights = {"scores": uniform(7, 3), "number": uniform(7, 1)}
-    net.forward(True, x)
-    found = gradients_of(net.backward(weights))
-    assert set(found) == set(net.param_names())
-    for name, moved in net.parameters().items():
-        assert_close(found[name], differences(projected(net, x, weights), moved))
-
-
 def test_one_of_two_outputs_trains_only_what_leads_to_it():
     net = two_inputs_two_outputs()
     net.forward(True, {"a": uniform(7, 3), "b": uniform(7, 2)})
@@ -245,69 +252,23 @@ def test_inputs_must_be_named_exactly_and_have_equally_many_samples(x):
 
 
 def test_a_net_of_several_losses():
-    """The loss is the sum of the losses, metrics come by name, and one step equals the explicit one."""
+    """The loss is the sum of the losses, and metrics come by name."""
     x = {"a": uniform(7, 3), "b": uniform(7, 2)}
     y = {"scores": RNG.integers(0, 3, 7), "number": uniform(7, 1)}
-    nets = [two_inputs_two_outputs() for _ in range(2)]
-    for net in nets:
-        losses = {"number": loss.SquaredError(), "scores": loss.SoftmaxCrossEntropy()}
-        net.compile(optimizer.SGD(lr=0.3), losses, {"scores": metric.Accuracy()})
-    out = {name: tensor.to_numpy(value) for name, value in nets[0].forward(False, x).items()}
+    net = two_inputs_two_outputs()
+    losses = {"number": loss.SquaredError(), "scores": loss.SoftmaxCrossEntropy()}
+    net.compile(optimizer.SGD(lr=0.3), losses, {"scores": metric.Accuracy()})
+    out = {name: tensor.to_numpy(value) for name, value in net.forward(False, x).items()}
     z = out["scores"] - out["scores"].max(axis=1, keepdims=True)
     cross = np.mean(np.log(np.exp(z).sum(axis=1)) - z[np.arange(7), y["scores"]])
     wanted = cross + np.mean((out["number"] - y["number"]) ** 2 / 2)
-    loss_value, metric_value = nets[0].train_one_batch(x, y)
+    loss_value, metric_value = net.train_one_batch(x, y)
     assert float(loss_value) == pytest.approx(wanted, rel=1e-12)
     assert float(metric_value["scores"]) == np.mean(out["scores"].argmax(axis=1) == y["scores"])
     assert list(metric_value) == ["scores"]
 
-    named = nets[1].forward(True, x)
-    dy = {}
-    for name, each in nets[1].loss.items():
-        each.forward(True, named[name], y[name])
-        dy[name] = each.backward()
-    for item in nets[1].backward(dy):
-        for each in zip(*item[:3], strict=True):
-            nets[1].optimizer.update(*each)
-    assert all_bits(nets[0].parameters()) == all_bits(nets[1].parameters())
-
-
-def test_losses_and_metrics_must_be_named_exactly():
-    x = {"a": uniform(7, 3), "b": uniform(7, 2)}
-    y = {"scores": RNG.integers(0, 3, 7), "number": uniform(7, 1)}
-    both = {"number": loss.SquaredError(), "scores": loss.SoftmaxCrossEntropy()}
-    for losses, metrics, targets in (
-        (loss.SquaredError(), None, y),
-        ({"scores": loss.SoftmaxCrossEntropy()}, None, y),
-        (both, metric.Accuracy(), y),
-        (both, {"nobody": metric.Accuracy()}, y),
-        (both, None, y["scores"]),
-        (both, None, {"scores": y["scores"]}),
-    ):
-        net = two_inputs_two_outputs()
-        with pytest.raises(GraphError, match=r"'scores', 'number'"):
-            net.compile(optimizer.SGD(lr=0.1), losses, metrics)  # which knows of all but the targets
-            net.train_one_batch(x, targets)
-
 
 # --- one output to many, and layers with many outputs -------------------------------------------------------
-
-
-def test_one_output_may_feed_many_and_their_derivatives_are_summed():
-    net = net64(
-        (layers.Dense("x", 4, input_sample_shape=(3,)), None),
-        (layers.Activation("tanh", "tanh"), "x"),
-        (layers.Activation("sigmoid", "sigmoid"), "x"),
-        (layers.Multiply("product"), ["tanh", "sigmoid"]),
-        (layers.Merge("sum"), ["product", "x", "tanh", "x"]),
-    )
-    x, weight = uniform(6, 3), uniform(6, 4)
-    h = dense(values(net), "x", x)
-    wanted = np.tanh(h) / (1 + np.exp(-h)) + 2 * h + np.tanh(h)
-    np.testing.assert_allclose(tensor.to_numpy(net.forward(True, x)), wanted, rtol=1e-12)
-    found = gradients_of(net.backward(weight))
-    for name, moved in net.parameters().items():
-        assert_close(found[name], differences(projected(net, x, {"sum": weight}), moved))
 
 
 def sliced(*consumers: tuple[str, Any]) -> FeedForwardNet:
@@ -474,22 +435,6 @@ def test_a_layers_gradients_die_when_the_next_layer_is_asked_for():
     assert all("given back" in repr(old) for old in before)
 
 
-def test_updates_inside_the_loop_change_no_later_gradient():
-    """The derivative through a layer is taken before its parameters are handed out, whatever is done to them."""
-    net, x, y = images(), X, Y
-    state = {name: tensor.to_numpy(value) for name, value in {**net.parameters(), **net.states()}.items()}
-    plain = gradients_of(net.backward(forward_and_loss(net, x, y)))
-    for name, value in {**net.parameters(), **net.states()}.items():
-        value.copy_from_numpy(state[name])
-    found = {}
-    for names, values_, grads, _ in net.backward(forward_and_loss(net, x, y)):
-        for name, value, grad in zip(names, values_, grads, strict=True):
-            found[name] = tensor.to_numpy(grad)
-            value.copy_from_numpy(np.full(value.shape, 1e6, "f"))
-            grad.copy_from_numpy(np.full(value.shape, -1e6, "f"))
-    assert all_bits(found) == all_bits(plain)
-
-
 def test_nothing_is_computed_for_a_layer_before_its_turn():
     net = images()
     dy = forward_and_loss(net, X, Y)
@@ -579,18 +524,6 @@ def test_a_walk_that_never_began_is_no_unfinished_step():
 # --- training -----------------------------------------------------------------------------------------------
 
 
-def test_gradients_are_those_of_the_generator_and_change_no_parameter():
-    nets = [images() for _ in range(2)]
-    before = all_bits(nets[0].parameters())
-    collected = nets[0].gradients(X, Y)
-    wanted = gradients_of(nets[1].backward(forward_and_loss(nets[1], X, Y)))
-    assert set(collected) == set(nets[0].param_names())
-    assert all_bits(collected) == all_bits(wanted)
-    assert all_bits(nets[0].parameters()) == before
-    nets[0].gradients(X, Y)
-    assert all_bits(collected) == all_bits(wanted), "collected gradients stay"
-
-
 def test_loss_and_metric_are_numbers_from_before_the_update():
     net = net64((layers.Dense("d", 4, input_sample_shape=(3,)), None))
     net.compile(optimizer.SGD(lr=0.5), loss.SoftmaxCrossEntropy(), metric.Accuracy())
@@ -604,22 +537,6 @@ def test_loss_and_metric_are_numbers_from_before_the_update():
 
 
 # --- freezing -----------------------------------------------------------------------------------------------
-
-
-def test_frozen_layers_run_as_in_evaluation():
-    net = images()
-    net.compile(optimizer.SGD(lr=0.1), freeze="flat")
-    before = state_of(net)
-    plain = tensor.to_numpy(net.forward(False, X))
-    np.testing.assert_array_equal(tensor.to_numpy(net.forward(True, X, freeze="flat")), plain)
-    net.discard_step()
-    net.train_one_batch(X, Y)
-    after = state_of(net)
-    changed = {name for name in after if before.get(name) != after[name]}
-    assert {"dense: weight", "dense: bias"} <= changed
-    assert not [name for name in changed if name.startswith(("conv:", "norm:", "drop:"))]
-    assert set(net.optimizer.state) == {"dense/weight", "dense/bias"}
-    assert set(net.gradients(X, Y)) == {"dense/weight", "dense/bias"}
 
 
 def test_backward_may_stop_at_a_layer():
@@ -651,30 +568,98 @@ def test_derivatives_that_the_given_ones_do_not_reach_are_refused_at_once():
     assert len(list(net.backward({"number": uniform(7, 1)}, output=["number", "a"]))) == 5
 
 
+PICTURES, LABELS = uniform(7, 2, 6, 5), np.arange(7) % 3
+
+
+def freezing(dtype: str = "float32", **options: object) -> FeedForwardNet:
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), seed=3, dtype=dtype)
+    net.add(layers.Conv2D("conv", 4, 3, input_sample_shape=(2, 6, 5)))
+    net.add(layers.BatchNormalization("norm"))
+    net.add(layers.Activation("bend", "tanh"))
+    net.add(layers.Flatten("flat"))
+    net.add(layers.Sequential([layers.Dense("a", 6), layers.Dropout("drop", 0.5), layers.Dense("b", 5)], name="block"))
+    net.add(layers.Dense("scores", 3))
+    net.compile(optimizer.Adam(0.01), **options)
+    return net
+
+
+def all_values(net: FeedForwardNet) -> dict[str, np.ndarray]:
+    return {name: np.array(value) for name, value in (net.parameters() | net.states()).items()}
+
+
+def moved(net: FeedForwardNet, steps: int = 2) -> set[str]:
+    before = all_values(net)
+    for _ in range(steps):
+        net.train_one_batch(PICTURES.astype("f"), LABELS)
+    return {name for name, value in all_values(net).items() if (value != before[name]).any()}
+
+
+SETS = (["norm"], {"conv"}, ["block/a"], ["block"], ["scores"], ["block/b", "norm"])
+
+
+@pytest.mark.parametrize("chosen", SETS, ids=str)
+@pytest.mark.parametrize("options", [{}, {"graph": False}, {"clip_global_norm": 9.0}], ids=str)
+def test_exactly_these_do_not_train(chosen, options):
+    net = freezing(freeze=chosen, **options)
+    frozen = {name for name in all_values(net) if any(name.startswith(f"{path}/") for path in chosen)}
+    assert moved(net) == set(all_values(net)) - frozen
+
+
+def test_derivatives_through_them_are_those_of_the_formula():
+    net = freezing("float64", freeze=["norm", "block"])
+    net.states()["norm/running_mean"].copy_from_numpy(np.linspace(-1, 1, 4))
+    net.states()["norm/running_var"].copy_from_numpy(np.linspace(0.5, 2, 4))
+    gradients = {name: np.array(value) for name, value in net.gradients(PICTURES, LABELS).items()}
+    assert set(gradients) == {"conv/weight", "conv/bias", "scores/weight", "scores/bias"}
+    for name, gradient in gradients.items():  # dropout and statistics are frozen: evaluation is the same function
+        last = tuple(n - 1 for n in gradient.shape)
+        slope = difference(lambda: float(net.evaluate_one_batch(PICTURES, LABELS)[0]), net.parameters()[name], last)
+        np.testing.assert_allclose(gradient[last], slope, rtol=1e-6, atol=1e-9)
+
+
+def test_all_before_a_layer_by_name_or_one_by_one_is_the_same():
+    by_name, by_list = freezing(freeze="block"), freezing(freeze=["conv", "norm", "bend", "flat"])
+    assert moved(by_name) == moved(by_list)
+    for name, value in all_values(by_name).items():
+        np.testing.assert_array_equal(all_values(by_list)[name], value)
+    assert by_name.plan_batch(7).total_bytes == by_list.plan_batch(7).total_bytes
+
+
+def test_layers_themselves_and_what_is_compiled_later():
+    net = freezing()
+    net.compile(optimizer.SGD(0.1), freeze={net.layers["conv"], net.layers["block"].layers["b"]})
+    assert net.freeze == ("conv", "block/b") and all(t.stores_grad for t in net.param_values())
+    assert {name for name in all_values(net) if "conv" in name or "block/b" in name}.isdisjoint(moved(net))
+    again = FeedForwardNet.from_config(net.config())
+    assert again.freeze == ("conv", "block/b")
+    net.compile(optimizer.SGD(0.1))
+    assert moved(net) == set(all_values(net))
+    net.compile(optimizer.SGD(0.1), freeze=[])
+    assert net.freeze is None
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "culprit"),
+    [
+        (["nose"], GraphError, "'nose'"),
+        ("nose", GraphError, "'nose'"),
+        ([3], TypeError, "3"),
+        (3, TypeError, "freeze"),
+        ({"conv": True}, TypeError, "freeze"),
+        ([layers.Dense("conv", 3)], GraphError, "'conv'"),
+        (["conv", "norm", "bend", "flat", "block", "scores"], GraphError, "'scores'"),
+        (["conv", "norm", "block", "scores"], GraphError, "parameters to train"),
+    ],
+)
+def test_what_cannot_be_frozen_is_refused(given, error, culprit):
+    net = freezing()
+    before = net.optimizer
+    with pytest.raises(error, match=culprit):
+        net.compile(optimizer.SGD(0.1), freeze=given)
+    assert net.optimizer is before
+
+
 # --- shared parameters --------------------------------------------------------------------------------------
-
-
-def tied(**options: Any) -> FeedForwardNet:
-    """x -> owner -> tanh -> user -> tanh -> owner's weights once more -> out."""
-    owner = layers.Dense("owner", 4, input_sample_shape=(4,))
-    pairs: list[tuple[Layer, Any]] = [(owner, None)]
-    for name in ("second", "third"):
-        pairs.append((layers.Activation(f"{name} act", "tanh"), None))
-        pairs.append((layers.Dense(name, 4).share_parameters(owner), None))
-    return net64(*pairs, (layers.Dense("out", 3), None), **options)
-
-
-def test_a_shared_parameter_has_one_gradient_the_sum_yielded_once_at_its_last_contribution():
-    net, x, dy = tied(), uniform(6, 4), uniform(6, 3)
-    assert net.param_names() == ["owner/weight", "owner/bias", "out/weight", "out/bias"]
-    net.forward(True, x)
-    items = [(names, [tensor.to_numpy(g) for g in grads]) for names, _, grads, _ in net.backward(dy)]
-    assert [names for names, _ in items] == [["out/weight", "out/bias"], [], [], [], [], ["owner/weight", "owner/bias"]]
-    found = dict(zip(*items[-1], strict=True))
-    for name in ("owner/weight", "owner/bias"):
-        assert_close(found[name], differences(projected(net, x, {"out": dy}), net.parameters()[name]))
-    net.to_device(device.new_cpu())
-    assert net.layers["third"].parameters["weight"] is net.parameters()["owner/weight"]
 
 
 def test_parameters_of_other_shapes_or_of_a_layer_outside_cannot_be_shared():
@@ -714,19 +699,3 @@ def test_a_net_moves_with_all_it_has_and_trains_on_as_before():
     assert first.pool.used <= 64  # the optimizer's learning rate there
     net.to_device(second)
     assert state_of(moved)["conv: weight"] == state_of(stayed)["conv: weight"]
-
-
-# --- evaluation ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("batch_size", [1, 4, 7, 13, 50])
-def test_evaluation_in_batches_equals_the_whole(batch_size):
-    net = images()
-    x, y = uniform(13, 2, 5, 4, dtype="float32"), RNG.integers(0, 4, 13)
-    whole = net.forward(False, x)
-    predicted = net.predict(x, batch_size=batch_size)
-    np.testing.assert_allclose(tensor.to_numpy(predicted), tensor.to_numpy(whole), rtol=1e-5, atol=1e-6)
-    loss_value, metric_value = net.evaluate(x, y, batch_size=batch_size)
-    assert loss_value == pytest.approx(float(net.loss.evaluate(False, whole, y)), rel=1e-6)
-    assert metric_value == pytest.approx(np.mean(tensor.to_numpy(whole).argmax(axis=1) == y))
-    assert isinstance(loss_value, float) and isinstance(metric_value, float)

@@ -1,4 +1,4 @@
-"""Steps of the user's own: as PyTorch does them, resumed to the bit, refused; in all modes in `test_modes.py`."""
+"""Several nets: steps of the user's own, which `test_modes.py` has in all modes, and walks back through their tapes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import skips
-from own_steps import LATENT, X, critic, gan, generator, real, same_bits, vae, values
-from singa_lite import FeedForwardNet, GraphError, ShapeError, autograd, device, optimizer, tensor
-from singa_lite.errors import NonFiniteError, SnapshotError
-from singa_lite.fit import Callback, StopTraining
-from singa_lite.snapshots.checkpoints import checkpoint
+from data_nets import StopAt
+from nets import all_bits, gradients_of
+from own_steps import LATENT, X, critic, gan, generator, real, vae, values
+from singa_lite import FeedForwardNet, GraphError, ShapeError, Tensor, autograd, device, layers, loss, optimizer, tensor
+from singa_lite.device import Device
+from singa_lite.errors import SnapshotError
 
 
 def fitted(pair: tuple[FeedForwardNet, FeedForwardNet], epochs: int = 2, **options: Any) -> Any:
@@ -29,40 +30,28 @@ def test_a_plan_before_the_first_batch_wants_targets_shown():
         net.plan_batch(64)
     net.evaluate_one_batch(X[:1], np.zeros((1, LATENT), np.float32))
     plan = net.plan_batch(22)
-    assert same_bits(values(net), before)
+    assert values(net) == before
     net.train_one_batch(X, np.zeros((22, LATENT), np.float32))
     assert net.memory_plan.arena_bytes == plan.arena_bytes
-
-
-class Stopping(Callback):
-    """Saves and stops after so many steps."""
-
-    def __init__(self, path: Any, stop: int) -> None:
-        self.path, self.stop = path, stop
-
-    def on_batch(self, training: Any) -> None:
-        if training.net.optimizer.step == self.stop:
-            checkpoint.save(training, self.path)
-            raise StopTraining
 
 
 @pytest.mark.parametrize("make", [gan, vae])
 def test_steps_are_resumed_to_the_bit(tmp_path, make):
     whole, path = make(), tmp_path / "run.h5"
     history = fitted(whole)
-    fitted(make(), callbacks=Stopping(path, 2))
+    fitted(make(), callbacks=StopAt(2, path))
     going_on = make()
     assert fitted(going_on, resume=path) == history
-    assert same_bits(values(*whole), values(*going_on))
+    assert values(*whole) == values(*going_on)
 
 
 def test_a_checkpoint_of_other_nets_is_refused(tmp_path):
-    fitted(gan(), callbacks=Stopping(tmp_path / "run.h5", 2))
+    fitted(gan(), callbacks=StopAt(2, tmp_path / "run.h5"))
     net = alone()
     before = values(net)
     with pytest.raises(SnapshotError, match="generator"):
         fitted((net, net), resume=tmp_path / "run.h5")
-    assert same_bits(before, values(net))
+    assert before == values(net)
 
 
 def alone_step(net: FeedForwardNet, call: Any) -> Any:
@@ -75,14 +64,6 @@ def alone(step: Any = alone_step, **options: Any) -> FeedForwardNet:
     net = critic(device.new_cpu(kernels="numpy"))
     net.compile(optimizer.SGD(0.1), **{"step": step, **options})
     return net
-
-
-def test_an_evaluation_draws_the_next_steps_numbers_and_moves_nothing():
-    pair = vae()
-    before = values(*pair)
-    one, two = pair[0].evaluate(X, batch_size=8), pair[0].evaluate(X, batch_size=8)
-    assert one == two
-    assert same_bits(before, values(*pair))
 
 
 def test_normal_numbers_have_the_mean_and_deviation_asked_for_and_are_others_each_time():
@@ -132,7 +113,7 @@ def test_a_copy_and_another_device_go_on_alike():
     moved.to_device(device.new_cpu(kernels="numpy"))
     losses = [float(each.train_one_batch(X)[0]) for each in (net, copied, moved)]
     assert losses == [losses[0]] * 3
-    assert same_bits(values(net), values(copied))
+    assert values(net) == values(copied)
     with pytest.raises(GraphError, match="generator"):
         deepcopy(gan()[0])
 
@@ -307,25 +288,6 @@ def test_a_wrong_step_is_refused(step, error, message, graph):
         alone(step, graph=graph).train_one_batch(X)
 
 
-READS: dict[str, Any] = {
-    "float": lambda net, call: float(alone_step(net, call)),
-    "branch": lambda net, call: 1 if alone_step(net, call) > 0 else 2,
-    "numpy": lambda net, call: tensor.to_numpy(net.forward(True, call.x)),
-}
-
-
-@pytest.mark.parametrize("step", READS.values(), ids=READS)
-def test_values_cannot_be_read_while_recording_and_nothing_has_changed(step):
-    net = alone(step)
-    before = values(net)
-    with pytest.raises(GraphError, match="reading"):
-        net.train_one_batch(X)
-    assert same_bits(before, values(net))
-    assert net.optimizer.step == 0
-    net.compile(net.optimizer, step=alone_step)
-    net.train_one_batch(X)
-
-
 def test_a_tensor_from_outside_and_training_in_an_evaluation_are_refused():
     net = alone(outside)
     CONSTANT[:] = [tensor.full((), 1.0, device=net.device)]
@@ -352,19 +314,6 @@ def test_a_failing_step_done_at_once_leaves_both_nets_marked():
             each.forward(True, np.zeros((2, *each.input_shapes().popitem()[1]), np.float32))
         each.discard_step()
     net.train_one_batch(X)
-
-
-@pytest.mark.parametrize("graph", [True, False])
-def test_a_loss_that_is_not_finite_ends_fit(graph):
-    broken = X.copy()
-    broken[9, 3] = np.nan
-    net, other = gan(graph=graph)
-    before = values(other)
-    with pytest.raises(NonFiniteError, match=r"step 1.*'c1'.*1, 3"):
-        net.fit(broken, batch_size=8, epochs=1, shuffle=False, verbose=False)
-    assert not same_bits(before, values(other))
-    with pytest.raises(GraphError, match="whole step"):
-        net.train_one_batch(X)
 
 
 OTHERS = np.random.default_rng()
@@ -412,16 +361,28 @@ def rarely(net: FeedForwardNet, call: Any) -> Any:
     return loss
 
 
-@pytest.mark.parametrize("step", [drawing, scaling, flipping, Late(), rarely])
-def test_what_differs_between_calls_is_refused_and_nothing_has_changed(step):
+CANNOT_BE_RECORDED: dict[str, tuple[Any, str]] = {
+    "float": (lambda net, call: float(alone_step(net, call)), "reading"),
+    "branch": (lambda net, call: 1 if alone_step(net, call) > 0 else 2, "reading"),
+    "numpy": (lambda net, call: tensor.to_numpy(net.forward(call.training, call.x)), "reading"),
+    **{step.__name__: (step, "same operations") for step in (drawing, scaling, flipping, rarely)},
+    "late": (Late(), "same operations"),
+}
+
+
+@pytest.mark.parametrize("name", CANNOT_BE_RECORDED)
+def test_what_reads_values_or_differs_between_calls_is_refused_and_nothing_has_changed(name):
+    step, words = CANNOT_BE_RECORDED[name]
     net = alone(step)
     before = values(net)
-    with pytest.raises(GraphError, match="same operations"):
+    with pytest.raises(GraphError, match=words):
         net.train_one_batch(X)
-    assert same_bits(before, values(net))
+    assert before == values(net)
     assert net.optimizer.step == 0
-    with pytest.raises(GraphError, match="same operations"):
+    with pytest.raises(GraphError, match=words):
         net.evaluate(X)
+    net.compile(net.optimizer, step=alone_step)
+    net.train_one_batch(X)
 
 
 def test_batches_of_unequal_counts_are_refused():
@@ -429,3 +390,159 @@ def test_batches_of_unequal_counts_are_refused():
         gan(noise=False)[0].train_one_batch(X, np.zeros((3, LATENT), np.float32))
     with pytest.raises(ShapeError, match="targets"):
         gan(noise=False)[0].fit(X, np.zeros((3, LATENT), np.float32), verbose=False)
+
+
+# --- tapes that meet ----------------------------------------------------------------------------------------
+
+
+RNG = np.random.default_rng(12)
+ONE, OTHER = RNG.standard_normal((6, 3)), RNG.standard_normal((6, 3))
+DY = RNG.standard_normal((6, 2))
+
+
+def two_nets(on: Device | None = None) -> tuple[FeedForwardNet, FeedForwardNet]:
+    """From 3 over 4 to 2 features; the second net begins with a layer without parameters."""
+    on = on or device.new_cpu(kernels="numpy")
+    first = FeedForwardNet(device=on, dtype="float64", seed=1)
+    first.add(layers.Dense("a1", 5, input_sample_shape=(3,)))
+    first.add(layers.BatchNormalization("a2"))
+    first.add(layers.Dense("a3", 4))
+    second = FeedForwardNet(device=on, dtype="float64", seed=2)
+    second.add(layers.Activation("b1", "tanh", input_sample_shape=(4,)))
+    second.add(layers.Dense("b2", 6))
+    second.add(layers.Activation("b3", "sigmoid"))
+    second.add(layers.Dense("b4", 2))
+    return first, second
+
+
+def derivative_by_input(net: FeedForwardNet, dy: Any, found: dict[str, np.ndarray]) -> Tensor:
+    """Walk back through the net; its gradients go to `found`."""
+    (name,) = net.input_shapes()
+    for item in net.backward(dy, output=[name]):
+        found.update({n: tensor.to_numpy(g) for n, g in zip(item.names, item.gradients, strict=True)})
+    return item.layer_gradients[name]
+
+
+def jointly(y: Tensor, dy: Any = None) -> dict[str, np.ndarray]:
+    """All gradients by one walk of the tape."""
+    dy = dy if dy is None else tensor.from_numpy(dy, y.device)
+    return {parameter.name: tensor.to_numpy(gradient) for parameter, gradient in autograd.backward(y, dy)}
+
+
+def test_one_nets_backward_leaves_the_others_tape_for_its_own():
+    first, second = two_nets()
+    wanted = jointly(second.forward(True, first.forward(True, ONE)), DY)
+    found: dict[str, np.ndarray] = {}
+    second.forward(True, first.forward(True, ONE))
+    derivative_by_input(first, derivative_by_input(second, DY, found), found)
+    assert set(wanted) == {*first.param_names(), *second.param_names()}
+    assert all_bits(found) == all_bits(wanted)
+
+
+def test_two_nets_over_one_output_give_two_derivatives_to_add():
+    first, second = two_nets()
+    _, third = two_nets(first.device)
+    out = first.forward(True, ONE)
+    wanted = jointly(second.forward(True, out) + third.forward(True, out), DY)["a1/weight"]
+    out = first.forward(True, ONE)
+    found: dict[str, np.ndarray] = {}
+    second.forward(True, out)
+    third.forward(True, out)
+    total = derivative_by_input(second, DY, {}) + derivative_by_input(third, DY, {})
+    derivative_by_input(first, total, found)
+    np.testing.assert_allclose(found["a1/weight"], wanted, rtol=1e-12)
+
+
+def test_an_expression_before_a_net_gets_its_derivative():
+    _, second = two_nets()
+    weight = tensor.from_numpy(RNG.standard_normal((3, 4)), second.device)
+    weight.stores_grad, weight.name = True, "weight"
+    x = tensor.from_numpy(ONE, second.device)
+    wanted = jointly(second.forward(True, autograd.matmul(x, weight)), DY)
+    made = autograd.matmul(x, weight)
+    second.forward(True, made)
+    found: dict[str, np.ndarray] = {}
+    dx = derivative_by_input(second, DY, found)
+    found |= jointly(made, tensor.to_numpy(dx))
+    assert all_bits(found) == all_bits(wanted)
+
+
+def apart(a: Tensor, b: Tensor) -> Tensor:
+    """The loss of a pair: half the mean square of their distance, less their product."""
+    distance = a - b
+    return autograd.reduce_mean(distance * distance * 0.5 - autograd.tanh(a * b))
+
+
+def test_a_net_that_is_fed_twice_adds_up_in_one_walk():
+    first, _ = two_nets()
+    pair = [first.forward(True, ONE), first.forward(True, OTHER)]
+    found = jointly(apart(*pair))
+    sums = {name: np.zeros_like(gradient) for name, gradient in found.items()}
+    one, other = (tensor.to_numpy(out) for out in pair)
+    slope = (one - other) / one.size
+    flat = (1 - np.tanh(one * other) ** 2) / one.size
+    for x, dy in ((ONE, slope - flat * other), (OTHER, -slope - flat * one)):
+        first.forward(True, x)
+        for name, gradient in gradients_of(first.backward(dy)).items():
+            sums[name] += gradient
+    for name, gradient in found.items():
+        np.testing.assert_allclose(gradient, sums[name], rtol=1e-9, atol=1e-12)
+
+
+def test_back_from_the_second_of_two_forwards_that_are_both_held_is_refused():
+    first, _ = two_nets()
+    one = first.forward(True, ONE)
+    two = first.forward(True, OTHER)
+    with pytest.raises(GraphError, match=r"forward\(True, x\)"):
+        first.backward(np.ones((6, 4)))
+    assert set(jointly(one + two, np.ones((6, 4)))) == set(first.param_names())
+    kept = first.forward(True, ONE)
+    del one, two
+    assert len(gradients_of(first.backward(np.ones(kept.shape)))) == len(first.param_names())
+
+
+def test_a_step_of_the_nets_own_does_not_mind_forwards_that_are_held():
+    _, second = two_nets()
+    x = RNG.standard_normal((6, 4))
+    for graph in (False, True):
+        second.compile(optimizer.SGD(lr=0.1), loss.SquaredError(), graph=graph)
+        held = [second.forward(True, x) for _ in range(2)]
+        second.train_one_batch(x, DY)
+        second.gradients(x, DY)
+        with pytest.raises(GraphError, match=r"forward\(True, x\)"):
+            second.backward(DY)
+        assert len(held) == 2
+
+
+def test_a_frozen_layer_that_would_cut_a_tape_is_refused():
+    first, second = two_nets()
+    out = first.forward(True, ONE)
+    with pytest.raises(GraphError, match="'b1'"):
+        second.forward(True, out, freeze="b4")
+    second.forward(True, out.detach(), freeze="b4")
+    assert set(gradients_of(second.backward(DY))) == {"b4/weight", "b4/bias"}
+    assert len(gradients_of(first.backward(np.ones((6, 4))))) == len(first.param_names())
+
+
+def test_a_step_trains_one_net_whatever_feeds_it():
+    nets = [two_nets(), two_nets()]
+    for (first, second), taped in zip(nets, (True, False), strict=True):
+        second.compile(optimizer.Adam(), loss.SquaredError(), freeze="b4")
+        out = first.forward(True, ONE)
+        target = first.forward(True, ONE)
+        given = (out, autograd.split(target, 1, (2,))[0]) if taped else (out.detach(), tensor.to_numpy(target)[:, :2])
+        second.train_one_batch(*given)
+        second.gradients(*given)
+    for one, other in zip(*nets, strict=True):
+        assert all_bits(one.parameters()) == all_bits(other.parameters())
+
+
+def test_a_target_from_a_tape_is_refused_by_a_loss_that_would_lose_its_derivative():
+    first, second = two_nets()
+    out = second.forward(True, first.forward(True, ONE))
+    squared = loss.SquaredError()
+    with pytest.raises(GraphError, match="SquaredError"):
+        squared.forward(True, out, out * 0.5)
+    squared.forward(False, out, out * 0.5)
+    squared.forward(True, out, (out * 0.5).detach())
+    assert squared.backward().shape == out.shape

@@ -1,8 +1,8 @@
-"""Nets over ids: every way to give them, updates by rows, and one result in every mode."""
+"""Nets over ids: every way to give them, updates by rows, and scores that exist for some rows at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 import skips
+from kernel_sets import kernel_sets
 from nets import state_of
 from singa_lite import FeedForwardNet, GraphError, ShapeError, device, layers, loss, metric, optimizer, tensor
+from singa_lite.graph_parts.budget_error import BudgetError
+from singa_lite.loss import Loss
 from singa_lite.regularizer import NormConstraint
 
 ROWS, TIME, DIM, CLASSES = 23, 5, 6, 4
@@ -52,7 +55,7 @@ def trained(net: Any, steps: int = 3, dtype: Any = np.int64) -> dict[str, Any]:
 
 
 def kernels_of(net: Any) -> list[str]:
-    return [row.kernel for row in net.training_graph.memory_plan.placed.planned.instructions]
+    return [row.kernel for row in net.memory_plan.placed.planned.instructions]
 
 
 @SETS
@@ -80,14 +83,14 @@ def test_a_whole_gradient_of_a_table_takes_no_bytes():
 
 
 @contextmanager
-def tiles_of(nbytes: int) -> Iterator[None]:
-    """Gradients are made and applied so many bytes at a time."""
-    kernels = device.new_cpu(kernels="numpy").kernels
-    before, kernels.tile_bytes = kernels.tile_bytes, nbytes
+def tiles_of(nbytes: int, kernels: str = "numpy") -> Iterator[Any]:
+    """A device where gradients are made and applied so many bytes at a time."""
+    on = device.new_cpu(kernels=kernels)
+    before, on.kernels.tile_bytes = on.kernels.tile_bytes, nbytes
     try:
-        yield
+        yield on
     finally:
-        kernels.tile_bytes = before
+        on.kernels.tile_bytes = before
 
 
 def test_a_large_table_is_updated_some_rows_at_a_time_to_equal_bits():
@@ -168,17 +171,6 @@ def test_ids_pass_layers_that_hand_them_on():
         net.train_one_batch(np.full_like(X, ROWS), Y)
 
 
-def test_a_plan_beforehand_is_that_of_the_step():
-    planned = net_of().plan_batch(9)
-    net = net_of()
-    net.train_one_batch(X, Y)
-    assert net.memory_plan.arena_bytes == planned.arena_bytes
-    guessing = net_of()
-    guessing.loss, guessing.metric = loss.SoftmaxCrossEntropy(), metric.Accuracy()
-    guessing.compile(optimizer.SGD(0.5))
-    assert guessing.plan_batch(9).by_role == planned.by_role
-
-
 def wrong(value: int) -> np.ndarray:
     x = X.copy()
     x[6, 3] = value
@@ -216,10 +208,117 @@ def test_a_table_behind_numbers_says_what_it_wants():
         net.forward(False, np.ones((2, 4), "f"))
 
 
-def test_an_activation_joins_the_product_of_rows():
-    net = net_of(kernels="auto")
-    if ("linear", "relu") not in net.device.kernels.fusions:
-        pytest.skip("this system has no oneDNN: pip install onednn-cpu-gomp")
-    trained(net, 1)
-    assert "linear_activation" in kernels_of(net)
-    assert "relu" not in kernels_of(net)
+# --- scores of some rows at a time --------------------------------------------------------------------------
+
+
+BATCH, LENGTH, COUNT, WIDTH = 9, 37, 211, 7
+TEXTS = RNG.integers(1, COUNT, (BATCH, LENGTH))
+NEXT = RNG.integers(0, COUNT, (BATCH, LENGTH))
+NEXT[3:5, 7:] = 0
+
+
+@pytest.fixture(params=[kernels.name for kernels in kernel_sets()])
+def on(request: Any) -> Iterator[Any]:
+    """A device whose tiles are so small that these nets have some."""
+    with tiles_of(64, request.param) as found:
+        yield found
+
+
+def headed(
+    on: Any,
+    tied: bool = True,
+    criterion: Loss | None = None,
+    measured: Any = None,
+    features: int = WIDTH,
+    **options: Any,
+) -> Any:
+    """Ids to scores of ids. options: of `compile`."""
+    net = FeedForwardNet(criterion or loss.SoftmaxCrossEntropy(-1), measured, device=on, seed=3)
+    table = net.add(
+        layers.Embedding("table", COUNT, features, weight_init="glorot_uniform", input_sample_shape=(LENGTH,))
+    )
+    net.add(layers.Dense("hidden", features))
+    net.add(layers.Activation("act", "tanh"))
+    net.add(layers.TiedDense("head", table) if tied else layers.Dense("head", COUNT))
+    net.compile(optimizer.AdamW(0.01, epsilon=1e-3), **options)  # by less, rounding of small gradients would move much
+    return net
+
+
+def values(net: Any) -> dict[str, np.ndarray]:
+    return {name: tensor.to_numpy(value) for name, value in net.parameters().items()}
+
+
+def run_of(net: Any, steps: int = 2) -> tuple[list[tuple[float, ...]], dict[str, np.ndarray]]:
+    seen = [tuple(float(v) for v in net.train_one_batch(TEXTS, NEXT) if v is not None) for _ in range(steps)]
+    return seen, values(net)
+
+
+def assert_alike(net: Any, other: Any, rtol: float = 2e-4) -> None:
+    """Both train alike, but for rounding."""
+    (seen, moved), (wanted, held) = run_of(net), run_of(other)
+    np.testing.assert_allclose(seen, wanted, rtol=1e-5)
+    for name, value in moved.items():
+        np.testing.assert_allclose(value, held[name], rtol=rtol, atol=2e-5, err_msg=name)
+
+
+CRITERIA: dict[str, Callable[[], Loss]] = {
+    "plain": lambda: loss.SoftmaxCrossEntropy(-1),
+    "ignored": lambda: loss.SoftmaxCrossEntropy(-1, ignore_index=0),
+    "ignored and smoothed": lambda: loss.SoftmaxCrossEntropy(-1, ignore_index=0, label_smoothing=0.1),
+}
+
+
+@pytest.mark.parametrize(("tied", "criterion"), [(True, "plain"), (False, "ignored"), (True, "ignored and smoothed")])
+def test_tiles_of_rows_train_as_all_rows_do(on, tied, criterion):
+    tiles, whole = (headed(on, tied, CRITERIA[criterion](), fuse=fuse) for fuse in (True, False))
+    assert_alike(tiles, whole)
+    assert kernels_of(tiles).count("softmax_cross_entropy") == 3
+    assert tiles.memory_plan.gains["head"] > BATCH * LENGTH * COUNT * 2
+
+
+@pytest.mark.parametrize("measured", [metric.Accuracy(-1), metric.Perplexity(-1)])
+def test_metrics_are_measured_tile_by_tile(on, measured):
+    tiles, whole = (headed(on, measured=measured, fuse=fuse) for fuse in (True, False))
+    assert_alike(tiles, whole)
+    assert tiles.memory_plan.arena_bytes < BATCH * LENGTH * COUNT * 4 < whole.memory_plan.arena_bytes
+    evaluated = [net.evaluate(TEXTS, NEXT, batch_size=BATCH) for net in (tiles, whole)]
+    np.testing.assert_allclose(*([float(v) for v in pair] for pair in evaluated), rtol=1e-5)
+
+
+def test_an_evaluation_has_no_scores_as_a_whole(on):
+    plans = [headed(on, fuse=fuse).plan_batch(BATCH).beside["evaluation"] for fuse in (True, False)]
+    assert plans[0] < BATCH * LENGTH * COUNT * 4 / 2 < plans[1]
+
+
+def test_scores_that_a_user_asks_for_are_there(on):
+    net = headed(on)
+    net.train_one_batch(TEXTS, NEXT)
+    scores = net.predict(TEXTS)
+    assert scores.shape == (BATCH, LENGTH, COUNT)
+    table = values(net)["table/weight"]
+    hidden = np.tanh(table[TEXTS] @ values(net)["hidden/weight"] + values(net)["hidden/bias"])
+    np.testing.assert_allclose(scores, hidden @ table.T, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "others", "rtol"),
+    [
+        ({}, {"graph": False}, 2e-4),
+        ({"micro_batches": 1}, {"micro_batches": 3}, 1e-3),
+        ({"clip_global_norm": 0.02}, {"clip_global_norm": 0.02, "fuse": False}, 2e-4),
+    ],
+)
+def test_tiles_of_rows_beside_other_options(on, options, others, rtol):
+    assert_alike(headed(on, **options), headed(on, **others), rtol)
+
+
+def test_within_a_budget_tiles_are_of_classes_too():
+    with tiles_of(64) as on:
+        with pytest.raises(BudgetError) as caught:
+            headed(on, features=40).plan_batch(BATCH, memory_budget=1000)
+        net, free = (headed(on, features=40, memory_budget=n) for n in (caught.value.total_bytes, None))
+        assert_alike(net, free)
+    assert kernels_of(net).count("softmax_classes_derivative") > 1
+    assert "softmax_classes_derivative" not in kernels_of(free)
+    assert net.memory_plan.arena_bytes < free.memory_plan.arena_bytes - COUNT * 40 * 4
+    assert net.memory_plan.estimated_slowdown > 0

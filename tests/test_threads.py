@@ -184,20 +184,6 @@ for name in ('OMP_NUM_THREADS', 'GOMP_SPINCOUNT', 'OMP_WAIT_POLICY'):
     assert output(NUMBERS + after).split() == ["False", "True"] * 3
 
 
-def test_a_library_that_is_loaded_waits_briefly_unless_the_user_says_otherwise(unset):
-    with threads.openmp_starts():
-        assert os.environ["GOMP_SPINCOUNT"] == "1000"
-    assert "GOMP_SPINCOUNT" not in os.environ
-    for name, value in (("OMP_WAIT_POLICY", "active"), ("GOMP_SPINCOUNT", "17")):
-        unset.setenv(name, value)
-        before = dict(os.environ)
-        with pytest.raises(OSError), threads.openmp_starts():
-            assert {n: os.environ.get(n) for n in threads.WAITS} == {n: before.get(n) for n in threads.WAITS}
-            raise OSError
-        assert dict(os.environ) == before
-        unset.delenv(name)
-
-
 # --- BLAS beside OpenMP -------------------------------------------------------------------------------------
 
 
@@ -211,28 +197,6 @@ def two_blas_threads() -> Iterator[None]:
     threads.blas()[0].set_num_threads(2)
     yield
     threads.blas()[0].set_num_threads(before)
-
-
-@pytest.mark.usefixtures("two_blas_threads")
-def test_blas_has_one_thread_during_the_launch_and_its_own_number_again_afterwards():
-    seen = []
-    threads.on_one_blas_thread(lambda: seen.append(blas_threads()))()
-    assert (seen, blas_threads()) == ([1], 2)
-    with pytest.raises(ZeroDivisionError):
-        threads.on_one_blas_thread(lambda: 1 / 0)()
-    assert blas_threads() == 2
-
-
-@pytest.mark.usefixtures("two_blas_threads")
-def test_the_last_of_overlapping_launches_gives_blas_its_threads_back():
-    seen = []
-
-    def outer() -> None:
-        in_thread(threads.on_one_blas_thread(lambda: seen.append(blas_threads())))
-        seen.append(blas_threads())
-
-    threads.on_one_blas_thread(outer)()
-    assert (seen, blas_threads()) == ([1, 1], 2)
 
 
 @pytest.mark.usefixtures("two_blas_threads")
@@ -252,6 +216,7 @@ def test_large_products_beside_openmp_have_one_blas_thread(monkeypatch, name):
     assert (tensor.to_numpy(y) == 60).all()
     autograd.matmul(tensor.ones((6, 5), np.float64, on), tensor.ones((5, 3), np.float64, on))
     assert seen == [1 if name == "onednn" else 2, 2]
+    assert blas_threads() == 2
 
 
 # --- Python threads -----------------------------------------------------------------------------------------
@@ -306,7 +271,7 @@ def at_once(works: list[Callable[[], Any]]) -> list[Any]:
     return results
 
 
-@pytest.mark.usefixtures("hasty_threads")
+@pytest.mark.usefixtures("hasty_threads", "two_blas_threads")
 @pytest.mark.parametrize("times", [2, pytest.param(20, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("name", SETS)
 def test_nets_on_devices_of_their_own_train_at_once(name, times):
@@ -314,6 +279,7 @@ def test_nets_on_devices_of_their_own_train_at_once(name, times):
     alone = trained(device.new_cpu(kernels=name), steps=2)
     for _ in range(times):
         assert at_once([lambda: trained(device.new_cpu(kernels=name), steps=2)] * 3) == [alone] * 3
+        assert blas_threads() == 2, "the last that left gave them back"
 
 
 @pytest.mark.usefixtures("hasty_threads")
@@ -380,28 +346,6 @@ class Gate:
                 assert self.go.wait(60)
 
         return run
-
-
-def test_a_step_that_another_thread_is_running_is_refused(monkeypatch):
-    on = device.new_cpu()
-    gate = Gate(monkeypatch, on)
-    x = tensor.from_numpy(np.arange(6, dtype="f").reshape(3, 2), on)
-    with on.recording() as graph:
-        y = autograd.tanh(x) * x
-    with on.recording(graph.arena) as larger:
-        z = (x + x) * x * autograd.tanh(x)
-    worker = threading.Thread(target=graph.run, daemon=True)
-    worker.start()
-    assert gate.inside.wait(60)
-    for other in (graph, larger):  # the larger one's memory would be taken from under the first
-        with pytest.raises(GraphError, match="another thread"):
-            other.run()
-    gate.go.set()
-    worker.join(60)
-    values = np.arange(6, dtype="f").reshape(3, 2)
-    np.testing.assert_allclose(tensor.to_numpy(y), np.tanh(values) * values, rtol=1e-6)
-    larger.run()
-    np.testing.assert_allclose(tensor.to_numpy(z), 2 * values**2 * np.tanh(values), rtol=1e-6)
 
 
 def perceptron(on: device.Device) -> FeedForwardNet:
@@ -490,15 +434,3 @@ print('over')
 def test_a_child_does_not_wait_for_threads_that_its_parent_has():
     """It is made while other threads take memory and make devices."""
     assert output(FORKS).split() == ["over"]
-
-
-def test_a_child_has_as_many_blas_threads_as_its_parent_outside():
-    inside = threads._OneThread()
-    before = threads.blas()[0].get_num_threads()
-    in_thread(inside.__enter__)  # which is within it for ever
-    assert threads.blas()[0].get_num_threads() == 1
-    inside.after_fork()
-    assert threads.blas()[0].get_num_threads() == before
-    with inside:
-        assert threads.blas()[0].get_num_threads() == 1
-    assert threads.blas()[0].get_num_threads() == before

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 import skips
-from data_nets import COUNT, X, Y, classifier
+from data_nets import COUNT, Failing, X, Y, classifier, divided, dying, noisy
 from nets import state_of
-from sample_changes import Failing, divided, dying, noisy
 from singa_lite import GraphError, ShapeError, data
 from singa_lite.data import transforms
 from singa_lite.errors import DataError
