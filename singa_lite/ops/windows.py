@@ -11,9 +11,6 @@ from singa_lite.tensor import Shape
 #: One number for all axes, or one for each.
 Extents = int | Sequence[int]
 
-#: No extents, though bytes are a sequence of integers.
-_TEXT: tuple[type, ...] = (str, bytes)
-
 
 def window(
     where: str, kernel: Extents, stride: Extents = 1, pad: Extents = 0, dilation: Extents = 1, axes: int = 2
@@ -61,4 +58,6 @@ def as_image(extents: Sequence[int]) -> Shape:
 
 
 def _entries(value: Extents) -> tuple[int, ...]:
-    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, _TEXT) else (value,)
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return tuple(value)
+    return (value,)  # type: ignore[return-value]  # bytes are integers to a type checker; the caller refuses them
