@@ -592,6 +592,13 @@ def note(name: str, kind: str, *sources: str, inputs: Shape = (8,), outputs: Sha
     return LayerInfo(name, kind, (inputs,), (outputs,), tuple((source, 0) for source in sources), "")
 
 
+def test_layers_stand_by_their_longest_way_to_an_output():
+    """As Keras 3 lists the layers of `keras.Model(x, [short, c])`."""
+    sources = {"x": (), "a": ("x",), "short": ("a",), "b": ("a",), "c": ("b",)}
+    net = {name: note(name, "Dense" if given else "Dummy", *given) for name, given in sources.items()}
+    assert keras_net.keras_order(net) == ["x", "a", "b", "short", "c"]
+
+
 def doubling(times: int) -> dict[str, LayerInfo]:
     """A net that joins its own output again and again."""
     net = {"0": note("0", "Flatten", inputs=(2, 2, 2))}
