@@ -26,6 +26,7 @@ from keras_nets import (
 from nets import all_bits
 from singa_lite import FeedForwardNet, Layer, SnapshotError, layers, snapshots
 from singa_lite.snapshots import command, formats, net_tree, tree, weights_tree
+from singa_lite.snapshots.formats.keras import net as keras_net
 from singa_lite.snapshots.formats.keras import orders as keras_orders
 from singa_lite.snapshots.formats.keras.net import LayerInfo
 from singa_lite.tensor import Shape, to_numpy
