@@ -594,10 +594,10 @@ def note(name: str, kind: str, *sources: str, inputs: Shape = (8,), outputs: Sha
 
 
 def test_layers_stand_by_their_longest_way_to_an_output():
-    """As Keras 3 lists the layers of `keras.Model(x, [short, c])`."""
-    sources = {"x": (), "a": ("x",), "short": ("a",), "b": ("a",), "c": ("b",)}
+    """As Keras 3 lists the layers of `keras.Model(x, [short, d])`."""
+    sources = {"x": (), "a": ("x",), "short": ("a",), "b": ("a",), "c": ("b",), "d": ("c",)}
     net = {name: note(name, "Dense" if given else "Dummy", *given) for name, given in sources.items()}
-    assert keras_net.keras_order(net) == ["x", "a", "b", "short", "c"]
+    assert keras_net.keras_order(net) == ["x", "a", "b", "c", "short", "d"]
 
 
 def doubling(times: int) -> dict[str, LayerInfo]:
