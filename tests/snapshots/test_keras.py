@@ -26,6 +26,7 @@ from keras_nets import (
 from nets import all_bits
 from singa_lite import FeedForwardNet, Layer, SnapshotError, layers, snapshots
 from singa_lite.snapshots import command, formats, net_tree, tree, weights_tree
+from singa_lite.snapshots.formats.keras import net as keras_net
 from singa_lite.snapshots.formats.keras import orders as keras_orders
 from singa_lite.snapshots.formats.keras.net import LayerInfo
 from singa_lite.tensor import Shape, to_numpy
@@ -590,6 +591,13 @@ def test_rows_without_columns_may_be_any_number(path):
 
 def note(name: str, kind: str, *sources: str, inputs: Shape = (8,), outputs: Shape = (8,)) -> LayerInfo:
     return LayerInfo(name, kind, (inputs,), (outputs,), tuple((source, 0) for source in sources), "")
+
+
+def test_layers_stand_by_their_longest_way_to_an_output():
+    """As Keras 3 lists the layers of `keras.Model(x, [short, d])`."""
+    sources = {"x": (), "a": ("x",), "short": ("a",), "b": ("a",), "c": ("b",), "d": ("c",)}
+    net = {name: note(name, "Dense" if given else "Dummy", *given) for name, given in sources.items()}
+    assert keras_net.keras_order(net) == ["x", "a", "b", "c", "short", "d"]
 
 
 def doubling(times: int) -> dict[str, LayerInfo]:
