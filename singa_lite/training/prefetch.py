@@ -27,19 +27,19 @@ def ahead(items: Iterable[T], count: int) -> Generator[T, None, None]:
         return
     left, ended = iter(items), Event()
 
-    def following() -> T | object:
+    def next_item() -> T | object:
         item = next(left, _END)
         if item is _END:
             ended.set()
         return item
 
     with ThreadPoolExecutor(1, "prefetch") as thread:
-        made = deque([thread.submit(following)])
+        made = deque([thread.submit(next_item)])
         try:
             while len(made) < count and not ended.is_set():  # a count may be larger than any number of items
-                made.append(thread.submit(following))
+                made.append(thread.submit(next_item))
             while (item := made.popleft().result()) is not _END:
-                made.append(thread.submit(following))
+                made.append(thread.submit(next_item))
                 yield item  # type: ignore[misc]  # next gives T but for the end
                 del item  # before the next one is waited for
         finally:
