@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from singa_lite.operation import Phase
-from singa_lite.passes.in_place import in_place
-from singa_lite.passes.program import Program, lifespans, live_bytes
-from singa_lite.passes.repeats import Repeater
-from singa_lite.passes.time_model import seconds
+from singa_lite.compiler.ir.operation import Phase
+from singa_lite.compiler.ir.program import Program, lifespans, live_bytes
+from singa_lite.compiler.ir.time_model import seconds
+from singa_lite.compiler.recompute.repeats import Repeater
+from singa_lite.compiler.share.in_place import in_place
 
 #: Instants of the backward part at which memory is looked at, and the part of the peak below which a value is ignored.
 INSTANTS, TINY = 40, 1e-3

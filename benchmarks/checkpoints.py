@@ -22,7 +22,7 @@ import numpy as np
 import quiet
 from singa_lite import FeedForwardNet, layers, loss, optimizer
 from singa_lite.fit import Callback, Training
-from singa_lite.graph import Pause
+from singa_lite.graph.graph import Pause
 from singa_lite.snapshots import Checkpoint
 from tiny import parsed
 

@@ -61,8 +61,8 @@ def main() -> None:
     os.environ["SINGA_LITE_THREADS"] = str(options.threads)
     os.environ["SINGA_LITE_TUNING"] = "off"
     from singa_lite import device
+    from singa_lite.commands.tuning import known_nets, measure, report
     from singa_lite.common import machine
-    from singa_lite.tuning import known_nets, measure, report
 
     named = options.clock or ("process" if options.threads == 1 else "wall")
     clock = time.process_time if named == "process" else time.perf_counter

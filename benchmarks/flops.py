@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from singa_lite.compiler.ir.time_model import multiply_adds
 from singa_lite.kernels.interface import SIGNATURES
-from singa_lite.passes.time_model import multiply_adds
 
 #: A kernel whose name begins so multiplies matrices: one that the interface does not say so of would go uncounted.
 COUNTED = ("attention", "conv", "linear", "matmul")

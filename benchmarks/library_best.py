@@ -24,16 +24,16 @@ import numpy as np
 
 from nets import batch, entry
 from singa_lite import device, optimizer
+from singa_lite.compiler.ir.operation import Instruction
+from singa_lite.compiler.ir.time_model import flops
+from singa_lite.compiler.report.profile import Profile
 from singa_lite.kernels.interface.signature import SIGNATURES
 from singa_lite.kernels.kernel_set import TensorSpec, specs_of
-from singa_lite.kernels.onednn_kernels import functions as f
-from singa_lite.kernels.onednn_kernels import layouts, memory_descs
-from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.convolution import DIRECT, chosen_filters, geometry
-from singa_lite.kernels.onednn_kernels.library import OneDNNError
-from singa_lite.operation import Instruction
-from singa_lite.passes.time_model import flops
-from singa_lite.reports.profile import Profile
+from singa_lite.kernels.onednn_kernels.library import functions as f
+from singa_lite.kernels.onednn_kernels.library import layouts, memory_descs
+from singa_lite.kernels.onednn_kernels.library import primitive as p
+from singa_lite.kernels.onednn_kernels.library.library import OneDNNError
 from tiny import parsed
 
 #: Four bytes of 0.0115 as float32, two of it as bfloat16.
@@ -101,7 +101,7 @@ def _products(tensors: dict[str, TensorSpec], instruction: Instruction) -> Itera
 
 
 def _desc(shape: tuple[int, ...], dtype: str, axes: object) -> p.MemoryDesc:
-    return memory_descs.chosen(shape, dtype) if axes is None else memory_descs.dense(shape, dtype, axes)
+    return memory_descs.any_layout(shape, dtype) if axes is None else memory_descs.dense(shape, dtype, axes)
 
 
 def fastest(primitive: p.Primitive, runs: int) -> float:

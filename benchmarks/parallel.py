@@ -135,8 +135,8 @@ def do(text: str) -> None:
 def simulated(task: Task, ranks: int, latency: float, bandwidth: float) -> float:
     """Seconds of a step, by the simulation."""
     from peers import singa_side
+    from singa_lite.commands.simulate.network import Network
     from singa_lite.parallel import simulate
-    from singa_lite.parallel.network import Network
 
     net = singa_side.built(task.net, 0.0)
     net.compile(singa_side.OPTIMIZERS[task.optimizer](task.lr))

@@ -18,9 +18,9 @@ import sys
 from collections.abc import Iterator
 
 import quiet
-from singa_lite.memory.check import check
-from singa_lite.memory.planner import plan
-from singa_lite.memory.problem import Request
+from singa_lite.compiler.placement.check import check
+from singa_lite.compiler.placement.planner import plan
+from singa_lite.compiler.placement.problem import Request
 from tiny import parsed, size
 
 COLUMNS = "problem n floor arena gap% proved seconds method"

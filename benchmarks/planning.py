@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from nets import NETS
 from singa_lite import FeedForwardNet, optimizer
-from singa_lite.graph_parts.budget_error import BudgetError
+from singa_lite.graph.budget_error import BudgetError
 from tiny import parsed
 
 BATCHES = {"resnet50": 16, "unet": 8, "mobilenet_v2": 32, "densenet121": 16, "vgg16": 8, "lenet": 64}

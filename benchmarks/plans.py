@@ -18,8 +18,8 @@ import time
 import quiet
 from nets import NETS
 from singa_lite import device, optimizer
+from singa_lite.compiler.report.memory_plan import MemoryPlan
 from singa_lite.errors import DeviceError
-from singa_lite.memory_plan import MemoryPlan
 from tiny import parsed
 
 BATCHES = {

@@ -24,7 +24,7 @@ import numpy as np
 from nets import NETS, TEXTS, batch, entry
 from peers.singa_side import use_once
 from singa_lite import device, optimizer
-from singa_lite.graph_parts.budget_error import BudgetError
+from singa_lite.graph.budget_error import BudgetError
 from tiny import parsed
 
 MIB = 2**20

@@ -42,7 +42,8 @@ def names(module: str) -> dict[str, str]:
     Where it is, and not where it is handed on: a stub (.pyi) beside the module has no docstrings.
     """
     found: dict[str, str] = {}
-    for node in ast.parse(source(module).read_text(encoding="utf-8")).body:
+    body = ast.parse(source(module).read_text(encoding="utf-8")).body
+    for node in (inner for top in body for inner in (top.body if isinstance(top, ast.If) else [top])):
         if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
             found[node.name] = f"{module}.{node.name}"
         elif isinstance(node, ast.ImportFrom):

@@ -2,56 +2,58 @@
 
 from typing import overload
 
-from ._windows import Extents
 from .activation import Activation as _Activation
-from .avg_pooling1d import AvgPooling1D as _AvgPooling1D
-from .avg_pooling2d import AvgPooling2D as _AvgPooling2D
-from .batch_normalization import BatchNormalization as _BatchNormalization
-from .bidirectional import Bidirectional as _Bidirectional
 from .concat import Concat as _Concat
-from .conv1d import Conv1D as _Conv1D
-from .conv1d_transpose import Conv1DTranspose as _Conv1DTranspose
-from .conv2d import Conv2D as _Conv2D
-from .conv2d_transpose import Conv2DTranspose as _Conv2DTranspose
-from .cropping2d import Cropping2D as _Cropping2D
+from .convolution.conv1d import Conv1D as _Conv1D
+from .convolution.conv1d_transpose import Conv1DTranspose as _Conv1DTranspose
+from .convolution.conv2d import Conv2D as _Conv2D
+from .convolution.conv2d_transpose import Conv2DTranspose as _Conv2DTranspose
+from .convolution.cropping2d import Cropping2D as _Cropping2D
+from .convolution.depthwise_conv2d import DepthwiseConv2D as _DepthwiseConv2D
+from .convolution.separable_conv2d import SeparableConv2D as _SeparableConv2D
+from .convolution.upsampling2d import Upsampling2D as _Upsampling2D
+from .convolution.zero_padding2d import ZeroPadding2D as _ZeroPadding2D
 from .dense import Dense as _Dense
-from .depthwise_conv2d import DepthwiseConv2D as _DepthwiseConv2D
 from .dropout import Dropout as _Dropout
 from .dummy import Dummy as _Dummy
 from .embedding import Embedding as _Embedding
 from .flatten import Flatten as _Flatten
 from .gaussian_noise import GaussianNoise as _GaussianNoise
-from .global_avg_pooling1d import GlobalAvgPooling1D as _GlobalAvgPooling1D
-from .global_avg_pooling2d import GlobalAvgPooling2D as _GlobalAvgPooling2D
-from .global_max_pooling1d import GlobalMaxPooling1D as _GlobalMaxPooling1D
-from .global_max_pooling2d import GlobalMaxPooling2D as _GlobalMaxPooling2D
-from .group_normalization import GroupNormalization as _GroupNormalization
-from .gru import GRU as _GRU
-from .l2_norm import L2Norm as _L2Norm
 from .lambda_ import Given
 from .lambda_ import Lambda as _Lambda
-from .layer_normalization import LayerNormalization as _LayerNormalization
 from .learned_positions import LearnedPositions as _LearnedPositions
-from .lrn import LRN as _LRN
-from .lstm import LSTM as _LSTM
-from .max_pooling1d import MaxPooling1D as _MaxPooling1D
-from .max_pooling2d import MaxPooling2D as _MaxPooling2D
 from .merge import Merge as _Merge
 from .multi_head_attention import MultiHeadAttention as _MultiHeadAttention
 from .multiply import Multiply as _Multiply
 from .net import Net as _Net
-from .normalization import Normalization as _Normalization
-from .normalization import Numbers
+from .normalization.batch_normalization import BatchNormalization as _BatchNormalization
+from .normalization.group_normalization import GroupNormalization as _GroupNormalization
+from .normalization.l2_norm import L2Norm as _L2Norm
+from .normalization.layer_normalization import LayerNormalization as _LayerNormalization
+from .normalization.lrn import LRN as _LRN
+from .normalization.normalization import Normalization as _Normalization
+from .normalization.normalization import Numbers
+from .normalization.rms_normalization import RMSNormalization as _RMSNormalization
 from .padding_mask import PaddingMask as _PaddingMask
 from .permute import Permute as _Permute
+from .pooling.avg_pooling1d import AvgPooling1D as _AvgPooling1D
+from .pooling.avg_pooling2d import AvgPooling2D as _AvgPooling2D
+from .pooling.global_avg_pooling1d import GlobalAvgPooling1D as _GlobalAvgPooling1D
+from .pooling.global_avg_pooling2d import GlobalAvgPooling2D as _GlobalAvgPooling2D
+from .pooling.global_max_pooling1d import GlobalMaxPooling1D as _GlobalMaxPooling1D
+from .pooling.global_max_pooling2d import GlobalMaxPooling2D as _GlobalMaxPooling2D
+from .pooling.max_pooling1d import MaxPooling1D as _MaxPooling1D
+from .pooling.max_pooling2d import MaxPooling2D as _MaxPooling2D
 from .prelu import PReLU as _PReLU
+from .recurrent.bidirectional import Bidirectional as _Bidirectional
+from .recurrent.gru import GRU as _GRU
+from .recurrent.lstm import LSTM as _LSTM
+from .recurrent.simple_rnn import SimpleRNN as _SimpleRNN
+from .recurrent.time_distributed import TimeDistributed as _TimeDistributed
 from .rescaling import Rescaling as _Rescaling
 from .reshape import Reshape as _Reshape
 from .residual import Residual as _Residual
-from .rms_normalization import RMSNormalization as _RMSNormalization
-from .separable_conv2d import SeparableConv2D as _SeparableConv2D
 from .sequential import Sequential as _Sequential
-from .simple_rnn import SimpleRNN as _SimpleRNN
 from .sinusoidal_positions import SinusoidalPositions as _SinusoidalPositions
 from .slice import Slice as _Slice
 from .softmax import Softmax as _Softmax
@@ -60,16 +62,14 @@ from .spatial_dropout2d import SpatialDropout2D as _SpatialDropout2D
 from .split import Split as _Split
 from .swiglu import SwiGLU as _SwiGLU
 from .tied_dense import TiedDense as _TiedDense
-from .time_distributed import TimeDistributed as _TimeDistributed
 from .transformer_block import TransformerBlock as _TransformerBlock
-from .upsampling2d import Upsampling2D as _Upsampling2D
-from .zero_padding2d import ZeroPadding2D as _ZeroPadding2D
 from collections.abc import Callable
 from collections.abc import Sequence
-from singa_lite import initializer
-from singa_lite.layer import InputShape
-from singa_lite.layer import Layer
-from singa_lite.net import FeedForwardNet
+from singa_lite.layer import initializer
+from singa_lite.layer.layer import InputShape
+from singa_lite.layer.layer import Layer
+from singa_lite.layer.layer_graph import LayerGraph
+from singa_lite.layers._windows import Extents
 
 class Activation(_Activation):
     @overload
@@ -283,9 +283,9 @@ class Multiply(_Multiply):
 
 class Net(_Net):
     @overload
-    def __init__(self, name: str, net: FeedForwardNet, *, input_sample_shape: InputShape | None = ...) -> None: ...
+    def __init__(self, name: str, net: LayerGraph, *, input_sample_shape: InputShape | None = ...) -> None: ...
     @overload
-    def __init__(self, net: FeedForwardNet, *, name: str | None = ..., input_sample_shape: InputShape | None = ...) -> None: ...
+    def __init__(self, net: LayerGraph, *, name: str | None = ..., input_sample_shape: InputShape | None = ...) -> None: ...
 
 class Normalization(_Normalization):
     @overload

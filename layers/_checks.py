@@ -6,18 +6,18 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from singa_lite import initializer
 from singa_lite.common.checks import is_int as is_int
 from singa_lite.common.checks import real
-from singa_lite.errors import ShapeError
-from singa_lite.layer import Layer, check_new
+from singa_lite.common.errors import ShapeError
+from singa_lite.layer import initializer
+from singa_lite.layer.layer import Layer, check_new
 from singa_lite.tensor import Shape
 
 #: Behind the largest extent that an array may have.
 MOST = 2**63
 
 
-def where(layer: Layer) -> str:
+def label(layer: Layer) -> str:
     """What an error of a layer begins with: which layer it is."""
     return f"layer {layer.path!r}"
 
@@ -25,7 +25,7 @@ def where(layer: Layer) -> str:
 def positive_int(layer: Layer, what: str, value: object) -> int:
     """The value as an int. ValueError unless it is an integer of at least 1."""
     if not is_int(value) or not 1 <= value < MOST:
-        raise ValueError(f"{where(layer)}: wanted {what} to be an integer of at least 1, received {value!r}")
+        raise ValueError(f"{label(layer)}: wanted {what} to be an integer of at least 1, received {value!r}")
     return int(value)
 
 
@@ -35,34 +35,34 @@ def number(layer: Layer, what: str, value: object, low: float = -np.inf, high: f
     if found is None or not np.isfinite(found) or not low <= found <= high:
         wanted = f" of at least {low:g}" if high == np.inf else f" from {low:g} to {high:g}"
         wanted = wanted if low > -np.inf else ", finite"
-        raise ValueError(f"{where(layer)}: wanted {what} to be a number{wanted}, received {value!r}")
+        raise ValueError(f"{label(layer)}: wanted {what} to be a number{wanted}, received {value!r}")
     return found
 
 
 def flag(layer: Layer, what: str, value: object) -> bool:
     """The value as a bool. ValueError unless it is True or False."""
     if not isinstance(value, bool | np.bool_):
-        raise ValueError(f"{where(layer)}: wanted {what} to be True or False, received {value!r}")
+        raise ValueError(f"{label(layer)}: wanted {what} to be True or False, received {value!r}")
     return bool(value)
 
 
-def one_of(layer: Layer, what: str, value: object, names: Collection[str]) -> str:
+def check_choice(layer: Layer, what: str, value: object, names: Collection[str]) -> str:
     """The value itself. ValueError unless it is one of the names."""
     if not isinstance(value, str) or value not in names:
-        raise ValueError(f"{where(layer)}: wanted a {what} of {', '.join(names)}, received {value!r}")
+        raise ValueError(f"{label(layer)}: wanted a {what} of {', '.join(names)}, received {value!r}")
     return value
 
 
 def init(layer: Layer, what: str, spec: initializer.Spec) -> initializer.Initializer:
     """The initializer that `spec` stands for; ValueError or TypeError names the layer and the option."""
-    return initializer.get(spec, f"{where(layer)}: {what}")
+    return initializer.get(spec, f"{label(layer)}: {what}")
 
 
 def bias_init(layer: Layer, spec: initializer.Spec, use_bias: bool) -> initializer.Initializer:
     """The initializer of a layer's bias. ValueError for one beside use_bias=False, which would do nothing."""
     found = init(layer, "bias_init", spec)
     if not use_bias and found != initializer.get(0.0):
-        raise ValueError(f"{where(layer)}: wanted bias_init with use_bias=True only, received {spec!r} with False")
+        raise ValueError(f"{label(layer)}: wanted bias_init with use_bias=True only, received {spec!r} with False")
     return found
 
 
@@ -70,14 +70,14 @@ def positive(layer: Layer, what: str, value: object) -> float:
     """The value as a float. ValueError unless it is a finite number above 0."""
     found = number(layer, what, value, 0.0)
     if found == 0:
-        raise ValueError(f"{where(layer)}: wanted {what} to be a number above 0, received {value!r}")
+        raise ValueError(f"{label(layer)}: wanted {what} to be a number above 0, received {value!r}")
     return found
 
 
 def one_input(layer: Layer, shapes: Sequence[Shape]) -> Shape:
     """The only input's sample shape. ShapeError for another number of inputs."""
     if len(shapes) != 1:
-        raise ShapeError(f"{where(layer)}: wanted one input, received {len(shapes)} of shapes {list(shapes)}")
+        raise ShapeError(f"{label(layer)}: wanted one input, received {len(shapes)} of shapes {list(shapes)}")
     return shapes[0]
 
 
@@ -85,7 +85,7 @@ def features_of(layer: Layer, shapes: Sequence[Shape]) -> Shape:
     """The only input's sample shape, whose last axis are features. ShapeError where it has no axis."""
     shape = one_input(layer, shapes)
     if not shape:
-        raise ShapeError(f"{where(layer)}: wanted an input sample (..., features), received {shape}")
+        raise ShapeError(f"{label(layer)}: wanted an input sample (..., features), received {shape}")
     return shape
 
 
@@ -96,7 +96,7 @@ def input_axes(layer: Layer, shapes: Sequence[Shape], axes: Sequence[str], hint:
     if len(shape) < least or (len(shape) > least and axes[-1] != "..."):
         wanted = f"({axes[0]},)" if len(axes) == 1 else f"({', '.join(axes)})"
         raise ShapeError(
-            f"{where(layer)}: wanted an input sample of shape {wanted}, received {shape}{hint and '; '}{hint}"
+            f"{label(layer)}: wanted an input sample of shape {wanted}, received {shape}{hint and '; '}{hint}"
         )
     return shape
 
@@ -104,21 +104,21 @@ def input_axes(layer: Layer, shapes: Sequence[Shape], axes: Sequence[str], hint:
 def several_inputs(layer: Layer, shapes: Sequence[Shape]) -> Sequence[Shape]:
     """All inputs' sample shapes. ShapeError for fewer than two."""
     if len(shapes) < 2:
-        raise ShapeError(f"{where(layer)}: wanted two inputs or more, received {len(shapes)}")
+        raise ShapeError(f"{label(layer)}: wanted two inputs or more, received {len(shapes)}")
     return shapes
 
 
 def equal_inputs(layer: Layer, shapes: Sequence[Shape]) -> Shape:
     """The sample shape that all of the two or more inputs have."""
     if len(set(several_inputs(layer, shapes))) > 1:
-        raise ShapeError(f"{where(layer)}: wanted inputs of equal sample shapes, received {list(shapes)}")
+        raise ShapeError(f"{label(layer)}: wanted inputs of equal sample shapes, received {list(shapes)}")
     return shapes[0]
 
 
 def not_the_batch(layer: Layer, axis: object) -> int:
     """The axis as an int. ValueError unless it is an integer other than 0, the batch axis."""
     if not is_int(axis) or axis == 0:
-        raise ValueError(f"{where(layer)}: wanted an integer axis other than 0, the batch, received {axis!r}")
+        raise ValueError(f"{label(layer)}: wanted an integer axis other than 0, the batch, received {axis!r}")
     return int(axis)
 
 
@@ -127,7 +127,7 @@ def axis_of(layer: Layer, axis: int, shape: Shape) -> int:
     found = axis + len(shape) + 1 if axis < 0 else axis
     if not 1 <= found <= len(shape):
         raise ShapeError(
-            f"{where(layer)}: wanted an axis from 1 to {len(shape)} or from -{len(shape)} to -1 "
+            f"{label(layer)}: wanted an axis from 1 to {len(shape)} or from -{len(shape)} to -1 "
             f"(0 is the batch) for input samples of shape {shape}, received {axis}"
         )
     return found
@@ -142,19 +142,19 @@ def no_former(layer: Layer, given: Mapping[str, object]) -> None:
     """TypeError for options that layers do not have; of the former `storage=` it says what took its place."""
     if "storage" in given:
         raise TypeError(
-            f"{where(layer)}: wanted no storage, as the net says how activations are stored: net.compile(optimizer, "
+            f"{label(layer)}: wanted no storage, as the net says how activations are stored: net.compile(optimizer, "
             f"precision='bfloat16'), received storage={given['storage']!r}"
         )
     if given:
-        raise TypeError(f"{where(layer)}: wanted options of {type(layer).__name__}, received {', '.join(given)}")
+        raise TypeError(f"{label(layer)}: wanted options of {type(layer).__name__}, received {', '.join(given)}")
 
 
 def held_layers(layer: Layer, given: object) -> list[Layer]:
     """The layers that a layer is to hold. TypeError unless they stand in a sequence, ValueError for none."""
     if not isinstance(given, Sequence) or isinstance(given, str):
-        raise TypeError(f"{where(layer)}: wanted layers in a list, received {given!r:.100}")
+        raise TypeError(f"{label(layer)}: wanted layers in a list, received {given!r:.100}")
     for entry in given:
-        check_new(f"{where(layer)}: layers", entry)
+        check_new(f"{label(layer)}: layers", entry)
     if not given:
-        raise ValueError(f"{where(layer)}: wanted one layer or more, received {given!r}")
+        raise ValueError(f"{label(layer)}: wanted one layer or more, received {given!r}")
     return list(given)

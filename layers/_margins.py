@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from singa_lite.layer import InputShape, Layer
-from singa_lite.ops.windows import pads
+from singa_lite.autograd.ops.windows import pads
+from singa_lite.layer.layer import InputShape, Layer
 
-from ._checks import where
+from ._checks import label
 from ._windows import Extents
 
 
@@ -17,5 +17,5 @@ class Margins(Layer):
 
     def __init__(self, name: str, margins: Extents, input_sample_shape: InputShape | None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
-        top, bottom, left, right = pads(where(self), margins, what=self.what)
+        top, bottom, left, right = pads(label(self), margins, what=self.what)
         self.margins = (top, bottom), (left, right)

@@ -15,7 +15,7 @@ def without_padding(x: Tensor, mask: Tensor | None) -> Tensor:
 
     x: (n, time, features), with the mask that comes with it; mask: (n, time), or None, which gives x itself.
     """
-    return x if mask is None else _chosen(x, _seen(mask))
+    return x if mask is None else _masked(x, _mask_column(mask))
 
 
 def finite_padding(x: Tensor, mask: Tensor | None) -> Tensor:
@@ -24,17 +24,17 @@ def finite_padding(x: Tensor, mask: Tensor | None) -> Tensor:
         return x
     with autograd.no_grad():
         is_finite = autograd.less(autograd.abs(x), inf)
-        taken = autograd.maximum(_seen(mask), is_finite)
-    return _chosen(x, taken)
+        taken = autograd.maximum(_mask_column(mask), is_finite)
+    return _masked(x, taken)
 
 
-def _seen(mask: Tensor) -> Tensor:
+def _mask_column(mask: Tensor) -> Tensor:
     """(n, time, 1) of bool."""
     seen = mask if mask.dtype == np.bool_ else autograd.not_equal(mask.detach(), 0)
     return autograd.reshape(seen, (*seen.shape, 1))
 
 
-def _chosen(x: Tensor, taken: Tensor) -> Tensor:
+def _masked(x: Tensor, taken: Tensor) -> Tensor:
     y = autograd.where(taken, x, 0)
     y.mask = x.mask
     return y

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from singa_lite import initializer
-from singa_lite.layer import Layer
+from singa_lite.layer import initializer
+from singa_lite.layer.layer import Layer
 
 from ._checks import bias_init as checked_bias_init
 from ._checks import flag, init

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from singa_lite import autograd
-from singa_lite.layer import InputShape, Layer
+from singa_lite.layer.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import input_axes

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from singa_lite import autograd
+from singa_lite.autograd.ops.windows import Extents as Extents
+from singa_lite.autograd.ops.windows import as_image as as_image
+from singa_lite.autograd.ops.windows import pair as pair
+from singa_lite.autograd.ops.windows import window as checked_window
 from singa_lite.kernels.interface.window import Window
-from singa_lite.layer import Layer
-from singa_lite.ops.windows import Extents as Extents
-from singa_lite.ops.windows import as_image as as_image
-from singa_lite.ops.windows import pair as pair
-from singa_lite.ops.windows import window as checked_window
+from singa_lite.layer.layer import Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import where
+from ._checks import label
 
 #: Names of a sample's axes. A sequence is worked on as an image of height 1.
 IMAGE = ("channels", "height", "width")
@@ -47,15 +47,15 @@ def window(
         check_padding(layer, padding, paddings)
         border_mode = "valid"
     if not isinstance(border_mode, str) or border_mode not in ("same", "valid"):
-        raise ValueError(f"{where(layer)}: wanted border_mode 'same' or 'valid', received {border_mode!r}")
-    made = checked_window(where(layer), kernel, stride, 0 if pad is None else pad, dilation, axes)
+        raise ValueError(f"{label(layer)}: wanted border_mode 'same' or 'valid', received {border_mode!r}")
+    made = checked_window(label(layer), kernel, stride, 0 if pad is None else pad, dilation, axes)
     if border_mode == "valid" and any(made.pad):
-        raise ValueError(f"{where(layer)}: wanted pad or border_mode 'valid', which pads nothing, received {pad!r}")
+        raise ValueError(f"{label(layer)}: wanted pad or border_mode 'valid', which pads nothing, received {pad!r}")
     if pad is not None or border_mode == "valid":
         return made
     if made.kernel[0] % 2 == 0 or made.kernel[1] % 2 == 0:
         raise ValueError(
-            f"{where(layer)}: wanted an odd kernel for border_mode 'same', received {kernel}; "
+            f"{label(layer)}: wanted an odd kernel for border_mode 'same', received {kernel}; "
             "use border_mode='valid' or pad="
         )
     height, width = (step * (extent // 2) for step, extent in zip(made.dilation, made.kernel, strict=True))
@@ -66,14 +66,14 @@ def check_padding(layer: Layer, padding: object, paddings: Sequence[str] = PADDI
     """ValueError unless the padding is one of these, and stands alone; TypeError for numbers, as of PyTorch."""
     if not isinstance(padding, str):
         raise TypeError(
-            f"{where(layer)}: wanted pad=, which takes numbers, or border_mode=, or padding= of {', '.join(paddings)}, "
+            f"{label(layer)}: wanted pad=, which takes numbers, or border_mode=, or padding= of {', '.join(paddings)}, "
             f"received padding={padding!r}"
         )
     if padding not in paddings:
-        raise ValueError(f"{where(layer)}: wanted a padding of {', '.join(paddings)}, received {padding!r}")
+        raise ValueError(f"{label(layer)}: wanted a padding of {', '.join(paddings)}, received {padding!r}")
     given = [name for name in ("border_mode", "pad") if layer.given_arguments.get(name) is not None]
     if given:
-        raise ValueError(f"{where(layer)}: wanted padding or {given[0]}, received both")
+        raise ValueError(f"{label(layer)}: wanted padding or {given[0]}, received both")
 
 
 def padded(window: Window, padding: str | None, extents: Sequence[int]) -> Window:
@@ -96,7 +96,7 @@ def padded(window: Window, padding: str | None, extents: Sequence[int]) -> Windo
 def output_extents(layer: Layer, window: Window, extents: Sequence[int]) -> Shape:
     """How many windows fit along (height, width), or along (length,). ShapeError if not even one does."""
     height, width = as_image(extents)
-    return window.positions(where(layer), (height, width))[2 - len(extents) :]
+    return window.positions(label(layer), (height, width))[2 - len(extents) :]
 
 
 def as_images(x: Tensor) -> Tensor:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Never
 
 from singa_lite import autograd
-from singa_lite.described import Arguments
-from singa_lite.layer import InputShape, Layer
+from singa_lite.common.described import Arguments
+from singa_lite.layer.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import no_former, one_input, one_of, positive, where
+from ._checks import check_choice, label, no_former, one_input, positive
 
 #: {mode: the operation}
 MODES: dict[str, Callable[..., Tensor]] = {
@@ -73,7 +73,7 @@ class Activation(Layer):
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         no_former(self, former)
-        self.mode = self._default_mode() if mode is None else one_of(self, "mode", mode, MODES)
+        self.mode = self._default_mode() if mode is None else check_choice(self, "mode", mode, MODES)
         self.gives = "sigmoid" if self.mode == "sigmoid" else ""
         self.options: dict[str, float] = {}
         for owner, what, value in (("leaky_relu", "slope", slope), ("elu", "alpha", alpha)):
@@ -81,7 +81,7 @@ class Activation(Layer):
                 continue
             if self.mode != owner:
                 raise ValueError(
-                    f"{where(self)}: wanted {what} with mode {owner!r} only, received it with mode {self.mode!r}"
+                    f"{label(self)}: wanted {what} with mode {owner!r} only, received it with mode {self.mode!r}"
                 )
             self.options[what] = positive(self, what, value)
 
@@ -103,7 +103,7 @@ class Activation(Layer):
         if meant not in MODES:
             hint = "layers.Softmax(name)" if meant == "softmax" else f"there is none for {meant!r}"
         raise ValueError(
-            f"{where(self)}: wanted a mode of {', '.join(MODES)} beside a name that is a function's, received none, "
+            f"{label(self)}: wanted a mode of {', '.join(MODES)} beside a name that is a function's, received none, "
             f"which is 'relu'; {hint}"
         )
 

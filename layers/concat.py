@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from singa_lite import autograd
-from singa_lite.errors import ShapeError
-from singa_lite.layer import InputShape, Layer
+from singa_lite.common.errors import ShapeError
+from singa_lite.layer.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import axis_of, leaves_time, not_the_batch, several_inputs, where
+from ._checks import axis_of, label, leaves_time, not_the_batch, several_inputs
 
 
 class Concat(Layer):
@@ -33,7 +33,7 @@ class Concat(Layer):
             others = shape[:axis], shape[axis + 1 :]
             if len(shape) != len(first) or others != (before, after):
                 raise ShapeError(
-                    f"{where(self)}: wanted input samples of equal shapes but for axis {self.axis}, "
+                    f"{label(self)}: wanted input samples of equal shapes but for axis {self.axis}, "
                     f"received {list(shapes)}"
                 )
         return (*before, sum(shape[axis] for shape in shapes), *after)

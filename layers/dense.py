@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Never
 
-from singa_lite import autograd, initializer
-from singa_lite.layer import InputShape, Layer
+from singa_lite import autograd
+from singa_lite.layer import initializer
+from singa_lite.layer.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import bias_init as checked_bias_init

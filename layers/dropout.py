@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from singa_lite import autograd
-from singa_lite.layer import InputShape, Layer
+from singa_lite.layer.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import one_input, where
+from ._checks import label, one_input
 from ._dropout import add_random_state, checked_probability
 
 
@@ -34,7 +34,7 @@ class Dropout(Layer):
         self.p = checked_probability(self, p)
         if re.fullmatch(r"0?\.\d+", name) and float(name) != self.p:
             raise ValueError(
-                f"{where(self)}: wanted p to be what the name says, received {p}; the name comes first: "
+                f"{label(self)}: wanted p to be what the name says, received {p}; the name comes first: "
                 "Dropout(name, p)"
             )
 

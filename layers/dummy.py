@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from singa_lite import autograd
-from singa_lite.layer import InputShape, Layer
+from singa_lite.layer.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import one_input

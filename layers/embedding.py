@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from singa_lite import autograd, initializer
-from singa_lite.errors import ShapeError
-from singa_lite.layer import InputShape, Layer
-from singa_lite.ops.shape import piece
+from singa_lite import autograd
+from singa_lite.autograd.ops.shape import piece
+from singa_lite.common.errors import ShapeError
+from singa_lite.layer import initializer
+from singa_lite.layer.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import flag, init, is_int, one_input, positive_int, where
+from ._checks import flag, init, is_int, label, one_input, positive_int
 from .padding_mask import padding_mask
 
 
@@ -51,7 +52,7 @@ class Embedding(Layer):
         self.input_ids = self.num_embeddings
         if padding_idx is not None and not (is_int(padding_idx) and 0 <= padding_idx < self.num_embeddings):
             raise ValueError(
-                f"{where(self)}: wanted padding_idx to be an id from 0 to {self.num_embeddings - 1} or None, received "
+                f"{label(self)}: wanted padding_idx to be an id from 0 to {self.num_embeddings - 1} or None, received "
                 f"{padding_idx!r}"
             )
         self.padding_idx = None if padding_idx is None else int(padding_idx)
@@ -62,7 +63,7 @@ class Embedding(Layer):
         """(...) -> (..., dim)."""
         shape = one_input(self, shapes)
         if self.mask_zero and len(shape) != 1:
-            raise ShapeError(f"{where(self)}: wanted input samples (time,) with mask_zero=True, received {shape}")
+            raise ShapeError(f"{label(self)}: wanted input samples (time,) with mask_zero=True, received {shape}")
         weight = self.add_parameter(
             "weight", (self.num_embeddings, self.dim), self.weight_init, (self.num_embeddings, self.dim)
         )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from singa_lite import autograd
-from singa_lite.errors import ShapeError
-from singa_lite.layer import InputShape, Layer, SampleShape
+from singa_lite.common.errors import ShapeError
+from singa_lite.layer.layer import InputShape, Layer, SampleShape
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import where
+from ._checks import label
 
 #: What a function may give: a tensor, or several.
 Given = Tensor | Sequence[Tensor]
@@ -30,7 +30,7 @@ class Lambda(Layer):
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         if not callable(function) or isinstance(function, type):
-            raise TypeError(f"{where(self)}: wanted a function of tensors, received {function!r:.100}")
+            raise TypeError(f"{label(self)}: wanted a function of tensors, received {function!r:.100}")
         self.function = function
 
     @property
@@ -47,7 +47,7 @@ class Lambda(Layer):
             outputs = found if isinstance(found, list) else [found]
             if any(output.shape[:1] != (2,) for output in outputs):
                 raise ShapeError(
-                    f"{where(self)}: wanted a function that keeps the batch as the first axis, received "
+                    f"{label(self)}: wanted a function that keeps the batch as the first axis, received "
                     f"{[output.shape for output in outputs]} for two samples of shapes {list(shapes)}"
                 )
             made = [output.shape[1:] for output in outputs]
@@ -59,7 +59,7 @@ class Lambda(Layer):
         outputs = [given] if isinstance(given, Tensor) else given
         if not isinstance(outputs, list | tuple) or not outputs or not all(isinstance(y, Tensor) for y in outputs):
             raise TypeError(
-                f"{where(self)}: wanted a function that returns a Tensor or a list of them, received {given!r:.100}"
+                f"{label(self)}: wanted a function that returns a Tensor or a list of them, received {given!r:.100}"
             )
         fresh = [autograd.identity(y) if any(y is x for x in xs) else y for y in outputs]
         return fresh[0] if isinstance(given, Tensor) else fresh

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from singa_lite import autograd, initializer
-from singa_lite.errors import ShapeError
-from singa_lite.layer import InputShape, Layer
-from singa_lite.layer_parts.past import LayerPast
-from singa_lite.ops.cached import rows_at
+from singa_lite import autograd
+from singa_lite.autograd.ops.cached import rows_at
+from singa_lite.common.errors import ShapeError
+from singa_lite.layer import initializer
+from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layer.layer_base.past import LayerPast
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import init, input_axes, positive_int, where
+from ._checks import init, input_axes, label, positive_int
 
 
 class LearnedPositions(Layer):
@@ -42,7 +43,7 @@ class LearnedPositions(Layer):
         time, features = input_axes(self, shapes, ("time", "features"))
         length = time if self.max_length is None else self.max_length
         if time > length:
-            raise ShapeError(f"{where(self)}: wanted at most max_length {length} positions, received {time}")
+            raise ShapeError(f"{label(self)}: wanted at most max_length {length} positions, received {time}")
         self.add_parameter("weight", (length, features), self.weight_init, (length, features))
         return time, features
 

@@ -6,7 +6,7 @@ from functools import reduce
 from typing import ClassVar
 
 from singa_lite import autograd
-from singa_lite.layer import Layer
+from singa_lite.layer.layer import Layer
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import equal_inputs

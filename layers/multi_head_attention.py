@@ -6,16 +6,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from singa_lite import autograd, initializer
-from singa_lite.errors import ShapeError
-from singa_lite.layer import InputShape, Layer
-from singa_lite.layer_parts.past import LayerPast
-from singa_lite.layer_parts.positions import rotary_table
-from singa_lite.ops.cached import cached_attention, rows_at, write_rows
-from singa_lite.ops.shape import first_rows
+from singa_lite import autograd
+from singa_lite.autograd.ops.cached import cached_attention, rows_at, write_rows
+from singa_lite.autograd.ops.shape import first_rows
+from singa_lite.common.errors import ShapeError
+from singa_lite.layer import initializer
+from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layer.layer_base.past import LayerPast
+from singa_lite.layer.layer_base.positions import rotary_table
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import flag, number, positive_int, where
+from ._checks import flag, label, number, positive_int
 from ._masks import finite_padding, without_padding
 from ._products import Products
 
@@ -65,10 +66,10 @@ class MultiHeadAttention(Products):
         self.causal = flag(self, "causal", causal)
         self.dropout = number(self, "dropout", dropout, 0, 1)
         if self.dropout == 1:
-            raise ValueError(f"{where(self)}: wanted dropout, the share to drop, below 1, received {dropout}")
+            raise ValueError(f"{label(self)}: wanted dropout, the share to drop, below 1, received {dropout}")
         self.kv_heads = self.heads if kv_heads is None else positive_int(self, "kv_heads", kv_heads)
         if self.heads % self.kv_heads:
-            raise ValueError(f"{where(self)}: wanted kv_heads to divide the {self.heads} heads, received {kv_heads}")
+            raise ValueError(f"{label(self)}: wanted kv_heads to divide the {self.heads} heads, received {kv_heads}")
         self.rotary = flag(self, "rotary", rotary)
         self.take_options(use_bias, weight_init, bias_init)
         self._head_size, self._is_cross = 0, False
@@ -96,28 +97,28 @@ class MultiHeadAttention(Products):
         axes = [len(shape) for shape in shapes]
         if axes not in ([2], [2, 2], [2, 1], [2, 2, 1]):
             raise ShapeError(
-                f"{where(self)}: wanted inputs (time, features), perhaps a memory (length, width), perhaps a mask "
+                f"{label(self)}: wanted inputs (time, features), perhaps a memory (length, width), perhaps a mask "
                 f"(length,), received {len(shapes)} of shapes {list(shapes)}"
             )
         shape, memory = shapes[0], shapes[axes.count(2) - 1]
         if axes[-1] == 1 and shapes[-1] != memory[:1]:
             raise ShapeError(
-                f"{where(self)}: wanted a mask of shape {memory[:1]}, one number a position, received {shapes[-1]}"
+                f"{label(self)}: wanted a mask of shape {memory[:1]}, one number a position, received {shapes[-1]}"
             )
         if self.rotary and axes.count(2) > 1:
-            raise ShapeError(f"{where(self)}: wanted self-attention with rotary=True, received a memory {memory}")
+            raise ShapeError(f"{label(self)}: wanted self-attention with rotary=True, received a memory {memory}")
         return shape, memory
 
     def _size(self, features: int) -> int:
         """Of a head."""
         if self.head_size is None and features % self.heads:
             raise ShapeError(
-                f"{where(self)}: wanted heads that divide the features, or a head_size, received {self.heads} heads "
+                f"{label(self)}: wanted heads that divide the features, or a head_size, received {self.heads} heads "
                 f"for {features} features"
             )
         size = features // self.heads if self.head_size is None else self.head_size
         if self.rotary and size % 2:
-            raise ShapeError(f"{where(self)}: wanted an even head_size with rotary=True, received {size}")
+            raise ShapeError(f"{label(self)}: wanted an even head_size with rotary=True, received {size}")
         return size
 
     def _dense(self, name: str, num_output: int) -> Layer:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from copy import deepcopy
 
+from singa_lite.common.errors import GraphError, ShapeError
 from singa_lite.device import Device
-from singa_lite.errors import GraphError, ShapeError
-from singa_lite.layer import InputShape, Layer, SampleShape
-from singa_lite.net import FeedForwardNet
+from singa_lite.layer.copied_layers import add_copies
+from singa_lite.layer.layer import InputShape, Layer, SampleShape
+from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import where
+from ._checks import label
 
 
 class Net(Layer):
@@ -28,10 +29,10 @@ class Net(Layer):
 
     positionwise = True
 
-    def __init__(self, name: str, net: FeedForwardNet, *, input_sample_shape: InputShape | None = None) -> None:
+    def __init__(self, name: str, net: LayerGraph, *, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
-        if not isinstance(net, FeedForwardNet):
-            raise TypeError(f"{where(self)}: wanted a FeedForwardNet, received {net!r:.100}")
+        if not isinstance(net, LayerGraph):
+            raise TypeError(f"{label(self)}: wanted a FeedForwardNet, received {net!r:.100}")
         self.net = net
         self._sources = {node.layer.name: node.sources for node in net.ordered()}
         self._inputs, self._outputs = net.input_shapes(), net.output_names()
@@ -46,22 +47,22 @@ class Net(Layer):
         """The sample shapes of the net's inputs -> those of its outputs."""
         wanted = list(self._inputs.values())
         if list(shapes) != wanted:
-            raise ShapeError(f"{where(self)}: wanted the net's inputs, {wanted}, received {list(shapes)}")
+            raise ShapeError(f"{label(self)}: wanted the net's inputs, {wanted}, received {list(shapes)}")
         if self.shared_with is not None and not (
             isinstance(self.shared_with, Net) and self.shared_with.net is self.net
         ):
             raise GraphError(
-                f"{where(self)}: wanted to share with a layer of the same net, received {self.shared_with!r}"
+                f"{label(self)}: wanted to share with a layer of the same net, received {self.shared_with!r}"
             )
         context = self._placed()
         if (self.net.device, self.net.dtype) != (context.device, context.dtype):
             raise GraphError(
-                f"{where(self)}: wanted a net in {context.dtype} on device {context.device.name}, as the one that it "
+                f"{label(self)}: wanted a net in {context.dtype} on device {context.device.name}, as the one that it "
                 f"becomes a part of, received one in {self.net.dtype} on {self.net.device.name}"
             )
         if set(self.net.layers) != set(self._sources):
-            raise GraphError(f"{where(self)}: wanted a net that no layer was added to since, received another")
-        self.add_copies([self.net.layers[name] for name in self._sources])
+            raise GraphError(f"{label(self)}: wanted a net that no layer was added to since, received another")
+        add_copies(self, [self.net.layers[name] for name in self._sources])
         held = self.layers.values()
         self.any_length, self.keeps_time = all(x.any_length for x in held), all(x.keeps_time for x in held)
         given = [shape for name in self._outputs for shape in self.layers[name].output_sample_shapes]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from singa_lite.common.array_types import DType
 from singa_lite.device import device_of
-from singa_lite.layer import InputShape, Layer
+from singa_lite.layer.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import is_int, one_input, where
+from ._checks import is_int, label, one_input
 
 
 class PaddingMask(Layer):
@@ -27,7 +27,7 @@ class PaddingMask(Layer):
     def __init__(self, name: str, padding_idx: int = 0, *, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         if not is_int(padding_idx) or not 0 <= padding_idx < 2**63:
-            raise ValueError(f"{where(self)}: wanted padding_idx to be an id, at least 0, received {padding_idx!r}")
+            raise ValueError(f"{label(self)}: wanted padding_idx to be an id, at least 0, received {padding_idx!r}")
         self.padding_idx = int(padding_idx)
 
     def setup(self, *shapes: Shape) -> Shape:
@@ -37,7 +37,7 @@ class PaddingMask(Layer):
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, ...) of ids -> the same shape. TypeError for what are no integers."""
         if x.dtype.kind not in "iu":
-            raise TypeError(f"{where(self)}: wanted ids of an integer dtype, received {x.dtype}")
+            raise TypeError(f"{label(self)}: wanted ids of an integer dtype, received {x.dtype}")
         return padding_mask(x, self.padding_idx, self.dtype)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from singa_lite import autograd
-from singa_lite.errors import ShapeError
-from singa_lite.layer import InputShape, Layer
+from singa_lite.common.errors import ShapeError
+from singa_lite.layer.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import is_int, one_input, where
+from ._checks import is_int, label, one_input
 
 
 class Permute(Layer):
@@ -28,7 +28,7 @@ class Permute(Layer):
         given = list(axes) if isinstance(axes, Sequence) and not isinstance(axes, str) else []
         if not given or not all(map(is_int, given)) or sorted(given) != list(range(1, len(given) + 1)):
             raise ValueError(
-                f"{where(self)}: wanted axes with each axis of a sample once, counted from 1, such as (2, 1), received "
+                f"{label(self)}: wanted axes with each axis of a sample once, counted from 1, such as (2, 1), received "
                 f"{axes!r}"
             )
         self.axes: Shape = tuple(int(axis) for axis in given)
@@ -37,7 +37,7 @@ class Permute(Layer):
         """The extents in the order of the axes."""
         shape = one_input(self, shapes)
         if len(shape) != len(self.axes):
-            raise ShapeError(f"{where(self)}: wanted input samples of {len(self.axes)} axes, received {shape}")
+            raise ShapeError(f"{label(self)}: wanted input samples of {len(self.axes)} axes, received {shape}")
         return tuple(shape[axis - 1] for axis in self.axes)
 
     def forward(self, training: bool, x: Tensor) -> Tensor:

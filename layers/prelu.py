@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from singa_lite import autograd, initializer
-from singa_lite.errors import ShapeError
-from singa_lite.layer import InputShape, Layer
+from singa_lite import autograd
+from singa_lite.common.errors import ShapeError
+from singa_lite.layer import initializer
+from singa_lite.layer.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import init, is_int, one_input, where
+from ._checks import init, is_int, label, one_input
 
 
 class PReLU(Layer):
@@ -41,7 +42,7 @@ class PReLU(Layer):
         shared = range(2, len(shape) + 1) if self.shared_axes is None else self.shared_axes
         if not shape or max(shared, default=1) > len(shape):
             raise ShapeError(
-                f"{where(self)}: wanted input samples that have the shared axes {tuple(shared)}, received {shape}"
+                f"{label(self)}: wanted input samples that have the shared axes {tuple(shared)}, received {shape}"
             )
         self.positionwise = self.any_length = len(shape) > 1 and 1 in shared
         self.add_parameter(
@@ -56,6 +57,6 @@ class PReLU(Layer):
     def _axes(self, given: object) -> tuple[int, ...]:
         if not isinstance(given, Sequence) or not all(is_int(axis) and axis >= 1 for axis in given):
             raise ValueError(
-                f"{where(self)}: wanted shared_axes, a tuple of axes of at least 1 (0 is the batch), received {given!r}"
+                f"{label(self)}: wanted shared_axes, a tuple of axes of at least 1 (0 is the batch), received {given!r}"
             )
         return tuple(sorted({int(axis) for axis in given}))

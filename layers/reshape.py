@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from math import prod
 
 from singa_lite import autograd
-from singa_lite.errors import ShapeError
-from singa_lite.layer import InputShape, Layer
+from singa_lite.common.errors import ShapeError
+from singa_lite.layer.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import is_int, one_input, where
+from ._checks import is_int, label, one_input
 
 
 class Reshape(Layer):
@@ -30,7 +30,7 @@ class Reshape(Layer):
         valid = all(is_int(extent) and (extent >= 1 or extent == -1) for extent in extents)
         if not valid or extents.count(-1) > 1:
             raise ValueError(
-                f"{where(self)}: wanted a sample shape of extents of at least 1, one of them -1 at most, "
+                f"{label(self)}: wanted a sample shape of extents of at least 1, one of them -1 at most, "
                 f"received {shape!r}"
             )
         self.shape: Shape = tuple(int(extent) for extent in extents if extent is not None)
@@ -47,7 +47,7 @@ class Reshape(Layer):
         known = abs(prod(self.shape))
         if prod(given) % known or (-1 not in self.shape and prod(given) != known):
             raise ShapeError(
-                f"{where(self)}: wanted input samples that fit shape {self.shape}, "
+                f"{label(self)}: wanted input samples that fit shape {self.shape}, "
                 f"received {prod(given)} elements of shape {given}"
             )
         return tuple(prod(given) // known if extent == -1 else extent for extent in self.shape)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from singa_lite import autograd
-from singa_lite.errors import ShapeError
+from singa_lite.common.errors import ShapeError
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import one_input, where
+from ._checks import label, one_input
 from .sequential import Sequential
 
 
@@ -28,7 +28,7 @@ class Residual(Sequential):
         shape = one_input(self, shapes)
         found = super().setup(shape)
         if found != shape:
-            raise ShapeError(f"{where(self)}: wanted layers that keep the sample shape {shape}, received {found}")
+            raise ShapeError(f"{label(self)}: wanted layers that keep the sample shape {shape}, received {found}")
         return shape
 
     def forward(self, training: bool, *xs: Tensor) -> Tensor:

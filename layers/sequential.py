@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from singa_lite.layer import InputShape, Layer, SampleShape
+from singa_lite.layer.layer import InputShape, Layer, SampleShape
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import held_layers

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from singa_lite import autograd
-from singa_lite.errors import ShapeError
-from singa_lite.layer import InputShape, Layer
-from singa_lite.layer_parts.past import LayerPast
-from singa_lite.layer_parts.positions import sinusoidal_table
-from singa_lite.ops.cached import rows_at
-from singa_lite.ops.shape import first_rows
+from singa_lite.autograd.ops.cached import rows_at
+from singa_lite.autograd.ops.shape import first_rows
+from singa_lite.common.errors import ShapeError
+from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layer.layer_base.past import LayerPast
+from singa_lite.layer.layer_base.positions import sinusoidal_table
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import input_axes, positive, where
+from ._checks import input_axes, label, positive
 
 
 class SinusoidalPositions(Layer):
@@ -35,7 +35,7 @@ class SinusoidalPositions(Layer):
         """The shape is kept."""
         time, features = input_axes(self, shapes, ("time", "features"))
         if features % 2:
-            raise ShapeError(f"{where(self)}: wanted an even number of features, received {(time, features)}")
+            raise ShapeError(f"{label(self)}: wanted an even number of features, received {(time, features)}")
         self.add_state("table", (time, features))
         self.options_changed()
         return time, features

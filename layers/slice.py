@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from singa_lite import autograd
-from singa_lite.errors import ShapeError
-from singa_lite.layer import InputShape, Layer
+from singa_lite.common.errors import ShapeError
+from singa_lite.layer.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import axis_of, is_int, leaves_time, not_the_batch, one_input, where
+from ._checks import axis_of, is_int, label, leaves_time, not_the_batch, one_input
 
 
 class Slice(Layer):
@@ -39,7 +39,7 @@ class Slice(Layer):
         valid = points and all(is_int(point) for point in points)
         if not valid or any(start >= stop for start, stop in pairwise((0, *points))):
             raise ValueError(
-                f"{where(self)}: wanted slice_point to be rising numbers from 1 on, received {slice_point!r}"
+                f"{label(self)}: wanted slice_point to be rising numbers from 1 on, received {slice_point!r}"
             )
         self.slice_point = tuple(int(point) for point in points)
 
@@ -51,7 +51,7 @@ class Slice(Layer):
         extent = shape[place_in_sample]
         if self.slice_point[-1] >= extent:
             raise ShapeError(
-                f"{where(self)}: wanted slice points below {extent}, the extent along axis {self.axis} of "
+                f"{label(self)}: wanted slice points below {extent}, the extent along axis {self.axis} of "
                 f"input samples {shape}, received {self.slice_point}"
             )
         before, after = shape[:place_in_sample], shape[place_in_sample + 1 :]

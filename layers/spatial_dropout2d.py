@@ -7,8 +7,8 @@ from ._windows import IMAGE
 
 
 class SpatialDropout2D(SpatialDropout):
-    """In training each channel of each image is set to 0 with probability p, else divided by 1 - p; else y = x
-    (Tompson and others, arXiv 1411.4280).
+    """Sets each channel of each image to 0 with probability p in training, else divides it by 1 - p. Outside training y
+    = x (Tompson and others, arXiv 1411.4280).
 
     Input and output samples (channels, height, width). State: random uint64 (3,), as of Dropout.
 

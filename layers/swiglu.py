@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from singa_lite import autograd, initializer
-from singa_lite.layer import InputShape
+from singa_lite import autograd
+from singa_lite.layer import initializer
+from singa_lite.layer.layer import InputShape
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import features_of, positive_int

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from singa_lite import autograd
-from singa_lite.layer import InputShape, Layer
+from singa_lite.layer.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import features_of, where
+from ._checks import features_of, label
 from .embedding import Embedding
 
 
@@ -33,7 +33,7 @@ class TiedDense(Layer):
     def __init__(self, name: str, embedding: Embedding, *, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         if not isinstance(embedding, Embedding):
-            raise TypeError(f"{where(self)}: wanted embedding to be an Embedding, received {embedding!r}")
+            raise TypeError(f"{label(self)}: wanted embedding to be an Embedding, received {embedding!r}")
         self.share_parameters(embedding)
 
     @property
@@ -50,7 +50,7 @@ class TiedDense(Layer):
 
     def _placed_table(self) -> Shape:
         if self.shared_with is None:
-            raise ValueError(f"{where(self)}: wanted the embedding whose table it uses")
+            raise ValueError(f"{label(self)}: wanted the embedding whose table it uses")
         return self.shared_with.parameters["weight"].shape
 
     def forward(self, training: bool, x: Tensor) -> Tensor:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from singa_lite import autograd, initializer
-from singa_lite.errors import ShapeError
-from singa_lite.layer import InputShape, Layer
+from singa_lite import autograd
+from singa_lite.common.errors import ShapeError
+from singa_lite.layer import initializer
+from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layers.normalization.layer_normalization import LayerNormalization
+from singa_lite.layers.normalization.rms_normalization import RMSNormalization
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import flag, number, one_of, positive_int, where
+from ._checks import check_choice, flag, label, number, positive_int
 from ._masks import finite_padding
 from ._products import Products
 from .activation import MODES, Activation
 from .dropout import Dropout
-from .layer_normalization import LayerNormalization
 from .multi_head_attention import MultiHeadAttention
-from .rms_normalization import RMSNormalization
 from .swiglu import SwiGLU
 
 
@@ -74,8 +75,8 @@ class TransformerBlock(Products):
         self.heads = positive_int(self, "heads", heads)
         self.hidden_size = None if hidden_size is None else positive_int(self, "hidden_size", hidden_size)
         self.normalize_first = flag(self, "normalize_first", normalize_first)
-        self.activation = one_of(self, "activation", activation, (*MODES, "swiglu"))
-        self.norm = one_of(self, "norm", norm, ("layer", "rms"))
+        self.activation = check_choice(self, "activation", activation, (*MODES, "swiglu"))
+        self.norm = check_choice(self, "norm", norm, ("layer", "rms"))
         self.take_options(use_bias, weight_init, bias_init)
         self._attention = MultiHeadAttention(
             *("attention", heads, head_size, causal, dropout),
@@ -97,7 +98,7 @@ class TransformerBlock(Products):
         """(time, features), perhaps (time,) of a mask -> (time, features)."""
         if [len(shape) for shape in shapes] not in ([2], [2, 1]):
             raise ShapeError(
-                f"{where(self)}: wanted an input (time, features), perhaps a mask (time,) beside it, received "
+                f"{label(self)}: wanted an input (time, features), perhaps a mask (time,) beside it, received "
                 f"{list(shapes)}"
             )
         shape, *mask = shapes

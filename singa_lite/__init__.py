@@ -12,31 +12,35 @@ from typing import TYPE_CHECKING
 from singa_lite import autograd as autograd
 from singa_lite import data as data
 from singa_lite import device as device
-from singa_lite import initializer as initializer
 from singa_lite import loss as loss
 from singa_lite import metric as metric
 from singa_lite import optimizer as optimizer
-from singa_lite import regularizer as regularizer
-from singa_lite import schedule as schedule
 from singa_lite import tensor as tensor
-from singa_lite.errors import DeviceError as DeviceError
-from singa_lite.errors import GraphError as GraphError
-from singa_lite.errors import ShapeError as ShapeError
-from singa_lite.errors import SnapshotError as SnapshotError
-from singa_lite.layer import Layer as Layer
-from singa_lite.memory.problem import PlanError as PlanError
-from singa_lite.memory.pool import OutOfMemoryError as OutOfMemoryError
-from singa_lite.net import FeedForwardNet as FeedForwardNet
-from singa_lite.traversal.layer_walk import LayerGradients as LayerGradients
-from singa_lite.open_net import load as load
+from singa_lite.common import old_paths
+from singa_lite.common.errors import DeviceError as DeviceError
+from singa_lite.common.errors import GraphError as GraphError
+from singa_lite.common.errors import ShapeError as ShapeError
+from singa_lite.common.errors import SnapshotError as SnapshotError
+from singa_lite.compiler.placement.problem import PlanError as PlanError
+from singa_lite.layer import initializer as initializer
+from singa_lite.layer.layer import Layer as Layer
+from singa_lite.layer.traversal.layer_walk import LayerGradients as LayerGradients
+from singa_lite.net.feed_forward_net import FeedForwardNet as FeedForwardNet
+from singa_lite.net.open_net import load as load
+from singa_lite.optimizer import regularizer as regularizer
+from singa_lite.optimizer import schedule as schedule
+from singa_lite.runtime.pool import OutOfMemoryError as OutOfMemoryError
 from singa_lite.tensor import Tensor as Tensor
+
+old_paths.install()
 
 __version__ = "0.1.0"
 
 #: Modules that stand above the net: imported by `from singa_lite import layers`, or at the first `singa_lite.layers`.
 _LATER = ("callbacks", "layers", "models", "parallel", "sklearn", "snapshots", "testing")
 
-#: Further public modules, imported by their own names. These, `_LATER` and `__all__` are what the site has pages of.
+#: Further public modules, imported by their own names, which `common/old_paths.py` keeps. These, `_LATER` and `__all__`
+#: are what the site has pages of.
 _BY_NAME = ("data.transforms", "errors", "reports", "rewriting")
 
 #: What `from singa_lite import *` brings: what a script uses, scikit-learn's part aside, which wants that package.

@@ -23,12 +23,12 @@ import numpy as np
 
 import singa_lite
 from singa_lite.common import machine, threads
+from singa_lite.common.errors import DeviceError
 from singa_lite.common.terminal import escape_streams
 from singa_lite.device import cuda_libraries
-from singa_lite.errors import DeviceError
 from singa_lite.kernels.choice import cpu_kernels, find_onednn
-from singa_lite.kernels.onednn_kernels.library import load
-from singa_lite.kernels.tuning_file import look, path
+from singa_lite.kernels.onednn_kernels.library.library import load
+from singa_lite.kernels.tuning_file import path, read_tuning
 
 Fact = tuple[str, str]
 
@@ -133,12 +133,12 @@ def _add_plan(parser: argparse.ArgumentParser) -> None:
 
 
 def _plan(options: argparse.Namespace) -> int:
-    from singa_lite.commands.plan_command import Wanted, planned
-    from singa_lite.memory.problem import PlanError
+    from singa_lite.commands.plan_command import PlanRequest, planned
+    from singa_lite.compiler.placement.problem import PlanError
 
     named = {name: value for name, value in vars(options).items() if name != "command"}
     try:
-        for line in planned(Wanted(**named)):
+        for line in planned(PlanRequest(**named)):
             print(line, flush=True)
         return 0
     except BrokenPipeError:
@@ -159,7 +159,7 @@ def _add_tune(parser: argparse.ArgumentParser) -> None:
 
 
 def _tune(options: argparse.Namespace) -> int:
-    from singa_lite.tuning.command import tuned
+    from singa_lite.commands.tuning.command import tuned
 
     try:
         for line in tuned(options.function, options.net, options.batch, options.scratch, not options.dry_run):
@@ -186,7 +186,7 @@ def facts() -> Iterator[Fact]:
     yield "instruction sets", " ".join(machine.instruction_sets()) or "unknown"
     yield "bfloat16", _or_error(_bfloat16)
     yield "memory", _memory()
-    yield from cuda_libraries.found()
+    yield from cuda_libraries.library_rows()
 
 
 def _or_error(value: Callable[[], str]) -> str:
@@ -239,7 +239,7 @@ def _tuning() -> str:
         return "none, as oneDNN's kernels alone have several ways"
     from singa_lite.kernels.onednn_kernels.filter_gradient import FILTER_GRADIENTS
 
-    return look(FILTER_GRADIENTS.library(), path()).told
+    return read_tuning(FILTER_GRADIENTS.library(), path()).told
 
 
 def _threads() -> str:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from singa_lite.errors import SnapshotError
+from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots import formats, weights_tree
 from singa_lite.snapshots.files import output
 from singa_lite.snapshots.files.atomic import replacing

@@ -1,4 +1,4 @@
-"""What a snapshot has of a group of batches that has begun: how many are in the sums, and the sums themselves."""
+"""A group of batches that has begun, in a snapshot: how many are in the sums, and the sums themselves."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
+from singa_lite.common.errors import SnapshotError
 from singa_lite.device import Device
-from singa_lite.errors import SnapshotError
 from singa_lite.optimizer import Optimizer
-from singa_lite.optimizer.gathering import COUNTED, Gathering
+from singa_lite.optimizer.gradient_accumulation import COUNTED, GradientAccumulation
 from singa_lite.snapshots.manifest import Attribute
 from singa_lite.snapshots.tree import ArraySpec, Tree
 from singa_lite.tensor import Tensor
@@ -18,9 +18,9 @@ from singa_lite.tensor import Tensor
 SUM = "/sum"
 
 
-def attributes(gathering: Gathering) -> dict[str, Attribute]:
-    """accumulate: batches of a group; accumulated: how many of them are in the sums, and positions: how many of theirs
-    count, where they are weighed by these. Of a group that has begun.
+def attributes(gathering: GradientAccumulation) -> dict[str, Attribute]:
+    """Attributes of a group of batches that has begun. accumulate: batches of a group; accumulated: how many of them
+    are in the sums, and positions: how many of theirs count, where they are weighed by these.
     """
     found: dict[str, Attribute] = {"accumulate": gathering.count, "accumulated": gathering.done}
     if COUNTED in gathering.sums:

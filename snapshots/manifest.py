@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.errors import SnapshotError, SnapshotVersionError
+from singa_lite.common.errors import SnapshotError, SnapshotVersionError
 from singa_lite.snapshots.readers import guarded_json
 from singa_lite.snapshots.readers.file_state import FileState
 from singa_lite.snapshots.readers.guarded_json import Unchecked

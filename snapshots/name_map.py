@@ -6,8 +6,8 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.torch_layout import Part, TorchLayout
+from singa_lite.common.errors import SnapshotError
+from singa_lite.snapshots.torch_layout import AxisSlice, TorchLayout
 from singa_lite.snapshots.tree import ArraySpec
 
 
@@ -39,13 +39,13 @@ class NameMap:
             places = {path: each for path, each in places if any(one.name in present for one in each)}.items()
         return {path: self._chosen(where, path, layouts, present) for path, layouts in places}
 
-    def paths(self, where: str, specs: Mapping[str, ArraySpec]) -> dict[tuple[str, Part | None], str]:
+    def paths(self, where: str, specs: Mapping[str, ArraySpec]) -> dict[tuple[str, AxisSlice | None], str]:
         """{(name, part): path}, of all names that a file may have. Where two paths have one, it is the first choice's.
 
         SnapshotError unless the map was made for a net of these parameters.
         """
         self._check(where, specs)
-        found: dict[tuple[str, Part | None], str] = {}
+        found: dict[tuple[str, AxisSlice | None], str] = {}
         for rank in range(max(map(len, self.places.values()), default=0)):
             for path, layouts in self.places.items():
                 for layout in layouts[rank : rank + 1]:

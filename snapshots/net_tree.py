@@ -10,23 +10,24 @@ from itertools import islice
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.configs import config_of
-from singa_lite.errors import ConfigError, SnapshotError
-from singa_lite.layer import Layer
-from singa_lite.net import FeedForwardNet
+from singa_lite.common.errors import ConfigError, SnapshotError
+from singa_lite.layer.layer import Layer
 from singa_lite.optimizer import Optimizer
-from singa_lite.snapshots import apart, group, scaling
+from singa_lite.snapshots import group, scaling
+from singa_lite.snapshots import sharded_state as apart
+from singa_lite.snapshots.config import config_of
 from singa_lite.snapshots.manifest import Attribute
 from singa_lite.snapshots.tree import VERSION, ArraySpec, LazyArray, Tree, check_format, entries_of, step_of
 from singa_lite.tensor import Shape, Tensor, to_numpy
+from singa_lite.training.stepping_net import SteppingNet
 
 #: Options of layers, numbers or flags, by which their arrays lie otherwise in other programs' files.
 _OPTIONS = ("heads", "kv_heads", "num_stacks", "bidirectional", "reset_after")
 
 
-def of_net(net: FeedForwardNet, whole_step: bool = True) -> Tree:
-    """The tree of a net as it stands, as far as this process has it: see `apart`. whole_step: an unfinished step is a
-    SnapshotError.
+def of_net(net: SteppingNet, whole_step: bool = True) -> Tree:
+    """The tree of a net as it stands, as far as this process has it (`sharded_state`). whole_step: an unfinished step
+    is a SnapshotError.
     """
     if whole_step and net.unfinished_at:
         raise SnapshotError(
@@ -47,7 +48,7 @@ def of_net(net: FeedForwardNet, whole_step: bool = True) -> Tree:
     return Tree(arrays, attributes | {"entries": len(arrays)})
 
 
-def _configuration(net: FeedForwardNet) -> dict[str, Attribute]:
+def _configuration(net: SteppingNet) -> dict[str, Attribute]:
     """How the net can be made again, or why it cannot."""
     try:
         return {"config": json.dumps(config_of(net))}
@@ -55,7 +56,7 @@ def _configuration(net: FeedForwardNet) -> dict[str, Attribute]:
         return {"config_missing": str(error)}
 
 
-def wiring(net: FeedForwardNet) -> list[dict[str, object]]:
+def wiring(net: SteppingNet) -> list[dict[str, object]]:
     """For each layer, in topological order, what surrounds it: Keras's layout of its arrays depends on that.
 
     inputs, outputs: sample shapes; sources: [[layer, number of its output], ...]; shares: the layer whose parameters it
@@ -80,7 +81,7 @@ def _wired(layer: Layer, inputs: Sequence[Shape] | None, sources: Sequence[tuple
 
 
 def restore(
-    net: FeedForwardNet, snapshot: Tree, optimizer: bool | None, last_check: Callable[[], object] = lambda: None
+    net: SteppingNet, snapshot: Tree, optimizer: bool | None, last_check: Callable[[], object] = lambda: None
 ) -> None:
     """Put what a snapshot holds into the net's tensors. optimizer: whether its state too; None: if there is one.
 
@@ -96,8 +97,8 @@ def restore(
     done = 0 if receiver is None else group.checked_done(snapshot, receiver)
     updated = [] if receiver is None else _updated(snapshot, net.param_names())
     summed = group.names(snapshot, net.param_names()) if done else []
-    scaled = {} if receiver is None else scaling.wanted(net, snapshot)
-    wanted = _wanted(net, receiver, updated) | group.specs(net.parameters(), summed) | scaled
+    scaled = {} if receiver is None else scaling.scaling_specs(net, snapshot)
+    wanted = _wanted_specs(net, receiver, updated) | group.specs(net.parameters(), summed) | scaled
     _check_entries(snapshot, wanted, ("training/",) if receiver is not None else ("training/", "optimizer/"))
     for path in wanted:
         snapshot.read(path)
@@ -133,7 +134,7 @@ def _read_again(snapshot: Tree, path: str) -> Array:
         raise SnapshotError(f"{error}: {text}") from error
 
 
-def tensors(net: FeedForwardNet) -> dict[str, Tensor]:
+def tensors(net: SteppingNet) -> dict[str, Tensor]:
     """All tensors of a net and its optimizer that a snapshot holds and this process has whole, by path."""
     if net.optimizer is None:
         return of_layers(net)
@@ -144,7 +145,7 @@ def tensors(net: FeedForwardNet) -> dict[str, Tensor]:
     return found | scaling.tensors(net)
 
 
-def of_layers(net: FeedForwardNet) -> dict[str, Tensor]:
+def of_layers(net: SteppingNet) -> dict[str, Tensor]:
     """A net's parameters and state, by their paths in the tree."""
     tensors = {f"parameters/{name}": tensor for name, tensor in net.parameters().items()}
     return tensors | {f"state/{name}": tensor for name, tensor in net.states().items()}
@@ -157,7 +158,7 @@ def _of_optimizer(optimizer: Optimizer | None, names: Collection[str]) -> dict[s
     return {f"optimizer/{name}/{slot}": t for name in names for slot, t in optimizer.state[name].items()}
 
 
-def _names(net: FeedForwardNet, optimizer: Optimizer) -> list[str]:
+def _names(net: SteppingNet, optimizer: Optimizer) -> list[str]:
     """Parameters that the optimizer has state of, in the net's order. SnapshotError for state of anything else."""
     parameters = net.parameters()
     strangers = [key for key in optimizer.state if key not in parameters]
@@ -190,7 +191,7 @@ def _updated(snapshot: Tree, parameters: list[str]) -> list[str]:
     return [name for name in parameters if f"optimizer/{name}" in heads]
 
 
-def _wanted(net: FeedForwardNet, optimizer: Optimizer | None, updated: list[str]) -> dict[str, ArraySpec]:
+def _wanted_specs(net: SteppingNet, optimizer: Optimizer | None, updated: list[str]) -> dict[str, ArraySpec]:
     wanted = {path: ArraySpec(tensor.shape, tensor.dtype) for path, tensor in of_layers(net).items()}
     if optimizer is not None:
         parameters = net.parameters()

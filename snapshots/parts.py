@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from singa_lite.common.errors import SnapshotError
 from singa_lite.common.notice import warn
-from singa_lite.errors import SnapshotError
-from singa_lite.net import FeedForwardNet
-from singa_lite.net_parts.left_out import LeftOut
+from singa_lite.snapshots.left_out import LeftOut
 from singa_lite.snapshots.net_tree import of_layers
 from singa_lite.snapshots.tree import ArraySpec, Tree, check_format
+from singa_lite.training.stepping_net import SteppingNet
 
 #: How paths of a net's tensors begin, and of what a partial load leaves where it is.
 _OF_LAYERS, _OF_TRAINING = ("parameters/", "state/"), ("optimizer/", "training/")
 
 
-def restore(net: FeedForwardNet, snapshot: Tree, layers: Collection[str] | None, strict: bool) -> LeftOut:
+def restore(net: SteppingNet, snapshot: Tree, layers: Collection[str] | None, strict: bool) -> LeftOut:
     """Put a file's values of parameters and state into the net's tensors; the optimizer stays as it is.
 
     layers: paths of those that are read, with what is in them; None: all. strict: SnapshotError for a tensor of these
@@ -25,7 +25,7 @@ def restore(net: FeedForwardNet, snapshot: Tree, layers: Collection[str] | None,
     check_format(snapshot)
     if not snapshot.arrays:
         raise SnapshotError(f"{snapshot.path}: wanted a file with arrays, received an empty one")
-    tensors = {path: t for path, t in of_layers(net).items() if layers is None or _is_within(path, layers)}
+    tensors = {path: t for path, t in of_layers(net).items() if layers is None or _belongs_to(path, layers)}
     found = _compared(snapshot, {path: ArraySpec(t.shape, t.dtype) for path, t in tensors.items()})
     if strict:
         _check(snapshot, found, layers is None)
@@ -51,7 +51,7 @@ def _name(path: str) -> str:
     return path.partition("/")[2] if path.startswith(_OF_LAYERS) else path
 
 
-def _is_within(path: str, layers: Collection[str]) -> bool:
+def _belongs_to(path: str, layers: Collection[str]) -> bool:
     name = path.partition("/")[2]
     return any(name.startswith(f"{layer}/") for layer in layers)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from singa_lite.net import FeedForwardNet
 from singa_lite.optimizer.loss_scale import LossScale
 from singa_lite.snapshots.tree import ArraySpec, Tree
 from singa_lite.tensor import Tensor
-from singa_lite.training.own_step import STEP_RANDOM
+from singa_lite.training.stepping_net import SteppingNet
+from singa_lite.training.steps.own_step import STEP_RANDOM
 
 #: {path: shape and dtype}. Parameters' state has longer paths. A net without them lets them be.
 SPECS = {
@@ -17,12 +17,12 @@ SPECS = {
 }
 
 
-def tensors(net: FeedForwardNet) -> dict[str, Tensor]:
+def tensors(net: SteppingNet) -> dict[str, Tensor]:
     """By path; none where the net's loss is not scaled and its step the built-in one."""
     return {f"optimizer/{name}": tensor for name, tensor in (net.scaling_state() | net.step_state()).items()}
 
 
-def wanted(net: FeedForwardNet, snapshot: Tree) -> dict[str, ArraySpec]:
+def scaling_specs(net: SteppingNet, snapshot: Tree) -> dict[str, ArraySpec]:
     """What is to be read for this net. A file without any was written by a net that had none: it begins anew."""
     wanted = {path: SPECS[path] for path in tensors(net)}
     return wanted if any(path in snapshot.arrays for path in wanted) else {}

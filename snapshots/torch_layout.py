@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from singa_lite.common.array_types import Array
-from singa_lite.errors import SnapshotError
+from singa_lite.common.errors import SnapshotError
 from singa_lite.tensor import Shape
 
 Axes = tuple[int, ...]
@@ -14,7 +14,7 @@ Axes = tuple[int, ...]
 MOST_AXES = 64
 
 
-class Part(NamedTuple):
+class AxisSlice(NamedTuple):
     """Indices from begin to below end of `whole` along an axis of an array in the file."""
 
     axis: int
@@ -36,7 +36,7 @@ class Part(NamedTuple):
 
 
 class TorchLayout(NamedTuple):
-    """How PyTorch names and lays out an entry.
+    """The name and layout of an entry in PyTorch.
 
     name: in the file; axes: those of the tree in the file's order, None if it is the same; part: of the file's array,
     None if it is all of it. An axis that the file lacks, such as the 2 in (0, 1, 3), has the extent 1 in the tree.
@@ -45,7 +45,7 @@ class TorchLayout(NamedTuple):
 
     name: str
     axes: Axes | None = None
-    part: Part | None = None
+    part: AxisSlice | None = None
     trailing: int = 0
 
     @classmethod
@@ -55,7 +55,7 @@ class TorchLayout(NamedTuple):
             name, axes, *more = given
             numbers = [axes or [], *more]
             if all(isinstance(each, list) and all(type(number) is int for number in each) for each in numbers):
-                part = Part(*more[0]) if more and len(more[0]) == len(Part._fields) else None
+                part = AxisSlice(*more[0]) if more and len(more[0]) == len(AxisSlice._fields) else None
                 trailing = more[1][0] if len(more) == 2 and len(more[1]) == 1 else 0
                 found = cls(name, None if axes is None else tuple(axes), part, trailing)
                 if found.noted() == given:

@@ -1,4 +1,4 @@
-"""What all formats hold: a tree of arrays by path, each made when it is asked for, and attributes."""
+"""The tree that all formats hold: arrays by path, each made when it is asked for, and attributes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from singa_lite.common.array_types import Array, DType
-from singa_lite.errors import SnapshotError, SnapshotVersionError
+from singa_lite.common.errors import SnapshotError, SnapshotVersionError
 from singa_lite.snapshots.manifest import Attribute
 from singa_lite.tensor import Shape
 
@@ -53,7 +53,7 @@ class LazyArray(NamedTuple):
 
 @dataclass
 class Tree:
-    """What a snapshot holds: of a net, or of an open file, whose arrays are read when they are asked for.
+    """The contents of a snapshot, of a net or of an open file whose arrays are read when they are asked for.
 
     arrays: {"parameters/<layer>/weight": array, "state/<layer>/running_mean": ...,
     "optimizer/<layer>/weight/velocity": ..., and in a checkpoint "training/..."}; attributes: format, version, entries

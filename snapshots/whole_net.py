@@ -6,22 +6,22 @@ import json
 from collections.abc import Mapping
 from functools import partial
 
+from singa_lite.autograd.rewriting import Rule
 from singa_lite.common.array_types import Array
+from singa_lite.common.errors import SnapshotError
 from singa_lite.common.nesting import depth_of, make_room
-from singa_lite.configs import config_of as config_of
-from singa_lite.configs import net_of as net_of
-from singa_lite.configs.values import AsItIs, Plain
-from singa_lite.errors import SnapshotError
-from singa_lite.net import FeedForwardNet
-from singa_lite.rewriting import Rule
 from singa_lite.snapshots import formats, net_tree
+from singa_lite.snapshots.config import config_of as config_of
+from singa_lite.snapshots.config import net_of as net_of
+from singa_lite.snapshots.config.values import AsItIs, Plain
 from singa_lite.snapshots.formats import Path
 from singa_lite.snapshots.manifest import Attribute
 from singa_lite.snapshots.tree import LazyArray, Tree
 from singa_lite.tensor import DeviceSpec
+from singa_lite.training.stepping_net import SteppingNet
 
 
-def load(path: Path, device: DeviceSpec = None, *, custom: Mapping[str, type | Rule] | None = None) -> FeedForwardNet:
+def load(path: Path, device: DeviceSpec = None, *, custom: Mapping[str, type | Rule] | None = None) -> SteppingNet:
     """The net that `net.save(path)` wrote, with its values, compiled with its optimizer and its state.
 
     device: where it is to live; custom: {name: class} of the user's own layers, losses and metrics, {name: rule} of its
@@ -35,7 +35,7 @@ def load(path: Path, device: DeviceSpec = None, *, custom: Mapping[str, type | R
         why = f", as it was written of a net without one: {reason}" if isinstance(reason, str) else ""
         raise SnapshotError(f"{path!s}: wanted a snapshot with the net's configuration, received one without{why}")
     net = net_of(_parsed(path, text), device, custom)
-    net.load(path)
+    formats.load(net, path)
     return net
 
 
@@ -47,7 +47,7 @@ def _parsed(path: Path, text: str) -> object:
         raise SnapshotError(f"{path!s}: attribute 'config': {error}") from None
 
 
-def pickled(net: FeedForwardNet) -> tuple[object, ...]:
+def pickled(net: SteppingNet) -> tuple[object, ...]:
     """What `pickle` keeps of a net: its configuration, with the user's own objects as they are, and all its arrays.
 
     SnapshotError after an unfinished step.
@@ -70,13 +70,13 @@ def _as_it_is(_: str, value: object) -> Plain:
 
 def _unpickled(
     config: object, classes: Mapping[str, type], arrays: Mapping[str, Array], attributes: Mapping[str, Attribute]
-) -> FeedForwardNet:
+) -> SteppingNet:
     """The net again, on the default device."""
     net = net_of(config, None, classes)
-    lazy = {path: LazyArray(array.shape, array.dtype, partial(_same, array)) for path, array in arrays.items()}
+    lazy = {path: LazyArray(array.shape, array.dtype, partial(_identity, array)) for path, array in arrays.items()}
     net_tree.restore(net, Tree(lazy, dict(attributes), "pickle"), None)
     return net
 
 
-def _same(array: Array) -> Array:
+def _identity(array: Array) -> Array:
     return array

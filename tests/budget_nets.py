@@ -12,7 +12,7 @@ import pytest
 
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, device, layers, loss, metric, optimizer
-from singa_lite.graph_parts.budget_error import BudgetError
+from singa_lite.graph.budget_error import BudgetError
 
 
 def on_cpu(kernels: str, limit: int | None = None) -> device.Device:

@@ -36,27 +36,32 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 
-#: Files of few tests that take long. Each is one worker's; by the number of tests, as pytest-xdist has it, they would
-#: come last, and one worker would wait for the other.
+#: Files that take long. pytest-xdist would begin with those of many tests, and one worker would wait for the other.
 LONG = (
+    "test_benchmarks.py",
     "test_examples.py",
+    "test_kernel_layouts.py",
+    "test_kernels.py",
+    "test_memory_budget.py",
+    "test_modes.py",
     "test_batch_plan.py",
-    "test_random_graphs.py",
     "test_peer_nets.py",
     "test_interrupts.py",
+    "test_random_graphs.py",
+    "test_memory_promise.py",
+    "test_budget_answers.py",
+    "test_cuda_values.py",
+    "test_parallel_training.py",
+    "test_parallel_fit.py",
+    "test_parallel_faults.py",
+    "test_pool.py",
     "test_write_errors.py",
-    "test_budget.py",
-    "test_cuda_sanitized.py",
-    "test_memory_budget.py",
+    "test_hostile_files.py",
     "test_offload.py",
-    "test_fusion.py",
-    "test_micro_batches.py",
-    "test_checkpoint_memory.py",
-    "test_random_nets.py",
-    "test_mutations.py",
-    "test_budget_benchmark.py",
+    "test_changed_settings.py",
+    "test_check_rewrites.py",
+    "test_mixture.py",
     "test_wheel.py",
-    "test_cuda_barriers.py",
 )
 
 

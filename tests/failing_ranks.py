@@ -16,7 +16,8 @@ import numpy as np
 
 from singa_lite import FeedForwardNet, device, layers, loss, optimizer, parallel
 from singa_lite.fit import Callback, Training
-from singa_lite.snapshots import Checkpoint, apart
+from singa_lite.snapshots import Checkpoint
+from singa_lite.snapshots import sharded_state as apart
 
 RNG = np.random.default_rng(5)
 X, Y = RNG.standard_normal((64, 5)).astype("f"), RNG.integers(0, 3, 64)
@@ -52,7 +53,7 @@ class Ends(Callback):
         if self.how == "killed writing":  # the checkpoint of this step, with some of its entries there
             h5py.Group.create_dataset = killing_at_third(h5py.Group.create_dataset)
         if self.how == "killed giving":  # what rank 0 asks for while it writes
-            apart._given = kill
+            apart._rank_part = kill
         if self.how == "hangs":
             time.sleep(600)
         if self.how == "raises":

@@ -32,6 +32,11 @@ def kinds() -> dict[str, type[Layer]]:
     return dict(sorted(found.items()))
 
 
+def _within(module: str) -> str:
+    """The module's name within the package of layers."""
+    return module.removeprefix(layers.__name__)
+
+
 def constructor(kind: type[Layer]) -> FunctionType:
     """The `__init__` that the class has or inherits, as it was written."""
     return inspect.unwrap(vars(next(base for base in kind.__mro__ if "__init__" in vars(base)))["__init__"])
@@ -78,7 +83,7 @@ def imports(kind: type[Layer]) -> dict[str, str]:
                 found[alias.name] = f"from {'.' * node.level}{node.module or ''} import {alias.name}"
     own = wanted & vars(module).keys() - found.keys()
     found = {name: line for name, line in found.items() if name not in kinds()}
-    return found | {name: f"from .{module.__name__.rpartition('.')[2]} import {name}" for name in own}
+    return found | {name: f"from {_within(module.__name__)} import {name}" for name in own}
 
 
 def text() -> str:
@@ -86,9 +91,8 @@ def text() -> str:
     lines: dict[str, str] = {}
     classes = []
     for name, kind in kinds().items():
-        module = kind.__module__.rpartition(".")[2]
         lines |= imports(kind)
-        lines[f"_{name}"] = f"from .{module} import {name} as _{name}"
+        lines[f"_{name}"] = f"from {_within(kind.__module__)} import {name} as _{name}"
         forms = "".join(f"    @overload\n    def __init__({form}) -> None: ...\n" for form in overloads(kind))
         classes.append(f"class {name}(_{name}):\n{forms}")
     ordered = sorted({line for name, line in lines.items() if name != "Never"})

@@ -20,12 +20,12 @@ from layer_cases import CASES, Case
 from misuse import assert_clear, assert_refused, row
 from nets import all_bits, bits
 from singa_lite import FeedForwardNet, Layer, autograd, device, initializer, layers, loss, metric, optimizer, tensor
+from singa_lite.compiler.placement.problem import PlanError
+from singa_lite.compiler.report.memory_plan import MemoryPlan
 from singa_lite.device import Device
 from singa_lite.errors import AbstractDeviceError, DeviceError, ShapeError
-from singa_lite.layer import Context
-from singa_lite.memory.out_of_memory import OutOfMemoryError
-from singa_lite.memory.problem import PlanError
-from singa_lite.memory_plan import MemoryPlan
+from singa_lite.layer.layer import Context
+from singa_lite.runtime.out_of_memory import OutOfMemoryError
 
 SETS = [kernels.name for kernels in kernel_sets()]
 each_set = pytest.mark.parametrize("kernels", SETS)

@@ -13,9 +13,9 @@ import pytest
 from kernel_sets import kernel_sets
 from nets import bits
 from singa_lite import FeedForwardNet, Tensor, autograd, device, layers, loss, optimizer, tensor
-from singa_lite.arena import Arena
 from singa_lite.device import Device
-from singa_lite.memory.pool import OutOfMemoryError
+from singa_lite.graph.arena import Arena
+from singa_lite.runtime.pool import OutOfMemoryError
 
 RNG = np.random.default_rng(11)
 

@@ -16,14 +16,14 @@ import skips
 from data_nets import COUNT, SIZE, Loader, Numbered, Stateful, StopAt, X, Y, batches, classifier, noisy
 from nets import state_of
 from singa_lite import FeedForwardNet, GraphError, ShapeError, SnapshotError, data
+from singa_lite.data.loading.data_set import DataSet, count_of
+from singa_lite.data.loading.shares import InTurn, Share
 from singa_lite.errors import DataError, ParallelError
 from singa_lite.fit import Callback, StopTraining
 from singa_lite.snapshots.checkpoints import checkpoint
-from singa_lite.training import sources
-from singa_lite.training.data_set import DataSet, count_of
-from singa_lite.training.means import Part
-from singa_lite.training.shares import InTurn, Share
-from singa_lite.training.turns import Turns
+from singa_lite.training.loop import sources
+from singa_lite.training.loop.means import MetricShard
+from singa_lite.training.loop.rank_batches import RankBatches
 from test_bucketed import net_of, of_tokens
 from thread_ranks import ThreadRanks, on_ranks
 
@@ -558,9 +558,9 @@ def test_an_error_in_one_rank_s_data_ends_all_behind_the_batch_before():
 
     def one(ranks: ThreadRanks) -> Any:
         given = data_of(classifier(), Failing() if ranks.rank else Numbered(), None)
-        turns = Turns(ranks, given.through(), given)  # type: ignore[arg-type]  # as much as it asks for
+        turns = RankBatches(ranks, given.through(), given)  # type: ignore[arg-type]  # as much as it asks for
         for batch in turns:
-            turns.told(Part(count_of(batch[0]), 1.0, 1.0, {}, None))
+            turns.told(MetricShard(count_of(batch[0]), 1.0, 1.0, {}, None))
             seen[ranks.rank].append(count_of(batch[0]))
 
     other, own = on_ranks(2, one)
@@ -572,7 +572,7 @@ def test_an_error_in_one_rank_s_data_ends_all_behind_the_batch_before():
 def test_a_rank_without_any_batch_says_so():
     def one(ranks: ThreadRanks) -> Any:
         given = data_of(classifier(), iter([(X[:4], Y[:4])] if ranks.rank else []), None)
-        return list(Turns(ranks, given.through(), given))  # type: ignore[arg-type]  # as much as it asks for
+        return list(RankBatches(ranks, given.through(), given))  # type: ignore[arg-type]  # as much as it asks for
 
     own, other = on_ranks(2, one)
     assert isinstance(own, DataError)

@@ -62,6 +62,7 @@ ROWS = [
     ("accuracy.py", "", "held-out accuracy in per cent", "sklearn"),
     ("filter_gradients.py", "", "SGEMM peak", "onednn"),
     ("sequences.py", "", "| net, batch | peer | ms, fastest step: ours |", "torch"),
+    ("walk.py", "", "call              files   most", ""),
 ]
 #: They take long also with few samples: large nets, or several processes of PyTorch.
 LONG = (
@@ -70,6 +71,7 @@ LONG = (
     "filter_gradients.py",
     "parallel.py",
     "peak_memory.py",
+    "plans.py",
     "recurrent.py",
     "sequences.py",
 )

@@ -10,7 +10,7 @@ import pytest
 
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, GraphError, ShapeError, data, device, layers, loss, metric, optimizer
-from singa_lite.data.boundaries import chosen
+from singa_lite.data.boundaries import best_boundaries
 from singa_lite.snapshots.checkpoints.callback import Checkpoint
 
 IDS, TIME, DIM = 23, 12, 6
@@ -99,7 +99,7 @@ def test_chosen_lengths_have_the_least_padding():
 
         sizes = np.unique(lengths)
         tried = itertools.combinations(sizes[:-1], min(count, len(sizes)) - 1)
-        assert padding(chosen(lengths, count)) == min(padding(np.array([*ends, sizes[-1]])) for ends in tried)
+        assert padding(best_boundaries(lengths, count)) == min(padding(np.array([*ends, sizes[-1]])) for ends in tried)
 
 
 # --- nets over fewer steps ----------------------------------------------------------------------------------

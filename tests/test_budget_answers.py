@@ -18,9 +18,9 @@ from budget_nets import CHAIN, HEAVY_STATE, chain, on_cpu
 from misuse import refused
 from nets import state_of
 from singa_lite import FeedForwardNet, OutOfMemoryError, device, layers, loss, optimizer, tensor
-from singa_lite.graph_parts.budget_error import BudgetError
-from singa_lite.memory.problem import PlanError
-from singa_lite.passes.schedule import Schedule
+from singa_lite.compiler.placement.problem import PlanError
+from singa_lite.compiler.recompute.schedule import Schedule
+from singa_lite.graph.budget_error import BudgetError
 from singa_lite.snapshots import Checkpoint
 
 COUNT = CHAIN.count

@@ -12,10 +12,10 @@ import pytest
 
 from budget_nets import LAYERS
 from singa_lite.common.strides import span
-from singa_lite.memory.problem import PlanError
-from singa_lite.memory_plan import MemoryPlan
-from singa_lite.operation import Operand
-from singa_lite.passes.read_from import check_reads
+from singa_lite.compiler.ir.operation import Operand
+from singa_lite.compiler.placement.problem import PlanError
+from singa_lite.compiler.proof.read_from import check_reads
+from singa_lite.compiler.report.memory_plan import MemoryPlan
 
 each_net = pytest.mark.parametrize("name", LAYERS)
 pytestmark = pytest.mark.filterwarnings("ignore:compile precision='float16'")

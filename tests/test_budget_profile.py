@@ -12,8 +12,8 @@ from budget_nets import BRANCHES, branches
 from misuse import refused
 from nets import bits, state_of
 from singa_lite import device, optimizer
-from singa_lite.graph_parts import profiled_costs
-from singa_lite.memory_plan import MemoryPlan
+from singa_lite.compiler.report.memory_plan import MemoryPlan
+from singa_lite.graph import profiled_costs
 
 COUNT = BRANCHES.count
 
@@ -99,7 +99,8 @@ def test_calls_that_have_no_room_go_by_the_rule_in_proportion(monkeypatch):
     costs = profiled_costs.ProfiledCosts
     room = COUNT * 8 * 20 * 24 * 4 + 4096  # of an image of eight channels, and no more
     monkeypatch.setattr(
-        "singa_lite.training.step_records.ProfiledCosts", lambda times, calls, _: costs(times, calls, lambda: room)
+        "singa_lite.training.steps.step_records.ProfiledCosts",
+        lambda times, calls, _: costs(times, calls, lambda: room),
     )
     plan = measured_by(monkeypatch, lambda call: 7 * profiled_costs.seconds(call))
     assert "no room to measure" in plan.costs

@@ -10,11 +10,11 @@ import pytest
 
 from singa_lite import FeedForwardNet, autograd, device, layers, loss, optimizer, tensor
 from singa_lite.errors import OverrunError
+from singa_lite.graph.replay.fences import FENCE, guard_spans
 from singa_lite.kernels.choice import find_onednn
 from singa_lite.kernels.kernel_set import FunctionKernel, KernelSet
 from singa_lite.kernels.numpy_kernels import NUMPY
-from singa_lite.memory.pool import GUARD_BYTES, Pool
-from singa_lite.replay.fences import FENCE, beside
+from singa_lite.runtime.pool import GUARD_BYTES, Pool
 
 Wild = Callable[[np.ndarray], np.ndarray]
 
@@ -108,14 +108,14 @@ def test_a_region_s_guards():
 )
 def test_bytes_beside_what_is_written(written, end, wanted):
     assert FENCE == 64
-    assert beside(written, end) == wanted
+    assert guard_spans(written, end) == wanted
 
 
 def test_a_primitive_refuses_memory_that_is_too_small():
     if not isinstance(find_onednn(), KernelSet):
         pytest.skip(f"{find_onednn()}; pip install onednn-cpu-gomp")
-    from singa_lite.kernels.onednn_kernels import functions as f
-    from singa_lite.kernels.onednn_kernels import primitive
+    from singa_lite.kernels.onednn_kernels.library import functions as f
+    from singa_lite.kernels.onednn_kernels.library import primitive
 
     turn = primitive.Reorder(primitive.memory_desc((5, 7), (7, 1)), primitive.memory_desc((5, 7), (1, 5)))
     source, target = np.ones((5, 7), "f"), np.ones(35, "f")

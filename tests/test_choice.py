@@ -39,7 +39,7 @@ LIBRARY = ctypes.util.find_library("m")
 # A library that is another version of oneDNN, and one that loads but does not start.
 IMPOSTOR = """
 import ctypes
-from singa_lite.kernels.onednn_kernels import library
+from singa_lite.kernels.onednn_kernels.library import library
 class Impostor:
     def __getitem__(self, name):
         if name == "dnnl_version":

@@ -8,7 +8,7 @@ import pytest
 from kernel_sets import kernel_sets
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, Layer, device, layers, loss, optimizer
-from singa_lite.passes.time_model import seconds
+from singa_lite.compiler.ir.time_model import seconds
 
 every_set = pytest.mark.parametrize("kernels", [kernels.name for kernels in kernel_sets()])
 N, HEIGHT, WIDTH, CLASSES = 5, 16, 24, 3

@@ -6,14 +6,14 @@ from threading import Event, Thread
 
 import pytest
 
-from singa_lite.common.contexts import Turn
+from singa_lite.common.contexts import StepLock
 
 
 class Refused(Exception):
     """What a turn answers that does not wait."""
 
 
-def busy(turn: Turn, until: Event) -> Thread:
+def busy(turn: StepLock, until: Event) -> Thread:
     """A thread that has the turn until then."""
     begun = Event()
 
@@ -30,7 +30,7 @@ def busy(turn: Turn, until: Event) -> Thread:
 @pytest.mark.parametrize("taken", ["first", "second"])
 @pytest.mark.parametrize("waits", [True, False], ids=["waits", "refuses"])
 def test_two_turns_in_one_go_are_those_of_one_thread(taken, waits):
-    turns = {name: Turn(None if waits else Refused) for name in ("first", "second")}
+    turns = {name: StepLock(None if waits else Refused) for name in ("first", "second")}
     free, done = Event(), []
     other = busy(turns[taken], free)
     try:
@@ -52,7 +52,7 @@ def test_two_turns_in_one_go_are_those_of_one_thread(taken, waits):
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_both_are_free_when_the_work_has_ended_however_it_did(error):
-    first, second = Turn(Refused), Turn(Refused)
+    first, second = StepLock(Refused), StepLock(Refused)
 
     def fail() -> None:
         raise error("of the work's own")
@@ -63,7 +63,7 @@ def test_both_are_free_when_the_work_has_ended_however_it_did(error):
 
 
 def test_inside_either_of_them_both_may_be_taken_again():
-    first, second = Turn(Refused), Turn(Refused)
+    first, second = StepLock(Refused), StepLock(Refused)
     assert first.run_with(second, first.run, second.run, int, 7) == 7
     assert first.run_with(second, second.run_with, first, int, 7) == 7
     assert first.run(first.run_with, second, int, 7) == 7

@@ -13,10 +13,10 @@ import pytest
 from cuda_devices import KINDS, needs_a_gpu, new_device
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, OutOfMemoryError, device, layers, loss, metric, optimizer, tensor
+from singa_lite.compiler.ir.operation import Phase
 from singa_lite.device import Device
 from singa_lite.errors import DeviceError, GraphError
-from singa_lite.graph_parts import peaks
-from singa_lite.operation import Phase
+from singa_lite.graph import peaks
 
 RNG = np.random.default_rng(5)
 X = RNG.standard_normal((5, 3, 7, 9)).astype(np.float32)

@@ -11,18 +11,18 @@ import pytest
 from benchmark_modules import FOLDER, benchmark_modules
 from host_libraries import convolutions, missing, served
 from singa_lite import optimizer
+from singa_lite.compiler.ir.operation import Instruction
+from singa_lite.compiler.report.memory_plan import MemoryPlan
 from singa_lite.device import Device
 from singa_lite.device.abstract import AbstractDevice
 from singa_lite.device.host_fallback import by_way_of_host
 from singa_lite.kernels.cuda_kernels import cuda
-from singa_lite.kernels.cuda_kernels.assumed import AssumedProducts, NoCompiler, wanted_at_most
-from singa_lite.kernels.cuda_kernels.cudnn_call import GENERIC, PlannedCall
-from singa_lite.kernels.cuda_kernels.products import Products
+from singa_lite.kernels.cuda_kernels.libraries.assumed import AssumedProducts, NoCompiler, wanted_at_most
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_call import GENERIC, PlannedCall
+from singa_lite.kernels.cuda_kernels.libraries.products import Products
 from singa_lite.kernels.cuda_kernels.routine import CudaKernel, LibraryStep
 from singa_lite.kernels.kernel_set import specs_of
 from singa_lite.kernels.numpy_kernels import NUMPY
-from singa_lite.memory_plan import MemoryPlan
-from singa_lite.operation import Instruction
 from singa_lite.runtime.without_bytes import AbstractCuda
 
 pytestmark = [

@@ -13,12 +13,12 @@ import pytest
 import skips
 from singa_lite import device
 from singa_lite.device import cuda_libraries
-from singa_lite.device.cuda_libraries import Options, found, libraries
+from singa_lite.device.cuda_libraries import Options, libraries, library_rows
 from singa_lite.errors import DeviceError
-from singa_lite.kernels.cuda_kernels import cudnn_library
-from singa_lite.kernels.cuda_kernels.cublaslt import CublasLtError, CublasLtNotFoundError
-from singa_lite.kernels.cuda_kernels.cudnn_convolution import strides_of
-from singa_lite.kernels.cuda_kernels.cudnn_library import CudnnNotFoundError
+from singa_lite.kernels.cuda_kernels.libraries import cudnn_library
+from singa_lite.kernels.cuda_kernels.libraries.cublaslt import CublasLtError, CublasLtNotFoundError
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_convolution import strides_of
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_library import CudnnNotFoundError
 from singa_lite.kernels.kernel_set import TensorSpec
 
 
@@ -77,11 +77,11 @@ def test_what_is_found_says_what_is_missing(monkeypatch):
     monkeypatch.setattr(cuda_libraries.cublaslt, "load", raising(CublasLtNotFoundError("no file")))
     monkeypatch.setattr(cuda_libraries.cudnn_library, "version", raising(CudnnNotFoundError("no frontend")))
     monkeypatch.setattr(cupy.cuda.nvrtc, "getVersion", raising(RuntimeError("libnvrtc.so.13 not found")))
-    told = dict(found())
+    told = dict(library_rows())
     for name, why in (("cuBLASLt", "no file"), ("cuDNN", "no frontend"), ("NVRTC", "libnvrtc.so.13 not found")):
         assert told[name].startswith("none") and why in told[name]
     monkeypatch.setitem(sys.modules, "cupy", None)
-    ((name, text),) = found()
+    ((name, text),) = library_rows()
     assert name == "CuPy" and "pip install" in text
     with pytest.raises(DeviceError, match="CuPy"):
         device.new_cuda(5)

@@ -15,7 +15,7 @@ import pytest
 import skips
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, GraphError, ShapeError, autograd, device, layers, loss, metric, optimizer, tensor
-from singa_lite.training.batch_sources import gives_batches
+from singa_lite.data.loading.batch_sources import gives_batches
 
 RNG = np.random.default_rng(12)
 X = RNG.standard_normal((6, 5)).astype("f")

@@ -12,9 +12,9 @@ import pytest
 from cuda_devices import new_device
 from own_functions import Counted, Noisy, Shrink, SumAndProduct, losses, net_of
 from singa_lite import autograd, device, tensor
-from singa_lite.memory.problem import PlanError
-from singa_lite.operation import again
-from singa_lite.passes.check_calls import check_calls
+from singa_lite.compiler.ir.operation import repeat_of
+from singa_lite.compiler.placement.problem import PlanError
+from singa_lite.compiler.proof.check_calls import check_calls
 
 X = np.array([[-1.0, 0.25, 2.0], [0.5, -0.75, -0.125]])
 
@@ -120,7 +120,7 @@ def test_the_proof_refuses_a_repeat_of_what_may_be_done_once():
     assert y.shape == (2, 3)
     program = graph._recorded()
     (call,) = program.instructions
-    planted = replace(again(call), number=1)
+    planted = replace(repeat_of(call), number=1)
     with pytest.raises(PlanError, match="once"):
         check_calls(program, replace(program, instructions=(call, planted)), {})
 

@@ -23,8 +23,8 @@ from singa_lite import (
     optimizer,
     tensor,
 )
-from singa_lite.generation.checked import Drawing
-from singa_lite.generation.draws import Draws
+from singa_lite.net.generation.checked import Drawing
+from singa_lite.net.generation.draws import Draws
 
 TIME, IDS, FEATURES = 23, 13, 12
 PROMPT = np.random.default_rng(5).integers(1, IDS, (3, 11))

@@ -245,7 +245,7 @@ def test_a_contract_case_on_the_gpu(gpu, first_run):
 @pytest.mark.parametrize("dtype", ["FLOAT", "BFLOAT16"])
 def test_cudnn_takes_the_graphs_that_part_2_times(name, dtype):
     """Whether it has a plan shows on a GPU alone."""
-    from singa_lite.kernels.cuda_kernels.cudnn_library import frontend
+    from singa_lite.kernels.cuda_kernels.libraries.cudnn_library import frontend
 
     try:
         cudnn = frontend()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from singa_lite.kernels.cuda_kernels import cuda
-from singa_lite.kernels.cuda_kernels.assumed import NoCompiler, assumed
+from singa_lite.kernels.cuda_kernels.libraries.assumed import NoCompiler, assumed
 from singa_lite.kernels.interface import SIGNATURES
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "gpu.md"

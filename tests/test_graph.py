@@ -12,10 +12,10 @@ import pytest
 
 from nets import bits
 from singa_lite import Tensor, autograd, device, loss, optimizer, schedule, tensor
+from singa_lite.compiler.ir.dependencies import predecessors
 from singa_lite.device import Device
 from singa_lite.errors import GraphError
 from singa_lite.graph import Graph, Phase
-from singa_lite.passes.dependencies import predecessors
 
 RNG = np.random.default_rng(3)
 X, W, T = (RNG.standard_normal(shape).astype("f") for shape in ((3, 5), (5, 4), (3, 4)))

@@ -42,7 +42,7 @@ def test_one_fact_a_line():
 def test_the_library_its_version_and_its_path(capsys):
     if isinstance(find_onednn(), str):
         pytest.skip(f"{find_onednn()}; pip install onednn-cpu-gomp")
-    from singa_lite.kernels.onednn_kernels.library import load
+    from singa_lite.kernels.onednn_kernels.library.library import load
 
     told = dict(program.facts())
     assert told["oneDNN"] == f"{load().version}, {load().path}"

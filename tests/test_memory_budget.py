@@ -15,9 +15,10 @@ from misuse import refused
 from nets import bits, state_of
 from random_graphs import compiled, random_batch, random_net
 from singa_lite import FeedForwardNet, device, layers, loss, optimizer
-from singa_lite.memory.problem import PlanError
-from singa_lite.memory.total import arena_within, overhead
-from singa_lite.passes import lower, repeats
+from singa_lite.compiler import lower
+from singa_lite.compiler.placement.problem import PlanError
+from singa_lite.compiler.recompute import repeats
+from singa_lite.runtime.total import arena_within, overhead
 
 COUNT = BRANCHES.count
 MOMENTUM = {"opt": lambda: optimizer.SGD(0.1, momentum=0.9)}

@@ -17,8 +17,8 @@ import pytest
 
 from nets import explicit_step, forward_and_loss, state_of
 from singa_lite import FeedForwardNet, Tensor, autograd, device, layers, loss, metric, optimizer, tensor
+from singa_lite.compiler.report.memory_plan import MemoryPlan
 from singa_lite.errors import GraphError
-from singa_lite.memory_plan import MemoryPlan
 
 BATCH, WIDTH = 16, 300
 RNG = np.random.default_rng(7)

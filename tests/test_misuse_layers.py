@@ -10,7 +10,7 @@ import pytest
 
 from misuse import Row, assert_all_refused, assert_options_are_checked, row
 from singa_lite import FeedForwardNet, GraphError, Layer, ShapeError, autograd, device, initializer, layers, tensor
-from singa_lite.layer import Context
+from singa_lite.layer.layer import Context
 
 INNER = FeedForwardNet(seed=0)
 INNER.add(layers.Dense("one", 2, input_sample_shape=(3,)))

@@ -29,7 +29,7 @@ from singa_lite import (
     regularizer,
     schedule,
 )
-from singa_lite.graph_parts.budget_error import OverLimitError
+from singa_lite.graph.budget_error import OverLimitError
 from singa_lite.loss import Loss
 from singa_lite.metric import Metric
 

@@ -16,7 +16,7 @@ from singa_lite import FeedForwardNet, autograd, device, layers, loss, optimizer
 from singa_lite.device import Device
 from singa_lite.device.host_fallback import HostFallback, by_way_of_host
 from singa_lite.errors import DeviceError
-from singa_lite.kernels.cuda_kernels.cudnn_plan import Planner
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_plan import Planner
 from singa_lite.kernels.kernel_set import specs_of
 from singa_lite.kernels.numpy_kernels import NUMPY
 

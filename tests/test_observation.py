@@ -10,8 +10,8 @@ import pytest
 from kernel_sets import kernel_sets
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, GraphError, autograd, device, layers, loss, optimizer, tensor
-from singa_lite.memory.problem import PlanError
-from singa_lite.passes.placed import prove
+from singa_lite.compiler.placed import prove
+from singa_lite.compiler.placement.problem import PlanError
 
 RNG = np.random.default_rng(7)
 X, Y = RNG.standard_normal((6, 2, 5, 4)).astype("f"), RNG.integers(0, 4, 6)

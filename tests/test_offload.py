@@ -18,9 +18,9 @@ from misuse import refused
 from nets import bits, state_of
 from random_graphs import compiled, random_batch, random_net
 from singa_lite import FeedForwardNet, device, layers, loss, metric, optimizer
-from singa_lite.graph_parts.budget_error import BudgetError
-from singa_lite.net_parts import planned_net
-from singa_lite.passes import offload, repeats
+from singa_lite.compiler.recompute import offload, repeats
+from singa_lite.graph.budget_error import BudgetError
+from singa_lite.net import memory_questions as planned_net
 from singa_lite.runtime.cuda import Cuda
 from singa_lite.runtime.host import Host
 from singa_lite.runtime.host_memory import Link

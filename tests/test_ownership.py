@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from singa_lite import FeedForwardNet, SnapshotError, layers, loss, optimizer, tensor
+from singa_lite.compiler.ranks.strips import cuts_of
 from singa_lite.errors import GraphError
 from singa_lite.kernels.collective import parts_of
 from singa_lite.parallel import DataParallel
-from singa_lite.parallel.communicator import Alone
-from singa_lite.passes.strips import cuts_of
+from singa_lite.parallel.communicator import SingleProcess
+from singa_lite.parallel.gradients.ownership import Ownership
 from singa_lite.snapshots.checkpoints import rests
 from singa_lite.snapshots.tree import LazyArray, Tree
-from singa_lite.training.ownership import Ownership
 
 SIZES = {"a/weight": 600, "a/bias": 30, "b/weight": 1500, "b/bias": 50, "c/weight": 350, "c/bias": 7, "c/scale": 1}
 
@@ -66,7 +66,7 @@ def test_what_does_not_train_has_buckets_of_its_own():
         made.parts("d/w")
 
 
-class Few(Alone):
+class Few(SingleProcess):
     def __init__(self, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
 

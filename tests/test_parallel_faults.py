@@ -16,12 +16,12 @@ from singa_lite import FeedForwardNet, device, layers, loss, optimizer, parallel
 from singa_lite.errors import GraphError, ParallelError
 from singa_lite.kernels.choice import find_onednn
 from singa_lite.parallel import DataParallel
-from singa_lite.parallel.communicator import Alone
+from singa_lite.parallel.communicator import SingleProcess
+from singa_lite.parallel.gradients.buckets import Buckets
 from singa_lite.parallel.narrowed import narrow, round_sums
-from singa_lite.snapshots import apart
+from singa_lite.snapshots import sharded_state as apart
 from singa_lite.tensor import from_numpy
-from singa_lite.training.buckets import Buckets
-from singa_lite.training.turns import own_place, together
+from singa_lite.training.loop.rank_batches import joined_places, own_place
 
 SCRIPT = str(Path(TESTS, "rank_faults.py"))
 
@@ -129,7 +129,7 @@ def test_options_that_are_none(options, error, message):
         parallel.mpi(**options)
 
 
-class Two(Alone):
+class Two(SingleProcess):
     """Stands for the first of two processes."""
 
     size = 2
@@ -173,7 +173,7 @@ def test_what_several_processes_cannot_do_is_refused(ranks, options, error, mess
 
 def test_places_of_loaders_want_as_many_ranks_again():
     """All else of a checkpoint is read by any number."""
-    kept = together([{"epoch": 1}, {"epoch": 2}, None])
+    kept = joined_places([{"epoch": 1}, {"epoch": 2}, None])
     for ranks, place in ((two(), kept), (None, kept), (two(), {"epoch": 1})):
         with pytest.raises(ValueError, match="loader"):
             own_place(ranks, place)

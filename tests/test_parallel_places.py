@@ -13,9 +13,9 @@ import pytest
 from late_cupy import LateCupy
 from singa_lite.errors import ParallelError
 from singa_lite.parallel import nccl
+from singa_lite.parallel.collective_kind import CollectiveKind
 from singa_lite.parallel.gpus import Place, _check
 from singa_lite.parallel.nccl import Nccl, Numbers
-from singa_lite.parallel.way import Way
 
 
 @pytest.mark.parametrize(
@@ -115,11 +115,15 @@ def made():
 @pytest.mark.parametrize(
     ("way", "numbers", "asked"),
     [
-        (Way.SUM, Numbers(1000, 7, "float32"), [("allReduce", 1000, 1000, 7, "FLOAT32", "SUM", 5)]),
-        (Way.OWN_PART, Numbers(1000, 12, "float64"), [("reduceScatter", 1000, 1032, 4, "FLOAT64", "SUM", 5)]),
-        (Way.ALL_PARTS, Numbers(1000, 12, "bfloat16"), [("allGather", 1008, 1000, 4, "BFLOAT16", 5)]),
+        (CollectiveKind.SUM, Numbers(1000, 7, "float32"), [("allReduce", 1000, 1000, 7, "FLOAT32", "SUM", 5)]),
         (
-            Way.OWN_PART,
+            CollectiveKind.OWN_PART,
+            Numbers(1000, 12, "float64"),
+            [("reduceScatter", 1000, 1032, 4, "FLOAT64", "SUM", 5)],
+        ),
+        (CollectiveKind.ALL_PARTS, Numbers(1000, 12, "bfloat16"), [("allGather", 1008, 1000, 4, "BFLOAT16", 5)]),
+        (
+            CollectiveKind.OWN_PART,
             Numbers(1000, 4, "float32"),
             [
                 ("groupStart",),
@@ -128,7 +132,7 @@ def made():
                 ("groupEnd",),
             ],
         ),
-        (Way.SUM, Numbers(1000, 0, "float32"), []),
+        (CollectiveKind.SUM, Numbers(1000, 0, "float32"), []),
     ],
     ids=["sum", "part", "parts", "unequal", "none"],
 )

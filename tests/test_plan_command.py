@@ -11,7 +11,7 @@ import pytest
 from in_process import start
 from singa_lite import FeedForwardNet, device, layers, loss, optimizer
 from singa_lite import __main__ as program
-from singa_lite.commands.plan_command import OPTIMIZERS, Wanted, planned
+from singa_lite.commands.plan_command import OPTIMIZERS, PlanRequest, planned
 
 SCRIPT = """
 from beside import SIZE
@@ -86,7 +86,7 @@ def test_a_script_in_a_process_of_its_own(script):
 
 
 def told(function: str, **options: object) -> list[str]:
-    return list(planned(Wanted(function, **{"batch": 7, "device": "numpy", **options})))
+    return list(planned(PlanRequest(function, **{"batch": 7, "device": "numpy", **options})))
 
 
 def total(lines: list[str]) -> int:

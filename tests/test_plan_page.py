@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from singa_lite import FeedForwardNet, autograd, device, layers, optimizer, tensor
-from singa_lite.memory.problem import Plan
-from singa_lite.memory_plan import MemoryPlan, Row
-from singa_lite.operation import Instruction, Operand, Phase, Role
-from singa_lite.passes.placed import Placed
-from singa_lite.passes.program import Program, floor
-from singa_lite.reports.plan_page import write
+from singa_lite.compiler.ir.operation import Instruction, Operand, Phase, Role
+from singa_lite.compiler.ir.program import Program, floor
+from singa_lite.compiler.placed import Placed
+from singa_lite.compiler.placement.problem import Plan
+from singa_lite.compiler.report.memory_plan import MemoryPlan, Row
+from singa_lite.compiler.report.plan_page import write
 
 EVIL = "<script>alert(1)</script> & co"
 

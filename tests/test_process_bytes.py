@@ -12,11 +12,11 @@ from in_process import output
 from kernel_sets import kernel_sets
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, device, layers, loss, optimizer
+from singa_lite.compiler.ir.operation import Instruction, Operand, Phase
+from singa_lite.compiler.placement.problem import PlanError
+from singa_lite.compiler.recompute import launch_bytes
+from singa_lite.compiler.recompute.launch_bytes import A_CALL, A_FORM, BESIDE, FURTHER, further_bytes
 from singa_lite.device import Device
-from singa_lite.memory.problem import PlanError
-from singa_lite.operation import Instruction, Operand, Phase
-from singa_lite.passes import launch_bytes
-from singa_lite.passes.launch_bytes import A_CALL, A_FORM, BESIDE, FURTHER, further_bytes
 
 COUNT, SMALL = 403, 43
 CODE = 80 << 10  # as of a set that makes code for each different call

@@ -9,10 +9,10 @@ import pytest
 
 from singa_lite import device, tensor
 from singa_lite.common.strides import laid_out
-from singa_lite.graph_parts import peaks as peaks_module
-from singa_lite.operation import Instruction, Operand, Phase
-from singa_lite.reports import profile as profile_module
-from singa_lite.reports.profile import Peaks, Profile, measure
+from singa_lite.compiler.ir.operation import Instruction, Operand, Phase
+from singa_lite.compiler.report import profile as profile_module
+from singa_lite.compiler.report.profile import Peaks, Profile, measure
+from singa_lite.graph import peaks as peaks_module
 
 # (kernel, shape of each operand, phase, layer)
 STEPS = [

@@ -18,9 +18,9 @@ from cuda_devices import KINDS, new_device
 from nets import bits, state_of
 from random_graphs import Expression, compiled, random_batch, random_net
 from singa_lite import FeedForwardNet, device
+from singa_lite.compiler.ir.program import floor, requests
+from singa_lite.compiler.report.memory_plan import MemoryPlan
 from singa_lite.device import Device
-from singa_lite.memory_plan import MemoryPlan
-from singa_lite.passes.program import floor, requests
 
 #: Expressions; of nets a quarter, of long expressions a twelfth.
 COUNTS = [48, pytest.param(480, marks=pytest.mark.nightly)]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from singa_lite.parallel import watcher
-from singa_lite.parallel.communicator import Alone
+from singa_lite.parallel.communicator import SingleProcess
 from singa_lite.parallel.watch import Watch, watched
 
 pytestmark = pytest.mark.skipif(
@@ -103,5 +103,5 @@ def test_a_rank_reads_who_has_ended(marks: int):
 
 
 def test_it_is_set_up_by_a_process_alone_too():
-    watch = watched(Alone())
+    watch = watched(SingleProcess())
     assert watch is not None and watch.lost() == [] and watch.ended() == []

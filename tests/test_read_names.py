@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from singa_lite import Layer
-from singa_lite.watching.reached import counted_by, reached
-from singa_lite.watching.read_names import moved_names, read_names, stored_names
+from singa_lite.autograd.watching.reached import counted_by, reached
+from singa_lite.autograd.watching.read_names import moved_names, read_names, stored_names
 
 TOTAL = 0
 

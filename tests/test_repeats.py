@@ -12,7 +12,7 @@ from nets import state_of
 from singa_lite import FeedForwardNet, OutOfMemoryError, ShapeError, device, layers, loss, metric, optimizer
 from singa_lite.common.value_checks import ClassIds
 from singa_lite.errors import GraphError
-from singa_lite.graph import Pause
+from singa_lite.graph.graph import Pause
 
 CLASSES = 3
 

@@ -14,11 +14,11 @@ import pytest
 
 import singa_lite
 from singa_lite import FeedForwardNet, Tensor, autograd, device, layers, loss, optimizer, tensor
+from singa_lite.compiler import pipeline
+from singa_lite.compiler.ir.program import Program
+from singa_lite.compiler.placement.problem import PlanError
 from singa_lite.errors import ConfigError, GraphError, RuleError
 from singa_lite.graph import Graph
-from singa_lite.memory.problem import PlanError
-from singa_lite.passes import pipeline
-from singa_lite.passes.program import Program
 from singa_lite.rewriting import Rule
 
 

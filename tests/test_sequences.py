@@ -13,7 +13,7 @@ import skips
 from kernel_sets import kernel_sets
 from nets import state_of
 from singa_lite import FeedForwardNet, GraphError, ShapeError, device, layers, loss, metric, optimizer, tensor
-from singa_lite.graph_parts.budget_error import BudgetError
+from singa_lite.graph.budget_error import BudgetError
 from singa_lite.loss import Loss
 from singa_lite.regularizer import NormConstraint
 

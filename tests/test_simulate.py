@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from singa_lite import FeedForwardNet, device, layers, loss, optimizer
+from singa_lite.commands.simulate.network import Network
+from singa_lite.commands.simulate.pretended import Pretended
+from singa_lite.commands.simulate.replayed import replayed
+from singa_lite.compiler.ir.collectives import BEGIN, WAIT, kind_of
+from singa_lite.compiler.ir.operation import Instruction
+from singa_lite.compiler.ir.time_model import CALL
 from singa_lite.errors import ParallelError
-from singa_lite.operation import Instruction
 from singa_lite.parallel import simulate
-from singa_lite.parallel.network import Network
-from singa_lite.parallel.pretended import Pretended
-from singa_lite.parallel.replayed import replayed
-from singa_lite.passes.collectives import BEGIN, WAIT, kind_of
-from singa_lite.passes.time_model import CALL
 
 #: 1,000 bytes a second, 0.5 s a message, and 750 bytes a second of adding up.
 SLOW = Network(1000.0, 0.5, rate=750.0)

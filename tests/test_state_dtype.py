@@ -14,9 +14,9 @@ from budget_nets import on_cpu
 from cuda_devices import new_device
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, autograd, device, layers, loss, metric, optimizer, tensor
+from singa_lite.compiler.ir.operation import Phase
 from singa_lite.errors import SnapshotError
 from singa_lite.kernels.interface.state_format import Blocks, blocked_shape
-from singa_lite.operation import Phase
 
 SETS = ("numpy", "onednn")
 KINDS = ("bfloat16", "int8")

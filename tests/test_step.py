@@ -30,7 +30,7 @@ from singa_lite.device import Device
 from singa_lite.errors import GraphError, SnapshotError
 from singa_lite.graph import Graph
 from singa_lite.kernels.kernel_set import FunctionKernel
-from singa_lite.memory.pool import OutOfMemoryError
+from singa_lite.runtime.pool import OutOfMemoryError
 from singa_lite.tensor import Block
 
 CLASSES = 5

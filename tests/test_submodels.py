@@ -12,7 +12,7 @@ import singa_lite
 from nets import all_bits, bits, explicit_step, state_of
 from singa_lite import FeedForwardNet, GraphError, device, layers, optimizer, tensor
 from singa_lite.errors import ConfigError
-from singa_lite.executable import Pause
+from singa_lite.graph.executable import Pause
 
 RNG = np.random.default_rng(8)
 X, LABELS, OTHER = RNG.normal(size=(7, 4)).astype("f"), RNG.integers(0, 3, 7), RNG.integers(0, 2, 7)

@@ -84,7 +84,7 @@ def test_narrow_encodings_get_escapes(monkeypatch, encoding):
 )
 def test_what_is_shown(text, encoding, wanted):
     stream = io.StringIO() if encoding is None else io.TextIOWrapper(io.BytesIO(), encoding)
-    assert terminal.shown(text, stream) == wanted
+    assert terminal.printable(text, stream) == wanted
 
 
 SCRIPT = """

@@ -100,7 +100,7 @@ def blas():
     return threads.blas()[0].get_num_threads()
 def openmp():
     import ctypes
-    from singa_lite.kernels.onednn_kernels.library import load
+    from singa_lite.kernels.onednn_kernels.library.library import load
     return ctypes.CDLL(load().path).omp_get_max_threads()
 def after_an_operation():
     tensor.ones((3, 2), device=on)

@@ -15,9 +15,9 @@ from data_nets import COUNT, Failing, X, Y, classifier, divided, dying, noisy
 from nets import state_of
 from singa_lite import GraphError, ShapeError, data
 from singa_lite.data import transforms
+from singa_lite.data.loading.samples import MemoryArray
+from singa_lite.data.loading.transformed import BatchMaker, Transformed, random_of
 from singa_lite.errors import DataError
-from singa_lite.training.samples import Held
-from singa_lite.training.transformed import Making, Transformed, random_of
 
 
 def fitted(**options: Any) -> Any:
@@ -78,8 +78,8 @@ def test_processes_take_samples_of_any_store(tmp_path, kind):
 
 
 def test_what_goes_to_a_process_is_no_data():
-    rows = {"flat": Transformed("here", Held("here", np.zeros((10**6, 5), "f")), noisy)}
-    assert len(pickle.dumps(Making(rows))) < 2000
+    rows = {"flat": Transformed("here", MemoryArray("here", np.zeros((10**6, 5), "f")), noisy)}
+    assert len(pickle.dumps(BatchMaker(rows))) < 2000
 
 
 def test_each_sample_has_other_numbers_in_each_epoch_and_its_own_ones_whenever_asked():

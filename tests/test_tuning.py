@@ -13,13 +13,13 @@ from in_process import start
 from nets import all_bits
 from singa_lite import FeedForwardNet, layers, loss, optimizer
 from singa_lite import __main__ as program
+from singa_lite.commands.tuning import known_nets, measure
+from singa_lite.commands.tuning.calls import of_step, variants_of
 from singa_lite.errors import DeviceError
 from singa_lite.kernels import tuning_file
 from singa_lite.kernels.choice import cpu_kernels
-from singa_lite.kernels.tuning_file import look
-from singa_lite.kernels.variants import chosen_by
-from singa_lite.tuning import known_nets, measure
-from singa_lite.tuning.calls import of_step, variants_of
+from singa_lite.kernels.tuning_file import read_tuning
+from singa_lite.kernels.variants import using_choices
 
 WAYS = ("direct", "product", "blocked")
 
@@ -102,7 +102,7 @@ def test_what_is_measured_is_kept_beside_what_was(capsys, file):
     tune(capsys, THIS, "--batch", "3")
     both = json.loads(file.read_text())["calls"]
     assert first.items() <= both.items() and len(both) == 2 * len(first)
-    assert look(library(), file).choices == {name: entry["chosen"] for name, entry in both.items()}
+    assert read_tuning(library(), file).choices == {name: entry["chosen"] for name, entry in both.items()}
 
 
 def test_a_damaged_file_is_replaced_and_told(capsys, file):
@@ -111,7 +111,7 @@ def test_a_damaged_file_is_replaced_and_told(capsys, file):
     status, out, _ = tune(capsys, THIS, "--batch", "2")
     assert status == 0
     assert "what it had before is gone" in out
-    assert look(library(), file).choices
+    assert read_tuning(library(), file).choices
 
 
 def test_a_dry_run_keeps_nothing(capsys, file, monkeypatch):
@@ -185,7 +185,7 @@ def trained(way: str, **options: object) -> dict[str, object]:
     """All parameters behind three steps in which filters' gradients go this way, where they can."""
     random = np.random.default_rng(1)
     x, y = random.standard_normal((6, 3, 11, 13), dtype=np.float32), random.integers(0, 5, 6)
-    with chosen_by(Always(way)):
+    with using_choices(Always(way)):
         net = small()
         net.compile(optimizer.SGD(lr=0.05, momentum=0.9), **options)
         for _ in range(3):
@@ -197,7 +197,7 @@ def trained(way: str, **options: object) -> dict[str, object]:
 def test_budgeted_and_eager_steps_have_equal_bits_and_the_plan_names_the_way(way):
     planned = trained(way)
     assert trained(way, graph=False) == planned
-    with chosen_by(Always(way)):
+    with using_choices(Always(way)):
         net = small()
         net.compile(optimizer.SGD(lr=0.05, momentum=0.9))
         least, rows = net.budget_curve(6)[-1][0], {row.layer: row.variant for row in net.plan_batch(6).variants}

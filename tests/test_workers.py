@@ -13,10 +13,10 @@ import pytest
 from nets import all_bits, bits, state_of
 from singa_lite import FeedForwardNet, device, layers, loss, metric, optimizer, tensor
 from singa_lite.common import threads
+from singa_lite.compiler.order import parallel
+from singa_lite.compiler.placement.problem import PlanError
 from singa_lite.errors import GraphError, NonFiniteError
-from singa_lite.graph_parts.budget_error import BudgetError
-from singa_lite.memory.problem import PlanError
-from singa_lite.passes import parallel
+from singa_lite.graph.budget_error import BudgetError
 
 KERNELS = sorted({"numpy", device.cpu().kernels.name})
 X = np.random.default_rng(1).standard_normal((3, 2, 9, 7)).astype("f")

@@ -13,7 +13,7 @@ import skips
 from full_disk import disk_of
 from own_steps import gan
 from singa_lite import FeedForwardNet, callbacks, layers, optimizer, reports
-from singa_lite.memory.__main__ import main as place
+from singa_lite.compiler.placement.__main__ import main as place
 from test_callback_ends import StopAt, X, fit, made
 
 posix = pytest.mark.skipif(os.name == "nt", reason="this system has no limit of a file's size")

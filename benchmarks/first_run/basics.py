@@ -23,7 +23,7 @@ def versions(context: Context) -> Values:
     """What the results depend on; cuDNN's description of the GPU goes to a file, for plans where there is none."""
     found = context.machine.versions()
     if not context.options.stand_in:
-        from singa_lite.kernels.cuda_kernels import cudnn_library
+        from singa_lite.kernels.cuda_kernels.libraries import cudnn_library
 
         try:
             (context.out / "gpu_properties.json").write_text(cudnn_library.properties_of(0))

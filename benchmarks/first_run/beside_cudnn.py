@@ -8,8 +8,8 @@ from functools import partial
 from first_run import cudnn_graphs
 from first_run.item import Context, Skipped, Values
 from first_run.machine import here
-from singa_lite.kernels.cuda_kernels import cudnn_library
-from singa_lite.kernels.cuda_kernels.cudnn_plan import Knobs, Planner
+from singa_lite.kernels.cuda_kernels.libraries import cudnn_library
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_plan import Knobs, Planner
 
 
 def _planner(context: Context) -> tuple[Planner, cudnn_library.Handle]:

@@ -162,7 +162,7 @@ class Gpu(Machine):
     def versions(self) -> dict[str, Any]:
         values = {"Python": sys.version, "NumPy": np.__version__, "nvidia-smi": _nvidia_smi()}
         try:
-            for name, text in cuda_libraries.found():
+            for name, text in cuda_libraries.library_rows():
                 values[name] = text
         except Exception as error:  # what was found before is told
             values["error"] = f"{type(error).__name__}: {error}"

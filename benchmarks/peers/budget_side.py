@@ -10,11 +10,11 @@ from bound import Problem, extra_time, problem
 from nets import NETS
 from peak_memory import high_water
 from singa_lite import FeedForwardNet, device, optimizer
-from singa_lite.graph_parts.budget_error import BudgetError
-from singa_lite.memory_plan import MemoryPlan
-from singa_lite.passes.pipeline import planning, through
-from singa_lite.passes.program import Program
-from singa_lite.passes.time_model import seconds
+from singa_lite.compiler.ir.program import Program
+from singa_lite.compiler.ir.time_model import seconds
+from singa_lite.compiler.pipeline import planning, run_passes
+from singa_lite.compiler.report.memory_plan import MemoryPlan
+from singa_lite.graph.budget_error import BudgetError
 
 from .budget_task import FIXED, BudgetTask, batch, serve, shape
 from .singa_side import use_once
@@ -83,7 +83,7 @@ def _before_repeats(plan: MemoryPlan) -> Program:
     """The program in its order, without any repeats."""
     passes = planning()
     names = [one.name for one in passes]
-    return through(plan.placed.rewritten, passes[: names.index("paid_for")])
+    return run_passes(plan.placed.rewritten, passes[: names.index("paid_for")])
 
 
 def check(task: BudgetTask) -> dict[str, Any]:

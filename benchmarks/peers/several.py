@@ -21,7 +21,7 @@ def ours(task: Task, shard: str | None = None) -> dict[str, Any]:
     latency, bandwidth: between ranks 0 and 1.
     """
     from singa_lite import parallel
-    from singa_lite.training.shares import Share
+    from singa_lite.data.loading.shares import Share
 
     from . import singa_side
 
@@ -81,10 +81,10 @@ def _computed(ranks: Any, step: Any, steps: int = 4) -> float:
 
 def _alone(net: Any, ranks: Any) -> float:
     """Seconds of a step's sums, one after the other, with nothing beside: the median of some rounds."""
+    from singa_lite.compiler.ir.collectives import BEGIN, kind_of
     from singa_lite.kernels.collective import landing_elements
+    from singa_lite.parallel.collective_kind import CollectiveKind
     from singa_lite.parallel.sums import Sum
-    from singa_lite.parallel.way import Way
-    from singa_lite.passes.collectives import BEGIN, kind_of
 
     planned = net.memory_plan.placed.planned.instructions
     sizes = [i.operands[0].nbytes // 4 for i in planned if kind_of(i) == BEGIN and i.operands[0] is not None]
@@ -98,7 +98,7 @@ def _alone(net: Any, ranks: Any) -> float:
         start = time.perf_counter()
         for size in sizes:
             room = landing[: landing_elements(size, ranks.size)]
-            ranks.communicator.wait(Sum(ranks.communicator, values[:size], room, number, Way.SUM), "a sum")
+            ranks.communicator.wait(Sum(ranks.communicator, values[:size], room, number, CollectiveKind.SUM), "a sum")
             number += 1
         times.append(time.perf_counter() - start)
     return median(times)

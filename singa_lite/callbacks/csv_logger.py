@@ -14,10 +14,10 @@ import numpy as np
 
 from singa_lite.common.atomic import replacing, write_all
 from singa_lite.common.checks import flag
-from singa_lite.fit import Callback, Training
+from singa_lite.training.fit import Callback, Training
 
 
-class _Tried(Exception):
+class _Writable(Exception):
     """The file could be written."""
 
 
@@ -49,9 +49,9 @@ class CSVLogger(Callback):
         self._before = [row for row in rows if self.append or int(row["epoch"]) < first]
         if self.path.exists() and not os.access(self.path, os.W_OK):
             raise PermissionError(errno.EACCES, "CSVLogger: wanted a file that may be written", str(self.path))
-        with suppress(_Tried), replacing(self.path) as file:
+        with suppress(_Writable), replacing(self.path) as file:
             write_all(file, self._text(self._columns_of(training), self._before))
-            raise _Tried
+            raise _Writable
 
     def _columns_of(self, training: Training) -> list[str]:
         """ValueError where rows that are there have others. Those of a step of the user's own are known behind it."""

@@ -6,13 +6,13 @@ import numpy as np
 
 from singa_lite.callbacks.watching import Watching
 from singa_lite.common.array_types import Array
-from singa_lite.common.checks import flag, whole
+from singa_lite.common.checks import flag, integer
 from singa_lite.common.notice import warn
-from singa_lite.fit import StopTraining, Training
-from singa_lite.net import FeedForwardNet
+from singa_lite.net.feed_forward_net import FeedForwardNet
 from singa_lite.snapshots import Checkpoint
 from singa_lite.snapshots.checkpoints.folder import BEST
 from singa_lite.tensor import Tensor, to_numpy
+from singa_lite.training.fit import StopTraining, Training
 
 
 class EarlyStopping(Watching):
@@ -42,9 +42,9 @@ class EarlyStopping(Watching):
         start_from_epoch: int = 0,
     ) -> None:
         super().__init__(monitor, min_delta, mode)
-        self.patience = whole("EarlyStopping patience", patience, 0)
+        self.patience = integer("EarlyStopping patience", patience, 0)
         self.restore_best = flag("EarlyStopping restore_best", restore_best)
-        self.start_from_epoch = whole("EarlyStopping start_from_epoch", start_from_epoch, 0)
+        self.start_from_epoch = integer("EarlyStopping start_from_epoch", start_from_epoch, 0)
         self.best_epoch: int | None = None
         self._copies: dict[str, Array] = {}
 

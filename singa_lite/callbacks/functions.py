@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from singa_lite.common.elsewhere import takes
-from singa_lite.fit import Callback, Training
+from singa_lite.common.elsewhere import accepts_arguments
+from singa_lite.training.fit import Callback, Training
 
 #: What is called with the training.
 Function = Callable[[Training], object]
@@ -29,7 +29,7 @@ class LambdaCallback(Callback):
         given = {"on_start": on_start, "on_batch": on_batch, "on_validation_batch": on_validation_batch}
         for name, function in (given | {"on_epoch": on_epoch, "on_end": on_end}).items():
             arguments = ("training", "error") if name == "on_end" else ("training",)
-            if function is not None and not takes(function, len(arguments)):
+            if function is not None and not accepts_arguments(function, len(arguments)):
                 raise TypeError(
                     f"LambdaCallback {name}: wanted a function of ({', '.join(arguments)}) or None, received "
                     f"{function!r:.100}"

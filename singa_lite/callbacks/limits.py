@@ -7,7 +7,7 @@ from math import isfinite
 
 from singa_lite.common.checks import above_zero
 from singa_lite.common.notice import warn
-from singa_lite.fit import Callback, StopTraining, Training
+from singa_lite.training.fit import Callback, StopTraining, Training
 
 
 class TerminateOnNaN(Callback):

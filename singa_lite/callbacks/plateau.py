@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from singa_lite.callbacks.watching import Watching
-from singa_lite.common.checks import at_least_zero, fraction, whole
-from singa_lite.fit import Training
+from singa_lite.common.checks import at_least_zero, fraction, integer
 from singa_lite.optimizer import Optimizer
-from singa_lite.schedule import Constant
+from singa_lite.optimizer.schedule import Constant
+from singa_lite.training.fit import Training
 
 
 class ReduceLROnPlateau(Watching):
@@ -31,8 +31,8 @@ class ReduceLROnPlateau(Watching):
     ) -> None:
         super().__init__(monitor, min_delta, mode)
         self.factor = fraction("ReduceLROnPlateau factor", factor)
-        self.patience = whole("ReduceLROnPlateau patience", patience, 0)
-        self.cooldown = whole("ReduceLROnPlateau cooldown", cooldown, 0)
+        self.patience = integer("ReduceLROnPlateau patience", patience, 0)
+        self.cooldown = integer("ReduceLROnPlateau cooldown", cooldown, 0)
         self.min_lr = at_least_zero("ReduceLROnPlateau min_lr", min_lr)
         self._cooling = 0
         self._rate: float | None = None

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from singa_lite.fit import Callback, Training
+from singa_lite.training.fit import Callback, Training
 
 
 class _Writer(Protocol):

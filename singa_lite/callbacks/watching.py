@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import inf
 
 from singa_lite.common.checks import at_least_zero, real
-from singa_lite.fit import Callback, Training
-from singa_lite.training.entries import checked_mode
+from singa_lite.training.fit import Callback, Training
+from singa_lite.training.loop.entries import checked_mode
 
 
 class Watching(Callback):

@@ -8,7 +8,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
-from singa_lite.net import FeedForwardNet
+from singa_lite.net.feed_forward_net import FeedForwardNet
 
 WANTED = "MODULE:FUNCTION"
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from singa_lite import device, optimizer
 from singa_lite.commands.named_net import net_of
 from singa_lite.common.sizes import memory_size
+from singa_lite.compiler.report.memory_plan import MemoryPlan
 from singa_lite.device import Device
 from singa_lite.device.abstract import WORKSPACE
-from singa_lite.memory.out_of_memory import in_words
-from singa_lite.memory_plan import MemoryPlan
-from singa_lite.net import FeedForwardNet
+from singa_lite.net.feed_forward_net import FeedForwardNet
 from singa_lite.optimizer import Optimizer
+from singa_lite.runtime.out_of_memory import in_words
 
 OPTIMIZERS: Mapping[str, Callable[[], Optimizer]] = {
     "sgd": optimizer.SGD,
@@ -39,8 +39,8 @@ _GPU = (
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What the command line asks. Options of `compile` that are None or 1 stay as the function has compiled the net.
+class PlanRequest:
+    """The request of a command line. Options of `compile` that are None or 1 stay as the function has compiled the net.
 
     function: "MODULE:FUNCTION"; batch: samples; optimizer, loss: names, "" for the net's own; device: a kind of
     `device.abstract`; memory: of the machine; input_shape: "3,224,224", which the function is given, "" for nothing;
@@ -63,7 +63,7 @@ class Wanted:
     curve: bool = False
 
 
-def planned(wanted: Wanted) -> Iterator[str]:
+def planned(wanted: PlanRequest) -> Iterator[str]:
     """Lines to print. ValueError for what names no net, or one that lacks something; PlanError where there is too
     little memory.
     """
@@ -79,7 +79,7 @@ def planned(wanted: Wanted) -> Iterator[str]:
         )
     if not wanted.prediction:
         _compile(net, wanted)
-    yield from _told(net, wanted)
+    yield from _plan_lines(net, wanted)
     budget = wanted.memory_budget or None
     plan = net.plan_batch(wanted.batch, not wanted.prediction, memory_budget=budget)
     yield plan.summary()
@@ -90,7 +90,7 @@ def planned(wanted: Wanted) -> Iterator[str]:
             yield f"  {nbytes:>19,} bytes {slowdown:8.1%}"
 
 
-def _check_prediction(wanted: Wanted) -> None:
+def _check_prediction(wanted: PlanRequest) -> None:
     """ValueError for options that a prediction would not go by."""
     given = [name for name, unsaid in _OF_TRAINING.items() if getattr(wanted, name) != unsaid]
     if given:
@@ -108,7 +108,7 @@ def _arguments(input_shape: str) -> tuple[object, ...]:
     return (tuple(map(int, parts)),)
 
 
-def _compile(net: FeedForwardNet, wanted: Wanted) -> None:
+def _compile(net: FeedForwardNet, wanted: PlanRequest) -> None:
     """Compile the net as it is asked for, over what the function has said. ValueError where something is missing."""
     if wanted.optimizer and wanted.optimizer not in OPTIMIZERS:
         raise ValueError(f"--optimizer: wanted one of {', '.join(OPTIMIZERS)}, received {wanted.optimizer!r}")
@@ -126,7 +126,7 @@ def _compile(net: FeedForwardNet, wanted: Wanted) -> None:
     net.compile(chosen, wanted.loss or None, **{**kept, **given})  # type: ignore[arg-type]  # as it was compiled
 
 
-def _told(net: FeedForwardNet, wanted: Wanted) -> Iterator[str]:
+def _plan_lines(net: FeedForwardNet, wanted: PlanRequest) -> Iterator[str]:
     """What is planned: the net, the step and the device."""
     values = net.param_values()
     nbytes = in_words(sum(value.nbytes for value in values))
@@ -141,7 +141,7 @@ def _memory(on: Device) -> str:
     return "any number of bytes" if on.pool.limit is None else f"memory of {in_words(on.pool.limit)}"
 
 
-def _totals(plan: MemoryPlan, wanted: Wanted) -> Iterator[str]:
+def _totals(plan: MemoryPlan, wanted: PlanRequest) -> Iterator[str]:
     """All of it, and what is left."""
     yield f"in all     {plan.total_bytes:,} bytes ({plan.total_bytes / 2**30:.2f} GiB)"
     for name, text in (("memory budget", wanted.memory_budget), ("memory", wanted.memory)):

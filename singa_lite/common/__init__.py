@@ -1,1 +1,1 @@
-"""What all rooms share: types and checks of plain values, arrays, threads, the machine. It knows no tensor."""
+"""Helpers that all rooms share: types and checks of plain values, arrays, threads, the machine. It knows no tensor."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,3 +20,13 @@ DeviceArray: TypeAlias = Any
 DeviceMemory: TypeAlias = Any
 #: A region that a device's pool has handed out; each pool has its own class.
 DeviceRegion: TypeAlias = Any
+
+
+class Shaped(Protocol):
+    """An array of the user's, of whatever library, or a tensor."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> object: ...

@@ -11,8 +11,8 @@ import numpy as np
 
 from singa_lite.common.array_types import Array, DType
 from singa_lite.common.checks import kind_of
+from singa_lite.common.errors import GraphError, ShapeError
 from singa_lite.common.tables import is_table, table_array, table_dtype
-from singa_lite.errors import GraphError, ShapeError
 
 #: Kinds of NumPy dtypes that a tensor can have: bool, signed, unsigned, float.
 KINDS = "biuf"
@@ -27,7 +27,7 @@ Kept = TypeVar("Kept")
 
 @runtime_checkable
 class Indexed(Protocol):
-    """What gives a part of itself for an index, such as a data set of an HDF5 or zarr file."""
+    """An object that gives a part of itself for an index, such as a data set of an HDF5 or zarr file."""
 
     def __getitem__(self, index: object, /) -> object: ...
 
@@ -49,7 +49,7 @@ def numbers(where: str, given: object) -> Array:
     of numbers, a number. TypeError for all else, masked arrays, and dtypes without numbers in them (object, text,
     complex); ShapeError for lists of unequal lengths. where: what the message begins with.
     """
-    found = _found(where, given)
+    found = _as_numpy(where, given)
     if found.dtype.kind not in KINDS:
         raise TypeError(f"{where}: wanted a bool, integer or float array, received dtype {found.dtype}")
     return found
@@ -170,7 +170,7 @@ def _advice(given: object) -> str:
     return ""
 
 
-def _found(where: str, given: object) -> Array:
+def _as_numpy(where: str, given: object) -> Array:
     """The array that NumPy makes of it. NumPy is not let read objects of unknown length entry by entry."""
     if isinstance(given, np.ma.MaskedArray):
         raise TypeError(

@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from io import FileIO
 
 from singa_lite.common import leftovers
+from singa_lite.common.errors import SnapshotError
 from singa_lite.common.self_closing import SelfClosing
-from singa_lite.errors import SnapshotError
 
 
 @contextmanager

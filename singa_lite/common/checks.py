@@ -14,7 +14,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from singa_lite.errors import ShapeError
+from singa_lite.common.errors import ShapeError
 
 
 def finite(where: str, number: float) -> float:
@@ -47,7 +47,7 @@ def share(where: str, number: float) -> float:
     return _checked(where, "a number from 0 to 1", number, lambda n: 0 <= n <= 1)
 
 
-def whole(where: str, number: float, least: int, most: int | None = None) -> int:
+def integer(where: str, number: float, least: int, most: int | None = None) -> int:
     """The number as an int. ValueError unless it is whole and at least `least`, and at most `most` if that is given."""
     wanted = f"a whole number of at least {least}" if most is None else f"a whole number from {least} to {most}"
     if isinstance(number, bool) or not isinstance(number, int):  # an int may be larger than any float
@@ -105,7 +105,7 @@ def number_dtype(where: str, given: Any) -> np.dtype[Any]:
     return found
 
 
-def one_of(where: str, value: object, names: Collection[str]) -> str:
+def check_choice(where: str, value: object, names: Collection[str]) -> str:
     """The value itself. ValueError unless it is one of the names."""
     if not isinstance(value, str) or value not in names:
         raise ValueError(f"{where}: wanted one of {', '.join(map(repr, names))}, received {value!r}")

@@ -94,7 +94,7 @@ SCHEDULES: Mapping[str, str] = {
 }
 
 
-def told(module: str, classes: Mapping[str, str]) -> Callable[[str], NoReturn]:
+def getattr_with_hints(module: str, classes: Mapping[str, str]) -> Callable[[str], NoReturn]:
     """The `__getattr__` of a module: AttributeError for a name that it lacks, with ours for a class of another
     framework.
     """

@@ -1,4 +1,4 @@
-"""What holds for a while, and surely ends, whatever ends it.
+"""Contexts that surely end, whatever ends them.
 
 An interrupt (Ctrl-C) may come between any two instructions of Python: after `__enter__` did its work and before the
 `with` block is entered, and at the first instruction of `finally` or `__exit__`. So no flag, lock or setting that such
@@ -53,10 +53,10 @@ def one_step(work: Callable[[*Arguments], R], *arguments: *Arguments) -> R:
 
 
 #: The turns that the present call has.
-_inside: ContextVar[tuple[Turn, ...]] = ContextVar("inside", default=())
+_inside: ContextVar[tuple[StepLock, ...]] = ContextVar("inside", default=())
 
 
-class Turn:
+class StepLock:
     """A turn that one thread at a time has; it may be taken again inside.
 
     refusal: makes the error for a thread that comes while another has the turn. None: such a thread waits. It looks
@@ -97,7 +97,7 @@ class Turn:
                 raise self._refusal()
             sleep(WAIT)
 
-    def run_with(self, other: Turn, work: Callable[[*Arguments], R], *arguments: *Arguments) -> R:
+    def run_with(self, other: StepLock, work: Callable[[*Arguments], R], *arguments: *Arguments) -> R:
         """As `run`, with the turn of `other` too: in one go where both are free, else this one's first."""
         raise_ignored()
         inside = _inside.get()

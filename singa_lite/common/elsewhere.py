@@ -92,8 +92,8 @@ CALLBACKS: Mapping[str, tuple[str, ...]] = {
 def check_keywords(
     where: str, given: Mapping[str, object], call: Callable[..., object], words: Mapping[str, tuple[str, ...]]
 ) -> None:
-    """TypeError for a keyword that the call has not, with ours for another framework's; a constructor of a user's that
-    takes any keywords may hand it on.
+    """Raises TypeError for a keyword that the call does not take, and names ours for another framework's. A constructor
+    of a user's that takes any keywords may hand it on.
     """
     if not given or _parameters(call).keys() >= given.keys():
         return
@@ -125,7 +125,7 @@ def refuse(
             raise TypeError(f"{where}: wanted {here}, received {option}=, which is another framework's word for it")
 
 
-def told(
+def explains_keywords(
     words: Mapping[str, tuple[str, ...]] = MappingProxyType({}), **checks: Callable[[str, Any], object]
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """A function, method or constructor whose keywords of other frameworks are told by ours, and unknown ones refused.
@@ -150,7 +150,7 @@ def told(
     return around
 
 
-def takes(call: object, count: int) -> bool:
+def accepts_arguments(call: object, count: int) -> bool:
     """Whether it can be called with so many arguments; so can what says no signature."""
     if not callable(call):
         return False

@@ -1,4 +1,4 @@
-"""What a child process begins anew, as none of its parent's other threads is there."""
+"""State that a child process begins anew, as none of its parent's other threads is there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 
 class BegunAnew(Protocol):
-    """What waits for other threads, or is kept from others by one."""
+    """An object that a child process begins anew: it waits for other threads, or is kept from others by one."""
 
     def after_fork(self) -> object:
         """Called in a child process: no other thread has it, or does something for it."""

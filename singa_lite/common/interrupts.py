@@ -18,7 +18,7 @@ INTERRUPTS = KeyboardInterrupt, SystemExit
 
 
 class _Ignored(local):
-    """Of each thread: the interrupt that Python ignored there since the last operation."""
+    """The interrupt that Python ignored in each thread since the last operation there."""
 
     interrupt: BaseException | None = None
 
@@ -27,7 +27,7 @@ _ignored = _Ignored()
 
 
 class _Hook:
-    """What Python calls with an exception that it ignores. before: the hook that gets all others."""
+    """The hook that Python calls with an exception that it ignores. before: the hook that gets all others."""
 
     def __init__(self, before: Callable[[Any], object]) -> None:
         self._before = before

@@ -9,7 +9,7 @@ from math import isfinite, prod
 import numpy as np
 
 from singa_lite.common.array_types import DType
-from singa_lite.errors import ShapeError
+from singa_lite.common.errors import ShapeError
 
 #: The most bytes that an address can count, and that an array of NumPy's can have.
 MOST_BYTES = 2**63 - 1

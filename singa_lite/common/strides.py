@@ -74,7 +74,7 @@ def reshaped_strides(shape: Sequence[int], strides: Sequence[int], wanted: Seque
         if taken > elements:
             axis = start
             continue
-        if taken < elements or not _is_even(old[start:axis]):
+        if taken < elements or not _has_even_strides(old[start:axis]):
             return None
         step = old[axis - 1][1] if axis > start else 0
         result += ordered_strides(group, range(len(group)), step)
@@ -82,5 +82,5 @@ def reshaped_strides(shape: Sequence[int], strides: Sequence[int], wanted: Seque
     return tuple(result) if not group else None
 
 
-def _is_even(axes: Sequence[tuple[int, int]]) -> bool:
+def _has_even_strides(axes: Sequence[tuple[int, int]]) -> bool:
     return all(outer[1] == inner[0] * inner[1] for outer, inner in pairwise(axes))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NoReturn, TypeVar
 
-from singa_lite.errors import GraphError, UnknownNameError
+from singa_lite.common.errors import GraphError, UnknownNameError
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from typing import TextIO
 _PLAIN = str.maketrans("─│┌┬┐├┼┤└┴┘", "-|+++++++++")
 
 
-def shown(text: str, stream: TextIO | None) -> str:
+def printable(text: str, stream: TextIO | None) -> str:
     """The text as the stream can show it: tables with plain lines, other characters that it lacks as escapes."""
     encoding = getattr(stream, "encoding", None)
     if not isinstance(encoding, str):
@@ -26,7 +26,7 @@ def shown(text: str, stream: TextIO | None) -> str:
 
 
 def write_line(text: str, stream: TextIO | None) -> None:
-    """Write a line, as `shown`. Nothing happens where there is no stream, and where it takes no text any more."""
+    """Write a line, as `printable`. Nothing happens where there is no stream, and where it takes no text any more."""
     Unfailing(stream).write(f"{text}\n")
 
 
@@ -48,10 +48,10 @@ class Unfailing:
         self._stream = stream
 
     def write(self, text: str) -> None:
-        """Write the text, as `shown`, at once."""
+        """Write the text, as `printable`, at once."""
         with suppress(OSError, ValueError):  # ValueError: it was closed
             if self._stream is not None:
-                self._stream.write(shown(text, self._stream))
+                self._stream.write(printable(text, self._stream))
         self.flush()
 
     def flush(self) -> None:

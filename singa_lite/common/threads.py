@@ -1,4 +1,4 @@
-"""How many threads the libraries under the kernels use: one number for NumPy's BLAS and for the OpenMP of oneDNN.
+"""The number of threads under the kernels: one for NumPy's BLAS and for the OpenMP of oneDNN.
 
 The number is `set_threads`, else SINGA_LITE_THREADS, else OMP_NUM_THREADS, else one for each usable core.
 
@@ -37,10 +37,10 @@ from functools import cache, partial
 from threading import RLock, get_ident
 from typing import Protocol
 
-from singa_lite.common.checks import whole
+from singa_lite.common.checks import integer
+from singa_lite.common.errors import DeviceError
 from singa_lite.common.forks import follow
 from singa_lite.common.machine import cores, usable_cores
-from singa_lite.errors import DeviceError
 
 #: A larger number is a mistake, and OpenMP ends the process where the system refuses a thread.
 MOST = 4096
@@ -75,7 +75,7 @@ _share: ContextVar[int] = ContextVar("share", default=0)
 
 def threads() -> int:
     """Threads that an operation may use. ValueError for a SINGA_LITE_THREADS that is no whole number from 1."""
-    return _setting.number or _wanted() or _of_openmp() or usable_cores()
+    return _setting.number or _thread_setting() or _of_openmp() or usable_cores()
 
 
 def set_threads(number: int) -> None:
@@ -97,11 +97,11 @@ def set_threads(number: int) -> None:
 def start() -> None:
     """Sets the number in NumPy's BLAS, if it differs from the one that BLAS starts with."""
     has_own_setting = any(name in os.environ for name in BLAS_VARIABLES)
-    if _wanted() or (not has_own_setting and threads() != cores()):
+    if _thread_setting() or (not has_own_setting and threads() != cores()):
         _limit_blas(threads())
 
 
-def _wanted() -> int | None:
+def _thread_setting() -> int | None:
     text = os.environ.get("SINGA_LITE_THREADS", "")
     if not text:
         return None
@@ -113,7 +113,7 @@ def _wanted() -> int | None:
 
 
 def _checked(where: str, number: float) -> int:
-    number = whole(where, number, 1)
+    number = integer(where, number, 1)
     if number > MOST:
         raise ValueError(f"{where}: wanted at most {MOST} threads, received {number}")
     return number

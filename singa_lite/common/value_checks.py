@@ -1,4 +1,4 @@
-"""What is asked of target values at each step, once targets of their form were found to fit."""
+"""Checks of target values at each step, once targets of their form were found to fit."""
 
 from __future__ import annotations
 

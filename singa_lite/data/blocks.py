@@ -13,10 +13,10 @@ from typing import IO, Any
 import numpy as np
 
 from singa_lite.common.array_types import Array, DType
-from singa_lite.data.extras import needed
+from singa_lite.common.errors import DataError, DataFileError
+from singa_lite.data.extras import require
 from singa_lite.data.reading import reading
 from singa_lite.data.text_file import TextFile
-from singa_lite.errors import DataError, DataFileError
 
 #: Bytes of a block of lines, or little more.
 _BLOCK = 2**20
@@ -93,7 +93,7 @@ class Blocks(ABC):
         """These columns of one block."""
 
 
-def _leading(columns: Sequence[str]) -> list[str]:
+def _index_columns(columns: Sequence[str]) -> list[str]:
     """The first columns, as far as they have names that stand for none, or those of an index."""
     return list(takewhile(_INDEX.fullmatch, columns))
 
@@ -106,13 +106,13 @@ class CsvBlocks(Blocks):
     def __init__(self, path: str | os.PathLike[str], separator: str, encoding: str | None = None) -> None:
         if not isinstance(separator, str) or len(separator) != 1:
             raise ValueError(f"csv separator: wanted one character, received {separator!r:.100}")
-        self._pandas = needed("csv", "pandas")
+        self._pandas = require("csv", "pandas")
         self._separator = separator
         super().__init__(path)
         with reading(self.path, self.kind):
             self._text = TextFile(self.path, encoding)
             self._offsets, lines = self._scanned()
-        self.index = _leading(self.columns)
+        self.index = _index_columns(self.columns)
         self.starts = np.concatenate([[0], np.cumsum(lines[:-1])]).astype(np.int64)
         self.count = sum(lines)
         if not self.count:
@@ -213,7 +213,7 @@ class ParquetBlocks(Blocks):
     kind = "a Parquet file"
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        parquet = needed("parquet", "pyarrow.parquet")
+        parquet = require("parquet", "pyarrow.parquet")
         super().__init__(path)
         with reading(self.path, self.kind):
             self._file = parquet.ParquetFile(self.path, page_checksum_verification=True)
@@ -221,7 +221,7 @@ class ParquetBlocks(Blocks):
             rows = [facts.row_group(number).num_rows for number in range(facts.num_row_groups)]
             self.columns = list(schema.names)
             written = (schema.pandas_metadata or {}).get("index_columns", [])
-            self.index = [*_leading(self.columns), *(name for name in self.columns if name in written)]
+            self.index = [*_index_columns(self.columns), *(name for name in self.columns if name in written)]
         self.starts = np.concatenate([[0], np.cumsum(rows[:-1])]).astype(np.int64)
         self.count = sum(rows)
         if not self.count or 0 in rows:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from singa_lite.common.checks import goes_through, is_int, whole
+from singa_lite.common.checks import goes_through, integer, is_int
 
 Lengths = NDArray[np.int64]
 
@@ -22,10 +22,10 @@ def boundaries(where: str, given: object, lengths: Lengths) -> tuple[int, ...]:
     a sequence is longer than the last.
     """
     if is_int(given):
-        return chosen(lengths, whole(where, given, 1))
+        return best_boundaries(lengths, integer(where, given, 1))
     if not goes_through(given) or not isinstance(given, Sequence | np.ndarray) or not len(given):
         raise TypeError(f"{where}: wanted lengths in rising order, or how many to choose, received {given!r:.100}")
-    found = tuple(whole(where, each, 1) for each in given)
+    found = tuple(integer(where, each, 1) for each in given)
     if list(found) != sorted(set(found)):
         raise ValueError(f"{where}: wanted lengths in rising order, received {list(found)}")
     longest = int(lengths.argmax())
@@ -37,7 +37,7 @@ def boundaries(where: str, given: object, lengths: Lengths) -> tuple[int, ...]:
     return found
 
 
-def chosen(lengths: Lengths, count: int) -> tuple[int, ...]:
+def best_boundaries(lengths: Lengths, count: int) -> tuple[int, ...]:
     """At most `count` lengths with the least padding in all, where each sequence goes up to the next one.
 
     By dynamic programming over the lengths that occur: the padding of a bucket from one of them to another is a

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from singa_lite.common.array_types import Array
 from singa_lite.common.arrays import host_array, kind, numbers
-from singa_lite.common.checks import is_int, whole
+from singa_lite.common.checks import integer, is_int
+from singa_lite.common.errors import ShapeError
 from singa_lite.data.boundaries import boundaries as checked_boundaries
-from singa_lite.errors import ShapeError
 
 #: The numbers of some sequences.
 Numbers = NDArray[np.int64]
@@ -69,7 +69,7 @@ class Bucketed:
 
     def epoch(self, number: int) -> Iterator[tuple[Array, Array]]:
         """All batches, in an order that `seed` and the epoch's number say."""
-        random = np.random.default_rng([self.seed, whole("Bucketed epoch", number, 0)])
+        random = np.random.default_rng([self.seed, integer("Bucketed epoch", number, 0)])
         return map(self.batch, self.groups(random.permutation(self.count)))
 
     @property
@@ -153,9 +153,9 @@ def bucketed(
         targets,
         found,
         _sizes(batch_size, batch_tokens, found),
-        whole("bucketed padding", padding, 0, int(largest)),
+        integer("bucketed padding", padding, 0, int(largest)),
         _id("bucketed ignore_index", ignore_index),
-        whole("bucketed seed", seed, 0),
+        integer("bucketed seed", seed, 0),
     )
 
 
@@ -208,8 +208,8 @@ def _sizes(batch_size: int | None, batch_tokens: int | None, lengths: tuple[int,
             f"bucketed: wanted batch_size or batch_tokens, received {'both' if batch_size is not None else 'neither'}"
         )
     if batch_size is not None:
-        return (whole("bucketed batch_size", batch_size, 1),) * len(lengths)
-    most = whole("bucketed batch_tokens", batch_tokens or 0, lengths[-1])
+        return (integer("bucketed batch_size", batch_size, 1),) * len(lengths)
+    most = integer("bucketed batch_tokens", batch_tokens or 0, lengths[-1])
     return tuple(most // length for length in lengths)
 
 

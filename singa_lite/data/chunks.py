@@ -1,4 +1,4 @@
-"""Where the chunks of a set on disk begin, which are best read whole."""
+"""Boundaries of the chunks of a set on disk, which are best read whole."""
 
 from __future__ import annotations
 

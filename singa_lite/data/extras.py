@@ -6,7 +6,7 @@ from importlib import import_module
 from types import ModuleType
 
 
-def needed(where: str, name: str) -> ModuleType:
+def require(where: str, name: str) -> ModuleType:
     """The module. ImportError that names the extra which brings it."""
     try:
         return import_module(name)

@@ -25,9 +25,9 @@ import numpy as np
 
 from singa_lite.common import checks
 from singa_lite.common.array_types import Array
-from singa_lite.common.elsewhere import told
+from singa_lite.common.elsewhere import explains_keywords
+from singa_lite.common.errors import DataFileError
 from singa_lite.data.reading import reading
-from singa_lite.errors import DataFileError
 
 FilePath: TypeAlias = str | os.PathLike[str]
 
@@ -47,7 +47,7 @@ def _listed(where: str, given: object) -> None:
 def load_idx(images: FilePath, labels: None = None) -> Array: ...
 @overload
 def load_idx(images: FilePath, labels: FilePath) -> tuple[Array, Array]: ...
-@told(images=checks.path, labels=checks.or_none(checks.path))
+@explains_keywords(images=checks.path, labels=checks.or_none(checks.path))
 def load_idx(images: FilePath, labels: FilePath | None = None) -> Array | tuple[Array, Array]:
     """The array of an IDX file, and that of a second one with the labels if it is named.
 
@@ -68,7 +68,7 @@ def load_idx(images: FilePath, labels: FilePath | None = None) -> Array | tuple[
     return samples, targets
 
 
-@told(paths=checks.paths)
+@explains_keywords(paths=checks.paths)
 def load_cifar10(paths: FilePath | Sequence[FilePath]) -> tuple[Array, Array]:
     """The images and labels of CIFAR-10's binary version.
 
@@ -95,7 +95,7 @@ def load_cifar10(paths: FilePath | Sequence[FilePath]) -> tuple[Array, Array]:
     return images, labels
 
 
-@told(path=checks.path, names=_listed)
+@explains_keywords(path=checks.path, names=_listed)
 def load_npz(path: FilePath, names: Sequence[str]) -> tuple[Array, ...]:
     """The named arrays of a `.npz` file, in the order of `names`.
 
@@ -113,7 +113,7 @@ def load_npz(path: FilePath, names: Sequence[str]) -> tuple[Array, ...]:
         return tuple(_read_npz_entry(path, archive, name) for name in names)
 
 
-@told(path=checks.path, names=_listed)
+@explains_keywords(path=checks.path, names=_listed)
 def load_hdf5(path: FilePath, names: Sequence[str]) -> tuple[Array, ...]:
     """The named data sets of an HDF5 file, in the order of `names`; `"group/name"` reaches into groups.
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
+from singa_lite.common.errors import DataFileError
 from singa_lite.data.reading import reading
-from singa_lite.errors import DataFileError
 
 #: Endings of the files that are taken for images.
 ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")

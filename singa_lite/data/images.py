@@ -11,12 +11,12 @@ import numpy as np
 
 from singa_lite.common import checks
 from singa_lite.common.array_types import Array
-from singa_lite.common.checks import flag, fraction, is_int, whole
-from singa_lite.common.elsewhere import told
-from singa_lite.data.extras import needed
+from singa_lite.common.checks import flag, fraction, integer, is_int
+from singa_lite.common.elsewhere import explains_keywords
+from singa_lite.common.errors import DataError, DataFileError
+from singa_lite.data.extras import require
 from singa_lite.data.image_files import ENDINGS, check_link, check_whole, images_of
 from singa_lite.data.paired import Paired
-from singa_lite.errors import DataError, DataFileError
 
 #: Pillow's modes of more than 8 bits a channel, whose values a conversion would cut off.
 _DEEP = ("I", "F")
@@ -103,7 +103,7 @@ class ImageFolder(Paired):
         count = round(fraction("split share", share) * len(self))
         if not 0 < count < len(self):
             raise ValueError(f"split share: wanted both parts to have images, received {share} of {len(self)}")
-        order = np.random.default_rng(whole("split seed", seed, 0)).permutation(len(self))
+        order = np.random.default_rng(integer("split seed", seed, 0)).permutation(len(self))
         first, second = np.sort(order[count:]), np.sort(order[:count])
         return self._part(first), self._part(second)
 
@@ -111,7 +111,7 @@ class ImageFolder(Paired):
         return ImageFolder(self.x.part(numbers, keep=False), self.y[numbers], self.classes)
 
 
-@told(path=checks.path)
+@explains_keywords(path=checks.path)
 def image_folder(
     path: str | os.PathLike[str], size: int | tuple[int, int], *, channels: int = 3, crop: bool = False
 ) -> ImageFolder:
@@ -129,9 +129,9 @@ def image_folder(
     as an image, or is cut off. DataError for one that is damaged within, when it is decoded: at once where all have at
     most 16 MiB.
     """
-    needed("image_folder", "PIL")
+    require("image_folder", "PIL")
     height, width = _size(size)
-    depth = whole("image_folder channels", channels, 1, 3)
+    depth = integer("image_folder channels", channels, 1, 3)
     if depth == 2:
         raise ValueError("image_folder channels: wanted 1 or 3, received 2")
     folder = Path(path)
@@ -152,7 +152,7 @@ def _size(given: object) -> tuple[int, int]:
     height, width = given if isinstance(given, tuple | list) and len(given) == 2 else (given, given)
     if not is_int(height) or not is_int(width):
         raise TypeError(f"image_folder size: wanted (height, width) or one number for both, received {given!r:.100}")
-    return whole("image_folder size", height, 1), whole("image_folder size", width, 1)
+    return integer("image_folder size", height, 1), integer("image_folder size", width, 1)
 
 
 def _check_no_files(folder: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from singa_lite.common.checks import whole
+from singa_lite.common.checks import integer
 
 
 class Processes:
@@ -14,7 +14,7 @@ class Processes:
     """
 
     def __init__(self, count: int) -> None:
-        self.count = whole("Processes count", count, 1)
+        self.count = integer("Processes count", count, 1)
 
     def __repr__(self) -> str:
         return f"Processes({self.count})"

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from singa_lite.errors import DataError, DataFileError
+from singa_lite.common.errors import DataError, DataFileError
 
 
 @contextmanager

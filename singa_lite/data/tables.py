@@ -10,10 +10,10 @@ import numpy as np
 
 from singa_lite.common import checks
 from singa_lite.common.array_types import Array, DType
-from singa_lite.common.elsewhere import told
+from singa_lite.common.elsewhere import explains_keywords
+from singa_lite.common.errors import DataError
 from singa_lite.data.blocks import Blocks, CsvBlocks, ParquetBlocks
 from singa_lite.data.paired import Paired
-from singa_lite.errors import DataError
 
 FilePath: TypeAlias = str | os.PathLike[str]
 
@@ -62,7 +62,7 @@ class Table(Paired):
         self.features, self.targets = x.names, y.names
 
 
-@told(path=checks.path, dtype=checks.number_dtype)
+@explains_keywords(path=checks.path, dtype=checks.number_dtype)
 def csv(
     path: FilePath,
     target: str | Sequence[str],
@@ -91,7 +91,7 @@ def csv(
     return _table("csv", CsvBlocks(path, separator, encoding), target, features, dtype)
 
 
-@told(path=checks.path, dtype=checks.number_dtype)
+@explains_keywords(path=checks.path, dtype=checks.number_dtype)
 def parquet(
     path: FilePath, target: str | Sequence[str], *, features: Sequence[str] | None = None, dtype: str = "float32"
 ) -> Table:

@@ -11,7 +11,7 @@ import weakref
 from importlib import import_module
 from typing import IO
 
-from singa_lite.errors import DataFileError
+from singa_lite.common.errors import DataFileError
 
 #: First bytes of packed files, and the module that opens them.
 _PACKED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ": "lzma"}

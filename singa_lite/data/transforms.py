@@ -16,8 +16,8 @@ import numpy as np
 
 from singa_lite.common.array_types import Array
 from singa_lite.common.arrays import kind
-from singa_lite.common.checks import at_least_zero, flag, share, whole
-from singa_lite.errors import ShapeError
+from singa_lite.common.checks import at_least_zero, flag, integer, share
+from singa_lite.common.errors import ShapeError
 
 Transform: TypeAlias = "Callable[[Array, np.random.Generator], Array]"  # text, as numpy.random takes time to import
 
@@ -76,8 +76,8 @@ class RandomCrop:
 
     def __init__(self, size: int | tuple[int, int], padding: int = 0) -> None:
         height, width = size if isinstance(size, tuple | list) and len(size) == 2 else (size, size)
-        self._size = whole("RandomCrop size", height, 1), whole("RandomCrop size", width, 1)
-        self._padding = whole("RandomCrop padding", padding, 0)
+        self._size = integer("RandomCrop size", height, 1), integer("RandomCrop size", width, 1)
+        self._padding = integer("RandomCrop padding", padding, 0)
 
     def __call__(self, image: Array, random: np.random.Generator) -> Array:
         _check_shape("RandomCrop", image)
@@ -107,7 +107,7 @@ class RandomRotation:
         x -= (width - 1) / 2
         rows = cos(angle) * y + sin(angle) * x + (height - 1) / 2
         columns = cos(angle) * x - sin(angle) * y + (width - 1) / 2
-        return _like(_bilinear(image, rows, columns), image)
+        return _cast_like(_bilinear(image, rows, columns), image)
 
 
 class RandomColor:
@@ -133,7 +133,7 @@ class RandomColor:
             if len(image) != 3:
                 raise ShapeError(f"RandomColor saturation: wanted an image of 3 channels, received {image.shape}")
             made = _blend(made, _grey(made), _factor(random, self._saturation), most)
-        return _like(made, image)
+        return _cast_like(made, image)
 
 
 def _check_shape(where: str, image: Array) -> None:
@@ -175,7 +175,7 @@ def _blend(image: Array, other: Array | float, factor: float, most: float) -> Ar
     return blended
 
 
-def _like(made: Array, image: Array) -> Array:
+def _cast_like(made: Array, image: Array) -> Array:
     """In the image's dtype; integers are rounded."""
     return (np.rint(made) if image.dtype.kind in "biu" else made).astype(image.dtype)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from singa_lite.common.errors import DeviceError
 from singa_lite.common.threads import set_threads as set_threads
 from singa_lite.common.threads import threads as threads
 from singa_lite.device.abstract import abstract as abstract
@@ -16,7 +17,6 @@ from singa_lite.device.cpu import cpu as cpu
 from singa_lite.device.cpu import new_cpu as new_cpu
 from singa_lite.device.cuda import cuda as cuda
 from singa_lite.device.cuda import new_cuda as new_cuda
-from singa_lite.errors import DeviceError
 from singa_lite.tensor import Tensor, find_devices_by
 
 #: What `as_default` was given.

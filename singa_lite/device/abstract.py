@@ -11,15 +11,15 @@ from numpy.typing import DTypeLike
 
 from singa_lite.common import threads
 from singa_lite.common.array_types import Array, DeviceArray
-from singa_lite.common.checks import flag, whole
+from singa_lite.common.checks import flag, integer
+from singa_lite.common.errors import DeviceError
 from singa_lite.common.sizes import memory_size
+from singa_lite.compiler.ir.operation import Operation
 from singa_lite.device.base import Device
 from singa_lite.device.host_fallback import by_way_of_host
-from singa_lite.errors import DeviceError
 from singa_lite.kernels.choice import cpu_kernels
 from singa_lite.kernels.kernel_set import KernelSet
 from singa_lite.kernels.numpy_kernels import NUMPY
-from singa_lite.operation import Operation
 from singa_lite.runtime.counting_pool import CountingPool
 from singa_lite.runtime.without_bytes import AbstractCuda, AbstractHost, refuse
 from singa_lite.tensor import Block, Tensor
@@ -83,9 +83,9 @@ def abstract(
     libraries: bool = True,
     channels_last: bool = True,
 ) -> Device:
-    """A device whose tensors have shapes and strides and no bytes, a new one each time: for nets that are planned
-    before there is a machine for them. Nets on it record and plan their steps as on the real one, to the byte;
-    AbstractDeviceError for whatever wants values. `net.to_device(device.cpu())` makes such a net real.
+    """A new device whose tensors have shapes and strides but no bytes, for planning nets before there is a machine for
+    them. Nets on it record and plan their steps as on the real one, to the byte; AbstractDeviceError for whatever wants
+    values. `net.to_device(device.cpu())` makes such a net real.
 
     kernels: "onednn" or "numpy", "cpu" for what `device.cpu()` takes, or "cuda". memory: what the real device's pool
     may hold, bytes or text such as "24 GiB"; plans keep to it as to a device's limit, and say by how much they cannot.
@@ -100,7 +100,7 @@ def abstract(
     if not isinstance(kernels, str) or kernels not in KINDS:
         raise DeviceError(f"abstract kernels: wanted one of {KINDS}, received {kernels!r:.100}")
     limit = None if memory is None else memory_size("abstract memory", memory)
-    workspace = whole("abstract workspace_limit", workspace_limit, 0)
+    workspace = integer("abstract workspace_limit", workspace_limit, 0)
     with_libraries = flag("abstract libraries", libraries)
     images_last = flag("abstract channels_last", channels_last)
     if kernels == "cuda":
@@ -119,7 +119,7 @@ def abstract(
 def _gpu(limit: int | None, workspace: int | None, channels_last: bool) -> Device:
     """workspace: of each call of the libraries, None for none of them."""
     from singa_lite.kernels.cuda_kernels import cuda
-    from singa_lite.kernels.cuda_kernels.assumed import NoCompiler, assumed
+    from singa_lite.kernels.cuda_kernels.libraries.assumed import NoCompiler, assumed
 
     runtime = AbstractCuda("abstract cuda", "device.cuda(0)")
     builders, fusions = ([], ()) if workspace is None else assumed(workspace)

@@ -7,17 +7,17 @@ from contextlib import AbstractContextManager, contextmanager
 
 import numpy as np
 
-from singa_lite.arena import Arena
 from singa_lite.common import threads as _threads
 from singa_lite.common.array_types import Array
+from singa_lite.common.errors import DeviceError, OverrunError
 from singa_lite.common.interrupts import raise_ignored
 from singa_lite.device.bound_copies import BoundCopies
 from singa_lite.device.bound_feeds import BoundFeeds, bound_feeds
 from singa_lite.device.bound_results import BoundResults, bound_results
 from singa_lite.device.seeds import Seeds
 from singa_lite.device.tensor_memory import TensorMemory
-from singa_lite.errors import DeviceError, OverrunError
-from singa_lite.graph import Graph, Operation, Phase
+from singa_lite.graph.arena import Arena
+from singa_lite.graph.graph import Graph, Operation, Phase
 from singa_lite.kernels.kernel_set import KernelSet, Launch
 from singa_lite.runtime.host import Host
 from singa_lite.runtime.runtime import MemoryPool, Replay, Runtime

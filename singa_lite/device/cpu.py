@@ -7,12 +7,12 @@ from functools import cache
 from itertools import count
 
 from singa_lite.common import threads
-from singa_lite.common.checks import whole
+from singa_lite.common.checks import integer
 from singa_lite.common.forks import OneAtATime
 from singa_lite.device.base import Device
 from singa_lite.kernels.choice import cpu_kernels
 from singa_lite.kernels.kernel_set import KernelSet
-from singa_lite.memory.pool import Pool
+from singa_lite.runtime.pool import Pool
 
 _one_at_a_time = OneAtATime()
 _further = count(1)
@@ -34,7 +34,7 @@ def _cpu(kernels: str) -> Device:
 
 def new_cpu(limit: int | None = None, kernels: str = "auto") -> Device:
     """A further CPU device, with a pool of its own. limit: the most bytes that the pool may hold; kernels: as `cpu`."""
-    limit = None if limit is None else whole("new_cpu limit", limit, 0)
+    limit = None if limit is None else integer("new_cpu limit", limit, 0)
     return _new_cpu(f"cpu#{next(_further)}", limit, cpu_kernels(kernels))
 
 

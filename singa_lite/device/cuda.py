@@ -8,10 +8,10 @@ from itertools import count
 from threading import RLock
 from typing import TYPE_CHECKING
 
-from singa_lite.common.checks import flag, is_int, whole
+from singa_lite.common.checks import flag, integer, is_int
+from singa_lite.common.errors import DeviceError
 from singa_lite.device.base import Device
 from singa_lite.device.host_fallback import by_way_of_host
-from singa_lite.errors import DeviceError
 from singa_lite.kernels.kernel_set import KernelSet
 from singa_lite.kernels.numpy_kernels import NUMPY
 from singa_lite.runtime.cuda import Cuda
@@ -60,10 +60,10 @@ def new_cuda(
     from singa_lite.device.cuda_libraries import Options
 
     index = _number("new_cuda", index)
-    limit = None if limit is None else whole("new_cuda limit", limit, 0)
+    limit = None if limit is None else integer("new_cuda limit", limit, 0)
     options = Options(
         flag("new_cuda allow_tf32", allow_tf32),
-        whole("new_cuda workspace_limit", workspace_limit, 0),
+        integer("new_cuda workspace_limit", workspace_limit, 0),
         flag("new_cuda deterministic", deterministic),
         flag("new_cuda channels_last", channels_last),
     )

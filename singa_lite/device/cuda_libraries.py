@@ -8,15 +8,15 @@ from typing import NamedTuple, TypedDict
 
 from singa_lite.common.notice import warn
 from singa_lite.kernels.built import Builder
-from singa_lite.kernels.cuda_kernels import cublaslt, cudnn_library
-from singa_lite.kernels.cuda_kernels.cublaslt import CublasLtError, CublasLtNotFoundError
-from singa_lite.kernels.cuda_kernels.cudnn_convolution import Convolutions
-from singa_lite.kernels.cuda_kernels.cudnn_library import CudnnNotFoundError, Handle
-from singa_lite.kernels.cuda_kernels.cudnn_plan import Knobs, Planner
-from singa_lite.kernels.cuda_kernels.lt import Lt
-from singa_lite.kernels.cuda_kernels.nan_probe import Trial
+from singa_lite.kernels.cuda_kernels.libraries import cublaslt, cudnn_library
+from singa_lite.kernels.cuda_kernels.libraries.cublaslt import CublasLtError, CublasLtNotFoundError
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_convolution import Convolutions
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_library import CudnnNotFoundError, Handle
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_plan import Knobs, Planner
+from singa_lite.kernels.cuda_kernels.libraries.lt import Lt
+from singa_lite.kernels.cuda_kernels.libraries.nan_probe import Trial
+from singa_lite.kernels.cuda_kernels.libraries.products import Products
 from singa_lite.kernels.cuda_kernels.pointwise import PointwiseConvolutions
-from singa_lite.kernels.cuda_kernels.products import Products
 from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.runtime.cupy_types import Cupy
 
@@ -30,7 +30,7 @@ WORKSPACE_LIMIT, LT_LIMIT = 1 << 30, 64 << 20
 
 
 class Options(NamedTuple):
-    """What a GPU device may do. allow_tf32: round float32 factors of products and convolutions to 10 bits, faster.
+    """The options of a GPU device. allow_tf32: round float32 factors of products and convolutions to 10 bits, faster.
 
     workspace_limit: bytes of scratch that a call of a library may want, at most; what a convolution gets, the plan of
     memory says. deterministic: equal bits each time.
@@ -77,7 +77,7 @@ def _warn(why: str, cost: str) -> None:
     warn(f"{why}; without it: {cost}")
 
 
-def found() -> Iterator[tuple[str, str]]:
+def library_rows() -> Iterator[tuple[str, str]]:
     """(library, its version and path, or what is missing and what that costs), for `python -m singa_lite info`."""
     cupy = _cupy()
     if isinstance(cupy, str):
@@ -100,7 +100,7 @@ def _cupy() -> Cupy | str:
 
 
 class GpuProperties(TypedDict):
-    """What is read of CUDA's properties of a device."""
+    """The properties of a GPU that are read of CUDA's."""
 
     name: bytes | str
     major: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from singa_lite.common.checks import whole
+from singa_lite.common.checks import integer
 
 
 class Seeds:
@@ -15,7 +15,7 @@ class Seeds:
 
     def start(self, seed: int, given: int = 0) -> None:
         """Starts the sequence of `seed` anew, behind the first `given` ones. ValueError for a seed beyond 64 bits."""
-        seed, given = whole("random seed", seed, 0, 2**64 - 1), whole("restore_seeds", given, 0)
+        seed, given = integer("random seed", seed, 0, 2**64 - 1), integer("restore_seeds", given, 0)
         self.seed, self.given = seed, given
 
     def next(self) -> int:

@@ -9,13 +9,13 @@ from threading import Thread, current_thread
 from types import MappingProxyType
 from typing import NamedTuple
 
+from singa_lite.common.errors import GraphError
 from singa_lite.common.unique import Unique
-from singa_lite.errors import GraphError
-from singa_lite.graph import Graph, Phase
+from singa_lite.graph.graph import Graph, Phase
 
 
-class Here(NamedTuple):
-    """Where in the step the operations of a context stand, and what they are recorded in."""
+class StepPosition(NamedTuple):
+    """The position in the step of a context's operations, and what they are recorded in."""
 
     phase: Phase = Phase.FORWARD
     layer: str = ""
@@ -27,10 +27,10 @@ class _Recorder(NamedTuple):
     thread: Thread
 
 
-_START = Here()
+_START = StepPosition()
 #: By a device's StepContext. A context variable, so that a step which an interrupt ends leaves nothing behind, see
 #: `contexts`.
-_here: ContextVar[Mapping[StepContext, Here]] = ContextVar("here", default=MappingProxyType({}))
+_here: ContextVar[Mapping[StepContext, StepPosition]] = ContextVar("here", default=MappingProxyType({}))
 
 
 class StepContext(Unique):
@@ -44,11 +44,11 @@ class StepContext(Unique):
         self._recorders: dict[str, _Recorder] = {}  # one at most: setdefault() and pop() are each done at once
 
     @property
-    def here(self) -> Here:
+    def here(self) -> StepPosition:
         """Where the operations of the calling thread stand."""
         return _here.get().get(self, _START)
 
-    def here_alone(self, doing: str, what: str = "") -> Here:
+    def here_alone(self, doing: str, what: str = "") -> StepPosition:
         """As `here`, for what may not be done while another thread records: GraphError then. doing, what: its name."""
         here = _here.get().get(self, _START)
         if here.graph is None and self._recorders and self._other_recorder() is not None:
@@ -84,7 +84,7 @@ class StepContext(Unique):
             raise GraphError("recording: wanted no other recording on this device, received one within another")
         failed = True
         try:
-            self._move(Here(*self.here[:2], graph))
+            self._move(StepPosition(*self.here[:2], graph))
             yield graph
             failed = False
         finally:
@@ -94,7 +94,7 @@ class StepContext(Unique):
     def _end_recording(self, graph: Graph) -> None:
         """Ends the recording of this graph. After an interrupt it may come late, while another one is open."""
         if self.here.graph is graph:
-            self._move(Here(*self.here[:2]))
+            self._move(StepPosition(*self.here[:2]))
         recorder = self._recorders.get("")
         if recorder is not None and recorder.graph is graph:
             self._recorders.pop("", None)
@@ -105,14 +105,14 @@ class StepContext(Unique):
         before = self.here
         inside = before.phase if phase is None else phase, before.layer if layer is None else layer
         try:
-            self._move(Here(*inside, before.graph))
+            self._move(StepPosition(*inside, before.graph))
             yield
         finally:
             now = self.here
             if now[:2] == inside:  # else it ends late, after an interrupt
-                self._move(Here(*before[:2], now.graph))
+                self._move(StepPosition(*before[:2], now.graph))
 
-    def _move(self, here: Here) -> None:
+    def _move(self, here: StepPosition) -> None:
         if here == _START:  # is not kept, as a context need not keep devices alive
             _here.set({context: there for context, there in _here.get().items() if context is not self})
         else:

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from singa_lite.common.array_types import Array, DeviceArray
+from singa_lite.common.errors import GraphError
 from singa_lite.common.sizes import tensor_bytes
 from singa_lite.common.strides import laid_out, span
 from singa_lite.common.unique import Unique
 from singa_lite.device.step_context import StepContext
-from singa_lite.errors import GraphError
-from singa_lite.graph import Graph
+from singa_lite.graph.graph import Graph
 from singa_lite.kernels.kernel_set import KernelSet
 from singa_lite.runtime.runtime import MemoryPool, Runtime
 from singa_lite.tensor import LAYOUTS, Block, Tensor, checked_dtype, checked_shape

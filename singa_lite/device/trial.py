@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from singa_lite.common.array_types import Array, DeviceRegion
-from singa_lite.kernels.cuda_kernels.nan_probe import Values
+from singa_lite.kernels.cuda_kernels.libraries.nan_probe import Values
 from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.kernels.kernel_set import DeviceArray, TensorSpec
 from singa_lite.runtime.cuda import Cuda

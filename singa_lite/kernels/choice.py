@@ -1,4 +1,4 @@
-"""Which kernel set a CPU device gets."""
+"""Chooses the kernel set of a CPU device."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cache
 
 from singa_lite.common import threads
+from singa_lite.common.errors import DeviceError
 from singa_lite.common.forks import OneAtATime
 from singa_lite.common.notice import warn
-from singa_lite.errors import DeviceError
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import DeviceArray, Kernel, KernelSet, Launch, Settings, TensorSpecs
 from singa_lite.kernels.numpy_kernels import NUMPY
@@ -56,7 +56,7 @@ def find_onednn() -> KernelSet | str:
 @cache
 def _onednn() -> KernelSet | str:
     from singa_lite.kernels.onednn_kernels import onednn
-    from singa_lite.kernels.onednn_kernels.library import OneDNNError, load
+    from singa_lite.kernels.onednn_kernels.library.library import OneDNNError, load
 
     try:
         with threads.openmp_starts():
@@ -70,7 +70,7 @@ def _onednn() -> KernelSet | str:
 @cache
 def _warn(why: str) -> None:
     """Once in a process, unless the user has said that it is meant."""
-    from singa_lite.kernels.onednn_kernels.library import OFF
+    from singa_lite.kernels.onednn_kernels.library.library import OFF
 
     if os.environ.get("SINGA_LITE_ONEDNN", "") != OFF:
         warn(

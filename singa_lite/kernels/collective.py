@@ -1,4 +1,4 @@
-"""What plans know of collectives: calls in which several processes take part, and which go on between two of them.
+"""Collectives in plans: calls in which several processes take part, and which go on between two of them.
 
 A sum over the ranks is begun by one call and waited for by another; between the two its tensors belong to it. What is
 sent and received, the object says that each call has as its setting `call` (`parallel/`).
@@ -44,15 +44,15 @@ def collective_of(settings: Settings) -> Collective:
 
 def landing_elements(elements: int, ranks: int, unit: int = 1) -> int:
     """Elements that a sum of so many receives from the other ranks: each sends what this one adds up."""
-    return (ranks - 1) * _of_each(elements, ranks, unit)
+    return (ranks - 1) * _part_size(elements, ranks, unit)
 
 
-def _of_each(elements: int, ranks: int, unit: int) -> int:
+def _part_size(elements: int, ranks: int, unit: int) -> int:
     return -(-elements // (unit * ranks)) * unit
 
 
 def parts_of(elements: int, ranks: int, unit: int = 1) -> list[slice]:
     """Which elements each rank adds up: equally many, fewer or none at the end. unit: so many stay together."""
-    each = _of_each(elements, ranks, unit)
+    each = _part_size(elements, ranks, unit)
     borders = [min(elements, rank * each) for rank in range(ranks + 1)]
     return [slice(start, stop) for start, stop in pairwise(borders)]

@@ -125,7 +125,7 @@ class CutNorm:
         launches: list[Launch] = [partial(_begin, vectors)]
         for piece in cuts:
             launches += self._sums(call, vectors, rest, piece)
-        launches.append(partial(_between, call, vectors, call.x.size // call.x.shape[1]))
+        launches.append(partial(_finish_sums, call, vectors, call.x.size // call.x.shape[1]))
         for piece in cuts:
             launches += self._derivative(call, vectors, rest, piece)
         return in_order(launches)
@@ -175,7 +175,7 @@ def _add(vectors: _Vectors) -> None:
     np.add(vectors.sums[1], vectors.dbeta, out=vectors.sums[1])
 
 
-def _between(call: _Call, vectors: _Vectors, count: int) -> None:
+def _finish_sums(call: _Call, vectors: _Vectors, count: int) -> None:
     """All sums are there. count: how many elements a channel has."""
     dgamma, dbeta = vectors.sums
     np.copyto(call.dgamma, dgamma, casting="same_kind")

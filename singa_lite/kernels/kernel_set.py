@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple, TypeVar
 
-from singa_lite.errors import DeviceError
-from singa_lite.kernels.interface import SIGNATURES, Facts, is_own, joined_of
+from singa_lite.common.errors import DeviceError
+from singa_lite.kernels.interface import SIGNATURES, Facts, is_user_kernel, joined_of
 from singa_lite.kernels.kernel import OWN_KERNEL
 from singa_lite.kernels.kernel import DeviceArray as DeviceArray
 from singa_lite.kernels.kernel import FunctionKernel as FunctionKernel
@@ -31,7 +31,7 @@ Operand = TypeVar("Operand")
 Turns = Callable[[], AbstractContextManager[object]]
 
 
-class OneByOne:
+class SequentialCalls:
     """Joined calls of a kernel, done one after the other. kernels: the set that does them."""
 
     def __init__(self, kernels: KernelSet, kernel: str) -> None:
@@ -40,18 +40,23 @@ class OneByOne:
 
     def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
         """Whether the set has a kernel for each."""
-        calls = apart(self._kernel, specs)
+        calls = split_operands(self._kernel, specs)
         return all(self._kernels.choose(self._kernel, call, settings).serves(call, settings) for call in calls)
 
     def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
         """Of the call that needs most."""
-        return max(self._kernels.scratch_bytes(self._kernel, call, settings) for call in apart(self._kernel, specs))
+        return max(
+            self._kernels.scratch_bytes(self._kernel, call, settings) for call in split_operands(self._kernel, specs)
+        )
 
     def prepare(
         self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
     ) -> Launch:
         """Bind all of them."""
-        calls = [self._kernels.prepare(self._kernel, call, scratch, settings) for call in apart(self._kernel, arrays)]
+        calls = [
+            self._kernels.prepare(self._kernel, call, scratch, settings)
+            for call in split_operands(self._kernel, arrays)
+        ]
 
         def run() -> None:
             for call in calls:
@@ -60,7 +65,7 @@ class OneByOne:
         return run
 
 
-def apart(kernel: str, operands: Sequence[Operand]) -> list[tuple[Operand, ...]]:
+def split_operands(kernel: str, operands: Sequence[Operand]) -> list[tuple[Operand, ...]]:
     """The operands of each of joined calls of a kernel."""
     width = len(SIGNATURES[kernel].tensors)
     return [tuple(operands[start : start + width]) for start in range(0, len(operands), width)]
@@ -73,11 +78,11 @@ class Join(NamedTuple):
     most: Callable[[TensorSpecs, Settings], int]
 
 
-class _AndOwn(frozenset[str]):
+class _WithUserKernels(frozenset[str]):
     """Names of kernels, and of every own one besides: of these nothing is known."""
 
     def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or (isinstance(name, str) and is_own(name))
+        return super().__contains__(name) or (isinstance(name, str) and is_user_kernel(name))
 
 
 class KernelSet:
@@ -117,8 +122,10 @@ class KernelSet:
         self.fusions = frozenset(fusions)
         below: frozenset[str] = frozenset() if fallback is None else fallback.strides_matter
         named = below.union(strides_matter, _named(lambda facts: facts.strides_matter))
-        self.strides_matter: frozenset[str] = _AndOwn(named)
-        self.inner_strides_matter: frozenset[str] = _AndOwn(named | _named(lambda facts: facts.inner_strides_matter))
+        self.strides_matter: frozenset[str] = _WithUserKernels(named)
+        self.inner_strides_matter: frozenset[str] = _WithUserKernels(
+            named | _named(lambda facts: facts.inner_strides_matter)
+        )
         self.any_strides = {name: frozenset(tensors) for name, tensors in (any_strides or {}).items()}
         self.tile_bytes = tile_bytes
         self.one_pass = one_pass
@@ -137,10 +144,10 @@ class KernelSet:
         if joined in self.joins:
             return self.joins[joined].kernel
         if joined in self.kernels:
-            return OneByOne(self, joined)
+            return SequentialCalls(self, joined)
         if self.fallback is not None:
             return self.fallback[name]
-        if is_own(name):
+        if is_user_kernel(name):
             return self.own_kernel(name)
         raise KeyError(f"kernel set {self.name!r} has no kernel {name!r}")
 
@@ -161,8 +168,8 @@ class KernelSet:
         return self.choose(name, specs, settings).scratch_bytes(specs, settings)
 
     def scratch_levels(self, name: str, tensors: Sequence[Described | None], settings: Settings) -> tuple[int, ...]:
-        """Bytes of scratch, from the least on, with which a call of these tensors is done in another way, the more the
-        faster. `prepare` may be given any number of bytes from the first on. () where `scratch_bytes` is all there is.
+        """Returns sizes of scratch in bytes, rising, at which a call switches to a faster algorithm. `prepare` may be
+        given any number of bytes from the first on. () where `scratch_bytes` is all there is.
         """
         specs = specs_of(tensors)
         kernel = self.choose(name, specs, settings)
@@ -203,8 +210,8 @@ class KernelSet:
         return self.choose(name, specs_of(arrays), settings).prepare(arrays, scratch, settings)
 
     def turns(self) -> Turns:
-        """For launches of which never two run at a time: what is bound while such a context lasts may share what it
-        needs beside its arrays with all that is bound in the others.
+        """A context for binding launches of which never two run at a time. What is bound inside may share its memory,
+        other than its arrays, with all that is bound in the other such contexts.
         """
         return nullcontext if self.fallback is None else self.fallback.turns()
 

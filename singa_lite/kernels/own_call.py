@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from singa_lite.common.array_types import Array, DType
-from singa_lite.errors import GraphError
+from singa_lite.common.errors import GraphError
 from singa_lite.kernels.kernel_set import DeviceArray, Launch
 
 #: Of each piece in the scratch: a cache line.
@@ -55,7 +55,7 @@ class FunctionCall:
     def prepare(self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None) -> Launch:
         """Bind it to its arrays and scratch."""
         given = {name: a for name, a in zip(self._tensors, arrays, strict=True) if a is not None}
-        handed = {name: _handed(array, name in self._writes) for name, array in given.items()}
+        handed = {name: _argument_view(array, name in self._writes) for name, array in given.items()}
         for piece, start in self._pieces.items():
             handed[piece.name] = np.ndarray(piece.shape, piece.dtype, scratch, start)
         return partial(self._run_checked if self._checked else self._run, handed)
@@ -99,7 +99,7 @@ class FunctionCall:
 
     def _run_checked(self, arrays: Mapping[str, Array]) -> None:
         """As `_run`, over arrays that are made for this one call: those that live on are kept by the function."""
-        fresh = {name: _apart(array) for name, array in arrays.items()}
+        fresh = {name: _owned_view(array) for name, array in arrays.items()}
         living = {name: weakref.ref(array) for name, array in fresh.items()}
         self._run(fresh)
         fresh.clear()
@@ -127,7 +127,7 @@ def _starts(pieces: Sequence[Piece]) -> list[int]:
     return starts
 
 
-def _handed(array: Array, may_write: bool) -> Array:
+def _argument_view(array: Array, may_write: bool) -> Array:
     """The array as the function gets it."""
     handed = array.view()
     handed.flags.writeable = may_write
@@ -142,7 +142,7 @@ class _Interface:
         self.__array_interface__ = array.__array_interface__
 
 
-def _apart(array: Array) -> Array:
+def _owned_view(array: Array) -> Array:
     """An array over the same elements, which lives for as long as somebody holds it, or a view of it."""
     if array.dtype.kind not in "biuf":  # of another library, which the interface cannot name
         return array.view()

@@ -63,21 +63,21 @@ def path() -> Path | None:
     return folder / "singa_lite" / "tuning.json"
 
 
-def found(library: str) -> Tuning:
+def tuning_for(library: str) -> Tuning:
     """The choices of the user's file for this machine and this library; read once, with one warning if it is no use."""
-    return _found(library, path())
+    return _load_with_warning(library, path())
 
 
 @cache
-def _found(library: str, file: Path | None) -> Tuning:
-    tuning = look(library, file)
+def _load_with_warning(library: str, file: Path | None) -> Tuning:
+    tuning = read_tuning(library, file)
     if tuning.problem:
         warn(f"the tuning of kernels is not used, the built-in rule decides: {tuning.problem}")
     return tuning
 
 
-def look(library: str, file: Path | None) -> Tuning:
-    """As `found`, of any file and without a warning."""
+def read_tuning(library: str, file: Path | None) -> Tuning:
+    """As `tuning_for`, of any file and without a warning."""
     if file is None:
         return Tuning({}, None)
     try:

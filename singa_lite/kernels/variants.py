@@ -23,7 +23,7 @@ AnyRoutine = TypeVar("AnyRoutine", bound=Routine[Any])
 Choices = Mapping[str, str]
 
 
-class _Chosen:
+class _ChoiceTable:
     """choices: in the place of the file's, None: these. stamp: another one for other choices."""
 
     choices: Choices | None = None
@@ -82,19 +82,19 @@ AnyVariants: TypeAlias = Variants[Any]
 
 
 def choices(library: str) -> Choices:
-    """The table in use: the one of `chosen_by`, else that of the user's file, if it was made here with this library."""
-    return tuning_file.found(library).choices if _Chosen.choices is None else _Chosen.choices
+    """The table of `using_choices`, else that of the user's file, if it was made here with this library."""
+    return tuning_file.tuning_for(library).choices if _ChoiceTable.choices is None else _ChoiceTable.choices
 
 
 def stamp() -> int:
     """Equal as long as the table is: what was built by one table is not asked for by another."""
-    return _Chosen.stamp
+    return _ChoiceTable.stamp
 
 
 @contextmanager
-def chosen_by(table: Choices) -> Iterator[None]:
+def using_choices(table: Choices) -> Iterator[None]:
     """Routines that are built inside go by this table, whatever the file says; {}: by the rules alone."""
-    before = _Chosen.choices
+    before = _ChoiceTable.choices
     _choose(table)
     try:
         yield
@@ -103,5 +103,5 @@ def chosen_by(table: Choices) -> Iterator[None]:
 
 
 def _choose(table: Choices | None) -> None:
-    _Chosen.choices = table
-    _Chosen.stamp += 1
+    _ChoiceTable.choices = table
+    _ChoiceTable.stamp += 1

@@ -106,7 +106,7 @@ class _Pool:
         """Let there be so many workers; fewer where the system refuses a thread."""
         with suppress(RuntimeError):
             while len(self._threads) < count:
-                made = Thread(target=_serve, args=(self._asked,), name="singa_lite worker", daemon=True)
+                made = Thread(target=_worker_loop, args=(self._asked,), name="singa_lite worker", daemon=True)
                 made.start()
                 self._threads.append(made)
 
@@ -115,7 +115,7 @@ class _Pool:
         self._asked.put((job, slot))
 
 
-def _serve(asked: SimpleQueue[tuple[_Job, int]]) -> None:
+def _worker_loop(asked: SimpleQueue[tuple[_Job, int]]) -> None:
     with np.errstate(all="ignore"):  # as the caller has it (`runtime/host.py`): each thread has a setting of its own
         while True:
             job, slot = asked.get()

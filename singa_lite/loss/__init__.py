@@ -16,4 +16,4 @@ from singa_lite.loss.margins import KLDivergence as KLDivergence
 from singa_lite.loss.named import get as get
 
 if not TYPE_CHECKING:  # where it would let any name pass
-    __getattr__ = classes_elsewhere.told(__name__, classes_elsewhere.LOSSES)
+    __getattr__ = classes_elsewhere.getattr_with_hints(__name__, classes_elsewhere.LOSSES)

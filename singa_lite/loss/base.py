@@ -7,18 +7,18 @@ from math import prod
 from typing import ClassVar, NamedTuple
 
 from singa_lite import autograd
-from singa_lite.backward_pass import BackwardPass
+from singa_lite.autograd.backward_pass import BackwardPass
+from singa_lite.autograd.ops.cross_entropy import by_rows
+from singa_lite.autograd.ops.op import Edge, no_grad
+from singa_lite.autograd.ops.shape import Identity
 from singa_lite.common.array_types import DType
 from singa_lite.common.checks import flag
 from singa_lite.common.contexts import in_own_context
+from singa_lite.common.errors import GraphError, ShapeError
 from singa_lite.common.value_checks import ValuesCheck, any_values
-from singa_lite.criterion import Criterion, Target, check_same_shape_and_dtype, ids_shape
 from singa_lite.device import Device, device_of
-from singa_lite.errors import GraphError, ShapeError
-from singa_lite.graph import Phase
-from singa_lite.ops.cross_entropy import by_rows
-from singa_lite.ops.op import Edge, no_grad
-from singa_lite.ops.shape import Identity
+from singa_lite.graph.graph import Phase
+from singa_lite.layer.criterion import Criterion, Target, check_same_shape_and_dtype, ids_shape
 from singa_lite.tensor import Array, Shape, Tensor, full
 
 

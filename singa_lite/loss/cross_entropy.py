@@ -7,11 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from singa_lite import autograd
+from singa_lite.autograd.ops.cross_entropy import softmax_cross_entropy_values, weigh
+from singa_lite.autograd.ops.loss import sigmoid_cross_entropy_values
 from singa_lite.common.array_types import DType
 from singa_lite.common.arrays import numbers
 from singa_lite.common.checks import share
+from singa_lite.common.errors import ShapeError
 from singa_lite.common.value_checks import ValuesCheck
-from singa_lite.criterion import (
+from singa_lite.layer.criterion import (
     Target,
     check_classes,
     check_labels,
@@ -24,10 +27,7 @@ from singa_lite.criterion import (
     readable,
     refuse,
 )
-from singa_lite.errors import ShapeError
 from singa_lite.loss.base import LikeScores, Loss
-from singa_lite.ops.cross_entropy import softmax_cross_entropy_values, weigh
-from singa_lite.ops.loss import sigmoid_cross_entropy_values
 from singa_lite.tensor import Array, Shape, Tensor, to_numpy
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from singa_lite import autograd
+from singa_lite.autograd.ops.loss import huber_values, squared_error_values
 from singa_lite.common.array_types import DType
 from singa_lite.common.checks import above_zero
-from singa_lite.criterion import Target
-from singa_lite.errors import ShapeError
+from singa_lite.common.errors import ShapeError
+from singa_lite.layer.criterion import Target
 from singa_lite.loss.base import LikeScores
-from singa_lite.ops.loss import huber_values, squared_error_values
 from singa_lite.tensor import Shape, Tensor
 
 #: Least square of a length, below which a direction is taken for none (Keras's epsilon).

@@ -22,4 +22,4 @@ from singa_lite.metric.perplexity import Perplexity as Perplexity
 from singa_lite.metric.ranking import AUC as AUC
 
 if not TYPE_CHECKING:  # where it would let any name pass
-    __getattr__ = classes_elsewhere.told(__name__, classes_elsewhere.METRICS)
+    __getattr__ = classes_elsewhere.getattr_with_hints(__name__, classes_elsewhere.METRICS)

@@ -1,12 +1,14 @@
-"""What share of the predictions is right: among classes, among labels, of yes or no."""
+"""Shares of right predictions: among classes, among labels, of yes or no."""
 
 from __future__ import annotations
 
 from singa_lite import autograd
+from singa_lite.autograd.ops.cross_entropy import by_rows
 from singa_lite.common.array_types import Array, DType
-from singa_lite.common.checks import finite, whole
+from singa_lite.common.checks import finite, integer
+from singa_lite.common.errors import ShapeError
 from singa_lite.common.value_checks import ValuesCheck
-from singa_lite.criterion import (
+from singa_lite.layer.criterion import (
     Target,
     check_classes,
     check_labels,
@@ -17,9 +19,7 @@ from singa_lite.criterion import (
     class_axis,
     ids_check,
 )
-from singa_lite.errors import ShapeError
 from singa_lite.metric.base import Metric
-from singa_lite.ops.cross_entropy import by_rows
 from singa_lite.tensor import Shape, Tensor
 
 
@@ -30,7 +30,7 @@ class _AmongTopK(Metric):
     higher_is_better = True
 
     def __init__(self, k: int) -> None:
-        self.k = whole(f"{self._name} k", k, 1)
+        self.k = integer(f"{self._name} k", k, 1)
 
     def compute(self, x: Tensor, target: Tensor) -> Tensor:
         return _by_kernel(self.kernel, self.k, x, target)

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from singa_lite import autograd
 from singa_lite.common.array_types import Array
 from singa_lite.common.contexts import in_own_context
-from singa_lite.criterion import Criterion
+from singa_lite.layer.criterion import Criterion
 from singa_lite.tensor import Tensor
 
 

@@ -7,8 +7,8 @@ from math import nan
 import numpy as np
 
 from singa_lite.common.array_types import Array, DType
-from singa_lite.common.checks import finite, one_of
-from singa_lite.criterion import (
+from singa_lite.common.checks import check_choice, finite
+from singa_lite.layer.criterion import (
     Target,
     check_classes,
     check_labels,
@@ -39,7 +39,7 @@ class _OfClasses(EpochMetric):
         if self.ignore_index is not None:
             counts = ids != self.ignore_index
             rows, ids = rows[counts], ids[counts]
-        pairs = ids.astype(np.int64) * (classes + 1) + _said(rows)
+        pairs = ids.astype(np.int64) * (classes + 1) + _top_class(rows)
         return np.bincount(pairs, minlength=classes * (classes + 1)).reshape(classes, -1).astype(np.float64)
 
     def check_target(self, x_shape: Shape, dtype: DType, target: Target) -> None:
@@ -88,7 +88,7 @@ class F1(_OfClasses):
         ignore_index: int | None = None,
     ) -> None:
         super().__init__(axis, ignore_index)
-        self.average = one_of("F1 average", average, ("macro", "micro"))
+        self.average = check_choice("F1 average", average, ("macro", "micro"))
         self.threshold = finite("F1 threshold", threshold)
 
     def statistics(self, scores: Array, target: Array) -> Array:
@@ -171,7 +171,7 @@ def _of_yes(scores: Array, target: Array, threshold: float) -> Array:
     return np.array([[(said & yes).sum(), (said & ~yes).sum(), (~said & yes).sum()]], np.float64)
 
 
-def _said(scores: Array) -> Array:
+def _top_class(scores: Array) -> Array:
     """(n,): the class of the highest score of each row (n, c), the lower one of equals; c where all are NaN."""
     highest = np.fmax.reduce(scores, axis=1, keepdims=True)
     found: Array = np.where(np.isnan(highest[:, 0]), scores.shape[1], (scores == highest).argmax(1))

@@ -7,7 +7,7 @@ from math import nan
 import numpy as np
 
 from singa_lite.common.array_types import Array, DType
-from singa_lite.criterion import Target, check_same_shape_and_dtype
+from singa_lite.layer.criterion import Target, check_same_shape_and_dtype
 from singa_lite.metric.epoch import EpochMetric
 from singa_lite.tensor import Shape
 

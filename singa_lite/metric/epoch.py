@@ -11,8 +11,8 @@ from warnings import catch_warnings, simplefilter
 import numpy as np
 
 from singa_lite.common.array_types import Array, DType
-from singa_lite.criterion import received
-from singa_lite.described import is_ours
+from singa_lite.common.described import is_ours
+from singa_lite.layer.criterion import received
 from singa_lite.metric.base import Metric
 from singa_lite.tensor import Shape, Tensor, from_numpy, to_numpy
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from singa_lite import autograd
 from singa_lite.common.array_types import DType
-from singa_lite.criterion import Target, check_same_shape_and_dtype
+from singa_lite.layer.criterion import Target, check_same_shape_and_dtype
 from singa_lite.metric.base import Metric
 from singa_lite.tensor import Shape, Tensor
 

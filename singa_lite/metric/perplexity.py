@@ -6,8 +6,8 @@ from math import exp, inf, log, nan
 
 from singa_lite import autograd
 from singa_lite.common.array_types import Array, DType
-from singa_lite.criterion import Target, check_classes, check_labels, checked_class_axis, checked_id, class_axis
-from singa_lite.errors import ShapeError
+from singa_lite.common.errors import ShapeError
+from singa_lite.layer.criterion import Target, check_classes, check_labels, checked_class_axis, checked_id, class_axis
 from singa_lite.metric.base import Metric
 from singa_lite.tensor import Shape, Tensor
 

@@ -7,8 +7,8 @@ from math import nan
 import numpy as np
 
 from singa_lite.common.array_types import Array, DType
-from singa_lite.criterion import Target, check_labels, check_same_shape_and_dtype, readable, refuse
-from singa_lite.errors import ShapeError
+from singa_lite.common.errors import ShapeError
+from singa_lite.layer.criterion import Target, check_labels, check_same_shape_and_dtype, readable, refuse
 from singa_lite.metric.epoch import EpochMetric
 from singa_lite.tensor import Shape
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from singa_lite import initializer, layers
-from singa_lite.common.checks import flag, fraction, whole
-from singa_lite.net import FeedForwardNet
+from singa_lite import layers
+from singa_lite.common.checks import flag, fraction, integer
+from singa_lite.layer import initializer
+from singa_lite.net.feed_forward_net import FeedForwardNet
 from singa_lite.tensor import DeviceSpec
 
 
@@ -38,7 +39,7 @@ def bert(
     """
     init, epsilon = initializer.Normal(std=0.02), 1e-12
     net = FeedForwardNet(device=device, seed=seed)
-    length = whole("bert: time", positions if time is None else time, 1)
+    length = integer("bert: time", positions if time is None else time, 1)
     for name in ("ids", "types"):
         net.add(layers.Dummy(name, (length,)), [])
     net.add(layers.PaddingMask("mask"), "ids")
@@ -49,7 +50,7 @@ def bert(
     last = net.add(layers.LayerNormalization("embedding_norm", epsilon=epsilon))
     if fraction("bert: dropout", dropout):
         last = net.add(layers.Dropout("embedding_dropout", dropout))
-    for number in range(whole("bert: blocks", blocks, 1)):
+    for number in range(integer("bert: blocks", blocks, 1)):
         block = layers.TransformerBlock(
             *(f"block{number}", heads),
             hidden_size=hidden_size,

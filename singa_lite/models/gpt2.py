@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from singa_lite import initializer, layers, loss
-from singa_lite.common.checks import flag, fraction, whole
-from singa_lite.net import FeedForwardNet
+from singa_lite import layers, loss
+from singa_lite.common.checks import flag, fraction, integer
+from singa_lite.layer import initializer
+from singa_lite.net.feed_forward_net import FeedForwardNet
 from singa_lite.tensor import DeviceSpec
 
 
@@ -34,13 +35,13 @@ def gpt2(
     """
     init = initializer.Normal(std=0.02)
     net = FeedForwardNet(loss.SoftmaxCrossEntropy(axis=-1), device=device, seed=seed)
-    length = whole("gpt2: time", positions if time is None else time, 1)
+    length = integer("gpt2: time", positions if time is None else time, 1)
     tokens = layers.Embedding("tokens", vocabulary, features, weight_init=init, input_sample_shape=(length,))
     net.add(tokens)
     net.add(layers.LearnedPositions("positions", positions, weight_init=init))
     if fraction("gpt2: dropout", dropout):
         net.add(layers.Dropout("dropout", dropout))
-    for number in range(whole("gpt2: blocks", blocks, 1)):
+    for number in range(integer("gpt2: blocks", blocks, 1)):
         block = layers.TransformerBlock(
             *(f"block{number}", heads, True), dropout=dropout, activation="gelu_tanh", weight_init=init
         )

@@ -14,4 +14,4 @@ from singa_lite.optimizer.sgd import SGD as SGD
 from singa_lite.optimizer.sgd import Nesterov as Nesterov
 
 if not TYPE_CHECKING:  # where it would let any name pass
-    __getattr__ = classes_elsewhere.told(__name__, classes_elsewhere.OPTIMIZERS)
+    __getattr__ = classes_elsewhere.getattr_with_hints(__name__, classes_elsewhere.OPTIMIZERS)

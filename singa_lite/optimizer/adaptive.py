@@ -5,7 +5,7 @@ from __future__ import annotations
 from singa_lite.common.checks import finite_above_zero, flag, fraction
 from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, RmsPropHyper
 from singa_lite.optimizer.base import LearningRate, Optimizer
-from singa_lite.regularizer import Constraint, Regularizer
+from singa_lite.optimizer.regularizer import Constraint, Regularizer
 
 
 class RMSProp(Optimizer):

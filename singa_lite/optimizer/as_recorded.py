@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Protocol
 from weakref import ReferenceType, ref
 
-from singa_lite.described import Described, is_ours
-from singa_lite.errors import GraphError
-from singa_lite.graph import Graph
+from singa_lite.autograd.watching.unchanged import Unchanged
+from singa_lite.common.described import Described, is_ours
+from singa_lite.common.errors import GraphError
+from singa_lite.graph.graph import Graph
 from singa_lite.optimizer.rules import Rule
 from singa_lite.tensor import Tensor
-from singa_lite.watching.unchanged import Unchanged
 
 
 class Updating(Protocol):

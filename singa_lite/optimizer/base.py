@@ -8,22 +8,22 @@ from weakref import ReferenceType, ref
 
 import numpy as np
 
+from singa_lite.autograd.ops.op import common_device
 from singa_lite.common.array_types import DType
 from singa_lite.common.checks import at_least_zero
 from singa_lite.common.contexts import in_own_context
-from singa_lite.described import differences
+from singa_lite.common.described import differences
+from singa_lite.common.errors import GraphError, ShapeError
 from singa_lite.device import Device, device_of
-from singa_lite.errors import GraphError, ShapeError
-from singa_lite.graph import Phase
+from singa_lite.graph.graph import Phase
 from singa_lite.kernels.interface.update import Hyper
-from singa_lite.ops.op import common_device
 from singa_lite.optimizer import state_dtype
 from singa_lite.optimizer.as_recorded import note_update
-from singa_lite.optimizer.gathering import Gathering
+from singa_lite.optimizer.gradient_accumulation import GradientAccumulation
+from singa_lite.optimizer.regularizer import Constraint, Regularizer
 from singa_lite.optimizer.rules import Rule, Rules, checked_rule
 from singa_lite.optimizer.stepping import LearningRate as LearningRate
 from singa_lite.optimizer.stepping import Stepping
-from singa_lite.regularizer import Constraint, Regularizer
 from singa_lite.tensor import Shape, Tensor
 
 
@@ -63,7 +63,7 @@ class Optimizer(Stepping):
         self.slots = self.kernel_slots
         self.state: dict[str | Tensor, dict[str, Tensor]] = {}
         self.state_dtype: str | None = None
-        self.gathering = Gathering()
+        self.gathering = GradientAccumulation()
         general = checked_rule(type(self).__name__, "*", regularizer=regularizer, constraint=constraint)
         self._rules = Rules(general)
         self._serves: tuple[ReferenceType[Optimizer], ReferenceType[object]] | None = None
@@ -155,11 +155,11 @@ class Optimizer(Stepping):
         self.state_dtype = dtype
 
     def gather(self, count: int, clipped: bool) -> None:
-        """Update by the mean of `count` batches from now on, see `Gathering`; `compile(accumulate=)` calls this.
+        """Update by the mean of `count` batches from now on, see `GradientAccumulation`.
 
         GraphError within a group of another count, or one whose sums lie elsewhere.
         """
-        now, new = self.gathering, Gathering(count, clipped)
+        now, new = self.gathering, GradientAccumulation(count, clipped)
         same = now.count == count and now.slot(self) == new.slot(self)
         if now.done and not same:
             beside = " with clip_global_norm or ignore_index" if clipped else ""

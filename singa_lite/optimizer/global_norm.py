@@ -7,10 +7,10 @@ from math import nan
 
 import numpy as np
 
+from singa_lite.autograd.ops.op import common_device
 from singa_lite.common.checks import above_zero, goes_through
 from singa_lite.device import Device, device_of
-from singa_lite.graph import Phase
-from singa_lite.ops.op import common_device
+from singa_lite.graph.graph import Phase
 from singa_lite.tensor import Tensor, from_numpy
 
 _FLOAT64 = np.dtype(np.float64)

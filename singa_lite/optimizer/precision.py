@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from singa_lite import schedule
 from singa_lite.common.array_types import DType
+from singa_lite.optimizer import schedule
 from singa_lite.optimizer.base import Optimizer
 from singa_lite.optimizer.rules import Rule
 
@@ -31,7 +31,7 @@ def check(optimizer: Optimizer, dtype: DType) -> None:
         value = optimizer.settings.get(name, 0.0)
         if value < 1 and dtype.type(value) == 1:
             raise ValueError(
-                f"{_of(optimizer, name)}: wanted a number below 1 in {dtype}, received {value}, which is 1 there"
+                f"{_label(optimizer, name)}: wanted a number below 1 in {dtype}, received {value}, which is 1 there"
             )
     _check_decoupled(optimizer, dtype)
 
@@ -41,7 +41,7 @@ def _check_epsilon(optimizer: Optimizer, dtype: DType) -> None:
     epsilon, least = optimizer.settings.get("epsilon", np.inf), float(np.finfo(dtype).tiny)
     if epsilon < least:
         raise ValueError(
-            f"{_of(optimizer, 'epsilon')}: wanted {least:.2g} or more in {dtype}, where squares of small gradients "
+            f"{_label(optimizer, 'epsilon')}: wanted {least:.2g} or more in {dtype}, where squares of small gradients "
             f"are 0, received {epsilon}; a float32 net may store its activations by compile(precision='bfloat16')"
         )
 
@@ -55,7 +55,7 @@ def _check_decoupled(optimizer: Optimizer, dtype: DType) -> None:
         step = rate * rule.lr_mult * optimizer.weight_decay * rule.decay_mult
         if step and dtype.type(1 - step) == 1:
             raise ValueError(
-                f"{_of(optimizer, 'weight_decay')}: wanted lr * weight_decay that {dtype} can take from 1, "
+                f"{_label(optimizer, 'weight_decay')}: wanted lr * weight_decay that {dtype} can take from 1, "
                 f"{np.finfo(dtype).epsneg:.2g} or more, received {step:.2g}"
             )
 
@@ -64,7 +64,7 @@ def _numbers(optimizer: Optimizer) -> Iterator[tuple[str, float]]:
     """(where it is said, value) of all that enters an update as a number."""
     for name, value in optimizer.settings.items():
         if isinstance(value, float):
-            yield _of(optimizer, name), value
+            yield _label(optimizer, name), value
     rate = _rate(optimizer)
     for rule in optimizer.rules:
         where = type(optimizer).__name__ if rule.pattern == "*" else f"register {rule.pattern!r}"
@@ -87,7 +87,7 @@ def _rate(optimizer: Optimizer) -> float | None:
     return given.value if isinstance(given, schedule.Constant) else None
 
 
-def _of(optimizer: Optimizer, name: str) -> str:
+def _label(optimizer: Optimizer, name: str) -> str:
     return f"{type(optimizer).__name__} {name}"
 
 

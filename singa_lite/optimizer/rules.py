@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from singa_lite.common.checks import at_least_zero
-from singa_lite.regularizer import Constraint, Regularizer
+from singa_lite.optimizer.regularizer import Constraint, Regularizer
 
 
 @dataclass(frozen=True)

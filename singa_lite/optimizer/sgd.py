@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from singa_lite.common.checks import flag, fraction, share
 from singa_lite.device import device_of
-from singa_lite.graph import Phase
+from singa_lite.graph.graph import Phase
 from singa_lite.kernels.interface.update import SgdHyper
 from singa_lite.optimizer.base import LearningRate, Optimizer
-from singa_lite.regularizer import Constraint, Regularizer
+from singa_lite.optimizer.regularizer import Constraint, Regularizer
 from singa_lite.tensor import Tensor
 
 

@@ -9,12 +9,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from singa_lite import schedule
-from singa_lite.common.checks import at_least_zero, whole
-from singa_lite.described import Described
+from singa_lite.common.checks import at_least_zero, integer
+from singa_lite.common.described import Described
 from singa_lite.device import Device
-from singa_lite.optimizer.gathering import Gathering
-from singa_lite.optimizer.one_step import OneStep
+from singa_lite.optimizer import schedule
+from singa_lite.optimizer.gradient_accumulation import GradientAccumulation
+from singa_lite.optimizer.step_transaction import StepTransaction
 from singa_lite.tensor import Tensor, from_numpy
 
 #: A number, or a function of the step, 0 for the first update.
@@ -32,7 +32,7 @@ class Stepping(Described):
         {"begin_step", "count_step", "end_step", "renew_rate", "restore_step"}
     )
     state: MutableMapping[str | Tensor, dict[str, Tensor]]
-    gathering: Gathering
+    gathering: GradientAccumulation
 
     def __init__(self, lr: LearningRate) -> None:
         self.schedule = lr
@@ -72,15 +72,15 @@ class Stepping(Described):
 
     def restore_step(self, step: int) -> None:
         """Go on after `step` steps, as a snapshot says; the next update begins the step after it."""
-        self._step, self._begun = whole("restore_step", step, 0), False
+        self._step, self._begun = integer("restore_step", step, 0), False
 
     def end_step(self) -> None:
         """The step that has begun, if one has, is over: the next update begins another."""
         self._begun = False
 
-    def one_step(self) -> OneStep:
+    def one_step(self) -> StepTransaction:
         """A `with` block around a step, which does not count if the block fails before it is kept."""
-        return OneStep(self)
+        return StepTransaction(self)
 
     def begin_step(self) -> None:
         """Begin the next step: write the schedule's rate where the kernels read it.
@@ -101,8 +101,8 @@ class Stepping(Described):
 
     @contextmanager
     def gone_over_again(self) -> Iterator[None]:
-        """A `with` block in which the step that has begun is gone over once more: one that begins there does not count,
-        has the same rate, and its schedule is not asked.
+        """A `with` block that runs the step that has begun once more. A step that begins inside does not count, has the
+        same rate, and its schedule is not asked.
         """
         kept, rate = (self._schedule, self._step, self._begun, self._updated), self._rate
         self._schedule, self._updated = schedule.Constant(rate), set()

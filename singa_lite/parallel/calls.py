@@ -12,8 +12,8 @@ from singa_lite.device import device_of
 from singa_lite.kernels.collective import landing_elements
 from singa_lite.kernels.interface import SIGNATURES, Facts, Signature
 from singa_lite.kernels.kernel_set import DeviceArray, Launch
+from singa_lite.parallel.collective_kind import CollectiveKind
 from singa_lite.parallel.sums import Channel
-from singa_lite.parallel.way import Way
 from singa_lite.runtime.cuda import Cuda
 from singa_lite.tensor import Tensor
 
@@ -41,9 +41,9 @@ def _pair(name: str, by_elements: bool) -> tuple[Signature, Signature]:
 
 
 _SIGNATURES = {
-    Way.SUM: _pair("sum", by_elements=True),
-    Way.OWN_PART: _pair("own_part", by_elements=False),
-    Way.ALL_PARTS: _pair("all_parts", by_elements=False),
+    CollectiveKind.SUM: _pair("sum", by_elements=True),
+    CollectiveKind.OWN_PART: _pair("own_part", by_elements=False),
+    CollectiveKind.ALL_PARTS: _pair("all_parts", by_elements=False),
 }
 
 
@@ -60,7 +60,7 @@ class SumCall:
         in_flight_bytes: int,
         begins: bool,
         is_urgent: bool,
-        way: Way,
+        way: CollectiveKind,
         is_narrow: bool,
         clears: bool,
         in_line: bool,
@@ -76,7 +76,7 @@ class SumCall:
         self.ranks = channel.communicator.size
         self.rank = channel.communicator.rank
         self.unit = unit
-        self.of_own_part = way is Way.OWN_PART
+        self.of_own_part = way is CollectiveKind.OWN_PART
         self.in_flight_bytes = in_flight_bytes
         self.is_urgent = is_urgent
         self.in_line = in_line
@@ -104,7 +104,7 @@ class SumCall:
         """What the other ranks send; on a GPU the halves that are sent, if any are."""
         if self._on_gpu:
             return -(-elements // 2) if self._is_narrow else 1
-        return 1 if self._way is Way.ALL_PARTS else landing_elements(elements, self.ranks, self.unit)
+        return 1 if self._way is CollectiveKind.ALL_PARTS else landing_elements(elements, self.ranks, self.unit)
 
 
 class PollCall:
@@ -121,7 +121,7 @@ class PollCall:
 
 
 # values: a gradient, float32 without gaps; rest: of its shape, what was not sent of it so far; turn: as above.
-def _of_rest(name: str, **roles: str) -> Signature:
+def _rest_signature(name: str, **roles: str) -> Signature:
     facts = Facts(by_elements=True, once=True, activations=())
     name, tensors = SIGNATURES.own_name(name), tuple(roles)
     signature = Signature(name, tensors, tuple(roles.values()), frozenset(), ("call",), {}, facts, "own")
@@ -129,8 +129,8 @@ def _of_rest(name: str, **roles: str) -> Signature:
     return signature
 
 
-_NARROW = _of_rest("parallel.narrow", values="Update", rest="Update", turn="Read")
-_ROUND_SUMS = _of_rest("parallel.round_sums", values="Update", rest="Update")
+_NARROW = _rest_signature("parallel.narrow", values="Update", rest="Update", turn="Read")
+_ROUND_SUMS = _rest_signature("parallel.round_sums", values="Update", rest="Update")
 
 
 class RestCall:
@@ -165,11 +165,11 @@ class NarrowCall(RestCall):
         return self._channel.on_gpu(runtime).narrow(*arrays)
 
 
-class _How(NamedTuple):
+class _SumArguments(NamedTuple):
     """What two sums have in common that share their calls: arguments of `SumCall`, in its order."""
 
     is_urgent: bool
-    way: Way
+    way: CollectiveKind
     is_narrow: bool
     clears: bool
     in_line: bool
@@ -183,7 +183,7 @@ class Sums:
     def __init__(self, channel: Channel, in_flight_bytes: int) -> None:
         self._channel = channel
         self._in_flight_bytes = in_flight_bytes
-        self._known: dict[_How, tuple[SumCall, SumCall]] = {}
+        self._known: dict[_SumArguments, tuple[SumCall, SumCall]] = {}
         self._narrow, self._round_sums = NarrowCall(channel), RestCall(channel.round_sums)
 
     def narrow(self, values: Tensor, rest: Tensor, turn: Tensor) -> None:
@@ -204,7 +204,7 @@ class Sums:
         values: Tensor,
         turn: Tensor,
         is_urgent: bool = False,
-        way: Way = Way.SUM,
+        way: CollectiveKind = CollectiveKind.SUM,
         is_narrow: bool = False,
         of_samples: bool = True,
         in_line: bool = False,
@@ -216,14 +216,14 @@ class Sums:
         rank without any adds zeros, which `narrow` has seen to of narrow ones; in_line, unit: see `Collective`.
         """
         device = device_of(values)
-        clears = of_samples and way is not Way.ALL_PARTS and not is_narrow
+        clears = of_samples and way is not CollectiveKind.ALL_PARTS and not is_narrow
         on_gpu = isinstance(device.runtime, Cuda)
-        calls = self._calls(_How(is_urgent, way, is_narrow, clears, in_line, on_gpu, unit))
+        calls = self._calls(_SumArguments(is_urgent, way, is_narrow, clears, in_line, on_gpu, unit))
         landing: Tensor = device.empty((calls[0].landing_elements(values.size()),), values.dtype)
         for signature, call in zip(_SIGNATURES[way], calls, strict=True):
             device.run(signature.name, values, landing, turn, call=call)
 
-    def _calls(self, how: _How) -> tuple[SumCall, SumCall]:
+    def _calls(self, how: _SumArguments) -> tuple[SumCall, SumCall]:
         """Of the beginning and the end."""
         if how not in self._known:
             begin, end = (SumCall(self._channel, self._in_flight_bytes, begins, *how) for begins in (True, False))

@@ -10,7 +10,7 @@ from typing import NoReturn, Protocol
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.errors import ParallelError
+from singa_lite.common.errors import ParallelError
 
 
 class Pending(Protocol):
@@ -115,7 +115,7 @@ class Communicator(ABC):
         self.told(b"", "barrier()")
 
 
-class Through:
+class LocalChannel:
     """Messages of a process that is alone: there are none."""
 
     def poll(self) -> bool:
@@ -127,7 +127,7 @@ class Through:
         return []
 
 
-class Alone(Communicator):
+class SingleProcess(Communicator):
     """One process, without any MPI."""
 
     rank = 0
@@ -139,7 +139,7 @@ class Alone(Communicator):
 
     def spread(self, sent: Sequence[Array], received: Sequence[Array], number: int) -> Pending:
         """Nothing is sent."""
-        return Through()
+        return LocalChannel()
 
     def wait(self, pending: Pending, doing: str) -> None:
         """Nothing to wait for."""

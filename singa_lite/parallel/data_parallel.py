@@ -8,14 +8,14 @@ from functools import cached_property
 from weakref import ReferenceType, ref
 
 from singa_lite.common.array_types import Array
+from singa_lite.common.errors import GraphError
 from singa_lite.device import Device
-from singa_lite.errors import GraphError
 from singa_lite.parallel.calls import Sums
+from singa_lite.parallel.collective_kind import CollectiveKind
 from singa_lite.parallel.communicator import Communicator
-from singa_lite.parallel.gpus import check_here, gpu_of, meet
+from singa_lite.parallel.gpus import check_here, connect_gpus, gpu_of
 from singa_lite.parallel.keys import draw_key
 from singa_lite.parallel.sums import Channel
-from singa_lite.parallel.way import Way
 from singa_lite.tensor import Tensor
 
 
@@ -83,11 +83,11 @@ class DataParallel:
 
     def add_up_own_part(self, values: Tensor, turn: Tensor, unit: int) -> None:
         """As `add_up_gradients`; behind it only this rank's part is a sum, and the rest means nothing."""
-        self._sums.add_up(values, turn, way=Way.OWN_PART, is_narrow=self.compress is not None, unit=unit)
+        self._sums.add_up(values, turn, way=CollectiveKind.OWN_PART, is_narrow=self.compress is not None, unit=unit)
 
     def gather_parts(self, values: Tensor, turn: Tensor, unit: int, in_line: bool) -> None:
         """Each rank's part of the values comes to all ranks. in_line: behind all sums that were begun before."""
-        self._sums.add_up(values, turn, way=Way.ALL_PARTS, in_line=in_line, unit=unit)
+        self._sums.add_up(values, turn, way=CollectiveKind.ALL_PARTS, in_line=in_line, unit=unit)
 
     def draw_key(self, state: Tensor, key: Tensor) -> None:
         """Have a key of this rank drawn from random state that all ranks have; rank 0's are those of one process."""
@@ -100,7 +100,7 @@ class DataParallel:
     def meet_on(self, device: Device) -> None:
         """All ranks say on which device they train, before their first step there. ParallelError where they may not."""
         if device not in self._met:
-            meet(self._channel, device)
+            connect_gpus(self._channel, device)
             self._met.append(device)
 
     def cuda(self) -> Device:

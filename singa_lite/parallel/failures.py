@@ -8,8 +8,8 @@ import time
 import traceback
 from types import TracebackType
 
+from singa_lite.common.errors import RankFailedError
 from singa_lite.common.terminal import Unfailing
-from singa_lite.errors import RankFailedError
 from singa_lite.parallel.communicator import Communicator
 
 #: Seconds that a rank leaves to rank 0, which may have the same error, and to one that has failed, which knows more.

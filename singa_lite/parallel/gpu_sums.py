@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
 
-from singa_lite.errors import ParallelError
+from singa_lite.common.errors import ParallelError
 from singa_lite.kernels.cuda_kernels.loader import CudaLoader
 from singa_lite.kernels.cuda_kernels.ranks import RankKernels, clear_idle, draw_key, narrow, pack, widen
 from singa_lite.kernels.kernel_set import DeviceArray, Launch
+from singa_lite.parallel.collective_kind import CollectiveKind
 from singa_lite.parallel.communicator import Communicator
 from singa_lite.parallel.nccl import Nccl, Numbers
-from singa_lite.parallel.way import Way
-from singa_lite.runtime.beside import Beside
-from singa_lite.runtime.capture import Joint, Shared, Told
+from singa_lite.runtime.capture import Exchanged, Joint, Shared
 from singa_lite.runtime.cuda import Cuda
+from singa_lite.runtime.side_stream import SideStream
 
 
 class GpuSums:
@@ -29,7 +29,7 @@ class GpuSums:
         self._ranks = communicator
         self._nccl: Nccl | None = None
         with runtime.here():
-            self._beside = Beside(runtime.cupy, runtime.stream)
+            self._beside = SideStream(runtime.cupy, runtime.stream)
             self._kernels = RankKernels(CudaLoader(runtime.cupy, runtime.stream.ptr))
         self._ends: dict[int, Launch] = {}
         self._under_way = 0
@@ -46,7 +46,7 @@ class GpuSums:
         values: DeviceArray,
         landing: DeviceArray,
         share: DeviceArray,
-        way: Way,
+        way: CollectiveKind,
         is_narrow: bool,
         clears: bool,
         unit: int,
@@ -96,7 +96,7 @@ class GpuSums:
         """See `keys.py`. by: between the counters of rank 0 and this one."""
         return self._kernels.bind(draw_key, state, key, by=by)
 
-    def told(self, value: object) -> Told:
+    def told(self, value: object) -> Exchanged:
         """See `capture.Agreement`."""
         return self._connected().told(value)
 

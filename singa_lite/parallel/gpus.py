@@ -1,4 +1,4 @@
-"""Which GPU is which rank's, and whether the ranks may train together on what they have."""
+"""The assignment of GPUs to ranks, and the check that the ranks may train together on them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import socket
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from singa_lite.common.errors import DeviceError, ParallelError
 from singa_lite.device import Device, cuda
-from singa_lite.errors import DeviceError, ParallelError
 from singa_lite.parallel.communicator import Communicator
 from singa_lite.parallel.nccl import missing, version
 from singa_lite.parallel.sums import Channel
@@ -16,7 +16,7 @@ from singa_lite.runtime.without_bytes import WithoutBytes
 
 
 class Place(NamedTuple):
-    """Where a rank trains. gpu: machine and address of its GPU, "" for a CPU; nccl: its version, 0 for a CPU."""
+    """Place where a rank trains. gpu: machine and address of its GPU, "" for a CPU; nccl: its version, 0 for a CPU."""
 
     device: str
     gpu: str = ""
@@ -46,7 +46,7 @@ def check_here(where: str, device: Device) -> None:
             raise ParallelError(f"{where}: wanted, for ranks on GPUs, {why}; received device {device.name}")
 
 
-def meet(channel: Channel, device: Device) -> None:
+def connect_gpus(channel: Channel, device: Device) -> None:
     """All ranks say where they train, and GPUs are connected. ParallelError, on all of them, where that cannot be."""
     runtime, ranks = device.runtime, channel.communicator
     told = ranks.gathered(_place(device), "the first step on a device")

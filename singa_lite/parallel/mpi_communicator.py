@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from singa_lite.common.array_types import Array
+from singa_lite.common.errors import ParallelError, RankFailedError
 from singa_lite.common.terminal import write_line
-from singa_lite.errors import ParallelError, RankFailedError
 from singa_lite.parallel.communicator import Communicator, Pending
 from singa_lite.parallel.watch import Watch
 
@@ -48,8 +48,8 @@ class Messages:
 
 
 class MpiCommunicator(Communicator):
-    """mpi: the module mpi4py.MPI; timeout: seconds that a wait may take; watch: who has ended of the ranks on this
-    machine, where it is watched. `connect` comes before all else.
+    """A communicator over MPI. mpi: the module mpi4py.MPI; timeout: seconds that a wait may take; watch: who has ended
+    of the ranks on this machine, where it is watched. `connect` comes before all else.
     """
 
     def __init__(self, mpi: Any, timeout: float, watch: Watch | None = None) -> None:

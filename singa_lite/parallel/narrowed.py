@@ -30,8 +30,8 @@ def narrow(values: Array, rest: Array, is_idle: bool) -> None:
 
 
 def round_sums(values: Array, rest: Array) -> None:
-    """Sums that this rank has added up itself become what the others get of them, in bfloat16, and the rest takes what
-    that leaves; those that came from others are so already.
+    """Rounds this rank's own sums to bfloat16, as other ranks receive them, and adds the rounding errors to the rest.
+    Sums that came from others are rounded already.
 
     With `narrow` that is error feedback both ways: Tang and others, "DoubleSqueeze", 2019, where whoever sums keeps its
     error by itself; here it goes with what the same rank sends next. Of one axis, float32.

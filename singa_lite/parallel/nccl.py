@@ -14,11 +14,11 @@ from importlib import import_module
 from threading import Thread
 from typing import Any, NamedTuple
 
-from singa_lite.errors import ParallelError
+from singa_lite.common.errors import ParallelError
 from singa_lite.kernels.collective import parts_of
+from singa_lite.parallel.collective_kind import CollectiveKind
 from singa_lite.parallel.communicator import Communicator
-from singa_lite.parallel.way import Way
-from singa_lite.runtime.capture import Told
+from singa_lite.runtime.capture import Exchanged
 from singa_lite.runtime.cupy_types import Cupy, Stream
 
 #: NCCL's names of dtypes.
@@ -69,18 +69,18 @@ class Nccl:
         with here():
             own = nccl.get_unique_id() if communicator.rank == 0 else b""
         first = communicator.gathered(own, "making NCCL's ring")[0]
-        making = _Making(partial(nccl.NcclCommunicator, communicator.size, first, communicator.rank), here, self)
+        making = _InitThread(partial(nccl.NcclCommunicator, communicator.size, first, communicator.rank), here, self)
         communicator.wait(making, "NCCL's ring, of which NCCL_DEBUG=INFO says more,")
         self._comm = making.result()
         self._number = 0
         self._is_over = False
 
-    def told(self, value: object) -> Told:
+    def told(self, value: object) -> Exchanged:
         """What all ranks say, over MPI, and how often they have."""
         self._number += 1
-        return Told(self._number, self._ranks.gathered(value, "agreeing how a step on GPUs is done"))
+        return Exchanged(self._number, self._ranks.gathered(value, "agreeing how a step on GPUs is done"))
 
-    def ask(self, way: Way, place: Numbers, stream: int, unit: int = 1) -> None:
+    def ask(self, way: CollectiveKind, place: Numbers, stream: int, unit: int = 1) -> None:
         """Ask for a sum of these numbers, in place, or for a part of one, on a stream. unit: see `parts_of`.
 
         ParallelError for dtypes that NCCL has no sums of.
@@ -88,22 +88,22 @@ class Nccl:
         kind = self._kind(place.dtype)
         if place.size == 0:
             return
-        if way is Way.SUM:
+        if way is CollectiveKind.SUM:
             self._comm.allReduce(place.at, place.at, place.size, kind, self._nccl.NCCL_SUM, stream)
         elif place.size % (self._ranks.size * unit):
             self._by_parts(way, place, kind, stream, unit)
         else:
             own = place.part(parts_of(place.size, self._ranks.size)[self._ranks.rank])
-            if way is Way.OWN_PART:
+            if way is CollectiveKind.OWN_PART:
                 self._comm.reduceScatter(place.at, own.at, own.size, kind, self._nccl.NCCL_SUM, stream)
             else:
                 self._comm.allGather(own.at, place.at, own.size, kind, stream)
 
-    def _by_parts(self, way: Way, place: Numbers, kind: int, stream: int, unit: int) -> None:
+    def _by_parts(self, way: CollectiveKind, place: Numbers, kind: int, stream: int, unit: int) -> None:
         """Parts that are not equally long, each by itself, in one group."""
         self._nccl.groupStart()
         for rank, part in enumerate(map(place.part, parts_of(place.size, self._ranks.size, unit))):
-            if part.size and way is Way.OWN_PART:
+            if part.size and way is CollectiveKind.OWN_PART:
                 self._comm.reduce(part.at, part.at, part.size, kind, self._nccl.NCCL_SUM, rank, stream)
             elif part.size:
                 self._comm.broadcast(part.at, part.at, part.size, kind, rank, stream)
@@ -149,7 +149,7 @@ class Nccl:
         return [rank for rank in range(self._ranks.size) if rank != self._ranks.rank]
 
 
-class _Making(Thread):
+class _InitThread(Thread):
     """NCCL's own object, made beside: it waits for all ranks to find each other, for ever where they do not."""
 
     def __init__(

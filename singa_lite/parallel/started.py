@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from singa_lite.common.checks import finite_above_zero, flag, one_of, whole
+from singa_lite.common.checks import check_choice, finite_above_zero, flag, integer
+from singa_lite.common.errors import ParallelError
 from singa_lite.common.sizes import budget_size
-from singa_lite.errors import ParallelError
-from singa_lite.parallel.communicator import Alone, Communicator
+from singa_lite.parallel.communicator import Communicator, SingleProcess
 from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.parallel.failures import end_together
 from singa_lite.parallel.start_limit import limited
@@ -50,17 +50,17 @@ def mpi(
     options = (
         min(bucket, max(1, in_flight // 2)),  # what comes from the others lies beside it
         in_flight,
-        None if shard is None else one_of(f"{where} shard", shard, ("state",)),
-        None if compress is None else one_of(f"{where} compress", compress, ("bfloat16",)),
+        None if shard is None else check_choice(f"{where} shard", shard, ("state",)),
+        None if compress is None else check_choice(f"{where} compress", compress, ("bfloat16",)),
         flag(f"{where} sync", sync),
-        whole(f"{where} check_every", check_every, 1),
+        integer(f"{where} check_every", check_every, 1),
     )
     return DataParallel(_communicator(seconds), *options)
 
 
 def _communicator(timeout: float) -> Communicator:
     if not any(name in os.environ for name in _STARTERS):
-        return Alone()
+        return SingleProcess()
     try:
         with limited(timeout):
             from mpi4py import MPI
@@ -72,7 +72,7 @@ def _communicator(timeout: float) -> Communicator:
     from singa_lite.parallel.mpi_communicator import MpiCommunicator
 
     if MPI.COMM_WORLD.Get_size() == 1:
-        return Alone()
+        return SingleProcess()
     made = MpiCommunicator(MPI, timeout, _ending[0][1] if _ending else None)
     if _ending:
         made.connect()

@@ -17,12 +17,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.errors import ParallelError
+from singa_lite.common.errors import ParallelError
 from singa_lite.kernels.collective import parts_of
+from singa_lite.parallel.collective_kind import CollectiveKind
 from singa_lite.parallel.communicator import Communicator, Pending
 from singa_lite.parallel.gpu_sums import GpuSums
 from singa_lite.parallel.narrowed import blocks, narrow, pack, pack_rounded, round_sums, unpack, wide
-from singa_lite.parallel.way import Way
 from singa_lite.runtime.cuda import Cuda
 
 
@@ -41,20 +41,20 @@ class Sum:
         values: Array,
         landing: Array,
         number: int,
-        way: Way,
+        way: CollectiveKind,
         is_narrow: bool = False,
         unit: int = 1,
     ) -> None:
         rank, size = communicator.rank, communicator.size
         self._communicator = communicator
-        self._gathers = way is not Way.OWN_PART
+        self._gathers = way is not CollectiveKind.OWN_PART
         self._number = number
         self._parts = [values[part] for part in parts_of(values.size, size, unit)]
         self._own = self._parts[rank]
         self._pending: Pending
         self._gathering = self.is_through = False
         self._bits: list[Array] = []
-        if way is Way.ALL_PARTS:
+        if way is CollectiveKind.ALL_PARTS:
             self._gather()
             return
         slots = landing.reshape(size - 1, -1)
@@ -138,7 +138,7 @@ class Channel:
         self,
         values: Array,
         landing: Array,
-        way: Way = Way.SUM,
+        way: CollectiveKind = CollectiveKind.SUM,
         is_narrow: bool = False,
         clears: bool = True,
         unit: int = 1,

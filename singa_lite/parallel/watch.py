@@ -61,7 +61,7 @@ def watched(communicator: Communicator) -> Watch | None:
     machines, numbers = zip(*told, strict=True)
     here = [rank for rank, machine in enumerate(machines) if can and machine == machines[communicator.rank]]
     is_first = here[:1] == [communicator.rank]
-    path = _made(len(here)) if is_first else ""
+    path = _create_marks(len(here)) if is_first else ""
     paths = communicator.gathered(path, doing)
     file = _opened(str(paths[here[0]])) if here else -1
     found = communicator.gathered(file >= 0, doing)
@@ -93,7 +93,7 @@ def _machine() -> tuple[str, int]:
         return platform.node(), 0
 
 
-def _made(count: int) -> str:
+def _create_marks(count: int) -> str:
     """A file of so many processes' marks; "" where there can be none."""
     try:
         file, path = tempfile.mkstemp(prefix="singa_lite-ranks-")

@@ -33,8 +33,8 @@ def first_to_end(processes: list[int]) -> int:
 
 
 def main(file: str, size: str, host: str, *named: str) -> None:
-    """Wait for the first end, and tell of it unless that process has said that it ends, or another one has: one that
-    ends all by MPI, which then ends the others before it is gone itself.
+    """Waits for the first process to end, and reports it unless it or another one has announced its end. One that ends
+    all by MPI announces that, and MPI then ends the others before it is gone itself.
     """
     pairs = [tuple(map(int, each.split(":"))) for each in named]
     place = first_to_end([process for process, _ in pairs])

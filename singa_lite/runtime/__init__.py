@@ -1,1 +1,1 @@
-"""What a processor's memory wants done: arrays over it, values in and out, steps replayed. One file a kind."""
+"""Runtimes: arrays over a processor's memory, values in and out, steps replayed. One file a kind."""

@@ -24,7 +24,7 @@ class Joint:
         self._launch()
 
 
-class Told(NamedTuple):
+class Exchanged(NamedTuple):
     """What processes have told each other. number: how often they did, the same for all; values: by process."""
 
     number: int
@@ -34,7 +34,7 @@ class Told(NamedTuple):
 class Agreement(Protocol):
     """How processes whose steps have work in common agree how to do it; all of them call it, in the same order."""
 
-    def told(self, value: object) -> Told:
+    def told(self, value: object) -> Exchanged:
         """What all processes say."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from singa_lite.common.unique import Unique
-from singa_lite.memory.out_of_memory import in_words
+from singa_lite.runtime.out_of_memory import in_words
 from singa_lite.runtime.without_bytes import NO_BYTES, NoBytes
 
 

@@ -54,9 +54,9 @@ class Cuda:
         """The module."""
         return self._cupy
 
-    def here(self) -> Here:
+    def here(self) -> CurrentDevice:
         """This GPU and its stream are the current ones inside."""
-        return Here(self._device, self.stream)
+        return CurrentDevice(self._device, self.stream)
 
     def view(
         self, memory: Pointer, shape: Sequence[int], dtype: DType, strides: Sequence[int], offset: int
@@ -81,7 +81,7 @@ class Cuda:
         with self.here():
             if array.nbytes < span.nbytes:
                 self._download(span, array)
-            np.copyto(_shown(span, array), values, casting="same_kind")
+            np.copyto(_strided_view(span, array), values, casting="same_kind")
             self._upload(array, span)
 
     @contextmanager
@@ -105,7 +105,7 @@ class Cuda:
         span = np.empty(_span(array), np.uint8)
         with self.here():
             self._download(span, array)
-        return np.array(_shown(span, array), order="C")
+        return np.array(_strided_view(span, array), order="C")
 
     def _upload(self, array: CupyArray, span: Array) -> None:
         """Copies from memory that is not pinned: CUDA has read the bytes when the call returns."""
@@ -174,7 +174,7 @@ class Cuda:
             self._cupy.cuda.runtime.memsetAsync(memory.ptr, 0xFF, nbytes, self.stream.ptr)
 
 
-class Here:
+class CurrentDevice:
     """A context in which a GPU and a stream are the current ones: entered several times a step, so no generator."""
 
     __slots__ = ("_device", "_stream")
@@ -223,6 +223,6 @@ def _span(array: CupyArray) -> int:
     return int(steps + array.dtype.itemsize)
 
 
-def _shown(span: Array, array: CupyArray) -> Array:
+def _strided_view(span: Array, array: CupyArray) -> Array:
     """The array's elements, in a host copy of its span."""
     return np.ndarray(array.shape, array.dtype, span, 0, array.strides)

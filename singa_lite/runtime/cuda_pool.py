@@ -7,8 +7,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from singa_lite.common.unique import Unique
-from singa_lite.memory.pool import OutOfMemoryError
 from singa_lite.runtime.cupy_types import CupyPool, Pointer
+from singa_lite.runtime.pool import OutOfMemoryError
 
 ALIGNMENT = 512  # bytes, the granule of CuPy's pool
 

@@ -24,7 +24,9 @@ class Host:
 
     alignment = 64  # a cache line, and the widest vector register
     feed_layout = ""
-    link = Link(share=1 / 12, beside=False)  # 1 GB/s beside the 12 of `passes/time_model.py`: a file in the page cache
+    link = Link(
+        share=1 / 12, beside=False
+    )  # 1 GB/s beside the 12 of `compiler/ir/time_model.py`: a file in the page cache
 
     def view(self, memory: Memory, shape: Sequence[int], dtype: DType, strides: Sequence[int], offset: int) -> Array:
         """NumPy's array over the bytes."""

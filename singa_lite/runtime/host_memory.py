@@ -12,7 +12,7 @@ from singa_lite.kernels.kernel_set import Launch
 
 
 class Link(NamedTuple):
-    """How fast copies to host memory and back are.
+    """The speed of copies to host memory and back.
 
     share: of the rate at which the device reads and writes its own memory. beside: whether they go on while kernels
     run, one at a time in each direction; else a step waits for each.

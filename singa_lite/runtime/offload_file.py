@@ -61,11 +61,11 @@ class OffloadFile:
 
     def out(self, array: Array, offset: int) -> Copying:
         """Writes the bytes; the page cache takes them, and the system writes them to the disk when it wants to."""
-        return Copying(partial(self._write, array.data, offset), _nothing)
+        return Copying(partial(self._write, array.data, offset), _no_op)
 
     def back(self, array: Array, offset: int) -> Copying:
         """Reads them."""
-        return Copying(partial(self._read, array.data, offset), _nothing)
+        return Copying(partial(self._read, array.data, offset), _no_op)
 
     def _write(self, values: memoryview, offset: int) -> None:
         """A call writes 2 GiB at most."""
@@ -86,7 +86,7 @@ class OffloadFile:
         """Nothing: each copy is done when its call returns."""
 
 
-def _nothing() -> None:
+def _no_op() -> None:
     """The end of a copy that is done at once."""
 
 

@@ -1,4 +1,4 @@
-"""What a device asks of the runtime of its processor, and of its pool."""
+"""The interface of a processor's runtime and of its pool, as a device calls them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class MemoryPool(Protocol):
 
 
 class Replay(Protocol):
-    """What runs the launches of a step, again and again."""
+    """A replay runs the launches of a step, again and again."""
 
     def __call__(self) -> None: ...
 
@@ -110,8 +110,8 @@ class Runtime(Protocol):
         """
 
     def stage(self, owners: Sequence[object], like: Sequence[Array]) -> Stage | None:
-        """How batches of this form, one array for each of these blocks, are staged all at once; valid as long as these
-        live and are fed no longer ones. None as of `staged`.
+        """Returns a stager that copies batches of this form, one array for each block, all at once. It is valid as long
+        as the blocks live and are fed no longer ones. None as of `staged`.
         """
 
     def copies(self, source: DeviceArray, target: DeviceArray) -> bool:

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import NoReturn
 
 from singa_lite.common.array_types import DeviceArray, DeviceMemory, DType
-from singa_lite.errors import AbstractDeviceError
+from singa_lite.common.errors import AbstractDeviceError
 from singa_lite.runtime.cuda import Cuda
 from singa_lite.runtime.host import Host
 
@@ -90,14 +90,14 @@ class WithoutBytes:
 
 
 class AbstractHost(WithoutBytes, Host):  # type: ignore[misc]  # it refuses where that gives arrays
-    """Of a CPU."""
+    """The runtime of an abstract CPU."""
 
     def __init__(self, device: str, real: str) -> None:
         self.device, self.real = device, real
 
 
 class AbstractCuda(WithoutBytes, Cuda):  # type: ignore[misc]
-    """Of a GPU, without CuPy and its driver."""
+    """The runtime of an abstract GPU, without CuPy and its driver."""
 
     def __init__(self, device: str, real: str) -> None:
         self.device, self.real = device, real

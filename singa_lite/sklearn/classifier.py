@@ -11,7 +11,7 @@ from sklearn.utils.validation import validate_data
 
 from singa_lite import loss
 from singa_lite.common.array_types import Array
-from singa_lite.errors import NonFiniteError
+from singa_lite.common.errors import NonFiniteError
 from singa_lite.sklearn.estimator import NetEstimator, checked_weights
 
 

@@ -1,4 +1,4 @@
-"""What a classifier and a regressor share: their parameters, the net that they make, and how it is trained."""
+"""The base of classifier and regressor: their parameters, the net that they make, and how it is trained."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from singa_lite import optimizer as optimizers
 from singa_lite.common.array_types import Array
-from singa_lite.common.checks import fraction, number_dtype, whole
-from singa_lite.common.elsewhere import told
-from singa_lite.fit import Callback, History
+from singa_lite.common.checks import fraction, integer, number_dtype
+from singa_lite.common.elsewhere import explains_keywords
 from singa_lite.loss import Loss
-from singa_lite.net import FeedForwardNet
+from singa_lite.net.feed_forward_net import FeedForwardNet
 from singa_lite.optimizer import Optimizer
 from singa_lite.sklearn.default_net import perceptron
 from singa_lite.tensor import DeviceSpec, Shape
+from singa_lite.training.fit import Callback, History
 
 #: Makes the layers of a net for samples of this shape and so many scores, and adds them to the net that it is given.
 Build = Callable[[FeedForwardNet, Shape, int], object]
@@ -45,7 +45,7 @@ class NetEstimator(BaseEstimator):
     n_features_in_, feature_names_in_: as everywhere.
     """
 
-    @told()
+    @explains_keywords()
     def __init__(
         self,
         build: Build | None = None,
@@ -144,7 +144,7 @@ class NetEstimator(BaseEstimator):
     def _fitted(self, net: FeedForwardNet, given: _Samples, epochs: int, held: _Samples | None) -> History:
         """given, held: samples, targets and perhaps weights, to train on and for the validation."""
         x, y, *weights = given
-        size = min(whole(f"{type(self).__name__} batch_size", self.batch_size, 1), len(x))
+        size = min(integer(f"{type(self).__name__} batch_size", self.batch_size, 1), len(x))
         return net.fit(
             x,
             y,

@@ -10,8 +10,8 @@ from numpy.typing import DTypeLike
 from singa_lite.common.array_types import DType
 from singa_lite.common.arrays import KINDS
 from singa_lite.common.checks import is_int
+from singa_lite.common.errors import ShapeError
 from singa_lite.common.strides import ordered_strides
-from singa_lite.errors import ShapeError
 
 Shape = tuple[int, ...]
 

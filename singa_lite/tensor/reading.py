@@ -12,8 +12,8 @@ import numpy as np
 
 from singa_lite.common.array_types import Array
 from singa_lite.common.checks import axes_of, axis_of
+from singa_lite.common.errors import DeviceError, GraphError, ShapeError
 from singa_lite.common.unique import Unique
-from singa_lite.errors import DeviceError, GraphError, ShapeError
 
 #: Along which axes something is taken; None: over all elements.
 Axis: TypeAlias = int | tuple[int, ...] | None

@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from singa_lite.common.array_types import Array, DeviceArray, DeviceMemory, DType
 from singa_lite.common.arrays import numbers
-from singa_lite.common.checks import whole
+from singa_lite.common.checks import integer
+from singa_lite.common.errors import GraphError, ShapeError
 from singa_lite.common.strides import memory_order
 from singa_lite.common.unique import Unique
-from singa_lite.errors import GraphError, ShapeError
 from singa_lite.tensor.geometry import Shape, check_within, checked_dtype, checked_shape, contiguous_strides
 from singa_lite.tensor.reading import Readable
 
@@ -140,7 +140,7 @@ class Tensor(Readable):
         name: str = "",
     ) -> None:
         shape, dtype = checked_shape("view", shape), checked_dtype("view", dtype)
-        offset = offset if type(offset) is int else whole("view offset", offset, 0)
+        offset = offset if type(offset) is int else integer("view offset", offset, 0)
         steps = contiguous_strides(shape, dtype) if strides is None else checked_shape("view", strides, "strides")
         check_within(block.nbytes, shape, dtype, steps, offset)
         self._set(block, shape, dtype, steps, offset, name)
@@ -235,7 +235,7 @@ class Tensor(Readable):
 
     def view(self, shape: Sequence[int], strides: Sequence[int] | None = None, offset: int = 0) -> Tensor:
         """A tensor over the same block: new shape and strides, offset in bytes counted from this tensor's."""
-        offset = self.offset + (offset if type(offset) is int else whole("view offset", offset, 0))
+        offset = self.offset + (offset if type(offset) is int else integer("view offset", offset, 0))
         return Tensor(self.block, shape, self.dtype, strides, offset, self.name)
 
     def release(self) -> None:

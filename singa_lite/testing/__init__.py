@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from singa_lite.common.checks import finite_above_zero
-from singa_lite.layer import Layer
+from singa_lite.layer.layer import Layer
 from singa_lite.tensor import Tensor
 from singa_lite.testing.function import Checked as Checked
 from singa_lite.testing.function import check_function as check_function

@@ -9,13 +9,13 @@ import numpy as np
 
 from singa_lite import tensor
 from singa_lite.autograd import Function
+from singa_lite.autograd.ops.function import differentiable
 from singa_lite.common.array_types import Array
-from singa_lite.common.checks import finite_above_zero, whole
+from singa_lite.common.checks import finite_above_zero, integer
 from singa_lite.device import new_cpu
-from singa_lite.graph import Operation
-from singa_lite.kernels.interface import is_own
+from singa_lite.graph.graph import Operation
+from singa_lite.kernels.interface import is_user_kernel
 from singa_lite.kernels.numpy_kernels import NUMPY
-from singa_lite.ops.function import differentiable
 from singa_lite.testing import promises
 from singa_lite.testing.gradients import STEP, TOLERANCE, CheckError, Compared, by_tape, compare
 from singa_lite.testing.kernel_call import Calls
@@ -33,8 +33,9 @@ PROMISES: tuple[Callable[[Calls], None], ...] = (
 
 @dataclass(frozen=True)
 class Checked:
-    """What was found. gradients: as of `check_gradients`, none of a function without derivatives or one that does not
-    give the same again; allocated: {function: the most bytes that NumPy took for it beside what was planned}.
+    """The result of a check of a function. gradients: as of `check_gradients`, none of a function without derivatives
+    or one that does not give the same again; allocated: {function: the most bytes that NumPy took for it beside what
+    was planned}.
     """
 
     gradients: list[Compared]
@@ -61,7 +62,7 @@ def check_function(
         raise TypeError(
             f"check_function: wanted an object of a subclass of autograd.Function, received {function!r:.80}"
         )
-    allowed = None if allowed_bytes is None else whole("check_function allowed_bytes", allowed_bytes, 0)
+    allowed = None if allowed_bytes is None else integer("check_function allowed_bytes", allowed_bytes, 0)
     step, tolerance = finite_above_zero("step", step), finite_above_zero("tolerance", tolerance)
     repeatable = type(function).repeatable
     allocated: dict[str, int] = {}
@@ -97,7 +98,7 @@ def _calls_of(function: Function, inputs: tuple[object, ...], dtype: str) -> lis
     subject, found = _differentiable(function, inputs, dtype), list[Calls]()
 
     def note(operation: Operation) -> None:
-        if is_own(operation.kernel):
+        if is_user_kernel(operation.kernel):
             arrays: list[Array | None] = [None if t is None else tensor.to_numpy(t) for t in operation.tensors]
             found.append(Calls(NUMPY, operation.kernel, arrays, operation.settings))
 

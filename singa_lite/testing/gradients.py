@@ -29,8 +29,8 @@ class CheckError(AssertionError):
 
 @dataclass(frozen=True)
 class Compared:
-    """The gradient by one tensor. name: what it is called; error: the largest difference from that by central
-    differences, as a part of the largest element; found, wanted: the two gradients.
+    """The comparison of one tensor's gradient with central differences. name: what it is called; error: the largest
+    difference, as a part of the largest element; found, wanted: the two gradients.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What every kernel promises, those of users' own operations too. CheckError where one does not hold."""
+"""Promises of every kernel, those of users' own operations too. CheckError where one does not hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is checked: a function, a Function or a layer, with inputs in float64 that store their gradients."""
+"""Subjects of checks: a function, a Function or a layer, with inputs in float64 that store their gradients."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from singa_lite import device, tensor
 from singa_lite.common.array_types import Array, DType
 from singa_lite.common.arrays import numbers
 from singa_lite.common.checks import flag
-from singa_lite.layer import Context, Layer
+from singa_lite.layer.layer import Context, Layer
 from singa_lite.tensor import Tensor
 
 _WIDE = np.dtype(np.float64)

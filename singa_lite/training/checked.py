@@ -1,27 +1,29 @@
-"""What a user gives a net to train on, checked once against its layers and its objective, before anything changes."""
+"""Checks what a user gives a net to train on, once, against its layers and its objective, before anything changes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from singa_lite.common.array_types import DType
-from singa_lite.common.checks import is_int, whole
+from singa_lite.common.array_types import DType, Shaped
+from singa_lite.common.checks import integer, is_int
+from singa_lite.common.errors import GraphError
 from singa_lite.data import Bucketed
-from singa_lite.errors import GraphError
-from singa_lite.layer_graph import LayerGraph
+from singa_lite.data.loading import batch, samples
+from singa_lite.data.loading.data_set import DataSet
+from singa_lite.data.loading.samples import ArraySource, Samples
+from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.tensor import Tensor, as_tensor
-from singa_lite.training import batch, bucketed_samples, conversion, samples, weights
-from singa_lite.training.data_set import DataSet
+from singa_lite.training import weights
+from singa_lite.training.loop import bucketed_samples, conversion
 from singa_lite.training.objective import Objective
-from singa_lite.training.samples import Rows, Samples
-from singa_lite.training.step_objective import StepObjective
+from singa_lite.training.steps.step_objective import StepObjective
 
 #: Samples of a batch where nobody says how many.
 USUAL = 32
 
 #: {"input": {input layer: batch}, "target": {output layer: targets}}, checked.
-CheckedFeeds: TypeAlias = dict[str, dict[str, batch.Shaped]]
+CheckedFeeds: TypeAlias = dict[str, dict[str, Shaped]]
 
 
 def inputs(layers: LayerGraph, x: object) -> CheckedFeeds:
@@ -79,7 +81,7 @@ def data(
     x: object,
     y: object,
     batch_size: int | None,
-    before: Mapping[str, Callable[[str, Rows], Rows]] | None = None,
+    before: Mapping[str, Callable[[str, ArraySource], ArraySource]] | None = None,
 ) -> DataSet:
     """The data of `fit` or `evaluate`: shapes, dtypes, counts, and the values of targets in memory.
 
@@ -91,7 +93,7 @@ def data(
             if given is not None:
                 raise ValueError(f"{where} {what}: wanted none beside data in buckets, which have theirs, received one")
         return bucketed_samples.checked(where, layers, objective, x)
-    batch_size = whole(f"{where} batch_size", USUAL if batch_size is None else batch_size, 1)
+    batch_size = integer(f"{where} batch_size", USUAL if batch_size is None else batch_size, 1)
     arrays = samples.checked_inputs(where, layers, x, before)
     count = next(iter(arrays.values())).shape[0]
     single = not isinstance(x, Mapping), not isinstance(y, Mapping)
@@ -110,7 +112,7 @@ def data(
 def data_to_predict(layers: LayerGraph, x: object, batch_size: int) -> Samples:
     """The data of `predict`, which have no targets."""
     arrays = samples.checked_inputs("predict", layers, x)
-    size = whole("predict batch_size", batch_size, 1)
+    size = integer("predict batch_size", batch_size, 1)
     return Samples(arrays, None, size, (not isinstance(x, Mapping), True), _dtypes(layers))
 
 

@@ -1,6 +1,6 @@
 """The options of `compile`, a row each: name, default, and its traits, such as what it may not stand beside.
 
-What each may be, and what two of them want of each other, `net_parts/compiling.py` checks, one after the other.
+What each may be, and what two of them want of each other, `net/compile/checked.py` checks, one after the other.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from enum import Flag, auto
 from os import PathLike
 from typing import Annotated, Any, get_type_hints
 
-from singa_lite.layer import Layer
-from singa_lite.rewriting import Rule
-from singa_lite.training.ranks import Ranks
+from singa_lite.autograd.rewriting import Rule
+from singa_lite.layer.layer import Layer
+from singa_lite.parallel.gradients.ranks import Ranks
 
 
 class Trait(Flag):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable
-from contextlib import closing, suppress
+from contextlib import closing
 from contextvars import ContextVar
+from functools import partial
 from itertools import islice
 from typing import ClassVar
 
@@ -14,29 +15,32 @@ import numpy as np
 
 from singa_lite.common import elsewhere
 from singa_lite.common.arrays import kind
-from singa_lite.common.checks import flag, goes_through, whole
+from singa_lite.common.checks import flag, goes_through, integer
 from singa_lite.common.contexts import in_own_context
+from singa_lite.common.described import is_ours
+from singa_lite.common.errors import ParallelError
 from singa_lite.common.terminal import Unfailing, write_line
-from singa_lite.described import is_ours
-from singa_lite.errors import ParallelError
-from singa_lite.layer import OneOrMore
+from singa_lite.data.loading.data_set import DataSet, count_of
+from singa_lite.data.loading.waiting import Waiting
+from singa_lite.layer.layer import OneOrMore
 from singa_lite.tensor import Tensor, from_numpy
-from singa_lite.training.data_set import DataSet, count_of
-from singa_lite.training.entries import direction, entries
-from singa_lite.training.evaluation import evaluate
-from singa_lite.training.fit_arguments import check_epochs
-from singa_lite.training.given_callbacks import check_calls, check_methods
-from singa_lite.training.means import Mean, Part, Value, part_of, texts
-from singa_lite.training.measures import Measures
+from singa_lite.training.loop.entries import direction, entries
+from singa_lite.training.loop.evaluation import evaluate
+from singa_lite.training.loop.fit_arguments import check_epochs
+from singa_lite.training.loop.given_callbacks import check_calls, check_methods
+from singa_lite.training.loop.means import Mean, MetricShard, Value, part_of, texts
+from singa_lite.training.loop.measures import Measures
+from singa_lite.training.loop.on_ranks import OnRanks
+from singa_lite.training.loop.processes import in_words, own_process
+from singa_lite.training.loop.progress import History as History
+from singa_lite.training.loop.progress import Progress
+from singa_lite.training.loop.rank_batches import RankBatches, check_same_call, joined_places, own_place
+from singa_lite.training.loop.settings import described
+from singa_lite.training.loop.stopping import StopTraining as StopTraining
+from singa_lite.training.loop.stopping import call_each, call_each_end
+from singa_lite.training.loop.stopping import is_stop as is_stop
 from singa_lite.training.non_finite import look_in_fit
-from singa_lite.training.on_ranks import OnRanks
-from singa_lite.training.processes import in_words, own_process
-from singa_lite.training.progress import History as History
-from singa_lite.training.progress import Progress
-from singa_lite.training.settings import described
 from singa_lite.training.trainable import Trainable
-from singa_lite.training.turns import Turns, check_same_call, own_place, together
-from singa_lite.training.waiting import Waiting
 
 #: The runs of `fit` that the present call is a part of.
 _under_way: ContextVar[tuple[Training, ...]] = ContextVar("fits under way", default=())
@@ -45,18 +49,6 @@ _under_way: ContextVar[tuple[Training, ...]] = ContextVar("fits under way", defa
 def is_training(net: object) -> bool:
     """Whether the present call is a part of a `fit` of this net."""
     return any(each.net is net for each in _under_way.get())
-
-
-class StopTraining(Exception):
-    """Raised by a callback: `fit` ends here, without an error, and returns the history of the whole epochs.
-
-    The other callbacks still see the batch or the epoch at whose end it was raised.
-    """
-
-
-def has_left(error: BaseException) -> bool:
-    """Whether a callback has raised it between two steps, as it was asked to leave, and on all ranks alike."""
-    return getattr(error, "singa_lite_left", False)
 
 
 class Callback:
@@ -75,7 +67,7 @@ class Callback:
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         if "__init__" in vars(cls):
-            setattr(cls, "__init__", elsewhere.told(elsewhere.CALLBACKS)(vars(cls)["__init__"]))  # noqa: B010, as mypy wants
+            setattr(cls, "__init__", elsewhere.explains_keywords(elsewhere.CALLBACKS)(vars(cls)["__init__"]))  # noqa: B010, as mypy wants
 
     def state(self) -> dict[str, object]:
         """What a checkpoint keeps of it, as JSON holds it. Empty: nothing."""
@@ -130,7 +122,7 @@ class Training(OnRanks):
         initial_epoch: int = 0,
     ) -> None:
         self.net = net
-        self.epochs = whole("fit epochs", epochs, 0)
+        self.epochs = integer("fit epochs", epochs, 0)
         self.callbacks = _checked_callbacks(callbacks)
         shuffled = flag("fit shuffle", shuffle)
         check_epochs(data, validation, self.epochs, shuffled)
@@ -147,7 +139,7 @@ class Training(OnRanks):
         self._options = {} if class_weight is None else {"class_weight": class_weight}
         shown = flag("fit verbose", verbose == 1 if type(verbose) is int and verbose in (0, 1) else verbose)
         self._verbose = shown and self.is_first
-        self._prefetch = whole("fit prefetch", prefetch, 0)
+        self._prefetch = integer("fit prefetch", prefetch, 0)
 
     @property
     def measures(self) -> Measures:
@@ -193,7 +185,7 @@ class Training(OnRanks):
         try:
             return self._run()
         except BaseException as error:
-            if self.ranks is not None and not isinstance(error, ParallelError) and not has_left(error):
+            if self.ranks is not None and not isinstance(error, ParallelError) and not is_stop(error):
                 self.ranks.fail(error)
             raise
 
@@ -221,30 +213,11 @@ class Training(OnRanks):
             self._data.close()
             if self._validation is not None:
                 self._validation.close()
-            self._end(started, error)
+            call_each_end([partial(each.on_end, self) for each in started], error)
         return self.progress.history
 
     def _each(self, call: Callable[[Callback], object]) -> None:
-        """Call it with each callback. StopTraining of one is raised after the last: all see each batch and epoch."""
-        stopped: StopTraining | None = None
-        for callback in self.callbacks:
-            try:
-                call(callback)
-            except StopTraining as raised:
-                stopped = stopped or raised
-        if stopped is not None:
-            raise stopped
-
-    def _end(self, started: list[Callback], error: BaseException | None) -> None:
-        """Call `on_end` of each, also if that of another fails. The end cannot be stopped by StopTraining."""
-        if started:
-            try:
-                with suppress(StopTraining):
-                    started.pop().on_end(self, error)
-            except BaseException as raised:
-                self._end(started, raised)
-                raise
-            self._end(started, error)
+        call_each(self.callbacks, call)
 
     def _check_equal(self) -> None:
         """ParallelError where other ranks have called `fit` otherwise, or are elsewhere of it."""
@@ -310,7 +283,7 @@ class Training(OnRanks):
                 disable=title is None or sys.stderr is None,
             ) as bar,
         ):
-            turns = Turns(self.ranks, islice(all_batches, left), self._data)
+            turns = RankBatches(self.ranks, islice(all_batches, left), self._data)
             for batch in self.waiting.through(iter(turns)):
                 self.loss, self.metric = self.net.train_one_batch(*batch, **self._options)
                 size = count_of(batch[0])
@@ -320,17 +293,14 @@ class Training(OnRanks):
                 if self.ranks is None:
                     progress.end_batch(size, self.loss, self.metric, seconds, self.net.observed, self.measures)
                 else:
-                    size = self._end_parts(turns.told(self._part(size), progress.place), seconds)
-                    progress.place = together(turns.places)
+                    part = part_of(size, self.net.loss_weight, self.loss, self.metric, self.net.observed)
+                    size = self._end_parts(turns.told(part, progress.place), seconds)
+                    progress.place = joined_places(turns.places)
                 bar.update(size)
                 bar.set_postfix_str(self._state(), refresh=False)
                 self._each(lambda callback: callback.on_batch(self))
 
-    def _part(self, size: int) -> Part:
-        """What this process has seen of a batch."""
-        return part_of(size, self.net.loss_weight, self.loss, self.metric, self.net.observed)
-
-    def _end_parts(self, parts: list[Part], seconds: float) -> int:
+    def _end_parts(self, parts: list[MetricShard], seconds: float) -> int:
         """Enter what all processes have seen of a batch; its loss and metrics are then those of the whole. Returns its
         samples.
         """
@@ -354,14 +324,12 @@ class Training(OnRanks):
         """The entries of the history that the validation makes."""
         if self._validation is None:
             return {}
-        mean = evaluate(self.net, self._validation, self._validation_batch, self._prefetch, None, self.ranks)
+        on_batch = partial(self._each, lambda callback: callback.on_validation_batch(self))
+        mean = evaluate(self.net, self._validation, on_batch, self._prefetch, None, self.ranks)
         if self._verbose:
             shown = texts(mean.entries(self.measures))
             write_line(", ".join([f"validation: loss {mean.loss():.4f}", *shown]), sys.stdout)
         return {"val_loss": mean.loss()} | mean.entries(self.measures, "val_")
-
-    def _validation_batch(self) -> None:
-        self._each(lambda callback: callback.on_validation_batch(self))
 
 
 def _checked_callbacks(given: object) -> tuple[Callback, ...]:

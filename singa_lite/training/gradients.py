@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from singa_lite.layer_graph import LayerGraph
-from singa_lite.run import Run
-from singa_lite.steps.open_forward import OpenForward
+from singa_lite.layer.layer_graph import LayerGraph
+from singa_lite.layer.run import Run
+from singa_lite.layer.traversal.freezing import Freeze
 from singa_lite.tensor import Tensor
 from singa_lite.training.checked import CheckedFeeds
-from singa_lite.training.fed_tensors import filled
 from singa_lite.training.objective import Objective
-from singa_lite.traversal.freezing import Freeze
+from singa_lite.training.steps.fed_tensors import filled
+from singa_lite.training.steps.open_forward import OpenForward
 
 
 def of_batch(

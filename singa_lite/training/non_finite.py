@@ -1,4 +1,4 @@
-"""What happens where a training step's loss is NaN or infinite: the first layer whose output is not finite is named."""
+"""Finds the first layer whose output is not finite where a training step's loss is NaN or infinite."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from contextvars import ContextVar
 import numpy as np
 
 from singa_lite.common.array_types import Array
+from singa_lite.common.errors import NonFiniteError
 from singa_lite.common.notice import warn
-from singa_lite.errors import NonFiniteError
-from singa_lite.layer_graph import LayerGraph
-from singa_lite.layer_parts.layer_calls import Callee, LayerCalls
-from singa_lite.memory.out_of_memory import OutOfMemoryError
-from singa_lite.run import Run
-from singa_lite.steps.recorded_steps import Feeds
+from singa_lite.layer.layer_base.layer_calls import Callee, LayerCalls
+from singa_lite.layer.layer_graph import LayerGraph
+from singa_lite.layer.run import Run
+from singa_lite.layer.traversal.freezing import freezing
+from singa_lite.runtime.out_of_memory import OutOfMemoryError
 from singa_lite.tensor import Tensor, to_numpy
-from singa_lite.training import fed_tensors
-from singa_lite.training.micro_batches import cut
-from singa_lite.training.train_step import TrainStep
-from singa_lite.traversal.freezing import freezing
+from singa_lite.training.steps import fed_tensors
+from singa_lite.training.steps.micro_batches import cut
+from singa_lite.training.steps.recorded_steps import Feeds
+from singa_lite.training.steps.train_step import TrainStep
 
 #: What `compile(on_nan=)` takes: in `fit` alone an error; an error, a warning, or nothing, in every training step.
 WAYS = ("fit", "raise", "warn", None)
@@ -43,7 +43,7 @@ def look_in_fit(wanted: bool) -> None:
     _in_fit.set(wanted)
 
 
-def looks(on_nan: str | None) -> bool:
+def checks_loss(on_nan: str | None) -> bool:
     """Whether the loss of a training step is to be looked at. on_nan: as for `compile`."""
     return on_nan in ("raise", "warn") or (on_nan == "fit" and _in_fit.get())
 
@@ -93,14 +93,14 @@ class LossLook:
 
     def _layer(self) -> str:
         found = freezing((node.layer for node in self._layers.ordered()), self._step.freeze)
-        looking = _Looking(found.passing | found.frozen.keys())
+        looking = _FiniteCheckCalls(found.passing | found.frozen.keys())
         try:
             with _states_kept(self._layers), np.errstate(all="ignore"):
                 fed = fed_tensors.filled(self._layers, self._feeds)
                 for piece in cut(fed, self._step.micro_batches):
                     run = Run(self._layers.ordered(), self._layers.device, False, None, calls=looking)
                     run.forward(dict(piece.fed["input"]), ())
-        except _Found as found:
+        except _NonFiniteLayer as found:
             return f"the first layer whose output is not finite is {found.args[0]}"
         except OutOfMemoryError:
             return "there was no memory left to look for the layer"
@@ -110,11 +110,11 @@ class LossLook:
         )
 
 
-class _Found(Exception):
+class _NonFiniteLayer(Exception):
     """A layer whose output is not finite, in words."""
 
 
-class _Looking(LayerCalls):
+class _FiniteCheckCalls(LayerCalls):
     """Calls layers as a training step does, but for the tape, and ends at the first whose output is not finite."""
 
     def __init__(self, frozen: Collection[str]) -> None:
@@ -125,7 +125,7 @@ class _Looking(LayerCalls):
         result = layer.forward(layer.path not in self.frozen, *inputs)
         for output in result if isinstance(result, list | tuple) else [result]:
             if isinstance(output, Tensor) and _place(to_numpy(output)) is not None:
-                raise _Found(f"{layer.path!r} ({type(layer).__name__})")
+                raise _NonFiniteLayer(f"{layer.path!r} ({type(layer).__name__})")
         return result
 
 

@@ -7,21 +7,21 @@ from functools import reduce
 from types import MappingProxyType
 
 from singa_lite.autograd import add, no_grad, reduce_mean, scale
-from singa_lite.common.array_types import DType
+from singa_lite.common.array_types import DType, Shaped
 from singa_lite.common.checks import at_least_zero
-from singa_lite.criterion import received
-from singa_lite.errors import GraphError
-from singa_lite.layer_graph import LayerGraph
+from singa_lite.common.errors import GraphError
+from singa_lite.data.loading.batch import as_array, by_name
+from singa_lite.data.loading.samples import ArraySource
+from singa_lite.layer.criterion import received
+from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.loss import Loss
 from singa_lite.metric import EpochMetric, Metric
-from singa_lite.steps.recorded_steps import Feeds
 from singa_lite.tensor import Shape, Tensor
-from singa_lite.training.batch import Shaped, as_array, by_name
-from singa_lite.training.conversion import class_ids
 from singa_lite.training.criteria import Losses, Metrics
-from singa_lite.training.measures import LOSSES, SCORES, measures
-from singa_lite.training.micro_batches import ALL, Share
-from singa_lite.training.samples import Rows
+from singa_lite.training.loop.conversion import class_ids
+from singa_lite.training.loop.measures import LOSSES, SCORES, measures
+from singa_lite.training.steps.micro_batches import ALL, Share
+from singa_lite.training.steps.recorded_steps import Feeds
 
 #: {"target": {output layer: targets}, "weight": {output layer: weights of samples}, ...}.
 Fed = Mapping[str, Mapping[str, Tensor]]
@@ -72,7 +72,7 @@ class Objective:
         return arrays
 
     def check_data(
-        self, targets: Mapping[str, Rows], shapes: Mapping[str, Shape], dtype: DType, batch_size: int
+        self, targets: Mapping[str, ArraySource], shapes: Mapping[str, Shape], dtype: DType, batch_size: int
     ) -> None:
         """Raise for targets of a data set that do not fit outputs of these sample shapes.
 
@@ -82,7 +82,7 @@ class Objective:
             for index in rows.slices_to_check(batch_size):
                 self._check_piece(name, rows, index, shapes[name], dtype)
 
-    def _check_piece(self, name: str, rows: Rows, index: slice, shape: Shape, dtype: DType) -> None:
+    def _check_piece(self, name: str, rows: ArraySource, index: slice, shape: Shape, dtype: DType) -> None:
         piece = rows.take(index)
         try:
             self._check(name, (piece.shape[0], *shape), dtype, piece)

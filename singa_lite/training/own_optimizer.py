@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterator
 from types import FunctionType
 
-from singa_lite.described import is_ours, options_of
-from singa_lite.errors import GraphError
+from singa_lite.autograd.watching.outside import names_read_by
+from singa_lite.autograd.watching.reached import reached
+from singa_lite.autograd.watching.read_names import stored_names
+from singa_lite.common.described import is_ours, options_of
+from singa_lite.common.errors import GraphError
 from singa_lite.optimizer import Optimizer
-from singa_lite.schedule import Constant
-from singa_lite.watching.outside import names_read_by
-from singa_lite.watching.reached import reached
-from singa_lite.watching.read_names import stored_names
+from singa_lite.optimizer.schedule import Constant
 
 _COUNTS = frozenset({"step", "_step", "_begun", "_updated"})
 _RATES = frozenset({"lr", "schedule", "_schedule", "_rate"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from singa_lite.common.forks import follow
-from singa_lite.executable import Pause
+from singa_lite.graph.executable import Pause
 
 
 class Readers:

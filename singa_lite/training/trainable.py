@@ -6,15 +6,15 @@ from os import PathLike
 from typing import Protocol
 
 from singa_lite.common.array_types import DType
-from singa_lite.layer import OneOrMore
+from singa_lite.layer.layer import OneOrMore
 from singa_lite.optimizer import Optimizer
+from singa_lite.parallel.gradients.ranks import Ranks
 from singa_lite.tensor import Tensor
-from singa_lite.training.evaluation import Evaluable
-from singa_lite.training.ranks import Ranks
+from singa_lite.training.loop.evaluation import Evaluable
 
 
 class Trainable(Evaluable, Protocol):
-    """What the loop needs of a net, and callbacks."""
+    """The protocol by which the training loop, and callbacks, know a net."""
 
     seed: int
     optimizer: Optimizer | None

@@ -8,17 +8,17 @@ from operator import attrgetter
 from typing import TypeVar
 
 from singa_lite.common.contexts import in_own_context
+from singa_lite.common.errors import GraphError
 from singa_lite.common.unique import Unique
-from singa_lite.errors import GraphError
-from singa_lite.graph import Graph
-from singa_lite.steps.open_forward import OpenForward
-from singa_lite.steps.recorded_steps import Feeds, RecordedStep
-from singa_lite.training.fed_tensors import Forms
+from singa_lite.graph.graph import Graph
 from singa_lite.training.readers import Readers
-from singa_lite.training.repeats import Batch, Repeat
-from singa_lite.training.step import Steps
-from singa_lite.training.step_functions import Values
-from singa_lite.training.train_step import Look, TrainStep
+from singa_lite.training.step_cache import StepCache
+from singa_lite.training.steps.fast_path import Batch, FastStep
+from singa_lite.training.steps.fed_tensors import Forms
+from singa_lite.training.steps.open_forward import OpenForward
+from singa_lite.training.steps.recorded_steps import Feeds, RecordedStep
+from singa_lite.training.steps.step_functions import Values
+from singa_lite.training.steps.train_step import Look, TrainStep
 
 Seen = TypeVar("Seen")
 
@@ -37,7 +37,7 @@ class Trainer(Unique):
     have layers of this one, this one among them, if there are others.
     """
 
-    def __init__(self, steps: Steps) -> None:
+    def __init__(self, steps: StepCache) -> None:
         self.steps = steps
         self.readers = Readers()
         self.open_forward = OpenForward()
@@ -91,13 +91,13 @@ class Trainer(Unique):
         own, beside = self._own_unfinished_at, self._unfinished_beside
         if own:
             raise GraphError(
-                f"{where}: wanted a whole step, but {_what_was_left(own)}. Load a snapshot, or call discard_step() "
+                f"{where}: wanted a whole step, but {_unfinished_text(own)}. Load a snapshot, or call discard_step() "
                 "to go on from here"
             )
         if beside:
             raise GraphError(
                 f"{where}: wanted a whole step of each net that has layers of this one, but of one of them "
-                f"{_what_was_left(beside)}. Let that net load a snapshot, or call its discard_step()"
+                f"{_unfinished_text(beside)}. Let that net load a snapshot, or call its discard_step()"
             )
 
     @property
@@ -143,15 +143,15 @@ class Trainer(Unique):
         return self.steps.own(results)
 
     def repeat(self, recorded: RecordedStep, batch: Batch, look: Look | None = None) -> Values:
-        """As `train`, of a batch that `Repeats.find` let through; at rest, and where nobody looks at operations.
+        """As `train`, of a batch that `FastPath.find` let through; at rest, and where nobody looks at operations.
 
         Such a step makes no state, is alone in its group, and no other net waits for its end: so what can be left of it
         is the count of steps, and all else once parameters had begun to change. look: as of the step.
         """
-        repeat: Repeat = recorded.repeat
+        repeat: FastStep = recorded.repeat
         optimizer = repeat.step.optimizer
         before, is_kept, is_whole = optimizer.step, False, False
-        token = _under_way.set(self)  # ends with the turn, too, see `Steps.exclusively`
+        token = _under_way.set(self)  # ends with the turn, too, see `StepCache.exclusively`
         self._step, self._left_at = repeat.step, LEFT_WITHIN
         try:
             with repeat.here():
@@ -170,7 +170,7 @@ class Trainer(Unique):
 
     @in_own_context
     def look(self, step: TrainStep, forms: Forms, ask: Callable[[Graph], Seen], budget: int | None = None) -> Seen:
-        """As `Steps.look`; the count of steps stays as it is."""
+        """As `StepCache.look`; the count of steps stays as it is."""
         _under_way.set(self)
         block = step.one_step()
         self._step, self._left_at = step, LEFT_PLANNING
@@ -192,7 +192,7 @@ def _mark(step: TrainStep, where: str) -> None:
         other.left_at = where
 
 
-def _what_was_left(left_at: str) -> str:
+def _unfinished_text(left_at: str) -> str:
     if left_at.startswith("("):
         return f"the last step was left {left_at}"
     return f"the last backward() was left at layer {left_at!r}: layers after it are updated, those before it are not"

@@ -10,18 +10,17 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from singa_lite.common.array_types import Array, DType
+from singa_lite.common.array_types import Array, DType, Shaped
 from singa_lite.common.arrays import numbers
 from singa_lite.common.checks import at_least_zero, is_int
-from singa_lite.criterion import received
-from singa_lite.errors import GraphError, ShapeError
-from singa_lite.layer_graph import LayerGraph
+from singa_lite.common.errors import GraphError, ShapeError
+from singa_lite.data.loading.data_set import DataSet
+from singa_lite.data.loading.samples import WEIGHT, HasShape, MemoryArray, Samples
+from singa_lite.layer.criterion import received
+from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.loss import Loss
 from singa_lite.tensor import Shape, Tensor, to_numpy
-from singa_lite.training.batch import Shaped
-from singa_lite.training.data_set import DataSet
 from singa_lite.training.objective import Objective
-from singa_lite.training.samples import WEIGHT, HasShape, Held, Samples
 
 #: By how much shares of classes may miss 1.
 _NEAR = 1e-3
@@ -225,4 +224,4 @@ def weigh(where: str, data: DataSet, layers: LayerGraph, objective: Objective, s
             "sample_weight), and sequences in buckets have none"
         )
     found = sample_weights(where, sample_weight, layers, objective, data.targets)
-    data.targets |= {WEIGHT + name: Held(f"{where} sample_weight", weights) for name, weights in found.items()}
+    data.targets |= {WEIGHT + name: MemoryArray(f"{where} sample_weight", weights) for name, weights in found.items()}

@@ -6,15 +6,15 @@ import os
 import time
 from math import inf
 
-from singa_lite.common.checks import above_zero, flag, whole
+from singa_lite.common.checks import above_zero, flag, integer
 from singa_lite.common.notice import warn
-from singa_lite.fit import Callback, Training, enters
 from singa_lite.snapshots.checkpoints.folder import Folder
 from singa_lite.snapshots.checkpoints.monitor import Monitor
 from singa_lite.snapshots.checkpoints.onlooker import Onlooker
 from singa_lite.snapshots.checkpoints.saver import Saver
 from singa_lite.snapshots.checkpoints.signals import Signals
 from singa_lite.snapshots.checkpoints.trained import is_between_updates, steps_of
+from singa_lite.training.fit import Callback, Training, enters
 
 
 class Checkpoint(Callback):
@@ -46,11 +46,11 @@ class Checkpoint(Callback):
         mode: str = "auto",
         background: bool = False,
     ) -> None:
-        self.every_steps = None if every_steps is None else whole("Checkpoint every_steps", every_steps, 1)
+        self.every_steps = None if every_steps is None else integer("Checkpoint every_steps", every_steps, 1)
         minutes = inf if every_minutes is None else above_zero("Checkpoint every_minutes", every_minutes)
         self.every_seconds = 60.0 * minutes
         self.every_epoch = every_steps is None and every_minutes is None
-        self.folder = Folder(folder, whole("Checkpoint keep", keep, 1))
+        self.folder = Folder(folder, integer("Checkpoint keep", keep, 1))
         self.monitor = Monitor(monitor, mode)
         self.background = flag("Checkpoint background", background)
         self._saver: Saver | Onlooker = Saver(self.folder, self.background)

@@ -8,31 +8,32 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
+from singa_lite.common.errors import SnapshotError
 from singa_lite.common.notice import warn
-from singa_lite.errors import SnapshotError
-from singa_lite.fit import Training
-from singa_lite.snapshots import apart, formats, net_tree, tree
+from singa_lite.snapshots import formats, net_tree, tree
+from singa_lite.snapshots import sharded_state as apart
 from singa_lite.snapshots.checkpoints import nets, rests, stored_run
 from singa_lite.snapshots.checkpoints.environment import environment
 from singa_lite.snapshots.checkpoints.stored_run import StoredRun
 from singa_lite.snapshots.checkpoints.trained import net_of
 from singa_lite.snapshots.tree import LazyArray, Tree
-from singa_lite.training.means import MEAN
-from singa_lite.training.progress import Progress
-from singa_lite.training.settings import settings
+from singa_lite.training.fit import Training
+from singa_lite.training.loop.means import MEAN
+from singa_lite.training.loop.progress import Progress
+from singa_lite.training.loop.settings import settings
 
 
 def save(training: Training, path: str | os.PathLike[str]) -> None:
     """Write the training run as it stands, such as from a callback; `fit(..., resume=path)` goes on from it.
 
     SnapshotError for a format without the optimizer's state, after an unfinished step, and for what cannot be written.
-    Of several processes rank 0 writes, and all call it where it has to collect: see `apart.written`.
+    Of several processes rank 0 writes, and all call it where it has to collect: see `sharded_state.written`.
     """
     chosen = formats.of_path(path)
     if not chosen.has_optimizer:
         raise SnapshotError(f"{os.fsdecode(path)}: wanted a format with the optimizer's state, received {chosen.name}")
 
-    def work(held: apart.Apart) -> None:
+    def work(held: apart.ShardedState) -> None:
         formats.write(contents(training).with_more(held.state() | held.rests()), path)
 
     apart.written(net_of(training), "checkpoint", work, with_rests=True)
@@ -69,7 +70,7 @@ def restore(
             _check_metrics(where, run, chosen)
             check(tree.step_of(snapshot))
             left_out = {"schedule"} if any(each.sets_rate for each in training.callbacks) else set[str]()
-            before, now = (_without(found, left_out) for found in (run.settings, chosen))
+            before, now = (_without_names(found, left_out) for found in (run.settings, chosen))
             if training.is_first:
                 _warn_of_differences(where, (run.environment, kernels), (before, now))  # may be an error too
             _go_to(where, training, run.progress)
@@ -92,7 +93,7 @@ def _restore_callbacks(training: Training, run: StoredRun) -> None:
             callback.restore(left.pop(found)[1])
 
 
-def _without(settings: Mapping[str, str], names: set[str]) -> dict[str, str]:
+def _without_names(settings: Mapping[str, str], names: set[str]) -> dict[str, str]:
     return {name: text for name, text in settings.items() if name not in names}
 
 

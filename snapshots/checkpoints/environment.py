@@ -1,4 +1,4 @@
-"""What the last bit of a number may depend on beside the settings of the training: versions, kernels, threads."""
+"""The environment that the last bit of a number may depend on: versions, kernels, threads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 import numpy as np
 
 from singa_lite.common import machine, threads
-from singa_lite.kernels.onednn_kernels import library
+from singa_lite.kernels.onednn_kernels.library import library
 
 #: Packages of a GPU's kernels.
 _CUDA = ("cupy-cuda13x", "nvidia-cublas", "nvidia-cudnn-cu13")

@@ -13,11 +13,11 @@ from threading import Thread, current_thread
 from weakref import WeakValueDictionary
 
 from singa_lite.common import checks, leftovers
-from singa_lite.common.elsewhere import told
+from singa_lite.common.elsewhere import explains_keywords
+from singa_lite.common.errors import SnapshotError
 from singa_lite.common.notice import warn
-from singa_lite.errors import SnapshotError
-from singa_lite.fit import Training
 from singa_lite.snapshots.files.atomic import replacing
+from singa_lite.training.fit import Training
 
 if sys.platform != "win32":
     import fcntl
@@ -172,7 +172,7 @@ def checkpoints(folder: str | os.PathLike[str]) -> list[Path]:
     return sorted(found, key=step_of, reverse=True)
 
 
-@told(folder=checks.path)
+@explains_keywords(folder=checks.path)
 def latest(folder: str | os.PathLike[str]) -> Path | None:
     """The newest checkpoint, None if there is none."""
     return next(iter(checkpoints(folder)), None)

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.errors import SnapshotError
+from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.tree import Tree
-from singa_lite.training.progress import History
+from singa_lite.training.loop.progress import History
 
 #: {kind of dtype: the dtype that is written}.
 _KEPT_AS = {"f": np.float64, "i": np.int64, "u": np.int64, "b": np.bool_}

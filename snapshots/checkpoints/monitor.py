@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import inf
 
-from singa_lite.training.entries import checked_mode
-from singa_lite.training.progress import History
+from singa_lite.training.loop.entries import checked_mode
+from singa_lite.training.loop.progress import History
 
 
 class Monitor:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from singa_lite.errors import SnapshotError
-from singa_lite.net import FeedForwardNet
+from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots import net_tree
 from singa_lite.snapshots.tree import LazyArray, Tree
 from singa_lite.tensor import Tensor
+from singa_lite.training.stepping_net import SteppingNet
 
 #: Before "<name>/<path of the net's tree>".
 _NETS = "training/nets/"
@@ -21,10 +21,10 @@ _ATTRIBUTES = "attributes"
 _LEFT_OUT, _MOST = ("config", "config_missing", "layers", "wiring"), 1 << 16
 
 
-def arrays(net: FeedForwardNet) -> dict[str, LazyArray]:
+def arrays(net: SteppingNet) -> dict[str, LazyArray]:
     """The entries of the other nets as they stand. SnapshotError after an unfinished step."""
     found: dict[str, LazyArray] = {}
-    for name, other in _others(net).items():
+    for name, other in _other_nets(net).items():
         tree = net_tree.of_net(other)
         kept = {key: value for key, value in tree.attributes.items() if key not in _LEFT_OUT}
         text = np.frombuffer(json.dumps(kept).encode(), np.uint8)
@@ -33,17 +33,17 @@ def arrays(net: FeedForwardNet) -> dict[str, LazyArray]:
     return found
 
 
-def tensors(net: FeedForwardNet) -> dict[str, Tensor]:
+def tensors(net: SteppingNet) -> dict[str, Tensor]:
     """All tensors that a checkpoint holds, by path: of the net, and of the others."""
     found = dict(net_tree.tensors(net))
-    for name, other in _others(net).items():
+    for name, other in _other_nets(net).items():
         found |= {f"{_NETS}{name}/{path}": tensor for path, tensor in net_tree.tensors(other).items()}
     return found
 
 
-def restore(net: FeedForwardNet, snapshot: Tree, last_check: Callable[[], object]) -> None:
+def restore(net: SteppingNet, snapshot: Tree, last_check: Callable[[], object]) -> None:
     """Put what a checkpoint holds into the net and the others; nothing changes unless all of them fit."""
-    others = _others(net)
+    others = _other_nets(net)
     found = {path.removeprefix(_NETS).partition("/")[0] for path in snapshot.arrays if path.startswith(_NETS)}
     if found != set(others):
         raise SnapshotError(
@@ -52,7 +52,7 @@ def restore(net: FeedForwardNet, snapshot: Tree, last_check: Callable[[], object
     _restore_all([(net, snapshot), *((other, _tree(snapshot, name)) for name, other in others.items())], last_check)
 
 
-def _restore_all(pairs: list[tuple[FeedForwardNet, Tree]], last_check: Callable[[], object]) -> None:
+def _restore_all(pairs: list[tuple[SteppingNet, Tree]], last_check: Callable[[], object]) -> None:
     """All checks come before the first change, as each net's last check is the others' whole restoring."""
     (net, tree), *left = pairs
     after = (lambda: _restore_all(left, last_check)) if left else last_check
@@ -75,5 +75,5 @@ def _tree(snapshot: Tree, name: str) -> Tree:
     return Tree(arrays, dict(attributes), where)
 
 
-def _others(net: FeedForwardNet) -> dict[str, FeedForwardNet]:
-    return {name: other for name, other in net.nets_of_step.items() if isinstance(other, FeedForwardNet)}
+def _other_nets(net: SteppingNet) -> dict[str, SteppingNet]:
+    return {name: other for name, other in net.nets_of_step.items() if isinstance(other, SteppingNet)}

@@ -6,16 +6,16 @@ from __future__ import annotations
 
 from math import inf
 
-from singa_lite.fit import Training
-from singa_lite.graph import Pause
-from singa_lite.snapshots import apart
+from singa_lite.graph.graph import Pause
+from singa_lite.snapshots import sharded_state as apart
 from singa_lite.snapshots.checkpoints.trained import net_of
+from singa_lite.training.fit import Training
 
 #: What ranks are at, for the message where one is elsewhere.
 WHERE = "Checkpoint: its file"
 
 
-def _unasked(held: object) -> None:
+def _rank_zero_only(held: object) -> None:
     """Rank 0 alone writes."""
 
 
@@ -33,7 +33,7 @@ class Onlooker:
 
     def start(self, training: Training, best: bool = False) -> None:
         """Give this rank's part of it, if there is any."""
-        apart.written(net_of(training), WHERE, _unasked, with_rests=True)
+        apart.written(net_of(training), WHERE, _rank_zero_only, with_rests=True)
 
     def begin(self) -> Pause:
         """Nothing to wait for."""
@@ -41,7 +41,7 @@ class Onlooker:
 
     def finish(self, training: Training, best: bool = False) -> None:
         """Give this rank's part of one that may be left to write."""
-        apart.written(net_of(training), WHERE, _unasked, with_rests=True)
+        apart.written(net_of(training), WHERE, _rank_zero_only, with_rests=True)
 
     def give_up(self) -> None:
         """Nothing is due."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.errors import SnapshotError
-from singa_lite.net import FeedForwardNet
-from singa_lite.snapshots.apart import RESTS
+from singa_lite.common.errors import SnapshotError
+from singa_lite.snapshots.sharded_state import RESTS
 from singa_lite.snapshots.tree import Tree
+from singa_lite.training.stepping_net import SteppingNet
 
 
-def check(net: FeedForwardNet, snapshot: Tree) -> None:
+def check(net: SteppingNet, snapshot: Tree) -> None:
     """SnapshotError for an entry that does not fit, or cannot be read. Nothing changes."""
     parameters = net.parameters()
     for path in _by_path(net, snapshot):
@@ -23,9 +23,9 @@ def check(net: FeedForwardNet, snapshot: Tree) -> None:
         snapshot.read(path)
 
 
-def restore(net: FeedForwardNet, snapshot: Tree) -> None:
-    """Each rank takes what it had; of another number of ranks each takes an equal share of what all had, so that
-    nothing of the gradients is lost. Zeros where the file has none.
+def restore(net: SteppingNet, snapshot: Tree) -> None:
+    """Restores each rank's rest of the gradients from a snapshot. If it is of another number of ranks, each takes an
+    equal share of what all had, so that nothing of the gradients is lost. Zeros where the file has none.
     """
     if net.together is None:
         return
@@ -48,7 +48,7 @@ def _mean(snapshot: Tree, paths: list[str], share: int) -> Array:
     return total if share == 1 else total / total.dtype.type(share)
 
 
-def _by_path(net: FeedForwardNet, snapshot: Tree) -> list[str]:
+def _by_path(net: SteppingNet, snapshot: Tree) -> list[str]:
     """Those of the file, where this net takes any."""
     keeps = net.together is not None and net.together.ranks.compress is not None
     return [path for path in snapshot.arrays if keeps and path.startswith(RESTS)]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from singa_lite.common.errors import SnapshotError, SnapshotVersionError
 from singa_lite.common.notice import warn
-from singa_lite.errors import SnapshotError, SnapshotVersionError
-from singa_lite.fit import Training
 from singa_lite.snapshots.checkpoints import checkpoint
 from singa_lite.snapshots.checkpoints.callback import Checkpoint
 from singa_lite.snapshots.checkpoints.folder import BEST, checkpoints, set_aside, step_of
+from singa_lite.training.fit import Training
 
 PathLike = str | os.PathLike[str]
 

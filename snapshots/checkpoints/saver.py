@@ -11,17 +11,18 @@ from threading import Event
 
 import numpy as np
 
+from singa_lite.common.errors import SnapshotError
 from singa_lite.common.notice import warn
-from singa_lite.errors import SnapshotError
-from singa_lite.fit import Training
-from singa_lite.graph import Pause
-from singa_lite.snapshots import apart, formats
+from singa_lite.graph.graph import Pause
+from singa_lite.snapshots import formats
+from singa_lite.snapshots import sharded_state as apart
 from singa_lite.snapshots.checkpoints import checkpoint, nets
 from singa_lite.snapshots.checkpoints.background import Copying, HostCopy, Writer
 from singa_lite.snapshots.checkpoints.folder import Folder
 from singa_lite.snapshots.checkpoints.onlooker import WHERE
 from singa_lite.snapshots.checkpoints.trained import net_of, steps_of
 from singa_lite.snapshots.tree import LazyArray, Tree
+from singa_lite.training.fit import Training
 
 _NEVER = (-1, -1, -1)
 
@@ -77,7 +78,7 @@ class Saver:
         """
         apart.written(net_of(training), WHERE, partial(self._start, training, best), with_rests=True)
 
-    def _start(self, training: Training, best: bool, held: apart.Apart) -> None:
+    def _start(self, training: Training, best: bool, held: apart.ShardedState) -> None:
         self._writer.wait()
         self.last = time.monotonic()
         self._waiting = partial(self._begin, training, best, self._collected(held))
@@ -89,13 +90,13 @@ class Saver:
     def begin(self) -> Pause:
         """Begin the checkpoint that waits for the next step. Returns where that step must wait for the copy."""
         begin, self._waiting = self._waiting, None
-        return Pause((), _nothing) if begin is None else begin()
+        return Pause((), _no_op) if begin is None else begin()
 
     def finish(self, training: Training, best: bool = False) -> None:
         """Write the training as it stands unless it is written, and wait. A failure of the one before is a warning."""
         apart.written(net_of(training), WHERE, partial(self._finish, training, best), with_rests=True)
 
-    def _finish(self, training: Training, best: bool, held: apart.Apart) -> None:
+    def _finish(self, training: Training, best: bool, held: apart.ShardedState) -> None:
         try:
             self._writer.wait()
         except SnapshotError as error:
@@ -106,7 +107,7 @@ class Saver:
         self.begin()
         self._writer.wait()
 
-    def _collected(self, held: apart.Apart) -> Mapping[str, LazyArray]:
+    def _collected(self, held: apart.ShardedState) -> Mapping[str, LazyArray]:
         """What other ranks have of it: for a thread, which cannot ask them, at once."""
         arrays = held.state() | held.rests()
         return self._copy.of(arrays) if self._writer.background else arrays
@@ -128,7 +129,7 @@ class Saver:
     def _begin(self, training: Training, best: bool, more: Mapping[str, LazyArray]) -> Pause:
         """more: what this process does not have itself."""
         contents, file = checkpoint.contents(training).with_more(more), self._folder.file(steps_of(training))
-        copying = Copying(contents, _nothing, frozenset())
+        copying = Copying(contents, _no_op, frozenset())
         if self._writer.background:
             copying = self._copy.begin(contents, nets.tensors(net_of(training)))
         checks = net_of(training).on_nan is not None
@@ -185,7 +186,7 @@ def _not_finite(contents: Tree, file: Path) -> SnapshotError | None:
     return None
 
 
-def _nothing() -> None:
+def _no_op() -> None:
     """Nothing is left to be copied, or to wait for."""
 
 

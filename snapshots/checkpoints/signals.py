@@ -9,8 +9,7 @@ from threading import current_thread, main_thread
 from types import FrameType
 from typing import TypeAlias
 
-from singa_lite.fit import Training
-from singa_lite.training.fit import has_left
+from singa_lite.training.fit import Training, is_stop
 
 #: What Python calls for a signal, or `signal.SIG_DFL` or `SIG_IGN`; None: a handler that was not set by Python.
 Handler: TypeAlias = Callable[[int, FrameType | None], object] | int | signal.Handlers | None
@@ -59,7 +58,7 @@ class Signals:
     @staticmethod
     def has_left(error: BaseException) -> bool:
         """Whether `leave` of one of these raised it, between two steps."""
-        return has_left(error)
+        return is_stop(error)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         over = self._training is None or not self._training.is_under_way

@@ -1,4 +1,4 @@
-"""How far a training run is, as entries of a tree below "training/": JSON, the order of samples, and the history."""
+"""The state of a training run, as entries of a tree below "training/": JSON, the order of samples, the history."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import NamedTuple
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.common.checks import finite, whole
-from singa_lite.errors import SnapshotError
-from singa_lite.fit import Training
+from singa_lite.common.checks import finite, integer
+from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.checkpoints import history
 from singa_lite.snapshots.checkpoints.environment import environment
 from singa_lite.snapshots.checkpoints.trained import net_of
 from singa_lite.snapshots.readers.guarded_json import Unchecked
 from singa_lite.snapshots.tree import Tree
-from singa_lite.training.progress import Mean, Progress
-from singa_lite.training.settings import settings
+from singa_lite.training.fit import Training
+from singa_lite.training.loop.progress import Mean, Progress
+from singa_lite.training.loop.settings import settings
 
 #: JSON in an array of bytes: position, means, random state, recorded shapes, versions.
 PROGRESS = "training/progress"
@@ -40,8 +40,8 @@ _WRONG = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeErro
 
 
 class StoredRun(NamedTuple):
-    """What a checkpoint says of its run. device_seeds: the device's seed, and how many it has given;
-    callbacks: (class, state) of those that keep any.
+    """The state of a run in a checkpoint. device_seeds: the device's seed, and how many it has given; callbacks:
+    (class, state) of those that keep any.
     """
 
     progress: Progress
@@ -107,9 +107,9 @@ def read(snapshot: Tree) -> StoredRun:
     try:
         if given["version"] != VERSION:
             raise ValueError(f"version {given['version']!r}, wanted {VERSION}")
-        seed = whole("seed", given["seed"], 0)
+        seed = integer("seed", given["seed"], 0)
         device_seed, count = given["device_seeds"]
-        device_seeds = whole("device seed", device_seed, 0) % 2**64, whole("device seeds given", count, 0)
+        device_seeds = integer("device seed", device_seed, 0) % 2**64, integer("device seeds given", count, 0)
         before, chosen = (
             {str(name): str(text) for name, text in given[part].items()} for part in ("environment", "settings")
         )
@@ -138,17 +138,19 @@ def _progress(snapshot: Tree, given: Unchecked) -> Progress:
     try:
         batches = _count("batches", given.get("batches"), 0)
         progress = Progress(
-            whole("samples", given["samples"], 1 if batches is None else 0),
-            whole("batch_size", given["batch_size"], 1 if batches is None else 0),
+            integer("samples", given["samples"], 1 if batches is None else 0),
+            integer("batch_size", given["batch_size"], 1 if batches is None else 0),
             bool(given["shuffle"]),
             0,
-            tuple((whole("length", length, 1), whole("size", size, 1)) for length, size in given.get("buckets", [])),
+            tuple(
+                (integer("length", length, 1), integer("size", size, 1)) for length, size in given.get("buckets", [])
+            ),
             batches,
             _count("steps", given.get("steps"), 1),
         )
-        progress.key, progress.place = whole("key", given.get("key", 0), 0), given.get("place")
-        progress.epoch = whole("epoch", given["epoch"], 0)
-        progress.batch = whole("batch", given["batch"], 0)
+        progress.key, progress.place = integer("key", given.get("key", 0), 0), given.get("place")
+        progress.epoch = integer("epoch", given["epoch"], 0)
+        progress.batch = integer("batch", given["batch"], 0)
         progress.seconds = finite("seconds", given["seconds"])
         progress.mean = _mean(snapshot, given["mean"])
         progress.random.bit_generator.state = given["random"]
@@ -166,12 +168,12 @@ def _progress(snapshot: Tree, given: Unchecked) -> Progress:
 
 
 def _count(where: str, given: Unchecked, least: int) -> int | None:
-    return None if given is None else whole(where, given, least)
+    return None if given is None else integer(where, given, least)
 
 
 def _mean(snapshot: Tree, given: Unchecked) -> Mean:
     mean = Mean()
-    mean.count = whole("count", given["count"], 0)
+    mean.count = integer("count", given["count"], 0)
     mean.sums = {str(name): float(value) for name, value in given["sums"].items()}
     mean.counts = {str(name): float(value) for name, value in given.get("counts", {}).items()}
     for number, key in enumerate(given.get("statistics", [])):

@@ -1,14 +1,16 @@
-"""What a checkpoint asks of the net that `fit` trains. `fit` itself knows its net by a few methods alone."""
+"""The protocol by which a checkpoint knows the net that `fit` trains. `fit` itself knows its net by a few methods
+alone.
+"""
 
 from __future__ import annotations
 
-from singa_lite.fit import Training
-from singa_lite.net import FeedForwardNet
+from singa_lite.training.fit import Training
+from singa_lite.training.stepping_net import SteppingNet
 
 
-def net_of(training: Training) -> FeedForwardNet:
+def net_of(training: Training) -> SteppingNet:
     """The net. TypeError for anything else that trains, which no format can hold."""
-    if not isinstance(training.net, FeedForwardNet):
+    if not isinstance(training.net, SteppingNet):
         raise TypeError(f"checkpoint: wanted a FeedForwardNet, received {type(training.net).__name__}")
     return training.net
 

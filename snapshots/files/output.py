@@ -10,7 +10,7 @@ import numpy as np
 
 from singa_lite.common.array_types import Array, DType
 from singa_lite.common.atomic import write_all as write_all
-from singa_lite.errors import SnapshotError
+from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.readers.raw import ByteArray
 
 #: Bytes of an array that are copied at once, if it must be copied.
@@ -46,14 +46,14 @@ def pieces(array: Array) -> Iterator[ByteArray]:
         yield np.ascontiguousarray(array, little).reshape(-1).view(np.uint8)
         return
     for start, stop in _runs(array):
-        yield np.ascontiguousarray(_turned(array[start:stop]), little).reshape(-1).view(np.uint8)
+        yield np.ascontiguousarray(_in_memory_order(array[start:stop]), little).reshape(-1).view(np.uint8)
 
 
 def copied(array: Array, dtype: DType) -> Array:
     """A copy in C order of an array that lies otherwise, of at least one axis."""
     found = np.empty(array.shape, dtype)
     for start, stop in _runs(array):
-        found[start:stop] = _turned(array[start:stop])
+        found[start:stop] = _in_memory_order(array[start:stop])
     return found
 
 
@@ -63,7 +63,7 @@ def _runs(array: Array) -> Iterator[tuple[int, int]]:
     return ((start, start + rows) for start in range(0, len(array), rows))
 
 
-def _turned(array: Array) -> Array:
+def _in_memory_order(array: Array) -> Array:
     """The same values, laid out so that copying them in C order is fast.
 
     In a transposed array with extents of 2**n, elements that are read one after the other compete for the same few

@@ -10,32 +10,33 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
 from singa_lite.common import checks
-from singa_lite.common.elsewhere import told
-from singa_lite.errors import SnapshotError
-from singa_lite.net import FeedForwardNet
-from singa_lite.net_parts.left_out import LeftOut
-from singa_lite.snapshots import apart, net_tree, parts, weights_tree
+from singa_lite.common.elsewhere import explains_keywords
+from singa_lite.common.errors import SnapshotError
+from singa_lite.snapshots import net_tree, parts, weights_tree
+from singa_lite.snapshots import sharded_state as apart
 from singa_lite.snapshots.formats import foreign
 from singa_lite.snapshots.formats.keras import differences
 from singa_lite.snapshots.formats.table import Format, Save
 from singa_lite.snapshots.formats.table import Path as Path
 from singa_lite.snapshots.formats.table import of_path as of_path
+from singa_lite.snapshots.left_out import LeftOut
 from singa_lite.snapshots.tree import Tree
+from singa_lite.training.stepping_net import SteppingNet
 
 
 def _is_net(where: str, given: object) -> None:
-    if not isinstance(given, FeedForwardNet):
+    if not isinstance(given, SteppingNet):
         raise TypeError(f"{where}: wanted a FeedForwardNet, received {checks.kind_of(given)}")
 
 
-@told(net=_is_net, weights_only=checks.flag)
-def save(net: FeedForwardNet, path: Path, *, weights_only: bool = False, **options: object) -> None:
+@explains_keywords(net=_is_net, weights_only=checks.flag)
+def save(net: SteppingNet, path: Path, *, weights_only: bool = False, **options: object) -> None:
     """Write the net, in the format of the path's suffix. SnapshotError after an unfinished step, and as for `write`.
 
-    Of several processes rank 0 writes; see `apart.written`.
+    Of several processes rank 0 writes; see `sharded_state.written`.
     """
 
-    def work(held: apart.Apart) -> None:
+    def work(held: apart.ShardedState) -> None:
         write(net_tree.of_net(net).with_more(held.state()), path, weights_only=weights_only, **options)
 
     apart.written(net, "save", work, with_state=not weights_only)
@@ -62,9 +63,11 @@ def writer(path: Path) -> Save:
     return of_path(path).save
 
 
-@told(net=_is_net, optimizer=checks.or_none(checks.flag), layers=checks.or_none(checks.names), strict=checks.flag)
+@explains_keywords(
+    net=_is_net, optimizer=checks.or_none(checks.flag), layers=checks.or_none(checks.names), strict=checks.flag
+)
 def load(
-    net: FeedForwardNet,
+    net: SteppingNet,
     path: Path,
     optimizer: bool | None = None,
     layers: Collection[str] | None = None,

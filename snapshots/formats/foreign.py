@@ -1,4 +1,4 @@
-"""What a file is that cannot be read here: recognised by its content, and what can be done about it."""
+"""Recognises a file that cannot be read here by its content, and says what can be done about it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from singa_lite.errors import SnapshotError
+from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.formats.table import FORMATS, Path
 from singa_lite.snapshots.readers import opening
 

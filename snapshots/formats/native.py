@@ -17,7 +17,7 @@ import h5py
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.errors import SnapshotError
+from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots import manifest, tree
 from singa_lite.snapshots.files.atomic import replacing
 from singa_lite.snapshots.formats import hdf5_writer

@@ -17,7 +17,7 @@ from zipfile import ZIP_STORED, ZipFile, ZipInfo
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.errors import SnapshotError
+from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots import manifest, weights_tree
 from singa_lite.snapshots.files import output
 from singa_lite.snapshots.files.atomic import replacing
@@ -65,7 +65,7 @@ def save(contents: Tree, path: str | os.PathLike[str]) -> None:
             _write(archive, name, f"{name}.npy", np.frombuffer(data, np.uint8), total)
 
 
-class _Whole:
+class _WholeWriter:
     """The file for `zipfile`: a write writes all bytes, and `zipfile` cannot close it.
 
     After an error it writes nothing: `zipfile` ends the member that failed, and would raise a second error there.
@@ -97,7 +97,7 @@ class _Archive(ZipFile):
 @contextmanager
 def _archive(file: FileIO) -> Iterator[ZipFile]:
     """An archive to write. It is closed unless the body raises."""
-    archive = _Archive(_Whole(file), "w", ZIP_STORED)  # type: ignore[call-overload]
+    archive = _Archive(_WholeWriter(file), "w", ZIP_STORED)  # type: ignore[call-overload]
     yield archive
     with _refused():
         archive.close()

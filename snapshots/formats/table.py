@@ -12,7 +12,7 @@ from typing import Protocol
 
 from singa_lite.common import checks
 from singa_lite.common.array_types import DType
-from singa_lite.errors import SnapshotError
+from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.tree import Tree
 
 Path = str | os.PathLike[str]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from singa_lite.layer import Layer
-from singa_lite.net import FeedForwardNet
+from singa_lite.layer.layer import Layer
 from singa_lite.snapshots.maps import parts
 from singa_lite.snapshots.name_map import NameMap
+from singa_lite.training.stepping_net import SteppingNet
 
 _FORM = "Embedding Embedding LearnedPositions LayerNormalization (TransformerBlock )+(Dense ){0,2}"
 _WANTED = (
@@ -19,7 +19,7 @@ _WANTED = (
 _BUFFERS = (r"(bert\.)?embeddings\.position_ids",)
 
 
-def bert(net: FeedForwardNet, *, leave_out: Sequence[str] = ()) -> NameMap:
+def bert(net: SteppingNet, *, leave_out: Sequence[str] = ()) -> NameMap:
     """The names of a BERT net, for `net.load` and `net.save` of .safetensors files.
 
     The net has the layers of `models.bert`: Embedding of words, Embedding of types, LearnedPositions,
@@ -47,7 +47,7 @@ def bert(net: FeedForwardNet, *, leave_out: Sequence[str] = ()) -> NameMap:
     places |= parts.linear(heads[0], "pooler.dense") if heads else {}
     places = parts.prefixed(places, "bert.", written=len(heads) > 1)
     places |= parts.linear(heads[1], "classifier") if len(heads) > 1 else {}
-    return NameMap(places, {}, parts.left_out("bert", leave_out, _BUFFERS))
+    return NameMap(places, {}, parts.ignored_pattern("bert", leave_out, _BUFFERS))
 
 
 def _block(block: Layer, name: str) -> parts.Places:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from singa_lite.layer import Layer
-from singa_lite.net import FeedForwardNet
+from singa_lite.layer.layer import Layer
 from singa_lite.snapshots.maps import parts
 from singa_lite.snapshots.name_map import NameMap
-from singa_lite.snapshots.torch_layout import Part, TorchLayout
+from singa_lite.snapshots.torch_layout import AxisSlice, TorchLayout
+from singa_lite.training.stepping_net import SteppingNet
 
 _FORM = "Embedding LearnedPositions (TransformerBlock )+LayerNormalization (Dense )?"
 _WANTED = "Embedding, LearnedPositions, TransformerBlock, ..., LayerNormalization, perhaps a Dense head"
@@ -17,7 +17,7 @@ _WANTED = "Embedding, LearnedPositions, TransformerBlock, ..., LayerNormalizatio
 _BUFFERS = (r"(transformer\.)?h\.\d+\.attn\.(bias|masked_bias)",)
 
 
-def gpt2(net: FeedForwardNet, *, leave_out: Sequence[str] = ()) -> NameMap:
+def gpt2(net: SteppingNet, *, leave_out: Sequence[str] = ()) -> NameMap:
     """The names of a GPT-2 net, for `net.load` and `net.save` of .safetensors files.
 
     The net has the layers of `models.gpt2`: Embedding, LearnedPositions, TransformerBlocks with norms first and
@@ -48,7 +48,7 @@ def gpt2(net: FeedForwardNet, *, leave_out: Sequence[str] = ()) -> NameMap:
         theirs = TorchLayout("lm_head.weight", parts.LINEAR)
         places |= parts.linear(head, "lm_head")
         places[f"parameters/{head.path}/weight"] = (theirs, *(theirs._replace(name=one.name) for one in table))
-    return NameMap(places, copies, parts.left_out("gpt2", leave_out, _BUFFERS))
+    return NameMap(places, copies, parts.ignored_pattern("gpt2", leave_out, _BUFFERS))
 
 
 def _block(block: Layer, name: str) -> parts.Places:
@@ -69,6 +69,6 @@ def _joined(products: Sequence[Layer], name: str) -> parts.Places:
     for number, layer in enumerate(products):
         for ours, tensor in layer.own_parameters.items():
             size = tensor.shape[-1]
-            part = Part(tensor.ndim - 1, number * size, (number + 1) * size, len(products) * size)
+            part = AxisSlice(tensor.ndim - 1, number * size, (number + 1) * size, len(products) * size)
             places[f"parameters/{layer.path}/{ours}"] = (TorchLayout(f"{name}.{ours}", None, part),)
     return places

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, NoReturn, TypeAlias
 
-from singa_lite.errors import SnapshotError
+from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.readers import raw
 from singa_lite.snapshots.readers.raw import ByteArray, RawFile
 

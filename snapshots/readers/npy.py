@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from singa_lite.common.array_types import DType
-from singa_lite.errors import SnapshotError
+from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.readers import raw
 from singa_lite.snapshots.readers.raw import Shape
 

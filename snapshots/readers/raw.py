@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.common.array_types import Array, DType
-from singa_lite.errors import SnapshotError
+from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.readers import opening
 from singa_lite.snapshots.readers.file_state import FileState, state_of
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from singa_lite.common.array_types import Array, DType
-from singa_lite.errors import SnapshotError
+from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.readers import guarded_json, raw
 from singa_lite.snapshots.readers.raw import RawFile, Shape
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from singa_lite.common.array_types import Array, DType
-from singa_lite.errors import SnapshotError
+from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.readers import raw
 from singa_lite.snapshots.readers.raw import ByteArray, RawFile, Shape
 
@@ -32,7 +32,7 @@ _SHAPE, _TYPE, _LAYOUT = 0x08, 0x10, 0x18
 
 
 class Proto(NamedTuple):
-    """Where and how an array lies in a file. start, size: of the numbers' bytes; packed: they have no tags.
+    """The position and form of an array in a file. start, size: of the numbers' bytes; packed: they have no tags.
 
     strides: in elements, of the stored numbers; None: C order.
     """

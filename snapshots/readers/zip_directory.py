@@ -10,7 +10,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
-from singa_lite.errors import SnapshotError
+from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.readers.raw import RawFile
 
 STORED, DEFLATED = 0, 8

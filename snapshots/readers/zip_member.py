@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from singa_lite.errors import SnapshotError
+from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.readers.raw import ByteArray, RawFile
 from singa_lite.snapshots.readers.zip_directory import REPACK, STORED, Member
 
@@ -41,11 +41,11 @@ def _inflated(file: RawFile, what: str, member: Member) -> ByteArray:
     at = 0
     for piece in _pieces(file, what, member):
         if at + len(piece) > member.size:
-            raise _wrong(file, what, member)
+            raise _size_error(file, what, member)
         data[at : at + len(piece)] = np.frombuffer(piece, np.uint8)
         at += len(piece)
     if at != member.size:
-        raise _wrong(file, what, member)
+        raise _size_error(file, what, member)
     return data
 
 
@@ -67,7 +67,7 @@ def _pieces(file: RawFile, what: str, member: Member) -> Iterator[bytes]:
             break
         yield piece
     if not inflater.eof or inflater.unused_data or left or offset < stop:
-        raise _wrong(file, what, member)
+        raise _size_error(file, what, member)
 
 
 def _decompressed(file: RawFile, what: str, inflater: zlib._Decompress, packed: bytes, most: int) -> bytes:
@@ -77,5 +77,5 @@ def _decompressed(file: RawFile, what: str, inflater: zlib._Decompress, packed: 
         raise SnapshotError(f"{file.path}: {what}: wanted deflated bytes, received {error}") from error
 
 
-def _wrong(file: RawFile, what: str, member: Member) -> SnapshotError:
+def _size_error(file: RawFile, what: str, member: Member) -> SnapshotError:
     return SnapshotError(f"{file.path}: {what}: wanted {member.size} deflated bytes, received another number")

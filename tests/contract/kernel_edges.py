@@ -138,7 +138,7 @@ def _has_avx512() -> bool:
     """Whether oneDNN's code here is for AVX-512."""
     if isinstance(find_onednn(), str):
         return False
-    from singa_lite.kernels.onednn_kernels.library import load
+    from singa_lite.kernels.onednn_kernels.library.library import load
 
     return load().has_avx512
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from singa_lite import FeedForwardNet, autograd, device, layers
 from singa_lite.device import Device
-from singa_lite.layer import Context, Layer
+from singa_lite.layer.layer import Context, Layer
 
 Arrays = Mapping[str, np.ndarray]
 Evaluation = Callable[[Arrays, np.ndarray], np.ndarray]

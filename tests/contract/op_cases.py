@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from singa_lite import autograd, tensor
+from singa_lite.autograd.ops.across import RankShare, across
+from singa_lite.autograd.ops.cross_entropy import weigh
 from singa_lite.device import device_of
-from singa_lite.ops.across import Across, across
-from singa_lite.ops.cross_entropy import weigh
 from singa_lite.testing.gradients import spread
 
 Arrays = list[np.ndarray]
@@ -45,7 +45,7 @@ class Case:
 def _of_all_processes(function: Callable[..., Any], x: Any, *others: Any) -> Any:
     """The function where statistics are those of all processes, of which there is one."""
     share, total = (tensor.from_numpy(np.float64(number), device_of(x)) for number in (1.0, x.shape[0]))
-    before = across.set(Across(share, total, lambda sums: None))
+    before = across.set(RankShare(share, total, lambda sums: None))
     try:
         return function(x, *others)
     finally:

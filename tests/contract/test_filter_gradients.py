@@ -14,7 +14,7 @@ from singa_lite.kernels.choice import cpu_kernels
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import KernelSet, specs_of
 from singa_lite.kernels.onednn_kernels import blocked_gradient
-from singa_lite.kernels.variants import chosen_by
+from singa_lite.kernels.variants import using_choices
 
 NAME = "conv2d_gradient"
 WAYS = ("direct", "product", "blocked")
@@ -81,7 +81,7 @@ def kernels_last(a: np.ndarray) -> np.ndarray:
 def by(onednn: KernelSet, way: str, setting: Setting) -> Any:
     """A context in which this call goes this way, if it can."""
     variants = onednn.kernels[NAME].variants
-    return chosen_by({variants.call_name(specs_of(setting.tensors()), setting.settings): way})
+    return using_choices({variants.call_name(specs_of(setting.tensors()), setting.settings): way})
 
 
 @settings

@@ -11,7 +11,7 @@ import pytest
 
 from layer_cases import CASES, Case
 from singa_lite import autograd, device, layers, tensor
-from singa_lite.layer import Context, Layer
+from singa_lite.layer.layer import Context, Layer
 from singa_lite.layers import GRU, Dense
 from singa_lite.tensor import Tensor
 from singa_lite.testing.gradients import by_tape, outputs_of, projections, relative_error, spread

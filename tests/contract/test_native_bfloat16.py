@@ -17,11 +17,11 @@ import skips
 from kernel_case import Tensors, run
 from kernel_cases import CASES
 from layouts import LAYOUTS, Layout, at_an_odd_place, channels_last, double
+from singa_lite.compiler.rewrite.narrow import ACTIVATIONS
 from singa_lite.kernels.choice import find_onednn
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import KernelSet, specs_of
 from singa_lite.kernels.numpy_kernels import NUMPY
-from singa_lite.passes.narrow import ACTIVATIONS
 from test_widening import widened
 
 ml_dtypes = skips.library("ml_dtypes")
@@ -58,8 +58,9 @@ def wanted_processor() -> None:
 def native(monkeypatch: pytest.MonkeyPatch) -> KernelSet:
     """A set of its own that asks the library for every call, however small, and takes whatever code it has."""
     wanted_processor()
-    from singa_lite.kernels.onednn_kernels import elementwise, linear, onednn, piece_sums
-    from singa_lite.kernels.onednn_kernels.primitive import Primitive
+    from singa_lite.kernels.onednn_kernels import elementwise, linear, onednn
+    from singa_lite.kernels.onednn_kernels.library.primitive import Primitive
+    from singa_lite.kernels.onednn_kernels.sums import piece_sums
 
     monkeypatch.setattr(linear, "_REUSE", 1)
     monkeypatch.setattr(elementwise, "_LARGE", 1)
@@ -186,7 +187,8 @@ LIES = {"c": np.ascontiguousarray, "last": channels_last, "within": at_an_odd_pl
 def short_pieces(monkeypatch: pytest.MonkeyPatch) -> KernelSet:
     """A set of its own, which takes short pieces."""
     wanted_processor()
-    from singa_lite.kernels.onednn_kernels import onednn, piece_sums
+    from singa_lite.kernels.onednn_kernels import onednn
+    from singa_lite.kernels.onednn_kernels.sums import piece_sums
 
     monkeypatch.setattr(piece_sums, "PIECE_BYTES", 1 << 10)
     return onednn.__wrapped__(NUMPY)

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from op_cases import CASES, Case
-from singa_lite import autograd, device, ops, tensor
-from singa_lite.ops.op import Op
+from singa_lite import autograd, device, tensor
+from singa_lite.autograd import ops
+from singa_lite.autograd.ops.op import Op
 from singa_lite.tensor import Tensor
 from singa_lite.testing.gradients import by_tape, outputs_of, spread
 from singa_lite.testing.gradients import compare as check_gradients
@@ -48,12 +49,12 @@ class Prepared:
 def functions() -> set[str]:
     """Names of the functions that `autograd` takes from the operations' modules and that give tensors."""
     found = {n: f for n, f in vars(autograd).items() if inspect.isfunction(f)}
-    return {n for n, f in found.items() if f.__module__.startswith("singa_lite.ops.") and n != "no_grad"}
+    return {n for n, f in found.items() if f.__module__.startswith("singa_lite.autograd.ops.") and n != "no_grad"}
 
 
 def op_classes() -> Iterator[type[Op]]:
     """The Op classes that the operations' modules define for use, not as bases only."""
-    for module in pkgutil.iter_modules(ops.__path__, "singa_lite.ops."):
+    for module in pkgutil.iter_modules(ops.__path__, "singa_lite.autograd.ops."):
         for name, member in vars(importlib.import_module(module.name)).items():
             if inspect.isclass(member) and issubclass(member, Op) and name[0] != "_" and hasattr(member, "forward"):
                 yield member

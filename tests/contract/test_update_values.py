@@ -16,7 +16,7 @@ from kernel_case import run
 from layouts import c_order, turned
 from singa_lite.kernels.interface import SIGNATURES, joined_name, joined_of
 from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, Hyper, RmsPropHyper, SgdHyper
-from singa_lite.kernels.kernel_set import KernelSet, apart
+from singa_lite.kernels.kernel_set import KernelSet, split_operands
 from singa_lite.kernels.numpy_kernels import NUMPY
 from singa_lite.testing.kernel_call import Calls
 from singa_lite.testing.promises import allocates_nothing, scratch_rule_needs_forms_alone
@@ -313,7 +313,7 @@ def joined_built(case: str, dtype: Any = np.float32) -> tuple[str, list[Any], di
 
 def singly(kernels: KernelSet, name: str, tensors: list[Any], settings: dict[str, Any]) -> list[Any]:
     """The tensors behind single calls."""
-    for one in apart(joined_of(name)[0], tensors):
+    for one in split_operands(joined_of(name)[0], tensors):
         run(kernels, joined_of(name)[0], list(one), settings)
     return tensors
 
@@ -356,4 +356,4 @@ def test_other_layouts_and_rates_that_are_no_number(kernels: KernelSet, name, st
     found = given()
     run(kernels, joined_name(name, 3), found, settings)
     assert_same(found, singly(kernels, joined_name(name, 3), given(), settings))
-    assert_same(apart(name, found)[2][2:], apart(name, given())[2][2:])
+    assert_same(split_operands(name, found)[2][2:], split_operands(name, given())[2][2:])

@@ -19,12 +19,12 @@ from singa_lite.device import Device
 from singa_lite.device.host_fallback import by_way_of_host
 from singa_lite.device.trial import GpuTrial
 from singa_lite.kernels.cuda_kernels import cuda
-from singa_lite.kernels.cuda_kernels.products import Products
+from singa_lite.kernels.cuda_kernels.libraries.products import Products
 from singa_lite.kernels.kernel_set import KernelSet, Launch
 from singa_lite.kernels.numpy_kernels import NUMPY
-from singa_lite.memory.pool import Pool
 from singa_lite.runtime.cuda import Cuda
 from singa_lite.runtime.host_memory import Copying
+from singa_lite.runtime.pool import Pool
 
 _numbers = count()
 

@@ -10,7 +10,7 @@ from host_libraries import HostMultiplier, convolutions, served
 from host_libraries import missing as missing_cudnn
 from host_loader import PLAIN, Build, HostLoader
 from singa_lite.kernels.cuda_kernels import cuda
-from singa_lite.kernels.cuda_kernels.products import Products
+from singa_lite.kernels.cuda_kernels.libraries.products import Products
 from singa_lite.kernels.kernel_set import FunctionKernel, KernelSet, Launch, Settings, specs_of
 from singa_lite.kernels.numpy_kernels import NUMPY
 

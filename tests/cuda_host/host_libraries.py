@@ -19,8 +19,8 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from host_loader import host_bytes
-from singa_lite.kernels.cuda_kernels.cublaslt import CublasLt, CublasLtError, Object
-from singa_lite.kernels.cuda_kernels.cublaslt_header import (
+from singa_lite.kernels.cuda_kernels.libraries.cublaslt import CublasLt, CublasLtError, Object
+from singa_lite.kernels.cuda_kernels.libraries.cublaslt_header import (
     NOT_SUPPORTED,
     Algorithm,
     DataType,
@@ -29,13 +29,13 @@ from singa_lite.kernels.cuda_kernels.cublaslt_header import (
     MatmulAttribute,
     PreferenceAttribute,
 )
-from singa_lite.kernels.cuda_kernels.cudnn_convolution import Convolutions
-from singa_lite.kernels.cuda_kernels.cudnn_library import CudnnNotFoundError, described, frontend
-from singa_lite.kernels.cuda_kernels.cudnn_plan import Knobs, Planner
-from singa_lite.kernels.cuda_kernels.lt import DATA_TYPES
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_convolution import Convolutions
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_library import CudnnNotFoundError, described, frontend
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_plan import Knobs, Planner
+from singa_lite.kernels.cuda_kernels.libraries.lt import DATA_TYPES
+from singa_lite.kernels.cuda_kernels.libraries.product import Layout, Product
+from singa_lite.kernels.cuda_kernels.libraries.products import Products
 from singa_lite.kernels.cuda_kernels.pointwise import PointwiseConvolutions
-from singa_lite.kernels.cuda_kernels.product import Layout, Product
-from singa_lite.kernels.cuda_kernels.products import Products
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import Launch
 from singa_lite.kernels.numpy_kernels import NUMPY

@@ -25,9 +25,10 @@ from host_libraries import LibraryOnHost
 from late_cupy import Capture, Event, LateCupy, Stream, host
 from singa_lite import device
 from singa_lite.device import Device, cuda_libraries
-from singa_lite.kernels.cuda_kernels import cublaslt, loader, source
-from singa_lite.kernels.cuda_kernels.cublaslt import CublasLtNotFoundError
-from singa_lite.kernels.cuda_kernels.cudnn_library import Target, described
+from singa_lite.kernels.cuda_kernels import loader, source
+from singa_lite.kernels.cuda_kernels.libraries import cublaslt
+from singa_lite.kernels.cuda_kernels.libraries.cublaslt import CublasLtNotFoundError
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_library import Target, described
 from singa_lite.kernels.kernel_set import KernelSet, Launch
 from singa_lite.kernels.numpy_kernels import NUMPY
 from singa_lite.runtime.cuda import Cuda

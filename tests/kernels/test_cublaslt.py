@@ -14,9 +14,9 @@ import pytest
 
 import host_loader
 from host_libraries import HostMultiplier, LibraryOnHost, product_of
-from singa_lite.kernels.cuda_kernels import cublaslt, cublaslt_header, lt
-from singa_lite.kernels.cuda_kernels.cublaslt import CublasLt, CublasLtError, CublasLtNotFoundError, Object
-from singa_lite.kernels.cuda_kernels.cublaslt_header import (
+from singa_lite.kernels.cuda_kernels.libraries import cublaslt, cublaslt_header, lt
+from singa_lite.kernels.cuda_kernels.libraries.cublaslt import CublasLt, CublasLtError, CublasLtNotFoundError, Object
+from singa_lite.kernels.cuda_kernels.libraries.cublaslt_header import (
     FUNCTIONS,
     Algorithm,
     Compute,
@@ -27,8 +27,8 @@ from singa_lite.kernels.cuda_kernels.cublaslt_header import (
     MatmulAttribute,
     PreferenceAttribute,
 )
-from singa_lite.kernels.cuda_kernels.lt import Lt
-from singa_lite.kernels.cuda_kernels.product import Layout, Product
+from singa_lite.kernels.cuda_kernels.libraries.lt import Lt
+from singa_lite.kernels.cuda_kernels.libraries.product import Layout, Product
 
 PREFIXES: dict[Any, str] = {
     DataType: "CUDA",

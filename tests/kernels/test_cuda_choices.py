@@ -10,7 +10,8 @@ import pytest
 
 from layouts import image, serves
 from singa_lite.common.strides import ordered_strides
-from singa_lite.kernels.cuda_kernels import convolution, depthwise, filter_sums, plane, reduction, softmax
+from singa_lite.kernels.cuda_kernels import convolution, depthwise, plane, reduction, softmax
+from singa_lite.kernels.cuda_kernels.libraries import filter_sums
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import TensorSpec, specs_of
 from test_activation_values import normal

@@ -17,8 +17,8 @@ from host_loader import HostLoader, missing_to_run
 from kernel_case import garbage, run
 from layouts import PAIRS, c_order, channels_last, check, image, piece_of_channels_last, serves
 from singa_lite.kernels.cuda_kernels import depthwise
-from singa_lite.kernels.cuda_kernels.cudnn_call import GENERIC, Plan
-from singa_lite.kernels.cuda_kernels.cudnn_convolution import Convolutions
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_call import GENERIC, Plan
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_convolution import Convolutions
 from singa_lite.kernels.cuda_kernels.routine import CudaKernel
 from singa_lite.kernels.kernel_set import TensorSpec
 

@@ -11,9 +11,9 @@ import host_loader
 from host_libraries import HostMultiplier
 from kernel_case import garbage, run
 from layouts import serves
-from singa_lite.kernels.cuda_kernels.matrix import matrix
-from singa_lite.kernels.cuda_kernels.product import Product
-from singa_lite.kernels.cuda_kernels.products import Products
+from singa_lite.kernels.cuda_kernels.libraries.matrix import matrix
+from singa_lite.kernels.cuda_kernels.libraries.product import Product
+from singa_lite.kernels.cuda_kernels.libraries.products import Products
 from singa_lite.kernels.cuda_kernels.routine import CudaKernel
 from singa_lite.kernels.kernel_set import KernelSet, TensorSpec, specs_of
 

@@ -27,15 +27,16 @@ from host_loader import HostLoader
 from kernel_case import garbage, run
 from kernel_cases import CASES
 from late_gpu import missing_libraries
-from singa_lite.kernels.cuda_kernels import cublaslt, cuda
-from singa_lite.kernels.cuda_kernels.cublaslt import CublasLt, CublasLtError, Object
-from singa_lite.kernels.cuda_kernels.cublaslt_header import NOT_SUPPORTED, PreferenceAttribute
-from singa_lite.kernels.cuda_kernels.cudnn_call import Draw, Plan, Wish
-from singa_lite.kernels.cuda_kernels.cudnn_convolution import Convolutions
-from singa_lite.kernels.cuda_kernels.cudnn_library import described, frontend
-from singa_lite.kernels.cuda_kernels.cudnn_plan import Knobs, Planner
-from singa_lite.kernels.cuda_kernels.lt import ALIGNMENT, Lt
-from singa_lite.kernels.cuda_kernels.products import Products
+from singa_lite.kernels.cuda_kernels import cuda
+from singa_lite.kernels.cuda_kernels.libraries import cublaslt
+from singa_lite.kernels.cuda_kernels.libraries.cublaslt import CublasLt, CublasLtError, Object
+from singa_lite.kernels.cuda_kernels.libraries.cublaslt_header import NOT_SUPPORTED, PreferenceAttribute
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_call import Draw, EngineConditions, Plan
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_convolution import Convolutions
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_library import described, frontend
+from singa_lite.kernels.cuda_kernels.libraries.cudnn_plan import Knobs, Planner
+from singa_lite.kernels.cuda_kernels.libraries.lt import ALIGNMENT, Lt
+from singa_lite.kernels.cuda_kernels.libraries.products import Products
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import KernelSet
@@ -107,7 +108,7 @@ class RefusingPlanner(Planner):
         super().__init__(described(PROPERTIES.read_text()), HostExecutor(), Knobs(workspace_limit=allowed))
         self.refusals = refusals
 
-    def plan(self, draw: Draw, dtype: str, wish: Wish | None = None) -> Plan | None:
+    def plan(self, draw: Draw, dtype: str, wish: EngineConditions | None = None) -> Plan | None:
         """None for a graph that is refused, by its operations."""
 
         def drawn(graph: Any) -> None:

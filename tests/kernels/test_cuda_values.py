@@ -23,13 +23,13 @@ from kernel_cases_gpu import FURTHER, convolution
 from kernel_sets import cuda_sets
 from kernel_sizes import build
 from layouts import PAIRS, channels_last, check, double, piece_of_channels_last
+from singa_lite.compiler.rewrite.narrow import ACTIVATIONS
 from singa_lite.kernels.cuda_kernels import linear, routine, update
 from singa_lite.kernels.cuda_kernels.routine import Arguments
 from singa_lite.kernels.cuda_kernels.walk import FLAT, walk
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import KernelSet, TensorSpec, specs_of
 from singa_lite.kernels.numpy_kernels import NUMPY
-from singa_lite.passes.narrow import ACTIVATIONS
 from singa_lite.testing.kernel_call import Calls
 from test_activation_values import applied
 from test_kernel_layouts import PLAIN, SUMS, assert_close, keeps_bits, laid_out

@@ -41,13 +41,13 @@ ROOTS = {
 #: The modules that call it.
 MODULES = {
     "cupy": [
-        *(f"runtime/{name}.py" for name in ("cuda", "cuda_pool", "staging", "pinned", "adopted", "beside")),
+        *(f"runtime/{name}.py" for name in ("cuda", "cuda_pool", "staging", "pinned", "adopted", "side_stream")),
         "parallel/gpus.py",
         "device/cuda.py",
         "device/cuda_libraries.py",
         "kernels/cuda_kernels/loader.py",
     ],
-    "cudnn": [f"kernels/cuda_kernels/cudnn_{name}.py" for name in ("library", "plan", "call", "convolution")],
+    "cudnn": [f"kernels/cuda_kernels/libraries/cudnn_{name}.py" for name in ("library", "plan", "call", "convolution")],
     "nccl": ["parallel/nccl.py"],
 }
 #: What a graph has once it is made. Tests of plans make graphs and use it.

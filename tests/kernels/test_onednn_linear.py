@@ -96,7 +96,7 @@ def test_linear(onednn):
 @pytest.fixture
 def without_avx512(onednn, monkeypatch):
     """The set, where the library is said to have no code for AVX-512."""
-    from singa_lite.kernels.onednn_kernels.library import load
+    from singa_lite.kernels.onednn_kernels.library.library import load
 
     monkeypatch.setitem(load().__dict__, "has_avx512", False)
     for name in ("linear", "linear_activation", "matmul"):

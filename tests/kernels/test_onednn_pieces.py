@@ -15,10 +15,12 @@ from kernel_case import garbage, run
 from layouts import Layout, c_order, channels_last, check, piece_in_c_order, piece_of_channels_last, serves
 from nets import bits
 from singa_lite.kernels.kernel_set import KernelSet, Launch
-from singa_lite.kernels.onednn_kernels import channel_sums, line, memories, memory_descs, one_thread, running_sums
-from singa_lite.kernels.onednn_kernels import functions as f
-from singa_lite.kernels.onednn_kernels.handles import Handle
-from singa_lite.kernels.onednn_kernels.primitive import Primitive
+from singa_lite.kernels.onednn_kernels import one_thread
+from singa_lite.kernels.onednn_kernels.library import functions as f
+from singa_lite.kernels.onednn_kernels.library import memories, memory_descs
+from singa_lite.kernels.onednn_kernels.library.handles import Handle
+from singa_lite.kernels.onednn_kernels.library.primitive import Primitive
+from singa_lite.kernels.onednn_kernels.sums import channel_sums, line, running_sums
 from test_activation_values import FORWARD, applied
 from test_normalization_values import FORWARD as MOMENTS
 from test_normalization_values import empty, normal, vectors
@@ -336,10 +338,10 @@ def test_code_takes_the_scratch_of_its_own_number_of_threads(onednn, first):
     """Of equal primitives for one thread and for three; all code is made later, while another number is set."""
     made = []
     for threads in (first, 4 - first):
-        with one_thread.making(threads):
+        with one_thread.thread_count(threads):
             made.append(product_of(40 + first))
     assert len({each.scratch_bytes for each in made}) == 2
     for each in made:
-        with one_thread.making(2):
+        with one_thread.thread_count(2):
             assert each.shared.primitive
         assert each.memory_desc(f.SCRATCHPAD).nbytes == each.scratch_bytes

@@ -14,8 +14,8 @@ from in_process import start
 from singa_lite.kernels import built, tuning_file
 from singa_lite.kernels.built import BuiltKernel
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.kernels.tuning_file import look, origin, path
-from singa_lite.kernels.variants import Variants, chosen_by
+from singa_lite.kernels.tuning_file import origin, path, read_tuning
+from singa_lite.kernels.variants import Variants, using_choices
 
 LIBRARY = "lib 1.2.3"
 CALL = "relu: x (3, 5) float32; ; threads=2"
@@ -35,17 +35,17 @@ def file(tmp_path):
 
 def test_a_good_file(file):
     file.write_text(json.dumps(content()))
-    found = look(LIBRARY, file)
+    found = read_tuning(LIBRARY, file)
     assert found.choices == {CALL: "fast"}
     assert (found.problem, found.told) == ("", f"1 calls by {file}")
 
 
 def test_no_file(file, monkeypatch):
     monkeypatch.delenv(tuning_file.VARIABLE, raising=False)
-    assert look(LIBRARY, file) == ({}, file, "")
-    assert look(LIBRARY, file).told == f"the built-in rule, no file {file}"
+    assert read_tuning(LIBRARY, file) == ({}, file, "")
+    assert read_tuning(LIBRARY, file).told == f"the built-in rule, no file {file}"
     monkeypatch.setenv(tuning_file.VARIABLE, str(file))  # one that was asked for
-    assert look(LIBRARY, file).problem == f"{tuning_file.VARIABLE}: no file {file}"
+    assert read_tuning(LIBRARY, file).problem == f"{tuning_file.VARIABLE}: no file {file}"
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_no_file(file, monkeypatch):
 )
 def test_a_damaged_or_foreign_file_is_not_used(file, text, culprit):
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
-    found = look(LIBRARY, file)
+    found = read_tuning(LIBRARY, file)
     assert not found.choices
     assert str(file) in found.problem
     assert culprit in found.problem
@@ -77,10 +77,10 @@ def test_a_damaged_or_foreign_file_is_not_used(file, text, culprit):
 
 
 def test_a_folder_and_a_file_that_is_too_large(tmp_path, monkeypatch):
-    assert str(tmp_path) in look(LIBRARY, tmp_path).problem
+    assert str(tmp_path) in read_tuning(LIBRARY, tmp_path).problem
     monkeypatch.setattr(tuning_file, "MOST_BYTES", 10)
     (tmp_path / "long").write_text(json.dumps(content()))
-    assert "more than 10 bytes" in look(LIBRARY, tmp_path / "long").problem
+    assert "more than 10 bytes" in read_tuning(LIBRARY, tmp_path / "long").problem
 
 
 def test_where_it_is(tmp_path, monkeypatch):
@@ -88,7 +88,7 @@ def test_where_it_is(tmp_path, monkeypatch):
     assert path() == tmp_path / "a.json"
     monkeypatch.setenv(tuning_file.VARIABLE, "off")
     assert path() is None
-    assert look(LIBRARY, None) == ({}, None, "")
+    assert read_tuning(LIBRARY, None) == ({}, None, "")
     monkeypatch.delenv(tuning_file.VARIABLE)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert path() == tmp_path / "singa_lite" / "tuning.json"
@@ -101,8 +101,8 @@ def test_a_file_of_no_use_is_told_once(file):
     file.write_text("{}")
     program = (
         "import warnings; warnings.simplefilter('always')\n"
-        "from singa_lite.kernels.tuning_file import found\n"
-        f"print(found({LIBRARY!r}).choices, found({LIBRARY!r}).choices)"
+        "from singa_lite.kernels.tuning_file import tuning_for\n"
+        f"print(tuning_for({LIBRARY!r}).choices, tuning_for({LIBRARY!r}).choices)"
     )
     done = start("-c", program, SINGA_LITE_TUNING=file)
     assert done.stdout == "{} {}\n"
@@ -126,14 +126,14 @@ def made(**able: bool) -> Variants:
 
 def test_by_the_table():
     variants = made(plain=True, fast=True, odd=True)
-    with chosen_by({variants.call_name(SPECS, {}): "odd", "another call": "plain"}):
+    with using_choices({variants.call_name(SPECS, {}): "odd", "another call": "plain"}):
         assert variants.routine(SPECS, {}).variant == "odd"
 
 
 @pytest.mark.parametrize("chosen", ["fast", "odd"])
 def test_what_cannot_do_a_call_leaves_it_to_the_first_that_can(chosen):
     variants = made(plain=True, fast=False, odd=False)
-    with chosen_by({variants.call_name(SPECS, {}): chosen}):
+    with using_choices({variants.call_name(SPECS, {}): chosen}):
         assert variants.routine(SPECS, {}).variant == "plain"
     assert variants.default(SPECS, {}) == "plain"
 
@@ -141,7 +141,7 @@ def test_what_cannot_do_a_call_leaves_it_to_the_first_that_can(chosen):
 def test_a_name_of_no_variant_is_told_and_the_rule_decides():
     variants = made(plain=True, fast=True)
     with (
-        chosen_by({variants.call_name(SPECS, {}): "faster"}),
+        using_choices({variants.call_name(SPECS, {}): "faster"}),
         pytest.warns(UserWarning, match="relu.*'faster'"),
     ):
         assert variants.routine(SPECS, {}).variant == "fast"

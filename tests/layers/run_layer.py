@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from singa_lite import autograd, device, tensor
-from singa_lite.layer import Context, Layer
+from singa_lite.layer.layer import Context, Layer
 
 RNG = np.random.default_rng(0)
 

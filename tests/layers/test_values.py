@@ -422,7 +422,7 @@ def test_group_normalization_in_float32_beside_a_large_mean():
 
 
 def test_normalization_takes_its_numbers_from_data_by_parts(monkeypatch):
-    monkeypatch.setattr("singa_lite.layers.normalization._PIECE", 25)
+    monkeypatch.setattr("singa_lite.layers.normalization.normalization._PIECE", 25)
     data = RNG.integers(0, 256, (9, 3, 4, 5)).astype(np.uint8)
     data[:, 1] = 7
     layer = layers.Normalization("n")

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from hypothesis import strategies as st
 
-from singa_lite.memory.problem import Request
-from singa_lite.memory.table import Table
+from singa_lite.compiler.placement.problem import Request
+from singa_lite.compiler.placement.table import Table
 
 
 def requests_of(*rows: tuple[int, ...]) -> list[Request]:

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 
 from placement_cases import KNOWN, cut_rectangle, small_problems
-from singa_lite.memory.__main__ import main
-from singa_lite.memory.check import check
-from singa_lite.memory.csv_file import parse_problem, read_problem, write_solution
-from singa_lite.memory.problem import PlanError, Request
+from singa_lite.compiler.placement.__main__ import main
+from singa_lite.compiler.placement.check import check
+from singa_lite.compiler.placement.csv_file import parse_problem, read_problem, write_solution
+from singa_lite.compiler.placement.problem import PlanError, Request
 
 LAST_LINE = re.compile(r"arena=(\d+) floor=(\d+) proved=(true|false) seconds=\d+\.\d{3}")
 

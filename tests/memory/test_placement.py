@@ -20,15 +20,15 @@ from placement_cases import (
     smallest_arena,
     training_step,
 )
-from singa_lite.memory import floors as floors_module
-from singa_lite.memory import search as search_module
-from singa_lite.memory.check import check
-from singa_lite.memory.greedy import Layout, greedy, lowest_hole, orders, place
-from singa_lite.memory.infeasible import conflict_set
-from singa_lite.memory.planner import plan
-from singa_lite.memory.problem import CapacityError, PlanError, Request, floor, live_at, profile
-from singa_lite.memory.search import Budget, decide
-from singa_lite.memory.table import tabulate
+from singa_lite.compiler.placement import floors as floors_module
+from singa_lite.compiler.placement import search as search_module
+from singa_lite.compiler.placement.check import check
+from singa_lite.compiler.placement.greedy import Layout, greedy, lowest_hole, orders, place
+from singa_lite.compiler.placement.infeasible import conflict_set
+from singa_lite.compiler.placement.planner import plan
+from singa_lite.compiler.placement.problem import CapacityError, PlanError, Request, floor, live_at, profile
+from singa_lite.compiler.placement.search import Budget, decide
+from singa_lite.compiler.placement.table import tabulate
 
 
 def planned(requests, **limits):

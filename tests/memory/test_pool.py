@@ -18,9 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from singa_lite.memory import pool as pool_module
-from singa_lite.memory import segment, segments
-from singa_lite.memory.pool import ALIGNMENT, Bytes, OutOfMemoryError, Pool, Region, aligned_memory
+from singa_lite.runtime import pool as pool_module
+from singa_lite.runtime import segment, segments
+from singa_lite.runtime.pool import ALIGNMENT, Bytes, OutOfMemoryError, Pool, Region, aligned_memory
 
 MIB = 1 << 20
 #: Smaller requests share segments of 1 MiB.

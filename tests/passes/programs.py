@@ -11,10 +11,10 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from singa_lite.compiler.ir.operation import Instruction, Operand, Phase
+from singa_lite.compiler.ir.program import Program
+from singa_lite.compiler.ir.target import Target
 from singa_lite.kernels.numpy_kernels import NUMPY
-from singa_lite.operation import Instruction, Operand, Phase
-from singa_lite.passes.program import Program
-from singa_lite.passes.target import Target
 from singa_lite.tensor import contiguous_strides
 
 #: The reference kernels, on a CPU.

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from programs import part, permuted, reshaped, thorough, turned, whole
-from singa_lite.operation import Operand
-from singa_lite.passes.boxes import Box, cut
-from singa_lite.passes.contents import Contents, Piece, are_same
-from singa_lite.passes.footprint import boxes
+from singa_lite.compiler.ir.boxes import Box, cut
+from singa_lite.compiler.ir.contents import Contents, Piece, name_same_bytes
+from singa_lite.compiler.ir.footprint import boxes
+from singa_lite.compiler.ir.operation import Operand
 
 
 def numbers(box: Box) -> list[tuple[int, ...]]:
@@ -103,14 +103,14 @@ def test_pieces_are_compared_by_their_bytes():
     whole_run, other = Box((0, 0), ((40, 1, 1),)), Box((40, 40), ((8, 1, 1),))
     halves = [Box((0, 0), ((20, 1, 1),)), Box((20, 20), ((20, 1, 1),))]
     by_twos = [Box((0, 0), ((10, 4, 4), (2, 1, 1))), Box((2, 2), ((10, 4, 4), (2, 1, 1)))]
-    assert are_same([(5, whole_run)], [(5, half) for half in halves])
-    assert are_same([(5, half) for half in halves], [(5, box) for box in by_twos[::-1]])
-    assert are_same([], [])
-    assert not are_same([(5, whole_run)], [(5, halves[0]), (6, halves[1])])
-    assert not are_same([(5, whole_run)], [(5, halves[0])])
-    assert not are_same([(5, halves[0])], [(5, whole_run)])
-    assert not are_same([(5, whole_run)], [(5, whole_run), (5, other)])
+    assert name_same_bytes([(5, whole_run)], [(5, half) for half in halves])
+    assert name_same_bytes([(5, half) for half in halves], [(5, box) for box in by_twos[::-1]])
+    assert name_same_bytes([], [])
+    assert not name_same_bytes([(5, whole_run)], [(5, halves[0]), (6, halves[1])])
+    assert not name_same_bytes([(5, whole_run)], [(5, halves[0])])
+    assert not name_same_bytes([(5, halves[0])], [(5, whole_run)])
+    assert not name_same_bytes([(5, whole_run)], [(5, whole_run), (5, other)])
     shifted = Box((20, 16), ((20, 1, 1),))
-    assert not are_same([(5, whole_run)], [(5, halves[0]), (5, shifted)])
+    assert not name_same_bytes([(5, whole_run)], [(5, halves[0]), (5, shifted)])
     spread = Box((0, 0), ((20, 2, 4), (2, 1, 1)))
-    assert not are_same([(5, whole_run)], [(5, spread)])
+    assert not name_same_bytes([(5, whole_run)], [(5, spread)])

@@ -10,19 +10,19 @@ from math import inf
 import pytest
 
 from programs import Call, add, assert_same, copy, matmul, program, subtract, tanh, whole
-from singa_lite.passes.budget import within_limit
-from singa_lite.passes.chain_cuts import cuts
-from singa_lite.passes.descent import Descent
-from singa_lite.passes.in_place import in_place
-from singa_lite.passes.large import Large
-from singa_lite.passes.lower import Lowering, lower
-from singa_lite.passes.placed import LimitError
-from singa_lite.passes.program import Program, floor
-from singa_lite.passes.repeats import Repeater
-from singa_lite.passes.search import Search
-from singa_lite.passes.stages import Stage
-from singa_lite.passes.time_model import seconds
-from singa_lite.passes.transfer_times import estimated_slowdown
+from singa_lite.compiler.ir.program import Program, floor
+from singa_lite.compiler.ir.time_model import seconds
+from singa_lite.compiler.lower import Lowering, lower
+from singa_lite.compiler.placed import LimitError
+from singa_lite.compiler.recompute.budget import within_limit
+from singa_lite.compiler.recompute.chain_cuts import cuts
+from singa_lite.compiler.recompute.large import Large
+from singa_lite.compiler.recompute.local_search import LocalSearch
+from singa_lite.compiler.recompute.repeats import Repeater
+from singa_lite.compiler.recompute.search import Search
+from singa_lite.compiler.recompute.stages import Stage
+from singa_lite.compiler.recompute.transfer_times import estimated_slowdown
+from singa_lite.compiler.share.in_place import in_place
 
 INPUT, RESULT = whole(0, 16, 16), whole(1, 16, 16)
 
@@ -178,7 +178,7 @@ def test_cut_programs_take_what_was_said_and_give_equal_bits(name, share):
     """Values that skips carry along are kept together with those that they go beside."""
     given = chain(60) if name == "long" else PROGRAMS[name]
     repeater = Repeater(given)
-    descent = Descent(repeater, seconds)
+    descent = LocalSearch(repeater, seconds)
     limit = int(share * descent.sketch.floor)
     choice = Large(repeater, descent).within(limit)
     assert choice is not None

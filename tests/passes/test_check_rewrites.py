@@ -35,12 +35,12 @@ from programs import (
     whole,
 )
 from singa_lite import FeedForwardNet, device, layers, loss, optimizer
-from singa_lite.memory.problem import PlanError
-from singa_lite.operation import Instruction
-from singa_lite.passes.check_rewrites import check_rewrites
-from singa_lite.passes.lower import lower
-from singa_lite.passes.pipeline import rewriting
-from singa_lite.passes.program import Program
+from singa_lite.compiler.ir.operation import Instruction
+from singa_lite.compiler.ir.program import Program
+from singa_lite.compiler.lower import lower
+from singa_lite.compiler.pipeline import rewriting
+from singa_lite.compiler.placement.problem import PlanError
+from singa_lite.compiler.proof.check_rewrites import check_rewrites
 
 
 @thorough

@@ -34,13 +34,13 @@ from programs import (
     update,
     whole,
 )
+from singa_lite.compiler.ir.operation import Operand
+from singa_lite.compiler.ir.program import Program
+from singa_lite.compiler.lower import lower
+from singa_lite.compiler.share.concat import assembled_in_place
+from singa_lite.compiler.share.dead import without_dead
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.numpy_kernels import NUMPY
-from singa_lite.operation import Operand
-from singa_lite.passes.concat import assembled_in_place
-from singa_lite.passes.dead import without_dead
-from singa_lite.passes.lower import lower
-from singa_lite.passes.program import Program
 
 INPUT, RESULT, SECOND, THIRD = whole(0, 3, 4), whole(1, 3, 8), whole(2, 3, 4), whole(3, 3, 8)
 HELD = [0, 1, 2, 3]

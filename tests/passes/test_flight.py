@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 
 from singa_lite import FeedForwardNet, layers, loss, optimizer
+from singa_lite.compiler.ir.collectives import BEGIN, POLL, WAIT, digest, kind_of, most_in_flight
+from singa_lite.compiler.placement.problem import PlanError
+from singa_lite.compiler.proof.check_rewrites import check_rewrites
+from singa_lite.compiler.proof.read_from import check_reads
+from singa_lite.compiler.ranks.own_parts import made_by_strips
 from singa_lite.kernels.collective import parts_of
-from singa_lite.memory.problem import PlanError
 from singa_lite.parallel import DataParallel
-from singa_lite.parallel.communicator import Communicator, Through
-from singa_lite.passes.check_rewrites import check_rewrites
-from singa_lite.passes.collectives import BEGIN, POLL, WAIT, digest, kind_of, most_in_flight
-from singa_lite.passes.own_parts import made_by_strips
-from singa_lite.passes.read_from import check_reads
+from singa_lite.parallel.communicator import Communicator, LocalChannel
 
 
 class Nobody(Communicator):
@@ -35,7 +35,7 @@ class Nobody(Communicator):
         return [given] * self.size
 
     def spread(self, sent, received, number):
-        return Through()
+        return LocalChannel()
 
     def wait(self, pending, doing):
         raise AssertionError

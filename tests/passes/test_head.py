@@ -11,13 +11,13 @@ import pytest
 
 from programs import run
 from singa_lite import FeedForwardNet, device, layers, loss, metric, optimizer
+from singa_lite.compiler.ir.program import Program
+from singa_lite.compiler.ir.target import Target
+from singa_lite.compiler.rewrite.head import by_tiles_of_rows
+from singa_lite.compiler.rewrite.head_classes import by_tiles_of_classes
+from singa_lite.compiler.rewrite.table_sum import added_by_rows
+from singa_lite.compiler.rewrite.tiles import tiled
 from singa_lite.kernels.numpy_kernels import NUMPY
-from singa_lite.passes.head import by_tiles_of_rows
-from singa_lite.passes.head_classes import by_tiles_of_classes
-from singa_lite.passes.program import Program
-from singa_lite.passes.table_sum import added_by_rows
-from singa_lite.passes.target import Target
-from singa_lite.passes.tiles import tiled
 
 #: Tensors of updates that hold no negative numbers.
 SQUARES = ("second_moment", "rate")

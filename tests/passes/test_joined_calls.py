@@ -33,27 +33,27 @@ from programs import (
     update,
     whole,
 )
+from singa_lite.compiler.ir.laws import ACTIVATED
+from singa_lite.compiler.ir.operation import Operand, repeat_of
+from singa_lite.compiler.ir.program import Program, floor, live_bytes
+from singa_lite.compiler.ir.taken_apart import split_joined
+from singa_lite.compiler.order.updates import updated_together
+from singa_lite.compiler.placement.problem import PlanError
+from singa_lite.compiler.proof.read_from import check_reads
+from singa_lite.compiler.recompute.repeats import ONCE, Repeater
+from singa_lite.compiler.recompute.schedule import Schedule
+from singa_lite.compiler.rewrite.by_law import Replacing
+from singa_lite.compiler.rewrite.derivative_sum import added_within
+from singa_lite.compiler.rewrite.fuse import fused
+from singa_lite.compiler.rewrite.law_moves import CallPosition
+from singa_lite.compiler.rewrite.law_places import places
+from singa_lite.compiler.rewrite.linear_gradient import PAIR, joined
+from singa_lite.compiler.rewrite.norm_derivative import masked_within
+from singa_lite.compiler.rewrite.norm_sum import summed_within
+from singa_lite.compiler.rewrite.pool_first import pool_first
+from singa_lite.compiler.share.in_place import in_place
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.numpy_kernels import NUMPY
-from singa_lite.memory.problem import PlanError
-from singa_lite.operation import Operand, again
-from singa_lite.passes.by_law import Replacing
-from singa_lite.passes.derivative_sum import added_within
-from singa_lite.passes.fuse import fused
-from singa_lite.passes.in_place import in_place
-from singa_lite.passes.law_moves import At
-from singa_lite.passes.law_places import places
-from singa_lite.passes.laws import ACTIVATED
-from singa_lite.passes.linear_gradient import PAIR, joined
-from singa_lite.passes.norm_derivative import masked_within
-from singa_lite.passes.norm_sum import summed_within
-from singa_lite.passes.pool_first import pool_first
-from singa_lite.passes.program import Program, floor, live_bytes
-from singa_lite.passes.read_from import check_reads
-from singa_lite.passes.repeats import ONCE, Repeater
-from singa_lite.passes.schedule import Schedule
-from singa_lite.passes.taken_apart import taken_apart
-from singa_lite.passes.updates import updated_together
 
 SHAPE, C = (5, 3, 4, 2), 3
 LAST = (0, 2, 3, 1)
@@ -266,7 +266,7 @@ def test_where_the_floor_would_rise_they_stay_apart(name):
 
 def repeated(monkeypatch, one: Pass, value: Operand, *calls: Call) -> tuple[Program, Program, int]:
     """A program behind the pass, the same with a value made again where it is read last, and where that is."""
-    monkeypatch.setattr("singa_lite.passes.repeats.LEAST_GAP", 1)
+    monkeypatch.setattr("singa_lite.compiler.recompute.repeats.LEAST_GAP", 1)
     made = one.run(one.before(*calls, copy(value, OTHER), fill(OUT_2), fill(OUT_2), copy(value, OUT)))
     schedule = Schedule(Repeater(made))
     assert schedule.changed({value.block: ONCE}) is not None
@@ -296,7 +296,7 @@ def test_the_proof_finds_planted_faults_of_a_repeat(monkeypatch):
     made, found, at = repeated(monkeypatch, MASK, Y, *FORTH)
     x, gamma, beta, mean, inv_std, y = found.instructions[at].operands
     original = next(i for i in made.instructions if i.number == found.instructions[at].repeats)
-    plain = again(replace(original, kernel="batch_norm", settings={"momentum": 0.1, "epsilon": 1e-3}))
+    plain = repeat_of(replace(original, kernel="batch_norm", settings={"momentum": 0.1, "epsilon": 1e-3}))
     faults = [
         {"settings": {"activation": "relu6"}},  # another activation
         {"kernel": plain.kernel, "settings": plain.settings},  # none
@@ -316,10 +316,10 @@ A, B, RESULT = (whole(block, 5, 3) for block in (0, 1, 2))
 U, V, W = (whole(block, 5, 3) for block in (10, 11, 12))
 KEPT = [0, 1, 2, 20, 21, 22]
 ACTIVATED_SUM = next(one for one in ACTIVATED if one.left[0].kernel == "add")
-AT_FIRST, AT_LAST = [At(0, 0)], [At(1, 0)]
+AT_FIRST, AT_LAST = [CallPosition(0, 0)], [CallPosition(1, 0)]
 
 
-def put(given: Program, at: list[At]) -> list[str]:
+def put(given: Program, at: list[CallPosition]) -> list[str]:
     """The kernels behind it, once all places have the right side that may have it."""
     replacing = Replacing(given)
     for place in places(given, replacing.uses, ACTIVATED_SUM):
@@ -502,6 +502,6 @@ def test_calls_that_meet_in_the_arena_are_told():
     before = joining(relu(P3, G1), relu(P3, G2), update(P3, G1), update(P3, G2), copy(G1, P1), copy(G2, P2))
     after = updated_together(before)
     assert "add_scaled*2" in kernels(after)
-    taken_apart(after, {10: 0, 11: 64})
+    split_joined(after, {10: 0, 11: 64})
     with pytest.raises(PlanError, match="wanted calls apart"):
-        taken_apart(after, {10: 0, 11: 16})
+        split_joined(after, {10: 0, 11: 16})

@@ -17,18 +17,18 @@ from kernel_case import Case, garbage, run
 from kernel_cases import CASES
 from kernel_sets import kernel_sets
 from programs import instructions, whole
+from singa_lite.compiler.ir.laws import LAWS, Law, LawCall, activations
+from singa_lite.compiler.ir.operation import Instruction, Operand, Phase
+from singa_lite.compiler.ir.splits import Split, splits
+from singa_lite.compiler.proof.calls import Call, Calls
+from singa_lite.compiler.proof.lawful import obey
+from singa_lite.compiler.proof.values import Memory, Numbers
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.interface.state_format import BLOCKED
 from singa_lite.kernels.interface.update import SgdHyper
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import KernelSet
 from singa_lite.kernels.numpy_kernels import NUMPY
-from singa_lite.operation import Instruction, Operand, Phase
-from singa_lite.passes.calls import Call, Calls
-from singa_lite.passes.lawful import obey
-from singa_lite.passes.laws import LAWS, Law, Part, activations
-from singa_lite.passes.splits import Split, splits
-from singa_lite.passes.values import Memory, Numbers
 from singa_lite.tensor import contiguous_strides
 
 IMAGES, POOLED, ROWS, COLUMN = (2, 3, 5, 4), (2, 3, 2, 2), (5, 4), (4,)
@@ -73,7 +73,7 @@ def sides() -> Iterator[Any]:
                 yield pytest.param(law, name, zeros, id=f"{index}-{law.right[-1].kernel}-{name}-{zeros}")
 
 
-def named(part: Part, activation: str) -> str:
+def named(part: LawCall, activation: str) -> str:
     return activation + part.kernel[2:] if part.kernel.startswith("$") else part.kernel
 
 
@@ -96,13 +96,13 @@ def recorded(law: Law, activation: str) -> tuple[list[Instruction], dict[str, Op
     return list(instructions(*calls)), operands
 
 
-def outputs(part: Part, activation: str) -> list[str]:
+def outputs(part: LawCall, activation: str) -> list[str]:
     """The words of what it alone writes."""
     roles = SIGNATURES[named(part, activation)].roles
     return [word for word, role in zip(part.words, roles, strict=True) if role == "Write"]
 
 
-def call_of(part: Part, activation: str, operands: dict[str, Operand]) -> Any:
+def call_of(part: LawCall, activation: str, operands: dict[str, Operand]) -> Any:
     kernel = named(part, activation)
     settings = {name: SETTINGS.get(name) for name in SIGNATURES[kernel].settings}
     if "window" in settings:

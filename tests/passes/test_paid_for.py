@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from programs import TARGET, Call, add, assert_same, call, copy, double, instructions, program, relu, whole
+from singa_lite.compiler.ir.program import Program
+from singa_lite.compiler.ir.time_model import flops, seconds
+from singa_lite.compiler.lower import lower
+from singa_lite.compiler.placed import Placed
+from singa_lite.compiler.proof.read_from import check_reads
+from singa_lite.compiler.recompute.transfer_times import estimated_slowdown
 from singa_lite.kernels.interface.window import Window
-from singa_lite.passes.lower import lower
-from singa_lite.passes.placed import Placed
-from singa_lite.passes.program import Program
-from singa_lite.passes.read_from import check_reads
-from singa_lite.passes.time_model import flops, seconds
-from singa_lite.passes.transfer_times import estimated_slowdown
 
 SHAPE = 5, 3, 4000
 PAYING = replace(TARGET, in_one_pass=lambda *call: True)

@@ -27,12 +27,12 @@ from programs import (
     thorough,
     whole,
 )
-from singa_lite.memory.problem import PlanError
-from singa_lite.passes.lower import lower
-from singa_lite.passes.parallel import in_waves, near_dependencies
-from singa_lite.passes.placed import Placed, prove
-from singa_lite.passes.program import Program, floor
-from singa_lite.passes.races import check_races
+from singa_lite.compiler.ir.program import Program, floor
+from singa_lite.compiler.lower import lower
+from singa_lite.compiler.order.parallel import in_waves, near_dependencies
+from singa_lite.compiler.placed import Placed, prove
+from singa_lite.compiler.placement.problem import PlanError
+from singa_lite.compiler.proof.races import check_races
 
 INPUT, RESULT, SECOND = whole(0, 3, 4), whole(1, 3, 4), whole(2, 3, 4)
 A, B, C, D, E, F = (whole(number, 3, 4) for number in range(10, 16))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from programs import add, assert_same, copy, double, fill, part, program, relu, tanh, whole
-from singa_lite.passes.lower import lower, unshared
-from singa_lite.passes.pipeline import PASSES
-from singa_lite.passes.program import Program
-from singa_lite.passes.read_from import check_reads
+from singa_lite.compiler.ir.program import Program
+from singa_lite.compiler.lower import lower, unshared
+from singa_lite.compiler.pipeline import PASSES
+from singa_lite.compiler.proof.read_from import check_reads
 
 NAMES = [one.name for one in PASSES]
 SWITCH = "SINGA_LITE_PASSES"

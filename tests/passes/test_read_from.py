@@ -37,15 +37,15 @@ from programs import (
     update,
     whole,
 )
-from singa_lite.memory.check import check
-from singa_lite.memory.problem import PlanError
-from singa_lite.operation import Instruction, Operand
-from singa_lite.passes import contents
-from singa_lite.passes.boxes import Box, cut
-from singa_lite.passes.dead import without_dead
-from singa_lite.passes.lower import lower
-from singa_lite.passes.program import Program, requests
-from singa_lite.passes.read_from import check_reads
+from singa_lite.compiler.ir import contents
+from singa_lite.compiler.ir.boxes import Box, cut
+from singa_lite.compiler.ir.operation import Instruction, Operand
+from singa_lite.compiler.ir.program import Program, requests
+from singa_lite.compiler.lower import lower
+from singa_lite.compiler.placement.check import check
+from singa_lite.compiler.placement.problem import PlanError
+from singa_lite.compiler.proof.read_from import check_reads
+from singa_lite.compiler.share.dead import without_dead
 
 INPUT, RESULT, WEIGHT = whole(0, 3, 4), whole(1, 3, 8), whole(2, 3, 4)
 HELD = [0, 1, 2]

@@ -33,23 +33,23 @@ from programs import (
     update,
     whole,
 )
-from singa_lite.memory.planner import plan
-from singa_lite.memory.problem import PlanError
-from singa_lite.operation import Operand, Transfer
-from singa_lite.passes import offload, repeats
-from singa_lite.passes.budget import within_limit
-from singa_lite.passes.forced import Forced
-from singa_lite.passes.in_place import in_place
-from singa_lite.passes.lower import lower
-from singa_lite.passes.offload import offloaded
-from singa_lite.passes.placed import prove
-from singa_lite.passes.program import Program, floor, host_requests, live_bytes, requests
-from singa_lite.passes.read_from import check_reads
-from singa_lite.passes.repeats import KEPT, ONCE, PER_CHAIN, PER_READER, SEGMENT, Repeater
-from singa_lite.passes.schedule import Schedule
-from singa_lite.passes.sketch import Sketch
-from singa_lite.passes.transfer_times import estimated_slowdown, waiting
-from singa_lite.passes.transfers import Offload, Timetable, rewritten
+from singa_lite.compiler.ir.operation import Operand, Transfer
+from singa_lite.compiler.ir.program import Program, floor, host_requests, live_bytes, requests
+from singa_lite.compiler.lower import lower
+from singa_lite.compiler.placed import prove
+from singa_lite.compiler.placement.planner import plan
+from singa_lite.compiler.placement.problem import PlanError
+from singa_lite.compiler.proof.read_from import check_reads
+from singa_lite.compiler.recompute import offload, repeats
+from singa_lite.compiler.recompute.budget import within_limit
+from singa_lite.compiler.recompute.forced import Forced
+from singa_lite.compiler.recompute.live_bytes_model import LiveBytesModel
+from singa_lite.compiler.recompute.offload import offloaded
+from singa_lite.compiler.recompute.repeats import KEPT, ONCE, PER_CHAIN, PER_READER, SEGMENT, Repeater
+from singa_lite.compiler.recompute.schedule import Schedule
+from singa_lite.compiler.recompute.transfer_times import estimated_slowdown, waiting
+from singa_lite.compiler.recompute.transfers import Offload, Timetable, rewritten
+from singa_lite.compiler.share.in_place import in_place
 from singa_lite.runtime.host_memory import Link
 
 INPUT, WEIGHT, STATE, KEY = whole(0, 3, 4), whole(1, 3, 4), whole(2, 3, dtype="u8"), whole(3, 3, dtype="u8")
@@ -166,7 +166,7 @@ def test_a_piece_is_read_again_though_another_piece_was_written_since():
 @given(st.randoms(use_true_random=False))
 def test_random_programs_keep_their_results_whatever_is_dropped(source: random.Random):
     step = Maker(source).made()
-    sketch = Sketch(Repeater(step), dict.fromkeys(range(len(step.instructions)), 1))
+    sketch = LiveBytesModel(Repeater(step), dict.fromkeys(range(len(step.instructions)), 1))
     if not sketch.change({block: source.choice((0, 1, 1, 2, 3, 4)) for block in sketch.of.candidates}):
         return
     made = in_place(sketch.schedule.program())
@@ -181,7 +181,7 @@ def test_after_any_changes_a_sketch_says_what_its_program_takes_and_costs(source
     step = Maker(source).made()
     repeater = Repeater(step)
     costs = {at: 1 + at for at in repeater.repeats}
-    sketch = Sketch(repeater, costs)
+    sketch = LiveBytesModel(repeater, costs)
     for _ in range(6):
         before, mark = facts(sketch), sketch.mark()
         chosen = source.sample(sorted(repeater.candidates), source.randint(0, len(repeater.candidates)))
@@ -193,12 +193,12 @@ def test_after_any_changes_a_sketch_says_what_its_program_takes_and_costs(source
         assert sketch.live_bytes() == live_bytes(in_place(made))
         assert sketch.floor == max(sketch.live_bytes())
         assert sketch.cost == sum(costs[i.repeats] for i in made.instructions if i.repeats is not None)
-        anew = Sketch(repeater, costs)
+        anew = LiveBytesModel(repeater, costs)
         assert anew.change(sketch.levels)
         assert facts(anew) == facts(sketch)
 
 
-def facts(sketch: Sketch) -> tuple[object, ...]:
+def facts(sketch: LiveBytesModel) -> tuple[object, ...]:
     return dict(sketch.levels), sketch.live_bytes(), sketch.floor, sketch.cost, sketch.excess(40)
 
 
@@ -207,7 +207,7 @@ def facts(sketch: Sketch) -> tuple[object, ...]:
 def test_a_trial_ends_early_exactly_where_it_is_not_cheaper_within_the_limit(source: random.Random):
     step = Maker(source).made()
     repeater = Repeater(step)
-    sketch, whole = (Sketch(repeater, dict.fromkeys(repeater.repeats, 7)) for _ in range(2))
+    sketch, whole = (LiveBytesModel(repeater, dict.fromkeys(repeater.repeats, 7)) for _ in range(2))
     for _ in range(6):
         chosen = {block: source.randrange(5) for block in repeater.candidates if source.random() < 0.5}
         limit = None if source.random() < 0.3 else source.randint(sketch.floor // 3, sketch.floor)
@@ -226,7 +226,7 @@ def test_a_trial_ends_early_exactly_where_it_is_not_cheaper_within_the_limit(sou
 @given(st.randoms(use_true_random=False))
 def test_no_choice_goes_below_what_is_forced(source: random.Random):
     repeater = Repeater(Maker(source).made())
-    sketch = Sketch(repeater, {at: 1 + at for at in repeater.repeats})
+    sketch = LiveBytesModel(repeater, {at: 1 + at for at in repeater.repeats})
     forced = Forced(sketch)
     for _ in range(6):
         if not sketch.change({block: source.randrange(5) for block in repeater.candidates}):

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from programs import TARGET, Call, copy, double, fill, program, subtract, tanh, whole
-from singa_lite.memory.planner import plan
-from singa_lite.memory.problem import PlanError
-from singa_lite.operation import Operand
-from singa_lite.passes.lower import Lowering
-from singa_lite.passes.placed import LimitError, Placed, prove
-from singa_lite.passes.program import Program, live_bytes, requests
-from singa_lite.passes.workspace import has_levels, with_target_scratch, with_workspaces
+from singa_lite.compiler.ir.operation import Operand
+from singa_lite.compiler.ir.program import Program, live_bytes, requests
+from singa_lite.compiler.lower import Lowering
+from singa_lite.compiler.order.workspace import has_levels, with_target_scratch, with_workspaces
+from singa_lite.compiler.placed import LimitError, Placed, prove
+from singa_lite.compiler.placement.planner import plan
+from singa_lite.compiler.placement.problem import PlanError
 
 #: Blocks of 1 KiB each; 0, 8 and 9 are held.
 SMALL, HELD = 256, [0, 8, 9]

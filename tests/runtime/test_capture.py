@@ -10,8 +10,8 @@ import pytest
 
 import late_cupy
 from late_cupy import LateCupy
-from singa_lite.runtime.beside import Beside
-from singa_lite.runtime.capture import CapturedReplay, NotCapturable, Shared, Told
+from singa_lite.runtime.capture import CapturedReplay, Exchanged, NotCapturable, Shared
+from singa_lite.runtime.side_stream import SideStream
 
 SEEDS = range(8)
 STEPS = 6
@@ -117,9 +117,9 @@ class Alone:
     def __init__(self, *others: Any) -> None:
         self.others, self.said = others, list[Any]()
 
-    def told(self, value: Any) -> Told:
+    def told(self, value: Any) -> Exchanged:
         self.said.append(value)
-        return Told(len(self.said), [value, *(other(value) for other in self.others)])
+        return Exchanged(len(self.said), [value, *(other(value) for other in self.others)])
 
 
 def doubled(seed: int, alike: Alone | None = None) -> CapturedReplay:
@@ -130,7 +130,7 @@ def doubled(seed: int, alike: Alone | None = None) -> CapturedReplay:
     def change(by: int, times: int = 1) -> None:
         held[0] = held[0] * times + by
 
-    beside = Beside(cupy, main)
+    beside = SideStream(cupy, main)
     begin, end = beside.pair(lambda stream: cupy.stream_of(stream).submit(lambda: change(0, 2)))
     launches = [
         lambda: main.submit(lambda: change(1)),
@@ -152,7 +152,7 @@ def test_it_is_done_in_order_also_as_a_graph():
     assert all(doubled(seed).is_captured for seed in SEEDS)
 
 
-@pytest.mark.parametrize("site", late_cupy.sites("beside.py"))
+@pytest.mark.parametrize("site", late_cupy.sites("side_stream.py"))
 def test_a_wait_or_a_record_that_is_left_out_shows(site):
     assert late_cupy.shows(site, [doubled], SEEDS)
 

@@ -14,9 +14,9 @@ from late_cupy import LateCupy
 from late_gpu import late_device
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, device, layers, loss, optimizer
+from singa_lite.compiler.ir.operation import Transfer
+from singa_lite.compiler.recompute import offload, repeats
 from singa_lite.device import Device
-from singa_lite.operation import Transfer
-from singa_lite.passes import offload, repeats
 from singa_lite.runtime.cuda import Cuda
 from singa_lite.runtime.host_memory import Link
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from singa_lite.kernels.cuda_kernels.gaps import without_gaps
+from singa_lite.kernels.cuda_kernels.libraries.gaps import without_gaps
 from singa_lite.kernels.cuda_kernels.routine import THREADS, Routine, blocks
 from singa_lite.kernels.cuda_kernels.source import FLOATS, TYPES
 from singa_lite.kernels.kernel_set import TensorSpec

@@ -11,7 +11,6 @@ from math import prod
 import numpy as np
 
 from singa_lite.kernels.cuda_kernels import depthwise
-from singa_lite.kernels.cuda_kernels.filter_sums import splits_for, sum_of_splits
 from singa_lite.kernels.cuda_kernels.images import (
     MOST_POSITIONS,
     divisor,
@@ -20,6 +19,7 @@ from singa_lite.kernels.cuda_kernels.images import (
     struct,
     windows,
 )
+from singa_lite.kernels.cuda_kernels.libraries.filter_sums import splits_for, sum_of_splits
 from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.kernels.cuda_kernels.source import FLOATS, may_hold
 from singa_lite.kernels.cuda_kernels.walk import Struct

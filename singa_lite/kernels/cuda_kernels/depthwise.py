@@ -7,8 +7,8 @@ from math import prod
 import numpy as np
 
 from singa_lite.common.strides import ordered_strides
-from singa_lite.kernels.cuda_kernels.filter_sums import splits_for, sum_of_splits
 from singa_lite.kernels.cuda_kernels.images import divisor, images, in_packs, positions, struct, vector, windows
+from singa_lite.kernels.cuda_kernels.libraries.filter_sums import splits_for, sum_of_splits
 from singa_lite.kernels.cuda_kernels.routine import Routine, blocks
 from singa_lite.kernels.cuda_kernels.walk import Struct, walk
 from singa_lite.kernels.interface.window import Window
@@ -42,7 +42,7 @@ def forward(
     """A thread for each pack of y."""
     pack = _pack(x, y)
     routine = Routine()
-    turned = _turned(routine, weight)
+    turned = _packed_filters(routine, weight)
     if turned is None:
         return None
     operands = _settings(x, y, window, positions(y, pack)), x, turned, bias, bias_step, y, activation
@@ -54,7 +54,7 @@ def derivative(dy: TensorSpec, weight: TensorSpec, dx: TensorSpec, window: Windo
     """A thread for each pack of dx."""
     pack = _pack(dx, dy)
     routine = Routine()
-    turned = _turned(routine, weight)
+    turned = _packed_filters(routine, weight)
     if turned is None:
         return None
     operands = _settings(dx, dy, window, positions(dx, pack)), dy, turned, dx
@@ -89,7 +89,7 @@ def _slots(packs: int) -> int:
     return min(1 << max(packs - 1, 0).bit_length(), MOST_SLOTS)
 
 
-def _turned(routine: Routine, weight: TensorSpec) -> Temporary | None:
+def _packed_filters(routine: Routine, weight: TensorSpec) -> Temporary | None:
     """Adds a copy of the filters as (kh, kw, k), which kernels read in packs."""
     k, _, kh, kw = weight.shape
     step_k, _, step_h, step_w = weight.strides

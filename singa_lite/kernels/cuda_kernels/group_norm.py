@@ -6,7 +6,7 @@ from functools import partial
 
 from singa_lite.kernels.cuda_kernels.layer_norm import sum_rows
 from singa_lite.kernels.cuda_kernels.long_layer_norm import normalize_long_rows, propagate_long_rows
-from singa_lite.kernels.cuda_kernels.plane import along, plane, spread, types_of
+from singa_lite.kernels.cuda_kernels.plane import axis_spec, plane, spread, types_of
 from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.kernels.cuda_kernels.walk import walk
 from singa_lite.kernels.kernel_set import TensorSpec
@@ -50,8 +50,8 @@ def group_norm_gradient(
     top, whole = view(dy), view(x)
     channels = (1, 2)
     found = plane(channels, (top, whole, *(spread(spec, (0, 1), whole.shape) for spec in (mean, inv_std))))
-    sums = (along((0, 1), view(spec)) for spec in (dgamma, dbeta))
-    vectors = walk(whole.shape[1:3], (along(channels, top), *sums))
+    sums = (axis_spec((0, 1), view(spec)) for spec in (dgamma, dbeta))
+    vectors = walk(whole.shape[1:3], (axis_spec(channels, top), *sums))
     if types is None or found is None or vectors is None:
         return None
     return sum_rows(dy, x, mean, inv_std, dgamma, dbeta, types, found, vectors)

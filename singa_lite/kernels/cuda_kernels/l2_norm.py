@@ -19,7 +19,7 @@ def l2_norm(x: TensorSpec, y: TensorSpec, norm: TensorSpec, *, epsilon: float) -
     """Steps: sums of squares, norms, y."""
     found = plane(SAMPLES, (x, x))
     elements = walk(x.shape, (y, x, spread(norm, SAMPLES, x.shape)))
-    if found is None or elements is None or not _are_alike(x, y, norm):
+    if found is None or elements is None or not _same_float_type(x, y, norm):
         return None
     types = {"T": x.dtype}
     routine = Routine()
@@ -34,7 +34,7 @@ def l2_norm_derivative(dy: TensorSpec, y: TensorSpec, norm: TensorSpec, dx: Tens
     found = plane(SAMPLES, (dy, y))
     total = TensorSpec(norm.shape, computed(y), (computed(y).itemsize,))
     elements = walk(y.shape, (dx, dy, y, *(spread(spec, SAMPLES, y.shape) for spec in (norm, total))))
-    if found is None or elements is None or not _are_alike(dy, y, norm, dx):
+    if found is None or elements is None or not _same_float_type(dy, y, norm, dx):
         return None
     types = {"T": y.dtype}
     routine = Routine()
@@ -51,6 +51,6 @@ def _add_dots(routine: Routine, found: Plane, a: TensorSpec, b: TensorSpec) -> T
     return dots
 
 
-def _are_alike(*specs: TensorSpec) -> bool:
+def _same_float_type(*specs: TensorSpec) -> bool:
     """Whether all are floats of one type."""
     return specs[0].dtype.name in FLOATS and all(spec.dtype == specs[0].dtype for spec in specs)

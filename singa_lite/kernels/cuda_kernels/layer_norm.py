@@ -9,7 +9,7 @@ import numpy as np
 from singa_lite.kernels.cuda_kernels.long_layer_norm import normalize_long_rows, propagate_long_rows
 from singa_lite.kernels.cuda_kernels.plane import (
     Plane,
-    along,
+    axis_spec,
     computed,
     neighbours,
     partial_results,
@@ -69,7 +69,7 @@ def layer_norm_gradient(
     types = types_of((dy, x), (mean, inv_std, dgamma, dbeta))
     rows, features = range(mean.ndim), range(mean.ndim, x.ndim)
     found = plane(features, (dy, x, *(spread(spec, rows, x.shape) for spec in (mean, inv_std))))
-    vectors = walk(dgamma.shape, (along(features, dy), dgamma, dbeta))
+    vectors = walk(dgamma.shape, (axis_spec(features, dy), dgamma, dbeta))
     if types is None or found is None or vectors is None:
         return None
     return sum_rows(dy, x, mean, inv_std, dgamma, dbeta, types, found, vectors)
@@ -109,9 +109,9 @@ def _walks(
     and whether those lie as packs.
     """
     first, axes = tensors[0], statistics[0].ndim
-    rows = walk(first.shape[:axes], [*(along(range(axes), spec) for spec in tensors), *statistics])
+    rows = walk(first.shape[:axes], [*(axis_spec(range(axes), spec) for spec in tensors), *statistics])
     behind = range(axes, first.ndim)
-    features = walk(first.shape[axes:], [*(along(behind, spec) for spec in tensors), *parameters])
+    features = walk(first.shape[axes:], [*(axis_spec(behind, spec) for spec in tensors), *parameters])
     if rows is None or features is None:
         return None
     each = neighbours(behind, first)

@@ -32,8 +32,8 @@ _MATRICES = np.dtype([*((name, "u4") for name in _EXTENTS), *((name, "i8") for n
 
 def matmul(a: TensorSpec, b: TensorSpec, y: TensorSpec, *, transpose_a: bool, transpose_b: bool) -> Routine | None:
     """Rows of leading axes with one plain matrix on the right are rows of one product, where they lie evenly."""
-    left = _turned(a) if transpose_a else a
-    right = _turned(b) if transpose_b else b
+    left = _transposed(a) if transpose_a else a
+    right = _transposed(b) if transpose_b else b
     result = y
     if left.ndim > 2 and right.ndim == 2:
         flat, made = _in_one(left), _in_one(y)
@@ -44,7 +44,7 @@ def matmul(a: TensorSpec, b: TensorSpec, y: TensorSpec, *, transpose_a: bool, tr
 
 def matmul_add(a: TensorSpec, b: TensorSpec, y: TensorSpec, *, transpose_a: bool, transpose_b: bool) -> Routine | None:
     """What y holds is added before the result is stored."""
-    left, right = _turned(a) if transpose_a else a, _turned(b) if transpose_b else b
+    left, right = _transposed(a) if transpose_a else a, _transposed(b) if transpose_b else b
     return _product((a, left), (b, right), None, (y, y), _ADDED)
 
 
@@ -79,7 +79,7 @@ def add_bias(x: TensorSpec, bias: TensorSpec, y: TensorSpec, *, axis: int) -> Ro
     return mapped_along(axis, FILE, "add_bias", y, x, bias, types={"S": bias.dtype})
 
 
-def _turned(spec: TensorSpec) -> TensorSpec:
+def _transposed(spec: TensorSpec) -> TensorSpec:
     """The last two axes exchanged."""
     *lead, rows, columns = range(spec.ndim)
     axes = (*lead, columns, rows)
@@ -107,7 +107,7 @@ def _product(
     if bias is not None and bias.dtype != result.dtype:
         return None
     (rows, columns), depth = result.shape[-2:], left.shape[-1]
-    batch = walk(result.shape[:-2], [_leading(spec) for spec in (result, left, right)])
+    batch = walk(result.shape[:-2], [_batch_axes(spec) for spec in (result, left, right)])
     grid = (-(-rows // TILE), -(-columns // TILE), min(prod(result.shape[:-2]), MOST_ACROSS))
     if batch is None or max(rows, columns, depth) >= MOST or grid[1] > MOST_ACROSS:
         return None
@@ -126,6 +126,6 @@ def _steps(spec: TensorSpec) -> tuple[int, ...]:
     return tuple(stride // spec.dtype.itemsize for stride in spec.strides)
 
 
-def _leading(spec: TensorSpec) -> TensorSpec:
+def _batch_axes(spec: TensorSpec) -> TensorSpec:
     """All axes but those of the matrices."""
     return TensorSpec(spec.shape[:-2], spec.dtype, spec.strides[:-2])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, TypeAlias
 
-from singa_lite.errors import DeviceError
+from singa_lite.common.errors import DeviceError
 from singa_lite.kernels.cuda_kernels import source
 from singa_lite.kernels.cuda_kernels.routine import Arguments
 from singa_lite.kernels.kernel_set import Launch

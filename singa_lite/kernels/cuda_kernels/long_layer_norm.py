@@ -10,7 +10,7 @@ from singa_lite.common.array_types import DType
 from singa_lite.common.strides import ordered_strides
 from singa_lite.kernels.cuda_kernels.plane import (
     add_moments,
-    along,
+    axis_spec,
     computed,
     partial_results,
     pass_blocks,
@@ -46,7 +46,7 @@ def normalize_long_rows(
     """layer_norm, of x, y, gamma and beta as `view` shows them."""
     axes, whole = range(mean.ndim), view(x)
     found = plane(axes, [whole])
-    rows = walk(mean.shape, (along(axes, whole), mean, inv_std))
+    rows = walk(mean.shape, (axis_spec(axes, whole), mean, inv_std))
     elements = walk(whole.shape, (view(y), whole, view(gamma), view(beta), *_spread(whole, mean, inv_std)))
     if found is None or rows is None or elements is None:
         return None
@@ -75,9 +75,9 @@ def propagate_long_rows(
     """
     axes, (top, whole, scale) = range(mean.ndim), map(view, (dy, x, gamma))
     average = _dense(mean.shape, computed(x))
-    found = plane(axes, (top, whole, _over(scale, whole.shape)))
-    means = walk(mean.shape, (along(axes, top), mean))
-    rows = walk(mean.shape, (along(axes, top), inv_std, average, average))
+    found = plane(axes, (top, whole, _broadcast_spec(scale, whole.shape)))
+    means = walk(mean.shape, (axis_spec(axes, top), mean))
+    rows = walk(mean.shape, (axis_spec(axes, top), inv_std, average, average))
     elements = walk(whole.shape, (view(dx), top, whole, scale, *_spread(whole, mean, inv_std, average, average)))
     if found is None or means is None or rows is None or elements is None:
         return None
@@ -97,7 +97,7 @@ def _spread(x: TensorSpec, *vectors: TensorSpec) -> list[TensorSpec]:
     return [spread(spec, range(spec.ndim), x.shape) for spec in vectors]
 
 
-def _over(spec: TensorSpec, shape: Sequence[int]) -> TensorSpec:
+def _broadcast_spec(spec: TensorSpec, shape: Sequence[int]) -> TensorSpec:
     """The spec broadcast to a shape, whose last axes it has."""
     return spread(spec, range(len(shape) - spec.ndim, len(shape)), shape)
 

@@ -14,9 +14,9 @@ from singa_lite.kernels.cuda_kernels.positions import (
     launch,
     positions_of,
     result_of_positions,
-    served,
+    supports,
 )
-from singa_lite.kernels.cuda_kernels.reduction import MOST, Seen, add_sum, computed, contiguous, row_shares
+from singa_lite.kernels.cuda_kernels.reduction import MOST, BufferAs, add_sum, computed, contiguous, row_shares
 from singa_lite.kernels.cuda_kernels.routine import Routine, Types, Value
 from singa_lite.kernels.cuda_kernels.walk import walk
 from singa_lite.kernels.kernel_set import TensorSpec
@@ -30,7 +30,7 @@ _SAMPLES = np.dtype([(name, "i8") for name in ("count", "x_step", "target_step",
 
 def softmax_cross_entropy(x: TensorSpec, target: TensorSpec, losses: TensorSpec, p: TensorSpec) -> Routine | None:
     """Each position's loss by a team of threads; then the means, if a sample has several positions."""
-    if not served(x, target, losses, p):
+    if not supports(x, target, losses, p):
         return None
     routine = Routine()
     result = result_of_positions(routine, x, losses)
@@ -45,7 +45,7 @@ def softmax_cross_entropy_derivative(
     dlosses: TensorSpec, p: TensorSpec, target: TensorSpec, dx: TensorSpec
 ) -> Routine | None:
     """Each position by a team of threads, as in `softmax_cross_entropy`."""
-    if not served(p, target, dlosses, dx):
+    if not supports(p, target, dlosses, dx):
         return None
     routine = Routine()
     types = {"T": p.dtype, "S": target.dtype, "L": p.dtype}
@@ -68,12 +68,12 @@ def sigmoid_cross_entropy_derivative(
 
 def squared_error(x: TensorSpec, target: TensorSpec, y: TensorSpec) -> Routine | None:
     """Element by element."""
-    return mapped(SAMPLES, "squared_error", y, x, target, types=_types(x, target)) if _served(x, target, y) else None
+    return mapped(SAMPLES, "squared_error", y, x, target, types=_types(x, target)) if _supports(x, target, y) else None
 
 
 def squared_error_derivative(dy: TensorSpec, x: TensorSpec, target: TensorSpec, dx: TensorSpec) -> Routine | None:
     """Element by element."""
-    if not _served(x, target, dy, dx):
+    if not _supports(x, target, dy, dx):
         return None
     return mapped(SAMPLES, "squared_error_derivative", dx, dy, x, target, types=_types(x, target))
 
@@ -90,9 +90,9 @@ def huber_derivative(
     return _with_factors("huber_derivative", dlosses, x, target, dx, np.float64(delta))
 
 
-def _served(x: TensorSpec, target: TensorSpec, *others: TensorSpec) -> bool:
+def _supports(x: TensorSpec, target: TensorSpec, *others: TensorSpec) -> bool:
     """Whether the kernels do dtypes like these: all but the target as x."""
-    return served(x, target, *others) and is_rows(x, target)
+    return supports(x, target, *others) and is_rows(x, target)
 
 
 def _types(x: TensorSpec, target: TensorSpec) -> Types:
@@ -103,7 +103,7 @@ def _with_factors(
     kernel: str, dlosses: TensorSpec, x: TensorSpec, target: TensorSpec, dx: TensorSpec, *values: Value
 ) -> Routine | None:
     """A derivative of a mean over samples, element by element with the sample's own factor."""
-    if not _served(x, target, dlosses, dx):
+    if not _supports(x, target, dlosses, dx):
         return None
     given = (np.float64(prod(x.shape[1:])), *values)
     return mapped_along(0, SAMPLES, kernel, dx, x, target, dlosses, values=given, types=_types(x, target))
@@ -113,7 +113,7 @@ def _mean_over_samples(
     kernel: str, x: TensorSpec, target: TensorSpec, losses: TensorSpec, *values: Value
 ) -> Routine | None:
     """losses = means over each sample; in two stages where the samples are few."""
-    if not _served(x, target, losses):
+    if not _supports(x, target, losses):
         return None
     samples, elements = x.shape[0], prod(x.shape[1:])
     found = walk(x.shape[1:], [_of_one_sample(x), _of_one_sample(target)])
@@ -121,10 +121,10 @@ def _mean_over_samples(
         return None
     shares = row_shares(samples, elements, x.dtype)
     routine = Routine()
-    result = Seen(losses, losses)
+    result = BufferAs(losses, losses)
     if shares.chunks > 1:
         shape, dtype = (samples, shares.chunks), computed(x.dtype)
-        result = Seen(routine.temporary(shape, dtype), contiguous(shape, dtype))
+        result = BufferAs(routine.temporary(shape, dtype), contiguous(shape, dtype))
     struct = np.zeros((), _SAMPLES)
     for name, spec in (("x_step", x), ("target_step", target), ("result_step", result.spec)):
         struct[name] = spec.strides[0] // spec.dtype.itemsize
@@ -134,7 +134,7 @@ def _mean_over_samples(
     types = {"T": x.dtype, "S": target.dtype, "L": result.spec.dtype}
     grid = (shares.blocks, shares.chunks)
     routine.launch(SAMPLES, kernel, *arguments, types=types, grid=grid, block=shares.block)
-    return routine if whole or add_sum(routine, result, Seen(losses, losses), (1,), 1 / elements) else None
+    return routine if whole or add_sum(routine, result, BufferAs(losses, losses), (1,), 1 / elements) else None
 
 
 def _of_one_sample(spec: TensorSpec) -> TensorSpec:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from singa_lite.kernels.cuda_kernels.positions import add_means, is_rows, launch, result_of_positions, served
+from singa_lite.kernels.cuda_kernels.positions import add_means, is_rows, launch, result_of_positions, supports
 from singa_lite.kernels.cuda_kernels.routine import Routine, Value
 from singa_lite.kernels.kernel_set import TensorSpec
 
@@ -33,7 +33,7 @@ def _hits(x: TensorSpec, target: TensorSpec, values: TensorSpec, k: int, recall:
 
 
 def _metric(kernel: str, x: TensorSpec, target: TensorSpec, values: TensorSpec, *settings: Value) -> Routine | None:
-    if not served(x, target, values):
+    if not supports(x, target, values):
         return None
     routine = Routine()
     result = result_of_positions(routine, x, values)

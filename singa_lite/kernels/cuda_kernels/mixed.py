@@ -40,14 +40,14 @@ def mixed(name: str, build: Builder[Routine], in_float32: bool) -> Builder[Routi
         found = build(*specs, **settings)
         if found is not None:
             return found
-        forms = (_in_dtypes(specs, dtypes) for dtypes in _ways(signature, specs, in_float32))
+        forms = (_in_dtypes(specs, dtypes) for dtypes in _conversions(signature, specs, in_float32))
         tried = (over_copies(signature, build, specs, settings, form) for form in forms)
         return next((routine for routine in tried if routine is not None), None)
 
     return built
 
 
-def _ways(signature: Signature, specs: TensorSpecs, in_float32: bool) -> Iterator[_DTypes]:
+def _conversions(signature: Signature, specs: TensorSpecs, in_float32: bool) -> Iterator[_DTypes]:
     """What the operands may be converted to, the best first; none where they do not mix."""
     given = {spec.dtype for spec in specs if spec is not None}
     halves = [dtype for dtype in given if dtype.name in HALVES]
@@ -106,10 +106,10 @@ def over_copies(
 def _in_dtypes(specs: TensorSpecs, dtypes: _DTypes) -> TensorSpecs:
     """The operands in the dtypes that they are to have."""
     pairs = zip(specs, dtypes, strict=True)
-    return tuple(None if spec is None or dtype is None else _like(spec, dtype) for spec, dtype in pairs)
+    return tuple(None if spec is None or dtype is None else _dense_like(spec, dtype) for spec, dtype in pairs)
 
 
-def _like(spec: TensorSpec, dtype: DType) -> TensorSpec:
+def _dense_like(spec: TensorSpec, dtype: DType) -> TensorSpec:
     """Without gaps, its axes in memory in the same order."""
     axes = memory_order(spec.shape, spec.strides)
     return TensorSpec(spec.shape, dtype, laid_out(spec.shape, axes, dtype.itemsize))

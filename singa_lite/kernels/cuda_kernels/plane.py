@@ -74,7 +74,7 @@ def _innermost(spec: TensorSpec) -> int:
     return next((axis for axis in reversed(memory_order(spec.shape, spec.strides)) if spec.shape[axis] != 1), -1)
 
 
-def along(axes: Sequence[int], spec: TensorSpec) -> TensorSpec:
+def axis_spec(axes: Sequence[int], spec: TensorSpec) -> TensorSpec:
     """The spec of a tensor's elements at index 0 of all other axes."""
     return TensorSpec(tuple(spec.shape[axis] for axis in axes), spec.dtype, tuple(spec.strides[axis] for axis in axes))
 
@@ -88,7 +88,7 @@ def spread(spec: TensorSpec, axes: Sequence[int], shape: Sequence[int]) -> Tenso
 
 
 def _walk(axes: Sequence[int], specs: Sequence[TensorSpec], vector: int) -> Struct | None:
-    lines = [along(axes, spec) for spec in specs]
+    lines = [axis_spec(axes, spec) for spec in specs]
     return walk(lines[0].shape, lines, vector) if lines[0].size < MOST_INDICES else None
 
 

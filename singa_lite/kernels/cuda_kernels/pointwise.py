@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from singa_lite.common.strides import reshaped_strides
 from singa_lite.kernels.built import Builder
-from singa_lite.kernels.cuda_kernels.products import Products
+from singa_lite.kernels.cuda_kernels.libraries.products import Products
 from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import TensorSpec
@@ -39,7 +39,7 @@ class PointwiseConvolutions:
         if views is None:
             return None
         rows, results, filters = views
-        return _over(self.products.linear(rows, filters, bias, results), views, (x, y, weight))
+        return _over_views(self.products.linear(rows, filters, bias, results), views, (x, y, weight))
 
     def conv2d_activation(
         self,
@@ -58,7 +58,7 @@ class PointwiseConvolutions:
             return None
         rows, results, filters = views
         routine = self.products.linear_activation(rows, filters, bias, results, activation=activation)
-        return _over(routine, views, (x, y, weight))
+        return _over_views(routine, views, (x, y, weight))
 
     def conv2d_derivative(
         self, dy: TensorSpec, weight: TensorSpec, dx: TensorSpec, *, window: Window, groups: int
@@ -69,7 +69,7 @@ class PointwiseConvolutions:
             return None
         rows, results, filters = views
         routine = self.products.matmul(rows, filters, results, transpose_a=False, transpose_b=False)
-        return _over(routine, views, (dy, dx, weight))
+        return _over_views(routine, views, (dy, dx, weight))
 
     def conv2d_gradient(
         self, x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, *, window: Window, groups: int
@@ -80,7 +80,7 @@ class PointwiseConvolutions:
             return None
         rows, losses, filters = views
         routine = self.products.matmul(losses, rows, filters, transpose_a=True, transpose_b=False)
-        return _over(routine, views, (x, dy, dweight))
+        return _over_views(routine, views, (x, dy, dweight))
 
 
 def _views(
@@ -105,6 +105,8 @@ def _pixels(image: TensorSpec) -> TensorSpec | None:
     return None if strides is None else TensorSpec((n * h * w, c), image.dtype, (*strides, of_c))
 
 
-def _over(routine: Routine | None, views: tuple[TensorSpec, ...], tensors: tuple[TensorSpec, ...]) -> Routine | None:
+def _over_views(
+    routine: Routine | None, views: tuple[TensorSpec, ...], tensors: tuple[TensorSpec, ...]
+) -> Routine | None:
     """The steps over the tensors that the views show."""
     return None if routine is None else routine.over(dict(zip(views, tensors, strict=True)))

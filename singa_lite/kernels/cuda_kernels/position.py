@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from singa_lite.kernels.cuda_kernels.gaps import without_gaps
+from singa_lite.kernels.cuda_kernels.libraries.gaps import without_gaps
 from singa_lite.kernels.cuda_kernels.routine import Routine, blocks
 from singa_lite.kernels.cuda_kernels.source import FLOATS
 from singa_lite.kernels.kernel_set import TensorSpec

@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from singa_lite.kernels.cuda_kernels.reduction import MOST, Seen, add_sum, computed, contiguous
+from singa_lite.kernels.cuda_kernels.reduction import MOST, BufferAs, add_sum, computed, contiguous
 from singa_lite.kernels.cuda_kernels.routine import THREADS, BufferView, Routine, Types, Value
 from singa_lite.kernels.cuda_kernels.source import FLOATS, TYPES
 from singa_lite.kernels.cuda_kernels.walk import walk
@@ -22,7 +22,7 @@ def is_rows(x: TensorSpec, target: TensorSpec) -> bool:
     return target.ndim == x.ndim
 
 
-def served(x: TensorSpec, target: TensorSpec, *others: TensorSpec) -> bool:
+def supports(x: TensorSpec, target: TensorSpec, *others: TensorSpec) -> bool:
     """Whether the kernels do dtypes like these: all but the target as x, ids of an integer dtype."""
     alike = x.dtype.name in FLOATS and all(spec.dtype == x.dtype for spec in others)
     return alike and target.dtype.name in TYPES and (is_rows(x, target) or target.dtype.kind in "iu")
@@ -62,18 +62,18 @@ def launch(
     return True
 
 
-def result_of_positions(routine: Routine, x: TensorSpec, values: TensorSpec) -> Seen:
+def result_of_positions(routine: Routine, x: TensorSpec, values: TensorSpec) -> BufferAs:
     """Where a kernel is to put its number for each position, of which `values` (n,) are the means."""
     if positions_of(x) == 1:
-        return Seen(values, values)
+        return BufferAs(values, values)
     shape, dtype = (x.shape[0], *x.shape[2:]), computed(x.dtype)
-    return Seen(routine.temporary(shape, dtype), contiguous(shape, dtype))
+    return BufferAs(routine.temporary(shape, dtype), contiguous(shape, dtype))
 
 
-def add_means(routine: Routine, x: TensorSpec, result: Seen, values: TensorSpec) -> bool:
+def add_means(routine: Routine, x: TensorSpec, result: BufferAs, values: TensorSpec) -> bool:
     """Add the steps of the means, if the result is not the values themselves. False if they cannot be done."""
     axes = range(1, result.spec.ndim)
-    return result.buffer is values or add_sum(routine, result, Seen(values, values), axes, 1 / positions_of(x))
+    return result.buffer is values or add_sum(routine, result, BufferAs(values, values), axes, 1 / positions_of(x))
 
 
 def _of_positions(spec: TensorSpec, ndim: int) -> TensorSpec:

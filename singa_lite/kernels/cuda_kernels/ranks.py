@@ -34,12 +34,12 @@ def narrow(values: TensorSpec, rest: TensorSpec, share: TensorSpec) -> Routine |
 
 def pack(values: TensorSpec, halves: TensorSpec) -> Routine | None:
     """float32, and as many halves at the start of a tensor that is large enough."""
-    return _each("pack", values, halves, values.size)
+    return _elementwise("pack", values, halves, values.size)
 
 
 def widen(halves: TensorSpec, values: TensorSpec) -> Routine | None:
     """The other way."""
-    return _each("widen", halves, values, values.size)
+    return _elementwise("widen", halves, values, values.size)
 
 
 def draw_key(state: TensorSpec, key: TensorSpec, *, by: int) -> Routine | None:
@@ -62,7 +62,7 @@ class RankKernels:
         return launch
 
 
-def _each(kernel: str, one: TensorSpec, other: TensorSpec, count: int) -> Routine:
+def _elementwise(kernel: str, one: TensorSpec, other: TensorSpec, count: int) -> Routine:
     return Routine().launch(FILE, kernel, one, other, np.int64(count), types={"T": np.float32}, grid=blocks(count))
 
 

@@ -38,7 +38,7 @@ LONG = 128
 
 @dataclass(frozen=True)
 class Sums:
-    """Where sums and their terms lie. kept: of x and of y; reduced: of x."""
+    """The layout of sums and their terms. kept: of x and of y; reduced: of x."""
 
     kept: Merged
     reduced: Merged
@@ -59,7 +59,7 @@ class Sums:
         return self.count == 1 or self.kept.strides[0][-1] > self.reduced.strides[0][-1]
 
 
-class Seen(NamedTuple):
+class BufferAs(NamedTuple):
     """A buffer, and the spec to read it by."""
 
     buffer: BufferView
@@ -67,7 +67,9 @@ class Seen(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """How work is shared out. block: threads of one; blocks: for all sums; chunk: terms of one; chunks: of each sum."""
+    """The division of work among threads and blocks. block: threads of one; blocks: for all sums; chunk: terms of one;
+    chunks: of each sum.
+    """
 
     block: tuple[int, int]
     blocks: int
@@ -78,7 +80,7 @@ class Shares(NamedTuple):
 def reduce_sum(x: TensorSpec, y: TensorSpec, *, axes: tuple[int, ...], alpha: float) -> Routine | None:
     """alpha * the sums."""
     routine = Routine()
-    return routine if add_sum(routine, Seen(x, x), Seen(y, y), axes, alpha) else None
+    return routine if add_sum(routine, BufferAs(x, x), BufferAs(y, y), axes, alpha) else None
 
 
 def bias_gradient(dy: TensorSpec, db: TensorSpec, *, axis: int) -> Routine | None:
@@ -97,7 +99,7 @@ def contiguous(shape: tuple[int, ...], dtype: DType) -> TensorSpec:
     return TensorSpec(shape, dtype, ordered_strides(shape, range(len(shape)), dtype.itemsize))
 
 
-def add_sum(routine: Routine, x: Seen, y: Seen, axes: Collection[int], alpha: float) -> bool:
+def add_sum(routine: Routine, x: BufferAs, y: BufferAs, axes: Collection[int], alpha: float) -> bool:
     """Add the steps of y = alpha * sums of x along `axes`. False, and no steps, for what the kernels do not serve."""
     (_, seen), (_, made) = x, y
     if not {seen.dtype.name, made.dtype.name} <= {*FLOATS} or computed(seen.dtype) != computed(made.dtype):
@@ -110,7 +112,7 @@ def add_sum(routine: Routine, x: Seen, y: Seen, axes: Collection[int], alpha: fl
         _launch(routine, sums, shares, x, y, alpha)
         return True
     between = contiguous((sums.count, shares.chunks), computed(seen.dtype))
-    partial = Seen(routine.temporary(between.shape, between.dtype), between)
+    partial = BufferAs(routine.temporary(between.shape, between.dtype), between)
     # The chunks of a sum lie in a row, so that the second stage adds short rows.
     extents, (in_x, in_y) = sums.kept
     rows = ordered_strides(extents, range(len(extents)), shares.chunks)
@@ -161,7 +163,7 @@ def _power(count: int) -> int:
     return 1 << (count - 1).bit_length()
 
 
-def _launch(routine: Routine, sums: Sums, shares: Shares, x: Seen, y: Seen, alpha: float) -> None:
+def _launch(routine: Routine, sums: Sums, shares: Shares, x: BufferAs, y: BufferAs, alpha: float) -> None:
     struct = np.zeros((), _SUMS)
     struct["kept"], struct["reduced"], struct["chunk"] = sums.count, sums.terms, shares.chunk
     struct["packs"] = _in_packs(sums, VECTOR_BYTES // x.spec.dtype.itemsize)

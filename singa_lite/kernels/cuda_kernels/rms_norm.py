@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from singa_lite.kernels.cuda_kernels.gaps import without_gaps
+from singa_lite.kernels.cuda_kernels.libraries.gaps import without_gaps
 from singa_lite.kernels.cuda_kernels.routine import THREADS, Routine, blocks
 from singa_lite.kernels.cuda_kernels.source import FLOATS
 from singa_lite.kernels.kernel_set import TensorSpec
@@ -15,7 +15,7 @@ FILE = "rms_norm.cu"
 @without_gaps
 def rms_norm(x: TensorSpec, gamma: TensorSpec, y: TensorSpec, inv_rms: TensorSpec, *, epsilon: float) -> Routine | None:
     """A warp for each row."""
-    if not _are_served(x, gamma, y, inv_rms):
+    if not _supports(x, gamma, y, inv_rms):
         return None
     values = *_extents(inv_rms, gamma), np.float64(epsilon)
     return Routine().launch(FILE, "rms_norm", x, gamma, y, inv_rms, *values, types={"T": x.dtype}, grid=_warps(inv_rms))
@@ -26,7 +26,7 @@ def rms_norm_derivative(
     dy: TensorSpec, x: TensorSpec, gamma: TensorSpec, inv_rms: TensorSpec, dx: TensorSpec
 ) -> Routine | None:
     """A warp for each row."""
-    if not _are_served(dy, x, gamma, inv_rms, dx):
+    if not _supports(dy, x, gamma, inv_rms, dx):
         return None
     operands = dy, x, gamma, inv_rms, dx
     values = _extents(inv_rms, gamma)
@@ -36,7 +36,7 @@ def rms_norm_derivative(
 @without_gaps
 def rms_norm_gradient(dy: TensorSpec, x: TensorSpec, inv_rms: TensorSpec, dgamma: TensorSpec) -> Routine | None:
     """A block for 32 features, whose threads share the rows."""
-    if not _are_served(dy, x, inv_rms, dgamma):
+    if not _supports(dy, x, inv_rms, dgamma):
         return None
     values, grid = _extents(inv_rms, dgamma), max(1, -(-dgamma.size // 32))
     operands = dy, x, inv_rms, dgamma
@@ -53,5 +53,5 @@ def _warps(rows: TensorSpec) -> int:
     return blocks(rows.size, THREADS // 32)
 
 
-def _are_served(*specs: TensorSpec) -> bool:
+def _supports(*specs: TensorSpec) -> bool:
     return specs[0].dtype.name in FLOATS and all(spec.dtype == specs[0].dtype for spec in specs)

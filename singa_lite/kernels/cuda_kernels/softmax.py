@@ -45,7 +45,7 @@ def _along_lines(name: str, y: TensorSpec, reads: tuple[TensorSpec, ...], axis: 
         return None
     axis %= y.ndim
     length = y.shape[axis]
-    others = [_without(spec, axis) for spec in (y, *reads)]
+    others = [_line_starts(spec, axis) for spec in (y, *reads)]
     lines = walk(others[0].shape, others)
     if lines is None or lines["count"] >= MOST_ELEMENTS or length >= MOST_LENGTH:
         return None
@@ -88,7 +88,7 @@ def _power_of_two(least: int) -> int:
     return 1 << (least - 1).bit_length()
 
 
-def _without(spec: TensorSpec, axis: int) -> TensorSpec:
+def _line_starts(spec: TensorSpec, axis: int) -> TensorSpec:
     """The first element of each line."""
     shape, strides = (a[:axis] + a[axis + 1 :] for a in (spec.shape, spec.strides))
     return TensorSpec(shape, spec.dtype, strides)

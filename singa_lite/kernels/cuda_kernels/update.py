@@ -43,7 +43,7 @@ class Rates(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """How one kind of update is done. kernel: of the source; settings: of the kernel, in its order."""
+    """The kernels of one kind of update. kernel: of the source; settings: of the kernel, in its order."""
 
     kernel: str
     rates: Rates

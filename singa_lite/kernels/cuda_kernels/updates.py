@@ -14,7 +14,7 @@ from singa_lite.kernels.cuda_kernels.routine import CudaKernel, Loader, Routine,
 from singa_lite.kernels.cuda_kernels.source import FLOATS
 from singa_lite.kernels.cuda_kernels.walk import FLAT, MOST_ELEMENTS, walk
 from singa_lite.kernels.interface.update import Hyper
-from singa_lite.kernels.kernel_set import Join, Settings, TensorSpec, TensorSpecs, apart
+from singa_lite.kernels.kernel_set import Join, Settings, TensorSpec, TensorSpecs, split_operands
 
 FILE = "updates.cu"
 #: Most updates of a launch, as in the source.
@@ -34,7 +34,7 @@ _ONE: dict[str, Builder[Routine]] = {
 
 def joins(loader: Loader) -> dict[str, Join]:
     """Joined updates by kernel. loader: compiles the sources."""
-    return {name: Join(CudaKernel(_several(name), loader), _most) for name in _ONE}
+    return {name: Join(CudaKernel(_joined_builder(name), loader), _most) for name in _ONE}
 
 
 def _most(specs: TensorSpecs, settings: Settings) -> int:
@@ -43,14 +43,14 @@ def _most(specs: TensorSpecs, settings: Settings) -> int:
     return MOST if gradient.size * gradient.dtype.itemsize <= SMALL and _in_a_row(specs) else 0
 
 
-def _several(name: str) -> Builder[Routine]:
+def _joined_builder(name: str) -> Builder[Routine]:
     """The builder of joined calls of a kernel, one after the other where they do not all lie in a row."""
 
     def build(*specs: TensorSpec | None, hyper: Hyper) -> Routine | None:
-        calls = apart(name, specs)
+        calls = split_operands(name, specs)
         numbers = {(len(_tensors(call)), _tensors(call)[0].dtype) for call in calls}
         if len(calls) <= MOST and len(numbers) == 1 and all(map(_in_a_row, calls)):
-            return _at_once(calls, hyper)
+            return _joined_routine(calls, hyper)
         routine = Routine()
         for call in calls:
             one = _ONE[name](*call, hyper=hyper)
@@ -62,7 +62,7 @@ def _several(name: str) -> Builder[Routine]:
     return build
 
 
-def _at_once(calls: Sequence[TensorSpecs], hyper: Hyper) -> Routine:
+def _joined_routine(calls: Sequence[TensorSpecs], hyper: Hyper) -> Routine:
     tensors = [_tensors(call) for call in calls]
     rule = update.rule_of(hyper, len(tensors[0]) - 2)
     routine, types = Routine(), {"T": tensors[0][0].dtype}

@@ -27,7 +27,7 @@ from singa_lite.kernels.interface import (
 from singa_lite.kernels.interface.signature import SIGNATURES as SIGNATURES
 from singa_lite.kernels.interface.signature import Facts as Facts
 from singa_lite.kernels.interface.signature import Signature as Signature
-from singa_lite.kernels.interface.signature import is_own as is_own
+from singa_lite.kernels.interface.signature import is_user_kernel as is_user_kernel
 from singa_lite.kernels.interface.signature import joined_name as joined_name
 from singa_lite.kernels.interface.signature import joined_of as joined_of
 
@@ -41,7 +41,7 @@ __all__ = [
     "elementwise",
     "embedding",
     "fused",
-    "is_own",
+    "is_user_kernel",
     "joined_name",
     "joined_of",
     "linear",

@@ -27,7 +27,7 @@ def add(a: Read, b: Read, y: Write) -> None:
 
 @kernel(OF_TWO, y="a b")
 def add_activation(a: Read, b: Read, y: Write, *, activation: str) -> None:
-    """y = activation(a + b), what `passes/fuse.py` puts in the place of the two. activation: as in `fused.py`.
+    """y = activation(a + b), made by the pass `fuse` of both operations. activation: as in `fused.py`.
 
     To the bit what the two give; where b is minus infinity and a is not NaN, a set may give NaN instead.
     """

@@ -1,4 +1,4 @@
-"""Two operations in one: what `fuse`, `norm_derivative` and `linear_gradient` of `passes/` put in the place of the two.
+"""Two operations in one, put in the place of two by `fuse`, `norm_derivative` and `linear_gradient`.
 
 activation: the name of an activation without settings, such as "relu". y is the activation's result.
 """

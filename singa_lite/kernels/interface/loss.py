@@ -57,7 +57,7 @@ def huber_derivative(dlosses: Read, x: Read, target: Read, dx: Write, *, delta: 
     """dx = dlosses / elements of a sample * clip(x - t, -delta, delta)."""
 
 
-# Cross entropy of rows of scores (rows, c) of which only some classes are there at a time (`passes/head.py`).
+# Cross entropy of rows of scores (rows, c) of which only some classes are there at a time (`compiler/rewrite/head.py`).
 
 
 @kernel(Facts(by_samples=("x", "y")))
@@ -72,7 +72,7 @@ def log_sum_exp(x: Read, y: Write) -> None:
 def softmax_classes_derivative(
     dlosses: Read, x: Read, lse: Read, target: Read, dx: Write, *, first: int, classes: int, share: float
 ) -> None:
-    """dx = dlosses * (e**(x - lse) - (1 - share) * t - share / classes): some columns of the whole derivative; 0 of a
+    """dx = dlosses * (e**(x - lse) - (1 - share) * t - share / classes), some columns of the derivative. It is 0 in a
     row whose dlosses is 0, whatever x is there.
 
     It is that of `softmax_cross_entropy` with labels smoothed by `share`, 0 for none. x: (rows, c), the scores of the

@@ -36,8 +36,9 @@ def lstm(
     reverse: bool,
     recurrent_activation: str,
 ) -> None:
-    """i, f, g, o = the gates, s(..), s(..), tanh(..), s(..) of gates_in + h @ weight; c' = f * c + i * g;
-    h' = o * tanh(c') (Hochreiter and Schmidhuber 1997, with Gers' forget gate; PyTorch's order).
+    """A long short-term memory over all time steps. i, f, g, o = the gates, s(..), s(..), tanh(..), s(..) of gates_in +
+    h @ weight; c' = f * c + i * g; h' = o * tanh(c') (Hochreiter and Schmidhuber 1997, with Gers' forget gate;
+    PyTorch's order).
     """
 
 
@@ -72,9 +73,10 @@ def gru(
     reset_after: bool,
     recurrent_activation: str,
 ) -> None:
-    """r, z = s(..) of gates_in + h @ weight + bias; h' = n + z * (h - n), and of the last third of each, where
-    reset_after, products = h @ weight_n + bias_n and n = tanh(gates_in_n + r * products) (PyTorch, cuDNN), else
-    products = r * h and n = tanh(gates_in_n + products @ weight_n + bias_n) (Cho and others, arXiv 1406.1078).
+    """A gated recurrent unit over all time steps. r, z = s(..) of gates_in + h @ weight + bias; h' = n + z * (h - n),
+    and of the last third of each, where reset_after, products = h @ weight_n + bias_n and n = tanh(gates_in_n + r *
+    products) (PyTorch, cuDNN), else products = r * h and n = tanh(gates_in_n + products @ weight_n + bias_n) (Cho and
+    others, arXiv 1406.1078).
 
     gates: r, z, n. products: (t, n, h). bias: (3 * h,).
     """

@@ -1,4 +1,4 @@
-"""How the interface states a kernel: what it reads, updates and writes, and what it may overwrite."""
+"""Signatures of kernels: what each reads, updates and writes, and what it may overwrite."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Signatures(dict[str, Signature]):
         self._own[signature.name] = signature
 
 
-def is_own(name: str) -> bool:
+def is_user_kernel(name: str) -> bool:
     """Whether the kernel of this name is of a user's own operation."""
     return "." in name
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
-from singa_lite.errors import ShapeError
+from singa_lite.common.errors import ShapeError
 
 #: (height, width).
 Pair = tuple[int, int]

@@ -14,7 +14,7 @@ from singa_lite.common.array_types import Array
 from singa_lite.kernels.numpy_kernels.boxes import shaped
 from singa_lite.kernels.numpy_kernels.masks import keep
 from singa_lite.kernels.numpy_kernels.normal_tail import FARTHEST, normal_tail
-from singa_lite.kernels.numpy_kernels.pieces import along, axis_buffer, line_buffer, pieces
+from singa_lite.kernels.numpy_kernels.pieces import axis_buffer, axis_shape, line_buffer, pieces
 from singa_lite.kernels.numpy_kernels.scratch import Bytes, Shaped, blocks, bytes_for, carve, scratch
 from singa_lite.kernels.numpy_kernels.temporaries import Temporaries
 
@@ -279,7 +279,7 @@ def softmax(x: Array, y: Array, *, axis: int, scratch: Bytes) -> None:
     axis %= x.ndim
     (numbers,) = carve(scratch, axis_buffer(x, axis))
     for xb, yb in pieces(x, y, whole=(axis,)):
-        number = shaped(numbers, along(xb.shape, axis))
+        number = shaped(numbers, axis_shape(xb.shape, axis))
         subtract_top(xb, yb, axis, number)
         normalize_exp(yb, axis, number)
 
@@ -303,7 +303,7 @@ def softmax_derivative(dy: Array, y: Array, dx: Array, *, axis: int, scratch: By
     axis %= dy.ndim
     numbers, products = carve(scratch, axis_buffer(dy, axis), line_buffer(dy, axis))
     for dyb, yb, dxb in pieces(dy, y, dx, whole=(axis,)):
-        number, product = shaped(numbers, along(yb.shape, axis)), shaped(products, yb.shape)
+        number, product = shaped(numbers, axis_shape(yb.shape, axis)), shaped(products, yb.shape)
         np.multiply(dyb, yb, out=product)
         np.add.reduce(product, axis=axis, keepdims=True, out=number)
         np.subtract(dyb, number, out=dxb)

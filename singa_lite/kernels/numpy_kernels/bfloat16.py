@@ -37,7 +37,8 @@ def key(t: int, salt: int) -> np.uint32:
 
 
 def write(x: Array, kept: Array, key: np.uint32, work: Sequence[Array]) -> None:
-    """kept = x, up with a chance of as much as the bits that are cut off are of a last bit; NaN is the quiet one.
+    """kept = x, rounded up or down at random: up with the probability that the bits cut off give. NaN becomes the quiet
+    one.
 
     The chance comes from the number's own bits and from `key`, which is another one at each update, not from a
     generator that counts elements: so pieces and layouts do not matter. What bfloat16 holds exactly is kept exactly.

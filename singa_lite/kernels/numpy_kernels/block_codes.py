@@ -16,8 +16,9 @@ _TINY = np.finfo(np.float32).tiny
 
 
 class _Codes(NamedTuple):
-    """numbers: what each code stands for. first, border: by the upper 16 bits of a float32, of all floats that have
-    them: the code of the smallest, and the float beyond which it is one more."""
+    """A table of codes. numbers: what each code stands for. first, border: by the upper 16 bits of a float32, of all
+    floats that have them: the code of the smallest, and the float beyond which it is one more.
+    """
 
     numbers: Array
     first: Array

@@ -18,8 +18,8 @@ SCORES = 1 << 18
 
 @dataclass(frozen=True)
 class _Grid:
-    """Extents. rows: of a key head, those of all query heads that go with it. samples, groups: how many samples and
-    key heads are done at a time.
+    """Extents of an attention. rows: of a key head, those of all query heads that go with it. samples, groups: how many
+    samples and key heads are done at a time.
     """
 
     share: int
@@ -44,8 +44,8 @@ def _grid(q: Shaped, keys: Shaped) -> _Grid:
 
 
 def _extents(grid: _Grid, m: int, mask: object) -> tuple[int, ...]:
-    """Numbers of query rows, of scores, of the largest and of the sum of each row, of what hides later keys, and of
-    what the mask adds.
+    """Returns element counts of the temporaries: query rows, scores, each row's largest and sum, the causal mask and
+    the mask's addend.
     """
     rows = grid.heads * grid.rows
     masked = 0 if mask is None else grid.samples * grid.length
@@ -75,7 +75,7 @@ def cached_attention(
     grid, m = _grid(q, keys), q.shape[1]
     span = checked_span(position, m, grid.length)
     numbers, flags = carve(scratch, *_buffers(q, keys, mask))
-    query, scores, top, total, band, offsets = _behind(numbers, _extents(grid, m, mask))
+    query, scores, top, total, band, offsets = _consecutive(numbers, _extents(grid, m, mask))
     later = _later(cut(band, m, m)) if m > 1 else None
     with np.errstate(all="ignore"):
         for samples, groups in _parts(grid, q.shape[0], keys.shape[2]):
@@ -97,7 +97,7 @@ def cached_attention(
             np.divide(by_head, sums, out=_by_head(y, samples, groups, grid.share), casting="same_kind")
 
 
-def _behind(numbers: Array, extents: Sequence[int]) -> Iterator[Array]:
+def _consecutive(numbers: Array, extents: Sequence[int]) -> Iterator[Array]:
     """Of so many numbers each, one behind the other."""
     at = 0
     for extent in extents:

@@ -7,7 +7,7 @@ import numpy as np
 from singa_lite.common.array_types import Array
 from singa_lite.kernels.numpy_kernels.activation import subtract_top
 from singa_lite.kernels.numpy_kernels.boxes import shaped
-from singa_lite.kernels.numpy_kernels.pieces import along, axis_buffer, line_buffer, pieces
+from singa_lite.kernels.numpy_kernels.pieces import axis_buffer, axis_shape, line_buffer, pieces
 from singa_lite.kernels.numpy_kernels.scratch import BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
 from singa_lite.kernels.unweighted import clear_unweighted
 
@@ -26,7 +26,7 @@ def log_sum_exp(x: Array, y: Array, *, scratch: Bytes) -> None:
     """y = the largest + log of the sum of e**(x - the largest)."""
     tops, sums, lines = carve(scratch, *_row_buffers(x))
     for xb, yb in pieces(x, y[:, None], whole=(1,)):
-        top, total = (shaped(a, along(xb.shape, 1)) for a in (tops, sums))
+        top, total = (shaped(a, axis_shape(xb.shape, 1)) for a in (tops, sums))
         line = shaped(lines, xb.shape)
         with np.errstate(invalid="ignore"):
             subtract_top(xb, line, 1, top)

@@ -14,7 +14,7 @@ from singa_lite.kernels.numpy_kernels.activation import (
     subtract_top,
 )
 from singa_lite.kernels.numpy_kernels.boxes import shaped
-from singa_lite.kernels.numpy_kernels.pieces import along, axis_buffer, line_buffer, pieces
+from singa_lite.kernels.numpy_kernels.pieces import axis_buffer, axis_shape, line_buffer, pieces
 from singa_lite.kernels.numpy_kernels.samples import (
     LIMIT,
     add_to_samples,
@@ -57,7 +57,7 @@ def softmax_cross_entropy(x: Array, target: Array, losses: Array, p: Array, *, s
     totals.fill(0)
     columns = column(totals, x.ndim), column(sums, x.ndim)
     for xb, pb, tb, total, subtotal in pieces(x, p, labels, *columns, whole=(1,), limit=LIMIT):
-        number, expected = (shaped(a, along(xb.shape, 1)) for a in (log_sum, mean_score))
+        number, expected = (shaped(a, axis_shape(xb.shape, 1)) for a in (log_sum, mean_score))
         subtract_top(xb, pb, 1, number)
         if is_rows(x, target):
             weight = shaped(weights[0], xb.shape)
@@ -93,7 +93,7 @@ def softmax_cross_entropy_derivative(dlosses: Array, p: Array, target: Array, dx
     for pb, dxb, tb, factor in pieces(p, dx, labels, factor_column, whole=(1,), limit=LIMIT):
         if is_rows(p, target):
             weight = shaped(weights[0], pb.shape)
-            _normalize(tb, weight, shaped(numbers, along(pb.shape, 1)))
+            _normalize(tb, weight, shaped(numbers, axis_shape(pb.shape, 1)))
             np.subtract(pb, weight, out=dxb)
         else:
             np.copyto(dxb, pb)

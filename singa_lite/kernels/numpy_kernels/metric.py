@@ -8,7 +8,7 @@ import numpy as np
 
 from singa_lite.common.array_types import Array
 from singa_lite.kernels.numpy_kernels.boxes import shaped
-from singa_lite.kernels.numpy_kernels.pieces import along, axis_buffer, line_buffer, pieces
+from singa_lite.kernels.numpy_kernels.pieces import axis_buffer, axis_shape, line_buffer, pieces
 from singa_lite.kernels.numpy_kernels.samples import (
     LIMIT,
     add_to_samples,
@@ -43,7 +43,7 @@ def in_top_k(x: Array, target: Array, values: Array, *, k: int, scratch: Bytes) 
     totals.fill(0)
     columns = column(totals, x.ndim), column(sums, x.ndim)
     for xb, tb, total, subtotal in pieces(x, labels, *columns, whole=(1,), limit=LIMIT):
-        shape = along(xb.shape, 1)
+        shape = axis_shape(xb.shape, 1)
         own, before = shaped(label, shape), shaped(rank, shape)
         if is_rows(x, target):
             np.argmax(tb, axis=1, keepdims=True, out=own)
@@ -113,7 +113,7 @@ def _mean_of_hits(
     columns = column(totals, x.ndim), column(sums, x.ndim)
     for xb, tb, total, subtotal in pieces(x, target, *columns, whole=(1,), limit=LIMIT):
         chosen, tied, label = (shaped(m, xb.shape) for m in rest[:3])
-        hits, labels = (shaped(a, along(xb.shape, 1)) for a in rest[3:])
+        hits, labels = (shaped(a, axis_shape(xb.shape, 1)) for a in rest[3:])
         _select_top_k(xb, k, scores, shaped(counts, xb.shape), chosen, tied, label, hits)
         np.greater(tb, 0, out=label)
         np.logical_and(chosen, label, out=chosen)

@@ -18,7 +18,7 @@ from singa_lite.kernels.numpy_kernels.temporaries import Temporaries
 _TWO = Temporaries(floats=2)
 
 
-class Kept(NamedTuple):
+class StateSlot(NamedTuple):
     """A tensor of state. squares: none of its elements is below 0."""
 
     tensor: Array
@@ -37,7 +37,7 @@ def scratch_bytes(gradient: Shaped, rate: Shaped, value: Shaped, *others: Shaped
     return bytes_for(*buffers)
 
 
-def opened(scratch: Bytes, t: int, gradient: Array, value: Array, *states: Kept) -> Iterator[tuple[Array, ...]]:
+def opened(scratch: Bytes, t: int, gradient: Array, value: Array, *states: StateSlot) -> Iterator[tuple[Array, ...]]:
     """Pieces of gradient, value and state, the state as floats to be changed, and two temporaries of their shape.
 
     t: the number of this update, which numbers that round by chance come from. All state is kept in one way.
@@ -51,7 +51,7 @@ def opened(scratch: Bytes, t: int, gradient: Array, value: Array, *states: Kept)
 
 
 def _rounded(
-    scratch: Bytes, t: int, gradient: Array, value: Array, states: Sequence[Kept]
+    scratch: Bytes, t: int, gradient: Array, value: Array, states: Sequence[StateSlot]
 ) -> Iterator[tuple[Array, ...]]:
     own = _floats(len(states), (min(BLOCK, value.size),), value)
     first, second, *rest = carve(scratch, *_TWO.buffers(gradient), *own, *bfloat16.buffers(value))
@@ -65,7 +65,7 @@ def _rounded(
             bfloat16.write(number, state, bfloat16.key(t, salt), work)
 
 
-def _blocked(scratch: Bytes, gradient: Array, value: Array, states: Sequence[Kept]) -> Iterator[tuple[Array, ...]]:
+def _blocked(scratch: Bytes, gradient: Array, value: Array, states: Sequence[StateSlot]) -> Iterator[tuple[Array, ...]]:
     cut, most = Blocks.of(value.shape), _piece(value.shape)
     buffers = carve(scratch, *_floats(2 + len(states), most, value), *block_codes.buffers(most))
     first, second, *rest = buffers

@@ -38,6 +38,6 @@ def line_buffer(x: Shaped, axis: int, limit: int = BLOCK) -> BufferSpec:
     return (min(x.size, max(limit, x.shape[axis])),), np.result_type(x.dtype, np.float32)
 
 
-def along(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+def axis_shape(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
     """The shape with 1 at `axis`."""
     return tuple(1 if i == axis else extent for i, extent in enumerate(shape))

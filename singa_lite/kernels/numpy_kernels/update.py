@@ -10,7 +10,7 @@ import numpy as np
 from singa_lite.common.array_types import Array
 from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, RmsPropHyper, SgdHyper
 from singa_lite.kernels.numpy_kernels.boxes import shaped
-from singa_lite.kernels.numpy_kernels.opened_state import Kept, opened, scratch_bytes
+from singa_lite.kernels.numpy_kernels.opened_state import StateSlot, opened, scratch_bytes
 from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Bytes, Shaped, blocks, bytes_for, carve, scratch
 from singa_lite.kernels.numpy_kernels.temporaries import Temporaries
 
@@ -32,7 +32,7 @@ def sgd(
     if isnan(rate):
         return
     is_first, lr = _count_up(count) == 1, float(rate) * hyper.lr_mult
-    kept = () if velocity is None else (Kept(velocity),)
+    kept = () if velocity is None else (StateSlot(velocity),)
     for piece, target, *state, decayed, temporary in opened(scratch, int(count), gradient, value, *kept):
         step = _decayed(piece, target, hyper.weight_decay, decayed)
         for moving in state:
@@ -63,7 +63,7 @@ def rms_prop(
     """torch.optim.RMSprop's step, alpha called rho."""
     if isnan(rate):
         return
-    t, kept = _count_up(count), Kept(square_average, squares=True)
+    t, kept = _count_up(count), StateSlot(square_average, squares=True)
     for piece, target, average, decayed, temporary in opened(scratch, t, gradient, value, kept):
         g = _decayed(piece, target, hyper.weight_decay, decayed)
         np.multiply(average, hyper.rho, out=average)
@@ -78,7 +78,7 @@ def ada_grad(
     """torch.optim.Adagrad's step."""
     if isnan(rate):
         return
-    t, kept = _count_up(count), Kept(square_sum, squares=True)
+    t, kept = _count_up(count), StateSlot(square_sum, squares=True)
     for piece, target, total, decayed, temporary in opened(scratch, t, gradient, value, kept):
         g = _decayed(piece, target, hyper.weight_decay, decayed)
         _add_scaled_square(total, g, 1.0, temporary)
@@ -131,7 +131,7 @@ def _adam(
         return
     t, lr = _count_up(count), float(rate) * hyper.lr_mult
     shrink = 1 - lr * hyper.weight_decay if hyper.decoupled else 1.0
-    kept = [Kept(moment, squares=place > 0) for place, moment in enumerate(moments)]
+    kept = [StateSlot(moment, squares=place > 0) for place, moment in enumerate(moments)]
     for piece, target, first, second, *largest, decayed, temporary in opened(scratch, t, gradient, value, *kept):
         if shrink != 1:
             np.multiply(target, shrink, out=target)

@@ -24,9 +24,9 @@ def taps(window: Window, extents: tuple[int, int], columns: int, rows: slice) ->
     """Every tap of the window in order. extents: (h, w) of x; columns: of y; rows: of y in the tile."""
     (kh, kw), (stride_h, stride_w), (top, left) = window.kernel, window.stride, window.pad_before
     dilation_h, dilation_w = window.dilation
-    across = [_meet(j * dilation_w - left, stride_w, extents[1], slice(0, columns)) for j in range(kw)]
+    across = [_valid_range(j * dilation_w - left, stride_w, extents[1], slice(0, columns)) for j in range(kw)]
     for i in range(kh):
-        out_rows, in_rows = _meet(i * dilation_h - top, stride_h, extents[0], rows)
+        out_rows, in_rows = _valid_range(i * dilation_h - top, stride_h, extents[0], rows)
         for j, (out_columns, in_columns) in enumerate(across):
             yield Tap(i * kw + j, (out_rows, out_columns), (in_rows, in_columns))
 
@@ -36,7 +36,7 @@ def inside(start: int, size: int, extent: int) -> slice:
     return slice(max(0, start), min(extent, start + size))
 
 
-def _meet(offset: int, stride: int, extent: int, outputs: slice) -> tuple[slice, slice]:
+def _valid_range(offset: int, stride: int, extent: int, outputs: slice) -> tuple[slice, slice]:
     """Those outputs p with p * stride + offset in [0, extent), counted from the first; and those elements."""
     first = min(max(outputs.start, -(offset // stride)), outputs.stop)
     last = max(min(outputs.stop, (extent - 1 - offset) // stride + 1), first)

@@ -8,7 +8,7 @@ import numpy as np
 
 from singa_lite.common.array_types import Array
 from singa_lite.kernels.kernel_set import KernelSet, Launch, Settings, TensorSpecs, Turns
-from singa_lite.kernels.onednn_kernels.library import load
+from singa_lite.kernels.onednn_kernels.library.library import load
 from singa_lite.kernels.widening import WideningSet
 
 #: Of a call's primitives, their code and what describes them, as measured (docs/budget.md).
@@ -20,7 +20,8 @@ class OneDNNSet(WideningSet):
 
     def converted(self, source: Array, target: Array) -> Launch:
         """By the library, where it has fast code for it."""
-        from singa_lite.kernels.onednn_kernels import bfloat16, reorders
+        from singa_lite.kernels.onednn_kernels import bfloat16
+        from singa_lite.kernels.onednn_kernels.library import reorders
 
         halves = np.dtype(np.float16) in (source.dtype, target.dtype)
         made = reorders.converted(source, target) if bfloat16.converts() and not halves else None
@@ -28,7 +29,7 @@ class OneDNNSet(WideningSet):
 
     def turns(self) -> Turns:
         """They share the library's memory objects."""
-        from singa_lite.kernels.onednn_kernels.memories import Memories
+        from singa_lite.kernels.onednn_kernels.library.memories import Memories
 
         return Memories().binding
 
@@ -55,7 +56,6 @@ def onednn(fallback: KernelSet) -> KernelSet:
         convolution,
         elementwise,
         layer_norm,
-        layouts,
         linear,
         loss,
         pooling,
@@ -64,9 +64,10 @@ def onednn(fallback: KernelSet) -> KernelSet:
         rms_norm,
         update,
     )
-    from singa_lite.kernels.onednn_kernels.any_strides import ANY_STRIDES
     from singa_lite.kernels.onednn_kernels.filter_gradient import FILTER_GRADIENTS
-    from singa_lite.kernels.onednn_kernels.post_ops import POST_OPS
+    from singa_lite.kernels.onednn_kernels.library import layouts
+    from singa_lite.kernels.onednn_kernels.library.any_strides import ANY_STRIDES
+    from singa_lite.kernels.onednn_kernels.library.post_ops import POST_OPS
     from singa_lite.kernels.onednn_kernels.routine import collect
 
     load()

@@ -15,12 +15,12 @@ from typing import NamedTuple
 from singa_lite.common.array_types import DType
 from singa_lite.common.strides import memory_order, ordered_strides
 from singa_lite.kernels.kernel_set import Axes, TensorSpec
-from singa_lite.kernels.onednn_kernels import functions as f
-from singa_lite.kernels.onednn_kernels import layouts, memory_descs
-from singa_lite.kernels.onednn_kernels import primitive as p
-from singa_lite.kernels.onednn_kernels.line import Line, Steps
-from singa_lite.kernels.onednn_kernels.pieces import even
+from singa_lite.kernels.onednn_kernels.library import functions as f
+from singa_lite.kernels.onednn_kernels.library import layouts, memory_descs
+from singa_lite.kernels.onednn_kernels.library import primitive as p
+from singa_lite.kernels.onednn_kernels.pieces import piece_size
 from singa_lite.kernels.onednn_kernels.routine import BufferView, FlatSlice, RowSlice
+from singa_lite.kernels.onednn_kernels.sums.line import Line, Steps
 from singa_lite.kernels.routine import Temporary
 
 #: Elements that are taken at a time where there are gaps: those of all tensors of a call stay in the caches.
@@ -30,7 +30,7 @@ _NEAR = 1 << 18
 Fill = Callable[[Steps, TensorSpec], None]
 
 
-def along(target: TensorSpec, source: TensorSpec, *others: TensorSpec, add: Fill) -> Line | None:
+def fill_line(target: TensorSpec, source: TensorSpec, *others: TensorSpec, add: Fill) -> Line | None:
     """Steps that fill the target from a source, which is first copied into it if its axes lie in another order.
 
     None where the axes of the others lie in another order than those of the target.
@@ -44,7 +44,9 @@ def along(target: TensorSpec, source: TensorSpec, *others: TensorSpec, add: Fill
     line = _line(axes, target, reads)
     if copied:
         with line.making():
-            line.run(p.Reorder(memory_descs.of(source), memory_descs.of(target)), {f.SRC: source, f.DST: target})
+            line.run(
+                p.Reorder(memory_descs.desc_of(source), memory_descs.desc_of(target)), {f.SRC: source, f.DST: target}
+            )
     return line.each(lambda steps: add(steps, target if copied else source))
 
 
@@ -72,7 +74,7 @@ def _line(axes: Axes, target: TensorSpec, reads: Sequence[TensorSpec]) -> Line:
     """A line whose temporaries are taken but for those of its steps."""
     dense = ordered_strides(target.shape, axes, target.dtype.itemsize)
     tensors = {id(tensor): tensor for tensor in (target, *reads)}.values()
-    gapped = [tensor for tensor in tensors if not _lies(tensor, dense)]
+    gapped = [tensor for tensor in tensors if not _has_strides(tensor, dense)]
     if not gapped:
         return Line(target.size, dtype=target.dtype)
     rows = [_rows(tensor, axes) for tensor in gapped]
@@ -84,7 +86,7 @@ def _line(axes: Axes, target: TensorSpec, reads: Sequence[TensorSpec]) -> Line:
     return line
 
 
-def _lies(tensor: TensorSpec, strides: Sequence[int]) -> bool:
+def _has_strides(tensor: TensorSpec, strides: Sequence[int]) -> bool:
     return all(e == 1 or a == b for e, a, b in zip(tensor.shape, tensor.strides, strides, strict=True))
 
 
@@ -132,7 +134,7 @@ class _Gapped:
             apart = p.memory_desc((1, length, 1, rows), (rows * pitch, 1, rows * pitch, pitch), dtype)
             dense = memory_descs.dense((1, length, 1, rows), dtype, layouts.CHANNELS_LAST)
         else:
-            apart = memory_descs.of(self.tensor)
+            apart = memory_descs.desc_of(self.tensor)
             dense = memory_descs.dense(self.tensor.shape, dtype, self.axes)
         return p.Reorder(apart, dense) if reads else p.Reorder(dense, apart)
 
@@ -146,7 +148,7 @@ class _GappedLine(Line):
     """A line over tensors of which some have gaps. length: elements of their rows."""
 
     def __init__(self, size: int, length: int, dtype: DType) -> None:
-        super().__init__(size, even(size // length, max(1, _NEAR // length)) * length, dtype)
+        super().__init__(size, piece_size(size // length, max(1, _NEAR // length)) * length, dtype)
         self.read: list[_Gapped] = []
         self.written: list[_Gapped] = []
 

@@ -13,10 +13,11 @@ from singa_lite.common.array_types import Array
 from singa_lite.common.strides import ordered_strides
 from singa_lite.kernels import workers
 from singa_lite.kernels.kernel_set import Launch, TensorSpec
-from singa_lite.kernels.onednn_kernels import algorithms, layouts, memories, one_thread
-from singa_lite.kernels.onednn_kernels import functions as f
-from singa_lite.kernels.onednn_kernels import primitive as p
-from singa_lite.kernels.onednn_kernels.primitive import PostOp
+from singa_lite.kernels.onednn_kernels import one_thread
+from singa_lite.kernels.onednn_kernels.library import algorithms, layouts, memories
+from singa_lite.kernels.onednn_kernels.library import functions as f
+from singa_lite.kernels.onednn_kernels.library import primitive as p
+from singa_lite.kernels.onednn_kernels.library.primitive import PostOp
 from singa_lite.kernels.onednn_kernels.routine import Arrays, Routine
 from singa_lite.kernels.onednn_kernels.work import Work
 from singa_lite.kernels.routine import Step, Temporary
@@ -90,7 +91,7 @@ class _Arithmetic:
 
     def _bound(self, made: p.Primitive, arrays: Mapping[int, Array]) -> Launch:
         self.most = max(self.most, made.scratch_bytes)
-        return _nothing if self.sizing else made.bind(arrays, self.workspace)
+        return _no_op if self.sizing else made.bind(arrays, self.workspace)
 
 
 def _desc(array: Array) -> p.MemoryDesc:
@@ -108,11 +109,11 @@ def _both(first: Launch, second: Launch) -> Launch:
     return run
 
 
-def _nothing() -> None:
+def _no_op() -> None:
     pass
 
 
-class _Wanted(NamedTuple):
+class _AttentionCall(NamedTuple):
     """What one call is to do. tensors: by name; mask, key: None where there is none; p: the share that is dropped."""
 
     direction: type[Forward | Backward]
@@ -126,13 +127,13 @@ class _Wanted(NamedTuple):
 class _Tiled(Step[Arrays]):
     """All tiles, in one step. buffers: its own temporaries, of each slot that pieces are done in."""
 
-    def __init__(self, wanted: _Wanted, tiles: Tiling, work: Work, specs: BufferSpecs, slots: int) -> None:
+    def __init__(self, wanted: _AttentionCall, tiles: Tiling, work: Work, specs: BufferSpecs, slots: int) -> None:
         self.wanted, self.tiles, self.work = wanted, tiles, work
         self.buffers = [
             {name: work.temporary(shape, dtype) for name, (shape, dtype) in specs.items()} for _ in range(slots)
         ]
         sizing = _Arithmetic(work, sizing=True)
-        nowhere = {name: _nowhere(temporary) for name, temporary in self.buffers[0].items()}
+        nowhere = {name: _placeholder(temporary) for name, temporary in self.buffers[0].items()}
         drop = None if wanted.key is None else Drop(np.zeros(3, np.uint64), wanted.p)
         mask = None if wanted.mask is None else np.zeros(0)
         wanted.direction(tiles, Call({}, mask, drop, wanted.scale, nowhere), sizing)
@@ -157,7 +158,7 @@ class _Tiled(Step[Arrays]):
             return wanted.direction(self.tiles, call, _Arithmetic(self.work, binding.array(self.spaces[slot])))
 
 
-def _nowhere(temporary: Temporary) -> Array:
+def _placeholder(temporary: Temporary) -> Array:
     """An array of this form over no memory of its own: whatever is made of it goes by shapes and strides alone."""
     strides = ordered_strides(temporary.shape, range(len(temporary.shape)), temporary.dtype.itemsize)
     return np.lib.stride_tricks.as_strided(np.empty(1, temporary.dtype), temporary.shape, strides)
@@ -171,7 +172,7 @@ def _tiling(q: TensorSpec, k: TensorSpec, causal: bool, keys: int) -> Tiling:
     return tiling(q, k, causal, together, rows, keys)
 
 
-def _routine(wanted: _Wanted, causal: bool) -> Routine | None:
+def _routine(wanted: _AttentionCall, causal: bool) -> Routine | None:
     tensors = wanted.tensors
     if not layouts.are_floats(*tensors.values()):
         return None
@@ -197,7 +198,7 @@ def attention(
 ) -> Routine | None:
     """Nothing is dropped."""
     tensors = {"q": q, "k": k, "v": v, "y": y, "lse": lse}
-    return _routine(_Wanted(Forward, tensors, mask, None, scale, 0.0), causal)
+    return _routine(_AttentionCall(Forward, tensors, mask, None, scale, 0.0), causal)
 
 
 def attention_derivative(
@@ -217,7 +218,7 @@ def attention_derivative(
 ) -> Routine | None:
     """Nothing was dropped."""
     tensors = {"dy": dy, "q": q, "k": k, "v": v, "y": y, "lse": lse, "dq": dq, "dk": dk, "dv": dv}
-    return _routine(_Wanted(Backward, tensors, mask, None, scale, 0.0), causal)
+    return _routine(_AttentionCall(Backward, tensors, mask, None, scale, 0.0), causal)
 
 
 def attention_dropout(
@@ -235,7 +236,7 @@ def attention_dropout(
 ) -> Routine | None:
     """By the key."""
     tensors = {"q": q, "k": k, "v": v, "y": y, "lse": lse}
-    return _routine(_Wanted(Forward, tensors, mask, key, scale, p), causal)
+    return _routine(_AttentionCall(Forward, tensors, mask, key, scale, p), causal)
 
 
 def attention_dropout_derivative(
@@ -257,4 +258,4 @@ def attention_dropout_derivative(
 ) -> Routine | None:
     """By the same key."""
     tensors = {"dy": dy, "q": q, "k": k, "v": v, "y": y, "lse": lse, "dq": dq, "dk": dk, "dv": dv}
-    return _routine(_Wanted(Backward, tensors, mask, key, scale, p), causal)
+    return _routine(_AttentionCall(Backward, tensors, mask, key, scale, p), causal)

@@ -10,11 +10,11 @@ import numpy as np
 
 from singa_lite.common.array_types import Array
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.kernels.onednn_kernels.batch_statistics import add_statistics, columns_of, fit, images_of
-from singa_lite.kernels.onednn_kernels.columns import SHORT, Activations, read_through
 from singa_lite.kernels.onednn_kernels.images import Images
-from singa_lite.kernels.onednn_kernels.normalized import Normalized
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
+from singa_lite.kernels.onednn_kernels.sums.batch_statistics import add_statistics, columns_of, fit, images_of
+from singa_lite.kernels.onednn_kernels.sums.columns import SHORT, Activations, read_through
+from singa_lite.kernels.onednn_kernels.sums.normalized import Normalized
 from singa_lite.kernels.routine import Temporary
 
 

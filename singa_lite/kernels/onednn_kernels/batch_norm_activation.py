@@ -13,12 +13,17 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.kernels.onednn_kernels import algorithms as a
-from singa_lite.kernels.onednn_kernels import functions as f
-from singa_lite.kernels.onednn_kernels import memory_descs
 from singa_lite.kernels.onednn_kernels.batch_norm import add_scale
 from singa_lite.kernels.onednn_kernels.batch_norm_gradients import add_gradients, propagate
-from singa_lite.kernels.onednn_kernels.batch_statistics import (
+from singa_lite.kernels.onednn_kernels.images import Images
+from singa_lite.kernels.onednn_kernels.library import algorithms as a
+from singa_lite.kernels.onednn_kernels.library import functions as f
+from singa_lite.kernels.onednn_kernels.library import memory_descs
+from singa_lite.kernels.onednn_kernels.library.primitive import MemoryDesc, Primitive
+from singa_lite.kernels.onednn_kernels.pieces import piece_size
+from singa_lite.kernels.onednn_kernels.pitched import Pitched, Span
+from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
+from singa_lite.kernels.onednn_kernels.sums.batch_statistics import (
     BatchSums,
     add_statistics,
     columns_of,
@@ -26,15 +31,10 @@ from singa_lite.kernels.onednn_kernels.batch_statistics import (
     images_of,
     sums_of,
 )
-from singa_lite.kernels.onednn_kernels.channel_sums import Before
-from singa_lite.kernels.onednn_kernels.columns import SHORT, Activations, Columns, read_through
-from singa_lite.kernels.onednn_kernels.images import Images
-from singa_lite.kernels.onednn_kernels.line import bound_primitive, run_bound
-from singa_lite.kernels.onednn_kernels.normalized import End, Normalized
-from singa_lite.kernels.onednn_kernels.pieces import even
-from singa_lite.kernels.onednn_kernels.pitched import Pitched, Span
-from singa_lite.kernels.onednn_kernels.primitive import MemoryDesc, Primitive
-from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
+from singa_lite.kernels.onednn_kernels.sums.channel_sums import Before
+from singa_lite.kernels.onednn_kernels.sums.columns import SHORT, Activations, Columns, read_through
+from singa_lite.kernels.onednn_kernels.sums.line import bound_primitive, run_bound
+from singa_lite.kernels.onednn_kernels.sums.normalized import End, Normalized
 from singa_lite.kernels.onednn_kernels.work import Work
 
 #: The largest result of each activation.
@@ -202,7 +202,7 @@ def _mask(
     if columns.lie_last:  # in C order images stay whole
         unit = normalized.columns.unit
         most = max(1, _MASKED // (unit * columns.channels))
-        step = min(step, (most if step % unit else even(step // unit, most)) * unit)
+        step = min(step, (most if step % unit else piece_size(step // unit, most)) * unit)
     piece = _cached_piece(columns, step)
     algorithm, alpha, beta = _DERIVATIVES[activation]
 

@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.kernels.onednn_kernels import algorithms as a
 from singa_lite.kernels.onednn_kernels.batch_norm import add_scale
 from singa_lite.kernels.onednn_kernels.batch_norm_activation import one_after_the_other
 from singa_lite.kernels.onednn_kernels.batch_norm_gradients import derivative
-from singa_lite.kernels.onednn_kernels.batch_statistics import add_statistics, columns_of, fit, images_of
-from singa_lite.kernels.onednn_kernels.columns import SHORT, Activations
 from singa_lite.kernels.onednn_kernels.images import Images
-from singa_lite.kernels.onednn_kernels.normalized import End, Normalized
+from singa_lite.kernels.onednn_kernels.library import algorithms as a
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
+from singa_lite.kernels.onednn_kernels.sums.batch_statistics import add_statistics, columns_of, fit, images_of
+from singa_lite.kernels.onednn_kernels.sums.columns import SHORT, Activations
+from singa_lite.kernels.onednn_kernels.sums.normalized import End, Normalized
 
 #: What is done behind the normalised element. Relu is the larger of it and -other, and other added, as in
 #: `elementwise.add_activation`, with all signs turned: of two numbers of which one is NaN the library takes the second.
@@ -105,17 +105,17 @@ def _added(
     normalized = Normalized(columns, *vectors)
     with images.sink(y) as target:
         if not activation:
-            _at_once(normalized, source, theirs, target, activation)
+            _add_in_one_pass(normalized, source, theirs, target, activation)
             return images
         calm, other = normalized.find_calm(inv_std)
         with images.only_if(calm, likely=True):
-            _at_once(normalized.turned(), source, theirs, target, activation)
+            _add_in_one_pass(normalized.turned(), source, theirs, target, activation)
         with images.only_if(other):
             one_after_the_other(normalized, [source, theirs], target, activation)
     return images
 
 
-def _at_once(
+def _add_in_one_pass(
     normalized: Normalized, source: Activations, theirs: Activations, target: Activations, activation: str
 ) -> None:
     ends = _ENDS[activation]

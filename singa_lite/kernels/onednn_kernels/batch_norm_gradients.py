@@ -9,14 +9,14 @@ import numpy as np
 
 from singa_lite.common.array_types import Array
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.kernels.onednn_kernels import algorithms as a
-from singa_lite.kernels.onednn_kernels import functions as f
-from singa_lite.kernels.onednn_kernels.batch_statistics import BatchSums, fit, images_of, sums_of
-from singa_lite.kernels.onednn_kernels.channel_sums import Before
-from singa_lite.kernels.onednn_kernels.columns import SHORT, Activations, Columns
+from singa_lite.kernels.onednn_kernels.library import algorithms as a
+from singa_lite.kernels.onednn_kernels.library import functions as f
+from singa_lite.kernels.onednn_kernels.library.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.pitched import Pitched
-from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
+from singa_lite.kernels.onednn_kernels.sums.batch_statistics import BatchSums, fit, images_of, sums_of
+from singa_lite.kernels.onednn_kernels.sums.channel_sums import Before
+from singa_lite.kernels.onednn_kernels.sums.columns import SHORT, Activations, Columns
 
 #: Algorithms of post-ops, and whether their operand is a whole tensor, not a vector.
 Links = Sequence[tuple[int, bool]]

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from singa_lite.kernels.onednn_kernels import memory_descs
-from singa_lite.kernels.onednn_kernels import primitive as p
-from singa_lite.kernels.onednn_kernels.library import OneDNNError, load
+from singa_lite.kernels.onednn_kernels.library import memory_descs
+from singa_lite.kernels.onednn_kernels.library import primitive as p
+from singa_lite.kernels.onednn_kernels.library.library import OneDNNError, load
 from singa_lite.kernels.widening import NARROW
 
 #: A bit of dnnl_cpu_isa_t: AVX-512's products of pairs of bfloat16 (those with AMX have it too).

@@ -20,7 +20,7 @@ from singa_lite.common.array_types import Array
 from singa_lite.kernels import workers
 from singa_lite.kernels.kernel_set import Launch, TensorSpec
 from singa_lite.kernels.onednn_kernels import one_thread
-from singa_lite.kernels.onednn_kernels.library import load
+from singa_lite.kernels.onednn_kernels.library.library import load
 from singa_lite.kernels.onednn_kernels.matrix import Matrix
 from singa_lite.kernels.onednn_kernels.routine import Arrays, Routine
 from singa_lite.kernels.routine import Step

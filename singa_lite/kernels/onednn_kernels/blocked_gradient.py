@@ -16,14 +16,14 @@ from typing import cast
 
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.kernels.onednn_kernels import algorithms, layouts, memory_descs
-from singa_lite.kernels.onednn_kernels import functions as f
-from singa_lite.kernels.onednn_kernels import primitive as p
-from singa_lite.kernels.onednn_kernels.conversion import read_as
 from singa_lite.kernels.onednn_kernels.convolution import DIRECT, chosen_filters, geometry, lying_filters
-from singa_lite.kernels.onednn_kernels.primitive import MemoryDesc, Primitive
+from singa_lite.kernels.onednn_kernels.library import algorithms, layouts, memory_descs
+from singa_lite.kernels.onednn_kernels.library import functions as f
+from singa_lite.kernels.onednn_kernels.library import primitive as p
+from singa_lite.kernels.onednn_kernels.library.conversion import read_as
+from singa_lite.kernels.onednn_kernels.library.primitive import MemoryDesc, Primitive
 from singa_lite.kernels.onednn_kernels.routine import BufferView, FlatSlice, Routine
-from singa_lite.kernels.onednn_kernels.work import lies
+from singa_lite.kernels.onednn_kernels.work import is_dense
 from singa_lite.kernels.routine import Temporary
 
 #: Of x and dy of the samples that are done at a time, unless one sample has more, or the filters have.
@@ -78,7 +78,7 @@ def _primitives(
     """(The layout of the gradient, {number of samples: what makes their gradient}); None where that is no gain."""
     found = dict[int, Primitive]()
     for length in sorted(lengths, reverse=True):
-        image, slope = (memory_descs.chosen((length, *tensor.shape[1:])) for tensor in (x, dy))
+        image, slope = (memory_descs.any_layout((length, *tensor.shape[1:])) for tensor in (x, dy))
         operands = image, filters, None, slope, *geometry(window)
         forward = Primitive("convolution_forward", f.FORWARD_TRAINING, DIRECT, *operands)
         made = Primitive("convolution_backward_weights", DIRECT, *operands, forward=forward)
@@ -103,9 +103,11 @@ class _Samples:
 
     def __init__(self, routine: Routine, tensor: TensorSpec, argument: int, primitives: dict[int, Primitive]) -> None:
         self._routine, self._shape = routine, tensor.shape[1:]
-        self._axes = _C_ORDER if lies(tensor, _C_ORDER) else layouts.CHANNELS_LAST
+        self._axes = _C_ORDER if is_dense(tensor, _C_ORDER) else layouts.CHANNELS_LAST
         lying = memory_descs.dense(tensor.shape, axes=self._axes)
-        self._dense = tensor if lies(tensor, self._axes) else read_as(routine, tensor, memory_descs.of(tensor), lying)
+        self._dense = (
+            tensor if is_dense(tensor, self._axes) else read_as(routine, tensor, memory_descs.desc_of(tensor), lying)
+        )
         self._wanted = {length: primitive.memory_desc(argument) for length, primitive in primitives.items()}
         self._copy = routine.temporary(max(desc.nbytes for desc in self._wanted.values()))
 

@@ -11,12 +11,13 @@ from typing import NamedTuple
 
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.kernels.onednn_kernels import bfloat16, layouts, memory_descs
-from singa_lite.kernels.onednn_kernels import functions as f
-from singa_lite.kernels.onednn_kernels import primitive as p
-from singa_lite.kernels.onednn_kernels.conversion import read_as, written_as
-from singa_lite.kernels.onednn_kernels.post_ops import POST_OPS
-from singa_lite.kernels.onednn_kernels.primitive import Primitive
+from singa_lite.kernels.onednn_kernels import bfloat16
+from singa_lite.kernels.onednn_kernels.library import functions as f
+from singa_lite.kernels.onednn_kernels.library import layouts, memory_descs
+from singa_lite.kernels.onednn_kernels.library import primitive as p
+from singa_lite.kernels.onednn_kernels.library.conversion import read_as, written_as
+from singa_lite.kernels.onednn_kernels.library.post_ops import POST_OPS
+from singa_lite.kernels.onednn_kernels.library.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.routine import Routine
 
 #: The library's algorithm of all convolutions here.
@@ -75,7 +76,7 @@ def _forward(
     groups: int,
     post_ops: tuple[p.PostOp, ...] = (),
 ) -> Routine | None:
-    if not _serves((x, y), weight, bias):
+    if not _supports((x, y), weight, bias):
         return None
     dtype = layouts.factors_of(x, y)
     image, result = _image(x, dtype), _image(y)
@@ -89,10 +90,10 @@ def _forward(
     if primitive is None:
         return None
     routine = Routine()
-    source = read_as(routine, x, memory_descs.of(x), primitive.memory_desc(f.SRC))
+    source = read_as(routine, x, memory_descs.desc_of(x), primitive.memory_desc(f.SRC))
     filters = read_as(routine, weight, lying_filters(weight, groups), primitive.memory_desc(f.WEIGHTS))
-    offset = None if bias is None else read_as(routine, bias, memory_descs.of(bias), primitive.memory_desc(f.BIAS))
-    with written_as(routine, y, memory_descs.of(y), primitive.memory_desc(f.DST)) as target:
+    offset = None if bias is None else read_as(routine, bias, memory_descs.desc_of(bias), primitive.memory_desc(f.BIAS))
+    with written_as(routine, y, memory_descs.desc_of(y), primitive.memory_desc(f.DST)) as target:
         routine.run(primitive, {f.SRC: source, f.WEIGHTS: filters, f.BIAS: offset, f.DST: target})
     return routine
 
@@ -106,7 +107,7 @@ def conv2d_derivative(
     is 10 to 200 times as slow: done in float32, that costs two conversions.
     """
     is_depthwise = groups > 1 and groups == dx.shape[1]
-    if not _serves((dy, dx), weight) or (is_depthwise and window.stride != (1, 1) and layouts.is_narrow(dy)):
+    if not _supports((dy, dx), weight) or (is_depthwise and window.stride != (1, 1) and layouts.is_narrow(dy)):
         return None
     dtype = layouts.factors_of(dy, dx)
     image, result, chosen = _image(dx), _image(dy, dtype), chosen_filters(weight, groups, dtype)
@@ -119,9 +120,9 @@ def conv2d_derivative(
     if primitive is None:
         return None
     routine = Routine()
-    source = read_as(routine, dy, memory_descs.of(dy), primitive.memory_desc(f.DIFF_DST))
+    source = read_as(routine, dy, memory_descs.desc_of(dy), primitive.memory_desc(f.DIFF_DST))
     filters = read_as(routine, weight, lying_filters(weight, groups), primitive.memory_desc(f.WEIGHTS))
-    with written_as(routine, dx, memory_descs.of(dx), primitive.memory_desc(f.DIFF_SRC)) as target:
+    with written_as(routine, dx, memory_descs.desc_of(dx), primitive.memory_desc(f.DIFF_SRC)) as target:
         routine.run(primitive, {f.DIFF_DST: source, f.WEIGHTS: filters, f.DIFF_SRC: target})
     return routine
 
@@ -130,7 +131,7 @@ def conv2d_gradient(
     x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, *, window: Window, groups: int
 ) -> Routine | None:
     """Gradient by the filters."""
-    if not _serves((x, dy), dweight):
+    if not _supports((x, dy), dweight):
         return None
     dtype = layouts.factors_of(x, dy)
     image, result, chosen = _image(x, dtype), _image(dy, dtype), chosen_filters(dweight, groups)
@@ -145,14 +146,14 @@ def conv2d_gradient(
     if primitive is None:
         return None
     routine = Routine()
-    source = read_as(routine, x, memory_descs.of(x), primitive.memory_desc(f.SRC))
-    slope = read_as(routine, dy, memory_descs.of(dy), primitive.memory_desc(f.DIFF_DST))
+    source = read_as(routine, x, memory_descs.desc_of(x), primitive.memory_desc(f.SRC))
+    slope = read_as(routine, dy, memory_descs.desc_of(dy), primitive.memory_desc(f.DIFF_DST))
     with written_as(routine, dweight, lying_filters(dweight, groups), primitive.memory_desc(f.DIFF_WEIGHTS)) as target:
         routine.run(primitive, {f.SRC: source, f.DIFF_DST: slope, f.DIFF_WEIGHTS: target})
     return routine
 
 
-def _serves(images: tuple[TensorSpec, TensorSpec], *others: TensorSpec | None) -> bool:
+def _supports(images: tuple[TensorSpec, TensorSpec], *others: TensorSpec | None) -> bool:
     """Whether the library multiplies such images, and the others are float32."""
     if not layouts.are_stored(*images) or not layouts.are_floats(*others):
         return False
@@ -187,4 +188,4 @@ def lying_filters(spec: TensorSpec, groups: int) -> p.MemoryDesc:
 def chosen_filters(spec: TensorSpec, groups: int, dtype: str = "float32") -> p.MemoryDesc:
     """Filters as the primitive likes them best; with an axis of groups before the others where there are several."""
     shape = spec.shape if groups == 1 else (groups, spec.shape[0] // groups, *spec.shape[1:])
-    return memory_descs.chosen(shape, dtype)
+    return memory_descs.any_layout(shape, dtype)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from singa_lite.common.strides import ordered_strides
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.kernels.onednn_kernels import algorithms, layouts, memory_descs
-from singa_lite.kernels.onednn_kernels import functions as f
-from singa_lite.kernels.onednn_kernels import primitive as p
-from singa_lite.kernels.onednn_kernels.along import along, can_reorder, in_one_order
-from singa_lite.kernels.onednn_kernels.line import Binary, Eltwise, Steps
+from singa_lite.kernels.onednn_kernels.along import can_reorder, fill_line, in_one_order
+from singa_lite.kernels.onednn_kernels.library import algorithms, layouts, memory_descs
+from singa_lite.kernels.onednn_kernels.library import functions as f
+from singa_lite.kernels.onednn_kernels.library import primitive as p
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
+from singa_lite.kernels.onednn_kernels.sums.line import Binary, Eltwise, Steps
 
 #: Elements from which on sums, products and copies are served: they move 2 MiB and more.
 _LARGE = 1 << 18
@@ -36,8 +36,8 @@ def copy(x: TensorSpec, y: TensorSpec) -> Routine | None:
     if y.size < _LARGE or x.shape != y.shape or not can_reorder(x, y):
         return None
     if layouts.lie_alike(y, x):
-        return along(y, x, add=lambda steps, x: steps.chain(y, x, Binary(algorithms.MAXIMUM, x)))
-    reorder = p.Reorder(memory_descs.of(x), memory_descs.of(y))
+        return fill_line(y, x, add=lambda steps, x: steps.chain(y, x, Binary(algorithms.MAXIMUM, x)))
+    reorder = p.Reorder(memory_descs.desc_of(x), memory_descs.desc_of(y))
     # What is called "simple" is a plain copy of rows, or loops over single elements where the order of axes changes.
     if "jit" not in reorder.implementation and layouts.order_of(x) != layouts.order_of(y):
         return None
@@ -63,7 +63,7 @@ def add_activation(a: TensorSpec, b: TensorSpec, y: TensorSpec, *, activation: s
         larger, sum_ = Binary(algorithms.MAXIMUM, a), Binary(algorithms.ADD, b)
         steps.chain(y, b, Binary(algorithms.MAXIMUM, b), minus, larger, sum_, same)
 
-    return along(y, b, a, add=fill)
+    return fill_line(y, b, a, add=fill)
 
 
 def subtract(a: TensorSpec, b: TensorSpec, y: TensorSpec) -> Routine | None:
@@ -83,14 +83,14 @@ def divide(a: TensorSpec, b: TensorSpec, y: TensorSpec) -> Routine | None:
 
 def scale(x: TensorSpec, y: TensorSpec, *, alpha: float, beta: float) -> Routine | None:
     """Rounded once, not twice."""
-    return along(y, x, add=lambda steps, x: steps.eltwise(y, x, algorithms.LINEAR, alpha, beta))
+    return fill_line(y, x, add=lambda steps, x: steps.eltwise(y, x, algorithms.LINEAR, alpha, beta))
 
 
 def power(x: TensorSpec, y: TensorSpec, *, exponent: float) -> Routine | None:
     """Square roots, squares and reciprocals."""
     if exponent not in _POWERS:
         return None
-    return along(y, x, add=lambda steps, x: steps.eltwise(y, x, *_POWERS[exponent]))
+    return fill_line(y, x, add=lambda steps, x: steps.eltwise(y, x, *_POWERS[exponent]))
 
 
 def exp(x: TensorSpec, y: TensorSpec) -> Routine | None:
@@ -100,17 +100,17 @@ def exp(x: TensorSpec, y: TensorSpec) -> Routine | None:
         same, larger = (Binary(algorithms.MAXIMUM, x),) * 2
         steps.chain(y, x, same, Eltwise(algorithms.EXP), larger)
 
-    return along(y, x, add=fill)
+    return fill_line(y, x, add=fill)
 
 
 def absolute(x: TensorSpec, y: TensorSpec) -> Routine | None:
     """The library's; its derivative takes NaN for a number above 0, and is left to the next set."""
-    return along(y, x, add=lambda steps, x: steps.eltwise(y, x, algorithms.ABS))
+    return fill_line(y, x, add=lambda steps, x: steps.eltwise(y, x, algorithms.ABS))
 
 
 def clip(x: TensorSpec, y: TensorSpec, *, low: float, high: float) -> Routine | None:
     """Bounded from above, then from below, so that NaN stays NaN."""
-    return along(y, x, add=lambda steps, x: steps.clip(y, x, low, high))
+    return fill_line(y, x, add=lambda steps, x: steps.clip(y, x, low, high))
 
 
 def compare(a: TensorSpec, b: TensorSpec, y: TensorSpec, *, relation: str) -> Routine | None:
@@ -123,13 +123,13 @@ def _two_operands(algorithm: int, a: TensorSpec, b: TensorSpec, y: TensorSpec) -
     if y.size < _LARGE or not layouts.are_of_one_type(y, a, b):
         return None
     if in_one_order(y, a, b):
-        return along(y, a, b, add=lambda steps, a: steps.chain(y, a, Binary(algorithm, b)))
+        return fill_line(y, a, b, add=lambda steps, a: steps.chain(y, a, Binary(algorithm, b)))
     if not layouts.lie_alike(y, a):
         return None
     second = _broadcast(b, y)
     if second is None:
         return None
-    desc = memory_descs.of(y)
+    desc = memory_descs.desc_of(y)
     primitive = p.Primitive("binary", algorithm, desc, second, desc)
     if "jit" not in primitive.implementation:
         return None

@@ -12,9 +12,9 @@ from functools import partial
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.kernels.onednn_kernels.columns import Activations, Columns, read_through
 from singa_lite.kernels.onednn_kernels.pitched import Pitched, Span
 from singa_lite.kernels.onednn_kernels.routine import BufferView
+from singa_lite.kernels.onednn_kernels.sums.columns import Activations, Columns, read_through
 from singa_lite.kernels.routine import Temporary
 
 #: A number of one channel costs as much as some twenty of a pass over all, as each lies in another line of the cache.

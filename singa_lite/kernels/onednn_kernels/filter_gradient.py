@@ -10,16 +10,17 @@ from __future__ import annotations
 
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.kernels.onednn_kernels import bfloat16, layouts, memory_descs, one_thread
-from singa_lite.kernels.onednn_kernels import functions as f
-from singa_lite.kernels.onednn_kernels import primitive as p
+from singa_lite.kernels.onednn_kernels import bfloat16, one_thread
 from singa_lite.kernels.onednn_kernels.blocked_gradient import blocked_gradient
 from singa_lite.kernels.onednn_kernels.convolution import conv2d_gradient
 from singa_lite.kernels.onednn_kernels.filter_gradient_rule import rule, sees_single_pixels
-from singa_lite.kernels.onednn_kernels.library import OneDNNError, load
-from singa_lite.kernels.onednn_kernels.primitive import Primitive
+from singa_lite.kernels.onednn_kernels.library import functions as f
+from singa_lite.kernels.onednn_kernels.library import layouts, memory_descs
+from singa_lite.kernels.onednn_kernels.library import primitive as p
+from singa_lite.kernels.onednn_kernels.library.library import OneDNNError, load
+from singa_lite.kernels.onednn_kernels.library.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
-from singa_lite.kernels.onednn_kernels.work import lies
+from singa_lite.kernels.onednn_kernels.work import is_dense
 from singa_lite.kernels.variants import Variants
 
 
@@ -37,18 +38,18 @@ def product_gradient(
     if primitive is None:
         return None
     routine = Routine()
-    operands = {f.SRC: _pixels(routine, x, _seen(x, dy, window)), f.WEIGHTS: _pixels(routine, dy, dy)}
-    if lies(dweight, layouts.KERNELS_LAST):
+    operands = {f.SRC: _pixels(routine, x, _covered_pixels(x, dy, window)), f.WEIGHTS: _pixels(routine, dy, dy)}
+    if is_dense(dweight, layouts.KERNELS_LAST):
         routine.run(primitive, {**operands, f.DST: dweight})
         return routine
     made = memory_descs.dense(dweight.shape, axes=layouts.KERNELS_LAST)
     copy = routine.temporary(made.nbytes)
     routine.run(primitive, {**operands, f.DST: copy})
-    routine.run(p.Reorder(made, memory_descs.of(dweight)), {f.SRC: copy, f.DST: dweight})
+    routine.run(p.Reorder(made, memory_descs.desc_of(dweight)), {f.SRC: copy, f.DST: dweight})
     return routine
 
 
-def _seen(x: TensorSpec, dy: TensorSpec, window: Window) -> TensorSpec:
+def _covered_pixels(x: TensorSpec, dy: TensorSpec, window: Window) -> TensorSpec:
     """The pixels of x that filters of one element see."""
     (batch, channels, rows, columns), (down, across) = x.strides, window.stride
     shape = *x.shape[:2], *dy.shape[2:]
@@ -57,11 +58,11 @@ def _seen(x: TensorSpec, dy: TensorSpec, window: Window) -> TensorSpec:
 
 def _pixels(routine: Routine, tensor: TensorSpec, seen: TensorSpec) -> BufferView:
     """`seen`, a part of the tensor, as a matrix of pixels by channels without gaps: the tensor itself, or a copy."""
-    if lies(seen, layouts.CHANNELS_LAST):
+    if is_dense(seen, layouts.CHANNELS_LAST):
         return tensor
     wanted = memory_descs.dense(seen.shape, str(seen.dtype), layouts.CHANNELS_LAST)
     copy = routine.temporary(wanted.nbytes)
-    routine.run(p.Reorder(memory_descs.of(seen), wanted), {f.SRC: tensor, f.DST: copy})
+    routine.run(p.Reorder(memory_descs.desc_of(seen), wanted), {f.SRC: tensor, f.DST: copy})
     return copy
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.kernels.onednn_kernels import layouts
-from singa_lite.kernels.onednn_kernels.library import load
+from singa_lite.kernels.onednn_kernels.library import layouts
+from singa_lite.kernels.onednn_kernels.library.library import load
 
 #: Elements of filters from which on the library's product packs both of its matrices. One of fewer, but not of few, is
 #: slow over pixels with a multiple of so many channels, as those lie in a few sets of the caches.

@@ -7,12 +7,12 @@ from contextlib import AbstractContextManager, contextmanager
 
 from singa_lite.common.array_types import DType
 from singa_lite.kernels.kernel_set import Axes, TensorSpec
-from singa_lite.kernels.onednn_kernels import layouts, memory_descs
-from singa_lite.kernels.onednn_kernels import primitive as p
-from singa_lite.kernels.onednn_kernels.conversion import read_as, written_as
+from singa_lite.kernels.onednn_kernels.library import layouts, memory_descs
+from singa_lite.kernels.onednn_kernels.library import primitive as p
+from singa_lite.kernels.onednn_kernels.library.conversion import read_as, written_as
 from singa_lite.kernels.onednn_kernels.pitched import Pitched
 from singa_lite.kernels.onednn_kernels.routine import BufferView
-from singa_lite.kernels.onednn_kernels.work import Work, lies
+from singa_lite.kernels.onednn_kernels.work import Work, is_dense
 
 _C_ORDER = (0, 1, 2, 3)
 
@@ -54,7 +54,7 @@ class Images(Work):
 
     def keep(self, *tensors: TensorSpec) -> bool:
         """Whether all are given to the primitives as they are."""
-        return all(lies(_as_image(tensor), self.axes) and not self._widens(tensor) for tensor in tensors)
+        return all(is_dense(_as_image(tensor), self.axes) and not self._widens(tensor) for tensor in tensors)
 
     def lie(self, *tensors: TensorSpec) -> bool:
         """Whether all lie in the order in which the primitives are given them, perhaps with gaps."""
@@ -98,7 +98,7 @@ class Images(Work):
         return layouts.is_narrow(tensor) and not self._as_stored
 
     def _lying(self, tensor: TensorSpec) -> p.MemoryDesc:
-        return self.desc(tensor) if self.keep(tensor) else memory_descs.of(_as_image(tensor))
+        return self.desc(tensor) if self.keep(tensor) else memory_descs.desc_of(_as_image(tensor))
 
 
 def _as_image(tensor: TensorSpec) -> TensorSpec:

@@ -10,24 +10,17 @@ from functools import cache
 import numpy as np
 
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.kernels.onednn_kernels import algorithms as a
-from singa_lite.kernels.onednn_kernels import functions as f
-from singa_lite.kernels.onednn_kernels import layouts, memory_descs
-from singa_lite.kernels.onednn_kernels import primitive as p
-from singa_lite.kernels.onednn_kernels.channel_sums import ChannelSums
-from singa_lite.kernels.onednn_kernels.columns import Columns
-from singa_lite.kernels.onednn_kernels.moments import (
-    Arguments,
-    add_variance,
-    backward,
-    forward,
-    inverter,
-    is_slow,
-)
+from singa_lite.kernels.onednn_kernels.library import algorithms as a
+from singa_lite.kernels.onednn_kernels.library import functions as f
+from singa_lite.kernels.onednn_kernels.library import layouts, memory_descs
+from singa_lite.kernels.onednn_kernels.library import primitive as p
+from singa_lite.kernels.onednn_kernels.library.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.pitched import Pitched, Span
-from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
-from singa_lite.kernels.onednn_kernels.work import Work, lies
+from singa_lite.kernels.onednn_kernels.sums.channel_sums import ChannelSums
+from singa_lite.kernels.onednn_kernels.sums.columns import Columns
+from singa_lite.kernels.onednn_kernels.sums.moments import Arguments, add_variance, backward, forward, inverter, is_slow
+from singa_lite.kernels.onednn_kernels.work import Work, is_dense
 
 _AFFINE = f.USE_SCALE | f.USE_SHIFT
 #: Elements of a piece: it stays in the caches of the cores from one step to the next.
@@ -142,7 +135,7 @@ class _Standardized(Pitched):
 
 def _are_rows(*tensors: TensorSpec) -> bool:
     """Whether all are float32, in C order and without gaps."""
-    return layouts.are_floats(*tensors) and all(lies(tensor, range(tensor.ndim)) for tensor in tensors)
+    return layouts.are_floats(*tensors) and all(is_dense(tensor, range(tensor.ndim)) for tensor in tensors)
 
 
 def _rows(count: int, parameter: TensorSpec) -> tuple[p.MemoryDesc, p.MemoryDesc, p.MemoryDesc]:

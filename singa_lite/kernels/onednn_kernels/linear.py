@@ -12,14 +12,15 @@ from math import prod
 import numpy as np
 
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.kernels.onednn_kernels import algorithms, bfloat16, blas_product, layouts, memory_descs
-from singa_lite.kernels.onednn_kernels import functions as f
-from singa_lite.kernels.onednn_kernels import primitive as p
-from singa_lite.kernels.onednn_kernels.conversion import read_as
-from singa_lite.kernels.onednn_kernels.library import OneDNNError
+from singa_lite.kernels.onednn_kernels import bfloat16, blas_product
+from singa_lite.kernels.onednn_kernels.library import algorithms, layouts, memory_descs
+from singa_lite.kernels.onednn_kernels.library import functions as f
+from singa_lite.kernels.onednn_kernels.library import primitive as p
+from singa_lite.kernels.onednn_kernels.library.conversion import read_as
+from singa_lite.kernels.onednn_kernels.library.library import OneDNNError
+from singa_lite.kernels.onednn_kernels.library.post_ops import POST_OPS
+from singa_lite.kernels.onednn_kernels.library.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.matrix import Matrix, matrix_of
-from singa_lite.kernels.onednn_kernels.post_ops import POST_OPS
-from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.product_by_pieces import by_pieces, meets_itself
 from singa_lite.kernels.onednn_kernels.routine import Routine
 from singa_lite.kernels.widening import NARROW
@@ -82,7 +83,7 @@ def linear_activation(
 
 def add_bias(x: TensorSpec, bias: TensorSpec, y: TensorSpec, *, axis: int) -> Routine | None:
     """For x and y that lie alike, without gaps. Several short rows are taken as one, with the bias repeated."""
-    if not layouts.are_alike(x, y) or not layouts.are_floats(bias) or x.size < _ELEMENTS_TO_ADD:
+    if not layouts.same_layout(x, y) or not layouts.are_floats(bias) or x.size < _ELEMENTS_TO_ADD:
         return None
     order = layouts.order_of(x)
     index, channels = order.index(axis % x.ndim), bias.size
@@ -138,7 +139,7 @@ def _narrow_product(
     worth = all(layouts.is_narrow(factor.tensor) or times >= _REUSE for factor, times in reuse)
     if not worth or not bfloat16.multiplies():
         return None
-    blocks = memory_descs.chosen(right.shape, NARROW)
+    blocks = memory_descs.any_layout(right.shape, NARROW)
     wanted = right.desc if layouts.is_narrow(right.tensor) else blocks
     vector = None if bias is None else memory_descs.dense((1, *bias.shape))
     primitive = _usable("matmul", left.as_factor(NARROW), wanted, vector, result.desc, post_ops=post_ops)
@@ -147,14 +148,18 @@ def _narrow_product(
     routine = Routine()
     rows = read_as(routine, left.tensor, left.desc, left.as_factor(NARROW))
     columns = read_as(routine, right.tensor, right.desc, primitive.memory_desc(f.WEIGHTS))
-    offset = None if bias is None else read_as(routine, bias, memory_descs.of(bias), memory_descs.dense(bias.shape))
+    offset = (
+        None if bias is None else read_as(routine, bias, memory_descs.desc_of(bias), memory_descs.dense(bias.shape))
+    )
     routine.run(primitive, {f.SRC: rows, f.WEIGHTS: columns, f.BIAS: offset, f.DST: result.tensor})
     return routine
 
 
 def _one_step(primitive: Primitive, left: Matrix, right: Matrix, result: Matrix, bias: TensorSpec | None) -> Routine:
     routine = Routine()
-    offset = None if bias is None else read_as(routine, bias, memory_descs.of(bias), memory_descs.dense(bias.shape))
+    offset = (
+        None if bias is None else read_as(routine, bias, memory_descs.desc_of(bias), memory_descs.dense(bias.shape))
+    )
     operands = {f.SRC: left.tensor, f.WEIGHTS: right.tensor, f.BIAS: offset, f.DST: result.tensor}
     routine.run(primitive, operands)
     return routine

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from singa_lite.common.array_types import Array
 from singa_lite.kernels.kernel_set import Launch
-from singa_lite.kernels.onednn_kernels import memories
-from singa_lite.kernels.onednn_kernels.memories import Execution
-from singa_lite.kernels.onednn_kernels.primitive import Primitive, address_of
+from singa_lite.kernels.onednn_kernels.library import memories
+from singa_lite.kernels.onednn_kernels.library.memories import Execution
+from singa_lite.kernels.onednn_kernels.library.primitive import Primitive, address_of
 from singa_lite.kernels.onednn_kernels.views import Arrays, BufferView, FlatSlice, Place, place_of
 from singa_lite.kernels.routine import Step, Temporary
 
@@ -70,7 +70,7 @@ class Loop(Step[Arrays]):
         for argument, place, first in zip(run.views, places, self._places[index], strict=True):
             moved = place.nbytes - first.nbytes
             if moved or argument in moves:
-                moves[argument] = _with(moves.get(argument, (0,) * self.rounds), moved)
+                moves[argument] = _extended(moves.get(argument, (0,) * self.rounds), moved)
 
     def bind(self, binding: Arrays) -> Launch:
         executions = [self._execution(index, binding) for index in range(len(self.first))]
@@ -81,11 +81,11 @@ class Loop(Step[Arrays]):
         arrays = run.arrays(binding)
         for argument, steps in moves.items():
             _check(binding, run.views[argument], arrays[argument], max(steps))
-        moved = {argument: _from(address_of(arrays[argument]), steps) for argument, steps in moves.items()}
+        moved = {argument: _shifted_steps(address_of(arrays[argument]), steps) for argument, steps in moves.items()}
         return run.primitive.execution(arrays, binding.workspace, moved)
 
 
-def _with(steps: Sequence[int], step: int) -> Sequence[int]:
+def _extended(steps: Sequence[int], step: int) -> Sequence[int]:
     """A further one; a range as long as all are as far from each other."""
     if len(steps) == 1 and steps[0] != step:
         return range(steps[0], 2 * step - steps[0], step - steps[0])
@@ -94,7 +94,7 @@ def _with(steps: Sequence[int], step: int) -> Sequence[int]:
     return (*steps, step)
 
 
-def _from(start: int, steps: Sequence[int]) -> Sequence[int]:
+def _shifted_steps(start: int, steps: Sequence[int]) -> Sequence[int]:
     if isinstance(steps, range):
         return range(start + steps.start, start + steps.stop, steps.step)
     return tuple(start + step for step in steps)

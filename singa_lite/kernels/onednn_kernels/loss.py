@@ -11,11 +11,11 @@ from singa_lite.common.array_types import Array
 from singa_lite.common.strides import ordered_strides
 from singa_lite.kernels.ids import check_ids
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.kernels.onednn_kernels import algorithms as a
-from singa_lite.kernels.onednn_kernels import functions as f
-from singa_lite.kernels.onednn_kernels import layouts, memory_descs
-from singa_lite.kernels.onednn_kernels import primitive as p
-from singa_lite.kernels.onednn_kernels.primitive import PostOp, Primitive
+from singa_lite.kernels.onednn_kernels.library import algorithms as a
+from singa_lite.kernels.onednn_kernels.library import functions as f
+from singa_lite.kernels.onednn_kernels.library import layouts, memory_descs
+from singa_lite.kernels.onednn_kernels.library import primitive as p
+from singa_lite.kernels.onednn_kernels.library.primitive import PostOp, Primitive
 from singa_lite.kernels.onednn_kernels.reduction import Stage
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
 from singa_lite.kernels.routine import Temporary
@@ -47,7 +47,7 @@ class _Scores:
         innermost = layouts.strides_of(first) == ordered_strides(first.shape, self.axes)
         countable = target.dtype.kind == "i" or (target.dtype.kind == "u" and target.dtype.itemsize < 8)
         ids = countable and target.ndim == first.ndim - 1 and self.classes > 1
-        return ids and innermost and layouts.are_alike(*tensors) and _lies_in_order(target)
+        return ids and innermost and layouts.same_layout(*tensors) and _lies_in_order(target)
 
     def index_classes(self, target: Array, indices: Array) -> None:
         """indices = where in the flat matrix each row's own class is. IndexError where an id names no class."""

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from singa_lite.common.strides import ordered_strides
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.kernels.onednn_kernels import layouts
-from singa_lite.kernels.onednn_kernels import primitive as p
+from singa_lite.kernels.onednn_kernels.library import layouts
+from singa_lite.kernels.onednn_kernels.library import primitive as p
 
 Extents = tuple[int, ...]
 

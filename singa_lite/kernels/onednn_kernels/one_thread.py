@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 
 from singa_lite.kernels.kernel_set import Launch
-from singa_lite.kernels.onednn_kernels.library import load
+from singa_lite.kernels.onednn_kernels.library.library import load
 from singa_lite.kernels.workers import Work
 
 #: Elements up to which one thread is as fast as several: waking and awaiting the others takes microseconds, and
@@ -28,7 +28,7 @@ def slots() -> int:
 
 
 @contextmanager
-def making(number: int = 1) -> Iterator[None]:
+def thread_count(number: int = 1) -> Iterator[None]:
     """Primitives made inside run on so many threads: some keep the number that was set when they were made."""
     get, put = _openmp()
     before = get()
@@ -40,8 +40,8 @@ def making(number: int = 1) -> Iterator[None]:
 
 
 def making_if(small: bool) -> AbstractContextManager[None]:
-    """`making` for small work."""
-    return making() if small else nullcontext()
+    """`thread_count` for small work."""
+    return thread_count() if small else nullcontext()
 
 
 def running(launch: Launch) -> Launch:
@@ -63,7 +63,7 @@ def working(work: Work) -> Work:
     """What does pieces of a call in a slot, its primitives on the thread that it is done by."""
 
     def run(pieces: Iterator[int]) -> None:
-        with making():
+        with thread_count():
             work(pieces)
 
     return run

@@ -9,7 +9,7 @@ A primitive takes 12 to 32 KiB, and a net has hundreds of calls that go over the
 from __future__ import annotations
 
 
-def even(count: int, most: int) -> int:
+def piece_size(count: int, most: int) -> int:
     """How many of `count` things to take at a time, at most so many.
 
     Equal pieces, if these are at most half as many again; else as long as can be, and a shorter one at the end.

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from singa_lite.common.array_types import DType
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.kernels.onednn_kernels import functions as f
-from singa_lite.kernels.onednn_kernels import layouts, memory_descs
-from singa_lite.kernels.onednn_kernels import primitive as p
-from singa_lite.kernels.onednn_kernels.layouts import FLOAT
+from singa_lite.kernels.onednn_kernels.library import functions as f
+from singa_lite.kernels.onednn_kernels.library import layouts, memory_descs
+from singa_lite.kernels.onednn_kernels.library import primitive as p
+from singa_lite.kernels.onednn_kernels.library.layouts import FLOAT
 from singa_lite.kernels.onednn_kernels.routine import BufferView, RowSlice
 from singa_lite.kernels.onednn_kernels.work import Work
 from singa_lite.kernels.routine import Temporary

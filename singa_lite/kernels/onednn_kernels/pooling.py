@@ -9,11 +9,11 @@ import numpy as np
 from singa_lite.common.array_types import Array
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.kernels.onednn_kernels import functions as f
-from singa_lite.kernels.onednn_kernels import layouts, memory_descs
-from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.images import Images
-from singa_lite.kernels.onednn_kernels.primitive import Primitive
+from singa_lite.kernels.onednn_kernels.library import functions as f
+from singa_lite.kernels.onednn_kernels.library import layouts, memory_descs
+from singa_lite.kernels.onednn_kernels.library import primitive as p
+from singa_lite.kernels.onednn_kernels.library.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
 from singa_lite.kernels.routine import Temporary
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from singa_lite.kernels.onednn_kernels import functions as f
-from singa_lite.kernels.onednn_kernels import primitive as p
+from singa_lite.kernels.onednn_kernels.library import functions as f
+from singa_lite.kernels.onednn_kernels.library import primitive as p
+from singa_lite.kernels.onednn_kernels.library.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.matrix import Matrix
-from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.routine import Routine, RowSlice
 
 #: Rows of a multiple of so many bytes lie in the same few sets of a cache. Where they give two pieces or more of that

@@ -14,10 +14,10 @@ import numpy as np
 from singa_lite.common.array_types import Array
 from singa_lite.common.strides import ordered_strides
 from singa_lite.kernels.kernel_set import Launch, TensorSpec
-from singa_lite.kernels.onednn_kernels import algorithms, memories, memory_descs
-from singa_lite.kernels.onednn_kernels import functions as f
-from singa_lite.kernels.onednn_kernels import primitive as p
-from singa_lite.kernels.onednn_kernels.primitive import Primitive
+from singa_lite.kernels.onednn_kernels.library import algorithms, memories, memory_descs
+from singa_lite.kernels.onednn_kernels.library import functions as f
+from singa_lite.kernels.onednn_kernels.library import primitive as p
+from singa_lite.kernels.onednn_kernels.library.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.views import Arrays
 from singa_lite.kernels.onednn_kernels.work import Work
 from singa_lite.kernels.recurrence import Product
@@ -58,7 +58,7 @@ class RecurrentArithmetic:
         with self.work.making():
             made = Primitive(
                 *("inner_product_forward", f.FORWARD_TRAINING, memory_descs.dense((n, k))),
-                *(memory_descs.chosen((m, k)), None, memory_descs.dense((n, m))),
+                *(memory_descs.any_layout((m, k)), None, memory_descs.dense((n, m))),
                 post_ops=post_ops,
             )
             wanted = made.memory_desc(f.WEIGHTS)
@@ -122,13 +122,13 @@ class RecurrentArithmetic:
     def _temporary(self, shape: tuple[int, ...], dtype: str) -> Array:
         if self.binding is None:
             self.temporaries.append(self.work.temporary(shape, dtype))
-            return over_nothing(self.temporaries[-1])
+            return placeholder(self.temporaries[-1])
         self._taken += 1
         return self.binding.array(self.temporaries[self._taken - 1])
 
     def _bound(self, made: Primitive, arrays: dict[int, Array]) -> Launch:
         self.most = max(self.most, made.scratch_bytes)
-        return _nothing if self.binding is None else made.bind(arrays, self.space)
+        return _no_op if self.binding is None else made.bind(arrays, self.space)
 
     def _each(self, made: Primitive, rounds: Sequence[dict[int, Array]]) -> StepCall:
         self.most = max(self.most, made.scratch_bytes)
@@ -155,7 +155,7 @@ def _in_turn(*calls: StepCall | None) -> StepCall:
     return run
 
 
-def _nothing() -> None:
+def _no_op() -> None:
     pass
 
 
@@ -163,7 +163,7 @@ def _skip(index: int) -> None:
     pass
 
 
-def over_nothing(form: TensorSpec | Temporary) -> Array:
+def placeholder(form: TensorSpec | Temporary) -> Array:
     """An array of this form over no memory of its own: whatever is made of it goes by shapes and strides alone."""
     strides = ordered_strides(form.shape, range(len(form.shape)), form.dtype.itemsize)
     own = form.strides if isinstance(form, TensorSpec) else strides

@@ -8,8 +8,9 @@ from singa_lite.common.array_types import Array
 from singa_lite.kernels import workers
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import Launch, TensorSpec
-from singa_lite.kernels.onednn_kernels import layouts, memories, one_thread
-from singa_lite.kernels.onednn_kernels.recurrent_arithmetic import NoFastCode, RecurrentArithmetic, over_nothing
+from singa_lite.kernels.onednn_kernels import one_thread
+from singa_lite.kernels.onednn_kernels.library import layouts, memories
+from singa_lite.kernels.onednn_kernels.recurrent_arithmetic import NoFastCode, RecurrentArithmetic, placeholder
 from singa_lite.kernels.onednn_kernels.routine import Routine
 from singa_lite.kernels.onednn_kernels.views import Arrays
 from singa_lite.kernels.onednn_kernels.work import Work
@@ -35,8 +36,8 @@ class _Part:
         specs = steps.kind.buffers(weight, count, gates.dtype, masked)
         self.buffers = {name: work.temporary(shape, dtype) for name, (shape, dtype) in specs.items()}
         sizing = RecurrentArithmetic(work)
-        nowhere = {name: None if spec is None else over_nothing(spec) for name, spec in tensors.items()}
-        self._made(nowhere, {name: over_nothing(t) for name, t in self.buffers.items()}, sizing)
+        nowhere = {name: None if spec is None else placeholder(spec) for name, spec in tensors.items()}
+        self._made(nowhere, {name: placeholder(t) for name, t in self.buffers.items()}, sizing)
         self.temporaries, self.space = sizing.temporaries, work.temporary(sizing.most)
 
     def bind(self, binding: Arrays) -> Pass:

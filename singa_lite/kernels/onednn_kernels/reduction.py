@@ -16,11 +16,11 @@ import numpy as np
 from singa_lite.common.array_types import Array, DType
 from singa_lite.common.strides import ordered_strides
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.kernels.onednn_kernels import algorithms, layouts, memory_descs
-from singa_lite.kernels.onednn_kernels import functions as f
-from singa_lite.kernels.onednn_kernels import primitive as p
-from singa_lite.kernels.onednn_kernels.conversion import written_as
-from singa_lite.kernels.onednn_kernels.primitive import Primitive
+from singa_lite.kernels.onednn_kernels.library import algorithms, layouts, memory_descs
+from singa_lite.kernels.onednn_kernels.library import functions as f
+from singa_lite.kernels.onednn_kernels.library import primitive as p
+from singa_lite.kernels.onednn_kernels.library.conversion import written_as
+from singa_lite.kernels.onednn_kernels.library.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
 
 #: dnnl_reduction_sum
@@ -99,7 +99,7 @@ def _in_float32(routine: Routine, y: TensorSpec) -> AbstractContextManager[Buffe
     """Gives what the steps inside are to write: y, or a copy in float32, which is rounded afterwards."""
     if layouts.are_floats(y):
         return nullcontext(y)
-    return written_as(routine, y, memory_descs.of(y), p.memory_desc(y.shape, layouts.strides_of(y)))
+    return written_as(routine, y, memory_descs.desc_of(y), p.memory_desc(y.shape, layouts.strides_of(y)))
 
 
 def _add_stages(routine: Routine, x: TensorSpec, runs: list[_Run], result: BufferView, alpha: float) -> bool:
@@ -110,7 +110,7 @@ def _add_stages(routine: Routine, x: TensorSpec, runs: list[_Run], result: Buffe
         stage = _stage(runs)
         if stage is None:
             return False
-        runs = _left(runs, stage)
+        runs = _remaining_runs(runs, stage)
         last = not any(run.summed for run in runs)
         target = result if last else routine.temporary((prod(run.extent for run in runs),), "float32")
         if not stage._replace(dtype=dtype).add(routine, source, target, alpha if last else 1.0):
@@ -191,7 +191,7 @@ def _divisor(extent: int, most: int) -> int:
     return max(n for n in range(1, min(extent, most) + 1) if extent % n == 0)
 
 
-def _left(runs: list[_Run], stage: Stage) -> list[_Run]:
+def _remaining_runs(runs: list[_Run], stage: Stage) -> list[_Run]:
     """The runs that a stage leaves, without gaps."""
     outer, groups, _, _ = stage.shape
     index = [run.summed for run in runs].index(True)

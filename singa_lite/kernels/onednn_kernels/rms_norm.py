@@ -10,17 +10,17 @@ import numpy as np
 
 from singa_lite.common.array_types import Array
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.kernels.onednn_kernels import algorithms as a
-from singa_lite.kernels.onednn_kernels import functions as f
-from singa_lite.kernels.onednn_kernels import layouts, memory_descs
-from singa_lite.kernels.onednn_kernels import primitive as p
-from singa_lite.kernels.onednn_kernels.channel_sums import ChannelSums
-from singa_lite.kernels.onednn_kernels.columns import Columns
-from singa_lite.kernels.onednn_kernels.moments import forward, inverter, is_slow
+from singa_lite.kernels.onednn_kernels.library import algorithms as a
+from singa_lite.kernels.onednn_kernels.library import functions as f
+from singa_lite.kernels.onednn_kernels.library import layouts, memory_descs
+from singa_lite.kernels.onednn_kernels.library import primitive as p
 from singa_lite.kernels.onednn_kernels.pitched import Span
 from singa_lite.kernels.onednn_kernels.routine import Routine
-from singa_lite.kernels.onednn_kernels.running_sums import ACCUMULATE, Link
-from singa_lite.kernels.onednn_kernels.work import Work, lies
+from singa_lite.kernels.onednn_kernels.sums.channel_sums import ChannelSums
+from singa_lite.kernels.onednn_kernels.sums.columns import Columns
+from singa_lite.kernels.onednn_kernels.sums.moments import forward, inverter, is_slow
+from singa_lite.kernels.onednn_kernels.sums.running_sums import ACCUMULATE, Link
+from singa_lite.kernels.onednn_kernels.work import Work, is_dense
 
 _GIVEN = f.USE_SCALE | f.USE_GLOBAL_STATS
 #: Elements of a piece: it stays in the caches of the cores from one step to the next.
@@ -122,5 +122,5 @@ def _derives(work: Work, rows: int, features: int) -> tuple[p.Primitive, p.Primi
 
 def _are_rows(*tensors: TensorSpec) -> bool:
     """Whether all are float32, in C order and without gaps, and not empty."""
-    plain = layouts.are_floats(*tensors) and all(lies(tensor, range(tensor.ndim)) for tensor in tensors)
+    plain = layouts.are_floats(*tensors) and all(is_dense(tensor, range(tensor.ndim)) for tensor in tensors)
     return plain and all(tensor.size for tensor in tensors)

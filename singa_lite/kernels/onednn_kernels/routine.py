@@ -12,10 +12,11 @@ from typing import TypeVar, cast
 from singa_lite.kernels import routine as base
 from singa_lite.kernels.built import BuiltKernel, builders
 from singa_lite.kernels.kernel_set import DeviceArray, Launch, Settings, TensorSpecs
-from singa_lite.kernels.onednn_kernels import bfloat16, layouts, memories
-from singa_lite.kernels.onednn_kernels.library import OneDNNError
+from singa_lite.kernels.onednn_kernels import bfloat16
+from singa_lite.kernels.onednn_kernels.library import layouts, memories
+from singa_lite.kernels.onednn_kernels.library.library import OneDNNError
+from singa_lite.kernels.onednn_kernels.library.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.loop import Loop, Run
-from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.views import Arrays as Arrays
 from singa_lite.kernels.onednn_kernels.views import BufferView as BufferView
 from singa_lite.kernels.onednn_kernels.views import FlatSlice as FlatSlice
@@ -135,11 +136,11 @@ class Routine(base.Routine[Step[Arrays]]):
             self.steps = before
 
     def _binding(self, arrays: Mapping[int, DeviceArray], scratch: DeviceArray | None, rest: Temporary) -> Arrays:
-        again = partial(_same, self) if self.built_again is None else self.built_again
+        again = partial(_unchanged, self) if self.built_again is None else self.built_again
         return Arrays(arrays, scratch, rest, lambda index: Row(again().conditional[index].steps))
 
 
-def _same(routine: Routine) -> Routine:
+def _unchanged(routine: Routine) -> Routine:
     """For one that no kernel made."""
     return routine
 

@@ -14,10 +14,10 @@ import numpy as np
 from singa_lite.common.array_types import Array
 from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, RmsPropHyper, SgdHyper
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.kernels.onednn_kernels import algorithms as a
-from singa_lite.kernels.onednn_kernels import layouts
-from singa_lite.kernels.onednn_kernels.line import AddOld, Binary, Eltwise, Line, Link, Steps
+from singa_lite.kernels.onednn_kernels.library import algorithms as a
+from singa_lite.kernels.onednn_kernels.library import layouts
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
+from singa_lite.kernels.onednn_kernels.sums.line import AddOld, Binary, Eltwise, Line, Link, Steps
 from singa_lite.kernels.routine import Temporary
 
 _SQUARE, _ADDED = Eltwise(a.SQUARE), AddOld(1.0)
@@ -37,7 +37,7 @@ def sgd(
     hyper: SgdHyper,
 ) -> Routine | None:
     """At the first update the velocity starts from zeros, whatever it held, and takes the whole gradient."""
-    if not layouts.are_alike(value, gradient, *(() if velocity is None else (velocity,))):
+    if not layouts.same_layout(value, gradient, *(() if velocity is None else (velocity,))):
         return None
     line = Line(value.size)
     numbers = step, share, decay, ahead = line.numbers(4)
@@ -101,7 +101,7 @@ def _scaled_by_squares(
     share: float,
 ) -> Routine | None:
     """square = kept * square + share * g**2; value -= lr * g / (sqrt(square) + epsilon)."""
-    if not layouts.are_alike(value, gradient, square):
+    if not layouts.same_layout(value, gradient, square):
         return None
     line = Line(value.size)
     numbers = step, decay, decay_step, correction = line.numbers(4)
@@ -163,7 +163,7 @@ def _adam(
     hyper: AdamHyper,
 ) -> Routine | None:
     """The moments, AdamW's decay if decoupled, then the step, by the last of the moments."""
-    if not layouts.are_alike(value, gradient, *moments):
+    if not layouts.same_layout(value, gradient, *moments):
         return None
     first_moment, second_moment, *largest = moments
     line = Line(value.size)
@@ -194,7 +194,7 @@ def _adam(
 
 def add_scaled(x: TensorSpec, y: TensorSpec, *, alpha: float) -> Routine | None:
     """One primitive."""
-    if not layouts.are_alike(y, x):
+    if not layouts.same_layout(y, x):
         return None
     line = Line(y.size)
     (factor,) = line.numbers(1)
@@ -204,7 +204,7 @@ def add_scaled(x: TensorSpec, y: TensorSpec, *, alpha: float) -> Routine | None:
 
 def clip_elements(y: TensorSpec, *, threshold: float) -> Routine | None:
     """NaN stays NaN."""
-    if not layouts.are_alike(y):
+    if not layouts.same_layout(y):
         return None
     return Line(y.size).each(lambda steps: steps.clip(y, y, -threshold, threshold))
 

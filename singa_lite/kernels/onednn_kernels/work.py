@@ -9,8 +9,8 @@ from singa_lite.common.array_types import DType
 from singa_lite.common.strides import ordered_strides
 from singa_lite.kernels.kernel_set import DeviceArray, Launch, TensorSpec, TensorSpecs
 from singa_lite.kernels.onednn_kernels import one_thread
-from singa_lite.kernels.onednn_kernels.layouts import FLOAT
-from singa_lite.kernels.onednn_kernels.primitive import PostOp, Primitive
+from singa_lite.kernels.onednn_kernels.library.layouts import FLOAT
+from singa_lite.kernels.onednn_kernels.library.primitive import PostOp, Primitive
 from singa_lite.kernels.onednn_kernels.routine import BufferView, FlatSlice, Routine
 from singa_lite.kernels.routine import Temporary
 
@@ -58,7 +58,7 @@ class Work(Routine):
         return self.size <= one_thread.SMALL
 
 
-def lies(tensor: TensorSpec, axes: Sequence[int]) -> bool:
+def is_dense(tensor: TensorSpec, axes: Sequence[int]) -> bool:
     """Whether the elements lie without gaps, the axes in this order, outermost first. Extents of 1 fit any order."""
     wanted = ordered_strides(tensor.shape, axes, tensor.dtype.itemsize)
     return all(e == 1 or a == b for e, a, b in zip(tensor.shape, tensor.strides, wanted, strict=True))

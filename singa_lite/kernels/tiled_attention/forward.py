@@ -18,7 +18,7 @@ from singa_lite.kernels.tiled_attention.passes import Passes
 from singa_lite.kernels.tiled_attention.tiles import HIDDEN
 
 
-class Rows(NamedTuple):
+class QueryBlock(NamedTuple):
     """The buffers of a block of so many rows. top: the largest score; total: the sum of powers; result: y so far."""
 
     query: Array
@@ -48,12 +48,12 @@ class Forward(Passes[ForwardTile]):
     """y and lse."""
 
     @cached_property
-    def _rows(self) -> dict[int, Rows]:
+    def _rows(self) -> dict[int, QueryBlock]:
         """By the number of rows, of which there are at most two."""
         counts = {block.stop - block.start for block in self.tiling.blocks}
-        matrices, vectors = Rows._fields[:2], Rows._fields[2:]
+        matrices, vectors = QueryBlock._fields[:2], QueryBlock._fields[2:]
         return {
-            count: Rows(
+            count: QueryBlock(
                 *(self.matrix(name, count, self.tiling.size) for name in matrices),
                 *(self.vector(name, count) for name in vectors),
             )
@@ -90,7 +90,7 @@ class Forward(Passes[ForwardTile]):
             _add_tile(tile, rows, kept)
         self._finish(sample, heads, block, rows)
 
-    def _finish(self, sample: int, heads: slice, block: slice, rows: Rows) -> None:
+    def _finish(self, sample: int, heads: slice, block: slice, rows: QueryBlock) -> None:
         """y = what was summed up / total, lse = top + log of total; 0 of rows that see no key."""
         count, (top, part, total, dead) = block.stop - block.start, (rows.top, rows.part, rows.total, rows.dead)
         np.copyto(total, np.nan, where=np.greater(total, -HIDDEN, out=dead))  # a library's e**NaN may be a number
@@ -106,7 +106,7 @@ class Forward(Passes[ForwardTile]):
         np.divide(result, divisor, out=self.part("y", sample, heads, block))
 
 
-def _add_tile(tile: ForwardTile, rows: Rows, kept: Array | None) -> None:
+def _add_tile(tile: ForwardTile, rows: QueryBlock, kept: Array | None) -> None:
     for launch in tile.scores:
         launch()
     tile.largest()
@@ -122,7 +122,7 @@ def _add_tile(tile: ForwardTile, rows: Rows, kept: Array | None) -> None:
     tile.add()
 
 
-def _raise_top(rows: Rows) -> None:
+def _raise_top(rows: QueryBlock) -> None:
     """top = the largest so far; shrink: by what all before it shrinks."""
     np.maximum(rows.top, rows.part, out=rows.new)
     np.subtract(rows.top, rows.new, out=rows.shrink)

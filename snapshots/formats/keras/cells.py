@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from singa_lite.snapshots.formats.keras.layout import Layout, same
+from singa_lite.snapshots.formats.keras.layout import Layout, identity_layout
 from singa_lite.snapshots.formats.keras.layouts import snake_case
 from singa_lite.snapshots.formats.keras.net import LayerInfo
 from singa_lite.snapshots.formats.keras.orders import Order, is_plain
@@ -39,7 +39,7 @@ class Variable(NamedTuple):
         return not self.added_to
 
 
-class Part(NamedTuple):
+class CellGroup(NamedTuple):
     """A group within a layer's: its path below that one, "" for the layer's own; its name; its arrays."""
 
     within: str
@@ -47,7 +47,7 @@ class Part(NamedTuple):
     variables: tuple[Variable, ...] = ()
 
 
-def recurrent(info: LayerInfo, order: Order, owned: Owned) -> tuple[str, list[Part]]:
+def recurrent(info: LayerInfo, order: Order, owned: Owned) -> tuple[str, list[CellGroup]]:
     """A cell; with two directions, as `Bidirectional` has them, one of each."""
     if not is_plain(order):
         raise ValueError("the order of the features that reach it is not known in Keras")
@@ -55,15 +55,15 @@ def recurrent(info: LayerInfo, order: Order, owned: Owned) -> tuple[str, list[Pa
         raise ValueError("it has several stacks; Keras has a layer for each")
     kind, arrays = snake_case(info.kind), owned.get(info.name, {})
     if not info.option("bidirectional"):
-        return kind, [Part("", info.last_name), _cell(info, "/cell", "_l0", arrays)]
-    found = [Part("", info.last_name)]
+        return kind, [CellGroup("", info.last_name), _cell(info, "/cell", "_l0", arrays)]
+    found = [CellGroup("", info.last_name)]
     for direction, ending in (("forward", "_l0"), ("backward", "_l0_reverse")):
         within = f"/{direction}_layer"
-        found += [Part(within, f"{direction}_{kind}"), _cell(info, f"{within}/cell", ending, arrays)]
+        found += [CellGroup(within, f"{direction}_{kind}"), _cell(info, f"{within}/cell", ending, arrays)]
     return "bidirectional", found
 
 
-def _cell(info: LayerInfo, within: str, ending: str, owned: Mapping[str, ArraySpec]) -> Part:
+def _cell(info: LayerInfo, within: str, ending: str, owned: Mapping[str, ArraySpec]) -> CellGroup:
     gates = GATES[info.kind]
     paths = {name: f"parameters/{info.name}/{name}{ending}" for name in ("weight_ih", "weight_hh")}
     biases = {name: f"parameters/{info.name}/{name}{ending}" for name in ("bias_ih", "bias_hh")}
@@ -74,7 +74,7 @@ def _cell(info: LayerInfo, within: str, ending: str, owned: Mapping[str, ArraySp
     shapes = {name: owned[path].shape for name, path in paths.items()}
     if any(not shape or shape[-1] % len(gates) for shape in shapes.values()):
         raise ValueError(f"the shapes {shapes} of {len(gates)} gates")
-    layouts = {name: same(shape)._replace(gates=_moved(gates)) for name, shape in shapes.items()}
+    layouts = {name: identity_layout(shape)._replace(gates=_gate_order(gates)) for name, shape in shapes.items()}
     found = [Variable(paths[name], layouts[name], number) for number, name in enumerate(("weight_ih", "weight_hh"))]
     if "bias_hh" in paths and "bias_ih" in paths:
         apart = info.kind == "GRU" and info.option("reset_after") == 1
@@ -82,20 +82,20 @@ def _cell(info: LayerInfo, within: str, ending: str, owned: Mapping[str, ArraySp
         one, other = (layouts[name]._replace(row=row) for name, row in zip(biases, rows, strict=True))
         found.append(Variable(paths["bias_ih"], one, 2))
         found.append(Variable(paths["bias_hh"], other, 2, "" if apart else paths["bias_ih"]))
-    return Part(within, f"{snake_case(info.kind)}_cell", tuple(found))
+    return CellGroup(within, f"{snake_case(info.kind)}_cell", tuple(found))
 
 
-def attention(info: LayerInfo, order: Order, owned: Owned) -> tuple[str, list[Part]]:
+def attention(info: LayerInfo, order: Order, owned: Owned) -> tuple[str, list[CellGroup]]:
     """Four products, each with an axis for the heads; grouped queries are another class."""
     if not is_plain(order):
         raise ValueError("the order of the features that reach it is not known in Keras")
     grouped = info.option("heads") != info.option("kv_heads")
-    found = [Part("", info.last_name), Part("/_softmax", "softmax"), Part("/_dropout_layer", "dropout")]
+    found = [CellGroup("", info.last_name), CellGroup("/_softmax", "softmax"), CellGroup("/_dropout_layer", "dropout")]
     for name, option in _PRODUCTS:
         layer = f"{info.name}/{name}"
         variables = _product(layer, info.option(option), name == "output", owned.get(layer, {}))
         within = f"/_{name}_dense" if grouped else f"/{name}_dense"
-        found.append(Part(within, f"attention_{name}" if name == "output" else name, tuple(variables)))
+        found.append(CellGroup(within, f"attention_{name}" if name == "output" else name, tuple(variables)))
     return "grouped_query_attention" if grouped else "multi_head_attention", found
 
 
@@ -114,6 +114,6 @@ def _product(layer: str, heads: int, is_last: bool, owned: Mapping[str, ArraySpe
         yield Variable(bias, Layout(shape[1:], split, tuple(range(len(split)))), 1)
 
 
-def _moved(gates: tuple[int, ...]) -> tuple[int, ...]:
+def _gate_order(gates: tuple[int, ...]) -> tuple[int, ...]:
     """() where they are in order."""
     return () if gates == tuple(range(len(gates))) else gates

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from singa_lite.common.array_types import Array, DType
-from singa_lite.errors import SnapshotError
+from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots import manifest, weights_tree
 from singa_lite.snapshots.formats.keras.cells import Variable
 from singa_lite.snapshots.formats.keras.groups import FileGroup, Group, fitting, groups_of_net, guessed_groups, matched
@@ -56,7 +56,7 @@ def tree_of(file: guarded.File, wanted: Tree | None) -> Tree:
 
 def _groups(file: guarded.File, known: Manifest | None, wanted: Tree | None) -> list[Group]:
     """The groups of the file that are read. SnapshotError for arrays in it for which there is no place."""
-    found = _found(file)
+    found = _array_groups(file)
     if known is not None:
         specs = {path: ArraySpec(entry.shape, np.dtype(np.float32)) for path, entry in known.entries.items()}
         candidates = _candidates(file.path, known.attributes, specs)
@@ -95,7 +95,7 @@ def _read(file: guarded.File, known: Manifest | None, dataset: str, variable: Va
     return array.astype(dtype, copy=False)
 
 
-def _found(file: guarded.File) -> dict[str, FileGroup]:
+def _array_groups(file: guarded.File) -> dict[str, FileGroup]:
     """The groups of the file that hold arrays, by path. SnapshotError for arrays in other places.
 
     Keras's optimizer and other objects beside the layers, whose names begin with "_", are left out.
@@ -113,7 +113,7 @@ def _found(file: guarded.File) -> dict[str, FileGroup]:
         names += sys.getsizeof(found[group].name)  # each may be the same long text of the file
         raw.allow(file.path, "the names of its layers", names, file.size)
     for group in list(found):
-        for outer in _around(file, group, found):
+        for outer in _enclosing_layers(file, group, found):
             found[outer] = FileGroup(_name(file, outer), ())
             names += sys.getsizeof(found[outer].name)
             raw.allow(file.path, "the names of its layers", names, file.size)
@@ -125,7 +125,7 @@ def _of_layers(file: guarded.File) -> list[str]:
     return [path for path in file.datasets if not path.startswith(("optimizer/", "_")) and path != MANIFEST]
 
 
-def _around(file: guarded.File, path: str, found: Mapping[str, FileGroup]) -> Iterator[str]:
+def _enclosing_layers(file: guarded.File, path: str, found: Mapping[str, FileGroup]) -> Iterator[str]:
     """The layers around a group whose arrays are within it, such as a cell: groups with a name and no arrays."""
     outer = path.rpartition("/")[0]
     while outer and outer not in found:

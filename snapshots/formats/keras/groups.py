@@ -7,8 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.formats.keras.cells import Part, Variable
+from singa_lite.common.errors import SnapshotError
+from singa_lite.snapshots.formats.keras.cells import CellGroup, Variable
 from singa_lite.snapshots.formats.keras.layouts import (
     VARIABLES,
     guessed,
@@ -87,7 +87,9 @@ def groups_of_net(
     return groups
 
 
-def _check_all_placed(info: LayerInfo, parts: Sequence[Part], owned: Mapping[str, Mapping[str, ArraySpec]]) -> None:
+def _check_all_placed(
+    info: LayerInfo, parts: Sequence[CellGroup], owned: Mapping[str, Mapping[str, ArraySpec]]
+) -> None:
     """ValueError for an array of the layer, or of one within it, that has no place. owned: {layer: its arrays}."""
     placed = {variable.path for part in parts for variable in part.variables}
     for name, arrays in owned.items():

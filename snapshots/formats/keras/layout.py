@@ -1,4 +1,4 @@
-"""How an array of ours lies in Keras."""
+"""The layout of an array of ours in Keras."""
 
 from __future__ import annotations
 
@@ -75,6 +75,6 @@ class Layout(NamedTuple):
         return moved
 
 
-def same(shape: Shape) -> Layout:
+def identity_layout(shape: Shape) -> Layout:
     """The layout of an array that is the same in Keras."""
     return Layout(shape, shape, tuple(range(len(shape))))

@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from singa_lite.snapshots.formats.keras.layout import Layout, same
+from singa_lite.snapshots.formats.keras.layout import Layout, identity_layout
 from singa_lite.snapshots.formats.keras.net import LayerInfo
 from singa_lite.snapshots.formats.keras.orders import Order, is_plain
 from singa_lite.tensor import Shape
@@ -152,12 +152,12 @@ def layout(kind: str, info: LayerInfo, order: Order, path: str, shape: Shape) ->
     by_feature = kind == "PReLU" or kind.endswith("Normalization")
     by_feature = (kind == "Dense" and name == "weight") or (by_feature and len(sample) == 1 and shape != (1,))
     if not by_feature or is_plain(order):
-        return same(shape)
+        return identity_layout(shape)
     if order is None or kind == "GroupNormalization":  # whose groups would be of other features
         raise ValueError(f"the order of the features that reach it is not known in Keras, wanted for {path!r}")
     if shape[:1] != (sum(map(prod, order)),):
         raise ValueError(f"the shape {shape} of {path!r}")
-    return same(shape)._replace(order=order)
+    return identity_layout(shape)._replace(order=order)
 
 
 def guessed(kind: str, name: str, stored: Shape) -> Layout:
@@ -170,7 +170,7 @@ def guessed(kind: str, name: str, stored: Shape) -> Layout:
             raise ValueError("the order of its axes is not known")
         if not _has_axes(kind, name, stored):
             raise ValueError(f"the shape {stored} of {name!r}")
-        return same(stored)
+        return identity_layout(stored)
     axes = _KERNELS[kind]
     if len(stored) != len(axes):
         raise ValueError(f"the shape {stored} of {name!r}")

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from singa_lite.errors import SnapshotError
+from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.readers.guarded_json import Unchecked
 from singa_lite.tensor import Shape
 
@@ -54,7 +54,7 @@ def layers_of(where: str, attributes: Mapping[str, Unchecked]) -> dict[str, Laye
     try:
         layers, wiring = json.loads(attributes["layers"]), json.loads(attributes["wiring"])
         given = [(name, kind, more) for (name, kind), more in zip(layers, wiring, strict=True)]
-        held = _held([one for one in given if type(one[0]) is str and "/" in one[0]])
+        held = _nested_layers([one for one in given if type(one[0]) is str and "/" in one[0]])
         for name, kind, more in given:
             if type(name) is str and "/" in name:
                 continue
@@ -73,7 +73,7 @@ def layers_of(where: str, attributes: Mapping[str, Unchecked]) -> dict[str, Laye
     return found
 
 
-def _held(given: Sequence[tuple[str, object, Unchecked]]) -> dict[str, tuple[LayerInfo, ...]]:
+def _nested_layers(given: Sequence[tuple[str, object, Unchecked]]) -> dict[str, tuple[LayerInfo, ...]]:
     """{path: the layers that it holds}, of the layers within others, each behind the one that holds it."""
     found: dict[str, tuple[LayerInfo, ...]] = {}
     for name, kind, more in reversed(given):

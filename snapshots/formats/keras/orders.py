@@ -78,7 +78,7 @@ def _walked(
     for name, info in net.items():
         given = [leaving[source][number] for source, number in info.sources]
         given = given or list(first) or [_entering(info.inputs[0], axes)]
-        if info.kind in _FEATURES_LAST and len(info.inputs[0]) < 3 and not _are_alike(info, given, axes):
+        if info.kind in _FEATURES_LAST and len(info.inputs[0]) < 3 and not _same_order(info, given, axes):
             given = [None for _ in given]
         reaching[name] = given[0]
         passed = _passed(info, given, min(pieces, _PIECES))
@@ -118,7 +118,7 @@ def _passed(info: LayerInfo, given: Sequence[Order], most: int) -> Order:
     return None
 
 
-def _are_alike(info: LayerInfo, given: Sequence[Order], axes: int) -> bool:
+def _same_order(info: LayerInfo, given: Sequence[Order], axes: int) -> bool:
     """Whether samples (time, features) lie alike in Keras."""
     return len(info.inputs[0]) < axes and all(map(is_plain, given))
 

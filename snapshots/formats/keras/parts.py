@@ -1,4 +1,4 @@
-"""What Keras's group of a layer holds: arrays, cells, products, other layers."""
+"""The contents of Keras's group of a layer: arrays, cells, products, other layers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from singa_lite.snapshots.formats.keras.cells import GATES, Owned, Part, Variable, attention, recurrent
+from singa_lite.snapshots.formats.keras.cells import GATES, CellGroup, Owned, Variable, attention, recurrent
 from singa_lite.snapshots.formats.keras.layouts import VARIABLES, keras_class, layout, snake_case
 from singa_lite.snapshots.formats.keras.net import LayerInfo, chained
 from singa_lite.snapshots.formats.keras.orders import (
@@ -25,7 +25,7 @@ class Described(NamedTuple):
     owned: Owned
     depthwise: bool
 
-    def parts(self, info: LayerInfo, order: Order, axes: int) -> tuple[str, list[Part]]:
+    def parts(self, info: LayerInfo, order: Order, axes: int) -> tuple[str, list[CellGroup]]:
         """(name of its class in paths, its groups, its own first). order: of the features that reach it.
 
         axes: from how many on a sample has channels. ValueError for a layer that Keras lacks.
@@ -39,11 +39,11 @@ class Described(NamedTuple):
         if info.kind == "TimeDistributed" and len(info.held) == 1:
             return "time_distributed", list(self._steps(info, order))
         if info.kind == "SeparableConv2D" and len(info.held) == 2:
-            return "separable_conv2d", [Part("", info.last_name, tuple(self._separable(info)))]
+            return "separable_conv2d", [CellGroup("", info.last_name, tuple(self._separable(info)))]
         if info.kind == "Sequential":
             return "sequential", list(self._chain(info, order, axes))
         kind, variables = self._variables(info, order)
-        return kind, [Part("", info.last_name, variables)]
+        return kind, [CellGroup("", info.last_name, variables)]
 
     def _variables(self, info: LayerInfo, order: Order) -> tuple[str, tuple[Variable, ...]]:
         """(name of its class in paths, its arrays). ValueError for arrays that Keras lacks."""
@@ -70,40 +70,40 @@ class Described(NamedTuple):
                 yield Variable(path, layout(kind, layer, (layer.inputs[0],), path, spec.shape), number)
                 number += 1
 
-    def _both_directions(self, info: LayerInfo, order: Order) -> Iterator[Part]:
-        yield Part("", info.last_name)
+    def _both_directions(self, info: LayerInfo, order: Order) -> Iterator[CellGroup]:
+        yield CellGroup("", info.last_name)
         for layer, direction in zip(info.held, ("forward", "backward"), strict=True):
             kind, parts = recurrent(layer, order, self.owned)
             names = {"": f"{direction}_{kind}"}
-            yield from (_within(f"/{direction}_layer", p._replace(name=names.get(p.within, p.name))) for p in parts)
+            yield from (_prefixed(f"/{direction}_layer", p._replace(name=names.get(p.within, p.name))) for p in parts)
 
-    def _steps(self, info: LayerInfo, order: Order) -> Iterator[Part]:
+    def _steps(self, info: LayerInfo, order: Order) -> Iterator[CellGroup]:
         if order is None:
             raise ValueError("the order of the features that reach it is not known in Keras")
         net = steps_of(info)
         orders, axes = input_orders(net), channel_axes(net)
-        yield Part("", info.last_name)
+        yield CellGroup("", info.last_name)
         for name, layer in net.items():
-            yield from (_within("/layer", part) for part in self.parts(_own(layer), orders[name], axes)[1])
+            yield from (_prefixed("/layer", part) for part in self.parts(_inner_layer(layer), orders[name], axes)[1])
 
-    def _chain(self, info: LayerInfo, order: Order, axes: int) -> Iterator[Part]:
+    def _chain(self, info: LayerInfo, order: Order, axes: int) -> Iterator[CellGroup]:
         orders = orders_within(info, order, axes)
         counts: Counter[str] = Counter()
-        yield Part("", info.last_name)
+        yield CellGroup("", info.last_name)
         for name, layer in chained(info, info.inputs).items():
-            kind, parts = self.parts(_own(layer), orders[name], axes)
+            kind, parts = self.parts(_inner_layer(layer), orders[name], axes)
             at = f"/layers/{numbered(kind, counts)}"
-            yield from (_within(at, part) for part in parts)
+            yield from (_prefixed(at, part) for part in parts)
 
 
-def _own(layer: LayerInfo) -> LayerInfo:
+def _inner_layer(layer: LayerInfo) -> LayerInfo:
     """A layer within another. ValueError for one that uses the parameters of a third."""
     if layer.shares:
         raise ValueError(f"{layer.name!r} in it shares the parameters of {layer.shares!r}")
     return layer
 
 
-def _within(path: str, part: Part) -> Part:
+def _prefixed(path: str, part: CellGroup) -> CellGroup:
     return part._replace(within=path + part.within)
 
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from math import prod
 from typing import NamedTuple
 
-from singa_lite.errors import SnapshotError
+from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.formats.safetensors import header
 from singa_lite.snapshots.readers.safetensors import TensorInfo
-from singa_lite.snapshots.torch_layout import Part, TorchLayout
+from singa_lite.snapshots.torch_layout import AxisSlice, TorchLayout
 from singa_lite.snapshots.tree import ArraySpec
 from singa_lite.tensor import Shape
 
@@ -32,14 +32,14 @@ def laid_out(where: str, specs: Mapping[str, ArraySpec], layouts: Mapping[str, T
     entries: dict[str, Entry] = {}
     end = 0
     for name, held in paths.items():
-        shape, dtype = _whole(where, name, held, specs, layouts), specs[held[0]].dtype
+        shape, dtype = _file_shape(where, name, held, specs, layouts), specs[held[0]].dtype
         begin, end = end, end + prod(shape) * dtype.itemsize
-        ordered = sorted(held, key=lambda path: layouts[path].part or Part(0, 0, 0, 0))
+        ordered = sorted(held, key=lambda path: layouts[path].part or AxisSlice(0, 0, 0, 0))
         entries[name] = Entry(TensorInfo(header.code_of(dtype), shape, begin, end), tuple(ordered))
     return entries
 
 
-def _whole(
+def _file_shape(
     where: str, name: str, paths: list[str], specs: Mapping[str, ArraySpec], layouts: Mapping[str, TorchLayout]
 ) -> Shape:
     """The shape of the file's array."""

@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.errors import SnapshotError
+from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots import manifest
 from singa_lite.snapshots.files import output
 from singa_lite.snapshots.files.atomic import replacing
@@ -25,7 +25,7 @@ from singa_lite.snapshots.files.saver_threads import SaverThreads
 from singa_lite.snapshots.formats.safetensors import header as tensors_header
 from singa_lite.snapshots.formats.safetensors import torch_names
 from singa_lite.snapshots.formats.safetensors.entries import Entry, laid_out
-from singa_lite.snapshots.formats.safetensors.file_tree import of_known, of_others
+from singa_lite.snapshots.formats.safetensors.file_tree import foreign_tree, of_known
 from singa_lite.snapshots.manifest import Manifest
 from singa_lite.snapshots.name_map import NameMap, Names
 from singa_lite.snapshots.readers import guarded_json, raw, safetensors
@@ -105,14 +105,14 @@ def opened(path: str | os.PathLike[str], wanted: Tree | None, *, names: Names | 
     with raw.reading(path) as file:
         header = safetensors.read(file)
         known = _manifest(file, header)
-        layouts = _found(file.path, header, wanted, names) if known is None else _written(file, header, known)
+        layouts = _torch_layouts(file.path, header, wanted, names) if known is None else _written(file, header, known)
         if known is not None and names is not None and wanted is not None:
             yield of_known(file, header, known, _renamed(file.path, layouts, wanted, names))
         elif known is not None:
             yield of_known(file, header, known, {path: (path, layout) for path, layout in layouts.items()})
         else:
             copies = names.copies if isinstance(names, NameMap) else {}
-            yield of_others(file, header, layouts, wanted, copies)
+            yield foreign_tree(file, header, layouts, wanted, copies)
 
 
 def _manifest(file: RawFile, header: Header) -> Manifest | None:
@@ -156,7 +156,7 @@ def _check_part(where: str, shape: Shape, layout: TorchLayout) -> None:
         )
 
 
-def _found(where: str, header: Header, wanted: Tree | None, names: Names | None) -> dict[str, TorchLayout]:
+def _torch_layouts(where: str, header: Header, wanted: Tree | None, names: Names | None) -> dict[str, TorchLayout]:
     """The layouts of a file of PyTorch's, by path."""
     specs = {name: ArraySpec(entry.shape, entry.dtype) for name, entry in header.entries.items()}
     if wanted is None:
@@ -167,11 +167,11 @@ def _found(where: str, header: Header, wanted: Tree | None, names: Names | None)
     for layout in found.values():
         _check_part(where, specs[layout.name].shape, layout)
     used = {layout.name for layout in found.values()}
-    strange = [(name, TorchLayout(name)) for name in specs if name not in used and not _is_left_out(name, names)]
+    strange = [(name, TorchLayout(name)) for name in specs if name not in used and not _is_ignored(name, names)]
     return _by_path(where, [*found.items(), *strange])
 
 
-def _is_left_out(name: str, names: Names | None) -> bool:
+def _is_ignored(name: str, names: Names | None) -> bool:
     return name.rpartition(".")[2] in torch_names.IGNORED or (isinstance(names, NameMap) and names.is_beside(name))
 
 

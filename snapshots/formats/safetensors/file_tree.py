@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from singa_lite.common.array_types import Array, DType
-from singa_lite.errors import SnapshotError
+from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots import weights_tree
 from singa_lite.snapshots.files import output
 from singa_lite.snapshots.manifest import Manifest
@@ -87,7 +87,7 @@ def of_known(file: RawFile, header: Header, known: Manifest, entries: Mapping[st
     return Tree(arrays, dict(known.attributes), file.path)
 
 
-def of_others(
+def foreign_tree(
     file: RawFile,
     header: Header,
     layouts: Mapping[str, TorchLayout],

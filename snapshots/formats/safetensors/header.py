@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 from singa_lite.common.array_types import DType
-from singa_lite.errors import SnapshotError
+from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.readers.safetensors import DTYPES, LONGEST, METADATA, TensorInfo, encoded
 
 _CODES = {name: code for code, name in DTYPES.items() if code != "BF16"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from singa_lite.snapshots.torch_layout import Part, TorchLayout
+from singa_lite.snapshots.torch_layout import AxisSlice, TorchLayout
 from singa_lite.snapshots.tree import ArraySpec
 from singa_lite.tensor import Shape
 
@@ -49,4 +49,4 @@ def _of_attention(holder: str, inner: str, name: str, specs: Mapping[str, ArrayS
     if name == "weight" and {shape[0] for shape in shapes} != {width}:  # a memory of another width
         return TorchLayout(f"{inner[0]}_proj_weight", axes)
     begin = _PACKED.index(inner) * width
-    return TorchLayout(f"in_proj_{name}", axes, Part(0, begin, begin + width, len(_PACKED) * width))
+    return TorchLayout(f"in_proj_{name}", axes, AxisSlice(0, begin, begin + width, len(_PACKED) * width))

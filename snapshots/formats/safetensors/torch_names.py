@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping
 
-from singa_lite.errors import SnapshotError
+from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.formats.safetensors.torch_modules import in_one_module
 from singa_lite.snapshots.manifest import Attribute
 from singa_lite.snapshots.name_map import NameMap, Names

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from singa_lite.errors import SnapshotError
+from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.readers.raw import RawFile
 from singa_lite.snapshots.readers.tensor_proto import Proto
 from singa_lite.tensor import Shape

@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 
 from singa_lite.common.array_types import Array, DType
-from singa_lite.errors import SnapshotError
+from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots import weights_tree
 from singa_lite.snapshots.tree import LazyArray, Tree
 from singa_lite.tensor import Shape
@@ -50,7 +50,7 @@ def named(where: str, found: Mapping[str, LazyArray], wanted: Tree | None) -> Tr
     the names, and shapes are as they are stored: a convolution's weight has two axes. SnapshotError for two arrays with
     one path, and for an entry of `wanted` that the file lacks, unless that is partial.
     """
-    taken = {} if wanted is None else dict(_taken(where, found, wanted))
+    taken = {} if wanted is None else dict(_matched_names(where, found, wanted))
     arrays = {path: _fitted(found[name], wanted.arrays[path]) for path, name in taken.items()} if wanted else {}
     used = Counter(taken.values())
     for name, count in used.items():
@@ -85,7 +85,7 @@ def spellings(layer: str, name: str) -> list[str]:
     return [f"{one}{rest}" for one in layers for rest in (f"/{suffix}", f"_{suffix}", f".{dotted}")]
 
 
-def _taken(where: str, found: Mapping[str, LazyArray], wanted: Tree) -> Iterator[tuple[str, str]]:
+def _matched_names(where: str, found: Mapping[str, LazyArray], wanted: Tree) -> Iterator[tuple[str, str]]:
     """(path, name in the file) of each parameter and running statistic of `wanted`."""
     for path, lazy in wanted.arrays.items():
         branch, _, rest = path.partition("/")

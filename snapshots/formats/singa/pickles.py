@@ -1,5 +1,6 @@
-"""SINGA's pickles, `net.save(f, use_pickle=True)` of 1.0 to 3.0 and the model zoo's: a dictionary of NumPy arrays by
-name, and since 1.1.1 the number of a version. They are only read, and never unpickled: see `readers.pickle`.
+"""Reads SINGA's pickles, `net.save(f, use_pickle=True)` of 1.0 to 3.0 and the model zoo's. Each is a dictionary of
+NumPy arrays by name, and since 1.1.1 the number of a version. They are only read, and never unpickled: see
+`readers.pickle`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from singa_lite.errors import SnapshotError
+from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.formats.singa.names import named
 from singa_lite.snapshots.formats.singa.records import VERSION
 from singa_lite.snapshots.readers import raw

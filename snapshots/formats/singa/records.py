@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from singa_lite.errors import SnapshotError
+from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.formats.singa import desc as singa_desc
 from singa_lite.snapshots.formats.singa.names import named
 from singa_lite.snapshots.readers import raw, tensor_proto
@@ -45,7 +45,7 @@ def opened(path: str | os.PathLike[str], wanted: Tree | None) -> Iterator[Tree]:
     if name.lower().endswith(".desc"):
         with raw.reading(name) as text:
             described = singa_desc.parse(text)
-        name = _beside(name)
+        name = _described_file(name)
     with raw.reading(name) as file:
         protos = records(file)
         if described is not None:
@@ -101,7 +101,7 @@ def _lazy(file: RawFile, key: str, proto: Proto) -> LazyArray:
     return LazyArray(proto.shape, proto.dtype, partial(tensor_proto.read, file, f"entry {key!r}", proto))
 
 
-def _beside(name: str) -> str:
+def _described_file(name: str) -> str:
     """The file that a .desc describes: of the same stem, in the same folder, and no link."""
     stem = name[: -len(".desc")]
     tried = [stem + suffix for suffix in (".bin", ".model")]

@@ -17,7 +17,7 @@ from functools import partial
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.errors import SnapshotError
+from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.formats.singa.names import named
 from singa_lite.snapshots.readers import guarded_json, npy, raw, zip_directory, zip_member
 from singa_lite.snapshots.readers.guarded_json import Json

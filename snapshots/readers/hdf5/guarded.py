@@ -18,7 +18,7 @@ from types import MappingProxyType
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.errors import SnapshotError
+from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.readers import opening
 from singa_lite.snapshots.readers.file_state import FileState, state_of
 from singa_lite.snapshots.readers.hdf5 import objects

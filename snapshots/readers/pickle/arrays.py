@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from singa_lite.common.array_types import Array, DType
-from singa_lite.errors import SnapshotError
+from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.readers import raw
 from singa_lite.snapshots.readers.raw import ByteArray, RawFile, Shape
 
@@ -31,7 +31,7 @@ _LATIN_1 = 0xC3
 
 
 class Span(NamedTuple):
-    """Where a string lies in the file. coding: "bytes", "utf-8", "escaped" (with its quotes) or "raw-unicode".
+    """The position of a string in the file. coding: "bytes", "utf-8", "escaped" (with its quotes) or "raw-unicode".
 
     is_bytes: whether the pickle calls `_codecs.encode` on it, so that its characters are bytes, in Latin-1.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from singa_lite.errors import SnapshotError
+from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.readers.raw import RawFile
 
 #: Characters in a line that is no string.

@@ -1,0 +1,1 @@
+"""Convolutions, and layers that change the borders and the size of images."""

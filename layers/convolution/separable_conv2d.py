@@ -1,0 +1,76 @@
+"""SeparableConv2D: a depthwise convolution, and a mixture of its channels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from singa_lite.layer import initializer
+from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layers._checks import input_axes
+from singa_lite.layers._windows import IMAGE, Extents, check_padding
+from singa_lite.layers.convolution.conv2d import Conv2D
+from singa_lite.layers.convolution.depthwise_conv2d import DepthwiseConv2D
+from singa_lite.tensor import Shape, Tensor
+
+
+class SeparableConv2D(Layer):
+    """y = a 1 x 1 Conv2D of nb_kernels, over a DepthwiseConv2D of x without a bias (Chollet, arXiv 1610.02357).
+
+    Input samples (channels, height, width); output samples (nb_kernels, oh, ow), oh and ow as of Conv2D. Layers
+    inside: depthwise, with depth_multiplier kernels for each channel, and pointwise, which has the bias.
+
+    kernel, stride, border_mode, pad, padding, dilation: of the depthwise convolution, as of Conv2D. use_bias,
+    bias_init: of the pointwise one. weight_init: of both, an Initializer, its name, or a number.
+    """
+
+    features_last = False
+    feed_layout = "image"
+
+    def __init__(
+        self,
+        name: str,
+        nb_kernels: int,
+        kernel: Extents = 3,
+        stride: Extents = 1,
+        border_mode: str = "same",
+        pad: Extents | None = None,
+        use_bias: bool = True,
+        *,
+        padding: str | None = None,
+        depth_multiplier: int = 1,
+        dilation: Extents = 1,
+        weight_init: initializer.Spec = "glorot_uniform",
+        bias_init: initializer.Spec = 0.0,
+        input_sample_shape: InputShape | None = None,
+    ) -> None:
+        super().__init__(name, input_sample_shape=input_sample_shape)
+        pads: dict[str, Any] = {"border_mode": border_mode, "pad": pad}
+        if padding is not None:
+            check_padding(self, padding)
+            pads = {"padding": padding}
+        self._depthwise = self.add_layer(
+            DepthwiseConv2D(
+                "depthwise",
+                kernel,
+                stride,
+                use_bias=False,
+                **pads,
+                depth_multiplier=depth_multiplier,
+                dilation=dilation,
+                weight_init=weight_init,
+            )
+        )
+        self._pointwise = self.add_layer(
+            Conv2D("pointwise", nb_kernels, 1, use_bias=use_bias, weight_init=weight_init, bias_init=bias_init)
+        )
+        self.nb_kernels, self.window = self._pointwise.nb_kernels, self._depthwise.window
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """(channels, height, width) -> (nb_kernels, oh, ow)."""
+        deep = self.set_up(self._depthwise, input_axes(self, shapes, IMAGE))
+        self.window = self._depthwise.window
+        return self.set_up(self._pointwise, deep)
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, channels, height, width) -> (n, nb_kernels, oh, ow)."""
+        return self.run(self._pointwise, training, self.run(self._depthwise, training, x))

@@ -1,0 +1,3 @@
+"""Normalisation layers."""
+
+from singa_lite.layers.normalization.normalization import Normalization as Normalization

@@ -1,0 +1,59 @@
+"""BatchNormalization: each channel by the statistics of the batch."""
+
+from __future__ import annotations
+
+from singa_lite import autograd
+from singa_lite.layer import initializer
+from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layers._checks import init, input_axes, number, positive
+from singa_lite.tensor import Shape, Tensor
+
+
+class BatchNormalization(Layer):
+    """y = gamma * (x - mean) / sqrt(var + epsilon) + beta, channel by channel.
+
+    From Ioffe and Szegedy, arXiv 1502.03167. In training, mean and biased variance are those of the batch,
+    over all axes but the channels, and the running ones follow: running = (1 - momentum) * running +
+    momentum * batch, with the unbiased variance (PyTorch's form). In evaluation, the running ones are used.
+
+    Input and output samples (channels,), (channels, length) or (channels, height, width). Parameters: gamma,
+    beta (channels,). State: running_mean (0 at first), running_var (1 at first), (channels,).
+
+    momentum: from 0 to 1, the weight of the new batch. epsilon: above 0. gamma_init, beta_init: an
+    Initializer, its name, or a number.
+    """
+
+    batch_statistics = True
+
+    def __init__(
+        self,
+        name: str,
+        momentum: float = 0.1,
+        *,
+        epsilon: float = 1e-5,
+        gamma_init: initializer.Spec = 1.0,
+        beta_init: initializer.Spec = 0.0,
+        input_sample_shape: InputShape | None = None,
+    ) -> None:
+        super().__init__(name, input_sample_shape=input_sample_shape)
+        self.momentum = number(self, "momentum", momentum, 0, 1)
+        self.epsilon = positive(self, "epsilon", epsilon)
+        self.gamma_init = init(self, "gamma_init", gamma_init)
+        self.beta_init = init(self, "beta_init", beta_init)
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """The shape is kept."""
+        shape = input_axes(self, shapes, ("channels", "..."))
+        self.add_parameter("gamma", shape[:1], self.gamma_init)
+        self.add_parameter("beta", shape[:1], self.beta_init)
+        self.add_state("running_mean", shape[:1])
+        self.add_state("running_var", shape[:1], 1.0)
+        return shape
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, channels, ...) -> the same shape; in training the running statistics move."""
+        scale = self.parameters["gamma"], self.parameters["beta"]
+        running = self.states["running_mean"], self.states["running_var"]
+        if training:
+            return autograd.batch_norm(x, *scale, *running, momentum=self.momentum, epsilon=self.epsilon)
+        return autograd.batch_norm_inference(x, *scale, *running, epsilon=self.epsilon)

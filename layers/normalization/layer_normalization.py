@@ -1,0 +1,55 @@
+"""LayerNormalization: each sample by its own statistics."""
+
+from __future__ import annotations
+
+from singa_lite import autograd
+from singa_lite.layer import initializer
+from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layers._checks import axis_of, init, leaves_time, not_the_batch, one_input, positive
+from singa_lite.tensor import Shape, Tensor
+
+
+class LayerNormalization(Layer):
+    """y = gamma * (x - mean) / sqrt(var + epsilon) + beta (Ba, Kiros and Hinton, arXiv 1607.06450).
+
+    mean and biased variance are taken over all axes from `axis` on, separately for each index along the
+    others.
+
+    Input and output samples of any shape with an axis. Parameters: gamma, beta of the shape from `axis` on.
+
+    axis: counts the batch as 0, negative from the end; never the batch. epsilon: above 0. gamma_init,
+    beta_init: an Initializer, its name, or a number.
+    """
+
+    passes_mask = True
+
+    def __init__(
+        self,
+        name: str,
+        axis: int = -1,
+        *,
+        epsilon: float = 1e-5,
+        gamma_init: initializer.Spec = 1.0,
+        beta_init: initializer.Spec = 0.0,
+        input_sample_shape: InputShape | None = None,
+    ) -> None:
+        super().__init__(name, input_sample_shape=input_sample_shape)
+        self.axis = not_the_batch(self, axis)
+        self.epsilon = positive(self, "epsilon", epsilon)
+        self.gamma_init = init(self, "gamma_init", gamma_init)
+        self.beta_init = init(self, "beta_init", beta_init)
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """The shape is kept."""
+        shape = one_input(self, shapes)
+        axis = axis_of(self, self.axis, shape)
+        self.positionwise = leaves_time(axis, shape)
+        normalized = shape[axis - 1 :]
+        self.any_length = len(normalized) < len(shape)
+        self.add_parameter("gamma", normalized, self.gamma_init)
+        self.add_parameter("beta", normalized, self.beta_init)
+        return shape
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, ...) -> the same shape."""
+        return autograd.layer_norm(x, self.parameters["gamma"], self.parameters["beta"], self.epsilon)

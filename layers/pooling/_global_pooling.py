@@ -1,0 +1,42 @@
+"""Bases of the poolings over whole images or sequences: all but the number of axes."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from singa_lite import autograd
+from singa_lite.layer.layer import Layer
+from singa_lite.layers._checks import input_axes
+from singa_lite.layers._windows import as_images
+from singa_lite.tensor import Shape, Tensor
+
+
+class GlobalPooling(Layer):
+    """One number for each channel. A subclass names the `axes`."""
+
+    axes: ClassVar[tuple[str, ...]]
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """(channels, *extents) -> (channels,)."""
+        return input_axes(self, shapes, self.axes)[:1]
+
+
+class GlobalAvgPooling(GlobalPooling):
+    """The average of each channel's elements."""
+
+    misnomers: ClassVar = {"max": "GlobalMaxPooling takes the largest"}
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, channels, *extents) -> (n, channels)."""
+        return autograd.global_avg_pool2d(as_images(x))
+
+
+class GlobalMaxPooling(GlobalPooling):
+    """The largest of each channel's elements."""
+
+    misnomers: ClassVar = dict.fromkeys(("average", "avg", "ave", "mean"), "GlobalAvgPooling takes averages")
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, channels, *extents) -> (n, channels)."""
+        images = as_images(x)
+        return autograd.flatten(autograd.max_pool2d(images, images.shape[2:], 1))

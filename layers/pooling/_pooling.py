@@ -1,0 +1,112 @@
+"""Bases of the pooling layers: all but the number of axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from singa_lite import autograd
+from singa_lite.kernels.interface.window import Window
+from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layers._checks import flag, input_axes, is_int, label
+from singa_lite.layers._windows import Extents, as_image, as_images, as_samples, output_extents, padded, window
+from singa_lite.tensor import Shape, Tensor
+
+
+class Pooling(Layer):
+    """Pooling over images, or over sequences as images of height 1. A subclass names the `axes`.
+
+    kernel, stride: 3 and 2 where None. border_mode: None is "same", or "valid" where a kernel is even, for which
+    there is no "same". padding: Keras's, in the place of border_mode and pad; kernel and stride are Keras's then
+    where None: 2 and the kernel. ceil_mode: what is left at the end is pooled as well, by a window that goes beyond it.
+    """
+
+    axes: ClassVar[tuple[str, ...]]
+
+    def __init__(
+        self,
+        name: str,
+        kernel: Extents | None = None,
+        stride: Extents | None = None,
+        border_mode: str | None = None,
+        pad: Extents | None = None,
+        *,
+        padding: str | None = None,
+        ceil_mode: bool = False,
+        input_sample_shape: InputShape | None = None,
+    ) -> None:
+        super().__init__(name, input_sample_shape=input_sample_shape)
+        kernel = kernel if kernel is not None else 3 if padding is None else 2
+        stride = stride if stride is not None else 2 if padding is None else kernel
+        self.kernel, self.stride, self.padding = kernel, stride, padding
+        extents = kernel if isinstance(kernel, tuple | list) else (kernel,)
+        even = any(extent % 2 == 0 for extent in extents if is_int(extent))
+        usual = "valid" if even and pad is None else "same"
+        mode = usual if border_mode is None else border_mode
+        self.window = window(self, len(self.axes) - 1, kernel, stride, mode, pad, padding=padding)
+        self.window.check_pads(label(self))
+        self.ceil_mode = flag(self, "ceil_mode", ceil_mode)
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """(channels, *extents) -> (channels, *how many windows fit)."""
+        channels, *extents = input_axes(self, shapes, self.axes)
+        self.window = padded(self.window, self.padding, extents)
+        return (channels, *output_extents(self, self.window_over(extents), extents))
+
+    def window_over(self, extents: Sequence[int]) -> Window:
+        """The window over images or sequences of these extents, with ceil_mode padded behind as far as it goes."""
+        height, width = as_image(extents)
+        return self.window.rounded_up((height, width)) if self.ceil_mode else self.window
+
+
+class MaxPooling(Pooling):
+    """The largest element of each window; padding never wins."""
+
+    misnomers: ClassVar = dict.fromkeys(("average", "avg", "ave", "mean"), "AvgPooling takes averages")
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, channels, *extents) -> (n, channels, *how many windows fit)."""
+        w = self.window_over(x.shape[2:])
+        return as_samples(autograd.max_pool2d(as_images(x), w.kernel, w.stride, w.pad), before=x)
+
+
+class AvgPooling(Pooling):
+    """The average of each window. count_pad: whether pads count as zeros; None: unless `padding` is given."""
+
+    misnomers: ClassVar = {"max": "MaxPooling takes the largest"}
+
+    def __init__(
+        self,
+        name: str,
+        kernel: Extents | None = None,
+        stride: Extents | None = None,
+        border_mode: str | None = None,
+        pad: Extents | None = None,
+        *,
+        padding: str | None = None,
+        count_pad: bool | None = None,
+        ceil_mode: bool = False,
+        input_sample_shape: InputShape | None = None,
+    ) -> None:
+        super().__init__(
+            name,
+            kernel,
+            stride,
+            border_mode,
+            pad,
+            padding=padding,
+            ceil_mode=ceil_mode,
+            input_sample_shape=input_sample_shape,
+        )
+        self.count_pad = padding is None if count_pad is None else flag(self, "count_pad", count_pad)
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, channels, *extents) -> (n, channels, *how many windows fit)."""
+        images, w = as_images(x), self.window_over(x.shape[2:])
+        pad, counts = w.pad, self.count_pad
+        if counts and pad != self.window.pad:
+            # What lies beyond the padding does not count, so the padding is made of zeros that do.
+            top, bottom, left, right = self.window.pad
+            images = autograd.pad(images, ((top, bottom), (left, right))) if any(self.window.pad) else images
+            pad, counts = (0, w.pad[1] - bottom, 0, w.pad[3] - right), False
+        return as_samples(autograd.avg_pool2d(images, w.kernel, w.stride, pad, counts), before=x)

@@ -1,0 +1,1 @@
+"""Recurrent layers, and layers that apply another one at each time."""

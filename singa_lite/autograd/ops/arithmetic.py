@@ -1,0 +1,247 @@
+"""Arithmetic, element by element, with NumPy's broadcasting rule: add to divide, powers, exp, log."""
+
+from __future__ import annotations
+
+from singa_lite.autograd.ops.broadcasting import Broadcasting, Term, plain_number
+from singa_lite.autograd.ops.cast import cast
+from singa_lite.autograd.ops.op import Op, checked_tensor
+from singa_lite.common import arrays
+from singa_lite.tensor import Tensor, operand
+
+
+class _Arithmetic(Broadcasting):
+    """Base of those that are one kernel of two tensors."""
+
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        return self.applied(a, b)
+
+
+class Add(_Arithmetic):
+    """y = a + b."""
+
+    kernel = "add"
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        return self.summed(dys[0], index)
+
+
+class Subtract(_Arithmetic):
+    """y = a - b."""
+
+    kernel = "subtract"
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        return self.summed(dys[0], index, alpha=1.0 if index == 0 else -1.0)
+
+
+class Multiply(_Arithmetic):
+    """y = a * b."""
+
+    kernel = "multiply"
+
+    def keep(self, a: Tensor, b: Tensor, y: Tensor) -> None:
+        self.save(a if self.needs[1] else None, b if self.needs[0] else None)
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        return self.summed(self.times(dys[0], self.kept(1 - index)), index)
+
+
+class Divide(_Arithmetic):
+    """y = a / b."""
+
+    kernel = "divide"
+
+    def keep(self, a: Tensor, b: Tensor, y: Tensor) -> None:
+        self.save(b, y if self.needs[1] else None)
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        quotient = self.empty_like(dys[0])
+        self.device.run("divide", dys[0], self.kept(0), quotient)
+        if index == 0:
+            return self.summed(quotient, 0)
+        return self.summed(self.times(quotient, self.kept(1)), 1, alpha=-1.0)
+
+
+class Scale(Op):
+    """y = alpha * x + beta, both plain numbers."""
+
+    def __init__(self, alpha: float, beta: float = 0.0) -> None:
+        self.alpha, self.beta = alpha, beta
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.empty_like(x)
+        self.device.run("scale", x, y, alpha=self.alpha, beta=self.beta)
+        return y
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        dx = self.empty_like(dys[0])
+        self.device.run("scale", dys[0], dx, alpha=self.alpha, beta=0.0)
+        return dx
+
+
+class Power(Op):
+    """y = x ** exponent; dx = dy * exponent * x ** (exponent - 1), 0 for exponent 0, whatever x is."""
+
+    def __init__(self, exponent: float) -> None:
+        self.exponent = exponent
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.empty_like(x)
+        self.device.run("power", x, y, exponent=self.exponent)
+        self.save(x)
+        return y
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        slope = self.empty_like(dys[0])
+        if self.exponent == 0:  # x ** -1 has no number at 0
+            self.device.run("fill", slope, value=0.0)
+            return slope
+        self.device.run("power", self.kept(0), slope, exponent=self.exponent - 1)
+        self.device.run("scale", slope, slope, alpha=self.exponent, beta=0.0)
+        self.device.run("multiply", dys[0], slope, slope)
+        return slope
+
+
+class _SquareOrRoot(Op):
+    """Base of a square and its root: of both the slope is by twice what is kept."""
+
+    exponent: float
+    by: str
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.empty_like(x)
+        self.device.run("power", x, y, exponent=self.exponent)
+        self.save(x if self.exponent == 2.0 else y)
+        return y
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        dx = self.empty_like(dys[0])
+        self.device.run("scale", self.kept(0), dx, alpha=2.0, beta=0.0)
+        self.device.run(self.by, dys[0], dx, dx)
+        return dx
+
+
+class Square(_SquareOrRoot):
+    """y = x * x; dx = dy * 2 x."""
+
+    exponent, by = 2.0, "multiply"
+
+
+class Sqrt(_SquareOrRoot):
+    """y = square root of x; dx = dy / (2 y)."""
+
+    exponent, by = 0.5, "divide"
+
+
+class Exp(Op):
+    """y = e ** x; dx = dy * y."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.empty_like(x)
+        self.device.run("exp", x, y)
+        self.save(y)
+        return y
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        dx = self.empty_like(dys[0])
+        self.device.run("multiply", dys[0], self.kept(0), dx)
+        return dx
+
+
+class Log(Op):
+    """y = natural logarithm of x; dx = dy / x."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.empty_like(x)
+        self.device.run("log", x, y)
+        self.save(x)
+        return y
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        dx = self.empty_like(dys[0])
+        self.device.run("divide", dys[0], self.kept(0), dx)
+        return dx
+
+
+def _binary(op: type[_Arithmetic], a: Term, b: Term) -> Tensor:
+    """Apply to two tensors, or to a tensor and anything NumPy makes an array of, in the tensor's dtype.
+
+    A mask of bool beside floats counts as 1 and 0.
+    """
+    if isinstance(a, Tensor):
+        left, right = a, operand(b, a)
+    else:
+        right = checked_tensor(op.__name__, b)
+        left = operand(arrays.numbers("arithmetic", a), right)
+    return op()(_counted(left, right), _counted(right, left))
+
+
+def _counted(given: Tensor, beside: Tensor) -> Tensor:
+    """A mask in the dtype of the floats beside it; all else as it is."""
+    counts = isinstance(given, Tensor) and given.dtype.kind == "b" and beside.dtype.kind == "f"
+    return cast(given, beside.dtype) if counts else given
+
+
+def add(a: Term, b: Term) -> Tensor:
+    """a + b. Tensors of one dtype whose shapes broadcast together; either may be a number."""
+    if not isinstance(a, Tensor):
+        return add(checked_tensor("add", b), a)
+    return shift(a, b) if isinstance(b, int | float) else _binary(Add, a, b)
+
+
+def subtract(a: Term, b: Term) -> Tensor:
+    """a - b. Tensors of one dtype whose shapes broadcast together; either may be a number."""
+    if isinstance(b, int | float):
+        return shift(a, -b)
+    return _scale(b, -1.0, plain_number("subtract", a)) if isinstance(a, int | float) else _binary(Subtract, a, b)
+
+
+def multiply(a: Term, b: Term) -> Tensor:
+    """a * b, element by element. Tensors of one dtype whose shapes broadcast together; either may be a number."""
+    if not isinstance(a, Tensor):
+        return multiply(checked_tensor("multiply", b), a)
+    return scale(a, b) if isinstance(b, int | float) else _binary(Multiply, a, b)
+
+
+def divide(a: Term, b: Term) -> Tensor:
+    """a / b, element by element. Tensors of one dtype whose shapes broadcast together; either may be a number."""
+    return _scale(a, 1.0 / plain_number("divide", b), 0.0) if isinstance(b, int | float) else _binary(Divide, a, b)
+
+
+def scale(x: Tensor, alpha: float, beta: float = 0.0) -> Tensor:
+    """alpha * x + beta. alpha, beta: numbers, NaN and infinity too."""
+    return _scale(x, plain_number("scale", alpha), plain_number("scale", beta))
+
+
+def shift(x: Tensor, beta: float) -> Tensor:
+    """x + beta. beta: a number, NaN and infinity too."""
+    return _scale(x, 1.0, plain_number("shift", beta))
+
+
+def _scale(x: object, alpha: float, beta: float) -> Tensor:
+    return Scale(alpha, beta)(checked_tensor("Scale", x))
+
+
+def power(x: Tensor, exponent: float) -> Tensor:
+    """x ** exponent, element by element."""
+    return Power(plain_number("power", exponent))(x)
+
+
+def exp(x: Tensor) -> Tensor:
+    """e ** x, element by element."""
+    return Exp()(x)
+
+
+def log(x: Tensor) -> Tensor:
+    """Natural logarithm of x, element by element."""
+    return Log()(x)
+
+
+def square(x: Tensor) -> Tensor:
+    """x * x, element by element."""
+    return Square()(x)
+
+
+def sqrt(x: Tensor) -> Tensor:
+    """Square root of x, element by element: NaN below 0. The derivative at 0 is infinite."""
+    return Sqrt()(x)

@@ -1,0 +1,119 @@
+"""Scaled dot-product attention, by tiles: neither scores nor probabilities exist whole, forward or backward."""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import numpy as np
+
+from singa_lite.autograd.ops.noise import drawn_key
+from singa_lite.autograd.ops.op import Op, checked_tensor
+from singa_lite.common.checks import finite_above_zero, flag, fraction
+from singa_lite.common.errors import ShapeError
+from singa_lite.tensor import Tensor
+
+
+class Attention(Op):
+    """y = dropped(softmax(scale * q @ k^T)) @ v, head by head. state: of the random numbers, None where p is 0."""
+
+    optional = (3,)
+
+    def __init__(self, causal: bool, scale: float, p: float, state: Tensor | None) -> None:
+        self.settings: dict[str, object] = {"causal": causal, "scale": scale}
+        self.state = state
+        self.ending = ""
+        if state is not None:
+            self.settings["p"], self.ending = p, "_dropout"
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        _check(q, k, v, mask)
+        keys = self._keys()
+        y = self.device.empty(q.shape, q.dtype)
+        lse = self.device.empty((q.shape[0], q.shape[2], q.shape[1]), q.dtype)
+        self.device.run(f"attention{self.ending}", q, k, v, mask, *keys, y, lse, **self.settings)
+        self.save(q, k, v, y, lse, mask, *keys)
+        return y
+
+    def _keys(self) -> list[Tensor]:
+        """The key of this call's random numbers, if it takes any."""
+        if self.state is None:
+            return []
+        return [drawn_key("attention", self.state)]
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        """One call gives all three derivatives; there is none by the mask."""
+        if index == 3:
+            return super().backward(index, *dys)
+        q, k, v, y, lse = map(self.kept, range(5))
+        mask, keys = self.saved[5], self.saved[6:]
+        made = [self.device.empty(t.shape, t.dtype) for t in (q, k, v)]
+        name = f"attention{self.ending}_derivative"
+        self.device.run(name, dys[0], q, k, v, mask, *keys, y, lse, *made, **self.settings)
+        self.made = {other: made[other] for other in range(3) if other != index and self.needs[other]}
+        return made[index]
+
+
+def _size(q: object) -> int:
+    """Of a head; 1 where q is none that has any, which is refused later."""
+    shape = checked_tensor("attention", q).shape
+    return shape[-1] or 1 if shape else 1
+
+
+def _check(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
+    if any(t.ndim != 4 for t in (q, k, v)):
+        raise ShapeError(
+            f"attention: wanted q, k and v of four axes, (n, time, heads, size), received {q.shape}, {k.shape} and "
+            f"{v.shape}"
+        )
+    if k.shape != v.shape:
+        raise ShapeError(f"attention: wanted k and v of one shape, received {k.shape} and {v.shape}")
+    if 0 in q.shape or 0 in k.shape:
+        raise ShapeError(f"attention: wanted extents of at least 1, received q {q.shape} and k {k.shape}")
+    if q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
+        raise ShapeError(
+            f"attention: wanted q and k of one batch and one size of a head, received q {q.shape} and k {k.shape}"
+        )
+    if q.shape[2] % k.shape[2]:
+        raise ShapeError(f"attention: wanted heads of k that divide the {q.shape[2]} of q, received {k.shape[2]}")
+    if mask is not None and mask.shape != k.shape[:2]:
+        raise ShapeError(
+            f"attention: wanted a mask (n, time) of k's, {k.shape[:2]}, 1 where a key is seen, received {mask.shape}"
+        )
+    if q.dtype.kind != "f" and q.dtype.name != "bfloat16":
+        raise TypeError(f"attention: wanted tensors of floats, received {q.dtype}")
+    if not q.dtype == k.dtype == v.dtype:
+        raise TypeError(f"attention: wanted q, k and v of one dtype, received {q.dtype}, {k.dtype} and {v.dtype}")
+    if mask is not None and mask.dtype.kind not in "fiub" and mask.dtype.name != "bfloat16":
+        raise TypeError(f"attention: wanted a mask of real numbers, received {mask.dtype}")
+
+
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None = None,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    state: Tensor | None = None,
+) -> Tensor:
+    """softmax(scale * q @ k^T) @ v, head by head (Vaswani and others, arXiv 1706.03762), by tiles (arXiv 2205.14135).
+
+    q: (n, t, heads, size); k, v: (n, s, kv_heads, size), kv_heads divides heads: query head i goes with key head
+    i // (heads / kv_heads), grouped queries (arXiv 2305.13245). Result (n, t, heads, size), of q's dtype.
+    mask: (n, s), any real dtype; a key is seen where it is not 0. causal: row i sees the keys 0 to i, counted from the
+    first, also where t and s differ (PyTorch's is_causal). A row that sees no key gives 0 and passes nothing back.
+    scale: 1 / sqrt(size) where None. dropout: the share of probabilities that are set to 0, the others divided by
+    1 - dropout; state, which it takes: uint64 (3,), (seed, stream, counter), whose counter goes up by one at each call.
+    ShapeError or TypeError for tensors that do not fit, ValueError for other settings.
+    """
+    causal = flag("attention causal", causal)
+    p = fraction("attention dropout", dropout)
+    factor = 1 / sqrt(_size(q)) if scale is None else scale
+    factor = finite_above_zero("attention scale", factor)
+    if p and (not isinstance(state, Tensor) or state.shape != (3,) or state.dtype != np.uint64):
+        raise ShapeError(f"attention: wanted state uint64 (3,) with dropout {p:g}, received {state!r:.100}")
+    if not p and state is not None:
+        raise ValueError("attention: wanted state with dropout above 0 only, received it with dropout 0")
+    return Attention(causal, factor, p, state)(q, k, v, mask)

@@ -1,0 +1,149 @@
+"""Statements of a user's own operation: what it makes, what its functions read and write, and for how long."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from singa_lite.common.array_types import DType
+from singa_lite.common.checks import check_choice
+from singa_lite.common.errors import ShapeError
+from singa_lite.tensor import Shape, Tensor, checked_dtype, checked_shape
+
+Lifespan = Literal["operation", "backward", "step"]
+LIFESPANS: tuple[str, ...] = get_args(Lifespan)
+
+#: Before the name of a tensor: the derivative by it.
+D = "d"
+#: Before the name of an input: the function that makes the derivative by it.
+DERIVATIVE = "derivative_"
+
+
+class Output:
+    """A result of a `Function`. dtype: None for that of the first input of floats. ShapeError, TypeError."""
+
+    def __init__(self, shape: Sequence[int], dtype: DTypeLike | None = None) -> None:
+        self.shape = checked_shape("Output", shape)
+        self.dtype = None if dtype is None else checked_dtype("Output", dtype)
+
+
+class Scratch:
+    """Memory that a `Function` wants beside its inputs and results. It is planned as all else is.
+
+    lifespan: "operation": while one of its functions runs, each has its own, whose values are whatever the memory held;
+    "backward": `forward` writes it, derivatives read it; "step": from the first call of this object in a step to the
+    last use of it there, shared by all calls: zeros at first, and then what the call before left there.
+    dtype: as of `Output`. ShapeError, TypeError, ValueError for bad ones.
+    """
+
+    def __init__(self, shape: Sequence[int], dtype: DTypeLike | None = None, lifespan: Lifespan = "operation") -> None:
+        self.shape = checked_shape("Scratch", shape)
+        self.dtype = None if dtype is None else checked_dtype("Scratch", dtype)
+        self.lifespan = check_choice("Scratch lifespan", lifespan, LIFESPANS)
+
+
+class Form(NamedTuple):
+    """Shape and dtype of an input, as `makes` is given it."""
+
+    shape: Shape
+    dtype: DType
+
+    @property
+    def ndim(self) -> int:
+        """How many axes."""
+        return len(self.shape)
+
+
+class CallTensors(NamedTuple):
+    """The tensors of one call by name: its outputs, and its scratch by lifespan."""
+
+    outputs: dict[str, Form]
+    scratch: dict[str, dict[str, Form]]
+
+
+@dataclass(frozen=True)
+class Statement:
+    """The statement that a class makes by the names of its functions' arguments.
+
+    name: of the class; inputs: arguments of `makes`, in order; forward: those of `forward`; derivatives: {input: those
+    of the function that makes the derivative by it}.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    forward: tuple[str, ...]
+    derivatives: dict[str, tuple[str, ...]]
+
+    @classmethod
+    def of(cls, function: type, base: type) -> Statement:
+        """That of a subclass of `base`, read once. TypeError where a function is missing or takes what none may."""
+        name = function.__qualname__
+        for needed in ("makes", "forward"):
+            if getattr(function, needed) is getattr(base, needed):
+                raise TypeError(f"{name}: wanted a class with a function {needed!r}, received one without")
+        inputs = arguments(f"{name}.makes", function.makes)  # type: ignore[attr-defined]
+        if not inputs:
+            raise TypeError(f"{name}.makes: wanted an input at least, on whose device the operation is, received none")
+        forward = arguments(f"{name}.forward", function.forward)  # type: ignore[attr-defined]
+        found = {
+            member.removeprefix(DERIVATIVE): arguments(f"{name}.{member}", getattr(function, member))
+            for member in dir(function)
+            if member.startswith(DERIVATIVE)
+        }
+        for of in found.keys() - set(inputs):
+            raise TypeError(
+                f"{name}.{DERIVATIVE}{of}: wanted the derivative by one of {inputs}, received one by {of!r}"
+            )
+        return cls(name, inputs, forward, found)
+
+    def checked(self, made: object, given: Mapping[str, Tensor]) -> CallTensors:
+        """What `makes` returned for these inputs. TypeError unless it is of `Output` and `Scratch` by name."""
+        where = f"{self.name}.makes"
+        if not isinstance(made, Mapping) or not all(isinstance(name, str) for name in made):
+            raise TypeError(f"{where}: wanted a dict of Output and Scratch by name, received {made!r:.80}")
+        outputs: dict[str, Form] = {}
+        scratch: dict[str, dict[str, Form]] = {lifespan: {} for lifespan in LIFESPANS}
+        for name, stated in made.items():
+            if not isinstance(stated, Output | Scratch):
+                raise TypeError(f"{where}: wanted an Output or a Scratch as {name!r}, received {stated!r:.80}")
+            form = Form(stated.shape, _main_dtype(given.values()) if stated.dtype is None else stated.dtype)
+            (outputs if isinstance(stated, Output) else scratch[stated.lifespan])[name] = form
+        if not outputs:
+            raise TypeError(f"{where}: wanted an Output at least, received {sorted(made) or 'nothing'}")
+        self._check_names([*self.inputs, *made], [*self.inputs, *outputs])
+        return CallTensors(outputs, scratch)
+
+    def _check_names(self, names: list[str], differentiated: list[str]) -> None:
+        derivatives = [D + name for name in differentiated]
+        double = {name for name in names if names.count(name) > 1 or name in derivatives}
+        if double:
+            raise TypeError(f"{self.name}: wanted names of its own for each tensor, received {sorted(double)} twice")
+
+
+def arguments(where: str, function: Callable[..., object]) -> tuple[str, ...]:
+    """Names of a method's arguments behind self. TypeError for others than plain ones without a default."""
+    if not inspect.isfunction(function):
+        raise TypeError(f"{where}: wanted a plain method, received {type(function).__name__}")
+    _, *found = inspect.signature(function).parameters.values()
+    for one in found:
+        if one.kind is not one.POSITIONAL_OR_KEYWORD or one.default is not one.empty:
+            raise TypeError(f"{where}: wanted plain arguments that name tensors, received {str(one)!r}")
+    return tuple(one.name for one in found)
+
+
+def _main_dtype(given: Iterable[Tensor]) -> DType:
+    """Of the first input of floats, else of the first one, else float32."""
+    dtypes = [t.dtype for t in given]
+    floats = [dtype for dtype in dtypes if dtype.kind not in "iub"]
+    return (floats or dtypes or [np.dtype(np.float32)])[0]
+
+
+def check_inputs(name: str, wanted: Sequence[str], given: Sequence[object]) -> None:
+    """ShapeError unless there are as many inputs as the function takes."""
+    if len(given) != len(wanted):
+        raise ShapeError(f"{name}: wanted {len(wanted)} inputs, {', '.join(wanted)}, received {len(given)}")

@@ -1,0 +1,52 @@
+"""Elements of a tensor by a tensor of ids, and tensors one above the other along a new axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from singa_lite.autograd.ops.embedding import embedding
+from singa_lite.autograd.ops.op import checked_tensor
+from singa_lite.autograd.ops.shape import checked_axis, concat, reshape, transpose
+from singa_lite.common.checks import is_int
+from singa_lite.common.errors import ShapeError
+from singa_lite.tensor import Tensor
+
+
+def gather(x: Tensor, ids: Tensor, axis: int = 0) -> Tensor:
+    """x's elements along `axis` by their ids, as `numpy.take`: x[ids] for axis 0.
+
+    ids: integers of any shape, from 0 to below x.shape[axis]; result: x's shape with the shape of ids in the place of
+    that axis. An element that is taken several times gets the sum of the derivatives, added in the order of the ids.
+    An id that names no element is an IndexError on a CPU, NaN on a GPU. For axis 0 of a tensor in C order only what is
+    taken is copied; along other axes x is, once.
+    """
+    along = checked_axis("gather", checked_tensor("gather", x), axis)
+    if checked_tensor("gather ids", ids).dtype.kind not in "iu":
+        raise TypeError(f"gather: wanted ids of an integer dtype, received {ids.dtype}")
+    axes = (along, *(other for other in range(x.ndim) if other != along))
+    first = transpose(x, axes) if along else x
+    rows = embedding(ids, reshape(first, (x.shape[along], -1)))
+    taken = reshape(rows, (*ids.shape, *first.shape[1:]))
+    if not along:
+        return taken
+    before = range(ids.ndim, ids.ndim + along)
+    return transpose(taken, (*before, *range(ids.ndim), *range(ids.ndim + along, taken.ndim)))
+
+
+def stack(xs: Sequence[Tensor], axis: int = 0) -> Tensor:
+    """The tensors, all of one shape, one behind the other along a new axis, which is `axis` of the result."""
+    if isinstance(xs, Tensor) or not isinstance(xs, Sequence):
+        raise TypeError(f"stack: wanted a list of tensors, received {type(xs).__name__}")
+    if not xs:
+        raise ShapeError("stack: wanted at least one tensor, received none")
+    shape = checked_tensor("stack", xs[0]).shape
+    if any(checked_tensor("stack", x).shape != shape or x.dtype != xs[0].dtype for x in xs):
+        raise ShapeError(
+            f"stack: wanted tensors of one shape and dtype, received {[f'{x.shape} {x.dtype}' for x in xs]!s:.300}"
+        )
+    if not is_int(axis):
+        raise TypeError(f"stack: wanted an axis, a whole number, received {axis!r}")
+    if not -len(shape) - 1 <= axis <= len(shape):
+        raise ShapeError(f"stack: wanted an axis from {-len(shape) - 1} to {len(shape)}, received {axis}")
+    place = int(axis) % (len(shape) + 1)
+    return concat([reshape(x, (*shape[:place], 1, *shape[place:])) for x in xs], place)

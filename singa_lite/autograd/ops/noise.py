@@ -1,0 +1,59 @@
+"""Random numbers by a counter, as tensors of an expression."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from singa_lite.autograd.ops.shape import numbers
+from singa_lite.common.checks import at_least_zero, finite
+from singa_lite.common.errors import ShapeError
+from singa_lite.device import device_of
+from singa_lite.tensor import Tensor, checked_dtype
+
+#: What draws keys in the present call in the place of the kernel `draw_key`, from state and into a key: where several
+#: processes have one state, each has keys of its own.
+drawing: ContextVar[Callable[[Tensor, Tensor], None] | None] = ContextVar("drawing", default=None)
+
+
+def normal(
+    shape: Sequence[int], state: Tensor, mean: float = 0.0, std: float = 1.0, dtype: DTypeLike = "float32"
+) -> Tensor:
+    """Normal numbers, others at each call and at each replay of a record. No derivative leads to them.
+
+    state: uint64 (3,), (seed, stream, counter); its counter goes up by one at each call. std: 0 or more. dtype: of the
+    result, a float type. It is on the state's device.
+    """
+    extents = numbers("normal", "a shape", shape)
+    if min(extents, default=1) < 1:
+        raise ShapeError(f"normal: wanted a shape of extents of at least 1, received {shape!r}")
+    kind = checked_dtype("normal", dtype)
+    if kind.kind != "f":
+        raise TypeError(f"normal: wanted a float dtype, received {dtype!r}")
+    mean, std = finite("normal mean", mean), at_least_zero("normal std", std)
+    key = drawn_key("normal", state)
+    made: Tensor = key.device.empty(extents, kind)
+    key.device.run("normal", key, made, mean=mean, std=std)
+    return made
+
+
+def checked_state(where: str, state: object) -> Tensor:
+    """The state of random numbers itself. ShapeError for anything else."""
+    if not isinstance(state, Tensor) or state.shape != (3,) or state.dtype != np.uint64:
+        raise ShapeError(f"{where}: wanted state uint64 (3,), received {state!r:.100}")
+    return state
+
+
+def drawn_key(where: str, state: object) -> Tensor:
+    """The key for the next numbers, after which the state's counter is one more."""
+    checked = checked_state(where, state)
+    key: Tensor = device_of(checked).empty((3,), np.uint64)
+    draw = drawing.get()
+    if draw is None:
+        key.device.run("draw_key", checked, key)
+    else:
+        draw(checked, key)
+    return key

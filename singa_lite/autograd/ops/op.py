@@ -1,0 +1,152 @@
+"""Op: one differentiable operation applied once, a node of the tape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import count
+from typing import NamedTuple
+
+from singa_lite.common.array_types import DType
+from singa_lite.common.errors import DeviceError, GraphError
+from singa_lite.common.unique import Unique
+from singa_lite.device import Device, device_of
+from singa_lite.tensor import Shape, Tensor
+
+#: A mark for each `no_grad` that the present call is inside of.
+_untaped: ContextVar[frozenset[object]] = ContextVar("untaped", default=frozenset())
+_sequence = count()
+
+
+def tape_position() -> int:
+    """A number behind those of all operations on the tape so far, and before those of all that come."""
+    return next(_sequence)
+
+
+@contextmanager
+def no_grad() -> Iterator[None]:
+    """Operations inside are not taped: they keep nothing, and no derivative passes through them."""
+    mark = object()  # its own, as one that an interrupt left unfinished may end much later, when it is collected
+    try:
+        _untaped.set(_untaped.get() | {mark})
+        yield
+    finally:
+        _untaped.set(_untaped.get() - {mark})
+
+
+def is_taping() -> bool:
+    """Whether operations that are done now go on the tape: not within `no_grad`, as in evaluation."""
+    return not _untaped.get()
+
+
+class Edge(NamedTuple):
+    """The origin of an input: output number `index` of the op `node`, or the parameter itself."""
+
+    node: Op | None
+    output: int
+    parameter: Tensor | None
+
+
+class Op(Unique):
+    """Base of all operations. A subclass gives `forward` and `backward`; an instance is applied once.
+
+    forward(*inputs) makes the output tensor, or a tuple of several (new handles, never an input's own), and calls
+    kernels to fill them; it saves what `backward` will need with `save`.
+    backward(index, *dys) gives the derivative by input `index` from the derivatives by the outputs. The tape asks
+    for inputs that lead on first (phase derivative), then for parameters (phase gradient). What comes along with
+    another input's derivative may be left in `made[index]`, from where the tape takes it.
+    """
+
+    forward: Callable[..., Tensor | tuple[Tensor, ...]]
+
+    device: Device
+    #: Indices of inputs that may be left out.
+    optional: tuple[int, ...] = ()
+    needs: tuple[bool, ...] = ()
+    edges: tuple[Edge | None, ...] = ()
+    saved: tuple[Tensor | None, ...] = ()
+    outputs: tuple[tuple[Shape, DType], ...] = ()
+    sequence: int = -1
+    layer: str = ""
+    made: dict[int, Tensor]
+
+    def __call__(self, *inputs: Tensor | None) -> Tensor:
+        """The output of the operation, applied to these. None stands for an optional input that is left out."""
+        return self.several(*inputs)[0]
+
+    def several(self, *inputs: Tensor | None) -> tuple[Tensor, ...]:
+        """All outputs, of an operation that may have more than one."""
+        self.made = {}
+        for index, given in enumerate(inputs):
+            if given is not None or index not in self.optional:
+                checked_tensor(type(self).__name__, given)
+        self.device = common_device(type(self).__name__, inputs)
+        taping = is_taping()
+        self.needs = tuple(taping and t is not None and t.requires_grad for t in inputs)
+        if taping and (graph := self.device.graph) is not None:
+            graph.marks.note(inputs)
+        result = self.forward(*inputs)
+        results = result if isinstance(result, tuple) else (result,)
+        if any(self.needs):
+            self._link(inputs, results)
+        return results
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        """The derivative by input `index`."""
+        raise TypeError(f"{type(self).__name__} has no derivative by its input {index}")
+
+    def save(self, *tensors: Tensor | None) -> None:
+        """Keep these for `backward`, if it may be called; inputs and outputs alike."""
+        if any(self.needs):
+            self.saved = tuple(None if t is None else t.detach() for t in tensors)
+
+    def kept(self, index: int) -> Tensor:
+        """The tensor that `save` was given at this index."""
+        tensor = self.saved[index]
+        if tensor is None:
+            raise GraphError(f"{type(self).__name__}: backward was asked for an input that needs no derivative")
+        return tensor
+
+    def release(self) -> None:
+        """Forget everything kept: the tape is past this node."""
+        self.saved, self.edges, self.made = (), (), {}
+
+    def empty_like(self, tensor: Tensor) -> Tensor:
+        """A new tensor of the same shape and dtype, its axes in the same order in memory, without gaps."""
+        made = self.device.empty(tensor.shape, tensor.dtype, tensor.memory_order())
+        return made
+
+    def _link(self, inputs: Sequence[Tensor | None], results: Sequence[Tensor]) -> None:
+        self.sequence = next(_sequence)
+        self.layer = self.device.layer
+        self.edges = tuple(
+            _edge(tensor) if tensor is not None and needed else None
+            for tensor, needed in zip(inputs, self.needs, strict=True)
+        )
+        self.outputs = tuple((t.shape, t.dtype) for t in results)
+        for index, tensor in enumerate(results):
+            tensor.creator, tensor.output_index, tensor.requires_grad = self, index, True
+
+
+def checked_tensor(where: str, given: object) -> Tensor:
+    """The tensor itself. TypeError for anything else."""
+    if not isinstance(given, Tensor):
+        kind = "None" if given is None else type(given).__name__
+        raise TypeError(f"{where}: wanted a Tensor, received {kind}; tensor.as_tensor() makes one of an array")
+    return given
+
+
+def _edge(tensor: Tensor) -> Edge | None:
+    if tensor.creator is not None:
+        return Edge(tensor.creator, tensor.output_index, None)
+    return Edge(None, 0, tensor) if tensor.stores_grad else None
+
+
+def common_device(where: str, tensors: Sequence[Tensor | None]) -> Device:
+    """The device of all the tensors. DeviceError names two that differ."""
+    devices = [device_of(tensor) for tensor in tensors if tensor is not None]
+    for other in devices[1:]:
+        if other is not devices[0]:
+            raise DeviceError(f"{where}: wanted tensors on one device, received {devices[0].name}, {other.name}")
+    return devices[0]

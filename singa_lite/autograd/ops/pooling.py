@@ -1,0 +1,80 @@
+"""Two-dimensional pooling: largest value, average, average of the whole image."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from singa_lite.autograd.ops.op import Op, checked_tensor
+from singa_lite.autograd.ops.reduction import reduce_mean
+from singa_lite.autograd.ops.windows import Extents, window
+from singa_lite.common.checks import flag
+from singa_lite.common.errors import ShapeError
+from singa_lite.kernels.interface.window import Window
+from singa_lite.tensor import Shape, Tensor
+
+
+class _Pool2d(Op):
+    def __init__(self, window: Window, **settings: object) -> None:
+        self.window = window
+        self.settings: dict[str, object] = {"window": window, **settings}
+
+    def pooled_shape(self, x: Tensor) -> Shape:
+        if x.ndim != 4:
+            raise ShapeError(f"pooling: wanted x (n, c, h, w), received {x.shape}")
+        self.window.check_pads("pooling")
+        return x.shape[:2] + self.window.positions("pooling", (x.shape[2], x.shape[3]))
+
+
+class MaxPool2d(_Pool2d):
+    """y = the largest element of each window."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.shape = x.shape
+        y = self.device.empty(self.pooled_shape(x), x.dtype, "image")
+        index = None
+        if self.needs[0]:
+            index = self.device.empty(y.shape, np.uint8 if self.window.taps <= 256 else np.int32, "image")
+        self.device.run("max_pool2d", x, y, index, **self.settings)
+        self.save(index)
+        return y
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        dx = self.device.empty(self.shape, dys[0].dtype, "image")
+        self.device.run("max_pool2d_derivative", dys[0], self.kept(0), dx, **self.settings)
+        return dx
+
+
+class AvgPool2d(_Pool2d):
+    """y = the average of each window."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.shape = x.shape
+        y = self.device.empty(self.pooled_shape(x), x.dtype, "image")
+        self.device.run("avg_pool2d", x, y, **self.settings)
+        return y
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        dx = self.device.empty(self.shape, dys[0].dtype, "image")
+        self.device.run("avg_pool2d_derivative", dys[0], dx, **self.settings)
+        return dx
+
+
+def max_pool2d(x: Tensor, kernel: Extents, stride: Extents, pad: Extents = 0) -> Tensor:
+    """Largest element of each window; padding never wins.
+
+    x: (n, c, h, w); kernel, stride: int or (height, width); pad: int, (height, width) or (top, bottom, left, right).
+    """
+    return MaxPool2d(window("max_pool2d", kernel, stride, pad))(x)
+
+
+def avg_pool2d(x: Tensor, kernel: Extents, stride: Extents, pad: Extents = 0, count_pad: bool = True) -> Tensor:
+    """Average of each window. All as `max_pool2d`; count_pad: whether padding counts in the divisor."""
+    count_pad = flag("avg_pool2d count_pad", count_pad)
+    return AvgPool2d(window("avg_pool2d", kernel, stride, pad), count_pad=count_pad)(x)
+
+
+def global_avg_pool2d(x: Tensor) -> Tensor:
+    """Average of each channel's image. x: (n, c, h, w); result (n, c)."""
+    if checked_tensor("global_avg_pool2d", x).ndim != 4:
+        raise ShapeError(f"global_avg_pool2d: wanted x (n, c, h, w), received {x.shape}")
+    return reduce_mean(x, (2, 3))

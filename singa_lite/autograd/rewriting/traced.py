@@ -1,0 +1,123 @@
+"""A side of a rule as a record: its function called over tensors without bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from singa_lite.autograd.rewriting.results import Function, results
+from singa_lite.common.errors import RuleError
+from singa_lite.common.strides import span
+from singa_lite.compiler.ir.operation import Operand
+from singa_lite.compiler.ir.sides import Side, Sides
+from singa_lite.compiler.rewrite.matching import blocks_of, connected
+from singa_lite.device import Device
+from singa_lite.tensor import Tensor
+
+#: By which inputs there are derivatives.
+Needs = tuple[bool, ...]
+
+
+def traced(where: str, function: Function, forms: Sequence[Operand], needs: Needs, device: Device) -> Side:
+    """The operations that a function records for inputs of these forms. forms: of the inputs; where a derivative is
+    needed, behind them that of dy, if it is known: by default it lies as the result does.
+
+    RuleError for a function that is no pattern: one that changes its inputs, or takes values from elsewhere.
+    """
+    with device.recording() as graph:
+        inputs = [_tensor(device, form) for form in forms[: len(needs)]]
+        dy = None
+        if any(needs):
+            like = forms[-1] if len(forms) > len(needs) else _result_form(function, inputs)
+            dy = _tensor(device, like)
+        tensors = inputs if dy is None else [*inputs, dy]
+        given = tuple(graph.operand(tensor) for tensor in tensors)
+        start = graph.count
+        made = tuple(graph.operand(tensor) for tensor in results(function, inputs, needs, dy))
+    instructions = tuple(graph.instructions[start:])
+    taken = {operand.block for operand in given}
+    for instruction in instructions:
+        if any(operand.block in taken for operand in instruction.writes):
+            raise RuleError(f"{where}: wanted a function that makes new tensors, received one that changes its inputs")
+    outside = [b for i in instructions for b in blocks_of(i) if b not in taken and graph.blocks[b].fresh is None]
+    if outside:
+        raise RuleError(f"{where}: wanted a function of its inputs alone, received one that takes other tensors")
+    return Side(instructions, given, made)
+
+
+def is_connected(side: Side) -> bool:
+    """Whether it has operations, and each shares a tensor with another one."""
+    blocks = [blocks_of(instruction) for instruction in side.instructions]
+    return bool(blocks) and len(connected(blocks)) == len(blocks)
+
+
+def check_sides(where: str, sides: Sides, names: Sequence[str]) -> None:
+    """RuleError for a pattern that could not be found in a record, or a side that makes no result. names: of inputs."""
+    pattern = sides.pattern
+    if not pattern.instructions:
+        raise RuleError(f"{where}: wanted a pattern with operations, received one without")
+    if not is_connected(pattern):
+        raise RuleError(f"{where}: wanted a pattern whose operations share tensors, received several apart")
+    read = {operand for i in pattern.instructions for operand in i.reads}
+    for name, operand in zip(names, pattern.inputs, strict=True):
+        if operand not in read:
+            raise RuleError(f"{where}: wanted a pattern that gives {name!r} to an operation as it is, received none")
+    for which, side in (("pattern", pattern), ("replacement", sides.replacement)):
+        if not makes_results(side):
+            raise RuleError(
+                f"{where}: wanted a {which} that makes each result anew, received one that hands on an input or a view"
+            )
+
+
+def paired(where: str, pattern: Side, replacement: Side) -> Sides:
+    """Both sides, without results that both hand on from an input. RuleError where their results are not alike."""
+    if len(pattern.outputs) != len(replacement.outputs):
+        raise RuleError(
+            f"{where}: wanted as many results of both sides, received {len(pattern.outputs)} and "
+            f"{len(replacement.outputs)}"
+        )
+    pairs = []
+    for one, other in zip(pattern.outputs, replacement.outputs, strict=True):
+        if (one.shape, one.dtype) != (other.shape, other.dtype):
+            raise RuleError(
+                f"{where}: wanted both sides of one shape and dtype, received {one.shape} {one.dtype} of the pattern "
+                f"and {other.shape} {other.dtype} of the replacement"
+            )
+        if one not in pattern.inputs or pattern.inputs.index(one) != _index(replacement.inputs, other):
+            pairs.append((one, other))
+    return Sides(
+        pattern._replace(outputs=tuple(one for one, _ in pairs)),
+        replacement._replace(outputs=tuple(other for _, other in pairs)),
+    )
+
+
+def lie_alike(sides: Sides) -> bool:
+    """Whether the replacement's results may lie where the pattern's do."""
+    return all(
+        one[1:] == other[1:] for one, other in zip(sides.pattern.outputs, sides.replacement.outputs, strict=True)
+    )
+
+
+def _index(inputs: Sequence[Operand], operand: Operand) -> int:
+    return inputs.index(operand) if operand in inputs else -1
+
+
+def makes_results(side: Side) -> bool:
+    """Whether each result is a tensor of its own that an operation wrote."""
+    blocks = [operand.block for operand in side.outputs]
+    written = {operand.block for i in side.instructions for operand in i.writes}
+    return len(set(blocks)) == len(blocks) and written.issuperset(blocks)
+
+
+def _result_form(function: Function, inputs: Sequence[Tensor]) -> Operand:
+    """Of the function's one result, by calling it."""
+    found = results(function, inputs, [False] * len(inputs), None)
+    if len(found) > 1:
+        raise RuleError(f"wanted one result, through which derivatives pass, received {len(found)}")
+    (y,) = found
+    return Operand(-1, y.shape, y.dtype, y.strides, 0)
+
+
+def _tensor(device: Device, form: Operand) -> Tensor:
+    """A tensor of this form over a block of its own."""
+    nbytes = span(form.shape, form.strides, form.dtype.itemsize).stop
+    return Tensor(device.empty((nbytes,), "u1").block, form.shape, form.dtype, form.strides)

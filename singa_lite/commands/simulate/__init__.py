@@ -1,0 +1,1 @@
+"""`python -m singa_lite.parallel.simulate`: the time of a step on several ranks, without them."""

@@ -1,0 +1,221 @@
+"""Described: objects that know what they were constructed with, so that they can be written down and made again.
+
+An option of one of this package's objects may be set after it was made, under the name that its constructor has for it:
+the constructor's checks are made again, and all that it derives from the option follows.
+"""
+
+from __future__ import annotations
+
+from abc import ABCMeta
+from collections.abc import Callable, Collection, Mapping
+from copy import deepcopy
+from difflib import get_close_matches
+from functools import lru_cache
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import numpy as np
+
+from singa_lite.common.elsewhere import OBJECTS, check_keywords
+from singa_lite.common.unique import Unique
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+# Pickles of optimizers, losses, layers and regularizers, and so of scikit-learn estimators that hold one, name this
+# class and its module: both stay where they are, so that older files can be read.
+class Arguments:
+    """A constructor's arguments by the names of its parameters; no defaults. It has slots, as it is no option.
+
+    is_complete: whether the constructor has ended.
+    """
+
+    __slots__ = ("by_name", "is_complete")
+
+    def __init__(self, by_name: Mapping[str, object], is_complete: bool = False) -> None:
+        self.by_name = by_name
+        self.is_complete = is_complete
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Arguments:
+        """Copies of what can be copied beside the object: a net among them stays as it is."""
+        copied = {
+            name: memo.get(id(value), value) if isinstance(value, Unique) else deepcopy(value, memo)
+            for name, value in self.by_name.items()
+        }
+        return Arguments(copied, self.is_complete)
+
+
+class _Kind(ABCMeta):
+    """The metaclass of classes whose objects learn that their constructor has ended."""
+
+    if not TYPE_CHECKING:  # where it would hide what constructors take
+
+        def __call__(cls, *args, **named):
+            made = super().__call__(*args, **named)
+            made._given.is_complete = True
+            return made
+
+        @property
+        def __signature__(cls):
+            """What the constructor takes, for `help` and other readers."""
+            form = _form(cls.__init__)
+            return form.replace(parameters=list(form.parameters.values())[1:], return_annotation=Signature.empty)
+
+
+class Described(metaclass=_Kind):
+    """Base of what a net's configuration can hold: layers, losses, metrics, optimizers and what these are given."""
+
+    _given: Arguments
+    #: {keyword of another framework: what stands for it here}, for messages.
+    _words: ClassVar[Mapping[str, tuple[str, ...]]] = OBJECTS
+
+    def __new__(cls, *args: object, **named: object) -> Self:
+        check_keywords(cls.__name__, named, cls.__init__, cls._words)
+        made = super().__new__(cls)
+        object.__setattr__(made, "_given", Arguments(_bound(cls.__init__, args, named)))  # frozen or not
+        return made
+
+    def __init__(self) -> None:
+        """No arguments: without this, `object` would take any beside a `__new__` of our own."""
+
+    @property
+    def given_arguments(self) -> Mapping[str, object]:
+        """What the constructor was given, by the names of its parameters; without defaults."""
+        return self._given.by_name
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name.startswith("_") or not self._given.is_complete:
+            object.__setattr__(self, name, value)
+        elif name in options_of(type(self)):
+            self.change_options({name: value})
+        else:
+            self._check_known(name)
+            object.__setattr__(self, name, value)
+
+    if not TYPE_CHECKING:  # where it would say that there is an attribute of any name
+
+        def __getattr__(self, name):
+            """An option that has no attribute of its own."""
+            default = options_of(type(self)).get(name, _MISSING)
+            if default is _MISSING:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return self.given_arguments.get(name, default)
+
+    def change_options(self, changes: Mapping[str, object]) -> None:
+        """Set options of the constructor's, which checks them together: its errors, and nothing is changed by them."""
+        defaults = options_of(type(self))
+        given = {**self.given_arguments, **changes}
+        if all(
+            equal_values(value, self.given_arguments.get(name, defaults.get(name))) for name, value in changes.items()
+        ):
+            return
+        self.adopt(changes, self.made_with(self.given_arguments), self.made_with(given))
+        self._given = Arguments(given, True)
+
+    def bookkeeping(self) -> Collection[str]:
+        """Attributes that are no options, of whatever class it is."""
+        return {"_given"}
+
+    def made_with(self, arguments: Mapping[str, object]) -> Self:
+        """An object of the same class, made with these arguments."""
+        return type(self)(**arguments)
+
+    def adopt(self, changes: Mapping[str, object], before: Self, after: Self) -> None:
+        """Take over what differs between an object as this one was made, and one with these options."""
+        for name, value in differences(before, after).items():
+            object.__setattr__(self, name, value)
+
+    def _check_known(self, name: str) -> None:
+        """Raises AttributeError for an attribute that nothing would read. This package's classes have all their
+        attributes from the start. Classes derived from them may add some, but none with the name of an option that is
+        read only where the object is constructed.
+        """
+        kind = type(self)
+        if name in vars(self) or hasattr(kind, name):
+            return
+        if not is_ours(kind):
+            base = next((base.__name__ for base in kind.__mro__ if name in options_of(base)), None)
+            if base is None:
+                return
+            raise AttributeError(
+                f"{kind.__name__}: wanted {name} where {base} is constructed, as nothing reads it later, received it "
+                "as an attribute"
+            )
+        options = options_of(kind)
+        others = (word for word in self._words.get(name, ()) if hasattr(self, word) or not word.isidentifier())
+        near = next(others, None) or next(iter(get_close_matches(name, options, 1)), None)
+        raise AttributeError(
+            f"{kind.__name__}: wanted an option of {', '.join(options) or 'none'}, received {name!r}"
+            + (f"; perhaps {near}" if near else "")
+        )
+
+
+_MISSING = object()
+
+
+def is_ours(made: type | Callable[..., object]) -> bool:
+    """Whether a class or a function is this package's own, and no user's. One that `exec` made may have no module."""
+    return (made.__module__ or "").partition(".")[0] == _PACKAGE
+
+
+def differences(before: object, after: object) -> dict[str, object]:
+    """The attributes of `after` that are not as those of `before`; not what it was made with."""
+    known = vars(before)
+    return {
+        name: value
+        for name, value in vars(after).items()
+        if name != "_given" and not equal_values(known.get(name, _MISSING), value)
+    }
+
+
+def equal_values(one: object, other: object) -> bool:
+    """Whether two values are of one type and equal."""
+    if one is other:
+        return True
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        return one.dtype == other.dtype and np.array_equal(one, other)
+    try:
+        return type(one) is type(other) and bool(one == other)
+    except Exception:  # of an object's own comparison
+        return False
+
+
+@lru_cache(maxsize=1024)
+def options_of(kind: type) -> Mapping[str, object]:
+    """{option: its default} of this package's constructors, which may be called again; those of others may do anything.
+
+    Not among them is what the class has a property for.
+    """
+    constructor = kind.__init__  # type: ignore[misc]
+    if not issubclass(kind, Described) or not is_ours(constructor):
+        return {}
+    kinds = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+    found = list(_form(constructor).parameters.items())[1:]
+    return {
+        name: parameter.default
+        for name, parameter in found
+        if parameter.kind in kinds and not isinstance(getattr(kind, name, None), property)
+    }
+
+
+def _bound(
+    constructor: Callable[..., None], args: tuple[object, ...], named: Mapping[str, object]
+) -> dict[str, object]:
+    """The arguments by parameter; nothing where they do not fit, which the constructor is about to say."""
+    form = _form(constructor)
+    try:
+        found = form.bind_partial(None, *args, **named).arguments
+    except TypeError:
+        return {}
+    merged: dict[str, object] = {}
+    for name, value in list(found.items())[1:]:
+        if form.parameters[name].kind is Parameter.VAR_KEYWORD:
+            merged |= value
+        else:
+            merged[name] = value
+    return merged
+
+
+@lru_cache(maxsize=1024)
+def _form(constructor: Callable[..., None]) -> Signature:
+    return signature(constructor)

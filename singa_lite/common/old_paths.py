@@ -1,0 +1,85 @@
+"""Modules that have moved can still be imported by the paths that scripts, pickles and the docs name."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import InspectLoader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import CodeType, ModuleType
+
+PACKAGE = "singa_lite"
+#: The path that is promised, and the path of the module now; what lies in a folder moves with it.
+MOVED = {
+    "described": "common.described",
+    "errors": "common.errors",
+    "fit": "training.fit",
+    "initializer": "layer.initializer",
+    "memory": "compiler.placement",
+    "ops": "autograd.ops",
+    "optimizer.gathering": "optimizer.gradient_accumulation",
+    "parallel.simulate": "commands.simulate.simulate",
+    "regularizer": "optimizer.regularizer",
+    "reports": "compiler.report",
+    "rewriting": "autograd.rewriting",
+    "schedule": "optimizer.schedule",
+}
+#: Layers were files of one folder; pickles of layers name them.
+_LAYERS = {
+    "convolution": "conv1d conv1d_transpose conv2d conv2d_transpose cropping2d depthwise_conv2d separable_conv2d "
+    "upsampling2d zero_padding2d",
+    "normalization": "batch_normalization group_normalization l2_norm layer_normalization lrn rms_normalization",
+    "pooling": "avg_pooling1d avg_pooling2d global_avg_pooling1d global_avg_pooling2d global_max_pooling1d "
+    "global_max_pooling2d max_pooling1d max_pooling2d",
+    "recurrent": "bidirectional gru lstm simple_rnn time_distributed",
+}
+MOVED |= {f"layers.{file}": f"layers.{folder}.{file}" for folder, files in _LAYERS.items() for file in files.split()}
+
+
+def present_path(name: str) -> str | None:
+    """The full name of the module that an old full name means; None for any other name."""
+    for old, new in MOVED.items():
+        prefix = f"{PACKAGE}.{old}"
+        if name == prefix or name.startswith(f"{prefix}."):
+            return f"{PACKAGE}.{new}{name.removeprefix(prefix)}"
+    return None
+
+
+class OldPaths(MetaPathFinder, InspectLoader):
+    """Finds a moved module by its old name. Both names mean one module object."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """A spec for old names alone."""
+        new = present_path(fullname)
+        found = None if new is None else find_spec(new)
+        if found is None:
+            return None
+        return ModuleSpec(fullname, self, is_package=found.submodule_search_locations is not None)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """The module itself, imported by its present name."""
+        module = import_module(str(present_path(spec.name)))
+        self._own_spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """The module has run already; Python's import has put the old name's spec into it."""
+        module.__spec__ = self._own_spec
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        """For `python -m` with an old name."""
+        found = find_spec(str(present_path(fullname)))
+        loader = None if found is None else found.loader
+        return loader.get_code(found.name) if found is not None and isinstance(loader, InspectLoader) else None
+
+    def get_source(self, fullname: str) -> None:
+        """Source is shown by the present name."""
+
+
+def install() -> None:
+    """Make old paths importable. They come first: a moved folder would load its files a second time."""
+    sys.meta_path.insert(0, OldPaths())

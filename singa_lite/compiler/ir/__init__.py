@@ -1,0 +1,1 @@
+"""The form of programs: operations, operands, their extents, uses, dependencies and costs."""

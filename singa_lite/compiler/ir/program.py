@@ -1,0 +1,144 @@
+"""Program: instructions in an order to run them, and the blocks that they use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from typing import NamedTuple
+
+from singa_lite.compiler.ir.operation import Instruction
+from singa_lite.compiler.ir.sides import Application
+from singa_lite.compiler.ir.target import PLAIN, Target
+from singa_lite.compiler.placement.problem import Request
+
+
+@dataclass(frozen=True)
+class Program:
+    """Instructions in the order to run them. sizes: {intermediate block: bytes}; all other blocks are held.
+
+    target: the kernels and the memory that it is for. blocks: all blocks of the record have lower numbers, those that
+    no instruction uses too; numbers: so have all instructions that the proof knows, those that were left out too.
+    order: the name of the order. rivals: other forms of the program, which compete with it when an order is chosen.
+    host_sizes: {block of host memory: bytes}, of values that are offloaded. free: what runs without a limit, where that
+    has repeats; else nothing. keeps_order: no other order is to be looked for. waves: of each wave how many
+    instructions each of its lanes has, which may run at the same time (`parallel.py`); the instructions stand lane
+    after lane. (): each is a wave. applied: where the user's rules were (`rules.py`).
+    """
+
+    instructions: tuple[Instruction, ...]
+    sizes: dict[int, int]
+    target: Target = PLAIN
+    blocks: int = 0
+    numbers: int = 0
+    order: str = "recorded"
+    rivals: tuple[Program, ...] = ()
+    host_sizes: dict[int, int] = field(default_factory=dict)
+    free: tuple[Instruction, ...] = ()
+    keeps_order: bool = False
+    waves: tuple[tuple[int, ...], ...] = ()
+    applied: tuple[Application, ...] = ()
+
+    @property
+    def next_block(self) -> int:
+        """A number that no block has, nor any above it."""
+        used = (o.block for i in self.instructions for o in i.operands if o is not None)
+        return 1 + max((self.blocks - 1, *self.sizes, *self.host_sizes, *used))
+
+    @property
+    def next_number(self) -> int:
+        """A number that no instruction has, nor one that was left out, nor any above it."""
+        return max(self.numbers, 1 + max((i.number for i in self.instructions), default=-1))
+
+    def numbered(self) -> Program:
+        """The same, which remembers the numbers of its instructions where some of them are left out later."""
+        return self if self.numbers == self.next_number else replace(self, numbers=self.next_number)
+
+    def with_instructions(self, instructions: Sequence[Instruction]) -> Program:
+        """The same blocks under other instructions, one after the other."""
+        return replace(self, instructions=tuple(instructions), waves=())
+
+    def times(self) -> list[Lifespan]:
+        """Of each step, the steps of its wave: what it uses is live in all of them."""
+        if not self.waves:
+            return [Lifespan(step, step + 1) for step in range(len(self.instructions))]
+        ends = accumulate(map(sum, self.waves))
+        return [
+            Lifespan(end - sum(wave), end) for wave, end in zip(self.waves, ends, strict=True) for _ in range(sum(wave))
+        ]
+
+    def rounded(self, nbytes: int) -> int:
+        """nbytes rounded up to the target's alignment."""
+        alignment = self.target.alignment
+        return -(-nbytes // alignment) * alignment
+
+
+class Lifespan(NamedTuple):
+    """Steps from the first use of a block (inclusive) to behind the last one (exclusive)."""
+
+    start: int
+    stop: int
+
+
+def lifespans(program: Program) -> dict[int, Lifespan]:
+    """The lifespan of each intermediate block that is used."""
+    return _lifespans(program, program.sizes)
+
+
+def _lifespans(program: Program, sizes: Mapping[int, int]) -> dict[int, Lifespan]:
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for step, instruction in enumerate(program.instructions):
+        for operand in instruction.operands:
+            if operand is not None and operand.block in sizes:
+                block = operand.block
+                if block not in first:
+                    first[block] = step
+                last[block] = step
+    times = program.times()
+    return {block: Lifespan(times[step].start, times[last[block]].stop) for block, step in first.items()}
+
+
+def requests(program: Program) -> list[Request]:
+    """What the planner must place: each intermediate block, and each instruction's scratch for its one step.
+
+    The id is "b<block>", or "s<number of the instruction>" for scratch.
+    """
+    spans, alignment = lifespans(program), program.target.alignment
+    wanted = [Request(f"b{b}", s.start, s.stop, program.rounded(program.sizes[b]), alignment) for b, s in spans.items()]
+    wanted += [
+        Request(f"s{instruction.number}", *time, program.rounded(instruction.scratch_bytes), alignment)
+        for time, instruction in zip(program.times(), program.instructions, strict=True)
+        if instruction.scratch_bytes
+    ]
+    return wanted
+
+
+def host_requests(program: Program) -> list[Request]:
+    """What must be placed in host memory, by the id "h<block>"."""
+    spans, alignment = _lifespans(program, program.host_sizes), program.target.alignment
+    sizes = {block: program.rounded(nbytes) for block, nbytes in program.host_sizes.items()}
+    return [Request(f"h{b}", span.start, span.stop, sizes[b], alignment) for b, span in spans.items()]
+
+
+def live_bytes(program: Program, scratch: bool = True) -> list[int]:
+    """Bytes live at each step, sizes rounded up to the alignment; its largest entry is the floor.
+
+    scratch: that of the instructions counts, too.
+    """
+    changes = [0] * (len(program.instructions) + 1)
+    for block, span in lifespans(program).items():
+        size = program.rounded(program.sizes[block])
+        changes[span.start] += size
+        changes[span.stop] -= size
+    for time, instruction in zip(program.times(), program.instructions, strict=True):
+        if scratch and instruction.scratch_bytes:
+            nbytes = program.rounded(instruction.scratch_bytes)
+            changes[time.start] += nbytes
+            changes[time.stop] -= nbytes
+    return [*accumulate(changes[:-1])]
+
+
+def floor(program: Program) -> int:
+    """The largest sum of live bytes: no placement in this order needs less."""
+    return max(live_bytes(program), default=0)

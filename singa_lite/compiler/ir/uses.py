@@ -1,0 +1,43 @@
+"""Uses of a record's blocks, which the passes that rewrite operations look up."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+
+from singa_lite.compiler.ir.operation import Instruction
+
+
+class Uses:
+    """steps: {block: steps of the instructions that have an operand over it}; writers: of those that write it;
+    kernels: {kernel: steps of its instructions}. All rise.
+    """
+
+    def __init__(self, instructions: Sequence[Instruction]) -> None:
+        self.steps: dict[int, list[int]] = defaultdict(list)
+        self.writers: dict[int, list[int]] = defaultdict(list)
+        self.kernels: dict[str, list[int]] = defaultdict(list)
+        for step, instruction in enumerate(instructions):
+            self.kernels[instruction.kernel].append(step)
+            for block in {operand.block for operand in instruction.operands if operand is not None}:
+                self.steps[block].append(step)
+            for block in {operand.block for operand in instruction.writes}:
+                self.writers[block].append(step)
+
+    def is_written(self, block: int, after: int, until: int) -> bool:
+        """Whether an instruction behind step `after`, up to `until` inclusive, writes the block."""
+        return bool(_steps_between(self.writers[block], after + 1, until))
+
+    def is_used(self, block: int, start: int, until: int, but: Collection[int] = ()) -> bool:
+        """Whether an instruction from step `start` to `until`, both inclusive, uses the block; those of `but` may."""
+        return not set(_steps_between(self.steps[block], start, until)) <= set(but)
+
+    def is_changed(self, block: int, start: int, until: int, but: Collection[int] = ()) -> bool:
+        """The same of those that write it."""
+        return not set(_steps_between(self.writers[block], start, until)) <= set(but)
+
+
+def _steps_between(steps: Sequence[int], start: int, until: int) -> Sequence[int]:
+    """Those of rising steps that are from `start` to `until`, both inclusive."""
+    return steps[bisect_left(steps, start) : bisect_right(steps, until)]

@@ -1,0 +1,260 @@
+"""From a record to a placed program: passes, placement, check and proof."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import NamedTuple
+
+from singa_lite.compiler.ir.program import Program, floor, host_requests, requests
+from singa_lite.compiler.order.workspace import has_levels, with_target_scratch, with_workspaces
+from singa_lite.compiler.pipeline import parted, planning, rewriting, run_passes, searching
+from singa_lite.compiler.placed import LimitError, Placed, collector_paused
+from singa_lite.compiler.placement.check import check
+from singa_lite.compiler.placement.planner import plan
+from singa_lite.compiler.placement.problem import CapacityError, Plan, PlanError, Request
+from singa_lite.compiler.proof.read_errors import request_labels
+from singa_lite.compiler.recompute.budget import Searches, total_seconds
+from singa_lite.compiler.recompute.carry import HeldLevels, matched_levels
+from singa_lite.compiler.recompute.local_search import Choice
+from singa_lite.compiler.recompute.search import NAMED
+from singa_lite.compiler.share.in_place import in_place
+
+#: Tries of the exact placement, and how many of many blocks, each of which takes longer. A few tenths of a second.
+MOST_NODES, NODES_TIMES_BLOCKS = 8000, 4_000_000
+#: How often the limit is tightened where the placement leaves a gap.
+MOST_LIMITS = 4
+#: How many of the choices that keep a limit are placed, the cheapest first, before it is tightened.
+RANKS = 4
+#: Moves of single instructions lower a floor by less than what is beyond this share of it.
+LEAST_MOVED = 0.75
+#: A plan that takes longer than any that was seen ends here, at the cost of depending on the machine.
+MOST_SECONDS = 20.0
+
+
+class Sketched(NamedTuple):
+    """An estimate of a plan within a limit, neither placed nor proved. slowdown: see `MemoryPlan.estimated_slowdown`;
+    chosen: None where nothing has to be dropped.
+    """
+
+    slowdown: float
+    chosen: HeldLevels | None
+
+
+def lower(recorded: Program, *, fuse: bool = True, parallel: bool = False, search: bool = True) -> Placed:
+    """Plan a record so that it needs as little memory as the passes can reach, and check that nothing overlaps.
+
+    fuse: through the passes that rewrite too. parallel: in waves, whose lanes may run at the same time
+    (`parallel.py`). search: for an exact
+    placement, if the first ones leave a gap; by a number of tries, so that every run of a script, on any machine, gets
+    the same plan.
+
+    LimitError where the target limits the arena and no plan within was found; the instructions may not be reordered
+    then, so `parallel` is refused.
+    """
+    if parallel and recorded.target.limit is not None:
+        raise PlanError("a plan for any order of running: wanted no limit of the arena, whose repeats want one order")
+    return Lowering(recorded, fuse=fuse, parallel=parallel).within(recorded.target.limit, search)
+
+
+class Lowering:
+    """What a record is lowered by, for one limit of its arena after the other; each gives what `lower` gives for it.
+
+    What does not depend on the limit is done once, and what was searched for is remembered, as long as this lives.
+    """
+
+    def __init__(self, recorded: Program, *, fuse: bool = True, parallel: bool = False) -> None:
+        start = time.perf_counter()
+        self._recorded = recorded = recorded.numbered()
+        self._fuse = fuse
+        self._gains: dict[str, int] = {}
+        shared, limited = parted(parallel)
+        with collector_paused():
+            self.rewritten = run_passes(recorded, rewriting(fuse), self._gains).numbered()
+            self._program = run_passes(self.rewritten, shared, self._gains)
+        self._searches = Searches(self._program)
+        self._limited = searching(limited, self._searches)
+        self._least: dict[bool, Placed] = {}
+        self._free: dict[bool, Placed] = {}
+        self._floor: int | None = None
+        self._choices = 0
+        self._seconds = time.perf_counter() - start
+
+    def within(self, limit: int | None, search: bool = True) -> Placed:
+        """The plan of an arena of at most `limit` bytes; None: of as many as it takes. LimitError as for `lower`.
+
+        Within a limit calls that do with less scratch, by slower engines, are planned with the least of it where that
+        is wanted; then all such calls get what there is room for.
+        """
+        with collector_paused():
+            if limit is None:
+                return with_workspaces(self._unlimited(search), None)
+            thrifty = self._thrifty
+            if thrifty is None or self._keeps(limit, search):
+                return with_workspaces(self._within(limit, search), limit)
+            return with_workspaces(thrifty._within(limit, search), limit)
+
+    def free_within(self, limit: int, search: bool) -> Placed | None:
+        """The plan without a limit, where it keeps this one."""
+        with collector_paused():
+            if LEAST_MOVED * self._free_floor > limit or self._unlimited(search).arena_bytes > limit:
+                return None
+            return with_workspaces(self._unlimited(search), limit)
+
+    @cached_property
+    def _free_floor(self) -> int:
+        return floor(in_place(self.without_limit()))
+
+    def _keeps(self, limit: int, search: bool) -> bool:
+        """Whether the plan without a limit keeps this one."""
+        return self._may_do_as_it_is(limit) and self._unlimited(search).arena_bytes <= limit
+
+    @cached_property
+    def _thrifty(self) -> Lowering | None:
+        """That of calls with the least scratch that they do with; None where it is what they have."""
+        if self._recorded.target.thrifty or not has_levels(self._program):
+            return None
+        target = replace(self._recorded.target, thrifty=True)
+        return Lowering(with_target_scratch(replace(self._recorded, target=target)), fuse=self._fuse)
+
+    def _unlimited(self, search: bool) -> Placed:
+        if search not in self._free:
+            self._free[search] = self._placed(None, search)
+        return self._free[search]
+
+    def _may_do_as_it_is(self, limit: int) -> bool:
+        """Whether moves behind the limited passes might bring the program within, with nothing made again."""
+        if self._floor is None:
+            self._floor = floor(in_place(self._program))
+        return limit >= LEAST_MOVED * self._floor
+
+    def rung(self, limit: int) -> int:
+        """A limit not above this one, for which a search takes half as long."""
+        return self._searches.of(self._program).rung(limit) if self._program.sizes else limit
+
+    def sketched(self, limit: int, start: HeldLevels | None, thrifty: bool = True) -> Sketched | None:
+        """What a plan within a limit would be, without copies to host memory; None where none was found.
+
+        start: levels of another size of the batch, from which few moves are made; None: as a plan's are searched for.
+        thrifty: whether the cost is of interest, and not only that there is a plan.
+        """
+        with collector_paused():
+            unlimited = self.without_limit() if thrifty else self._program
+            if floor(in_place(unlimited)) <= limit:
+                return Sketched(0.0, None)
+            found = []
+            for form in (self._program, *self._program.rivals):
+                search = self._searches.of(form)
+                if start is None:
+                    choice: Choice | None = search.within(limit)
+                else:
+                    choice = search.from_levels(matched_levels(start, form), limit, thrifty)
+                if choice is not None and choice.floor <= limit:
+                    found.append((choice.seconds + total_seconds(form), HeldLevels(form, choice.levels)))
+                if found and not thrifty:
+                    break
+            free = total_seconds(unlimited)
+        if not found:
+            return None
+        took, chosen = min(found, key=lambda entry: entry[0])
+        return Sketched(took / free - 1, chosen)
+
+    def without_limit(self) -> Program:
+        """What it is without a limit, but for moves within it."""
+        return run_passes(_limited(self._program, None), (one for one in self._limited if one.limited))
+
+    def _within(self, limit: int, search: bool) -> Placed:
+        """A placement may miss the floor by some bytes: then the passes are given as many less."""
+        if self._keeps(limit, search):
+            return self._unlimited(search)
+        aim, found = limit, list[Placed]()
+        for _ in range(MOST_LIMITS):
+            tried = self._tried(aim, limit, search)
+            found += [placed for placed in tried if placed.arena_bytes <= limit]
+            # Where a dearer choice keeps the limit, the cheapest one may do so with a lower aim, and be cheaper still.
+            missed = tried[0] if found else min(tried, key=lambda one: one.arena_bytes)
+            if missed.arena_bytes <= limit or missed.plan.floor > aim:
+                break
+            aim = min(aim, missed.plan.floor) - (missed.arena_bytes - limit)
+        if found:
+            return min(found, key=lambda one: total_seconds(one.planned))
+        if search not in self._least:
+            self._least[search] = self._lowest(search)
+        if self._least[search].arena_bytes <= limit:
+            return self._least[search]
+        raise LimitError(limit, self._least[search])
+
+    def _tried(self, aim: int, limit: int, search: bool) -> list[Placed]:
+        """What is found for an aim, the cheapest first, up to the first plan whose arena keeps the limit."""
+        tried = [self._placed(aim, search, within=limit)]
+        while tried[-1].arena_bytes > limit and len(tried) < min(RANKS, self._choices):
+            tried.append(self._placed(aim, search, len(tried), limit))
+        return tried
+
+    def _lowest(self, search: bool) -> Placed:
+        """The plan of the smallest arena found: no limit is kept that is a little lower.
+
+        Floors are compared before the passes behind the search, which lower one program's and not another's.
+        """
+        least = self._placed(0, search)
+        while least.arena_bytes:
+            chosen, limit = self._searches.chosen, int(NAMED * least.arena_bytes)
+            lower = self._placed(limit, search)
+            if lower.arena_bytes > limit:
+                self._searches.chosen = chosen
+                break
+            least = lower
+        return least
+
+    def _placed(self, limit: int | None, search: bool, rank: int = 0, within: int | None = None) -> Placed:
+        """The plan of what the passes make of a limit, whether the arena keeps it or not. rank: see `Searches`;
+        within: an arena that is small enough, by default none is.
+        """
+        gains = dict(self._gains)
+        self._searches.rank = rank
+        start = time.perf_counter()
+        program = run_passes(_limited(self._program, limit), self._limited, gains)
+        chosen, self._choices = self._searches.chosen, self._searches.count
+        free = None if chosen is None else self.without_limit()
+        passed = time.perf_counter()
+        wanted = requests(program)
+        nodes = min(MOST_NODES, NODES_TIMES_BLOCKS // max(1, len(wanted))) if search else 0
+        placed = _offsets(wanted, nodes, within)
+        on_host = host_requests(program)
+        host = plan(on_host, nodes=0)
+        planned = time.perf_counter()
+        check(wanted, placed.offsets, placed.arena, told=request_labels(program))
+        check(on_host, host.offsets, host.arena)
+        checked = time.perf_counter()
+        seconds = {"passes": self._seconds + passed - start, "placement": planned - passed, "check": checked - planned}
+        made = Placed.of(self._recorded, self.rewritten, program, placed, gains, seconds, host)
+        return replace(made, chosen=chosen, free=free)
+
+
+def _offsets(wanted: Sequence[Request], nodes: int, within: int | None) -> Plan:
+    """Where all lies, in the smallest arena that is found, or in the first one that is small enough."""
+    try:
+        return plan(wanted, capacity=within, seconds=MOST_SECONDS, nodes=nodes)
+    except CapacityError as error:
+        return error.best
+
+
+def _limited(program: Program, limit: int | None) -> Program:
+    if program.target.limit == limit:
+        return program
+    return replace(program, target=replace(program.target, limit=limit))
+
+
+def unshared(recorded: Program, *, fuse: bool = True) -> Placed:
+    """The rewritten program, in order, with bytes of its own for every block: what sharing is compared with."""
+    gains: dict[str, int] = {}
+    rewritten = run_passes(recorded, rewriting(fuse), gains)
+    program = run_passes(rewritten, (one for one in planning() if one.name == "dead"), gains)
+    offsets, top = {}, 0
+    for request in requests(program):
+        offsets[request.id] = top
+        top += program.rounded(request.size)
+    apart = Plan(offsets, top, floor(program), False, 0.0, "unshared")
+    return Placed.of(recorded, rewritten, program, apart, gains, {})

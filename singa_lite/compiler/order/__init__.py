@@ -1,0 +1,1 @@
+"""Passes that change the order of calls and the width of their workspaces."""

@@ -1,0 +1,120 @@
+"""Placed: a program with an offset for each block, as it runs; and the proof that it may."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from singa_lite.common.packed import Packed
+from singa_lite.compiler.ir.operation import Instruction, Operand
+from singa_lite.compiler.ir.program import Program, floor
+from singa_lite.compiler.placement.problem import Plan, PlanError
+from singa_lite.compiler.proof.check_rewrites import check_rewrites
+from singa_lite.compiler.proof.races import check_races
+from singa_lite.compiler.proof.read_errors import NO_NAMES, BlockNames
+from singa_lite.compiler.proof.read_from import check_reads
+from singa_lite.compiler.recompute.carry import HeldLevels
+
+
+class LimitError(PlanError):
+    """No plan within the limit was found. limit: bytes of the arena; least: the plan of the smallest arena found."""
+
+    def __init__(self, limit: int, least: Placed) -> None:
+        self.limit, self.least = limit, least
+        super().__init__(f"wanted an arena of at most {limit:,} bytes, the least found is {least.arena_bytes:,}")
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A program with an offset for each block, and the two programs that it was made from.
+
+    recorded: the step as it was recorded, before any pass.
+    rewritten: the program behind the passes that rewrite. The proof begins here and not at the record: other calls
+    stand in it, which compute the same by other arithmetic, so no byte of theirs can be traced to a write of the
+    record. That these agree in value is tested, pass by pass.
+    planned: the program behind all passes, as it runs.
+    offsets: {block: offset in the arena}. scratch: {number of an instruction: offset of its scratch}.
+    recorded_floor: the floor of `recorded`. gains: {pass: bytes by which it lowered the floor}.
+    seconds: {stage: time it took}. host_offsets: {block of host memory: offset there}; host_bytes: of host memory.
+    chosen: how values are held so that the limit is kept, and free: the program without one; None where nothing is.
+    form: of the record, in words, where it is another one than the recorded.
+    """
+
+    recorded: Program
+    rewritten: Program
+    planned: Program
+    plan: Plan
+    offsets: dict[int, int]
+    scratch: dict[int, int]
+    recorded_floor: int
+    gains: dict[str, int]
+    seconds: dict[str, float]
+    host_offsets: dict[int, int] = field(default_factory=dict)
+    host_bytes: int = 0
+    chosen: HeldLevels | None = None
+    free: Program | None = None
+    form: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        recorded: Program,
+        rewritten: Program,
+        planned: Program,
+        plan: Plan,
+        gains: dict[str, int],
+        seconds: dict[str, float],
+        host: Plan | None = None,
+    ) -> Placed:
+        """By the offsets of a plan of `requests(planned)`, and of one of `host_requests(planned)`."""
+        offsets = {int(key[1:]): offset for key, offset in plan.offsets.items() if key[0] == "b"}
+        scratch = {int(key[1:]): offset for key, offset in plan.offsets.items() if key[0] == "s"}
+        on_host = {} if host is None else {int(key[1:]): offset for key, offset in host.offsets.items()}
+        nbytes = 0 if host is None else host.arena
+        return cls(
+            recorded, rewritten, planned, plan, offsets, scratch, floor(recorded), gains, seconds, on_host, nbytes
+        )
+
+    @property
+    def arena_bytes(self) -> int:
+        """Bytes of the arena."""
+        return self.plan.arena
+
+    @property
+    def order(self) -> str:
+        """Name of the order chosen."""
+        return self.planned.order
+
+    def packed(self) -> Packed[Placed]:
+        """The same, to be kept as bytes."""
+        return Packed(self, (Placed, Program, Plan, HeldLevels, Instruction, Operand))
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """No garbage collection inside: passes make many objects and no cycles, and walks over them cost a third."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def prove(placed: Placed, names: BlockNames = NO_NAMES) -> None:
+    """Raises PlanError unless every read of the planned program gets the same bytes as in the rewritten one. That
+    includes instructions that run at the same time.
+
+    Wanted before it runs. The time goes with the number of pieces that differ in writer or spacing, as a rule not
+    with the batch, see `read_from`. names: of blocks, for the message.
+    """
+    start = time.perf_counter()
+    with collector_paused():
+        check_rewrites(placed.recorded, placed.rewritten, names)
+        check_reads(placed.rewritten, placed.planned, placed.offsets, placed.host_offsets, names)
+        check_races(placed.planned, placed.offsets, placed.scratch)
+    placed.seconds["proof"] = time.perf_counter() - start

@@ -1,0 +1,123 @@
+"""The two forms of a record that may be planned within a limit: with large scores by rows alone, or by classes too.
+
+The second (`head_classes.py`) makes a product once more and needs less, before anything else is made again. So without
+a limit it is the first; within one that of less time, and the second alone where the first cannot keep it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+from singa_lite.compiler.ir.operation import Instruction
+from singa_lite.compiler.ir.program import Program
+from singa_lite.compiler.lower import Lowering, Sketched
+from singa_lite.compiler.placed import LimitError, Placed
+from singa_lite.compiler.recompute.budget import total_seconds
+from singa_lite.compiler.recompute.carry import HeldLevels
+from singa_lite.compiler.recompute.transfer_times import waiting
+from singa_lite.compiler.rewrite.head_classes import AGAIN
+from singa_lite.compiler.rewrite.scores import LOSS
+
+#: Of scores that may be worth it, bytes, in times of the target's `tile_bytes`.
+LEAST = 4
+
+
+class PlanVariants:
+    """As `Lowering`, of either form."""
+
+    def __init__(self, recorded: Program, *, fuse: bool = True) -> None:
+        self._recorded, self._fuse = recorded, fuse
+        self._usual = Lowering(recorded, fuse=fuse)
+
+    @property
+    def rewritten(self) -> Program:
+        """The record behind the passes that rewrite, where there is no limit."""
+        return self._usual.rewritten
+
+    def within(self, limit: int | None, search: bool = True) -> Placed:
+        """As `Lowering.within`. A limit that the plan without one keeps takes no more time than that."""
+        free = None if limit is None else self._usual.free_within(limit, search)
+        try:
+            found = self._quickest(limit, search)
+        except LimitError:
+            if free is None:
+                raise
+            return free
+        return found if free is None or not has_more(found) else min(free, found, key=seconds_of)
+
+    def _quickest(self, limit: int | None, search: bool) -> Placed:
+        try:
+            found = self._usual.within(limit, search)
+        except LimitError as error:
+            if self._other is None:
+                raise
+            return self._other_within(self._other, error.limit, error.least, search)
+        if limit is None or not has_more(found) or self._other is None:
+            return found
+        try:
+            other = self._told(self._other.within(limit, search))
+        except LimitError:
+            return found
+        return min(found, other, key=seconds_of)
+
+    def without_limit(self) -> Program:
+        """The program that is planned where there is no limit, but for moves within it."""
+        return self._usual.without_limit()
+
+    def rung(self, limit: int) -> int:
+        """As `Lowering.rung`."""
+        return self._usual.rung(limit)
+
+    def sketched(self, limit: int, start: HeldLevels | None, thrifty: bool = True) -> Sketched | None:
+        """As `Lowering.sketched`."""
+        found = self._usual.sketched(limit, start, thrifty)
+        if (found is not None and (found.slowdown == 0 or not thrifty)) or self._other is None:
+            return found
+        other = self._other.sketched(limit, start, thrifty)
+        if other is None:
+            return found
+        slowdown = (1 + other.slowdown) * self._share - 1
+        return other._replace(slowdown=slowdown) if found is None or slowdown < found.slowdown else found
+
+    @cached_property
+    def _other(self) -> Lowering | None:
+        """The second form; None where the record has no such scores."""
+        target = self._recorded.target
+        if not self._fuse or not any(_is_large_loss(i, LEAST * target.tile_bytes) for i in self._recorded.instructions):
+            return None
+        made = Lowering(replace(self._recorded, target=replace(target, class_tiles=True)))
+        return made if any(i.kernel == AGAIN for i in made.rewritten.instructions) else None
+
+    @cached_property
+    def _share(self) -> float:
+        """The time of the second form without a limit, in times of that of the first."""
+        other = self._usual if self._other is None else self._other
+        return total_seconds(other.without_limit()) / total_seconds(self._usual.without_limit())
+
+    def _other_within(self, other: Lowering, limit: int, least: Placed, search: bool) -> Placed:
+        """The plan of the second form, where the first has none. least: of the first."""
+        try:
+            return self._told(other.within(limit, search))
+        except LimitError as error:
+            least = min(least, self._told(error.least), key=lambda placed: placed.arena_bytes)
+            raise LimitError(limit, least) from None
+
+    def _told(self, placed: Placed) -> Placed:
+        """The same plan, whose time is told beside that of the first form without a limit."""
+        return replace(placed, planned=replace(placed.planned, free=()), free=self._usual.without_limit())
+
+
+def has_more(placed: Placed) -> bool:
+    """Whether something is made again, or copied, for a limit."""
+    return placed.chosen is not None or bool(placed.planned.host_sizes)
+
+
+def seconds_of(placed: Placed) -> float:
+    """Of all its calls, and of waiting for copies."""
+    return total_seconds(placed.planned) + waiting(placed.planned)
+
+
+def _is_large_loss(instruction: Instruction, nbytes: int) -> bool:
+    x = instruction.by_name["x"] if instruction.kernel == LOSS else None
+    return x is not None and x.nbytes >= nbytes

@@ -1,0 +1,1 @@
+"""Proofs that a planned program computes what was recorded."""

@@ -1,0 +1,1 @@
+"""Passes for steps of several ranks: sums in pieces, beside the computation."""

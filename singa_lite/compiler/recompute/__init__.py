@@ -1,0 +1,1 @@
+"""Passes that keep a limit of bytes: values computed again, or moved to the host."""

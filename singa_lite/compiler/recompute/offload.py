@@ -1,0 +1,149 @@
+"""What to copy to host memory and back, so that a program stays within so many bytes; repeats may do the rest.
+
+Copies that are hidden behind computing cost nothing, so they come first, as many as the link takes. Where the step
+waits for its copies, as on a CPU, those come first that take less time than to compute the value again would at least.
+Both are compared with repeats alone, and with copies of as many values as it takes; the cheapest is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+
+from singa_lite.compiler.ir.program import Program, floor, live_bytes
+from singa_lite.compiler.recompute.budget import Searches, within_limit
+from singa_lite.compiler.recompute.transfer_times import waiting
+from singa_lite.compiler.recompute.transfers import Offload, Timetable, rewritten
+from singa_lite.compiler.share.in_place import in_place
+
+#: Smaller values are not copied.
+LEAST_BYTES = 1 << 14
+#: Of the excess over the limit, what one round of the choice goes for.
+SHARE = 0.25
+#: Groups of copies that are left out again on trial, in the end.
+TRIALS = 60
+
+#: Bytes above the limit at best, and seconds of waiting and of repeats.
+Cost = tuple[int, float]
+
+
+def offloaded(program: Program, searches: Searches | None = None) -> Program:
+    """The program with the copies that keep it within the target's limit in the least time, with repeats or without.
+
+    searches: for repeats, which remember what was found for other limits.
+    """
+    limit, link = program.target.limit, program.target.link
+    if limit is None or link is None or floor(in_place(program)) <= limit:
+        return program
+    costs: dict[tuple[Offload, ...], Cost] = {}
+    for offloads in _candidates(_Choice(Timetable(program, link), limit)):
+        if offloads not in costs:
+            costs[offloads] = _cost(rewritten(program, offloads), limit, searches)
+        if costs[offloads] == (0, 0.0):
+            break
+    cheapest = min(costs, key=costs.__getitem__)
+    return rewritten(program, cheapest)
+
+
+def _candidates(choice: _Choice) -> Iterator[tuple[Offload, ...]]:
+    """Hidden copies need more bytes, as they take their time: the last resort is to wait for all of them."""
+    if choice.table.link.beside:
+        yield choice.made(lambda block: False)
+    yield ()
+    yield choice.made(choice.is_cheap)
+    yield choice.made(lambda block: True)
+    if choice.table.link.beside:
+        yield _Choice(choice.table, choice.limit, may_hide=False).made(lambda block: True)
+
+
+def _cost(candidate: Program, limit: int, searches: Searches | None) -> Cost:
+    done = within_limit(candidate, searches)
+    repeats = sum(done.target.cost(i) for i in done.instructions if i.repeats is not None)
+    return max(0, floor(in_place(done)) - limit), waiting(candidate) + repeats
+
+
+class _Choice:
+    """Copies of one program's values, taken by the bytes above the limit that they free, a second that they cost."""
+
+    def __init__(self, table: Timetable, limit: int, may_hide: bool = True) -> None:
+        self.table = table
+        self.may_hide = may_hide and table.link.beside
+        self.limit = limit
+        self.program = table.program
+        self.blocks = [block for block in table.gaps if self.program.sizes[block] >= LEAST_BYTES]
+        self.writing: dict[int, float] = {}
+        for instruction in self.program.instructions:
+            for block in {operand.block for operand in instruction.writes}:
+                self.writing[block] = self.writing.get(block, 0.0) + self.program.target.cost(instruction)
+
+    def is_cheap(self, block: int) -> bool:
+        """Whether to wait for both copies takes less time than what wrote the value did."""
+        return 2 * self.table.seconds[block] < self.writing.get(block, 0.0)
+
+    def made(self, may_wait: Callable[[int], bool]) -> tuple[Offload, ...]:
+        """As many copies as it takes, hidden ones first. may_wait: whether the step may wait for those of a block."""
+        chosen: list[Offload] = []
+        best, left = self.program, list(self.blocks)
+        while floor(in_place(best)) > self.limit and left:
+            added, left = self._next(best, chosen, left, may_wait)
+            if len(added) == len(chosen):
+                break
+            chosen = added
+            best = rewritten(self.program, chosen)
+        return tuple(self._needless_left_out(chosen))
+
+    def _next(
+        self, best: Program, chosen: list[Offload], left: list[int], may_wait: Callable[[int], bool]
+    ) -> tuple[list[Offload], list[int]]:
+        """Those chosen, and the best of the blocks left, for a share of the excess; and the blocks left then."""
+        over, excess = self._over(best)
+        freed = {block: self._freed(self.table.waited(block), over) for block in left}
+        ranked = sorted((b for b in left if freed[b]), key=lambda b: (-freed[b] / self.table.seconds[b], b))
+        wanted = SHARE * excess
+        for at, block in enumerate(ranked):
+            chosen, count = self._with(chosen, block, may_wait), len(chosen)
+            wanted -= self._freed(chosen[-1], over) if len(chosen) > count else 0
+            if wanted <= 0:
+                return chosen, ranked[at + 1 :]
+        return chosen, []
+
+    def _with(self, chosen: list[Offload], block: int, may_wait: Callable[[int], bool]) -> list[Offload]:
+        """Those chosen and the block's copies too, hidden where all can be, else waited for where they may be."""
+        waited = [one for one in chosen if one.is_waited]
+        if self.may_hide:
+            hidden = self.table.hidden([*(one.block for one in chosen if not one.is_waited), block])
+            if all(one.ended < one.begun for one in hidden):
+                return [*waited, *hidden]
+        own = self.table.waited(block)
+        return [*chosen, own] if own.ended < own.begun and may_wait(block) else chosen
+
+    def _freed(self, offload: Offload, over: list[int]) -> int:
+        """Bytes, at each step above the limit at which they are on the host."""
+        return self.program.sizes[offload.block] * max(0, over[offload.begun] - over[offload.ended])
+
+    def _over(self, best: Program) -> tuple[list[int], int]:
+        """At each step of the program as it was: how many before it have too many live bytes; and the excess of all."""
+        live = live_bytes(in_place(best))
+        pairs = zip(best.instructions, live, strict=True)
+        above = [max(0, nbytes - self.limit) for instruction, nbytes in pairs if instruction.transfer is None]
+        return [0, *accumulate(int(nbytes > 0) for nbytes in above)], sum(above)
+
+    def _needless_left_out(self, chosen: list[Offload]) -> list[Offload]:
+        """Without those that the limit, or what was reached of it, holds without: costliest first, in groups."""
+        reached = max(self.limit, self._floor(chosen))
+        left = sorted(chosen, key=lambda one: (not one.is_waited, -self.table.seconds[one.block], one))
+        size, trials = max(1, len(left) // 4), TRIALS
+        while left and trials > 0:
+            kept: list[Offload] = []
+            for start in range(0, len(left), size):
+                trials -= 1
+                if trials < 0 or self._floor([*kept, *left[start + size :]]) > reached:
+                    kept += left[start : start + size]
+            left = kept
+            if size == 1:
+                break
+            size = max(1, size // 2)
+        return sorted(left)
+
+    def _floor(self, chosen: list[Offload]) -> int:
+        return floor(in_place(rewritten(self.program, chosen)))

@@ -1,0 +1,165 @@
+"""Forms of a step that clips gradients by their norm, in which gradients need not live until the norm is known.
+
+    kept:     make dB, square it -- make dA, square it -- factor -- update B -- update A
+                   |_______________________________________________|             |
+                                        |________________________________________|
+    twice:    make dB, square it -- make dA, square it -- factor -- make dB, update B -- make dA, update A
+
+What makes a gradient is recorded once; here it stands twice, over blocks of its own, so what the passes do with a
+product and what uses it, they do with both: a large gradient is made, squared and dropped by tiles, and made, applied
+and dropped by tiles. The second time takes the derivatives that were kept, or makes these again too, which is a second
+walk back: derivatives are dropped on the way as ever, and the step takes about as little memory as without clipping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+
+from singa_lite.compiler.ir.collectives import has_any
+from singa_lite.compiler.ir.operation import Instruction, Operand, Phase
+from singa_lite.compiler.ir.program import Program
+from singa_lite.compiler.ir.uses import Uses
+from singa_lite.kernels.interface import SIGNATURES
+
+_BACKWARD = (Phase.DERIVATIVE, Phase.GRADIENT)
+#: What makes the factor of all gradients, when the last one is there.
+_FACTORS = frozenset({"clip_factor", "unscale_factor"})
+
+
+#: {in words: whether derivatives are made again too}, those first that take less time.
+FORMS = {
+    "each gradient is made twice, for the norm of all and for its update": False,
+    "the way back is walked twice, for the norm of all gradients and for the updates": True,
+}
+
+
+def clipping_forms(recorded: Program) -> dict[str, Program]:
+    """The other forms of a record, in words. None where it does not clip, or not in one walk back, or where gradients
+    are summed over processes, which is done once.
+    """
+    if has_any(recorded):
+        return {}
+    found = {name: _ClippingVariant(recorded, derivatives).result() for name, derivatives in FORMS.items()}
+    return {name: program for name, program in found.items() if program is not None}
+
+
+class _ClippingVariant:
+    """derivatives: whether these are made again too, and not kept."""
+
+    def __init__(self, program: Program, derivatives: bool) -> None:
+        self.program = program
+        self.instructions = program.instructions
+        self.phases = _BACKWARD if derivatives else (Phase.GRADIENT,)
+        self.uses = Uses(program.instructions)
+        self.factor = next((s for s, i in enumerate(self.instructions) if i.kernel in _FACTORS), 0)
+        self.squared = {
+            i.operands[0].block
+            for i in self.instructions[: self.factor]
+            if i.kernel == "add_squares"
+            and i.operands[0] is not None
+            and i.operands[0].block in program.sizes
+            and i.operands[1] == self.instructions[self.factor].operands[0]  # other norms are told, and clip nothing
+        }
+
+    def result(self) -> Program | None:
+        if not self.factor or not self.squared or not self._walks_once():
+            return None
+        steps = self._steps()
+        return self._program(sorted(steps)) if steps and self._is_sound(steps) else None
+
+    def _walks_once(self) -> bool:
+        """Whether the walk back is all behind the forward part: not of micro-batches."""
+        phases = [i.phase for i in self.instructions[: self.factor]]
+        first = next((s for s, phase in enumerate(phases) if phase in _BACKWARD), len(phases))
+        return Phase.FORWARD not in phases[first:]
+
+    def _steps(self) -> set[int]:
+        """What makes the gradients, from what is kept: forward values, and derivatives that cannot be made again."""
+        steps, left, seen = set[int](), list(self.squared), set(self.squared)
+        while left:
+            for step in self.uses.writers[left.pop()]:
+                made = self.instructions[step]
+                if step >= self.factor or step in steps or not self._can_be_copied(step):
+                    continue
+                steps.add(step)
+                for operand in made.reads:
+                    if operand.block in self.program.sizes and operand.block not in seen:
+                        seen.add(operand.block)
+                        left.append(operand.block)
+        return steps
+
+    def _can_be_copied(self, step: int) -> bool:
+        """Whether the instruction may be done twice: it moves nothing that lasts, and writes over no forward value."""
+        made = self.instructions[step]
+        facts = SIGNATURES[made.kernel].facts
+        if made.phase not in self.phases or facts.again or facts.once:
+            return False
+        blocks = {operand.block for operand in made.writes}
+        writers = {s for block in blocks for s in self.uses.writers[block] if s < self.factor}
+        return blocks <= self.program.sizes.keys() and all(self.instructions[s].phase in self.phases for s in writers)
+
+    def _is_sound(self, steps: Collection[int]) -> bool:
+        """Whether copies make whole all that they write, and find all else as it was when it was read first."""
+        made = {operand.block for step in steps for operand in self.instructions[step].writes}
+        whole = all(writer in steps for block in made for writer in self.uses.writers[block] if writer < self.factor)
+        return whole and not any(
+            self.uses.is_written(operand.block, step, self.factor)
+            for step in steps
+            for operand in self.instructions[step].reads
+            if operand.block not in made
+        )
+
+    def _program(self, steps: Sequence[int]) -> Program:
+        sizes, number = dict(self.program.sizes), 1 + max(i.number for i in self.instructions)
+        written = sorted({operand.block for step in steps for operand in self.instructions[step].writes})
+        over = {block: self.program.next_block + index for index, block in enumerate(written)}
+        sizes |= {new: sizes[block] for block, new in over.items()}
+        copies = {
+            step: replace(_over_blocks(self.instructions[step], over), number=number + index)
+            for index, step in enumerate(steps)
+        }
+        groups, rest = self._groups()
+        placed: dict[int, list[Instruction]] = {}
+        for block, group in groups.items():
+            placed.setdefault(self._place(block, group, steps), []).extend(_over_blocks(i, over) for i in group)
+        behind = chain.from_iterable([copies[step], *placed.get(step, [])] for step in steps)
+        made = (*self.instructions[: self.factor + 1], *rest, *placed.get(-1, []), *behind)
+        # What is made the second time does not depend on the factor: other orders would make it before, to wait for it.
+        return replace(self.program, instructions=made, sizes=sizes, keeps_order=True)
+
+    def _groups(self) -> tuple[dict[int, list[Instruction]], list[Instruction]]:
+        """{gradient: what is done with it behind the norm, in order}, and what comes before any of it."""
+        groups: dict[int, list[Instruction]] = {}
+        rest: list[Instruction] = []
+        group = rest
+        for instruction in self.instructions[self.factor + 1 :]:
+            found = _blocks(instruction) & self.squared
+            if found:
+                group = groups.setdefault(found.pop(), [])
+            group.append(instruction)
+        return groups, rest
+
+    def _place(self, gradient: int, group: Collection[Instruction], steps: Sequence[int]) -> int:
+        """The copy behind which a gradient is applied: it is whole, and what the update changes is not read any more.
+
+        -1: there is none.
+        """
+        changed = {operand.block for instruction in group for operand in instruction.writes} | {gradient}
+        return max((step for step in steps if _blocks(self.instructions[step]) & changed), default=-1)
+
+
+def _blocks(instruction: Instruction) -> set[int]:
+    return {operand.block for operand in _operands(instruction)}
+
+
+def _operands(instruction: Instruction) -> Iterator[Operand]:
+    return (operand for operand in instruction.operands if operand is not None)
+
+
+def _over_blocks(instruction: Instruction, over: dict[int, int]) -> Instruction:
+    operands = instruction.operands
+    return instruction.with_operands(
+        tuple(o if o is None or o.block not in over else o._replace(block=over[o.block]) for o in operands)
+    )

@@ -1,0 +1,101 @@
+"""A net as a picture: its layers as boxes with shapes and bytes, in SVG, which needs no other program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from math import prod
+from os import PathLike
+from typing import Protocol
+
+from singa_lite.common.atomic import write_anew
+from singa_lite.compiler.report.ranks import Entry, Passing, centers, feeders, rows_of
+from singa_lite.compiler.report.summary import LayerRow
+
+_HEIGHT, _BETWEEN, _GAP, _MARGIN = 58, 34, 26, 14
+#: Width of a character in the pictures' type, and of a line that passes a row.
+_CHARACTER, _LINE = 7.2, 12
+#: Of the first line of a box, and of the others.
+_WEIGHTS = (' font-weight="bold"', "")
+
+
+class Drawable(Protocol):
+    """A net that can be drawn."""
+
+    def layer_rows(self) -> Sequence[LayerRow]: ...
+
+
+def plot_net(net: Drawable, path: str | PathLike[str] | None = None) -> str:
+    """The net's layers as an SVG picture, inputs above: name and kind, output sample shapes, parameters and bytes.
+
+    Layers within others are not drawn; their parameters count in the layer that holds them. path: where it is also
+    written. Returns the picture's text, which notebooks show by IPython.display.SVG.
+    """
+    text = drawing([row for row in net.layer_rows() if not row.depth])
+    if path is not None:
+        write_anew(path, text)
+    return text
+
+
+def drawing(layers: Sequence[LayerRow], anchors: Mapping[str, str] | None = None) -> str:
+    """As `plot_net`. layers: in topological order; anchors: {layer: of the page around, where its box leads}."""
+    sources = {layer.name: [source.partition("[")[0] for source in layer.sources] for layer in layers}
+    texts = {layer.name: _lines(layer) for layer in layers}
+    rows = rows_of(sources)
+    widths: dict[Entry, float] = {
+        entry: _LINE if isinstance(entry, Passing) else 20 + _CHARACTER * max(map(len, texts[entry]))
+        for row in rows
+        for entry in row
+    }
+    above = feeders(rows, sources)
+    at = centers(rows, above, widths, _GAP)
+    heights = {entry: number * (_HEIGHT + _BETWEEN) for number, row in enumerate(rows) for entry in row}
+    lines = [_line(at, heights, other, entry) for entry, others in above.items() for other in others]
+    boxes = [
+        _linked(_box(at[name], heights[name], widths[name], text), (anchors or {}).get(name, ""))
+        for name, text in texts.items()
+    ]
+    width = 2 * _MARGIN + max((at[entry] + widths[entry] / 2 for entry in at), default=0)
+    height = 2 * _MARGIN + len(rows) * (_HEIGHT + _BETWEEN) - _BETWEEN
+    return "\n".join([_head(width, height), *lines, *boxes, "</g>", "</svg>", ""])
+
+
+def _lines(layer: LayerRow) -> list[str]:
+    shapes = ", ".join(map(str, layer.shapes))
+    values = sum(prod(shape) for shape in layer.shapes)
+    owned = f"{layer.parameters:,} parameters, {layer.nbytes:,} bytes" if layer.parameters else "no parameters"
+    return [f"{layer.name} ({layer.kind})", f"{shapes}: {values:,} a sample", owned]
+
+
+def _head(width: float, height: float) -> str:
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
+        f'height="{height:.0f}" font-family="monospace" font-size="12">\n'
+        f'<rect width="100%" height="100%" fill="#ffffff"/>\n<g transform="translate({_MARGIN} {_MARGIN})">'
+    )
+
+
+def _box(middle: float, top: float, width: float, lines: Sequence[str]) -> str:
+    texts = "".join(
+        f'<text x="{middle:.1f}" y="{top + 18 + 16 * number:.1f}" text-anchor="middle"'
+        f"{_WEIGHTS[bool(number)]}>{escape(line)}</text>"
+        for number, line in enumerate(lines)
+    )
+    return (
+        f'<rect x="{middle - width / 2:.1f}" y="{top:.1f}" width="{width:.1f}" height="{_HEIGHT}" rx="5" '
+        f'fill="#eef3fb" stroke="#3b6db3"/>{texts}'
+    )
+
+
+def _linked(box: str, anchor: str) -> str:
+    return f'<a href="#{escape(anchor)}">{box}</a>' if anchor else box
+
+
+def _line(at: Mapping[Entry, float], tops: Mapping[Entry, float], source: Entry, target: Entry) -> str:
+    """From the lower edge of one entry to the upper edge of the next; through the row of one that passes."""
+    x, y = at[source], tops[source] + _HEIGHT
+    to, end = at[target], tops[target]
+    bend = (y + end) / 2
+    path = f"M{x:.1f} {y:.1f}C{x:.1f} {bend:.1f} {to:.1f} {bend:.1f} {to:.1f} {end:.1f}"
+    path += f"V{end + _HEIGHT:.1f}" if isinstance(target, Passing) else ""
+    return f'<path d="{path}" fill="none" stroke="#777777"/>'

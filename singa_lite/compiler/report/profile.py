@@ -1,0 +1,178 @@
+"""Where a recorded step spends its time, what its operations compute and touch, and how near to the peaks that is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from singa_lite.common.checks import integer
+from singa_lite.compiler.ir.operation import Instruction, Operand
+from singa_lite.compiler.ir.time_model import flops
+from singa_lite.compiler.report.profile_tables import profile_tables
+from singa_lite.kernels.kernel_set import Launch
+
+#: The slowest operations that the text lists.
+SLOWEST = 20
+
+
+class Peaks(NamedTuple):
+    """The rates that a device reaches alone, a second. flops: of a float32 product; nbytes: of a copy, read and
+    written.
+    """
+
+    flops: float
+    nbytes: float
+
+
+class OperationCost(NamedTuple):
+    """One operation. number: its index in the record; seconds: median over the runs; share: of all seconds.
+
+    bytes_read, bytes_written: of the elements of its operands; what it updates counts in both. flops: two for each
+    multiply-add of a convolution or a product of matrices, 0 of all else. variant: the way in which it is done, where
+    its kernel has several, else "".
+    """
+
+    number: int
+    kernel: str
+    layer: str
+    phase: str
+    seconds: float
+    share: float
+    bytes_read: int
+    bytes_written: int
+    flops: int
+    variant: str = ""
+
+
+class Cost(NamedTuple):
+    """The sums over all operations of one layer, phase or kernel."""
+
+    name: str
+    operations: int
+    seconds: float
+    share: float
+    bytes_read: int
+    bytes_written: int
+    flops: int
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The measurements of `graph.profile(runs)`. operations: in the order of running. peaks: None if they were not
+    measured.
+
+    The text (`str(profile)`) has a table by phase, by kernel, by layer, and one of the 20 slowest operations: time, and
+    beside it the rate of multiply-adds and of bytes, each also as a share of its peak. What is near to neither peak has
+    something to gain; bytes that lie in a cache may pass theirs.
+    """
+
+    operations: tuple[OperationCost, ...]
+    runs: int
+    peaks: Peaks | None = None
+
+    @property
+    def seconds(self) -> float:
+        """The sum over all operations."""
+        return sum(operation.seconds for operation in self.operations)
+
+    def by_layer(self) -> list[Cost]:
+        """The sums by layer, slowest first; "" is outside any layer."""
+        return self._by("layer")
+
+    def by_phase(self) -> list[Cost]:
+        """The sums by phase, slowest first."""
+        return self._by("phase")
+
+    def by_kernel(self) -> list[Cost]:
+        """The sums by kernel, slowest first."""
+        return self._by("kernel")
+
+    def _by(self, field: str) -> list[Cost]:
+        groups: dict[str, list[OperationCost]] = {}
+        for operation in self.operations:
+            groups.setdefault(getattr(operation, field), []).append(operation)
+        return sorted((_sum(name, group) for name, group in groups.items()), key=lambda c: (-c.seconds, c.name))
+
+    def __str__(self) -> str:
+        head = f"{len(self.operations)} operations, {self.seconds * 1e3:.3f} ms, medians over {self.runs} runs"
+        if self.peaks is not None:
+            head += f"; peaks: {self.peaks.flops / 1e9:.1f} GFLOP/s in float32, {self.peaks.nbytes / 1e9:.1f} GB/s"
+        sums = {"phase": self.by_phase(), "kernel": self.by_kernel(), "layer": self.by_layer()}
+        slowest = sorted(self.operations, key=lambda o: (-o.seconds, o.number))[:SLOWEST]
+        return "\n\n".join([head, *profile_tables(sums, slowest, self.peaks)])
+
+
+def measure(
+    instructions: Sequence[Instruction],
+    launches: Sequence[Launch],
+    runs: int = 10,
+    wait: Callable[[], None] | None = None,
+    peaks: Peaks | None = None,
+    variants: Sequence[str] = (),
+) -> Profile:
+    """Do the launches in order `runs` times, each timed alone. launches: one an instruction.
+
+    wait: returns when all launches are done, where they are done later; each is waited for, so that one counts with
+    what a launch and a wait cost. Without it, a launch counts with the clock's own cost, some 0.1 microseconds.
+    peaks: what the figures are told as shares of. variants: the way in which each is done, where that is known.
+    ValueError unless runs is at least 1.
+    """
+    from statistics import median  # here, as it loads fractions and decimals that `import singa_lite` needs not
+
+    runs = integer("profile: runs", runs, 1)
+    ready = launches if wait is None else [waited(launch, wait) for launch in launches]
+    times = [[timed(launch) for launch in ready] for _ in range(runs)]
+    medians = [median(of_one) for of_one in zip(*times, strict=True)]
+    total = sum(medians)
+    named = zip(instructions, medians, variants or [""] * len(instructions), strict=True)
+    costs = [_cost(i, seconds, total)._replace(variant=variant) for i, seconds, variant in named]
+    return Profile(tuple(costs), runs, peaks)
+
+
+def waited(launch: Launch, wait: Callable[[], None]) -> Launch:
+    """The launch, and a wait until it is done."""
+
+    def run() -> None:
+        launch()
+        wait()
+
+    return run
+
+
+def timed(launch: Launch) -> float:
+    """Seconds of one run."""
+    start = time.perf_counter()
+    launch()
+    return time.perf_counter() - start
+
+
+def _cost(instruction: Instruction, seconds: float, total: float) -> OperationCost:
+    return OperationCost(
+        instruction.number,
+        instruction.kernel,
+        instruction.layer,
+        str(instruction.phase),
+        seconds,
+        seconds / total if total else 0.0,
+        _bytes(instruction.reads),
+        _bytes(instruction.writes),
+        flops(instruction),
+    )
+
+
+def _bytes(operands: Sequence[Operand]) -> int:
+    return sum(operand.nbytes for operand in operands)
+
+
+def _sum(name: str, group: Sequence[OperationCost]) -> Cost:
+    return Cost(
+        name,
+        len(group),
+        sum(o.seconds for o in group),
+        sum(o.share for o in group),
+        sum(o.bytes_read for o in group),
+        sum(o.bytes_written for o in group),
+        sum(o.flops for o in group),
+    )

@@ -1,0 +1,1 @@
+"""Passes that put other calls in the place of calls, each by a stated law."""

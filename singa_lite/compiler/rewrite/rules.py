@@ -1,0 +1,204 @@
+"""Rules: each place of a program that has a rule's pattern gets its replacement.
+
+    recorded:   h = relu(x);  y = h * h                    rule:  relu(x) * relu(x)  ->  Squared()(x)
+    here:       y = Squared(x)
+
+The program is the user's own record. What was put where is noted, and `check_rewrites` holds it against the record.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from singa_lite.compiler.ir.operation import Instruction, Operand
+from singa_lite.compiler.ir.program import Program
+from singa_lite.compiler.ir.rewriter import Rewriter
+from singa_lite.compiler.ir.sides import Application, RecordRule, Side, Sides
+from singa_lite.compiler.ir.uses import Uses
+from singa_lite.compiler.rewrite.matching import Matcher, bases, blocks_of, operand_for, pattern_of
+
+
+def ruled(program: Program) -> Program:
+    """Apply the target's rules, one after the other, each once along the program."""
+    for rule in program.target.rules:
+        for variant in range(len(rule.examples)):
+            program = _apply_variant(program, rule, variant)
+    return program
+
+
+def _apply_variant(program: Program, rule: RecordRule, variant: int) -> Program:
+    """One variant of a rule wherever it may be applied, the earlier place first where two overlap."""
+    places = _Places(program, rule, variant)
+    matcher = Matcher(program.instructions, places.uses)
+    for steps in matcher.places(pattern_of(rule.examples[variant].pattern)):
+        places.take(steps)
+    return places.result()
+
+
+class _Places:
+    """The places of a program that one variant of a rule has replaced so far."""
+
+    def __init__(self, program: Program, rule: RecordRule, variant: int) -> None:
+        self.program, self.rule, self.variant = program, rule, variant
+        self.uses = Uses(program.instructions)
+        self.make = Rewriter(program)
+        self.gone: set[int] = set()
+        self.placed: dict[int, list[Instruction]] = defaultdict(list)  # behind the instructions of these steps
+        self.applied: list[Application] = []
+
+    def result(self) -> Program:
+        """The program with all that was taken."""
+        if not self.applied:
+            return self.program
+        kept = ([*([] if s in self.gone else [i]), *self.placed[s]] for s, i in enumerate(self.program.instructions))
+        made = self.make.program(i for some in kept for i in some)
+        return replace(made, applied=(*self.program.applied, *self.applied))
+
+    def take(self, steps: tuple[int, ...]) -> None:
+        """Replace what stands at these steps, if the rule holds for its forms and nothing else needs what goes."""
+        if self.gone.intersection(steps):
+            return
+        found = [self.program.instructions[step] for step in steps]
+        sides = self._sides(found)
+        where = None if sides is None else bases(sides.pattern, found)
+        if sides is None or where is None or not self._alone(sides.pattern, steps, where):
+            return
+        at = _places(sides, steps)
+        if at is None or not self._there(sides, steps, where, at):
+            return
+        made = self._made(sides, where, at)
+        self.gone.update(steps)
+        numbers = tuple(instruction.number for instruction in made)
+        matched = tuple(instruction.number for instruction in found)
+        self.applied.append(Application(self.rule.name, sides, matched, numbers))
+
+    def _sides(self, found: Sequence[Instruction]) -> Sides | None:
+        """Both sides for the forms of the inputs at hand."""
+        example = self.rule.examples[self.variant].pattern
+        given = [operand_for(example, found, operand.block, operand) for operand in example.inputs]
+        inputs = [operand for operand in given if operand is not None]
+        return self.rule.sides(self.variant, inputs) if len(inputs) == len(given) else None
+
+    def _alone(self, pattern: Side, steps: Sequence[int], where: dict[int, tuple[int, int]]) -> bool:
+        """Whether nobody else uses the pattern's own blocks, and each block is used in the pattern's order."""
+        outputs = {operand.block for operand in pattern.outputs}
+        touched = _uses_by_block(pattern.instructions)
+        for block, (there, _) in where.items():
+            writes = [steps[index] for index, writing in touched[block] if writing]
+            if writes and sum(other == there for other, _ in where.values()) > 1:
+                return False
+            if block not in pattern.held and (
+                there not in self.program.sizes or not set(self.uses.steps[there]) <= set(steps)
+            ):
+                return False
+            if not _in_order([(steps[index], index, writing) for index, writing in touched[block]]):
+                return False
+            if block in outputs and self._used_between(there, steps, min(writes), max(writes)):
+                return False
+        return True
+
+    def _used_between(self, block: int, steps: Sequence[int], first: int, last: int) -> bool:
+        """Whether others use the block from the one step to the other."""
+        return any(first <= step <= last and step not in steps for step in self.uses.steps[block])
+
+    def _there(self, sides: Sides, steps: Sequence[int], where: dict[int, tuple[int, int]], at: Sequence[int]) -> bool:
+        """Whether each input holds, where the replacement reads it, what the pattern reads; and no output is taken."""
+        read = {
+            block: [steps[index] for index, _ in uses]
+            for block, uses in _uses_by_block(sides.pattern.instructions).items()
+        }
+        for mine, theirs in zip(sides.replacement.inputs, sides.pattern.inputs, strict=True):
+            moments = read[theirs.block] + [
+                step for step, i in zip(at, sides.replacement.instructions, strict=True) if mine.block in blocks_of(i)
+            ]
+            written = self.uses.writers[where[theirs.block][0]]
+            if any(min(moments) <= step <= max(moments) for step in written):
+                return False
+        for mine, theirs in zip(sides.replacement.outputs, sides.pattern.outputs, strict=True):
+            there = where[theirs.block][0]
+            writing = [s for s, i in zip(at, sides.replacement.instructions, strict=True) if mine.block in blocks_of(i)]
+            last = max(
+                steps[index] for index, is_write in _uses_by_block(sides.pattern.instructions)[theirs.block] if is_write
+            )
+            if self._used_between(there, steps, min(writing), last):
+                return False
+        return True
+
+    def _made(self, sides: Sides, where: dict[int, tuple[int, int]], at: Sequence[int]) -> list[Instruction]:
+        """The replacement's calls, put in their places."""
+        pairs = zip(
+            (*sides.replacement.inputs, *sides.replacement.outputs),
+            (*sides.pattern.inputs, *sides.pattern.outputs),
+            strict=True,
+        )
+        blocks = {mine.block: where[theirs.block] for mine, theirs in pairs}
+        sizes = _sizes(sides.replacement)
+        made = []
+        for step, call in zip(at, sides.replacement.instructions, strict=True):
+            for block in blocks_of(call):
+                if block not in blocks:
+                    blocks[block] = self.make.new_block(sizes[block]), 0
+            operands = tuple(o if o is None else _shifted_operand(o, *blocks[o.block]) for o in call.operands)
+            new = self.make.call(self.program.instructions[step], operands, call.kernel, call.settings)
+            self.placed[step].append(new)
+            made.append(new)
+        return made
+
+
+def _shifted_operand(operand: Operand, block: int, start: int) -> Operand:
+    return operand._replace(block=block, offset=start + operand.offset)
+
+
+def _uses_by_block(instructions: Sequence[Instruction]) -> dict[int, list[tuple[int, bool]]]:
+    """{block: (index, whether it writes the block) of each instruction that uses it}."""
+    found: dict[int, list[tuple[int, bool]]] = defaultdict(list)
+    for index, instruction in enumerate(instructions):
+        written = {operand.block for operand in instruction.writes}
+        for block in dict.fromkeys(blocks_of(instruction)):
+            found[block].append((index, block in written))
+    return found
+
+
+def _in_order(uses: Sequence[tuple[int, int, bool]]) -> bool:
+    """Whether all reads of a block stand between the same writes as in a side of a rule.
+
+    uses: (step, index there, whether it writes), by rising index.
+    """
+    return all(one[:2] < other[:2] for at, one in enumerate(uses) for other in uses[at + 1 :] if one[2] or other[2])
+
+
+def _places(sides: Sides, steps: Sequence[int]) -> list[int] | None:
+    """Behind which step each of the replacement's calls goes: where the first output that needs it was last written.
+
+    None where the replacement makes an output otherwise than in a block of its own.
+    """
+    last = {}
+    for output, made in zip(sides.pattern.outputs, sides.replacement.outputs, strict=True):
+        writes = [index for index, writing in _uses_by_block(sides.pattern.instructions)[output.block] if writing]
+        last[made.block] = max(steps[index] for index in writes)
+    at = [-1] * len(sides.replacement.instructions)
+    due = dict(last)
+    for index in reversed(range(len(at))):
+        call = sides.replacement.instructions[index]
+        wanted = [due[operand.block] for operand in call.writes if operand.block in due]
+        if not wanted:
+            return None
+        at[index] = min(wanted)
+        for operand in (*call.reads, *call.writes):
+            due[operand.block] = min(due.get(operand.block, at[index]), at[index])
+    touched = _uses_by_block(sides.replacement.instructions).values()
+    in_order = all(_in_order([(at[i], i, writing) for i, writing in uses]) for uses in touched)
+    return at if in_order else None
+
+
+def _sizes(side: Side) -> dict[int, int]:
+    """{block: bytes up to the end of the last operand over it}."""
+    sizes: dict[int, int] = defaultdict(int)
+    for instruction in side.instructions:
+        for operand in instruction.operands:
+            if operand is not None:
+                reach = sum((e - 1) * s for e, s in zip(operand.shape, operand.strides, strict=True))
+                sizes[operand.block] = max(sizes[operand.block], operand.offset + reach + operand.dtype.itemsize)
+    return sizes

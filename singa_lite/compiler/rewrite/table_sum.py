@@ -1,0 +1,65 @@
+"""The gradient of a table that is used twice: rows that occur are added to what a product gives.
+
+    recorded:   g = d^T @ x;  e = gradient of the rows by ids and dy;  s = g + e;  update by s
+    here:       g = d^T @ x;  g += the sums of dy for the rows that occur;  update by g
+
+So an embedding and a head that share a table (`layers.TiedDense`) need one gradient of its size, and no other.
+"""
+
+from __future__ import annotations
+
+from singa_lite.compiler.ir.laws import ADDED_BY_ROWS
+from singa_lite.compiler.ir.operation import Instruction, Operand
+from singa_lite.compiler.ir.program import Program
+from singa_lite.compiler.ir.uses import Uses
+from singa_lite.compiler.rewrite.law_places import Place, is_local, places
+
+ADDED = "embedding_gradient_add"
+
+
+def added_by_rows(program: Program) -> Program:
+    """Put `embedding_gradient_add` in the place of each `embedding_gradient` and of the sum that it is for.
+
+    Both terms must be whole intermediate blocks that nothing else uses behind the sum, and lie alike.
+    """
+    uses = Uses(program.instructions)
+    result: list[Instruction | None] = list(program.instructions)
+    renamed = dict[int, int]()
+    for place in (place for law in ADDED_BY_ROWS for place in places(program, uses, law)):
+        (step, later), named = place.steps, place.named
+        if result[step] is not program.instructions[step] or not _may_join(program, uses, place):
+            continue
+        instruction, term, total = program.instructions[step], named["t"], named["s"]
+        operands, number = (named["ids"], named["dy"], term), program.instructions[later].number
+        result[step] = None
+        result[later] = program.target.call(instruction, ADDED, operands, instruction.settings, number)
+        renamed[total.block] = renamed.get(term.block, term.block)
+    return (
+        program.with_instructions([_over_blocks(i, renamed) for i in result if i is not None]) if renamed else program
+    )
+
+
+def _over_blocks(instruction: Instruction, renamed: dict[int, int]) -> Instruction:
+    """The instruction over the blocks that stand for others."""
+    if not any(o is not None and o.block in renamed for o in instruction.operands):
+        return instruction
+    return instruction.with_operands(
+        tuple(o if o is None else o._replace(block=renamed.get(o.block, o.block)) for o in instruction.operands)
+    )
+
+
+def _may_join(program: Program, uses: Uses, place: Place) -> bool:
+    """Whether the rows are for this sum alone, the other term ends there, and what they are made of is there still."""
+    (step, later), rows, term, total = place.steps, *(place.named[word] for word in ("e", "t", "s"))
+    if step > later or not is_local(program, uses, place, "e"):
+        return False
+    if not all(_is_whole_block(program, operand, rows) for operand in (term, total)):
+        return False
+    alone = uses.steps[term.block][-1] == later == uses.steps[total.block][0] and term.block != total.block
+    changed = any(uses.is_written(place.named[word].block, step, later) for word in ("ids", "dy"))
+    return alone and not changed and term.block != rows.block
+
+
+def _is_whole_block(program: Program, operand: Operand, like: Operand) -> bool:
+    """Whether it is a whole intermediate block, and lies as the other one."""
+    return operand[1:] == like[1:] and program.sizes.get(operand.block) == operand.nbytes

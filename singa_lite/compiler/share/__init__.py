@@ -1,0 +1,1 @@
+"""Passes that let values share bytes: in place, without copies, without dead calls."""

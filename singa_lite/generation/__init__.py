@@ -1,4 +1,0 @@
-"""Texts that a net writes id by id: `net.generate`, and the plan of it."""
-
-from singa_lite.generation.plans import generation_plan as generation_plan
-from singa_lite.generation.write import generate as generate

@@ -1,0 +1,9 @@
+"""Recorded steps: a record of operations, planned within bounds of bytes, and what replays it.
+
+`record` notes operations, `same_record` compares two. `planned_record` plans one: `within_bound` makes the plans that
+keep a bound, `budget_error` says that there is none, by what `profiled_costs` and `peaks` measure of the device.
+`executable` and `arena` run a plan; `replay` has the loops over its calls.
+"""
+
+from singa_lite.graph.graph import Graph as Graph
+from singa_lite.graph.graph import Phase as Phase

@@ -1,0 +1,230 @@
+"""Executable: a planned program with every launch bound to its bytes. Pause: where a run of it waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from singa_lite.common import threads
+from singa_lite.common.array_types import Array, DeviceArray
+from singa_lite.common.machine import clear_free_lists
+from singa_lite.common.packed import Packed
+from singa_lite.common.unique import Unique
+from singa_lite.compiler.ir.operation import Instruction, Operand
+from singa_lite.compiler.ir.remembered import forget_planning
+from singa_lite.compiler.placed import Placed
+from singa_lite.graph.arena import Arena
+from singa_lite.graph.replay.bound_transfers import BoundTransfers
+from singa_lite.graph.replay.checked_launches import CheckedLaunches
+from singa_lite.graph.replay.lanes import Lanes
+from singa_lite.kernels.kernel_set import KernelSet, Launch
+from singa_lite.runtime.runtime import Replay
+from singa_lite.tensor import Block
+
+#: Launches that are bound before what they were built from is let go of.
+MOST_BUILT = 128
+
+
+class Pause(NamedTuple):
+    """Where a run waits: before its first launch that writes one of these blocks, `wait` is called, once.
+
+    give_up: called instead of `wait` where an interrupt has ended the run, perhaps before the reader began: it need not
+    begin any more, and is not reading when this returns. None: `wait` does that too.
+    made: what `wait` reads; it is not called where this is not whole by then. None: it reads nothing of the run's.
+    """
+
+    blocks: Collection[Block]
+    wait: Callable[[], object]
+    give_up: Callable[[], object] | None = None
+    made: Block | None = None
+
+    def end(self) -> None:
+        """Give up what reads the blocks, or wait for it."""
+        (self.give_up or self.wait)()
+
+    @classmethod
+    def of_all(cls, several: Sequence[Pause]) -> Pause:
+        """One for all of them."""
+
+        def wait() -> None:
+            for pause in several:
+                pause.wait()
+
+        return cls(frozenset[Block]().union(*(pause.blocks for pause in several)), wait)
+
+
+class Executable(Unique):
+    """A planned program with every launch bound to its bytes.
+
+    blocks: {held block: Block}; kernels: what does its calls, None: the device's. The plan may be packed from here on:
+    it is wanted when launches are bound, and by those who ask for it.
+    """
+
+    def __init__(
+        self,
+        packed: Packed[Placed],
+        arena: Arena,
+        blocks: Mapping[int, Block],
+        checked: bool = False,
+        kernels: KernelSet | None = None,
+    ) -> None:
+        self._packed = packed
+        self.arena = arena
+        self._kernels = kernels or arena.device.kernels
+        self.blocks = dict(blocks)
+        self.checked = checked
+        placed = self.placed
+        self.arena_bytes, self.host_bytes = placed.arena_bytes, placed.host_bytes
+        self._count = len(placed.planned.instructions)
+        self._lanes = Lanes(placed.planned, together=not checked)
+        self._first_writes = _first_writes(placed.planned.instructions, self.blocks)
+        self._last_writes = _last_writes(placed.planned.instructions, self.blocks)
+        self._replay: Replay | None = None
+        arena.add(self)
+
+    @property
+    def placed(self) -> Placed:
+        """The plan."""
+        return self._packed.value
+
+    def run(self, pause: Pause | None = None) -> None:
+        """Replay: nothing is allocated or looked up, the launches run one after the other."""
+        threads.settle()
+        self.arena.turn.run(self._run, pause)
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether the launches are bound to their bytes."""
+        return self._replay is not None
+
+    def run_here(self) -> None:
+        """As `run`, where the arena's turn is taken, and its processor and stream are the current ones."""
+        threads.settle()
+        self.arena.copying(self._replay or self.prepare())
+
+    def _run(self, pause: Pause | None) -> None:
+        with self.arena.device.runtime.here():
+            replay = self._replay or self.prepare()
+            if pause is None or not self._is_made(pause):
+                self.arena.copying(replay)
+            else:
+                self.arena.copying(partial(replay.pausing, self._first_write(pause.blocks), pause.wait))
+
+    def prepare(self) -> Replay:
+        """Bind the launches, if they are not: all that a run needs beside the kernels. Returns what runs them."""
+        if self._replay is not None:
+            return self._replay
+        threads.settle()
+        return self.arena.turn.run(self._prepared)
+
+    def _prepared(self) -> Replay:
+        with self.arena.device.runtime.here():
+            replay = self._replay or self._bind()
+            self._replay = replay
+            return replay
+
+    def launches(self) -> list[Launch]:
+        """The launches in order, one an instruction, each to run by itself."""
+        return self._lanes.by_themselves(self._made())
+
+    def _made(self) -> list[Launch]:
+        """The launches in order, one an instruction.
+
+        Where they are many, what they are built from is let go of on the way, so that they lie close together.
+        """
+        placed, launches = self.placed, list[Launch]()
+        transfers = BoundTransfers(placed.host_offsets, self.arena.host, partial(self._array, placed))
+        for step, instruction in enumerate(placed.planned.instructions):
+            if len(launches) % MOST_BUILT == 0 and self._count > MOST_BUILT:
+                self._kernels.forget()
+            if instruction.transfer is not None:
+                launches.append(transfers.launch(instruction))
+                continue
+            with self._lanes.making(step, self._kernels.turns):
+                launches.append(self._launch(placed, instruction))
+        return launches
+
+    def release(self) -> None:
+        """Forget the launches, and with them the bytes; the next run binds anew."""
+        self._replay = None
+
+    def written(self) -> dict[int, Array]:
+        """Host copies of the bytes of each block outside the arena that the program writes."""
+        read = self.arena.device.runtime.read
+        return {number: read(self._whole(number)) for number in self._first_writes}
+
+    def write_back(self, values: Mapping[int, Array]) -> None:
+        """Give these blocks the bytes that `written` copied."""
+        for number, bytes_before in values.items():
+            self.arena.device.runtime.write(self._whole(number), bytes_before)
+
+    def _whole(self, number: int) -> DeviceArray:
+        block = self.blocks[number]
+        return self.arena.device.view(block, (block.nbytes,), "uint8", (1,), 0)
+
+    def _bind(self) -> Replay:
+        clear_free_lists()  # of what planning dropped, so that the launches lie close together
+        self.arena.reserve(self)
+        with self.arena.binding():
+            launches = self._made()
+        placed = self.placed
+        names = [_name(i) for i in placed.planned.instructions]
+        launches, names = self._lanes.merged(launches, names)
+        if self.checked:
+            launches, names = CheckedLaunches(placed, self.arena.device, self._bytes).around(launches, names)
+        replay = self.arena.device.replay(launches, names)
+        forget_planning(self._kernels)  # the launches have what they need
+        return replay
+
+    def _first_write(self, blocks: Collection[Block]) -> int:
+        """The index of the first launch, or wave of launches, that writes one of these blocks."""
+        if self.checked:  # launches lie between those of the instructions
+            return 0
+        written = (step for number, step in self._first_writes.items() if self.blocks[number] in blocks)
+        return self._lanes.place(min(written, default=self._count))
+
+    def _is_made(self, pause: Pause) -> bool:
+        """Whether what the pause reads is whole when it comes."""
+        if pause.made is None:
+            return True
+        written = (step for number, step in self._last_writes.items() if self.blocks[number] is pause.made)
+        return self._lanes.place(max(written, default=self._count)) < self._first_write(pause.blocks)
+
+    def _launch(self, placed: Placed, instruction: Instruction) -> Launch:
+        arrays = tuple(None if operand is None else self._array(placed, operand) for operand in instruction.operands)
+        scratch = None
+        if instruction.scratch_bytes:
+            scratch = self._bytes(placed.scratch[instruction.number], instruction.scratch_bytes)
+        return self._kernels.prepare(instruction.kernel, arrays, scratch, instruction.settings)
+
+    def _array(self, placed: Placed, operand: Operand) -> object:
+        offset = operand.offset
+        if operand.block in placed.offsets:
+            block = self.arena.span if placed.arena_bytes else self.arena.device.new_block(0)  # of nothing at all
+            offset += placed.offsets[operand.block]
+        else:
+            block = self.blocks[operand.block]
+        return self.arena.device.view(block, operand.shape, operand.dtype, operand.strides, offset)
+
+    def _bytes(self, offset: int, nbytes: int) -> object:
+        return self.arena.device.view(self.arena.span, (nbytes,), "uint8", (1,), offset)
+
+
+def _name(instruction: Instruction) -> str:
+    return f"{instruction.kernel!r} of layer {instruction.layer!r}"
+
+
+def _first_writes(instructions: Sequence[Instruction], blocks: Collection[int]) -> dict[int, int]:
+    """{one of these blocks: the index of the first instruction that writes it}."""
+    found: dict[int, int] = {}
+    for step, instruction in enumerate(instructions):
+        for operand in instruction.writes:
+            if operand.block in blocks:
+                found.setdefault(operand.block, step)
+    return found
+
+
+def _last_writes(instructions: Sequence[Instruction], blocks: Collection[int]) -> dict[int, int]:
+    """{one of these blocks: the index of the last instruction that writes it}."""
+    return {o.block: step for step, i in enumerate(instructions) for o in i.writes if o.block in blocks}

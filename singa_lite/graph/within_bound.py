@@ -1,0 +1,157 @@
+"""WithinBound: plans of one record that keep bounds of bytes, what the process takes for their calls counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from singa_lite.common.unique import Unique
+from singa_lite.compiler.byte_limit import ByteLimit
+from singa_lite.compiler.ir.program import Program
+from singa_lite.compiler.lower import Sketched
+from singa_lite.compiler.order.workspace import with_workspaces
+from singa_lite.compiler.placed import LimitError, Placed
+from singa_lite.compiler.plan_variants import PlanVariants, has_more, seconds_of
+from singa_lite.compiler.proof.check_rewrites import check_rewrites
+from singa_lite.compiler.recompute.carry import HeldLevels
+from singa_lite.compiler.recompute.launch_bytes import further_bytes, launch_bytes
+from singa_lite.compiler.recompute.recompute_for_clipping import clipping_forms
+from singa_lite.compiler.report.memory_plan import MemoryPlan
+from singa_lite.graph.budget_error import BudgetError, OverLimitError
+from singa_lite.graph.replay.step_device import StepDevice
+
+
+class WithinBound(Unique):
+    """Plans of a record for one bound after the other, and what they share.
+
+    recorded: the record as a program; held: bytes of each block outside the arena; fuse: see `Graph`.
+    """
+
+    def __init__(self, recorded: Program, held: list[int], device: StepDevice, fuse: bool) -> None:
+        self._recorded, self._held, self._device, self._fuse = recorded, held, device, fuse
+        #: Those of the record as it is.
+        self.forms = PlanVariants(recorded, fuse=fuse)
+        self._clipping: dict[str, PlanVariants] | None = None
+
+    def plan(self, bound: ByteLimit, told: Callable[[Placed], MemoryPlan]) -> Placed:
+        """A plan within the bound. BudgetError where none is found, which shows the least as `told` tells it.
+
+        What the process takes for its calls is known of the plan alone: where that is more than was left for it, the
+        plan is searched for again with so much less, which ends, as each time more is left.
+        """
+        left = self._beside_process(bound)
+        if left is not bound and self._keeps(bound, free := self.forms.within(None, True)) and not has_more(free):
+            return with_workspaces(free, self._arena(left))
+        try:
+            placed = self._quickest(self._arena(left))
+            while (needed := bound.beside(self._process_of(placed.planned))).process > left.process:
+                left = needed
+                placed = self._quickest(self._arena(left))
+            return placed
+        except LimitError as error:
+            may_hold = bound.may_hold(self._held, error.least.arena_bytes, self._alignment)  # the pool's is an estimate
+            found = [error.least, *([] if left is bound else [self.forms.within(None, True)])]
+            least = min(found, key=lambda placed: self._total(bound, placed))  # a repeat may take more than it frees
+            if may_hold or (left is not bound and self._keeps(bound, least)):
+                return least
+            raise _error(bound, self._total(bound, least), told(least)) from None
+
+    def on_rung(self, bound: ByteLimit) -> ByteLimit:
+        """A bound not above this one, within which a search takes half as long."""
+        beside = self._beside_process(bound)
+        rung = self.forms.rung(self._arena(beside))
+        return replace(bound, nbytes=min(bound.nbytes, beside.total(self._held, rung, self._alignment)))
+
+    def sketched(self, bound: ByteLimit, start: HeldLevels | None, thrifty: bool = True) -> Sketched | None:
+        """What the plan of a bound would be, from levels of another size of the batch; see `Lowering.sketched`."""
+        return self.forms.sketched(self._arena(self._beside_process(bound)), start, thrifty)
+
+    @property
+    def _alignment(self) -> int:
+        return self._device.runtime.alignment
+
+    def _arena(self, bound: ByteLimit) -> int:
+        """Bytes that a bound leaves for an arena."""
+        return bound.arena(self._held, self._alignment)
+
+    def _beside_process(self, bound: ByteLimit) -> ByteLimit:
+        """What the bound leaves beside what the process takes for the calls as they would run."""
+        return bound if bound.device else bound.beside(self._process_of(self.forms.rewritten))
+
+    def _process_of(self, program: Program) -> int:
+        return process_bytes(self._device, program)
+
+    def _keeps(self, bound: ByteLimit, placed: Placed) -> bool:
+        """Whether a plan keeps the bound, what the process takes for its calls counted."""
+        return self._total(bound, placed) <= bound.nbytes
+
+    def _total(self, bound: ByteLimit, placed: Placed) -> int:
+        """Bytes in all with this plan."""
+        return total_bytes(bound, placed, self._held, self._device)
+
+    def _quickest(self, limit: int) -> Placed:
+        """The plan of the form that takes least time within a limit; LimitError where none of them keeps it."""
+        found, least = list[Placed](), list[Placed]()  # no errors: their frames would keep what the callers hold
+        for form, lowering in self._forms():
+            try:
+                placed = lowering.within(limit)
+            except LimitError as error:
+                least.append(error.least)
+                continue
+            if not form and not has_more(placed):
+                return placed
+            found.append(self._told(placed, form) if form else placed)
+        if not found:
+            raise LimitError(limit, min(least, key=lambda placed: placed.arena_bytes))
+        return min(found, key=seconds_of) if found[1:] else found[0]
+
+    def _told(self, placed: Placed, form: str) -> Placed:
+        """The same plan, whose time is told beside that of the recorded form without a limit.
+
+        PlanError where the form, which is no record, does something else than the record.
+        """
+        check_rewrites(self._recorded, placed.recorded)
+        planned = replace(placed.planned, free=())
+        return replace(placed, form=form, planned=planned, free=self.forms.without_limit())
+
+    def _forms(self) -> Iterator[tuple[str, PlanVariants]]:
+        """Variants to plan: the record, "", and, if it clips by norm, those of `recompute_for_clipping.py`."""
+        yield "", self.forms
+        if self._clipping is None:
+            others = clipping_forms(self._recorded)
+            self._clipping = {name: PlanVariants(form, fuse=self._fuse) for name, form in others.items()}
+        yield from self._clipping.items()
+
+
+def check_keeps(
+    bound: ByteLimit, placed: Placed, held: list[int], device: StepDevice, told: Callable[[Placed], MemoryPlan]
+) -> None:
+    """BudgetError for a plan that does not keep a bound, where no other is searched for. held: see `WithinBound`."""
+    total = total_bytes(bound, placed, held, device)
+    if total > bound.nbytes:
+        raise _error(bound, total, told(placed))
+
+
+def total_bytes(bound: ByteLimit, placed: Placed, held: list[int], device: StepDevice) -> int:
+    """Bytes in all with a plan, as the bound counts them."""
+    beside = bound.beside(process_bytes(device, placed.planned))
+    return beside.total(held, placed.arena_bytes, device.runtime.alignment)
+
+
+def _error(bound: ByteLimit, total: int, least: MemoryPlan) -> BudgetError:
+    kind = OverLimitError if bound.device else BudgetError
+    return kind(bound, total, least)
+
+
+def process_bytes(device: StepDevice, program: Program) -> int:
+    """What the process takes for a program's calls beyond what is promised; on a GPU none of it is the device's."""
+    if device.runtime.link.beside:
+        return 0
+    return launch_bytes(program.instructions, device.kernels.code_bytes)
+
+
+def process_bytes_once_more(device: StepDevice, program: Program) -> int:
+    """The same of one more form of it, beyond what is promised for that; 0 of what does not train."""
+    if device.runtime.link.beside:
+        return 0
+    return further_bytes(program.instructions, device.kernels.code_bytes)

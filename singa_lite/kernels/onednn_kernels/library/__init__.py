@@ -1,0 +1,1 @@
+"""The oneDNN library by its C functions: handles, descriptors, primitives, memories."""

@@ -1,0 +1,1 @@
+"""Sums and moments along rows, columns and channels."""

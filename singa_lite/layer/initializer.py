@@ -1,0 +1,242 @@
+"""Initializers: how a parameter gets its first values, on its own device and from its own random key."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from math import prod, sqrt
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from singa_lite.common.checks import at_least_zero, finite, real
+from singa_lite.common.elsewhere import check_keywords
+from singa_lite.common.errors import ShapeError
+from singa_lite.tensor import Tensor, from_numpy, to_numpy
+
+
+class Initializer(ABC):
+    """Base of all initializers. A subclass gives `__call__`."""
+
+    def __new__(cls, *args: object, **named: object) -> Self:
+        check_keywords(cls.__name__, named, cls.__init__, {})
+        return super().__new__(cls)
+
+    @abstractmethod
+    def __call__(self, value: Tensor, key: Tensor, fan_in: int, fan_out: int) -> None:
+        """Fill `value`, a float tensor of any shape.
+
+        key: uint64 (3,) on the same device, (seed, stream, counter); equal keys give equal numbers. fan_in,
+        fan_out: how many inputs an output element depends on, and the reverse; 0 where it makes no sense.
+        """
+
+    def check(self, value: Tensor, fan_in: int, fan_out: int) -> None:
+        """The errors of the call that shape and fans alone tell; asked before it, and alone on an abstract device.
+
+        For a subclass that does not serve all tensors.
+        """
+        return None
+
+
+#: What a layer takes: an initializer, its name in snake case ("he_normal"), or a number for all elements.
+Spec = Initializer | str | float
+
+
+@dataclass(frozen=True)
+class Constant(Initializer):
+    """`value` everywhere."""
+
+    value: float
+
+    def __post_init__(self) -> None:
+        finite("Constant value", self.value)
+
+    def __call__(self, value: Tensor, key: Tensor, fan_in: int, fan_out: int) -> None:
+        value.device.run("fill", value, value=float(self.value))
+
+
+@dataclass(frozen=True)
+class Uniform(Initializer):
+    """Uniform numbers in [low, high)."""
+
+    low: float = -0.05
+    high: float = 0.05
+
+    def __post_init__(self) -> None:
+        finite("Uniform low", self.low)
+        finite("Uniform high", self.high)
+        if self.low > self.high:
+            raise ValueError(f"Uniform: wanted low at most high, received {self.low} and {self.high}")
+
+    def __call__(self, value: Tensor, key: Tensor, fan_in: int, fan_out: int) -> None:
+        value.device.run("uniform", key, value, low=float(self.low), high=float(self.high))
+
+
+@dataclass(frozen=True)
+class Normal(Initializer):
+    """Normal numbers. std: the standard deviation, 0 or more."""
+
+    mean: float = 0.0
+    std: float = 0.05
+    kernel: ClassVar[str] = "normal"
+
+    def __post_init__(self) -> None:
+        finite(f"{type(self).__name__} mean", self.mean)
+        at_least_zero(f"{type(self).__name__} std", self.std)
+
+    def __call__(self, value: Tensor, key: Tensor, fan_in: int, fan_out: int) -> None:
+        value.device.run(self.kernel, key, value, mean=float(self.mean), std=float(self.std))
+
+
+@dataclass(frozen=True)
+class TruncatedNormal(Normal):
+    """Normal numbers, those further than 2 `std` from the mean drawn again."""
+
+    kernel: ClassVar[str] = "truncated_normal"
+
+
+@dataclass(frozen=True)
+class FanScaled(Initializer):
+    """Base of the initializers that scale by fans: mean 0, standard deviation gain * sqrt(scale / fan).
+
+    fan: fan_in, or with `average` (fan_in + fan_out) / 2. gain: what the activation that follows asks for.
+    ValueError at the call if a fan that is needed is 0.
+    """
+
+    gain: float = 1.0
+    scale: ClassVar[float] = 1.0
+    average: ClassVar[bool] = False
+    normal: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        finite(f"{type(self).__name__} gain", self.gain)
+
+    def __call__(self, value: Tensor, key: Tensor, fan_in: int, fan_out: int) -> None:
+        std = self.std(fan_in, fan_out, value.name)
+        if self.normal:
+            Normal(0.0, std)(value, key, fan_in, fan_out)
+        else:
+            Uniform(-sqrt(3) * std, sqrt(3) * std)(value, key, fan_in, fan_out)
+
+    def check(self, value: Tensor, fan_in: int, fan_out: int) -> None:
+        """ValueError if a fan that is needed is 0."""
+        self.std(fan_in, fan_out, value.name)
+
+    def std(self, fan_in: int, fan_out: int, name: str = "") -> float:
+        """The standard deviation for these fans; name: the parameter's, for the error."""
+        needed = {"fan_in": fan_in, "fan_out": fan_out} if self.average else {"fan_in": fan_in}
+        for fan, count in needed.items():
+            if count < 1:
+                raise ValueError(
+                    f"{type(self).__name__} for {name or 'a tensor without a name'}: wanted a {fan} of at "
+                    f"least 1, received {count}; state the fans, or take an initializer that needs none"
+                )
+        return abs(self.gain) * sqrt(self.scale * len(needed) / sum(needed.values()))
+
+
+class GlorotUniform(FanScaled):
+    """Uniform in ±gain * sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio, AISTATS 2010, equation 16)."""
+
+    average = True
+
+
+class GlorotNormal(FanScaled):
+    """Normal with std gain * sqrt(2 / (fan_in + fan_out)) (Glorot and Bengio, AISTATS 2010, equation 12)."""
+
+    average = True
+    normal = True
+
+
+class HeUniform(FanScaled):
+    """Uniform in ±gain * sqrt(6 / fan_in), for ReLU (He and others, arXiv 1502.01852)."""
+
+    scale = 2.0
+
+
+class HeNormal(FanScaled):
+    """Normal with std gain * sqrt(2 / fan_in), for ReLU (He and others, arXiv 1502.01852, equation 10)."""
+
+    scale = 2.0
+    normal = True
+
+
+class LecunUniform(FanScaled):
+    """Uniform in ±gain * sqrt(3 / fan_in) (LeCun and others, Efficient BackProp, 1998, section 4.6)."""
+
+
+class LecunNormal(FanScaled):
+    """Normal with std gain * sqrt(1 / fan_in) (LeCun and others, Efficient BackProp, 1998, section 4.6)."""
+
+    normal = True
+
+
+@dataclass(frozen=True)
+class Orthogonal(Initializer):
+    """`gain` times a matrix (first axis, all others) with orthonormal rows or columns, whichever are fewer.
+
+    Uniformly distributed among those matrices: Q of a normal matrix's QR, its signs those of R's diagonal
+    (Saxe and others, arXiv 1312.6120; Mezzadri, arXiv math-ph/0609050). Factored on the host.
+    ShapeError at the call for a tensor of fewer than two axes.
+    """
+
+    gain: float = 1.0
+
+    def __post_init__(self) -> None:
+        finite(f"{type(self).__name__} gain", self.gain)
+
+    def __call__(self, value: Tensor, key: Tensor, fan_in: int, fan_out: int) -> None:
+        self.check(value, fan_in, fan_out)
+        Normal(0.0, 1.0)(value, key, fan_in, fan_out)
+        rows, columns = value.shape[0], prod(value.shape[1:])
+        matrix = to_numpy(value).reshape(rows, columns).astype(np.float64)
+        q, r = np.linalg.qr(matrix if rows >= columns else matrix.T)
+        q = self.gain * q * np.where(np.diagonal(r) < 0, -1.0, 1.0)
+        value.copy_from_numpy((q if rows >= columns else q.T).reshape(value.shape))
+
+    def check(self, value: Tensor, fan_in: int, fan_out: int) -> None:
+        """ShapeError for a tensor of fewer than two axes."""
+        if value.ndim < 2:
+            raise ShapeError(f"Orthogonal: wanted two axes or more, received {value.name} {value.shape}")
+
+
+NAMES: dict[str, Initializer] = {
+    "zeros": Constant(0.0),
+    "ones": Constant(1.0),
+    "uniform": Uniform(),
+    "normal": Normal(),
+    "truncated_normal": TruncatedNormal(),
+    "glorot_uniform": GlorotUniform(),
+    "glorot_normal": GlorotNormal(),
+    "he_uniform": HeUniform(),
+    "he_normal": HeNormal(),
+    "lecun_uniform": LecunUniform(),
+    "lecun_normal": LecunNormal(),
+    "orthogonal": Orthogonal(),
+}
+
+
+def fill(spec: Spec, value: Tensor, key: NDArray[np.uint64], fan_in: int, fan_out: int) -> None:
+    """Give a tensor its first values, where it has bytes for them; the rest is as of `Initializer`."""
+    initializer = get(spec)
+    initializer.check(value, fan_in, fan_out)
+    if not value.device.is_abstract:
+        initializer(value, from_numpy(key, value.device), fan_in, fan_out)
+
+
+def get(spec: Spec, where: str = "initializer") -> Initializer:
+    """The initializer that `spec` stands for. ValueError for an unknown name, TypeError for anything else.
+
+    where: what an error begins with.
+    """
+    if isinstance(spec, Initializer):
+        return spec
+    if isinstance(spec, str):
+        if spec not in NAMES:
+            raise ValueError(f"{where}: wanted one of {', '.join(NAMES)}, received {spec!r}")
+        return NAMES[spec]
+    number = real(spec)
+    if number is not None:
+        return Constant(finite(where, number))
+    hint = f"; perhaps {spec.__name__}()" if isinstance(spec, type) else ""
+    raise TypeError(f"{where}: wanted an Initializer, a name or a number, received {spec!r}{hint}")

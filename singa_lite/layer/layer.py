@@ -1,0 +1,340 @@
+"""Layer: parameters, state, layers within it, setup and forward; backward comes from the tape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar
+
+from singa_lite.common.checks import kind_of
+from singa_lite.common.described import Arguments, is_ours
+from singa_lite.common.errors import GraphError, ShapeError
+from singa_lite.common.nesting import make_room
+from singa_lite.common.table import Table
+from singa_lite.device import Device
+from singa_lite.layer.layer_base import layer_calls, layer_options, names, placement
+from singa_lite.layer.layer_base.layer_names import ELSEWHERE, free_name, name_may_be_left_out
+from singa_lite.layer.layer_base.layer_tensors import Context as Context
+from singa_lite.layer.layer_base.layer_tensors import LayerTensors
+from singa_lite.layer.layer_base.layer_traits import LayerTraits
+from singa_lite.layer.layer_base.past import LayerPast as LayerPast
+from singa_lite.layer.layer_base.sample_shape import InputShape as InputShape
+from singa_lite.layer.layer_base.sample_shape import SampleShape as SampleShape
+from singa_lite.layer.layer_base.sample_shape import checked_inputs
+from singa_lite.layer.layer_base.sharing import borrowed, counterpart
+from singa_lite.tensor import Shape, Tensor
+
+#: One value, or a list or a dict of several, or None. Which of them a user gets depends on the net that the script has
+#: built; a union would make the script ask at each use.
+OneOrMore: TypeAlias = Any
+#: What a layer gives: a list of tensors where it has several outputs.
+LayerOutput: TypeAlias = Tensor | list[Tensor]
+
+Held = TypeVar("Held", bound="Layer")
+
+
+class Layer(LayerTraits):
+    """Base of all layers. A subclass gives `setup` and `forward`:
+
+    setup(*shapes) gets the sample shapes of the inputs (no batch axis), makes parameters with `add_parameter` and
+    state with `add_state`, and returns the output's sample shape, or a list of them for several outputs.
+    forward(training, *inputs) composes operations of `autograd`; it returns a Tensor, or a list of them.
+
+    A layer may hold others: `add_layer` in `__init__` or `setup`, `set_up` in `setup`, and `run` in `forward`.
+
+    name: unique in its net or in the layer that holds it, one that every snapshot format can hold (`names`); it stays
+    as it is. Left out, Dense(10), the layer is called by its class where it is added:
+    dense, dense_1, ... input_sample_shape: the sample shape of the input, for a layer that has no source to take it
+    from (a list of shapes for several inputs).
+
+    What else a layer says of itself, where it differs from most, is in `LayerTraits`.
+    """
+
+    setup: Callable[..., SampleShape]
+
+    #: {name that suggests another layer: what to use in its place}.
+    misnomers: ClassVar[Mapping[str, str]] = {}
+    _words = ELSEWHERE
+
+    def __init_subclass__(cls, **options: object) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in vars(cls):
+            setattr(cls, "__init__", name_may_be_left_out(vars(cls)["__init__"]))  # noqa: B010, mypy wants it so
+
+    @name_may_be_left_out
+    def __init__(self, name: str, *, input_sample_shape: InputShape | None = None) -> None:
+        super().__init__(name)
+        instead = self.misnomers.get(name.lower().rstrip("_0123456789"))
+        if instead is not None:
+            raise ValueError(
+                f"layer name: wanted one of what {type(self).__name__} does, received {name!r}: {instead}; if that is "
+                "but its name, let it be another"
+            )
+        self.input_sample_shapes = checked_inputs(name, input_sample_shape)
+        self.shared_with: Layer | None = None
+        self._layers: dict[str, Layer] = {}
+        self._made_in_setup: list[str] = []
+        self._prepared_for: tuple[Shape, ...] = ()
+
+    def bookkeeping(self) -> Collection[str]:
+        """Beside others, what each layer has."""
+        return {*super().bookkeeping(), *_base_attributes()}
+
+    @property
+    def runs_users_code(self) -> bool:
+        """Whether its own forward may be code of the user's, which might not do the same at each call."""
+        return not is_ours(type(self))
+
+    # ---- layers within it
+
+    @property
+    def layers(self) -> Table[Layer]:
+        """The layers that this one holds, by name; `add_layer` puts one in, and none is taken out."""
+        return Table(self._layers, f"layers of layer {self.path!r}", "add_layer() in __init__() or setup()")
+
+    @layers.setter
+    def layers(self, given: object) -> None:
+        self._refuse("layers", "add_layer() in __init__() or", given)
+
+    def with_sublayers(self) -> Iterator[Layer]:
+        """This layer and all that it holds, at any depth, each before those in it, in the order of adding."""
+        yield self
+        for layer in self._layers.values():
+            yield from layer.with_sublayers()
+
+    def add_layer(self, layer: Held) -> Held:
+        """For `__init__`, or `setup` where a size is only known there: hold a layer; returns it.
+
+        Add them in the order in which `forward` runs them, as `freeze` goes by it. Its parameters are called
+        "<path>/<its name>/weight". TypeError for what is no layer; GraphError for one that is in a net or held already,
+        for a name that is taken, and for a call after `setup`.
+        """
+        if "_layers" not in vars(self):
+            raise GraphError(
+                f"add_layer: wanted a layer whose __init__ calls super().__init__(name) first, received {type(self)}"
+            )
+        where = f"layer {self.path!r}: add_layer"
+        check_new(where, layer)
+        if layer in list(self._held_by()):
+            raise GraphError(f"{where}: wanted another layer, received {layer.name!r}, which holds this one")
+        if self.output_sample_shape is not None:
+            raise GraphError(
+                f"{where}({layer.name!r}): wanted the call in __init__() or setup(), received it afterwards"
+            )
+        layer.take_free_name(self._taken())
+        self._check_free(f"{where}({layer.name!r})", layer.name)
+        self._layers[layer.name] = layer
+        layer._holder = self
+        make_room(len([*self._held_by()]) + depth(layer))
+        if self.context is not None:
+            self._made_in_setup.append(layer.name)
+        return layer
+
+    def take_free_name(self, taken: Collection[str]) -> None:
+        """Called where the layer is added: a name that is not taken, if it was given none."""
+        name = free_name(self, taken)
+        if name is not None:
+            self._name = name
+
+    def set_up(self, layer: Layer, *shapes: Shape) -> Shape:
+        """For `setup`: sets up a layer that this one holds, once. shapes: sample shapes of its inputs.
+
+        Returns the sample shape of its output. ShapeError for several outputs, see `set_up_several`.
+        """
+        return _only("set_up", layer, self.set_up_several(layer, *shapes))
+
+    def set_up_several(self, layer: Layer, *shapes: Shape) -> list[Shape]:
+        """As `set_up`; the sample shapes of all its outputs."""
+        self._check_holds("set_up", layer)
+        context = self._placed()
+        if layer.context is not None:
+            raise GraphError(
+                f"layer {layer.path!r}: wanted set_up() once, received it twice; run() may be called twice"
+            )
+        if len(layer.path.encode()) > names.LONGEST:
+            raise ValueError(
+                f"layer {layer.path!r:.100}: wanted a path of at most {names.LONGEST} bytes, received more"
+            )
+        if self.shared_with is not None and layer.shared_with is None:
+            layer.shared_with = counterpart(layer.name, self, self.shared_with)
+        layer.check_inputs(list(shapes), f"layer {self.path!r}")
+        layer.prepare(shapes, context)
+        return layer.output_sample_shapes
+
+    def run(self, layer: Layer, training: bool, *inputs: Tensor) -> Tensor:
+        """For `forward`: the output of a layer that this one holds; more than once, if its parameters are shared.
+
+        training: as `forward` was given it; a frozen layer does not train for all that. ShapeError for several outputs,
+        see `run_several`.
+        """
+        return _only("run", layer, self.run_several(layer, training, *inputs))
+
+    def run_several(self, layer: Layer, training: bool, *inputs: Tensor) -> list[Tensor]:
+        """As `run`; all its outputs."""
+        self._check_holds("run", layer)
+        return layer_calls.call(layer, self._placed().device, training, list(inputs))
+
+    def _held_by(self) -> Iterator[LayerTensors]:
+        """This layer, the one that holds it, and so on."""
+        layer: LayerTensors | None = self
+        while layer is not None:
+            yield layer
+            layer = layer._holder
+
+    def _check_holds(self, call: str, layer: Layer) -> None:
+        if not isinstance(layer, Layer) or layer._holder is not self:
+            shown = layer.path if isinstance(layer, Layer) else layer
+            raise GraphError(
+                f"layer {self.path!r}: {call}: wanted a layer that it holds, one of {list(self._layers)}, received "
+                f"{shown!r}; self.add_layer(...) in __init__() makes it hold one"
+            )
+
+    # ---- texts position by position, see `net.generate`
+
+    def continued_layers(self) -> Iterable[Layer]:
+        """The layers within it that go on from position to position as it does; others run by themselves."""
+        return self._layers.values()
+
+    # ---- parameters and state
+
+    def _within(self) -> Iterable[Layer]:
+        return self._layers.values()
+
+    def _taken(self) -> dict[str, str]:
+        return super()._taken() | dict.fromkeys(self._layers, "layer")
+
+    def share_parameters(self, other: Layer) -> Layer:
+        """Use the parameters of `other`, a layer of the same kind and shapes, in the place of own ones.
+
+        The parameters keep the other's names; their gradient is the sum over both layers and is yielded once.
+        `other` must be in the net before this layer is added. Returns this layer.
+        """
+        if self.context is not None:
+            raise GraphError(f"layer {self.path!r}: wanted share_parameters() before the layer is in a net")
+        if not isinstance(other, Layer) or other is self:
+            raise TypeError(f"layer {self.path!r}: wanted to share the parameters of another layer, received {other!r}")
+        self.shared_with = other
+        return self
+
+    def owners(self) -> Iterator[Layer]:
+        """The layers of a net, or of none, that hold what this layer and those in it share the parameters of."""
+        for layer in self.with_sublayers():
+            if layer.shared_with is not None:
+                *_, outermost = layer.shared_with._held_by()
+                if isinstance(outermost, Layer) and outermost is not self:
+                    yield outermost
+
+    def _borrowed(self, name: str, shape: Shape) -> Tensor | None:
+        return None if self.shared_with is None else borrowed(self, self.shared_with, name, shape)
+
+    # ---- options that are set later
+
+    def change_options(self, changes: Mapping[str, object]) -> None:
+        """Set options of the constructor's, in a net too: a step that was recorded is recorded anew.
+
+        GraphError for one that parameters, state, shapes or layers within it go by, as they are there by then.
+        """
+        if self.context is not None and self.output_sample_shape is None:  # within its own setup
+            vars(self).update(changes)
+            return
+        layer_options.check_changeable(self, changes)
+        if "input_sample_shape" in changes:
+            given = changes["input_sample_shape"]
+            self.input_sample_shapes = checked_inputs(self.name, given)
+            self._given = Arguments({**self.given_arguments, "input_sample_shape": given}, True)
+        others = {name: value for name, value in changes.items() if name != "input_sample_shape"}
+        if others:
+            super().change_options(others)
+
+    def made_with(self, arguments: Mapping[str, object]) -> Self:
+        """A layer of the same class and name, made with these arguments, in no net."""
+        return super().made_with({**arguments, "name": self.name})
+
+    def adopt(self, changes: Mapping[str, object], before: Self, after: Self) -> None:
+        """See `layer_options.adopt`."""
+        layer_options.adopt(self, changes, before, after)
+
+    def options_changed(self) -> None:
+        """For a subclass whose state has values that follow from options: called after one was changed in a net."""
+
+    # ---- into a net, and from device to device
+
+    def check_inputs(self, shapes: list[Shape], source: object) -> None:
+        """ShapeError unless an `input_sample_shape`, if one was given, is what comes. source: from where."""
+        given = self.input_sample_shapes
+        if given is not None and given != shapes:
+            raise ShapeError(f"layer {self.path!r}: wanted input_sample_shape {given}, received {shapes} from {source}")
+
+    def prepare(self, shapes: Sequence[Shape], context: Context) -> None:
+        """Called by the net, once the sample shapes of the inputs are known: makes parameters and state."""
+        placement.prepare(self, shapes, context)
+
+    def reset(self) -> None:
+        """Back to before `prepare`: no parameters, no state, no shape, no layers that `setup` has added."""
+        placement.reset(self)
+
+    def to_device(self, device: Device) -> None:
+        """Move parameters and state, those of layers within it too. device: a Device.
+
+        From an abstract device, where there are none, they are made by `setup`, with the values that it gives them.
+        """
+        if self._placed().device.is_abstract:
+            self.set_up_anew(device)
+        else:
+            placement.move(self, device)
+
+    def set_up_anew(self, device: Device) -> None:
+        """For a layer that no other holds: as if it had been added on the other device. Where that fails, it is on its
+        own again.
+        """
+        placement.set_up_anew(self, device)
+
+    def before_anew(self, device: Device) -> None:
+        """For a subclass whose `setup` needs something else to be on the device that it is set up on anew."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.path!r} -> {self.output_sample_shape}>"
+
+
+class Node(NamedTuple):
+    """A layer and where its inputs come from: (layer name, number of the output)."""
+
+    layer: Layer
+    sources: tuple[tuple[str, int], ...]
+
+
+Given = TypeVar("Given")
+
+
+@cache
+def _base_attributes() -> frozenset[str]:
+    """Attributes of a layer of no class of its own."""
+    return frozenset(vars(Layer("layer")))
+
+
+def _only(call: str, layer: Layer, given: list[Given]) -> Given:
+    """The only one of a layer's outputs."""
+    if len(given) != 1:
+        raise ShapeError(f"layer {layer.path!r}: wanted one output, received {len(given)}; {call}_several() gives all")
+    return given[0]
+
+
+def check_new(where: str, layer: object) -> None:
+    """TypeError unless it is a layer, GraphError if it is in a net or in another layer already."""
+    if not isinstance(layer, Layer):
+        hint = f", perhaps {layer.__name__}(name, ...)" if isinstance(layer, type) else ""
+        raise TypeError(f"{where}: wanted a Layer{hint}, received {kind_of(layer)}")
+    if "_layers" not in vars(layer):
+        raise GraphError(f"{where}: wanted a layer whose __init__ calls super().__init__(name), received {type(layer)}")
+    if layer._holder is not None:
+        raise GraphError(f"{where}: wanted a layer that no other holds yet, received {layer.path!r}")
+    if layer.context is not None:
+        raise GraphError(f"layer {layer.name!r}: wanted a layer that is in no net yet, received one that is")
+
+
+def depth(layer: Layer) -> int:
+    """How many layers lie within each other, this one included."""
+    level, depth = [layer], 0
+    while level:
+        level, depth = [inner for each in level for inner in each.layers.values()], depth + 1
+    return depth

@@ -1,0 +1,96 @@
+"""Names of layers that were given none, and keywords of other frameworks, told by the one that stands here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from functools import wraps
+from inspect import Parameter, signature
+from typing import Any, TypeVar
+
+from singa_lite.common.described import Arguments, Described
+from singa_lite.common.elsewhere import refuse
+
+Constructor = TypeVar("Constructor", bound=Callable[..., None])
+
+#: {keyword of Keras or PyTorch: what stands for it here, the first that a layer has; of sentences any has}.
+ELSEWHERE: Mapping[str, tuple[str, ...]] = {
+    "units": ("num_output", "hidden_size"),
+    "out_features": ("num_output",),
+    "filters": ("nb_kernels",),
+    "out_channels": ("nb_kernels",),
+    "kernel_size": ("kernel",),
+    "pool_size": ("kernel",),
+    "strides": ("stride",),
+    "padding": ("border_mode", "pad"),
+    "dilation_rate": ("dilation",),
+    "bias": ("use_bias",),
+    "kernel_initializer": ("weight_init",),
+    "bias_initializer": ("bias_init",),
+    "input_shape": ("input_sample_shape",),
+    "input_dim": ("num_embeddings", "input_sample_shape"),
+    "output_dim": ("dim",),
+    "embedding_dim": ("dim",),
+    "rate": ("p", "dropout"),
+    "eps": ("epsilon",),
+    "num_heads": ("heads",),
+    "key_dim": ("head_size",),
+    "num_layers": ("num_stacks",),
+    "target_shape": ("shape",),
+    "dims": ("axes",),
+    "dim": ("axis",),
+    "negative_slope": ("slope",),
+    "activation": ("net.add(layers.Activation(mode=...)) behind it",),
+    "in_features": ("nothing, as a layer takes it from its source (input_sample_shape for the first one)",),
+    "in_channels": ("nothing, as a layer takes it from its source (input_sample_shape for the first one)",),
+    "batch_first": ("nothing, as the batch comes first always",),
+    "kernel_regularizer": ("optimizer.register(pattern, regularizer=...), L2Regularizer(2 * c) for Keras's l2(c)",),
+    "data_format": ("nothing, as images are (channels, height, width)",),
+}
+
+
+def name_may_be_left_out(constructor: Constructor) -> Constructor:
+    """A layer's `__init__`, whose first parameter is `name`, that may be called without it.
+
+    A first argument that is neither text nor None is then the next parameter: Dense(10), Dropout(0.5). The layer is
+    named where it is added, see `free_name`. TypeError for a keyword of Keras or PyTorch, which names the one here.
+    """
+    parameters = signature(constructor).parameters
+    kinds = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD, Parameter.VAR_POSITIONAL)
+    positional = [name for name, parameter in parameters.items() if parameter.kind in kinds]
+    if positional[1:2] != ["name"]:
+        return constructor
+
+    @wraps(constructor)
+    def named(self: Described, *args: Any, **options: Any) -> None:
+        refuse(type(self).__name__, options, parameters, ELSEWHERE)
+        is_short = bool(args) and not isinstance(args[0], str | None) and len(args) + 2 <= len(positional)
+        if is_short:
+            args = (options.pop("name", None), *args)
+        name = args[0] if args else options.pop("name", None)
+        if name is None or is_short:
+            bound = dict(zip(positional[2:], args[1:], strict=False)) | options
+            self._given = Arguments(bound if name is None else bound | {"name": name})
+        if name is None:
+            name = vars(self)["_unnamed"] = _class_name(self)
+        constructor(self, name, *args[1:], **options)
+
+    return named  # type: ignore[return-value]
+
+
+def free_name(layer: object, taken: Collection[str]) -> str | None:
+    """The name of a layer that was given none, the first that is free: dense, dense_1, ...; None: it has its own."""
+    name = vars(layer).get("_unnamed")
+    if name is None or vars(layer)["_name"].rstrip("_0123456789") != name.rstrip("_0123456789"):
+        return None  # it was named, perhaps by the layer that made a copy of it
+    number, found = 0, str(name)
+    while found in taken:
+        number += 1
+        found = f"{name}_{number}"
+    return found
+
+
+def _class_name(layer: object) -> str:
+    """The class's name in snake case: conv2d, max_pooling2d, batch_normalization, lstm."""
+    words = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", type(layer).__name__.replace("ReLU", "Relu"))
+    return re.sub(r"([a-z0-9])([A-Z][a-z])", r"\1_\2", words).lower().strip("_")

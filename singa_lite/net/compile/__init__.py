@@ -1,0 +1,1 @@
+"""`compile`: each option checked, and what is made of them."""

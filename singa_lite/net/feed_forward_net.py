@@ -1,0 +1,350 @@
+"""FeedForwardNet: a net that is compiled, trained, asked, saved and loaded; by hand and beforehand in its bases."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import closing
+from copy import deepcopy
+from inspect import isfunction
+from os import PathLike
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from singa_lite import device as devices
+from singa_lite.autograd.rewriting import Rule
+from singa_lite.common import elsewhere
+from singa_lite.common.checks import flag, integer, names
+from singa_lite.common.unique import Unique
+from singa_lite.compiler.report import net_text, summary
+from singa_lite.compiler.report.summary import LayerRow
+from singa_lite.data import Processes
+from singa_lite.data.loading import splitting
+from singa_lite.data.loading.shares import InTurn, Share
+from singa_lite.layer.layer import OneOrMore
+from singa_lite.layer.layer_graph import LayerGraph
+from singa_lite.layer.traversal.layer_walk import LayerGradients as LayerGradients
+from singa_lite.net.compile.step_options import check_trains_no_other
+from singa_lite.net.generation import generate
+from singa_lite.net.shared_layers import Family, move
+from singa_lite.net.submodel import part_of
+from singa_lite.net.summary_rows import layer_rows
+from singa_lite.net.train_batch import BatchNet
+from singa_lite.tensor import DeviceSpec
+from singa_lite.training import checked, fit, weights
+from singa_lite.training.loop import evaluation, fit_arguments, sources
+from singa_lite.training.stepping_net import SteppingNet
+from singa_lite.training.trainer import Trainer
+
+if TYPE_CHECKING:
+    from singa_lite.snapshots.left_out import LeftOut  # formats of files take time to import
+
+
+class FeedForwardNet(BatchNet, Unique):
+    """A net of layers, any directed acyclic graph of them.
+
+    loss, metric: may also be given to `compile`; objects, or names such as "softmax_cross_entropy" and "accuracy"; a
+    list of metrics; a dict {output layer: loss} for several outputs, likewise of metrics.
+    device: where parameters and batches live, default `device.default()`; dtype: of parameters and inputs.
+    seed: of the net's random numbers (initial values, dropout); default the device's next one, so that a script
+    gives the same numbers each time it runs.
+    """
+
+    instead = "copy.deepcopy(net) is a net of its own"
+
+    #: The nets that have layers of this one, itself among them; None: there are no others.
+    _family: Family | None = None
+
+    def __deepcopy__(self, memo: dict[int, object]) -> FeedForwardNet:
+        """A net of its own on the same device: layers, optimizer and their values; it records its steps anew.
+
+        GraphError after an unfinished step. A forward that waits for its backward is not copied.
+        """
+        self.device.check_bytes("deepcopy")
+        self._trainer.check_whole("deepcopy")
+        check_trains_no_other("deepcopy", self.nets_of_step)
+        made = type(self).__new__(type(self))
+        memo[id(self)] = made
+        vars(made).update({name: deepcopy(value, memo) for name, value in vars(self).items() if name != "_trainer"})
+        made._trainer = Trainer(self._steps.of(made, made.optimizer))
+        if made.optimizer is not None:
+            made.optimizer.serve(made)
+        if made._family is not None:
+            made._family.join(made, made._trainer)
+        return made
+
+    def __reduce_ex__(self, protocol: object) -> tuple[object, ...]:
+        """As its configuration and its values, for the default device of whoever reads it.
+
+        SnapshotError after an unfinished step; what the user gave to layers must be picklable itself.
+        """
+        from singa_lite.snapshots.whole_net import pickled
+
+        self.device.check_bytes("pickle")
+        check_trains_no_other("pickle", self.nets_of_step)
+        return pickled(self)
+
+    def to_device(self, device: DeviceSpec) -> None:
+        """Move parameters, state and the optimizer's state; those of all nets that have layers of this one."""
+        others = [] if self._family is None else [net for net in self._family.nets() if net is not self]
+        move([self, *others], devices.get(device))
+
+    def submodel(self, outputs: str | Collection[str], inputs: str | Collection[str] | None = None) -> FeedForwardNet:
+        """A net of those layers of this one that lead to `outputs`: the same layer objects, with their parameters and
+        state. So training either moves both, `layer.trainable` is of both, and `add` puts a layer into one alone.
+
+        outputs: a layer's name, or several, none of which feeds another; inputs: the layers that are fed, in the place
+        of their source; default: the net's. The new net has no loss and no optimizer yet; an optimizer's state is its
+        own. Saved, pickled or copied it is a net by itself; nets that are copied by one call of `deepcopy` share layers
+        again, and `to_device` moves all nets that have layers in common. GraphError for names of no layers, outputs
+        that feed others, inputs that do not lead to them, or leave out what does. See docs/submodels.md.
+        """
+        made = FeedForwardNet(device=self.device, dtype=self.dtype, seed=self.seed)
+        made.adopt(*part_of(self, outputs, inputs))
+        if self._family is None:
+            self._family = Family()
+            self._family.join(self, self._trainer)
+        made._family = self._family
+        made._family.join(made, made._trainer)
+        return made
+
+    @elsewhere.explains_keywords(elsewhere.DATA)
+    def evaluate(
+        self,
+        x: object,
+        y: object = None,
+        batch_size: int | None = None,
+        *,
+        steps: int | None = None,
+        prefetch: int = 0,
+        workers: int | Processes = 0,
+        sample_weight: object = None,
+        class_weight: object = None,
+    ) -> tuple[float, OneOrMore]:
+        """(loss, metric) over all samples, as numbers, without training; the metric is None if there is none.
+
+        x, y, prefetch, workers, sample_weight, class_weight: as for `fit`, and checked as there. steps: so many batches
+        and no more.
+        """
+        self.device.check_bytes("evaluate")
+        loading, ahead = sources.checked_loading("evaluate", workers, None), integer("evaluate prefetch", prefetch, 0)
+        objective = self._objective()
+        self._refuse_weights("evaluate", sample_weight=sample_weight, class_weight=class_weight)
+        weights.class_weights("evaluate", class_weight, self, objective)
+        data = sources.data_set("evaluate", self, objective, x, y, batch_size, loading, steps=("steps", steps))
+        weights.weigh("evaluate", data, self, objective, sample_weight)
+        weights.check_classes("evaluate", data, self, objective, class_weight)
+        sources.divide("evaluate", data, self.parallel, InTurn)
+        with closing(data):
+            mean = evaluation.evaluate(self, data, prefetch=ahead, class_weight=class_weight, ranks=self.parallel)
+        return mean.loss(), mean.metric(objective.measures)
+
+    @elsewhere.explains_keywords(elsewhere.DATA)
+    def predict(
+        self,
+        x: object,
+        batch_size: int = 32,
+        *,
+        output: Collection[str] = (),
+        workers: int | Processes = 0,
+    ) -> OneOrMore:
+        """The net's output for all samples, in evaluation mode: a Tensor, or {output layer: Tensor}.
+
+        What the last layer gives, as it is: raw scores where the loss works on raw scores. output: layers whose outputs
+        are wanted too, by path, each of one output; the result is {layer: Tensor} then. x: as for `fit`, or batches of
+        samples alone. workers: as for `fit`.
+        """
+        self.device.check_bytes("predict")
+        checked.single_outputs(self)
+        data = sources.data_to_predict(self, x, batch_size, sources.checked_loading("predict", workers, None))
+        with closing(data):
+            return evaluation.predict(self, data, self._wanted("predict", output))
+
+    def generate(
+        self, prompt: object, steps: int, temperature: float = 1.0, top_k: int = 0, seed: int = 0
+    ) -> NDArray[np.int64]:
+        """Texts that go on from a prompt, id by id, each drawn by what the net gives for those before it.
+
+        prompt: ids (time,), or (n, time) for n texts, of any integer dtype. steps: how many ids are added, at least 1.
+        Returns int64 (time + steps,) or (n, time + steps), the prompt first.
+
+        The net has one input of ids (time,) and gives scores, or a softmax, of the id that follows each position, or
+        the last one alone. temperature: divides the scores; 0: the id of the largest score, always. top_k: only the k
+        ids of the largest scores are drawn; 0: all. seed: of Philox's numbers, text i has a stream of its own.
+
+        Each position goes through the layers once: attention keeps keys and values, recurrent layers their state, as
+        many bytes as `plan_generation` says, until longer texts want more, or a budget or a limit these bytes.
+        GraphError for layers that need later positions, each with its reason; ShapeError where the text would be longer
+        than layers have positions; ValueError for ids that the net does not have. Nothing that training uses is
+        changed. See docs/generation.md.
+        """
+        self.device.check_bytes("generate")
+        return self._steps.exclusively(generate, self, self._steps, prompt, steps, temperature, top_k, seed)
+
+    @elsewhere.explains_keywords(elsewhere.DATA)
+    def fit(
+        self,
+        x: object,
+        y: object = None,
+        batch_size: int | None = None,
+        epochs: int = 1,
+        *,
+        validation_data: object = None,
+        shuffle: bool = True,
+        verbose: bool = True,
+        callbacks: Iterable[fit.Callback] | fit.Callback = (),
+        resume: str | PathLike[str] | None = None,
+        prefetch: int = 0,
+        steps_per_epoch: int | None = None,
+        validation_steps: int | None = None,
+        transform: object = None,
+        workers: int | Processes = 0,
+        shuffle_window: int | str | None = None,
+        sample_weight: object = None,
+        class_weight: object = None,
+        validation_split: float = 0.0,
+        initial_epoch: int = 0,
+    ) -> fit.History:
+        """Train for some epochs, with a progress bar.
+
+        x, y: arrays, or dicts of arrays, of equally many samples; or x alone: what has its targets
+        (`data.image_folder`, `data.parquet`), sequences in buckets (`data.bucketed`), or what gives batches, (x, y) or
+        dicts: an iterator, a PyTorch DataLoader, a Keras Sequence, `data.Epochs`. validation_data: (x, y), or one of
+        these.
+        batch_size: None is 32.
+
+        What is in memory stays there, and only a batch at a time is copied; HDF5 sets, and all that can be sliced and
+        says its shape and dtype, are read by batches. Before the first step all of it is checked, validation_data,
+        (x, y), too: names, shapes, dtypes, counts, and the values of targets in memory; those on disk in their turn.
+
+        shuffle: another order each epoch, the same in each run of the script. callbacks: what is called on the way, in
+        any iterable, or one alone. resume: a checkpoint to go on from, until there are `epochs` epochs, as if nothing
+        had happened; "auto": the newest one that is whole in the folder of the `Checkpoint` among the callbacks, if
+        there is any. SnapshotError for one that does not fit. prefetch: how many batches a thread takes from the data
+        ahead of the step, each of which takes its bytes on the host; worth it for data on disk (numpy.memmap, HDF5),
+        and the same to the bit. Returns a History of each epoch's means.
+
+        steps_per_epoch: so many batches are an epoch, where an iterator does not end, or an epoch takes other batches
+        of much data; validation_steps likewise. transform: of each sample of the training data, transform(sample,
+        random), as it is stored, to a sample as the net takes it, or {input layer: transform}; `random` is a
+        `numpy.random.Generator` of this sample in this epoch alone, so that results depend neither on workers nor on
+        where training went on (`data.transforms` has some). workers: so many threads transform and decode samples, or
+        make batches by number; `data.Processes(2)`: processes. shuffle_window: bytes of samples that shuffling an HDF5,
+        zarr or Parquet set holds, so that each chunk is read once: 64 MiB by default. See docs/data.md.
+
+        sample_weight, class_weight: as for `train_one_batch`, of all samples; of the validation by
+        validation_data=(x, y, sample_weight). validation_split: that share of the samples, the last ones, is the
+        validation data. initial_epoch: how many epochs count as done. See docs/metrics_and_callbacks.md.
+        """
+        self.device.check_bytes("fit")
+        self._optimizer("fit")
+        objective = self._objective()
+        self._refuse_weights("fit", sample_weight=sample_weight, class_weight=class_weight)
+        begun = fit_arguments.checked_initial_epoch(initial_epoch, epochs, resume)
+        classes = weights.class_weights("fit", class_weight, self, objective)
+        given = splitting.split(x, y, sample_weight, validation_data, validation_split)
+        loading = sources.checked_loading("fit", workers, shuffle_window)
+        steps = ("steps_per_epoch", steps_per_epoch)
+        data = sources.data_set(
+            "fit", self, objective, given.x, given.y, batch_size, loading, transform=transform, steps=steps
+        )
+        weights.weigh("fit", data, self, objective, given.sample_weight)
+        weights.check_classes("fit", data, self, objective, class_weight)
+        sources.divide("fit", data, self.parallel, Share)
+        kind = sources.Validation(batch_size, loading, validation_steps, self._own is not None, self.parallel)
+        validation = kind.data(self, objective, given)
+        self._steps.check_forms("fit", data.forms + (0 if validation is None else validation.forms))
+        training = fit.Training(
+            self, data, validation, epochs, shuffle, verbose, callbacks, prefetch, classes or None, begun
+        )
+        if resume is not None:
+            from singa_lite.snapshots.checkpoints.resume import resume as going_on
+
+            going_on(training, resume)
+        return training.run()
+
+    def layer_rows(self) -> list[LayerRow]:
+        """What `summary` and `reports.plot_net` show of each layer; those within one stand behind it."""
+        return list(layer_rows(self.ordered()))
+
+    def summary(self) -> str:
+        """Print a table of the layers with shapes, parameters and bytes; returns its text, which a notebook does not
+        show again.
+        """
+        return net_text.printed(summary.table(self.layer_rows(), sum(t.nbytes for t in self.states().values())))
+
+    def __repr__(self) -> str:
+        criteria = "" if self.optimizer is None else net_text.kinds(self.optimizer, self.loss, self.metric)
+        sizes = {id(p): p.size() for layer in self.layers.values() for p in layer.parameters.values()}
+        shown = self.device.name, [layer.name for layer in self.layers.values()], str(self.dtype), sizes.values()
+        return net_text.brief(type(self).__name__, *shown, criteria)
+
+    def config(self) -> dict[str, object]:
+        """Returns the net without parameters as plain values for JSON: layers, wiring, loss, metric, optimizer and the
+        options of `compile`. `from_config` makes such a net again, and `save` puts it into files.
+
+        Rewriting rules are in it by their names. ConfigError names what cannot be written down, such as a function that
+        a layer was given.
+        """
+        from singa_lite.snapshots.whole_net import config_of
+
+        return dict(config_of(self))
+
+    @classmethod
+    def from_config(
+        cls, config: object, device: DeviceSpec = None, *, custom: Mapping[str, type | Rule] | None = None
+    ) -> FeedForwardNet:
+        """A new net as `config` wrote down, with initial values. custom: {name: class} of the user's own layers, losses
+        and metrics, {name: rule} of its rewriting rules. ConfigError for what is no configuration, or of a class or a
+        rule that is not in custom.
+        """
+        from singa_lite.snapshots.whole_net import net_of
+
+        return cast(FeedForwardNet, net_of(config, device, custom))
+
+    def save(self, path: str | PathLike[str], *, weights_only: bool = False, **options: object) -> None:
+        """Write parameters, state, optimizer state and step to a file: the whole new file or the old one.
+
+        The path's suffix chooses the format; .h5 is the native one. weights_only: parameters and running statistics
+        alone, for other programs. options: of the format, `snapshots.formats`. Of several processes that train it
+        together rank 0 writes, and the others return at once; with shard="state" all call it, and rank 0 collects their
+        parts of the state, one array at a time.
+        """
+        from singa_lite.snapshots import formats
+
+        self.device.check_bytes("save")
+        formats.save(self, path, weights_only=weights_only, **options)
+
+    def load(
+        self,
+        path: str | PathLike[str],
+        optimizer: bool | None = None,
+        *,
+        layers: Collection[str] | None = None,
+        strict: bool = True,
+        **options: object,
+    ) -> LeftOut:
+        """Read what `save` wrote. Missing, extra, wrong-shaped or wrong-typed entries are a SnapshotError.
+
+        optimizer: whether to read the optimizer's state too; default: if the net is compiled, unless the file is of a
+        kind that has none, such as one of weights alone.
+        layers: only these, by name or path, with what is in them; the file may hold others. strict: False reads what
+        fits and leaves the rest as it is. With either the optimizer stays as it is. Returns the names of what was left
+        out: (missing, differing, unused).
+        Nothing changes unless all that is to be read can be. options: of the format, as in `save`.
+        """
+        from singa_lite.snapshots import formats
+
+        self.device.check_bytes("load")
+        chosen = None if layers is None else names("load layers", layers)
+        self._check_names("load layers", chosen or ())
+        return formats.load(self, path, optimizer, chosen, flag("load strict", strict), **options)
+
+
+SteppingNet.whole = FeedForwardNet
+
+for _kind in FeedForwardNet.__mro__[1:]:  # what Python itself says of arguments names the class that users know
+    for _name, _method in vars(_kind).items() if issubclass(_kind, LayerGraph) else ():
+        if isfunction(_method) and not _name.startswith("_"):
+            _method.__qualname__ = f"{FeedForwardNet.__name__}.{_name}"

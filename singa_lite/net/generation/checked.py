@@ -1,0 +1,118 @@
+"""Checks of a net and of arguments for generating texts, before anything is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from singa_lite.common.checks import at_least_zero, integer
+from singa_lite.common.errors import GraphError, ShapeError
+from singa_lite.data.loading import batch
+from singa_lite.layer.layer import Layer
+from singa_lite.layer.layer_base.past import Kept
+from singa_lite.layer.layer_graph import LayerGraph
+from singa_lite.tensor import as_tensor, to_numpy
+
+#: int64 (n, time).
+Ids = NDArray[np.int64]
+
+
+class Drawing(NamedTuple):
+    """How the next id is chosen by the scores of all: see `net.generate`."""
+
+    temperature: float
+    top_k: int
+    seed: int
+
+
+class TextNet(NamedTuple):
+    """A net that writes texts. entry: its input layer; ids: how many it takes; classes: how many it gives; gives: what
+    its output is of, "softmax" or "" for scores; reads_again: whether positions may be read twice.
+    """
+
+    entry: str
+    ids: int
+    classes: int
+    gives: str
+    reads_again: bool
+
+
+def text_net(where: str, layers: LayerGraph) -> TextNet:
+    """Checks that a net generates text, else raises GraphError: one input of ids (time,) and one output of scores. The
+    output has as many scores at most, and each layer can go on from position to position.
+    """
+    counts, shapes, outputs = layers.input_ids(), layers.input_shapes(), layers.output_names()
+    if len(shapes) != 1 or len(counts) != 1 or len(next(iter(shapes.values()))) != 1:
+        raise GraphError(f"{where}: wanted a net of one input of ids, samples (time,), received inputs {shapes}")
+    ((entry, ids),) = counts.items()
+    found = [shape for name in outputs for shape in layers.output_shapes(name)]
+    if len(found) != 1 or len(found[0]) not in (1, 2) or found[0][-1] > ids:
+        raise GraphError(
+            f"{where}: wanted a net of one output, (time, classes) or (classes,), of at most as many classes as the "
+            f"input has ids, {ids}, received outputs {dict(zip(outputs, found, strict=False))}"
+        )
+    refused = ((layer, layer.refuses_past()) for layer in going_on(layers))
+    refusals = [f"{layer.path!r} ({type(layer).__name__}): {why}" for layer, why in refused if why]
+    gives = layers.layers[outputs[0]].gives
+    if gives == "sigmoid":
+        refusals.append(f"{outputs[0]!r}: it gives probabilities that are not of one class out of several")
+    if refusals:
+        raise GraphError(
+            f"{where}: wanted layers that make one position after the other, received {'; '.join(refusals)}"
+        )
+    again = all(layer.reads_again or not layer.kept_of_past(1, 1) for layer in going_on(layers))
+    return TextNet(entry, ids, found[0][-1], gives, again)
+
+
+def going_on(layers: LayerGraph) -> Iterator[Layer]:
+    """The layers that go on from position to position, at any depth, and those that refuse to, without those within."""
+    left = [node.layer for node in reversed(layers.ordered())]
+    while left:
+        layer = left.pop()
+        yield layer
+        if not layer.refuses_past():
+            left += reversed([*layer.continued_layers()])
+
+
+def prompt(net: TextNet, given: object) -> tuple[Ids, bool]:
+    """The prompt, (time,) or (n, time), as (n, time), and whether it was. ShapeError, TypeError or ValueError for what
+    is none.
+    """
+    where = "generate prompt"
+    array = batch.as_array(where, given)
+    if len(array.shape) not in (1, 2) or 0 in array.shape:
+        raise ShapeError(f"{where}: wanted ids (time,) or (n, time), at least one, received shape {tuple(array.shape)}")
+    values = to_numpy(as_tensor(array))
+    if values.dtype.kind not in "iu":
+        raise TypeError(f"{where}: wanted ids, integers from 0 to {net.ids - 1}, received {values.dtype}")
+    batch.check_ids(where, values.reshape(-1, values.shape[-1]), net.ids)
+    return values.reshape(-1, values.shape[-1]).astype(np.int64), values.ndim == 2
+
+
+def positions(where: str, layers: LayerGraph, length: int) -> int:
+    """Of a text of `length` ids, those that are looked at: all but the last. ShapeError for more than layers know."""
+    for layer in going_on(layers):
+        most = layer.most_positions()
+        if most is not None and length - 1 > most:
+            raise ShapeError(
+                f"{where}: wanted a text of at most {most + 1} ids in all, as layer {layer.path!r} has {most} "
+                f"positions, received {length}"
+            )
+    return length - 1
+
+
+def cache_of(layers: LayerGraph, n: int, length: int) -> Kept:
+    """What the layers keep of n texts of so many positions."""
+    return {layer.path: layer.kept_of_past(n, length) for layer in going_on(layers)}
+
+
+def drawing(net: TextNet, temperature: float, top_k: int, seed: int) -> Drawing:
+    """ValueError for a negative temperature, and for a top_k that is no number of classes, 0 for all of them."""
+    return Drawing(
+        at_least_zero("generate temperature", temperature),
+        integer("generate top_k", top_k, 0, net.classes),
+        integer("generate seed", seed, 0, 2**64 - 1),
+    )

@@ -1,0 +1,33 @@
+"""load: a net out of a file that `net.save` wrote, without the script that made it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import cast
+
+from singa_lite.autograd.rewriting import Rule
+from singa_lite.common.elsewhere import explains_keywords
+from singa_lite.net.feed_forward_net import FeedForwardNet
+from singa_lite.tensor import DeviceSpec
+
+
+def _is_table(where: str, given: object) -> None:
+    if not isinstance(given, Mapping | None):
+        raise TypeError(f"{where}: wanted {{name: class or rule}}, received {given!r:.100}")
+
+
+@explains_keywords(custom=_is_table)
+def load(
+    path: str | PathLike[str], device: DeviceSpec = None, *, custom: Mapping[str, type | Rule] | None = None
+) -> FeedForwardNet:
+    """The net that `net.save(path)` wrote: its layers, values, and the optimizer with its state, if it was compiled.
+
+    device: where it is to live, default `device.default()`. custom: {name: class} of the user's own layers, losses and
+    metrics, {name: rule} of its rewriting rules. SnapshotError for a file without a configuration: of another program,
+    of weights alone, or of a net that has none, such as one with a function in a layer; make that net by its script,
+    and call its `load`. ConfigError for a class or a rule that is not in custom.
+    """
+    from singa_lite.snapshots import whole_net
+
+    return cast(FeedForwardNet, whole_net.load(path, device, custom=custom))

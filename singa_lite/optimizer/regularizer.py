@@ -1,0 +1,68 @@
+"""Constraints on the size of a gradient before its update, and regularizers that add to it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from singa_lite.common.checks import above_zero, at_least_zero
+from singa_lite.common.described import Described
+from singa_lite.tensor import Tensor
+
+
+class Regularizer(Described, ABC):
+    """Base of all regularizers: the derivative of a penalty on the parameter's values."""
+
+    @abstractmethod
+    def apply(self, value: Tensor, gradient: Tensor, decay_mult: float = 1.0) -> None:
+        """Add `decay_mult` times the penalty's derivative to `gradient`, which is like `value`."""
+
+
+class L2Regularizer(Regularizer):
+    """gradient += coefficient * decay_mult * value, from the penalty coefficient / 2 * sum of value**2.
+
+    So it is the optimizers' weight decay, and half of Keras's l2: `keras.regularizers.l2(c)` is L2Regularizer(2 * c).
+    The loss that is reported is without the penalty, Keras's is with it.
+    """
+
+    def __init__(self, coefficient: float) -> None:
+        self.coefficient = at_least_zero("L2Regularizer coefficient", coefficient)
+
+    def apply(self, value: Tensor, gradient: Tensor, decay_mult: float = 1.0) -> None:
+        alpha = self.coefficient * decay_mult
+        if alpha:
+            gradient.device.run("add_scaled", value, gradient, alpha=alpha)
+
+
+class Constraint(Described, ABC):
+    """Base of the constraints on a gradient."""
+
+    @abstractmethod
+    def apply(self, gradient: Tensor) -> None:
+        """Change `gradient` in place so that it keeps to the constraint."""
+
+
+class _Clip(Constraint):
+    """kernel: what does it; threshold: above 0, infinity for no bound."""
+
+    kernel: str
+
+    def __init__(self, threshold: float) -> None:
+        self.threshold = above_zero(f"{type(self).__name__} threshold", threshold)
+
+    def apply(self, gradient: Tensor) -> None:
+        gradient.device.run(self.kernel, gradient, threshold=self.threshold)
+
+
+class ElementConstraint(_Clip):
+    """Each element is clipped to [-threshold, threshold]."""
+
+    kernel = "clip_elements"
+
+
+class NormConstraint(_Clip):
+    """A gradient whose L2 norm exceeds `threshold` is scaled down to it; never up.
+
+    The norm is that of one parameter's gradient, not of all together (Pascanu and others, arXiv 1211.5063).
+    """
+
+    kernel = "clip_norm"

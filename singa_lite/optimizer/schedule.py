@@ -1,0 +1,123 @@
+"""Learning-rate schedules: `schedule(step)` is the rate of the update number `step`, counted from 0."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from inspect import signature
+from itertools import pairwise
+from math import cos, pi
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from singa_lite.common import classes_elsewhere
+from singa_lite.common.checks import at_least_zero, flag, integer, real
+from singa_lite.common.described import Described
+
+
+class Schedule(Described, ABC):
+    """Base of all schedules. A plain function of the step serves an optimizer as well."""
+
+    @abstractmethod
+    def __call__(self, step: int) -> float:
+        """The rate of update `step`, 0 for the first."""
+
+
+class Constant(Schedule):
+    """`value` for ever; at least 0."""
+
+    def __init__(self, value: float) -> None:
+        self.value = at_least_zero("Constant value", value)
+
+    def __call__(self, step: int) -> float:
+        return self.value
+
+
+class Step(Schedule):
+    """`base`, multiplied by `factor` every `step_size` updates, or at each of a rising list of steps.
+
+    Step(0.1, 30, 0.5) halves at steps 30, 60, 90 and so on; Step(0.1, [30, 80], 0.5) at 30 and 80 only.
+    """
+
+    def __init__(self, base: float, step_size: int | Sequence[int], factor: float = 0.1) -> None:
+        self.base = at_least_zero("Step base", base)
+        self.factor = at_least_zero("Step factor", factor)
+        if not isinstance(step_size, Sequence | np.ndarray) or isinstance(step_size, str) or np.ndim(step_size) == 0:
+            self.size, self.boundaries = integer("Step step_size", step_size, 1), []  # type: ignore[arg-type]
+            return
+        self.size, self.boundaries = 0, [integer("Step boundary", boundary, 1) for boundary in step_size]
+        if not self.boundaries or any(a >= b for a, b in pairwise(self.boundaries)):
+            raise ValueError(f"Step: wanted at least one boundary, in rising order, received {step_size}")
+
+    def __call__(self, step: int) -> float:
+        passed = step // self.size if self.size else bisect_right(self.boundaries, step)
+        return self.base * self.factor**passed
+
+
+class Exponential(Schedule):
+    """base * decay_rate ** (step / decay_steps); the exponent is rounded down if `staircase`."""
+
+    def __init__(self, base: float, decay_steps: int, decay_rate: float, staircase: bool = False) -> None:
+        self.base = at_least_zero("Exponential base", base)
+        self.decay_steps = integer("Exponential decay_steps", decay_steps, 1)
+        self.decay_rate = at_least_zero("Exponential decay_rate", decay_rate)
+        self.staircase = flag("Exponential staircase", staircase)
+
+    def __call__(self, step: int) -> float:
+        exponent = step // self.decay_steps if self.staircase else step / self.decay_steps
+        return float(self.base * self.decay_rate**exponent)
+
+
+class CosineWithWarmup(Schedule):
+    """A linear rise to `base` over `warmup_steps`, then half a cosine down to `final` at `total_steps`.
+
+    The first update has base / warmup_steps; from total_steps on the rate is `final`. Rise: Goyal and others,
+    arXiv 1706.02677; cosine: Loshchilov and Hutter, arXiv 1608.03983, equation 5 without restarts.
+    """
+
+    def __init__(self, base: float, total_steps: int, warmup_steps: int = 0, final: float = 0.0) -> None:
+        self.base = at_least_zero("CosineWithWarmup base", base)
+        self.final = at_least_zero("CosineWithWarmup final", final)
+        self.total_steps = integer("CosineWithWarmup total_steps", total_steps, 1)
+        self.warmup_steps = integer("CosineWithWarmup warmup_steps", warmup_steps, 0)
+        if self.warmup_steps >= self.total_steps:
+            raise ValueError(
+                f"CosineWithWarmup: wanted warmup_steps below total_steps {total_steps}, received {warmup_steps}"
+            )
+
+    def __call__(self, step: int) -> float:
+        if step < self.warmup_steps:
+            return self.base * (step + 1) / self.warmup_steps
+        if step >= self.total_steps:
+            return self.final
+        progress = (step - self.warmup_steps) / (self.total_steps - self.warmup_steps)
+        return self.final + (self.base - self.final) * (1 + cos(pi * progress)) / 2
+
+
+def get(lr: float | Callable[[int], float], where: str = "learning rate") -> Callable[[int], float]:
+    """The schedule that `lr` stands for: a number is constant, a function of the step is itself.
+
+    TypeError for anything else, a class and a function of no argument among them. where: what an error begins with.
+    """
+    number = real(lr)
+    if number is not None:
+        return Constant(at_least_zero(where, number))
+    if callable(lr) and not isinstance(lr, type) and _takes_a_step(lr):
+        return lr
+    raise TypeError(f"{where}: wanted a number or a schedule, received {lr!r}; a schedule is a function of the step")
+
+
+def _takes_a_step(function: Callable[..., object]) -> bool:
+    try:
+        signature(function).bind(0)
+    except TypeError:
+        return False
+    except ValueError:  # one that does not tell
+        return True
+    return True
+
+
+if not TYPE_CHECKING:  # where it would let any name pass
+    __getattr__ = classes_elsewhere.getattr_with_hints(__name__, classes_elsewhere.SCHEDULES)

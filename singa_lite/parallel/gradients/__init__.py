@@ -1,0 +1,1 @@
+"""Gradients and parameters of several ranks: buckets, sums, shards."""

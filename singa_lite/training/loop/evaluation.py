@@ -1,0 +1,93 @@
+"""Evaluation and prediction over many samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from contextlib import closing
+from itertools import islice
+from typing import Protocol
+
+import numpy as np
+
+from singa_lite.common.array_types import Array
+from singa_lite.data.loading.data_set import DataSet, count_of
+from singa_lite.device import Device
+from singa_lite.layer.layer import OneOrMore
+from singa_lite.parallel.gradients.ranks import Ranks
+from singa_lite.tensor import Tensor, from_numpy, to_numpy
+from singa_lite.training.loop.evaluation_totals import EvaluationTotals
+from singa_lite.training.loop.means import Mean, part_of
+from singa_lite.training.loop.measures import Measures, Observed
+
+
+class Evaluable(Protocol):
+    """What the loops need of a net."""
+
+    device: Device
+
+    @property
+    def measures(self) -> Measures: ...
+
+    @property
+    def observed(self) -> Observed | None: ...
+
+    def evaluate_one_batch(
+        self, x: object, y: object, sample_weight: object = None, class_weight: object = None
+    ) -> tuple[Tensor, OneOrMore]: ...
+
+    def predict_one_batch(self, x: object, output: Collection[str] = ()) -> OneOrMore: ...
+
+
+def evaluate(
+    net: Evaluable,
+    data: DataSet,
+    after_batch: Callable[[], None] = lambda: None,
+    prefetch: int = 0,
+    class_weight: object = None,
+    ranks: Ranks | None = None,
+) -> Mean:
+    """The means of `FeedForwardNet.evaluate`. after_batch: called after each batch; prefetch: as for `fit`.
+
+    ranks: None, or the processes of which each evaluates some batches, whole: so the means are those of one process, to
+    the last bit, where the batches are.
+    """
+    seen = EvaluationTotals(net.measures)
+    options = {} if class_weight is None else {"class_weight": class_weight}
+    with closing(data.through(prefetch=prefetch)) as all_batches:
+        for number, batch in enumerate(islice(all_batches, data.steps)):
+            if batch is None:
+                continue
+            loss, metric = net.evaluate_one_batch(*batch, **options)
+            size = count_of(batch[0])
+            del batch  # before the next one is taken
+            seen.add(number, part_of(size, size, loss, metric, net.observed))
+            after_batch()
+    return seen.mean(ranks, data.facts())
+
+
+def predict(net: Evaluable, data: DataSet, output: Collection[str] = ()) -> Tensor | dict[str, Tensor]:
+    """See `FeedForwardNet.predict`. Each batch's output is copied into its rows of the whole."""
+    whole: dict[str, Tensor] = {}
+    parts: dict[str, list[Array]] = {}
+    single, first = False, 0
+    with closing(data.through()) as all_batches:
+        for batch in all_batches:
+            if batch is None:
+                continue
+            out = net.predict_one_batch(batch[0], output)
+            single, size = isinstance(out, Tensor), count_of(batch[0])
+            for name, part in _members(out):
+                if not data.count:  # how many samples there are shows at the end
+                    parts.setdefault(name, []).append(to_numpy(part).copy())
+                    continue
+                if name not in whole:
+                    whole[name] = net.device.empty((data.count, *part.shape[1:]), part.dtype)
+                stride = whole[name].strides[0]
+                net.device.run("copy", part, whole[name].view(part.shape, offset=first * stride))
+            first += size
+    whole |= {name: from_numpy(np.concatenate(arrays), net.device) for name, arrays in parts.items()}
+    return whole[""] if single else whole
+
+
+def _members(out: Tensor | dict[str, Tensor]) -> list[tuple[str, Tensor]]:
+    return [("", out)] if isinstance(out, Tensor) else list(out.items())

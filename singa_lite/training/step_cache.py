@@ -1,0 +1,255 @@
+"""StepCache: trains on, evaluates or predicts one batch, by a step recorded once for each shape of batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+from weakref import ReferenceType, ref
+
+from singa_lite.common.contexts import StepLock, in_own_context, one_step
+from singa_lite.common.errors import GraphError
+from singa_lite.common.interrupts import raise_ignored
+from singa_lite.compiler.byte_limit import ByteLimit
+from singa_lite.compiler.ir.remembered import forget_planning
+from singa_lite.graph.arena import Arena, arena_busy_error
+from singa_lite.graph.executable import Executable
+from singa_lite.graph.graph import Graph, Pause
+from singa_lite.kernels.kernel_set import tf32_of
+from singa_lite.layer.layer_base.past import Kept, Past
+from singa_lite.layer.layer_graph import LayerGraph
+from singa_lite.optimizer import Optimizer
+from singa_lite.tensor import Tensor
+from singa_lite.training.own_optimizer import begins_by_itself
+from singa_lite.training.step_options import StepOptions
+from singa_lite.training.steps import fed_tensors
+from singa_lite.training.steps.fast_path import Batch, FastPath, FastStep, Given, checks_of, copy_of, is_given_as_fed
+from singa_lite.training.steps.fed_tensors import Forms
+from singa_lite.training.steps.followed import NetSettings
+from singa_lite.training.steps.recorded_steps import Feeds, RecordedStep, StepForm
+from singa_lite.training.steps.step_functions import StepFunction, Values
+from singa_lite.training.steps.step_records import StepRecords, key_of
+from singa_lite.training.steps.train_step import Look, TrainStep
+
+#: In the place of a budget: what the net has, and its device, beside its other steps; or where these are let go.
+OWN, ALONE = -1, -2
+
+R = TypeVar("R")
+Seen = TypeVar("Seen")
+
+
+class StepCache(StepRecords):
+    """Does batches by recorded steps, one for each form of batch."""
+
+    def __init__(self, layers: LayerGraph, how: StepOptions, optimizer: Optimizer | None = None) -> None:
+        super().__init__(layers, how, optimizer)
+        self._turn = StepLock(arena_busy_error)
+        #: By which batches of a form that was trained before are trained.
+        self.repeats = FastPath(self._recorded)
+        self._past: ReferenceType[Past] | None = None
+
+    def anew(self) -> StepCache:
+        """As these, on the device where the layers are now, with nothing recorded."""
+        return self.of(self.layers, self.optimizer)
+
+    def of(self, layers: LayerGraph, optimizer: Optimizer | None) -> StepCache:
+        """As these, of another net and its optimizer."""
+        return StepCache(layers, self.how, optimizer)
+
+    def exclusively(self, work: Callable[..., R], *arguments: object) -> R:
+        """work(*arguments), while no other thread does a step of this net."""
+        done = self._turn.run_with(self.arena.turn, self._exclusively, work, *arguments)
+        raise_ignored()  # what came inside the step
+        return done
+
+    def _exclusively(self, work: Callable[..., R], *arguments: object) -> R:
+        self.arena.trim()
+        return work(*arguments)
+
+    def train(self, step: TrainStep, feeds: Feeds, pause: Pause | None, changing: Callable[[], object]) -> Values:
+        """A training step; its results are valid until the next call, see `own`.
+
+        pause: where to wait for those who read what it will overwrite. changing: called before the first change.
+        """
+        if not self.how.graph:
+            if pause is not None:
+                pause.wait()
+            self.seen = None  # which holds values of the last step
+            step.meet(0, feeds)
+            values = one_step(step.operations, fed_tensors.filled(self.layers, feeds), changing)
+            self.seen = step.seen()
+            return values
+        recorded = self._found(step, feeds)
+        if recorded is None:
+            recorded = self._record(step, feeds)  # which begins the optimizer's step
+        else:
+            step.begin()
+        recorded.graph.prepare()
+        step.meet(recorded.graph.sums, feeds)
+        self._trained = recorded
+        changing()
+        results: tuple[Tensor, dict[str, Tensor]] = recorded.results
+        self._run(step, recorded, step.look, pause)
+        self.seen = recorded.seen
+        return results
+
+    def put_in_again(self, recorded: RecordedStep, batch: Batch) -> Executable | None:
+        """Before a batch that `FastPath.find` let through is done by `repeat`; what runs it where all is bound already.
+
+        Where its processor and its stream are the current ones, and nobody looks at operations.
+        """
+        executable = recorded.put_in_again(batch)
+        if executable is None:
+            recorded.put_in(recorded.repeat.by_layer(batch))
+            recorded.graph.prepare()
+        return executable
+
+    def repeat(self, recorded: RecordedStep, executable: Executable | None, look: Look | None) -> None:
+        """As `train`, of a batch that is put in, where nobody reads what it will overwrite.
+
+        executable: what `put_in_again` gave; look: as of a `TrainStep`.
+        """
+        self._trained = recorded
+        if executable is None or look is not None:
+            self._run(recorded.repeat.step, recorded, look, None)
+        else:
+            executable.run_here()
+        self.seen = recorded.seen
+
+    def _run(self, step: TrainStep, recorded: RecordedStep, look: Look | None, pause: Pause | None) -> None:
+        """Replay; the loss is looked at before parameters move, where it is there by then and nobody else waits."""
+        graph, loss, updated = recorded.graph, recorded.results[0], True
+        if look is None:
+            graph.run(pause=pause)
+            return
+
+        def before() -> None:
+            nonlocal updated
+            look(loss, False)
+            updated = False
+
+        if pause is None and not self.layers.device.runtime.link.beside:
+            recorded.moved = recorded.moved or frozenset(value.block for value in step.moved_values())
+            pause = Pause(recorded.moved, before, made=loss.block)
+        graph.run(pause=pause)
+        if updated:
+            look(loss, True)
+
+    def note_repeat(self, x: object, y: object, followed: NetSettings, step: TrainStep, feeds: Given) -> None:
+        """What the next batch of this form is trained by, where it can be: this one was just now. step: a fresh one."""
+        recorded = self._trained
+        if recorded is None or not is_given_as_fed(x, y, feeds) or begins_by_itself(step.optimizer):
+            return
+        checks = checks_of(self.layers, step.objective, feeds)  # type: ignore[arg-type]  # arrays, as that says
+        repeat = FastStep(followed, key_of(step, feeds), step, step.objective.measures, checks, feeds, recorded)
+        self.repeats.note(x, y, recorded, repeat)
+
+    def do(self, step: StepFunction[R], feeds: Feeds) -> R:
+        """A step that trains nothing; its results are valid until the next call, see `own`."""
+        if not self.how.graph:
+            done = one_step(step.operations, fed_tensors.filled(self.layers, feeds))
+            self.seen = step.seen() or self.seen
+            return done
+        recorded = self._found(step, feeds) or self._record(step, feeds)
+        recorded.graph.run()
+        self.seen = recorded.seen or self.seen
+        results: R = recorded.results
+        return results
+
+    def again(self, step: StepFunction[R], feeds: Feeds) -> Callable[[Feeds], R]:
+        """Returns `do` for batches of the same form as this one, without its checks of what has changed. These are made
+        once, here, and nothing else may be done meanwhile.
+        """
+        if not self.how.graph:
+            return lambda given: self.do(step, given)
+        recorded = self._found(step, feeds) or self._record(step, feeds)
+
+        def replayed(given: Feeds) -> R:
+            recorded.put_in(given)
+            recorded.graph.run()
+            results: R = recorded.results
+            return results
+
+        return replayed
+
+    def own(self, values: Values) -> Values:
+        """The last step's loss and metric as tensors of their own, which the next replay does not overwrite."""
+        if not self.how.graph:
+            return values
+        loss, metric = values
+        return copy_of(loss), {name: copy_of(value) for name, value in metric.items()}
+
+    def past(self, kept: Kept, batch: int, length: int) -> Past:
+        """What layers keep of new texts, for the steps that write them: that of the last ones, if it is long enough.
+
+        It lives as long as these steps do; there is one at a time. kept, batch, length: see `Past`.
+        """
+        found = None if self._past is None else self._past()
+        if found is None or not found.serves(batch, length):
+            del found
+            self._recorded.clear("generate")
+            found = Past(self.layers.device, self.layers.dtype, kept, batch, length)
+            self._make_room(found.nbytes)
+            self._past = ref(found)
+        found.begin()
+        return found
+
+    @property
+    def training_graph(self) -> Graph:
+        """The last recorded training step. GraphError if there is none."""
+        if self._trained is None:
+            raise GraphError(
+                "wanted a recorded training step, train a batch first with compile(graph=True); "
+                "plan_batch(batch_size) plans one beforehand"
+            )
+        return self._trained.graph
+
+    def check_forms(self, where: str, count: int) -> None:
+        """ValueError where so many forms of batch have more steps than are kept: each is recorded time and again."""
+        if self.how.graph and count > self._recorded.most:
+            raise ValueError(
+                f"{where}: wanted at most {self._recorded.most} forms of batch, as many recorded steps as are kept, "
+                f"received {count}; fewer boundaries are fewer forms, and the setting SINGA_LITE_STEPS={count} keeps "
+                "them all"
+            )
+
+    @property
+    def recorded_forms(self) -> list[tuple[str, StepForm]]:
+        """("train", "evaluate" or "predict", form of the batch) of each recorded step."""
+        return [(key[0], key[-1]) for key in self._recorded]
+
+    @in_own_context
+    def look(
+        self, step: StepFunction[object], forms: Forms, ask: Callable[[Graph], Seen], budget: int | None = None
+    ) -> Seen:
+        """Ask something of the record of a step for batches of these forms. No batch is needed, nothing runs, but for
+        single calls over scratch bytes where costs are profiled.
+
+        budget: see `Graph`; OWN: what the net has, and its device, as for the steps that run; ALONE: the same where the
+        net's other steps make room for it, as they do.
+        """
+        seen = self._seen(step, forms, ask, budget)
+        kernels = self.layers.device.kernels
+        forget_planning(tf32_of(kernels) if self.how.tf32 else kernels)
+        return seen
+
+    def _seen(self, step: StepFunction[object], forms: Forms, ask: Callable[[Graph], Seen], budget: int | None) -> Seen:
+        device = self.layers.device
+        arena = Arena(device, self.how.offload)
+        with device.first_values(), device.recording(arena, self.how.fuse) as graph:
+            tensors = fed_tensors.make_feeds(self.layers, device.empty, forms)
+            results = step.operations(tensors), step.seen()
+        fed = [tensor.block for named in tensors.values() for tensor in named.values()]
+        self._tell(graph)
+        graph.unused_bytes = self._state_beside(step, graph, fed)
+        if budget in (OWN, ALONE):
+            others = [] if budget == ALONE else self._recorded.graphs(but=(*step.key, fed_tensors.form(forms)))
+            graph.bound = self._bound(step, graph, fed, others)
+        elif budget is not None:
+            graph.bound = ByteLimit(budget, graph.unused_bytes)
+        self._profile(step, graph, fed)
+        try:
+            seen = ask(graph)
+        finally:
+            graph.let_go()
+        del tensors, fed, results  # alive until here: inputs and outputs of the plan
+        return seen

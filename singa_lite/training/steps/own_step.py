@@ -1,0 +1,176 @@
+"""A training step that the user wrote, `compile(step=)`: recorded, planned and replayed as the built-in one is."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Hashable, Sequence
+
+import numpy as np
+
+from singa_lite.autograd import no_grad
+from singa_lite.autograd.watching.closed_over import outside_values, owner
+from singa_lite.autograd.watching.watch import Watch
+from singa_lite.common.contexts import in_own_context
+from singa_lite.common.errors import GraphError
+from singa_lite.device import Device
+from singa_lite.graph.graph import Graph
+from singa_lite.layer.layer import Layer
+from singa_lite.layer.layer_base.layer_calls import no_op
+from singa_lite.optimizer.step_transaction import StepOfAll
+from singa_lite.tensor import Tensor, from_numpy
+from singa_lite.training.steps.micro_batches import Fed
+from singa_lite.training.steps.step_call import Member, StepCall, under_way
+from singa_lite.training.steps.step_functions import EvaluateStep, Values
+from singa_lite.training.steps.step_objective import StepObjective
+from singa_lite.training.steps.step_values import values_of
+from singa_lite.training.steps.train_step import Marked, TrainStep
+from singa_lite.training.steps.users_code import UsersCode
+
+#: The name of its random state in snapshots.
+STEP_RANDOM = "step_random"
+
+
+class OwnFunction:
+    """A function `step(net, call)` as `compile(step=)` was given it.
+
+    objective: which targets and numbers it has; random: uint64 (3,), what `StepCall.normal` draws by.
+    """
+
+    def __init__(self, function: Callable[..., object], seed: int, device: Device) -> None:
+        self.function = function
+        self.objective = StepObjective()
+        self._key = np.array([seed, zlib.crc32(b"step/random"), 0], np.uint64)
+        self.random = from_numpy(self._key, device)
+
+    def to_device(self, device: Device) -> None:
+        """Move the random state."""
+        if self.random.device.is_abstract:
+            self.random = from_numpy(self._key, device)
+        else:
+            self.random = self.random.to_device(device)
+
+    @in_own_context
+    def call(self, members: Sequence[Member], fed: Fed, training: bool, changing: Callable[[], object]) -> Values:
+        """Do its operations, or have them recorded. GraphError for a training step that does not update all nets."""
+        call = StepCall(members, fed, self.random, training, changing)
+        under_way.set(call)
+        returned = self.function(members[0].layers, call)
+        values = values_of(returned, members[0].layers.device)
+        left = [member.name or "the net itself" for member in members if member.name not in call.updated]
+        if training and left:
+            raise GraphError(
+                f"step: wanted call.update(loss) to reach each net that it trains, received none for {left}"
+            )
+        self.objective.note([*values[1]], training)
+        return values
+
+    def check(self, graph: Graph, members: Sequence[Member], fed: Fed, training: bool) -> None:
+        """GraphError unless another call does what was recorded."""
+        optimizers = [member.optimizer for member in members] if training else []
+        code = UsersCode(_layers_of(members), (), optimizers)
+        code.check_again(
+            graph,
+            lambda: self._called_again(members, fed, training),
+            members[0].layers.device,
+            "step",
+            "draw by call.normal, or give what changes as targets",
+            [self.function],
+        )
+
+    def _called_again(self, members: Sequence[Member], fed: Fed, training: bool) -> None:
+        for member in members if training else ():
+            member.optimizer.begin_step()
+        self.call(members, fed, training, no_op)
+
+
+def _layers_of(members: Sequence[Member]) -> list[Layer]:
+    return [layer for member in members for layer in member.layers.layers.values()]
+
+
+class OwnStep(TrainStep):
+    """A batch by the user's function. members: the net itself, then the others that it trains."""
+
+    def __init__(self, function: OwnFunction, members: Sequence[Member]) -> None:
+        super().__init__(members[0].layers, function.objective, members[0].optimizer, None)
+        self.function = function
+        self.members = tuple(members)
+
+    @property
+    def beside(self) -> tuple[Marked, ...]:
+        return tuple(member.trainer for member in self.members[1:])
+
+    @property
+    def key(self) -> tuple[Hashable, ...]:
+        nets = tuple((id(m.layers), id(m.optimizer), m.clip and m.clip.limit) for m in self.members)
+        return self.kind, id(self.function), outside_values(self.function.function), nets
+
+    @property
+    def kept(self) -> tuple[object, ...]:
+        return self.function, *(member.layers for member in self.members)
+
+    def one_step(self) -> StepOfAll:
+        return StepOfAll([member.optimizer for member in self.members])
+
+    def begin(self) -> None:
+        for member in self.members:
+            member.optimizer.begin_step()
+
+    def evaluation(self) -> EvaluateStep:
+        return OwnEvaluation(self.function, self.members)
+
+    def watch(self) -> Watch:
+        optimizers = [member.optimizer for member in self.members]
+        layers = _layers_of(self.members)
+        ignored = {index: {*each.live, "state"} for index, each in enumerate(optimizers)}
+        options = [*optimizers, *layers, *owner(self.function.function), self.function.function]
+        return Watch(options, ignored, outside=UsersCode(layers, (), optimizers).outside())
+
+    def settle(self, watch: Watch) -> None:
+        nets = [member.layers for member in self.members]
+        tensors = [tensor for net in nets for tensor in (*net.param_values(), *net.states().values())]
+        watch.settle([member.optimizer.state for member in self.members], tensors)
+
+    def moved_values(self) -> list[Tensor]:
+        return [value for member in self.members for value in member.layers.param_values()]
+
+    def operations(self, fed: Fed, changing: Callable[[], object] = no_op) -> Values:
+        self.begin()
+        values = self.function.call(self.members, fed, True, changing)
+        if self.look is not None and self.layers.device.graph is None:
+            self.look(values[0], True)
+        return values
+
+    def check_record(self, graph: Graph, fed: Fed) -> None:
+        self.function.check(graph, self.members, fed, True)
+
+
+class OwnEvaluation(EvaluateStep):
+    """The same function, where nothing is updated and no tape is kept."""
+
+    def __init__(self, function: OwnFunction, members: Sequence[Member]) -> None:
+        super().__init__(members[0].layers, function.objective)
+        self.function = function
+        self.members = tuple(members)
+
+    @property
+    def key(self) -> tuple[Hashable, ...]:
+        nets = tuple(id(member.layers) for member in self.members)
+        return self.kind, id(self.function), outside_values(self.function.function), nets
+
+    @property
+    def kept(self) -> tuple[object, ...]:
+        return self.function, *(member.layers for member in self.members)
+
+    def watch(self) -> Watch:
+        layers = _layers_of(self.members)
+        return Watch(
+            [*layers, *owner(self.function.function), self.function.function], outside=UsersCode(layers).outside()
+        )
+
+    def operations(self, fed: Fed) -> Values:
+        with no_grad():
+            return self.function.call(self.members, fed, False, no_op)
+
+    def check_record(self, graph: Graph, fed: Fed) -> None:
+        with no_grad():
+            self.function.check(graph, self.members, fed, False)
