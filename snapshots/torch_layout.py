@@ -53,7 +53,7 @@ class TorchLayout(NamedTuple):
         """The layout of a list as `noted` gives it, in a file. SnapshotError for anything else."""
         if isinstance(given, list) and 2 <= len(given) <= 4 and isinstance(given[0], str):
             name, axes, *more = given
-            numbers = [axes or [], *more]
+            numbers = [[] if axes is None else axes, *more]
             if all(isinstance(each, list) and all(type(number) is int for number in each) for each in numbers):
                 part = AxisSlice(*more[0]) if more and len(more[0]) == len(AxisSlice._fields) else None
                 trailing = more[1][0] if len(more) == 2 and len(more[1]) == 1 else 0
