@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Files that tell people, and CI, what to install.
-TELLING = ("*.md", "docs/*.md", "benchmarks/*.py", "examples/*.py", ".ci/run")
+TELLING = ("*.md", "docs/*.md", "benchmarks/*.py", "examples/*.py", ".ci/install")
 COMMAND = re.compile(r'pip install [^\n]*?"\.\[([a-z0-9,]+)\]"')
 #: How to reach the index, which is kept of pip's settings; a setting that names further packages is not.
 KEPT = ("index-url", "cert", "client-cert", "proxy", "trusted-host", "default-timeout", "retries")
