@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from singa_lite import FeedForwardNet, Tensor, tensor
+from singa_lite import FeedForwardNet, Tensor, device, layers, loss, metric, tensor
 
 # Central differences in float64 err by about STEP**2 and 1e-16 / STEP; a wrong term shows at TOLERANCE.
 STEP = 1e-5
@@ -89,3 +89,16 @@ def assert_close(found: Any, wanted: np.ndarray) -> None:
     assert found.shape == wanted.shape
     assert np.abs(wanted).max() > 1e-4, "zeros would be no evidence"
     assert np.abs(found - wanted).max() < TOLERANCE * np.abs(wanted).max()
+
+
+def images(on: Any = None, **options: Any) -> FeedForwardNet:
+    """A float32 net with all that has state, for images (2, 5, 4) in 4 classes."""
+    options = {"seed": 9, "device": on or device.new_cpu(), **options}
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), metric.Accuracy(), **options)
+    net.add(layers.Conv2D("conv", 3, 3, input_sample_shape=(2, 5, 4)))
+    net.add(layers.BatchNormalization("norm"))
+    net.add(layers.Activation("act"))
+    net.add(layers.Dropout("drop", 0.3))
+    net.add(layers.Flatten("flat"))
+    net.add(layers.Dense("dense", 4))
+    return net

@@ -172,7 +172,7 @@ def test_bad_ones_are_refused():
         made([metric.AUC])
     with pytest.raises(ValueError, match="average"):
         metric.F1("weighted")
-    with pytest.raises(ShapeError, match="AUC"):
+    with pytest.raises(ShapeError, match="AUC: wanted one score a sample"):
         made("auc").train_one_batch(X, IDS)
     with pytest.raises(ValueError, match="AUC"):
         made("auc", 1, "sigmoid_cross_entropy").train_one_batch(X, np.full((23, 1), 0.5, np.float32))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from misuse import Row, assert_all_refused, assert_options_are_checked, row
-from nets import forward_and_loss, state_of
+from nets import forward_and_loss, images, state_of
 from singa_lite import (
     FeedForwardNet,
     GraphError,
@@ -39,20 +39,8 @@ Y = RNG.integers(0, 4, 6)
 MANY = 6000  # samples whose activations are larger than any memory the pool holds in reserve
 
 
-def built(dtype: str = "float32") -> FeedForwardNet:
-    """A net with all that has state: running statistics and random state."""
-    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), metric.Accuracy(), device.new_cpu(), dtype=dtype, seed=9)
-    net.add(layers.Conv2D("conv", 3, 3, input_sample_shape=(2, 5, 4)))
-    net.add(layers.BatchNormalization("norm"))
-    net.add(layers.Activation("act"))
-    net.add(layers.Dropout("drop", 0.3))
-    net.add(layers.Flatten("flat"))
-    net.add(layers.Dense("dense", 4))
-    return net
-
-
 def compiled() -> FeedForwardNet:
-    net = built()
+    net = images()
     net.compile(optimizer.Adam(0.01))
     return net
 
@@ -178,7 +166,7 @@ def of_two(*words: str, **options: Any) -> Row:
 
 def narrow(word: str, make: Callable[[], optimizer.Optimizer], dtype: str = "float16") -> Row:
     """A number of an optimizer that is 0, or 1, in the dtype of the net."""
-    return row(lambda net: net.compile(make()), ValueError, word, dtype, net=lambda: built(dtype))
+    return row(lambda net: net.compile(make()), ValueError, word, dtype, net=lambda: images(dtype=dtype))
 
 
 def registered() -> optimizer.Optimizer:
@@ -346,7 +334,7 @@ def half_done() -> FeedForwardNet:
 
 
 def keeping() -> FeedForwardNet:
-    net = built()
+    net = images()
     net.compile(optimizer.Adam(), keep=["dense"])
     good(net)
     return net
@@ -372,7 +360,7 @@ DY = np.zeros((6, 4), "f")
 #: Options that have a number and take texts too.
 TEXTS = ("loss_scale",)
 CALLS = [
-    of_net(good, GraphError, "optimizer", net=built, then=with_loss),
+    of_net(good, GraphError, "optimizer", net=images, then=with_loss),
     of_net(good, GraphError, "loss", net=without_loss, then=with_loss),
     of_net(lambda net: net.backward(DY), GraphError, "forward"),
     of_net(lambda net: net.backward(DY), GraphError, "forward", net=evaluated),
@@ -418,7 +406,7 @@ def test_misuse(rows):
     ],
 )
 def test_every_option_takes_or_refuses_whatever_is_given(name, given):
-    net = built()
+    net = images()
     net.compile(optimizer.SGD(0.001), on_nan=None)
 
     @wraps(getattr(net, name))

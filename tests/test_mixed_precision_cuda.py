@@ -199,7 +199,9 @@ def test_in_tf32_parameters_state_and_activations_stay_in_float32():
     assert plain.plan_batch(6).total_bytes == rounding.plan_batch(6).total_bytes
 
 
-@pytest.mark.parametrize("on", [device.new_cpu(kernels="numpy"), device.abstract("cuda", libraries=False)], ids=str)
+@pytest.mark.parametrize(
+    "on", [device.new_cpu(kernels="numpy"), device.abstract("cuda", libraries=False)], ids=["cpu", "cuda"]
+)
 def test_tf32_where_nothing_rounds_is_refused(on):
     with pytest.raises(DeviceError, match=f"precision='tf32'.*'{on.kernels.name}'"):
         net_of(on, precision="tf32")

@@ -17,6 +17,7 @@ from nets import (
     differences,
     forward_and_loss,
     gradients_of,
+    images,
     state_of,
 )
 from singa_lite import (
@@ -68,19 +69,6 @@ def projected(net: FeedForwardNet, x: Any, weights: dict[str, np.ndarray]) -> Ca
         return sum(float(np.vdot(tensor.to_numpy(named[name]), weight)) for name, weight in weights.items())
 
     return value
-
-
-def images(on: Any = None, **options: Any) -> FeedForwardNet:
-    """A float32 net with all that has state, for images (2, 5, 4) in 4 classes."""
-    options = {"seed": 9, "device": on or device.new_cpu(), **options}
-    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), metric.Accuracy(), **options)
-    net.add(layers.Conv2D("conv", 3, 3, input_sample_shape=(2, 5, 4)))
-    net.add(layers.BatchNormalization("norm"))
-    net.add(layers.Activation("act"))
-    net.add(layers.Dropout("drop", 0.3))
-    net.add(layers.Flatten("flat"))
-    net.add(layers.Dense("dense", 4))
-    return net
 
 
 LAST, NORM, FIRST = ["dense/weight", "dense/bias"], ["norm/gamma", "norm/beta"], ["conv/weight", "conv/bias"]

@@ -40,10 +40,12 @@ MOVED |= {f"layers.{file}": f"layers.{folder}.{file}" for folder, files in _LAYE
 
 def present_path(name: str) -> str | None:
     """The full name of the module that an old full name means; None for any other name."""
-    for old, new in MOVED.items():
-        prefix = f"{PACKAGE}.{old}"
-        if name == prefix or name.startswith(f"{prefix}."):
-            return f"{PACKAGE}.{new}{name.removeprefix(prefix)}"
+    package, _, path = name.partition(".")
+    parts = path.split(".") if package == PACKAGE else []
+    for count in range(1, len(parts) + 1):
+        new = MOVED.get(".".join(parts[:count]))
+        if new is not None:
+            return ".".join([PACKAGE, new, *parts[count:]])
     return None
 
 
@@ -63,12 +65,12 @@ class OldPaths(MetaPathFinder, InspectLoader):
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """The module itself, imported by its present name."""
         module = import_module(str(present_path(spec.name)))
-        self._own_spec = module.__spec__
+        spec.loader_state = module.__spec__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
         """The module has run already; Python's import has put the old name's spec into it."""
-        module.__spec__ = self._own_spec
+        module.__spec__ = None if module.__spec__ is None else module.__spec__.loader_state
 
     def get_code(self, fullname: str) -> CodeType | None:
         """For `python -m` with an old name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import product
 from typing import Any
@@ -114,18 +114,29 @@ def test_results_are_those_of_the_reference_in_every_layout(kernels: KernelSet, 
 def results_in_every_layout(kernels: KernelSet, key: str, size: str) -> None:
     """Of the case in this size."""
     name = key.split(":")[0]
-    given, settings, exact = sizes(key)[size]
     pairs = LAYOUTS if size in ("small", "packs") else PLAIN
+    layouts = {
+        pair: [(first, second, last) for last in dict.fromkeys((second, first))]
+        for pair, (first, second) in pairs.items()
+    }
+    agree_in_layouts(kernels, name, sizes(key)[size], layouts)
+
+
+def agree_in_layouts(kernels: KernelSet, name: str, call: Any, layouts: Mapping[str, Sequence[Any]]) -> None:
+    """Results are close to the exact ones in each layout, and equal to the bit where the set says so.
+
+    call: (tensors, settings, exact results); layouts: {label: three layouts for `laid_out`, several times}.
+    """
+    given, settings, exact = call
     found: dict[str, set[bytes]] = {}
-    for pair, (first, second) in pairs.items():
-        for last in dict.fromkeys((second, first)):
-            tensors = laid_out(name, given, (first, second, last))
-            run(kernels, name, tensors, settings)
-            for label, got, wanted in zip(SIGNATURES[name].tensors, tensors, exact, strict=True):
-                if got is not None and wanted is not None:
-                    assert_close(kernels, name, got, wanted, f"{label}: {pair}")
-                    if keeps_bits(kernels, name, tensors, settings):
-                        found.setdefault(label, set()).add(got.tobytes())
+    for pair, three in ((pair, three) for pair, several in layouts.items() for three in several):
+        tensors = laid_out(name, given, three)
+        run(kernels, name, tensors, settings)
+        for label, got, wanted in zip(SIGNATURES[name].tensors, tensors, exact, strict=True):
+            if got is not None and wanted is not None:
+                assert_close(kernels, name, got, wanted, f"{label}: {pair}")
+                if keeps_bits(kernels, name, tensors, settings):
+                    found.setdefault(label, set()).add(got.tobytes())
     assert all(len(bits) == 1 for bits in found.values()), "bits hang on the layout"
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from layouts import image, serves
 from singa_lite.common.strides import ordered_strides
-from singa_lite.kernels.cuda_kernels import convolution, depthwise, plane, reduction, softmax
+from singa_lite.kernels.cuda_kernels import convolution, depthwise, linear, plane, reduction, softmax
 from singa_lite.kernels.cuda_kernels.libraries import filter_sums
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import TensorSpec, specs_of
@@ -128,3 +128,9 @@ def test_ids_an_activation_without_a_fused_kernel_and_too_many_axes_are_left(cud
     wide = TensorSpec(parts.shape, np.dtype("f4"), tuple(4 * stride for stride in parts.strides))
     rest = specs_of([normal(*(2,) * 7)])[0]
     assert not cuda.kernels["reduce_sum"].serves([wide, rest], {"axes": tuple(range(0, 14, 2)), "alpha": 1.0})
+
+
+def test_rows_of_a_batch_are_rows_of_one_product():
+    a, b, y = plain(9, 5, 8), plain(8, 3), plain(9, 5, 3)
+    routine = linear.matmul(a, b, y, transpose_a=False, transpose_b=False)
+    assert routine is not None and routine.launches[0].grid == (1, 1, 1)
