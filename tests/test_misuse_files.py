@@ -12,9 +12,10 @@ import pytest
 
 import singa_lite
 from misuse import Row, assert_all_refused, row
+from nets import images
 from singa_lite import FeedForwardNet, SnapshotError, data, device, layers, optimizer, snapshots
 from singa_lite.errors import ConfigError
-from test_misuse_net import built, good, of_net, trained
+from test_misuse_net import good, of_net, trained
 
 READERS: tuple[Callable[[Any], object], ...] = (
     data.load_idx,
@@ -29,7 +30,7 @@ READERS: tuple[Callable[[Any], object], ...] = (
     snapshots.latest,
     singa_lite.load,
     FeedForwardNet(seed=0).load,
-    lambda path: built().save(path),
+    lambda path: images().save(path),
 )
 
 
@@ -81,13 +82,13 @@ def deeper() -> FeedForwardNet:
 
 
 def in_float64() -> FeedForwardNet:
-    net = built("float64")
+    net = images(dtype="float64")
     net.compile(optimizer.Adam())
     return net
 
 
 def by_sgd() -> FeedForwardNet:
-    net = built()
+    net = images()
     net.compile(optimizer.SGD(lr=0.1, momentum=0.9))
     good(net)
     return net
@@ -111,7 +112,7 @@ def snapshots_that_do_not_fit(folder: Path) -> list[Row]:
         "wider": (other(first(5)), "'parameters/conv/weight'", "(3, 2, 3, 3)", "(5, 2, 3, 3)"),
         "float64": (in_float64(), "'parameters/conv/weight'", "float32", "float64"),
         "sgd": (by_sgd(), "Adam", "SGD"),
-        "untrained": (built(), "Adam", "None"),
+        "untrained": (images(), "Adam", "None"),
     }
     for name, (net, *words) in others.items():
         net.save(folder / f"{name}.h5")
