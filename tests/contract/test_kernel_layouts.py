@@ -65,6 +65,9 @@ BY_ELEMENTS = {name for name, roundings in ROUNDINGS.items() if 1 <= roundings <
 #: Tensors that the interface wants contiguous.
 CONTIGUOUS = {("matmul", "y")}
 
+#: Sizes in which normalizations on CUDA's stand-in take seconds: it runs the threads of a block one after the other.
+SLOW = {"many channels", "long rows"}
+
 #: Layouts of sizes that are there for their extents.
 PLAIN = {label: PAIRS[label] for label in ("c order", "channels last")}
 
@@ -108,7 +111,8 @@ def laid_out(name: str, tensors: Tensors, layouts: Sequence[Layout]) -> Tensors:
 
 @pytest.mark.parametrize("kernels, key", list(calls()))
 def test_results_are_those_of_the_reference_in_every_layout(kernels: KernelSet, key: str) -> None:
-    over_rows(results_in_every_layout, ((size, (kernels, key, size)) for size in sizes(key)))
+    wanted = sizes(key).keys() - (SLOW if kernels.name == "cuda" and "_norm" in key else set())
+    over_rows(results_in_every_layout, ((size, (kernels, key, size)) for size in sizes(key) if size in wanted))
 
 
 def results_in_every_layout(kernels: KernelSet, key: str, size: str) -> None:
