@@ -15,8 +15,8 @@ from singa_lite.graph.arena import Arena, arena_busy_error
 from singa_lite.graph.executable import Executable
 from singa_lite.graph.graph import Graph, Pause
 from singa_lite.kernels.kernel_set import tf32_of
-from singa_lite.layer.layer_base.past import Kept, Past
 from singa_lite.layer.layer_graph import LayerGraph
+from singa_lite.layer.past import Kept, Past
 from singa_lite.optimizer import Optimizer
 from singa_lite.tensor import Tensor
 from singa_lite.training.own_optimizer import begins_by_itself

@@ -7,8 +7,8 @@ import numpy as np
 from singa_lite.common.array_types import DType
 from singa_lite.compiler.report.memory_plan import MemoryPlan
 from singa_lite.graph.graph import Graph
-from singa_lite.layer.layer_base.past import Past
 from singa_lite.layer.layer_graph import LayerGraph
+from singa_lite.layer.past import Past
 from singa_lite.net.generation import checked
 from singa_lite.net.generation.pieces import sizes
 from singa_lite.net.generation.text_step import ReadStep, ScoreStep, TextStep

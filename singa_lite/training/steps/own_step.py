@@ -14,8 +14,8 @@ from singa_lite.common.contexts import in_own_context
 from singa_lite.common.errors import GraphError
 from singa_lite.device import Device
 from singa_lite.graph.graph import Graph
+from singa_lite.layer.calls import no_op
 from singa_lite.layer.layer import Layer
-from singa_lite.layer.layer_base.layer_calls import no_op
 from singa_lite.optimizer.step_transaction import StepOfAll
 from singa_lite.tensor import Tensor, from_numpy
 from singa_lite.training.steps.micro_batches import Fed

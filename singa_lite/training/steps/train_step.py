@@ -9,10 +9,10 @@ from singa_lite.autograd import add, no_grad
 from singa_lite.autograd.untaped import product
 from singa_lite.autograd.watching.watch import Watch
 from singa_lite.graph.graph import Graph
-from singa_lite.layer.layer_base.layer_calls import no_op
+from singa_lite.layer.calls import no_op
+from singa_lite.layer.freezing import Freeze, freezing
 from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.layer.run import Run
-from singa_lite.layer.traversal.freezing import Freeze, freezing
 from singa_lite.optimizer import GlobalNorm, Optimizer
 from singa_lite.optimizer.gradient_accumulation import WHOLE, AccumulationSlot
 from singa_lite.optimizer.loss_scale import LossScale
