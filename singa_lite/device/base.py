@@ -9,8 +9,8 @@ import numpy as np
 
 from singa_lite.common import threads as _threads
 from singa_lite.common.array_types import Array
+from singa_lite.common.contexts import raise_ignored
 from singa_lite.common.errors import DeviceError, OverrunError
-from singa_lite.common.interrupts import raise_ignored
 from singa_lite.device.bound_copies import BoundCopies
 from singa_lite.device.bound_feeds import BoundFeeds, bound_feeds
 from singa_lite.device.bound_results import BoundResults, bound_results
