@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from singa_lite.callbacks.csv_logger import CSVLogger as CSVLogger
 from singa_lite.callbacks.early_stopping import EarlyStopping as EarlyStopping
 from singa_lite.callbacks.functions import LambdaCallback as LambdaCallback
-from singa_lite.callbacks.limits import TerminateOnNaN as TerminateOnNaN
-from singa_lite.callbacks.limits import TimeLimit as TimeLimit
+from singa_lite.callbacks.functions import TerminateOnNaN as TerminateOnNaN
+from singa_lite.callbacks.functions import TimeLimit as TimeLimit
 from singa_lite.callbacks.plateau import ReduceLROnPlateau as ReduceLROnPlateau
 from singa_lite.callbacks.tensorboard import TensorBoard as TensorBoard
 from singa_lite.common import classes_elsewhere

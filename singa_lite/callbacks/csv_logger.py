@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from singa_lite.common import checks
 from singa_lite.common.atomic import replacing, write_all
-from singa_lite.common.checks import flag
 from singa_lite.training.fit import Callback, Training
 
 
@@ -31,10 +31,8 @@ class CSVLogger(Callback):
     """
 
     def __init__(self, path: str | os.PathLike[str], append: bool = False) -> None:
-        if not isinstance(path, str | os.PathLike):
-            raise TypeError(f"CSVLogger path: wanted a path, received {path!r}")
-        self.path = Path(path)
-        self.append = flag("CSVLogger append", append)
+        self.path = Path(checks.path("CSVLogger path", path))
+        self.append = checks.flag("CSVLogger append", append)
         self._has_begun = False
         self._columns: list[str] = []
         self._before: list[dict[str, str]] = []

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
+from singa_lite.common import checks
 from singa_lite.training.fit import Callback, Training
 
 
@@ -27,9 +28,7 @@ class TensorBoard(Callback):
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        if not isinstance(folder, str | os.PathLike):
-            raise TypeError(f"TensorBoard folder: wanted a path, received {folder!r}")
-        self.folder = os.fsdecode(folder)
+        self.folder = checks.path("TensorBoard folder", folder)
         self._writer: _Writer | None = None
 
     def on_start(self, training: Training) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from singa_lite.common.unique import Unique
-from singa_lite.runtime.out_of_memory import in_words
+from singa_lite.runtime.pool_numbers import CountedPool, in_words
 from singa_lite.runtime.without_bytes import NO_BYTES, NoBytes
 
 
@@ -17,26 +17,17 @@ class CountedRegion(Unique):
         self.memory: NoBytes | None = NO_BYTES
 
 
-class CountingPool(Unique):
+class CountingPool(CountedPool):
     """Take and give, see `memory.pool.Pool` for what the numbers mean. alignment: bytes of the real pool's regions.
 
     limit: of the real pool, which plans keep to. It bounds nothing here, so that a net that is too large for it can be
-    made, and its plan can say by how much. checked: there is nothing to look at.
+    made, and its plan can say by how much.
     """
-
-    def __init__(self, alignment: int, limit: int | None = None) -> None:
-        self.checked = False
-        self._alignment = alignment
-        self._limit = limit
-        self._used = self._high_water = 0
 
     def take(self, nbytes: int, owner: object = None) -> CountedRegion:
         """A region of that many bytes and none. ValueError for a negative number."""
-        if nbytes < 0:
-            raise ValueError(f"wanted 0 or more bytes to take, received {nbytes}")
-        region = CountedRegion(-(-nbytes // self._alignment) * self._alignment or self._alignment)
-        self._used += region.nbytes
-        self._high_water = max(self._high_water, self._used)
+        region = CountedRegion(self._rounded(nbytes))
+        self._count(region.nbytes)
         return region
 
     def give(self, region: CountedRegion) -> None:
@@ -45,14 +36,6 @@ class CountingPool(Unique):
             raise ValueError(f"wanted a region in use, received one of {region.nbytes} bytes that was given before")
         region.memory = None
         self._used -= region.nbytes
-
-    def check(self) -> None:
-        """Nothing, as there is nothing to write to."""
-
-    @property
-    def used(self) -> int:
-        """Bytes of all regions in use, in their rounded sizes."""
-        return self._used
 
     @property
     def free(self) -> int:
@@ -64,23 +47,9 @@ class CountingPool(Unique):
         """As `used`."""
         return self._used
 
-    @property
-    def limit(self) -> int | None:
-        """Of the real pool, or None."""
-        return self._limit
-
-    @property
-    def high_water(self) -> int:
-        """The largest `used` since the start or the last reset_high_water()."""
-        return self._high_water
-
     def set_limit(self, limit: int | None) -> None:
         """Let plans keep to another limit; None: to none."""
         self._limit = limit
-
-    def reset_high_water(self) -> None:
-        """Let `high_water` start again from the present `used`."""
-        self._high_water = self._used
 
     def release_free(self) -> int:
         """0: nothing is held that is not in use."""

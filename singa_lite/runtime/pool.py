@@ -17,15 +17,15 @@ from typing import TypeVar
 from weakref import WeakSet
 
 from singa_lite.common.unique import Unique
-from singa_lite.runtime.out_of_memory import OutOfMemoryError as OutOfMemoryError
-from singa_lite.runtime.out_of_memory import in_words
-from singa_lite.runtime.segment import ALIGNMENT as ALIGNMENT
-from singa_lite.runtime.segment import GUARD_BYTES as GUARD_BYTES
-from singa_lite.runtime.segment import Bytes as Bytes
-from singa_lite.runtime.segment import Region as Region
-from singa_lite.runtime.segment import aligned_memory as aligned_memory
+from singa_lite.runtime.pool_numbers import OutOfMemoryError as OutOfMemoryError
+from singa_lite.runtime.pool_numbers import in_words
+from singa_lite.runtime.segments import ALIGNMENT as ALIGNMENT
+from singa_lite.runtime.segments import GUARD_BYTES as GUARD_BYTES
 from singa_lite.runtime.segments import SEGMENT_BYTES as SEGMENT_BYTES
+from singa_lite.runtime.segments import Bytes as Bytes
+from singa_lite.runtime.segments import Region as Region
 from singa_lite.runtime.segments import Segments
+from singa_lite.runtime.segments import aligned_memory as aligned_memory
 
 _Result = TypeVar("_Result")
 

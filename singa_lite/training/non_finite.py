@@ -16,7 +16,7 @@ from singa_lite.layer.calls import LayerCalls
 from singa_lite.layer.freezing import freezing
 from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.layer.run import Run
-from singa_lite.runtime.out_of_memory import OutOfMemoryError
+from singa_lite.runtime.pool_numbers import OutOfMemoryError
 from singa_lite.tensor import Tensor, to_numpy
 from singa_lite.training.steps import fed_tensors
 from singa_lite.training.steps.micro_batches import cut
