@@ -1,4 +1,4 @@
-"""Contexts that surely end, and interrupts that are surely raised, whatever ends the work.
+"""Contexts that surely end, interrupts that are surely raised, and what a child process begins anew.
 
 An interrupt (Ctrl-C) may come between any two instructions of Python: after `__enter__` did its work and before the
 `with` block is entered, and at the first instruction of `finally` or `__exit__`. So no flag, lock or setting that such
@@ -10,6 +10,8 @@ An interrupt may also come inside a destructor, where Python ignores every excep
 `__del__`, of a callback of `weakref` (those of its dictionaries among them) or of a generator that is closed. What is
 raised there goes to `sys.unraisablehook` and nowhere else: Ctrl-C would be printed, and training would go on. So it is
 noted there, and the next operation raises it.
+
+A child process has none of its parent's other threads: what waits for one, or is kept from others by one, begins anew.
 """
 
 from __future__ import annotations
@@ -19,11 +21,44 @@ import sys
 from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
 from functools import wraps
-from threading import local
+from threading import RLock, local
 from time import sleep
-from typing import Any, ParamSpec, TypeVar, TypeVarTuple
+from typing import Any, ParamSpec, Protocol, TypeVar, TypeVarTuple
+from weakref import WeakSet
 
-from singa_lite.common.forks import follow
+
+class BegunAnew(Protocol):
+    """An object that a child process begins anew: it waits for other threads, or is kept from others by one."""
+
+    def after_fork(self) -> object:
+        """Called in a child process: no other thread has it, or does something for it."""
+
+
+_followed: WeakSet[BegunAnew] = WeakSet()
+
+
+def follow(one: BegunAnew) -> None:
+    """Call its `after_fork` in each child process, as long as it lives."""
+    _followed.add(one)
+
+
+def _in_child() -> None:
+    forget_ignored()  # the parent raises what came before the fork
+    for one in list(_followed):
+        one.after_fork()
+
+
+class OneAtATime:
+    """`with one.lock`: one thread at a time; in a child process nobody has it."""
+
+    def __init__(self) -> None:
+        self.after_fork()
+        follow(self)
+
+    def after_fork(self) -> None:
+        """See `BegunAnew`."""
+        self.lock = RLock()
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -148,4 +183,4 @@ def forget_ignored() -> None:
 
 raise_ignored()  # sets the hook
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=forget_ignored)  # the parent raises what came before the fork
+    os.register_at_fork(after_in_child=_in_child)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
+from typing import Any
 
 from singa_lite.common.errors import GraphError, ShapeError
 from singa_lite.common.nesting import make_room
@@ -29,12 +30,12 @@ def check_shared(layer: LayerBase) -> None:
         )
 
 
-def counterpart(name: str, layer: LayerBase) -> LayerBase:
+def counterpart(name: str, layer: LayerBase) -> Any:
     """The layer whose parameters the inner layer of this name uses, where `layer` shares another layer's parameters.
 
     ShapeError where there is none.
     """
-    found: LayerBase | None = layer.shared_with._layers.get(name)
+    found = layer.shared_with._layers.get(name)
     if found is None:
         raise ShapeError(
             f"layer {layer.path!r}: wanted to share the parameters of its {list(layer._layers)}, received "

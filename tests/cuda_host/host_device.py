@@ -16,8 +16,8 @@ from host_libraries import HostMultiplier, convolutions, served
 from host_libraries import missing as missing_cudnn
 from host_loader import HostLoader
 from singa_lite.device import Device
+from singa_lite.device.cuda_libraries import GpuTrial
 from singa_lite.device.host_fallback import by_way_of_host
-from singa_lite.device.trial import GpuTrial
 from singa_lite.kernels.cuda_kernels import cuda
 from singa_lite.kernels.cuda_kernels.libraries.products import Products
 from singa_lite.kernels.kernel_set import KernelSet, Launch
