@@ -33,40 +33,15 @@ class LambdaCallback(Callback):
         given = {"on_start": on_start, "on_batch": on_batch, "on_validation_batch": on_validation_batch}
         for name, function in (given | {"on_epoch": on_epoch, "on_end": on_end}).items():
             arguments = ("training", "error") if name == "on_end" else ("training",)
-            if function is not None and not accepts_arguments(function, len(arguments)):
+            if function is None:
+                continue
+            if not accepts_arguments(function, len(arguments)):
                 raise TypeError(
                     f"LambdaCallback {name}: wanted a function of ({', '.join(arguments)}) or None, received "
                     f"{function!r:.100}"
                 )
-        self._start, self._batch, self._validation = on_start, on_batch, on_validation_batch
-        self._epoch, self._end = on_epoch, on_end
+            setattr(self, name, function)
         self.enters = on_start is not None or on_epoch is not None
-
-    def on_start(self, training: Training) -> None:
-        """See `Callback`."""
-        _call(self._start, training)
-
-    def on_batch(self, training: Training) -> None:
-        """See `Callback`."""
-        _call(self._batch, training)
-
-    def on_validation_batch(self, training: Training) -> None:
-        """See `Callback`."""
-        _call(self._validation, training)
-
-    def on_epoch(self, training: Training) -> None:
-        """See `Callback`."""
-        _call(self._epoch, training)
-
-    def on_end(self, training: Training, error: BaseException | None) -> None:
-        """See `Callback`."""
-        if self._end is not None:
-            self._end(training, error)
-
-
-def _call(function: Function | None, training: Training) -> None:
-    if function is not None:
-        function(training)
 
 
 class TerminateOnNaN(Callback):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import NoReturn
 
-from singa_lite.common.array_types import DeviceArray, DeviceMemory, DType
+from singa_lite.common.array_types import DeviceArray, DeviceMemory
 from singa_lite.common.errors import AbstractDeviceError
 from singa_lite.common.unique import Unique
 from singa_lite.runtime.cuda import Cuda
@@ -24,49 +24,38 @@ def refuse(doing: str, name: str, real: str) -> NoReturn:
     )
 
 
+def _refusing(doing: str) -> Callable[..., NoReturn]:
+    def refused(runtime: WithoutBytes, *_: object, **__: object) -> NoReturn:
+        """AbstractDeviceError."""
+        refuse(doing, runtime.device, runtime.real)
+
+    return refused
+
+
 class WithoutBytes:
     """What all of them refuse, and what there is nothing to do for. device, real: for messages, see `refuse`."""
 
     device: str
     real: str
 
-    def view(
-        self, memory: DeviceMemory, shape: Sequence[int], dtype: DType, strides: Sequence[int], offset: int
-    ) -> NoReturn:
-        """AbstractDeviceError."""
-        refuse(f"the values of a tensor of shape {tuple(shape)}", self.device, self.real)
+    view = _refusing("the values of a tensor")
+    write = _refusing("values from the host")
+    staged = stage = _refusing("a batch")
+    read = export = _refusing("reading a tensor")
+    host_memory = _refusing("offloading values")
+    replay = _refusing("running a recorded step")
 
     def memory_slice(self, memory: DeviceMemory, offset: int, nbytes: int) -> NoBytes:
         """As empty as all of it."""
         return NO_BYTES
 
-    def write(self, array: DeviceArray, values: object) -> NoReturn:
-        """AbstractDeviceError."""
-        refuse("values from the host", self.device, self.real)
-
     def address(self, memory: object) -> None:
         """There is none."""
         return None
 
-    def staged(self, owner: object, values: object) -> NoReturn:
-        """AbstractDeviceError."""
-        refuse("a batch", self.device, self.real)
-
-    def stage(self, owners: Sequence[object], like: object) -> NoReturn:
-        """AbstractDeviceError."""
-        refuse("a batch", self.device, self.real)
-
     def copies(self, source: DeviceArray, target: DeviceArray) -> bool:
         """False: nothing is there."""
         return False
-
-    def read(self, array: DeviceArray) -> NoReturn:
-        """AbstractDeviceError."""
-        refuse("reading a tensor", self.device, self.real)
-
-    def export(self, keeper: object, array: DeviceArray) -> NoReturn:
-        """AbstractDeviceError."""
-        refuse("reading a tensor", self.device, self.real)
 
     def adopt(self, given: object) -> None:
         """None: no other library has arrays here."""
@@ -74,14 +63,6 @@ class WithoutBytes:
 
     def let_go(self, array: DeviceArray) -> None:
         """Nothing, as no array is ever adopted."""
-
-    def host_memory(self, where: str, nbytes: int) -> NoReturn:
-        """AbstractDeviceError."""
-        refuse("offloading values", self.device, self.real)
-
-    def replay(self, launches: Sequence[object], names: Sequence[str]) -> NoReturn:
-        """AbstractDeviceError."""
-        refuse("running a recorded step", self.device, self.real)
 
     def here(self) -> AbstractContextManager[object]:
         """Nothing to do."""
