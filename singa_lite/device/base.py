@@ -17,8 +17,9 @@ from singa_lite.device.tensor_memory import TensorMemory
 from singa_lite.graph.arena import Arena
 from singa_lite.graph.graph import Graph, Operation, Phase
 from singa_lite.kernels.kernel_set import KernelSet, Launch
+from singa_lite.runtime.cuda_pool import MemoryPool
 from singa_lite.runtime.host import Host
-from singa_lite.runtime.runtime import MemoryPool, Replay, Runtime
+from singa_lite.runtime.runtime import Replay, Runtime
 from singa_lite.tensor import Block, Tensor, as_tensor
 
 #: Called with each operation after it ran.

@@ -19,7 +19,8 @@ from singa_lite.common.unique import Unique
 from singa_lite.device.step_context import StepContext
 from singa_lite.graph.graph import Graph
 from singa_lite.kernels.kernel_set import KernelSet
-from singa_lite.runtime.runtime import MemoryPool, Runtime
+from singa_lite.runtime.cuda_pool import MemoryPool
+from singa_lite.runtime.runtime import Runtime
 from singa_lite.tensor import LAYOUTS, Block, Tensor, checked_dtype, checked_shape
 
 _NOTHING = nullcontext()

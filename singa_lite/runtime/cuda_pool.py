@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import TypeAlias
 
 from singa_lite.common.unique import Unique
 from singa_lite.runtime.cupy_types import CupyPool, Pointer
-from singa_lite.runtime.pool_numbers import CountedPool, OutOfMemoryError
+from singa_lite.runtime.pool import Pool
+from singa_lite.runtime.pool_numbers import CountedPool, CountingPool, OutOfMemoryError
 
 ALIGNMENT = 512  # bytes, the granule of CuPy's pool
 
@@ -31,7 +33,7 @@ class CudaRegion(Unique):
 
 
 class CudaPool(CountedPool):
-    """Take and give over a `cupy.cuda.MemoryPool` of its own, see `memory.pool.Pool` for what the numbers mean.
+    """Take and give over a `cupy.cuda.MemoryPool` of its own, see `Pool` for what the numbers mean.
 
     Bytes that are given back serve the same stream again at once: its work is done in order. pool: CuPy's; here:
     makes the GPU and its stream the current ones; fill: sets a memory's bytes to 0xFF, for `checked`.
@@ -113,3 +115,7 @@ class CudaPool(CountedPool):
         limit = "none" if self._limit is None else f"{self._limit} bytes"
         numbers = f"{self._used} bytes used, {self.free} free, high water: {self._high_water}"
         return f"CudaPool({numbers}, limit: {limit})"
+
+
+#: What a device takes bytes from, see `Pool` for what the numbers mean.
+MemoryPool: TypeAlias = Pool | CudaPool | CountingPool

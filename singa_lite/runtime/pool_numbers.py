@@ -1,4 +1,4 @@
-"""The numbers of a pool, what it adds to the bytes of a step, what a budget leaves, and OutOfMemoryError."""
+"""Numbers of a pool, a pool that only counts, what a pool adds to a step's bytes, and OutOfMemoryError."""
 
 from __future__ import annotations
 
@@ -76,6 +76,69 @@ class CountedPool(Unique):
     def reset_high_water(self) -> None:
         """Let `high_water` start again from the present `used`."""
         self._high_water = self._used
+
+
+class NoBytes:
+    """In the place of memory: a block over it counts as one that has its bytes."""
+
+    def __repr__(self) -> str:
+        return "no bytes"
+
+
+NO_BYTES = NoBytes()
+
+
+class CountedRegion(Unique):
+    """What `CountingPool.take` hands out. nbytes: rounded up as a real pool would."""
+
+    __slots__ = ("memory", "nbytes")
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+        self.memory: NoBytes | None = NO_BYTES
+
+
+class CountingPool(CountedPool):
+    """Take and give, see `Pool` for what the numbers mean. alignment: bytes of the real pool's regions.
+
+    limit: of the real pool, which plans keep to. It bounds nothing here, so that a net that is too large for it can be
+    made, and its plan can say by how much.
+    """
+
+    def take(self, nbytes: int, owner: object = None) -> CountedRegion:
+        """A region of that many bytes and none. ValueError for a negative number."""
+        region = CountedRegion(self._rounded(nbytes))
+        self._count(region.nbytes)
+        return region
+
+    def give(self, region: CountedRegion) -> None:
+        """Hand a region back. ValueError if it was given before."""
+        if region.memory is None:
+            raise ValueError(f"wanted a region in use, received one of {region.nbytes} bytes that was given before")
+        region.memory = None
+        self._used -= region.nbytes
+
+    @property
+    def free(self) -> int:
+        """0: nothing is held that is not in use."""
+        return 0
+
+    @property
+    def total(self) -> int:
+        """As `used`."""
+        return self._used
+
+    def set_limit(self, limit: int | None) -> None:
+        """Let plans keep to another limit; None: to none."""
+        self._limit = limit
+
+    def release_free(self) -> int:
+        """0: nothing is held that is not in use."""
+        return 0
+
+    def __repr__(self) -> str:
+        """Say the numbers in words."""
+        return f"CountingPool({in_words(self._used)} counted, limit: {in_words(self._limit)})"
 
 
 #: Losses, metrics and their copies that are held at a time: one line of the pool each.

@@ -1,4 +1,4 @@
-"""The interface of a processor's runtime and of its pool, as a device calls them."""
+"""The interface of a processor's runtime, as a device calls it."""
 
 from __future__ import annotations
 
@@ -6,52 +6,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from singa_lite.common.array_types import Array, DeviceArray, DeviceMemory, DeviceRegion, DType
+from singa_lite.common.array_types import Array, DeviceArray, DeviceMemory, DType
 from singa_lite.kernels.kernel_set import Launch
 from singa_lite.runtime.host_memory import HostMemory, Link
-
-
-class Region(Protocol):
-    """Bytes from a pool. memory: what `Runtime.view` makes arrays over."""
-
-    @property
-    def nbytes(self) -> int: ...
-
-    @property
-    def memory(self) -> DeviceMemory: ...
-
-
-class MemoryPool(Protocol):
-    """Take and give, a limit, and numbers in bytes; see `memory.pool.Pool`, which says what each means."""
-
-    checked: bool
-
-    def take(self, nbytes: int, owner: object = None) -> Region: ...
-
-    def give(self, region: DeviceRegion) -> None: ...
-
-    def check(self) -> None: ...
-
-    @property
-    def used(self) -> int: ...
-
-    @property
-    def free(self) -> int: ...
-
-    @property
-    def total(self) -> int: ...
-
-    @property
-    def limit(self) -> int | None: ...
-
-    @property
-    def high_water(self) -> int: ...
-
-    def set_limit(self, limit: int | None) -> None: ...
-
-    def reset_high_water(self) -> None: ...
-
-    def release_free(self) -> int: ...
 
 
 class Replay(Protocol):
