@@ -17,6 +17,7 @@ from singa_lite.runtime.cuda_pool import ALIGNMENT, CudaPool
 from singa_lite.runtime.cupy_types import Cupy, CupyArray, Event, Pointer, Stream
 from singa_lite.runtime.host_memory import HostMemory, Link
 from singa_lite.runtime.pinned import PinnedMemory
+from singa_lite.runtime.runtime import Runtime
 from singa_lite.runtime.staging import StagedBatch, Staging
 
 
@@ -27,7 +28,7 @@ class Guard(Protocol):
         """Until all that was asked of it is done. An error where that cannot be."""
 
 
-class Cuda:
+class Cuda(Runtime):
     """The runtime of GPU number `index`, see `runtime.Runtime`. limit: bytes that its pool may hold.
 
     stream: a non-blocking `cupy.cuda.Stream`; all work is asked of it, in order.
@@ -93,10 +94,6 @@ class Cuda:
     def stage(self, owners: Sequence[object], like: Sequence[Array]) -> StagedBatch:
         """See `Staging.batch`; where this GPU is the current one."""
         return self._staging.batch(owners, like)
-
-    def copies(self, source: DeviceArray, target: DeviceArray) -> bool:
-        """False."""
-        return False
 
     def read(self, array: DeviceArray) -> Array:
         """Waits for all work so far."""

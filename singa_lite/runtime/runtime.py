@@ -34,7 +34,8 @@ class Stage(Protocol):
 
 
 class Runtime(Protocol):
-    """Arrays over memory, values in and out, and how launches are replayed.
+    """Arrays over memory, values in and out, and how launches are replayed. Methods with a body are a processor's whose
+    work is done when a call returns.
 
     alignment: bytes; offsets in an arena are multiples of it. feed_layout: the kind of tensor (`Device.empty`) as which
     batches of images are held, "" for C order. link: to the memory of `host_memory`.
@@ -54,6 +55,7 @@ class Runtime(Protocol):
 
     def address(self, memory: DeviceMemory) -> int | None:
         """Where a region's memory begins, if launches are bound to addresses and hold nothing else; None elsewhere."""
+        return None
 
     def write(self, array: DeviceArray, values: Array) -> None:
         """Overwrite with host values of this shape, whose dtype converts without changing kind."""
@@ -65,14 +67,17 @@ class Runtime(Protocol):
         The values are copied while work asked for earlier still runs. None where that gains nothing over `write`.
         owner: the block that is fed. Its staging memory is kept for its next batch, and given back when it dies.
         """
+        return None
 
     def stage(self, owners: Sequence[object], like: Sequence[Array]) -> Stage | None:
         """Returns a stager that copies batches of this form, one array for each block, all at once. It is valid as long
         as the blocks live and are fed no longer ones. None as of `staged`.
         """
+        return None
 
     def copies(self, source: DeviceArray, target: DeviceArray) -> bool:
         """Copies at once where arrays are the host's; False, and nothing done, where a kernel copies."""
+        return False
 
     def read(self, array: DeviceArray) -> Array:
         """A copy of the values on the host, in C order; waits for them."""
@@ -82,9 +87,11 @@ class Runtime(Protocol):
 
     def adopt(self, given: object) -> tuple[DeviceMemory, DeviceArray] | None:
         """(memory, array) of another library's array in this processor's memory, no copy; None if it lies elsewhere."""
+        return None
 
     def let_go(self, array: DeviceArray) -> None:
         """An adopted array will not be used any more; it is held until what it was used for is done."""
+        return None
 
     def offload_place(self, where: str) -> str:
         """The place by a name that lasts. ValueError, or OSError, where values cannot be offloaded there."""
@@ -100,3 +107,4 @@ class Runtime(Protocol):
 
     def synchronize(self) -> None:
         """Wait until all that was asked for is done."""
+        return None

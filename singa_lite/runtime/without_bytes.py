@@ -6,11 +6,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import NoReturn
 
-from singa_lite.common.array_types import DeviceArray, DeviceMemory
+from singa_lite.common.array_types import DeviceMemory
 from singa_lite.common.errors import AbstractDeviceError
 from singa_lite.runtime.cuda import Cuda
 from singa_lite.runtime.host import Host
 from singa_lite.runtime.pool_numbers import NO_BYTES, NoBytes
+from singa_lite.runtime.runtime import Runtime
 
 _HERE = nullcontext()
 
@@ -31,7 +32,7 @@ def _refusing(doing: str) -> Callable[..., NoReturn]:
     return refused
 
 
-class WithoutBytes:
+class WithoutBytes(Runtime):
     """What all of them refuse, and what there is nothing to do for. device, real: for messages, see `refuse`."""
 
     device: str
@@ -44,31 +45,17 @@ class WithoutBytes:
     host_memory = _refusing("offloading values")
     replay = _refusing("running a recorded step")
 
+    # Nothing is there, as in a runtime that has no work of its own under way.
+    address, copies = Runtime.address, Runtime.copies
+    adopt, let_go, synchronize = Runtime.adopt, Runtime.let_go, Runtime.synchronize
+
     def memory_slice(self, memory: DeviceMemory, offset: int, nbytes: int) -> NoBytes:
         """As empty as all of it."""
         return NO_BYTES
 
-    def address(self, memory: object) -> None:
-        """There is none."""
-        return None
-
-    def copies(self, source: DeviceArray, target: DeviceArray) -> bool:
-        """False: nothing is there."""
-        return False
-
-    def adopt(self, given: object) -> None:
-        """None: no other library has arrays here."""
-        return None
-
-    def let_go(self, array: DeviceArray) -> None:
-        """Nothing, as no array is ever adopted."""
-
     def here(self) -> AbstractContextManager[object]:
         """Nothing to do."""
         return _HERE
-
-    def synchronize(self) -> None:
-        """Nothing is ever done."""
 
 
 class AbstractHost(WithoutBytes, Host):  # type: ignore[misc]  # it refuses where that gives arrays
