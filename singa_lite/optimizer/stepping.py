@@ -24,7 +24,7 @@ LearningRate = float | Callable[[int], float]
 class Stepping(Described):
     """Base of `Optimizer`: its schedule, and the steps that have begun. lr: a number or a schedule.
 
-    state, gathering: the optimizer's own.
+    state, state_dtype, slots, gathering: the optimizer's own.
     """
 
     #: Methods that a step begins and ends by, in Python, whether it is replayed or not.
@@ -33,6 +33,8 @@ class Stepping(Described):
     )
     state: MutableMapping[Any, dict[str, Tensor]]
     gathering: GradientAccumulation
+    slots: tuple[str, ...]
+    state_dtype: str | None
 
     def __init__(self, lr: LearningRate) -> None:
         self.schedule = lr
