@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from singa_lite.common.array_types import Array, DeviceArray
+from singa_lite.common.array_types import Array, DeviceArray, DeviceRegion
 from singa_lite.common.errors import GraphError
 from singa_lite.common.sizes import tensor_bytes
 from singa_lite.common.strides import laid_out, span
@@ -100,7 +100,7 @@ class TensorMemory(Unique, ABC):
 
     def bind(self, block: Block) -> None:
         """Gives a block that has no bytes some from the pool, which go back when it dies."""
-        region = self.pool.take(block.nbytes, block)
+        region: DeviceRegion = self.pool.take(block.nbytes, block)
         block.set_give(partial(self.pool.give, region))
         block.memory = region.memory
 
