@@ -1,0 +1,56 @@
+"""Losses by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from singa_lite.layer.criterion import by_name
+from singa_lite.loss.base import Loss
+from singa_lite.loss.cross_entropy import SigmoidCrossEntropy, SoftmaxCrossEntropy
+from singa_lite.loss.distances import (
+    CosineSimilarity,
+    Hinge,
+    Huber,
+    KLDivergence,
+    MeanAbsoluteError,
+    MeanSquaredError,
+    SquaredError,
+)
+
+_KINDS: Mapping[str, Callable[[], Loss]] = {
+    "softmax_cross_entropy": SoftmaxCrossEntropy,
+    "sigmoid_cross_entropy": SigmoidCrossEntropy,
+    "squared_error": SquaredError,
+    "mean_squared_error": MeanSquaredError,
+    "mse": MeanSquaredError,
+    "mean_absolute_error": MeanAbsoluteError,
+    "mae": MeanAbsoluteError,
+    "huber": Huber,
+    "kl_divergence": KLDivergence,
+    "hinge": Hinge,
+    "cosine_similarity": CosineSimilarity,
+}
+
+_RAW = "on raw scores: leave a softmax or sigmoid before it out"
+_OTHERS = {
+    "sparse_categorical_crossentropy": f'"softmax_cross_entropy", {_RAW}',
+    "categorical_crossentropy": f'"softmax_cross_entropy", {_RAW}',
+    "cross_entropy": '"softmax_cross_entropy"',
+    "binary_crossentropy": f'"sigmoid_cross_entropy", {_RAW}',
+    "bce_with_logits": '"sigmoid_cross_entropy"',
+    "bce": f'"sigmoid_cross_entropy", {_RAW}',
+    "kld": f'"kl_divergence", {_RAW}',
+    "kullback_leibler_divergence": f'"kl_divergence", {_RAW}',
+    "smooth_l1": '"huber"',
+    "l1": '"mean_absolute_error"',
+    "cosine_embedding": '"cosine_similarity"',
+    "nll": f'"softmax_cross_entropy", {_RAW}',
+}
+
+
+def get(name: str) -> Loss:
+    """A new loss with its usual options, such as "softmax_cross_entropy".
+
+    ValueError for a name that is none, which says what ours is called where it is one of Keras's or PyTorch's.
+    """
+    return by_name("loss", name, _KINDS, _OTHERS)()
