@@ -131,12 +131,17 @@ class Device(TensorMemory):
             self.run("copy", as_tensor(given, self) if here is None else here, tensor)
             return
         self._bind_for_host(tensor)
-        staged = self.runtime.staged(tensor.block, given)
-        if staged is None:
-            self.runtime.write(self.array(tensor), given)
-            return
-        with staged as memory:
-            self._copy_here(Tensor(Block(self, given.nbytes, memory), given.shape, given.dtype), tensor)
+        with self.runtime.here():
+            stage = self.runtime.stage([tensor.block], [given])
+            if stage is not None:
+                stage.begin([given])
+                try:
+                    block = Block(self, given.nbytes, stage.memories[0])
+                    self._copy_here(Tensor(block, given.shape, given.dtype), tensor)
+                finally:
+                    stage.end()
+                return
+        self.runtime.write(self.array(tensor), given)
 
     def bound_feeds(self, tensors: Sequence[Tensor], like: Sequence[Array]) -> BoundFeeds | None:
         """What does `feed` for tensors that keep their bytes, given host arrays of these forms; None where nothing can

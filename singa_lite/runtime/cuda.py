@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Protocol
 from weakref import WeakSet
 
@@ -84,12 +83,6 @@ class Cuda(Runtime):
                 self._download(span, array)
             np.copyto(_strided_view(span, array), values, casting="same_kind")
             self._upload(array, span)
-
-    @contextmanager
-    def staged(self, owner: object, values: Array) -> Iterator[Pointer]:
-        """The values on the GPU, see `Staging.staged`."""
-        with self._device, self.stream, self._staging.staged(owner, values) as memory:
-            yield memory
 
     def stage(self, owners: Sequence[object], like: Sequence[Array]) -> StagedBatch:
         """See `Staging.batch`; where this GPU is the current one."""

@@ -60,18 +60,12 @@ class Runtime(Protocol):
     def write(self, array: DeviceArray, values: Array) -> None:
         """Overwrite with host values of this shape, whose dtype converts without changing kind."""
 
-    def staged(self, owner: object, values: Array) -> AbstractContextManager[DeviceMemory] | None:
-        """A context that gives memory with a batch's values in C order; work asked for inside may read it. This
-        processor and its stream are the current ones there, as in `here`.
-
-        The values are copied while work asked for earlier still runs. None where that gains nothing over `write`.
-        owner: the block that is fed. Its staging memory is kept for its next batch, and given back when it dies.
-        """
-        return None
-
     def stage(self, owners: Sequence[object], like: Sequence[Array]) -> Stage | None:
         """Returns a stager that copies batches of this form, one array for each block, all at once. It is valid as long
-        as the blocks live and are fed no longer ones. None as of `staged`.
+        as the blocks live and are fed no longer ones. This processor and its stream are the current ones, as in `here`.
+
+        The values are copied while work asked for earlier still runs. None where that gains nothing over `write`.
+        owners: the blocks that are fed. Their staging memory is kept for their next batch, and goes back when they die.
         """
         return None
 

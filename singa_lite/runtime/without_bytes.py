@@ -40,7 +40,7 @@ class WithoutBytes(Runtime):
 
     view = _refusing("the values of a tensor")
     write = _refusing("values from the host")
-    staged = stage = _refusing("a batch")
+    stage = _refusing("a batch")
     read = export = _refusing("reading a tensor")
     host_memory = _refusing("offloading values")
     replay = _refusing("running a recorded step")
