@@ -24,6 +24,7 @@ from singa_lite.common.notice import warn
 from singa_lite.common.unique import Unique
 from singa_lite.device import Device
 from singa_lite.layer.base import LayerBase
+from singa_lite.layer.sample_shape import is_shorter
 from singa_lite.tensor import Shape, Tensor
 
 R = TypeVar("R")
@@ -255,17 +256,11 @@ def _checked(layer: LayerBase, outputs: list[object], calls: LayerCalls | None) 
         raise TypeError(f"layer {layer.path!r}: wanted forward() to return a Tensor, or a list, received {given}")
     wanted, found = layer.output_sample_shapes, [tensor.shape[1:] for tensor in tensors]
     fits = eq if calls is None else calls.fits
-    same = len(found) == len(wanted) and all(map(fits, found, wanted))
-    if not same and not (layer.any_length and _are_shorter(found, wanted)):
+    pairs = zip(found, wanted, strict=False)
+    fit = (fits(*pair) or (layer.any_length and is_shorter(*pair)) for pair in pairs)
+    if len(found) != len(wanted) or not all(fit):
         raise ShapeError(
             f"layer {layer.path!r}: wanted forward() to return samples of shapes {wanted}, as setup() said, received "
             f"{found}"
         )
     return tensors
-
-
-def _are_shorter(found: list[Shape], wanted: list[Shape]) -> bool:
-    """Whether the sample shapes are those but for fewer time steps."""
-    pairs = list(zip(found, wanted, strict=False))
-    same = all(len(f) == len(w) > 0 and f[1:] == w[1:] and f[0] <= w[0] for f, w in pairs)
-    return len(found) == len(wanted) and same

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from singa_lite.common.errors import GraphError
 from singa_lite.layer.layer import Node
+from singa_lite.layer.sample_shape import is_shorter
 from singa_lite.tensor import Shape
 
 
@@ -155,8 +156,3 @@ class Lengths:
 
 def _has_time(shapes: list[Shape], of_ids: bool) -> bool:
     return len(shapes[0]) >= (1 if of_ids else 2)
-
-
-def is_shorter(shape: Shape, whole: Shape) -> bool:
-    """Whether a sample shape is another one's but for fewer steps, at least one."""
-    return len(shape) == len(whole) > 0 and shape[1:] == whole[1:] and 0 < shape[0] < whole[0]
