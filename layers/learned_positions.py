@@ -7,7 +7,7 @@ from singa_lite.autograd.ops.cached import rows_at
 from singa_lite.common.errors import ShapeError
 from singa_lite.layer import initializer
 from singa_lite.layer.layer import InputShape, Layer
-from singa_lite.layer.layer_base.past import LayerPast
+from singa_lite.layer.past import LayerPast
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import init, input_axes, label, positive_int

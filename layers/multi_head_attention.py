@@ -12,8 +12,8 @@ from singa_lite.autograd.ops.shape import first_rows
 from singa_lite.common.errors import ShapeError
 from singa_lite.layer import initializer
 from singa_lite.layer.layer import InputShape, Layer
-from singa_lite.layer.layer_base.past import LayerPast
-from singa_lite.layer.layer_base.positions import rotary_table
+from singa_lite.layer.past import LayerPast
+from singa_lite.layer.positions import rotary_table
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import flag, label, number, positive_int

@@ -7,9 +7,9 @@ from copy import deepcopy
 
 from singa_lite.common.errors import GraphError, ShapeError
 from singa_lite.device import Device
-from singa_lite.layer.copied_layers import add_copies
 from singa_lite.layer.layer import InputShape, Layer, SampleShape
 from singa_lite.layer.layer_graph import LayerGraph
+from singa_lite.layer.sharing import add_copies
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import label

@@ -7,8 +7,8 @@ from singa_lite.autograd.ops.cached import rows_at
 from singa_lite.autograd.ops.shape import first_rows
 from singa_lite.common.errors import ShapeError
 from singa_lite.layer.layer import InputShape, Layer
-from singa_lite.layer.layer_base.past import LayerPast
-from singa_lite.layer.layer_base.positions import sinusoidal_table
+from singa_lite.layer.past import LayerPast
+from singa_lite.layer.positions import sinusoidal_table
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import input_axes, label, positive

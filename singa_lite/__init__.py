@@ -24,7 +24,7 @@ from singa_lite.common.errors import SnapshotError as SnapshotError
 from singa_lite.compiler.placement.problem import PlanError as PlanError
 from singa_lite.layer import initializer as initializer
 from singa_lite.layer.layer import Layer as Layer
-from singa_lite.layer.traversal.layer_walk import LayerGradients as LayerGradients
+from singa_lite.layer.run import LayerGradients as LayerGradients
 from singa_lite.net.feed_forward_net import FeedForwardNet as FeedForwardNet
 from singa_lite.net.open_net import load as load
 from singa_lite.optimizer import regularizer as regularizer

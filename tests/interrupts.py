@@ -17,7 +17,7 @@ from typing import Any
 
 import singa_lite
 from singa_lite import layers, snapshots
-from singa_lite.common.interrupts import raise_ignored
+from singa_lite.common.contexts import raise_ignored
 
 FOLDERS = tuple(str(Path(module.__file__).parent) for module in (singa_lite, layers, snapshots))
 

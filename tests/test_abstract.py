@@ -25,7 +25,7 @@ from singa_lite.compiler.report.memory_plan import MemoryPlan
 from singa_lite.device import Device
 from singa_lite.errors import AbstractDeviceError, DeviceError, ShapeError
 from singa_lite.layer.layer import Context
-from singa_lite.runtime.out_of_memory import OutOfMemoryError
+from singa_lite.runtime.pool_numbers import OutOfMemoryError
 
 SETS = [kernels.name for kernels in kernel_sets()]
 each_set = pytest.mark.parametrize("kernels", SETS)

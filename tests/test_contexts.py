@@ -1,4 +1,4 @@
-"""Turns: one thread at a time, also for two turns in one go, whatever ends the work."""
+"""Turns: one thread at a time, also for one turn within another, whatever ends the work."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def busy(turn: StepLock, until: Event) -> Thread:
 
 @pytest.mark.parametrize("taken", ["first", "second"])
 @pytest.mark.parametrize("waits", [True, False], ids=["waits", "refuses"])
-def test_two_turns_in_one_go_are_those_of_one_thread(taken, waits):
+def test_two_turns_are_those_of_one_thread(taken, waits):
     turns = {name: StepLock(None if waits else Refused) for name in ("first", "second")}
     free, done = Event(), []
     other = busy(turns[taken], free)
     try:
         if not waits:
             with pytest.raises(Refused):
-                turns["first"].run_with(turns["second"], done.append, 1)
+                turns["first"].run(turns["second"].run, done.append, 1)
             assert not done
             return
-        waiting = Thread(target=turns["first"].run_with, args=(turns["second"], done.append, 1))
+        waiting = Thread(target=turns["first"].run, args=(turns["second"].run, done.append, 1))
         waiting.start()
         waiting.join(0.05)
         assert waiting.is_alive() and not done
@@ -58,13 +58,13 @@ def test_both_are_free_when_the_work_has_ended_however_it_did(error):
         raise error("of the work's own")
 
     with pytest.raises(error, match="of the work's own"):
-        first.run_with(second, fail)
-    assert first.run_with(second, int, 7) == second.run_with(first, int, 7) == 7
+        first.run(second.run, fail)
+    assert first.run(second.run, int, 7) == second.run(first.run, int, 7) == 7
 
 
 def test_inside_either_of_them_both_may_be_taken_again():
     first, second = StepLock(Refused), StepLock(Refused)
-    assert first.run_with(second, first.run, second.run, int, 7) == 7
-    assert first.run_with(second, second.run_with, first, int, 7) == 7
-    assert first.run(first.run_with, second, int, 7) == 7
-    assert second.run(first.run_with, second, int, 7) == 7
+    assert first.run(second.run, first.run, second.run, int, 7) == 7
+    assert first.run(second.run, second.run, first.run, int, 7) == 7
+    assert first.run(first.run, second.run, int, 7) == 7
+    assert second.run(first.run, second.run, int, 7) == 7

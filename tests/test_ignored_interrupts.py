@@ -20,7 +20,7 @@ import pytest
 
 from kernel_sets import kernel_sets
 from singa_lite import FeedForwardNet, Tensor, autograd, device, layers, loss, optimizer, tensor
-from singa_lite.common.interrupts import raise_ignored
+from singa_lite.common.contexts import raise_ignored
 from singa_lite.kernels.onednn_kernels.library import handles
 from singa_lite.runtime.offload_file import OffloadFile
 

@@ -51,7 +51,7 @@ SHARED = (
 # Folders that can be read alone: all that they may import of the project from outside themselves.
 CLOSED = {
     "compiler.placement": ("common.errors", "common.unique", "common.atomic", "common.terminal"),
-    "snapshots.readers": ("common.array_types", "common.self_closing", "common.errors"),
+    "snapshots.readers": ("common.array_types", "common.atomic", "common.errors"),
     "kernels.interface": ("common.errors",),
     "kernels.numpy_kernels": (
         *("common.array_types", "common.errors", "kernels.interface", "kernels.kernel_set", "kernels.widening"),

@@ -21,7 +21,7 @@ from interrupts import Tracer
 from nets import state_of
 from singa_lite import FeedForwardNet, GraphError, autograd, device, layers, loss, metric, optimizer, tensor
 from singa_lite.common import threads
-from singa_lite.common.interrupts import raise_ignored
+from singa_lite.common.contexts import raise_ignored
 from singa_lite.fit import Callback, Training
 from singa_lite.snapshots import Checkpoint
 from singa_lite.snapshots.checkpoints.folder import checkpoints, step_of

@@ -18,7 +18,7 @@ from singa_lite import FeedForwardNet, device, layers, loss, optimizer
 from singa_lite.compiler import lower
 from singa_lite.compiler.placement.problem import PlanError
 from singa_lite.compiler.recompute import repeats
-from singa_lite.runtime.total import arena_within, overhead
+from singa_lite.runtime.pool_numbers import arena_within, overhead
 
 COUNT = BRANCHES.count
 MOMENTUM = {"opt": lambda: optimizer.SGD(0.1, momentum=0.9)}

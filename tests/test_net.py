@@ -35,7 +35,7 @@ from singa_lite import (
     optimizer,
     tensor,
 )
-from singa_lite.layer.traversal.topology import Source, Topology
+from singa_lite.layer.topology import Source, Topology
 
 RNG = np.random.default_rng(4)
 

@@ -15,7 +15,7 @@ from singa_lite.autograd.ops.shape import piece
 from singa_lite.common.errors import GraphError, ShapeError
 from singa_lite.layer import initializer
 from singa_lite.layer.layer import InputShape, Layer
-from singa_lite.layer.layer_base.past import LayerPast
+from singa_lite.layer.past import LayerPast
 from singa_lite.layers._checks import check_choice, flag, init, label, number, positive_int
 from singa_lite.layers._masks import without_padding
 from singa_lite.tensor import Shape, Tensor

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from singa_lite import autograd
+from singa_lite.layer.calls import by_itself
 from singa_lite.layer.layer import InputShape, Layer
-from singa_lite.layer.layer_base.layer_calls import by_itself
-from singa_lite.layer.layer_base.past import LayerPast
+from singa_lite.layer.past import LayerPast
 from singa_lite.layers._checks import held_layers, input_axes
 from singa_lite.tensor import Shape, Tensor
 

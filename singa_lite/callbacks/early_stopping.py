@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from singa_lite.callbacks.watching import Watching
+from singa_lite.callbacks.plateau import Watching
 from singa_lite.common.array_types import Array
 from singa_lite.common.checks import flag, integer
 from singa_lite.common.notice import warn

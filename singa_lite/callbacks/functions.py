@@ -1,11 +1,15 @@
-"""LambdaCallback: functions as a callback."""
+"""Callbacks that call functions, or end a training whose loss is no number any more or whose time is over."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from math import isfinite
 
+from singa_lite.common.checks import above_zero
 from singa_lite.common.elsewhere import accepts_arguments
-from singa_lite.training.fit import Callback, Training
+from singa_lite.common.notice import warn
+from singa_lite.training.fit import Callback, StopTraining, Training
 
 #: What is called with the training.
 Function = Callable[[Training], object]
@@ -29,37 +33,51 @@ class LambdaCallback(Callback):
         given = {"on_start": on_start, "on_batch": on_batch, "on_validation_batch": on_validation_batch}
         for name, function in (given | {"on_epoch": on_epoch, "on_end": on_end}).items():
             arguments = ("training", "error") if name == "on_end" else ("training",)
-            if function is not None and not accepts_arguments(function, len(arguments)):
+            if function is None:
+                continue
+            if not accepts_arguments(function, len(arguments)):
                 raise TypeError(
                     f"LambdaCallback {name}: wanted a function of ({', '.join(arguments)}) or None, received "
                     f"{function!r:.100}"
                 )
-        self._start, self._batch, self._validation = on_start, on_batch, on_validation_batch
-        self._epoch, self._end = on_epoch, on_end
+            setattr(self, name, function)
         self.enters = on_start is not None or on_epoch is not None
 
-    def on_start(self, training: Training) -> None:
-        """See `Callback`."""
-        _call(self._start, training)
+
+class TerminateOnNaN(Callback):
+    """Ends the training, with a warning, after the first batch whose loss is NaN or infinite, and keeps what there is.
+
+    Without it `fit` raises an error there that names the layer, see `compile(on_nan=)`.
+    """
+
+    takes_nan = True
 
     def on_batch(self, training: Training) -> None:
-        """See `Callback`."""
-        _call(self._batch, training)
-
-    def on_validation_batch(self, training: Training) -> None:
-        """See `Callback`."""
-        _call(self._validation, training)
-
-    def on_epoch(self, training: Training) -> None:
-        """See `Callback`."""
-        _call(self._epoch, training)
-
-    def on_end(self, training: Training, error: BaseException | None) -> None:
-        """See `Callback`."""
-        if self._end is not None:
-            self._end(training, error)
+        """StopTraining if the loss is not finite."""
+        loss = 0.0 if training.loss is None else float(training.loss)
+        if not isfinite(loss):
+            progress = training.progress
+            if training.is_first:
+                warn(f"fit was ended: loss {loss} at batch {progress.batch - 1} of epoch {progress.epoch}, from 0")
+            raise StopTraining
 
 
-def _call(function: Function | None, training: Training) -> None:
-    if function is not None:
-        function(training)
+class TimeLimit(Callback):
+    """Ends the training after the batch at which so many seconds have passed since this call of `fit` began.
+
+    seconds: above 0. The validation is not interrupted. With a `Checkpoint` behind it, `fit(resume="auto")` goes on.
+    Where several processes train together, the first whose time is over ends it.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = above_zero("TimeLimit seconds", seconds)
+        self._begun = 0.0
+
+    def on_start(self, training: Training) -> None:
+        """Time begins."""
+        self._begun = time.monotonic()
+
+    def on_batch(self, training: Training) -> None:
+        """StopTraining if it is over."""
+        if training.any(time.monotonic() - self._begun >= self.seconds):
+            raise StopTraining

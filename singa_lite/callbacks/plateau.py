@@ -1,12 +1,82 @@
-"""ReduceLROnPlateau: lowers the learning rate where the training gets no better."""
+"""Watching: a callback that follows an entry of the history; ReduceLROnPlateau: lowers the rate at a plateau."""
 
 from __future__ import annotations
 
-from singa_lite.callbacks.watching import Watching
-from singa_lite.common.checks import at_least_zero, fraction, integer
+from math import inf
+
+from singa_lite.common.checks import at_least_zero, fraction, integer, real
 from singa_lite.optimizer import Optimizer
 from singa_lite.optimizer.schedule import Constant
-from singa_lite.training.fit import Training
+from singa_lite.training.fit import Callback, Training
+from singa_lite.training.loop.entries import checked_mode
+
+
+class Watching(Callback):
+    """Base of the callbacks that wait for an entry of the history to become better.
+
+    monitor: such as "val_loss"; min_delta: by how much a value must be better than the best so far to count. A NaN is
+    never better. mode: "min", "max", or "auto": by `higher_is_better` of the entry's metric, or by its name if that
+    ends with loss, error, accuracy, auc, f1, r2, precision, recall or perplexity; ValueError at the start for others.
+    From there on mode is "min" or "max". best: the best value; waited: epochs since. Checkpoints keep both.
+    """
+
+    def __init__(self, monitor: str, min_delta: float, mode: str) -> None:
+        if not isinstance(monitor, str) or not monitor:
+            raise TypeError(f"{self._name} monitor: wanted the name of an entry of the history, received {monitor!r}")
+        self.monitor = monitor
+        self.min_delta = at_least_zero(f"{self._name} min_delta", min_delta)
+        self.mode = self._given_mode = checked_mode(self._name, mode)
+        self.best = self._worst
+        self.waited = 0
+        self._kept: dict[str, object] | None = None
+
+    @property
+    def _name(self) -> str:
+        return type(self).__name__
+
+    @property
+    def _worst(self) -> float:
+        return -inf if self.mode == "max" else inf
+
+    def on_start(self, training: Training) -> None:
+        """Begin, or go on from a checkpoint. ValueError for an entry that will not be there, or of no known mode."""
+        training.check_entry(f"{self._name} monitor", self.monitor)
+        self.mode = training.direction(self._name, self.monitor, self._given_mode)
+        kept, self._kept = self._kept or {}, None
+        self.best, self.waited = self._worst, 0
+        self.go_on(training, kept)
+
+    def go_on(self, training: Training, kept: dict[str, object]) -> None:
+        """Take over what `state` gave; empty at the beginning."""
+        best, waited = kept.get("best"), kept.get("waited")
+        self.best = best if isinstance(best, float) else self._worst
+        self.waited = waited if isinstance(waited, int) else 0
+
+    def state(self) -> dict[str, object]:
+        """See `Callback.state`."""
+        return {"best": self.best, "waited": self.waited}
+
+    def restore(self, state: dict[str, object]) -> None:
+        """See `Callback.restore`."""
+        self._kept = state
+
+    def is_better(self, training: Training) -> bool:
+        """Whether this epoch is the best so far; counts those that are not. ValueError where the entry is no number."""
+        training.check_entry(f"{self._name} monitor", self.monitor)  # a step of the user's own has said its entries now
+        found = (training.progress.history.history.get(self.monitor) or [None])[-1]
+        value = real(found)
+        if value is None:
+            raise ValueError(
+                f"{self._name} monitor: wanted a number of each epoch in the history's {self.monitor!r}, received "
+                f"{found!r:.100}"
+            )
+        sign = 1 if self.mode == "min" else -1
+        better = sign * value < sign * self.best - (self.min_delta if self.best != self._worst else 0.0)
+        if better:
+            self.best, self.waited = value, 0
+        else:
+            self.waited += 1
+        return better
 
 
 class ReduceLROnPlateau(Watching):

@@ -13,7 +13,7 @@ from singa_lite.device import Device
 from singa_lite.device.abstract import WORKSPACE
 from singa_lite.net.feed_forward_net import FeedForwardNet
 from singa_lite.optimizer import Optimizer
-from singa_lite.runtime.out_of_memory import in_words
+from singa_lite.runtime.pool_numbers import in_words
 
 OPTIMIZERS: Mapping[str, Callable[[], Optimizer]] = {
     "sgd": optimizer.SGD,

@@ -1,18 +1,17 @@
-"""Arrays of any library as NumPy's: over the same memory where it can be, in native byte order, or refused."""
+"""Arrays of any library, pandas' tables among them, as NumPy's: over the same memory where it can be, or refused."""
 
 from __future__ import annotations
 
 from array import array as flat_array
 from collections.abc import Sequence
 from os import PathLike
-from typing import Protocol, TypeGuard, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 import numpy as np
 
 from singa_lite.common.array_types import Array, DType
 from singa_lite.common.checks import kind_of
 from singa_lite.common.errors import GraphError, ShapeError
-from singa_lite.common.tables import is_table, table_array, table_dtype
 
 #: Kinds of NumPy dtypes that a tensor can have: bool, signed, unsigned, float.
 KINDS = "biuf"
@@ -209,3 +208,44 @@ def _check_lists(where: str, given: Sequence[object], outer: tuple[int, ...] = (
         elif issubclass(made, np.ma.MaskedArray) or not (issubclass(made, _NUMBERS) or hasattr(made, "__array__")):
             entry = next(entry for entry in given if type(entry) is made)
             raise TypeError(f"{where}: wanted lists of numbers or arrays, received one with {kind(entry)} in it")
+
+
+def is_table(given: object) -> TypeGuard[Any]:
+    """Whether it is a pandas Series or DataFrame."""
+    return hasattr(given, "iloc") and hasattr(given, "to_numpy")
+
+
+def table_dtype(where: str, table: Any) -> DType:
+    """NumPy's dtype that holds all columns, those of nullable, Arrow, sparse and categorical dtypes too.
+
+    TypeError for a column without numbers, ValueError for a missing integer or bool; the message names the column.
+    """
+    if not hasattr(table, "dtypes"):  # another library's, of one dtype
+        plain: DType = table.iloc[0:1].to_numpy().dtype
+        return plain
+    is_series = len(table.shape) == 1
+    columns = [table] if is_series else [table.iloc[:, number] for number in range(table.shape[1])]
+    dtypes = [_column_dtype(where if is_series else f"{where}: column {each.name!r}", each) for each in columns]
+    return np.result_type(*dtypes) if dtypes else np.dtype(float)
+
+
+def table_array(table: Any, dtype: DType, copy: bool = False) -> Array:
+    """The values, in the memory of the table where that can be. dtype: what `table_dtype` says."""
+    own = np.atleast_1d(np.asarray(getattr(table, "dtypes", dtype), object))
+    is_plain = all(isinstance(each, np.dtype) and each == dtype for each in own)
+    found: Array = (table if is_plain else table.astype(dtype)).to_numpy(copy=copy)
+    return found
+
+
+def _column_dtype(where: str, column: Any) -> DType:
+    said = column.dtype
+    if not isinstance(said, np.dtype):
+        names = ("numpy_dtype", "subtype") if getattr(said, "kind", "O") in KINDS else ("categories",)
+        said = next((getattr(said, name) for name in names if hasattr(said, name)), said)
+        said = getattr(said, "dtype", said)  # that of categories
+        missing = column.isna().to_numpy()
+        if isinstance(said, np.dtype) and said.kind in "biu" and missing.any():
+            raise ValueError(f"{where}: wanted a number in each row, received none in row {int(missing.argmax())}")
+    if not isinstance(said, np.dtype) or said.kind not in KINDS:
+        raise TypeError(f"{where}: wanted a bool, integer or float array, received dtype {column.dtype}")
+    return said

@@ -11,7 +11,6 @@ from io import FileIO
 
 from singa_lite.common import leftovers
 from singa_lite.common.errors import SnapshotError
-from singa_lite.common.self_closing import SelfClosing
 
 
 @contextmanager
@@ -115,3 +114,9 @@ def _sync_folder(folder: str, shown: str) -> None:
     except OSError as error:
         if error.errno != errno.EINVAL:  # some network file systems have no fsync of folders
             raise SnapshotError(f"{shown}: is written, but a power cut may undo it: {error}") from error
+
+
+class SelfClosing(FileIO):
+    """A file that is closed when it is dropped, without a warning: Ctrl-C may come before its `with` block begins."""
+
+    __del__ = FileIO.close  # in C, so that no interrupt comes within it

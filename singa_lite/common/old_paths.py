@@ -13,11 +13,18 @@ from types import CodeType, ModuleType
 PACKAGE = "singa_lite"
 #: The path that is promised, and the path of the module now; what lies in a folder moves with it.
 MOVED = {
+    "callbacks.csv_logger": "callbacks.loggers",
+    "callbacks.limits": "callbacks.functions",
+    "callbacks.tensorboard": "callbacks.loggers",
+    "callbacks.watching": "callbacks.plateau",
     "described": "common.described",
     "errors": "common.errors",
     "fit": "training.fit",
     "initializer": "layer.initializer",
+    "loss.margins": "loss.distances",
     "memory": "compiler.placement",
+    "metric.determination": "metric.errors",
+    "metric.ranking": "metric.counts",
     "ops": "autograd.ops",
     "optimizer.gathering": "optimizer.gradient_accumulation",
     "parallel.simulate": "commands.simulate.simulate",

@@ -38,8 +38,8 @@ from threading import RLock, get_ident
 from typing import Protocol
 
 from singa_lite.common.checks import integer
+from singa_lite.common.contexts import follow
 from singa_lite.common.errors import DeviceError
-from singa_lite.common.forks import follow
 from singa_lite.common.machine import cores, usable_cores
 
 #: A larger number is a mistake, and OpenMP ends the process where the system refuses a thread.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from singa_lite.runtime.total import arena_within, least_total, overhead
+from singa_lite.runtime.pool_numbers import arena_within, least_total, overhead
 
 
 @dataclass(frozen=True)

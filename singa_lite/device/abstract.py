@@ -20,7 +20,7 @@ from singa_lite.device.host_fallback import by_way_of_host
 from singa_lite.kernels.choice import cpu_kernels
 from singa_lite.kernels.kernel_set import KernelSet
 from singa_lite.kernels.numpy_kernels import NUMPY
-from singa_lite.runtime.counting_pool import CountingPool
+from singa_lite.runtime.pool_numbers import CountingPool
 from singa_lite.runtime.without_bytes import AbstractCuda, AbstractHost, refuse
 from singa_lite.tensor import Block, Tensor
 

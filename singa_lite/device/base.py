@@ -9,18 +9,17 @@ import numpy as np
 
 from singa_lite.common import threads as _threads
 from singa_lite.common.array_types import Array
+from singa_lite.common.checks import integer
+from singa_lite.common.contexts import raise_ignored
 from singa_lite.common.errors import DeviceError, OverrunError
-from singa_lite.common.interrupts import raise_ignored
-from singa_lite.device.bound_copies import BoundCopies
-from singa_lite.device.bound_feeds import BoundFeeds, bound_feeds
-from singa_lite.device.bound_results import BoundResults, bound_results
-from singa_lite.device.seeds import Seeds
+from singa_lite.device.bound_copies import BoundCopies, BoundFeeds, BoundResults, bound_feeds, bound_results
 from singa_lite.device.tensor_memory import TensorMemory
 from singa_lite.graph.arena import Arena
 from singa_lite.graph.graph import Graph, Operation, Phase
 from singa_lite.kernels.kernel_set import KernelSet, Launch
+from singa_lite.runtime.cuda_pool import MemoryPool
 from singa_lite.runtime.host import Host
-from singa_lite.runtime.runtime import MemoryPool, Replay, Runtime
+from singa_lite.runtime.runtime import Replay, Runtime
 from singa_lite.tensor import Block, Tensor, as_tensor
 
 #: Called with each operation after it ran.
@@ -44,7 +43,7 @@ class Device(TensorMemory):
     def __init__(self, name: str, kernels: KernelSet, pool: MemoryPool, runtime: Runtime | None = None) -> None:
         super().__init__(name, kernels, pool, runtime if runtime is not None else Host())
         self._watchers: list[Watcher] = []
-        self._seeds = Seeds()
+        self._seed = self._seeds = 0
         self._copies = BoundCopies()
 
     def run(self, kernel: str, /, *tensors: Tensor | None, **settings: object) -> None:
@@ -132,12 +131,17 @@ class Device(TensorMemory):
             self.run("copy", as_tensor(given, self) if here is None else here, tensor)
             return
         self._bind_for_host(tensor)
-        staged = self.runtime.staged(tensor.block, given)
-        if staged is None:
-            self.runtime.write(self.array(tensor), given)
-            return
-        with staged as memory:
-            self._copy_here(Tensor(Block(self, given.nbytes, memory), given.shape, given.dtype), tensor)
+        with self.runtime.here():
+            stage = self.runtime.stage([tensor.block], [given])
+            if stage is not None:
+                stage.begin([given])
+                try:
+                    block = Block(self, given.nbytes, stage.memories[0])
+                    self._copy_here(Tensor(block, given.shape, given.dtype), tensor)
+                finally:
+                    stage.end()
+                return
+        self.runtime.write(self.array(tensor), given)
 
     def bound_feeds(self, tensors: Sequence[Tensor], like: Sequence[Array]) -> BoundFeeds | None:
         """What does `feed` for tensors that keep their bytes, given host arrays of these forms; None where nothing can
@@ -183,20 +187,23 @@ class Device(TensorMemory):
 
     def set_random_seed(self, seed: int) -> None:
         """Start the sequence of seeds anew: what is built from now on gets the same random numbers each time."""
-        self._seeds.start(seed)
+        self.restore_seeds(seed, 0)
 
     def next_seed(self) -> int:
         """The next of this device's seeds, for one net or one expression."""
-        return self._seeds.next()
+        sequence = np.random.SeedSequence(self._seed, spawn_key=(self._seeds,))
+        self._seeds += 1
+        return int(sequence.generate_state(1, np.uint64)[0])
 
     @property
     def seeds_given(self) -> tuple[int, int]:
         """(the random seed, how many seeds of its sequence were given)."""
-        return self._seeds.seed, self._seeds.given
+        return self._seed, self._seeds
 
     def restore_seeds(self, seed: int, given: int) -> None:
-        """Go on in the sequence of `seed` after so many of its seeds."""
-        self._seeds.start(seed, given)
+        """Go on in the sequence of `seed` after so many of its seeds. ValueError for a seed beyond 64 bits."""
+        seed, given = integer("random seed", seed, 0, 2**64 - 1), integer("restore_seeds", given, 0)
+        self._seed, self._seeds = seed, given
 
     def __deepcopy__(self, memo: dict[int, object]) -> Device:
         return self  # a copy of a tensor lies on the same device

@@ -8,7 +8,7 @@ from itertools import count
 
 from singa_lite.common import threads
 from singa_lite.common.checks import integer
-from singa_lite.common.forks import OneAtATime
+from singa_lite.common.contexts import OneAtATime
 from singa_lite.device.base import Device
 from singa_lite.kernels.choice import cpu_kernels
 from singa_lite.kernels.kernel_set import KernelSet

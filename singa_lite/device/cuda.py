@@ -72,8 +72,7 @@ def new_cuda(
 
 def _new_cuda(name: str, index: int, limit: int | None = None, options: Options | None = None) -> Device:
     cupy = _cupy(index)
-    from singa_lite.device.cuda_libraries import Options, libraries
-    from singa_lite.device.trial import GpuTrial
+    from singa_lite.device.cuda_libraries import GpuTrial, Options, libraries
     from singa_lite.kernels.cuda_kernels import cuda as cuda_kernels
     from singa_lite.kernels.cuda_kernels.loader import CudaLoader
 

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from singa_lite.common.array_types import Array, DeviceArray
+from singa_lite.common.array_types import Array, DeviceArray, DeviceRegion
 from singa_lite.common.errors import GraphError
 from singa_lite.common.sizes import tensor_bytes
 from singa_lite.common.strides import laid_out, span
@@ -19,7 +19,8 @@ from singa_lite.common.unique import Unique
 from singa_lite.device.step_context import StepContext
 from singa_lite.graph.graph import Graph
 from singa_lite.kernels.kernel_set import KernelSet
-from singa_lite.runtime.runtime import MemoryPool, Runtime
+from singa_lite.runtime.cuda_pool import MemoryPool
+from singa_lite.runtime.runtime import Runtime
 from singa_lite.tensor import LAYOUTS, Block, Tensor, checked_dtype, checked_shape
 
 _NOTHING = nullcontext()
@@ -99,7 +100,7 @@ class TensorMemory(Unique, ABC):
 
     def bind(self, block: Block) -> None:
         """Gives a block that has no bytes some from the pool, which go back when it dies."""
-        region = self.pool.take(block.nbytes, block)
+        region: DeviceRegion = self.pool.take(block.nbytes, block)
         block.set_give(partial(self.pool.give, region))
         block.memory = region.memory
 

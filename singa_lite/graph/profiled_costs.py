@@ -19,7 +19,7 @@ from singa_lite.compiler.ir.time_model import seconds
 from singa_lite.compiler.report.profile import timed, waited
 from singa_lite.graph.arena import Arena
 from singa_lite.kernels.kernel_set import Launch, SpecKey
-from singa_lite.runtime.out_of_memory import OutOfMemoryError
+from singa_lite.runtime.pool_numbers import OutOfMemoryError
 from singa_lite.tensor import Block
 
 #: Runs of a call: at least, and at most where they take less than so many seconds together.

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from singa_lite.common import threads
+from singa_lite.common.contexts import OneAtATime
 from singa_lite.common.errors import DeviceError
-from singa_lite.common.forks import OneAtATime
 from singa_lite.common.notice import warn
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import DeviceArray, Kernel, KernelSet, Launch, Settings, TensorSpecs

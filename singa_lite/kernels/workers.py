@@ -27,7 +27,7 @@ from threading import RLock, Thread
 
 import numpy as np
 
-from singa_lite.common.forks import follow
+from singa_lite.common.contexts import follow
 from singa_lite.kernels.kernel_set import Launch
 
 #: What is done in one slot: it takes the numbers of pieces, one after the other, and does each.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar
 
 from singa_lite.common.checks import kind_of
@@ -12,16 +11,14 @@ from singa_lite.common.errors import GraphError, ShapeError
 from singa_lite.common.nesting import make_room
 from singa_lite.common.table import Table
 from singa_lite.device import Device
-from singa_lite.layer.layer_base import layer_calls, layer_options, names, placement
-from singa_lite.layer.layer_base.layer_names import ELSEWHERE, free_name, name_may_be_left_out
-from singa_lite.layer.layer_base.layer_tensors import Context as Context
-from singa_lite.layer.layer_base.layer_tensors import LayerTensors
-from singa_lite.layer.layer_base.layer_traits import LayerTraits
-from singa_lite.layer.layer_base.past import LayerPast as LayerPast
-from singa_lite.layer.layer_base.sample_shape import InputShape as InputShape
-from singa_lite.layer.layer_base.sample_shape import SampleShape as SampleShape
-from singa_lite.layer.layer_base.sample_shape import checked_inputs
-from singa_lite.layer.layer_base.sharing import borrowed, counterpart
+from singa_lite.layer import calls, names, options, sharing
+from singa_lite.layer.base import Context as Context
+from singa_lite.layer.base import LayerBase
+from singa_lite.layer.names import ELSEWHERE, free_name, name_may_be_left_out
+from singa_lite.layer.past import LayerPast as LayerPast
+from singa_lite.layer.sample_shape import InputShape as InputShape
+from singa_lite.layer.sample_shape import SampleShape as SampleShape
+from singa_lite.layer.sample_shape import checked_inputs, checked_output
 from singa_lite.tensor import Shape, Tensor
 
 #: One value, or a list or a dict of several, or None. Which of them a user gets depends on the net that the script has
@@ -33,7 +30,7 @@ LayerOutput: TypeAlias = Tensor | list[Tensor]
 Held = TypeVar("Held", bound="Layer")
 
 
-class Layer(LayerTraits):
+class Layer(LayerBase):
     """Base of all layers. A subclass gives `setup` and `forward`:
 
     setup(*shapes) gets the sample shapes of the inputs (no batch axis), makes parameters with `add_parameter` and
@@ -47,10 +44,11 @@ class Layer(LayerTraits):
     dense, dense_1, ... input_sample_shape: the sample shape of the input, for a layer that has no source to take it
     from (a list of shapes for several inputs).
 
-    What else a layer says of itself, where it differs from most, is in `LayerTraits`.
+    What else a layer says of itself, where it differs from most, is in `LayerBase`.
     """
 
     setup: Callable[..., SampleShape]
+    shared_with: Layer | None
 
     #: {name that suggests another layer: what to use in its place}.
     misnomers: ClassVar[Mapping[str, str]] = {}
@@ -71,14 +69,10 @@ class Layer(LayerTraits):
                 "but its name, let it be another"
             )
         self.input_sample_shapes = checked_inputs(name, input_sample_shape)
-        self.shared_with: Layer | None = None
-        self._layers: dict[str, Layer] = {}
-        self._made_in_setup: list[str] = []
-        self._prepared_for: tuple[Shape, ...] = ()
 
     def bookkeeping(self) -> Collection[str]:
         """Beside others, what each layer has."""
-        return {*super().bookkeeping(), *_base_attributes()}
+        return {*super().bookkeeping(), *options.OF_THE_NET}
 
     @property
     def runs_users_code(self) -> bool:
@@ -96,12 +90,6 @@ class Layer(LayerTraits):
     def layers(self, given: object) -> None:
         self._refuse("layers", "add_layer() in __init__() or", given)
 
-    def with_sublayers(self) -> Iterator[Layer]:
-        """This layer and all that it holds, at any depth, each before those in it, in the order of adding."""
-        yield self
-        for layer in self._layers.values():
-            yield from layer.with_sublayers()
-
     def add_layer(self, layer: Held) -> Held:
         """For `__init__`, or `setup` where a size is only known there: hold a layer; returns it.
 
@@ -115,17 +103,17 @@ class Layer(LayerTraits):
             )
         where = f"layer {self.path!r}: add_layer"
         check_new(where, layer)
-        if layer in list(self._held_by()):
+        if layer in list(self._holders()):
             raise GraphError(f"{where}: wanted another layer, received {layer.name!r}, which holds this one")
         if self.output_sample_shape is not None:
             raise GraphError(
                 f"{where}({layer.name!r}): wanted the call in __init__() or setup(), received it afterwards"
             )
-        layer.take_free_name(self._taken())
+        layer.take_free_name({**self._parameters, **self._states, **self._layers})
         self._check_free(f"{where}({layer.name!r})", layer.name)
         self._layers[layer.name] = layer
         layer._holder = self
-        make_room(len([*self._held_by()]) + depth(layer))
+        make_room(len([*self._holders()]) + sharing.depth([layer]))
         if self.context is not None:
             self._made_in_setup.append(layer.name)
         return layer
@@ -156,7 +144,7 @@ class Layer(LayerTraits):
                 f"layer {layer.path!r:.100}: wanted a path of at most {names.LONGEST} bytes, received more"
             )
         if self.shared_with is not None and layer.shared_with is None:
-            layer.shared_with = counterpart(layer.name, self, self.shared_with)
+            layer.shared_with = sharing.counterpart(layer.name, self)
         layer.check_inputs(list(shapes), f"layer {self.path!r}")
         layer.prepare(shapes, context)
         return layer.output_sample_shapes
@@ -172,14 +160,7 @@ class Layer(LayerTraits):
     def run_several(self, layer: Layer, training: bool, *inputs: Tensor) -> list[Tensor]:
         """As `run`; all its outputs."""
         self._check_holds("run", layer)
-        return layer_calls.call(layer, self._placed().device, training, list(inputs))
-
-    def _held_by(self) -> Iterator[LayerTensors]:
-        """This layer, the one that holds it, and so on."""
-        layer: LayerTensors | None = self
-        while layer is not None:
-            yield layer
-            layer = layer._holder
+        return calls.call(layer, self._placed().device, training, list(inputs))
 
     def _check_holds(self, call: str, layer: Layer) -> None:
         if not isinstance(layer, Layer) or layer._holder is not self:
@@ -195,13 +176,7 @@ class Layer(LayerTraits):
         """The layers within it that go on from position to position as it does; others run by themselves."""
         return self._layers.values()
 
-    # ---- parameters and state
-
-    def _within(self) -> Iterable[Layer]:
-        return self._layers.values()
-
-    def _taken(self) -> dict[str, str]:
-        return super()._taken() | dict.fromkeys(self._layers, "layer")
+    # ---- parameters of another layer
 
     def share_parameters(self, other: Layer) -> Layer:
         """Use the parameters of `other`, a layer of the same kind and shapes, in the place of own ones.
@@ -216,16 +191,8 @@ class Layer(LayerTraits):
         self.shared_with = other
         return self
 
-    def owners(self) -> Iterator[Layer]:
-        """The layers of a net, or of none, that hold what this layer and those in it share the parameters of."""
-        for layer in self.with_sublayers():
-            if layer.shared_with is not None:
-                *_, outermost = layer.shared_with._held_by()
-                if isinstance(outermost, Layer) and outermost is not self:
-                    yield outermost
-
     def _borrowed(self, name: str, shape: Shape) -> Tensor | None:
-        return None if self.shared_with is None else borrowed(self, self.shared_with, name, shape)
+        return None if self.shared_with is None else sharing.borrowed_parameter(self, self.shared_with, name, shape)
 
     # ---- options that are set later
 
@@ -237,7 +204,7 @@ class Layer(LayerTraits):
         if self.context is not None and self.output_sample_shape is None:  # within its own setup
             vars(self).update(changes)
             return
-        layer_options.check_changeable(self, changes)
+        options.check_changeable(self, changes)
         if "input_sample_shape" in changes:
             given = changes["input_sample_shape"]
             self.input_sample_shapes = checked_inputs(self.name, given)
@@ -251,8 +218,16 @@ class Layer(LayerTraits):
         return super().made_with({**arguments, "name": self.name})
 
     def adopt(self, changes: Mapping[str, object], before: Self, after: Self) -> None:
-        """See `layer_options.adopt`."""
-        layer_options.adopt(self, changes, before, after)
+        """Take over what differs between two layers that were made anew, see `options.adopt`."""
+        if self.context is not None:
+            context = self.context._replace(device=options.trial_device())
+            for made in (before, after):
+                made.prepare(self._prepared_for, context)
+        options.adopt(self, changes, before, after)
+        for each in self.with_sublayers():
+            if each.context is not None:
+                with each.context.device.first_values():
+                    each.options_changed()
 
     def options_changed(self) -> None:
         """For a subclass whose state has values that follow from options: called after one was changed in a net."""
@@ -266,34 +241,78 @@ class Layer(LayerTraits):
             raise ShapeError(f"layer {self.path!r}: wanted input_sample_shape {given}, received {shapes} from {source}")
 
     def prepare(self, shapes: Sequence[Shape], context: Context) -> None:
-        """Called by the net, once the sample shapes of the inputs are known: makes parameters and state."""
-        placement.prepare(self, shapes, context)
+        """Called by the net, once the sample shapes of the inputs are known: makes parameters and state.
+
+        Where `setup` fails, the layer is as before.
+        """
+        if self.shared_with is not None and self.shared_with.context is None:
+            raise GraphError(
+                f"layer {self.path!r} shares the parameters of {self.shared_with.path!r}, which is in no net yet"
+            )
+        self.context, self._prepared_for = context, tuple(shapes)
+        try:
+            with context.device.first_values():
+                self.output_sample_shape = checked_output(self.path, self.setup(*shapes))
+            left = [name for name, inner in self._layers.items() if inner.context is None]
+            if left:
+                raise GraphError(
+                    f"layer {self.path!r}: wanted setup() to set_up() each layer it holds, received none for {left}"
+                )
+            sharing.check_shared(self)
+            if not self.trainable:
+                self.trainable = False  # for what `setup` has made
+        except BaseException:
+            self.reset()
+            raise
 
     def reset(self) -> None:
         """Back to before `prepare`: no parameters, no state, no shape, no layers that `setup` has added."""
-        placement.reset(self)
+        self._parameters, self._states = {}, {}
+        self.context = self.output_sample_shape = None
+        for inner in self._layers.values():
+            inner.reset()
+        for name in self._made_in_setup:
+            self._layers.pop(name)._holder = None
+        self._made_in_setup = []
 
     def to_device(self, device: Device) -> None:
-        """Move parameters and state, those of layers within it too. device: a Device.
-
-        From an abstract device, where there are none, they are made by `setup`, with the values that it gives them.
-        """
-        if self._placed().device.is_abstract:
+        """Move parameters and state, those of layers within it too; from an abstract device, `setup` makes them."""
+        context, other = self._placed(), self.shared_with
+        if context.device.is_abstract:
             self.set_up_anew(device)
-        else:
-            placement.move(self, device)
+            return
+        if other is not None:  # it may come after this layer, and must have moved by then
+            other.to_device(device)
+        for name, tensor in self._parameters.items():
+            self._parameters[name] = tensor.to_device(device) if other is None else other.parameters[name]
+        for name, tensor in self._states.items():
+            self._states[name] = tensor.to_device(device)
+        for inner in self._layers.values():
+            inner.to_device(device)
+        self.context = context._replace(device=device)
 
     def set_up_anew(self, device: Device) -> None:
-        """For a layer that no other holds: as if it had been added on the other device. Where that fails, it is on its
-        own again.
-        """
-        placement.set_up_anew(self, device)
+        """For a layer that no other holds: as if added on the other device; where that fails, it stays on its own."""
+        context, shapes = self._placed(), self._prepared_for
+        if context.device is device:
+            return
+        for owner in self.owners():  # it may come after this layer, and must be there by then
+            owner.set_up_anew(device)
+        for each in self.with_sublayers():
+            each.before_anew(device)
+        trains = {name: tensor.stores_grad for name, tensor in self.parameters.items()}
+        self.reset()
+        try:
+            self.prepare(shapes, context._replace(device=device))
+        except BaseException:
+            self.prepare(shapes, context)
+            raise
+        finally:
+            for name, tensor in self.parameters.items():
+                tensor.stores_grad = trains[name]
 
     def before_anew(self, device: Device) -> None:
         """For a subclass whose `setup` needs something else to be on the device that it is set up on anew."""
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.path!r} -> {self.output_sample_shape}>"
 
 
 class Node(NamedTuple):
@@ -304,12 +323,6 @@ class Node(NamedTuple):
 
 
 Given = TypeVar("Given")
-
-
-@cache
-def _base_attributes() -> frozenset[str]:
-    """Attributes of a layer of no class of its own."""
-    return frozenset(vars(Layer("layer")))
 
 
 def _only(call: str, layer: Layer, given: list[Given]) -> Given:
@@ -330,11 +343,3 @@ def check_new(where: str, layer: object) -> None:
         raise GraphError(f"{where}: wanted a layer that no other holds yet, received {layer.path!r}")
     if layer.context is not None:
         raise GraphError(f"layer {layer.name!r}: wanted a layer that is in no net yet, received one that is")
-
-
-def depth(layer: Layer) -> int:
-    """How many layers lie within each other, this one included."""
-    level, depth = [layer], 0
-    while level:
-        level, depth = [inner for each in level for inner in each.layers.values()], depth + 1
-    return depth

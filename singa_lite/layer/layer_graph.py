@@ -13,10 +13,9 @@ from singa_lite.common.array_types import DType
 from singa_lite.common.checks import integer, is_int
 from singa_lite.common.errors import GraphError, ShapeError
 from singa_lite.common.table import Table
+from singa_lite.layer.freezing import Freeze
 from singa_lite.layer.layer import Context, Layer, Node, check_new
-from singa_lite.layer.traversal.freezing import Freeze
-from singa_lite.layer.traversal.lengths import Lengths
-from singa_lite.layer.traversal.topology import Source, Topology
+from singa_lite.layer.topology import Lengths, Source, Topology
 from singa_lite.tensor import DeviceSpec, Shape, Tensor
 
 LayerLike = Layer | str | tuple[Layer | str, int]

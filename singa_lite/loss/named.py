@@ -7,8 +7,15 @@ from collections.abc import Callable, Mapping
 from singa_lite.layer.criterion import by_name
 from singa_lite.loss.base import Loss
 from singa_lite.loss.cross_entropy import SigmoidCrossEntropy, SoftmaxCrossEntropy
-from singa_lite.loss.distances import CosineSimilarity, Huber, MeanAbsoluteError, MeanSquaredError, SquaredError
-from singa_lite.loss.margins import Hinge, KLDivergence
+from singa_lite.loss.distances import (
+    CosineSimilarity,
+    Hinge,
+    Huber,
+    KLDivergence,
+    MeanAbsoluteError,
+    MeanSquaredError,
+    SquaredError,
+)
 
 _KINDS: Mapping[str, Callable[[], Loss]] = {
     "softmax_cross_entropy": SoftmaxCrossEntropy,

@@ -130,9 +130,7 @@ class BinaryAccuracy(Metric):
         """As the choice between two classes: no, whose score is the threshold's distance from x, and yes."""
         above, yes = (autograd.reshape(t, (x.shape[0], 1, -1)) for t in (x - self.threshold, target))
         scores, rows = autograd.concat([-above, above], 1), autograd.concat([1 - yes, yes], 1)
-        values: Tensor = x.device.empty(x.shape[:1], x.dtype)
-        x.device.run("in_top_k", scores, rows, values, k=1)
-        return values
+        return _by_kernel("in_top_k", 1, scores, rows)
 
     def check_target(self, x_shape: Shape, dtype: DType, target: Target) -> None:
         """Raise unless it has the scores' shape and dtype, and values from 0 to 1."""

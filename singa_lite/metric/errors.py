@@ -1,11 +1,16 @@
-"""Mean errors, one value a sample."""
+"""Mean errors, one value a sample, and R2, the coefficient of determination of all samples."""
 
 from __future__ import annotations
 
+from math import nan
+
+import numpy as np
+
 from singa_lite import autograd
-from singa_lite.common.array_types import DType
+from singa_lite.common.array_types import Array, DType
 from singa_lite.layer.criterion import Target, check_same_shape_and_dtype
 from singa_lite.metric.base import Metric
+from singa_lite.metric.epoch import EpochMetric
 from singa_lite.tensor import Shape, Tensor
 
 
@@ -37,3 +42,40 @@ class MeanAbsoluteError(_Errors):
 
 def _means(values: Tensor) -> Tensor:
     return autograd.reduce_mean(autograd.reshape(values, (values.shape[0], -1)), 1)
+
+
+class R2(EpochMetric):
+    """1 - sum of (y - x)**2 / sum of (y - mean of y)**2 over all samples; the mean over a sample's elements.
+
+    y: x's shape and dtype. An element whose targets are all equal counts 1 where it is predicted exactly, else 0, as of
+    scikit-learn's r2_score. NaN for fewer than two samples.
+    """
+
+    higher_is_better = True
+
+    @np.errstate(all="ignore")  # of scores that are not finite
+    def statistics(self, scores: Array, target: Array) -> Array:
+        """(4, elements): samples, mean of the targets, their squares around it, squares of the errors."""
+        x, t = (array.reshape(len(array), -1).astype(np.float64) for array in (scores, target))
+        mean = t.mean(0)
+        return np.stack([np.full(len(mean), float(len(t))), mean, ((t - mean) ** 2).sum(0), ((t - x) ** 2).sum(0)])
+
+    @np.errstate(all="ignore")
+    def joined(self, before: Array, more: Array) -> Array:
+        """By the update of Chan, Golub and LeVeque (1979), which takes no difference of large sums."""
+        count, shift = before[0] + more[0], more[1] - before[1]
+        mean = before[1] + shift * more[0] / count
+        around = before[2] + more[2] + shift**2 * before[0] * more[0] / count
+        return np.stack([count, mean, around, before[3] + more[3]])
+
+    @np.errstate(all="ignore")
+    def result(self, statistics: Array) -> float | Array:
+        count, _, around, errors = statistics
+        if count[0] < 2:
+            return nan
+        shares = np.where(around > 0, 1 - errors / np.where(around > 0, around, 1), np.where(errors > 0, 0.0, 1.0))
+        return float(np.where(np.isnan(around) | np.isnan(errors), nan, shares).mean())
+
+    def check_target(self, x_shape: Shape, dtype: DType, target: Target) -> None:
+        """ShapeError or TypeError unless the target has the scores' shape and dtype."""
+        check_same_shape_and_dtype(self._name, x_shape, dtype, target)

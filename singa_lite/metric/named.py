@@ -7,11 +7,9 @@ from collections.abc import Callable, Mapping
 from singa_lite.layer.criterion import by_name
 from singa_lite.metric.accuracies import Accuracy, BinaryAccuracy, TopKAccuracy
 from singa_lite.metric.base import Metric
-from singa_lite.metric.counts import F1, BinaryPrecision, BinaryRecall, ConfusionMatrix
-from singa_lite.metric.determination import R2
-from singa_lite.metric.errors import MeanAbsoluteError, MeanSquaredError
+from singa_lite.metric.counts import AUC, F1, BinaryPrecision, BinaryRecall, ConfusionMatrix
+from singa_lite.metric.errors import R2, MeanAbsoluteError, MeanSquaredError
 from singa_lite.metric.perplexity import Perplexity
-from singa_lite.metric.ranking import AUC
 
 _KINDS: Mapping[str, Callable[[], Metric]] = {
     "accuracy": Accuracy,

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from singa_lite.common.errors import ShapeError
 from singa_lite.graph.graph import Graph
 from singa_lite.runtime.pool import SEGMENT_BYTES
-from singa_lite.runtime.total import overhead
+from singa_lite.runtime.pool_numbers import overhead
 
 Answer = TypeVar("Answer")
 

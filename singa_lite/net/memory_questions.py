@@ -10,7 +10,7 @@ from singa_lite.compiler.report.memory_plan import MemoryPlan
 from singa_lite.compiler.report.rows.memory_classes import check_limits
 from singa_lite.graph.budget_error import BudgetError
 from singa_lite.graph.graph import Graph
-from singa_lite.layer.traversal.freezing import trained_values
+from singa_lite.layer.freezing import trained_values
 from singa_lite.net.generation import generation_plan
 from singa_lite.net.memory_planner import BatchPlanner
 from singa_lite.training import checked

@@ -9,7 +9,7 @@ from singa_lite.common.checks import names
 from singa_lite.common.errors import GraphError
 from singa_lite.layer.layer import Layer, Node
 from singa_lite.layer.layer_graph import LayerGraph
-from singa_lite.layer.traversal.topology import Source
+from singa_lite.layer.topology import Source
 from singa_lite.tensor import Shape
 
 

@@ -10,9 +10,9 @@ from singa_lite.common.checks import names
 from singa_lite.common.errors import GraphError
 from singa_lite.common.terminal import write_line
 from singa_lite.graph.budget_error import BudgetError
+from singa_lite.layer import freezing
 from singa_lite.layer.layer import OneOrMore
-from singa_lite.layer.traversal import freezing
-from singa_lite.layer.traversal.layer_walk import LayerGradients as LayerGradients
+from singa_lite.layer.run import LayerGradients as LayerGradients
 from singa_lite.net.compile import parallel_options as parallel_checks
 from singa_lite.net.compile.compile import CompiledNet
 from singa_lite.optimizer import Optimizer

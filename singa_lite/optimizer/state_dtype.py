@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Protocol
 
 import numpy as np
 
 from singa_lite.common.array_types import DType
 from singa_lite.kernels.interface.state_format import BFLOAT16, BLOCKED, LEAST_ELEMENTS, blocked_shape
+from singa_lite.optimizer.stepping import Stepping
 from singa_lite.tensor import Shape
 
 NAMES = ("bfloat16", "int8")
-
-
-class Keeping(Protocol):
-    """What the check needs of an optimizer."""
-
-    slots: tuple[str, ...]
-    state_dtype: str | None
-
-    @property
-    def has_state(self) -> bool: ...
 
 
 def form(state_dtype: str | None, shape: Shape, dtype: DType) -> tuple[Shape, DType]:
@@ -33,7 +23,7 @@ def form(state_dtype: str | None, shape: Shape, dtype: DType) -> tuple[Shape, DT
     return shape, dtype
 
 
-def check(optimizer: Keeping, given: object, dtype: DType | None = None) -> None:
+def check(optimizer: Stepping, given: object, dtype: DType | None = None) -> None:
     """ValueError unless the optimizer's state can be kept so from now on. dtype: of the parameters, where it is known.
 
     TypeError for what is no name.
@@ -47,7 +37,7 @@ def check(optimizer: Keeping, given: object, dtype: DType | None = None) -> None
         raise ValueError(f"{what}: wanted an optimizer that keeps state, such as SGD(momentum=0.9), received {given!r}")
     if given is not None and dtype is not None and dtype != np.float32:
         raise ValueError(f"{what}: wanted parameters in float32 beside {given!r}, received {dtype}")
-    if optimizer.has_state and given != optimizer.state_dtype:
+    if optimizer.state and given != optimizer.state_dtype:
         raise ValueError(
             f"{what}: wanted {optimizer.state_dtype!r}, as which it keeps the state that it has, received {given!r}; "
             "a new optimizer begins with none"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from math import nan
-from typing import ClassVar
+from types import TracebackType
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,7 +15,6 @@ from singa_lite.common.described import Described
 from singa_lite.device import Device
 from singa_lite.optimizer import schedule
 from singa_lite.optimizer.gradient_accumulation import GradientAccumulation
-from singa_lite.optimizer.step_transaction import StepTransaction
 from singa_lite.tensor import Tensor, from_numpy
 
 #: A number, or a function of the step, 0 for the first update.
@@ -24,15 +24,17 @@ LearningRate = float | Callable[[int], float]
 class Stepping(Described):
     """Base of `Optimizer`: its schedule, and the steps that have begun. lr: a number or a schedule.
 
-    state, gathering: the optimizer's own.
+    state, state_dtype, slots, gathering: the optimizer's own.
     """
 
     #: Methods that a step begins and ends by, in Python, whether it is replayed or not.
     at_each_batch: ClassVar[frozenset[str]] = frozenset(
         {"begin_step", "count_step", "end_step", "renew_rate", "restore_step"}
     )
-    state: MutableMapping[str | Tensor, dict[str, Tensor]]
+    state: MutableMapping[Any, dict[str, Tensor]]
     gathering: GradientAccumulation
+    slots: tuple[str, ...]
+    state_dtype: str | None
 
     def __init__(self, lr: LearningRate) -> None:
         self.schedule = lr
@@ -80,7 +82,7 @@ class Stepping(Described):
 
     def one_step(self) -> StepTransaction:
         """A `with` block around a step, which does not count if the block fails before it is kept."""
-        return StepTransaction(self)
+        return StepTransaction([self])
 
     def begin_step(self) -> None:
         """Begin the next step: write the schedule's rate where the kernels read it.
@@ -154,3 +156,50 @@ class Stepping(Described):
         if not self._begun or key in self._updated:
             self.begin_step()
         self._updated.add(key)
+
+
+class StepTransaction:
+    """A `with` block that undoes a step of optimizers unless `keep` was called inside: all of them count it, or none.
+
+    At its end the count of steps is put back, however it ends, and state that was made inside is let go. So is the
+    place in a group of batches; a kept step that fails leaves a group that begins anew.
+
+    Either way the step is over then: an update that follows begins another one. is_kept: whether `keep` was called.
+    is_whole: whether the end of the block was reached, with all of the step done or nothing of it. An interrupt may
+    prevent that.
+    """
+
+    def __init__(self, optimizers: Sequence[Stepping]) -> None:
+        self._optimizers = optimizers
+        self._before = [
+            (each.step, each.gathering.done, frozenset(each.state), frozenset(each.gathering.sums))
+            for each in optimizers
+        ]
+        self.is_kept = False
+        self.is_whole = False
+
+    def keep(self) -> None:
+        """Parameters or state change from now on: the step counts, also if it fails."""
+        self.is_kept = True
+
+    def complete(self) -> None:
+        """All of the batch is done: it is one more of its group."""
+        for optimizer, (_, done, _, _) in zip(self._optimizers, self._before, strict=True):
+            optimizer.gathering.done = (done + 1) % optimizer.gathering.count
+
+    def __enter__(self) -> StepTransaction:
+        for optimizer in self._optimizers:
+            optimizer.gathering.done = 0
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for optimizer, (step, done, state, sums) in zip(self._optimizers, self._before, strict=True):
+            optimizer.restore_step(optimizer.step if self.is_kept else step)
+            if not self.is_kept:
+                optimizer.gathering.done = done
+                for table, known in ((optimizer.state, state), (optimizer.gathering.sums, sums)):
+                    for key in table.keys() - known:
+                        del table[key]
+        self.is_whole = kind is None or not self.is_kept

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Sequence
 from typing import Protocol
 from weakref import WeakSet
 
@@ -11,12 +11,12 @@ import numpy as np
 
 from singa_lite.common.array_types import Array, DeviceArray, DType
 from singa_lite.kernels.kernel_set import Launch
-from singa_lite.runtime.adopted import Adopted
 from singa_lite.runtime.capture import CapturedReplay, NotCapturable
 from singa_lite.runtime.cuda_pool import ALIGNMENT, CudaPool
-from singa_lite.runtime.cupy_types import Cupy, CupyArray, Pointer, Stream
+from singa_lite.runtime.cupy_types import Cupy, CupyArray, Event, Pointer, Stream
 from singa_lite.runtime.host_memory import HostMemory, Link
 from singa_lite.runtime.pinned import PinnedMemory
+from singa_lite.runtime.runtime import Runtime
 from singa_lite.runtime.staging import StagedBatch, Staging
 
 
@@ -27,7 +27,7 @@ class Guard(Protocol):
         """Until all that was asked of it is done. An error where that cannot be."""
 
 
-class Cuda:
+class Cuda(Runtime):
     """The runtime of GPU number `index`, see `runtime.Runtime`. limit: bytes that its pool may hold.
 
     stream: a non-blocking `cupy.cuda.Stream`; all work is asked of it, in order.
@@ -84,19 +84,9 @@ class Cuda:
             np.copyto(_strided_view(span, array), values, casting="same_kind")
             self._upload(array, span)
 
-    @contextmanager
-    def staged(self, owner: object, values: Array) -> Iterator[Pointer]:
-        """The values on the GPU, see `Staging.staged`."""
-        with self._device, self.stream, self._staging.staged(owner, values) as memory:
-            yield memory
-
     def stage(self, owners: Sequence[object], like: Sequence[Array]) -> StagedBatch:
         """See `Staging.batch`; where this GPU is the current one."""
         return self._staging.batch(owners, like)
-
-    def copies(self, source: DeviceArray, target: DeviceArray) -> bool:
-        """False."""
-        return False
 
     def read(self, array: DeviceArray) -> Array:
         """Waits for all work so far."""
@@ -226,3 +216,51 @@ def _span(array: CupyArray) -> int:
 def _strided_view(span: Array, array: CupyArray) -> Array:
     """The array's elements, in a host copy of its span."""
     return np.ndarray(array.shape, array.dtype, span, 0, array.strides)
+
+
+class Adopted:
+    """Arrays of others that the main stream reads. stream: the main one; gpu: its number.
+
+    An owner's work is ordered with ours by the stream that is current in CuPy where the array is handed in: CuPy's own
+    owners work on it, and by default it is the one that PyTorch works on as well. An owner on another stream takes no
+    part in that; its bytes are safe until they are read if it does not overwrite them, for the array is held.
+    """
+
+    def __init__(self, cupy: Cupy, gpu: int, stream: Stream) -> None:
+        self._cupy = cupy
+        self._gpu = gpu
+        self._stream = stream
+        self._leaving: list[CupyArray] = []
+        self._held: deque[tuple[Event, list[CupyArray]]] = deque()
+
+    def wait_for_owner(self) -> None:
+        """Lets the main stream wait for the work that the current one has so far."""
+        self._in_order(self._current(), self._stream)
+
+    def let_go(self, array: CupyArray) -> None:
+        """Lets the owner wait for the work that reads the array, and holds the array until that is done.
+
+        A finalizer may call this while the stream is being captured; the array is then let go at the next call.
+        """
+        self.drop()
+        self._leaving.append(array)
+        if self._stream.is_capturing():
+            return
+        leaving, self._leaving = self._leaving, []
+        self._held.append((self._in_order(self._stream, self._current()), leaving))
+
+    def drop(self) -> None:
+        """Forgets the arrays that have been read."""
+        while self._held and self._held[0][0].done:
+            self._held.popleft()
+
+    def _current(self) -> Stream:
+        stream: Stream = self._cupy.cuda.get_current_stream(self._gpu)
+        return stream
+
+    def _in_order(self, first: Stream, then: Stream) -> Event:
+        """Lets the second stream wait for the work that the first one has so far; returns the event between them."""
+        event: Event = self._cupy.cuda.Event(disable_timing=True)
+        event.record(first)
+        then.wait_event(event)
+        return event

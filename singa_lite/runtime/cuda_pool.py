@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import TypeAlias
 
 from singa_lite.common.unique import Unique
 from singa_lite.runtime.cupy_types import CupyPool, Pointer
-from singa_lite.runtime.pool import OutOfMemoryError
+from singa_lite.runtime.pool import Pool
+from singa_lite.runtime.pool_numbers import CountedPool, CountingPool, OutOfMemoryError
 
 ALIGNMENT = 512  # bytes, the granule of CuPy's pool
 
@@ -30,8 +32,8 @@ class CudaRegion(Unique):
         return self.memory
 
 
-class CudaPool(Unique):
-    """Take and give over a `cupy.cuda.MemoryPool` of its own, see `memory.pool.Pool` for what the numbers mean.
+class CudaPool(CountedPool):
+    """Take and give over a `cupy.cuda.MemoryPool` of its own, see `Pool` for what the numbers mean.
 
     Bytes that are given back serve the same stream again at once: its work is done in order. pool: CuPy's; here:
     makes the GPU and its stream the current ones; fill: sets a memory's bytes to 0xFF, for `checked`.
@@ -44,12 +46,10 @@ class CudaPool(Unique):
         fill: Callable[[Pointer, int], None],
         limit: int | None = None,
     ) -> None:
-        self.checked = False
+        super().__init__(ALIGNMENT)
         self._pool = pool
         self._here = here
         self._fill = fill
-        self._limit: int | None = None
-        self._used = self._high_water = 0
         self.set_limit(limit)
 
     def take(self, nbytes: int, owner: object = None) -> CudaRegion:
@@ -57,17 +57,14 @@ class CudaPool(Unique):
 
         owner: of no interest here, as CuPy takes bytes back with the last reference to them.
         """
-        if nbytes < 0:
-            raise ValueError(f"wanted 0 or more bytes to take, received {nbytes}")
-        size = -(-nbytes // ALIGNMENT) * ALIGNMENT or ALIGNMENT
+        size = self._rounded(nbytes)
         memory = self._allocated(size)
         if memory is None:
             gc.collect()  # dead tensors in reference cycles give their regions
             memory = self._allocated(size)
         if memory is None:
             raise OutOfMemoryError(nbytes, self._used, self.free, self._limit)
-        self._used += size
-        self._high_water = max(self._high_water, self._used)
+        self._count(size)
         return CudaRegion(memory, size)
 
     def _allocated(self, size: int) -> Pointer | None:
@@ -78,9 +75,6 @@ class CudaPool(Unique):
             except MemoryError:  # cupy.cuda.memory.OutOfMemoryError is one
                 return None
 
-    def check(self) -> None:
-        """Nothing: compute-sanitizer sees writes beyond an allocation."""
-
     def give(self, region: CudaRegion) -> None:
         """Hand a region back. ValueError if it was given before."""
         memory = region.pointer
@@ -88,11 +82,6 @@ class CudaPool(Unique):
             self._fill(memory, region.nbytes)
         region.memory = None
         self._used -= region.nbytes
-
-    @property
-    def used(self) -> int:
-        """Bytes of all regions in use, in their rounded sizes."""
-        return self._used
 
     @property
     def free(self) -> int:
@@ -105,16 +94,6 @@ class CudaPool(Unique):
         with self._here():  # CuPy's pool answers for the current GPU
             return int(self._pool.total_bytes())
 
-    @property
-    def limit(self) -> int | None:
-        """The bound of `total` in bytes, or None."""
-        return self._limit
-
-    @property
-    def high_water(self) -> int:
-        """The largest `used` since the start or the last reset_high_water()."""
-        return self._high_water
-
     def set_limit(self, limit: int | None) -> None:
         """Bound `total`; None lifts the bound. ValueError if more bytes are in use."""
         if limit is not None and limit < self._used:
@@ -124,10 +103,6 @@ class CudaPool(Unique):
             self._pool.set_limit(size=limit or 0)  # CuPy's word for no limit is 0
             if limit is not None and limit < self.total:
                 self._pool.free_all_blocks()
-
-    def reset_high_water(self) -> None:
-        """Let `high_water` start again from the present `used`."""
-        self._high_water = self._used
 
     def release_free(self) -> int:
         """Return free blocks to the driver; the number of bytes."""
@@ -140,3 +115,7 @@ class CudaPool(Unique):
         limit = "none" if self._limit is None else f"{self._limit} bytes"
         numbers = f"{self._used} bytes used, {self.free} free, high water: {self._high_water}"
         return f"CudaPool({numbers}, limit: {limit})"
+
+
+#: What a device takes bytes from, see `Pool` for what the numbers mean.
+MemoryPool: TypeAlias = Pool | CudaPool | CountingPool

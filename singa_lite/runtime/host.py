@@ -12,6 +12,7 @@ from singa_lite.common.array_types import Array, DType
 from singa_lite.kernels.kernel_set import Launch
 from singa_lite.runtime.host_memory import Link
 from singa_lite.runtime.offload_file import OffloadFile, checked_folder
+from singa_lite.runtime.runtime import Runtime
 
 #: As many as results of a step have, that are numbers.
 FEW_BYTES = 4096
@@ -19,7 +20,7 @@ FEW_BYTES = 4096
 Memory = NDArray[np.uint8]
 
 
-class Host:
+class Host(Runtime):
     """The runtime of CPUs, see `runtime.Runtime`."""
 
     alignment = 64  # a cache line, and the widest vector register
@@ -44,18 +45,6 @@ class Host:
             return
         np.copyto(array, values, casting="same_kind")
 
-    def address(self, memory: object) -> None:
-        """None: launches hold arrays."""
-        return None
-
-    def staged(self, owner: object, values: Array) -> None:
-        """None: no work runs on a CPU while values are copied."""
-        return None
-
-    def stage(self, owners: Sequence[object], like: Sequence[Array]) -> None:
-        """None, as there."""
-        return None
-
     def copies(self, source: Array, target: Array) -> bool:
         """Few bytes by NumPy itself; more are left to the kernel, which may use all cores."""
         if target.nbytes > FEW_BYTES:
@@ -70,13 +59,6 @@ class Host:
     def export(self, keeper: object, array: Array) -> Array:
         """A NumPy array, which has NumPy's own DLPack."""
         return np.asarray(_Export(keeper, array))
-
-    def adopt(self, given: object) -> None:
-        """None: arrays of other libraries are copied, as they may be read-only or not aligned."""
-        return None
-
-    def let_go(self, array: Array) -> None:
-        """Nothing, as no array is ever adopted."""
 
     def offload_place(self, where: str) -> str:
         """A folder's whole path. OSError where no temporary file can be made in it."""
@@ -93,9 +75,6 @@ class Host:
     def here(self) -> AbstractContextManager[object]:
         """NumPy is silent about infinities and NaN inside: kernels may give them, and `on_nan` looks for them."""
         return np.errstate(all="ignore")
-
-    def synchronize(self) -> None:
-        """Nothing, as each call is done when it returns."""
 
 
 class _Loop:

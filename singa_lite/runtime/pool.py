@@ -8,42 +8,29 @@ new segment, release of unused segments, garbage collection, and only then an er
 from __future__ import annotations
 
 import gc
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context, copy_context
 from threading import RLock
 from typing import TypeVar
-from weakref import WeakSet
 
+from singa_lite.common.contexts import follow
 from singa_lite.common.unique import Unique
-from singa_lite.runtime.out_of_memory import OutOfMemoryError as OutOfMemoryError
-from singa_lite.runtime.out_of_memory import in_words
-from singa_lite.runtime.segment import ALIGNMENT as ALIGNMENT
-from singa_lite.runtime.segment import GUARD_BYTES as GUARD_BYTES
-from singa_lite.runtime.segment import Bytes as Bytes
-from singa_lite.runtime.segment import Region as Region
-from singa_lite.runtime.segment import aligned_memory as aligned_memory
+from singa_lite.runtime.pool_numbers import OutOfMemoryError as OutOfMemoryError
+from singa_lite.runtime.pool_numbers import in_words
+from singa_lite.runtime.segments import ALIGNMENT as ALIGNMENT
+from singa_lite.runtime.segments import GUARD_BYTES as GUARD_BYTES
 from singa_lite.runtime.segments import SEGMENT_BYTES as SEGMENT_BYTES
+from singa_lite.runtime.segments import Bytes as Bytes
+from singa_lite.runtime.segments import Region as Region
 from singa_lite.runtime.segments import Segments
+from singa_lite.runtime.segments import aligned_memory as aligned_memory
 
 _Result = TypeVar("_Result")
 
 
 class _NotAtRestError(RuntimeError):
     """A call from inside a change of the pool."""
-
-
-_pools: WeakSet[Pool] = WeakSet()
-
-
-def _after_fork() -> None:
-    for pool in list(_pools):
-        pool.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _taken_back() -> None:
@@ -69,7 +56,7 @@ class Pool(Unique):
         self._segments = Segments(aligned_memory if source is None else source)
         self._whole = True  # whether the pieces and numbers are those of the segments and of the regions in use
         self.after_fork()
-        _pools.add(self)
+        follow(self)
         self.set_limit(limit)
 
     def after_fork(self) -> None:

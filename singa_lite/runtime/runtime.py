@@ -1,4 +1,4 @@
-"""The interface of a processor's runtime and of its pool, as a device calls them."""
+"""The interface of a processor's runtime, as a device calls it."""
 
 from __future__ import annotations
 
@@ -6,52 +6,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from singa_lite.common.array_types import Array, DeviceArray, DeviceMemory, DeviceRegion, DType
+from singa_lite.common.array_types import Array, DeviceArray, DeviceMemory, DType
 from singa_lite.kernels.kernel_set import Launch
 from singa_lite.runtime.host_memory import HostMemory, Link
-
-
-class Region(Protocol):
-    """Bytes from a pool. memory: what `Runtime.view` makes arrays over."""
-
-    @property
-    def nbytes(self) -> int: ...
-
-    @property
-    def memory(self) -> DeviceMemory: ...
-
-
-class MemoryPool(Protocol):
-    """Take and give, a limit, and numbers in bytes; see `memory.pool.Pool`, which says what each means."""
-
-    checked: bool
-
-    def take(self, nbytes: int, owner: object = None) -> Region: ...
-
-    def give(self, region: DeviceRegion) -> None: ...
-
-    def check(self) -> None: ...
-
-    @property
-    def used(self) -> int: ...
-
-    @property
-    def free(self) -> int: ...
-
-    @property
-    def total(self) -> int: ...
-
-    @property
-    def limit(self) -> int | None: ...
-
-    @property
-    def high_water(self) -> int: ...
-
-    def set_limit(self, limit: int | None) -> None: ...
-
-    def reset_high_water(self) -> None: ...
-
-    def release_free(self) -> int: ...
 
 
 class Replay(Protocol):
@@ -77,7 +34,8 @@ class Stage(Protocol):
 
 
 class Runtime(Protocol):
-    """Arrays over memory, values in and out, and how launches are replayed.
+    """Arrays over memory, values in and out, and how launches are replayed. Methods with a body are a processor's whose
+    work is done when a call returns.
 
     alignment: bytes; offsets in an arena are multiples of it. feed_layout: the kind of tensor (`Device.empty`) as which
     batches of images are held, "" for C order. link: to the memory of `host_memory`.
@@ -97,25 +55,23 @@ class Runtime(Protocol):
 
     def address(self, memory: DeviceMemory) -> int | None:
         """Where a region's memory begins, if launches are bound to addresses and hold nothing else; None elsewhere."""
+        return None
 
     def write(self, array: DeviceArray, values: Array) -> None:
         """Overwrite with host values of this shape, whose dtype converts without changing kind."""
 
-    def staged(self, owner: object, values: Array) -> AbstractContextManager[DeviceMemory] | None:
-        """A context that gives memory with a batch's values in C order; work asked for inside may read it. This
-        processor and its stream are the current ones there, as in `here`.
-
-        The values are copied while work asked for earlier still runs. None where that gains nothing over `write`.
-        owner: the block that is fed. Its staging memory is kept for its next batch, and given back when it dies.
-        """
-
     def stage(self, owners: Sequence[object], like: Sequence[Array]) -> Stage | None:
         """Returns a stager that copies batches of this form, one array for each block, all at once. It is valid as long
-        as the blocks live and are fed no longer ones. None as of `staged`.
+        as the blocks live and are fed no longer ones. This processor and its stream are the current ones, as in `here`.
+
+        The values are copied while work asked for earlier still runs. None where that gains nothing over `write`.
+        owners: the blocks that are fed. Their staging memory is kept for their next batch, and goes back when they die.
         """
+        return None
 
     def copies(self, source: DeviceArray, target: DeviceArray) -> bool:
         """Copies at once where arrays are the host's; False, and nothing done, where a kernel copies."""
+        return False
 
     def read(self, array: DeviceArray) -> Array:
         """A copy of the values on the host, in C order; waits for them."""
@@ -125,9 +81,11 @@ class Runtime(Protocol):
 
     def adopt(self, given: object) -> tuple[DeviceMemory, DeviceArray] | None:
         """(memory, array) of another library's array in this processor's memory, no copy; None if it lies elsewhere."""
+        return None
 
     def let_go(self, array: DeviceArray) -> None:
         """An adopted array will not be used any more; it is held until what it was used for is done."""
+        return None
 
     def offload_place(self, where: str) -> str:
         """The place by a name that lasts. ValueError, or OSError, where values cannot be offloaded there."""
@@ -143,3 +101,4 @@ class Runtime(Protocol):
 
     def synchronize(self) -> None:
         """Wait until all that was asked for is done."""
+        return None

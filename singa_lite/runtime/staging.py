@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from weakref import WeakKeyDictionary, finalize
 
 import numpy as np
 
 from singa_lite.common.array_types import Array
 from singa_lite.runtime.cuda_pool import ALIGNMENT, CudaPool
-from singa_lite.runtime.cupy_types import Cupy, Event, Pointer, Stream
+from singa_lite.runtime.cupy_types import Cupy, Event, Stream
 
 
 class Slot:
@@ -96,19 +95,6 @@ class Staging:
         self._side: Stream = cupy.cuda.Stream(non_blocking=True)
         self._pool = pool
         self._slots: WeakKeyDictionary[object, Slot] = WeakKeyDictionary()
-
-    @contextmanager
-    def staged(self, owner: object, values: Array) -> Iterator[Pointer]:
-        """The GPU's memory with the values in C order, valid for work asked of the main stream inside.
-
-        owner: the block that is fed. Host values are read before this returns.
-        """
-        batch = self.batch([owner], [values])
-        batch.begin([values])
-        try:
-            yield batch.memories[0]
-        finally:
-            batch.end()
 
     def batch(self, owners: Sequence[object], like: Sequence[Array]) -> StagedBatch:
         """How batches of this form pass, one array for each of these blocks; new bytes where theirs are too few."""

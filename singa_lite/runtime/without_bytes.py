@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import NoReturn
 
-from singa_lite.common.array_types import DeviceArray, DeviceMemory, DType
+from singa_lite.common.array_types import DeviceMemory
 from singa_lite.common.errors import AbstractDeviceError
 from singa_lite.runtime.cuda import Cuda
 from singa_lite.runtime.host import Host
+from singa_lite.runtime.pool_numbers import NO_BYTES, NoBytes
+from singa_lite.runtime.runtime import Runtime
 
 _HERE = nullcontext()
 
@@ -22,71 +24,38 @@ def refuse(doing: str, name: str, real: str) -> NoReturn:
     )
 
 
-class WithoutBytes:
+def _refusing(doing: str) -> Callable[..., NoReturn]:
+    def refused(runtime: WithoutBytes, *_: object, **__: object) -> NoReturn:
+        """AbstractDeviceError."""
+        refuse(doing, runtime.device, runtime.real)
+
+    return refused
+
+
+class WithoutBytes(Runtime):
     """What all of them refuse, and what there is nothing to do for. device, real: for messages, see `refuse`."""
 
     device: str
     real: str
 
-    def view(
-        self, memory: DeviceMemory, shape: Sequence[int], dtype: DType, strides: Sequence[int], offset: int
-    ) -> NoReturn:
-        """AbstractDeviceError."""
-        refuse(f"the values of a tensor of shape {tuple(shape)}", self.device, self.real)
+    view = _refusing("the values of a tensor")
+    write = _refusing("values from the host")
+    stage = _refusing("a batch")
+    read = export = _refusing("reading a tensor")
+    host_memory = _refusing("offloading values")
+    replay = _refusing("running a recorded step")
+
+    # Nothing is there, as in a runtime that has no work of its own under way.
+    address, copies = Runtime.address, Runtime.copies
+    adopt, let_go, synchronize = Runtime.adopt, Runtime.let_go, Runtime.synchronize
 
     def memory_slice(self, memory: DeviceMemory, offset: int, nbytes: int) -> NoBytes:
         """As empty as all of it."""
         return NO_BYTES
 
-    def write(self, array: DeviceArray, values: object) -> NoReturn:
-        """AbstractDeviceError."""
-        refuse("values from the host", self.device, self.real)
-
-    def address(self, memory: object) -> None:
-        """There is none."""
-        return None
-
-    def staged(self, owner: object, values: object) -> NoReturn:
-        """AbstractDeviceError."""
-        refuse("a batch", self.device, self.real)
-
-    def stage(self, owners: Sequence[object], like: object) -> NoReturn:
-        """AbstractDeviceError."""
-        refuse("a batch", self.device, self.real)
-
-    def copies(self, source: DeviceArray, target: DeviceArray) -> bool:
-        """False: nothing is there."""
-        return False
-
-    def read(self, array: DeviceArray) -> NoReturn:
-        """AbstractDeviceError."""
-        refuse("reading a tensor", self.device, self.real)
-
-    def export(self, keeper: object, array: DeviceArray) -> NoReturn:
-        """AbstractDeviceError."""
-        refuse("reading a tensor", self.device, self.real)
-
-    def adopt(self, given: object) -> None:
-        """None: no other library has arrays here."""
-        return None
-
-    def let_go(self, array: DeviceArray) -> None:
-        """Nothing, as no array is ever adopted."""
-
-    def host_memory(self, where: str, nbytes: int) -> NoReturn:
-        """AbstractDeviceError."""
-        refuse("offloading values", self.device, self.real)
-
-    def replay(self, launches: Sequence[object], names: Sequence[str]) -> NoReturn:
-        """AbstractDeviceError."""
-        refuse("running a recorded step", self.device, self.real)
-
     def here(self) -> AbstractContextManager[object]:
         """Nothing to do."""
         return _HERE
-
-    def synchronize(self) -> None:
-        """Nothing is ever done."""
 
 
 class AbstractHost(WithoutBytes, Host):  # type: ignore[misc]  # it refuses where that gives arrays
@@ -101,13 +70,3 @@ class AbstractCuda(WithoutBytes, Cuda):  # type: ignore[misc]
 
     def __init__(self, device: str, real: str) -> None:
         self.device, self.real = device, real
-
-
-class NoBytes:
-    """In the place of memory: a block over it counts as one that has its bytes."""
-
-    def __repr__(self) -> str:
-        return "no bytes"
-
-
-NO_BYTES = NoBytes()

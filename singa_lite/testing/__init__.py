@@ -9,10 +9,9 @@ from singa_lite.layer.layer import Layer
 from singa_lite.tensor import Tensor
 from singa_lite.testing.function import Checked as Checked
 from singa_lite.testing.function import check_function as check_function
-from singa_lite.testing.gradients import STEP, TOLERANCE, compare
+from singa_lite.testing.gradients import STEP, TOLERANCE, Subject, compare
 from singa_lite.testing.gradients import CheckError as CheckError
 from singa_lite.testing.gradients import Compared as Compared
-from singa_lite.testing.subject import Subject
 
 
 def check_gradients(

@@ -16,10 +16,9 @@ from singa_lite.device import new_cpu
 from singa_lite.graph.graph import Operation
 from singa_lite.kernels.interface import is_user_kernel
 from singa_lite.kernels.numpy_kernels import NUMPY
-from singa_lite.testing import promises
-from singa_lite.testing.gradients import STEP, TOLERANCE, CheckError, Compared, by_tape, compare
+from singa_lite.testing import kernel_call as promises
+from singa_lite.testing.gradients import STEP, TOLERANCE, CheckError, Compared, Subject, by_tape, compare
 from singa_lite.testing.kernel_call import Calls
-from singa_lite.testing.subject import Subject
 
 #: What holds of every function, in every dtype.
 PROMISES: tuple[Callable[[Calls], None], ...] = (

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from singa_lite.layer.freezing import Freeze
 from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.layer.run import Run
-from singa_lite.layer.traversal.freezing import Freeze
 from singa_lite.tensor import Tensor
 from singa_lite.training.checked import CheckedFeeds
 from singa_lite.training.objective import Objective

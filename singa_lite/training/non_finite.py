@@ -11,11 +11,12 @@ import numpy as np
 from singa_lite.common.array_types import Array
 from singa_lite.common.errors import NonFiniteError
 from singa_lite.common.notice import warn
-from singa_lite.layer.layer_base.layer_calls import Callee, LayerCalls
+from singa_lite.layer.base import LayerBase
+from singa_lite.layer.calls import LayerCalls
+from singa_lite.layer.freezing import freezing
 from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.layer.run import Run
-from singa_lite.layer.traversal.freezing import freezing
-from singa_lite.runtime.out_of_memory import OutOfMemoryError
+from singa_lite.runtime.pool_numbers import OutOfMemoryError
 from singa_lite.tensor import Tensor, to_numpy
 from singa_lite.training.steps import fed_tensors
 from singa_lite.training.steps.micro_batches import cut
@@ -120,7 +121,7 @@ class _FiniteCheckCalls(LayerCalls):
     def __init__(self, frozen: Collection[str]) -> None:
         super().__init__(False, frozen)
 
-    def forward(self, layer: Callee, training: bool, inputs: list[Tensor]) -> object:
+    def forward(self, layer: LayerBase, training: bool, inputs: list[Tensor]) -> object:
         """_Found where the output is not finite."""
         result = layer.forward(layer.path not in self.frozen, *inputs)
         for output in result if isinstance(result, list | tuple) else [result]:

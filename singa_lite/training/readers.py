@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from singa_lite.common.forks import follow
+from singa_lite.common.contexts import follow
 from singa_lite.graph.executable import Pause
 
 

@@ -6,17 +6,16 @@ from collections.abc import Callable
 from typing import TypeVar
 from weakref import ReferenceType, ref
 
-from singa_lite.common.contexts import StepLock, in_own_context, one_step
+from singa_lite.common.contexts import StepLock, in_own_context, one_step, raise_ignored
 from singa_lite.common.errors import GraphError
-from singa_lite.common.interrupts import raise_ignored
 from singa_lite.compiler.byte_limit import ByteLimit
 from singa_lite.compiler.ir.remembered import forget_planning
 from singa_lite.graph.arena import Arena, arena_busy_error
 from singa_lite.graph.executable import Executable
 from singa_lite.graph.graph import Graph, Pause
 from singa_lite.kernels.kernel_set import tf32_of
-from singa_lite.layer.layer_base.past import Kept, Past
 from singa_lite.layer.layer_graph import LayerGraph
+from singa_lite.layer.past import Kept, Past
 from singa_lite.optimizer import Optimizer
 from singa_lite.tensor import Tensor
 from singa_lite.training.own_optimizer import begins_by_itself
@@ -57,7 +56,7 @@ class StepCache(StepRecords):
 
     def exclusively(self, work: Callable[..., R], *arguments: object) -> R:
         """work(*arguments), while no other thread does a step of this net."""
-        done = self._turn.run_with(self.arena.turn, self._exclusively, work, *arguments)
+        done = self._turn.run(self.arena.turn.run, self._exclusively, work, *arguments)
         raise_ignored()  # what came inside the step
         return done
 

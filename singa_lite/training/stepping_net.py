@@ -11,7 +11,7 @@ from singa_lite.common.checks import integer
 from singa_lite.common.errors import GraphError
 from singa_lite.common.table import Table
 from singa_lite.device import Device
-from singa_lite.layer.traversal.freezing import names_in
+from singa_lite.layer.freezing import names_in
 from singa_lite.optimizer import GlobalNorm, Optimizer
 from singa_lite.optimizer.gradient_accumulation import AccumulationSlot
 from singa_lite.optimizer.loss_scale import LossScale

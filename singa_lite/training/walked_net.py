@@ -10,11 +10,10 @@ from singa_lite.common.checks import flag, names
 from singa_lite.common.errors import GraphError
 from singa_lite.data.loading import batch
 from singa_lite.graph.graph import Pause
+from singa_lite.layer.calls import no_op
 from singa_lite.layer.layer import OneOrMore
-from singa_lite.layer.layer_base.layer_calls import no_op
 from singa_lite.layer.layer_graph import LayerGraph
-from singa_lite.layer.run import Run
-from singa_lite.layer.traversal.layer_walk import LayerGradients
+from singa_lite.layer.run import LayerGradients, Run
 from singa_lite.optimizer import Optimizer
 from singa_lite.tensor import DeviceSpec
 from singa_lite.training import checked

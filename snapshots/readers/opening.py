@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import FileIO
 
+from singa_lite.common.atomic import SelfClosing
 from singa_lite.common.errors import SnapshotError
-from singa_lite.common.self_closing import SelfClosing
 
 
 @contextmanager

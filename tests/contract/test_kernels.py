@@ -21,9 +21,11 @@ from layouts import serves
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import FunctionKernel, KernelSet
 from singa_lite.kernels.numpy_kernels import NUMPY
-from singa_lite.testing.kernel_call import Call, Calls, bits
-from singa_lite.testing.promises import (
+from singa_lite.testing.kernel_call import (
+    Call,
+    Calls,
     allocates_nothing,
+    bits,
     outputs_are_written_fully_and_inputs_stay,
     overwriting_gives_equal_bits,
     scratch_rule_needs_forms_alone,

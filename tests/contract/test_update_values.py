@@ -18,8 +18,7 @@ from singa_lite.kernels.interface import SIGNATURES, joined_name, joined_of
 from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, Hyper, RmsPropHyper, SgdHyper
 from singa_lite.kernels.kernel_set import KernelSet, split_operands
 from singa_lite.kernels.numpy_kernels import NUMPY
-from singa_lite.testing.kernel_call import Calls
-from singa_lite.testing.promises import allocates_nothing, scratch_rule_needs_forms_alone
+from singa_lite.testing.kernel_call import Calls, allocates_nothing, scratch_rule_needs_forms_alone
 from test_activation_values import normal
 
 Array = np.ndarray

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from itertools import count
 from typing import Any
-from weakref import finalize
+from weakref import WeakKeyDictionary, finalize
 
 import numpy as np
 
@@ -16,8 +16,8 @@ from host_libraries import HostMultiplier, convolutions, served
 from host_libraries import missing as missing_cudnn
 from host_loader import HostLoader
 from singa_lite.device import Device
+from singa_lite.device.cuda_libraries import GpuTrial
 from singa_lite.device.host_fallback import by_way_of_host
-from singa_lite.device.trial import GpuTrial
 from singa_lite.kernels.cuda_kernels import cuda
 from singa_lite.kernels.cuda_kernels.libraries.products import Products
 from singa_lite.kernels.kernel_set import KernelSet, Launch
@@ -92,6 +92,7 @@ class HostCuda(Cuda):
         self._cupy = cupy
         self.stream = HostStream()
         self.pool = Pool(limit)
+        self._staging: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
     def here(self) -> AbstractContextManager[None]:
         return nullcontext()
@@ -108,21 +109,14 @@ class HostCuda(Cuda):
         owner = self._cupy.cuda.UnownedMemory(memory.ctypes.data, memory.nbytes, memory, 0)
         return super().view(self._cupy.cuda.MemoryPointer(owner, 0), shape, dtype, strides, offset)
 
-    @contextmanager
-    def staged(self, owner: Any, values: np.ndarray) -> Iterator[Any]:
-        """Memory of the pool, given back when the copy has been asked for: it is done by then."""
-        region = self.pool.take(values.nbytes)
-        memory = region.memory[: values.nbytes]
-        np.copyto(memory.view(values.dtype).reshape(values.shape), values)
-        yield memory
-        self.pool.give(region)
-
     def stage(self, owners: Sequence[Any], like: Sequence[np.ndarray]) -> HostStage:
-        """Memory of the pool, given back when its owner dies, as a slot of the real one."""
+        """Memory of the pool, kept for the next batch of its owner, as a slot of the real one."""
         memories = []
         for owner, values in zip(owners, like, strict=True):
-            region = self.pool.take(values.nbytes)
-            finalize(owner, self.pool.give, region).atexit = False
+            region = self._staging.get(owner)
+            if region is None or region.nbytes < values.nbytes:
+                region = self._staging[owner] = self.pool.take(values.nbytes)
+                finalize(owner, self.pool.give, region).atexit = False
             memories.append(region.memory[: values.nbytes])
         return HostStage(memories)
 

@@ -15,7 +15,7 @@ from host_device import host_cuda
 from host_libraries import HostMultiplier
 from singa_lite import tensor
 from singa_lite.device import Device
-from singa_lite.device.trial import GpuTrial
+from singa_lite.device.cuda_libraries import GpuTrial
 from singa_lite.kernels.cuda_kernels.libraries.cublaslt_header import Epilogue
 from singa_lite.kernels.cuda_kernels.libraries.product import Product
 from singa_lite.kernels.interface.window import Window

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from singa_lite.runtime import pool as pool_module
-from singa_lite.runtime import segment, segments
+from singa_lite.runtime import segments
 from singa_lite.runtime.pool import ALIGNMENT, Bytes, OutOfMemoryError, Pool, Region, aligned_memory
 
 MIB = 1 << 20
@@ -342,7 +342,7 @@ def test_limited_pool_fails_exactly_where_the_model_does(steps: list[tuple[str, 
 # Finalizers and threads
 
 
-POOL_FILES = {module.__file__ for module in (pool_module, segment, segments)}
+POOL_FILES = {module.__file__ for module in (pool_module, segments)}
 
 
 def take_with_give_at_line(pool: Pool, nbytes: int, victims: list[Region], line: int) -> tuple[Region, int]:

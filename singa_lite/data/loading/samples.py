@@ -16,13 +16,15 @@ from singa_lite.common.arrays import (
     converted,
     dtype_of,
     is_lazy,
+    is_table,
     native,
     numbers,
     on_host,
     sliced,
+    table_array,
+    table_dtype,
 )
 from singa_lite.common.errors import DataFileError, ShapeError
-from singa_lite.common.tables import is_table, table_array, table_dtype
 from singa_lite.data.chunks import chunk_starts
 from singa_lite.data.loading.batch import by_name, check_ids, check_input, check_value, same_counts, says_shape
 from singa_lite.data.loading.data_set import Batch, Batches, DataSet, emptied

@@ -9,7 +9,8 @@ from numpy.typing import DTypeLike
 
 from singa_lite.common.array_types import DeviceArray
 from singa_lite.kernels.kernel_set import KernelSet, Launch
-from singa_lite.runtime.runtime import MemoryPool, Replay, Runtime
+from singa_lite.runtime.cuda_pool import MemoryPool
+from singa_lite.runtime.runtime import Replay, Runtime
 from singa_lite.tensor import Block
 
 

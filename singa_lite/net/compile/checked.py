@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from singa_lite.common.checks import integer, names
-from singa_lite.layer.traversal import freezing
-from singa_lite.layer.traversal.freezing import Freeze
+from singa_lite.layer import freezing
+from singa_lite.layer.freezing import Freeze
 from singa_lite.loss import Loss
 from singa_lite.net.compile import (
     objective_checks as compile_checks,

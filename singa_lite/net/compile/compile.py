@@ -12,9 +12,9 @@ from numpy.typing import DTypeLike
 from singa_lite.autograd.rewriting import Rule
 from singa_lite.common import elsewhere
 from singa_lite.common.errors import GraphError
+from singa_lite.layer import freezing
 from singa_lite.layer.layer import Layer
-from singa_lite.layer.traversal import freezing
-from singa_lite.layer.traversal.layer_walk import LayerGradients as LayerGradients
+from singa_lite.layer.run import LayerGradients as LayerGradients
 from singa_lite.net.compile import checked as compiling
 from singa_lite.net.compile import objective_checks as compile_checks
 from singa_lite.net.compile import settable as net_settings

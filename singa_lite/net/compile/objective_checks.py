@@ -8,8 +8,8 @@ from singa_lite.common.array_types import DType
 from singa_lite.common.checks import kind_of
 from singa_lite.common.errors import GraphError
 from singa_lite.common.notice import warn
+from singa_lite.layer.freezing import Freeze, freezing
 from singa_lite.layer.layer import Layer, Node
-from singa_lite.layer.traversal.freezing import Freeze, freezing
 from singa_lite.optimizer import Optimizer, precision
 from singa_lite.training.objective import Objective
 

@@ -14,7 +14,7 @@ from singa_lite.device import Device
 from singa_lite.graph.graph import ORDERS
 from singa_lite.layer.layer import Layer
 from singa_lite.net.compile.precision import storage_by
-from singa_lite.runtime.out_of_memory import in_words
+from singa_lite.runtime.pool_numbers import in_words
 from singa_lite.training.compile_options import CompileOptions
 from singa_lite.training.step_options import StepOptions
 

@@ -9,8 +9,8 @@ from typing import Protocol
 from singa_lite.common.described import is_ours
 from singa_lite.common.elsewhere import COMPILE
 from singa_lite.common.errors import GraphError
+from singa_lite.layer import freezing
 from singa_lite.layer.layer import Layer
-from singa_lite.layer.traversal import freezing
 from singa_lite.training import non_finite
 from singa_lite.training.compile_options import ATTRIBUTES, NAMES
 from singa_lite.training.criteria import losses_of, metrics_of

@@ -12,8 +12,8 @@ from singa_lite.common.checks import at_least_zero, integer
 from singa_lite.common.errors import GraphError, ShapeError
 from singa_lite.data.loading import batch
 from singa_lite.layer.layer import Layer
-from singa_lite.layer.layer_base.past import Kept
 from singa_lite.layer.layer_graph import LayerGraph
+from singa_lite.layer.past import Kept
 from singa_lite.tensor import as_tensor, to_numpy
 
 #: int64 (n, time).

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from singa_lite.common.errors import GraphError
-from singa_lite.layer.layer_base.layer_calls import Callee, LayerCalls
-from singa_lite.layer.layer_base.past import LayerPast, Past
+from singa_lite.layer.base import LayerBase
+from singa_lite.layer.calls import LayerCalls
+from singa_lite.layer.past import LayerPast, Past
 from singa_lite.tensor import Shape, Tensor
 
 
@@ -16,7 +17,7 @@ class ContinuedCalls(LayerCalls):
         self._past, self._position = past, position
         self._ran: set[str] = set()
 
-    def forward(self, layer: Callee, training: bool, inputs: list[Tensor]) -> object:
+    def forward(self, layer: LayerBase, training: bool, inputs: list[Tensor]) -> object:
         """What the layer's `continued` gives. GraphError for one that keeps something and runs twice."""
         past = LayerPast(self._past, layer.path, self._position)
         if past and layer.path in self._ran:

@@ -7,12 +7,12 @@ import numpy as np
 from singa_lite.common.array_types import DType
 from singa_lite.compiler.report.memory_plan import MemoryPlan
 from singa_lite.graph.graph import Graph
-from singa_lite.layer.layer_base.past import Past
 from singa_lite.layer.layer_graph import LayerGraph
+from singa_lite.layer.past import Past
 from singa_lite.net.generation import checked
 from singa_lite.net.generation.pieces import sizes
 from singa_lite.net.generation.text_step import ReadStep, ScoreStep, TextStep
-from singa_lite.runtime.total import overhead
+from singa_lite.runtime.pool_numbers import overhead
 from singa_lite.training.step_cache import OWN, StepCache
 from singa_lite.training.steps.fed_tensors import Forms
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from singa_lite.autograd import log
-from singa_lite.layer.layer_base.past import Past
 from singa_lite.layer.layer_graph import LayerGraph
+from singa_lite.layer.past import Past
 from singa_lite.layer.run import Run
 from singa_lite.net.generation.continued_calls import ContinuedCalls
 from singa_lite.tensor import Tensor

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from singa_lite.common.array_types import Array
 from singa_lite.common.checks import integer
-from singa_lite.layer.layer_base.past import Past
 from singa_lite.layer.layer_graph import LayerGraph
+from singa_lite.layer.past import Past
 from singa_lite.net.generation import checked
 from singa_lite.net.generation.checked import Ids, TextNet
 from singa_lite.net.generation.draws import Draws

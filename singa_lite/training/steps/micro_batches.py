@@ -17,8 +17,8 @@ from singa_lite.common.errors import GraphError
 from singa_lite.device import device_of
 from singa_lite.graph.graph import Phase
 from singa_lite.layer.criterion import Criterion
+from singa_lite.layer.freezing import Freeze, freezing
 from singa_lite.layer.layer import Node
-from singa_lite.layer.traversal.freezing import Freeze, freezing
 from singa_lite.tensor import Tensor
 from singa_lite.training.loop.measures import SCORES
 

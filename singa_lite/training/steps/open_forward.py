@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from singa_lite.autograd.ops.op import Op
 from singa_lite.common.errors import GraphError
-from singa_lite.layer.run import Run
-from singa_lite.layer.traversal.layer_walk import LayerGradients
+from singa_lite.layer.run import LayerGradients, Run
 from singa_lite.tensor import Tensor
 
 

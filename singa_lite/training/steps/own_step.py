@@ -14,9 +14,9 @@ from singa_lite.common.contexts import in_own_context
 from singa_lite.common.errors import GraphError
 from singa_lite.device import Device
 from singa_lite.graph.graph import Graph
+from singa_lite.layer.calls import no_op
 from singa_lite.layer.layer import Layer
-from singa_lite.layer.layer_base.layer_calls import no_op
-from singa_lite.optimizer.step_transaction import StepOfAll
+from singa_lite.optimizer.stepping import StepTransaction
 from singa_lite.tensor import Tensor, from_numpy
 from singa_lite.training.steps.micro_batches import Fed
 from singa_lite.training.steps.step_call import Member, StepCall, under_way
@@ -108,8 +108,8 @@ class OwnStep(TrainStep):
     def kept(self) -> tuple[object, ...]:
         return self.function, *(member.layers for member in self.members)
 
-    def one_step(self) -> StepOfAll:
-        return StepOfAll([member.optimizer for member in self.members])
+    def one_step(self) -> StepTransaction:
+        return StepTransaction([member.optimizer for member in self.members])
 
     def begin(self) -> None:
         for member in self.members:

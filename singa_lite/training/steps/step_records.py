@@ -17,10 +17,10 @@ from singa_lite.graph.arena import Arena
 from singa_lite.graph.budget_error import BudgetError
 from singa_lite.graph.graph import Graph
 from singa_lite.graph.profiled_costs import CallTimes, ProfiledCosts
+from singa_lite.layer.freezing import trained_values
 from singa_lite.layer.layer_graph import LayerGraph
-from singa_lite.layer.traversal.freezing import trained_values
 from singa_lite.optimizer import Optimizer
-from singa_lite.runtime.out_of_memory import OutOfMemoryError
+from singa_lite.runtime.pool_numbers import OutOfMemoryError
 from singa_lite.tensor import Block, Tensor
 from singa_lite.training.step_limits import (
     beside_bytes,

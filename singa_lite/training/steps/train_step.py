@@ -9,14 +9,14 @@ from singa_lite.autograd import add, no_grad
 from singa_lite.autograd.untaped import product
 from singa_lite.autograd.watching.watch import Watch
 from singa_lite.graph.graph import Graph
-from singa_lite.layer.layer_base.layer_calls import no_op
+from singa_lite.layer.calls import no_op
+from singa_lite.layer.freezing import Freeze, freezing
 from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.layer.run import Run
-from singa_lite.layer.traversal.freezing import Freeze, freezing
 from singa_lite.optimizer import GlobalNorm, Optimizer
 from singa_lite.optimizer.gradient_accumulation import WHOLE, AccumulationSlot
 from singa_lite.optimizer.loss_scale import LossScale
-from singa_lite.optimizer.step_transaction import StepOfAll, StepTransaction
+from singa_lite.optimizer.stepping import StepTransaction
 from singa_lite.parallel.gradients.buckets import Take
 from singa_lite.parallel.gradients.data_parallel_step import COUNTED, DataParallelStep
 from singa_lite.tensor import Tensor
@@ -85,7 +85,7 @@ class TrainStep(EvaluateStep):
         """What else is left half done where the step is: other nets that it trains."""
         return ()
 
-    def one_step(self) -> StepTransaction | StepOfAll:
+    def one_step(self) -> StepTransaction:
         """A `with` block around the step, which does not count if the block fails before it is kept."""
         return self.optimizer.one_step()
 

@@ -4,40 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, Protocol, Self
 
 from singa_lite import device as devices
 from singa_lite.common.described import Arguments, differences, equal_values, options_of
 from singa_lite.common.errors import GraphError
 from singa_lite.device import Device
-from singa_lite.layer.layer_base.layer_calls import Callee
-from singa_lite.layer.layer_base.layer_tensors import Context
-from singa_lite.tensor import Shape
+from singa_lite.layer.base import LayerBase
 
 #: What a net makes of a layer, not its options.
-_OF_THE_NET = frozenset(
+OF_THE_NET = frozenset(
     {"_name", "_unnamed", "_holder", "_layers", "_parameters", "_states", "_made_in_setup", "_prepared_for", "context"}
     | {"output_sample_shape", "input_sample_shapes", "shared_with", "trainable"}
 )
 
 
-class Changing(Callee, Protocol):
-    """What is asked here of a layer."""
-
-    _given: Arguments
-    _layers: dict[str, Any]
-    _prepared_for: tuple[Shape, ...]
-    context: Context | None
-
-    @property
-    def given_arguments(self) -> Mapping[str, object]: ...
-
-    def prepare(self, shapes: tuple[Shape, ...], context: Context) -> None: ...
-    def with_sublayers(self) -> Iterator[Self]: ...
-    def options_changed(self) -> None: ...
-
-
-def check_changeable(layer: Changing, changes: Mapping[str, object]) -> None:
+def check_changeable(layer: LayerBase, changes: Mapping[str, object]) -> None:
     """GraphError for an option that has done all that it does."""
     for name, value in changes.items():
         where = f"layer {layer.path!r}: {name}"
@@ -54,16 +35,12 @@ def check_changeable(layer: Changing, changes: Mapping[str, object]) -> None:
             )
 
 
-def adopt(layer: Changing, changes: Mapping[str, object], before: Changing, after: Changing) -> None:
+def adopt(layer: LayerBase, changes: Mapping[str, object], before: LayerBase, after: LayerBase) -> None:
     """Take over what differs between two layers that were made anew, one of them with other values of these options.
 
     GraphError where it would change layers within the layer, parameters, state, or the shape of the output; what
     `setup` says of its inputs.
     """
-    if layer.context is not None:
-        context = layer.context._replace(device=_trial_device())
-        for made in (before, after):
-            made.prepare(layer._prepared_for, context)
     was, would_be = (list(_form(each, layer.context is not None)) for each in (before, after))
     if was != would_be:
         now = {name: layer.given_arguments.get(name, options_of(type(layer)).get(name)) for name in changes}
@@ -73,15 +50,11 @@ def adopt(layer: Changing, changes: Mapping[str, object], before: Changing, afte
             f"of {list(now.values())!r:.100}; make another layer"
         )
     _take(layer, before, after)
-    for each in layer.with_sublayers():
-        if each.context is not None:
-            with each.context.device.first_values():
-                each.options_changed()
 
 
-def _take(layer: Changing, before: Changing, after: Changing) -> None:
+def _take(layer: LayerBase, before: LayerBase, after: LayerBase) -> None:
     for name, value in differences(before, after).items():
-        if name not in _OF_THE_NET and not _holds_objects(value):
+        if name not in OF_THE_NET and not _holds_objects(value):
             object.__setattr__(layer, name, value)
     given, wanted = before.given_arguments, after.given_arguments
     changed = {
@@ -93,7 +66,7 @@ def _take(layer: Changing, before: Changing, after: Changing) -> None:
             _take(inner, before._layers[name], after._layers[name])
 
 
-def _form(layer: Changing, is_set_up: bool) -> Iterator[object]:
+def _form(layer: LayerBase, is_set_up: bool) -> Iterator[object]:
     """What a change must leave as it is."""
     for each in layer.with_sublayers():
         yield each.path, type(each)
@@ -111,6 +84,6 @@ def _holds_objects(value: object) -> bool:
 
 
 @cache
-def _trial_device() -> Device:
+def trial_device() -> Device:
     """Where layers are set up to see what they would be."""
     return devices.abstract("numpy")

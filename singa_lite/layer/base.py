@@ -1,13 +1,13 @@
-"""LayerTensors: a layer's name, its place within the layers that hold it, and the tensors of its own."""
+"""LayerBase: what a layer has of itself: name, traits, place, layers within it, parameters and state."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import signature
 from itertools import islice
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -18,9 +18,9 @@ from singa_lite.common.described import Described
 from singa_lite.common.errors import GraphError
 from singa_lite.common.table import Table
 from singa_lite.device import Device
-from singa_lite.layer import initializer
-from singa_lite.layer.layer_base import names
-from singa_lite.layer.layer_base.sample_shape import SampleShape
+from singa_lite.layer import initializer, names
+from singa_lite.layer.past import LayerPast
+from singa_lite.layer.sample_shape import SampleShape
 from singa_lite.tensor import Shape, Tensor, full
 
 
@@ -32,18 +32,53 @@ class Context(NamedTuple):
     seed: int
 
 
-class LayerTensors(Described):
-    """A layer's name and path, and its own parameters and state. Base of `Layer`.
+class LayerBase(Described):
+    """A layer's name, traits, parameters and state, and the layers within it. Base of `Layer`.
 
     name: as for `Layer`. Within a layer that holds it the path is "<path of that layer>/<name>", else the name alone;
     tensors, random numbers and snapshots are found by the path.
     """
 
+    forward: Callable[..., Tensor | list[Tensor] | tuple[Tensor, ...]]
+
+    # ---- traits, which a subclass of `Layer` states where it differs
+
+    #: "softmax" or "sigmoid" if the output is that of something, for losses that would take it a second time.
+    gives: str = ""
+    #: Whether the output has the input's elements, no others, under whatever shape.
+    keeps_values: bool = False
+    #: How many ids there are for a layer that takes ids: its input is of integers from 0 to below. None: of numbers.
+    input_ids: int | None = None
+    #: Whether a mask of its input is one of its output too: it does something at each position, perhaps by others.
+    passes_mask: bool = False
+    #: Whether it takes a mask of its input into account, though its output has none.
+    takes_mask: bool = False
+    #: Whether its own operations do the same at each position (axis 1) by itself, so that forward serves any number of
+    #: them; layers within it are asked for themselves.
+    positionwise: bool = False
+    #: Whether samples (time, ...) may have fewer steps than `setup` was told: `forward` does the same to fewer.
+    any_length: bool = False
+    #: Whether its output has the time steps of its input; False where it has no axis of time any more.
+    keeps_time: bool = True
+    #: Whether positions of a text may be read again: what it keeps of one goes by those before it, as keys do, and not
+    #: by what was kept, as a state does. Of layers that keep something (`kept_of_past`).
+    reads_again: bool = False
+    #: Whether its output has the features, or classes, along the last axis; None: as its input has them.
+    features_last: bool | None = None
+    #: Whether training mixes the samples of a batch, as their mean does: such a layer cannot train on micro-batches.
+    batch_statistics: ClassVar[bool] = False
+    #: The kind of tensor as which a batch that feeds the layer is held: "image" is as convolutions read it, "" C order.
+    feed_layout: ClassVar[str] = ""
+
     _name: str
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._holder: LayerTensors | None = None
+        self._holder: LayerBase | None = None
+        self._layers: dict[str, Any] = {}
+        self._made_in_setup: list[str] = []
+        self._prepared_for: tuple[Shape, ...] = ()
+        self.shared_with: Any = None
         self.output_sample_shape: SampleShape | None = None
         self._parameters: dict[str, Tensor] = {}
         self._states: dict[str, Tensor] = {}
@@ -65,7 +100,7 @@ class LayerTensors(Described):
         vars(self)["trainable"] = wanted
         for tensor in self._parameters.values():
             tensor.stores_grad = wanted
-        for layer in self._within():
+        for layer in self._layers.values():
             layer.trainable = wanted
 
     @property
@@ -89,15 +124,28 @@ class LayerTensors(Described):
     @property
     def path(self) -> str:
         """ "<layer>/<layer within it>/<name>", the name alone for a layer that no other holds."""
-        names, holder = [self._name], self._holder
-        while holder is not None:
-            names.append(holder._name)
-            holder = holder._holder
-        return "/".join(reversed(names))
+        return "/".join(reversed([layer._name for layer in self._holders()]))
 
-    def _within(self) -> Iterable[LayerTensors]:
-        """The layers that this one holds."""
-        return ()
+    def _holders(self) -> Iterator[LayerBase]:
+        """This layer, the one that holds it, and so on."""
+        layer: LayerBase | None = self
+        while layer is not None:
+            yield layer
+            layer = layer._holder
+
+    def with_sublayers(self) -> Iterator[Self]:
+        """This layer and all that it holds, at any depth, each before those in it, in the order of adding."""
+        yield self
+        for layer in self._layers.values():
+            yield from layer.with_sublayers()
+
+    def owners(self) -> Iterator[Any]:
+        """The layers of a net, or of none, that hold what this layer and those in it share the parameters of."""
+        for each in self.with_sublayers():
+            if each.shared_with is not None:
+                *_, outermost = each.shared_with._holders()
+                if outermost is not self:
+                    yield outermost
 
     @property
     def parameters(self) -> Table[Tensor]:
@@ -105,10 +153,8 @@ class LayerTensors(Described):
 
         `add_parameter` makes them, their values change by `copy_from_numpy`.
         """
-        how = "add_parameter() in setup(), or copy_from_numpy() of one of them"
-        held = {f"{layer.name}/{key}": t for layer in self._within() for key, t in layer.parameters.items()}
-        given = self._parameters | held if held else self._parameters
-        return Table(given, f"parameters of layer {self.path!r}", how, self._without)
+        inner = {f"{layer.name}/{key}": t for layer in self._layers.values() for key, t in layer.parameters.items()}
+        return self._table("parameters", "add_parameter", self._parameters | inner if inner else self._parameters)
 
     @parameters.setter
     def parameters(self, given: object) -> None:
@@ -117,29 +163,28 @@ class LayerTensors(Described):
     @property
     def states(self) -> Table[Tensor]:
         """State by name, as `parameters`. `add_state` makes it, its values change by `copy_from_numpy`."""
-        how = "add_state() in setup(), or copy_from_numpy() of one of them"
-        held = {f"{layer.name}/{key}": t for layer in self._within() for key, t in layer.states.items()}
-        given = self._states | held if held else self._states
-        return Table(given, f"state of layer {self.path!r}", how, self._without)
+        inner = {f"{layer.name}/{key}": t for layer in self._layers.values() for key, t in layer.states.items()}
+        return self._table("state", "add_state", self._states | inner if inner else self._states)
 
     @states.setter
     def states(self, given: object) -> None:
         self._refuse("states", "add_state() in", given)
 
+    def _table(self, what: str, maker: str, tensors: dict[str, Tensor]) -> Table[Tensor]:
+        why_empty = (
+            ""
+            if self.context is not None
+            # one that is only an attribute of another layer is in no net
+            else (
+                "wanted a layer that net.add() has set up (a layer that another holds is given to it by "
+                "self.add_layer(...), set up by self.set_up() and run by self.run())"
+            )
+        )
+        how = f"{maker}() in setup(), or copy_from_numpy() of one of them"
+        return Table(tensors, f"{what} of layer {self.path!r}", how, why_empty)
+
     def _refuse(self, what: str, how: str, given: object) -> None:
         raise GraphError(f"layer {self.path!r}: wanted {what} made by {how} setup(), received {given!r:.100}")
-
-    @property
-    def _without(self) -> str:
-        """Why there are no parameters yet, for messages; "" for a layer in a net. One that is only an attribute of
-        another layer is in none.
-        """
-        if self.context is not None:
-            return ""
-        return (
-            "wanted a layer that net.add() has set up (a layer that another holds is given to it by "
-            "self.add_layer(...), set up by self.set_up() and run by self.run())"
-        )
 
     @property
     def own_parameters(self) -> Mapping[str, Tensor]:
@@ -160,10 +205,9 @@ class LayerTensors(Described):
         layout: "filters" for those of convolutions, which the device lays out as its kernels like best.
         GraphError outside `setup` and for a name that is taken, ValueError for one that a snapshot cannot hold.
         """
-        self._check_new("add_parameter", name)
+        context = self._check_new("add_parameter", name)
         tensor = self._borrowed(name, tuple(shape))
         if tensor is None:
-            context = self._placed()
             tensor = context.device.empty(shape, context.dtype, layout)
             tensor.name = f"{self.path}/{name}"
             tensor.stores_grad = True
@@ -176,8 +220,7 @@ class LayerTensors(Described):
 
         GraphError outside `setup` and for a name that is taken, ValueError for one that a snapshot cannot hold.
         """
-        self._check_new("add_state", name)
-        context = self._placed()
+        context = self._check_new("add_state", name)
         tensor = full(shape, value, dtype or context.dtype, context.device)
         tensor.name = f"{self.path}/{name}"
         self._states[name] = tensor
@@ -187,25 +230,23 @@ class LayerTensors(Described):
         """Another layer's parameter that stands for a new one; None where the layer makes its own."""
         return None
 
-    def _taken(self) -> dict[str, str]:
-        """{name that is taken within the layer: what has it}."""
-        return dict.fromkeys(self._parameters, "parameter") | dict.fromkeys(self._states, "state")
-
-    def _check_new(self, call: str, name: str) -> None:
+    def _check_new(self, call: str, name: str) -> Context:
         """Raise unless a parameter or state of this name may be made now."""
         where = f"layer {self.path!r}: {call}({name!r:.100})"
         wanted = names.problem_of_tensor(name)
         if wanted is not None:
             raise ValueError(f"{where}: wanted {wanted} as its name, received {name!r:.100}")
-        self._placed()
+        context = self._placed()
         if self.output_sample_shape is not None:
             raise GraphError(f"{where}: wanted the call within setup(), received it afterwards")
         self._check_free(where, name)
+        return context
 
     def _check_free(self, where: str, name: str) -> None:
-        kind = self._taken().get(name)
-        if kind is not None:
-            raise GraphError(f"{where}: wanted a name that is not taken, received that of a {kind} that is there")
+        """GraphError for the name of a parameter, a state or a layer of this layer."""
+        for kind, table in (("layer", self._layers), ("state", self._states), ("parameter", self._parameters)):
+            if name in table:
+                raise GraphError(f"{where}: wanted a name that is not taken, received that of a {kind} that is there")
 
     @property
     def dtype(self) -> DType:
@@ -231,8 +272,7 @@ class LayerTensors(Described):
 
     def param_names(self) -> list[str]:
         """Full names of the parameters, "<path>/weight" and so on, once the layer is in a net."""
-        self.get_output_sample_shape()
-        return [tensor.name for tensor in self.parameters.values()]
+        return [tensor.name for tensor in self.param_values()]
 
     def param_values(self) -> list[Tensor]:
         """The parameters, in the order of `param_names`."""
@@ -243,3 +283,36 @@ class LayerTensors(Described):
         if self.context is None:
             raise GraphError(f"layer {self.path!r}: wanted a layer that is in a net")
         return self.context
+
+    def check_usable(self) -> None:
+        """For a subclass that works with values which somebody must bring: GraphError while they are missing.
+
+        Asked before a batch, until all layers of a net are usable.
+        """
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.path!r} -> {self.output_sample_shape}>"
+
+    # ---- texts position by position, see `net.generate`
+
+    def refuses_past(self) -> str:
+        """Why `continued` cannot serve, in words; "" if it can, as where the layer is `positionwise`."""
+        if self.positionwise or type(self).continued is not LayerBase.continued:
+            return ""
+        return "it may look at several positions"
+
+    def kept_of_past(self, batch: int, length: int) -> Mapping[str, Shape]:
+        """What it keeps of so many texts, of up to `length` positions: shapes by name, in the net's dtype."""
+        return {}
+
+    def most_positions(self) -> int | None:
+        """The most positions of a text that it can tell apart; None: any number."""
+        return None
+
+    def continued(self, past: LayerPast, *inputs: Tensor) -> Tensor | list[Tensor] | tuple[Tensor, ...]:
+        """As forward(False, *inputs), for the next m positions, at least one, of texts: x (n, m, ...).
+
+        past: what the layer keeps of those before, zeros at first, which it moves on; `past.position` of them came
+        before. A layer that looks at several positions, or has another m for each, writes one of its own.
+        """
+        return self.forward(False, *inputs)

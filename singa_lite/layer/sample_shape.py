@@ -61,3 +61,8 @@ def _entries(given: object) -> tuple[object, ...] | None:
     if isinstance(given, np.ndarray):
         return tuple(given.tolist()) if given.ndim == 1 else None
     return tuple(given) if isinstance(given, Sequence) and not isinstance(given, str | bytes) else None
+
+
+def is_shorter(shape: Shape, whole: Shape) -> bool:
+    """Whether a sample shape is another one's but for fewer steps, at least one."""
+    return len(shape) == len(whole) > 0 and shape[1:] == whole[1:] and 0 < shape[0] < whole[0]

@@ -1,11 +1,14 @@
-"""Topology: which layer feeds which, by name, and the order to run them in."""
+"""Topology: which layer feeds which, by name, and in which order they run. Lengths: which inputs may be shorter."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from singa_lite.common.errors import GraphError
+from singa_lite.layer.layer import Node
+from singa_lite.layer.sample_shape import is_shorter
+from singa_lite.tensor import Shape
 
 
 class Source(NamedTuple):
@@ -113,3 +116,43 @@ class Topology:
                 return taken + sources[:index].count(source)
             taken += sources.count(source)
         return taken
+
+
+class Lengths:
+    """The axis of time, axis 1 of a batch, on its way through the layers.
+
+    An input has one if it is of ids (time, ...), or has features behind it (time, features). Layers hand it on, by
+    `keeps_time`, the first input's that has one.
+
+    of: {layer: the input layer that its outputs have the time of}; refusing: {input layer: the first layer behind it
+    that takes as many steps as it was set up for and no fewer; it itself where it has no time}.
+    """
+
+    def __init__(self, nodes: Sequence[Node], ids: Collection[str]) -> None:
+        self.of: dict[str, str] = {}
+        self.refusing: dict[str, str] = {}
+        for node in nodes:
+            layer = node.layer
+            came = [self.of[name] for name, _ in node.sources if name in self.of]
+            if not node.sources:
+                came = [layer.name]
+                if not _has_time(layer.input_sample_shapes or [()], layer.name in ids):
+                    self.refusing[layer.name] = layer.name
+            if not layer.any_length or layer.name in self.refusing:
+                for name in came:
+                    self.refusing.setdefault(name, layer.name)
+            elif came and layer.keeps_time:
+                self.of[layer.name] = came[0]
+
+    def fitting(self, name: str, sample_shape: Shape, shape: Shape) -> Shape:
+        """The sample shape that a batch of an input layer is to have: its own where it is of fewer steps.
+
+        sample_shape: that the layer was set up for; shape: of the batch.
+        """
+        if name in self.refusing or not is_shorter(shape[1:], sample_shape):
+            return sample_shape
+        return shape[1:]
+
+
+def _has_time(shapes: list[Shape], of_ids: bool) -> bool:
+    return len(shapes[0]) >= (1 if of_ids else 2)

@@ -9,7 +9,7 @@ before the walk goes on: those of a block never stand together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextvars import ContextVar
 from operator import eq
 from typing import NamedTuple, Protocol, TypeVar
@@ -23,7 +23,8 @@ from singa_lite.common.errors import GraphError, ShapeError
 from singa_lite.common.notice import warn
 from singa_lite.common.unique import Unique
 from singa_lite.device import Device
-from singa_lite.layer.layer_base.past import LayerPast
+from singa_lite.layer.base import LayerBase
+from singa_lite.layer.sample_shape import is_shorter
 from singa_lite.tensor import Shape, Tensor
 
 R = TypeVar("R")
@@ -31,32 +32,6 @@ R = TypeVar("R")
 
 def no_op() -> None:
     """Called before a change, where nobody has to be told of it."""
-
-
-class Callee(Protocol):
-    """What a call asks of a layer."""
-
-    forward: Callable[..., Tensor | list[Tensor] | tuple[Tensor, ...]]
-
-    def continued(self, past: LayerPast, *inputs: Tensor) -> Tensor | list[Tensor] | tuple[Tensor, ...]: ...
-    @property
-    def path(self) -> str: ...
-    @property
-    def passes_mask(self) -> bool: ...
-    @property
-    def takes_mask(self) -> bool: ...
-    @property
-    def positionwise(self) -> bool: ...
-    @property
-    def layers(self) -> Mapping[str, object]: ...
-    @property
-    def any_length(self) -> bool: ...
-    @property
-    def parameters(self) -> Mapping[str, Tensor]: ...
-    @property
-    def states(self) -> Mapping[str, Tensor]: ...
-    @property
-    def output_sample_shapes(self) -> list[Shape]: ...
 
 
 class Watcher(Protocol):
@@ -124,7 +99,7 @@ class LayerCalls(Unique):
         self.cuts.clear()
         self.watched.clear()
 
-    def seen(self, path: str, outputs: list[Tensor]) -> list[Tensor]:
+    def observed(self, path: str, outputs: list[Tensor]) -> list[Tensor]:
         """A layer's outputs, which the watcher looks at. Where it wants derivatives by them, each passes a mark on the
         tape, at which these can be read off.
         """
@@ -148,7 +123,7 @@ class LayerCalls(Unique):
             for path, marks in self.watched.items():
                 self.watcher.derivative(path, [captured.pop(mark) for mark in marks if mark in captured])
 
-    def forward(self, layer: Callee, training: bool, inputs: list[Tensor]) -> object:
+    def forward(self, layer: LayerBase, training: bool, inputs: list[Tensor]) -> object:
         """What the layer's forward gives. `inputs` may be emptied."""
         if not self.training:
             return layer.forward(False, *inputs)
@@ -171,7 +146,7 @@ class LayerCalls(Unique):
             self.cuts.append(Cut(outer, tape_position(), False))
         return result
 
-    def _passing(self, layer: Callee, inputs: list[Tensor]) -> object:
+    def _passing(self, layer: LayerBase, inputs: list[Tensor]) -> object:
         """As in evaluation, without gradients of the layer's own parameters; derivatives pass through, if there are
         layers before it that want them.
         """
@@ -230,14 +205,14 @@ def by_itself(work: Callable[[], R]) -> R:
     return work()
 
 
-def call(layer: Callee, device: Device, training: bool, inputs: list[Tensor]) -> list[Tensor]:
+def call(layer: LayerBase, device: Device, training: bool, inputs: list[Tensor]) -> list[Tensor]:
     """The outputs of a layer, of the shapes that `setup` said. `inputs` may be emptied.
 
     TypeError for what is no tensor, ShapeError for another shape: the layers behind were set up for these.
     """
     calls, mask = _current.get(), _mask_of(inputs)
     is_masked = mask is not None
-    if not layer.passes_mask and (layer.layers or not layer.positionwise):
+    if not layer.passes_mask and (layer._layers or not layer.positionwise):
         mask = None
     if device.graph is not None:
         device.graph.made_by(layer, Unchanged)
@@ -245,11 +220,11 @@ def call(layer: Callee, device: Device, training: bool, inputs: list[Tensor]) ->
         result = layer.forward(training, *inputs) if calls is None else calls.forward(layer, training, inputs)
         outputs = list(result) if isinstance(result, list | tuple) else [result]
         found = _checked(layer, outputs, calls)
-        found = found if calls is None else calls.seen(layer.path, found)
+        found = found if calls is None else calls.observed(layer.path, found)
     for output in found:
         output.mask = mask if output.mask is None else output.mask
     if is_masked and all(output.mask is None for output in found):
-        _tell_end_of_mask(layer)
+        _warn_of_end_of_mask(layer)
     if calls is not None and layer.path in calls.asked:
         calls.given.setdefault(layer.path, []).extend(found)
     return found
@@ -260,38 +235,32 @@ def _mask_of(inputs: list[Tensor]) -> Tensor | None:
     return next((tensor.mask for tensor in inputs if tensor.mask is not None), None)
 
 
-def _tell_end_of_mask(layer: Callee) -> None:
+def _warn_of_end_of_mask(layer: LayerBase) -> None:
     """Warn, once a layer, that a mask ends at one that does not look at it. Layers within it tell of themselves, and of
     a user's own class nobody knows what it looks at.
     """
     kind = type(layer)
-    if layer.takes_mask or layer.layers or not kind.__module__.startswith("singa_lite.") or "_told" in vars(layer):
+    if layer.takes_mask or layer._layers or not kind.__module__.startswith("singa_lite.") or "_warned" in vars(layer):
         return
-    object.__setattr__(layer, "_told", True)
+    object.__setattr__(layer, "_warned", True)
     warn(
         f"layer {layer.path!r}: a mask of its input ends here, as {kind.__name__} does not take it into account: what "
         "is behind counts padding as well; PaddingMask gives the mask as an input to layers behind that take one"
     )
 
 
-def _checked(layer: Callee, outputs: list[object], calls: LayerCalls | None) -> list[Tensor]:
+def _checked(layer: LayerBase, outputs: list[object], calls: LayerCalls | None) -> list[Tensor]:
     tensors = [output for output in outputs if isinstance(output, Tensor)]
     if not tensors or len(tensors) < len(outputs):
         given = ", ".join(type(output).__name__ for output in outputs) or "none"
         raise TypeError(f"layer {layer.path!r}: wanted forward() to return a Tensor, or a list, received {given}")
     wanted, found = layer.output_sample_shapes, [tensor.shape[1:] for tensor in tensors]
     fits = eq if calls is None else calls.fits
-    same = len(found) == len(wanted) and all(map(fits, found, wanted))
-    if not same and not (layer.any_length and _are_shorter(found, wanted)):
+    pairs = zip(found, wanted, strict=False)
+    fit = (fits(*pair) or (layer.any_length and is_shorter(*pair)) for pair in pairs)
+    if len(found) != len(wanted) or not all(fit):
         raise ShapeError(
             f"layer {layer.path!r}: wanted forward() to return samples of shapes {wanted}, as setup() said, received "
             f"{found}"
         )
     return tensors
-
-
-def _are_shorter(found: list[Shape], wanted: list[Shape]) -> bool:
-    """Whether the sample shapes are those but for fewer time steps."""
-    pairs = list(zip(found, wanted, strict=False))
-    same = all(len(f) == len(w) > 0 and f[1:] == w[1:] and f[0] <= w[0] for f, w in pairs)
-    return len(found) == len(wanted) and same

@@ -1,1 +1,0 @@
-"""What every layer has beside its own forward: names, options, tensors, placement, sharing."""
