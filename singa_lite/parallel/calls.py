@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from singa_lite.common.array_types import Array
 from singa_lite.device import device_of
 from singa_lite.kernels.collective import landing_elements
 from singa_lite.kernels.interface import SIGNATURES, Facts, Signature
@@ -61,7 +59,6 @@ class SumCall:
         begins: bool,
         is_urgent: bool,
         way: CollectiveKind,
-        is_narrow: bool,
         clears: bool,
         in_line: bool,
         on_gpu: bool,
@@ -70,7 +67,6 @@ class SumCall:
         self._channel = channel
         self._begins = begins
         self._way = way
-        self._is_narrow = is_narrow
         self._clears = clears
         self._on_gpu = on_gpu
         self.ranks = channel.communicator.size
@@ -85,15 +81,15 @@ class SumCall:
         """Bind it to its arrays."""
         values, landing, _ = arrays
         if self._begins:
-            return partial(self._channel.begin, values, landing, self._way, self._is_narrow, self._clears, self.unit)
+            return partial(self._channel.begin, values, landing, self._way, self._clears, self.unit)
         return partial(self._channel.wait, values)
 
     def prepare_on_gpu(self, runtime: Cuda, arrays: tuple[DeviceArray, ...]) -> Launch:
         """Bind it to its arrays. turn: holds this rank's share of the samples."""
-        values, landing, turn = arrays
+        values, _, turn = arrays
         sums = self._channel.on_gpu(runtime)
         if self._begins:
-            return sums.begin(values, landing, turn, self._way, self._is_narrow, self._clears, self.unit)
+            return sums.begin(values, turn, self._way, self._clears, self.unit)
         return sums.wait(values)
 
     def polling(self) -> PollCall | None:
@@ -101,10 +97,12 @@ class SumCall:
         return None if self._on_gpu else PollCall(self._channel)
 
     def landing_elements(self, elements: int) -> int:
-        """What the other ranks send; on a GPU the halves that are sent, if any are."""
-        if self._on_gpu:
-            return -(-elements // 2) if self._is_narrow else 1
-        return 1 if self._way is CollectiveKind.ALL_PARTS else landing_elements(elements, self.ranks, self.unit)
+        """What the other ranks send; on a GPU nothing comes in beside the values."""
+        return (
+            1
+            if self._on_gpu or self._way is CollectiveKind.ALL_PARTS
+            else landing_elements(elements, self.ranks, self.unit)
+        )
 
 
 class PollCall:
@@ -120,57 +118,11 @@ class PollCall:
         return self._channel.poll
 
 
-# values: a gradient, float32 without gaps; rest: of its shape, what was not sent of it so far; turn: as above.
-def _rest_signature(name: str, **roles: str) -> Signature:
-    facts = Facts(by_elements=True, once=True, activations=())
-    name, tensors = SIGNATURES.own_name(name), tuple(roles)
-    signature = Signature(name, tensors, tuple(roles.values()), frozenset(), ("call",), {}, facts, "own")
-    SIGNATURES.enter_own(signature)
-    return signature
-
-
-_NARROW = _rest_signature("parallel.narrow", values="Update", rest="Update", turn="Read")
-_ROUND_SUMS = _rest_signature("parallel.round_sums", values="Update", rest="Update")
-
-
-class RestCall:
-    """The setting `call` of what rounds a gradient before it is sent, and its sum behind that.
-
-    work: of values and the rest, as arrays.
-    """
-
-    scratch_bytes = 0
-
-    def __init__(self, work: Callable[[Array, Array], None]) -> None:
-        self._work = work
-
-    def prepare(self, arrays: tuple[DeviceArray, ...], scratch: DeviceArray | None) -> Launch:
-        """Bind it to its arrays."""
-        return partial(self._work, *arrays)
-
-
-class NarrowCall(RestCall):
-    """Of what rounds a gradient before it is sent."""
-
-    def __init__(self, channel: Channel) -> None:
-        super().__init__(channel.narrow)
-        self._channel = channel
-
-    def prepare(self, arrays: tuple[DeviceArray, ...], scratch: DeviceArray | None) -> Launch:
-        """Bind it to its arrays; whether this rank has samples, the channel knows."""
-        return super().prepare(arrays[:2], scratch)
-
-    def prepare_on_gpu(self, runtime: Cuda, arrays: tuple[DeviceArray, ...]) -> Launch:
-        """Bind it to its arrays. turn: holds this rank's share of the samples."""
-        return self._channel.on_gpu(runtime).narrow(*arrays)
-
-
 class _SumArguments(NamedTuple):
     """What two sums have in common that share their calls: arguments of `SumCall`, in its order."""
 
     is_urgent: bool
     way: CollectiveKind
-    is_narrow: bool
     clears: bool
     in_line: bool
     on_gpu: bool
@@ -184,20 +136,6 @@ class Sums:
         self._channel = channel
         self._in_flight_bytes = in_flight_bytes
         self._known: dict[_SumArguments, tuple[SumCall, SumCall]] = {}
-        self._narrow, self._round_sums = NarrowCall(channel), RestCall(channel.round_sums)
-
-    def narrow(self, values: Tensor, rest: Tensor, turn: Tensor) -> None:
-        """Round a gradient to bfloat16, with what was left of it before; what is left now goes to the rest."""
-        device_of(values).run(_NARROW.name, values, rest, turn, call=self._narrow)
-
-    def round_sums(self, values: Tensor, rest: Tensor) -> None:
-        """Make of sums of narrowed gradients what all ranks have; what that leaves of this rank's goes to the rest.
-
-        On a GPU they have it: NCCL adds up in 16 bits, and says nothing of what that leaves.
-        """
-        device = device_of(values)
-        if not isinstance(device.runtime, Cuda):
-            device.run(_ROUND_SUMS.name, values, rest, call=self._round_sums)
 
     def add_up(
         self,
@@ -205,20 +143,19 @@ class Sums:
         turn: Tensor,
         is_urgent: bool = False,
         way: CollectiveKind = CollectiveKind.SUM,
-        is_narrow: bool = False,
         of_samples: bool = True,
         in_line: bool = False,
         unit: int = 1,
     ) -> None:
         """values: without gaps; becomes the sum over all ranks. turn: float64 (), one for all sums of a step.
 
-        is_urgent: whether it is waited for at once; is_narrow: whether bfloat16 holds the values; of_samples: whether a
-        rank without any adds zeros, which `narrow` has seen to of narrow ones; in_line, unit: see `Collective`.
+        is_urgent: whether it is waited for at once; of_samples: whether a rank without any adds zeros; in_line, unit:
+        see `Collective`.
         """
         device = device_of(values)
-        clears = of_samples and way is not CollectiveKind.ALL_PARTS and not is_narrow
+        clears = of_samples and way is not CollectiveKind.ALL_PARTS
         on_gpu = isinstance(device.runtime, Cuda)
-        calls = self._calls(_SumArguments(is_urgent, way, is_narrow, clears, in_line, on_gpu, unit))
+        calls = self._calls(_SumArguments(is_urgent, way, clears, in_line, on_gpu, unit))
         landing: Tensor = device.empty((calls[0].landing_elements(values.size()),), values.dtype)
         for signature, call in zip(_SIGNATURES[way], calls, strict=True):
             device.run(signature.name, values, landing, turn, call=call)

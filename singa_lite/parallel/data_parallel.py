@@ -30,7 +30,6 @@ class DataParallel:
     bucket_bytes: int
     in_flight_bytes: int
     shard: str | None
-    compress: str | None
     sync: bool
     check_every: int
     _served: list[ReferenceType[object]] = field(default_factory=list, repr=False)
@@ -67,23 +66,9 @@ class DataParallel:
         """
         self._sums.add_up(values, turn, is_urgent, of_samples=of_samples)
 
-    def narrow(self, gradient: Tensor, rest: Tensor, turn: Tensor) -> None:
-        """With compress: round a gradient to what is sent of it; what is not goes to the rest, for the next step."""
-        self._sums.narrow(gradient, rest, turn)
-
-    def round_sums(self, values: Tensor, rest: Tensor) -> None:
-        """With compress, behind `add_up_gradients`: the same sums on all ranks, and what is left of this one's in the
-        rest.
-        """
-        self._sums.round_sums(values, rest)
-
-    def add_up_gradients(self, values: Tensor, turn: Tensor) -> None:
-        """As `add_up`, of gradients that were narrowed where there is compress; `round_sums` is to follow then."""
-        self._sums.add_up(values, turn, is_narrow=self.compress is not None)
-
     def add_up_own_part(self, values: Tensor, turn: Tensor, unit: int) -> None:
-        """As `add_up_gradients`; behind it only this rank's part is a sum, and the rest means nothing."""
-        self._sums.add_up(values, turn, way=CollectiveKind.OWN_PART, is_narrow=self.compress is not None, unit=unit)
+        """As `add_up`; behind it only this rank's part is a sum, and the rest means nothing."""
+        self._sums.add_up(values, turn, way=CollectiveKind.OWN_PART, unit=unit)
 
     def gather_parts(self, values: Tensor, turn: Tensor, unit: int, in_line: bool) -> None:
         """Each rank's part of the values comes to all ranks. in_line: behind all sums that were begun before."""

@@ -1,17 +1,16 @@
 """Sums over the ranks on a GPU: NCCL's, on a stream of their own, beside the kernels of the walk back.
 
-Nothing lands beside the values but the halves of `compress`. Nobody polls: once asked for, a sum goes on by itself.
+Nothing lands beside the values. Nobody polls: once asked for, a sum goes on by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
 
 from singa_lite.common.errors import ParallelError
 from singa_lite.kernels.cuda_kernels.loader import CudaLoader
-from singa_lite.kernels.cuda_kernels.ranks import RankKernels, clear_idle, draw_key, narrow, pack, widen
+from singa_lite.kernels.cuda_kernels.ranks import RankKernels, clear_idle, draw_key
 from singa_lite.kernels.kernel_set import DeviceArray, Launch
 from singa_lite.parallel.collective_kind import CollectiveKind
 from singa_lite.parallel.communicator import Communicator
@@ -44,41 +43,30 @@ class GpuSums:
     def begin(
         self,
         values: DeviceArray,
-        landing: DeviceArray,
         share: DeviceArray,
         way: CollectiveKind,
-        is_narrow: bool,
         clears: bool,
         unit: int,
     ) -> Launch:
         """What begins a sum. share: of the samples, 0 for a rank that has none, whose values are cleared then.
 
-        landing: has a half for each value where they are sent narrow; unit: of the parts, see `parts_of`.
+        unit: of the parts, see `parts_of`.
         """
-        before, after = list[Launch](), list[Launch]()
-        if clears:
-            before.append(self._kernels.bind(clear_idle, values, share))
-        sent = values
-        if is_narrow:
-            sent = landing
-            before.append(self._kernels.bind(pack, values, landing))
-            after.append(self._kernels.bind(widen, landing, values))
-        place = Numbers(sent.data.ptr, values.size, "bfloat16" if is_narrow else values.dtype.name)
-        begin, end = self._beside.pair(lambda stream: self._connected().ask(way, place, stream, unit))
-        self._ends[values.data.ptr] = Joint(partial(self._through, end, after))
-        return Shared(partial(self._begun, before, begin), self)
+        clear = self._kernels.bind(clear_idle, values, share) if clears else None
+        numbers = Numbers(values.data.ptr, values.size, values.dtype.name)
+        begin, end = self._beside.pair(lambda stream: self._connected().ask(way, numbers, stream, unit))
+        self._ends[values.data.ptr] = Joint(partial(self._run_end, end))
+        return Shared(partial(self._run_begin, clear, begin), self)
 
-    def _begun(self, before: Sequence[Launch], begin: Launch) -> None:
-        for launch in before:
-            launch()
+    def _run_begin(self, clear: Launch | None, begin: Launch) -> None:
+        if clear is not None:
+            clear()
         self._count(1)
         begin()
 
-    def _through(self, end: Launch, after: Sequence[Launch]) -> None:
+    def _run_end(self, end: Launch) -> None:
         end()
         self._count(-1)
-        for launch in after:
-            launch()
 
     def _count(self, step: int) -> None:
         if not self._runtime.stream.is_capturing():  # what is noted is not under way
@@ -87,10 +75,6 @@ class GpuSums:
     def wait(self, values: DeviceArray) -> Launch:
         """What has the main stream wait for the sum of these values, whose beginning was bound before."""
         return self._ends.pop(values.data.ptr)
-
-    def narrow(self, values: DeviceArray, rest: DeviceArray, share: DeviceArray) -> Launch:
-        """See `narrowed.py`. share: as in `begin`."""
-        return self._kernels.bind(narrow, values, rest, share)
 
     def draw_key(self, state: DeviceArray, key: DeviceArray, by: int) -> Launch:
         """See `keys.py`. by: between the counters of rank 0 and this one."""

@@ -68,7 +68,7 @@ def instructions(
     as it was, for so many processes. PlanError and GraphError as of `compile` and `plan_batch`.
     """
     options = {name: value for name, value in net.compiled_as.items() if name != "parallel"}
-    parallel = DataParallel(Pretended(ranks), bucket, in_flight, None, None, False, 1) if ranks > 1 else None
+    parallel = DataParallel(Pretended(ranks), bucket, in_flight, None, False, 1) if ranks > 1 else None
     net.compile(net.optimizer or SGD(0.1, momentum=0.9), **options, parallel=parallel)  # type: ignore[arg-type]
     return net.plan_batch(batch).placed.planned.instructions
 

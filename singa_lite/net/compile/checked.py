@@ -105,7 +105,7 @@ def checked(
         on_nan=non_finite.checked(options.on_nan),
         keep=_kept_layers(net, options, pieces, scale is not None),
         how=step_options_of(options, [node.layer for node in nodes], device),
-        ranks=parallel_checks.ranks_of(options, device, objective, optimizer, dtype),
+        ranks=parallel_checks.ranks_of(options, device, objective, optimizer),
         beside=beside,
     )
 

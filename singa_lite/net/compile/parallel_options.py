@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
-from singa_lite.common.array_types import DType
 from singa_lite.common.errors import GraphError
 from singa_lite.device import Device
 from singa_lite.loss import Loss
@@ -17,7 +14,7 @@ from singa_lite.training.objective import Objective
 
 
 def ranks_of(
-    options: CompileOptions, device: Device, objective: Objective | None, optimizer: Optimizer, dtype: DType
+    options: CompileOptions, device: Device, objective: Objective | None, optimizer: Optimizer
 ) -> Ranks | None:
     """The processes that train together, None for this one alone.
 
@@ -36,8 +33,6 @@ def ranks_of(
             raise ValueError(
                 f"compile parallel: wanted precision='float32' beside sync=True, received {options.precision!r}"
             )
-        if given.compress is not None and dtype != np.float32:
-            raise ValueError(f"compile parallel: wanted a net in float32 beside compress, received one in {dtype}")
         if given.shard is not None:
             _check_elementwise(options.state_dtype, optimizer)
         _check_means({} if objective is None else objective.losses)

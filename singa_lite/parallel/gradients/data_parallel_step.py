@@ -11,7 +11,6 @@ import numpy as np
 from singa_lite.autograd.ops.across import RankShare, across
 from singa_lite.autograd.ops.noise import drawing
 from singa_lite.autograd.untaped import product
-from singa_lite.common.array_types import Array
 from singa_lite.common.errors import ParallelError
 from singa_lite.device import Device, device_of
 from singa_lite.graph.graph import Phase
@@ -63,8 +62,6 @@ class DataParallelStep:
     ) -> None:
         self.ranks = ranks
         self.ownership = ownership
-        #: {parameter: what was not sent of its gradients on this rank so far}, of its shape, with compress.
-        self.rests: dict[str, Tensor] = {}
         self._shares: dict[Device, dict[str, Tensor]] = {}
         self._names = [SAMPLES, *outputs]
         self._values = values
@@ -170,27 +167,13 @@ class DataParallelStep:
 
         at_once, updates: see `ShardedBuckets`.
         """
-        rest_of = None if self.ranks.compress is None else self.rest_of
         if self.ownership is None:
-            return Buckets(self.ranks, turn, parameters, take, rest_of)
-        return ShardedBuckets(self.ranks, turn, parameters, take, rest_of, self.ownership, at_once, updates)
+            return Buckets(self.ranks, turn, parameters, take)
+        return ShardedBuckets(self.ranks, turn, parameters, take, self.ownership, at_once, updates)
 
-    def rest_of(self, name: str, value: Tensor) -> Tensor:
-        """What was not sent of a parameter's gradients so far: zeros at first."""
-        if name not in self.rests:
-            self.rests[name] = _make_rest(name, value, np.zeros(value.shape, value.dtype))
-        return self.rests[name]
-
-    def follow(self) -> None:
-        """The parameters were moved to another device: what was not sent of their gradients goes there, too."""
-        values = self._values()
-        self.rests = {name: _make_rest(name, values[name], np.array(rest)) for name, rest in self.rests.items()}
+    def follow_device(self) -> None:
+        """Drop the shares: the parameters were moved to another device, where they are made anew."""
         self._shares.clear()
-
-    def clear_rests(self) -> None:
-        """As before a first step. The tensors stay, as recorded steps read them."""
-        for rest in self.rests.values():
-            rest.copy_from_numpy(np.zeros(rest.shape, rest.dtype))
 
     def add_up_squares(self, squares: Tensor, turn: Tensor) -> None:
         """Squares of gradients that each rank has a part of, float64 (), become those of all."""
@@ -251,13 +234,3 @@ def _difference(one: Mapping[str, str], other: Mapping[str, str]) -> tuple[str, 
     """The first setting that is not the same, and what it is in both."""
     names = dict.fromkeys([*one, *other])
     return next(((name, one.get(name), other.get(name)) for name in names if one.get(name) != other.get(name)), None)
-
-
-def _make_rest(name: str, value: Tensor, values: Array) -> Tensor:
-    """Of a parameter's gradients, lying as it does."""
-    device = device_of(value)
-    made: Tensor = device.empty(value.shape, value.dtype, value.memory_order())
-    with device.first_values():
-        made.copy_from_numpy(values)
-    made.name = f"{name} rest of gradients"
-    return made

@@ -46,27 +46,11 @@ class Ranks(Protocol):
         """
 
     @property
-    def compress(self) -> str | None:
-        """ "bfloat16": gradients are sent so, and what is left of them is kept; None: as they are."""
-
-    def narrow(self, gradient: Tensor, rest: Tensor, turn: Tensor) -> None:
-        """With compress: round a gradient to what is sent of it; what is not goes to the rest, for the next step.
-
-        turn: as in `add_up`.
-        """
-
-    def round_sums(self, values: Tensor, rest: Tensor) -> None:
-        """With compress, behind `add_up_gradients`: what is left of this rank's sums goes to the rest, too."""
-
-    def add_up_gradients(self, values: Tensor, turn: Tensor) -> None:
-        """As `add_up`, of gradients that were narrowed where there is compress; `round_sums` is to follow then."""
-
-    @property
     def shard(self) -> str | None:
         """ "state": each rank has and updates its part of the optimizer's state; None: all of it."""
 
     def add_up_own_part(self, values: Tensor, turn: Tensor, unit: int) -> None:
-        """As `add_up_gradients`; behind it only this rank's part is a sum, and the rest means nothing.
+        """As `add_up`; behind it only this rank's part is a sum, and the rest means nothing.
 
         unit: elements that are of one rank together (`parts_of`).
         """

@@ -11,7 +11,7 @@ and sums a large gradient by strips of all parts (`compiler/ranks/own_parts.py`)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from singa_lite.device import device_of
 from singa_lite.graph.graph import Phase
@@ -34,12 +34,11 @@ class ShardedBuckets(Buckets):
         turn: Tensor,
         parameters: Iterable[Tensor],
         take: Take,
-        rest_of: Callable[[str, Tensor], Tensor] | None,
         ownership: Ownership,
         at_once: bool,
         updates: bool,
     ) -> None:
-        super().__init__(ranks, turn, parameters, take, rest_of)
+        super().__init__(ranks, turn, parameters, take)
         self._ownership = ownership
         self._at_once = at_once
         self._updates = updates
@@ -63,7 +62,7 @@ class ShardedBuckets(Buckets):
         if number not in self._open:
             self._open[number] = PackedMemory(self._device, bucket.elements, bucket.dtype)
         memory = self._open[number]
-        self._narrow(name, value, memory.add(name, value, gradient, member.start))
+        memory.add(name, value, gradient, member.start)
         if len(memory.packed) == len(bucket.members):
             self._close(number)
 

@@ -13,7 +13,7 @@ from singa_lite.training import compile_options
 from singa_lite.training.compile_options import Trait
 
 #: Options of `parallel.mpi` that they are to have alike.
-_OF_RANKS = ("bucket_bytes", "in_flight_bytes", "shard", "compress", "sync", "check_every")
+_OF_RANKS = ("bucket_bytes", "in_flight_bytes", "shard", "sync", "check_every")
 
 
 class Compiled(Protocol):
@@ -77,8 +77,6 @@ def settings(net: Compiled) -> dict[str, str]:
         found["step"] = net.own_step
     if net.parallel is not None and net.parallel.size > 1:
         found["processes"] = net.parallel.size
-        if net.parallel.compress is not None:
-            found["compress"] = net.parallel.compress
     return {name: described(value) for name, value in found.items()}
 
 
