@@ -123,8 +123,7 @@ ARGUMENTS = [
     bad("weight_init", "'he'", layers.Dense, 2, weight_init="he"),
     bad("bias_init", "'he'", layers.Dense, 2, bias_init="he"),
     bad("weight_init", "HeNormal()", layers.Dense, 2, weight_init=initializer.HeNormal, error=TypeError),
-    bad("breadth", "'here'", layers.Dense, 2, breadth=3, error=TypeError),
-    bad("storage", "precision=", layers.Dense, 2, storage="float16", error=TypeError),  # an option of former versions
+    bad("breadth=3", "num_output", layers.Dense, 2, breadth=3, error=TypeError),
     bad("storage", "float16", layers.Activation, storage="float16", error=TypeError),
     bad("input_sample_shape", "(5,)", layers.Dense, 2, input_sample_shape=5, error=ShapeError),
     bad("input_sample_shape", "'5'", layers.Dense, 2, input_sample_shape="5", error=ShapeError),

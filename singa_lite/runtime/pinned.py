@@ -10,13 +10,26 @@ program says so. In a capture the side streams join by these events, and a copy 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from singa_lite.kernels.kernel_set import Launch
 from singa_lite.runtime.capture import Joint
 from singa_lite.runtime.cupy_types import Cupy, CupyArray, Event, Stream
-from singa_lite.runtime.host_memory import Copying
+
+
+class Copying(NamedTuple):
+    """The two launches of a copy. end: behind it, all that is asked for comes after the copy."""
+
+    begin: Launch
+    end: Launch
 
 
 class PinnedMemory:
-    """A `HostMemory`. stream: the main one. MemoryError where the host does not pin so many bytes."""
+    """Pinned bytes of the host, and copies of arrays of bytes (uint8, no gaps) to an offset there and back.
+
+    A copy is bound once, and done by each run. stream: the main one. MemoryError where the host does not pin so many
+    bytes.
+    """
 
     def __init__(self, cupy: Cupy, stream: Stream, nbytes: int) -> None:
         self.nbytes = nbytes
@@ -27,12 +40,12 @@ class PinnedMemory:
         self._pinned = _pinned(cupy, nbytes)
 
     def out(self, array: CupyArray, offset: int) -> Copying:
-        """To the host."""
+        """Binds a copy of an array to this offset."""
         kind = self._cupy.cuda.runtime.memcpyDeviceToHost
         return self._copying(self._out, self._pinned.ptr + offset, array.data.ptr, array.nbytes, kind)
 
     def back(self, array: CupyArray, offset: int) -> Copying:
-        """From the host."""
+        """Binds a copy of the bytes from this offset on into an array."""
         kind = self._cupy.cuda.runtime.memcpyHostToDevice
         return self._copying(self._back, array.data.ptr, self._pinned.ptr + offset, array.nbytes, kind)
 
@@ -56,7 +69,7 @@ class PinnedMemory:
         return event
 
     def settle(self) -> None:
-        """Waits for both streams."""
+        """Waits until no copy is under way, as after a run that an interrupt has ended."""
         self._out.synchronize()
         self._back.synchronize()
 

@@ -73,7 +73,7 @@ class WithoutBytes:
     def let_go(self, array: DeviceArray) -> None:
         """Nothing, as no array is ever adopted."""
 
-    def host_memory(self, where: str, nbytes: int) -> NoReturn:
+    def host_memory(self, nbytes: int) -> NoReturn:
         """AbstractDeviceError."""
         refuse("offloading values", self.device, self.real)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from enum import Flag, auto
-from os import PathLike
 from typing import Annotated, Any, get_type_hints
 
 from singa_lite.autograd.rewriting import Rule
@@ -49,8 +48,7 @@ class CompileOptions:
     memory_budget: Annotated[int | str | None, Trait.OWN_STEPS | Trait.MACHINE] = None
     micro_batches: Annotated[int, _USUAL_STEP | Trait.ATTRIBUTE] = 1
     state_dtype: str | None = None
-    offload: Annotated[str | PathLike[str] | None, Trait.OWN_STEPS | Trait.ONE_PROCESS | Trait.MACHINE] = None
-    budget_profile: Annotated[bool, Trait.ONE_PROCESS | Trait.MACHINE] = False
+    offload: Annotated[str | None, Trait.OWN_STEPS | Trait.ONE_PROCESS | Trait.MACHINE] = None
     order: Annotated[str, Trait.OWN_STEPS | Trait.ONE_PROCESS | Trait.MACHINE] = "recorded"
     workers: Annotated[int, Trait.OWN_STEPS | Trait.ONE_PROCESS | Trait.MACHINE] = 1
     precision: Annotated[str, Trait.OWN_STEPS | Trait.ALIKE] = "float32"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from os import PathLike
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -88,8 +87,7 @@ class CompiledNet(PlannedNet):
         memory_budget: int | str | None = None,
         micro_batches: int = 1,
         state_dtype: str | None = None,
-        offload: str | PathLike[str] | None = None,
-        budget_profile: bool = False,
+        offload: str | None = None,
         order: str = "recorded",
         workers: int = 1,
         precision: str = "float32",
@@ -125,14 +123,8 @@ class CompiledNet(PlannedNet):
 
         offload: a second means to keep the budget, only where it is asked for: values of the forward part are also
         copied out of the arena and back before backward reads them, whatever takes less time; results stay equal, bit
-        for bit. On a GPU "host": pinned memory of the host, beside computing. On a CPU a folder, for a temporary file
-        that has no name: seldom worth it, see docs/budget.md. No budget counts these bytes, `plan.host_bytes` says how
-        many. OSError for a folder in which no file can be made, and at the first batch where its disk is full.
-
-        budget_profile: choose what is computed again by the seconds that each call takes here, in the place of a rule:
-        where a step does not fit as it is, each different call is measured by itself, over bytes of its own within the
-        budget, before its plan is made; results do not change. A plan then depends on what was measured, which is kept
-        until the next `compile`. For a CPU. ValueError without a budget or a device's limit, and without graph.
+        for bit. "host", on a GPU: pinned memory of the host, beside computing. No budget counts these bytes,
+        `plan.host_bytes` says how many. MemoryError at the first batch where the host does not pin them.
 
         order: "recorded", or one that is equivalent and needs less memory; or "dependencies": what does not depend on
         each other stands in lanes of a wave, planned so that these may run at the same time, with results that are

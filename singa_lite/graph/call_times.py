@@ -1,4 +1,4 @@
-"""Profiled costs: seconds of a step's calls, each measured by itself between two steps, in the place of the rule's.
+"""Measured seconds of kernel calls, each run by itself between two steps.
 
 A call is measured over bytes that nobody else has, filled with ones, or with zeros where its numbers are no floats: an
 index, a class, a mask or a key of 0 is a valid one. So parameters, state, running statistics and random numbers stay as
@@ -7,7 +7,7 @@ they are. Equal calls, by kernel, settings and what their tensors look like, are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from singa_lite.common import threads
 from singa_lite.common.strides import span
 from singa_lite.common.unique import Unique
 from singa_lite.compiler.ir.operation import Instruction, Operand
-from singa_lite.compiler.ir.time_model import seconds
 from singa_lite.compiler.report.profile import timed, waited
 from singa_lite.graph.arena import Arena
 from singa_lite.kernels.kernel_set import Launch, SpecKey
@@ -36,18 +35,19 @@ class CallTimes(Unique):
         self._arena = arena
         self._seconds: dict[CallKey, float] = {}
 
-    def of(self, calls: Mapping[CallKey, Instruction], room: int | None) -> dict[CallKey, float]:
-        """Seconds of these, but for those whose operands take more than `room` bytes, or than the device has left."""
-        new = {key: call for key, call in calls.items() if key not in self._seconds}
+    def seconds_of(self, calls: Iterable[Instruction]) -> dict[CallKey, float]:
+        """Returns the seconds of each call, but of those whose operands take more bytes than the device has left."""
+        wanted = {key_of(call): call for call in calls}
+        new = {key: call for key, call in wanted.items() if key not in self._seconds}
         if new:
-            self._arena.turn.run(self._measure, new, room)
-        return {key: self._seconds[key] for key in calls if key in self._seconds}
+            self._arena.turn.run(self._measure, new)
+        return {key: self._seconds[key] for key in wanted if key in self._seconds}
 
-    def _measure(self, calls: Mapping[CallKey, Instruction], room: int | None) -> None:
+    def _measure(self, calls: Mapping[CallKey, Instruction]) -> None:
         threads.settle()
         device = self._arena.device
         sizes = {key: _Layout(call, device.runtime.alignment).nbytes for key, call in calls.items()}
-        left = sorted((key for key, nbytes in sizes.items() if room is None or nbytes <= room), key=sizes.__getitem__)
+        left = sorted(sizes, key=sizes.__getitem__)
         while left:
             try:
                 block = self._arena.between_runs(sizes[left[-1]])
@@ -86,49 +86,6 @@ class CallTimes(Unique):
         if call.scratch_bytes:
             scratch = device.view(block, (call.scratch_bytes,), "uint8", (1,), layout.scratch)
         return device.kernels.prepare(call.kernel, arrays, scratch, call.settings)
-
-
-class ProfiledCosts:
-    """Seconds of one step's calls, for passes (`Target.cost`), measured when the first is asked for.
-
-    times: where they are kept; calls: all that the step is likely to do; room: how many bytes measuring may take, None
-    where nothing bounds them. Where that does not do for a call it costs what the rule says, times the median of how
-    much longer the others took than by the rule.
-    """
-
-    def __init__(
-        self, times: CallTimes, calls: Callable[[], Iterable[Instruction]], room: Callable[[], int | None]
-    ) -> None:
-        self._times, self._calls, self._room = times, calls, room
-        self._seconds: dict[CallKey, float] = {}
-        self._ratios: list[float] = []
-
-    def __call__(self, call: Instruction) -> float:
-        """Seconds of a call."""
-        if not self._seconds:
-            self._ask({key_of(one): one for one in (*self._calls(), call)})
-        key = key_of(call)
-        if key not in self._seconds:
-            self._ask({key: call})
-        return self._seconds[key]
-
-    def _ask(self, calls: Mapping[CallKey, Instruction]) -> None:
-        from statistics import median  # here, as it loads fractions and decimals that `import singa_lite` needs not
-
-        measured = self._times.of(calls, self._room())
-        self._ratios += [took / seconds(calls[key]) for key, took in measured.items()]
-        ratio = median(self._ratios) if self._ratios else 1.0
-        for key, call in calls.items():
-            self._seconds[key] = measured[key] if key in measured else ratio * seconds(call)
-
-    @property
-    def facts(self) -> str:
-        """How many calls were measured, and how many were not, in words."""
-        if not self._seconds:
-            return "nothing was measured"
-        by_rule = len(self._seconds) - len(self._ratios)
-        rest = f", {by_rule} by the rule in proportion, as there was no room to measure them" if by_rule else ""
-        return f"measured, {len(self._ratios)} different calls{rest}"
 
 
 def key_of(call: Instruction) -> CallKey:
