@@ -15,8 +15,8 @@ import numpy as np
 from singa_lite.common.array_types import Array, DType
 from singa_lite.common.errors import ParallelError, SnapshotError
 from singa_lite.optimizer import Optimizer
+from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.parallel.gradients.buckets import in_line
-from singa_lite.parallel.gradients.ranks import Ranks
 from singa_lite.snapshots.group import SUM
 from singa_lite.snapshots.tree import LazyArray
 from singa_lite.tensor import Shape, Tensor, to_numpy
@@ -133,7 +133,7 @@ def _rank_contents(net: SteppingNet) -> _RankContents:
     return _RankContents(state, sums)
 
 
-def _give(net: SteppingNet, ranks: Ranks, where: str) -> None:
+def _give(net: SteppingNet, ranks: DataParallel, where: str) -> None:
     """What rank 0 asks for, until it says that it has all."""
     while isinstance(asked := ranks.gathered(None, where)[0], Entry):
         ranks.collect(_rank_part(net, asked), ())
@@ -162,7 +162,7 @@ def _dtype(net: SteppingNet, optimizer: Optimizer, entry: Entry) -> DType:
     return optimizer.slot_form(entry.slot, value)[1] if entry.slot in optimizer.slots else value.dtype
 
 
-def _ranks(net: SteppingNet) -> Ranks:
+def _ranks(net: SteppingNet) -> DataParallel:
     if net.together is None:
         raise ParallelError("wanted a net that several processes train, received one that is compiled for one")
     return net.together.ranks
@@ -181,7 +181,7 @@ def own_values(net: SteppingNet) -> dict[str, Tensor]:
     together, parameters = net.together, net.parameters()
     if together is None or together.ownership is None:
         return parameters
-    owns = {name: together.ownership.own(name) for name in parameters}
+    owns = {name: together.ownership.own_part(name) for name in parameters}
     return {name: in_line(parameters[name], own.start, own.stop) for name, own in owns.items() if own.start < own.stop}
 
 
@@ -195,4 +195,4 @@ def own_elements(net: SteppingNet, path: str, array: Array) -> Array:
     if array.shape != value.shape or rest.endswith("/count"):
         return array
     flat: Array = array.transpose(value.memory_order()).reshape(-1)
-    return flat[together.ownership.own(name)]
+    return flat[together.ownership.own_part(name)]

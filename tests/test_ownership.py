@@ -35,9 +35,9 @@ def test_it_goes_by_the_walk_back_and_buckets_end_where_they_are_full():
     names = [[member.name for member in bucket.members] for bucket in made.buckets]
     small = ["c/scale", "c/bias", "c/weight", "b/bias", "a/bias"]
     assert sorted(names, key=len) == [["b/weight"], ["a/weight"], small]
-    assert made.own("b/weight") == slice(750, 1500)
+    assert made.own_part("b/weight") == slice(750, 1500)
     assert made.parts("c/weight") == [slice(0, 211), slice(211, 350)]  # 219 of 438 behind 8 elements
-    assert made.own("c/bias") == slice(7, 7)
+    assert made.own_part("c/bias") == slice(7, 7)
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4, 7])

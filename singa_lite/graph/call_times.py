@@ -13,10 +13,10 @@ import numpy as np
 
 from singa_lite.common import threads
 from singa_lite.common.strides import span
-from singa_lite.common.unique import Unique
 from singa_lite.compiler.ir.operation import Instruction, Operand
 from singa_lite.compiler.report.profile import timed, waited
 from singa_lite.graph.arena import Arena
+from singa_lite.graph.replay.step_device import StepDevice
 from singa_lite.kernels.kernel_set import Launch, SpecKey
 from singa_lite.runtime.out_of_memory import OutOfMemoryError
 from singa_lite.tensor import Block
@@ -28,64 +28,60 @@ LEAST_RUNS, MOST_RUNS, SHORT = 2, 10, 0.02
 CallKey = tuple[str, tuple[SpecKey | None, ...], str]
 
 
-class CallTimes(Unique):
-    """Measured seconds of calls, for all of a net's steps. arena: theirs, whose bytes are free between two runs."""
+def seconds_of(arena: Arena, calls: Iterable[Instruction]) -> dict[CallKey, float]:
+    """Returns the measured seconds of calls, but of those whose operands take more bytes than the device has left.
 
-    def __init__(self, arena: Arena) -> None:
-        self._arena = arena
-        self._seconds: dict[CallKey, float] = {}
+    arena: whose bytes are free between two runs.
+    """
+    found: dict[CallKey, float] = {}
+    arena.turn.run(_measure, arena, {key_of(call): call for call in calls}, found)
+    return found
 
-    def seconds_of(self, calls: Iterable[Instruction]) -> dict[CallKey, float]:
-        """Returns the seconds of each call, but of those whose operands take more bytes than the device has left."""
-        wanted = {key_of(call): call for call in calls}
-        new = {key: call for key, call in wanted.items() if key not in self._seconds}
-        if new:
-            self._arena.turn.run(self._measure, new)
-        return {key: self._seconds[key] for key in wanted if key in self._seconds}
 
-    def _measure(self, calls: Mapping[CallKey, Instruction]) -> None:
-        threads.settle()
-        device = self._arena.device
-        sizes = {key: _Layout(call, device.runtime.alignment).nbytes for key, call in calls.items()}
-        left = sorted(sizes, key=sizes.__getitem__)
-        while left:
-            try:
-                block = self._arena.between_runs(sizes[left[-1]])
-            except OutOfMemoryError:
-                left.pop()
-                continue
-            with device.runtime.here():
-                for key in left:
-                    self._seconds[key] = self._least(calls[key], block)
-            del block
-            device.pool.release_free()  # or the arena would be taken beside it
-            return
+def _measure(arena: Arena, calls: Mapping[CallKey, Instruction], found: dict[CallKey, float]) -> None:
+    threads.settle()
+    device = arena.device
+    sizes = {key: _Layout(call, device.runtime.alignment).nbytes for key, call in calls.items()}
+    left = sorted(sizes, key=sizes.__getitem__)
+    while left:
+        try:
+            block = arena.between_runs(sizes[left[-1]])
+        except OutOfMemoryError:
+            left.pop()
+            continue
+        with device.runtime.here():
+            for key in left:
+                found[key] = _least(device, calls[key], block)
+        del block
+        device.pool.release_free()  # or the arena would be taken beside it
+        return
 
-    def _least(self, call: Instruction, block: Block) -> float:
-        """The least time of a few runs. block: bytes for the operands and the scratch."""
-        launch = waited(self._bound(call, block), self._arena.device.synchronize)
-        times = [timed(launch) for _ in range(LEAST_RUNS)]
-        while len(times) < MOST_RUNS and sum(times) < SHORT:
-            times.append(timed(launch))
-        return min(times)
 
-    def _bound(self, call: Instruction, block: Block) -> Launch:
-        device = self._arena.device
-        layout = _Layout(call, device.runtime.alignment)
+def _least(device: StepDevice, call: Instruction, block: Block) -> float:
+    """The least time of a few runs. block: bytes for the operands and the scratch."""
+    launch = waited(_bound(device, call, block), device.synchronize)
+    times = [timed(launch) for _ in range(LEAST_RUNS)]
+    while len(times) < MOST_RUNS and sum(times) < SHORT:
+        times.append(timed(launch))
+    return min(times)
 
-        def array(operand: Operand | None, start: int) -> object:
-            if operand is None:
-                return None
-            made = device.view(block, operand.shape, operand.dtype, operand.strides, start)
-            one = np.asarray(1 if operand.dtype.kind == "f" else 0, operand.dtype)
-            device.runtime.write(made, np.broadcast_to(one, operand.shape))
-            return made
 
-        arrays = tuple(map(array, call.operands, layout.starts))
-        scratch = None
-        if call.scratch_bytes:
-            scratch = device.view(block, (call.scratch_bytes,), "uint8", (1,), layout.scratch)
-        return device.kernels.prepare(call.kernel, arrays, scratch, call.settings)
+def _bound(device: StepDevice, call: Instruction, block: Block) -> Launch:
+    layout = _Layout(call, device.runtime.alignment)
+
+    def array(operand: Operand | None, start: int) -> object:
+        if operand is None:
+            return None
+        made = device.view(block, operand.shape, operand.dtype, operand.strides, start)
+        one = np.asarray(1 if operand.dtype.kind == "f" else 0, operand.dtype)
+        device.runtime.write(made, np.broadcast_to(one, operand.shape))
+        return made
+
+    arrays = tuple(map(array, call.operands, layout.starts))
+    scratch = None
+    if call.scratch_bytes:
+        scratch = device.view(block, (call.scratch_bytes,), "uint8", (1,), layout.scratch)
+    return device.kernels.prepare(call.kernel, arrays, scratch, call.settings)
 
 
 def key_of(call: Instruction) -> CallKey:

@@ -18,10 +18,9 @@ import numpy as np
 
 from singa_lite.common.array_types import Array
 from singa_lite.common.errors import ParallelError
-from singa_lite.kernels.collective import parts_of
-from singa_lite.parallel.collective_kind import CollectiveKind
+from singa_lite.kernels.collective import CollectiveKind, parts_of
 from singa_lite.parallel.communicator import Communicator, Pending
-from singa_lite.parallel.gpu_sums import GpuSums
+from singa_lite.parallel.gpus import GpuSums
 from singa_lite.runtime.cuda import Cuda
 
 #: Elements that are added up at a time: their temporaries stay in a cache.
@@ -41,18 +40,18 @@ class Sum:
         values: Array,
         landing: Array,
         number: int,
-        way: CollectiveKind,
+        kind: CollectiveKind,
         unit: int = 1,
     ) -> None:
         rank, size = communicator.rank, communicator.size
         self._communicator = communicator
-        self._gathers = way is not CollectiveKind.OWN_PART
+        self._gathers = kind is not CollectiveKind.OWN_PART
         self._number = number
         self._parts = [values[part] for part in parts_of(values.size, size, unit)]
         self._own = self._parts[rank]
         self._pending: Pending
         self._gathering = self.is_through = False
-        if way is CollectiveKind.ALL_PARTS:
+        if kind is CollectiveKind.ALL_PARTS:
             self._gather()
             return
         slots = landing.reshape(size - 1, -1)[:, : self._own.size]
@@ -70,9 +69,9 @@ class Sum:
             self.is_through = True
         return self.is_through
 
-    def late(self) -> list[int]:
+    def late_ranks(self) -> list[int]:
         """The ranks whose parts have not come."""
-        return self._pending.late()
+        return self._pending.late_ranks()
 
     def _add_up(self) -> None:
         first, *others = self._terms
@@ -111,7 +110,7 @@ class Channel:
         self,
         values: Array,
         landing: Array,
-        way: CollectiveKind = CollectiveKind.SUM,
+        kind: CollectiveKind = CollectiveKind.SUM,
         clears: bool = True,
         unit: int = 1,
     ) -> None:
@@ -121,7 +120,7 @@ class Channel:
         flat = in_one_line(values)
         if self.is_idle and clears:
             flat.fill(0)
-        self._open[flat.ctypes.data] = Sum(self.communicator, flat, landing, self._count, way, unit)
+        self._open[flat.ctypes.data] = Sum(self.communicator, flat, landing, self._count, kind, unit)
         self._count += 1
 
     def poll(self) -> None:
@@ -158,9 +157,9 @@ class _All:
         self._poll()
         return self._one.is_through
 
-    def late(self) -> list[int]:
+    def late_ranks(self) -> list[int]:
         """Of the one."""
-        return self._one.late()
+        return self._one.late_ranks()
 
 
 def in_one_line(values: Array) -> Array:

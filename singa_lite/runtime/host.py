@@ -24,7 +24,7 @@ class Host:
     alignment = 64  # a cache line, and the widest vector register
     feed_layout = ""
     is_asynchronous = False
-    host_link = None
+    host_link: float | None = None
 
     def view(self, memory: Memory, shape: Sequence[int], dtype: DType, strides: Sequence[int], offset: int) -> Array:
         """NumPy's array over the bytes."""

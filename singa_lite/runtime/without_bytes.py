@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import NoReturn
 
@@ -22,11 +22,26 @@ def refuse(doing: str, name: str, real: str) -> NoReturn:
     )
 
 
+def _refused(doing: str) -> Callable[..., NoReturn]:
+    """Returns a method that raises AbstractDeviceError. doing: what it would do."""
+
+    def method(runtime: WithoutBytes, *given: object) -> NoReturn:
+        refuse(doing, runtime.device, runtime.real)
+
+    return method
+
+
 class WithoutBytes:
     """What all of them refuse, and what there is nothing to do for. device, real: for messages, see `refuse`."""
 
     device: str
     real: str
+
+    write = _refused("values from the host")
+    staged = stage = _refused("a batch")
+    read = export = _refused("reading a tensor")
+    host_memory = _refused("offloading values")
+    replay = _refused("running a recorded step")
 
     def view(
         self, memory: DeviceMemory, shape: Sequence[int], dtype: DType, strides: Sequence[int], offset: int
@@ -38,33 +53,13 @@ class WithoutBytes:
         """As empty as all of it."""
         return NO_BYTES
 
-    def write(self, array: DeviceArray, values: object) -> NoReturn:
-        """AbstractDeviceError."""
-        refuse("values from the host", self.device, self.real)
-
     def address(self, memory: object) -> None:
         """There is none."""
         return None
 
-    def staged(self, owner: object, values: object) -> NoReturn:
-        """AbstractDeviceError."""
-        refuse("a batch", self.device, self.real)
-
-    def stage(self, owners: Sequence[object], like: object) -> NoReturn:
-        """AbstractDeviceError."""
-        refuse("a batch", self.device, self.real)
-
     def copies(self, source: DeviceArray, target: DeviceArray) -> bool:
         """False: nothing is there."""
         return False
-
-    def read(self, array: DeviceArray) -> NoReturn:
-        """AbstractDeviceError."""
-        refuse("reading a tensor", self.device, self.real)
-
-    def export(self, keeper: object, array: DeviceArray) -> NoReturn:
-        """AbstractDeviceError."""
-        refuse("reading a tensor", self.device, self.real)
 
     def adopt(self, given: object) -> None:
         """None: no other library has arrays here."""
@@ -72,14 +67,6 @@ class WithoutBytes:
 
     def let_go(self, array: DeviceArray) -> None:
         """Nothing, as no array is ever adopted."""
-
-    def host_memory(self, nbytes: int) -> NoReturn:
-        """AbstractDeviceError."""
-        refuse("offloading values", self.device, self.real)
-
-    def replay(self, launches: Sequence[object], names: Sequence[str]) -> NoReturn:
-        """AbstractDeviceError."""
-        refuse("running a recorded step", self.device, self.real)
 
     def here(self) -> AbstractContextManager[object]:
         """Nothing to do."""

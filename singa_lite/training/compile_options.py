@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_type_hints
 
 from singa_lite.autograd.rewriting import Rule
 from singa_lite.layer.layer import Layer
-from singa_lite.parallel.gradients.ranks import Ranks
+from singa_lite.parallel.data_parallel import DataParallel
 
 
 class Trait(Flag):
@@ -62,7 +62,7 @@ class CompileOptions:
     limits: Annotated[Mapping[str, int | str] | None, _USUAL_STEP | Trait.MACHINE | Trait.ASKED_FOR] = None
     rules: Annotated[Collection[Rule] | None, Trait.ASKED_FOR] = None
     on_nan: Annotated[str | None, Trait.OWN_STEPS | Trait.ATTRIBUTE] = "fit"
-    parallel: Annotated[Ranks | None, Trait.MACHINE | Trait.ASKED_FOR] = None
+    parallel: Annotated[DataParallel | None, Trait.MACHINE | Trait.ASKED_FOR] = None
 
     @classmethod
     def among(cls, given: Mapping[str, Any]) -> CompileOptions:

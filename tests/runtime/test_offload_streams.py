@@ -98,8 +98,8 @@ def interrupted_copies_end(seed: int, which: int) -> None:
     with pytest.raises(KeyboardInterrupt):
         trained(net, 1)
     host_memory = net.training_graph.arena.host
-    assert not host_memory._out.work
-    assert not host_memory._back.work
+    assert not host_memory._out.stream.work
+    assert not host_memory._back.stream.work
 
 
 def offloads(seed: int) -> None:
@@ -110,7 +110,7 @@ def offloads(seed: int) -> None:
     assert net.memory_plan.offloaded
 
 
-@pytest.mark.parametrize("site", late_cupy.sites("pinned.py"))
+@pytest.mark.parametrize("site", late_cupy.sites("side_stream.py"))
 def test_a_wait_or_a_record_that_is_left_out_shows(site, monkeypatch):
     monkeypatch.setattr(Cuda, "host_link", 1.0)
     interrupts = [partial(interrupted_copies_end, which=which) for which in (0, -1)]

@@ -30,7 +30,7 @@ from singa_lite.compiler.ir.operation import Instruction
 from singa_lite.compiler.ir.time_model import Cost, seconds
 from singa_lite.compiler.placement.problem import PlanError
 from singa_lite.graph.arena import Arena
-from singa_lite.graph.call_times import CallTimes, key_of
+from singa_lite.graph.call_times import key_of, seconds_of
 from singa_lite.net.feed_forward_net import FeedForwardNet
 from singa_lite.optimizer import SGD
 from singa_lite.parallel.data_parallel import DataParallel
@@ -78,9 +78,16 @@ def measured(net: FeedForwardNet, calls: Sequence[Instruction]) -> Cost:
 
     calls: those that are measured now; others are when they are asked for.
     """
-    times = CallTimes(Arena(net.device))
-    times.seconds_of(call for call in calls if not kind_of(call))
-    return lambda call: times.seconds_of([call]).get(key_of(call), seconds(call))
+    arena = Arena(net.device)
+    known = seconds_of(arena, [call for call in calls if not kind_of(call)])
+
+    def cost(call: Instruction) -> float:
+        key = key_of(call)
+        if key not in known:
+            known[key] = seconds_of(arena, [call]).get(key, seconds(call))
+        return known[key]
+
+    return cost
 
 
 def simulated(

@@ -39,8 +39,15 @@ class RankKernels:
         self._loader = loader
         self._kernels: dict[str, CudaKernel] = {}
 
-    def bind(self, build: Callable[..., Routine | None], *arrays: DeviceArray, **settings: object) -> Launch:
-        """One of them over arrays. TypeError for dtypes that it does not know."""
+    def clear_idle(self, values: DeviceArray, share: DeviceArray) -> Launch:
+        """Binds `clear_idle`. TypeError for dtypes that have no sums."""
+        return self._bound(clear_idle, values, share)
+
+    def draw_key(self, state: DeviceArray, key: DeviceArray, by: int) -> Launch:
+        """Binds `draw_key`."""
+        return self._bound(draw_key, state, key, by=by)
+
+    def _bound(self, build: Callable[..., Routine | None], *arrays: DeviceArray, **settings: object) -> Launch:
         kernel = self._kernels.setdefault(build.__name__, CudaKernel(build, self._loader))
         launch: Launch = kernel.prepare(arrays, None, settings)
         return launch

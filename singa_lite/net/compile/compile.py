@@ -20,9 +20,9 @@ from singa_lite.net.compile import settable as net_settings
 from singa_lite.net.compile.checked import Checked
 from singa_lite.net.memory_questions import PlannedNet
 from singa_lite.optimizer import Optimizer, state_dtype
+from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.parallel.gradients.data_parallel_step import DataParallelStep
 from singa_lite.parallel.gradients.ownership import ownership_of
-from singa_lite.parallel.gradients.ranks import Ranks
 from singa_lite.tensor import DeviceSpec
 from singa_lite.training.compile_options import ATTRIBUTES, CompileOptions
 from singa_lite.training.criteria import GivenLosses, GivenMetrics
@@ -101,7 +101,7 @@ class CompiledNet(PlannedNet):
         limits: Mapping[str, int | str] | None = None,
         rules: Collection[Rule] | None = None,
         on_nan: str | None = "fit",
-        parallel: Ranks | None = None,
+        parallel: DataParallel | None = None,
     ) -> None:
         """Say how to train. loss, metric: in the place of those given to the constructor. loss_weights: {output layer:
         what its loss is multiplied by in the sum over the outputs}, else 1.
@@ -202,7 +202,7 @@ class CompiledNet(PlannedNet):
         self._trainer.steps, self.optimizer = steps, optimizer
 
     def _together_with(
-        self, ranks: Ranks | None, optimizer: Optimizer, frozen: freezing.Freeze
+        self, ranks: DataParallel | None, optimizer: Optimizer, frozen: freezing.Freeze
     ) -> DataParallelStep | None:
         """With the processes that train it too; None where this one is alone. GraphError as `ownership_of`."""
         before = None if self._together is None or optimizer is not self.optimizer else self._together.ownership
@@ -212,7 +212,7 @@ class CompiledNet(PlannedNet):
         parts = ownership_of(ranks, self.parameters(), trained, before, optimizer.has_state)
         if ranks is None:
             return None
-        ranks.serve(self)
+        ranks.bind_net(self)
         told = partial(of_rank, self)
         return None if ranks.size == 1 else DataParallelStep(ranks, self.output_names(), self.parameters, told, parts)
 

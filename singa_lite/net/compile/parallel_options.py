@@ -8,14 +8,14 @@ from singa_lite.common.errors import GraphError
 from singa_lite.device import Device
 from singa_lite.loss import Loss
 from singa_lite.optimizer import Optimizer
-from singa_lite.parallel.gradients.ranks import Ranks
+from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.training.compile_options import CompileOptions, Trait, check_usual
 from singa_lite.training.objective import Objective
 
 
 def ranks_of(
     options: CompileOptions, device: Device, objective: Objective | None, optimizer: Optimizer
-) -> Ranks | None:
+) -> DataParallel | None:
     """The processes that train together, None for this one alone.
 
     TypeError for what is none, ValueError for options that several processes cannot do, GraphError for losses that are
@@ -24,7 +24,7 @@ def ranks_of(
     given: object = options.parallel
     if given is None:
         return None
-    if not isinstance(given, Ranks):
+    if not isinstance(given, DataParallel):
         raise TypeError(f"compile parallel: wanted parallel.mpi(), received {given!r:.100}")
     if given.size > 1:
         check_usual("compile parallel", options.given(), Trait.ONE_PROCESS)
@@ -39,7 +39,7 @@ def ranks_of(
     return given
 
 
-def check_step(ranks: Ranks, objective: Objective, optimizer: Optimizer) -> None:
+def check_step(ranks: DataParallel, objective: Objective, optimizer: Optimizer) -> None:
     """The errors of `compile` for a loss, or settings of the optimizer, that were set since."""
     if ranks.shard is not None:
         _check_elementwise(optimizer.state_dtype, optimizer)

@@ -9,7 +9,7 @@ from singa_lite.common.array_types import DType
 from singa_lite.common.strides import laid_out
 from singa_lite.device import Device, device_of
 from singa_lite.graph.graph import Phase
-from singa_lite.parallel.gradients.ranks import Ranks
+from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.tensor import Tensor
 
 #: Takes a parameter's name, the parameter, and its gradient.
@@ -33,7 +33,7 @@ class PackedMemory:
         self._used = 0
         self.packed: list[Packed] = []
 
-    def has_room(self, value: Tensor) -> bool:
+    def fits(self, value: Tensor) -> bool:
         """For one more gradient, of this parameter."""
         return value.dtype == self._memory.dtype and self._used + value.size() <= self._memory.size()
 
@@ -50,7 +50,7 @@ class PackedMemory:
         self.packed.append(Packed(name, value, place))
 
     @property
-    def whole(self) -> Tensor:
+    def all_values(self) -> Tensor:
         """All of it, with what nothing was copied to."""
         return in_line(self._memory, 0, self._memory.size())
 
@@ -67,7 +67,7 @@ class Buckets:
     with each sum, when it is there.
     """
 
-    def __init__(self, ranks: Ranks, turn: Tensor, parameters: Iterable[Tensor], take: Take) -> None:
+    def __init__(self, ranks: DataParallel, turn: Tensor, parameters: Iterable[Tensor], take: Take) -> None:
         self._ranks = ranks
         self._turn = turn
         self._device = device_of(turn)
@@ -85,7 +85,7 @@ class Buckets:
 
     def _pack(self, name: str, value: Tensor, gradient: Tensor) -> None:
         bucket = self._bucket
-        if bucket is not None and not bucket.has_room(value):
+        if bucket is not None and not bucket.fits(value):
             self.end()
             bucket = None
         if bucket is None:

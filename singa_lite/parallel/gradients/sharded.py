@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from singa_lite.device import device_of
 from singa_lite.graph.graph import Phase
+from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.parallel.gradients.buckets import Buckets, Packed, PackedMemory, Take, in_line
 from singa_lite.parallel.gradients.ownership import Bucket, Member, Ownership
-from singa_lite.parallel.gradients.ranks import Ranks
 from singa_lite.tensor import Tensor
 
 
@@ -30,7 +30,7 @@ class ShardedBuckets(Buckets):
 
     def __init__(
         self,
-        ranks: Ranks,
+        ranks: DataParallel,
         turn: Tensor,
         parameters: Iterable[Tensor],
         take: Take,
@@ -69,8 +69,8 @@ class ShardedBuckets(Buckets):
     def _close(self, number: int) -> None:
         memory, bucket = self._open.pop(number), self._ownership.buckets[number]
         with self._device.scope(Phase.GRADIENT, ""):
-            self._clear(memory.whole, bucket, {name for name, _, _ in memory.packed})
-            self._sum_parts(bucket, memory.whole, memory.packed)
+            self._clear(memory.all_values, bucket, {name for name, _, _ in memory.packed})
+            self._sum_parts(bucket, memory.all_values, memory.packed)
 
     def _clear(self, memory: Tensor, bucket: Bucket, present: Iterable[str]) -> None:
         """Zeros in the places of parameters that have no gradient in this step."""
@@ -87,7 +87,7 @@ class ShardedBuckets(Buckets):
         """values: of the whole bucket."""
         self._ranks.add_up_own_part(values, self._turn, bucket.unit)
         for name, value, _ in packed:
-            own, start = self._ownership.own(name), self._ownership.place(name)[1].start
+            own, start = self._ownership.own_part(name), self._ownership.place(name)[1].start
             if own.start < own.stop:
                 with self._device.scope(layer=name.rpartition("/")[0]):
                     summed = in_line(values, start + own.start, start + own.stop)
@@ -130,7 +130,7 @@ class ShardedBuckets(Buckets):
     def _copy_own(self, memory: Tensor, values: Mapping[str, Tensor], present: Iterable[Member]) -> None:
         """The parts that this rank has updated."""
         for name, start, _ in present:
-            own = self._ownership.own(name)
+            own = self._ownership.own_part(name)
             if own.start < own.stop:
                 part = in_line(values[name], own.start, own.stop)
                 self._device.run("copy", part, in_line(memory, start + own.start, start + own.stop))

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from singa_lite.optimizer import Optimizer
-from singa_lite.parallel.gradients.ranks import Ranks
+from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.training import compile_options
 from singa_lite.training.compile_options import Trait
 
@@ -50,7 +50,7 @@ class Compiled(Protocol):
     def own_step(self) -> object: ...
 
     @property
-    def parallel(self) -> Ranks | None: ...
+    def parallel(self) -> DataParallel | None: ...
 
     @property
     def compiled_as(self) -> Mapping[str, object]: ...

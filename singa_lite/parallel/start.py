@@ -10,15 +10,13 @@ from singa_lite.common.errors import ParallelError
 from singa_lite.common.sizes import budget_size
 from singa_lite.parallel.communicator import Communicator, SingleProcess
 from singa_lite.parallel.data_parallel import DataParallel
-from singa_lite.parallel.failures import end_together
-from singa_lite.parallel.start_limit import limited
-from singa_lite.parallel.watch import Watch, watched
+from singa_lite.parallel.failures import Watchdog, abort_on_error, start_limit
 
 #: Set in each process by MPICH's and Open MPI's mpiexec, by PMIx, and by Slurm's srun with --mpi.
 _STARTERS = ("PMI_RANK", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_RANK")
 
-#: By whom all processes are ended where one fails, and who watches them.
-_ending: list[tuple[Communicator, Watch | None]] = []
+#: The watchdog of this process's job, once there is one.
+_watchdogs: list[Watchdog] = []
 
 
 @explains_keywords()
@@ -61,7 +59,7 @@ def _communicator(timeout: float) -> Communicator:
     if not any(name in os.environ for name in _STARTERS):
         return SingleProcess()
     try:
-        with limited(timeout):
+        with start_limit(timeout):
             from mpi4py import MPI
     except ImportError as error:
         raise ParallelError(
@@ -72,12 +70,11 @@ def _communicator(timeout: float) -> Communicator:
 
     if MPI.COMM_WORLD.Get_size() == 1:
         return SingleProcess()
-    made = MpiCommunicator(MPI, timeout, _ending[0][1] if _ending else None)
-    if _ending:
-        made.connect()
-        return made
-    end_together(made)
+    made = MpiCommunicator(MPI, timeout)
+    if not _watchdogs:
+        abort_on_error(made)
     made.connect()
-    made.watch = watched(made)
-    _ending.append((made, made.watch))
+    if not _watchdogs:
+        _watchdogs.append(Watchdog(made))
+    made.before_abort = _watchdogs[0].end
     return made
