@@ -164,7 +164,8 @@ class KeyCall:
 
     def prepare_on_gpu(self, runtime: Cuda, arrays: tuple[DeviceArray, ...]) -> Launch:
         """Bind it to its arrays."""
-        return self.channel.on_gpu(runtime).draw_key(*arrays, self.first)
+        state, key = arrays
+        return self.channel.on_gpu(runtime).draw_key(state, key, self.first)
 
     def _draw(self, state: Array, key: Array) -> None:
         np.copyto(key, state)
