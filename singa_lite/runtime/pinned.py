@@ -52,8 +52,8 @@ class PinnedMemory:
 
     def settle(self) -> None:
         """Waits until no copy is under way, as after a run that an interrupt has ended."""
-        self._out.synchronize()
-        self._back.synchronize()
+        self._out.stream.synchronize()
+        self._back.stream.synchronize()
 
 
 def _pinned(cupy: Cupy, nbytes: int) -> Cupy:

@@ -40,10 +40,6 @@ class SideStream:
 
         return Joint(begin), Joint(end)
 
-    def synchronize(self) -> None:
-        """Waits until the stream has no work left."""
-        self.stream.synchronize()
-
     def _event(self) -> Event:
         event: Event = self._cupy.cuda.Event(disable_timing=True)
         return event

@@ -26,6 +26,7 @@ def _refused(doing: str) -> Callable[..., NoReturn]:
     """Returns a method that raises AbstractDeviceError. doing: what it would do."""
 
     def method(runtime: WithoutBytes, *given: object) -> NoReturn:
+        """AbstractDeviceError."""
         refuse(doing, runtime.device, runtime.real)
 
     return method

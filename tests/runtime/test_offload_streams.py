@@ -110,7 +110,7 @@ def offloads(seed: int) -> None:
     assert net.memory_plan.offloaded
 
 
-@pytest.mark.parametrize("site", late_cupy.sites("side_stream.py"))
+@pytest.mark.parametrize("site", late_cupy.sites("side_stream.py", "pinned.py"))
 def test_a_wait_or_a_record_that_is_left_out_shows(site, monkeypatch):
     monkeypatch.setattr(Cuda, "host_link", 1.0)
     interrupts = [partial(interrupted_copies_end, which=which) for which in (0, -1)]
