@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Never
 
 from singa_lite import autograd
 from singa_lite.common.described import Arguments
 from singa_lite.layer.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import check_choice, label, no_former, one_input, positive
+from ._checks import check_choice, label, one_input, positive
 
 #: {mode: the operation}
 MODES: dict[str, Callable[..., Tensor]] = {
@@ -69,10 +68,8 @@ class Activation(Layer):
         slope: float | None = None,
         alpha: float | None = None,
         input_sample_shape: InputShape | None = None,
-        **former: Never,
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
-        no_former(self, former)
         self.mode = self._default_mode() if mode is None else check_choice(self, "mode", mode, MODES)
         self.gives = "sigmoid" if self.mode == "sigmoid" else ""
         self.options: dict[str, float] = {}

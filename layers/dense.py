@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Never
-
 from singa_lite import autograd
 from singa_lite.layer import initializer
 from singa_lite.layer.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import bias_init as checked_bias_init
-from ._checks import features_of, flag, init, no_former, positive_int
+from ._checks import features_of, flag, init, positive_int
 
 
 class Dense(Layer):
@@ -38,10 +36,8 @@ class Dense(Layer):
         weight_init: initializer.Spec = "glorot_uniform",
         bias_init: initializer.Spec = 0.0,
         input_sample_shape: InputShape | None = None,
-        **former: Never,
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
-        no_former(self, former)
         self.num_output = positive_int(self, "num_output", num_output)
         self.use_bias = flag(self, "use_bias", use_bias)
         self.weight_init = init(self, "weight_init", weight_init)

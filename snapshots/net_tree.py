@@ -114,8 +114,6 @@ def restore(
         receiver.restore_step(step)
         receiver.gathering.done = 0
         net.restart_scaling()
-        if net.together is not None:
-            net.together.clear_rests()
     found = of_layers(net) | _of_optimizer(receiver, updated) | group.tensors(receiver, summed)
     for path, tensor in (found | (scaling.tensors(net) if scaled else {})).items():
         tensor.copy_from_numpy(apart.own_elements(net, path, _read_again(snapshot, path)))

@@ -1,5 +1,4 @@
-"""What a rank alone holds in training: its part of the optimizer's state (`shard="state"`) and unsent rests of
-gradients (`compress=`).
+"""The part of the optimizer's state that a rank alone holds in training (`shard="state"`).
 
 A file is written by rank 0, whole, as of one process. It asks for an array when the file wants it, and the others give
 their parts, so that rank 0 has one array at a time beside its own. All ranks call `written`.
@@ -16,23 +15,19 @@ import numpy as np
 from singa_lite.common.array_types import Array, DType
 from singa_lite.common.errors import ParallelError, SnapshotError
 from singa_lite.optimizer import Optimizer
+from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.parallel.gradients.buckets import in_line
-from singa_lite.parallel.gradients.ranks import Ranks
 from singa_lite.snapshots.group import SUM
 from singa_lite.snapshots.tree import LazyArray
 from singa_lite.tensor import Shape, Tensor, to_numpy
 from singa_lite.training.stepping_net import SteppingNet
 
-#: Before "<rank>/<parameter>" in a checkpoint.
-RESTS = "training/rests/"
-
 
 class Entry(NamedTuple):
-    """An array that rank 0 asks for. slot: of the optimizer's state, or `SUM`; rank: whose rest of gradients it is."""
+    """An array that rank 0 asks for. slot: of the optimizer's state, or `SUM`."""
 
     name: str
     slot: str
-    rank: int = -1
 
 
 class _End(NamedTuple):
@@ -42,11 +37,10 @@ class _End(NamedTuple):
 
 
 class _RankContents(NamedTuple):
-    """The parameters of which a rank has state, sums of gradients, and rests."""
+    """The parameters of which a rank has state, and sums of gradients."""
 
     state: Sequence[str]
     sums: Sequence[str]
-    rests: Sequence[str]
 
 
 class ShardedState:
@@ -71,15 +65,6 @@ class ShardedState:
                 found[f"optimizer/{name}{SUM}"] = self._lazy(Entry(name, SUM), value.shape, value.dtype)
         return found
 
-    def rests(self) -> dict[str, LazyArray]:
-        """What each rank has not sent of its gradients, by path."""
-        found, parameters = dict[str, LazyArray](), self._net.parameters()
-        for rank, one in enumerate(self._told):
-            for name in one.rests:
-                value = parameters[name]
-                found[f"{RESTS}{rank}/{name}"] = self._lazy(Entry(name, "", rank), value.shape, value.dtype)
-        return found
-
     def _is_there(self, name: str, told: Sequence[Sequence[str]]) -> bool:
         having = {rank for rank, names in enumerate(told) if name in names}
         wanted = {rank for rank, part in enumerate(_parts(self._net, name)) if part.start < part.stop}
@@ -101,8 +86,7 @@ class ShardedState:
             ranks.collect(_rank_part(self._net, entry), counts)
             return np.full(shape, np.concatenate(counts)[0])
         whole = np.empty(value.size(), dtype)
-        parts = _parts(self._net, entry.name) if entry.rank < 0 else _single_rank_slices(ranks, entry.rank, value)
-        ranks.collect(_rank_part(self._net, entry), [whole[part] for part in parts])
+        ranks.collect(_rank_part(self._net, entry), [whole[part] for part in _parts(self._net, entry.name)])
         order = value.memory_order()
         laid = whole.reshape([shape[axis] for axis in order])
         return np.ascontiguousarray(laid.transpose(np.argsort(order))).reshape(shape)
@@ -113,18 +97,14 @@ def written(
     where: str,
     work: Callable[[ShardedState], object],
     with_state: bool = True,
-    with_rests: bool = False,
 ) -> None:
     """Have rank 0 do `work`, which writes a file, or finds that there is none to write. All ranks call it, and none
     returns before it is done, where something of the file is apart; else the others return at once.
 
-    with_state, with_rests: whether the file has these. ParallelError on the others where rank 0 could not do it.
+    with_state: whether the file has it. ParallelError on the others where rank 0 could not do it.
     """
     ranks, together = net.parallel, net.together
-    asks = together is not None and (
-        (with_state and together.ownership is not None) or (with_rests and together.ranks.compress is not None)
-    )
-    if ranks is None or not asks:
+    if ranks is None or not with_state or together is None or together.ownership is None:
         if ranks is None or ranks.rank == 0:
             work(ShardedState(net, where, ()))
         return
@@ -145,15 +125,15 @@ def written(
 def _rank_contents(net: SteppingNet) -> _RankContents:
     optimizer, together = net.optimizer, net.together
     if optimizer is None or together is None:
-        return _RankContents((), (), ())
+        return _RankContents((), ())
     sharded = together.ownership is not None
     parameters = net.parameters()
     state = [name for name in parameters if sharded and name in optimizer.state]
     sums = [name for name in parameters if sharded and name in optimizer.gathering.sums]
-    return _RankContents(state, sums, [name for name in parameters if name in together.rests])
+    return _RankContents(state, sums)
 
 
-def _give(net: SteppingNet, ranks: Ranks, where: str) -> None:
+def _give(net: SteppingNet, ranks: DataParallel, where: str) -> None:
     """What rank 0 asks for, until it says that it has all."""
     while isinstance(asked := ranks.gathered(None, where)[0], Entry):
         ranks.collect(_rank_part(net, asked), ())
@@ -167,9 +147,7 @@ def _rank_part(net: SteppingNet, entry: Entry) -> Array:
     if optimizer is None or together is None:
         raise ParallelError(f"wanted a net that is compiled on all ranks, received one that is not, for {entry}")
     kept: Mapping[str, Tensor]
-    if entry.rank >= 0:
-        kept = together.rests if entry.rank == together.ranks.rank else {}
-    elif entry.slot == SUM:
+    if entry.slot == SUM:
         kept = optimizer.gathering.sums
     else:
         kept = {entry.name: state[entry.slot]} if (state := optimizer.state.get(entry.name)) is not None else {}
@@ -184,7 +162,7 @@ def _dtype(net: SteppingNet, optimizer: Optimizer, entry: Entry) -> DType:
     return optimizer.slot_form(entry.slot, value)[1] if entry.slot in optimizer.slots else value.dtype
 
 
-def _ranks(net: SteppingNet) -> Ranks:
+def _ranks(net: SteppingNet) -> DataParallel:
     if net.together is None:
         raise ParallelError("wanted a net that several processes train, received one that is compiled for one")
     return net.together.ranks
@@ -195,11 +173,6 @@ def _parts(net: SteppingNet, name: str) -> list[slice]:
     return [] if together is None or together.ownership is None else together.ownership.parts(name)
 
 
-def _single_rank_slices(ranks: Ranks, rank: int, value: Tensor) -> list[slice]:
-    """All of it from one rank."""
-    return [slice(0, value.size() if each == rank else 0) for each in range(ranks.size)]
-
-
 # ---- reading
 
 
@@ -208,7 +181,7 @@ def own_values(net: SteppingNet) -> dict[str, Tensor]:
     together, parameters = net.together, net.parameters()
     if together is None or together.ownership is None:
         return parameters
-    owns = {name: together.ownership.own(name) for name in parameters}
+    owns = {name: together.ownership.own_part(name) for name in parameters}
     return {name: in_line(parameters[name], own.start, own.stop) for name, own in owns.items() if own.start < own.stop}
 
 
@@ -222,4 +195,4 @@ def own_elements(net: SteppingNet, path: str, array: Array) -> Array:
     if array.shape != value.shape or rest.endswith("/count"):
         return array
     flat: Array = array.transpose(value.memory_order()).reshape(-1)
-    return flat[together.ownership.own(name)]
+    return flat[together.ownership.own_part(name)]

@@ -238,8 +238,7 @@ def called_otherwise(ranks: Any, folder: Path) -> Found:
 #: Options of `parallel.mpi`, of `compile` and of `Checkpoint`, of runs of which each rank keeps something for itself.
 PARTED: dict[str, tuple[Found, Found, Found]] = {
     "shard": ({"shard": "state"}, {"accumulate": 2}, {"background": True}),
-    "compress": ({"compress": "bfloat16"}, {}, {}),
-    "both": ({"shard": "state", "compress": "bfloat16"}, {}, {"background": True}),
+    "at once": ({"shard": "state"}, {}, {}),
 }
 
 
@@ -256,10 +255,10 @@ def of_parts(ranks: Any, kind: str, **options: Any) -> FeedForwardNet:
 
 
 def own(net: FeedForwardNet) -> Found:
-    """All that this rank has: also its parts of state, and what was not sent."""
-    made, rests = found(net), net.together.rests if net.together else {}
-    made |= {f"{name}/{slot}": np.array(t) for name, state in net.optimizer.state.items() for slot, t in state.items()}
-    return made | {f"rest/{name}": np.array(rest) for name, rest in rests.items()}
+    """All that this rank has: also its parts of state."""
+    return found(net) | {
+        f"{name}/{slot}": np.array(t) for name, state in net.optimizer.state.items() for slot, t in state.items()
+    }
 
 
 def parted(ranks: Any, folder: Path) -> Found:

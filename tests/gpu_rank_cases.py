@@ -27,8 +27,7 @@ from late_gpu import late_gpu
 from singa_lite import device
 from singa_lite.parallel.mpi_communicator import MpiCommunicator
 
-DTYPES = {6: np.dtype(np.float16), 7: np.dtype(np.float32), 8: np.dtype(np.float64), 9: np.dtype(np.uint16)}
-BFLOAT16 = 9
+DTYPES = {6: np.dtype(np.float16), 7: np.dtype(np.float32), 8: np.dtype(np.float64)}
 
 
 class NcclError(RuntimeError):
@@ -46,7 +45,6 @@ def nccl_of(machine: LateCupy, mpi: Any) -> SimpleNamespace:
         NCCL_FLOAT16=6,
         NCCL_FLOAT32=7,
         NCCL_FLOAT64=8,
-        NCCL_BFLOAT16=BFLOAT16,
         get_version=lambda: 22809,
         get_unique_id=lambda: b"id of rank 0".ljust(128, b"."),
         groupStart=lambda: None,
@@ -127,14 +125,10 @@ def _bytes(place: tuple[int, int], kind: int) -> bytes:
 
 def _summed(given: list[np.ndarray], kind: int) -> np.ndarray:
     """In the order of ranks, each sum rounded to the dtype."""
-    wide = [(each.astype(np.uint32) << 16).view(np.float32) if kind == BFLOAT16 else each for each in given]
-    total = wide[0].copy()
-    for each in wide[1:]:
+    total = given[0].copy()
+    for each in given[1:]:
         total += each
-    if kind != BFLOAT16:
-        return total
-    word = total.view(np.uint32)
-    return ((word + 0x7FFF + ((word >> 16) & 1)) >> 16).astype(np.uint16)
+    return total
 
 
 def _joined(given: list[np.ndarray], kind: int) -> np.ndarray:

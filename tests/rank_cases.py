@@ -112,8 +112,6 @@ PLAIN: dict[str, tuple[Callable[[], optimizer.Optimizer], dict[str, Any], dict[s
     "sharded_clipped": (sgd, SHARDED, GROUPED),
     "sharded_clipped_alone": (sgd, SHARDED, {"clip_global_norm": 0.1}),
     "sharded_clipped_idle": (sgd, SHARDED, {"clip_global_norm": 0.1, "loss_scale": 64.0, **IDLE}),
-    "compressed": (sgd, {"compress": "bfloat16"}, {}),
-    "compressed_in_parts": (sgd, {"compress": "bfloat16", **SHARDED}, IDLE),
 }
 
 
@@ -270,25 +268,10 @@ def thawed(ranks: Ranks, together: int = 0, **options: Any) -> dict[str, np.ndar
     return steps(net, ranks, together, classes(20), seed=8)
 
 
-def rest_is_sent_later(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
-    """The mean of what is sent of one gradient in 1, and in 30 steps."""
-    random, mine = np.random.default_rng(7), part(ranks, together)
-    count = sum(PARTS[: size_of(ranks, together)])
-    x, y = random.standard_normal((count, 20)).astype(np.float32), random.integers(0, 7, count)
-    means = []
-    for steps in (2, 30):
-        net = mlp()
-        net.compile(optimizer.SGD(lambda step: 0.0), parallel=again(ranks, compress="bfloat16"), accumulate=steps)
-        for _ in range(steps):
-            net.train_one_batch(x[mine], y[mine])
-        means.append(np.array(net.optimizer.gathering.sums["b/weight"]))
-    return {"means": np.stack(means)}
-
-
 def bytes_sent(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
-    """By this rank in a step's sums: of gradients as they are, in 16 bits, and in 16 bits with state in parts."""
+    """By this rank in the sums of some steps, with whole state and with state in parts."""
     found = []
-    for options in ({}, {"compress": "bfloat16"}, {"compress": "bfloat16", "shard": "state"}):
+    for options in ({}, SHARDED):
         made, sent = again(ranks, **options), [0]
         if made is not None:
             spread = made.communicator.spread
@@ -304,14 +287,14 @@ def bytes_sent(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
     return {"sent": np.sum(every, axis=0)}
 
 
-def wide(ranks: Ranks, together: int, **options: Any) -> dict[str, np.ndarray]:
+def wide(ranks: Ranks, together: int, rows: int = 1000, columns: int = 1100, **options: Any) -> dict[str, np.ndarray]:
     """A net with a large gradient."""
     net = FeedForwardNet(loss.SoftmaxCrossEntropy(), seed=3)
-    net.add(layers.Dense("a", 1100, input_sample_shape=(1000,)))
+    net.add(layers.Dense("a", columns, input_sample_shape=(rows,)))
     net.add(layers.Activation("tanh", "tanh"))
     net.add(layers.Dense("b", 7))
     ranks = again(ranks, in_flight_bytes="6 MB", **options)
-    found = train(net, sgd(), ranks, together, (1000,))
+    found = train(net, sgd(), ranks, together, (rows,))
     found["arena"] = np.array(net.memory_plan.arena_bytes)
     return found | {"in_flight": np.array(net.memory_plan.in_flight_bytes)}
 
@@ -321,15 +304,14 @@ def tiles(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
     return wide(ranks, together)
 
 
-def compressed_tiles(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
-    return wide(ranks, together, compress="bfloat16")
-
-
 def sharded_strips(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
-    """A gradient that never exists whole; in 16 bits one that does, and comes from the others strip by strip."""
-    found = wide(ranks, together, shard="state", bucket_bytes="400 kB")
-    narrow = wide(ranks, together, shard="state", bucket_bytes="400 kB", compress="bfloat16")
-    return found | {f"narrow {name}": value for name, value in narrow.items()}
+    """A gradient that never exists whole."""
+    return wide(ranks, together, shard="state", bucket_bytes="400 kB")
+
+
+def sharded_cut_rows(ranks: Ranks, together: int = 0) -> dict[str, np.ndarray]:
+    """A gradient that exists whole, as ranks have parts of rows; the others' parts come strip by strip."""
+    return wide(ranks, together, 23, 50_000, shard="state", bucket_bytes="400 kB")
 
 
 def again(ranks: Ranks, **options: Any) -> Ranks:
@@ -344,8 +326,8 @@ CASES: dict[str, Callable[..., dict[str, np.ndarray]]] = {
     **{
         case.__name__: case
         for case in (
-            *(idle_targets, ignored, weighted, images, statistics, synced, dropped, tiles, norms, rest_is_sent_later),
-            *(bytes_sent, compressed_tiles, sharded_strips, sharded_adam, sharded_few),
+            *(idle_targets, ignored, weighted, images, statistics, synced, dropped, tiles, norms),
+            *(bytes_sent, sharded_strips, sharded_cut_rows, sharded_adam, sharded_few),
         )
     },
 }

@@ -372,7 +372,6 @@ WANTS_VALUES: dict[str, Callable[[FeedForwardNet], object]] = {
     "'relu'": lambda net: autograd.relu(net.param_values()[0]),
     "to_device": lambda net: tensor.zeros((2,)).to_device(net.device),
     "'copy'": lambda net: net.gradient_norm,
-    "budget_profile": lambda net: net.compile(optimizer.SGD(), memory_budget=2**30, budget_profile=True),
 }
 
 

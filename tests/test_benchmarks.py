@@ -45,7 +45,6 @@ ROWS = [
     ("long_chains.py", "", "free: arena", ""),
     ("long_chains.py", "--operations 50", "dependencies", ""),
     ("nested.py", "", "nested: a step done at once takes", ""),
-    ("offload.py", "DIR", "repeats    copied", ""),
     ("parallel.py", "", "| net | batch | ours, ms | one process, ms | DDP, ms |", "torch mpi4py"),
     ("peak_memory.py", "", "| peak memory in P (seconds a step) |", ""),
     ("placement.py", "", "problem", ""),

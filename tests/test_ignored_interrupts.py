@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Thread
 from types import FrameType
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakSet, finalize
 
 import numpy as np
 import pytest
@@ -22,7 +22,6 @@ from kernel_sets import kernel_sets
 from singa_lite import FeedForwardNet, Tensor, autograd, device, layers, loss, optimizer, tensor
 from singa_lite.common.contexts import raise_ignored
 from singa_lite.kernels.onednn_kernels.library import handles
-from singa_lite.runtime.offload_file import OffloadFile
 
 HAS_ONEDNN = any(kernels.name == "onednn" for kernels in kernel_sets())
 ON = device.new_cpu()
@@ -102,7 +101,7 @@ def weak() -> None:
 CASES: dict[str, Callable[[Path], Any]] = {
     "Block.__del__": lambda path: operation(),
     "Pool.give": lambda path: operation(),
-    "finalize.__call__": lambda path: OffloadFile(str(path), 10),
+    "finalize.__call__": lambda path: finalize(Own(), ending),
     "Arena.leave": lambda path: replayed_step(),
     "WeakSet.__init__.<locals>._remove": lambda path: weak(),
     "ending": lambda path: left_generator(),

@@ -50,7 +50,6 @@ OPTIONS: dict[str, Mapping[str, Any]] = {
 #: Options that are no modes of a training step, with the test that has them.
 ELSEWHERE = {
     "offload": "test_offload.py",
-    "budget_profile": "test_budget_profile.py",
     "float32_layers": "test_mixed_precision.py",
     "limits": "test_observation.py",
     "rules": "test_rewriting.py",

@@ -18,7 +18,6 @@ from singa_lite.kernels.choice import find_onednn
 from singa_lite.parallel import DataParallel
 from singa_lite.parallel.communicator import SingleProcess
 from singa_lite.parallel.gradients.buckets import Buckets
-from singa_lite.parallel.narrowed import narrow, round_sums
 from singa_lite.snapshots import sharded_state as apart
 from singa_lite.tensor import from_numpy
 from singa_lite.training.loop.rank_batches import joined_places, own_place
@@ -58,7 +57,6 @@ def test_an_option_that_differs_is_named(told):
         ("schedule Constant(value=0.2)", "Constant(value=0.3)"),
         ("clip_global_norm None", "1.0"),
         ("accumulate None", "2"),
-        ("compress of parallel.mpi None", "'bfloat16'"),
         ("check_every of parallel.mpi 100", "3"),
     ]
     for messages in told["other_settings"]:
@@ -76,7 +74,7 @@ def test_a_batch_that_does_not_fit_one_rank_changes_nothing(told):
 
 def test_a_program_that_ends_early_on_one_rank_ends_the_job(tmp_path):
     status, out = start(2, SCRIPT, str(tmp_path), "leaves", seconds=50)
-    assert status != 0 and "RankFailedError: rank 0" in out and "rank 1" in out
+    assert status != 0 and "rank 0: wanted" in out and "within 3 s, received nothing from rank 1" in out
     assert not list(tmp_path.iterdir())
 
 
@@ -122,6 +120,8 @@ def test_under_mpiexec_mpi4py_is_wanted(monkeypatch):
         ({"bucket_bytes": 0}, ValueError, "bucket_bytes"),
         ({"in_flight_bytes": None}, TypeError, "in_flight_bytes"),
         ({"check_every": 0}, ValueError, "check_every"),
+        ({"compress": "bfloat16"}, TypeError, "mpi compress: wanted gradients in float32.*deleted"),
+        ({"shards": "state"}, TypeError, "perhaps shard"),
     ],
 )
 def test_options_that_are_none(options, error, message):
@@ -135,8 +135,8 @@ class Two(SingleProcess):
     size = 2
 
 
-def two(shard=None, sync=False, compress=None, bucket_bytes=1000):
-    return DataParallel(Two(), bucket_bytes, 100_000, shard, compress, sync, 100)
+def two(shard=None, sync=False, bucket_bytes=1000):
+    return DataParallel(Two(), bucket_bytes, 100_000, shard, sync, 100)
 
 
 @pytest.mark.parametrize(
@@ -144,12 +144,10 @@ def two(shard=None, sync=False, compress=None, bucket_bytes=1000):
     [
         ({}, {"step": lambda net, call: None}, ValueError, "step"),
         ({}, {"order": "dependencies"}, ValueError, "order"),
-        ({}, {"offload": "/tmp", "memory_budget": "1 GiB"}, ValueError, "offload"),
-        ({}, {"budget_profile": True, "memory_budget": "1 GiB"}, ValueError, "budget_profile"),
+        ({}, {"offload": "host", "memory_budget": "1 GiB"}, ValueError, "offload"),
         ({"shard": "state"}, {"state_dtype": "bfloat16"}, ValueError, "state_dtype"),
         ({"shard": "state"}, {"constraint": regularizer.NormConstraint(1.0)}, ValueError, "constraints"),
         ({"sync": True}, {"precision": "bfloat16"}, ValueError, "precision"),
-        ({"compress": "bfloat16"}, {"dtype": "float64"}, ValueError, "float64"),
         (
             {},
             {"loss": {"one": loss.SoftmaxCrossEntropy(ignore_index=0), "two": loss.SquaredError()}},
@@ -160,8 +158,8 @@ def two(shard=None, sync=False, compress=None, bucket_bytes=1000):
 )
 def test_what_several_processes_cannot_do_is_refused(ranks, options, error, message):
     options = dict(options)
-    dtype, constraint = options.pop("dtype", "float32"), options.pop("constraint", None)
-    made = FeedForwardNet(None if "step" in options else loss.SoftmaxCrossEntropy(), dtype=dtype)
+    constraint = options.pop("constraint", None)
+    made = FeedForwardNet(None if "step" in options else loss.SoftmaxCrossEntropy())
     made.add(layers.Dense("dense", 3, input_sample_shape=(4,)))
     made.add(layers.Dense("one", 3), "dense")
     if "loss" in options:
@@ -207,10 +205,6 @@ def test_ranks_that_lay_parameters_otherwise_are_refused(told):
             assert re.match(wanted, message), (rank, message)
 
 
-def test_what_was_not_sent_moves_with_the_net(told):
-    assert told["moved"] == ["equal True"] * 3
-
-
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
@@ -247,27 +241,3 @@ def test_values_of_several_dtypes_are_summed_apart():
     buckets.end()
     assert [(each.dtype.name, each.size) for each in sums] == [("float32", 3), ("float64", 4), ("float32", 5)]
     assert [taken[name].tolist() for name in "012"] == [np.array(value).tolist() for value in values]
-
-
-def test_rounding_keeps_what_is_not_a_number():
-    given = np.array([1.0, -0.0, 1 + 2**-9, 1 + 2**-8, 3.4e38, np.inf, -np.inf, np.nan, 1e-45], np.float32)
-    values, rest = given.copy(), np.zeros(9, np.float32)
-    narrow(values, rest, False)
-    assert values[:4].tolist() == [1.0, -0.0, 1.0, 1.0 + 2**-7 * 0]
-    assert rest[:4].tolist() == [0.0, 0.0, 2**-9, 2**-8]
-    assert np.isposinf(values[4:6]).all()
-    assert np.isneginf(values[6])
-    assert np.isnan(values[7])
-    assert rest[4:8].tolist() == [0.0] * 4
-    narrow(values, rest, True)
-    assert np.array_equal(values[2:4], np.array([2**-9, 2**-8], np.float32))  # a rank without samples sends its rest
-
-
-def test_what_rounding_takes_of_a_sum_is_added_to_the_rest():
-    sums = np.array([1.0, 1 + 2**-9, np.inf, np.nan, 3.4e38, -(1 + 2**-9)], np.float32)
-    rest = np.full(6, 0.5, np.float32)
-    round_sums(sums, rest)
-    assert sums[:2].tolist() == [1.0, 1.0]
-    assert sums[5] == -1.0
-    assert np.isposinf(sums[[2, 4]]).all() and np.isnan(sums[3])
-    assert rest.tolist() == [0.5, 0.5 + 2**-9, 0.5, 0.5, 0.5, 0.5 - 2**-9]

@@ -12,8 +12,8 @@ import pytest
 
 from late_cupy import LateCupy
 from singa_lite.errors import ParallelError
+from singa_lite.kernels.collective import CollectiveKind
 from singa_lite.parallel import nccl
-from singa_lite.parallel.collective_kind import CollectiveKind
 from singa_lite.parallel.gpus import Place, _check
 from singa_lite.parallel.nccl import Nccl, Numbers
 
@@ -47,7 +47,7 @@ class Ranks:
         end = time.monotonic() + 0.1
         while not pending.poll():
             if time.monotonic() > end:
-                raise ParallelError(f"{doing} nobody comes but {pending.late()}")
+                raise ParallelError(f"{doing} nobody comes but {pending.late_ranks()}")
             time.sleep(0.001)
 
 
@@ -100,7 +100,7 @@ def test_nccl_begins_where_the_gpu_is_the_current_one():
 def made():
     """(the ranks' GPUs, what is asked of NCCL)."""
     comms = []
-    names = {f"NCCL_{name}": name for name in ("SUM", "FLOAT16", "FLOAT32", "FLOAT64", "BFLOAT16")}
+    names = {f"NCCL_{name}": name for name in ("SUM", "FLOAT16", "FLOAT32", "FLOAT64")}
     module = SimpleNamespace(
         **names,
         NcclError=NcclError,
@@ -121,7 +121,7 @@ def made():
             Numbers(1000, 12, "float64"),
             [("reduceScatter", 1000, 1032, 4, "FLOAT64", "SUM", 5)],
         ),
-        (CollectiveKind.ALL_PARTS, Numbers(1000, 12, "bfloat16"), [("allGather", 1008, 1000, 4, "BFLOAT16", 5)]),
+        (CollectiveKind.ALL_PARTS, Numbers(1000, 12, "float16"), [("allGather", 1008, 1000, 4, "FLOAT16", 5)]),
         (
             CollectiveKind.OWN_PART,
             Numbers(1000, 4, "float32"),

@@ -1,4 +1,4 @@
-"""Who of some processes ended first, and whether it could say so: told by a program beside them, without any MPI."""
+"""Which of some processes ended first without a word: named by a program beside them, without any MPI."""
 
 from __future__ import annotations
 
@@ -6,17 +6,13 @@ import atexit
 import os
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from singa_lite.parallel import watcher
+from singa_lite.parallel import failures
 from singa_lite.parallel.communicator import SingleProcess
-from singa_lite.parallel.watch import Watch, watched
 
 pytestmark = pytest.mark.skipif(
     not hasattr(os, "pidfd_open"), reason="this system does not tell of other processes' ends; Linux does"
@@ -34,21 +30,14 @@ def processes() -> Iterator[list[Any]]:
         each.communicate()
 
 
-@pytest.fixture
-def marks(tmp_path: Path) -> Iterator[int]:
-    path = tmp_path / "marks"
-    path.write_bytes(watcher.LIVES * 3)
-    file = os.open(path, os.O_RDWR)
-    yield file
-    os.close(file)
-
-
-def watching(marks: int, processes: list[Any]) -> threading.Thread:
-    """The program, begun; ranks 4, 5 and 6 of 9."""
+def watching(processes: list[Any]) -> Any:
+    """The program over ranks 4, 5 and 6 of 9, begun."""
     named = [f"{each.pid}:{rank}" for rank, each in enumerate(processes, 4)]
-    made = threading.Thread(target=watcher.main, args=(str(marks), "9", "here", *named))
-    made.start()
-    time.sleep(0.2)
+    watch = failures._WATCH.replace("else:\n", "else:\n    print('ready', flush=True)\n", 1)
+    command = [sys.executable, "-I", "-S", "-c", watch, "9", "here", *named]
+    made = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert made.stdout is not None
+    made.stdout.readline()
     return made
 
 
@@ -58,50 +47,51 @@ def end(process: Any) -> None:
     process.wait()
 
 
-def test_the_first_that_is_killed_is_named_and_marked(processes: list[Any], marks: int, capsys: Any):
-    thread = watching(marks, processes)
+def test_the_first_that_is_killed_is_named(processes: list[Any]):
+    program = watching(processes)
     for place in (1, 0, 2):
         end(processes[place])
-    thread.join(20)
-    assert os.pread(marks, 3, 0) == b".x."
-    told = capsys.readouterr().err
-    assert told.startswith(f"rank 5 of 9, process {processes[1].pid} on here, has ended without a word: it was killed")
-    assert told.count("\n") == 1
+    message = program.communicate(timeout=20)[1]
+    assert message.startswith(f"rank 5 of 9, process {processes[1].pid} on here, has ended without a word: it was kill")
+    assert message.count("\n") == 1
 
 
-def test_nobody_is_blamed_behind_one_that_ended_by_itself(processes: list[Any], marks: int, capsys: Any):
-    thread = watching(marks, processes)
-    os.pwrite(marks, watcher.ENDS, 2)
+def test_one_that_is_gone_before_it_is_watched_has_ended(processes: list[Any]):
     end(processes[2])
-    end(processes[0])
-    thread.join(20)
-    assert os.pread(marks, 3, 0) == b"..e" and not capsys.readouterr().err
+    assert "rank 6 of 9" in watching(processes).communicate(timeout=20)[1]
 
 
-def test_nobody_is_blamed_whom_another_s_end_has_ended(processes: list[Any], marks: int, capsys: Any):
-    """Who ends all by MPI is the last to be gone."""
-    thread = watching(marks, processes)
-    os.pwrite(marks, watcher.ENDS, 2)
-    end(processes[0])
-    thread.join(20)
-    assert os.pread(marks, 3, 0) == b"..e" and not capsys.readouterr().err
+def test_nobody_is_blamed_behind_one_that_ended_by_itself(monkeypatch: pytest.MonkeyPatch):
+    """Who ends by itself, or ends all by MPI, ends the program first; a process that it has forked does not."""
+    watchdog = failures.Watchdog(SingleProcess())
+    program = watchdog._program
+    assert program is not None and program.poll() is None
+    with monkeypatch.context() as forked:
+        forked.setattr(os, "getpid", lambda: 1)
+        watchdog.end()
+    assert program.poll() is None
+    watchdog.end()
+    watchdog.end()
+    atexit.unregister(watchdog.end)
+    assert program.returncode is not None
 
 
-def test_one_that_is_gone_before_it_is_watched_has_ended(processes: list[Any], marks: int, capsys: Any):
-    end(processes[2])
-    watching(marks, processes).join(20)
-    assert os.pread(marks, 3, 0) == b"..x" and "rank 6 of 9" in capsys.readouterr().err
+@pytest.mark.parametrize("missing", ["not there", "not allowed"])
+def test_without_the_system_s_help_nobody_is_watched(missing: str, monkeypatch: pytest.MonkeyPatch):
+    def refused(process: int) -> int:
+        raise PermissionError("pidfd_open")
+
+    if missing == "not there":
+        monkeypatch.delattr(os, "pidfd_open")
+    else:
+        monkeypatch.setattr(os, "pidfd_open", refused)
+    watchdog = failures.Watchdog(SingleProcess())
+    assert watchdog._program is None
+    watchdog.end()
 
 
-def test_a_rank_reads_who_has_ended(marks: int):
-    watch = Watch(marks, [4, 5, 6], 1, None)
-    atexit.unregister(watch.end)
-    assert (watch.lost(), watch.ended()) == ([], [])
-    os.pwrite(marks, watcher.LOST, 2)
-    watch.end()
-    assert (watch.lost(), watch.ended()) == ([6], [5])
-
-
-def test_it_is_set_up_by_a_process_alone_too():
-    watch = watched(SingleProcess())
-    assert watch is not None and watch.lost() == [] and watch.ended() == []
+def test_where_no_program_can_be_started_ranks_go_on(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    assert failures.Watchdog(SingleProcess())._program is None
+    with failures.start_limit(1.0):
+        pass

@@ -82,8 +82,7 @@ def _computed(ranks: Any, step: Any, steps: int = 4) -> float:
 def _alone(net: Any, ranks: Any) -> float:
     """Seconds of a step's sums, one after the other, with nothing beside: the median of some rounds."""
     from singa_lite.compiler.ir.collectives import BEGIN, kind_of
-    from singa_lite.kernels.collective import landing_elements
-    from singa_lite.parallel.collective_kind import CollectiveKind
+    from singa_lite.kernels.collective import CollectiveKind, landing_elements
     from singa_lite.parallel.sums import Sum
 
     planned = net.memory_plan.placed.planned.instructions

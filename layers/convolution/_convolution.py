@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Never
+from typing import ClassVar
 
 from singa_lite import autograd
 from singa_lite.common.errors import ShapeError
 from singa_lite.layer import initializer
 from singa_lite.layer.layer import InputShape, Layer
 from singa_lite.layers._checks import bias_init as checked_bias_init
-from singa_lite.layers._checks import flag, init, input_axes, label, no_former, positive_int
+from singa_lite.layers._checks import flag, init, input_axes, label, positive_int
 from singa_lite.layers._windows import PADDINGS, Extents, as_images, as_samples, output_extents, padded, window
 from singa_lite.tensor import Shape, Tensor
 
@@ -39,10 +39,8 @@ class Convolution(Layer):
         weight_init: initializer.Spec = "glorot_uniform",
         bias_init: initializer.Spec = 0.0,
         input_sample_shape: InputShape | None = None,
-        **former: Never,
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
-        no_former(self, former)
         self.nb_kernels = positive_int(self, "nb_kernels", nb_kernels)
         self.groups = positive_int(self, "groups", groups)
         if self.nb_kernels % self.groups:

@@ -9,6 +9,8 @@ from inspect import Parameter, signature
 from types import MappingProxyType
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
+from singa_lite.common.deleted_options import check_deleted
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -97,6 +99,7 @@ def check_keywords(
     """
     if not given or _parameters(call).keys() >= given.keys():
         return
+    check_deleted(where, given)
     takes_any = any(each.kind is Parameter.VAR_KEYWORD for each in _parameters(call).values())
     is_users = (call.__module__ or "").partition(".")[0] != __name__.partition(".")[0]
     if not (is_users and takes_any):

@@ -1,7 +1,7 @@
 """Recorded steps: a record of operations, planned within bounds of bytes, and what replays it.
 
 `record` notes operations, `same_record` compares two. `planned_record` plans one: `within_bound` makes the plans that
-keep a bound, `budget_error` says that there is none, by what `profiled_costs` and `peaks` measure of the device.
+keep a bound, `budget_error` says that there is none, by what `call_times` and `peaks` measure of the device.
 `executable` and `arena` run a plan; `replay` has the loops over its calls.
 """
 

@@ -11,7 +11,7 @@ from singa_lite.common.contexts import StepLock
 from singa_lite.common.errors import GraphError
 from singa_lite.common.unique import Unique
 from singa_lite.graph.replay.step_device import StepDevice
-from singa_lite.runtime.host_memory import HostMemory
+from singa_lite.runtime.pinned import PinnedMemory
 from singa_lite.tensor import Block
 
 #: {device: the arena that nets there share}.
@@ -48,15 +48,15 @@ class Resident(ArenaNeeds, Protocol):
 class Arena(Unique):
     """Bytes from a device's pool. Programs never run at the same time, so the largest one's need is enough.
 
-    offload: where values may be offloaded to, a place of `Runtime.offload_place`; "": nowhere. host: the memory there.
+    offloads: whether values may go to memory of the host. host: that memory.
     shared: nets that know nothing of each other run here, so a thread waits while another one runs a step.
     """
 
-    def __init__(self, device: StepDevice, offload: str = "", shared: bool = False) -> None:
+    def __init__(self, device: StepDevice, offloads: bool = False, shared: bool = False) -> None:
         self.device = device
-        self.offload = offload
+        self.offloads = offloads
         self.block: Block | None = None
-        self.host: HostMemory | None = None
+        self.host: PinnedMemory | None = None
         self._may_be_copying = False
         self._turns = device.kernels.turns()
         self._executables: WeakSet[Resident] = WeakSet()
@@ -145,7 +145,7 @@ class Arena(Unique):
     def _grow_host(self, nbytes: int) -> None:
         self.release()
         self.host = None  # give the old bytes back before taking more
-        self.host = self.device.runtime.host_memory(self.offload, nbytes)
+        self.host = self.device.runtime.host_memory(nbytes)
 
     def _grow(self, nbytes: int) -> None:
         self._give_back()  # the old span before taking the larger one, or the system would count both

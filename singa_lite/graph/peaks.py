@@ -12,7 +12,7 @@ from singa_lite.common.strides import laid_out
 from singa_lite.compiler.ir.operation import Instruction, Operand, Phase
 from singa_lite.compiler.report.profile import Peaks
 from singa_lite.graph.arena import Arena
-from singa_lite.graph.profiled_costs import CallTimes, key_of
+from singa_lite.graph.call_times import key_of, seconds_of
 from singa_lite.graph.replay.step_device import StepDevice
 from singa_lite.kernels.kernel_set import Settings
 
@@ -46,7 +46,7 @@ def _measured(arena: Arena) -> Peaks | None:
     products = {order: _call(arena, "matmul", ((order, order),) * 3, _AS_THEY_ARE) for order in ORDERS}
     copies = {nbytes: _call(arena, "copy", ((nbytes // _FLOAT32.itemsize,),) * 2, {}) for nbytes in COPIES}
     calls = (*products.values(), *copies.values())
-    seconds = CallTimes(arena).of({key_of(call): call for call in calls}, None)
+    seconds = seconds_of(arena, calls)
     arena.device.kernels.forget()
     rates = [2 * n**3 / seconds[key_of(call)] for n, call in products.items() if key_of(call) in seconds]
     speeds = [2 * nbytes / seconds[key_of(call)] for nbytes, call in copies.items() if key_of(call) in seconds]

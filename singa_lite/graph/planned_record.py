@@ -11,11 +11,10 @@ from singa_lite.common.errors import GraphError
 from singa_lite.common.packed import Packed
 from singa_lite.compiler.byte_limit import ByteLimit
 from singa_lite.compiler.ir.collectives import digest
-from singa_lite.compiler.ir.operation import Instruction, Role
+from singa_lite.compiler.ir.operation import Role
 from singa_lite.compiler.ir.program import Program
 from singa_lite.compiler.ir.sides import RecordRule
 from singa_lite.compiler.ir.target import Narrow, Target
-from singa_lite.compiler.ir.time_model import Cost, seconds
 from singa_lite.compiler.lower import Sketched, lower, unshared
 from singa_lite.compiler.order.workspace import with_target_scratch
 from singa_lite.compiler.pipeline import rewriting, run_passes
@@ -23,7 +22,6 @@ from singa_lite.compiler.placed import Placed
 from singa_lite.compiler.placement.problem import PlanError
 from singa_lite.compiler.recompute.carry import HeldLevels
 from singa_lite.compiler.recompute.launch_bytes import trains
-from singa_lite.compiler.recompute.repeats import Repeater
 from singa_lite.compiler.report.memory_plan import MemoryPlan, Row
 from singa_lite.compiler.rewrite.rules import ruled
 from singa_lite.graph.arena import Arena
@@ -63,8 +61,6 @@ class PlannedRecord(Record):
         self.order = "recorded"
         #: How many instructions run at the same time in the order "dependencies"; 1: each by all cores.
         self.workers = 1
-        #: Of its calls, by which repeats are chosen.
-        self.cost: Cost = seconds
         #: How activations are stored; None: as they were recorded.
         self.narrow: Narrow | None = None
         #: Whether factors of products are rounded to 10 bits, by kernels that do.
@@ -151,12 +147,6 @@ class PlannedRecord(Record):
         rewritten = run_passes(self._recorded(), rewriting(self.fuse)) if known is None else known.forms.rewritten
         return [instruction.scratch_bytes for instruction in rewritten.instructions]
 
-    def calls(self) -> list[Instruction]:
-        """What it may do, as it would run in the recorded order, and what would make results of it again."""
-        self._check_whole()
-        rewritten = run_passes(self._recorded(), rewriting(self.fuse))
-        return [*rewritten.instructions, *Repeater(rewritten).repeats.values()]
-
     def _made_rows(self, placed: Placed) -> list[Row]:
         """The blocks that passes made."""
         rows = {}
@@ -235,8 +225,8 @@ class PlannedRecord(Record):
     def _recorded(self) -> Program:
         """The record as a program for the device."""
         runtime = self.device.runtime
-        link = runtime.link if self.arena.offload else None
-        target = Target.of(self._kernels, runtime.alignment, link=link, cost=self.cost, narrow=self.narrow)
+        link = runtime.host_link if self.arena.offloads else None
+        target = Target.of(self._kernels, runtime.alignment, link=link, narrow=self.narrow)
         if self.workers > 1:
             target = replace(target, lanes=self.workers, share=threads.threads() // self.workers)
         if self.rules:

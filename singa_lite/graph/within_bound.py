@@ -145,13 +145,13 @@ def _error(bound: ByteLimit, total: int, least: MemoryPlan) -> BudgetError:
 
 def process_bytes(device: StepDevice, program: Program) -> int:
     """What the process takes for a program's calls beyond what is promised; on a GPU none of it is the device's."""
-    if device.runtime.link.beside:
+    if device.runtime.is_asynchronous:
         return 0
     return launch_bytes(program.instructions, device.kernels.code_bytes)
 
 
 def process_bytes_once_more(device: StepDevice, program: Program) -> int:
     """The same of one more form of it, beyond what is promised for that; 0 of what does not train."""
-    if device.runtime.link.beside:
+    if device.runtime.is_asynchronous:
         return 0
     return further_bytes(program.instructions, device.kernels.code_bytes)

@@ -6,10 +6,23 @@ sent and received, the object says that each call has as its setting `call` (`pa
 
 from __future__ import annotations
 
+from enum import Enum
 from itertools import pairwise
 from typing import Protocol, cast
 
 from singa_lite.kernels.kernel_set import Settings
+
+
+class CollectiveKind(Enum):
+    """Steps of a sum over ranks that are done: both, or one of them.
+
+    OWN_PART: the first, behind which each rank has its part; ALL_PARTS: the second, by which all get
+    each rank's part.
+    """
+
+    SUM = "sum"
+    OWN_PART = "own part"
+    ALL_PARTS = "all parts"
 
 
 class Collective(Protocol):

@@ -51,8 +51,7 @@ class PlannedNet(SteppingNet):
         too where kernels ask for more scratch with that size. Not counted: what `predict` returns, and the batch that
         is taken from the data on the host. memory_budget: as for `compile`, whose it is by default, or the device's
         limit; `plan.recomputed`, `plan.extra_flops` and `plan.estimated_slowdown` say what it
-        costs. Where a plan needs repeats and compile was given budget_profile=True, single calls do run for it, over
-        scratch bytes. PlanError names the least total that was found, where the budget is below it, and what would
+        costs. PlanError names the least total that was found, where the budget is below it, and what would
         help. ValueError for no batch size; ShapeError for one whose tensors have more bytes than can be counted.
         """
         size = checked.batch_size("plan_batch", batch_size)
@@ -90,9 +89,8 @@ class PlannedNet(SteppingNet):
         """What less memory costs: (bytes of a budget, estimated slowdown), from the free plan down to the least found.
 
         At most twenty points; bytes fall, the slowdown never does. It is the time of what is computed again as a share
-        of the step's, by a rule (`plan_batch`). Nothing runs, but for single calls over scratch bytes where compile was
-        given budget_profile=True; each point takes as long as a search. The budget that the net was compiled with and
-        its device's limit do not matter.
+        of the step's, by a rule (`plan_batch`). Nothing runs; each point takes as long as a search. The budget that the
+        net was compiled with and its device's limit do not matter.
         """
         size = checked.batch_size("budget_curve", batch_size)
         return self._planner("budget_curve", None).curve(size)
@@ -102,12 +100,11 @@ class PlannedNet(SteppingNet):
 
         nbytes: a number, or text such as "4 GiB" (1024**3 bytes) or "1.5GB" (1000**3); no more of them count than the
         net's own memory_budget. samples: as for `plan_batch`, by whose `total_bytes` it goes. extra_time: by which
-        share repeats may slow the step, as estimated (`plan.estimated_slowdown`): 0, nothing is repeated; 0.2 is a
-        good choice where memory bounds the batch, and the net is then compiled with memory_budget=nbytes. Totals may
-        fall where the batch grows, as kernels' scratch may: without repeats none of the 64 sizes beyond the answer
-        fits; with repeats it is sought by bisection, where compile(budget_profile=True) lets single calls of each size
-        run over scratch bytes. 0 if not even one sample fits. TypeError or ValueError for what is no size, or no share
-        of at least 0.
+        share repeats may slow the step, as estimated (`plan.estimated_slowdown`): 0, nothing is repeated; 0.2 is a good
+        choice where memory bounds the batch, and the net is then compiled with memory_budget=nbytes. Totals may fall
+        where the batch grows, as kernels' scratch may: without repeats none of the 64 sizes beyond the answer fits;
+        with repeats it is sought by bisection. 0 if not even one sample fits. TypeError or ValueError for what is no
+        size, or no share of at least 0.
         """
         wanted = memory_size("largest_batch", nbytes)
         extra = at_least_zero("largest_batch extra_time", extra_time)

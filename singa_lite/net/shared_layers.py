@@ -59,7 +59,7 @@ def move(nets: Sequence[SteppingNet], to: Device) -> None:
         if net.optimizer is not None:
             net.optimizer.to_device(to)
         if net.together is not None:
-            net.together.follow()
+            net.together.follow_device()
         net.move_step(to)
         vars(net)["device"] = to
         net.trainer.steps = net.trainer.steps.anew()

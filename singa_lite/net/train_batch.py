@@ -60,10 +60,10 @@ class BatchNet(CompiledNet):
             return self._steps.exclusively(self._train_one_batch, x, y, sample_weight, class_weight)
         self._together.begin()
         try:
-            self._together.ranks.serve(self)
+            self._together.ranks.bind_net(self)
             return self._steps.exclusively(self._train_one_batch, x, y, sample_weight, class_weight)
         except Exception as error:
-            self._together.failed(error)
+            self._together.fail(error)
             raise
 
     def _train_one_batch(

@@ -1,27 +1,27 @@
-"""The kernel calls of a sum over the ranks, as plans know them: its beginning, its end, and polls between the two."""
+"""Kernel calls of several processes, as plans know them: a sum's beginning, its end, polls between the two, and keys.
+
+Keys of random numbers: ranks have one random state, which a checkpoint holds once, and draw others from it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import ClassVar
+
+import numpy as np
 
 from singa_lite.common.array_types import Array
 from singa_lite.device import device_of
-from singa_lite.kernels.collective import landing_elements
+from singa_lite.kernels.collective import CollectiveKind, landing_elements
 from singa_lite.kernels.interface import SIGNATURES, Facts, Signature
 from singa_lite.kernels.kernel_set import DeviceArray, Launch
-from singa_lite.parallel.collective_kind import CollectiveKind
 from singa_lite.parallel.sums import Channel
 from singa_lite.runtime.cuda import Cuda
 from singa_lite.tensor import Tensor
 
-_TENSORS = ("values", "landing", "turn")
 
-
-def _entered(name: str, roles: tuple[str, ...], facts: Facts) -> Signature:
-    tensors = _TENSORS[: len(roles)]
+def _entered(name: str, tensors: tuple[str, ...], roles: tuple[str, ...], facts: Facts) -> Signature:
     signature = Signature(SIGNATURES.own_name(name), tensors, roles, frozenset(), ("call",), {}, facts, "own")
     SIGNATURES.enter_own(signature)
     return signature
@@ -29,14 +29,14 @@ def _entered(name: str, roles: tuple[str, ...], facts: Facts) -> Signature:
 
 # values: this rank's numbers, behind the end the sums of all ranks, or their parts; landing: `landing_elements` of
 # their dtype, where the others' come in; turn: float64 (), by which these calls keep their order.
-_ROLES = {"begin": ("Update", "Write", "Update"), "wait": ("Update", "Update", "Update")}
+_TENSORS = ("values", "landing", "turn")
 
 
 def _pair(name: str, by_elements: bool) -> tuple[Signature, Signature]:
-    facts = Facts(strides_matter=True, by_elements=by_elements, once=True, activations=())
+    begin = Facts(strides_matter=True, by_elements=by_elements, once=True, activations=(), collective="begin")
     return (
-        _entered(f"parallel.begin_{name}", _ROLES["begin"], replace(facts, collective="begin")),
-        _entered(f"parallel.end_{name}", _ROLES["wait"], replace(facts, collective="wait")),
+        _entered(f"parallel.begin_{name}", _TENSORS, ("Update", "Write", "Update"), begin),
+        _entered(f"parallel.end_{name}", _TENSORS, ("Update",) * 3, replace(begin, collective="wait")),
     )
 
 
@@ -47,185 +47,132 @@ _SIGNATURES = {
 }
 
 
+@dataclass(frozen=True)
 class SumCall:
-    """The setting `call` of all of them: see `kernels/collective.py`. begins: whether it is of the beginning; clears:
-    whether a rank without samples adds zeros; unit: of the ranks' parts, see `parts_of`.
+    """The setting `call` of a sum's beginning and end, see `kernels/collective.py`.
+
+    begins: whether it is of the beginning; clears: whether a rank without samples adds zeros; unit: of the ranks'
+    parts, see `parts_of`.
     """
 
-    scratch_bytes = 0
+    channel: Channel
+    begins: bool
+    kind: CollectiveKind
+    clears: bool
+    on_gpu: bool
+    in_flight_bytes: int
+    is_urgent: bool
+    in_line: bool
+    unit: int
+    scratch_bytes: ClassVar[int] = 0
 
-    def __init__(
-        self,
-        channel: Channel,
-        in_flight_bytes: int,
-        begins: bool,
-        is_urgent: bool,
-        way: CollectiveKind,
-        is_narrow: bool,
-        clears: bool,
-        in_line: bool,
-        on_gpu: bool,
-        unit: int,
-    ) -> None:
-        self._channel = channel
-        self._begins = begins
-        self._way = way
-        self._is_narrow = is_narrow
-        self._clears = clears
-        self._on_gpu = on_gpu
-        self.ranks = channel.communicator.size
-        self.rank = channel.communicator.rank
-        self.unit = unit
-        self.of_own_part = way is CollectiveKind.OWN_PART
-        self.in_flight_bytes = in_flight_bytes
-        self.is_urgent = is_urgent
-        self.in_line = in_line
+    @property
+    def ranks(self) -> int:
+        """How many processes take part."""
+        return self.channel.communicator.size
+
+    @property
+    def rank(self) -> int:
+        """Which of them this one is."""
+        return self.channel.communicator.rank
+
+    @property
+    def of_own_part(self) -> bool:
+        """Whether only this rank's part is a sum behind the end."""
+        return self.kind is CollectiveKind.OWN_PART
 
     def prepare(self, arrays: tuple[DeviceArray, ...], scratch: DeviceArray | None) -> Launch:
         """Bind it to its arrays."""
         values, landing, _ = arrays
-        if self._begins:
-            return partial(self._channel.begin, values, landing, self._way, self._is_narrow, self._clears, self.unit)
-        return partial(self._channel.wait, values)
+        if self.begins:
+            return partial(self.channel.begin, values, landing, self.kind, self.clears, self.unit)
+        return partial(self.channel.wait, values)
 
     def prepare_on_gpu(self, runtime: Cuda, arrays: tuple[DeviceArray, ...]) -> Launch:
         """Bind it to its arrays. turn: holds this rank's share of the samples."""
-        values, landing, turn = arrays
-        sums = self._channel.on_gpu(runtime)
-        if self._begins:
-            return sums.begin(values, landing, turn, self._way, self._is_narrow, self._clears, self.unit)
-        return sums.wait(values)
+        values, _, turn = arrays
+        sums = self.channel.on_gpu(runtime)
+        return sums.begin(values, turn, self.kind, self.clears, self.unit) if self.begins else sums.wait(values)
 
     def polling(self) -> PollCall | None:
         """The setting of a poll of its channel; a GPU's goes on by itself."""
-        return None if self._on_gpu else PollCall(self._channel)
+        return None if self.on_gpu else PollCall(self.channel)
 
     def landing_elements(self, elements: int) -> int:
-        """What the other ranks send; on a GPU the halves that are sent, if any are."""
-        if self._on_gpu:
-            return -(-elements // 2) if self._is_narrow else 1
-        return 1 if self._way is CollectiveKind.ALL_PARTS else landing_elements(elements, self.ranks, self.unit)
+        """What the other ranks send; on a GPU nothing comes in beside the values."""
+        comes = not self.on_gpu and self.kind is not CollectiveKind.ALL_PARTS
+        return landing_elements(elements, self.ranks, self.unit) if comes else 1
 
 
+@dataclass(frozen=True)
 class PollCall:
     """The setting `call` of what lets all sums that are begun go on."""
 
-    scratch_bytes = 0
-
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
+    channel: Channel
+    scratch_bytes: ClassVar[int] = 0
 
     def prepare(self, arrays: tuple[DeviceArray, ...], scratch: DeviceArray | None) -> Launch:
         """It has no arrays."""
-        return self._channel.poll
+        return self.channel.poll
 
 
-# values: a gradient, float32 without gaps; rest: of its shape, what was not sent of it so far; turn: as above.
-def _rest_signature(name: str, **roles: str) -> Signature:
-    facts = Facts(by_elements=True, once=True, activations=())
-    name, tensors = SIGNATURES.own_name(name), tuple(roles)
-    signature = Signature(name, tensors, tuple(roles.values()), frozenset(), ("call",), {}, facts, "own")
-    SIGNATURES.enter_own(signature)
-    return signature
+def add_up(
+    channel: Channel,
+    in_flight_bytes: int,
+    values: Tensor,
+    turn: Tensor,
+    is_urgent: bool = False,
+    kind: CollectiveKind = CollectiveKind.SUM,
+    of_samples: bool = True,
+    in_line: bool = False,
+    unit: int = 1,
+) -> None:
+    """Have a sum over the ranks recorded, or done, on whatever device the tensors lie.
 
-
-_NARROW = _rest_signature("parallel.narrow", values="Update", rest="Update", turn="Read")
-_ROUND_SUMS = _rest_signature("parallel.round_sums", values="Update", rest="Update")
-
-
-class RestCall:
-    """The setting `call` of what rounds a gradient before it is sent, and its sum behind that.
-
-    work: of values and the rest, as arrays.
+    values: without gaps; becomes the sum. turn: float64 (), one for all sums of a step; is_urgent: whether it is waited
+    for at once; of_samples: whether a rank without any adds zeros; in_flight_bytes, in_line, unit: see `Collective`.
     """
+    device = device_of(values)
+    clears, on_gpu = of_samples and kind is not CollectiveKind.ALL_PARTS, isinstance(device.runtime, Cuda)
+    begin = SumCall(channel, True, kind, clears, on_gpu, in_flight_bytes, is_urgent, in_line, unit)
+    landing: Tensor = device.empty((begin.landing_elements(values.size()),), values.dtype)
+    for signature, call in zip(_SIGNATURES[kind], (begin, replace(begin, begins=False)), strict=True):
+        device.run(signature.name, values, landing, turn, call=call)
 
-    scratch_bytes = 0
 
-    def __init__(self, work: Callable[[Array, Array], None]) -> None:
-        self._work = work
+#: Between the counters of two ranks: no layer draws so often.
+APART = 1 << 40
+
+_DRAW = _entered("parallel.draw_key", ("state", "key"), ("Update", "Write"), Facts(once=True, activations=()))
+
+
+@dataclass(frozen=True)
+class KeyCall:
+    """The setting `call` of the kernel `draw_key`, with the counter of this rank in the key."""
+
+    channel: Channel
+    scratch_bytes: ClassVar[int] = 0
+
+    @property
+    def first(self) -> int:
+        """The counter of this rank's first key."""
+        return self.channel.communicator.rank * APART
 
     def prepare(self, arrays: tuple[DeviceArray, ...], scratch: DeviceArray | None) -> Launch:
         """Bind it to its arrays."""
-        return partial(self._work, *arrays)
-
-
-class NarrowCall(RestCall):
-    """Of what rounds a gradient before it is sent."""
-
-    def __init__(self, channel: Channel) -> None:
-        super().__init__(channel.narrow)
-        self._channel = channel
-
-    def prepare(self, arrays: tuple[DeviceArray, ...], scratch: DeviceArray | None) -> Launch:
-        """Bind it to its arrays; whether this rank has samples, the channel knows."""
-        return super().prepare(arrays[:2], scratch)
+        return partial(self._draw, *arrays)
 
     def prepare_on_gpu(self, runtime: Cuda, arrays: tuple[DeviceArray, ...]) -> Launch:
-        """Bind it to its arrays. turn: holds this rank's share of the samples."""
-        return self._channel.on_gpu(runtime).narrow(*arrays)
+        """Bind it to its arrays."""
+        state, key = arrays
+        return self.channel.on_gpu(runtime).draw_key(state, key, self.first)
+
+    def _draw(self, state: Array, key: Array) -> None:
+        np.copyto(key, state)
+        np.add(key[2:], np.uint64(self.first), out=key[2:])
+        np.add(state[2:], 1, out=state[2:])
 
 
-class _SumArguments(NamedTuple):
-    """What two sums have in common that share their calls: arguments of `SumCall`, in its order."""
-
-    is_urgent: bool
-    way: CollectiveKind
-    is_narrow: bool
-    clears: bool
-    in_line: bool
-    on_gpu: bool
-    unit: int
-
-
-class Sums:
-    """Has sums recorded, or done, on whatever device the tensors lie."""
-
-    def __init__(self, channel: Channel, in_flight_bytes: int) -> None:
-        self._channel = channel
-        self._in_flight_bytes = in_flight_bytes
-        self._known: dict[_SumArguments, tuple[SumCall, SumCall]] = {}
-        self._narrow, self._round_sums = NarrowCall(channel), RestCall(channel.round_sums)
-
-    def narrow(self, values: Tensor, rest: Tensor, turn: Tensor) -> None:
-        """Round a gradient to bfloat16, with what was left of it before; what is left now goes to the rest."""
-        device_of(values).run(_NARROW.name, values, rest, turn, call=self._narrow)
-
-    def round_sums(self, values: Tensor, rest: Tensor) -> None:
-        """Make of sums of narrowed gradients what all ranks have; what that leaves of this rank's goes to the rest.
-
-        On a GPU they have it: NCCL adds up in 16 bits, and says nothing of what that leaves.
-        """
-        device = device_of(values)
-        if not isinstance(device.runtime, Cuda):
-            device.run(_ROUND_SUMS.name, values, rest, call=self._round_sums)
-
-    def add_up(
-        self,
-        values: Tensor,
-        turn: Tensor,
-        is_urgent: bool = False,
-        way: CollectiveKind = CollectiveKind.SUM,
-        is_narrow: bool = False,
-        of_samples: bool = True,
-        in_line: bool = False,
-        unit: int = 1,
-    ) -> None:
-        """values: without gaps; becomes the sum over all ranks. turn: float64 (), one for all sums of a step.
-
-        is_urgent: whether it is waited for at once; is_narrow: whether bfloat16 holds the values; of_samples: whether a
-        rank without any adds zeros, which `narrow` has seen to of narrow ones; in_line, unit: see `Collective`.
-        """
-        device = device_of(values)
-        clears = of_samples and way is not CollectiveKind.ALL_PARTS and not is_narrow
-        on_gpu = isinstance(device.runtime, Cuda)
-        calls = self._calls(_SumArguments(is_urgent, way, is_narrow, clears, in_line, on_gpu, unit))
-        landing: Tensor = device.empty((calls[0].landing_elements(values.size()),), values.dtype)
-        for signature, call in zip(_SIGNATURES[way], calls, strict=True):
-            device.run(signature.name, values, landing, turn, call=call)
-
-    def _calls(self, how: _SumArguments) -> tuple[SumCall, SumCall]:
-        """Of the beginning and the end."""
-        if how not in self._known:
-            begin, end = (SumCall(self._channel, self._in_flight_bytes, begins, *how) for begins in (True, False))
-            self._known[how] = begin, end
-        return self._known[how]
+def draw_key(state: Tensor, key: Tensor, channel: Channel) -> None:
+    """Have this rank's key drawn: uint64 (3,) each. channel: of the net."""
+    device_of(state).run(_DRAW.name, state, key, call=KeyCall(channel))

@@ -19,7 +19,7 @@ class Pending(Protocol):
     def poll(self) -> bool:
         """Let them go on; whether all are through."""
 
-    def late(self) -> list[int]:
+    def late_ranks(self) -> list[int]:
         """The ranks whose messages are not through."""
 
 
@@ -41,7 +41,7 @@ class Communicator(ABC):
         """Begin to send to each of the other ranks an array, and to receive one from each; both are given by rank.
 
         Arrays are of one axis, without gaps, and left alone until all is through; those of this rank are not used.
-        number: by which these messages are told from others that are under way.
+        number: that of these messages, and of no others that are under way.
         """
 
     @abstractmethod
@@ -60,7 +60,7 @@ class Communicator(ABC):
     def fail(self, why: str) -> None:  # noqa: B027  # who is alone tells nobody
         """Tell the others that this rank cannot go on: whoever waits for it, now or later, gets a RankFailedError."""
 
-    def told(self, given: bytes, doing: str) -> list[bytes]:
+    def all_gather(self, given: bytes, doing: str) -> list[bytes]:
         """As `exchange`. doing: what for; ParallelError where other ranks are at something else."""
         label, found = doing.encode(), list[bytes]()
         for rank, each in enumerate(self.exchange(label + b"\0" + given)):
@@ -74,8 +74,8 @@ class Communicator(ABC):
         return found
 
     def gathered(self, value: object, doing: str = "gathered()") -> list[object]:
-        """What every rank gave, by rank. value: whatever can be pickled; doing: see `told`."""
-        return [pickle.loads(each) for each in self.told(pickle.dumps(value), doing)]
+        """What every rank gave, by rank. value: whatever can be pickled; doing: see `all_gather`."""
+        return [pickle.loads(each) for each in self.all_gather(pickle.dumps(value), doing)]
 
     def collect(self, given: Array, places: Sequence[Array]) -> None:
         """Rank 0 receives what each rank gives into the places, by rank, of as many elements each; nobody else does.
@@ -93,7 +93,7 @@ class Communicator(ABC):
     def sums(self, values: object) -> Array:
         """The sum over the ranks of arrays of one shape, in float64, in the order of ranks, with equal bits on all."""
         given = np.asarray(values, np.float64)
-        parts = [np.frombuffer(each, np.float64) for each in self.told(given.tobytes(), "sums()")]
+        parts = [np.frombuffer(each, np.float64) for each in self.all_gather(given.tobytes(), "sums()")]
         if any(part.size != given.size for part in parts):
             raise ParallelError(f"sums: wanted equally many numbers of each rank, received {[p.size for p in parts]}")
         total = np.zeros(given.size)
@@ -103,16 +103,16 @@ class Communicator(ABC):
 
     def agreed(self, error: Exception | None, where: str) -> None:
         """Raise on all ranks where one has an error: its own there, elsewhere a ParallelError that names the first."""
-        told = self.gathered(None if error is None else f"{type(error).__name__}: {error}")
+        errors = self.gathered(None if error is None else f"{type(error).__name__}: {error}")
         if error is not None:
             raise error
-        for rank, text in enumerate(told):
+        for rank, text in enumerate(errors):
             if text is not None:
                 raise ParallelError(f"{where}: wanted all {self.size} ranks to go on, received from rank {rank} {text}")
 
     def barrier(self) -> None:
         """Wait until all are here."""
-        self.told(b"", "barrier()")
+        self.all_gather(b"", "barrier()")
 
 
 class LocalChannel:
@@ -122,7 +122,7 @@ class LocalChannel:
         """Nothing is under way."""
         return True
 
-    def late(self) -> list[int]:
+    def late_ranks(self) -> list[int]:
         """Nobody."""
         return []
 

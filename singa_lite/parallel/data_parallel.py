@@ -10,12 +10,12 @@ from weakref import ReferenceType, ref
 from singa_lite.common.array_types import Array
 from singa_lite.common.errors import GraphError
 from singa_lite.device import Device
-from singa_lite.parallel.calls import Sums
-from singa_lite.parallel.collective_kind import CollectiveKind
+from singa_lite.kernels.collective import CollectiveKind
+from singa_lite.parallel.calls import add_up, draw_key
 from singa_lite.parallel.communicator import Communicator
-from singa_lite.parallel.gpus import check_here, connect_gpus, gpu_of
-from singa_lite.parallel.keys import draw_key
+from singa_lite.parallel.gpus import check_here, check_places, gpu_of
 from singa_lite.parallel.sums import Channel
+from singa_lite.runtime.cuda import Cuda
 from singa_lite.tensor import Tensor
 
 
@@ -23,71 +23,55 @@ from singa_lite.tensor import Tensor
 class DataParallel:
     """One process's part in a job that trains one net together. Made by `parallel.mpi`, which says what each option is.
 
-    communicator: the others. bucket_bytes, check_every: as numbers.
+    communicator: the others. bucket_bytes: gradients of fewer bytes are summed together; in_flight_bytes: the most that
+    is under way at a time. What waits for the others is called by all ranks, in the same order.
     """
 
     communicator: Communicator = field(repr=False)
     bucket_bytes: int
     in_flight_bytes: int
     shard: str | None
-    compress: str | None
     sync: bool
     check_every: int
-    _served: list[ReferenceType[object]] = field(default_factory=list, repr=False)
-    _met: list[Device] = field(default_factory=list, repr=False)
+    _nets: list[ReferenceType[object]] = field(default_factory=list, repr=False)
+    _connected: list[Device] = field(default_factory=list, repr=False)
 
     def __deepcopy__(self, memo: dict[int, object]) -> DataParallel:
         return self  # the processes are the same ones
 
-    def serve(self, net: object) -> None:
+    def bind_net(self, net: object) -> None:
         """Be this net's from now on: messages of two nets would be taken for each other's.
 
         GraphError where another net that lives was compiled with it.
         """
-        served = self._served[0]() if self._served else None
+        served = self._nets[0]() if self._nets else None
         if served is not None and served is not net:
             raise GraphError(
                 "compile parallel: wanted one net for each parallel.mpi(), received one that another net was compiled "
                 "with; call parallel.mpi() for each net, in the same order on all ranks"
             )
-        self._served[:] = [ref(net)]
+        self._nets[:] = [ref(net)]
 
     @cached_property
     def _channel(self) -> Channel:
         return Channel(self.communicator)
-
-    @cached_property
-    def _sums(self) -> Sums:
-        return Sums(self._channel, self.in_flight_bytes)
 
     def add_up(self, values: Tensor, turn: Tensor, is_urgent: bool = False, of_samples: bool = True) -> None:
         """Have a sum over the ranks done or recorded. values: without gaps; turn: float64 (), one for all of a step.
 
         is_urgent: whether what comes next waits for it; of_samples: whether a rank without any adds zeros.
         """
-        self._sums.add_up(values, turn, is_urgent, of_samples=of_samples)
-
-    def narrow(self, gradient: Tensor, rest: Tensor, turn: Tensor) -> None:
-        """With compress: round a gradient to what is sent of it; what is not goes to the rest, for the next step."""
-        self._sums.narrow(gradient, rest, turn)
-
-    def round_sums(self, values: Tensor, rest: Tensor) -> None:
-        """With compress, behind `add_up_gradients`: the same sums on all ranks, and what is left of this one's in the
-        rest.
-        """
-        self._sums.round_sums(values, rest)
-
-    def add_up_gradients(self, values: Tensor, turn: Tensor) -> None:
-        """As `add_up`, of gradients that were narrowed where there is compress; `round_sums` is to follow then."""
-        self._sums.add_up(values, turn, is_narrow=self.compress is not None)
+        add_up(self._channel, self.in_flight_bytes, values, turn, is_urgent, of_samples=of_samples)
 
     def add_up_own_part(self, values: Tensor, turn: Tensor, unit: int) -> None:
-        """As `add_up_gradients`; behind it only this rank's part is a sum, and the rest means nothing."""
-        self._sums.add_up(values, turn, way=CollectiveKind.OWN_PART, is_narrow=self.compress is not None, unit=unit)
+        """As `add_up`; behind it only this rank's part is a sum, and the rest means nothing."""
+        add_up(self._channel, self.in_flight_bytes, values, turn, kind=CollectiveKind.OWN_PART, unit=unit)
 
     def gather_parts(self, values: Tensor, turn: Tensor, unit: int, in_line: bool) -> None:
         """Each rank's part of the values comes to all ranks. in_line: behind all sums that were begun before."""
-        self._sums.add_up(values, turn, way=CollectiveKind.ALL_PARTS, in_line=in_line, unit=unit)
+        add_up(
+            self._channel, self.in_flight_bytes, values, turn, kind=CollectiveKind.ALL_PARTS, in_line=in_line, unit=unit
+        )
 
     def draw_key(self, state: Tensor, key: Tensor) -> None:
         """Have a key of this rank drawn from random state that all ranks have; rank 0's are those of one process."""
@@ -97,11 +81,13 @@ class DataParallel:
         """ParallelError where this rank could not train on the device with the others."""
         check_here(where, device)
 
-    def meet_on(self, device: Device) -> None:
+    def connect(self, device: Device) -> None:
         """All ranks say on which device they train, before their first step there. ParallelError where they may not."""
-        if device not in self._met:
-            connect_gpus(self._channel, device)
-            self._met.append(device)
+        if device not in self._connected:
+            check_places(self.communicator, device)
+            if isinstance(device.runtime, Cuda):
+                self._channel.on_gpu(device.runtime).connect()
+            self._connected.append(device)
 
     def cuda(self) -> Device:
         """This rank's GPU: `device.cuda(n)`, n being its number among the ranks of its machine, modulo the GPUs there.

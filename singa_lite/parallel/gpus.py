@@ -1,18 +1,107 @@
-"""The assignment of GPUs to ranks, and the check that the ranks may train together on them."""
+"""GPUs of ranks: which rank has which, whether they may train together, and NCCL's sums on a stream of their own.
+
+Nothing lands beside the values. Nobody polls: once asked for, a sum goes on by itself.
+"""
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
+from functools import partial
+from importlib import import_module
 from typing import NamedTuple
 
 from singa_lite.common.errors import DeviceError, ParallelError
 from singa_lite.device import Device, cuda
+from singa_lite.kernels.collective import CollectiveKind
+from singa_lite.kernels.kernel_set import DeviceArray, Launch
 from singa_lite.parallel.communicator import Communicator
-from singa_lite.parallel.nccl import missing, version
-from singa_lite.parallel.sums import Channel
+from singa_lite.parallel.nccl import Nccl, Numbers, missing, version
+from singa_lite.runtime.capture import Exchanged, Joint, Shared
 from singa_lite.runtime.cuda import Cuda
+from singa_lite.runtime.side_stream import SideStream
 from singa_lite.runtime.without_bytes import WithoutBytes
+
+
+class GpuSums:
+    """The sums of one net on one GPU. runtime: the GPU's; communicator: of the ranks."""
+
+    def __init__(self, runtime: Cuda, communicator: Communicator) -> None:
+        from singa_lite.kernels.cuda_kernels.loader import CudaLoader  # here, as these load all kernels of CUDA
+        from singa_lite.kernels.cuda_kernels.ranks import RankKernels
+
+        self._runtime = runtime
+        self._ranks = communicator
+        self._nccl: Nccl | None = None
+        with runtime.here():
+            self._beside = SideStream(runtime.cupy, runtime.stream)
+            self._kernels = RankKernels(CudaLoader(runtime.cupy, runtime.stream.ptr))
+        self._ends: dict[int, Launch] = {}
+        self._under_way = 0
+
+    def connect(self) -> None:
+        """Once: all ranks call it together, before anything is summed."""
+        if self._nccl is None:
+            module = import_module(f"{self._runtime.cupy.__name__}.cuda.nccl")
+            self._nccl = Nccl(module, self._ranks, self._runtime.here)
+            self._runtime.guards.add(self._nccl)
+
+    def begin(
+        self,
+        values: DeviceArray,
+        share: DeviceArray,
+        kind: CollectiveKind,
+        clears: bool,
+        unit: int,
+    ) -> Launch:
+        """What begins a sum. share: of the samples, 0 for a rank that has none, whose values are cleared then.
+
+        unit: of the parts, see `parts_of`.
+        """
+        clear = self._kernels.clear_idle(values, share) if clears else None
+        numbers = Numbers(values.data.ptr, values.size, values.dtype.name)
+        begin, end = self._beside.pair(lambda stream: self._connected().ask(kind, numbers, stream, unit))
+        self._ends[values.data.ptr] = Joint(partial(self._run_end, end))
+        return Shared(partial(self._run_begin, clear, begin), self)
+
+    def _run_begin(self, clear: Launch | None, begin: Launch) -> None:
+        if clear is not None:
+            clear()
+        self._count(1)
+        begin()
+
+    def _run_end(self, end: Launch) -> None:
+        end()
+        self._count(-1)
+
+    def _count(self, step: int) -> None:
+        if not self._runtime.stream.is_capturing():  # what is noted is not under way
+            self._under_way += step
+
+    def wait(self, values: DeviceArray) -> Launch:
+        """What has the main stream wait for the sum of these values, whose beginning was bound before."""
+        return self._ends.pop(values.data.ptr)
+
+    def draw_key(self, state: DeviceArray, key: DeviceArray, by: int) -> Launch:
+        """Draw a key as `calls.KeyCall` does. by: between the counters of rank 0 and this one."""
+        return self._kernels.draw_key(state, key, by)
+
+    def agree(self, value: object) -> Exchanged:
+        """See `capture.Agreement`."""
+        return self._connected().agree(value)
+
+    def check_settled(self) -> None:
+        """ParallelError where the last step ended early, between the beginning and the end of a sum."""
+        if self._under_way:
+            raise ParallelError(
+                f"rank {self._ranks.rank}: wanted whole steps, received one behind a step that ended early, whose sums "
+                "are still under way: the job cannot go on; start it again from its last checkpoint"
+            )
+
+    def _connected(self) -> Nccl:
+        if self._nccl is None:
+            raise ParallelError("wanted ranks that have met before their first sum between GPUs, received a step alone")
+        return self._nccl
 
 
 class Place(NamedTuple):
@@ -46,14 +135,10 @@ def check_here(where: str, device: Device) -> None:
             raise ParallelError(f"{where}: wanted, for ranks on GPUs, {why}; received device {device.name}")
 
 
-def connect_gpus(channel: Channel, device: Device) -> None:
-    """All ranks say where they train, and GPUs are connected. ParallelError, on all of them, where that cannot be."""
-    runtime, ranks = device.runtime, channel.communicator
-    told = ranks.gathered(_place(device), "the first step on a device")
-    places = [each for each in told if isinstance(each, Place)]
-    _check(places)
-    if isinstance(runtime, Cuda):
-        channel.on_gpu(runtime).connect()
+def check_places(communicator: Communicator, device: Device) -> None:
+    """All ranks say where they train. ParallelError, on all of them, where they may not train together there."""
+    places = communicator.gathered(_place(device), "the first step on a device")
+    _check([each for each in places if isinstance(each, Place)])
 
 
 def _place(device: Device) -> Place:

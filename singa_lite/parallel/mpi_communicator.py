@@ -14,15 +14,12 @@ from singa_lite.common.array_types import Array
 from singa_lite.common.errors import ParallelError, RankFailedError
 from singa_lite.common.terminal import write_line
 from singa_lite.parallel.communicator import Communicator, Pending
-from singa_lite.parallel.watch import Watch
 
 #: Tags of messages: bytes of an exchange, the text of a rank that has failed, and, from there on, arrays by their
 #: number. Every MPI has 32,767.
 EXCHANGED, FAILED, PART, TAGS = 1, 2, 1024, 16384
 #: How often a wait polls before it lets other processes have the core between two polls, and for how long then.
 SPINS, PAUSE = 200, 50e-6
-#: Seconds of waiting after which, again and again, it is looked whether the others live.
-LOOKS = 1.0
 #: Bytes of the text of a rank that has failed: few enough to go without whoever sends it staying for that.
 MOST_TEXT = 2000
 
@@ -41,35 +38,37 @@ class Messages:
         self._through = self._through or self._mpi.Request.Testall(self._requests)
         return self._through
 
-    def late(self) -> list[int]:
+    def late_ranks(self) -> list[int]:
         """The ranks whose messages are not through."""
         pairs = zip(self._requests, self._ranks, strict=True)
         return [] if self._through else sorted({rank for request, rank in pairs if not request.Test()})
 
 
 class MpiCommunicator(Communicator):
-    """A communicator over MPI. mpi: the module mpi4py.MPI; timeout: seconds that a wait may take; watch: who has ended
-    of the ranks on this machine, where it is watched. `connect` comes before all else.
+    """A communicator over MPI. mpi: the module mpi4py.MPI; timeout: seconds that a wait may take.
+
+    `connect` comes before all else.
     """
 
-    def __init__(self, mpi: Any, timeout: float, watch: Watch | None = None) -> None:
+    def __init__(self, mpi: Any, timeout: float) -> None:
         self._mpi = mpi
         self.rank, self.size = int(mpi.COMM_WORLD.Get_rank()), int(mpi.COMM_WORLD.Get_size())
         self.timeout = timeout
         #: Called while something is waited for: whatever else is under way goes on.
         self.meanwhile: Callable[[], object] = lambda: None
-        self.watch = watch
+        #: Called before all processes are ended.
+        self.before_abort: Callable[[], object] = lambda: None
         self._status = mpi.Status()
         self._failed: str | None = None
-        self._told: list[tuple[Array, Any]] = []  # texts under way, and their requests
+        self._sent: list[tuple[Array, Any]] = []  # texts under way, and their requests
         self._comm: Any = None
 
     def connect(self) -> None:
         """All ranks call it. ParallelError where one does not within the time limit: MPI itself would wait for it."""
-        self._come_together()
+        self._wait_for_all()
         self._comm = self._mpi.COMM_WORLD.Dup()  # so that messages of the script's own are not taken for these
 
-    def _come_together(self) -> None:
+    def _wait_for_all(self) -> None:
         world, others = self._mpi.COMM_WORLD, [rank for rank in range(self.size) if rank != self.rank]
         tag = world.Get_attr(self._mpi.TAG_UB)  # which no script counts up to
         words = np.zeros((self.size, 2), np.uint8)
@@ -101,15 +100,15 @@ class MpiCommunicator(Communicator):
                     found[rank] = place.tobytes()
             return sending.poll() and len(found) == self.size
 
-        self._until(received, lambda: [r for r in others if r not in found] or sending.late(), "to be met")
+        self._wait_until(received, lambda: [r for r in others if r not in found] or sending.late_ranks(), "to be met")
         return [found[rank] for rank in range(self.size)]
 
     def fail(self, why: str) -> None:
         """Tell the others, who look for it while they wait."""
         text = np.frombuffer(why.encode()[:MOST_TEXT], np.uint8)
-        self._told += [(text, self._comm.Isend(text, rank, FAILED)) for rank in range(self.size) if rank != self.rank]
+        self._sent += [(text, self._comm.Isend(text, rank, FAILED)) for rank in range(self.size) if rank != self.rank]
 
-    def _look(self) -> None:
+    def _check_failed(self) -> None:
         """RankFailedError where one has failed."""
         if self._comm is None:  # nobody can tell yet
             return
@@ -132,49 +131,28 @@ class MpiCommunicator(Communicator):
 
     def wait(self, pending: Pending, doing: str) -> None:
         """Until all messages are through."""
-        self._until(pending.poll, pending.late, doing)
+        self._wait_until(pending.poll, pending.late_ranks, doing)
 
     def abort(self, message: str, status: int = 1) -> NoReturn:
         """End all processes at once."""
         if message:
             write_line(message, sys.stderr)
-        if self.watch is not None:
-            self.watch.end()
+        self.before_abort()
         self._mpi.COMM_WORLD.Abort(status)
         raise SystemExit(status)
 
-    def _until(self, done: Callable[[], bool], late: Callable[[], list[int]], doing: str) -> None:
-        spins, begun = 0, time.monotonic()
-        looks, end = begun + LOOKS, begun + self.timeout
+    def _wait_until(self, done: Callable[[], bool], late: Callable[[], list[int]], doing: str) -> None:
+        spins, end = 0, time.monotonic() + self.timeout
         while not done():
             self.meanwhile()
             spins += 1
             if spins < SPINS:
                 continue
-            self._look()
+            self._check_failed()
             time.sleep(PAUSE)
-            now = time.monotonic()
-            if now > looks:
-                looks = now + LOOKS
-                self._check_alive(done, late, doing)
-            if now > end:
+            if time.monotonic() > end:
                 raise ParallelError(
                     f"rank {self.rank}: wanted {doing} within {self.timeout:g} s, received nothing from rank "
                     f"{', '.join(map(str, late()))}: it has ended, hangs, or does another step; a longer limit is "
                     "parallel.mpi(timeout=)"
                 )
-
-    def _check_alive(self, done: Callable[[], bool], late: Callable[[], list[int]], doing: str) -> None:
-        """RankFailedError where a rank of this machine will never come."""
-        if self.watch is None:
-            return
-        lost, ended = self.watch.lost(), set(self.watch.ended())
-        if lost:
-            raise RankFailedError(f"rank {lost[0]} of {self.size} has ended without a word: killed, or crashed")
-        for _ in range(SPINS):  # what it sent before its end may come only now
-            if not ended or done():
-                return
-            time.sleep(PAUSE)
-        self._look()  # its own words are better
-        if gone := sorted(ended.intersection(late())):
-            raise RankFailedError(f"rank {self.rank}: wanted {doing}, received the end of rank {gone[0]}'s program")

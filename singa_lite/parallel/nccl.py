@@ -15,8 +15,7 @@ from threading import Thread
 from typing import Any, NamedTuple
 
 from singa_lite.common.errors import ParallelError
-from singa_lite.kernels.collective import parts_of
-from singa_lite.parallel.collective_kind import CollectiveKind
+from singa_lite.kernels.collective import CollectiveKind, parts_of
 from singa_lite.parallel.communicator import Communicator
 from singa_lite.runtime.capture import Exchanged
 from singa_lite.runtime.cupy_types import Cupy, Stream
@@ -24,11 +23,10 @@ from singa_lite.runtime.cupy_types import Cupy, Stream
 #: NCCL's names of dtypes.
 TYPES = {
     "float16": "NCCL_FLOAT16",
-    "bfloat16": "NCCL_BFLOAT16",
     "float32": "NCCL_FLOAT32",
     "float64": "NCCL_FLOAT64",
 }
-ITEMSIZE = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
+ITEMSIZE = {"float16": 2, "float32": 4, "float64": 8}
 #: Seconds that NCCL has to end what is under way.
 TO_END = 5.0
 INSTALL = "pip install 'singa-lite[nccl13]'"
@@ -75,12 +73,12 @@ class Nccl:
         self._number = 0
         self._is_over = False
 
-    def told(self, value: object) -> Exchanged:
+    def agree(self, value: object) -> Exchanged:
         """What all ranks say, over MPI, and how often they have."""
         self._number += 1
         return Exchanged(self._number, self._ranks.gathered(value, "agreeing how a step on GPUs is done"))
 
-    def ask(self, way: CollectiveKind, place: Numbers, stream: int, unit: int = 1) -> None:
+    def ask(self, collective: CollectiveKind, place: Numbers, stream: int, unit: int = 1) -> None:
         """Ask for a sum of these numbers, in place, or for a part of one, on a stream. unit: see `parts_of`.
 
         ParallelError for dtypes that NCCL has no sums of.
@@ -88,22 +86,22 @@ class Nccl:
         kind = self._kind(place.dtype)
         if place.size == 0:
             return
-        if way is CollectiveKind.SUM:
+        if collective is CollectiveKind.SUM:
             self._comm.allReduce(place.at, place.at, place.size, kind, self._nccl.NCCL_SUM, stream)
         elif place.size % (self._ranks.size * unit):
-            self._by_parts(way, place, kind, stream, unit)
+            self._by_parts(collective, place, kind, stream, unit)
         else:
             own = place.part(parts_of(place.size, self._ranks.size)[self._ranks.rank])
-            if way is CollectiveKind.OWN_PART:
+            if collective is CollectiveKind.OWN_PART:
                 self._comm.reduceScatter(place.at, own.at, own.size, kind, self._nccl.NCCL_SUM, stream)
             else:
                 self._comm.allGather(own.at, place.at, own.size, kind, stream)
 
-    def _by_parts(self, way: CollectiveKind, place: Numbers, kind: int, stream: int, unit: int) -> None:
+    def _by_parts(self, collective: CollectiveKind, place: Numbers, kind: int, stream: int, unit: int) -> None:
         """Parts that are not equally long, each by itself, in one group."""
         self._nccl.groupStart()
         for rank, part in enumerate(map(place.part, parts_of(place.size, self._ranks.size, unit))):
-            if part.size and way is CollectiveKind.OWN_PART:
+            if part.size and collective is CollectiveKind.OWN_PART:
                 self._comm.reduce(part.at, part.at, part.size, kind, self._nccl.NCCL_SUM, rank, stream)
             elif part.size:
                 self._comm.broadcast(part.at, part.at, part.size, kind, rank, stream)
@@ -144,7 +142,7 @@ class Nccl:
             ending.start()
             ending.join(TO_END)
 
-    def others(self) -> list[int]:
+    def other_ranks(self) -> list[int]:
         """All ranks but this one."""
         return [rank for rank in range(self._ranks.size) if rank != self._ranks.rank]
 
@@ -172,9 +170,9 @@ class _InitThread(Thread):
         """Whether it has ended."""
         return not self.is_alive()
 
-    def late(self) -> list[int]:
+    def late_ranks(self) -> list[int]:
         """Whoever it may be."""
-        return self._sums.others()
+        return self._sums.other_ranks()
 
     def result(self) -> Any:
         """What was made, or its error."""
@@ -195,9 +193,9 @@ class _Reached:
         self._sums.check()
         return self._stream.done
 
-    def late(self) -> list[int]:
+    def late_ranks(self) -> list[int]:
         """Whoever it may be."""
-        return self._sums.others()
+        return self._sums.other_ranks()
 
 
 def version(cupy: Cupy) -> int:

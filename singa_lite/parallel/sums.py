@@ -18,21 +18,20 @@ import numpy as np
 
 from singa_lite.common.array_types import Array
 from singa_lite.common.errors import ParallelError
-from singa_lite.kernels.collective import parts_of
-from singa_lite.parallel.collective_kind import CollectiveKind
+from singa_lite.kernels.collective import CollectiveKind, parts_of
 from singa_lite.parallel.communicator import Communicator, Pending
-from singa_lite.parallel.gpu_sums import GpuSums
-from singa_lite.parallel.narrowed import blocks, narrow, pack, pack_rounded, round_sums, unpack, wide
+from singa_lite.parallel.gpus import GpuSums
 from singa_lite.runtime.cuda import Cuda
+
+#: Elements that are added up at a time: their temporaries stay in a cache.
+BLOCK = 1 << 15
 
 
 class Sum:
     """One sum under way. values: this rank's numbers, of one axis; behind its end the sums. landing: what the others'
     parts come into, `landing_elements` of values' dtype. number: by which its messages are told from others'.
 
-    is_narrow: values are such that bfloat16 holds, and all that is sent is in bfloat16; behind the end the sums of
-    this rank's own part are still those that it added up, and `round_sums` makes of them what the others have. unit: of
-    the parts, see `parts_of`.
+    unit: of the parts, see `parts_of`.
     """
 
     def __init__(
@@ -41,39 +40,23 @@ class Sum:
         values: Array,
         landing: Array,
         number: int,
-        way: CollectiveKind,
-        is_narrow: bool = False,
+        kind: CollectiveKind,
         unit: int = 1,
     ) -> None:
         rank, size = communicator.rank, communicator.size
         self._communicator = communicator
-        self._gathers = way is not CollectiveKind.OWN_PART
+        self._gathers = kind is not CollectiveKind.OWN_PART
         self._number = number
         self._parts = [values[part] for part in parts_of(values.size, size, unit)]
         self._own = self._parts[rank]
         self._pending: Pending
         self._gathering = self.is_through = False
-        self._bits: list[Array] = []
-        if way is CollectiveKind.ALL_PARTS:
+        if kind is CollectiveKind.ALL_PARTS:
             self._gather()
             return
-        slots = landing.reshape(size - 1, -1)
-        going = self._parts
-        if is_narrow:
-            slots, sent = landing.view(np.uint16).reshape(2, size - 1, -1)
-            self._bits = [*slots[:rank], sent[0], *slots[rank:]]
-            going = self._packed([*sent[:rank], sent[0], *sent[rank:]])
-        slots = slots[:, : self._own.size]
+        slots = landing.reshape(size - 1, -1)[:, : self._own.size]
         self._terms = [*slots[:rank], self._own, *slots[rank:]]
-        self._pending = communicator.spread(going, self._terms, 2 * number)
-
-    def _packed(self, places: Sequence[Array]) -> list[Array]:
-        """The parts for the others as bfloat16, in the places by rank."""
-        going = [place[: part.size] for place, part in zip(places, self._parts, strict=True)]
-        for rank, (place, part) in enumerate(zip(going, self._parts, strict=True)):
-            if rank != self._communicator.rank:
-                pack(part, place)
-        return going
+        self._pending = communicator.spread(self._parts, self._terms, 2 * number)
 
     def poll(self) -> bool:
         """Go on as far as the others let it; whether it is through."""
@@ -83,38 +66,27 @@ class Sum:
                 if self._gathers:
                     self._gather()
                     return self.is_through
-            elif self._bits:
-                self._widen()
             self.is_through = True
         return self.is_through
 
-    def late(self) -> list[int]:
+    def late_ranks(self) -> list[int]:
         """The ranks whose parts have not come."""
-        return self._pending.late()
+        return self._pending.late_ranks()
 
     def _add_up(self) -> None:
         first, *others = self._terms
-        for at in blocks(self._own.size):
-            total = np.array(wide(first[at]))
+        for start in range(0, self._own.size, BLOCK):
+            block = slice(start, start + BLOCK)
+            total = first[block].copy()
             for term in others:
-                np.add(total, wide(term[at]), out=total)
-            self._own[at] = total
+                np.add(total, term[block], out=total)
+            self._own[block] = total
 
     def _gather(self) -> None:
         """All terms have come and gone by now, so that landing is free again."""
         self._gathering = True
-        own, coming, rank = self._own, self._parts, self._communicator.rank
-        if self._bits:
-            coming = [place[: part.size] for place, part in zip(self._bits, self._parts, strict=True)]
-            own = coming[rank]
-            pack_rounded(self._own, own)
-        self._pending = self._communicator.spread([own] * self._communicator.size, coming, 2 * self._number + 1)
-
-    def _widen(self) -> None:
-        """What has come, as values."""
-        for rank, (place, part) in enumerate(zip(self._bits, self._parts, strict=True)):
-            if rank != self._communicator.rank:
-                unpack(place[: part.size], part)
+        own, number = [self._own] * self._communicator.size, 2 * self._number + 1
+        self._pending = self._communicator.spread(own, self._parts, number)
 
 
 class Channel:
@@ -138,27 +110,18 @@ class Channel:
         self,
         values: Array,
         landing: Array,
-        way: CollectiveKind = CollectiveKind.SUM,
-        is_narrow: bool = False,
+        kind: CollectiveKind = CollectiveKind.SUM,
         clears: bool = True,
         unit: int = 1,
     ) -> None:
-        """Begin a sum. values: what lies in one piece of memory, in any order of axes. is_narrow: bfloat16 has them;
-        clears: whether they are of this rank's samples, so that they are zeros where it has none; unit: see `parts_of`.
+        """Begin a sum. values: what lies in one piece of memory, in any order of axes. clears: whether they are of this
+        rank's samples, so that they are zeros where it has none; unit: see `parts_of`.
         """
         flat = in_one_line(values)
         if self.is_idle and clears:
             flat.fill(0)
-        self._open[flat.ctypes.data] = Sum(self.communicator, flat, landing, self._count, way, is_narrow, unit)
+        self._open[flat.ctypes.data] = Sum(self.communicator, flat, landing, self._count, kind, unit)
         self._count += 1
-
-    def narrow(self, values: Array, rest: Array) -> None:
-        """Make values of gradients that bfloat16 holds; what is left goes to the rest, for the next step."""
-        narrow(in_one_line(values), in_one_line(rest), self.is_idle)
-
-    def round_sums(self, values: Array, rest: Array) -> None:
-        """Behind a narrow sum: all ranks have what was sent of it, and the rest what was not of this rank's part."""
-        round_sums(in_one_line(values), in_one_line(rest))
 
     def poll(self) -> None:
         """Let all that is begun go on."""
@@ -194,9 +157,9 @@ class _All:
         self._poll()
         return self._one.is_through
 
-    def late(self) -> list[int]:
+    def late_ranks(self) -> list[int]:
         """Of the one."""
-        return self._one.late()
+        return self._one.late_ranks()
 
 
 def in_one_line(values: Array) -> Array:

@@ -25,7 +25,7 @@ class Joint:
 
 
 class Exchanged(NamedTuple):
-    """What processes have told each other. number: how often they did, the same for all; values: by process."""
+    """What processes have said to each other. number: how often they did, the same for all; values: by process."""
 
     number: int
     values: Sequence[Any]
@@ -34,7 +34,7 @@ class Exchanged(NamedTuple):
 class Agreement(Protocol):
     """How processes whose steps have work in common agree how to do it; all of them call it, in the same order."""
 
-    def told(self, value: object) -> Exchanged:
+    def agree(self, value: object) -> Exchanged:
         """What all processes say."""
 
 
@@ -93,8 +93,8 @@ class CapturedReplay:
         Whose graphs were not made together runs one by one once, as forms of batches may come that never come again,
         and makes another the next time.
         """
-        number, told = alike.told((self._warm and not self.cause, self._missed, self._captured_at))
-        ready, missed, made_at = map(set, zip(*told, strict=True))
+        number, values = alike.agree((self._warm and not self.cause, self._missed, self._captured_at))
+        ready, missed, made_at = map(set, zip(*values, strict=True))
         if ready != {True}:
             return None
         if len(made_at) > 1 and False in missed:
@@ -108,7 +108,7 @@ class CapturedReplay:
     def _make(self, alike: Agreement, number: int) -> None:
         """A graph in all processes, or in none."""
         self._graph = self._captured()
-        made = alike.told(self._graph is not None).values
+        made = alike.agree(self._graph is not None).values
         self._captured_at = number
         if not all(made):
             self._graph = None

@@ -14,7 +14,6 @@ from singa_lite.kernels.kernel_set import Launch
 from singa_lite.runtime.capture import CapturedReplay, NotCapturable
 from singa_lite.runtime.cuda_pool import ALIGNMENT, CudaPool
 from singa_lite.runtime.cupy_types import Cupy, CupyArray, Event, Pointer, Stream
-from singa_lite.runtime.host_memory import HostMemory, Link
 from singa_lite.runtime.pinned import PinnedMemory
 from singa_lite.runtime.runtime import Runtime
 from singa_lite.runtime.staging import StagedBatch, Staging
@@ -35,7 +34,8 @@ class Cuda(Runtime):
 
     alignment = ALIGNMENT
     feed_layout = "image"
-    link = Link(share=1 / 64, beside=True)  # PCIe 4.0 with 16 lanes beside 1.6 TB/s
+    is_asynchronous = True
+    host_link: float | None = 1 / 64  # PCIe 4.0 with 16 lanes beside 1.6 TB/s
 
     def __init__(self, cupy: Cupy, index: int, limit: int | None = None) -> None:
         self.index = index
@@ -127,13 +127,7 @@ class Cuda(Runtime):
         with self._device:
             self._adopted.let_go(array)
 
-    def offload_place(self, where: str) -> str:
-        """ValueError for any other word than "host"."""
-        if where != "host":
-            raise ValueError(f'offload: wanted "host" on a GPU, pinned memory of the host, received {where!r}')
-        return where
-
-    def host_memory(self, where: str, nbytes: int) -> HostMemory:
+    def host_memory(self, nbytes: int) -> PinnedMemory:
         """Pinned memory of the host."""
         with self.here():
             return PinnedMemory(self._cupy, self.stream, nbytes)

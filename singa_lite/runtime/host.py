@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.common.array_types import Array, DType
 from singa_lite.kernels.kernel_set import Launch
-from singa_lite.runtime.host_memory import Link
-from singa_lite.runtime.offload_file import OffloadFile, checked_folder
 from singa_lite.runtime.runtime import Runtime
 
 #: As many as results of a step have, that are numbers.
@@ -25,9 +24,8 @@ class Host(Runtime):
 
     alignment = 64  # a cache line, and the widest vector register
     feed_layout = ""
-    link = Link(
-        share=1 / 12, beside=False
-    )  # 1 GB/s beside the 12 of `compiler/ir/time_model.py`: a file in the page cache
+    is_asynchronous = False
+    host_link: float | None = None
 
     def view(self, memory: Memory, shape: Sequence[int], dtype: DType, strides: Sequence[int], offset: int) -> Array:
         """NumPy's array over the bytes."""
@@ -60,13 +58,9 @@ class Host(Runtime):
         """A NumPy array, which has NumPy's own DLPack."""
         return np.asarray(_Export(keeper, array))
 
-    def offload_place(self, where: str) -> str:
-        """A folder's whole path. OSError where no temporary file can be made in it."""
-        return checked_folder(where)
-
-    def host_memory(self, where: str, nbytes: int) -> OffloadFile:
-        """A temporary file in this folder."""
-        return OffloadFile(where, nbytes)
+    def host_memory(self, nbytes: int) -> NoReturn:
+        """NotImplementedError: values are not offloaded, as a budget bounds the host's own memory."""
+        raise NotImplementedError("host memory beside a CPU's own")
 
     def replay(self, launches: Sequence[Launch], names: Sequence[str]) -> _Loop:
         """A loop over the launches."""

@@ -10,55 +10,50 @@ program says so. In a capture the side streams join by these events, and a copy 
 
 from __future__ import annotations
 
-from singa_lite.runtime.capture import Joint
-from singa_lite.runtime.cupy_types import Cupy, CupyArray, Event, Stream
-from singa_lite.runtime.host_memory import Copying
+from typing import NamedTuple
+
+from singa_lite.kernels.kernel_set import Launch
+from singa_lite.runtime.cupy_types import Cupy, CupyArray, Stream
+from singa_lite.runtime.side_stream import SideStream
+
+
+class Copying(NamedTuple):
+    """The two launches of a copy. end: behind it, all that is asked for comes after the copy."""
+
+    begin: Launch
+    end: Launch
 
 
 class PinnedMemory:
-    """A `HostMemory`. stream: the main one. MemoryError where the host does not pin so many bytes."""
+    """Pinned bytes of the host, and copies of arrays of bytes (uint8, no gaps) to an offset there and back.
+
+    A copy is bound once, and done by each run. stream: the main one. MemoryError where the host does not pin so many
+    bytes.
+    """
 
     def __init__(self, cupy: Cupy, stream: Stream, nbytes: int) -> None:
         self.nbytes = nbytes
-        self._cupy = cupy
-        self._stream = stream
-        self._out: Stream = cupy.cuda.Stream(non_blocking=True)
-        self._back: Stream = cupy.cuda.Stream(non_blocking=True)
+        self._runtime = cupy.cuda.runtime
+        self._out, self._back = SideStream(cupy, stream), SideStream(cupy, stream)
         self._pinned = _pinned(cupy, nbytes)
 
     def out(self, array: CupyArray, offset: int) -> Copying:
-        """To the host."""
-        kind = self._cupy.cuda.runtime.memcpyDeviceToHost
+        """Binds a copy of an array to this offset."""
+        kind = self._runtime.memcpyDeviceToHost
         return self._copying(self._out, self._pinned.ptr + offset, array.data.ptr, array.nbytes, kind)
 
     def back(self, array: CupyArray, offset: int) -> Copying:
-        """From the host."""
-        kind = self._cupy.cuda.runtime.memcpyHostToDevice
+        """Binds a copy of the bytes from this offset on into an array."""
+        kind = self._runtime.memcpyHostToDevice
         return self._copying(self._back, array.data.ptr, self._pinned.ptr + offset, array.nbytes, kind)
 
-    def _copying(self, side: Stream, target: int, source: int, nbytes: int, kind: int) -> Copying:
-        runtime, main = self._cupy.cuda.runtime, self._stream
-        asked, done = self._event(), self._event()
-
-        def begin() -> None:
-            asked.record(main)
-            side.wait_event(asked)
-            runtime.memcpyAsync(target, source, nbytes, kind, side.ptr)
-            done.record(side)
-
-        def end() -> None:
-            main.wait_event(done)
-
-        return Copying(Joint(begin), Joint(end))
-
-    def _event(self) -> Event:
-        event: Event = self._cupy.cuda.Event(disable_timing=True)
-        return event
+    def _copying(self, side: SideStream, target: int, source: int, nbytes: int, kind: int) -> Copying:
+        return Copying(*side.pair(lambda stream: self._runtime.memcpyAsync(target, source, nbytes, kind, stream)))
 
     def settle(self) -> None:
-        """Waits for both streams."""
-        self._out.synchronize()
-        self._back.synchronize()
+        """Waits until no copy is under way, as after a run that an interrupt has ended."""
+        self._out.stream.synchronize()
+        self._back.stream.synchronize()
 
 
 def _pinned(cupy: Cupy, nbytes: int) -> Cupy:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from singa_lite.common.array_types import Array, DeviceArray, DeviceMemory, DType
 from singa_lite.kernels.kernel_set import Launch
-from singa_lite.runtime.host_memory import HostMemory, Link
+from singa_lite.runtime.pinned import PinnedMemory
 
 
 class Replay(Protocol):
@@ -38,12 +38,15 @@ class Runtime(Protocol):
     work is done when a call returns.
 
     alignment: bytes; offsets in an arena are multiples of it. feed_layout: the kind of tensor (`Device.empty`) as which
-    batches of images are held, "" for C order. link: to the memory of `host_memory`.
+    batches of images are held, "" for C order. is_asynchronous: whether work goes on behind the call that asks for it,
+    as on a GPU. host_link: the rate of copies to `host_memory`, as a share of that of the processor's own memory; None
+    where no values are offloaded there.
     """
 
     alignment: int
     feed_layout: str
-    link: Link
+    is_asynchronous: bool
+    host_link: float | None
 
     def view(
         self, memory: DeviceMemory, shape: Sequence[int], dtype: DType, strides: Sequence[int], offset: int
@@ -87,11 +90,8 @@ class Runtime(Protocol):
         """An adopted array will not be used any more; it is held until what it was used for is done."""
         return None
 
-    def offload_place(self, where: str) -> str:
-        """The place by a name that lasts. ValueError, or OSError, where values cannot be offloaded there."""
-
-    def host_memory(self, where: str, nbytes: int) -> HostMemory:
-        """Bytes outside this processor's memory. where: from `offload_place`. An error where they cannot be had."""
+    def host_memory(self, nbytes: int) -> PinnedMemory:
+        """Bytes of the host, outside this processor's memory. MemoryError where they cannot be had."""
 
     def replay(self, launches: Sequence[Launch], names: Sequence[str]) -> Replay:
         """What runs these launches, again and again. names: of what each does."""

@@ -22,11 +22,11 @@ class SideStream:
     def __init__(self, cupy: Cupy, stream: Stream) -> None:
         self._cupy = cupy
         self._main = stream
-        self._side: Stream = cupy.cuda.Stream(non_blocking=True)
+        self.stream: Stream = cupy.cuda.Stream(non_blocking=True)
 
     def pair(self, work: Callable[[int], object]) -> tuple[Launch, Launch]:
         """Launches of the beginning and of the end. work: asks for it on the stream of that pointer."""
-        main, side = self._main, self._side
+        main, side = self._main, self.stream
         asked, done = self._event(), self._event()
 
         def begin() -> None:

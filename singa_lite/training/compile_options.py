@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from enum import Flag, auto
-from os import PathLike
 from typing import Annotated, Any, get_type_hints
 
 from singa_lite.autograd.rewriting import Rule
 from singa_lite.layer.layer import Layer
-from singa_lite.parallel.gradients.ranks import Ranks
+from singa_lite.parallel.data_parallel import DataParallel
 
 
 class Trait(Flag):
@@ -49,8 +48,7 @@ class CompileOptions:
     memory_budget: Annotated[int | str | None, Trait.OWN_STEPS | Trait.MACHINE] = None
     micro_batches: Annotated[int, _USUAL_STEP | Trait.ATTRIBUTE] = 1
     state_dtype: str | None = None
-    offload: Annotated[str | PathLike[str] | None, Trait.OWN_STEPS | Trait.ONE_PROCESS | Trait.MACHINE] = None
-    budget_profile: Annotated[bool, Trait.ONE_PROCESS | Trait.MACHINE] = False
+    offload: Annotated[str | None, Trait.OWN_STEPS | Trait.ONE_PROCESS | Trait.MACHINE] = None
     order: Annotated[str, Trait.OWN_STEPS | Trait.ONE_PROCESS | Trait.MACHINE] = "recorded"
     workers: Annotated[int, Trait.OWN_STEPS | Trait.ONE_PROCESS | Trait.MACHINE] = 1
     precision: Annotated[str, Trait.OWN_STEPS | Trait.ALIKE] = "float32"
@@ -64,7 +62,7 @@ class CompileOptions:
     limits: Annotated[Mapping[str, int | str] | None, _USUAL_STEP | Trait.MACHINE | Trait.ASKED_FOR] = None
     rules: Annotated[Collection[Rule] | None, Trait.ASKED_FOR] = None
     on_nan: Annotated[str | None, Trait.OWN_STEPS | Trait.ATTRIBUTE] = "fit"
-    parallel: Annotated[Ranks | None, Trait.MACHINE | Trait.ASKED_FOR] = None
+    parallel: Annotated[DataParallel | None, Trait.MACHINE | Trait.ASKED_FOR] = None
 
     @classmethod
     def among(cls, given: Mapping[str, Any]) -> CompileOptions:

@@ -126,7 +126,7 @@ class StepCache(StepRecords):
             look(loss, False)
             updated = False
 
-        if pause is None and not self.layers.device.runtime.link.beside:
+        if pause is None and not self.layers.device.runtime.is_asynchronous:
             recorded.moved = recorded.moved or frozenset(value.block for value in step.moved_values())
             pause = Pause(recorded.moved, before, made=loss.block)
         graph.run(pause=pause)
@@ -220,8 +220,7 @@ class StepCache(StepRecords):
     def look(
         self, step: StepFunction[object], forms: Forms, ask: Callable[[Graph], Seen], budget: int | None = None
     ) -> Seen:
-        """Ask something of the record of a step for batches of these forms. No batch is needed, nothing runs, but for
-        single calls over scratch bytes where costs are profiled.
+        """Ask something of the record of a step for batches of these forms. No batch is needed, nothing runs.
 
         budget: see `Graph`; OWN: what the net has, and its device, as for the steps that run; ALONE: the same where the
         net's other steps make room for it, as they do.
@@ -233,7 +232,7 @@ class StepCache(StepRecords):
 
     def _seen(self, step: StepFunction[object], forms: Forms, ask: Callable[[Graph], Seen], budget: int | None) -> Seen:
         device = self.layers.device
-        arena = Arena(device, self.how.offload)
+        arena = Arena(device, self.how.offloads)
         with device.first_values(), device.recording(arena, self.how.fuse) as graph:
             tensors = fed_tensors.make_feeds(self.layers, device.empty, forms)
             results = step.operations(tensors), step.seen()
@@ -245,7 +244,6 @@ class StepCache(StepRecords):
             graph.bound = self._bound(step, graph, fed, others)
         elif budget is not None:
             graph.bound = ByteLimit(budget, graph.unused_bytes)
-        self._profile(step, graph, fed)
         try:
             seen = ask(graph)
         finally:

@@ -12,7 +12,7 @@ from singa_lite.compiler.ir.target import Narrow
 @dataclass(frozen=True, eq=False)
 class StepOptions:
     """Options of how steps are recorded and planned. graph: record and replay, or do each operation at once; fuse,
-    budget, order, workers: see `Graph`; offload: see `Arena`; profiled: whether repeats are chosen by measured seconds;
+    budget, order, workers: see `Graph`; offloads: see `Arena`;
     narrow: how activations are stored, None: in the net's dtype; limits: {class of `MemoryPlan.by_class`: most bytes},
     of training steps; rules: by which records are rewritten; tf32: whether factors are rounded.
     """
@@ -20,8 +20,7 @@ class StepOptions:
     graph: bool
     fuse: bool = True
     budget: int | None = None
-    offload: str = ""
-    profiled: bool = False
+    offloads: bool = False
     narrow: Narrow | None = None
     order: str = "recorded"
     workers: int = 1

@@ -15,8 +15,8 @@ from singa_lite.layer.freezing import names_in
 from singa_lite.optimizer import GlobalNorm, Optimizer
 from singa_lite.optimizer.gradient_accumulation import AccumulationSlot
 from singa_lite.optimizer.loss_scale import LossScale
+from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.parallel.gradients.data_parallel_step import DataParallelStep
-from singa_lite.parallel.gradients.ranks import Ranks
 from singa_lite.tensor import DeviceSpec, Tensor
 from singa_lite.training import checked
 from singa_lite.training.criteria import GivenLosses, GivenMetrics, losses_of, metrics_of
@@ -64,11 +64,11 @@ class SteppingNet(WalkedNet):
         self._beside: Mapping[str, SteppingNet] = {}
         self._keep: tuple[str, ...] = ()
         self._verbose = 0
-        self._parallel: Ranks | None = None
+        self._parallel: DataParallel | None = None
         self._together: DataParallelStep | None = None
 
     @property
-    def parallel(self) -> Ranks | None:
+    def parallel(self) -> DataParallel | None:
         """The processes that train it together, `compile(parallel=)`; None: it is trained by this one."""
         return self._parallel
 

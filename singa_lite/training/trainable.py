@@ -8,7 +8,7 @@ from typing import Protocol
 from singa_lite.common.array_types import DType
 from singa_lite.layer.layer import OneOrMore
 from singa_lite.optimizer import Optimizer
-from singa_lite.parallel.gradients.ranks import Ranks
+from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.tensor import Tensor
 from singa_lite.training.loop.evaluation import Evaluable
 
@@ -26,7 +26,7 @@ class Trainable(Evaluable, Protocol):
     def dtype(self) -> DType: ...
 
     @property
-    def parallel(self) -> Ranks | None: ...
+    def parallel(self) -> DataParallel | None: ...
 
     @property
     def loss_weight(self) -> float: ...

@@ -12,7 +12,7 @@ from singa_lite.common.errors import SnapshotError
 from singa_lite.common.notice import warn
 from singa_lite.snapshots import formats, net_tree, tree
 from singa_lite.snapshots import sharded_state as apart
-from singa_lite.snapshots.checkpoints import nets, rests, stored_run
+from singa_lite.snapshots.checkpoints import nets, stored_run
 from singa_lite.snapshots.checkpoints.environment import environment
 from singa_lite.snapshots.checkpoints.stored_run import StoredRun
 from singa_lite.snapshots.checkpoints.trained import net_of
@@ -34,9 +34,9 @@ def save(training: Training, path: str | os.PathLike[str]) -> None:
         raise SnapshotError(f"{os.fsdecode(path)}: wanted a format with the optimizer's state, received {chosen.name}")
 
     def work(held: apart.ShardedState) -> None:
-        formats.write(contents(training).with_more(held.state() | held.rests()), path)
+        formats.write(contents(training).with_more(held.state()), path)
 
-    apart.written(net_of(training), "checkpoint", work, with_rests=True)
+    apart.written(net_of(training), "checkpoint", work)
 
 
 def contents(training: Training) -> Tree:
@@ -64,7 +64,6 @@ def restore(
     with formats.opened(path, net_tree.of_net(net, whole_step=False)) as snapshot:
         run = stored_run.read(snapshot)
         _check_fit(where, training.progress, run.progress)
-        rests.check(net, snapshot)
 
         def last_check() -> None:
             _check_metrics(where, run, chosen)
@@ -76,7 +75,6 @@ def restore(
             _go_to(where, training, run.progress)
 
         nets.restore(net, snapshot, last_check)
-        rests.restore(net, snapshot)
     net.note_measures(key.removeprefix(MEAN) for key in run.progress.mean.sums if key.startswith(MEAN))
     training.progress = run.progress
     net.seed = run.seed

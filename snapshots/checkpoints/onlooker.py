@@ -33,7 +33,7 @@ class Onlooker:
 
     def start(self, training: Training, best: bool = False) -> None:
         """Give this rank's part of it, if there is any."""
-        apart.written(net_of(training), WHERE, _rank_zero_only, with_rests=True)
+        apart.written(net_of(training), WHERE, _rank_zero_only)
 
     def begin(self) -> Pause:
         """Nothing to wait for."""
@@ -41,7 +41,7 @@ class Onlooker:
 
     def finish(self, training: Training, best: bool = False) -> None:
         """Give this rank's part of one that may be left to write."""
-        apart.written(net_of(training), WHERE, _rank_zero_only, with_rests=True)
+        apart.written(net_of(training), WHERE, _rank_zero_only)
 
     def give_up(self) -> None:
         """Nothing is due."""

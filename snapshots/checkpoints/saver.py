@@ -76,7 +76,7 @@ class Saver:
 
         best: whether this one is the best of the folder.
         """
-        apart.written(net_of(training), WHERE, partial(self._start, training, best), with_rests=True)
+        apart.written(net_of(training), WHERE, partial(self._start, training, best))
 
     def _start(self, training: Training, best: bool, held: apart.ShardedState) -> None:
         self._writer.wait()
@@ -94,7 +94,7 @@ class Saver:
 
     def finish(self, training: Training, best: bool = False) -> None:
         """Write the training as it stands unless it is written, and wait. A failure of the one before is a warning."""
-        apart.written(net_of(training), WHERE, partial(self._finish, training, best), with_rests=True)
+        apart.written(net_of(training), WHERE, partial(self._finish, training, best))
 
     def _finish(self, training: Training, best: bool, held: apart.ShardedState) -> None:
         try:
@@ -109,7 +109,7 @@ class Saver:
 
     def _collected(self, held: apart.ShardedState) -> Mapping[str, LazyArray]:
         """What other ranks have of it: for a thread, which cannot ask them, at once."""
-        arrays = held.state() | held.rests()
+        arrays = held.state()
         return self._copy.of(arrays) if self._writer.background else arrays
 
     def give_up(self) -> None:

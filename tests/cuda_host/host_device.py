@@ -23,7 +23,7 @@ from singa_lite.kernels.cuda_kernels.libraries.products import Products
 from singa_lite.kernels.kernel_set import KernelSet, Launch
 from singa_lite.kernels.numpy_kernels import NUMPY
 from singa_lite.runtime.cuda import Cuda
-from singa_lite.runtime.host_memory import Copying
+from singa_lite.runtime.pinned import Copying
 from singa_lite.runtime.pool import Pool
 
 _numbers = count()
@@ -120,7 +120,7 @@ class HostCuda(Cuda):
             memories.append(region.memory[: values.nbytes])
         return HostStage(memories)
 
-    def host_memory(self, where: str, nbytes: int) -> TwiceCopied:
+    def host_memory(self, nbytes: int) -> TwiceCopied:
         return TwiceCopied(self.stream, nbytes)
 
     def _upload(self, array: Any, span: np.ndarray) -> None:

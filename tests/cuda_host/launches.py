@@ -62,14 +62,10 @@ def launches(dtype: str) -> tuple[KernelLaunch, ...]:
 
 
 def _of_ranks(dtype: str) -> Iterator[KernelLaunch]:
-    """Of kernels that are of no set: of values that several processes add up, or of 7 x 5 numbers and 18 for halves."""
-    values, numbers = np.zeros((7, 5), dtype), np.zeros((7, 5), np.float32)
-    share, landing, words = np.zeros(()), np.zeros(18, np.float32), np.zeros(3, np.uint64)
+    """Of kernels that are of no set: of values that several processes add up."""
+    values, share, words = np.zeros((7, 5), dtype), np.zeros(()), np.zeros(3, np.uint64)
     calls = (
         ranks.clear_idle(*_specs(values, share)),
-        ranks.narrow(*_specs(numbers, numbers, share)),
-        ranks.pack(*_specs(numbers, landing)),
-        ranks.widen(*_specs(landing, numbers)),
         ranks.draw_key(*_specs(words, words), by=1 << 40),
     )
     yield from (launch for call in calls if call is not None for launch in call.launches)

@@ -50,7 +50,6 @@ from singa_lite.compiler.recompute.schedule import Schedule
 from singa_lite.compiler.recompute.transfer_times import estimated_slowdown, waiting
 from singa_lite.compiler.recompute.transfers import Offload, Timetable, rewritten
 from singa_lite.compiler.share.in_place import in_place
-from singa_lite.runtime.host_memory import Link
 
 INPUT, WEIGHT, STATE, KEY = whole(0, 3, 4), whole(1, 3, 4), whole(2, 3, dtype="u8"), whole(3, 3, dtype="u8")
 FIRST, SECOND = whole(4, 3, 4), whole(5, 3, 4)
@@ -317,11 +316,11 @@ COPY_STEP: tuple[Call, ...] = (
     update(B, WEIGHT),
     copy(A, SECOND),
 )
-WAITED = Link(1.0, False)
-BESIDE = Link(1e6, True)
+#: Rates of copies: hidden ones, and such that the step waits for.
+QUICK, SLOW = 1e6, 1e-3
 
 
-def limited(given: Program, limit: int, link: Link) -> Program:
+def limited(given: Program, limit: int, link: float) -> Program:
     return replace(given, target=replace(given.target, limit=limit, link=link))
 
 
@@ -343,7 +342,7 @@ def both_copied() -> Program:
 
 
 def test_copies_are_hidden_where_the_link_is_fast_enough():
-    step = limited(program(*COPY_STEP, held=HELD), 3 * 64, BESIDE)
+    step = limited(program(*COPY_STEP, held=HELD), 3 * 64, QUICK)
     made = offloaded(step)
     assert floor(in_place(made)) <= 3 * 64 < floor(in_place(step))
     assert waiting(made) == 0 == estimated_slowdown(made)
@@ -352,15 +351,14 @@ def test_copies_are_hidden_where_the_link_is_fast_enough():
 
 
 def test_what_is_cheaper_to_make_again_is_not_copied():
-    slow = Link(1e-3, False)
-    step = limited(program(*COPY_STEP, held=HELD), 2 * 64, slow)
+    step = limited(program(*COPY_STEP, held=HELD), 2 * 64, SLOW)
     assert offloaded(step) is step
     assert any(i.repeats is not None for i in within_limit(step).instructions)
 
 
 def test_what_cannot_be_made_again_is_copied_however_slow_the_link():
     calls = [add(INPUT, WEIGHT, A), update(A, WEIGHT), tanh(A, B), tanh(B, C), add(B, C, D), add(D, A, E)]
-    step = limited(program(*calls, copy(E, SECOND), held=HELD), 2 * 64, Link(1e-3, False))
+    step = limited(program(*calls, copy(E, SECOND), held=HELD), 2 * 64, SLOW)
     placed_in_both = lower(step)
     prove(placed_in_both)
     assert placed_in_both.planned.host_sizes
@@ -370,7 +368,7 @@ def test_what_cannot_be_made_again_is_copied_however_slow_the_link():
 
 def test_without_a_limit_or_a_link_or_a_need_nothing_is_copied():
     step = program(*COPY_STEP, held=HELD)
-    for one in (step, limited(step, 10**6, WAITED), replace(step, target=replace(step.target, limit=1))):
+    for one in (step, limited(step, 10**6, QUICK), replace(step, target=replace(step.target, limit=1))):
         assert offloaded(one) is one
 
 
@@ -378,7 +376,7 @@ def test_without_a_limit_or_a_link_or_a_need_nothing_is_copied():
 @given(st.randoms(use_true_random=False))
 def test_random_programs_keep_their_results_whatever_is_copied(source: random.Random):
     step = Maker(source).made()
-    table = Timetable(step, BESIDE)
+    table = Timetable(step, QUICK)
     chosen = []
     for block, (before, behind) in table.gaps.items():
         times = sorted(source.randint(before + 1, behind) for _ in range(2))
@@ -393,8 +391,8 @@ def test_random_programs_keep_their_results_whatever_is_copied(source: random.Ra
 
 
 @settings(thorough, max_examples=COUNT // 2)
-@given(st.randoms(use_true_random=False), st.sampled_from([WAITED, BESIDE, Link(0.1, True), Link(1e-3, True)]))
-def test_random_programs_within_limits_are_proved_and_keep_their_results(source: random.Random, link: Link):
+@given(st.randoms(use_true_random=False), st.sampled_from([QUICK, 1.0, 0.1, SLOW]))
+def test_random_programs_within_limits_are_proved_and_keep_their_results(source: random.Random, link: float):
     step = Maker(source).made()
     free = floor(in_place(step))
     made = lower(limited(step, free, link))

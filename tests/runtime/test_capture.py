@@ -117,7 +117,7 @@ class Alone:
     def __init__(self, *others: Any) -> None:
         self.others, self.said = others, list[Any]()
 
-    def told(self, value: Any) -> Exchanged:
+    def agree(self, value: Any) -> Exchanged:
         self.said.append(value)
         return Exchanged(len(self.said), [value, *(other(value) for other in self.others)])
 

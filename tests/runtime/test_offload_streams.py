@@ -18,7 +18,6 @@ from singa_lite.compiler.ir.operation import Transfer
 from singa_lite.compiler.recompute import offload, repeats
 from singa_lite.device import Device
 from singa_lite.runtime.cuda import Cuda
-from singa_lite.runtime.host_memory import Link
 
 SEEDS = range(8)
 STEPS = 5
@@ -62,7 +61,7 @@ def _small_values(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("share", [1.0, 1e-4], ids=["hidden", "waited"])
 def test_a_net_that_offloads_trains_to_equal_bits_also_as_one_graph(seed, share, monkeypatch):
-    monkeypatch.setattr(Cuda, "link", Link(share, True))
+    monkeypatch.setattr(Cuda, "host_link", share)
     on = late_device(LateCupy(seed))
     net = net_on(on, memory_budget=budget(), offload="host")
     with warnings.catch_warnings():
@@ -76,7 +75,7 @@ def test_a_net_that_offloads_trains_to_equal_bits_also_as_one_graph(seed, share,
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("which", [0, -1], ids=["out", "back"])
 def test_copies_of_a_step_that_was_interrupted_end_before_anything_else(seed, which, monkeypatch):
-    monkeypatch.setattr(Cuda, "link", Link(1.0, True))
+    monkeypatch.setattr(Cuda, "host_link", 1.0)
     interrupted_copies_end(seed, which)
 
 
@@ -99,8 +98,8 @@ def interrupted_copies_end(seed: int, which: int) -> None:
     with pytest.raises(KeyboardInterrupt):
         trained(net, 1)
     host_memory = net.training_graph.arena.host
-    assert not host_memory._out.work
-    assert not host_memory._back.work
+    assert not host_memory._out.stream.work
+    assert not host_memory._back.stream.work
 
 
 def offloads(seed: int) -> None:
@@ -111,20 +110,8 @@ def offloads(seed: int) -> None:
     assert net.memory_plan.offloaded
 
 
-@pytest.mark.parametrize("site", late_cupy.sites("pinned.py"))
+@pytest.mark.parametrize("site", late_cupy.sites("side_stream.py", "pinned.py"))
 def test_a_wait_or_a_record_that_is_left_out_shows(site, monkeypatch):
-    monkeypatch.setattr(Cuda, "link", Link(1.0, True))
+    monkeypatch.setattr(Cuda, "host_link", 1.0)
     interrupts = [partial(interrupted_copies_end, which=which) for which in (0, -1)]
     assert late_cupy.shows(site, [offloads, *interrupts], SEEDS)
-
-
-def test_measured_costs_are_refused_on_a_gpu():
-    on = late_device(LateCupy(0))
-    with pytest.raises(ValueError, match="budget_profile"):
-        net_on(on, memory_budget="1 GiB", budget_profile=True)
-    net = net_on(device.new_cpu(kernels="numpy"), memory_budget="1 GiB", budget_profile=True)
-    where = net.device
-    with pytest.raises(ValueError, match="budget_profile"):
-        net.to_device(on)
-    assert net.device is where
-    net.train_one_batch(np.ones((3, 20), "f"), np.zeros(3, int))

@@ -11,7 +11,6 @@ from singa_lite.compiler.ir.operation import Instruction, Operand
 from singa_lite.compiler.ir.sides import RecordRule
 from singa_lite.compiler.ir.time_model import Cost, seconds
 from singa_lite.kernels.kernel_set import KernelSet, Settings
-from singa_lite.runtime.host_memory import Link
 
 #: Scratch bytes of a kernel for operands and settings, as `KernelSet.scratch_bytes`.
 ScratchRule = Callable[[str, Sequence[Operand | None], Settings], int]
@@ -69,20 +68,20 @@ class Target:
     """Facts on a kernel set and on the memory of its device; by default kernels that fuse nothing, on a CPU.
 
     fusions: (kernel, activation) that are done in one go, and `linear_gradient.PAIR`. scratch_bytes: the rule;
-    in_one_pass: the one that says whether a fused call takes less time than the calls apart.
-    strides_matter: kernels whose results may depend on any strides of their operands; inner_strides_matter: those, and
-    those on any but that of axis 0. free_of_strides: the rule that says of which operands they do not depend on them.
-    tile_bytes: of a large gradient that is made and applied at a time. alignment:
-    bytes, which divides all offsets in the arena; by default a cache line, and the widest vector register.
-    limit: bytes that the arena may have at most; None: as many as it takes. link: to host memory, where values may be
-    offloaded to it so that the limit holds; None: they may not. cost: of what is done again, the seconds. narrow: how
-    activations are stored; None: as they were recorded. variant: the rule that names the way in which a call is done.
-    class_tiles: whether a product is made twice so that scores and gradient of a head need not exist whole. lanes: how
-    many instructions may run at the same time, in plans whose instructions may (`parallel.py`); share: of how many
-    threads each of these is then made, 0: of all, as they run one after the other after all. rules: of the user, by
-    which the record is rewritten before anything else. levels: the rule that says with which further numbers of bytes
-    of scratch a call may be done. thrifty: calls are planned with the least of them, and not with those of
-    `scratch_bytes`. most_joined: the rule that says how many calls are faster as one.
+    in_one_pass: the one that says whether a fused call takes less time than the calls apart. strides_matter: kernels
+    whose results may depend on any strides of their operands; inner_strides_matter: those, and those on any but that of
+    axis 0. free_of_strides: the rule that says of which operands they do not depend on them. tile_bytes: of a large
+    gradient that is made and applied at a time. alignment: bytes, which divides all offsets in the arena; by default a
+    cache line, and the widest vector register. limit: bytes that the arena may have at most; None: as many as it takes.
+    link: the rate of copies to host memory as a share of that of the device's own, where values may be offloaded so
+    that the limit holds; None: they may not. cost: of what is done again, the seconds. narrow: how activations are
+    stored; None: as they were recorded. variant: the rule that names the way in which a call is done. class_tiles:
+    whether a product is made twice so that scores and gradient of a head need not exist whole. lanes: how many
+    instructions may run at the same time, in plans whose instructions may (`parallel.py`); share: of how many threads
+    each of these is then made, 0: of all, as they run one after the other after all. rules: of the user, by which the
+    record is rewritten before anything else. levels: the rule that says with which further numbers of bytes of scratch
+    a call may be done. thrifty: calls are planned with the least of them, and not with those of `scratch_bytes`.
+    most_joined: the rule that says how many calls are faster as one.
     """
 
     fusions: Collection[tuple[str, str]] = frozenset()
@@ -93,7 +92,7 @@ class Target:
     tile_bytes: int = 1 << 20
     alignment: int = 64
     limit: int | None = None
-    link: Link | None = None
+    link: float | None = None
     cost: Cost = seconds
     in_one_pass: PassRule = _spares_none
     narrow: Narrow | None = None
@@ -112,7 +111,7 @@ class Target:
         kernels: KernelSet,
         alignment: int,
         limit: int | None = None,
-        link: Link | None = None,
+        link: float | None = None,
         cost: Cost = seconds,
         narrow: Narrow | None = None,
     ) -> Target:

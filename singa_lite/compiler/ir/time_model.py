@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from singa_lite.compiler.ir.footprint import axis_order
 from singa_lite.compiler.ir.operation import Instruction
@@ -46,14 +46,6 @@ OF_ACTIVATIONS = {"gelu": 2.5, "gelu_tanh": 2.5}
 Cost = Callable[[Instruction], float]
 
 
-@runtime_checkable
-class Measured(Protocol):
-    """A cost that was measured, and says how."""
-
-    @property
-    def facts(self) -> str: ...
-
-
 class Shaped(Protocol):
     """Whatever has a shape."""
 
@@ -72,11 +64,6 @@ def seconds_without_gaps(instruction: Instruction) -> float:
     """Of the same call over tensors whose rows have no gaps between them."""
     moved = sum(operand.nbytes for operand in instruction.operands if operand is not None)
     return CALL + _passes(instruction) * moved / BYTES + flops(instruction) / _rate(instruction)
-
-
-def cost_source(cost: Cost) -> str:
-    """Where a cost comes from, in words."""
-    return cost.facts if isinstance(cost, Measured) else "by a rule"
 
 
 def flops(instruction: Instruction) -> int:

@@ -1,7 +1,7 @@
 """What to copy to host memory and back, so that a program stays within so many bytes; repeats may do the rest.
 
 Copies that are hidden behind computing cost nothing, so they come first, as many as the link takes. Where the step
-waits for its copies, as on a CPU, those come first that take less time than to compute the value again would at least.
+waits for its copies, those come first that take less time than to compute the value again would at least.
 Both are compared with repeats alone, and with copies of as many values as it takes; the cheapest is taken.
 """
 
@@ -47,13 +47,11 @@ def offloaded(program: Program, searches: Searches | None = None) -> Program:
 
 def _candidates(choice: _Choice) -> Iterator[tuple[Offload, ...]]:
     """Hidden copies need more bytes, as they take their time: the last resort is to wait for all of them."""
-    if choice.table.link.beside:
-        yield choice.made(lambda block: False)
+    yield choice.made(lambda block: False)
     yield ()
     yield choice.made(choice.is_cheap)
     yield choice.made(lambda block: True)
-    if choice.table.link.beside:
-        yield _Choice(choice.table, choice.limit, may_hide=False).made(lambda block: True)
+    yield _Choice(choice.table, choice.limit, may_hide=False).made(lambda block: True)
 
 
 def _cost(candidate: Program, limit: int, searches: Searches | None) -> Cost:
@@ -67,7 +65,7 @@ class _Choice:
 
     def __init__(self, table: Timetable, limit: int, may_hide: bool = True) -> None:
         self.table = table
-        self.may_hide = may_hide and table.link.beside
+        self.may_hide = may_hide
         self.limit = limit
         self.program = table.program
         self.blocks = [block for block in table.gaps if self.program.sizes[block] >= LEAST_BYTES]

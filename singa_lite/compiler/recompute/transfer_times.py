@@ -1,6 +1,6 @@
 """Estimated times of copies between the arena and host memory, by the link and the rule of `time_model.py`.
 
-Where copies go on beside computing, each direction has a clock of its own: a copy begins when it is asked for and the
+Copies go on beside computing, and each direction has a clock of its own: a copy begins when it is asked for and the
 one before it is done, and what waits for it is as late as its end.
 """
 
@@ -12,12 +12,11 @@ from singa_lite.compiler.ir.operation import Transfer
 from singa_lite.compiler.ir.program import Program
 from singa_lite.compiler.ir.taken_apart import split_joined
 from singa_lite.compiler.ir.time_model import BYTES, CALL
-from singa_lite.runtime.host_memory import Link
 
 
-def copy_seconds(nbytes: int, link: Link) -> float:
-    """Of copying so many bytes in one direction."""
-    return CALL + nbytes / (BYTES * link.share)
+def copy_seconds(nbytes: int, link: float) -> float:
+    """Of copying so many bytes in one direction. link: see `Target`."""
+    return CALL + nbytes / (BYTES * link)
 
 
 def waiting(program: Program) -> float:
@@ -37,7 +36,7 @@ def waiting(program: Program) -> float:
         if instruction.transfer is Transfer.BEGIN:
             out = target.block in program.host_sizes
             free[out] = done[target.block] = max(now, free[out]) + copy_seconds(target.nbytes, link)
-        if instruction.transfer is Transfer.END or not link.beside:
+        if instruction.transfer is Transfer.END:
             now = max(now, done[target.block])
     return now - computing
 

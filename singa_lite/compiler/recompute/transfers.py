@@ -24,7 +24,6 @@ from singa_lite.compiler.ir.operation import Instruction, Operand, Transfer
 from singa_lite.compiler.ir.program import Program
 from singa_lite.compiler.ir.uses import Uses
 from singa_lite.compiler.recompute.transfer_times import copy_seconds
-from singa_lite.runtime.host_memory import Link
 
 _BYTE = np.dtype(np.uint8)
 
@@ -51,9 +50,8 @@ class Timetable:
     The gap is the longest without a use.
     """
 
-    def __init__(self, program: Program, link: Link) -> None:
+    def __init__(self, program: Program, link: float) -> None:
         self.program = program
-        self.link = link
         self.clock = [0.0, *accumulate(map(program.target.cost, program.instructions))]
         uses = Uses(program.instructions).steps
         self.gaps = {

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from singa_lite.compiler.ir.collectives import most_in_flight
 from singa_lite.compiler.ir.operation import Role
 from singa_lite.compiler.ir.program import host_requests, lifespans, live_bytes, requests
-from singa_lite.compiler.ir.time_model import cost_source, flops
+from singa_lite.compiler.ir.time_model import flops
 from singa_lite.compiler.placed import Placed
 from singa_lite.compiler.placement.check import check
 from singa_lite.compiler.proof.check_rewrites import check_rewrites
@@ -53,11 +53,11 @@ class MemoryPlan:
     how many operations are done again, to stay within a memory budget or, without one, because fused operations save as
     much time (repeats_are_paid_for); extra_flops: of the products among them; estimated_slowdown: the time that they
     add to that of the plan without a budget, and what the step waits for copies of offloaded values, as a share of
-    that, by a rule (`compiler/ir/time_model.py`) or, by `budget_profile`, as measured; costs: which of the two, in
-    words. form: in words, where gradients that are clipped by their norm are made twice. offloaded: how many values are
-    copied to host memory in a step, and back; offloaded_bytes: their sum; host_bytes: of host memory, which no budget
-    counts. in_flight_bytes: the most that sums over processes have under way at a time, gradients and what comes of the
-    other ranks' (`compile(parallel=)`). rewrites: {a user's rule: how often it was applied}.
+    that, by a rule (`compiler/ir/time_model.py`). form: in words, where gradients that are clipped by their norm are
+    made twice. offloaded: how many values are copied to host memory in a step, and back; offloaded_bytes: their sum;
+    host_bytes: of host memory, which no budget counts. in_flight_bytes: the most that sums over processes have under
+    way at a time, gradients and what comes of the other ranks' (`compile(parallel=)`). rewrites: {a user's rule: how
+    often it was applied}.
     """
 
     beside: Mapping[str, int] = MappingProxyType({})
@@ -83,7 +83,6 @@ class MemoryPlan:
         for one in placed.rewritten.applied:
             self.rewrites[one.name] += 1
         self.repeats_are_paid_for = self.recomputed > 0 and is_free(placed.planned)
-        self.costs = cost_source(placed.planned.target.cost)
         self.form = placed.form
         self.offloaded = len(placed.planned.host_sizes)
         self.offloaded_bytes = sum(placed.planned.host_sizes.values())
@@ -250,7 +249,7 @@ class MemoryPlan:
         if self.repeats_are_paid_for:
             took = sum(row.seconds for row in self.repeats)
             return f"{done}{took * 1e3:.2f} ms, no more than fused operations save"
-        return f"{done}{self.estimated_slowdown:.1%} of the step's time ({self.costs})"
+        return f"{done}{self.estimated_slowdown:.1%} of the step's time (by a rule)"
 
     def _offloaded(self) -> str:
         return (

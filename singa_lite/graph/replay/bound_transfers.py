@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 
 from singa_lite.common.errors import GraphError
 from singa_lite.compiler.ir.operation import Instruction, Operand, Transfer
-from singa_lite.kernels.kernel_set import Launch
-from singa_lite.runtime.host_memory import Copying, HostMemory
+from singa_lite.kernels.kernel_set import DeviceArray, Launch
+from singa_lite.runtime.pinned import Copying, PinnedMemory
 
 
 class BoundTransfers:
     """One program's. offsets: {block: offset in host memory}; array: makes that of an operand in the arena."""
 
     def __init__(
-        self, offsets: Mapping[int, int], memory: HostMemory | None, array: Callable[[Operand], object]
+        self, offsets: Mapping[int, int], memory: PinnedMemory | None, array: Callable[[Operand], DeviceArray]
     ) -> None:
         self._offsets = offsets
         self._memory = memory

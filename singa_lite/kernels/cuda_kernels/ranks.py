@@ -26,22 +26,6 @@ def clear_idle(values: TensorSpec, share: TensorSpec) -> Routine | None:
     )
 
 
-def narrow(values: TensorSpec, rest: TensorSpec, share: TensorSpec) -> Routine | None:
-    """float32; share: float64 (). See `parallel/narrowed.py`."""
-    operands = values, rest, np.int64(values.size), share
-    return Routine().launch(FILE, "narrow", *operands, types={"T": np.float32}, grid=blocks(values.size))
-
-
-def pack(values: TensorSpec, halves: TensorSpec) -> Routine | None:
-    """float32, and as many halves at the start of a tensor that is large enough."""
-    return _elementwise("pack", values, halves, values.size)
-
-
-def widen(halves: TensorSpec, values: TensorSpec) -> Routine | None:
-    """The other way."""
-    return _elementwise("widen", halves, values, values.size)
-
-
 def draw_key(state: TensorSpec, key: TensorSpec, *, by: int) -> Routine | None:
     """One thread. uint64 (3,) each."""
     operands = state, _step(state), key, _step(key), np.uint64(by)
@@ -55,15 +39,18 @@ class RankKernels:
         self._loader = loader
         self._kernels: dict[str, CudaKernel] = {}
 
-    def bind(self, build: Callable[..., Routine | None], *arrays: DeviceArray, **settings: object) -> Launch:
-        """One of them over arrays. TypeError for dtypes that it does not know."""
+    def clear_idle(self, values: DeviceArray, share: DeviceArray) -> Launch:
+        """Binds `clear_idle`. TypeError for dtypes that have no sums."""
+        return self._bound(clear_idle, values, share)
+
+    def draw_key(self, state: DeviceArray, key: DeviceArray, by: int) -> Launch:
+        """Binds `draw_key`."""
+        return self._bound(draw_key, state, key, by=by)
+
+    def _bound(self, build: Callable[..., Routine | None], *arrays: DeviceArray, **settings: object) -> Launch:
         kernel = self._kernels.setdefault(build.__name__, CudaKernel(build, self._loader))
         launch: Launch = kernel.prepare(arrays, None, settings)
         return launch
-
-
-def _elementwise(kernel: str, one: TensorSpec, other: TensorSpec, count: int) -> Routine:
-    return Routine().launch(FILE, kernel, one, other, np.int64(count), types={"T": np.float32}, grid=blocks(count))
 
 
 def _step(words: TensorSpec) -> np.int64:

@@ -22,7 +22,7 @@ from singa_lite.net.compile.recording_options import step_options_of
 from singa_lite.optimizer import GlobalNorm, Optimizer, state_dtype
 from singa_lite.optimizer.loss_scale import LossScale
 from singa_lite.optimizer.loss_scale import checked as loss_scale_of
-from singa_lite.parallel.gradients.ranks import Ranks
+from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.training import non_finite
 from singa_lite.training.compile_options import CompileOptions
 from singa_lite.training.criteria import GivenLosses, GivenMetrics, Losses, Metrics, losses_of, metrics_of
@@ -55,7 +55,7 @@ class Checked:
     on_nan: str | None
     keep: tuple[str, ...]
     how: StepOptions
-    ranks: Ranks | None
+    ranks: DataParallel | None
     beside: Mapping[str, SteppingNet]
 
     @property
@@ -105,7 +105,7 @@ def checked(
         on_nan=non_finite.checked(options.on_nan),
         keep=_kept_layers(net, options, pieces, scale is not None),
         how=step_options_of(options, [node.layer for node in nodes], device),
-        ranks=parallel_checks.ranks_of(options, device, objective, optimizer, dtype),
+        ranks=parallel_checks.ranks_of(options, device, objective, optimizer),
         beside=beside,
     )
 

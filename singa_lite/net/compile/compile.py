@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from os import PathLike
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -21,9 +20,9 @@ from singa_lite.net.compile import settable as net_settings
 from singa_lite.net.compile.checked import Checked
 from singa_lite.net.memory_questions import PlannedNet
 from singa_lite.optimizer import Optimizer, state_dtype
+from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.parallel.gradients.data_parallel_step import DataParallelStep
 from singa_lite.parallel.gradients.ownership import ownership_of
-from singa_lite.parallel.gradients.ranks import Ranks
 from singa_lite.tensor import DeviceSpec
 from singa_lite.training.compile_options import ATTRIBUTES, CompileOptions
 from singa_lite.training.criteria import GivenLosses, GivenMetrics
@@ -88,8 +87,7 @@ class CompiledNet(PlannedNet):
         memory_budget: int | str | None = None,
         micro_batches: int = 1,
         state_dtype: str | None = None,
-        offload: str | PathLike[str] | None = None,
-        budget_profile: bool = False,
+        offload: str | None = None,
         order: str = "recorded",
         workers: int = 1,
         precision: str = "float32",
@@ -103,7 +101,7 @@ class CompiledNet(PlannedNet):
         limits: Mapping[str, int | str] | None = None,
         rules: Collection[Rule] | None = None,
         on_nan: str | None = "fit",
-        parallel: Ranks | None = None,
+        parallel: DataParallel | None = None,
     ) -> None:
         """Say how to train. loss, metric: in the place of those given to the constructor. loss_weights: {output layer:
         what its loss is multiplied by in the sum over the outputs}, else 1.
@@ -125,14 +123,8 @@ class CompiledNet(PlannedNet):
 
         offload: a second means to keep the budget, only where it is asked for: values of the forward part are also
         copied out of the arena and back before backward reads them, whatever takes less time; results stay equal, bit
-        for bit. On a GPU "host": pinned memory of the host, beside computing. On a CPU a folder, for a temporary file
-        that has no name: seldom worth it, see docs/budget.md. No budget counts these bytes, `plan.host_bytes` says how
-        many. OSError for a folder in which no file can be made, and at the first batch where its disk is full.
-
-        budget_profile: choose what is computed again by the seconds that each call takes here, in the place of a rule:
-        where a step does not fit as it is, each different call is measured by itself, over bytes of its own within the
-        budget, before its plan is made; results do not change. A plan then depends on what was measured, which is kept
-        until the next `compile`. For a CPU. ValueError without a budget or a device's limit, and without graph.
+        for bit. "host", on a GPU: pinned memory of the host, beside computing. No budget counts these bytes,
+        `plan.host_bytes` says how many. MemoryError at the first batch where the host does not pin them.
 
         order: "recorded", or one that is equivalent and needs less memory; or "dependencies": what does not depend on
         each other stands in lanes of a wave, planned so that these may run at the same time, with results that are
@@ -210,7 +202,7 @@ class CompiledNet(PlannedNet):
         self._trainer.steps, self.optimizer = steps, optimizer
 
     def _together_with(
-        self, ranks: Ranks | None, optimizer: Optimizer, frozen: freezing.Freeze
+        self, ranks: DataParallel | None, optimizer: Optimizer, frozen: freezing.Freeze
     ) -> DataParallelStep | None:
         """With the processes that train it too; None where this one is alone. GraphError as `ownership_of`."""
         before = None if self._together is None or optimizer is not self.optimizer else self._together.ownership
@@ -220,7 +212,7 @@ class CompiledNet(PlannedNet):
         parts = ownership_of(ranks, self.parameters(), trained, before, optimizer.has_state)
         if ranks is None:
             return None
-        ranks.serve(self)
+        ranks.bind_net(self)
         told = partial(of_rank, self)
         return None if ranks.size == 1 else DataParallelStep(ranks, self.output_names(), self.parameters, told, parts)
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
-from singa_lite.common.array_types import DType
 from singa_lite.common.errors import GraphError
 from singa_lite.device import Device
 from singa_lite.loss import Loss
 from singa_lite.optimizer import Optimizer
-from singa_lite.parallel.gradients.ranks import Ranks
+from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.training.compile_options import CompileOptions, Trait, check_usual
 from singa_lite.training.objective import Objective
 
 
 def ranks_of(
-    options: CompileOptions, device: Device, objective: Objective | None, optimizer: Optimizer, dtype: DType
-) -> Ranks | None:
+    options: CompileOptions, device: Device, objective: Objective | None, optimizer: Optimizer
+) -> DataParallel | None:
     """The processes that train together, None for this one alone.
 
     TypeError for what is none, ValueError for options that several processes cannot do, GraphError for losses that are
@@ -27,7 +24,7 @@ def ranks_of(
     given: object = options.parallel
     if given is None:
         return None
-    if not isinstance(given, Ranks):
+    if not isinstance(given, DataParallel):
         raise TypeError(f"compile parallel: wanted parallel.mpi(), received {given!r:.100}")
     if given.size > 1:
         check_usual("compile parallel", options.given(), Trait.ONE_PROCESS)
@@ -36,15 +33,13 @@ def ranks_of(
             raise ValueError(
                 f"compile parallel: wanted precision='float32' beside sync=True, received {options.precision!r}"
             )
-        if given.compress is not None and dtype != np.float32:
-            raise ValueError(f"compile parallel: wanted a net in float32 beside compress, received one in {dtype}")
         if given.shard is not None:
             _check_elementwise(options.state_dtype, optimizer)
         _check_means({} if objective is None else objective.losses)
     return given
 
 
-def check_step(ranks: Ranks, objective: Objective, optimizer: Optimizer) -> None:
+def check_step(ranks: DataParallel, objective: Objective, optimizer: Optimizer) -> None:
     """The errors of `compile` for a loss, or settings of the optimizer, that were set since."""
     if ranks.shard is not None:
         _check_elementwise(optimizer.state_dtype, optimizer)

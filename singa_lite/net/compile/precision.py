@@ -46,7 +46,7 @@ def storage_by(
     if unknown:
         raise ValueError(f"compile float32_layers: wanted names of this net's layers, received {unknown}")
     narrow = Narrow(_dtype(wanted), np.dtype(np.float32), _contained_paths(inner, kept))
-    if not device.runtime.link.beside and (wanted == "float16" or not device.kernels.has_bfloat16):
+    if not device.runtime.is_asynchronous and (wanted == "float16" or not device.kernels.has_bfloat16):
         others = " (oneDNN has, with AVX512-BF16 or AMX)" if wanted == "bfloat16" else ""
         warn(
             f"compile precision={wanted!r}: activations take half the bytes, but kernels {device.kernels.name!r} have"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from os import PathLike, fspath
+from os import PathLike
 
 from singa_lite.autograd.rewriting import Rule
 from singa_lite.common import threads
 from singa_lite.common.checks import check_choice, flag, goes_through, integer
+from singa_lite.common.deleted_options import OFFLOAD_TO_FOLDER
 from singa_lite.common.sizes import budget_size, memory_size
 from singa_lite.compiler.report.rows.memory_classes import CLASSES
 from singa_lite.device import Device
@@ -28,12 +29,11 @@ def step_options_of(options: CompileOptions, layers: Sequence[Layer], device: De
     most, found_rules = limits(options.limits, graph), rules(options.rules, graph, device)
     within = budget(options.memory_budget, graph, device)
     bound = device.pool.limit if graph and within is None else within
-    offload = offload_of(options.offload, bound, device)
-    profiled = profile(options.budget_profile, graph, bound, device)
+    offloading = offloads(options.offload, bound, device)
     order, workers = order_of(options.order, options.workers, graph, within, device)
     narrow = storage_by(options.precision, options.float32_layers, graph, layers, device)
     tf32 = options.precision == "tf32"
-    return StepOptions(graph, fuse, within, offload, profiled, narrow, order, workers, most, found_rules, tf32)
+    return StepOptions(graph, fuse, within, offloading, narrow, order, workers, most, found_rules, tf32)
 
 
 def check_move(how: StepOptions, to: Device) -> None:
@@ -41,8 +41,8 @@ def check_move(how: StepOptions, to: Device) -> None:
     where = "to_device"
     budget(how.budget, how.graph, to, where)
     order_of(how.order, how.workers, how.graph, how.budget, to, where)
-    offload_place(how.offload, to)
-    profile(how.profiled, how.graph, to.pool.limit if how.budget is None else how.budget, to, where)
+    if how.offloads:
+        check_offloads(where, to)
 
 
 def limits(given: object, graph: bool) -> dict[str, int]:
@@ -98,49 +98,30 @@ def budget(given: int | str | None, graph: bool, device: Device, where: str = "c
     return nbytes
 
 
-def offload_of(given: object, budget: int | None, device: Device) -> str:
-    """Where values may be offloaded to, "" for nowhere. TypeError, ValueError or OSError for what cannot be.
+def offloads(given: object, budget: int | None, device: Device) -> bool:
+    """Whether values may be offloaded to the host. TypeError or ValueError for what cannot be.
 
     budget: the memory budget that it is to keep; device: that of the net.
     """
     if given is None:
-        return ""
-    if not isinstance(given, str | PathLike) or not isinstance(where := fspath(given), str):
-        raise TypeError(f'compile offload: wanted "host" (on a GPU) or a folder (on a CPU), received {given!r}')
-    if budget is None:
-        raise ValueError(
-            f"compile offload: wanted a memory_budget beside it, which it helps to keep, received {where!r}"
-        )
-    if not where:
-        raise ValueError('compile offload: wanted "host" (on a GPU) or a folder (on a CPU), received no text')
-    return offload_place(where, device)
-
-
-def offload_place(where: str, device: Device) -> str:
-    """See `Runtime.offload_place`. where: "" for nowhere."""
-    return device.runtime.offload_place(where) if where else ""
-
-
-def profile(given: object, graph: bool, bound: int | None, device: Device, where: str = "compile") -> bool:
-    """Whether costs are to be measured. TypeError or ValueError for what is no flag, or where it would do nothing.
-
-    bound: the memory budget, or the device's limit.
-    """
-    if not flag(f"{where} budget_profile", given):
         return False
-    if not graph:
-        raise ValueError(f"{where} budget_profile: wanted graph=True, as only recorded steps are planned")
-    if bound is None:
-        raise ValueError(
-            f"{where} budget_profile: wanted a memory_budget beside it, or a device with a limit, whose repeats it "
-            f"helps to choose, received none on device {device.name}"
-        )
-    device.check_bytes(f"{where} budget_profile, which times calls")
-    if device.runtime.link.beside:
-        raise ValueError(
-            f"{where} budget_profile: wanted a CPU, whose calls can be timed one by one, received device {device.name}"
-        )
+    if not isinstance(given, str | PathLike):
+        raise TypeError(f'compile offload: wanted "host", received {given!r}')
+    if given != "host":
+        raise ValueError(OFFLOAD_TO_FOLDER.message(given))
+    if budget is None:
+        raise ValueError("compile offload: wanted a memory_budget beside it, which it helps to keep, received 'host'")
+    check_offloads("compile", device)
     return True
+
+
+def check_offloads(where: str, device: Device) -> None:
+    """ValueError for a device whose values cannot be offloaded to the host."""
+    if device.runtime.host_link is None:
+        raise ValueError(
+            f"{where} offload: wanted a GPU, as a CPU's memory is the host's own, which the budget bounds, received "
+            f"device {device.name}"
+        )
 
 
 def order_of(
@@ -164,7 +145,7 @@ def order_of(
             f"{where} order='dependencies': wanted no memory_budget, as what is made again within one wants one order, "
             f"received {in_words(budget)}"
         )
-    if count > 1 and device.runtime.link.beside:
+    if count > 1 and device.runtime.is_asynchronous:
         raise ValueError(
             f"{where} workers: wanted 1 on a GPU, whose operations run by themselves, received {count} on {device.name}"
         )

@@ -9,7 +9,7 @@ from singa_lite.common.array_types import DType
 from singa_lite.common.strides import laid_out
 from singa_lite.device import Device, device_of
 from singa_lite.graph.graph import Phase
-from singa_lite.parallel.gradients.ranks import Ranks
+from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.tensor import Tensor
 
 #: Takes a parameter's name, the parameter, and its gradient.
@@ -33,12 +33,12 @@ class PackedMemory:
         self._used = 0
         self.packed: list[Packed] = []
 
-    def has_room(self, value: Tensor) -> bool:
+    def fits(self, value: Tensor) -> bool:
         """For one more gradient, of this parameter."""
         return value.dtype == self._memory.dtype and self._used + value.size() <= self._memory.size()
 
-    def add(self, name: str, value: Tensor, gradient: Tensor, start: int | None = None) -> Tensor:
-        """Copy a gradient in; where it is then, it lies as its parameter does. start: its place, in elements; None:
+    def add(self, name: str, value: Tensor, gradient: Tensor, start: int | None = None) -> None:
+        """Copy a gradient in, to lie as its parameter does. start: its place, in elements; None:
         behind all others.
         """
         start = self._used if start is None else start
@@ -48,10 +48,9 @@ class PackedMemory:
         self._device.run("copy", gradient, place)
         self._used = max(self._used, start + value.size())
         self.packed.append(Packed(name, value, place))
-        return place
 
     @property
-    def whole(self) -> Tensor:
+    def all_values(self) -> Tensor:
         """All of it, with what nothing was copied to."""
         return in_line(self._memory, 0, self._memory.size())
 
@@ -65,20 +64,11 @@ class Buckets:
     """Sums gradients over the ranks and hands them on. Gradients of at least `bucket_bytes` are summed by themselves.
 
     turn: float64 (), one for all sums of a step; parameters: all that there may be gradients of; take: what is done
-    with each sum, when it is there. rest_of: gives what was not sent of a parameter's gradients, where they are sent in
-    fewer bits.
+    with each sum, when it is there.
     """
 
-    def __init__(
-        self,
-        ranks: Ranks,
-        turn: Tensor,
-        parameters: Iterable[Tensor],
-        take: Take,
-        rest_of: Callable[[str, Tensor], Tensor] | None = None,
-    ) -> None:
+    def __init__(self, ranks: DataParallel, turn: Tensor, parameters: Iterable[Tensor], take: Take) -> None:
         self._ranks = ranks
-        self._rest_of = rest_of
         self._turn = turn
         self._device = device_of(turn)
         self._take = take
@@ -89,32 +79,20 @@ class Buckets:
         """A gradient of this rank's part of the batch, whose memory is gone when the next one is asked for."""
         with self._device.scope(Phase.GRADIENT):
             if value.nbytes >= self._ranks.bucket_bytes:
-                alone = _without_gaps(gradient, value)
-                self._narrow(name, value, alone)
-                self._sum_alone(name, value, alone)
+                self._sum_alone(name, value, _without_gaps(gradient, value))
                 return
             self._pack(name, value, gradient)
 
     def _pack(self, name: str, value: Tensor, gradient: Tensor) -> None:
         bucket = self._bucket
-        if bucket is not None and not bucket.has_room(value):
+        if bucket is not None and not bucket.fits(value):
             self.end()
             bucket = None
         if bucket is None:
             capacity = max(min(self._ranks.bucket_bytes, self._left), value.nbytes) // value.dtype.itemsize
             bucket = self._bucket = PackedMemory(self._device, capacity, value.dtype)
-        self._narrow(name, value, bucket.add(name, value, gradient))
+        bucket.add(name, value, gradient)
         self._left -= value.nbytes
-
-    def _narrow(self, name: str, value: Tensor, gradient: Tensor) -> None:
-        if self._rest_of is not None:
-            self._ranks.narrow(gradient, self._rest_of(name, value), self._turn)
-
-    def _add_up(self, values: Tensor) -> None:
-        if self._rest_of is None:
-            self._ranks.add_up(values, self._turn)
-        else:
-            self._ranks.add_up_gradients(values, self._turn)
 
     def end(self) -> None:
         """Sum what waits, and hand it on."""
@@ -127,21 +105,15 @@ class Buckets:
     def gather(self) -> None:
         """All are updated, and nothing is left to do."""
 
-    def _round_sums(self, name: str, value: Tensor, total: Tensor) -> None:
-        if self._rest_of is not None:
-            self._ranks.round_sums(total, self._rest_of(name, value))
-
     def _sum_alone(self, name: str, value: Tensor, gradient: Tensor) -> None:
-        self._add_up(gradient)
-        self._round_sums(name, value, gradient)
+        self._ranks.add_up(gradient, self._turn)
         self._take(name, value, gradient)
 
     def _sum_together(self, values: Tensor, packed: Sequence[Packed]) -> None:
         """values: of all of them, one behind the other."""
-        self._add_up(values)
+        self._ranks.add_up(values, self._turn)
         for name, value, gradient in packed:
             with self._device.scope(layer=name.rpartition("/")[0]):
-                self._round_sums(name, value, gradient)
                 self._take(name, value, gradient)
 
 

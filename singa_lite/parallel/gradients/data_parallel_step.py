@@ -11,14 +11,13 @@ import numpy as np
 from singa_lite.autograd.ops.across import RankShare, across
 from singa_lite.autograd.ops.noise import drawing
 from singa_lite.autograd.untaped import product
-from singa_lite.common.array_types import Array
 from singa_lite.common.errors import ParallelError
 from singa_lite.device import Device, device_of
 from singa_lite.graph.graph import Phase
 from singa_lite.layer.layer import Layer
+from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.parallel.gradients.buckets import Buckets, Take
 from singa_lite.parallel.gradients.ownership import Ownership
-from singa_lite.parallel.gradients.ranks import Ranks
 from singa_lite.parallel.gradients.same_values import Comparison
 from singa_lite.parallel.gradients.sharded import ShardedBuckets
 from singa_lite.tensor import Tensor, from_numpy
@@ -55,7 +54,7 @@ class DataParallelStep:
 
     def __init__(
         self,
-        ranks: Ranks,
+        ranks: DataParallel,
         outputs: Sequence[str],
         values: Callable[[], Mapping[str, Tensor]],
         settings: Callable[[], dict[str, str]],
@@ -63,15 +62,13 @@ class DataParallelStep:
     ) -> None:
         self.ranks = ranks
         self.ownership = ownership
-        #: {parameter: what was not sent of its gradients on this rank so far}, of its shape, with compress.
-        self.rests: dict[str, Tensor] = {}
         self._shares: dict[Device, dict[str, Tensor]] = {}
         self._names = [SAMPLES, *outputs]
         self._values = values
         self._settings = settings
         self._comparison = Comparison(values)
         self._step = 0
-        self._has_met = False
+        self._is_synchronized = False
         self._counts: Mapping[str, int] = dict.fromkeys(self._names, 0)
         #: Whether this rank has no samples in the step that has begun.
         self.is_idle = False
@@ -88,9 +85,9 @@ class DataParallelStep:
 
     def begin(self) -> None:
         """A step begins, and has not met the others."""
-        self._has_met = False
+        self._is_synchronized = False
 
-    def meet(self, sums: int, counts: Mapping[str, int], device: Device) -> None:
+    def synchronize(self, sums: int, counts: Mapping[str, int], device: Device) -> None:
         """Before anything changes: every rank says what it is about to do. ParallelError where they differ."""
         counts = dict.fromkeys(self._names, 0) if self.is_idle else counts
         compares = self._step % self.ranks.check_every == 0
@@ -106,7 +103,7 @@ class DataParallelStep:
             shares[name].copy_from_numpy(np.float64(counts[name] / total if total else 0.0))
         for of_all, name in ((TOTAL, SAMPLES), (COUNTED, self._names[-1])):
             shares[of_all].copy_from_numpy(np.float64(sum(each.counts[name] for each in found)))
-        self.ranks.meet_on(device)
+        self.ranks.connect(device)
         self.ranks.set_idle(self.is_idle)
         self._counts = counts
         self._step += 1
@@ -116,13 +113,13 @@ class DataParallelStep:
         """Of how many values this rank's loss of the last step was the mean."""
         return float(self._counts[self._names[1]])
 
-    def failed(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
         """The step that has begun fails here: tell the others, if they still wait for this rank."""
-        if not self._has_met:
+        if not self._is_synchronized:
             self._exchanged(Arrival(self._step, 0, {}, failed=f"{type(error).__name__}: {error}"))
 
     def _exchanged(self, mine: Arrival) -> list[Arrival]:
-        self._has_met = True
+        self._is_synchronized = True
         found = self.ranks.gathered(mine)
         arrivals = [each for each in found if isinstance(each, Arrival)]
         for rank, each in enumerate(arrivals):
@@ -143,14 +140,14 @@ class DataParallelStep:
         with device.scope(Phase.FORWARD, ""):
             device.run("copy", self.shares(device)[SAMPLES], turn)  # sums on a GPU read there who has no samples
         token = drawing.set(self.ranks.draw_key)
-        synced = across.set(self._across(device, turn) if self.ranks.sync else None)
+        synced = across.set(self._rank_share(device, turn) if self.ranks.sync else None)
         try:
             yield turn
         finally:
             across.reset(synced)
             drawing.reset(token)
 
-    def _across(self, device: Device, turn: Tensor) -> RankShare:
+    def _rank_share(self, device: Device, turn: Tensor) -> RankShare:
         shares = self.shares(device)
 
         def add_up(values: Tensor) -> None:
@@ -170,27 +167,13 @@ class DataParallelStep:
 
         at_once, updates: see `ShardedBuckets`.
         """
-        rest_of = None if self.ranks.compress is None else self.rest_of
         if self.ownership is None:
-            return Buckets(self.ranks, turn, parameters, take, rest_of)
-        return ShardedBuckets(self.ranks, turn, parameters, take, rest_of, self.ownership, at_once, updates)
+            return Buckets(self.ranks, turn, parameters, take)
+        return ShardedBuckets(self.ranks, turn, parameters, take, self.ownership, at_once, updates)
 
-    def rest_of(self, name: str, value: Tensor) -> Tensor:
-        """What was not sent of a parameter's gradients so far: zeros at first."""
-        if name not in self.rests:
-            self.rests[name] = _make_rest(name, value, np.zeros(value.shape, value.dtype))
-        return self.rests[name]
-
-    def follow(self) -> None:
-        """The parameters were moved to another device: what was not sent of their gradients goes there, too."""
-        values = self._values()
-        self.rests = {name: _make_rest(name, values[name], np.array(rest)) for name, rest in self.rests.items()}
+    def follow_device(self) -> None:
+        """Drop the shares: the parameters were moved to another device, where they are made anew."""
         self._shares.clear()
-
-    def clear_rests(self) -> None:
-        """As before a first step. The tensors stay, as recorded steps read them."""
-        for rest in self.rests.values():
-            rest.copy_from_numpy(np.zeros(rest.shape, rest.dtype))
 
     def add_up_squares(self, squares: Tensor, turn: Tensor) -> None:
         """Squares of gradients that each rank has a part of, float64 (), become those of all."""
@@ -251,13 +234,3 @@ def _difference(one: Mapping[str, str], other: Mapping[str, str]) -> tuple[str, 
     """The first setting that is not the same, and what it is in both."""
     names = dict.fromkeys([*one, *other])
     return next(((name, one.get(name), other.get(name)) for name in names if one.get(name) != other.get(name)), None)
-
-
-def _make_rest(name: str, value: Tensor, values: Array) -> Tensor:
-    """Of a parameter's gradients, lying as it does."""
-    device = device_of(value)
-    made: Tensor = device.empty(value.shape, value.dtype, value.memory_order())
-    with device.first_values():
-        made.copy_from_numpy(values)
-    made.name = f"{name} rest of gradients"
-    return made

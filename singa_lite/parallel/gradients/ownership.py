@@ -18,7 +18,7 @@ from typing import NamedTuple
 from singa_lite.common.array_types import DType
 from singa_lite.common.errors import GraphError
 from singa_lite.kernels.collective import parts_of
-from singa_lite.parallel.gradients.ranks import Ranks
+from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.tensor import Tensor
 
 #: Of so many times its share of a parameter a rank may have the state, for the rows to be whole.
@@ -48,7 +48,7 @@ class Bucket(NamedTuple):
 
 
 def ownership_of(
-    ranks: Ranks | None,
+    ranks: DataParallel | None,
     parameters: Mapping[str, Tensor],
     trained: Collection[str],
     before: Ownership | None,
@@ -62,7 +62,7 @@ def ownership_of(
         if before is not None and has_state:
             raise _refused("a new one beside another parallel=", "one with parts of its state, by shard='state'")
         return None
-    if before is not None and before.is_of(parameters, ranks.size, ranks.rank, ranks.bucket_bytes):
+    if before is not None and before.matches(parameters, ranks.size, ranks.rank, ranks.bucket_bytes):
         return before
     if has_state:
         lies = "in other parts" if before is not None else "whole"
@@ -92,7 +92,7 @@ class Ownership:
             member.name: (number, member) for number, bucket in enumerate(self.buckets) for member in bucket.members
         }
 
-    def is_of(self, parameters: Mapping[str, Tensor], ranks: int, rank: int, bucket_bytes: int) -> bool:
+    def matches(self, parameters: Mapping[str, Tensor], ranks: int, rank: int, bucket_bytes: int) -> bool:
         """Whether it is that of these ranks and parameters, whichever of them train."""
         sizes = {member.name: member.elements for _, member in self._found.values()}
         same = sizes == {name: value.size() for name, value in parameters.items()}
@@ -114,7 +114,7 @@ class Ownership:
         cuts = parts_of(bucket.elements, self._ranks, bucket.unit)
         return [slice(_member_index(cut.start, member), _member_index(cut.stop, member)) for cut in cuts]
 
-    def own(self, name: str) -> slice:
+    def own_part(self, name: str) -> slice:
         """The same of this rank; empty where it has none."""
         return self.parts(name)[self._rank]
 

@@ -10,7 +10,7 @@ import numpy as np
 from singa_lite.common.array_types import Array
 from singa_lite.common.errors import ParallelError
 from singa_lite.device import device_of
-from singa_lite.parallel.gradients.ranks import Ranks
+from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.tensor import Tensor
 
 
@@ -24,11 +24,11 @@ class Comparison:
         """Equal where all values have equal bits, names and forms, and lie in memory alike: sums go by its order."""
         return repr(list(self._digests().items())).encode()
 
-    def refuse(self, ranks: Ranks, where: str) -> NoReturn:
+    def refuse(self, ranks: DataParallel, where: str) -> NoReturn:
         """Say which rank and which parameter differ. All ranks call it."""
         raise ParallelError(f"{where}: wanted equal parameters on all ranks, received {self._difference(ranks)}")
 
-    def _difference(self, ranks: Ranks) -> str:
+    def _difference(self, ranks: DataParallel) -> str:
         first, *others = ranks.gathered(self._digests())
         if not isinstance(first, dict):
             return "ranks that do something else"

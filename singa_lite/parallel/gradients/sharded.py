@@ -11,13 +11,13 @@ and sums a large gradient by strips of all parts (`compiler/ranks/own_parts.py`)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from singa_lite.device import device_of
 from singa_lite.graph.graph import Phase
+from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.parallel.gradients.buckets import Buckets, Packed, PackedMemory, Take, in_line
 from singa_lite.parallel.gradients.ownership import Bucket, Member, Ownership
-from singa_lite.parallel.gradients.ranks import Ranks
 from singa_lite.tensor import Tensor
 
 
@@ -30,16 +30,15 @@ class ShardedBuckets(Buckets):
 
     def __init__(
         self,
-        ranks: Ranks,
+        ranks: DataParallel,
         turn: Tensor,
         parameters: Iterable[Tensor],
         take: Take,
-        rest_of: Callable[[str, Tensor], Tensor] | None,
         ownership: Ownership,
         at_once: bool,
         updates: bool,
     ) -> None:
-        super().__init__(ranks, turn, parameters, take, rest_of)
+        super().__init__(ranks, turn, parameters, take)
         self._ownership = ownership
         self._at_once = at_once
         self._updates = updates
@@ -63,15 +62,15 @@ class ShardedBuckets(Buckets):
         if number not in self._open:
             self._open[number] = PackedMemory(self._device, bucket.elements, bucket.dtype)
         memory = self._open[number]
-        self._narrow(name, value, memory.add(name, value, gradient, member.start))
+        memory.add(name, value, gradient, member.start)
         if len(memory.packed) == len(bucket.members):
             self._close(number)
 
     def _close(self, number: int) -> None:
         memory, bucket = self._open.pop(number), self._ownership.buckets[number]
         with self._device.scope(Phase.GRADIENT, ""):
-            self._clear(memory.whole, bucket, {name for name, _, _ in memory.packed})
-            self._sum_parts(bucket, memory.whole, memory.packed)
+            self._clear(memory.all_values, bucket, {name for name, _, _ in memory.packed})
+            self._sum_parts(bucket, memory.all_values, memory.packed)
 
     def _clear(self, memory: Tensor, bucket: Bucket, present: Iterable[str]) -> None:
         """Zeros in the places of parameters that have no gradient in this step."""
@@ -88,7 +87,7 @@ class ShardedBuckets(Buckets):
         """values: of the whole bucket."""
         self._ranks.add_up_own_part(values, self._turn, bucket.unit)
         for name, value, _ in packed:
-            own, start = self._ownership.own(name), self._ownership.place(name)[1].start
+            own, start = self._ownership.own_part(name), self._ownership.place(name)[1].start
             if own.start < own.stop:
                 with self._device.scope(layer=name.rpartition("/")[0]):
                     summed = in_line(values, start + own.start, start + own.stop)
@@ -131,7 +130,7 @@ class ShardedBuckets(Buckets):
     def _copy_own(self, memory: Tensor, values: Mapping[str, Tensor], present: Iterable[Member]) -> None:
         """The parts that this rank has updated."""
         for name, start, _ in present:
-            own = self._ownership.own(name)
+            own = self._ownership.own_part(name)
             if own.start < own.stop:
                 part = in_line(values[name], own.start, own.stop)
                 self._device.run("copy", part, in_line(memory, start + own.start, start + own.stop))

@@ -13,7 +13,7 @@ from singa_lite.common.array_types import Array
 from singa_lite.data.loading.data_set import DataSet, count_of
 from singa_lite.device import Device
 from singa_lite.layer.layer import OneOrMore
-from singa_lite.parallel.gradients.ranks import Ranks
+from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.tensor import Tensor, from_numpy, to_numpy
 from singa_lite.training.loop.evaluation_totals import EvaluationTotals
 from singa_lite.training.loop.means import Mean, part_of
@@ -44,7 +44,7 @@ def evaluate(
     after_batch: Callable[[], None] = lambda: None,
     prefetch: int = 0,
     class_weight: object = None,
-    ranks: Ranks | None = None,
+    ranks: DataParallel | None = None,
 ) -> Mean:
     """The means of `FeedForwardNet.evaluate`. after_batch: called after each batch; prefetch: as for `fit`.
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from singa_lite.common.array_types import Array
 from singa_lite.metric import EpochMetric
-from singa_lite.parallel.gradients.ranks import Ranks
+from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.training.loop.means import Mean, MetricShard
 from singa_lite.training.loop.measures import Measures
 from singa_lite.training.loop.rank_batches import check_same_call, gather_values
@@ -39,7 +39,7 @@ class EvaluationTotals:
         before = self._joined.get(key)
         self._joined[key] = more if before is None else self._joining[key].joined(before, more)
 
-    def mean(self, ranks: Ranks | None, data: Mapping[str, object]) -> Mean:
+    def mean(self, ranks: DataParallel | None, data: Mapping[str, object]) -> Mean:
         """Of all batches, in their order, whoever has seen them. data: {fact: value} of what they are batches of.
 
         ParallelError where ranks have gone through other data.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from singa_lite.common.errors import RankFailedError
-from singa_lite.parallel.gradients.ranks import Ranks
+from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.training.loop.rank_batches import gather_values
 from singa_lite.training.trainable import Trainable
 
@@ -19,7 +19,7 @@ class OnRanks:
     net: Trainable
 
     @property
-    def ranks(self) -> Ranks | None:
+    def ranks(self) -> DataParallel | None:
         """The processes that train the net together; None where this one is alone."""
         ranks = self.net.parallel
         return None if ranks is None or ranks.size == 1 else ranks

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar, cast
 
 from singa_lite.common.errors import ParallelError, RankFailedError
 from singa_lite.data.loading.data_set import Batch, DataSet
-from singa_lite.parallel.gradients.ranks import Ranks
+from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.training.loop.means import MetricShard
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ class RankBatches:
     the last batch, by rank.
     """
 
-    def __init__(self, ranks: Ranks | None, batches: Iterator[Batch | None], data: DataSet) -> None:
+    def __init__(self, ranks: DataParallel | None, batches: Iterator[Batch | None], data: DataSet) -> None:
         self._ranks = None if ranks is None or ranks.size == 1 else ranks
         self._batches = batches
         self._data = data
@@ -91,7 +91,7 @@ class RankBatches:
         return True
 
 
-def gather_values(ranks: Ranks | None, value: T, doing: str) -> list[T]:
+def gather_values(ranks: DataParallel | None, value: T, doing: str) -> list[T]:
     """What every process gave, by rank. doing: what for, as messages to users say it."""
     return [value] if ranks is None or ranks.size == 1 else cast("list[T]", ranks.gathered(value, doing))
 
@@ -116,7 +116,7 @@ def joined_places(places: Sequence[object]) -> object:
     return {_BY_RANK: list(places)} if any(place is not None for place in places) else None
 
 
-def own_place(ranks: Ranks | None, place: object) -> object:
+def own_place(ranks: DataParallel | None, place: object) -> object:
     """This process's of a place, of however many processes it is. ValueError where it is of others than these."""
     by_rank = place.get(_BY_RANK) if isinstance(place, dict) else None
     rank, size = (0, 1) if ranks is None else (ranks.rank, ranks.size)

@@ -8,12 +8,12 @@ from typing import Protocol
 import numpy as np
 
 from singa_lite.optimizer import Optimizer
-from singa_lite.parallel.gradients.ranks import Ranks
+from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.training import compile_options
 from singa_lite.training.compile_options import Trait
 
 #: Options of `parallel.mpi` that they are to have alike.
-_OF_RANKS = ("bucket_bytes", "in_flight_bytes", "shard", "compress", "sync", "check_every")
+_OF_RANKS = ("bucket_bytes", "in_flight_bytes", "shard", "sync", "check_every")
 
 
 class Compiled(Protocol):
@@ -50,7 +50,7 @@ class Compiled(Protocol):
     def own_step(self) -> object: ...
 
     @property
-    def parallel(self) -> Ranks | None: ...
+    def parallel(self) -> DataParallel | None: ...
 
     @property
     def compiled_as(self) -> Mapping[str, object]: ...
@@ -77,8 +77,6 @@ def settings(net: Compiled) -> dict[str, str]:
         found["step"] = net.own_step
     if net.parallel is not None and net.parallel.size > 1:
         found["processes"] = net.parallel.size
-        if net.parallel.compress is not None:
-            found["compress"] = net.parallel.compress
     return {name: described(value) for name, value in found.items()}
 
 

@@ -20,7 +20,7 @@ from singa_lite.data.loading.transformed import Transformed, checked_transforms,
 from singa_lite.data.loading.windows import USUAL_WINDOW
 from singa_lite.data.loading.workers import checked_workers
 from singa_lite.layer.layer_graph import LayerGraph
-from singa_lite.parallel.gradients.ranks import Ranks
+from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.training import checked
 from singa_lite.training.loop import conversion
 from singa_lite.training.loop.fit_arguments import pair
@@ -81,7 +81,7 @@ class Validation(NamedTuple):
     loading: Loading
     steps: int | None
     own_step: bool
-    ranks: Ranks | None
+    ranks: DataParallel | None
 
     def data(self, layers: LayerGraph, objective: Objective, given: TrainingData) -> DataSet | None:
         """The data, checked, weighed and divided among the ranks; None without any."""
@@ -101,7 +101,7 @@ class Validation(NamedTuple):
         return data
 
 
-def divide(where: str, data: DataSet, ranks: Ranks | None, shares: type[Share]) -> None:
+def divide(where: str, data: DataSet, ranks: DataParallel | None, shares: type[Share]) -> None:
     """Let the processes that train together have their shares of the data. ValueError for too few samples."""
     if ranks is None or ranks.size == 1:
         return

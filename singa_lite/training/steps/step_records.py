@@ -16,7 +16,6 @@ from singa_lite.compiler.report.rows.memory_classes import check_limits
 from singa_lite.graph.arena import Arena
 from singa_lite.graph.budget_error import BudgetError
 from singa_lite.graph.graph import Graph
-from singa_lite.graph.profiled_costs import CallTimes, ProfiledCosts
 from singa_lite.layer.freezing import trained_values
 from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.optimizer import Optimizer
@@ -67,17 +66,13 @@ class StepRecords(Unique):
         return tuple(rule.on(self.layers.device) for rule in self.how.rules)
 
     @cached_property
-    def _times(self) -> CallTimes:
-        return CallTimes(self.arena)
-
-    @cached_property
     def arena(self) -> Arena:
         """The arena that nets on the device share; one of its own where a budget says how many bytes there may be.
 
         It is asked for by the first step, so that steps that were compiled away give theirs back before.
         """
-        if self.how.budget is not None or self.how.offload:
-            return Arena(self.layers.device, self.how.offload)
+        if self.how.budget is not None or self.how.offloads:
+            return Arena(self.layers.device, self.how.offloads)
         arena = Arena.of_device(self.layers.device)
         finalize(self, arena.leave).atexit = False
         return arena
@@ -151,7 +146,6 @@ class StepRecords(Unique):
         """
         graph = recorded.graph
         graph.bound = self._bound(step, graph, fed)
-        self._profile(step, graph, fed)
         if graph.bound is None or not len(self._recorded):
             return
         try:
@@ -189,21 +183,6 @@ class StepRecords(Unique):
             longer = longer_by(fed, self.feeds)
             bounds = [replace(bound, taken=bound.taken - longer) for bound in bounds]
         return tightest(bounds)
-
-    def _profile(self, step: StepFunction[object], graph: Graph, fed: list[Block]) -> None:
-        """Let the graph's repeats be chosen by measured seconds, if that is wanted. fed: the step's batch.
-
-        Measuring takes as much as the net's own budget leaves beside what is there, whatever budget is asked about.
-        """
-        if not self.how.profiled:
-            return
-        own, alignment = self._bound(step, graph, fed), self.layers.device.runtime.alignment
-
-        def room() -> int | None:
-            there = {id(block): block.nbytes for block in (*graph.blocks_with_bytes(), *fed)}
-            return None if own is None else own.arena(list(there.values()), alignment)
-
-        graph.cost = ProfiledCosts(self._times, graph.calls, room)
 
     def _to_come(self, step: StepFunction[object]) -> int:
         """Bytes of the optimizer's state that is not there yet and will lie beside the step, which does not use it."""

@@ -113,7 +113,7 @@ class TrainStep(EvaluateStep):
         sums: of the plan, see `Graph.sums`.
         """
         if self.together is not None:
-            self.together.meet(sums, self.objective.counts(feeds), self.layers.device)
+            self.together.synchronize(sums, self.objective.counts(feeds), self.layers.device)
 
     def watch(self) -> Watch:
         made_by = [self.optimizer, *self.layers.layers.values(), *self.criteria]

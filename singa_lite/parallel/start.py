@@ -5,27 +5,26 @@ from __future__ import annotations
 import os
 
 from singa_lite.common.checks import check_choice, finite_above_zero, flag, integer
+from singa_lite.common.elsewhere import explains_keywords
 from singa_lite.common.errors import ParallelError
 from singa_lite.common.sizes import budget_size
 from singa_lite.parallel.communicator import Communicator, SingleProcess
 from singa_lite.parallel.data_parallel import DataParallel
-from singa_lite.parallel.failures import end_together
-from singa_lite.parallel.start_limit import limited
-from singa_lite.parallel.watch import Watch, watched
+from singa_lite.parallel.failures import Watchdog, abort_on_error, start_limit
 
 #: Set in each process by MPICH's and Open MPI's mpiexec, by PMIx, and by Slurm's srun with --mpi.
 _STARTERS = ("PMI_RANK", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_RANK")
 
-#: By whom all processes are ended where one fails, and who watches them.
-_ending: list[tuple[Communicator, Watch | None]] = []
+#: The watchdog of this process's job, once there is one.
+_watchdogs: list[Watchdog] = []
 
 
+@explains_keywords()
 def mpi(
     *,
     bucket_bytes: int | str = "4 MB",
     in_flight_bytes: int | str = "32 MB",
     shard: str | None = None,
-    compress: str | None = None,
     sync: bool = False,
     check_every: int = 100,
     timeout: float = 300.0,
@@ -37,8 +36,7 @@ def mpi(
     time, but for a larger gradient that is not made by tiles; a plan takes so many more. sync: whether batch
     normalisation goes by the samples of all ranks; else by each rank's own, and running statistics are the mean of all
     ranks'. shard: "state": each rank has its part of the optimizer's state alone, updates its part of each parameter
-    and sends it to all; to equal bits; all ranks call `net.save` then. compress: "bfloat16": gradients and their sums
-    are sent so; what rounding takes is kept and added at the next step. Results change. check_every: parameters are
+    and sends it to all; to equal bits; all ranks call `net.save` then. check_every: parameters are
     compared across ranks at the start and behind each so many steps. timeout: seconds that a rank waits for the others.
 
     ParallelError under mpiexec where mpi4py is missing; TypeError or ValueError for options that are none.
@@ -51,7 +49,6 @@ def mpi(
         min(bucket, max(1, in_flight // 2)),  # what comes from the others lies beside it
         in_flight,
         None if shard is None else check_choice(f"{where} shard", shard, ("state",)),
-        None if compress is None else check_choice(f"{where} compress", compress, ("bfloat16",)),
         flag(f"{where} sync", sync),
         integer(f"{where} check_every", check_every, 1),
     )
@@ -62,7 +59,7 @@ def _communicator(timeout: float) -> Communicator:
     if not any(name in os.environ for name in _STARTERS):
         return SingleProcess()
     try:
-        with limited(timeout):
+        with start_limit(timeout):
             from mpi4py import MPI
     except ImportError as error:
         raise ParallelError(
@@ -73,12 +70,11 @@ def _communicator(timeout: float) -> Communicator:
 
     if MPI.COMM_WORLD.Get_size() == 1:
         return SingleProcess()
-    made = MpiCommunicator(MPI, timeout, _ending[0][1] if _ending else None)
-    if _ending:
-        made.connect()
-        return made
-    end_together(made)
+    made = MpiCommunicator(MPI, timeout)
+    if not _watchdogs:
+        abort_on_error(made)
     made.connect()
-    made.watch = watched(made)
-    _ending.append((made, made.watch))
+    if not _watchdogs:
+        _watchdogs.append(Watchdog(made))
+    made.before_abort = _watchdogs[0].end
     return made
