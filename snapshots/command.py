@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from singa_lite.common.atomic import replacing
 from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots import formats, weights_tree
 from singa_lite.snapshots.files import output
-from singa_lite.snapshots.files.atomic import replacing
 from singa_lite.snapshots.manifest import digest
 from singa_lite.snapshots.readers import raw
 from singa_lite.snapshots.tree import LEFT_OUT, Tree

@@ -59,8 +59,8 @@ class Tree:
     "optimizer/<layer>/weight/velocity": ..., and in a checkpoint "training/..."}; attributes: format, version, entries
     (how many arrays), layers (JSON: [[name, class], ...] in topological order), wiring (JSON: what surrounds each, as
     `net_tree.wiring` says), and of a compiled net optimizer ("SGD"), step and, where it is not None, state_dtype, and
-    within a group of batches accumulate and accumulated, see `group.py`; path: the file's name, for errors; is_partial:
-    of a tree that is wanted, whether a file may have other arrays, or lack some.
+    within a group of batches accumulate and accumulated, see `step_state`; path: the file's name, for errors;
+    is_partial: of a tree that is wanted, whether a file may have other arrays, or lack some.
     """
 
     arrays: dict[str, LazyArray]

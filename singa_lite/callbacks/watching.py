@@ -6,7 +6,7 @@ from math import inf
 
 from singa_lite.common.checks import at_least_zero, real
 from singa_lite.training.fit import Callback, Training
-from singa_lite.training.loop.entries import checked_mode
+from singa_lite.training.loop.measures import checked_mode
 
 
 class Watching(Callback):

@@ -10,10 +10,9 @@ from singa_lite.common.checks import above_zero, flag, integer
 from singa_lite.common.notice import warn
 from singa_lite.snapshots.checkpoints.folder import Folder
 from singa_lite.snapshots.checkpoints.monitor import Monitor
-from singa_lite.snapshots.checkpoints.onlooker import Onlooker
-from singa_lite.snapshots.checkpoints.saver import Saver
+from singa_lite.snapshots.checkpoints.nets import is_between_updates, steps_of
+from singa_lite.snapshots.checkpoints.saver import Onlooker, Saver
 from singa_lite.snapshots.checkpoints.signals import Signals
-from singa_lite.snapshots.checkpoints.trained import is_between_updates, steps_of
 from singa_lite.training.fit import Callback, Training, enters
 
 

@@ -1,4 +1,4 @@
-"""Writes the checkpoints of one training run, one at a time: at once, or in a thread while training goes on."""
+"""Writes the checkpoints of one training run, at once or in a thread; on other ranks than 0, gives what it lacks."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from math import inf
 from pathlib import Path
 from threading import Event
 
@@ -19,8 +20,7 @@ from singa_lite.snapshots import sharded_state as apart
 from singa_lite.snapshots.checkpoints import checkpoint, nets
 from singa_lite.snapshots.checkpoints.background import Copying, HostCopy, Writer
 from singa_lite.snapshots.checkpoints.folder import Folder
-from singa_lite.snapshots.checkpoints.onlooker import WHERE
-from singa_lite.snapshots.checkpoints.trained import net_of, steps_of
+from singa_lite.snapshots.checkpoints.nets import net_of, steps_of
 from singa_lite.snapshots.tree import LazyArray, Tree
 from singa_lite.training.fit import Training
 
@@ -192,3 +192,42 @@ def _no_op() -> None:
 
 def _warn(error: Exception) -> None:
     warn(f"a checkpoint was not written: {error}")
+
+
+#: What ranks are at, for the message where one is elsewhere.
+WHERE = "Checkpoint: its file"
+
+
+def _rank_zero_only(held: object) -> None:
+    """Rank 0 alone writes."""
+
+
+class Onlooker:
+    """Writes nothing, and has the methods of `Saver`."""
+
+    last = inf
+    busy = False
+
+    def check(self) -> None:
+        """Nothing has failed."""
+
+    def prepare(self, training: Training) -> None:
+        """Nothing to prepare."""
+
+    def start(self, training: Training, best: bool = False) -> None:
+        """Give this rank's part of it, if there is any."""
+        apart.written(net_of(training), WHERE, _rank_zero_only, with_rests=True)
+
+    def begin(self) -> Pause:
+        """Nothing to wait for."""
+        return Pause((), lambda: None)
+
+    def finish(self, training: Training, best: bool = False) -> None:
+        """Give this rank's part of one that may be left to write."""
+        apart.written(net_of(training), WHERE, _rank_zero_only, with_rests=True)
+
+    def give_up(self) -> None:
+        """Nothing is due."""
+
+    def close(self) -> None:
+        """Nothing is held."""

@@ -19,7 +19,7 @@ from singa_lite.snapshots.formats.keras import differences
 from singa_lite.snapshots.formats.table import Format, Save
 from singa_lite.snapshots.formats.table import Path as Path
 from singa_lite.snapshots.formats.table import of_path as of_path
-from singa_lite.snapshots.left_out import LeftOut
+from singa_lite.snapshots.parts import LeftOut
 from singa_lite.snapshots.tree import Tree
 from singa_lite.training.stepping_net import SteppingNet
 

@@ -12,13 +12,19 @@ from singa_lite.common.arrays import kind
 from singa_lite.common.errors import DataError
 from singa_lite.common.notice import warn
 from singa_lite.data import Epochs, Processes
-from singa_lite.data.loading.batch_sources import BatchSource, Indexed, Stateful, by_number, is_iterator
+from singa_lite.data.loading.batch_sources import (
+    BatchSource,
+    Indexed,
+    Names,
+    Stateful,
+    by_number,
+    is_iterator,
+    parts_of,
+)
 from singa_lite.data.loading.data_set import Batch, Batches, DataSet, emptied
 from singa_lite.data.loading.loaded_samples import Loading
-from singa_lite.data.loading.named_batches import Names, parts_of
 from singa_lite.data.loading.own_memory import InOwnMemory, copied
-from singa_lite.data.loading.prefetch import prefetched
-from singa_lite.data.loading.workers import Crew
+from singa_lite.data.loading.workers import Crew, prefetched
 
 _END = object()
 
