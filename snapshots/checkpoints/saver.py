@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from math import inf
 from pathlib import Path
 from threading import Event
 
@@ -26,12 +25,17 @@ from singa_lite.training.fit import Training
 
 _NEVER = (-1, -1, -1)
 
+#: What ranks are at, for the message where one is elsewhere.
+_WHERE = "Checkpoint: its file"
+
 #: The most bytes of an array that is written to try the folder.
 _SMALL = 1 << 16
 
 
 class Saver:
     """Writes to a folder. In the background a checkpoint begins with the next step, beside its forward pass.
+
+    On ranks other than 0 it writes nothing: `start` and `finish` give what rank 0 lacks.
 
     last: when the last one was asked for, as `time.monotonic` tells it.
     """
@@ -76,7 +80,7 @@ class Saver:
 
         best: whether this one is the best of the folder.
         """
-        apart.written(net_of(training), WHERE, partial(self._start, training, best), with_rests=True)
+        apart.written(net_of(training), _WHERE, partial(self._start, training, best), with_rests=True)
 
     def _start(self, training: Training, best: bool, held: apart.ShardedState) -> None:
         self._writer.wait()
@@ -94,7 +98,7 @@ class Saver:
 
     def finish(self, training: Training, best: bool = False) -> None:
         """Write the training as it stands unless it is written, and wait. A failure of the one before is a warning."""
-        apart.written(net_of(training), WHERE, partial(self._finish, training, best), with_rests=True)
+        apart.written(net_of(training), _WHERE, partial(self._finish, training, best), with_rests=True)
 
     def _finish(self, training: Training, best: bool, held: apart.ShardedState) -> None:
         try:
@@ -192,42 +196,3 @@ def _no_op() -> None:
 
 def _warn(error: Exception) -> None:
     warn(f"a checkpoint was not written: {error}")
-
-
-#: What ranks are at, for the message where one is elsewhere.
-WHERE = "Checkpoint: its file"
-
-
-def _rank_zero_only(held: object) -> None:
-    """Rank 0 alone writes."""
-
-
-class Onlooker:
-    """Writes nothing, and has the methods of `Saver`."""
-
-    last = inf
-    busy = False
-
-    def check(self) -> None:
-        """Nothing has failed."""
-
-    def prepare(self, training: Training) -> None:
-        """Nothing to prepare."""
-
-    def start(self, training: Training, best: bool = False) -> None:
-        """Give this rank's part of it, if there is any."""
-        apart.written(net_of(training), WHERE, _rank_zero_only, with_rests=True)
-
-    def begin(self) -> Pause:
-        """Nothing to wait for."""
-        return Pause((), lambda: None)
-
-    def finish(self, training: Training, best: bool = False) -> None:
-        """Give this rank's part of one that may be left to write."""
-        apart.written(net_of(training), WHERE, _rank_zero_only, with_rests=True)
-
-    def give_up(self) -> None:
-        """Nothing is due."""
-
-    def close(self) -> None:
-        """Nothing is held."""

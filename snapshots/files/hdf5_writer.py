@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import h5py
 
 from singa_lite.common.array_types import Array
-from singa_lite.snapshots.files.saver_threads import SaverThreads
+from singa_lite.snapshots.files.output import SaverThreads
 from singa_lite.snapshots.manifest import Manifest
 from singa_lite.snapshots.tree import LazyArray
 

@@ -19,15 +19,15 @@ import numpy as np
 from singa_lite.common.array_types import Array
 from singa_lite.common.atomic import replacing
 from singa_lite.common.errors import SnapshotError
-from singa_lite.snapshots import manifest, weights_tree
+from singa_lite.snapshots import manifest
 from singa_lite.snapshots.files import output
-from singa_lite.snapshots.files.saver_threads import SaverThreads
+from singa_lite.snapshots.files.output import SaverThreads
 from singa_lite.snapshots.manifest import Manifest
 from singa_lite.snapshots.readers import guarded_json, npy, raw, zip_archive
 from singa_lite.snapshots.readers.npy import Head
 from singa_lite.snapshots.readers.raw import RawFile
 from singa_lite.snapshots.readers.zip_archive import Member
-from singa_lite.snapshots.tree import LazyArray, Tree
+from singa_lite.snapshots.tree import LazyArray, Tree, weights_tree
 
 _MANIFEST, _SHA256 = "manifest", "manifest_sha256"
 
@@ -125,7 +125,7 @@ def _write(archive: ZipFile, entry: str, name: str, array: Array, total: int) ->
 
 @contextmanager
 def opened(path: str | os.PathLike[str], wanted: Tree | None) -> Iterator[Tree]:
-    """A file as a tree. One without a manifest, of another program, is read unverified, as `weights_tree` says."""
+    """A file as a tree. One without a manifest, of another program, is read unverified: see `weights_tree`."""
     with raw.reading(path) as file:
         members = {_path_of(file.path, name): member for name, member in zip_archive.members(file).items()}
         known = _manifest(file, members)
@@ -133,7 +133,7 @@ def opened(path: str | os.PathLike[str], wanted: Tree | None) -> Iterator[Tree]:
             members = _entries(file.path, members, known)
         arrays = {path: _lazy(file, path, member, known) for path, member in members.items()}
         if known is None:
-            yield weights_tree.of_arrays(file.path, arrays, wanted)
+            yield weights_tree(file.path, arrays, wanted)
         else:
             yield Tree(arrays, dict(known.attributes), file.path)
 

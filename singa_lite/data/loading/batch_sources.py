@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array as flat_array
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from os import PathLike
 from typing import Protocol, TypeAlias, TypeGuard, runtime_checkable
 
@@ -47,17 +47,7 @@ def gives_batches(given: object) -> TypeGuard[BatchSource]:
         return True
     if isinstance(given, _OTHERS) or any(hasattr(given, name) for name in _OF_ARRAYS):
         return False
-    return by_number(given) or isinstance(given, Iterable)
-
-
-def by_number(given: object) -> TypeGuard[Indexed]:
-    """Whether batches are taken by number."""
-    return isinstance(given, Indexed)
-
-
-def is_iterator(given: object) -> bool:
-    """Whether it is an iterator, which can be gone through once."""
-    return isinstance(given, Iterator)
+    return isinstance(given, Indexed | Iterable)
 
 
 def check_is_no_dataset(where: str, given: object) -> None:

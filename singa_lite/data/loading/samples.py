@@ -11,16 +11,7 @@ from typing import Any, Protocol, TypeAlias, TypeGuard
 import numpy as np
 
 from singa_lite.common.array_types import Array, DType, Shaped
-from singa_lite.common.arrays import (
-    check_detached,
-    converted,
-    dtype_of,
-    is_lazy,
-    native,
-    numbers,
-    on_host,
-    sliced,
-)
+from singa_lite.common.arrays import check_detached, converted, dtype_of, is_lazy, native, numbers, on_host, sliced
 from singa_lite.common.errors import DataFileError, ShapeError
 from singa_lite.common.tables import is_table, table_array, table_dtype
 from singa_lite.data.loading.batch import by_name, check_ids, check_input, check_value, same_counts, says_shape

@@ -93,34 +93,12 @@ class Crew(Generic[Job, Made]):
         DataError where a process died.
         """
         if self._workers == 0:
-            return prefetched(((kept, self._work(job)) for kept, job in items), prefetch)
-        if isinstance(self._workers, Processes):
-            return self._by_processes(items, prefetch or self._workers.count + 1)
-        return self._by_threads(items, self._workers, prefetch or self._workers + 1)
-
-    def close(self) -> None:
-        """End the processes, after what they are at."""
-        if self._processes is not None:
-            self._processes.shutdown(cancel_futures=True)
-            self._processes = None
-
-    def _by_threads(
-        self, items: Iterable[tuple[Kept, Job]], count: int, begun: int
-    ) -> Generator[tuple[Kept, Made], None, None]:
-        with ThreadPoolExecutor(count, "transform") as threads:
-            try:
-                yield from worked(self._work, items, threads, begun)
-            finally:
-                threads.shutdown(cancel_futures=True)
-
-    def _by_processes(self, items: Iterable[tuple[Kept, Job]], begun: int) -> Generator[tuple[Kept, Made], None, None]:
-        if self._processes is None and isinstance(self._workers, Processes):
-            self._processes = _started(self._where, self._workers.count, self._work)
-        if self._processes is None:
-            raise RuntimeError("wanted worker processes, received threads")
-        do = cast("Callable[[Job], Made]", _do)
+            yield from prefetched(((kept, self._work(job)) for kept, job in items), prefetch)
+            return
+        count = self._workers.count if isinstance(self._workers, Processes) else self._workers
+        executor, work = self._executor(count)
         try:
-            yield from worked(do, items, self._processes, begun)
+            yield from worked(work, items, executor, prefetch or count + 1)
         except BrokenExecutor as error:
             self.close()
             raise DataError(
@@ -128,6 +106,23 @@ class Crew(Generic[Job, Made]):
                 "it was killed, or had too little memory, or could not import the script, whose own part is to stand "
                 "under `if __name__ == '__main__':`"
             ) from error
+        finally:
+            if executor is not self._processes:
+                executor.shutdown(cancel_futures=True)
+
+    def _executor(self, count: int) -> tuple[Executor, Callable[[Job], Made]]:
+        """Threads, or the processes that are kept, and what they do with a job."""
+        if not isinstance(self._workers, Processes):
+            return ThreadPoolExecutor(count, "transform"), self._work
+        if self._processes is None:
+            self._processes = _started(self._where, count, self._work)
+        return self._processes, cast("Callable[[Job], Made]", _do)
+
+    def close(self) -> None:
+        """End the processes, after what they are at."""
+        if self._processes is not None:
+            self._processes.shutdown(cancel_futures=True)
+            self._processes = None
 
 
 def _started(where: str, count: int, work: object) -> Executor:

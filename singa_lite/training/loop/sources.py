@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -13,7 +12,7 @@ from singa_lite.data import Bucketed, Paired
 from singa_lite.data.loading.batch_sources import check_is_no_dataset, gives_batches
 from singa_lite.data.loading.data_set import Batch, DataSet, InTurn, Share
 from singa_lite.data.loading.loaded_samples import LoadedSamples, Loading
-from singa_lite.data.loading.samples import ArraySource, Samples
+from singa_lite.data.loading.samples import Samples
 from singa_lite.data.loading.splitting import TrainingData
 from singa_lite.data.loading.streams import Stream
 from singa_lite.data.loading.transformed import Transformed, checked_transforms, stored
@@ -61,7 +60,8 @@ def data_set(
         check_is_no_dataset(where, x)
         names = list(layers.input_shapes()), objective.outputs
         return Stream(where, x, partial(_checked_batch, where, layers, objective), limit, loading, names)
-    before = transforms_of(f"{where} transform", layers, transform)
+    transforms = checked_transforms(f"{where} transform", transform, list(layers.input_shapes()))
+    before = {name: partial(Transformed, transform=each) for name, each in transforms.items()}
     found = checked.data(where, layers, objective, x, y, batch_size, before)
     if isinstance(found, Samples):
         found = loaded(where, found, loading)
@@ -119,14 +119,6 @@ def data_to_predict(layers: LayerGraph, x: object, batch_size: int, loading: Loa
         names = list(layers.input_shapes()), layers.output_names()
         return Stream("predict", x, partial(_checked_inputs, layers), None, loading, names, wants_targets=False)
     return loaded("predict", checked.data_to_predict(layers, x, batch_size), loading)
-
-
-def transforms_of(
-    where: str, layers: LayerGraph, given: object
-) -> dict[str, Callable[[str, ArraySource], ArraySource]]:
-    """What makes transformed samples of those that are given, by input."""
-    named = checked_transforms(where, given, list(layers.input_shapes()))
-    return {name: partial(Transformed, transform=transform) for name, transform in named.items()}
 
 
 def loaded(where: str, samples: Samples, loading: Loading) -> Samples:

@@ -9,11 +9,7 @@ from typing import NamedTuple
 
 from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.formats.keras.cells import CellGroup, Described, Variable, numbered
-from singa_lite.snapshots.formats.keras.layouts import (
-    VARIABLES,
-    guessed,
-    snake_case,
-)
+from singa_lite.snapshots.formats.keras.layouts import VARIABLES, guessed, snake_case
 from singa_lite.snapshots.formats.keras.net import LayerInfo, is_chain, keras_order
 from singa_lite.snapshots.formats.keras.orders import channel_axes, input_orders
 from singa_lite.snapshots.tree import ArraySpec

@@ -14,15 +14,15 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import NamedTuple
+
+import numpy as np
 
 from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.formats.singa.names import named
 from singa_lite.snapshots.readers import raw, tensor_proto
 from singa_lite.snapshots.readers.raw import RawFile
 from singa_lite.snapshots.readers.tensor_proto import Proto
-from singa_lite.snapshots.tree import LazyArray, Tree
-from singa_lite.tensor import Shape
+from singa_lite.snapshots.tree import ArraySpec, LazyArray, Tree
 
 #: The key of the version that wrote the file, since 2.0.0. It is no parameter, and often wrong, so that it is ignored.
 VERSION = "SINGA_VERSION"
@@ -125,14 +125,7 @@ _KINDS = {"0": "float32", "2": "int32", "4": "float64"}
 _LINE = 1 << 10
 
 
-class Described(NamedTuple):
-    """Shape and dtype of an array in a line."""
-
-    shape: Shape
-    dtype: str
-
-
-def described_arrays(file: RawFile) -> dict[str, Described]:
+def described_arrays(file: RawFile) -> dict[str, ArraySpec]:
     """The arrays by name. SnapshotError for any other line, for a name twice, and for a cut last line."""
     data = bytes(file.read("the text", 0, file.size))
     file.allow("the text", 4 * file.size + _LINE * data.count(b"\n"))
@@ -142,7 +135,7 @@ def described_arrays(file: RawFile) -> dict[str, Described]:
         raise SnapshotError(f"{file.path}: wanted a text in UTF-8: {error}") from error
     if lines.pop():
         raise SnapshotError(f"{file.path}: wanted a line feed at the end, received a cut line")
-    found: dict[str, Described] = {}
+    found: dict[str, ArraySpec] = {}
     for number, line in enumerate(lines):
         match = _ARRAY.fullmatch(line)
         if match is None:
@@ -153,18 +146,18 @@ def described_arrays(file: RawFile) -> dict[str, Described]:
         shape = tuple(map(int, extents.split()))
         if name in found or len(shape) != int(axes) or kind not in _KINDS:
             raise SnapshotError(f"{file.path}: line {number + 1}: wanted a new array's, received {line[:200]!r}")
-        found[name] = Described(shape, _KINDS[kind])
+        found[name] = ArraySpec(shape, np.dtype(_KINDS[kind]))
     return found
 
 
-def check_described(where: str, described: Mapping[str, Described], protos: Mapping[str, Proto]) -> None:
+def check_described(where: str, described: Mapping[str, ArraySpec], protos: Mapping[str, Proto]) -> None:
     """SnapshotError unless text and records have the same arrays. where: the file with the records."""
     for name, (shape, dtype) in described.items():
         if name == "SINGA_VERSION":
             continue
         if name not in protos:
             raise SnapshotError(f"{where}: wanted the entry {name!r} of the .desc, received none of that name")
-        received = protos[name].shape, protos[name].dtype.name
+        received = protos[name].shape, protos[name].dtype
         if received != (shape, dtype):
             raise SnapshotError(f"{where}: entry {name!r}: wanted {shape} {dtype} as in the .desc, received {received}")
     extra = protos.keys() - described.keys()
