@@ -24,8 +24,8 @@ _MAX16, _MAX32 = 0xFFFF, 0xFFFFFFFF
 #: Flags that change nothing: how hard the writer tried (1, 2), and that names are UTF-8 (11).
 _FLAGS = 0b110 | 1 << 11
 
-#: Bytes that Python holds of a member, about, and that its entry in the directory takes at least.
-_MEMBER, _ENTRY = 1 << 10, 46
+#: Bytes that Python holds of a member, about.
+_MEMBER = 1 << 10
 
 #: Bytes that are inflated at once.
 _PIECE = 1 << 20
@@ -73,9 +73,10 @@ class _Stream:
         return at
 
     def read(self, count: int = -1) -> bytes:
-        """At most so many bytes, as many as there are."""
+        """At most so many bytes, as many as there are. SnapshotError for a list of too many members."""
         left = max(0, self._file.size - self._at)
         data = bytes(self._file.read("the archive", self._at, left if count < 0 else min(count, left)))
+        self._file.allow("the list of members", cost(data.count(b"PK\1\2")))  # of each `zipfile` makes an object next
         self._at += len(data)
         return data
 
@@ -109,15 +110,11 @@ def members(file: RawFile) -> dict[str, Member]:
 
 
 def _checked_end(file: RawFile) -> int:
-    """The number of members that the end record says. SnapshotError unless it is plain, and for too long a list."""
+    """The number of members that the end record says. SnapshotError unless it is the file's end, and plain."""
     end = bytes(file.read("the end record", file.size - _END.size, _END.size))
-    mark, here, there, count, total, size, begin, comment = _END.unpack(end)
+    mark, here, there, count, total, _, _, comment = _END.unpack(end)
     if mark != b"PK\5\6" or here or there or count != total or comment:
         raise SnapshotError(f"{file.path}: the end record: wanted one archive without a comment, received {end!r}")
-    size = file.size if size == _MAX32 else size  # then the record of 64 bits says it
-    file.allow("the list of members", cost(min(size, file.size) // _ENTRY if count == _MAX16 else count))
-    if size + begin > file.size and begin != _MAX32:
-        raise SnapshotError(f"{file.path}: the end record: wanted a list before it, received {size} from {begin}")
     return int(count)
 
 

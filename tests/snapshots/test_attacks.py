@@ -106,6 +106,13 @@ def wide(**changes: int) -> bytes:
     return local + ZEROS + listed + end + struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 0xFFFF, 0xFFFF, top, top, 0)
 
 
+def crowded_list(count: int) -> bytes:
+    """An archive whose list has so many members, of which the end record says one."""
+    local, listed, end = ONE[:-73], ONE[-73:-22], bytearray(ONE[-22:])
+    struct.pack_into("<L", end, 12, count * len(listed))
+    return local + listed * count + end
+
+
 ELSEWHERE = ("../a.npy", "a/../b.npy", "/a.npy", "a//b.npy", "./a.npy", "C:/a.npy", "a\\b.npy", "a\nb.npy", "a/", "a")
 
 ZIPS: dict[str, tuple[Make, str]] = {
@@ -125,6 +132,7 @@ ZIPS: dict[str, tuple[Make, str]] = {
     "a comment": (lambda: changed(("end+20", "H", 1)), "comment"),
     "a second disk": (lambda: changed(("end+4", "H", 1)), "one archive"),
     "more members than there are": (lambda: changed(("end+8", "L", 0x20002)), "wanted 2 members"),
+    "a list longer than its count": (lambda: crowded_list(100_000), "the list of members"),
     "a list beyond the end": (lambda: changed(("end+16", "L", 2**32 - 1)), "'a.npy'"),
     "bytes before it": (lambda: b"x" + ONE, "received 1"),
     "bytes behind it": (lambda: ONE + b"x", "the end record"),
