@@ -29,7 +29,7 @@ MOST = {
     "plan_batch": (166, 930),
     "first batch": (190, 1200),
     "repeated batch": (52, 150),
-    "save": (104, 400),
+    "save": (92, 390),
 }
 
 

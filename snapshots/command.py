@@ -10,13 +10,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from singa_lite.common.atomic import replacing
 from singa_lite.common.errors import SnapshotError
-from singa_lite.snapshots import formats, weights_tree
+from singa_lite.snapshots import formats
 from singa_lite.snapshots.files import output
-from singa_lite.snapshots.files.atomic import replacing
 from singa_lite.snapshots.manifest import digest
 from singa_lite.snapshots.readers import raw
-from singa_lite.snapshots.tree import LEFT_OUT, Tree
+from singa_lite.snapshots.tree import LEFT_OUT, Tree, is_of_weights, mark_weights
 
 #: Digits of a SHA-256 that are shown: enough to tell two arrays apart.
 SHOWN = 12
@@ -84,13 +84,13 @@ def convert(origin: str, target: str, weights_only: bool = False) -> Converted:
             "load it into a net, and save that"
         )
     with formats.opened(origin) as snapshot:
-        if before is after and before.converts_layouts and weights_tree.is_marked(snapshot.attributes):
+        if before is after and before.converts_layouts and is_of_weights(snapshot.attributes):
             _copy(origin, target)
             return Converted(len(snapshot.arrays) + len(snapshot.left_out), [])
         contents = Tree(snapshot.arrays, snapshot.attributes | {"entries": len(snapshot.arrays)}, snapshot.path)
         contents.attributes.pop(LEFT_OUT, None)
         if not before.has_optimizer:
-            weights_tree.mark(contents)
+            mark_weights(contents)
         formats.write(contents, target, weights_only=weights_only)
         with formats.opened(target) as written:
             lost = [path for path in contents.arrays if path not in written.arrays]

@@ -13,8 +13,8 @@ from singa_lite.common.array_types import Array
 from singa_lite.common.errors import ConfigError, SnapshotError
 from singa_lite.layer.layer import Layer
 from singa_lite.optimizer import Optimizer
-from singa_lite.snapshots import group, scaling
 from singa_lite.snapshots import sharded_state as apart
+from singa_lite.snapshots import step_state
 from singa_lite.snapshots.config import config_of
 from singa_lite.snapshots.manifest import Attribute
 from singa_lite.snapshots.tree import VERSION, ArraySpec, LazyArray, Tree, check_format, entries_of, step_of
@@ -43,7 +43,7 @@ def of_net(net: SteppingNet, whole_step: bool = True) -> Tree:
         if net.optimizer.state_dtype is not None:
             attributes["state_dtype"] = net.optimizer.state_dtype
         if net.optimizer.gathering.done:
-            attributes |= group.attributes(net.optimizer.gathering)
+            attributes |= step_state.attributes(net.optimizer.gathering)
     arrays = {path: LazyArray(t.shape, t.dtype, partial(to_numpy, t)) for path, t in tensors(net).items()}
     return Tree(arrays, attributes | {"entries": len(arrays)})
 
@@ -94,11 +94,11 @@ def restore(
     if optimizer and receiver is None:
         raise SnapshotError(f"{snapshot.path}: wanted a compiled net to put the optimizer's state into")
     step = 0 if receiver is None else _checked_step(snapshot, receiver)
-    done = 0 if receiver is None else group.checked_done(snapshot, receiver)
+    done = 0 if receiver is None else step_state.checked_done(snapshot, receiver)
     updated = [] if receiver is None else _updated(snapshot, net.param_names())
-    summed = group.names(snapshot, net.param_names()) if done else []
-    scaled = {} if receiver is None else scaling.scaling_specs(net, snapshot)
-    wanted = _wanted_specs(net, receiver, updated) | group.specs(net.parameters(), summed) | scaled
+    summed = step_state.names(snapshot, net.param_names()) if done else []
+    scaled = {} if receiver is None else step_state.step_specs(net, snapshot)
+    wanted = _wanted_specs(net, receiver, updated) | step_state.specs(net.parameters(), summed) | scaled
     _check_entries(snapshot, wanted, ("training/",) if receiver is not None else ("training/", "optimizer/"))
     for path in wanted:
         snapshot.read(path)
@@ -107,18 +107,18 @@ def restore(
     updated, summed = ([name for name in names if name in own] for names in (updated, summed))
     if receiver is not None:
         _make_room(own, receiver, updated)
-        group.make_room(receiver, own, summed)
+        step_state.make_room(receiver, own, summed)
     net.begin_restore()
     if receiver is not None:
         _clear(receiver, updated)
         receiver.restore_step(step)
         receiver.gathering.done = 0
         net.restart_scaling()
-    found = of_layers(net) | _of_optimizer(receiver, updated) | group.tensors(receiver, summed)
-    for path, tensor in (found | (scaling.tensors(net) if scaled else {})).items():
+    found = of_layers(net) | _of_optimizer(receiver, updated) | step_state.tensors(receiver, summed)
+    for path, tensor in (found | (step_state.step_tensors(net) if scaled else {})).items():
         tensor.copy_from_numpy(apart.own_elements(net, path, _read_again(snapshot, path)))
     if receiver is not None:
-        group.restore_positions(snapshot, receiver, net.device)
+        step_state.restore_positions(snapshot, receiver, net.device)
         receiver.gathering.done = done
     net.discard_step()
 
@@ -136,11 +136,9 @@ def tensors(net: SteppingNet) -> dict[str, Tensor]:
     """All tensors of a net and its optimizer that a snapshot holds and this process has whole, by path."""
     if net.optimizer is None:
         return of_layers(net)
-    if net.together is not None and net.together.ownership is not None:
-        return of_layers(net) | scaling.tensors(net)
     found = of_layers(net) | _of_optimizer(net.optimizer, _names(net, net.optimizer))
-    found |= group.tensors(net.optimizer, group.summed(net.optimizer, net.parameters()))
-    return found | scaling.tensors(net)
+    found |= step_state.tensors(net.optimizer, step_state.summed(net.optimizer, net.parameters()))
+    return found | step_state.step_tensors(net)
 
 
 def of_layers(net: SteppingNet) -> dict[str, Tensor]:
@@ -185,7 +183,7 @@ def _checked_step(snapshot: Tree, optimizer: Optimizer) -> int:
 
 def _updated(snapshot: Tree, parameters: list[str]) -> list[str]:
     """The parameters that the file has optimizer state of: those that had been updated when it was written."""
-    heads = {path.rpartition("/")[0] for path in snapshot.arrays if not path.endswith(group.SUM)}
+    heads = {path.rpartition("/")[0] for path in snapshot.arrays if not path.endswith(step_state.SUM)}
     return [name for name in parameters if f"optimizer/{name}" in heads]
 
 
@@ -210,7 +208,7 @@ def _check_entries(snapshot: Tree, wanted: Mapping[str, ArraySpec], ignored: tup
         if found.dtype != dtype:
             raise SnapshotError(f"{snapshot.path}: entry {path!r}: wanted {dtype}, received {found.dtype}")
     for path in snapshot.arrays:
-        if path not in wanted and path not in scaling.SPECS and not path.startswith(ignored):
+        if path not in wanted and path not in step_state.STEP_SPECS and not path.startswith(ignored):
             raise SnapshotError(f"{snapshot.path}: received an entry {path!r}, for which there is no place")
     entries = entries_of(snapshot)
     if len(snapshot.arrays) != entries:

@@ -1,12 +1,12 @@
-"""Parts of a snapshot into a net: some layers alone, or all that fits."""
+"""Parts of a snapshot into a net: some layers alone, or all that fits; and what was left out."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import NamedTuple
 
 from singa_lite.common.errors import SnapshotError
 from singa_lite.common.notice import warn
-from singa_lite.snapshots.left_out import LeftOut
 from singa_lite.snapshots.net_tree import of_layers
 from singa_lite.snapshots.tree import ArraySpec, Tree, check_format
 from singa_lite.training.stepping_net import SteppingNet
@@ -78,3 +78,14 @@ def _check(snapshot: Tree, found: LeftOut, whole: bool) -> None:
         )
     if whole and found.unused:
         raise SnapshotError(f"{snapshot.path}: received an entry {found.unused[0]!r}, for which there is no place")
+
+
+class LeftOut(NamedTuple):
+    """Names of what `load` did not read. missing: tensors of the net, of the layers asked for, that the file lacks;
+    differing: those that it has in another shape or dtype; unused: entries of the file that have no place there, by the
+    file's own names where they are no layer's, the optimizer's state aside.
+    """
+
+    missing: tuple[str, ...] = ()
+    differing: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ from singa_lite.common.errors import ParallelError, SnapshotError
 from singa_lite.optimizer import Optimizer
 from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.parallel.gradients.buckets import in_line
-from singa_lite.snapshots.group import SUM
+from singa_lite.snapshots.step_state import SUM
 from singa_lite.snapshots.tree import LazyArray
 from singa_lite.tensor import Shape, Tensor, to_numpy
 from singa_lite.training.stepping_net import SteppingNet

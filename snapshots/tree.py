@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from typing import NamedTuple
@@ -59,8 +59,8 @@ class Tree:
     "optimizer/<layer>/weight/velocity": ..., and in a checkpoint "training/..."}; attributes: format, version, entries
     (how many arrays), layers (JSON: [[name, class], ...] in topological order), wiring (JSON: what surrounds each, as
     `net_tree.wiring` says), and of a compiled net optimizer ("SGD"), step and, where it is not None, state_dtype, and
-    within a group of batches accumulate and accumulated, see `group.py`; path: the file's name, for errors; is_partial:
-    of a tree that is wanted, whether a file may have other arrays, or lack some.
+    within a group of batches accumulate and accumulated, see `step_state`; path: the file's name, for errors;
+    is_partial: of a tree that is wanted, whether a file may have other arrays, or lack some.
     """
 
     arrays: dict[str, LazyArray]
@@ -127,3 +127,66 @@ def _number(where: str, name: str, value: object) -> int:
     if not isinstance(value, int) or value < 0:
         raise SnapshotError(f"{where}: attribute {name!r}: wanted a number from 0, received {value!r}")
     return value
+
+
+# ---- weights alone: parameters and running statistics, as other programs' files and `weights_only` have them. Such a
+# tree lacks the optimizer's state and perhaps random state, which then stay as the net has them.
+
+#: The attribute that marks such a tree, by True; it is kept in formats that could hold everything.
+_MARK = "foreign"
+
+
+def weights_tree(path: str, arrays: dict[str, LazyArray], wanted: Tree | None) -> Tree:
+    """A marked tree of these arrays, with the `layers` of `wanted`. path: the file's name."""
+    found = Tree(arrays, {"format": "singa_lite", "version": VERSION, "entries": len(arrays), _MARK: True}, path)
+    layers = None if wanted is None else wanted.attributes.get("layers")
+    if layers is not None:
+        found.attributes["layers"] = layers
+    return found
+
+
+def mark_weights(contents: Tree) -> None:
+    """Mark a tree as one of weights alone."""
+    contents.attributes[_MARK] = True
+
+
+def only_weights(contents: Tree) -> Tree:
+    """A marked tree of the parameters and running statistics in a tree."""
+    arrays = {
+        path: lazy
+        for path, lazy in contents.arrays.items()
+        if path.startswith("parameters/") or (path.startswith("state/") and lazy.dtype.kind == "f")
+    }
+    left_out = ("optimizer", "step", "config", "config_missing")
+    attributes = {name: value for name, value in contents.attributes.items() if name not in left_out}
+    found = Tree(arrays, attributes | {"entries": len(arrays)}, contents.path)
+    mark_weights(found)
+    return found
+
+
+def is_of_weights(attributes: Mapping[str, object]) -> bool:
+    """Whether these attributes are of a marked tree."""
+    return attributes.get(_MARK) is True
+
+
+def random_state(present: Collection[str], wanted: Tree | None) -> dict[str, LazyArray]:
+    """The keys of random streams in `wanted`, which are state of whole numbers, but for paths that are `present`."""
+    if wanted is None:
+        return {}
+    return {
+        path: lazy
+        for path, lazy in wanted.arrays.items()
+        if path.startswith("state/") and lazy.dtype.kind != "f" and path not in present
+    }
+
+
+def completed(found: Tree, wanted: Tree) -> Tree:
+    """A marked tree with the random state of `wanted` that it lacks. Any other tree is given back as it is."""
+    missing = random_state(found.arrays, wanted) if is_of_weights(found.attributes) else {}
+    if not missing:
+        return found
+    attributes = dict(found.attributes)
+    entries = attributes.get("entries")
+    if type(entries) is int:
+        attributes["entries"] = entries + len(missing)
+    return Tree(found.arrays | missing, attributes, found.path)

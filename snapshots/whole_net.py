@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import partial
 
 from singa_lite.autograd.rewriting import Rule
 from singa_lite.common.array_types import Array
@@ -73,10 +72,6 @@ def _unpickled(
 ) -> SteppingNet:
     """The net again, on the default device."""
     net = net_of(config, None, classes)
-    lazy = {path: LazyArray(array.shape, array.dtype, partial(_identity, array)) for path, array in arrays.items()}
+    lazy = {path: LazyArray(array.shape, array.dtype, array.view) for path, array in arrays.items()}
     net_tree.restore(net, Tree(lazy, dict(attributes), "pickle"), None)
     return net
-
-
-def _identity(array: Array) -> Array:
-    return array

@@ -16,8 +16,7 @@ import skips
 from data_nets import COUNT, SIZE, Loader, Numbered, Stateful, StopAt, X, Y, batches, classifier, noisy
 from nets import state_of
 from singa_lite import FeedForwardNet, GraphError, ShapeError, SnapshotError, data
-from singa_lite.data.loading.data_set import DataSet, count_of
-from singa_lite.data.loading.shares import InTurn, Share
+from singa_lite.data.loading.data_set import DataSet, InTurn, Share, count_of
 from singa_lite.errors import DataError, ParallelError
 from singa_lite.fit import Callback, StopTraining
 from singa_lite.snapshots.checkpoints import checkpoint

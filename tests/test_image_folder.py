@@ -13,7 +13,7 @@ import skips
 from data_nets import classifier
 from nets import state_of
 from singa_lite import data
-from singa_lite.data import image_files
+from singa_lite.data import images
 from singa_lite.errors import DataError
 
 RANDOM = np.random.default_rng(8)
@@ -102,7 +102,7 @@ FORMATS = {"jpg": "JPEG", "png": "PNG", "gif": "GIF", "webp": "WEBP", "bmp": "BM
 def test_a_damaged_file_is_named_before_any_batch(pictures, ending, is_large, monkeypatch):
     image = skips.library("PIL.Image")
     if is_large:
-        monkeypatch.setattr(image_files, "_DECODED_AT_ONCE", 0)
+        monkeypatch.setattr(images, "_DECODED_AT_ONCE", 0)
     file = pictures / "cats" / f"last.{ending}"
     image.fromarray(RANDOM.integers(0, 255, (60, 50, 3), dtype=np.uint8)).save(file, FORMATS[ending])
     whole = file.read_bytes()

@@ -21,7 +21,7 @@ def ours(task: Task, shard: str | None = None) -> dict[str, Any]:
     latency, bandwidth: between ranks 0 and 1.
     """
     from singa_lite import parallel
-    from singa_lite.data.loading.shares import Share
+    from singa_lite.data.loading.data_set import Share
 
     from . import singa_side
 

@@ -8,7 +8,7 @@ from singa_lite.common.checks import at_least_zero, fraction, integer, real
 from singa_lite.optimizer import Optimizer
 from singa_lite.optimizer.schedule import Constant
 from singa_lite.training.fit import Callback, Training
-from singa_lite.training.loop.entries import checked_mode
+from singa_lite.training.loop.measures import checked_mode
 
 
 class Watching(Callback):

@@ -3,14 +3,14 @@
 from singa_lite.data import transforms as transforms
 from singa_lite.data.bucketed import Bucketed as Bucketed
 from singa_lite.data.bucketed import bucketed as bucketed
-from singa_lite.data.epochs import Epochs as Epochs
 from singa_lite.data.files import load_cifar10 as load_cifar10
 from singa_lite.data.files import load_hdf5 as load_hdf5
 from singa_lite.data.files import load_idx as load_idx
 from singa_lite.data.files import load_npz as load_npz
+from singa_lite.data.given import Epochs as Epochs
+from singa_lite.data.given import Paired as Paired
+from singa_lite.data.given import Processes as Processes
 from singa_lite.data.images import ImageFolder as ImageFolder
 from singa_lite.data.images import image_folder as image_folder
-from singa_lite.data.paired import Paired as Paired
-from singa_lite.data.processes import Processes as Processes
 from singa_lite.data.tables import csv as csv
 from singa_lite.data.tables import parquet as parquet

@@ -14,9 +14,7 @@ import numpy as np
 
 from singa_lite.common.array_types import Array, DType
 from singa_lite.common.errors import DataError, DataFileError
-from singa_lite.data.extras import require
-from singa_lite.data.reading import reading
-from singa_lite.data.text_file import TextFile
+from singa_lite.data.reading import TextFile, reading, require
 
 #: Bytes of a block of lines, or little more.
 _BLOCK = 2**20

@@ -37,9 +37,9 @@ CIFAR10_CLASSES = 10
 CIFAR10_TRAINING_FILES = tuple(f"data_batch_{i}.bin" for i in range(1, 6))
 
 
-def _listed(where: str, given: object) -> None:
-    """TypeError for what is no list of texts; one text is refused where it is read."""
-    if not isinstance(given, str) and not (checks.goes_through(given) and all(isinstance(one, str) for one in given)):
+def _names(where: str, given: object) -> None:
+    """TypeError for what is no list of texts; one text is a sequence of names of one letter."""
+    if isinstance(given, str) or not (checks.goes_through(given) and all(isinstance(one, str) for one in given)):
         raise TypeError(f"{where}: wanted a list of names, received {given!r:.100}")
 
 
@@ -95,7 +95,7 @@ def load_cifar10(paths: FilePath | Sequence[FilePath]) -> tuple[Array, Array]:
     return images, labels
 
 
-@explains_keywords(path=checks.path, names=_listed)
+@explains_keywords(path=checks.path, names=_names)
 def load_npz(path: FilePath, names: Sequence[str]) -> tuple[Array, ...]:
     """The named arrays of a `.npz` file, in the order of `names`.
 
@@ -104,7 +104,6 @@ def load_npz(path: FilePath, names: Sequence[str]) -> tuple[Array, ...]:
 
     DataFileError for a malformed file, an entry of Python objects, or a missing one (with those there are).
     """
-    _check_names(names)
     with reading(path, "an .npz archive"), open(path, "rb") as file:  # np.load leaves a broken archive open
         archive = np.load(file, allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):
@@ -113,7 +112,7 @@ def load_npz(path: FilePath, names: Sequence[str]) -> tuple[Array, ...]:
         return tuple(_read_npz_entry(path, archive, name) for name in names)
 
 
-@explains_keywords(path=checks.path, names=_listed)
+@explains_keywords(path=checks.path, names=_names)
 def load_hdf5(path: FilePath, names: Sequence[str]) -> tuple[Array, ...]:
     """The named data sets of an HDF5 file, in the order of `names`; `"group/name"` reaches into groups.
 
@@ -121,7 +120,6 @@ def load_hdf5(path: FilePath, names: Sequence[str]) -> tuple[Array, ...]:
     """
     import h5py
 
-    _check_names(names)
     with reading(path, "an HDF5 file"), h5py.File(path, "r") as file:
         found: list[str] = []
         file.visititems(lambda name, item: found.append(name) if isinstance(item, h5py.Dataset) else None)
@@ -185,11 +183,6 @@ def _check_labels(file: Path, labels: Array) -> None:
     if wrong.size:
         received = f"{labels[wrong[0]]} in record {wrong[0]}"
         raise _malformed(file, f"labels from 0 to {CIFAR10_CLASSES - 1}", received)
-
-
-def _check_names(names: Sequence[str]) -> None:
-    if isinstance(names, str):  # itself a sequence of one-letter names
-        raise TypeError(f"names: wanted a sequence of entry names, received the single string {names!r}")
 
 
 def _check_present(path: FilePath, missing: list[str], found: list[str]) -> None:

@@ -13,7 +13,7 @@ from singa_lite.common.array_types import Array, DType
 from singa_lite.common.elsewhere import explains_keywords
 from singa_lite.common.errors import DataError
 from singa_lite.data.blocks import Blocks, CsvBlocks, ParquetBlocks
-from singa_lite.data.paired import Paired
+from singa_lite.data.given import Paired
 
 FilePath: TypeAlias = str | os.PathLike[str]
 

@@ -21,7 +21,7 @@ from singa_lite.compiler.report import net_text, summary
 from singa_lite.compiler.report.summary import LayerRow
 from singa_lite.data import Processes
 from singa_lite.data.loading import splitting
-from singa_lite.data.loading.shares import InTurn, Share
+from singa_lite.data.loading.data_set import InTurn, Share
 from singa_lite.layer.layer import OneOrMore
 from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.layer.run import LayerGradients as LayerGradients
@@ -33,12 +33,12 @@ from singa_lite.net.summary_rows import layer_rows
 from singa_lite.net.train_batch import BatchNet
 from singa_lite.tensor import DeviceSpec
 from singa_lite.training import checked, fit, weights
-from singa_lite.training.loop import evaluation, fit_arguments, sources
+from singa_lite.training.loop import evaluation, sources
 from singa_lite.training.stepping_net import SteppingNet
 from singa_lite.training.trainer import Trainer
 
 if TYPE_CHECKING:
-    from singa_lite.snapshots.left_out import LeftOut  # formats of files take time to import
+    from singa_lite.snapshots.parts import LeftOut  # formats of files take time to import
 
 
 class FeedForwardNet(BatchNet, Unique):
@@ -241,7 +241,7 @@ class FeedForwardNet(BatchNet, Unique):
         self._optimizer("fit")
         objective = self._objective()
         self._refuse_weights("fit", sample_weight=sample_weight, class_weight=class_weight)
-        begun = fit_arguments.checked_initial_epoch(initial_epoch, epochs, resume)
+        begun = sources.checked_initial_epoch(initial_epoch, epochs, resume)
         classes = weights.class_weights("fit", class_weight, self, objective)
         given = splitting.split(x, y, sample_weight, validation_data, validation_split)
         loading = sources.checked_loading("fit", workers, shuffle_window)

@@ -12,14 +12,15 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from singa_lite import layers
 from singa_lite import optimizer as optimizers
 from singa_lite.common.array_types import Array
-from singa_lite.common.checks import fraction, integer, number_dtype
+from singa_lite.common.checks import fraction, goes_through, integer, number_dtype
 from singa_lite.common.elsewhere import explains_keywords
+from singa_lite.layer.layer import Layer
 from singa_lite.loss import Loss
 from singa_lite.net.feed_forward_net import FeedForwardNet
 from singa_lite.optimizer import Optimizer
-from singa_lite.sklearn.default_net import perceptron
 from singa_lite.tensor import DeviceSpec, Shape
 from singa_lite.training.fit import Callback, History
 
@@ -181,3 +182,15 @@ def _shares(weights: Array) -> Array:
     total = weights.sum()
     shares: Array = weights * (len(weights) / total) if total else weights
     return shares
+
+
+def perceptron(shape: Shape, outputs: int, hidden: Sequence[int]) -> list[Layer]:
+    """Layers from samples of this shape to so many scores; hidden: the widths of those between."""
+    if not goes_through(hidden):
+        raise ValueError(f"hidden: wanted widths of layers, as (100,), received {hidden!r:.100}")
+    widths = [integer("hidden", width, 1) for width in hidden]
+    made: list[Layer] = [layers.Flatten("flat", input_sample_shape=shape)]
+    for number, width in enumerate(widths):
+        made.append(layers.Dense(f"hidden{number}", width, weight_init="he_uniform"))
+        made.append(layers.Activation(f"relu{number}"))
+    return [*made, layers.Dense("scores", outputs)]

@@ -21,24 +21,21 @@ from singa_lite.common.described import is_ours
 from singa_lite.common.errors import ParallelError
 from singa_lite.common.terminal import Unfailing, write_line
 from singa_lite.data.loading.data_set import DataSet, count_of
-from singa_lite.data.loading.waiting import Waiting
+from singa_lite.data.loading.workers import Waiting
 from singa_lite.layer.layer import OneOrMore
 from singa_lite.tensor import Tensor, from_numpy
-from singa_lite.training.loop.entries import direction, entries
+from singa_lite.training.loop.callback_calls import StopTraining as StopTraining
+from singa_lite.training.loop.callback_calls import call_each, call_each_end, check_calls, check_methods
+from singa_lite.training.loop.callback_calls import is_stop as is_stop
 from singa_lite.training.loop.evaluation import evaluate
-from singa_lite.training.loop.fit_arguments import check_epochs
-from singa_lite.training.loop.given_callbacks import check_calls, check_methods
 from singa_lite.training.loop.means import Mean, MetricShard, Value, part_of, texts
-from singa_lite.training.loop.measures import Measures
-from singa_lite.training.loop.on_ranks import OnRanks
-from singa_lite.training.loop.processes import in_words, own_process
+from singa_lite.training.loop.measures import Measures, direction, entries
+from singa_lite.training.loop.on_ranks import OnRanks, in_words, own_process
 from singa_lite.training.loop.progress import History as History
 from singa_lite.training.loop.progress import Progress
 from singa_lite.training.loop.rank_batches import RankBatches, check_same_call, joined_places, own_place
 from singa_lite.training.loop.settings import described
-from singa_lite.training.loop.stopping import StopTraining as StopTraining
-from singa_lite.training.loop.stopping import call_each, call_each_end
-from singa_lite.training.loop.stopping import is_stop as is_stop
+from singa_lite.training.loop.sources import check_epochs
 from singa_lite.training.non_finite import look_in_fit
 from singa_lite.training.trainable import Trainable
 
@@ -284,7 +281,7 @@ class Training(OnRanks):
             ) as bar,
         ):
             turns = RankBatches(self.ranks, islice(all_batches, left), self._data)
-            for batch in self.waiting.through(iter(turns)):
+            for batch in self.waiting.timed(iter(turns)):
                 self.loss, self.metric = self.net.train_one_batch(*batch, **self._options)
                 size = count_of(batch[0])
                 del batch  # before the next one is taken

@@ -10,11 +10,10 @@ from singa_lite.common.checks import above_zero, flag, integer
 from singa_lite.common.notice import warn
 from singa_lite.snapshots.checkpoints.folder import Folder
 from singa_lite.snapshots.checkpoints.monitor import Monitor
-from singa_lite.snapshots.checkpoints.onlooker import Onlooker
+from singa_lite.snapshots.checkpoints.nets import is_between_updates, steps_of
 from singa_lite.snapshots.checkpoints.saver import Saver
 from singa_lite.snapshots.checkpoints.signals import Signals
-from singa_lite.snapshots.checkpoints.trained import is_between_updates, steps_of
-from singa_lite.training.fit import Callback, Training, enters
+from singa_lite.training.fit import Callback, Training, enters, is_stop
 
 
 class Checkpoint(Callback):
@@ -53,7 +52,7 @@ class Checkpoint(Callback):
         self.folder = Folder(folder, integer("Checkpoint keep", keep, 1))
         self.monitor = Monitor(monitor, mode)
         self.background = flag("Checkpoint background", background)
-        self._saver: Saver | Onlooker = Saver(self.folder, self.background)
+        self._saver = Saver(self.folder, self.background)
         self._signals = Signals()
         self._due = False
         self._is_prepared = False
@@ -69,8 +68,6 @@ class Checkpoint(Callback):
         best = self.monitor.begin(training.progress.history, training.progress.epoch)
         if training.is_first:
             self._take_folder(training, best)
-        else:
-            self._saver = Onlooker()
         self._signals.install(training)
 
     def _take_folder(self, training: Training, best: bool) -> None:
@@ -85,7 +82,7 @@ class Checkpoint(Callback):
 
     def on_batch(self, training: Training) -> None:
         """Write if it is time."""
-        if not self._is_prepared:
+        if training.is_first and not self._is_prepared:
             self._saver.prepare(training)
             self._is_prepared = True
         self._saver.check()
@@ -122,7 +119,7 @@ class Checkpoint(Callback):
             if error is None:
                 self._finish(training)
                 self._leave_if_received()
-            elif self._signals.has_left(error):  # another Checkpoint left, after a whole step
+            elif is_stop(error):  # another Checkpoint left, after a whole step
                 self._finish(training)
             elif not isinstance(error, KeyboardInterrupt):
                 self._saver.give_up()

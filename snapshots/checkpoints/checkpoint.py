@@ -13,9 +13,8 @@ from singa_lite.common.notice import warn
 from singa_lite.snapshots import formats, net_tree, tree
 from singa_lite.snapshots import sharded_state as apart
 from singa_lite.snapshots.checkpoints import nets, stored_run
-from singa_lite.snapshots.checkpoints.environment import environment
-from singa_lite.snapshots.checkpoints.stored_run import StoredRun
-from singa_lite.snapshots.checkpoints.trained import net_of
+from singa_lite.snapshots.checkpoints.nets import net_of
+from singa_lite.snapshots.checkpoints.stored_run import StoredRun, environment
 from singa_lite.snapshots.tree import LazyArray, Tree
 from singa_lite.training.fit import Training
 from singa_lite.training.loop.means import MEAN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from singa_lite.training.loop.entries import checked_mode
+from singa_lite.training.loop.measures import checked_mode
 from singa_lite.training.loop.progress import History
 
 

@@ -1,4 +1,4 @@
-"""The other nets that a step of the user's own trains, in a checkpoint: a tree of each below "training/nets/"."""
+"""The nets of a training run: the one that `fit` trains, and others of a user's step, below "training/nets/"."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots import net_tree
 from singa_lite.snapshots.tree import LazyArray, Tree
 from singa_lite.tensor import Tensor
+from singa_lite.training.fit import Training
 from singa_lite.training.stepping_net import SteppingNet
 
 #: Before "<name>/<path of the net's tree>".
@@ -77,3 +78,22 @@ def _tree(snapshot: Tree, name: str) -> Tree:
 
 def _other_nets(net: SteppingNet) -> dict[str, SteppingNet]:
     return {name: other for name, other in net.nets_of_step.items() if isinstance(other, SteppingNet)}
+
+
+def net_of(training: Training) -> SteppingNet:
+    """The net. TypeError for anything else that trains, which no format can hold."""
+    if not isinstance(training.net, SteppingNet):
+        raise TypeError(f"checkpoint: wanted a FeedForwardNet, received {type(training.net).__name__}")
+    return training.net
+
+
+def steps_of(training: Training) -> int:
+    """How many training steps have begun; one for all batches of a group, see `compile(accumulate=)`."""
+    optimizer = training.net.optimizer
+    return 0 if optimizer is None else optimizer.step
+
+
+def is_between_updates(training: Training) -> bool:
+    """Whether a group of batches has begun and not ended."""
+    optimizer = training.net.optimizer
+    return optimizer is not None and optimizer.gathering.done > 0

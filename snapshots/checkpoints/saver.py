@@ -1,4 +1,4 @@
-"""Writes the checkpoints of one training run, one at a time: at once, or in a thread while training goes on."""
+"""Writes the checkpoints of one training run, at once or in a thread; on other ranks than 0, gives what it lacks."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ from singa_lite.snapshots import sharded_state as apart
 from singa_lite.snapshots.checkpoints import checkpoint, nets
 from singa_lite.snapshots.checkpoints.background import Copying, HostCopy, Writer
 from singa_lite.snapshots.checkpoints.folder import Folder
-from singa_lite.snapshots.checkpoints.onlooker import WHERE
-from singa_lite.snapshots.checkpoints.trained import net_of, steps_of
+from singa_lite.snapshots.checkpoints.nets import net_of, steps_of
 from singa_lite.snapshots.tree import LazyArray, Tree
 from singa_lite.training.fit import Training
 
 _NEVER = (-1, -1, -1)
+
+#: What ranks are at, for the message where one is elsewhere.
+_WHERE = "Checkpoint: its file"
 
 #: The most bytes of an array that is written to try the folder.
 _SMALL = 1 << 16
@@ -32,6 +34,8 @@ _SMALL = 1 << 16
 
 class Saver:
     """Writes to a folder. In the background a checkpoint begins with the next step, beside its forward pass.
+
+    On ranks other than 0 it writes nothing: `start` and `finish` give what rank 0 lacks.
 
     last: when the last one was asked for, as `time.monotonic` tells it.
     """
@@ -76,7 +80,7 @@ class Saver:
 
         best: whether this one is the best of the folder.
         """
-        apart.written(net_of(training), WHERE, partial(self._start, training, best))
+        apart.written(net_of(training), _WHERE, partial(self._start, training, best))
 
     def _start(self, training: Training, best: bool, held: apart.ShardedState) -> None:
         self._writer.wait()
@@ -94,7 +98,7 @@ class Saver:
 
     def finish(self, training: Training, best: bool = False) -> None:
         """Write the training as it stands unless it is written, and wait. A failure of the one before is a warning."""
-        apart.written(net_of(training), WHERE, partial(self._finish, training, best))
+        apart.written(net_of(training), _WHERE, partial(self._finish, training, best))
 
     def _finish(self, training: Training, best: bool, held: apart.ShardedState) -> None:
         try:

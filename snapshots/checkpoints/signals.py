@@ -9,7 +9,7 @@ from threading import current_thread, main_thread
 from types import FrameType
 from typing import TypeAlias
 
-from singa_lite.training.fit import Training, is_stop
+from singa_lite.training.fit import Training
 
 #: What Python calls for a signal, or `signal.SIG_DFL` or `SIG_IGN`; None: a handler that was not set by Python.
 Handler: TypeAlias = Callable[[int, FrameType | None], object] | int | signal.Handlers | None
@@ -54,11 +54,6 @@ class Signals:
         error = KeyboardInterrupt(why) if self.received == signal.SIGINT else SystemExit(128 + self.received)
         error.singa_lite_left = True  # type: ignore[union-attr]
         raise error
-
-    @staticmethod
-    def has_left(error: BaseException) -> bool:
-        """Whether `leave` of one of these raised it, between two steps."""
-        return is_stop(error)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         over = self._training is None or not self._training.is_under_way

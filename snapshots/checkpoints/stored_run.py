@@ -1,18 +1,22 @@
-"""The state of a training run, as entries of a tree below "training/": JSON, the order of samples, the history."""
+"""The state of a training run, as entries of a tree below "training/", and the environment that numbers depend on."""
 
 from __future__ import annotations
 
 import json
+import platform
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
 
 import numpy as np
 
+from singa_lite.common import machine, threads
 from singa_lite.common.array_types import Array
 from singa_lite.common.checks import finite, integer
 from singa_lite.common.errors import SnapshotError
+from singa_lite.kernels.onednn_kernels.library import library
 from singa_lite.snapshots.checkpoints import history
-from singa_lite.snapshots.checkpoints.environment import environment
-from singa_lite.snapshots.checkpoints.trained import net_of
+from singa_lite.snapshots.checkpoints.nets import net_of
 from singa_lite.snapshots.readers.guarded_json import Unchecked
 from singa_lite.snapshots.tree import Tree
 from singa_lite.training.fit import Training
@@ -196,3 +200,24 @@ def _order(snapshot: Tree, samples: int) -> Array:
 
 def _damaged(snapshot: Tree, why: object) -> SnapshotError:
     return SnapshotError(f"{snapshot.path}: entry {PROGRESS!r}: wanted a place in a training run, received {why!r}")
+
+
+#: Packages of a GPU's kernels.
+_CUDA = ("cupy-cuda13x", "nvidia-cublas", "nvidia-cudnn-cu13")
+
+
+@cache  # it takes a millisecond, during a training step
+def environment(kernels: str) -> dict[str, str]:
+    """Versions, processor and threads, as text. kernels: the set's name."""
+    found = {name: _installed(name) for name in ("singa-lite", "h5py", *(_CUDA if kernels == "cuda" else ()))}
+    found |= {"Python": platform.python_version(), "NumPy": np.__version__}
+    if kernels == "onednn":
+        found["oneDNN"] = library.load().version
+    return found | {"kernels": kernels, "threads": str(threads.threads()), "processor": machine.processor()}
+
+
+def _installed(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"

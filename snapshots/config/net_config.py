@@ -8,8 +8,7 @@ from typing import TypeVar
 from singa_lite.autograd.rewriting import Rule
 from singa_lite.common.errors import ConfigError
 from singa_lite.layer.layer import Layer
-from singa_lite.snapshots.config.compiled import compile_by, compiled_form
-from singa_lite.snapshots.config.layer_form import form_of, layer_of
+from singa_lite.snapshots.config.forms import compile_by, compiled_form, form_of, layer_of
 from singa_lite.snapshots.config.values import Plain, Reader, Writer
 from singa_lite.tensor import DeviceSpec
 from singa_lite.training.criteria import losses_of, metrics_of

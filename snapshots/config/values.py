@@ -10,16 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
+from inspect import isabstract
 from math import isfinite
+from types import ModuleType
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from singa_lite import layers, loss, metric, optimizer
 from singa_lite.autograd.rewriting import Rule
 from singa_lite.common.described import Described
 from singa_lite.common.errors import ConfigError
+from singa_lite.layer import initializer
 from singa_lite.layer.layer import Layer
-from singa_lite.snapshots.config.classes import class_of, name_of, rule_of
+from singa_lite.optimizer import regularizer, schedule
 
 #: What JSON holds.
 Plain: TypeAlias = "bool | int | float | str | list[Plain] | dict[str, Plain] | None"
@@ -171,3 +175,50 @@ _KINDS: Mapping[str, Callable[[Reader, Mapping[str, Plain]], object]] = {
     "rule": lambda reader, form: rule_of(form["rule"], reader.custom),
     "net": lambda reader, form: reader.net(form["net"]),
 }
+
+
+#: Whose public classes are known by "<module>.<class>".
+_MODULES: Mapping[str, ModuleType] = {
+    "layers": layers,
+    "loss": loss,
+    "metric": metric,
+    "optimizer": optimizer,
+    "initializer": initializer,
+    "regularizer": regularizer,
+    "schedule": schedule,
+}
+
+
+def name_of(kind: type) -> str:
+    """ "layers.Dense" for one of ours, the class's own name for others."""
+    for module, holder in _MODULES.items():
+        if getattr(holder, kind.__name__, None) is kind:
+            return f"{module}.{kind.__name__}"
+    return kind.__qualname__
+
+
+def class_of(name: object, custom: Mapping[str, type | Rule]) -> type:
+    """The class of that name. custom: a user's own classes by name.
+
+    ConfigError for one that is unknown: no class is looked for by what a file says alone.
+    """
+    if isinstance(name, str):
+        module, _, short = name.rpartition(".")
+        found = custom.get(name, getattr(_MODULES.get(module), short, None) if module in _MODULES else None)
+        if isinstance(found, type) and not isabstract(found):
+            return found
+    raise ConfigError(
+        f"config: wanted a class of singa_lite, or one of custom={sorted(custom)}, received {name!r:.100}; "
+        "custom={'" + f"{name!s:.60}" + "': <the class>} says which it is"
+    )
+
+
+def rule_of(name: object, custom: Mapping[str, type | Rule]) -> Rule:
+    """The rewriting rule of that name. ConfigError for one that custom has not: its functions are in no file."""
+    found = custom.get(name) if isinstance(name, str) else None
+    if isinstance(found, Rule) and found.name == name:
+        return found
+    raise ConfigError(
+        f"config: wanted the rewriting rule {name!r:.100} in custom={sorted(custom)}, as its functions are in no file, "
+        f"received {'none' if found is None else repr(found)}; custom={{{name!r:.60}: <the Rule>}} says which it is"
+    )

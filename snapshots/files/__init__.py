@@ -1,3 +1,1 @@
 """Writes files whole or not at all; all formats with a writer use it."""
-
-from singa_lite.common import leftovers as leftovers

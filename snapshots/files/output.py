@@ -1,8 +1,10 @@
-"""Writes all bytes to a file, or raises: those of arrays in C order, little-endian, whatever their strides."""
+"""Writes arrays to a file in C order, little-endian, whatever their strides; threads hash and sync them meanwhile."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from io import FileIO
 
@@ -11,6 +13,7 @@ import numpy as np
 from singa_lite.common.array_types import Array, DType
 from singa_lite.common.atomic import write_all as write_all
 from singa_lite.common.errors import SnapshotError
+from singa_lite.snapshots.manifest import Manifest
 from singa_lite.snapshots.readers.raw import ByteArray
 
 #: Bytes of an array that are copied at once, if it must be copied.
@@ -77,3 +80,47 @@ def _in_memory_order(array: Array) -> Array:
     padded: Array = np.empty((*outer, width + _PAD), array.dtype)[..., :width]
     padded[...] = lying
     return padded.transpose(np.argsort(order))
+
+
+#: The least bytes of an array that is hashed in a thread.
+_LARGE = 1 << 20
+
+
+class SaverThreads:
+    """Two threads of one saver. handle: of the new file. `entering` or the end raises an error of a thread."""
+
+    def __init__(self, known: Manifest, handle: int) -> None:
+        self._known, self._handle = known, handle
+        self._threads = ThreadPoolExecutor(2)
+        self._synced: Future[None] | None = None
+
+    @contextmanager
+    def entering(self, path: str, array: Array) -> Iterator[None]:
+        """Enter an array into the manifest while the body writes it.
+
+        After the body the bytes of a large one are brought to the disk while the next one is hashed. Otherwise the
+        fsync in the end would have to wait for all of them.
+        """
+        if array.nbytes < _LARGE:
+            self._known.enter(path, array)
+            yield
+            return
+        entered = self._threads.submit(self._known.enter, path, array)
+        yield
+        entered.result()
+        if self._synced is None or self._synced.done():
+            self._check()
+            self._synced = self._threads.submit(os.fsync, self._handle)
+
+    def _check(self) -> None:
+        """Raise the error of the last fsync. The system reports an error once: a later fsync would not repeat it."""
+        if self._synced is not None:
+            self._synced.result()
+
+    def __enter__(self) -> SaverThreads:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._threads.shutdown()
+        if kind is None:
+            self._check()

@@ -12,15 +12,15 @@ from contextlib import ExitStack, contextmanager
 from singa_lite.common import checks
 from singa_lite.common.elsewhere import explains_keywords
 from singa_lite.common.errors import SnapshotError
-from singa_lite.snapshots import net_tree, parts, weights_tree
+from singa_lite.snapshots import net_tree, parts
 from singa_lite.snapshots import sharded_state as apart
 from singa_lite.snapshots.formats import foreign
 from singa_lite.snapshots.formats.keras import differences
 from singa_lite.snapshots.formats.table import Format, Save
 from singa_lite.snapshots.formats.table import Path as Path
 from singa_lite.snapshots.formats.table import of_path as of_path
-from singa_lite.snapshots.left_out import LeftOut
-from singa_lite.snapshots.tree import Tree
+from singa_lite.snapshots.parts import LeftOut
+from singa_lite.snapshots.tree import Tree, completed, is_of_weights, only_weights
 from singa_lite.training.stepping_net import SteppingNet
 
 
@@ -50,7 +50,7 @@ def write(contents: Tree, path: Path, *, weights_only: bool = False, **options: 
     chosen = of_path(path, options)
     if not chosen.is_written:
         raise SnapshotError(f"{os.fsdecode(path)}: {chosen.name} files are only read; write .h5, .safetensors or .npz")
-    contents = weights_tree.of_tree(contents) if weights_only else contents
+    contents = only_weights(contents) if weights_only else contents
     for entry, lazy in contents.arrays.items():
         if not chosen.takes(lazy.dtype):
             where, wanted = f"{os.fsdecode(path)}: entry {entry!r}", ", ".join(chosen.dtypes)
@@ -92,7 +92,7 @@ def load(
         else:
             state = False if optimizer is None and not holds_optimizer(path, found) else optimizer
             net_tree.restore(net, found, state)
-        if of_path(path).module == "keras.weights" and weights_tree.is_marked(found.attributes):
+        if of_path(path).module == "keras.weights" and is_of_weights(found.attributes):
             differences.warn_of(net, wanted, os.fsdecode(path))
     return left
 
@@ -105,7 +105,7 @@ def of_file(path: Path, options: Mapping[str, object] | None = None) -> Format:
 
 def holds_optimizer(path: Path, found: Tree) -> bool:
     """Whether the file can hold the optimizer's state: one of another program, or of weights alone, cannot."""
-    return of_path(path).has_optimizer and not weights_tree.is_marked(found.attributes)
+    return of_path(path).has_optimizer and not is_of_weights(found.attributes)
 
 
 @contextmanager
@@ -118,4 +118,4 @@ def opened(path: Path, wanted: Tree | None = None, **options: object) -> Iterato
     with ExitStack() as stack:
         with foreign.explained(path):
             found = stack.enter_context(of_path(path, options).opened(path, wanted, **options))
-        yield found if wanted is None else weights_tree.completed(found, wanted)
+        yield found if wanted is None else completed(found, wanted)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.formats.table import FORMATS, Path
-from singa_lite.snapshots.readers import opening
+from singa_lite.snapshots.readers.raw import to_read
 
 #: Bytes that are searched at each end of a file, where the names of what is in it lie.
 _SEARCHED = 1 << 20
@@ -126,7 +126,7 @@ def kind_of(name: str) -> Kind | None:
         inside = [*os.listdir(name), ""]
         return next(kind for ending, kind in _FOLDERS.items() if any(each.endswith(ending) for each in inside))
     try:
-        with opening.to_read(name, "cannot be read") as file:
+        with to_read(name, "cannot be read") as file:
             head = file.read(_SEARCHED)
             file.seek(max(0, file.seek(0, os.SEEK_END) - _SEARCHED))
             ends = head + file.read(_SEARCHED)

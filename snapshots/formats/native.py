@@ -17,10 +17,10 @@ import h5py
 import numpy as np
 
 from singa_lite.common.array_types import Array
+from singa_lite.common.atomic import replacing
 from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots import manifest, tree
-from singa_lite.snapshots.files.atomic import replacing
-from singa_lite.snapshots.formats import hdf5_writer
+from singa_lite.snapshots.files import hdf5_writer
 from singa_lite.snapshots.manifest import Attribute, Manifest
 from singa_lite.snapshots.readers.hdf5 import guarded
 from singa_lite.snapshots.tree import LazyArray, Tree
@@ -48,7 +48,7 @@ def _write_all(contents: Tree, target: FileIO) -> None:
     made = Manifest(dict(contents.attributes))
     with hdf5_writer.writing(target, made) as writer:
         for name, lazy in contents.arrays.items():
-            writer.put(name, lazy, partial(_write, writer.file, name))
+            writer.add(name, lazy, partial(_write, writer.file, name))
         _write(writer.file, _MANIFEST, np.frombuffer(made.to_bytes(), np.uint8))
         writer.file.attrs.update({"format": "singa_lite", "version": tree.VERSION, _SHA256: made.sha256})
 

@@ -17,17 +17,17 @@ from zipfile import ZIP_STORED, ZipFile, ZipInfo
 import numpy as np
 
 from singa_lite.common.array_types import Array
+from singa_lite.common.atomic import replacing
 from singa_lite.common.errors import SnapshotError
-from singa_lite.snapshots import manifest, weights_tree
+from singa_lite.snapshots import manifest
 from singa_lite.snapshots.files import output
-from singa_lite.snapshots.files.atomic import replacing
-from singa_lite.snapshots.files.saver_threads import SaverThreads
+from singa_lite.snapshots.files.output import SaverThreads
 from singa_lite.snapshots.manifest import Manifest
-from singa_lite.snapshots.readers import guarded_json, npy, raw, zip_directory, zip_member
+from singa_lite.snapshots.readers import guarded_json, npy, raw, zip_archive
 from singa_lite.snapshots.readers.npy import Head
 from singa_lite.snapshots.readers.raw import RawFile
-from singa_lite.snapshots.readers.zip_directory import Member
-from singa_lite.snapshots.tree import LazyArray, Tree
+from singa_lite.snapshots.readers.zip_archive import Member
+from singa_lite.snapshots.tree import LazyArray, Tree, weights_tree
 
 _MANIFEST, _SHA256 = "manifest", "manifest_sha256"
 
@@ -52,7 +52,7 @@ def save(contents: Tree, path: str | os.PathLike[str]) -> None:
     """Write a tree, one array at a time. SnapshotError for what cannot be written; the old file then stays."""
     shown = os.fsdecode(path)
     total = sum(lazy.nbytes + _OVERHEAD for lazy in contents.arrays.values())
-    raw.allow(shown, "the list of members, when it is read", zip_directory.cost(len(contents.arrays) + 2), total)
+    raw.allow(shown, "the list of members, when it is read", zip_archive.cost(len(contents.arrays) + 2), total)
     known = Manifest(contents.attributes)
     with replacing(path) as file, _archive(file) as archive, SaverThreads(known, file.fileno()) as threads:
         for entry, lazy in contents.arrays.items():
@@ -125,15 +125,15 @@ def _write(archive: ZipFile, entry: str, name: str, array: Array, total: int) ->
 
 @contextmanager
 def opened(path: str | os.PathLike[str], wanted: Tree | None) -> Iterator[Tree]:
-    """A file as a tree. One without a manifest, of another program, is read unverified, as `weights_tree` says."""
+    """A file as a tree. One without a manifest, of another program, is read unverified: see `weights_tree`."""
     with raw.reading(path) as file:
-        members = {_path_of(file.path, name): member for name, member in zip_directory.members(file).items()}
+        members = {_path_of(file.path, name): member for name, member in zip_archive.members(file).items()}
         known = _manifest(file, members)
         if known is not None:
             members = _entries(file.path, members, known)
         arrays = {path: _lazy(file, path, member, known) for path, member in members.items()}
         if known is None:
-            yield weights_tree.of_arrays(file.path, arrays, wanted)
+            yield weights_tree(file.path, arrays, wanted)
         else:
             yield Tree(arrays, dict(known.attributes), file.path)
 
@@ -171,7 +171,7 @@ def _entries(where: str, members: Mapping[str, Member], known: Manifest) -> dict
 
 def _head(file: RawFile, member: Member) -> Head:
     where = f"{file.path}: entry {member.name!r}"
-    return npy.parse(where, zip_member.head(file, member, npy.MOST_BYTES), member.size)
+    return npy.parse(where, zip_archive.head(file, member, npy.MOST_BYTES), member.size)
 
 
 def _lazy(file: RawFile, path: str, member: Member, known: Manifest | None) -> LazyArray:
@@ -189,7 +189,7 @@ def _read(file: RawFile, path: str, member: Member, head: Head, known: Manifest 
 
 def _array(file: RawFile, member: Member, head: Head) -> Array:
     where = f"{file.path}: entry {member.name!r}"
-    data = zip_member.read(file, member)[head.start :]
+    data = zip_archive.read(file, member)[head.start :]
     if head.order == "C":
         return raw.to_array(where, data, head.dtype, head.shape)
     return raw.to_array(where, data, head.dtype, head.shape[::-1]).transpose()

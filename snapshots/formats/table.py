@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
-from typing import Protocol
 
 from singa_lite.common import checks
 from singa_lite.common.array_types import DType
@@ -24,18 +23,12 @@ _PLAIN = (
 )
 
 
-class Save(Protocol):
-    """`save` of a format's module; there is none in those that are only read."""
-
-    def __call__(self, contents: Tree, path: Path, **options: object) -> None:
-        """Write the tree, one array at a time on the host. The old file stays until the new one is whole."""
-
-
-class Opened(Protocol):
-    """`opened` of a format's module."""
-
-    def __call__(self, path: Path, wanted: Tree | None, **options: object) -> AbstractContextManager[Tree]:
-        """The file's contents by the tree's paths. wanted: the tree that is asked for, for formats with other names."""
+#: `save(contents, path, **options)` of a format's module, one array at a time on the host. The old file stays until the
+#: new one is whole. There is none in those that are only read.
+Save = Callable[..., None]
+#: `opened(path, wanted, **options)` of a format's module: the file's contents by the tree's paths. wanted: the tree
+#: that is asked for, for formats with other names.
+Opened = Callable[..., AbstractContextManager[Tree]]
 
 
 @dataclass(frozen=True)

@@ -7,4 +7,4 @@ not: the net must compute what the file is for. `singa_lite.models` makes such n
 
 from singa_lite.snapshots.maps.bert import bert as bert
 from singa_lite.snapshots.maps.gpt2 import gpt2 as gpt2
-from singa_lite.snapshots.name_map import NameMap as NameMap
+from singa_lite.snapshots.torch_layout import NameMap as NameMap

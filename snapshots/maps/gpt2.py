@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from singa_lite.layer.layer import Layer
 from singa_lite.snapshots.maps import parts
-from singa_lite.snapshots.name_map import NameMap
-from singa_lite.snapshots.torch_layout import AxisSlice, TorchLayout
+from singa_lite.snapshots.torch_layout import AxisSlice, NameMap, TorchLayout
 from singa_lite.training.stepping_net import SteppingNet
 
 _FORM = "Embedding LearnedPositions (TransformerBlock )+LayerNormalization (Dense )?"

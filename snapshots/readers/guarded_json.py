@@ -6,7 +6,6 @@ import json
 from typing import Any, NoReturn, TypeAlias
 
 from singa_lite.common.errors import SnapshotError
-from singa_lite.snapshots.readers import raw
 from singa_lite.snapshots.readers.raw import ByteArray, RawFile
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -28,20 +27,10 @@ def cost(data: bytes) -> int:
     return _VALUE * values + _COPIES * width * len(data)
 
 
-def check(file: RawFile, what: str, data: bytes) -> None:
-    """SnapshotError if the values of a text would take more memory than the file's size allows."""
-    file.allow(what, cost(data))
-
-
-def check_text(where: str, what: str, data: bytes, size: int) -> None:
-    """As `check`. size: bytes of the file."""
-    raw.allow(where, what, cost(data), size)
-
-
 def loads(file: RawFile, what: str, data: bytes | ByteArray) -> dict[str, Json]:
     """The JSON object in a text. SnapshotError for anything else."""
     text = bytes(data)
-    check(file, what, text)
+    file.allow(what, cost(text))
     return parsed(file.path, what, text)
 
 

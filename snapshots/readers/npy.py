@@ -24,7 +24,7 @@ MOST_BYTES = 1 << 11
 _MAGIC = b"\x93NUMPY\x01\x00"
 
 _TEXT = re.compile(
-    rb"\{'descr': '([<>|][bifu][1248])', 'fortran_order': (True|False), "
+    rb"\{'descr': '([<>|](?:b1|[iu][1248]|f[248]))', 'fortran_order': (True|False), "
     rb"'shape': \(((?:\d{1,19}, ?)*(?:\d{1,19})?)\), \} *\n"
 )
 
@@ -48,16 +48,9 @@ def parse(where: str, data: bytes, size: int) -> Head:
     if not data.startswith(_MAGIC) or match is None:
         raise SnapshotError(f"{where}: wanted a .npy head of version 1.0 with plain numbers, received {data[:80]!r}")
     descr, fortran, extents = (group.decode("ascii") for group in match.groups())
-    dtype = _dtype(where, descr)
+    dtype = np.dtype(descr)
     shape = tuple(int(extent) for extent in extents.split(",") if extent.strip())
     if start + prod(shape) * dtype.itemsize != size:
         raise SnapshotError(f"{where}: wanted {shape} {dtype}, received {size - start} bytes")
     raw.check_shape(where, shape, dtype)
     return Head(shape, dtype, "F" if fortran == "True" else "C", start)
-
-
-def _dtype(where: str, text: str) -> DType:
-    try:
-        return np.dtype(text)
-    except TypeError as error:
-        raise SnapshotError(f"{where}: wanted an array of numbers, received one of {text!r}") from error

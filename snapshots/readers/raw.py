@@ -1,20 +1,21 @@
-"""Reads bytes of a file by offset, none beyond its end, and bounds the memory that its readers take."""
+"""Opens ordinary files alone, reads their bytes by offset, none beyond the end, and bounds the memory of readers."""
 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import FileIO
+from io import BufferedReader, FileIO
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.common.array_types import Array, DType
+from singa_lite.common.atomic import SelfClosing
 from singa_lite.common.errors import SnapshotError
-from singa_lite.snapshots.readers import opening
-from singa_lite.snapshots.readers.file_state import FileState, state_of
 
 Shape = tuple[int, ...]
 ByteArray = NDArray[np.uint8]
@@ -56,6 +57,11 @@ class RawFile:
             raise SnapshotError(f"{self.path}: {what} cannot be read: {error}") from error
         return data
 
+    def buffered(self) -> BufferedReader:
+        """The file from its beginning, for readers that go through it; it shares the position with other reads."""
+        self._file.seek(0)
+        return open(self._file.fileno(), "rb", closefd=False)
+
     def allow(self, what: str, count: int) -> None:
         """SnapshotError if Python's objects of so many bytes are more than twice the file's size and `ROOM`."""
         allow(self.path, what, count, self.allowance)
@@ -88,7 +94,7 @@ def check_shape(where: str, shape: Shape, dtype: DType) -> None:
 @contextmanager
 def reading(path: str | os.PathLike[str]) -> Iterator[RawFile]:
     """Open a file. SnapshotError for a folder, a device or what may not be read; FileNotFoundError if there is none."""
-    with opening.to_read(path, "cannot be read") as file:
+    with to_read(path, "cannot be read") as file:
         yield RawFile(os.fsdecode(path), file)
 
 
@@ -101,3 +107,36 @@ def to_array(where: str, data: ByteArray, dtype: DType, shape: tuple[int, ...]) 
     except ValueError as error:
         raise SnapshotError(f"{where}: wanted {shape} {dtype}, received {data.size} bytes: {error}") from error
     return array if dtype.isnative else array.byteswap(inplace=True).view(dtype.newbyteorder("="))
+
+
+class FileState(NamedTuple):
+    """size: bytes; modified: when the contents were last changed; changed: when anything was; both in nanoseconds."""
+
+    size: int
+    modified: int
+    changed: int
+
+
+def state_of(file: FileIO) -> FileState:
+    """The file's state, which differs once the file was changed."""
+    found = os.fstat(file.fileno())
+    return FileState(found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+@contextmanager
+def to_read(path: str | bytes | os.PathLike[str], refusal: str) -> Iterator[FileIO]:
+    """The file, without a buffer. refusal: what the SnapshotError says, between the file's name and the cause.
+
+    SnapshotError for a folder, a device or what may not be read; FileNotFoundError if there is none.
+    """
+    name = os.fsdecode(path)
+    try:
+        if not stat.S_ISREG(os.stat(name).st_mode):  # before it is opened: opening a pipe waits for a writer
+            raise OSError("it is no ordinary file")
+        file = SelfClosing(name)
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: a name with a NUL
+        raise SnapshotError(f"{name}: {refusal}: {error}") from error
+    with file:
+        yield file

@@ -114,17 +114,8 @@ class _Head:
         return values
 
     def varint(self) -> int:
-        """Seven bits a byte, the lowest first; 32 bits in all."""
-        value, shift = 0, 0
-        while True:
-            byte = self.tag()
-            if byte is None or shift > 28:
-                raise self.wrong("a number of at most 32 bits, received another or the end")
-            self.at += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                break
-            shift += 7
+        """An unsigned number of 32 bits in all."""
+        value, self.at = _varint(self._where, self._data, self.at)
         if value >= 1 << 32:
             raise self.wrong(f"a number of at most 32 bits, received {value}")
         return value
@@ -183,6 +174,7 @@ def _integers(where: str, data: ByteArray, proto: Proto) -> Array:
                 raise SnapshotError(f"{where}: wanted tag {_KINDS[2][2]} before each number, received another")
             at += 1
         number, at = _varint(where, view, at)
+        number -= (number >> 63) << 64  # two's complement
         if not -(1 << 31) <= number < 1 << 31:
             raise SnapshotError(f"{where}: wanted int32, received {number}")
         numbers[index] = number
@@ -191,8 +183,8 @@ def _integers(where: str, data: ByteArray, proto: Proto) -> Array:
     return numbers
 
 
-def _varint(where: str, view: memoryview, at: int) -> tuple[int, int]:
-    """(number, where the next begins)."""
+def _varint(where: str, view: bytes | memoryview, at: int) -> tuple[int, int]:
+    """(unsigned number of 64 bits, where the next begins): seven bits a byte, the lowest first."""
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(view):
@@ -200,6 +192,5 @@ def _varint(where: str, view: memoryview, at: int) -> tuple[int, int]:
         byte, at = view[at], at + 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            value &= (1 << 64) - 1
-            return value - (1 << 64) if value >> 63 else value, at
+            return value & ((1 << 64) - 1), at
     raise SnapshotError(f"{where}: wanted a varint of at most 10 bytes, received another or the end")

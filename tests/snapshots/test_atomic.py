@@ -16,7 +16,7 @@ import pytest
 
 from singa_lite import SnapshotError
 from singa_lite.common import leftovers
-from singa_lite.snapshots.files.atomic import replacing
+from singa_lite.common.atomic import replacing
 
 posix = pytest.mark.skipif(os.name == "nt", reason="this system has no POSIX permissions, links and fsync of folders")
 

@@ -25,7 +25,7 @@ from keras_nets import (
 )
 from nets import all_bits
 from singa_lite import FeedForwardNet, Layer, SnapshotError, layers, snapshots
-from singa_lite.snapshots import command, formats, net_tree, tree, weights_tree
+from singa_lite.snapshots import command, formats, net_tree, tree
 from singa_lite.snapshots.formats.keras import net as keras_net
 from singa_lite.snapshots.formats.keras import orders as keras_orders
 from singa_lite.snapshots.formats.keras.net import LayerInfo
@@ -288,7 +288,7 @@ def test_a_file_alone(path):
     }
     with formats.opened(write(path, groups)) as source:
         assert source.specs.keys() == wanted.keys()
-        assert source.attributes == weights_tree.attributes(len(wanted), None)
+        assert source.attributes == tree.weights_tree("", dict(source.arrays), None).attributes
         for name, array in wanted.items():
             assert source.specs[name] == (array.shape, array.dtype)
             np.testing.assert_array_equal(source.read(name), array)

@@ -22,8 +22,7 @@ from singa_lite import FeedForwardNet, snapshots
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots import formats
 from singa_lite.snapshots.formats.singa import zips
-from singa_lite.snapshots.readers import zip_member
-from singa_lite.snapshots.readers.pickle import opcodes
+from singa_lite.snapshots.readers import numpy_pickle, zip_archive
 from singa_lite.tensor import to_numpy
 from snapshot_nets import dense_net, make_net, peak_of, trained
 
@@ -250,8 +249,10 @@ def test_calls_in_pickles_are_refused(tmp_path, protocol):
 
 
 def test_a_pickle_of_nothing_but_opcodes(tmp_path, monkeypatch):
-    assert opcodes._MOST_OPCODES > 5000 * 50, "nets of 5000 parameters have as many opcodes"
-    monkeypatch.setattr(opcodes, "_MOST_OPCODES", 1 << 15)
+    assert numpy_pickle._MOST_OPCODES > 5000 * 70, (
+        "nets of 5000 parameters have as many opcodes and arguments of a byte"
+    )
+    monkeypatch.setattr(numpy_pickle, "_MOST_OPCODES", 1 << 15)
     for data in (b")" + b"\x85" * (1 << 17), b"}" + b"\x94" * (1 << 17)):
         assert peak_of(lambda data=data: refused(tmp_path, "net.pickle", data, "32768 opcodes")) < 8 << 20
 
@@ -348,7 +349,7 @@ DOUBLED = b"(I1\nt" + b"q\x00h\x00\x86" * 60
 
 #: {words of the error: pickles}.
 PICKLES = {
-    "received os.system": [
+    "the name os.system": [
         b"cos\nsystem\n(S'touch called'\ntR.",
         b"(cos\nsystem\nS'touch called'\no.",
         b"cnumpy\nndarray\n(dS'__setstate__'\ncos\nsystem\nsb.",
@@ -361,7 +362,7 @@ PICKLES = {
         *(b"(l.", b"].", b"F1.0\n.", b"\x97."),
         pickle.dumps({"a": [1.0]}, 2),
     ],
-    "as NumPy writes it": [
+    "that NumPy does not write": [
         b"cnumpy\nndarray\n((I99999999999\nttR.",
         b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I99999999999\ntS'b'\ntR.",
         b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\ndtype\n(I0\ntS'b'\ntR.",
@@ -371,40 +372,51 @@ PICKLES = {
         b"\x80\x02cnumpy\ndtype\n" + DOUBLED + b"R.",
         *(pickle.dumps({"a": np.zeros(2, dtype)}, 2) for dtype in ("O", "S3", [("x", "f4")])),
     ],
-    "a dtype of numbers": [
+    "dtype": [
         b"cnumpy\ndtype\n(S'f4'\nI0\nI1\ntR(I3\nS'<'\nNN(dI-1\nI-1\nI0\ntb.",
         b"cnumpy\ndtype\n(S'f4'\nI0\nI1\ntR(I3\nS'?'\nNNNI-1\nI-1\nI0\ntb.",
     ],
     "multiarray.scalar": [pickle.dumps({"a": np.float32(1)}, 2)],
-    "protocol": [b"\x80\x05}.", b"}\x80\x02.", pickle.dumps({"a": np.ones(3)}, 5)],
-    "more bytes": [
+    "protocol: 6": [b"\x80\x06}."],
+    "numeric._frombuffer": [pickle.dumps({"a": np.ones(3)}, 5)],
+    "byte": [
         b"\x80\x04\x95\xff\xff\xff\xff\xff\xff\xff\xff}.",
         b"\x8e\xff\xff\xff\xff\xff\xff\xff\xff.",
         *(b"T\xff\xff\xff\xffabc.", b"}.more"),
     ],
-    "at most": [b"\x8a\xff" + bytes(255) + b".", b"I" + b"9" * 5000 + b"\n."],
-    "stack": [b"}R.", b"(.", b"(" * 5000, b"N" * 5000, b"(dp0\n" + b"g0\n" * 5000],
+    "digits": [b"I" + b"9" * 5000 + b"\n."],
+    "int and 0 more bytes": [b"\x8a\xff" + bytes(255) + b"."],
     "received": [
+        *(b"}R.", b"(.", b"(" * 5000, b"N" * 5000, b"(dp0\n" + b"g0\n" * 5000, b"N}.", b"(d(d.", b"}}.", b"(}."),
         *(b"g7\n.", b"}NR.", b"}Nb.", b"t.", b"(S'a'\nd.", b"NNNs.", b"(I1\nI2\nt."),
         b"\x80\x02" + DOUBLED + b".",
     ],
-    "dictionary": [b"N}.", b"(d(d.", b"}}."],
-    "a name": [
+    "received ": [
         *(b"(dV\\ud800\nI2\ns.", b"(dI1\nI2\ns.", b"(dV\\uzz\nI2\ns.", b"(dX\x01\x00\x00\x00\xffI2\ns."),
         b"\x80\x02}" + DOUBLED + b"I1\ns.",
     ],
-    "'a', received two": [b"(dS'a'\nI2\nsS'a'\nI3\ns."],
+    "'a' twice": [b"(dS'a'\nI2\nsS'a'\nI3\ns."],
     "an array": [
         *(b"(dS'a'\nI2\ns.", b"(dS'SINGA_VERSION'\nI01\ns.", b"(dS'a'\ncnumpy\nndarray\ns."),
         b"(dS'a'\ncnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I0\ntS'b'\ntRs.",
     ],
-    "bytes": [PLAIN.replace(b"K\x02\x85", b"K\x03\x85"), PLAIN.replace(b"K\x02\x85", b"K\x01\x85")],
-    "a shape": [
+    "bytes for an array": [PLAIN.replace(b"K\x02\x85", b"K\x03\x85"), PLAIN.replace(b"K\x02\x85", b"K\x01\x85")],
+    "shape": [
         PLAIN.replace(b"K\x02\x85", b"J\xff\xff\xff\xff\x85"),
         PLAIN.replace(b"K\x02\x85", b"\x88\x85"),
         pickle.dumps({"a": np.zeros((0, 2, 3), "f4")}, 0).replace(b"I2\n", b"I9" + b"9" * 18 + b"\n"),
     ],
     "numbers of its own": [pickle.dumps({"a": SHARED, "b": SHARED}, 2)],
+    "characters that are no bytes": [b"(V" + b"a" * 5000 + text + b"\n." for text in (b"\\u2603", b"\\U0001F600")]
+    + [b"\x80\x02X" + (5003).to_bytes(4, "little") + b"a" * 5000 + "☃".encode() + b"."],
+    "more calls of encode": [
+        b"\x80\x02X"
+        + (5000).to_bytes(4, "little")
+        + b"a" * 5000
+        + b"q\x00c_codecs\nencode\nq\x01"
+        + b"h\x01h\x00X\x06\x00\x00\x00latin1\x86R" * 2
+        + b"."
+    ],
     "file's end": [b""],
 }
 
@@ -442,13 +454,13 @@ ZIPS = {
     ],
     "JSON": [archive(TWO, b"[]"), archive(TWO, b"[" * 100_000)],
     "twice": [archive(TWO, b'{"a": {}, "a": {}}')],
-    "plain numbers": [archive(npz(a=np.zeros(2, dtype)), {"a": TOLD}) for dtype in ("O", [("x", "f4")], "S4")],
+    "plain numbers": [archive(npz(a=np.zeros(2, dtype)), {"a": TOLD}) for dtype in ("O", [("x", "f4")], "S4")]
+    + [archive(TWO.replace(b"<f4", b"<b2"), {"a": TOLD})],
     "a stored array": [
         archive(npz(compressed=True, a=np.ones(2, "f4")), {"a": TOLD}),
         archive(zipped({"a": b""}), {"a": TOLD}),
     ],
     "8 bytes": [archive(TWO.replace(b"(2,)", b"(3,)"), {"a": TOLD})],
-    "an array of numbers": [archive(TWO.replace(b"<f4", b"<b2"), {"a": TOLD})],
     "tensor_dict.npz": [archive(b"not a zip", {"a": TOLD})],
     "'b.npy' is damaged": [archive(bytes(INNER), {"a": TOLD, "b": TOLD})],
     "net.zip": [b""],
@@ -482,7 +494,7 @@ COSTLY = {
 
 @pytest.mark.parametrize("kind", COSTLY)
 def test_memory_stays_within_twice_the_file(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(zip_member, "_PIECE", 1 << 16)  # a few of these come on top
+    monkeypatch.setattr(zip_archive, "_PIECE", 1 << 16)  # a few of these come on top
     name, files = COSTLY[kind]
     for data in files:
         path = written(tmp_path, data, name)
@@ -491,7 +503,7 @@ def test_memory_stays_within_twice_the_file(tmp_path, monkeypatch, kind):
 
 
 def test_a_bomb_in_a_zip_takes_little_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(zip_member, "_PIECE", 1 << 16)
+    monkeypatch.setattr(zip_archive, "_PIECE", 1 << 16)
     data = states_zip({"a.W": np.zeros((1 << 12, 1 << 12), "f4")})
     assert peak_of(lambda: refused(tmp_path, "net.zip", data, "would take about")) < 1 << 21
 

@@ -22,7 +22,7 @@ from full_disk import disk_of
 from nets import state_of
 from singa_lite import FeedForwardNet, SnapshotError
 from singa_lite.snapshots import manifest
-from singa_lite.snapshots.formats import hdf5_writer
+from singa_lite.snapshots.files import hdf5_writer
 from snapshot_nets import dense_net, make_net, number_in, trained
 
 # ---- writing fails

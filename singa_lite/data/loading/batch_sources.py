@@ -1,15 +1,16 @@
-"""Sources of ready-made batches: which objects are one, and in which of four ways."""
+"""Sources of ready-made batches: which objects are one, in which of four ways, and batches of theirs that are dicts."""
 
 from __future__ import annotations
 
 from array import array as flat_array
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from os import PathLike
-from typing import Protocol, TypeGuard, runtime_checkable
+from typing import Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 import numpy as np
 
 from singa_lite.common.arrays import kind
+from singa_lite.common.errors import GraphError
 from singa_lite.data import Epochs
 
 
@@ -46,17 +47,7 @@ def gives_batches(given: object) -> TypeGuard[BatchSource]:
         return True
     if isinstance(given, _OTHERS) or any(hasattr(given, name) for name in _OF_ARRAYS):
         return False
-    return by_number(given) or isinstance(given, Iterable)
-
-
-def by_number(given: object) -> TypeGuard[Indexed]:
-    """Whether batches are taken by number."""
-    return isinstance(given, Indexed)
-
-
-def is_iterator(given: object) -> bool:
-    """Whether it is an iterator, which can be gone through once."""
-    return isinstance(given, Iterator)
+    return isinstance(given, Indexed | Iterable)
 
 
 def check_is_no_dataset(where: str, given: object) -> None:
@@ -67,3 +58,33 @@ def check_is_no_dataset(where: str, given: object) -> None:
                 f"{where}: wanted batches, received {kind(given)}, which gives single samples; "
                 "torch.utils.data.DataLoader(data, batch_size=32) makes batches of it"
             )
+
+
+#: Names of a net's input layers, and of the output layers that have targets.
+Names: TypeAlias = tuple[Sequence[str], Sequence[str]]
+#: What inputs, targets and weights of samples are called where no layer's name stands.
+_X = ("x", "input", "inputs")
+_Y = ("y", "target", "targets", "label", "labels")
+_WEIGHTS = ("sample_weight", "sample_weights", "weight", "weights")
+
+
+def parts_of(where: str, batch: Mapping[object, object], names: Names) -> tuple[object, object, object]:
+    """(x, y, weights of samples) of a batch, None for what it has not.
+
+    Its entries have names of input and output layers, or one of the usual names. GraphError for any other entry, and
+    for a batch without inputs.
+    """
+    left, (inputs, outputs) = dict(batch), names
+    x, y, weights = _pop_entry(left, inputs, _X), _pop_entry(left, outputs, _Y), _pop_entry(left, (), _WEIGHTS)
+    if left or x is None:
+        raise GraphError(
+            f"{where}: wanted batches with the inputs {list(inputs)}, or one of {_X}, the targets "
+            f"{list(outputs)}, or one of {_Y}, and perhaps {_WEIGHTS[0]!r}, received entries {list(batch)}"
+        )
+    return x, y, weights
+
+
+def _pop_entry(left: dict[object, object], layers: Sequence[str], usual: Sequence[str]) -> object:
+    """{layer: array} of these layers, or the entry of a usual name, taken out of what is left; None for neither."""
+    named = {name: left.pop(name) for name in layers if name in left}
+    return named or next((left.pop(name) for name in usual if name in left), None)

@@ -1,16 +1,15 @@
-"""DataSet: what `fit` and `evaluate` go through, batch by batch, wherever the batches come from."""
+"""DataSet: what `fit` and `evaluate` go through batch by batch, and the share of it that one process takes."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from singa_lite.common.array_types import Array, Shaped
 from singa_lite.common.arrays import dtype_of
-from singa_lite.data.loading.shares import WHOLE, Share
 
 #: One array, or {layer: array}, as the user gave them.
 Taken: TypeAlias = Shaped | dict[str, Shaped]
@@ -18,6 +17,40 @@ Taken: TypeAlias = Shaped | dict[str, Shaped]
 Batch: TypeAlias = tuple[Taken, Taken | None] | tuple[Taken, Taken | None, Taken]
 #: What goes through a data set: one batch after the other; None where a batch has no samples for this process.
 Batches: TypeAlias = Generator[Batch | None, None, None]
+
+
+class Share(NamedTuple):
+    """One process's part of every batch. rank: its number, from 0; size: how many processes there are.
+
+    Parts are as equal as can be, the larger ones first, and in the order of the batch: put behind each other by rank
+    they are the batch.
+    """
+
+    rank: int = 0
+    size: int = 1
+
+    def slice_of(self, number: int, count: int) -> slice:
+        """The samples of batch `number`, of so many, that are this one's; perhaps none."""
+        each, more = divmod(count, self.size)
+        first = self.rank * each + min(self.rank, more)
+        return slice(first, first + each + (self.rank < more))
+
+    def samples(self, number: int, count: int) -> int:
+        """How many these are."""
+        part = self.slice_of(number, count)
+        return int(part.stop - part.start)
+
+
+class InTurn(Share):
+    """Whole batches, one after the other: those that no sum over processes is needed for, to the last bit."""
+
+    def slice_of(self, number: int, count: int) -> slice:
+        """All of the batch, or nothing."""
+        return slice(0, count if number % self.size == self.rank else 0)
+
+
+#: All of each batch, as a process alone takes it.
+WHOLE = Share()
 
 
 class DataSet(ABC):

@@ -25,11 +25,9 @@ from singa_lite.common.arrays import (
     table_dtype,
 )
 from singa_lite.common.errors import DataFileError, ShapeError
-from singa_lite.data.chunks import chunk_starts
 from singa_lite.data.loading.batch import by_name, check_ids, check_input, check_value, same_counts, says_shape
-from singa_lite.data.loading.data_set import Batch, Batches, DataSet, emptied
-from singa_lite.data.loading.prefetch import prefetched
-from singa_lite.data.loading.shares import Share
+from singa_lite.data.loading.data_set import Batch, Batches, DataSet, Share, emptied
+from singa_lite.data.loading.workers import prefetched
 from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.tensor import Shape, Tensor, to_numpy
 
@@ -172,6 +170,22 @@ class Lazy(ArraySource):
         return read
 
 
+def chunk_starts(given: object, shape: Shape) -> Array | None:
+    """The number of the first sample of each chunk, int64 rising from 0; None for what does not say how it is stored.
+
+    given: an HDF5 or zarr set, which has `chunks`, None for one in one piece; or any object with `starts`, these
+    numbers themselves.
+    """
+    starts = getattr(given, "starts", None)
+    if starts is not None:
+        return np.asarray(starts, np.int64)
+    if not hasattr(given, "chunks"):
+        return None
+    chunks = given.chunks
+    step = chunks[0] if isinstance(chunks, tuple) and chunks else shape[0]
+    return np.arange(0, shape[0], max(1, int(step)), dtype=np.int64)
+
+
 def rows(where: str, given: object) -> ArraySource:
     """The samples of anything that holds an array; nothing is copied, but for tensors in a GPU's memory.
 
@@ -276,7 +290,7 @@ class Samples(DataSet):
     def own_slices(self, start: int = 0) -> Iterator[slice]:
         """As `slices`, of each the share; perhaps none of it."""
         for number, piece in enumerate(self.slices(start), start):
-            own = self.share.of(number, piece.stop - piece.start)
+            own = self.share.slice_of(number, piece.stop - piece.start)
             yield slice(piece.start + own.start, piece.start + own.stop)
 
     def indices(self, order: Array | None, start: int = 0) -> Iterator[Index | None]:

@@ -12,13 +12,11 @@ from singa_lite.common.arrays import kind
 from singa_lite.common.errors import DataError
 from singa_lite.common.notice import warn
 from singa_lite.data import Epochs, Processes
-from singa_lite.data.loading.batch_sources import BatchSource, Indexed, Stateful, by_number, is_iterator
+from singa_lite.data.loading.batch_sources import BatchSource, Indexed, Names, Stateful, parts_of
 from singa_lite.data.loading.data_set import Batch, Batches, DataSet, emptied
 from singa_lite.data.loading.loaded_samples import Loading
-from singa_lite.data.loading.named_batches import Names, parts_of
 from singa_lite.data.loading.own_memory import InOwnMemory, copied
-from singa_lite.data.loading.prefetch import prefetched
-from singa_lite.data.loading.workers import Crew
+from singa_lite.data.loading.workers import Crew, prefetched
 
 _END = object()
 
@@ -49,14 +47,14 @@ class Stream(DataSet):
         wants_targets: bool = True,
     ) -> None:
         self.steps = steps
-        self.once = is_iterator(source)
+        self.once = isinstance(source, Iterator)
         self._where, self._source, self._check, self._wants_targets = where, source, check, wants_targets
         self._names = names
         self._stateful = source if isinstance(source, Stateful) else None
         self._crew: Crew[int, object] | None = None
         self.batches = 0
-        workers = loading.workers_for(where, by_number(source), "batches that come one after the other")
-        if by_number(source):
+        workers = loading.workers_for(where, isinstance(source, Indexed), "batches that come one after the other")
+        if isinstance(source, Indexed):
             self.batches = self._length(source)
             if workers != 0:  # of processes each has a source of its own
                 work = source.__getitem__ if isinstance(workers, Processes) else InOwnMemory(source)
@@ -78,7 +76,7 @@ class Stream(DataSet):
         self, order: Array | None = None, start: int = 0, prefetch: int = 0, epoch: int = 0, key: int = 0
     ) -> Batches:
         """See `DataSet`."""
-        if by_number(self._source):
+        if isinstance(self._source, Indexed):
             made = self._by_number(self._source, order, start, prefetch)
         else:
             made = prefetched(_in_own_memory(self._one_by_one(start, epoch), prefetch), prefetch)
@@ -183,7 +181,7 @@ class Stream(DataSet):
 
     def go_to(self, epoch: int, batch: int, place: object) -> None:
         """See `DataSet`."""
-        if not (epoch or batch) or by_number(self._source) or isinstance(self._source, Epochs):
+        if not (epoch or batch) or isinstance(self._source, Indexed | Epochs):
             return
         if self._stateful is not None and place is not None:
             self._load(self._stateful, place)

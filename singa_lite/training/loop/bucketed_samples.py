@@ -9,9 +9,8 @@ from singa_lite.common.errors import GraphError, ShapeError
 from singa_lite.data import Bucketed
 from singa_lite.data.bucketed import Group
 from singa_lite.data.loading.batch import check_ids, check_input
-from singa_lite.data.loading.data_set import Batch, Batches, DataSet, emptied
-from singa_lite.data.loading.prefetch import prefetched
-from singa_lite.data.loading.shares import Share
+from singa_lite.data.loading.data_set import Batch, Batches, DataSet, Share, emptied
+from singa_lite.data.loading.workers import prefetched
 from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.tensor import Shape
 from singa_lite.training.objective import Objective
@@ -35,7 +34,7 @@ class BucketedSamples(DataSet):
         return prefetched((self._own(number, group) for number, group in enumerate(groups, start)), prefetch)
 
     def _own(self, number: int, group: Group) -> Batch | None:
-        numbers = group.numbers[self.share.of(number, len(group.numbers))]
+        numbers = group.numbers[self.share.slice_of(number, len(group.numbers))]
         return self._data.batch(Group(group.length, numbers)) if len(numbers) else None
 
     def divide(self, share: Share) -> None:

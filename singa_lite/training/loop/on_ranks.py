@@ -1,8 +1,10 @@
-"""What a process that trains does with the others: who writes, what all gave, and whether all made the same call."""
+"""What a process that trains does with the others: who writes, what all gave, and which processes they are."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import platform
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from singa_lite.common.errors import RankFailedError
@@ -53,3 +55,23 @@ class OnRanks:
         if text:
             raise RankFailedError(f"{doing}: rank 0 of {len(told)} failed: {text}")
         return found[0]
+
+
+#: Most processes that are named.
+_MOST = 16
+
+
+def own_process() -> tuple[str, int]:
+    """The machine's name, and the number of this process."""
+    return platform.node(), os.getpid()
+
+
+def in_words(processes: Sequence[tuple[str, int]]) -> str:
+    """All of them by rank, as far as there are few."""
+    hosts = list(dict.fromkeys(host for host, _ in processes))
+    named = [
+        f"rank {rank} is {number}" + (f" on {host}" if len(hosts) > 1 else "")
+        for rank, (host, number) in enumerate(processes[:_MOST])
+    ]
+    more = ", ..." if len(processes) > _MOST else ""
+    return f"training by {len(processes)} processes on {', '.join(hosts[:_MOST])}: {', '.join(named)}{more}"

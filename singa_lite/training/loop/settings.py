@@ -3,60 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 import numpy as np
 
-from singa_lite.optimizer import Optimizer
-from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.training import compile_options
 from singa_lite.training.compile_options import Trait
+from singa_lite.training.stepping_net import SteppingNet
 
 #: Options of `parallel.mpi` that they are to have alike.
 _OF_RANKS = ("bucket_bytes", "in_flight_bytes", "shard", "sync", "check_every")
 
 
-class Compiled(Protocol):
-    """What is asked of a net."""
-
-    @property
-    def optimizer(self) -> Optimizer | None: ...
-
-    @property
-    def loss(self) -> object: ...
-
-    @property
-    def metric(self) -> object: ...
-
-    @property
-    def freeze(self) -> object: ...
-
-    @property
-    def loss_weights(self) -> Mapping[str, float] | None: ...
-
-    @property
-    def micro_batches(self) -> int: ...
-
-    @property
-    def accumulate(self) -> int: ...
-
-    @property
-    def clip_global_norm(self) -> float | None: ...
-
-    @property
-    def loss_scaling(self) -> str | float | None: ...
-
-    @property
-    def own_step(self) -> object: ...
-
-    @property
-    def parallel(self) -> DataParallel | None: ...
-
-    @property
-    def compiled_as(self) -> Mapping[str, object]: ...
-
-
-def settings(net: Compiled) -> dict[str, str]:
+def settings(net: SteppingNet) -> dict[str, str]:
     """What the net was compiled with, as text: the optimizer's settings, its schedule and rules, losses and metrics."""
     optimizer, found = net.optimizer, dict[str, object]()
     if optimizer is not None:
@@ -80,7 +38,7 @@ def settings(net: Compiled) -> dict[str, str]:
     return {name: described(value) for name, value in found.items()}
 
 
-def of_rank(net: Compiled) -> dict[str, str]:
+def of_rank(net: SteppingNet) -> dict[str, str]:
     """All that ranks which train a net together are to have alike."""
     optimizer = {"optimizer": type(net.optimizer).__name__}
     compiled = {name: described(net.compiled_as.get(name)) for name in compile_options.with_trait(Trait.ALIKE)}

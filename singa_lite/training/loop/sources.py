@@ -1,19 +1,18 @@
-"""The data of `fit`, `evaluate` and `predict`: arrays, sets on disk, loaders, with or without work."""
+"""The data of `fit`, `evaluate` and `predict`: arrays, sets on disk, loaders, with or without work; their checks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
+from singa_lite.common.arrays import kind
 from singa_lite.common.checks import integer
 from singa_lite.common.sizes import memory_size
 from singa_lite.data import Bucketed, Paired
 from singa_lite.data.loading.batch_sources import check_is_no_dataset, gives_batches
-from singa_lite.data.loading.data_set import Batch, DataSet
+from singa_lite.data.loading.data_set import Batch, DataSet, InTurn, Share
 from singa_lite.data.loading.loaded_samples import LoadedSamples, Loading
-from singa_lite.data.loading.samples import ArraySource, Samples
-from singa_lite.data.loading.shares import InTurn, Share
+from singa_lite.data.loading.samples import Samples
 from singa_lite.data.loading.splitting import TrainingData
 from singa_lite.data.loading.streams import Stream
 from singa_lite.data.loading.transformed import Transformed, checked_transforms, stored
@@ -23,7 +22,6 @@ from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.training import checked
 from singa_lite.training.loop import conversion
-from singa_lite.training.loop.fit_arguments import pair
 from singa_lite.training.objective import Objective
 from singa_lite.training.weights import weigh
 
@@ -62,7 +60,8 @@ def data_set(
         check_is_no_dataset(where, x)
         names = list(layers.input_shapes()), objective.outputs
         return Stream(where, x, partial(_checked_batch, where, layers, objective), limit, loading, names)
-    before = transforms_of(f"{where} transform", layers, transform)
+    transforms = checked_transforms(f"{where} transform", transform, list(layers.input_shapes()))
+    before = {name: partial(Transformed, transform=each) for name, each in transforms.items()}
     found = checked.data(where, layers, objective, x, y, batch_size, before)
     if isinstance(found, Samples):
         found = loaded(where, found, loading)
@@ -122,14 +121,6 @@ def data_to_predict(layers: LayerGraph, x: object, batch_size: int, loading: Loa
     return loaded("predict", checked.data_to_predict(layers, x, batch_size), loading)
 
 
-def transforms_of(
-    where: str, layers: LayerGraph, given: object
-) -> dict[str, Callable[[str, ArraySource], ArraySource]]:
-    """What makes transformed samples of those that are given, by input."""
-    named = checked_transforms(where, given, list(layers.input_shapes()))
-    return {name: partial(Transformed, transform=transform) for name, transform in named.items()}
-
-
 def loaded(where: str, samples: Samples, loading: Loading) -> Samples:
     """The same samples, with what their batches take of work. ValueError for workers without work."""
     every = [*samples.inputs.values(), *(samples.targets or {}).values()]
@@ -168,3 +159,44 @@ def _refuse(where: str, beside: str, **options: object) -> None:
     for name, given in options.items():
         if given is not None:
             raise ValueError(f"{where} {name}: wanted none beside {beside}, received {given!r:.100}")
+
+
+def check_epochs(data: DataSet, validation: DataSet | None, epochs: int, shuffle: bool) -> None:
+    """ValueError where the data do not have so many epochs, or where steps_per_epoch would leave some out for ever."""
+    if data.steps is not None and data.ordered and not shuffle:
+        raise ValueError(
+            "fit steps_per_epoch: wanted shuffle=True, so that each epoch takes other batches of the data, received "
+            "shuffle=False"
+        )
+    for word, each in (("steps_per_epoch", data), ("validation_steps", validation)):
+        if each is not None and each.once and each.steps is None and epochs > 1:
+            raise ValueError(
+                f"fit {word}: wanted how many batches of the iterator an epoch takes, as it can be gone through but "
+                f"once, received none for {epochs} epochs"
+            )
+
+
+def checked_initial_epoch(given: int, epochs: int, resume: object) -> int:
+    """How many epochs count as done. ValueError for more than `epochs`, and for any beside `resume`."""
+    count = integer("fit initial_epoch", given, 0)
+    if count > integer("fit epochs", epochs, 0):
+        raise ValueError(
+            f"fit initial_epoch: wanted at most epochs={epochs}, which counts those before, received {count}"
+        )
+    if count and resume is not None:
+        raise ValueError(f"fit initial_epoch: wanted none beside resume, whose checkpoint says it, received {count}")
+    return count
+
+
+def pair(where: str, given: object) -> tuple[object, object]:
+    """(samples, targets); None where the data have theirs.
+
+    TypeError for what is no tuple or list, ValueError for one of another length.
+    """
+    if isinstance(given, Bucketed | Paired) or gives_batches(given):
+        return given, None
+    if not isinstance(given, tuple | list):
+        raise TypeError(f"{where}: wanted (x, y), received {kind(given)}")
+    if len(given) != 2:
+        raise ValueError(f"{where}: wanted (x, y), received {len(given)} parts")
+    return given[0], given[1]

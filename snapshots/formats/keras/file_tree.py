@@ -11,14 +11,14 @@ import numpy as np
 
 from singa_lite.common.array_types import Array, DType
 from singa_lite.common.errors import SnapshotError
-from singa_lite.snapshots import manifest, weights_tree
+from singa_lite.snapshots import manifest
 from singa_lite.snapshots.formats.keras.cells import Variable
 from singa_lite.snapshots.formats.keras.groups import FileGroup, Group, fitting, groups_of_net, guessed_groups, matched
 from singa_lite.snapshots.formats.keras.net import layers_of
 from singa_lite.snapshots.manifest import Attribute, Manifest
 from singa_lite.snapshots.readers import raw
 from singa_lite.snapshots.readers.hdf5 import guarded
-from singa_lite.snapshots.tree import ArraySpec, LazyArray, Tree
+from singa_lite.snapshots.tree import ArraySpec, LazyArray, Tree, random_state, weights_tree
 
 #: Our own group in the file, with the manifest's bytes and, as an attribute, their SHA-256.
 OURS = "singa_lite"
@@ -45,10 +45,10 @@ def tree_of(file: guarded.File, wanted: Tree | None) -> Tree:
         for path in unused:
             one = file.datasets[path]
             arrays[path] = LazyArray(one.shape, one.dtype, partial(file.read, path))
-    arrays |= weights_tree.random_state(arrays, wanted)
+    arrays |= random_state(arrays, wanted)
     if known is not None:
         return Tree(arrays, known.attributes | {"entries": len(arrays)}, file.path)
-    found = weights_tree.of_arrays(file.path, arrays, wanted)
+    found = weights_tree(file.path, arrays, wanted)
     if wanted is not None:
         found.attributes["wiring"] = wanted.attributes["wiring"]
     return found

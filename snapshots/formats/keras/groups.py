@@ -8,15 +8,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from singa_lite.common.errors import SnapshotError
-from singa_lite.snapshots.formats.keras.cells import CellGroup, Variable
-from singa_lite.snapshots.formats.keras.layouts import (
-    VARIABLES,
-    guessed,
-    snake_case,
-)
+from singa_lite.snapshots.formats.keras.cells import CellGroup, Described, Variable, numbered
+from singa_lite.snapshots.formats.keras.layouts import VARIABLES, guessed, snake_case
 from singa_lite.snapshots.formats.keras.net import LayerInfo, is_chain, keras_order
 from singa_lite.snapshots.formats.keras.orders import channel_axes, input_orders
-from singa_lite.snapshots.formats.keras.parts import Described, numbered
 from singa_lite.snapshots.tree import ArraySpec
 from singa_lite.tensor import Shape
 

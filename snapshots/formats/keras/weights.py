@@ -34,8 +34,8 @@ import h5py
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.snapshots.files.atomic import replacing
-from singa_lite.snapshots.formats import hdf5_writer
+from singa_lite.common.atomic import replacing
+from singa_lite.snapshots.files import hdf5_writer
 from singa_lite.snapshots.formats.keras.cells import Variable
 from singa_lite.snapshots.formats.keras.file_tree import MANIFEST, OURS, tree_of
 from singa_lite.snapshots.formats.keras.groups import Group, groups_of_net
@@ -77,7 +77,7 @@ def _write_all(contents: Tree, groups: list[Group], kind: str, target: FileIO) -
             _make_group(file, f"{group.path}/vars", group.name)
             for variable in group.variables:
                 write = partial(_write, file, f"{group.path}/vars/{variable.number}", variable)
-                writer.put(variable.path, _storable(contents.arrays[variable.path]), write)
+                writer.add(variable.path, _storable(contents.arrays[variable.path]), write)
         file.create_dataset(MANIFEST, data=np.frombuffer(made.to_bytes(), np.uint8))
         file[OURS].attrs["sha256"] = made.sha256
 

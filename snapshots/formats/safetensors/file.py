@@ -17,21 +17,19 @@ from typing import TypeVar
 import numpy as np
 
 from singa_lite.common.array_types import Array
+from singa_lite.common.atomic import replacing
 from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots import manifest
 from singa_lite.snapshots.files import output
-from singa_lite.snapshots.files.atomic import replacing
-from singa_lite.snapshots.files.saver_threads import SaverThreads
-from singa_lite.snapshots.formats.safetensors import header as tensors_header
+from singa_lite.snapshots.files.output import SaverThreads
 from singa_lite.snapshots.formats.safetensors import torch_names
-from singa_lite.snapshots.formats.safetensors.entries import Entry, laid_out
+from singa_lite.snapshots.formats.safetensors.entries import Entry, header_bytes, laid_out
 from singa_lite.snapshots.formats.safetensors.file_tree import foreign_tree, of_known
 from singa_lite.snapshots.manifest import Manifest
-from singa_lite.snapshots.name_map import NameMap, Names
 from singa_lite.snapshots.readers import guarded_json, raw, safetensors
 from singa_lite.snapshots.readers.raw import RawFile
 from singa_lite.snapshots.readers.safetensors import Header
-from singa_lite.snapshots.torch_layout import TorchLayout
+from singa_lite.snapshots.torch_layout import NameMap, Names, TorchLayout
 from singa_lite.snapshots.tree import ArraySpec, Tree
 from singa_lite.tensor import Shape
 
@@ -91,7 +89,7 @@ def _header(where: str, entries: Mapping[str, Entry], layouts: Mapping[str, Torc
             {path: layouts[path].noted() for entry in entries.values() for path in entry.paths}, separators=(",", ":")
         ),
     }
-    return tensors_header.to_bytes(where, {name: entry.info for name, entry in entries.items()}, metadata)
+    return header_bytes(where, {name: entry.info for name, entry in entries.items()}, metadata)
 
 
 @contextmanager

@@ -12,14 +12,13 @@ import numpy as np
 
 from singa_lite.common.array_types import Array, DType
 from singa_lite.common.errors import SnapshotError
-from singa_lite.snapshots import weights_tree
 from singa_lite.snapshots.files import output
 from singa_lite.snapshots.manifest import Manifest
 from singa_lite.snapshots.readers import raw
 from singa_lite.snapshots.readers.raw import RawFile
 from singa_lite.snapshots.readers.safetensors import Header, TensorInfo
 from singa_lite.snapshots.torch_layout import TorchLayout
-from singa_lite.snapshots.tree import LazyArray, Tree
+from singa_lite.snapshots.tree import LazyArray, Tree, weights_tree
 
 #: Elements that are converted at once.
 _AT_ONCE = 1 << 20
@@ -106,7 +105,7 @@ def foreign_tree(
         array = array._replace(copies=tuple(header.entries[name] for name in again))
         arrays[path] = LazyArray(layout.restored_shape(array.entry.shape), array.dtype, array.read)
     left_out = sorted(header.entries.keys() - {layout.name for layout in layouts.values()})
-    found = weights_tree.of_arrays(file.path, arrays, wanted)
+    found = weights_tree(file.path, arrays, wanted)
     if left_out:
         found.attributes["left_out"] = json.dumps(left_out)
     return found

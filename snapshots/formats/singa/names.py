@@ -16,8 +16,7 @@ import numpy as np
 
 from singa_lite.common.array_types import Array, DType
 from singa_lite.common.errors import SnapshotError
-from singa_lite.snapshots import weights_tree
-from singa_lite.snapshots.tree import LazyArray, Tree
+from singa_lite.snapshots.tree import LazyArray, Tree, weights_tree
 from singa_lite.tensor import Shape
 
 #: {our name: SINGA's suffix until 3.0}; all others are the same.
@@ -62,7 +61,7 @@ def named(where: str, found: Mapping[str, LazyArray], wanted: Tree | None) -> Tr
             if path in arrays:
                 raise SnapshotError(f"{where}: wanted one array for {path!r}, received {name!r} beside another")
             arrays[path] = found[name]
-    return weights_tree.of_arrays(where, arrays, wanted)
+    return weights_tree(where, arrays, wanted)
 
 
 def plain_path(name: str) -> str:

@@ -10,17 +10,19 @@ compares them.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 
+import numpy as np
+
 from singa_lite.common.errors import SnapshotError
-from singa_lite.snapshots.formats.singa import desc as singa_desc
 from singa_lite.snapshots.formats.singa.names import named
 from singa_lite.snapshots.readers import raw, tensor_proto
 from singa_lite.snapshots.readers.raw import RawFile
 from singa_lite.snapshots.readers.tensor_proto import Proto
-from singa_lite.snapshots.tree import LazyArray, Tree
+from singa_lite.snapshots.tree import ArraySpec, LazyArray, Tree
 
 #: The key of the version that wrote the file, since 2.0.0. It is no parameter, and often wrong, so that it is ignored.
 VERSION = "SINGA_VERSION"
@@ -44,12 +46,12 @@ def opened(path: str | os.PathLike[str], wanted: Tree | None) -> Iterator[Tree]:
     described = None
     if name.lower().endswith(".desc"):
         with raw.reading(name) as text:
-            described = singa_desc.parse(text)
+            described = described_arrays(text)
         name = _described_file(name)
     with raw.reading(name) as file:
         protos = records(file)
         if described is not None:
-            singa_desc.check(name, described, protos)
+            check_described(name, described, protos)
         arrays = {key: _lazy(file, key, proto) for key, proto in protos.items()}
         yield named(name, arrays, wanted)
 
@@ -111,3 +113,53 @@ def _described_file(name: str) -> str:
         if os.path.exists(one):
             return one
     raise SnapshotError(f"{name}: wanted {' or '.join(tried)} beside it, which has the arrays; received neither")
+
+
+_VERSION = re.compile(r"(SINGA[ _]VERSION:\s*)?\d{1,9}\s*")
+_ARRAY = re.compile(r"parameter name: (.+)\tdata type: (\d)\tdim: (\d{1,2})\tshape:((?: \d{1,10})*)\s*")
+
+#: The numbers of the types, as in `readers.tensor_proto`.
+_KINDS = {"0": "float32", "2": "int32", "4": "float64"}
+
+#: Bytes that Python holds of a line, about.
+_LINE = 1 << 10
+
+
+def described_arrays(file: RawFile) -> dict[str, ArraySpec]:
+    """The arrays by name. SnapshotError for any other line, for a name twice, and for a cut last line."""
+    data = bytes(file.read("the text", 0, file.size))
+    file.allow("the text", 4 * file.size + _LINE * data.count(b"\n"))
+    try:
+        lines = data.decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise SnapshotError(f"{file.path}: wanted a text in UTF-8: {error}") from error
+    if lines.pop():
+        raise SnapshotError(f"{file.path}: wanted a line feed at the end, received a cut line")
+    found: dict[str, ArraySpec] = {}
+    for number, line in enumerate(lines):
+        match = _ARRAY.fullmatch(line)
+        if match is None:
+            if number or not _VERSION.fullmatch(line):
+                raise SnapshotError(f"{file.path}: line {number + 1}: wanted an array's, received {line[:200]!r}")
+            continue
+        name, kind, axes, extents = match.groups()
+        shape = tuple(map(int, extents.split()))
+        if name in found or len(shape) != int(axes) or kind not in _KINDS:
+            raise SnapshotError(f"{file.path}: line {number + 1}: wanted a new array's, received {line[:200]!r}")
+        found[name] = ArraySpec(shape, np.dtype(_KINDS[kind]))
+    return found
+
+
+def check_described(where: str, described: Mapping[str, ArraySpec], protos: Mapping[str, Proto]) -> None:
+    """SnapshotError unless text and records have the same arrays. where: the file with the records."""
+    for name, (shape, dtype) in described.items():
+        if name == "SINGA_VERSION":
+            continue
+        if name not in protos:
+            raise SnapshotError(f"{where}: wanted the entry {name!r} of the .desc, received none of that name")
+        received = protos[name].shape, protos[name].dtype
+        if received != (shape, dtype):
+            raise SnapshotError(f"{where}: entry {name!r}: wanted {shape} {dtype} as in the .desc, received {received}")
+    extra = protos.keys() - described.keys()
+    if extra:
+        raise SnapshotError(f"{where}: received the entry {min(extra)!r}, of which the .desc does not tell")

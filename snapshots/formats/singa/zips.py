@@ -19,11 +19,11 @@ import numpy as np
 from singa_lite.common.array_types import Array
 from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.formats.singa.names import named
-from singa_lite.snapshots.readers import guarded_json, npy, raw, zip_directory, zip_member
+from singa_lite.snapshots.readers import guarded_json, npy, raw, zip_archive
 from singa_lite.snapshots.readers.guarded_json import Json
 from singa_lite.snapshots.readers.npy import Head
 from singa_lite.snapshots.readers.raw import ByteArray, RawFile
-from singa_lite.snapshots.readers.zip_directory import Member
+from singa_lite.snapshots.readers.zip_archive import Member
 from singa_lite.snapshots.tree import LazyArray, Tree
 
 _ARRAYS, _ATTRIBUTES = "tensor_dict.npz", "states_attr.json"
@@ -60,12 +60,12 @@ def opened(path: str | os.PathLike[str], wanted: Tree | None) -> Iterator[Tree]:
     `raw` allows, and attributes that do not fit the arrays.
     """
     with raw.reading(path) as file:
-        members = zip_directory.members(file)
+        members = zip_archive.members(file)
         if members.keys() != {_ARRAYS, _ATTRIBUTES}:
             raise SnapshotError(f"{file.path}: wanted {_ARRAYS} and {_ATTRIBUTES}, received {list(members)[:8]}")
-        text = zip_member.read(file, members[_ATTRIBUTES])
+        text = zip_archive.read(file, members[_ATTRIBUTES])
         attributes = guarded_json.loads(file, _ATTRIBUTES, text)
-        arrays = _arrays(_Inner(file, zip_member.read(file, members[_ARRAYS])))
+        arrays = _arrays(_Inner(file, zip_archive.read(file, members[_ARRAYS])))
         left_out = _checked(file.path, arrays, attributes)
         found = named(file.path, {name: lazy for name, lazy in arrays.items() if name not in left_out}, wanted)
         if left_out:
@@ -76,18 +76,18 @@ def opened(path: str | os.PathLike[str], wanted: Tree | None) -> Iterator[Tree]:
 def _arrays(inner: _Inner) -> dict[str, LazyArray]:
     """The arrays of a .npz by name."""
     found: dict[str, LazyArray] = {}
-    for name, member in zip_directory.members(inner).items():
+    for name, member in zip_archive.members(inner).items():
         where = f"{inner.path}: member {name!r}"
-        if not name.endswith(".npy") or member.method != zip_directory.STORED:
+        if not name.endswith(".npy") or not member.is_stored:
             raise SnapshotError(f"{where}: wanted a stored array")
-        head = npy.parse(where, zip_member.head(inner, member, npy.MOST_BYTES), member.size)
+        head = npy.parse(where, zip_archive.head(inner, member, npy.MOST_BYTES), member.size)
         native = head.dtype.newbyteorder("=")
         found[name.removesuffix(".npy")] = LazyArray(head.shape, native, partial(_read, where, inner, member, head))
     return found
 
 
 def _read(where: str, inner: _Inner, member: Member, head: Head) -> Array:
-    data = zip_member.read(inner, member)[head.start :]
+    data = zip_archive.read(inner, member)[head.start :]
     if not head.dtype.isnative:  # `to_array` swaps bytes in place, and this is a view of the archive
         data = data.copy()
     if head.order == "C":

@@ -19,13 +19,12 @@ import numpy as np
 
 from singa_lite.common.array_types import Array
 from singa_lite.common.errors import SnapshotError
-from singa_lite.snapshots.readers import opening
-from singa_lite.snapshots.readers.file_state import FileState, state_of
 from singa_lite.snapshots.readers.hdf5 import objects
 from singa_lite.snapshots.readers.hdf5.claimed_bytes import ClaimedBytes
 from singa_lite.snapshots.readers.hdf5.members import Symbol, members
 from singa_lite.snapshots.readers.hdf5.messages import Value
 from singa_lite.snapshots.readers.hdf5.objects import Dataset, Object
+from singa_lite.snapshots.readers.raw import FileState, state_of, to_read
 
 #: Groups within groups: files of this package have four, and one for each layer that holds another one.
 _DEPTH = 1024
@@ -34,7 +33,7 @@ _DEPTH = 1024
 @contextmanager
 def opened(path: str | bytes | os.PathLike[str]) -> Iterator[File]:
     """The file at `path`. FileNotFoundError if there is none, SnapshotError for what is no HDF5 file of this kind."""
-    with opening.to_read(path, "wanted a whole HDF5 file") as file:
+    with to_read(path, "wanted a whole HDF5 file") as file:
         yield File(os.fsdecode(path), file)
 
 

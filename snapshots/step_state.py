@@ -1,4 +1,4 @@
-"""A group of batches that has begun, in a snapshot: how many are in the sums, and the sums themselves."""
+"""The state of steps in a snapshot: a group of batches that has begun, a loss's scale, a user's step's random state."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from singa_lite.common.errors import SnapshotError
 from singa_lite.device import Device
 from singa_lite.optimizer import Optimizer
 from singa_lite.optimizer.gradient_accumulation import COUNTED, GradientAccumulation
+from singa_lite.optimizer.loss_scale import LossScale
 from singa_lite.snapshots.manifest import Attribute
 from singa_lite.snapshots.tree import ArraySpec, Tree
 from singa_lite.tensor import Tensor
+from singa_lite.training.stepping_net import SteppingNet
+from singa_lite.training.steps.own_step import STEP_RANDOM
 
 #: The end of the path of a parameter's sum of gradients.
 SUM = "/sum"
@@ -96,3 +99,21 @@ def restore_positions(snapshot: Tree, optimizer: Optimizer, device: Device) -> N
 
 def _path(name: str) -> str:
     return f"optimizer/{name}{SUM}"
+
+
+#: {path: shape and dtype}. Parameters' state has longer paths. A net without them lets them be.
+STEP_SPECS = {
+    **{f"optimizer/{name}": ArraySpec((), dtype) for name, dtype in LossScale.SLOTS},
+    f"optimizer/{STEP_RANDOM}": ArraySpec((3,), np.dtype(np.uint64)),
+}
+
+
+def step_tensors(net: SteppingNet) -> dict[str, Tensor]:
+    """By path; none where the net's loss is not scaled and its step the built-in one."""
+    return {f"optimizer/{name}": tensor for name, tensor in (net.scaling_state() | net.step_state()).items()}
+
+
+def step_specs(net: SteppingNet, snapshot: Tree) -> dict[str, ArraySpec]:
+    """What is to be read for this net. A file without any was written by a net that had none: it begins anew."""
+    wanted = {path: STEP_SPECS[path] for path in step_tensors(net)}
+    return wanted if any(path in snapshot.arrays for path in wanted) else {}

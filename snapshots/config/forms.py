@@ -1,4 +1,4 @@
-"""One layer in a configuration: its class and arguments, what was changed since, where it stands in the net."""
+"""Forms of layers and of how a net was compiled, in a configuration: classes, arguments, and what was changed since."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from inspect import signature
 from singa_lite.common.described import options_of
 from singa_lite.common.errors import ConfigError
 from singa_lite.layer.layer import Layer, Node
+from singa_lite.optimizer import Optimizer, schedule
+from singa_lite.optimizer.rules import Rule
 from singa_lite.snapshots.config.values import Plain, Reader, Writer
+from singa_lite.training import compile_options
+from singa_lite.training.compile_options import Trait
+from singa_lite.training.stepping_net import SteppingNet
 
 #: What the net and the layers around it say of a layer, and what its own constructor gives under another form.
 _NOT_OPTIONS = frozenset({"name", "input_sample_shape", "layers", "layer", "net", "embedding"})
@@ -89,3 +94,60 @@ def _shapes(given: object) -> list[tuple[int, ...]]:
     if isinstance(given, tuple):
         return [given]
     return [shape for shape in given if isinstance(shape, tuple)] if isinstance(given, Sequence) else []
+
+
+def compiled_form(net: SteppingNet, writer: Writer) -> Plain:
+    """The optimizer and the options of `compile`; None for a net that is not compiled."""
+    if net.optimizer is None:
+        return None
+    of_machine = compile_options.with_trait(Trait.MACHINE)
+    options = {name: value for name, value in net.compiled_as.items() if name not in of_machine}
+    return {
+        "optimizer": _optimizer_form(net.optimizer, writer.at("optimizer")),
+        "options": writer.write(options),
+    }
+
+
+def _optimizer_form(optimizer: Optimizer, writer: Writer) -> Plain:
+    """Its constructor's arguments, with the schedule of now; what was changed of its settings; its rules."""
+    rate = optimizer.schedule
+    arguments = {**optimizer.given_arguments, "lr": rate.value if isinstance(rate, schedule.Constant) else rate}
+    form = writer.described(optimizer, arguments)
+    rules, general = list(optimizer.rules)[1:], optimizer.rules[0]
+    form["settings"] = writer.at("settings").write(optimizer.settings)
+    form["rules"] = [
+        writer.at(f"register {rule.pattern!r}").write(_register_arguments(rule, general)) for rule in rules
+    ]
+    return form
+
+
+def _register_arguments(rule: Rule, general: Rule) -> dict[str, object]:
+    """What `register` takes to make the rule."""
+    found: dict[str, object] = {"pattern": rule.pattern, "lr_mult": rule.lr_mult, "decay_mult": rule.decay_mult}
+    own = {"regularizer": rule.regularizer, "constraint": rule.constraint}
+    theirs = {"regularizer": general.regularizer, "constraint": general.constraint}
+    return found | {name: value for name, value in own.items() if value is not theirs[name]}
+
+
+def compile_by(compile: Callable[..., object], form: Plain, reader: Reader) -> None:
+    """Compile a net, by its `compile`, as `compiled_form` says. ConfigError for what is no such form."""
+    if form is None:
+        return
+    if not isinstance(form, dict):
+        raise ConfigError(f"config: wanted how the net was compiled, received {form!r:.100}")
+    options = reader.read(form.get("options"))
+    if not isinstance(options, Mapping):
+        raise ConfigError(f"config: wanted options of compile, received {options!r:.100}")
+    compile(_optimizer_of(form.get("optimizer"), reader), **options)
+
+
+def _optimizer_of(form: Plain, reader: Reader) -> Optimizer:
+    made = reader.read(form)
+    if not isinstance(form, dict) or not isinstance(made, Optimizer):
+        raise ConfigError(f"config: wanted an optimizer, received {form!r:.100}")
+    settings, rules = reader.read(form.get("settings")), reader.read(form.get("rules"))
+    if isinstance(settings, dict):
+        made.settings |= settings
+    for rule in rules if isinstance(rules, list) else []:
+        made.register(**rule)
+    return made

@@ -1,3 +1,0 @@
-"""The writer of all formats, which is the whole package's."""
-
-from singa_lite.common.atomic import replacing as replacing

@@ -1,1 +1,0 @@
-"""Pickles of NumPy arrays by name, read without unpickling."""
