@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from singa_lite.common import classes_elsewhere
+from singa_lite.common.keywords import class_lookup
 from singa_lite.layers.convolution.conv1d import Conv1D as Conv1D
 from singa_lite.layers.convolution.conv1d_transpose import Conv1DTranspose as Conv1DTranspose
 from singa_lite.layers.convolution.conv2d import Conv2D as Conv2D
@@ -38,6 +38,7 @@ from .concat import Concat as Concat
 from .dense import Dense as Dense
 from .dropout import Dropout as Dropout
 from .dummy import Dummy as Dummy
+from .dummy import Input as Input
 from .embedding import Embedding as Embedding
 from .flatten import Flatten as Flatten
 from .gaussian_noise import GaussianNoise as GaussianNoise
@@ -65,4 +66,4 @@ from .tied_dense import TiedDense as TiedDense
 from .transformer_block import TransformerBlock as TransformerBlock
 
 if not TYPE_CHECKING:  # where it would let any name pass
-    __getattr__ = classes_elsewhere.getattr_with_hints(__name__, classes_elsewhere.LAYERS)
+    __getattr__ = class_lookup(__name__)

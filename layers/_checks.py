@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -136,17 +136,6 @@ def axis_of(layer: Layer, axis: int, shape: Shape) -> int:
 def leaves_time(axis: int, shape: Shape) -> bool:
     """Whether what goes along an axis, counted from 0, the batch, leaves the positions of samples (time, ...) be."""
     return axis > 1 or len(shape) == 1
-
-
-def no_former(layer: Layer, given: Mapping[str, object]) -> None:
-    """TypeError for options that layers do not have; of the former `storage=` it says what took its place."""
-    if "storage" in given:
-        raise TypeError(
-            f"{label(layer)}: wanted no storage, as the net says how activations are stored: net.compile(optimizer, "
-            f"precision='bfloat16'), received storage={given['storage']!r}"
-        )
-    if given:
-        raise TypeError(f"{label(layer)}: wanted options of {type(layer).__name__}, received {', '.join(given)}")
 
 
 def held_layers(layer: Layer, given: object) -> list[Layer]:

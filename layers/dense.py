@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Never
-
 from singa_lite import autograd
 from singa_lite.layer import initializer
 from singa_lite.layer.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import bias_init as checked_bias_init
-from ._checks import features_of, flag, init, no_former, positive_int
+from ._checks import features_of, flag, init, positive_int
+from .activation import Activated, activated, checked_activation, gives_of, mode_of
 
 
 class Dense(Layer):
-    """y = x @ weight + bias over the last axis, whatever axes stand before it.
+    """y = activation(x @ weight + bias) over the last axis, whatever axes stand before it.
 
     Input samples (..., features), as (features,) or (time, features); output samples (..., num_output). Images want
     Flatten before, unless each row of pixels is meant.
     Parameters: weight (features, num_output), bias (num_output,).
 
-    use_bias: False leaves the bias out. weight_init, bias_init: an Initializer, its name, or a number.
+    use_bias: False leaves the bias out. activation: a mode of `Activation`, "softmax" (of the last axis), "linear",
+    such an operation of `autograd`, or an Activation; None: none. weight_init, bias_init: an Initializer, its name,
+    or a number.
     """
 
     passes_mask = True
@@ -35,17 +36,22 @@ class Dense(Layer):
         num_output: int,
         use_bias: bool = True,
         *,
+        activation: Activated = None,
         weight_init: initializer.Spec = "glorot_uniform",
         bias_init: initializer.Spec = 0.0,
         input_sample_shape: InputShape | None = None,
-        **former: Never,
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
-        no_former(self, former)
         self.num_output = positive_int(self, "num_output", num_output)
         self.use_bias = flag(self, "use_bias", use_bias)
+        self.activation = checked_activation(self, activation)
+        self.gives = gives_of(self.activation)
         self.weight_init = init(self, "weight_init", weight_init)
         self.bias_init = checked_bias_init(self, bias_init, self.use_bias)
+
+    def summary_note(self) -> str:
+        """The activation."""
+        return mode_of(self.activation)
 
     def setup(self, *shapes: Shape) -> Shape:
         """(..., features) -> (..., num_output)."""
@@ -59,4 +65,5 @@ class Dense(Layer):
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, ..., features) -> (n, ..., num_output)."""
-        return autograd.linear(x, self.parameters["weight"], self.parameters["bias"] if self.use_bias else None)
+        y = autograd.linear(x, self.parameters["weight"], self.parameters["bias"] if self.use_bias else None)
+        return activated(self.activation, y, -1)

@@ -30,3 +30,8 @@ class Dummy(Layer):
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, ...) -> the same bytes."""
         return autograd.identity(x)
+
+
+def Input(shape: InputShape, *, name: str | None = None) -> Dummy:
+    """A layer that is an input of a net, of samples of this shape, as `keras.Input`."""
+    return Dummy(name, shape)  # type: ignore[arg-type]

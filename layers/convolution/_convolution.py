@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Never
+from typing import ClassVar
 
 from singa_lite import autograd
 from singa_lite.common.errors import ShapeError
 from singa_lite.layer import initializer
 from singa_lite.layer.layer import InputShape, Layer
 from singa_lite.layers._checks import bias_init as checked_bias_init
-from singa_lite.layers._checks import flag, init, input_axes, label, no_former, positive_int
+from singa_lite.layers._checks import flag, init, input_axes, label, positive_int
 from singa_lite.layers._windows import PADDINGS, Extents, as_images, as_samples, output_extents, padded, window
+from singa_lite.layers.activation import Activated, activated, checked_activation, gives_of, mode_of
 from singa_lite.tensor import Shape, Tensor
 
 
@@ -36,13 +37,12 @@ class Convolution(Layer):
         padding: str | None = None,
         groups: int = 1,
         dilation: Extents = 1,
+        activation: Activated = None,
         weight_init: initializer.Spec = "glorot_uniform",
         bias_init: initializer.Spec = 0.0,
         input_sample_shape: InputShape | None = None,
-        **former: Never,
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
-        no_former(self, former)
         self.nb_kernels = positive_int(self, "nb_kernels", nb_kernels)
         self.groups = positive_int(self, "groups", groups)
         if self.nb_kernels % self.groups:
@@ -52,8 +52,14 @@ class Convolution(Layer):
         )
         self.padding = padding
         self.use_bias = flag(self, "use_bias", use_bias)
+        self.activation = checked_activation(self, activation)
+        self.gives = gives_of(self.activation)
         self.weight_init = init(self, "weight_init", weight_init)
         self.bias_init = checked_bias_init(self, bias_init, self.use_bias)
+
+    def summary_note(self) -> str:
+        """The window and the activation."""
+        return ", ".join(filter(None, (str(self.window), mode_of(self.activation))))
 
     def setup(self, *shapes: Shape) -> Shape:
         """(channels, *extents) -> (nb_kernels, *how many windows fit)."""
@@ -91,4 +97,4 @@ class Convolution(Layer):
             dilation=self.window.dilation,
             groups=self.groups,
         )
-        return as_samples(y, before=x)
+        return activated(self.activation, as_samples(y, before=x), 1)

@@ -11,6 +11,7 @@ from singa_lite.layer import initializer
 from singa_lite.layer.layer import InputShape
 from singa_lite.layers._checks import label
 from singa_lite.layers._windows import Extents, as_image, as_images, as_samples
+from singa_lite.layers.activation import Activated, activated
 from singa_lite.layers.convolution._convolution import Convolution
 from singa_lite.tensor import Shape, Tensor
 
@@ -42,6 +43,7 @@ class TransposedConvolution(Convolution):
         output_padding: Extents | None = None,
         groups: int = 1,
         dilation: Extents = 1,
+        activation: Activated = None,
         weight_init: initializer.Spec = "glorot_uniform",
         bias_init: initializer.Spec = 0.0,
         input_sample_shape: InputShape | None = None,
@@ -57,6 +59,7 @@ class TransposedConvolution(Convolution):
             padding=padding,
             groups=groups,
             dilation=dilation,
+            activation=activation,
             weight_init=weight_init,
             bias_init=bias_init,
             input_sample_shape=input_sample_shape,
@@ -95,4 +98,4 @@ class TransposedConvolution(Convolution):
             groups=self.groups,
             output_padding=self.output_padding,
         )
-        return as_samples(y, before=x)
+        return activated(self.activation, as_samples(y, before=x), 1)

@@ -16,11 +16,11 @@ class Conv1D(Convolution):
     ol = (length + left + right - dilation * (kernel - 1) - 1) // stride + 1.
     Parameters: weight (nb_kernels, channels / groups, 1, kernel), bias (nb_kernels,).
 
-    kernel, stride, dilation: int, at least 1. border_mode: "same" pads dilation * (kernel // 2) on both sides
-    and wants odd kernels, "valid" pads nothing. pad: sets it outright, int or (left, right). padding: Keras's, in
-    the place of both: "same" makes ceil(length / stride) windows, an odd pad at the end, "causal" pads before the
-    first element alone, "valid" pads nothing. groups: divides channels and nb_kernels. weight_init, bias_init: an
-    Initializer, its name, or a number.
+    kernel, stride, dilation: int, at least 1. border_mode: "same" pads dilation * (kernel // 2) on both sides and
+    wants odd kernels, "valid" pads nothing. pad: sets it outright, int or (left, right). padding: Keras's, in the
+    place of both: "same" makes ceil(length / stride) windows, an odd pad at the end, "causal" pads before the first
+    element alone, "valid" pads nothing. groups: divides channels and nb_kernels. activation: as of Dense, softmax
+    of the channels. weight_init, bias_init: an Initializer, its name, or a number.
     """
 
     axes = SEQUENCE

@@ -14,10 +14,10 @@ class Conv1DTranspose(TransposedConvolution):
     Parameters: weight (channels, nb_kernels / groups, 1, kernel), bias (nb_kernels,).
 
     kernel, stride, dilation: int, at least 1. border_mode: "same" cuts dilation * (kernel // 2) off both sides and
-    wants odd kernels, "valid" cuts off nothing. pad: sets it outright, int or (left, right). output_padding: steps at
-    the end, from 0 to below the stride; by default stride - 1 with border_mode "same", else 0. padding: Keras's, in the
-    place of these three, as of Conv2DTranspose. groups: divides channels and nb_kernels. weight_init, bias_init: an
-    Initializer, its name, or a number.
+    wants odd kernels, "valid" cuts off nothing. pad: sets it outright, int or (left, right). output_padding: steps
+    at the end, from 0 to below the stride; by default stride - 1 with border_mode "same", else 0. padding: Keras's,
+    in the place of these three, as of Conv2DTranspose. groups: divides channels and nb_kernels. activation: as of
+    Dense, softmax of the channels. weight_init, bias_init: an Initializer, its name, or a number.
     """
 
     axes = SEQUENCE

@@ -16,12 +16,12 @@ class Conv2D(Convolution):
     oh = (height + top + bottom - dilation * (kernel - 1) - 1) // stride + 1, ow likewise.
     Parameters: weight (nb_kernels, channels / groups, kernel height, kernel width), bias (nb_kernels,).
 
-    kernel, stride, dilation: int or pair (height, width), at least 1. border_mode: "same" pads dilation *
-    (kernel // 2) on every side and wants odd kernels, "valid" pads nothing. pad: sets it outright, int,
-    (height, width) or (top, bottom, left, right). padding: Keras's, in the place of both: "same" makes
-    ceil(height / stride) x ceil(width / stride) windows, with an odd row or column of zeros behind, "valid" pads
-    nothing. groups: divides channels and nb_kernels; equal to channels, it makes the convolution depthwise.
-    weight_init, bias_init: an Initializer, its name, or a number.
+    kernel, stride, dilation: int or pair (height, width), at least 1. border_mode: "same" pads dilation * (kernel
+    // 2) on every side and wants odd kernels, "valid" pads nothing. pad: sets it outright, int, (height, width) or
+    (top, bottom, left, right). padding: Keras's, in the place of both: "same" makes ceil(height / stride) x
+    ceil(width / stride) windows, with an odd row or column of zeros behind, "valid" pads nothing. groups: divides
+    channels and nb_kernels; equal to channels, it makes the convolution depthwise. activation: as of Dense, softmax
+    of the channels. weight_init, bias_init: an Initializer, its name, or a number.
     """
 
     axes = IMAGE

@@ -6,6 +6,7 @@ from singa_lite.layer import initializer
 from singa_lite.layer.layer import InputShape
 from singa_lite.layers._checks import input_axes, positive_int
 from singa_lite.layers._windows import IMAGE, Extents
+from singa_lite.layers.activation import Activated
 from singa_lite.layers.convolution._convolution import Convolution
 from singa_lite.tensor import Shape
 
@@ -34,6 +35,7 @@ class DepthwiseConv2D(Convolution):
         padding: str | None = None,
         depth_multiplier: int = 1,
         dilation: Extents = 1,
+        activation: Activated = None,
         weight_init: initializer.Spec = "glorot_uniform",
         bias_init: initializer.Spec = 0.0,
         input_sample_shape: InputShape | None = None,
@@ -48,6 +50,7 @@ class DepthwiseConv2D(Convolution):
             use_bias,
             padding=padding,
             dilation=dilation,
+            activation=activation,
             weight_init=weight_init,
             bias_init=bias_init,
             input_sample_shape=input_sample_shape,

@@ -8,6 +8,7 @@ from singa_lite.layer import initializer
 from singa_lite.layer.layer import InputShape, Layer
 from singa_lite.layers._checks import input_axes
 from singa_lite.layers._windows import IMAGE, Extents, check_padding
+from singa_lite.layers.activation import Activated, activated, checked_activation, gives_of, mode_of
 from singa_lite.layers.convolution.conv2d import Conv2D
 from singa_lite.layers.convolution.depthwise_conv2d import DepthwiseConv2D
 from singa_lite.tensor import Shape, Tensor
@@ -20,7 +21,8 @@ class SeparableConv2D(Layer):
     inside: depthwise, with depth_multiplier kernels for each channel, and pointwise, which has the bias.
 
     kernel, stride, border_mode, pad, padding, dilation: of the depthwise convolution, as of Conv2D. use_bias,
-    bias_init: of the pointwise one. weight_init: of both, an Initializer, its name, or a number.
+    bias_init: of the pointwise one. activation: of the sum, as of Conv2D. weight_init: of both, an Initializer, its
+    name, or a number.
     """
 
     features_last = False
@@ -39,6 +41,7 @@ class SeparableConv2D(Layer):
         padding: str | None = None,
         depth_multiplier: int = 1,
         dilation: Extents = 1,
+        activation: Activated = None,
         weight_init: initializer.Spec = "glorot_uniform",
         bias_init: initializer.Spec = 0.0,
         input_sample_shape: InputShape | None = None,
@@ -63,7 +66,13 @@ class SeparableConv2D(Layer):
         self._pointwise = self.add_layer(
             Conv2D("pointwise", nb_kernels, 1, use_bias=use_bias, weight_init=weight_init, bias_init=bias_init)
         )
+        self.activation = checked_activation(self, activation)
+        self.gives = gives_of(self.activation)
         self.nb_kernels, self.window = self._pointwise.nb_kernels, self._depthwise.window
+
+    def summary_note(self) -> str:
+        """The window and the activation."""
+        return ", ".join(filter(None, (str(self.window), mode_of(self.activation))))
 
     def setup(self, *shapes: Shape) -> Shape:
         """(channels, height, width) -> (nb_kernels, oh, ow)."""
@@ -73,4 +82,5 @@ class SeparableConv2D(Layer):
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, channels, height, width) -> (n, nb_kernels, oh, ow)."""
-        return self.run(self._pointwise, training, self.run(self._depthwise, training, x))
+        y = self.run(self._pointwise, training, self.run(self._depthwise, training, x))
+        return activated(self.activation, y, 1)

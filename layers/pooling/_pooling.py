@@ -47,6 +47,10 @@ class Pooling(Layer):
         self.window.check_pads(label(self))
         self.ceil_mode = flag(self, "ceil_mode", ceil_mode)
 
+    def summary_note(self) -> str:
+        """The window."""
+        return str(self.window)
+
     def setup(self, *shapes: Shape) -> Shape:
         """(channels, *extents) -> (channels, *how many windows fit)."""
         channels, *extents = input_axes(self, shapes, self.axes)

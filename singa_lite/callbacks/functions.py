@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from singa_lite.common.elsewhere import accepts_arguments
+from singa_lite.common.keywords import accepts_arguments
 from singa_lite.training.fit import Callback, Training
 
 #: What is called with the training.

@@ -12,8 +12,8 @@ import numpy as np
 from singa_lite.common import checks
 from singa_lite.common.array_types import Array
 from singa_lite.common.checks import flag, fraction, integer, is_int
-from singa_lite.common.elsewhere import explains_keywords
 from singa_lite.common.errors import DataError, DataFileError
+from singa_lite.common.keywords import explains_keywords
 from singa_lite.data.extras import require
 from singa_lite.data.image_files import ENDINGS, check_link, check_whole, images_of
 from singa_lite.data.paired import Paired

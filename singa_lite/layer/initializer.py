@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.common.checks import at_least_zero, finite, real
-from singa_lite.common.elsewhere import check_keywords
 from singa_lite.common.errors import ShapeError
+from singa_lite.common.keywords import check_keywords
 from singa_lite.tensor import Tensor, from_numpy, to_numpy
 
 
@@ -20,7 +20,7 @@ class Initializer(ABC):
     """Base of all initializers. A subclass gives `__call__`."""
 
     def __new__(cls, *args: object, **named: object) -> Self:
-        check_keywords(cls.__name__, named, cls.__init__, {})
+        check_keywords(cls.__name__, named, cls.__init__)
         return super().__new__(cls)
 
     @abstractmethod

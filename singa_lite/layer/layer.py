@@ -13,7 +13,7 @@ from singa_lite.common.nesting import make_room
 from singa_lite.common.table import Table
 from singa_lite.device import Device
 from singa_lite.layer.layer_base import layer_calls, layer_options, names, placement
-from singa_lite.layer.layer_base.layer_names import ELSEWHERE, free_name, name_may_be_left_out
+from singa_lite.layer.layer_base.layer_names import free_name, name_may_be_left_out
 from singa_lite.layer.layer_base.layer_tensors import Context as Context
 from singa_lite.layer.layer_base.layer_tensors import LayerTensors
 from singa_lite.layer.layer_base.layer_traits import LayerTraits
@@ -54,7 +54,6 @@ class Layer(LayerTraits):
 
     #: {name that suggests another layer: what to use in its place}.
     misnomers: ClassVar[Mapping[str, str]] = {}
-    _words = ELSEWHERE
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)

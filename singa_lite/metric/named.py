@@ -16,6 +16,8 @@ from singa_lite.metric.ranking import AUC
 _KINDS: Mapping[str, Callable[[], Metric]] = {
     "accuracy": Accuracy,
     "acc": Accuracy,
+    "categorical_accuracy": Accuracy,
+    "sparse_categorical_accuracy": Accuracy,
     "top_5_accuracy": TopKAccuracy,
     "binary_accuracy": BinaryAccuracy,
     "binary_precision": BinaryPrecision,
@@ -32,8 +34,6 @@ _KINDS: Mapping[str, Callable[[], Metric]] = {
 }
 
 _OTHERS = {
-    "sparse_categorical_accuracy": '"accuracy"',
-    "categorical_accuracy": '"accuracy"',
     "top_k_categorical_accuracy": 'metric.TopKAccuracy(k), or "top_5_accuracy",',
     "sparse_top_k_categorical_accuracy": 'metric.TopKAccuracy(k), or "top_5_accuracy",',
     "f1_score": '"f1"',

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from singa_lite import device as devices
 from singa_lite.autograd.rewriting import Rule
-from singa_lite.common import elsewhere
 from singa_lite.common.checks import flag, integer, names
+from singa_lite.common.keywords import explains_keywords
 from singa_lite.common.unique import Unique
 from singa_lite.compiler.report import net_text, summary
 from singa_lite.compiler.report.summary import LayerRow
@@ -109,7 +109,7 @@ class FeedForwardNet(BatchNet, Unique):
         made._family.join(made, made._trainer)
         return made
 
-    @elsewhere.explains_keywords(elsewhere.DATA)
+    @explains_keywords()
     def evaluate(
         self,
         x: object,
@@ -121,12 +121,14 @@ class FeedForwardNet(BatchNet, Unique):
         workers: int | Processes = 0,
         sample_weight: object = None,
         class_weight: object = None,
+        verbose: bool | int | str = False,
     ) -> tuple[float, OneOrMore]:
         """(loss, metric) over all samples, as numbers, without training; the metric is None if there is none.
 
         x, y, prefetch, workers, sample_weight, class_weight: as for `fit`, and checked as there. steps: so many batches
-        and no more.
+        and no more. verbose: print both on a line.
         """
+        is_shown = fit_arguments.checked_verbose("evaluate verbose", verbose)
         self.device.check_bytes("evaluate")
         loading, ahead = sources.checked_loading("evaluate", workers, None), integer("evaluate prefetch", prefetch, 0)
         objective = self._objective()
@@ -138,9 +140,12 @@ class FeedForwardNet(BatchNet, Unique):
         sources.divide("evaluate", data, self.parallel, InTurn)
         with closing(data):
             mean = evaluation.evaluate(self, data, prefetch=ahead, class_weight=class_weight, ranks=self.parallel)
-        return mean.loss(), mean.metric(objective.measures)
+        found = mean.loss(), mean.metric(objective.measures)
+        if is_shown:
+            print("loss: {}, metric: {}".format(*found))
+        return found
 
-    @elsewhere.explains_keywords(elsewhere.DATA)
+    @explains_keywords()
     def predict(
         self,
         x: object,
@@ -148,13 +153,16 @@ class FeedForwardNet(BatchNet, Unique):
         *,
         output: Collection[str] = (),
         workers: int | Processes = 0,
+        verbose: bool | int | str = False,
     ) -> OneOrMore:
         """The net's output for all samples, in evaluation mode: a Tensor, or {output layer: Tensor}.
 
         What the last layer gives, as it is: raw scores where the loss works on raw scores. output: layers whose outputs
         are wanted too, by path, each of one output; the result is {layer: Tensor} then. x: as for `fit`, or batches of
-        samples alone. workers: as for `fit`.
+        samples alone. workers: as for `fit`. verbose: False or 0, as nothing is shown; ValueError for another.
         """
+        if fit_arguments.checked_verbose("predict verbose", verbose):
+            raise ValueError(f"predict verbose: wanted False or 0, as nothing is shown, received {verbose!r}")
         self.device.check_bytes("predict")
         checked.single_outputs(self)
         data = sources.data_to_predict(self, x, batch_size, sources.checked_loading("predict", workers, None))
@@ -182,7 +190,7 @@ class FeedForwardNet(BatchNet, Unique):
         self.device.check_bytes("generate")
         return self._steps.exclusively(generate, self, self._steps, prompt, steps, temperature, top_k, seed)
 
-    @elsewhere.explains_keywords(elsewhere.DATA)
+    @explains_keywords()
     def fit(
         self,
         x: object,
@@ -192,7 +200,7 @@ class FeedForwardNet(BatchNet, Unique):
         *,
         validation_data: object = None,
         shuffle: bool = True,
-        verbose: bool = True,
+        verbose: bool | int | str = True,
         callbacks: Iterable[fit.Callback] | fit.Callback = (),
         resume: str | PathLike[str] | None = None,
         prefetch: int = 0,

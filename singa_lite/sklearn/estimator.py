@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from singa_lite import optimizer as optimizers
 from singa_lite.common.array_types import Array
 from singa_lite.common.checks import fraction, integer, number_dtype
-from singa_lite.common.elsewhere import explains_keywords
+from singa_lite.common.keywords import explains_keywords
 from singa_lite.loss import Loss
 from singa_lite.net.feed_forward_net import FeedForwardNet
 from singa_lite.optimizer import Optimizer

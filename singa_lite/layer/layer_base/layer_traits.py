@@ -44,6 +44,10 @@ class LayerTraits(LayerTensors):
     #: The kind of tensor as which a batch that feeds the layer is held: "image" is as convolutions read it, "" C order.
     feed_layout: ClassVar[str] = ""
 
+    def summary_note(self) -> str:
+        """The options that `summary` shows behind the class, such as "3 x 3, stride 1, pad 0, relu"."""
+        return ""
+
     # ---- texts position by position, see `net.generate`
 
     def check_usable(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from singa_lite.common.arrays import kind
 from singa_lite.common.checks import integer
 from singa_lite.data import Bucketed, Paired
@@ -22,6 +24,15 @@ def check_epochs(data: DataSet, validation: DataSet | None, epochs: int, shuffle
                 f"fit {word}: wanted how many batches of the iterator an epoch takes, as it can be gone through but "
                 f"once, received none for {epochs} epochs"
             )
+
+
+def checked_verbose(where: str, given: object) -> bool:
+    """Whether progress is shown: for True, 1, 2 and "auto", not for False and 0. ValueError for others."""
+    if isinstance(given, bool | np.bool_) or (type(given) is int and given in (0, 1, 2)):
+        return bool(given)
+    if given != "auto":
+        raise ValueError(f"{where}: wanted True or False, or Keras's 0, 1, 2 or 'auto', received {given!r:.100}")
+    return True
 
 
 def checked_initial_epoch(given: int, epochs: int, resume: object) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from singa_lite.common.elsewhere import accepts_arguments
+from singa_lite.common.keywords import accepts_arguments
 
 #: {method of Keras's callbacks: the one that is called here}.
 _HERE: dict[str, str] = {
