@@ -123,9 +123,8 @@ ARGUMENTS = [
     bad("weight_init", "'he'", layers.Dense, 2, weight_init="he"),
     bad("bias_init", "'he'", layers.Dense, 2, bias_init="he"),
     bad("weight_init", "HeNormal()", layers.Dense, 2, weight_init=initializer.HeNormal, error=TypeError),
-    bad("breadth", "'here'", layers.Dense, 2, breadth=3, error=TypeError),
-    bad("storage", "precision=", layers.Dense, 2, storage="float16", error=TypeError),  # an option of former versions
-    bad("storage", "float16", layers.Activation, storage="float16", error=TypeError),
+    row(lambda: layers.Dense("here", 2, breadth=3), TypeError, "Dense", "breadth"),  # type: ignore[call-overload]
+    row(lambda: layers.Dense(2, storage="float16"), TypeError, "storage", "precision="),  # type: ignore[call-overload]
     bad("input_sample_shape", "(5,)", layers.Dense, 2, input_sample_shape=5, error=ShapeError),
     bad("input_sample_shape", "'5'", layers.Dense, 2, input_sample_shape="5", error=ShapeError),
     bad("input_sample_shape", "(None, 3)", layers.Dense, 2, input_sample_shape=(None, 3), error=ShapeError),

@@ -304,7 +304,7 @@ BATCHES = [
     fitting(TypeError, "data.Processes", "use_multiprocessing", use_multiprocessing=True),
     fitting(ValueError, "verbose", "3", verbose=3),
     of_net(lambda net: net.evaluate(X, Y, verbose="yes"), ValueError, "evaluate", "verbose"),
-    of_net(lambda net: net.predict(X, verbose=1), ValueError, "predict", "verbose"),
+    of_net(lambda net: net.predict(X, verbose=1), TypeError, "predict", "verbose"),
 ]
 
 # --- calls and their order ----------------------------------------------------------------------------------

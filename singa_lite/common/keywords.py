@@ -17,6 +17,7 @@ from singa_lite.common.words import (
     DEFAULTS,
     DIFFERENT,
     HINTS,
+    NO_EFFECT,
     SAME_WORDS,
     SameAs,
 )
@@ -24,6 +25,7 @@ from singa_lite.common.words import (
 P = ParamSpec("P")
 R = TypeVar("R")
 Row = TypeVar("Row")
+Kind = TypeVar("Kind")
 
 
 def own_word(word: str, parameters: Mapping[str, object]) -> str:
@@ -46,14 +48,18 @@ def own_words(
     if named.keys() <= parameters.keys() and not same:
         return dict(named)
     values: dict[str, Any] = dict(zip(_positional(parameters, args), args, strict=False))
-    words, found = {name: name for name in values}, dict[str, Any]()
+    words, found, foreign = {name: name for name in values}, dict[str, Any](), list[str]()
     for word, value in named.items():
         name = own_word(word, parameters)
+        has_no_effect = name not in parameters and any(value is each for each in NO_EFFECT.get(word, ()))
+        if name != word or word in same or has_no_effect:
+            foreign.append(word)
+        if has_no_effect:
+            continue
         if name in words:
             raise TypeError(f"{where}: wanted {words[name]} or {word}, two words for one thing, received both")
         words[name] = word
         found[name] = value if name == word else CONVERSIONS.get(word, _unchanged)(value)
-    foreign = [word for name, word in words.items() if name != word or word in same]
     if kind is None or not foreign:
         return found
     name, meaning = _of_class(DIFFERENT, kind, ("", ""))
@@ -165,6 +171,21 @@ def class_lookup(module: str) -> Callable[[str], object]:
         raise AttributeError(f"module {module!r} has no attribute {name!r}{hint}", name=name)
 
     return find
+
+
+def by_name(what: str, name: str, kinds: Mapping[str, Kind], others: Mapping[str, str]) -> Kind:
+    """The entry of a name. others: what names of other frameworks are called here.
+
+    ValueError for one that is unknown, which names those there are; TypeError for what is no name.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"{what}: wanted one of {sorted(kinds)}, received {name!r:.100}")
+    if name in kinds:
+        return kinds[name]
+    meant = others.get(name.lower())
+    near = get_close_matches(name.lower(), kinds, 1)
+    hint = f"; {name!r} is {meant} here" if meant else f"; perhaps {near[0]!r}" if near else ""
+    raise ValueError(f"{what}: wanted one of {sorted(kinds)}, received {name!r}{hint}")
 
 
 def accepts_arguments(call: object, count: int) -> bool:

@@ -75,8 +75,27 @@ CONVERSIONS: Mapping[str, Callable[[object], object]] = {
     "cropping": _flat_pairs,
 }
 
+#: {keyword of Keras: its values that ask for what is done anyway}: accepted by calls that have no such parameter.
+NO_EFFECT: Mapping[str, tuple[object, ...]] = {
+    "verbose": (False, 0),
+    "run_eagerly": (False,),
+    "jit_compile": (True, "auto"),
+    "steps_per_execution": (1,),
+    "data_format": ("channels_first", None),
+    "reduction": ("sum_over_batch_size",),
+    "kernel_regularizer": (None,),
+    "bias_regularizer": (None,),
+    "activity_regularizer": (None,),
+    "kernel_constraint": (None,),
+    "bias_constraint": (None,),
+}
+
 _PADDING: Mapping[tuple[str, ...], object] = {("padding", "border_mode", "pad"): "valid"}
 _POOLING: Mapping[tuple[str, ...], object] = {**_PADDING, ("kernel",): 2, ("stride",): SameAs("kernel")}
+_RECURRENT: Mapping[tuple[str, ...], object] = {
+    ("weight_init",): "glorot_uniform",
+    ("recurrent_init",): "orthogonal",
+}
 
 #: {class, also of its subclasses: {(parameter, others in its place): Keras's default}}: what a call with a word of
 #: Keras's takes for the parameter if none of these is given.
@@ -93,11 +112,8 @@ DEFAULTS: Mapping[str, Mapping[tuple[str, ...], object]] = {
     "LayerNormalization": {("epsilon",): 1e-3},
     "GroupNormalization": {("epsilon",): 1e-3},
     "PReLU": {("alpha_init",): 0.0, ("shared_axes",): ()},
-    "RecurrentLayer": {
-        ("weight_init",): "glorot_uniform",
-        ("recurrent_init",): "orthogonal",
-        ("bias_init",): 0.0,
-    },
+    "RecurrentLayer": {**_RECURRENT, ("bias_init",): 0.0},
+    "LSTM": {**_RECURRENT, ("bias_init",): "unit_forget"},
     "SGD": {("lr",): 0.01},
     "RMSProp": {("lr",): 0.001, ("epsilon",): 1e-7},
     "AdaGrad": {("lr",): 0.001, ("epsilon",): 1e-7},
@@ -179,6 +195,7 @@ HINTS: Mapping[str, tuple[str, ...]] = {
     "max_queue_size": ("prefetch",),
     "use_multiprocessing": ("workers=data.Processes(2)",),
     "num_workers": ("workers",),
+    "verbose": ("nothing, as it shows no bar",),
     "return_dict": ("nothing, as (loss, metric) comes back",),
     # callbacks
     "filepath": ("folder",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from singa_lite.layer.criterion import by_name
+from singa_lite.common.keywords import by_name
 from singa_lite.loss.base import Loss
 from singa_lite.loss.cross_entropy import SigmoidCrossEntropy, SoftmaxCrossEntropy
 from singa_lite.loss.distances import CosineSimilarity, Huber, MeanAbsoluteError, MeanSquaredError, SquaredError

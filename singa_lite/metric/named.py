@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from singa_lite.layer.criterion import by_name
+from singa_lite.common.keywords import by_name
 from singa_lite.metric.accuracies import Accuracy, BinaryAccuracy, TopKAccuracy
 from singa_lite.metric.base import Metric
 from singa_lite.metric.counts import F1, BinaryPrecision, BinaryRecall, ConfusionMatrix

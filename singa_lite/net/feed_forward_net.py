@@ -102,10 +102,7 @@ class FeedForwardNet(BatchNet, Unique):
         """
         made = FeedForwardNet(device=self.device, dtype=self.dtype, seed=self.seed)
         made.adopt(*part_of(self, outputs, inputs))
-        if self._family is None:
-            self._family = Family()
-            self._family.join(self, self._trainer)
-        made._family = self._family
+        made._family = self._family = self._family or Family(self, self._trainer)
         made._family.join(made, made._trainer)
         return made
 
@@ -128,10 +125,10 @@ class FeedForwardNet(BatchNet, Unique):
         x, y, prefetch, workers, sample_weight, class_weight: as for `fit`, and checked as there. steps: so many batches
         and no more. verbose: print both on a line.
         """
-        is_shown = fit_arguments.checked_verbose("evaluate verbose", verbose)
         self.device.check_bytes("evaluate")
         loading, ahead = sources.checked_loading("evaluate", workers, None), integer("evaluate prefetch", prefetch, 0)
         objective = self._objective()
+        shown = fit_arguments.checked_verbose("evaluate verbose", verbose)
         self._refuse_weights("evaluate", sample_weight=sample_weight, class_weight=class_weight)
         weights.class_weights("evaluate", class_weight, self, objective)
         data = sources.data_set("evaluate", self, objective, x, y, batch_size, loading, steps=("steps", steps))
@@ -140,10 +137,9 @@ class FeedForwardNet(BatchNet, Unique):
         sources.divide("evaluate", data, self.parallel, InTurn)
         with closing(data):
             mean = evaluation.evaluate(self, data, prefetch=ahead, class_weight=class_weight, ranks=self.parallel)
-        found = mean.loss(), mean.metric(objective.measures)
-        if is_shown:
-            print("loss: {}, metric: {}".format(*found))
-        return found
+        if shown:
+            print(f"loss: {mean.loss()}, metric: {mean.metric(objective.measures)}")
+        return mean.loss(), mean.metric(objective.measures)
 
     @explains_keywords()
     def predict(
@@ -153,16 +149,13 @@ class FeedForwardNet(BatchNet, Unique):
         *,
         output: Collection[str] = (),
         workers: int | Processes = 0,
-        verbose: bool | int | str = False,
     ) -> OneOrMore:
         """The net's output for all samples, in evaluation mode: a Tensor, or {output layer: Tensor}.
 
         What the last layer gives, as it is: raw scores where the loss works on raw scores. output: layers whose outputs
         are wanted too, by path, each of one output; the result is {layer: Tensor} then. x: as for `fit`, or batches of
-        samples alone. workers: as for `fit`. verbose: False or 0, as nothing is shown; ValueError for another.
+        samples alone. workers: as for `fit`.
         """
-        if fit_arguments.checked_verbose("predict verbose", verbose):
-            raise ValueError(f"predict verbose: wanted False or 0, as nothing is shown, received {verbose!r}")
         self.device.check_bytes("predict")
         checked.single_outputs(self)
         data = sources.data_to_predict(self, x, batch_size, sources.checked_loading("predict", workers, None))
@@ -219,8 +212,7 @@ class FeedForwardNet(BatchNet, Unique):
         x, y: arrays, or dicts of arrays, of equally many samples; or x alone: what has its targets
         (`data.image_folder`, `data.parquet`), sequences in buckets (`data.bucketed`), or what gives batches, (x, y) or
         dicts: an iterator, a PyTorch DataLoader, a Keras Sequence, `data.Epochs`. validation_data: (x, y), or one of
-        these.
-        batch_size: None is 32.
+        these. batch_size: None is 32.
 
         What is in memory stays there, and only a batch at a time is copied; HDF5 sets, and all that can be sliced and
         says its shape and dtype, are read by batches. Before the first step all of it is checked, validation_data,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from singa_lite.common.keywords import keras_defaults
-from singa_lite.layer.criterion import by_name
+from singa_lite.common.keywords import by_name, keras_defaults
 from singa_lite.optimizer.adaptive import Adam, AdamW, RMSProp
 from singa_lite.optimizer.base import Optimizer
 from singa_lite.optimizer.sgd import SGD

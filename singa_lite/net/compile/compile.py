@@ -105,9 +105,9 @@ class CompiledNet(PlannedNet):
         on_nan: str | None = "fit",
         parallel: Ranks | None = None,
     ) -> None:
-        """Say how to train. optimizer: an object, or a name such as "adam", which has Keras's defaults. loss, metric: in
-        the place of those given to the constructor. loss_weights: {output layer: what its loss is multiplied by in the
-        sum over the outputs}, else 1.
+        """Say how to train. optimizer: an object, or a name such as "adam", with Keras's defaults. loss, metric: in the
+        place of those given to the constructor. loss_weights: {output layer: what its loss is multiplied by in the sum
+        over the outputs}, else 1.
 
         graph: record a step for each shape of batch, plan its memory into one arena, and replay it; else do each
         operation at once, with equal results, bit for bit. A change of what is trained (`freeze`, `stores_grad`) or

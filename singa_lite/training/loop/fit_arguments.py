@@ -30,7 +30,7 @@ def checked_verbose(where: str, given: object) -> bool:
     """Whether progress is shown: for True, 1, 2 and "auto", not for False and 0. ValueError for others."""
     if isinstance(given, bool | np.bool_) or (type(given) is int and given in (0, 1, 2)):
         return bool(given)
-    if given != "auto":
+    if not isinstance(given, str) or given != "auto":
         raise ValueError(f"{where}: wanted True or False, or Keras's 0, 1, 2 or 'auto', received {given!r:.100}")
     return True
 
