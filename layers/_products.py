@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from singa_lite.layer import initializer
 from singa_lite.layer.layer import Layer
-
-from ._checks import bias_init as checked_bias_init
-from ._checks import flag, init
-from .dense import Dense
+from singa_lite.layers._checks import bias_init as checked_bias_init
+from singa_lite.layers._checks import flag, init
+from singa_lite.layers.dense import Dense
 
 
 class Products(Layer):

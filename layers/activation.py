@@ -1,4 +1,4 @@
-"""Activation: one function on each element."""
+"""Functions of each element, softmax, and the activations that other layers apply."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from singa_lite import autograd
 from singa_lite.common.described import Arguments
 from singa_lite.layer.layer import InputShape, Layer, check_new
+from singa_lite.layers._checks import axis_of, check_choice, label, leaves_time, not_the_batch, one_input, positive
+from singa_lite.layers._elementwise import Elementwise
 from singa_lite.tensor import Shape, Tensor
-
-from ._checks import check_choice, label, one_input, positive
 
 #: {mode: the operation}
 MODES: dict[str, Callable[..., Tensor]] = {
@@ -44,7 +44,7 @@ _OTHERS = (
 )
 
 
-class Activation(Layer):
+class Activation(Elementwise):
     """One function on each element. Input and output samples of any shape.
 
     mode: "relu" max(x, 0); "relu6" min(max(x, 0), 6); "leaky_relu" x where x > 0, else slope * x; "elu" x
@@ -54,11 +54,6 @@ class Activation(Layer):
     is wanted: Activation("tanh") is refused, Activation("tanh", "tanh") is not. slope: of "leaky_relu" only,
     above 0, default 0.01. alpha: of "elu" only, above 0, default 1.
     """
-
-    passes_mask = True
-
-    positionwise = True
-    any_length = True
 
     def __init__(
         self,
@@ -107,10 +102,6 @@ class Activation(Layer):
     def summary_note(self) -> str:
         """The mode."""
         return self.mode
-
-    def setup(self, *shapes: Shape) -> Shape:
-        """The shape is kept."""
-        return one_input(self, shapes)
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, ...) -> the same shape."""
@@ -175,3 +166,28 @@ def activated(activation: str | Activation | None, y: Tensor, axis: int) -> Tens
     if isinstance(activation, Activation):
         return MODES[activation.mode](y, **activation.options)
     return MODES[activation](y)
+
+
+class Softmax(Layer):
+    """y = e**x / sum of e**x along `axis`.
+
+    Input and output samples of any shape with that axis.
+
+    axis: counts the batch as 0, negative from the end; never the batch.
+    """
+
+    gives = "softmax"
+
+    def __init__(self, name: str, axis: int = 1, *, input_sample_shape: InputShape | None = None) -> None:
+        super().__init__(name, input_sample_shape=input_sample_shape)
+        self.axis = not_the_batch(self, axis)
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """The shape is kept."""
+        shape = one_input(self, shapes)
+        self.positionwise = leaves_time(axis_of(self, self.axis, shape), shape)
+        return shape
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, ...) -> the same shape."""
+        return autograd.softmax(x, self.axis)

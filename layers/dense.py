@@ -5,11 +5,10 @@ from __future__ import annotations
 from singa_lite import autograd
 from singa_lite.layer import initializer
 from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layers._checks import bias_init as checked_bias_init
+from singa_lite.layers._checks import features_of, flag, init, positive_int
+from singa_lite.layers.activation import Activated, activated, checked_activation, gives_of, mode_of
 from singa_lite.tensor import Shape, Tensor
-
-from ._checks import bias_init as checked_bias_init
-from ._checks import features_of, flag, init, positive_int
-from .activation import Activated, activated, checked_activation, gives_of, mode_of
 
 
 class Dense(Layer):

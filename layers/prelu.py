@@ -8,9 +8,8 @@ from singa_lite import autograd
 from singa_lite.common.errors import ShapeError
 from singa_lite.layer import initializer
 from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layers._checks import init, is_int, label, one_input
 from singa_lite.tensor import Shape, Tensor
-
-from ._checks import init, is_int, label, one_input
 
 
 class PReLU(Layer):

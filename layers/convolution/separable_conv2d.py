@@ -9,8 +9,7 @@ from singa_lite.layer.layer import InputShape, Layer
 from singa_lite.layers._checks import input_axes
 from singa_lite.layers._windows import IMAGE, Extents, check_padding
 from singa_lite.layers.activation import Activated, activated, checked_activation, gives_of, mode_of
-from singa_lite.layers.convolution.conv2d import Conv2D
-from singa_lite.layers.convolution.depthwise_conv2d import DepthwiseConv2D
+from singa_lite.layers.convolution.convolution import Conv2D, DepthwiseConv2D
 from singa_lite.tensor import Shape, Tensor
 
 

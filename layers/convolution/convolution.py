@@ -1,4 +1,4 @@
-"""Base of the convolution layers: all but the number of axes."""
+"""Convolutions over images and sequences."""
 
 from __future__ import annotations
 
@@ -11,7 +11,17 @@ from singa_lite.layer import initializer
 from singa_lite.layer.layer import InputShape, Layer
 from singa_lite.layers._checks import bias_init as checked_bias_init
 from singa_lite.layers._checks import flag, init, input_axes, label, positive_int
-from singa_lite.layers._windows import PADDINGS, Extents, as_images, as_samples, output_extents, padded, window
+from singa_lite.layers._windows import (
+    IMAGE,
+    PADDINGS,
+    SEQUENCE,
+    Extents,
+    as_images,
+    as_samples,
+    output_extents,
+    padded,
+    window,
+)
 from singa_lite.layers.activation import Activated, activated, checked_activation, gives_of, mode_of
 from singa_lite.tensor import Shape, Tensor
 
@@ -98,3 +108,95 @@ class Convolution(Layer):
             groups=self.groups,
         )
         return activated(self.activation, as_samples(y, before=x), 1)
+
+
+class Conv1D(Convolution):
+    """Convolution over sequences: the Conv2D of images of height 1.
+
+    y[k, i] = bias[k] + sum over c, u of weight[k, c, 0, u] * x[c, i * stride + u * dilation - left], x being
+    0 outside its length and c running over the channels of k's group.
+
+    Input samples (channels, length); output samples (nb_kernels, ol) with
+    ol = (length + left + right - dilation * (kernel - 1) - 1) // stride + 1.
+    Parameters: weight (nb_kernels, channels / groups, 1, kernel), bias (nb_kernels,).
+
+    kernel, stride, dilation: int, at least 1. pad: int or (left, right). padding: also "causal", which pads before the
+    first element alone. All others as of Conv2D, along one axis.
+    """
+
+    axes = SEQUENCE
+    paddings = (*PADDINGS, "causal")
+
+
+class Conv2D(Convolution):
+    """Convolution over images (cross-correlation, as everywhere in the field):
+
+    y[k, i, j] = bias[k] + sum over c, u, v of weight[k, c, u, v] * x[c, i * stride + u * dilation - top, j *
+    stride + v * dilation - left], x being 0 outside its extents and c running over the channels of k's group.
+
+    Input samples (channels, height, width); output samples (nb_kernels, oh, ow) with
+    oh = (height + top + bottom - dilation * (kernel - 1) - 1) // stride + 1, ow likewise.
+    Parameters: weight (nb_kernels, channels / groups, kernel height, kernel width), bias (nb_kernels,).
+
+    kernel, stride, dilation: int or pair (height, width), at least 1. border_mode: "same" pads dilation * (kernel
+    // 2) on every side and wants odd kernels, "valid" pads nothing. pad: sets it outright, int, (height, width) or
+    (top, bottom, left, right). padding: Keras's, in the place of both: "same" makes ceil(height / stride) x
+    ceil(width / stride) windows, with an odd row or column of zeros behind, "valid" pads nothing. groups: divides
+    channels and nb_kernels; equal to channels, it makes the convolution depthwise. activation: as of Dense, softmax
+    of the channels. weight_init, bias_init: an Initializer, its name, or a number.
+    """
+
+    axes = IMAGE
+
+
+class DepthwiseConv2D(Convolution):
+    """A Conv2D with a group for each channel: output channel c * depth_multiplier + m sees input channel c alone.
+
+    Input samples (channels, height, width); output samples (channels * depth_multiplier, oh, ow), oh and ow as of
+    Conv2D. Parameters: weight (channels * depth_multiplier, 1, kernel height, kernel width), bias (channels *
+    depth_multiplier,).
+
+    depth_multiplier: kernels for each channel, at least 1. All others as of Conv2D.
+    """
+
+    axes = IMAGE
+
+    def __init__(
+        self,
+        name: str,
+        kernel: Extents = 3,
+        stride: Extents = 1,
+        border_mode: str = "same",
+        pad: Extents | None = None,
+        use_bias: bool = True,
+        *,
+        padding: str | None = None,
+        depth_multiplier: int = 1,
+        dilation: Extents = 1,
+        activation: Activated = None,
+        weight_init: initializer.Spec = "glorot_uniform",
+        bias_init: initializer.Spec = 0.0,
+        input_sample_shape: InputShape | None = None,
+    ) -> None:
+        super().__init__(
+            name,
+            1,  # and 1 group, until the channels are known
+            kernel,
+            stride,
+            border_mode,
+            pad,
+            use_bias,
+            padding=padding,
+            dilation=dilation,
+            activation=activation,
+            weight_init=weight_init,
+            bias_init=bias_init,
+            input_sample_shape=input_sample_shape,
+        )
+        self.depth_multiplier = positive_int(self, "depth_multiplier", depth_multiplier)
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """(channels, height, width) -> (channels * depth_multiplier, oh, ow)."""
+        self.groups = input_axes(self, shapes, self.axes)[0]
+        self.nb_kernels = self.groups * self.depth_multiplier
+        return super().setup(*shapes)

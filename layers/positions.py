@@ -1,4 +1,4 @@
-"""SinusoidalPositions: sines and cosines of each position added."""
+"""Positions added to sequences: learned ones, and sines and cosines."""
 
 from __future__ import annotations
 
@@ -6,12 +6,62 @@ from singa_lite import autograd
 from singa_lite.autograd.ops.cached import rows_at
 from singa_lite.autograd.ops.shape import first_rows
 from singa_lite.common.errors import ShapeError
+from singa_lite.layer import initializer
 from singa_lite.layer.layer import InputShape, Layer
 from singa_lite.layer.layer_base.past import LayerPast
 from singa_lite.layer.layer_base.positions import sinusoidal_table
+from singa_lite.layers._checks import init, input_axes, label, positive, positive_int
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import input_axes, label, positive
+
+class LearnedPositions(Layer):
+    """y = x + weight[:time].
+
+    Input and output samples (time, features). Parameter: weight (max_length, features).
+
+    max_length: positions that the table has, at least time; None: time. weight_init: an Initializer, its name, or a
+    number.
+    """
+
+    passes_mask = True
+
+    any_length = True
+
+    def __init__(
+        self,
+        name: str,
+        max_length: int | None = None,
+        *,
+        weight_init: initializer.Spec = "uniform",
+        input_sample_shape: InputShape | None = None,
+    ) -> None:
+        super().__init__(name, input_sample_shape=input_sample_shape)
+        self.max_length = None if max_length is None else positive_int(self, "max_length", max_length)
+        self.weight_init = init(self, "weight_init", weight_init)
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """The shape is kept. ShapeError for more positions than the table has."""
+        time, features = input_axes(self, shapes, ("time", "features"))
+        length = time if self.max_length is None else self.max_length
+        if time > length:
+            raise ShapeError(f"{label(self)}: wanted at most max_length {length} positions, received {time}")
+        self.add_parameter("weight", (length, features), self.weight_init, (length, features))
+        return time, features
+
+    def most_positions(self) -> int | None:
+        """Rows of the table."""
+        return self.parameters["weight"].shape[0]
+
+    def continued(self, past: LayerPast, *inputs: Tensor) -> Tensor:
+        """x (n, m, features) -> the same shape, by the next m rows."""
+        (x,) = inputs
+        weight = self.parameters["weight"]
+        return autograd.add(x, rows_at(weight.view((1, *weight.shape)), past.position, x.shape[1]))
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, time, features) -> the same shape."""
+        weight, time = self.parameters["weight"], x.shape[1]
+        return autograd.add(x, weight if weight.shape[0] == time else autograd.split(weight, 0, (time,))[0])
 
 
 class SinusoidalPositions(Layer):
