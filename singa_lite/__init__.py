@@ -16,7 +16,7 @@ from singa_lite import loss as loss
 from singa_lite import metric as metric
 from singa_lite import optimizer as optimizer
 from singa_lite import tensor as tensor
-from singa_lite.common import old_paths
+from singa_lite.common import old_paths, words
 from singa_lite.common.errors import DeviceError as DeviceError
 from singa_lite.common.errors import GraphError as GraphError
 from singa_lite.common.errors import ShapeError as ShapeError
@@ -83,4 +83,6 @@ if not TYPE_CHECKING:  # where it would let any name pass
             return import_module(f"{__name__}.{name}")
         if name == "Input":
             return import_module(f"{__name__}.layers").Input
+        if name in words.MODULES:
+            return globals()[words.MODULES[name]]
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

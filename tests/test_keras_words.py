@@ -458,6 +458,25 @@ def test_keras_well_known_script_runs(capsys):
     assert "3 x 3, stride 1, pad 0, relu" in capsys.readouterr().out
 
 
+def test_the_quickstart_for_beginners_runs():
+    """TensorFlow's, of raw scores, with Keras's modules by their names."""
+    keras: Any = singa_lite
+    given = digits()
+    model = keras.Sequential(
+        [
+            layers.Flatten(input_shape=(16, 16)),
+            layers.Dense(128, activation="relu"),
+            layers.Dropout(0.2),
+            layers.Dense(10),
+        ]
+    )
+    scores = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer=keras.optimizers.Adam(), loss=scores, metrics=["accuracy"])
+    model.fit(given["x_train"], given["y_train"].argmax(1), epochs=5, verbose=0)
+    assert model.evaluate(given["x_test"], given["y_test"].argmax(1), verbose=2)[1] > 0.6
+    assert all(getattr(keras, name) is getattr(keras, ours) for name, ours in words.MODULES.items())
+
+
 @pytest.mark.peer
 def test_the_script_learns_what_keras_learns(tmp_path):
     """From equal weights, without what is drawn at random."""

@@ -48,24 +48,37 @@ def own_words(
     if named.keys() <= parameters.keys() and not same:
         return dict(named)
     values: dict[str, Any] = dict(zip(_positional(parameters, args), args, strict=False))
-    words, found, foreign = {name: name for name in values}, dict[str, Any](), list[str]()
+    found, foreign = _translated(where, parameters, values, named)
+    foreign += same
+    if kind is None or not foreign:
+        return found
+    name, meaning = _of_class(DIFFERENT, kind, ("", ""))
+    if name in values or name in found:
+        raise TypeError(f"{where}: wanted no {name}, here {meaning}, beside Keras's {foreign[0]}=, received both")
+    return found | keras_defaults(kind, values | found)
+
+
+def _translated(
+    where: str, parameters: Mapping[str, Parameter], values: Mapping[str, object], named: Mapping[str, object]
+) -> tuple[dict[str, Any], list[str]]:
+    """Keyword arguments by this package's parameters, and the words among them that were Keras's.
+
+    values: of positional arguments. TypeError for two words for one parameter.
+    """
+    words, found, foreign = dict(zip(values, values, strict=True)), dict[str, Any](), list[str]()
     for word, value in named.items():
         name = own_word(word, parameters)
-        has_no_effect = name not in parameters and any(value is each for each in NO_EFFECT.get(word, ()))
-        if name != word or word in same or has_no_effect:
+        if name not in parameters and any(value is each for each in NO_EFFECT.get(word, ())):
             foreign.append(word)
-        if has_no_effect:
             continue
         if name in words:
             raise TypeError(f"{where}: wanted {words[name]} or {word}, two words for one thing, received both")
         words[name] = word
-        found[name] = value if name == word else CONVERSIONS.get(word, _unchanged)(value)
-    if kind is None or not foreign:
-        return found
-    name, meaning = _of_class(DIFFERENT, kind, ("", ""))
-    if name in words:
-        raise TypeError(f"{where}: wanted no {name}, here {meaning}, beside Keras's {foreign[0]}=, received both")
-    return found | keras_defaults(kind, values | found)
+        found[name] = value
+        if name != word:
+            foreign.append(word)
+            found[name] = CONVERSIONS.get(word, _unchanged)(value)
+    return found, foreign
 
 
 def keras_defaults(kind: type, values: Mapping[str, object]) -> dict[str, object]:

@@ -206,6 +206,15 @@ HINTS: Mapping[str, tuple[str, ...]] = {
     "schedule": ("the optimizer's lr, a schedule or a function of the step",),
 }
 
+#: {module of Keras's: the one that has its classes}.
+MODULES: Mapping[str, str] = {
+    "initializers": "initializer",
+    "losses": "loss",
+    "metrics": "metric",
+    "optimizers": "optimizer",
+    "regularizers": "regularizer",
+}
+
 #: {class of Keras's: (this package's class, what it is made with unless given)}.
 CLASSES: Mapping[str, tuple[str, Mapping[str, object]]] = {
     "MaxPool1D": ("MaxPooling1D", {}),
