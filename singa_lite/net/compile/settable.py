@@ -24,14 +24,6 @@ FOLLOWED = _OF_NET | ATTRIBUTES
 _COMPILED = _OF_NET.union(NAMES)
 
 
-#: {attribute that another framework's net has: what stands for it here}.
-ELSEWHERE = {
-    "lr": "net.optimizer.lr",
-    "learning_rate": "net.optimizer.lr",
-    "trainable": "trainable of each layer, or compile(freeze=...)",
-}
-
-
 class Settable(Protocol):
     """What is asked here of a net."""
 
@@ -68,9 +60,8 @@ def checked(net: Settable, name: str, value: object) -> object:
 
 def _refuse(net: Settable, name: str) -> None:
     public = {word for word in (*vars(net), *dir(type(net))) if not word.startswith("_")}
-    near = ELSEWHERE.get(name, "")
-    if not near:
-        options = dict.fromkeys(_COMPILED)
-        known = own_word(name, options) if own_word(name, options) != name else hint_for(name, options)
-        near = known or next(iter(get_close_matches(name, sorted(public | _COMPILED), 1)), "")
+    options = dict.fromkeys(_COMPILED)
+    own = own_word(name, options)
+    hint = own if own != name else hint_for(name, options)
+    near = hint or next(iter(get_close_matches(name, sorted(public | _COMPILED), 1)), "")
     raise AttributeError(f"net.{name}: wanted an attribute that a net has, received none{near and f'; perhaps {near}'}")
