@@ -20,7 +20,6 @@ from .dropout import GaussianNoise as _GaussianNoise
 from .dropout import SpatialDropout1D as _SpatialDropout1D
 from .dropout import SpatialDropout2D as _SpatialDropout2D
 from .dummy import Dummy as _Dummy
-from .embedding import Embedding
 from .embedding import Embedding as _Embedding
 from .embedding import PaddingMask as _PaddingMask
 from .embedding import TiedDense as _TiedDense

@@ -103,7 +103,7 @@ def imports(kind: type[Layer]) -> dict[str, str]:
         for alias in node.names if isinstance(node, ast.ImportFrom) else ():
             if alias.name in wanted:
                 found[alias.name] = f"from {'.' * node.level}{node.module or ''} import {alias.name}"
-    own = wanted & vars(module).keys() - found.keys()
+    own = (wanted & vars(module).keys()) - found.keys() - kinds().keys()
     found = {name: line for name, line in found.items() if name not in kinds()}
     return found | {name: f"from {_within(module.__name__)} import {name}" for name in own}
 

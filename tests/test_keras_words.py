@@ -374,8 +374,9 @@ def test_what_asks_for_what_is_done_anyway_is_accepted():
     layer = layers.Conv2D(filters=4, kernel_size=3, data_format="channels_first", kernel_regularizer=None)
     assert layer.given_arguments == layers.Conv2D(filters=4, kernel_size=3).given_arguments
     net = net_of(layers.Dense("d", 4), shape=VECTOR)
-    net.compile("sgd", loss.SparseCategoricalCrossentropy(from_logits=True), jit_compile=True, run_eagerly=False)
-    assert net.optimizer.lr == 0.01
+    net.compile("sgd", loss.SparseCategoricalCrossentropy(from_logits=True), jit_compile=True, metrics=[])
+    assert net.optimizer.lr == 0.01 and net.metric is None
+    assert net.evaluate(samples(VECTOR), np.array([0, 3, 1]), return_dict=False)[1] is None
 
 
 def test_keras_words_of_calls(tmp_path, capsys):

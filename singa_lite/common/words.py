@@ -57,8 +57,10 @@ SAME_WORDS = frozenset({"activation", "padding"})
 
 
 def _only_entry(given: object) -> object:
-    """The entry of a list of one: `metrics=["accuracy"]` is one metric."""
-    return given[0] if isinstance(given, list | tuple) and len(given) == 1 else given
+    """The entry of a list of one, as `metrics=["accuracy"]` is one metric; None for an empty list."""
+    if isinstance(given, list | tuple) and len(given) < 2:
+        return given[0] if given else None
+    return given
 
 
 def _flat_pairs(given: object) -> object:
@@ -79,6 +81,10 @@ CONVERSIONS: Mapping[str, Callable[[object], object]] = {
 NO_EFFECT: Mapping[str, tuple[object, ...]] = {
     "verbose": (False, 0),
     "run_eagerly": (False,),
+    "weighted_metrics": (None,),
+    "validation_freq": (1,),
+    "validation_batch_size": (None,),
+    "return_dict": (False,),
     "jit_compile": (True, "auto"),
     "steps_per_execution": (1,),
     "data_format": ("channels_first", None),
