@@ -90,6 +90,12 @@ LAYERS: list[tuple[Callable[[], Layer], Callable[[], Layer], tuple[int, ...]]] =
         lambda: layers.AvgPooling2D((2, 3), (2, 3), padding="same", count_pad=False),
         IMAGE,
     ),
+    (
+        lambda: layers.AveragePooling2D(3),
+        lambda: layers.AvgPooling2D(3, 3, padding="valid", count_pad=False),
+        IMAGE,
+    ),
+    (lambda: layers.MaxPool2D(), lambda: layers.MaxPooling2D(2, 2, **VALID), IMAGE),
     (lambda: layers.MaxPooling1D(pool_size=4), lambda: layers.MaxPooling1D(4, 4, **VALID), LONG),
     (
         lambda: layers.AvgPooling1D(strides=4),
@@ -160,6 +166,8 @@ OTHERS: list[tuple[Any, Any]] = [
     (optimizer.Adam(learning_rate=0.002, beta_1=0.8), optimizer.Adam(0.002, 0.8, epsilon=1e-7)),
     (optimizer.AdamW(learning_rate=0.002), optimizer.AdamW(0.002, epsilon=1e-7, weight_decay=0.004)),
     (optimizer.RMSprop(learning_rate=0.002), optimizer.RMSProp(0.002, epsilon=1e-7)),
+    (optimizer.RMSprop(), optimizer.RMSProp(0.001, epsilon=1e-7)),
+    (optimizer.RMSprop(0.01, epsilon=1e-5), optimizer.RMSProp(0.01, epsilon=1e-5)),
     (optimizer.get("adam"), optimizer.Adam(0.001, epsilon=1e-7)),
     (optimizer.get("SGD"), optimizer.SGD(0.01)),
     (loss.CategoricalCrossentropy(), loss.SoftmaxCrossEntropy(from_logits=False)),

@@ -205,7 +205,7 @@ def test_classes_of_other_frameworks(module):
     for name, (ours, given) in words.CLASSES.items():
         if ours in vars(module):
             found = getattr(module, name)
-            assert found is vars(module)[ours] or found().given_arguments.items() >= given.items()
+            assert found is vars(module)[ours] or found().given_arguments.items() >= given.items(), name
     for name, hint in words.CLASS_HINTS.items():
         with pytest.raises(AttributeError, match=rf"'{name}'.* {re.escape(hint)}$"):
             getattr(module, name)

@@ -173,13 +173,17 @@ def explains_keywords(**checks: Callable[[str, Any], object]) -> Callable[[Calla
 
 
 def class_lookup(module: str) -> Callable[[str], object]:
-    """The `__getattr__` of a module: its class for a class of Keras's; AttributeError with a hint for other names."""
+    """The `__getattr__` of a module: its class for a class of Keras's; AttributeError with a hint for other names.
+
+    One with defaults of Keras's is a function that makes the object with these.
+    """
 
     def find(name: str) -> object:
         ours, given = CLASSES.get(name, ("", {}))
         kind = vars(sys.modules[module]).get(ours)
         if kind is not None:
-            return partial(kind, **given) if given else kind
+            has_defaults = given or _of_class(DEFAULTS, kind, {})
+            return partial(_made_as_in_keras, kind, given) if has_defaults else kind
         hint = f"; here it is {CLASS_HINTS[name]}" if name in CLASS_HINTS else ""
         raise AttributeError(f"module {module!r} has no attribute {name!r}{hint}", name=name)
 
@@ -199,6 +203,15 @@ def by_name(what: str, name: str, kinds: Mapping[str, Kind], others: Mapping[str
     near = get_close_matches(name.lower(), kinds, 1)
     hint = f"; {name!r} is {meant} here" if meant else f"; perhaps {near[0]!r}" if near else ""
     raise ValueError(f"{what}: wanted one of {sorted(kinds)}, received {name!r}{hint}")
+
+
+def _made_as_in_keras(kind: Callable[..., object], given: Mapping[str, object], *args: Any, **named: Any) -> object:
+    """An object of a class that a script calls by Keras's name, with Keras's defaults. given: of that name."""
+    call = kind.__init__  # type: ignore[misc]
+    own = own_words(kind.__name__, call, args, named, None)
+    values = dict(zip(_positional(_parameters(call), args), args, strict=False)) | own
+    defaults = {name: value for name, value in given.items() if name not in values}
+    return kind(*args, **own, **defaults, **keras_defaults(kind, values | defaults))  # type: ignore[arg-type]
 
 
 def accepts_arguments(call: object, count: int) -> bool:
