@@ -70,8 +70,8 @@ from singa_lite.layer import initializer
 from singa_lite.layer.layer import InputShape
 from singa_lite.layer.layer import Layer
 from singa_lite.layer.layer_graph import LayerGraph
+from singa_lite.layers._weighted import Activated
 from singa_lite.layers._windows import Extents
-from singa_lite.layers.activation import Activated
 
 class Activation(_Activation):
     @overload

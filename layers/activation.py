@@ -1,4 +1,4 @@
-"""Functions of each element, softmax, and the activations that other layers apply."""
+"""Functions of each element, and softmax."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from singa_lite import autograd
 from singa_lite.common.described import Arguments
-from singa_lite.layer.layer import InputShape, Layer, check_new
+from singa_lite.layer.layer import InputShape, Layer
 from singa_lite.layers._checks import axis_of, check_choice, label, leaves_time, not_the_batch, one_input, positive
 from singa_lite.layers._elementwise import Elementwise
 from singa_lite.tensor import Shape, Tensor
@@ -66,7 +66,7 @@ class Activation(Elementwise):
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         self.mode = self._default_mode() if mode is None else check_choice(self, "mode", mode, MODES)
-        self.gives = gives_of(self.mode)
+        self.gives = "sigmoid" if self.mode == "sigmoid" else ""
         self.options: dict[str, float] = {}
         for owner, what, value in (("leaky_relu", "slope", slope), ("elu", "alpha", alpha)):
             if value is None:
@@ -106,66 +106,6 @@ class Activation(Elementwise):
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, ...) -> the same shape."""
         return MODES[self.mode](x, **self.options)
-
-
-#: What a layer takes as `activation=`: a mode, "softmax", "linear", such an operation of `autograd`, or an Activation.
-Activated = str | Callable[..., Tensor] | Activation | None
-
-#: {name of Keras's: the mode}.
-_ALIASES = {"swish": "silu", "linear": None}
-
-
-def checked_activation(layer: Layer, given: Activated) -> str | Activation | None:
-    """The mode, "softmax" or Activation that a layer is to apply to its output; None for none.
-
-    An operation of `autograd` is its mode, in the layer's arguments too. ValueError for an unknown name, TypeError for
-    what is no activation, GraphError for a layer that is in a net.
-    """
-    names = (*MODES, "softmax", *_ALIASES)
-    if given is None:
-        return None
-    if isinstance(given, Activation):
-        check_new(f"{label(layer)}: activation", given)
-        return given
-    if not isinstance(given, str):
-        known = {**MODES, "softmax": autograd.softmax}
-        mode = next((name for name, operation in known.items() if operation is given), None)
-        if mode is None:
-            raise TypeError(
-                f"{label(layer)}: wanted activation to be a name of {', '.join(names)}, an Activation, or such an "
-                f"operation of autograd, received {given!r:.100}; a Lambda behind the layer applies any function"
-            )
-        layer._given = Arguments({**layer.given_arguments, "activation": mode}, layer._given.is_complete)
-        return mode
-    check_choice(layer, "activation", given, names)
-    if given == "leaky_relu":
-        raise ValueError(
-            f"{label(layer)}: wanted activation=layers.Activation(mode='leaky_relu', slope=...), as the slope is 0.01 "
-            "here and 0.2 in Keras, received 'leaky_relu'"
-        )
-    return _ALIASES.get(given, given)
-
-
-def mode_of(activation: str | Activation | None) -> str:
-    """The name of a layer's activation; "" for none."""
-    return activation.mode if isinstance(activation, Activation) else activation or ""
-
-
-def gives_of(activation: str | Activation | None) -> str:
-    """The layer's `gives` for the activation that it applies last."""
-    mode = mode_of(activation)
-    return mode if mode in ("softmax", "sigmoid") else ""
-
-
-def activated(activation: str | Activation | None, y: Tensor, axis: int) -> Tensor:
-    """The activation of y. axis: of the features, for "softmax"."""
-    if activation is None:
-        return y
-    if activation == "softmax":
-        return autograd.softmax(y, axis)
-    if isinstance(activation, Activation):
-        return MODES[activation.mode](y, **activation.options)
-    return MODES[activation](y)
 
 
 class Softmax(Layer):

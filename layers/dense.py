@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from singa_lite import autograd
 from singa_lite.layer import initializer
-from singa_lite.layer.layer import InputShape, Layer
-from singa_lite.layers._checks import bias_init as checked_bias_init
-from singa_lite.layers._checks import features_of, flag, init, positive_int
-from singa_lite.layers.activation import Activated, activated, checked_activation, gives_of, mode_of
+from singa_lite.layer.layer import InputShape
+from singa_lite.layers._checks import features_of, positive_int
+from singa_lite.layers._weighted import Activated, Weighted
 from singa_lite.tensor import Shape, Tensor
 
 
-class Dense(Layer):
+class Dense(Weighted):
     """y = activation(x @ weight + bias) over the last axis, whatever axes stand before it.
 
     Input samples (..., features), as (features,) or (time, features); output samples (..., num_output). Images want
@@ -42,15 +41,7 @@ class Dense(Layer):
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         self.num_output = positive_int(self, "num_output", num_output)
-        self.use_bias = flag(self, "use_bias", use_bias)
-        self.activation = checked_activation(self, activation)
-        self.gives = gives_of(self.activation)
-        self.weight_init = init(self, "weight_init", weight_init)
-        self.bias_init = checked_bias_init(self, bias_init, self.use_bias)
-
-    def summary_note(self) -> str:
-        """The activation."""
-        return mode_of(self.activation)
+        self.take_options(use_bias, weight_init, bias_init, activation)
 
     def setup(self, *shapes: Shape) -> Shape:
         """(..., features) -> (..., num_output)."""
@@ -65,4 +56,4 @@ class Dense(Layer):
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, ..., features) -> (n, ..., num_output)."""
         y = autograd.linear(x, self.parameters["weight"], self.parameters["bias"] if self.use_bias else None)
-        return activated(self.activation, y, -1)
+        return self.activated(y, -1)

@@ -73,9 +73,9 @@ class TransformerBlock(Products):
         self.heads = positive_int(self, "heads", heads)
         self.hidden_size = None if hidden_size is None else positive_int(self, "hidden_size", hidden_size)
         self.normalize_first = flag(self, "normalize_first", normalize_first)
+        self.take_options(use_bias, weight_init, bias_init)
         self.activation = check_choice(self, "activation", activation, (*MODES, "swiglu"))
         self.norm = check_choice(self, "norm", norm, ("layer", "rms"))
-        self.take_options(use_bias, weight_init, bias_init)
         self._attention = MultiHeadAttention(
             *("attention", heads, head_size, causal, dropout),
             kv_heads=kv_heads,

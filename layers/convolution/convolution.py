@@ -8,9 +8,9 @@ from typing import ClassVar
 from singa_lite import autograd
 from singa_lite.common.errors import ShapeError
 from singa_lite.layer import initializer
-from singa_lite.layer.layer import InputShape, Layer
-from singa_lite.layers._checks import bias_init as checked_bias_init
-from singa_lite.layers._checks import flag, init, input_axes, label, positive_int
+from singa_lite.layer.layer import InputShape
+from singa_lite.layers._checks import input_axes, label, positive_int
+from singa_lite.layers._weighted import Activated, Weighted
 from singa_lite.layers._windows import (
     IMAGE,
     PADDINGS,
@@ -22,11 +22,10 @@ from singa_lite.layers._windows import (
     padded,
     window,
 )
-from singa_lite.layers.activation import Activated, activated, checked_activation, gives_of, mode_of
 from singa_lite.tensor import Shape, Tensor
 
 
-class Convolution(Layer):
+class Convolution(Weighted):
     """A convolution over images, or over sequences as images of height 1. A subclass names the `axes`."""
 
     axes: ClassVar[tuple[str, ...]]
@@ -61,15 +60,11 @@ class Convolution(Layer):
             self, len(self.axes) - 1, kernel, stride, border_mode, pad, dilation, padding, self.paddings
         )
         self.padding = padding
-        self.use_bias = flag(self, "use_bias", use_bias)
-        self.activation = checked_activation(self, activation)
-        self.gives = gives_of(self.activation)
-        self.weight_init = init(self, "weight_init", weight_init)
-        self.bias_init = checked_bias_init(self, bias_init, self.use_bias)
+        self.take_options(use_bias, weight_init, bias_init, activation)
 
     def summary_note(self) -> str:
         """The window and the activation."""
-        return ", ".join(filter(None, (str(self.window), mode_of(self.activation))))
+        return ", ".join(filter(None, (str(self.window), super().summary_note())))
 
     def setup(self, *shapes: Shape) -> Shape:
         """(channels, *extents) -> (nb_kernels, *how many windows fit)."""
@@ -107,7 +102,7 @@ class Convolution(Layer):
             dilation=self.window.dilation,
             groups=self.groups,
         )
-        return activated(self.activation, as_samples(y, before=x), 1)
+        return self.activated(as_samples(y, before=x), 1)
 
 
 class Conv1D(Convolution):

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from singa_lite.layer import initializer
-from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layer.layer import InputShape
 from singa_lite.layers._checks import input_axes
+from singa_lite.layers._weighted import Activated, Weighted
 from singa_lite.layers._windows import IMAGE, Extents, check_padding
-from singa_lite.layers.activation import Activated, activated, checked_activation, gives_of, mode_of
 from singa_lite.layers.convolution.convolution import Conv2D, DepthwiseConv2D
 from singa_lite.tensor import Shape, Tensor
 
 
-class SeparableConv2D(Layer):
+class SeparableConv2D(Weighted):
     """y = a 1 x 1 Conv2D of nb_kernels, over a DepthwiseConv2D of x without a bias (Chollet, arXiv 1610.02357).
 
     Input samples (channels, height, width); output samples (nb_kernels, oh, ow), oh and ow as of Conv2D. Layers
@@ -65,13 +65,12 @@ class SeparableConv2D(Layer):
         self._pointwise = self.add_layer(
             Conv2D("pointwise", nb_kernels, 1, use_bias=use_bias, weight_init=weight_init, bias_init=bias_init)
         )
-        self.activation = checked_activation(self, activation)
-        self.gives = gives_of(self.activation)
+        self.take_options(use_bias, weight_init, bias_init, activation)
         self.nb_kernels, self.window = self._pointwise.nb_kernels, self._depthwise.window
 
     def summary_note(self) -> str:
         """The window and the activation."""
-        return ", ".join(filter(None, (str(self.window), mode_of(self.activation))))
+        return ", ".join(filter(None, (str(self.window), super().summary_note())))
 
     def setup(self, *shapes: Shape) -> Shape:
         """(channels, height, width) -> (nb_kernels, oh, ow)."""
@@ -82,4 +81,4 @@ class SeparableConv2D(Layer):
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, channels, height, width) -> (n, nb_kernels, oh, ow)."""
         y = self.run(self._pointwise, training, self.run(self._depthwise, training, x))
-        return activated(self.activation, y, 1)
+        return self.activated(y, 1)

@@ -10,8 +10,8 @@ from singa_lite.kernels.interface.window import Pad, Pair, Window
 from singa_lite.layer import initializer
 from singa_lite.layer.layer import InputShape
 from singa_lite.layers._checks import label
+from singa_lite.layers._weighted import Activated
 from singa_lite.layers._windows import IMAGE, SEQUENCE, Extents, as_image, as_images, as_samples
-from singa_lite.layers.activation import Activated, activated
 from singa_lite.layers.convolution.convolution import Convolution
 from singa_lite.tensor import Shape, Tensor
 
@@ -98,7 +98,7 @@ class TransposedConvolution(Convolution):
             groups=self.groups,
             output_padding=self.output_padding,
         )
-        return activated(self.activation, as_samples(y, before=x), 1)
+        return self.activated(as_samples(y, before=x), 1)
 
 
 class Conv1DTranspose(TransposedConvolution):
