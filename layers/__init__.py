@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from singa_lite.common.keywords import class_lookup
 from singa_lite.layers.activation import Activation as Activation
+from singa_lite.layers.activation import PReLU as PReLU
 from singa_lite.layers.activation import Softmax as Softmax
 from singa_lite.layers.convolution.convolution import Conv1D as Conv1D
 from singa_lite.layers.convolution.convolution import Conv2D as Conv2D
@@ -47,7 +48,6 @@ from singa_lite.layers.pooling.pooling import MaxPooling1D as MaxPooling1D
 from singa_lite.layers.pooling.pooling import MaxPooling2D as MaxPooling2D
 from singa_lite.layers.positions import LearnedPositions as LearnedPositions
 from singa_lite.layers.positions import SinusoidalPositions as SinusoidalPositions
-from singa_lite.layers.prelu import PReLU as PReLU
 from singa_lite.layers.recurrent.bidirectional import Bidirectional as Bidirectional
 from singa_lite.layers.recurrent.gru import GRU as GRU
 from singa_lite.layers.recurrent.lstm import LSTM as LSTM

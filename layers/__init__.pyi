@@ -4,6 +4,7 @@ from typing import overload
 
 from .dummy import Input as Input
 from .activation import Activation as _Activation
+from .activation import PReLU as _PReLU
 from .activation import Softmax as _Softmax
 from .convolution.convolution import Conv1D as _Conv1D
 from .convolution.convolution import Conv2D as _Conv2D
@@ -48,7 +49,6 @@ from .pooling.pooling import MaxPooling1D as _MaxPooling1D
 from .pooling.pooling import MaxPooling2D as _MaxPooling2D
 from .positions import LearnedPositions as _LearnedPositions
 from .positions import SinusoidalPositions as _SinusoidalPositions
-from .prelu import PReLU as _PReLU
 from .recurrent.bidirectional import Bidirectional as _Bidirectional
 from .recurrent.gru import GRU as _GRU
 from .recurrent.lstm import LSTM as _LSTM

@@ -1,4 +1,4 @@
-"""Dense: every output from every input."""
+"""Dense, every output from every input, and the base of layers that hold several."""
 
 from __future__ import annotations
 
@@ -57,3 +57,11 @@ class Dense(Weighted):
         """x (n, ..., features) -> (n, ..., num_output)."""
         y = autograd.linear(x, self.parameters["weight"], self.parameters["bias"] if self.use_bias else None)
         return self.activated(y, -1)
+
+
+class Products(Weighted):
+    """Base of layers that hold several Dense, all with the same `use_bias`, `weight_init` and `bias_init`."""
+
+    def product(self, name: str, num_output: int) -> Dense:
+        """A layer that this one is to hold."""
+        return Dense(name, num_output, self.use_bias, weight_init=self.weight_init, bias_init=self.bias_init)

@@ -16,7 +16,7 @@ from singa_lite.layer.layer_base.past import LayerPast
 from singa_lite.layer.layer_base.positions import rotary_table
 from singa_lite.layers._checks import flag, label, number, positive_int
 from singa_lite.layers._masks import finite_padding, without_padding
-from singa_lite.layers._products import Products
+from singa_lite.layers.dense import Products
 from singa_lite.tensor import Shape, Tensor
 
 

@@ -8,8 +8,8 @@ from singa_lite.layer import initializer
 from singa_lite.layer.layer import InputShape, Layer
 from singa_lite.layers._checks import check_choice, flag, label, number, positive_int
 from singa_lite.layers._masks import finite_padding
-from singa_lite.layers._products import Products
 from singa_lite.layers.activation import MODES, Activation
+from singa_lite.layers.dense import Products
 from singa_lite.layers.dropout import Dropout
 from singa_lite.layers.multi_head_attention import MultiHeadAttention
 from singa_lite.layers.normalization.layer_normalization import LayerNormalization, RMSNormalization

@@ -28,7 +28,7 @@ MOVED = {
 }
 #: {module: classes of layers that had a file of their own}, in one folder at first; pickles of layers name them.
 _LAYERS = {
-    "activation": "softmax",
+    "activation": "prelu softmax",
     "convolution.convolution": "conv1d conv2d depthwise_conv2d",
     "convolution.margins": "cropping2d zero_padding2d",
     "convolution.separable_conv2d": "separable_conv2d",
