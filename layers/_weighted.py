@@ -37,12 +37,16 @@ class Weighted(Layer):
         self.weight_init = init(self, "weight_init", weight_init)
         self.bias_init = checked_bias_init(self, bias_init, self.use_bias)
         self.activation = self._checked_activation(activation)
-        mode = self.summary_note()
-        self.gives = mode if mode in ("softmax", "sigmoid") else ""
+        self.gives = self.activation_mode if self.activation_mode in ("softmax", "sigmoid") else ""
+
+    @property
+    def activation_mode(self) -> str:
+        """The name of the activation; "" for none."""
+        return self.activation.mode if isinstance(self.activation, Activation) else self.activation or ""
 
     def summary_note(self) -> str:
         """The name of the activation."""
-        return self.activation.mode if isinstance(self.activation, Activation) else self.activation or ""
+        return self.activation_mode
 
     def activated(self, y: Tensor, axis: int) -> Tensor:
         """The activation of y. axis: of the features, for "softmax"."""

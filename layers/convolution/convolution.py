@@ -64,7 +64,7 @@ class Convolution(Weighted):
 
     def summary_note(self) -> str:
         """The window and the activation."""
-        return ", ".join(filter(None, (str(self.window), super().summary_note())))
+        return ", ".join(filter(None, (str(self.window), self.activation_mode)))
 
     def setup(self, *shapes: Shape) -> Shape:
         """(channels, *extents) -> (nb_kernels, *how many windows fit)."""

@@ -70,7 +70,7 @@ class SeparableConv2D(Weighted):
 
     def summary_note(self) -> str:
         """The window and the activation."""
-        return ", ".join(filter(None, (str(self.window), super().summary_note())))
+        return ", ".join(filter(None, (str(self.window), self.activation_mode)))
 
     def setup(self, *shapes: Shape) -> Shape:
         """(channels, height, width) -> (nb_kernels, oh, ow)."""

@@ -55,7 +55,8 @@ def own_words(
     name, meaning = _of_class(DIFFERENT, kind, ("", ""))
     if name in values or name in found:
         raise TypeError(f"{where}: wanted no {name}, here {meaning}, beside Keras's {foreign[0]}=, received both")
-    return found | keras_defaults(kind, values | found)
+    defaults = keras_defaults(kind, values | found)
+    return found | {name: value for name, value in defaults.items() if name in parameters}
 
 
 def _translated(
