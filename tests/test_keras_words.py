@@ -78,28 +78,28 @@ LAYERS: list[tuple[Callable[[], Layer], Callable[[], Layer], tuple[int, ...]]] =
         lambda: layers.SeparableConv2D(4, 2, padding="same"),
         IMAGE,
     ),
-    (lambda: layers.MaxPooling2D(pool_size=3), lambda: layers.MaxPooling2D(3, 3, **VALID), IMAGE),
+    (lambda: layers.MaxPooling2D(pool_size=3), lambda: layers.MaxPooling2D(3, **VALID), IMAGE),
     (
         lambda: layers.MaxPooling2D(strides=3, padding="same"),
-        lambda: layers.MaxPooling2D(2, 3, padding="same"),
+        lambda: layers.MaxPooling2D(stride=3, padding="same"),
         IMAGE,
     ),
     (lambda: layers.MaxPooling2D(pool_size=3, pad=1), lambda: layers.MaxPooling2D(3, 3, pad=1), IMAGE),
     (
         lambda: layers.AveragePooling2D(pool_size=(2, 3), padding="same"),
-        lambda: layers.AvgPooling2D((2, 3), (2, 3), padding="same", count_pad=False),
+        lambda: layers.AvgPooling2D((2, 3), padding="same"),
         IMAGE,
     ),
     (
         lambda: layers.AveragePooling2D(3),
-        lambda: layers.AvgPooling2D(3, 3, padding="valid", count_pad=False),
+        lambda: layers.AvgPooling2D(3, **VALID),
         IMAGE,
     ),
-    (lambda: layers.MaxPool2D(), lambda: layers.MaxPooling2D(2, 2, **VALID), IMAGE),
-    (lambda: layers.MaxPooling1D(pool_size=4), lambda: layers.MaxPooling1D(4, 4, **VALID), LONG),
+    (lambda: layers.MaxPool2D(), lambda: layers.MaxPooling2D(**VALID), IMAGE),
+    (lambda: layers.MaxPooling1D(pool_size=4), lambda: layers.MaxPooling1D(4, **VALID), LONG),
     (
         lambda: layers.AvgPooling1D(strides=4),
-        lambda: layers.AvgPooling1D(2, 4, count_pad=False, **VALID),
+        lambda: layers.AvgPooling1D(stride=4, **VALID),
         LONG,
     ),
     (lambda: layers.Dropout(rate=0.3), lambda: layers.Dropout(0.3), VECTOR),
@@ -204,6 +204,17 @@ def net_input(net: FeedForwardNet, shape: tuple[int, ...]) -> Any:
     return singa_lite.tensor.from_numpy(samples(shape), net.device)
 
 
+def test_a_pooling_by_keras_words_has_keras_window():
+    wanted = layers.MaxPooling2D(3, 3, **VALID).window
+    assert layers.MaxPooling2D(pool_size=3).window == layers.AveragePooling2D(3).window == wanted
+    assert layers.MaxPool2D().window == layers.MaxPooling2D(2, 2, **VALID).window
+    assert not layers.AveragePooling2D(pool_size=3, pad=1).count_pad
+
+
+def test_an_activation_of_a_recurrent_layer_brings_no_defaults_of_keras():
+    assert layers.SimpleRNN(3, activation="relu").given_arguments.keys() == {"hidden_size", "activation"}
+
+
 def test_each_word_of_layers_is_tried():
     source = Path(__file__).read_text(encoding="utf-8")
     assert [word for word in words.ALIASES if not re.search(rf"\b{word}=", source)] == []
@@ -214,7 +225,7 @@ def test_other_objects_by_keras_words():
         assert type(by_keras) is type(by_ours)
         for name, value in by_ours.given_arguments.items():
             found = getattr(by_keras, name)
-            assert found == value or found(3) == value(3), (by_keras, name)
+            assert found == value or by_keras.schedule(3) == by_ours.schedule(3), (by_keras, name)
 
 
 def test_a_word_of_keras_is_an_attribute_too():

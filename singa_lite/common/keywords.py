@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 from functools import lru_cache, partial, wraps
 from inspect import Parameter, signature
@@ -44,7 +44,7 @@ def own_words(
     for two words for one parameter, and for one whose meaning differs from Keras's.
     """
     parameters = _parameters(call)
-    same = {word for word in SAME_WORDS & named.keys() if named[word] is not None}
+    same = [word for word, kinds in SAME_WORDS.items() if named.get(word) is not None and _is_among(kind, kinds)]
     if named.keys() <= parameters.keys() and not same:
         return dict(named)
     values: dict[str, Any] = dict(zip(_positional(parameters, args), args, strict=False))
@@ -90,6 +90,11 @@ def keras_defaults(kind: type, values: Mapping[str, object]) -> dict[str, object
         if known.keys().isdisjoint((name, *others)):
             made[name] = known[default.parameter] if isinstance(default, SameAs) else default
     return made
+
+
+def _is_among(kind: type | None, names: Collection[str]) -> bool:
+    """Whether a class or one of its bases has one of these names."""
+    return kind is not None and any(base.__name__ in names for base in kind.__mro__)
 
 
 def _of_class(table: Mapping[str, Row], kind: type, default: Row) -> Row:

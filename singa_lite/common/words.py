@@ -52,8 +52,11 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "metrics": ("metric",),
 }
 
-#: Keras's keywords that are parameters here by the same name; they too bring Keras's defaults.
-SAME_WORDS = frozenset({"activation", "padding"})
+#: {keyword of Keras that is a parameter here by the same name: classes for which it too brings Keras's defaults}.
+SAME_WORDS: Mapping[str, frozenset[str]] = {
+    "activation": frozenset({"Convolution", "SeparableConv2D"}),
+    "padding": frozenset({"Convolution", "SeparableConv2D", "MaxPooling", "AvgPooling"}),
+}
 
 
 def _only_entry(given: object) -> object:
@@ -97,7 +100,12 @@ NO_EFFECT: Mapping[str, tuple[object, ...]] = {
 }
 
 _PADDING: Mapping[tuple[str, ...], object] = {("padding", "border_mode", "pad"): "valid"}
-_POOLING: Mapping[tuple[str, ...], object] = {**_PADDING, ("kernel",): 2, ("stride",): SameAs("kernel")}
+#: With a padding a pooling takes the other defaults of Keras's by itself.
+_POOLING: Mapping[tuple[str, ...], object] = {
+    **_PADDING,
+    ("kernel", "padding"): 2,
+    ("stride", "padding"): SameAs("kernel"),
+}
 _RECURRENT: Mapping[tuple[str, ...], object] = {
     ("weight_init",): "glorot_uniform",
     ("recurrent_init",): "orthogonal",
@@ -113,7 +121,7 @@ DEFAULTS: Mapping[str, Mapping[tuple[str, ...], object]] = {
         ("border_mode", "padding", "pad"): "valid",
     },
     "MaxPooling": _POOLING,
-    "AvgPooling": {**_POOLING, ("count_pad",): False},
+    "AvgPooling": {**_POOLING, ("count_pad", "padding"): False},
     "BatchNormalization": {("momentum",): 0.01, ("epsilon",): 1e-3},
     "LayerNormalization": {("epsilon",): 1e-3},
     "GroupNormalization": {("epsilon",): 1e-3},
