@@ -21,22 +21,23 @@ _ALIASES = {"swish": "silu", "linear": None}
 
 
 class Weighted(Layer):
-    """A layer with a weight and perhaps a bias, or that holds such layers, and perhaps an activation behind them."""
+    """A layer with a weight and perhaps a bias, or that holds such layers."""
 
-    activation: str | Activation | None = None
-
-    def take_options(
-        self,
-        use_bias: bool,
-        weight_init: initializer.Spec,
-        bias_init: initializer.Spec,
-        activation: Activated = None,
-    ) -> None:
-        """For `__init__`: check and keep what weights begin with, and the activation."""
+    def take_options(self, use_bias: bool, weight_init: initializer.Spec, bias_init: initializer.Spec) -> None:
+        """For `__init__`: check and keep what weights begin with."""
         self.use_bias = flag(self, "use_bias", use_bias)
         self.weight_init = init(self, "weight_init", weight_init)
         self.bias_init = checked_bias_init(self, bias_init, self.use_bias)
-        self.activation = self._checked_activation(activation)
+
+
+class WithActivation(Weighted):
+    """A layer with a weight, and perhaps an activation behind it."""
+
+    activation: str | Activation | None = None
+
+    def take_activation(self, given: Activated) -> None:
+        """For `__init__`: check and keep the activation."""
+        self.activation = self._checked_activation(given)
         self.gives = self.activation_mode if self.activation_mode in ("softmax", "sigmoid") else ""
 
     @property

@@ -6,11 +6,11 @@ from singa_lite import autograd
 from singa_lite.layer import initializer
 from singa_lite.layer.layer import InputShape
 from singa_lite.layers._checks import features_of, positive_int
-from singa_lite.layers._weighted import Activated, Weighted
+from singa_lite.layers._weighted import Activated, Weighted, WithActivation
 from singa_lite.tensor import Shape, Tensor
 
 
-class Dense(Weighted):
+class Dense(WithActivation):
     """y = activation(x @ weight + bias) over the last axis, whatever axes stand before it.
 
     Input samples (..., features), as (features,) or (time, features); output samples (..., num_output). Images want
@@ -41,7 +41,8 @@ class Dense(Weighted):
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         self.num_output = positive_int(self, "num_output", num_output)
-        self.take_options(use_bias, weight_init, bias_init, activation)
+        self.take_options(use_bias, weight_init, bias_init)
+        self.take_activation(activation)
 
     def setup(self, *shapes: Shape) -> Shape:
         """(..., features) -> (..., num_output)."""

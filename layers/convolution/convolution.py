@@ -10,7 +10,7 @@ from singa_lite.common.errors import ShapeError
 from singa_lite.layer import initializer
 from singa_lite.layer.layer import InputShape
 from singa_lite.layers._checks import input_axes, label, positive_int
-from singa_lite.layers._weighted import Activated, Weighted
+from singa_lite.layers._weighted import Activated, WithActivation
 from singa_lite.layers._windows import (
     IMAGE,
     PADDINGS,
@@ -25,7 +25,7 @@ from singa_lite.layers._windows import (
 from singa_lite.tensor import Shape, Tensor
 
 
-class Convolution(Weighted):
+class Convolution(WithActivation):
     """A convolution over images, or over sequences as images of height 1. A subclass names the `axes`."""
 
     axes: ClassVar[tuple[str, ...]]
@@ -60,7 +60,8 @@ class Convolution(Weighted):
             self, len(self.axes) - 1, kernel, stride, border_mode, pad, dilation, padding, self.paddings
         )
         self.padding = padding
-        self.take_options(use_bias, weight_init, bias_init, activation)
+        self.take_options(use_bias, weight_init, bias_init)
+        self.take_activation(activation)
 
     def summary_note(self) -> str:
         """The window and the activation."""

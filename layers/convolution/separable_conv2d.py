@@ -7,13 +7,13 @@ from typing import Any
 from singa_lite.layer import initializer
 from singa_lite.layer.layer import InputShape
 from singa_lite.layers._checks import input_axes
-from singa_lite.layers._weighted import Activated, Weighted
+from singa_lite.layers._weighted import Activated, WithActivation
 from singa_lite.layers._windows import IMAGE, Extents, check_padding
 from singa_lite.layers.convolution.convolution import Conv2D, DepthwiseConv2D
 from singa_lite.tensor import Shape, Tensor
 
 
-class SeparableConv2D(Weighted):
+class SeparableConv2D(WithActivation):
     """y = a 1 x 1 Conv2D of nb_kernels, over a DepthwiseConv2D of x without a bias (Chollet, arXiv 1610.02357).
 
     Input samples (channels, height, width); output samples (nb_kernels, oh, ow), oh and ow as of Conv2D. Layers
@@ -65,7 +65,8 @@ class SeparableConv2D(Weighted):
         self._pointwise = self.add_layer(
             Conv2D("pointwise", nb_kernels, 1, use_bias=use_bias, weight_init=weight_init, bias_init=bias_init)
         )
-        self.take_options(use_bias, weight_init, bias_init, activation)
+        self.take_options(use_bias, weight_init, bias_init)
+        self.take_activation(activation)
         self.nb_kernels, self.window = self._pointwise.nb_kernels, self._depthwise.window
 
     def summary_note(self) -> str:

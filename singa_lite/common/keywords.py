@@ -44,7 +44,7 @@ def own_words(
     for two words for one parameter, and for one whose meaning differs from Keras's.
     """
     parameters = _parameters(call)
-    same = [word for word, kinds in SAME_WORDS.items() if named.get(word) is not None and _is_among(kind, kinds)]
+    same = [word for word, kinds in SAME_WORDS.items() if named.get(word) is not None and _derives_from(kind, kinds)]
     if named.keys() <= parameters.keys() and not same:
         return dict(named)
     values: dict[str, Any] = dict(zip(_positional(parameters, args), args, strict=False))
@@ -92,7 +92,7 @@ def keras_defaults(kind: type, values: Mapping[str, object]) -> dict[str, object
     return made
 
 
-def _is_among(kind: type | None, names: Collection[str]) -> bool:
+def _derives_from(kind: type | None, names: Collection[str]) -> bool:
     """Whether a class or one of its bases has one of these names."""
     return kind is not None and any(base.__name__ in names for base in kind.__mro__)
 
