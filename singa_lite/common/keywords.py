@@ -52,7 +52,7 @@ def own_words(
     foreign += same
     if kind is None or not foreign:
         return found
-    name, meaning = _of_class(DIFFERENT, kind, ("", ""))
+    name, meaning = _of_class(DIFFERENT, kind) or ("", "")
     if name in values or name in found:
         raise TypeError(f"{where}: wanted no {name}, here {meaning}, beside Keras's {foreign[0]}=, received both")
     defaults = keras_defaults(kind, values | found)
@@ -85,7 +85,7 @@ def _translated(
 def keras_defaults(kind: type, values: Mapping[str, object]) -> dict[str, object]:
     """Keras's defaults of a class for the parameters that have no value yet."""
     made: dict[str, object] = {}
-    for (name, *others), default in _of_class(DEFAULTS, kind, {}).items():
+    for (name, *others), default in (_of_class(DEFAULTS, kind) or {}).items():
         known = {**values, **made}
         if known.keys().isdisjoint((name, *others)):
             made[name] = known[default.parameter] if isinstance(default, SameAs) else default
@@ -97,9 +97,9 @@ def _derives_from(kind: type | None, names: Collection[str]) -> bool:
     return kind is not None and any(base.__name__ in names for base in kind.__mro__)
 
 
-def _of_class(table: Mapping[str, Row], kind: type, default: Row) -> Row:
-    """The table's row for a class: its own, or that of the nearest base which has one."""
-    return next((table[base.__name__] for base in kind.__mro__ if base.__name__ in table), default)
+def _of_class(table: Mapping[str, Row], kind: type) -> Row | None:
+    """The table's row for a class: its own, or that of the nearest base which has one; None if there is none."""
+    return next((table[base.__name__] for base in kind.__mro__ if base.__name__ in table), None)
 
 
 def _positional(parameters: Mapping[str, Parameter], args: Sequence[object]) -> list[str]:
@@ -188,8 +188,7 @@ def class_lookup(module: str) -> Callable[[str], object]:
         ours, given = CLASSES.get(name, ("", {}))
         kind = vars(sys.modules[module]).get(ours)
         if kind is not None:
-            has_defaults = given or _of_class(DEFAULTS, kind, {})
-            return partial(_made_as_in_keras, kind, given) if has_defaults else kind
+            return partial(_made_as_in_keras, kind, given) if given or _of_class(DEFAULTS, kind) else kind
         hint = f"; here it is {CLASS_HINTS[name]}" if name in CLASS_HINTS else ""
         raise AttributeError(f"module {module!r} has no attribute {name!r}{hint}", name=name)
 
@@ -217,7 +216,7 @@ def _made_as_in_keras(kind: Callable[..., object], given: Mapping[str, object], 
     own = own_words(kind.__name__, call, args, named, None)
     values = dict(zip(_positional(_parameters(call), args), args, strict=False)) | own
     defaults = {name: value for name, value in given.items() if name not in values}
-    return kind(*args, **own, **defaults, **keras_defaults(kind, values | defaults))  # type: ignore[arg-type]
+    return kind(*args, **own, **defaults, **keras_defaults(kind, values | defaults))
 
 
 def accepts_arguments(call: object, count: int) -> bool:
