@@ -210,7 +210,7 @@ def by_name(what: str, name: str, kinds: Mapping[str, Kind], others: Mapping[str
     raise ValueError(f"{what}: wanted one of {sorted(kinds)}, received {name!r}{hint}")
 
 
-def _made_as_in_keras(kind: Callable[..., object], given: Mapping[str, object], *args: Any, **named: Any) -> object:
+def _made_as_in_keras(kind: type, given: Mapping[str, object], *args: Any, **named: Any) -> object:
     """An object of a class that a script calls by Keras's name, with Keras's defaults. given: of that name."""
     call = kind.__init__  # type: ignore[misc]
     own = own_words(kind.__name__, call, args, named, None)
