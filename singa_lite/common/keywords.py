@@ -188,7 +188,8 @@ def class_lookup(module: str) -> Callable[[str], object]:
         ours, given = CLASSES.get(name, ("", {}))
         kind = vars(sys.modules[module]).get(ours)
         if kind is not None:
-            return partial(_made_as_in_keras, kind, given) if given or _of_class(DEFAULTS, kind) else kind
+            has_defaults = bool(given) or _of_class(DEFAULTS, kind) is not None
+            return partial(_made_as_in_keras, kind, given) if has_defaults else kind
         hint = f"; here it is {CLASS_HINTS[name]}" if name in CLASS_HINTS else ""
         raise AttributeError(f"module {module!r} has no attribute {name!r}{hint}", name=name)
 
