@@ -230,7 +230,7 @@ def follows(key: str, option: str, value: Any) -> None:
     assert before == state_of(unchanged)
     setattr(layer, option, value)
     given = {**case.make().given_arguments, option: value}
-    twin, _, _ = made(case, type(layer)(**given))
+    twin, _, _ = made(case, type(layer).construct(**given))  # with none of Keras's defaults
     for name, tensor in {**net.parameters(), **net.states()}.items():
         held = twin.parameters() | twin.states()
         if not isinstance(layer, layers.Normalization | layers.SinusoidalPositions) or name not in net.states():
