@@ -43,6 +43,8 @@ def own_words(
     kind: the class whose constructor is called, for its `DEFAULTS`; None for other calls, which have none. TypeError
     for two words for one parameter, and for one whose meaning differs from Keras's.
     """
+    if not named:
+        return {}
     parameters = _parameters(call)
     same = [word for word, kinds in SAME_WORDS.items() if named.get(word) is not None and _derives_from(kind, kinds)]
     if named.keys() <= parameters.keys() and not same:
