@@ -12,9 +12,8 @@ from singa_lite.autograd.ops.windows import pair as pair
 from singa_lite.autograd.ops.windows import window as checked_window
 from singa_lite.kernels.interface.window import Window
 from singa_lite.layer.layer import Layer
+from singa_lite.layers._checks import label
 from singa_lite.tensor import Shape, Tensor
-
-from ._checks import label
 
 #: Names of a sample's axes. A sequence is worked on as an image of height 1.
 IMAGE = ("channels", "height", "width")

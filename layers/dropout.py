@@ -1,18 +1,34 @@
-"""Dropout: zeros at random while training."""
+"""Layers that draw random numbers while training: dropouts and noise."""
 
 from __future__ import annotations
 
 import re
+from typing import ClassVar
+
+import numpy as np
 
 from singa_lite import autograd
 from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layers._checks import input_axes, label, number
+from singa_lite.layers._elementwise import Elementwise
+from singa_lite.layers._windows import IMAGE, SEQUENCE
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import label, one_input
-from ._dropout import add_random_state, checked_probability
+
+def checked_probability(layer: Layer, p: float) -> float:
+    """The probability to drop. ValueError unless it is from 0 to below 1."""
+    found = number(layer, "p", p, 0, 1)
+    if found == 1:
+        raise ValueError(f"{label(layer)}: wanted p, the probability to drop, below 1, received {p}")
+    return found
 
 
-class Dropout(Layer):
+def add_random_state(layer: Layer) -> None:
+    """State random uint64 (3,): seed, stream of the layer, and counter."""
+    layer.add_state("random", (3,), dtype=np.uint64).copy_from_numpy(layer.random_key("random"))
+
+
+class Dropout(Elementwise):
     """In training each element is set to 0 with probability p, else divided by 1 - p; else y = x.
 
     From Srivastava et al. 2014 (JMLR 15), in the inverted form that leaves evaluation alone. No mask is kept:
@@ -23,11 +39,6 @@ class Dropout(Layer):
 
     p: the probability to drop, from 0 to below 1.
     """
-
-    passes_mask = True
-
-    positionwise = True
-    any_length = True
 
     def __init__(self, name: str, p: float = 0.5, *, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
@@ -40,12 +51,83 @@ class Dropout(Layer):
 
     def setup(self, *shapes: Shape) -> Shape:
         """The shape is kept."""
-        shape = one_input(self, shapes)
         add_random_state(self)
-        return shape
+        return super().setup(*shapes)
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, ...) -> the same shape; in training the random state moves on."""
         if training and self.p > 0:
             return autograd.dropout(x, self.states["random"], self.p)
+        return autograd.identity(x)
+
+
+class SpatialDropout(Layer):
+    """Whole channels at random while training. A subclass names the `axes`."""
+
+    axes: ClassVar[tuple[str, ...]]
+
+    def __init__(self, name: str, p: float = 0.5, *, input_sample_shape: InputShape | None = None) -> None:
+        super().__init__(name, input_sample_shape=input_sample_shape)
+        self.p = checked_probability(self, p)
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """The shape is kept."""
+        shape = input_axes(self, shapes, self.axes)
+        add_random_state(self)
+        return shape
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, channels, ...) -> the same shape; in training the random state moves on."""
+        if training and self.p > 0:
+            return autograd.spatial_dropout(x, self.states["random"], self.p)
+        return autograd.identity(x)
+
+
+class SpatialDropout1D(SpatialDropout):
+    """Sets each channel of each sequence to 0 with probability p in training, else divides it by 1 - p. Outside
+    training y = x (Tompson and others, arXiv 1411.4280).
+
+    Input and output samples (channels, length). State: random uint64 (3,), as of Dropout.
+
+    p: the probability to drop, from 0 to below 1.
+    """
+
+    axes = SEQUENCE
+
+
+class SpatialDropout2D(SpatialDropout):
+    """Sets each channel of each image to 0 with probability p in training, else divides it by 1 - p. Outside training y
+    = x (Tompson and others, arXiv 1411.4280).
+
+    Input and output samples (channels, height, width). State: random uint64 (3,), as of Dropout.
+
+    p: the probability to drop, from 0 to below 1.
+    """
+
+    axes = IMAGE
+
+
+class GaussianNoise(Elementwise):
+    """In training y = x + normal numbers of mean 0; else y = x.
+
+    Input and output samples of any shape. State: random uint64 (3,), as of Dropout. The numbers are drawn in float32,
+    so that they are the same in a net of any dtype.
+
+    std: the standard deviation of the numbers, 0 or more.
+    """
+
+    def __init__(self, name: str, std: float, *, input_sample_shape: InputShape | None = None) -> None:
+        super().__init__(name, input_sample_shape=input_sample_shape)
+        self.std = number(self, "std", std, 0)
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """The shape is kept."""
+        add_random_state(self)
+        return super().setup(*shapes)
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, ...) -> the same shape; in training the random state moves on."""
+        if training and self.std > 0:
+            noise = autograd.normal(x.shape, self.states["random"], std=self.std)
+            return autograd.add(x, autograd.cast(noise, x.dtype))
         return autograd.identity(x)

@@ -1,16 +1,55 @@
-"""Embedding: a row of a table for each id."""
+"""Layers of ids: embeddings, the scores that use their table, and masks of padding."""
 
 from __future__ import annotations
 
 from singa_lite import autograd
 from singa_lite.autograd.ops.shape import piece
+from singa_lite.common.array_types import DType
 from singa_lite.common.errors import ShapeError
+from singa_lite.device import device_of
 from singa_lite.layer import initializer
 from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layers._checks import features_of, flag, init, is_int, label, one_input, positive_int
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import flag, init, is_int, label, one_input, positive_int
-from .padding_mask import padding_mask
+
+class PaddingMask(Layer):
+    """y = 1 where an id is not padding_idx, else 0: what attention takes as its mask.
+
+    Input samples of ids, integers of any dtype and shape, as (time,); output samples of that shape, in the net's dtype.
+    No derivative passes.
+
+    padding_idx: the id of padding, at least 0.
+    """
+
+    input_ids = 2**63
+
+    positionwise = True
+    any_length = True
+
+    def __init__(self, name: str, padding_idx: int = 0, *, input_sample_shape: InputShape | None = None) -> None:
+        super().__init__(name, input_sample_shape=input_sample_shape)
+        if not is_int(padding_idx) or not 0 <= padding_idx < 2**63:
+            raise ValueError(f"{label(self)}: wanted padding_idx to be an id, at least 0, received {padding_idx!r}")
+        self.padding_idx = int(padding_idx)
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """The shape is kept."""
+        return one_input(self, shapes)
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, ...) of ids -> the same shape. TypeError for what are no integers."""
+        if x.dtype.kind not in "iu":
+            raise TypeError(f"{label(self)}: wanted ids of an integer dtype, received {x.dtype}")
+        return padding_mask(x, self.padding_idx, self.dtype)
+
+
+def padding_mask(ids: Tensor, padding: int, dtype: DType) -> Tensor:
+    """1 where an id is not the padding, else 0."""
+    device = device_of(ids)
+    y = device.empty(ids.shape, dtype)
+    device.run("differs", ids, y, value=padding)
+    return y
 
 
 class Embedding(Layer):
@@ -77,3 +116,48 @@ class Embedding(Layer):
         if self.mask_zero:
             y.mask = padding_mask(x, 0, self.dtype)
         return y
+
+
+class TiedDense(Layer):
+    """y = x @ weight^T over the last axis, the weight being the table of an `Embedding`: one score for each id.
+
+    As the heads of GPT-2 and of Press and Wolf, "Using the output embedding to improve language models" (arXiv
+    1608.05859); Keras calls the two a reversible embedding, Hugging Face ties their weights. Input samples
+    (..., dim); output samples (..., num_embeddings). It has no parameter of its own and no bias: the table keeps the
+    embedding's name, and its gradient is the sum over both and is yielded once.
+
+    embedding: the layer, which must be in the net, or in the same outer layer, before this one.
+    """
+
+    passes_mask = True
+
+    positionwise = True
+    any_length = True
+    features_last = True
+
+    def __init__(self, name: str, embedding: Embedding, *, input_sample_shape: InputShape | None = None) -> None:
+        super().__init__(name, input_sample_shape=input_sample_shape)
+        if not isinstance(embedding, Embedding):
+            raise TypeError(f"{label(self)}: wanted embedding to be an Embedding, received {embedding!r}")
+        self.share_parameters(embedding)
+
+    @property
+    def embedding(self) -> Layer | None:
+        """The layer whose table it is."""
+        return self.shared_with
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """(..., dim) -> (..., num_embeddings). ShapeError for other features than the table has."""
+        *beside, features = features_of(self, shapes)
+        table = self._placed_table()
+        self.add_parameter("weight", (table[0], features), 0.0)
+        return (*beside, table[0])
+
+    def _placed_table(self) -> Shape:
+        if self.shared_with is None:
+            raise ValueError(f"{label(self)}: wanted the embedding whose table it uses")
+        return self.shared_with.parameters["weight"].shape
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, ..., dim) -> (n, ..., num_embeddings)."""
+        return autograd.linear(x, self.parameters["weight"], transposed=True)

@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from singa_lite import autograd
 from singa_lite.common.errors import ShapeError
 from singa_lite.layer.layer import InputShape, Layer, SampleShape
+from singa_lite.layers._checks import label
 from singa_lite.tensor import Shape, Tensor
-
-from ._checks import label
 
 #: What a function may give: a tensor, or several.
 Given = Tensor | Sequence[Tensor]

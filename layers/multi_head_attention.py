@@ -14,11 +14,10 @@ from singa_lite.layer import initializer
 from singa_lite.layer.layer import InputShape, Layer
 from singa_lite.layer.past import LayerPast
 from singa_lite.layer.positions import rotary_table
+from singa_lite.layers._checks import flag, label, number, positive_int
+from singa_lite.layers._masks import finite_padding, without_padding
+from singa_lite.layers.dense import Products
 from singa_lite.tensor import Shape, Tensor
-
-from ._checks import flag, label, number, positive_int
-from ._masks import finite_padding, without_padding
-from ._products import Products
 
 
 class MultiHeadAttention(Products):

@@ -10,9 +10,8 @@ from singa_lite.device import Device
 from singa_lite.layer.layer import InputShape, Layer, SampleShape
 from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.layer.sharing import add_copies
+from singa_lite.layers._checks import label
 from singa_lite.tensor import Shape, Tensor
-
-from ._checks import label
 
 
 class Net(Layer):

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from singa_lite import autograd
-from singa_lite.layer.layer import InputShape, Layer
-from singa_lite.tensor import Shape, Tensor
+from singa_lite.layer.layer import InputShape
+from singa_lite.layers._checks import number
+from singa_lite.layers._elementwise import Elementwise
+from singa_lite.tensor import Tensor
 
-from ._checks import number, one_input
 
-
-class Rescaling(Layer):
+class Rescaling(Elementwise):
     """y = scale * x + offset. Input and output samples of any shape.
 
     Rescaling(name, 1 / 255) makes bytes numbers from 0 to 1. scale, offset: finite numbers.
     """
-
-    passes_mask = True
-
-    positionwise = True
-    any_length = True
 
     def __init__(
         self, name: str, scale: float, offset: float = 0.0, *, input_sample_shape: InputShape | None = None
@@ -26,10 +21,6 @@ class Rescaling(Layer):
         super().__init__(name, input_sample_shape=input_sample_shape)
         self.scale = number(self, "scale", scale)
         self.offset = number(self, "offset", offset)
-
-    def setup(self, *shapes: Shape) -> Shape:
-        """The shape is kept."""
-        return one_input(self, shapes)
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, ...) -> the same shape."""

@@ -1,4 +1,4 @@
-"""Reshape: the same elements under another sample shape."""
+"""Layers that change the shape of samples, or the order of their axes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from math import prod
 from singa_lite import autograd
 from singa_lite.common.errors import ShapeError
 from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layers._checks import axis_of, is_int, label, not_the_batch, one_input
 from singa_lite.tensor import Shape, Tensor
-
-from ._checks import is_int, label, one_input
 
 
 class Reshape(Layer):
@@ -51,3 +50,64 @@ class Reshape(Layer):
                 f"received {prod(given)} elements of shape {given}"
             )
         return tuple(prod(given) // known if extent == -1 else extent for extent in self.shape)
+
+
+class Flatten(Layer):
+    """All axes from `axis` on become one, in C order; those before it stay.
+
+    Input samples of any shape; output samples (product of all extents,) for axis 1, (first extent, product of
+    the others) for axis 2, and so on.
+
+    axis: counts the batch as 0, negative from the end; never the batch.
+    """
+
+    keeps_values = True
+
+    def __init__(self, name: str, axis: int = 1, *, input_sample_shape: InputShape | None = None) -> None:
+        super().__init__(name, input_sample_shape=input_sample_shape)
+        self.axis = not_the_batch(self, axis)
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """(*kept, *merged) -> (*kept, product of the merged)."""
+        return self._flat(one_input(self, shapes))
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, *kept, *merged) -> (n, *kept, product of the merged)."""
+        return autograd.reshape(x, (x.shape[0], *self._flat(x.shape[1:])))
+
+    def _flat(self, shape: Shape) -> Shape:
+        kept = axis_of(self, self.axis, shape) - 1
+        return (*shape[:kept], prod(shape[kept:]))
+
+
+class Permute(Layer):
+    """The sample's axes in another order, as a view.
+
+    Input samples of as many axes as `axes` has; output samples with axis axes[i] of the input as axis i of the output.
+
+    axes: each axis of a sample once, counted from 1, as the batch is axis 0 (as in Keras): (2, 1) turns
+    (time, features) into (features, time).
+    """
+
+    features_last = False
+
+    def __init__(self, name: str, axes: Sequence[int], *, input_sample_shape: InputShape | None = None) -> None:
+        super().__init__(name, input_sample_shape=input_sample_shape)
+        given = list(axes) if isinstance(axes, Sequence) and not isinstance(axes, str) else []
+        if not given or not all(map(is_int, given)) or sorted(given) != list(range(1, len(given) + 1)):
+            raise ValueError(
+                f"{label(self)}: wanted axes with each axis of a sample once, counted from 1, such as (2, 1), received "
+                f"{axes!r}"
+            )
+        self.axes: Shape = tuple(int(axis) for axis in given)
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """The extents in the order of the axes."""
+        shape = one_input(self, shapes)
+        if len(shape) != len(self.axes):
+            raise ShapeError(f"{label(self)}: wanted input samples of {len(self.axes)} axes, received {shape}")
+        return tuple(shape[axis - 1] for axis in self.axes)
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, ...) -> the same with its axes in their order."""
+        return autograd.transpose(x, (0, *self.axes))

@@ -1,13 +1,14 @@
-"""Sequential: layers one after the other, as one layer."""
+"""Layers one after the other as one layer, with what went in added or without."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from singa_lite import autograd
+from singa_lite.common.errors import ShapeError
 from singa_lite.layer.layer import InputShape, Layer, SampleShape
+from singa_lite.layers._checks import held_layers, label, one_input
 from singa_lite.tensor import Shape, Tensor
-
-from ._checks import held_layers
 
 
 class Sequential(Layer):
@@ -54,3 +55,31 @@ class Sequential(Layer):
         for layer in self.layers.values():
             given = self.run_several(layer, training, *given)
         return given
+
+
+class Residual(Sequential):
+    """y = x + f(x), f its layers one after the other (He and others, arXiv 1512.03385).
+
+    Input and output samples of one shape, which f has to keep: ShapeError if it does not. Parameters and state: those
+    of its layers, "<name>/<layer>/weight".
+
+    layers: one or more, of different names, in their order; they are in no net and in no other layer.
+    input_sample_shape: default the first layer's.
+    """
+
+    passes_mask = True
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """The shape is kept."""
+        self.gives, self.keeps_values = "", False
+        shape = one_input(self, shapes)
+        found = super().setup(shape)
+        if found != shape:
+            raise ShapeError(f"{label(self)}: wanted layers that keep the sample shape {shape}, received {found}")
+        return shape
+
+    def forward(self, training: bool, *xs: Tensor) -> Tensor:
+        """x (n, ...) -> the same shape."""
+        (x,) = xs
+        (y,) = self.through(training, x)
+        return autograd.add(x, y)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from singa_lite import autograd
 from singa_lite.layer import initializer
 from singa_lite.layer.layer import InputShape
+from singa_lite.layers._checks import features_of, positive_int
+from singa_lite.layers.dense import Products
 from singa_lite.tensor import Shape, Tensor
-
-from ._checks import features_of, positive_int
-from ._products import Products
 
 
 class SwiGLU(Products):

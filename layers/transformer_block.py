@@ -6,17 +6,15 @@ from singa_lite import autograd
 from singa_lite.common.errors import ShapeError
 from singa_lite.layer import initializer
 from singa_lite.layer.layer import InputShape, Layer
-from singa_lite.layers.normalization.layer_normalization import LayerNormalization
-from singa_lite.layers.normalization.rms_normalization import RMSNormalization
+from singa_lite.layers._checks import check_choice, flag, label, number, positive_int
+from singa_lite.layers._masks import finite_padding
+from singa_lite.layers.activation import MODES, Activation
+from singa_lite.layers.dense import Products
+from singa_lite.layers.dropout import Dropout
+from singa_lite.layers.multi_head_attention import MultiHeadAttention
+from singa_lite.layers.normalization.layer_normalization import LayerNormalization, RMSNormalization
+from singa_lite.layers.swiglu import SwiGLU
 from singa_lite.tensor import Shape, Tensor
-
-from ._checks import check_choice, flag, label, number, positive_int
-from ._masks import finite_padding
-from ._products import Products
-from .activation import MODES, Activation
-from .dropout import Dropout
-from .multi_head_attention import MultiHeadAttention
-from .swiglu import SwiGLU
 
 
 class TransformerBlock(Products):
@@ -75,9 +73,9 @@ class TransformerBlock(Products):
         self.heads = positive_int(self, "heads", heads)
         self.hidden_size = None if hidden_size is None else positive_int(self, "hidden_size", hidden_size)
         self.normalize_first = flag(self, "normalize_first", normalize_first)
+        self.take_options(use_bias, weight_init, bias_init)
         self.activation = check_choice(self, "activation", activation, (*MODES, "swiglu"))
         self.norm = check_choice(self, "norm", norm, ("layer", "rms"))
-        self.take_options(use_bias, weight_init, bias_init)
         self._attention = MultiHeadAttention(
             *("attention", heads, head_size, causal, dropout),
             kv_heads=kv_heads,

@@ -16,7 +16,7 @@ from singa_lite import loss as loss
 from singa_lite import metric as metric
 from singa_lite import optimizer as optimizer
 from singa_lite import tensor as tensor
-from singa_lite.common import old_paths
+from singa_lite.common import old_paths, words
 from singa_lite.common.errors import DeviceError as DeviceError
 from singa_lite.common.errors import GraphError as GraphError
 from singa_lite.common.errors import ShapeError as ShapeError
@@ -27,6 +27,7 @@ from singa_lite.layer.layer import Layer as Layer
 from singa_lite.layer.run import LayerGradients as LayerGradients
 from singa_lite.net.feed_forward_net import FeedForwardNet as FeedForwardNet
 from singa_lite.net.open_net import load as load
+from singa_lite.net.sequential import Sequential as Sequential
 from singa_lite.optimizer import regularizer as regularizer
 from singa_lite.optimizer import schedule as schedule
 from singa_lite.runtime.pool import OutOfMemoryError as OutOfMemoryError
@@ -52,6 +53,7 @@ __all__ = [
     "LayerGradients",
     "OutOfMemoryError",
     "PlanError",
+    "Sequential",
     "ShapeError",
     "SnapshotError",
     "Tensor",
@@ -79,4 +81,8 @@ if not TYPE_CHECKING:  # where it would let any name pass
     def __getattr__(name):
         if name in _LATER:
             return import_module(f"{__name__}.{name}")
+        if name == "Input":
+            return import_module(f"{__name__}.layers").Input
+        if name in words.MODULES:
+            return globals()[words.MODULES[name]]
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -67,11 +67,12 @@ FOLLOWED: dict[str, dict[str, Any]] = {
     "BatchNormalization": {"momentum": 0.2, "epsilon": 0.3},
     "Bidirectional": {"merge": "sum"},
     "Concat": {"axis": -2},
-    "Conv1D": {"pad": (2, 0), "dilation": 2},
-    "Conv2D": {"pad": (2, 0, 0, 2), "dilation": (1, 2)},
-    "Conv1DTranspose": {"pad": (2, 0), "dilation": 2, "output_padding": 0},
-    "Conv2DTranspose": {"pad": (2, 0, 0, 2), "dilation": (1, 2), "output_padding": 0},
-    "DepthwiseConv2D": {"pad": (2, 0, 0, 2), "dilation": 2},
+    "Conv1D": {"activation": "tanh", "pad": (2, 0), "dilation": 2},
+    "Conv2D": {"activation": "tanh", "pad": (2, 0, 0, 2), "dilation": (1, 2)},
+    "Conv1DTranspose": {"activation": "tanh", "pad": (2, 0), "dilation": 2, "output_padding": 0},
+    "Conv2DTranspose": {"activation": "tanh", "pad": (2, 0, 0, 2), "dilation": (1, 2), "output_padding": 0},
+    "DepthwiseConv2D": {"activation": "tanh", "pad": (2, 0, 0, 2), "dilation": 2},
+    "Dense": {"activation": "tanh"},
     "Dropout": {"p": 0.8},
     "Embedding": {"padding_idx": 0},
     "Embedding:ids": {"mask_zero": True},
@@ -92,7 +93,7 @@ FOLLOWED: dict[str, dict[str, Any]] = {
     "Permute": {"axes": (1, 2)},
     "RMSNormalization": {"epsilon": 0.7},
     "Rescaling": {"scale": 3.0, "offset": 0.9},
-    "SeparableConv2D": {"pad": (2, 0, 0, 2), "dilation": 2},
+    "SeparableConv2D": {"activation": "tanh", "pad": (2, 0, 0, 2), "dilation": 2},
     "SimpleRNN": {"merge": "sum", "activation": "tanh"},
     "SinusoidalPositions": {"base": 3.0},
     "Softmax": {"axis": -1},
@@ -229,7 +230,7 @@ def follows(key: str, option: str, value: Any) -> None:
     assert before == state_of(unchanged)
     setattr(layer, option, value)
     given = {**case.make().given_arguments, option: value}
-    twin, _, _ = made(case, type(layer)(**given))
+    twin, _, _ = made(case, type(layer).construct(**given))  # with none of Keras's defaults
     for name, tensor in {**net.parameters(), **net.states()}.items():
         held = twin.parameters() | twin.states()
         if not isinstance(layer, layers.Normalization | layers.SinusoidalPositions) or name not in net.states():

@@ -196,7 +196,7 @@ REFUSED: list[tuple[Any, Any, dict[str, Any], type[Exception], str]] = [
     (X, Y, {"prefetch": True}, TypeError, "prefetch"),
     (X, Y, {"prefetch": -1}, ValueError, "prefetch"),
     *((X, Y, {"shuffle": value}, TypeError, "shuffle") for value in ("yes", 5, None, 1.0)),
-    (X, Y, {"verbose": 2}, TypeError, "verbose"),
+    (X, Y, {"verbose": 3}, ValueError, "verbose"),
     *((X, Y, {"validation_data": v}, TypeError, "validation_data") for v in (X, {"x": X, "y": Y}, True, (X, None))),
     *((X, Y, {"validation_data": value}, ValueError, "validation_data") for value in ((X,), (X, Y, Y, Y))),
     *((X, Y, {"callbacks": value}, TypeError, "callbacks") for value in (5, None, "early", [5], [Callback], Callback)),

@@ -123,7 +123,8 @@ ARGUMENTS = [
     bad("weight_init", "'he'", layers.Dense, 2, weight_init="he"),
     bad("bias_init", "'he'", layers.Dense, 2, bias_init="he"),
     bad("weight_init", "HeNormal()", layers.Dense, 2, weight_init=initializer.HeNormal, error=TypeError),
-    row(lambda: layers.Dense("d", 2, breadth=3), TypeError, "Dense", "num_output", "breadth=3"),  # type: ignore[call-overload]
+    row(lambda: layers.Dense("here", 2, breadth=3), TypeError, "Dense", "breadth"),  # type: ignore[call-overload]
+    row(lambda: layers.Dense(2, storage="float16"), TypeError, "storage", "precision="),  # type: ignore[call-overload]
     bad("input_sample_shape", "(5,)", layers.Dense, 2, input_sample_shape=5, error=ShapeError),
     bad("input_sample_shape", "'5'", layers.Dense, 2, input_sample_shape="5", error=ShapeError),
     bad("input_sample_shape", "(None, 3)", layers.Dense, 2, input_sample_shape=(None, 3), error=ShapeError),
@@ -148,17 +149,34 @@ ARGUMENTS = [
     row(lambda: layers.Dense("\ud800", 2), ValueError, "Unicode"),
     row(lambda: setattr(layers.Dense("one", 2), "name", "two"), GraphError, "'one'", "'two'"),
     # words of other frameworks
-    row(lambda: layers.Dense("d", units=3), TypeError, "num_output", "units"),
-    row(lambda: layers.LSTM(units=3), TypeError, "hidden_size", "units"),
+    row(lambda: layers.Dense("d", out_features=3), TypeError, "num_output", "out_features"),
     row(lambda: layers.LSTM(4, batch_first=True), TypeError, "batch_first"),
-    row(lambda: layers.Dense("d", 3, activation="relu"), TypeError, "Activation"),
-    row(lambda: layers.Dense("d", 3, input_shape=(4,)), TypeError, "input_sample_shape"),
+    row(lambda: layers.LSTM(4, activation="relu"), TypeError, "Activation"),
+    row(lambda: layers.Dense("d", 3, input_dim=4), TypeError, "input_sample_shape"),
     row(lambda: layers.Dense("d", 3, bias=False), TypeError, "use_bias"),
-    row(lambda: layers.Conv2D(filters=3), TypeError, "nb_kernels", "filters"),
-    row(lambda: layers.MaxPooling2D(pool_size=2), TypeError, "kernel", "pool_size"),
-    row(lambda: layers.Dropout(rate=0.5), TypeError, "p", "rate"),
-    row(lambda: setattr(layers.Dropout("d"), "rate", 0.5), AttributeError, "p", "rate"),
+    row(lambda: layers.Conv2D(out_channels=3), TypeError, "nb_kernels", "out_channels"),
+    row(lambda: layers.LSTM(units=4, rate=0.5), TypeError, "dropout", "rate"),
+    # Keras's words: two for one thing, one of another meaning, and activations
+    row(lambda: layers.Dense("d", 3, units=3), TypeError, "num_output", "units"),
+    row(lambda: layers.Dense(3, units=3), TypeError, "num_output", "units"),
+    row(lambda: layers.Conv2D(8, kernel=3, kernel_size=3), TypeError, "kernel", "kernel_size"),
+    row(lambda: layers.MaxPooling2D(kernel_size=3, pool_size=3), TypeError, "kernel_size", "pool_size"),
+    row(lambda: layers.BatchNormalization(momentum=0.9, beta_initializer="ones"), TypeError, "momentum"),
+    row(lambda: layers.GRU(units=3, dropout=0.5), TypeError, "dropout", "units"),
+    row(lambda: layers.Conv2D(8, 3, activation="relu", padding="full"), ValueError, "padding", "'full'"),
+    row(lambda: layers.Conv2D(8, 3, border_mode="same", padding="same"), ValueError, "border_mode"),
+    row(lambda: layers.Dense(3, activation="softmux"), ValueError, "activation", "'softmux'"),
+    row(lambda: layers.Dense(3, activation="leaky_relu"), ValueError, "slope", "'leaky_relu'"),
+    row(lambda: layers.Dense(3, activation=len), TypeError, "activation", "len"),
+    row(lambda: layers.Dense(3, activation=layers.Softmax()), TypeError, "activation", "Softmax"),
+    row(lambda: layers.Conv2D(3, activation=used()), GraphError, "activation"),
 ]
+
+
+def used() -> layers.Activation:
+    """An activation that is in a net."""
+    return FeedForwardNet().add(layers.Activation(mode="relu", input_sample_shape=(3,)))
+
 
 # --- what they are fed --------------------------------------------------------------------------------------
 

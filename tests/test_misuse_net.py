@@ -180,7 +180,7 @@ AHEAD: dict[str, Any] = {"order": "dependencies"}
 
 COMPILE = [
     of_net(lambda net: net.compile(optimizer.SGD), TypeError, "SGD()"),
-    of_net(lambda net: net.compile("adam"), TypeError, "optimizer.Adam()", "str"),
+    of_net(lambda net: net.compile("adan"), ValueError, "perhaps 'adam'", "'adan'"),
     told("clip_global_norm", ValueError, "0", clip_global_norm=0),
     told("accumulate", ValueError, "0", accumulate=0),
     told("loss_scale", ValueError, "0", loss_scale=0),
@@ -221,7 +221,7 @@ COMPILE = [
     of_two("freeze='right'", "'left'", freeze="right"),
     of_two("['a']", metric={"a": metric.Accuracy()}),
     # words of other frameworks
-    told("metric", TypeError, "metrics", metrics=["accuracy"]),
+    told("metric", TypeError, "metrics", metric="accuracy", metrics=["accuracy"]),
     told("loss", TypeError, "loss_fn", loss_fn="mse"),
     told("graph", TypeError, "run_eagerly", run_eagerly=True),
     # numbers that vanish
@@ -304,9 +304,9 @@ BATCHES = [
     fitting(TypeError, "class_weight", "class_weights", class_weights={0: 1}),
     fitting(TypeError, "validation_freq", validation_freq=2),
     fitting(TypeError, "data.Processes", "use_multiprocessing", use_multiprocessing=True),
-    fitting(TypeError, "verbose", "2", verbose=2),
-    of_net(lambda net: net.evaluate(X, Y, verbose=0), TypeError, "evaluate", "verbose"),
-    of_net(lambda net: net.predict(X, verbose=0), TypeError, "predict", "verbose"),
+    fitting(ValueError, "verbose", "3", verbose=3),
+    of_net(lambda net: net.evaluate(X, Y, verbose="yes"), ValueError, "evaluate", "verbose"),
+    of_net(lambda net: net.predict(X, verbose=1), TypeError, "predict", "verbose"),
 ]
 
 # --- calls and their order ----------------------------------------------------------------------------------

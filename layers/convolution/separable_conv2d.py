@@ -5,22 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from singa_lite.layer import initializer
-from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layer.layer import InputShape
 from singa_lite.layers._checks import input_axes
+from singa_lite.layers._weighted import Activated, WithActivation
 from singa_lite.layers._windows import IMAGE, Extents, check_padding
-from singa_lite.layers.convolution.conv2d import Conv2D
-from singa_lite.layers.convolution.depthwise_conv2d import DepthwiseConv2D
+from singa_lite.layers.convolution.convolution import Conv2D, DepthwiseConv2D
 from singa_lite.tensor import Shape, Tensor
 
 
-class SeparableConv2D(Layer):
+class SeparableConv2D(WithActivation):
     """y = a 1 x 1 Conv2D of nb_kernels, over a DepthwiseConv2D of x without a bias (Chollet, arXiv 1610.02357).
 
     Input samples (channels, height, width); output samples (nb_kernels, oh, ow), oh and ow as of Conv2D. Layers
     inside: depthwise, with depth_multiplier kernels for each channel, and pointwise, which has the bias.
 
     kernel, stride, border_mode, pad, padding, dilation: of the depthwise convolution, as of Conv2D. use_bias,
-    bias_init: of the pointwise one. weight_init: of both, an Initializer, its name, or a number.
+    bias_init: of the pointwise one. activation: of the sum, as of Conv2D. weight_init: of both, an Initializer, its
+    name, or a number.
     """
 
     features_last = False
@@ -39,6 +40,7 @@ class SeparableConv2D(Layer):
         padding: str | None = None,
         depth_multiplier: int = 1,
         dilation: Extents = 1,
+        activation: Activated = None,
         weight_init: initializer.Spec = "glorot_uniform",
         bias_init: initializer.Spec = 0.0,
         input_sample_shape: InputShape | None = None,
@@ -63,7 +65,13 @@ class SeparableConv2D(Layer):
         self._pointwise = self.add_layer(
             Conv2D("pointwise", nb_kernels, 1, use_bias=use_bias, weight_init=weight_init, bias_init=bias_init)
         )
+        self.take_options(use_bias, weight_init, bias_init)
+        self.take_activation(activation)
         self.nb_kernels, self.window = self._pointwise.nb_kernels, self._depthwise.window
+
+    def summary_note(self) -> str:
+        """The window and the activation."""
+        return ", ".join(filter(None, (str(self.window), self.activation_mode)))
 
     def setup(self, *shapes: Shape) -> Shape:
         """(channels, height, width) -> (nb_kernels, oh, ow)."""
@@ -73,4 +81,5 @@ class SeparableConv2D(Layer):
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, channels, height, width) -> (n, nb_kernels, oh, ow)."""
-        return self.run(self._pointwise, training, self.run(self._depthwise, training, x))
+        y = self.run(self._pointwise, training, self.run(self._depthwise, training, x))
+        return self.activated(y, 1)

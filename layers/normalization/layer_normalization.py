@@ -1,11 +1,11 @@
-"""LayerNormalization: each sample by its own statistics."""
+"""Normalizations of each sample by itself, over its last axes."""
 
 from __future__ import annotations
 
 from singa_lite import autograd
 from singa_lite.layer import initializer
 from singa_lite.layer.layer import InputShape, Layer
-from singa_lite.layers._checks import axis_of, init, leaves_time, not_the_batch, one_input, positive
+from singa_lite.layers._checks import axis_of, features_of, init, leaves_time, not_the_batch, one_input, positive
 from singa_lite.tensor import Shape, Tensor
 
 
@@ -53,3 +53,58 @@ class LayerNormalization(Layer):
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, ...) -> the same shape."""
         return autograd.layer_norm(x, self.parameters["gamma"], self.parameters["beta"], self.epsilon)
+
+
+class RMSNormalization(Layer):
+    """y = gamma * x / sqrt(mean of x**2 over the last axis + epsilon) (Zhang and Sennrich, arXiv 1910.07467).
+
+    Input and output samples (..., features). Parameter: gamma (features,).
+
+    epsilon: above 0. gamma_init: an Initializer, its name, or a number.
+    """
+
+    passes_mask = True
+
+    positionwise = True
+
+    def __init__(
+        self,
+        name: str,
+        epsilon: float = 1e-6,
+        *,
+        gamma_init: initializer.Spec = 1.0,
+        input_sample_shape: InputShape | None = None,
+    ) -> None:
+        super().__init__(name, input_sample_shape=input_sample_shape)
+        self.epsilon = positive(self, "epsilon", epsilon)
+        self.gamma_init = init(self, "gamma_init", gamma_init)
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """The shape is kept."""
+        shape = features_of(self, shapes)
+        self.any_length = len(shape) > 1
+        self.add_parameter("gamma", shape[-1:], self.gamma_init)
+        return shape
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, ..., features) -> the same shape."""
+        return autograd.rms_norm(x, self.parameters["gamma"], self.epsilon)
+
+
+class L2Norm(Layer):
+    """y = x / sqrt(sum of x**2 over the sample + epsilon).
+
+    Input and output samples of any shape. epsilon: above 0.
+    """
+
+    def __init__(self, name: str, epsilon: float = 1e-8, *, input_sample_shape: InputShape | None = None) -> None:
+        super().__init__(name, input_sample_shape=input_sample_shape)
+        self.epsilon = positive(self, "epsilon", epsilon)
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """The shape is kept."""
+        return one_input(self, shapes)
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, ...) -> the same shape."""
+        return autograd.l2_norm(x, self.epsilon)

@@ -79,7 +79,7 @@ class RecurrentLayer(Layer):
         self.weight_init, self.recurrent_init, self.bias_init = (
             own if spec is None else init(self, what, spec) for what, spec in given.items()
         )
-        if bias_init is not None and not self.use_bias:
+        if bias_init not in (None, 0.0, "unit_forget") and not self.use_bias:
             raise ValueError(f"{label(self)}: wanted bias_init with use_bias=True only, received {bias_init!r}")
         #: Whether the one direction is from the last step to the first, as `Bidirectional` has it for its second layer.
         self.backwards = False

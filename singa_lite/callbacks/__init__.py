@@ -12,11 +12,11 @@ from singa_lite.callbacks.functions import TimeLimit as TimeLimit
 from singa_lite.callbacks.loggers import CSVLogger as CSVLogger
 from singa_lite.callbacks.loggers import TensorBoard as TensorBoard
 from singa_lite.callbacks.plateau import ReduceLROnPlateau as ReduceLROnPlateau
-from singa_lite.common import classes_elsewhere
+from singa_lite.common.keywords import class_lookup
 from singa_lite.snapshots import Checkpoint as Checkpoint
 from singa_lite.training.fit import Callback as Callback
 from singa_lite.training.fit import StopTraining as StopTraining
 from singa_lite.training.fit import Training as Training
 
 if not TYPE_CHECKING:  # where it would let any name pass
-    __getattr__ = classes_elsewhere.getattr_with_hints(__name__, classes_elsewhere.CALLBACKS)
+    __getattr__ = class_lookup(__name__)

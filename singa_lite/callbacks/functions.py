@@ -7,7 +7,7 @@ from collections.abc import Callable
 from math import isfinite
 
 from singa_lite.common.checks import above_zero
-from singa_lite.common.elsewhere import accepts_arguments
+from singa_lite.common.keywords import accepts_arguments
 from singa_lite.common.notice import warn
 from singa_lite.training.fit import Callback, StopTraining, Training
 

@@ -12,14 +12,17 @@ from copy import deepcopy
 from difflib import get_close_matches
 from functools import lru_cache
 from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import numpy as np
 
-from singa_lite.common.elsewhere import OBJECTS, check_keywords
+from singa_lite.common.keywords import check_keywords, hint_for, own_words
 from singa_lite.common.unique import Unique
+from singa_lite.common.words import ALIASES
 
 _PACKAGE = __name__.partition(".")[0]
+
+Made = TypeVar("Made")
 
 
 # Pickles of optimizers, losses, layers and regularizers, and so of scikit-learn estimators that hold one, name this
@@ -48,12 +51,17 @@ class Arguments:
 class _Kind(ABCMeta):
     """The metaclass of classes whose objects learn that their constructor has ended."""
 
+    def construct(cls: type[Made], *args: object, **named: object) -> Made:
+        """An object of the class, made with this package's words alone, so with none of Keras's defaults."""
+        made: Made = ABCMeta.__call__(cls, *args, **named)
+        made._given.is_complete = True  # type: ignore[attr-defined]
+        return made
+
     if not TYPE_CHECKING:  # where it would hide what constructors take
 
         def __call__(cls, *args, **named):
-            made = super().__call__(*args, **named)
-            made._given.is_complete = True
-            return made
+            """An object of the class; Keras's words are taken for this package's, see `common/words.py`."""
+            return cls.construct(*args, **own_words(cls.__name__, cls.__init__, args, named, cls))
 
         @property
         def __signature__(cls):
@@ -66,11 +74,9 @@ class Described(metaclass=_Kind):
     """Base of what a net's configuration can hold: layers, losses, metrics, optimizers and what these are given."""
 
     _given: Arguments
-    #: {keyword of another framework: what stands for it here}, for messages.
-    _words: ClassVar[Mapping[str, tuple[str, ...]]] = OBJECTS
 
     def __new__(cls, *args: object, **named: object) -> Self:
-        check_keywords(cls.__name__, named, cls.__init__, cls._words)
+        check_keywords(cls.__name__, named, cls.__init__)
         made = super().__new__(cls)
         object.__setattr__(made, "_given", Arguments(_bound(cls.__init__, args, named)))  # frozen or not
         return made
@@ -88,6 +94,8 @@ class Described(metaclass=_Kind):
             object.__setattr__(self, name, value)
         elif name in options_of(type(self)):
             self.change_options({name: value})
+        elif (own := self._own_name(name)) != name:
+            setattr(self, own, value)
         else:
             self._check_known(name)
             object.__setattr__(self, name, value)
@@ -97,9 +105,20 @@ class Described(metaclass=_Kind):
         def __getattr__(self, name):
             """An option that has no attribute of its own."""
             default = options_of(type(self)).get(name, _MISSING)
-            if default is _MISSING:
+            if default is not _MISSING:
+                return self.given_arguments.get(name, default)
+            own = self._own_name(name)
+            if own == name:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            return self.given_arguments.get(name, default)
+            return getattr(self, own)
+
+    def _own_name(self, name: str) -> str:
+        """The option or property that an attribute by a word of Keras's stands for; else the name itself."""
+        kind = type(self)
+        options = options_of(kind)
+        if name in vars(self) or hasattr(kind, name):
+            return name
+        return next((own for own in ALIASES.get(name, ()) if own in options or hasattr(kind, own)), name)
 
     def change_options(self, changes: Mapping[str, object]) -> None:
         """Set options of the constructor's, which checks them together: its errors, and nothing is changed by them."""
@@ -118,7 +137,7 @@ class Described(metaclass=_Kind):
 
     def made_with(self, arguments: Mapping[str, object]) -> Self:
         """An object of the same class, made with these arguments."""
-        return type(self)(**arguments)
+        return type(self).construct(**arguments)
 
     def adopt(self, changes: Mapping[str, object], before: Self, after: Self) -> None:
         """Take over what differs between an object as this one was made, and one with these options."""
@@ -142,8 +161,7 @@ class Described(metaclass=_Kind):
                 "as an attribute"
             )
         options = options_of(kind)
-        others = (word for word in self._words.get(name, ()) if hasattr(self, word) or not word.isidentifier())
-        near = next(others, None) or next(iter(get_close_matches(name, options, 1)), None)
+        near = hint_for(name, options) or next(iter(get_close_matches(name, options, 1)), None)
         raise AttributeError(
             f"{kind.__name__}: wanted an option of {', '.join(options) or 'none'}, received {name!r}"
             + (f"; perhaps {near}" if near else "")

@@ -33,16 +33,39 @@ MOVED = {
     "rewriting": "autograd.rewriting",
     "schedule": "optimizer.schedule",
 }
-#: Layers were files of one folder; pickles of layers name them.
+#: {module: classes of layers that had a file of their own}, in one folder at first; pickles of layers name them.
 _LAYERS = {
-    "convolution": "conv1d conv1d_transpose conv2d conv2d_transpose cropping2d depthwise_conv2d separable_conv2d "
-    "upsampling2d zero_padding2d",
-    "normalization": "batch_normalization group_normalization l2_norm layer_normalization lrn rms_normalization",
-    "pooling": "avg_pooling1d avg_pooling2d global_avg_pooling1d global_avg_pooling2d global_max_pooling1d "
-    "global_max_pooling2d max_pooling1d max_pooling2d",
-    "recurrent": "bidirectional gru lstm simple_rnn time_distributed",
+    "activation": "prelu softmax",
+    "convolution.convolution": "conv1d conv2d depthwise_conv2d",
+    "convolution.margins": "cropping2d zero_padding2d",
+    "convolution.separable_conv2d": "separable_conv2d",
+    "convolution.transposed_convolution": "conv1d_transpose conv2d_transpose",
+    "convolution.upsampling2d": "upsampling2d",
+    "dropout": "gaussian_noise spatial_dropout1d spatial_dropout2d",
+    "embedding": "padding_mask tied_dense",
+    "merge": "concat multiply",
+    "normalization.channels": "batch_normalization group_normalization",
+    "normalization.layer_normalization": "l2_norm layer_normalization rms_normalization",
+    "normalization.lrn": "lrn",
+    "pooling.global_pooling": "global_avg_pooling1d global_avg_pooling2d global_max_pooling1d global_max_pooling2d",
+    "pooling.pooling": "avg_pooling1d avg_pooling2d max_pooling1d max_pooling2d",
+    "positions": "learned_positions sinusoidal_positions",
+    "recurrent.bidirectional": "bidirectional",
+    "recurrent.gru": "gru",
+    "recurrent.lstm": "lstm",
+    "recurrent.simple_rnn": "simple_rnn",
+    "recurrent.time_distributed": "time_distributed",
+    "reshape": "flatten permute",
+    "sequential": "residual",
+    "split": "slice",
 }
-MOVED |= {f"layers.{file}": f"layers.{folder}.{file}" for folder, files in _LAYERS.items() for file in files.split()}
+MOVED |= {
+    f"layers.{folder}{file}": f"layers.{module}"
+    for module, files in _LAYERS.items()
+    for file in files.split()
+    for folder in {"", module.rpartition(".")[0] + "."} - {"."}
+    if folder + file != module
+}
 
 
 def present_path(name: str) -> str | None:

@@ -25,8 +25,8 @@ import numpy as np
 
 from singa_lite.common import checks
 from singa_lite.common.array_types import Array
-from singa_lite.common.elsewhere import explains_keywords
 from singa_lite.common.errors import DataFileError
+from singa_lite.common.keywords import explains_keywords
 from singa_lite.data.reading import reading
 
 FilePath: TypeAlias = str | os.PathLike[str]

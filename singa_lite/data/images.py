@@ -13,8 +13,8 @@ import numpy as np
 from singa_lite.common import checks
 from singa_lite.common.array_types import Array
 from singa_lite.common.checks import flag, fraction, integer, is_int
-from singa_lite.common.elsewhere import explains_keywords
 from singa_lite.common.errors import DataError, DataFileError
+from singa_lite.common.keywords import explains_keywords
 from singa_lite.data.given import Paired
 from singa_lite.data.reading import reading, require
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from singa_lite.common import checks
 from singa_lite.common.array_types import Array, DType
-from singa_lite.common.elsewhere import explains_keywords
 from singa_lite.common.errors import DataError
+from singa_lite.common.keywords import explains_keywords
 from singa_lite.data.blocks import Blocks, CsvBlocks, ParquetBlocks
 from singa_lite.data.given import Paired
 

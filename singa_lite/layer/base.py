@@ -293,6 +293,10 @@ class LayerBase(Described):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.path!r} -> {self.output_sample_shape}>"
 
+    def summary_note(self) -> str:
+        """The options that `summary` shows behind the class, such as "3 x 3, stride 1, pad 0, relu"."""
+        return ""
+
     # ---- texts position by position, see `net.generate`
 
     def refuses_past(self) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from difflib import get_close_matches
-from typing import ClassVar, TypeVar
+from collections.abc import Collection
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,6 @@ from singa_lite.device import device_of
 from singa_lite.tensor import Array, Shape, Tensor, as_tensor, to_numpy
 
 Target = Array | Tensor
-Kind = TypeVar("Kind")
 
 #: Methods of a criterion by which targets are checked.
 _CHECKS = frozenset({"check", "check_target", "_check"})
@@ -230,18 +228,3 @@ def refuse(where: str, wanted: str, values: Array, bad: NDArray[np.bool_]) -> No
     if bad.any():
         index = tuple(int(number) for number in np.unravel_index(int(bad.argmax()), bad.shape))
         raise ValueError(f"{where}: wanted {wanted}, received {values[index]} at {list(index)} of the target")
-
-
-def by_name(what: str, name: str, kinds: Mapping[str, Kind], others: Mapping[str, str]) -> Kind:
-    """What stands under this name. others: what names of other frameworks are called here.
-
-    ValueError for one that is unknown, which names those there are; TypeError for what is no name.
-    """
-    if not isinstance(name, str):
-        raise TypeError(f"{what}: wanted one of {sorted(kinds)}, received {name!r:.100}")
-    if name in kinds:
-        return kinds[name]
-    meant = others.get(name.lower())
-    near = get_close_matches(name.lower(), kinds, 1)
-    hint = f"; {name!r} is {meant} here" if meant else f"; perhaps {near[0]!r}" if near else ""
-    raise ValueError(f"{what}: wanted one of {sorted(kinds)}, received {name!r}{hint}")

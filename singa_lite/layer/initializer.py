@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.common.checks import at_least_zero, finite, real
-from singa_lite.common.elsewhere import check_keywords
 from singa_lite.common.errors import ShapeError
+from singa_lite.common.keywords import check_keywords
 from singa_lite.tensor import Tensor, from_numpy, to_numpy
 
 
@@ -20,7 +20,7 @@ class Initializer(ABC):
     """Base of all initializers. A subclass gives `__call__`."""
 
     def __new__(cls, *args: object, **named: object) -> Self:
-        check_keywords(cls.__name__, named, cls.__init__, {})
+        check_keywords(cls.__name__, named, cls.__init__)
         return super().__new__(cls)
 
     @abstractmethod
@@ -200,11 +200,32 @@ class Orthogonal(Initializer):
             raise ShapeError(f"Orthogonal: wanted two axes or more, received {value.name} {value.shape}")
 
 
+@dataclass(frozen=True)
+class UnitForget(Initializer):
+    """Zeros but for the forget gate of an LSTM's bias, a second quarter of 0.5: it begins at 1, as both biases add up.
+
+    Keras's unit_forget_bias. ShapeError at the call for a tensor of other than one axis of four equal parts.
+    """
+
+    def __call__(self, value: Tensor, key: Tensor, fan_in: int, fan_out: int) -> None:
+        self.check(value, fan_in, fan_out)
+        gates = np.zeros((4, value.shape[0] // 4))
+        gates[1] = 0.5
+        value.copy_from_numpy(gates.reshape(-1).astype(value.dtype))
+
+    def check(self, value: Tensor, fan_in: int, fan_out: int) -> None:
+        """ShapeError for another tensor than four gates."""
+        if value.ndim != 1 or value.shape[0] % 4:
+            raise ShapeError(f"UnitForget: wanted one axis of four equal parts, received {value.name} {value.shape}")
+
+
 NAMES: dict[str, Initializer] = {
     "zeros": Constant(0.0),
     "ones": Constant(1.0),
     "uniform": Uniform(),
+    "random_uniform": Uniform(),
     "normal": Normal(),
+    "random_normal": Normal(),
     "truncated_normal": TruncatedNormal(),
     "glorot_uniform": GlorotUniform(),
     "glorot_normal": GlorotNormal(),
@@ -213,6 +234,7 @@ NAMES: dict[str, Initializer] = {
     "lecun_uniform": LecunUniform(),
     "lecun_normal": LecunNormal(),
     "orthogonal": Orthogonal(),
+    "unit_forget": UnitForget(),
 }
 
 

@@ -14,7 +14,7 @@ from singa_lite.device import Device
 from singa_lite.layer import calls, names, options, sharing
 from singa_lite.layer.base import Context as Context
 from singa_lite.layer.base import LayerBase
-from singa_lite.layer.names import ELSEWHERE, free_name, name_may_be_left_out
+from singa_lite.layer.names import free_name, name_may_be_left_out
 from singa_lite.layer.past import LayerPast as LayerPast
 from singa_lite.layer.sample_shape import InputShape as InputShape
 from singa_lite.layer.sample_shape import SampleShape as SampleShape
@@ -52,7 +52,6 @@ class Layer(LayerBase):
 
     #: {name that suggests another layer: what to use in its place}.
     misnomers: ClassVar[Mapping[str, str]] = {}
-    _words = ELSEWHERE
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)

@@ -1,4 +1,4 @@
-"""Names of layers: what every snapshot format can hold, names of layers that were given none, other frameworks' words.
+"""Names of layers: what every snapshot format can hold, names of layers that were given none, Keras's words.
 
 A snapshot's paths are "parameters/<layer>/<name>" and the like, so no name may have a slash in it. PyTorch's are
 "<layer>.<name>", where the last dot must be the one between the two. HDF5 leaves out a name "." and ends a name at a
@@ -8,60 +8,25 @@ NUL. A zip archive has room for 65,535 bytes of a whole path, in which a charact
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from functools import wraps
 from inspect import Parameter, signature
 from typing import Any, TypeVar
 
 from singa_lite.common.described import Arguments, Described
-from singa_lite.common.elsewhere import refuse
+from singa_lite.common.keywords import own_words, refuse_hinted
 
 #: Bytes in UTF-8.
 LONGEST = 1000
 
 Constructor = TypeVar("Constructor", bound=Callable[..., None])
 
-#: {keyword of Keras or PyTorch: what stands for it here, the first that a layer has; of sentences any has}.
-ELSEWHERE: Mapping[str, tuple[str, ...]] = {
-    "units": ("num_output", "hidden_size"),
-    "out_features": ("num_output",),
-    "filters": ("nb_kernels",),
-    "out_channels": ("nb_kernels",),
-    "kernel_size": ("kernel",),
-    "pool_size": ("kernel",),
-    "strides": ("stride",),
-    "padding": ("border_mode", "pad"),
-    "dilation_rate": ("dilation",),
-    "bias": ("use_bias",),
-    "kernel_initializer": ("weight_init",),
-    "bias_initializer": ("bias_init",),
-    "input_shape": ("input_sample_shape",),
-    "input_dim": ("num_embeddings", "input_sample_shape"),
-    "output_dim": ("dim",),
-    "embedding_dim": ("dim",),
-    "rate": ("p", "dropout"),
-    "eps": ("epsilon",),
-    "num_heads": ("heads",),
-    "key_dim": ("head_size",),
-    "num_layers": ("num_stacks",),
-    "target_shape": ("shape",),
-    "dims": ("axes",),
-    "dim": ("axis",),
-    "negative_slope": ("slope",),
-    "activation": ("net.add(layers.Activation(mode=...)) behind it",),
-    "in_features": ("nothing, as a layer takes it from its source (input_sample_shape for the first one)",),
-    "in_channels": ("nothing, as a layer takes it from its source (input_sample_shape for the first one)",),
-    "batch_first": ("nothing, as the batch comes first always",),
-    "kernel_regularizer": ("optimizer.register(pattern, regularizer=...), L2Regularizer(2 * c) for Keras's l2(c)",),
-    "data_format": ("nothing, as images are (channels, height, width)",),
-}
-
 
 def name_may_be_left_out(constructor: Constructor) -> Constructor:
     """A layer's `__init__`, whose first parameter is `name`, that may be called without it.
 
     A first argument that is neither text nor None is then the next parameter: Dense(10), Dropout(0.5). The layer is
-    named where it is added, see `free_name`. TypeError for a keyword of Keras or PyTorch, which names the one here.
+    named where it is added, see `free_name`. TypeError for a keyword of PyTorch or Keras, with a hint.
     """
     parameters = signature(constructor).parameters
     kinds = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD, Parameter.VAR_POSITIONAL)
@@ -71,7 +36,9 @@ def name_may_be_left_out(constructor: Constructor) -> Constructor:
 
     @wraps(constructor)
     def named(self: Described, *args: Any, **options: Any) -> None:
-        refuse(type(self).__name__, options, parameters, ELSEWHERE)
+        if not options.keys() <= parameters.keys():  # of a subclass's own call, as the class itself translates its own
+            options = own_words(type(self).__name__, constructor, args, options, type(self))
+            refuse_hinted(type(self).__name__, options, constructor)
         is_short = bool(args) and not isinstance(args[0], str | None) and len(args) + 2 <= len(positional)
         if is_short:
             args = (options.pop("name", None), *args)

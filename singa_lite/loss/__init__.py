@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from singa_lite.common import classes_elsewhere
+from singa_lite.common.keywords import class_lookup
 from singa_lite.loss.base import Loss as Loss
 from singa_lite.loss.cross_entropy import SigmoidCrossEntropy as SigmoidCrossEntropy
 from singa_lite.loss.cross_entropy import SoftmaxCrossEntropy as SoftmaxCrossEntropy
@@ -16,4 +16,4 @@ from singa_lite.loss.distances import SquaredError as SquaredError
 from singa_lite.loss.named import get as get
 
 if not TYPE_CHECKING:  # where it would let any name pass
-    __getattr__ = classes_elsewhere.getattr_with_hints(__name__, classes_elsewhere.LOSSES)
+    __getattr__ = class_lookup(__name__)

@@ -36,7 +36,9 @@ class Loss(Criterion, ABC):
     """Base of all losses. A subclass gives `compute`, and `check_target` if not any target will do."""
 
     #: What the loss applies to the scores itself, so that no layer before it should: "softmax" or "sigmoid".
-    applies: ClassVar[str] = ""
+    applies: str = ""
+    #: What a layer before the loss has to apply, as the loss takes probabilities: "softmax" or "sigmoid".
+    expects: str = ""
 
     _taped: _Taped | None = None
 

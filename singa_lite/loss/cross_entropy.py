@@ -11,7 +11,7 @@ from singa_lite.autograd.ops.cross_entropy import softmax_cross_entropy_values, 
 from singa_lite.autograd.ops.loss import sigmoid_cross_entropy_values
 from singa_lite.common.array_types import DType
 from singa_lite.common.arrays import numbers
-from singa_lite.common.checks import share
+from singa_lite.common.checks import flag, share
 from singa_lite.common.errors import ShapeError
 from singa_lite.common.value_checks import ValuesCheck
 from singa_lite.layer.criterion import (
@@ -30,6 +30,9 @@ from singa_lite.layer.criterion import (
 from singa_lite.loss.base import LikeScores, Loss
 from singa_lite.tensor import Array, Shape, Tensor, to_numpy
 
+#: Probabilities are at least this, as in Keras.
+_LEAST = 1e-7
+
 
 class SoftmaxCrossEntropy(Loss):
     """-sum of t * log softmax(x) over the classes, the mean over a sample's positions.
@@ -44,17 +47,25 @@ class SoftmaxCrossEntropy(Loss):
     that have another id, as of PyTorch's cross_entropy: `forward` gives a sample's sum over such positions times n /
     (all of the batch), and the mean over the batch is 0, with derivatives of 0, where there is none. Of ids only.
     label_smoothing: from 0 to 1, the share of the target that goes to all classes alike.
+    from_logits: False, Keras's default: x are probabilities, such as a softmax gives, divided by their sum. Those below
+    1e-7 count as 1e-7 and have no derivative, as in Keras.
     """
 
-    applies = "softmax"
     is_counted = True
 
     def __init__(
-        self, axis: int | None = None, *, ignore_index: int | None = None, label_smoothing: float = 0.0
+        self,
+        axis: int | None = None,
+        *,
+        ignore_index: int | None = None,
+        label_smoothing: float = 0.0,
+        from_logits: bool = True,
     ) -> None:
         self.axis = checked_class_axis(self._name, axis)
         self.ignore_index = checked_id(f"{self._name} ignore_index", ignore_index)
         self.label_smoothing = share(f"{self._name} label_smoothing", label_smoothing)
+        self.from_logits = flag(f"{self._name} from_logits", from_logits)
+        self.applies, self.expects = ("softmax", "") if self.from_logits else ("", "softmax")
 
     @property
     def of_whole_batch(self) -> bool:
@@ -70,13 +81,18 @@ class SoftmaxCrossEntropy(Loss):
 
     def compute(self, x: Tensor, target: Tensor) -> Tensor:
         axis = class_axis(self._name, self.axis, x.shape, target.shape)
-        return softmax_cross_entropy_values(x, target, axis, self.ignore_index, self.label_smoothing)
+        return self._values_along(axis, x, target)
+
+    def _values_along(self, axis: int, x: Tensor, target: Tensor) -> Tensor:
+        """The losses; log(p) are scores whose softmax is p / sum(p)."""
+        scores = x if self.from_logits else autograd.log(autograd.maximum(x, _LEAST))
+        return softmax_cross_entropy_values(scores, target, axis, self.ignore_index, self.label_smoothing)
 
     def compute_weighed(self, x: Tensor, target: Tensor, weights: Tensor) -> Tensor:
         """The losses times weights; where one is 0 derivatives are, too, whatever the scores are."""
         if x.ndim > 2:
             return weigh(self.compute(x, target), weights)
-        return weigh(softmax_cross_entropy_values(x, target, 1, self.ignore_index, self.label_smoothing), weights)
+        return weigh(self._values_along(1, x, target), weights)
 
     def position_axis(self, x_shape: Shape, target_shape: Shape, shape: Shape) -> int | None:
         """That of the classes."""
@@ -117,15 +133,19 @@ class SigmoidCrossEntropy(LikeScores):
 
     y: x's shape and dtype, values from 0 to 1. pos_weight: w, what yes counts as, such as the share of no over that of
     yes: a number or an array that broadcasts to a sample, as (c,), of finite numbers of at least 0; as of torch's
-    BCEWithLogitsLoss. ShapeError where it does not broadcast to the scores.
+    BCEWithLogitsLoss. ShapeError where it does not broadcast to the scores. from_logits: False, Keras's default: x are
+    probabilities, such as a sigmoid gives, at least 1e-7 from 0 and 1.
     """
 
-    applies = "sigmoid"
-
-    def __init__(self, pos_weight: float | Sequence[float] | Array | None = None) -> None:
+    def __init__(self, pos_weight: float | Sequence[float] | Array | None = None, *, from_logits: bool = True) -> None:
         self.pos_weight = None if pos_weight is None else _weights(f"{self._name} pos_weight", pos_weight)
+        self.from_logits = flag(f"{self._name} from_logits", from_logits)
+        self.applies, self.expects = ("sigmoid", "") if self.from_logits else ("", "sigmoid")
 
     def compute(self, x: Tensor, target: Tensor) -> Tensor:
+        if not self.from_logits:
+            p = autograd.clip(x, _LEAST, 1.0 - _LEAST)
+            x = autograd.log(p) - autograd.log(1.0 - p)
         if self.pos_weight is None:
             return sigmoid_cross_entropy_values(x, target)
         less = np.asarray(self.pos_weight, x.dtype) - 1

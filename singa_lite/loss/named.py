@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
-from singa_lite.layer.criterion import by_name
+from singa_lite.common.keywords import by_name
 from singa_lite.loss.base import Loss
 from singa_lite.loss.cross_entropy import SigmoidCrossEntropy, SoftmaxCrossEntropy
 from singa_lite.loss.distances import (
@@ -20,6 +21,9 @@ from singa_lite.loss.distances import (
 _KINDS: Mapping[str, Callable[[], Loss]] = {
     "softmax_cross_entropy": SoftmaxCrossEntropy,
     "sigmoid_cross_entropy": SigmoidCrossEntropy,
+    "categorical_crossentropy": partial(SoftmaxCrossEntropy, from_logits=False),
+    "sparse_categorical_crossentropy": partial(SoftmaxCrossEntropy, from_logits=False),
+    "binary_crossentropy": partial(SigmoidCrossEntropy, from_logits=False),
     "squared_error": SquaredError,
     "mean_squared_error": MeanSquaredError,
     "mse": MeanSquaredError,
@@ -33,12 +37,9 @@ _KINDS: Mapping[str, Callable[[], Loss]] = {
 
 _RAW = "on raw scores: leave a softmax or sigmoid before it out"
 _OTHERS = {
-    "sparse_categorical_crossentropy": f'"softmax_cross_entropy", {_RAW}',
-    "categorical_crossentropy": f'"softmax_cross_entropy", {_RAW}',
     "cross_entropy": '"softmax_cross_entropy"',
-    "binary_crossentropy": f'"sigmoid_cross_entropy", {_RAW}',
     "bce_with_logits": '"sigmoid_cross_entropy"',
-    "bce": f'"sigmoid_cross_entropy", {_RAW}',
+    "bce": '"binary_crossentropy" on probabilities, "sigmoid_cross_entropy" on raw scores,',
     "kld": f'"kl_divergence", {_RAW}',
     "kullback_leibler_divergence": f'"kl_divergence", {_RAW}',
     "smooth_l1": '"huber"',
@@ -49,7 +50,7 @@ _OTHERS = {
 
 
 def get(name: str) -> Loss:
-    """A new loss with its usual options, such as "softmax_cross_entropy".
+    """A new loss with its usual options, such as "softmax_cross_entropy"; Keras's crossentropies take probabilities.
 
     ValueError for a name that is none, which says what ours is called where it is one of Keras's or PyTorch's.
     """

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from singa_lite.common import classes_elsewhere
+from singa_lite.common.keywords import class_lookup
 from singa_lite.metric.accuracies import Accuracy as Accuracy
 from singa_lite.metric.accuracies import BinaryAccuracy as BinaryAccuracy
 from singa_lite.metric.accuracies import Precision as Precision
@@ -22,4 +22,4 @@ from singa_lite.metric.named import get as get
 from singa_lite.metric.perplexity import Perplexity as Perplexity
 
 if not TYPE_CHECKING:  # where it would let any name pass
-    __getattr__ = classes_elsewhere.getattr_with_hints(__name__, classes_elsewhere.METRICS)
+    __getattr__ = class_lookup(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from singa_lite.layer.criterion import by_name
+from singa_lite.common.keywords import by_name
 from singa_lite.metric.accuracies import Accuracy, BinaryAccuracy, TopKAccuracy
 from singa_lite.metric.base import Metric
 from singa_lite.metric.counts import AUC, F1, BinaryPrecision, BinaryRecall, ConfusionMatrix
@@ -14,6 +14,8 @@ from singa_lite.metric.perplexity import Perplexity
 _KINDS: Mapping[str, Callable[[], Metric]] = {
     "accuracy": Accuracy,
     "acc": Accuracy,
+    "categorical_accuracy": Accuracy,
+    "sparse_categorical_accuracy": Accuracy,
     "top_5_accuracy": TopKAccuracy,
     "binary_accuracy": BinaryAccuracy,
     "binary_precision": BinaryPrecision,
@@ -30,8 +32,6 @@ _KINDS: Mapping[str, Callable[[], Metric]] = {
 }
 
 _OTHERS = {
-    "sparse_categorical_accuracy": '"accuracy"',
-    "categorical_accuracy": '"accuracy"',
     "top_k_categorical_accuracy": 'metric.TopKAccuracy(k), or "top_5_accuracy",',
     "sparse_top_k_categorical_accuracy": 'metric.TopKAccuracy(k), or "top_5_accuracy",',
     "f1_score": '"f1"',

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from singa_lite import device as devices
 from singa_lite.autograd.rewriting import Rule
-from singa_lite.common import elsewhere
 from singa_lite.common.checks import flag, integer, names
+from singa_lite.common.keywords import explains_keywords
 from singa_lite.common.unique import Unique
 from singa_lite.compiler.report import net_text, summary
 from singa_lite.compiler.report.summary import LayerRow
@@ -102,14 +102,11 @@ class FeedForwardNet(BatchNet, Unique):
         """
         made = FeedForwardNet(device=self.device, dtype=self.dtype, seed=self.seed)
         made.adopt(*part_of(self, outputs, inputs))
-        if self._family is None:
-            self._family = Family()
-            self._family.join(self, self._trainer)
-        made._family = self._family
+        made._family = self._family = self._family or Family(self, self._trainer)
         made._family.join(made, made._trainer)
         return made
 
-    @elsewhere.explains_keywords(elsewhere.DATA)
+    @explains_keywords()
     def evaluate(
         self,
         x: object,
@@ -121,15 +118,17 @@ class FeedForwardNet(BatchNet, Unique):
         workers: int | Processes = 0,
         sample_weight: object = None,
         class_weight: object = None,
+        verbose: bool | int | str = False,
     ) -> tuple[float, OneOrMore]:
         """(loss, metric) over all samples, as numbers, without training; the metric is None if there is none.
 
         x, y, prefetch, workers, sample_weight, class_weight: as for `fit`, and checked as there. steps: so many batches
-        and no more.
+        and no more. verbose: print both on a line.
         """
         self.device.check_bytes("evaluate")
         loading, ahead = sources.checked_loading("evaluate", workers, None), integer("evaluate prefetch", prefetch, 0)
         objective = self._objective()
+        shown = sources.checked_verbose("evaluate verbose", verbose)
         self._refuse_weights("evaluate", sample_weight=sample_weight, class_weight=class_weight)
         weights.class_weights("evaluate", class_weight, self, objective)
         data = sources.data_set("evaluate", self, objective, x, y, batch_size, loading, steps=("steps", steps))
@@ -138,9 +137,11 @@ class FeedForwardNet(BatchNet, Unique):
         sources.divide("evaluate", data, self.parallel, InTurn)
         with closing(data):
             mean = evaluation.evaluate(self, data, prefetch=ahead, class_weight=class_weight, ranks=self.parallel)
+        if shown:
+            print(f"loss: {mean.loss()}, metric: {mean.metric(objective.measures)}")
         return mean.loss(), mean.metric(objective.measures)
 
-    @elsewhere.explains_keywords(elsewhere.DATA)
+    @explains_keywords()
     def predict(
         self,
         x: object,
@@ -182,7 +183,7 @@ class FeedForwardNet(BatchNet, Unique):
         self.device.check_bytes("generate")
         return self._steps.exclusively(generate, self, self._steps, prompt, steps, temperature, top_k, seed)
 
-    @elsewhere.explains_keywords(elsewhere.DATA)
+    @explains_keywords()
     def fit(
         self,
         x: object,
@@ -192,7 +193,7 @@ class FeedForwardNet(BatchNet, Unique):
         *,
         validation_data: object = None,
         shuffle: bool = True,
-        verbose: bool = True,
+        verbose: bool | int | str = True,
         callbacks: Iterable[fit.Callback] | fit.Callback = (),
         resume: str | PathLike[str] | None = None,
         prefetch: int = 0,
@@ -211,8 +212,7 @@ class FeedForwardNet(BatchNet, Unique):
         x, y: arrays, or dicts of arrays, of equally many samples; or x alone: what has its targets
         (`data.image_folder`, `data.parquet`), sequences in buckets (`data.bucketed`), or what gives batches, (x, y) or
         dicts: an iterator, a PyTorch DataLoader, a Keras Sequence, `data.Epochs`. validation_data: (x, y), or one of
-        these.
-        batch_size: None is 32.
+        these. batch_size: None is 32.
 
         What is in memory stays there, and only a batch at a time is copied; HDF5 sets, and all that can be sliced and
         says its shape and dtype, are read by batches. Before the first step all of it is checked, validation_data,

@@ -7,7 +7,7 @@ from os import PathLike
 from typing import cast
 
 from singa_lite.autograd.rewriting import Rule
-from singa_lite.common.elsewhere import explains_keywords
+from singa_lite.common.keywords import explains_keywords
 from singa_lite.net.feed_forward_net import FeedForwardNet
 from singa_lite.tensor import DeviceSpec
 

@@ -20,9 +20,11 @@ class Family:
     step of one was left before its end, none goes on; and all of them move to another device together.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, net: SteppingNet | None = None, trainer: Trainer | None = None) -> None:
         self._nets: list[weakref.ref[SteppingNet]] = []
         self._readers: Readers | None = None
+        if net is not None and trainer is not None:
+            self.join(net, trainer)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Family:
         """An empty one: a net that is copied joins it, and so do others of the family that are copied with it."""

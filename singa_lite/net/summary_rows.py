@@ -42,4 +42,5 @@ def _row(layer: Layer, sources: list[str], own: Sequence[Tensor], depth: int) ->
         sum(tensor.nbytes for tensor in counted),
         depth,
         not counted or any(tensor.stores_grad for tensor in counted),
+        layer.summary_note(),
     )

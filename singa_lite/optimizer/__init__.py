@@ -1,8 +1,8 @@
-"""Optimizers: how a parameter moves, given its gradient."""
+"""Optimizers: how a parameter moves, given its gradient. `get` finds one by its name."""
 
 from typing import TYPE_CHECKING
 
-from singa_lite.common import classes_elsewhere
+from singa_lite.common.keywords import class_lookup
 from singa_lite.optimizer.adaptive import AdaGrad as AdaGrad
 from singa_lite.optimizer.adaptive import Adam as Adam
 from singa_lite.optimizer.adaptive import AdamW as AdamW
@@ -10,8 +10,9 @@ from singa_lite.optimizer.adaptive import RMSProp as RMSProp
 from singa_lite.optimizer.base import Optimizer as Optimizer
 from singa_lite.optimizer.global_norm import GlobalNorm as GlobalNorm
 from singa_lite.optimizer.global_norm import clip_global_norm as clip_global_norm
+from singa_lite.optimizer.named import get as get
 from singa_lite.optimizer.sgd import SGD as SGD
 from singa_lite.optimizer.sgd import Nesterov as Nesterov
 
 if not TYPE_CHECKING:  # where it would let any name pass
-    __getattr__ = classes_elsewhere.getattr_with_hints(__name__, classes_elsewhere.OPTIMIZERS)
+    __getattr__ = class_lookup(__name__)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from singa_lite.common import classes_elsewhere
 from singa_lite.common.checks import at_least_zero, flag, integer, real
 from singa_lite.common.described import Described
+from singa_lite.common.keywords import class_lookup
 
 
 class Schedule(Described, ABC):
@@ -120,4 +120,4 @@ def _takes_a_step(function: Callable[..., object]) -> bool:
 
 
 if not TYPE_CHECKING:  # where it would let any name pass
-    __getattr__ = classes_elsewhere.getattr_with_hints(__name__, classes_elsewhere.SCHEDULES)
+    __getattr__ = class_lookup(__name__)

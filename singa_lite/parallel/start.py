@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from singa_lite.common.checks import check_choice, finite_above_zero, flag, integer
-from singa_lite.common.elsewhere import explains_keywords
 from singa_lite.common.errors import ParallelError
+from singa_lite.common.keywords import explains_keywords
 from singa_lite.common.sizes import budget_size
 from singa_lite.parallel.communicator import Communicator, SingleProcess
 from singa_lite.parallel.data_parallel import DataParallel

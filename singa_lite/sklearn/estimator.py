@@ -16,7 +16,7 @@ from singa_lite import layers
 from singa_lite import optimizer as optimizers
 from singa_lite.common.array_types import Array
 from singa_lite.common.checks import fraction, goes_through, integer, number_dtype
-from singa_lite.common.elsewhere import explains_keywords
+from singa_lite.common.keywords import explains_keywords
 from singa_lite.layer.layer import Layer
 from singa_lite.loss import Loss
 from singa_lite.net.feed_forward_net import FeedForwardNet

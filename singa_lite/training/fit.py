@@ -13,12 +13,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from singa_lite.common import elsewhere
 from singa_lite.common.arrays import kind
 from singa_lite.common.checks import flag, goes_through, integer
 from singa_lite.common.contexts import in_own_context
 from singa_lite.common.described import is_ours
 from singa_lite.common.errors import ParallelError
+from singa_lite.common.keywords import explains_keywords
 from singa_lite.common.terminal import Unfailing, write_line
 from singa_lite.data.loading.data_set import DataSet, count_of
 from singa_lite.data.loading.workers import Waiting
@@ -35,7 +35,7 @@ from singa_lite.training.loop.progress import History as History
 from singa_lite.training.loop.progress import Progress
 from singa_lite.training.loop.rank_batches import RankBatches, check_same_call, joined_places, own_place
 from singa_lite.training.loop.settings import described
-from singa_lite.training.loop.sources import check_epochs
+from singa_lite.training.loop.sources import check_epochs, checked_verbose
 from singa_lite.training.non_finite import look_in_fit
 from singa_lite.training.trainable import Trainable
 
@@ -64,7 +64,7 @@ class Callback:
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         if "__init__" in vars(cls):
-            setattr(cls, "__init__", elsewhere.explains_keywords(elsewhere.CALLBACKS)(vars(cls)["__init__"]))  # noqa: B010, as mypy wants
+            setattr(cls, "__init__", explains_keywords()(vars(cls)["__init__"]))  # noqa: B010, as mypy wants
 
     def state(self) -> dict[str, object]:
         """What a checkpoint keeps of it, as JSON holds it. Empty: nothing."""
@@ -112,7 +112,7 @@ class Training(OnRanks):
         validation: DataSet | None,
         epochs: int,
         shuffle: bool,
-        verbose: bool,
+        verbose: bool | int | str,
         callbacks: Iterable[Callback] | Callback = (),
         prefetch: int = 0,
         class_weight: object = None,
@@ -134,8 +134,7 @@ class Training(OnRanks):
         self._data = data
         self._validation = validation
         self._options = {} if class_weight is None else {"class_weight": class_weight}
-        shown = flag("fit verbose", verbose == 1 if type(verbose) is int and verbose in (0, 1) else verbose)
-        self._verbose = shown and self.is_first
+        self._verbose = checked_verbose("fit verbose", verbose) and self.is_first
         self._prefetch = integer("fit prefetch", prefetch, 0)
 
     @property

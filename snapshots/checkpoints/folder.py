@@ -14,8 +14,8 @@ from weakref import WeakValueDictionary
 
 from singa_lite.common import checks, leftovers
 from singa_lite.common.atomic import replacing
-from singa_lite.common.elsewhere import explains_keywords
 from singa_lite.common.errors import SnapshotError
+from singa_lite.common.keywords import explains_keywords
 from singa_lite.common.notice import warn
 from singa_lite.training.fit import Training
 

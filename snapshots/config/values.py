@@ -132,7 +132,7 @@ class Reader(NamedTuple):
         if not isinstance(arguments, dict):
             raise ConfigError(f"config: wanted arguments of {form.get('class')!r}, received {arguments!r:.100}")
         given = {name: self.read(value) for name, value in arguments.items()}
-        made: object = kind(**given)
+        made: object = kind.construct(**given) if issubclass(kind, Described) else kind(**given)
         return made
 
     def _pairs(self, form: Mapping[str, Plain]) -> dict[object, object]:

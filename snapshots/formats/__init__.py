@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
 from singa_lite.common import checks
-from singa_lite.common.elsewhere import explains_keywords
 from singa_lite.common.errors import SnapshotError
+from singa_lite.common.keywords import explains_keywords
 from singa_lite.snapshots import net_tree, parts
 from singa_lite.snapshots import sharded_state as apart
 from singa_lite.snapshots.formats import foreign

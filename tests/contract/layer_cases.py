@@ -99,6 +99,8 @@ SEQUENCE = ((3, 7),)
 CASES: dict[str, Case] = {
     "Dense": Case(lambda: layers.Dense("d", 4), ((5,),), batch=3),
     "Dense:no bias": Case(lambda: layers.Dense("d", 4, use_bias=False), ((5,),), batch=3),
+    "Dense:activation": Case(lambda: layers.Dense("d", 4, activation="gelu"), ((5,),), batch=3),
+    "Dense:softmax of sequences": Case(lambda: layers.Dense("d", 4, activation="softmax"), ((5, 6),), batch=3),
     "Dense:sequences": Case(lambda: layers.Dense("d", 4), ((5, 6),), batch=3),
     "Dense:three axes": Case(lambda: layers.Dense("d", 4, use_bias=False), ((3, 5, 6),)),
     "Embedding": Case(lambda: layers.Embedding("e", 9, 4), ((3,),)),
@@ -114,6 +116,10 @@ CASES: dict[str, Case] = {
     "Permute:three axes": Case(lambda: layers.Permute("p", (2, 3, 1)), IMAGE),
     "Conv2D": Case(lambda: layers.Conv2D("c", 4), IMAGE),
     "Conv2D:valid, pair of extents": Case(lambda: layers.Conv2D("c", 4, (2, 3), border_mode="valid"), IMAGE),
+    "Conv2D:softmax": Case(lambda: layers.Conv2D("c", 4, activation="softmax"), IMAGE),
+    "Conv2D:activation with an option": Case(
+        lambda: layers.Conv2D("c", 4, 3, 2, "same", activation=layers.Activation(mode="elu", alpha=0.7)), IMAGE
+    ),
     "Conv2D:stride": Case(lambda: layers.Conv2D("c", 4, 3, (2, 3)), IMAGE),
     "Conv2D:four pads": Case(lambda: layers.Conv2D("c", 4, (3, 2), 2, pad=(2, 0, 1, 3)), IMAGE),
     "Conv2D:pair of pads": Case(lambda: layers.Conv2D("c", 4, (1, 4), pad=(0, 2)), IMAGE),
@@ -133,6 +139,7 @@ CASES: dict[str, Case] = {
     "Conv1D:dilation": Case(lambda: layers.Conv1D("c", 5, 3, dilation=2, use_bias=False), SEQUENCE),
     "Conv1D:groups, valid": Case(lambda: layers.Conv1D("c", 6, 2, border_mode="valid", groups=2), ((4, 7),), batch=3),
     "Conv2DTranspose": Case(lambda: layers.Conv2DTranspose("t", 4), IMAGE),
+    "Conv2DTranspose:activation": Case(lambda: layers.Conv2DTranspose("t", 4, activation="tanh"), IMAGE),
     "Conv2DTranspose:stride": Case(lambda: layers.Conv2DTranspose("t", 4, 3, (2, 3)), IMAGE),
     "Conv2DTranspose:valid, pair of extents, no bias": Case(
         lambda: layers.Conv2DTranspose("t", 2, (2, 3), 2, "valid", use_bias=False), IMAGE

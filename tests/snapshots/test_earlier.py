@@ -22,7 +22,8 @@ PAIRS = [
     ("errors", "common.errors"),
     ("rewriting.rule", "autograd.rewriting.rule"),
     ("memory.planner", "compiler.placement.planner"),
-    ("layers.conv2d", "layers.convolution.conv2d"),
+    ("layers.conv2d", "layers.convolution.convolution"),
+    ("layers.convolution.conv2d", "layers.convolution.convolution"),
 ]
 
 

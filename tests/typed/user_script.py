@@ -37,6 +37,12 @@ def names_left_out() -> list[Layer]:
         layers.Residual("block", [layers.Dense("inner", 3)]),
         layers.Lambda(lambda x: autograd.relu(x)),
         layers.Merge(),
+        layers.Input((3, 8, 8)),
+        layers.Dense(units=10, activation="relu"),
+        layers.Conv2D(8, kernel_size=(3, 3), strides=2, activation=autograd.relu),
+        layers.Conv2D("conv", filters=8, kernel_size=3, padding="same"),
+        layers.MaxPooling2D(pool_size=2),
+        layers.AveragePooling2D(2),
     ]
 
 

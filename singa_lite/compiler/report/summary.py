@@ -13,7 +13,7 @@ class LayerRow(NamedTuple):
 
     parameters, nbytes: how many numbers it has to train and their bytes, without those that another layer owns, with
     those of the layers that it holds. depth: how many layers it lies within; its sources are that layer's affair.
-    trains: whether any of its parameters does, if it has some.
+    trains: whether any of its parameters does, if it has some. note: options that stand behind the kind.
     """
 
     name: str
@@ -24,6 +24,7 @@ class LayerRow(NamedTuple):
     nbytes: int
     depth: int = 0
     trains: bool = True
+    note: str = ""
 
 
 def table(layers: Sequence[LayerRow], state_bytes: int) -> str:
@@ -40,8 +41,9 @@ def table(layers: Sequence[LayerRow], state_bytes: int) -> str:
 def _cells(layer: LayerRow) -> tuple[str, ...]:
     sources = "" if layer.depth else ", ".join(layer.sources) or "input"
     shapes = ", ".join(map(str, layer.shapes))
+    kind = ", ".join(filter(None, (layer.kind, layer.note)))
     return (
-        f"{'  ' * layer.depth}{layer.name} ({layer.kind}){'' if layer.trains else ', not trained'}",
+        f"{'  ' * layer.depth}{layer.name} ({kind}){'' if layer.trains else ', not trained'}",
         sources,
         shapes,
         f"{layer.parameters:,}",

@@ -52,6 +52,14 @@ class Window:
         """Whether each pixel is a window."""
         return self.taps == 1 and self.stride == (1, 1) and not any(self.pad)
 
+    def __str__(self) -> str:
+        """The window as `summary` shows it: "3 x 3, stride 1, pad 0", and the dilation if it is not 1."""
+        (down, across), pad = self.stride, self.pad
+        stride = down if down == across else self.stride
+        dilation = "" if self.dilation == (1, 1) else f", dilation {self.dilation}"
+        shown = pad[0] if len(set(pad)) == 1 else pad
+        return f"{self.kernel[0]} x {self.kernel[1]}, stride {stride}, pad {shown}{dilation}"
+
     def positions(self, where: str, extents: Pair) -> Pair:
         """How many windows fit, (rows, columns): (extent + padding - span) // stride + 1.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from singa_lite import optimizer as optimizers
 from singa_lite.common.checks import integer, names
 from singa_lite.layer import freezing
 from singa_lite.layer.freezing import Freeze
@@ -72,12 +73,13 @@ class Checked:
 
 def checked(
     net: SteppingNet,
-    optimizer: Optimizer,
+    given: Optimizer | str,
     loss: GivenLosses | None,
     metric: GivenMetrics | None,
     options: CompileOptions,
 ) -> Checked:
     """The errors of `compile`. net: that is compiled, of which nothing changes."""
+    optimizer = optimizers.get(given) if isinstance(given, str) else given
     compile_checks.check_optimizer(optimizer)
     losses = net.loss if loss is None else losses_of(loss)
     metrics = net.metric if metric is None else metrics_of(metric)

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from singa_lite.autograd.rewriting import Rule
-from singa_lite.common import elsewhere
 from singa_lite.common.errors import GraphError
+from singa_lite.common.keywords import explains_keywords
 from singa_lite.layer import freezing
 from singa_lite.layer.layer import Layer
 from singa_lite.layer.run import LayerGradients as LayerGradients
@@ -35,7 +35,7 @@ from singa_lite.training.steps.step_objective import StepObjective
 class CompiledNet(PlannedNet):
     """A net that is told how to train."""
 
-    @elsewhere.explains_keywords()
+    @explains_keywords()
     def __init__(
         self,
         loss: GivenLosses | None = None,
@@ -73,10 +73,10 @@ class CompiledNet(PlannedNet):
         given.keep_state_as(how["state_dtype"])
         self._steps.optimizer = given
 
-    @elsewhere.explains_keywords(elsewhere.COMPILE)
+    @explains_keywords()
     def compile(
         self,
-        optimizer: Optimizer,
+        optimizer: Optimizer | str,
         loss: GivenLosses | None = None,
         metric: GivenMetrics | None = None,
         *,
@@ -103,8 +103,9 @@ class CompiledNet(PlannedNet):
         on_nan: str | None = "fit",
         parallel: DataParallel | None = None,
     ) -> None:
-        """Say how to train. loss, metric: in the place of those given to the constructor. loss_weights: {output layer:
-        what its loss is multiplied by in the sum over the outputs}, else 1.
+        """Say how to train. optimizer: an object, or a name such as "adam", with Keras's defaults. loss, metric: in the
+        place of those given to the constructor. loss_weights: {output layer: what its loss is multiplied by in the sum
+        over the outputs}, else 1.
 
         graph: record a step for each shape of batch, plan its memory into one arena, and replay it; else do each
         operation at once, with equal results, bit for bit. A change of what is trained (`freeze`, `stores_grad`) or

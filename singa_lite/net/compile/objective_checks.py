@@ -18,7 +18,6 @@ def check_optimizer(given: object) -> None:
     """TypeError unless it is an optimizer."""
     if not isinstance(given, Optimizer):
         hint = f", perhaps {given.__name__}()" if isinstance(given, type) else ""
-        hint = ", such as optimizer.SGD(lr=0.1) or optimizer.Adam()" if isinstance(given, str) else hint
         raise TypeError(f"compile: wanted an Optimizer{hint}, received {kind_of(given)}")
 
 
@@ -34,7 +33,7 @@ def check(
     if freeze is not None:
         _check_freeze(nodes, [] if objective is None else objective.outputs, freeze)
     if objective is not None:
-        _warn_of_applied_twice({node.layer.name: node for node in nodes}, objective)
+        _warn_of_applied({node.layer.name: node for node in nodes}, objective)
 
 
 def _check_freeze(nodes: Sequence[Node], outputs: Sequence[str], freeze: Freeze) -> None:
@@ -64,14 +63,20 @@ def _check_freeze(nodes: Sequence[Node], outputs: Sequence[str], freeze: Freeze)
         )
 
 
-def _warn_of_applied_twice(nodes: Mapping[str, Node], objective: Objective) -> None:
-    """Warn of a softmax or sigmoid before a loss that takes one itself."""
+def _warn_of_applied(nodes: Mapping[str, Node], objective: Objective) -> None:
+    """Warns of a softmax or sigmoid before a loss that applies one itself, and of none before one that expects it."""
     for name, loss in objective.losses.items():
         before = _origin(nodes, name)
         if loss.applies and before.gives:
             warn(
                 f"loss {type(loss).__name__} of output {name!r}: wanted raw scores, whose {loss.applies} it takes "
                 f"itself, received the {before.gives} of layer {before.name!r}: leave that layer out",
+                UserWarning,
+            )
+        if loss.expects and before.gives != loss.expects:
+            warn(
+                f"loss {type(loss).__name__} of output {name!r}: wanted probabilities of a {loss.expects}, received "
+                f"what layer {before.name!r} gives: from_logits=True takes raw scores",
                 UserWarning,
             )
 

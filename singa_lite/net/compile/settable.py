@@ -7,8 +7,8 @@ from difflib import get_close_matches
 from typing import Protocol
 
 from singa_lite.common.described import is_ours
-from singa_lite.common.elsewhere import COMPILE
 from singa_lite.common.errors import GraphError
+from singa_lite.common.keywords import hint_for, own_word
 from singa_lite.layer import freezing
 from singa_lite.layer.layer import Layer
 from singa_lite.training import non_finite
@@ -22,14 +22,6 @@ _OF_NET = frozenset({"optimizer", "loss", "metric"})
 #: Attributes that `compile` sets and that may be set afterwards: steps follow.
 FOLLOWED = _OF_NET | ATTRIBUTES
 _COMPILED = _OF_NET.union(NAMES)
-
-
-#: {attribute that another framework's net has: what stands for it here}.
-ELSEWHERE = {
-    "lr": "net.optimizer.lr",
-    "learning_rate": "net.optimizer.lr",
-    "trainable": "trainable of each layer, or compile(freeze=...)",
-}
 
 
 class Settable(Protocol):
@@ -68,8 +60,8 @@ def checked(net: Settable, name: str, value: object) -> object:
 
 def _refuse(net: Settable, name: str) -> None:
     public = {word for word in (*vars(net), *dir(type(net))) if not word.startswith("_")}
-    near = ELSEWHERE.get(name, "")
-    if not near:
-        words = [word for word in COMPILE.get(name, ()) if word in _COMPILED]
-        near = next(iter(words or get_close_matches(name, sorted(public | _COMPILED), 1)), "")
+    options = dict.fromkeys(_COMPILED)
+    own = own_word(name, options)
+    hint = own if own != name else hint_for(name, options)
+    near = hint or next(iter(get_close_matches(name, sorted(public | _COMPILED), 1)), "")
     raise AttributeError(f"net.{name}: wanted an attribute that a net has, received none{near and f'; perhaps {near}'}")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-from singa_lite.common.elsewhere import accepts_arguments
+from singa_lite.common.keywords import accepts_arguments
 
 T = TypeVar("T")
 #: What ends a callback's work; it is given the error that ends the training, or None.

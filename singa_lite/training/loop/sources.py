@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
+
 from singa_lite.common.arrays import kind
 from singa_lite.common.checks import integer
 from singa_lite.common.sizes import memory_size
@@ -159,6 +161,15 @@ def _refuse(where: str, beside: str, **options: object) -> None:
     for name, given in options.items():
         if given is not None:
             raise ValueError(f"{where} {name}: wanted none beside {beside}, received {given!r:.100}")
+
+
+def checked_verbose(where: str, given: object) -> bool:
+    """Whether progress is shown: for True, 1, 2 and "auto", not for False and 0. ValueError for others."""
+    if isinstance(given, bool | np.bool_) or (type(given) is int and given in (0, 1, 2)):
+        return bool(given)
+    if not isinstance(given, str) or given != "auto":
+        raise ValueError(f"{where}: wanted True or False, or Keras's 0, 1, 2 or 'auto', received {given!r:.100}")
+    return True
 
 
 def check_epochs(data: DataSet, validation: DataSet | None, epochs: int, shuffle: bool) -> None:

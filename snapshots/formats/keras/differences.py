@@ -8,9 +8,9 @@ from math import prod
 from singa_lite.common.notice import warn
 from singa_lite.layer.layer import Layer
 from singa_lite.layers._windows import padded
-from singa_lite.layers.convolution._convolution import Convolution
-from singa_lite.layers.convolution._transposed_convolution import TransposedConvolution, keras_pads
-from singa_lite.layers.pooling._pooling import AvgPooling, Pooling
+from singa_lite.layers.convolution.convolution import Convolution
+from singa_lite.layers.convolution.transposed_convolution import TransposedConvolution, keras_pads
+from singa_lite.layers.pooling.pooling import AvgPooling, Pooling
 from singa_lite.snapshots.formats.keras.net import LayerInfo, layers_of
 from singa_lite.snapshots.formats.keras.orders import channel_axes, input_orders
 from singa_lite.snapshots.tree import Tree

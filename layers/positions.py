@@ -1,16 +1,17 @@
-"""LearnedPositions: a row of a table added for each position."""
+"""Positions added to sequences: learned ones, and sines and cosines."""
 
 from __future__ import annotations
 
 from singa_lite import autograd
 from singa_lite.autograd.ops.cached import rows_at
+from singa_lite.autograd.ops.shape import first_rows
 from singa_lite.common.errors import ShapeError
 from singa_lite.layer import initializer
 from singa_lite.layer.layer import InputShape, Layer
 from singa_lite.layer.past import LayerPast
+from singa_lite.layer.positions import sinusoidal_table
+from singa_lite.layers._checks import init, input_axes, label, positive, positive_int
 from singa_lite.tensor import Shape, Tensor
-
-from ._checks import init, input_axes, label, positive_int
 
 
 class LearnedPositions(Layer):
@@ -61,3 +62,50 @@ class LearnedPositions(Layer):
         """x (n, time, features) -> the same shape."""
         weight, time = self.parameters["weight"], x.shape[1]
         return autograd.add(x, weight if weight.shape[0] == time else autograd.split(weight, 0, (time,))[0])
+
+
+class SinusoidalPositions(Layer):
+    """y = x + table, table[t, 2 * i] = sin(t * base**(-2 * i / features)), the cosine at 2 * i + 1.
+
+    From Vaswani and others, arXiv 1706.03762, section 3.5. Input and output samples (time, features), features even.
+    State: table (time, features), which never changes.
+
+    base: above 0.
+    """
+
+    passes_mask = True
+
+    any_length = True
+
+    def __init__(self, name: str, base: float = 10000.0, *, input_sample_shape: InputShape | None = None) -> None:
+        super().__init__(name, input_sample_shape=input_sample_shape)
+        self.base = positive(self, "base", base)
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """The shape is kept."""
+        time, features = input_axes(self, shapes, ("time", "features"))
+        if features % 2:
+            raise ShapeError(f"{label(self)}: wanted an even number of features, received {(time, features)}")
+        self.add_state("table", (time, features))
+        self.options_changed()
+        return time, features
+
+    def options_changed(self) -> None:
+        """The table is that of the base."""
+        table = self.states["table"]
+        time, features = table.shape
+        table.copy_from_numpy(sinusoidal_table(time, features, self.base).astype(table.dtype))
+
+    def most_positions(self) -> int | None:
+        """Rows of the table."""
+        return self.states["table"].shape[0]
+
+    def continued(self, past: LayerPast, *inputs: Tensor) -> Tensor:
+        """x (n, m, features) -> the same shape, by the next m rows."""
+        (x,) = inputs
+        table = self.states["table"]
+        return autograd.add(x, rows_at(table.view((1, *table.shape)), past.position, x.shape[1]))
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, time, features) -> the same shape."""
+        return autograd.add(x, first_rows(self.states["table"], 0, x.shape[1]))

@@ -1,4 +1,4 @@
-"""Bases of the poolings over whole images or sequences: all but the number of axes."""
+"""Poolings over whole images and sequences."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import ClassVar
 from singa_lite import autograd
 from singa_lite.layer.layer import Layer
 from singa_lite.layers._checks import input_axes
-from singa_lite.layers._windows import as_images
+from singa_lite.layers._windows import IMAGE, SEQUENCE, as_images
 from singa_lite.tensor import Shape, Tensor
 
 
@@ -40,3 +40,40 @@ class GlobalMaxPooling(GlobalPooling):
         """x (n, channels, *extents) -> (n, channels)."""
         images = as_images(x)
         return autograd.flatten(autograd.max_pool2d(images, images.shape[2:], 1))
+
+
+class GlobalAvgPooling1D(GlobalAvgPooling):
+    """The average of each channel's whole sequence. Of samples (time, features) it takes Permute(name, (2, 1)) before.
+
+    Input samples (channels, length); output samples (channels,).
+    """
+
+    axes = SEQUENCE
+
+
+class GlobalAvgPooling2D(GlobalAvgPooling):
+    """The average of each channel's whole image (Lin, Chen and Yan, arXiv 1312.4400).
+
+    Input samples (channels, height, width); output samples (channels,).
+    """
+
+    axes = IMAGE
+
+
+class GlobalMaxPooling1D(GlobalMaxPooling):
+    """The largest element of each channel's whole sequence; of equals the first gets the derivative. Of samples (time,
+    features) it takes Permute(name, (2, 1)) before.
+
+    Input samples (channels, length); output samples (channels,).
+    """
+
+    axes = SEQUENCE
+
+
+class GlobalMaxPooling2D(GlobalMaxPooling):
+    """The largest element of each channel's whole image; of equals the first gets the derivative.
+
+    Input samples (channels, height, width); output samples (channels,).
+    """
+
+    axes = IMAGE

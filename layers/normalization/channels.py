@@ -1,11 +1,12 @@
-"""BatchNormalization: each channel by the statistics of the batch."""
+"""Normalizations of channels: by the batch, or in groups of each sample."""
 
 from __future__ import annotations
 
 from singa_lite import autograd
+from singa_lite.common.errors import ShapeError
 from singa_lite.layer import initializer
 from singa_lite.layer.layer import InputShape, Layer
-from singa_lite.layers._checks import init, input_axes, number, positive
+from singa_lite.layers._checks import init, input_axes, label, number, positive, positive_int
 from singa_lite.tensor import Shape, Tensor
 
 
@@ -57,3 +58,51 @@ class BatchNormalization(Layer):
         if training:
             return autograd.batch_norm(x, *scale, *running, momentum=self.momentum, epsilon=self.epsilon)
         return autograd.batch_norm_inference(x, *scale, *running, epsilon=self.epsilon)
+
+
+class GroupNormalization(Layer):
+    """y = gamma * (x - mean) / sqrt(var + epsilon) + beta (Wu and He, arXiv 1803.08494).
+
+    mean and biased variance are those of each group of channels / groups channels of each sample, in training as in
+    evaluation, so that no sample sees another. One group is layer normalisation over whole samples but for gamma and
+    beta; as many groups as channels are instance normalisation (arXiv 1607.08022).
+
+    Input and output samples (channels,), (channels, length) or (channels, height, width). Parameters: gamma, beta
+    (channels,).
+
+    groups: divides the channels; None for as many. epsilon: above 0. gamma_init, beta_init: an Initializer, its name,
+    or a number.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        groups: int | None = 32,
+        *,
+        epsilon: float = 1e-5,
+        gamma_init: initializer.Spec = 1.0,
+        beta_init: initializer.Spec = 0.0,
+        input_sample_shape: InputShape | None = None,
+    ) -> None:
+        super().__init__(name, input_sample_shape=input_sample_shape)
+        self.groups = None if groups is None else positive_int(self, "groups", groups)
+        self.epsilon = positive(self, "epsilon", epsilon)
+        self.gamma_init = init(self, "gamma_init", gamma_init)
+        self.beta_init = init(self, "beta_init", beta_init)
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """The shape is kept."""
+        shape = input_axes(self, shapes, ("channels", "..."))
+        if self.groups is not None and shape[0] % self.groups:
+            raise ShapeError(
+                f"{label(self)}: wanted a number of channels that the {self.groups} groups divide, received input "
+                f"samples of shape {shape}"
+            )
+        self.add_parameter("gamma", shape[:1], self.gamma_init)
+        self.add_parameter("beta", shape[:1], self.beta_init)
+        return shape
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, channels, ...) -> the same shape."""
+        groups = x.shape[1] if self.groups is None else self.groups
+        return autograd.group_norm(x, groups, self.parameters["gamma"], self.parameters["beta"], self.epsilon)

@@ -1,4 +1,4 @@
-"""Base of the transposed convolution layers: all but the number of axes."""
+"""Transposed convolutions: from small images and short sequences to larger ones."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from singa_lite.kernels.interface.window import Pad, Pair, Window
 from singa_lite.layer import initializer
 from singa_lite.layer.layer import InputShape
 from singa_lite.layers._checks import label
-from singa_lite.layers._windows import Extents, as_image, as_images, as_samples
-from singa_lite.layers.convolution._convolution import Convolution
+from singa_lite.layers._weighted import Activated
+from singa_lite.layers._windows import IMAGE, SEQUENCE, Extents, as_image, as_images, as_samples
+from singa_lite.layers.convolution.convolution import Convolution
 from singa_lite.tensor import Shape, Tensor
 
 
@@ -42,6 +43,7 @@ class TransposedConvolution(Convolution):
         output_padding: Extents | None = None,
         groups: int = 1,
         dilation: Extents = 1,
+        activation: Activated = None,
         weight_init: initializer.Spec = "glorot_uniform",
         bias_init: initializer.Spec = 0.0,
         input_sample_shape: InputShape | None = None,
@@ -57,6 +59,7 @@ class TransposedConvolution(Convolution):
             padding=padding,
             groups=groups,
             dilation=dilation,
+            activation=activation,
             weight_init=weight_init,
             bias_init=bias_init,
             input_sample_shape=input_sample_shape,
@@ -95,4 +98,42 @@ class TransposedConvolution(Convolution):
             groups=self.groups,
             output_padding=self.output_padding,
         )
-        return as_samples(y, before=x)
+        return self.activated(as_samples(y, before=x), 1)
+
+
+class Conv1DTranspose(TransposedConvolution):
+    """Transposed convolution over sequences: the Conv2DTranspose of images of height 1.
+
+    Input samples (channels, length); output samples (nb_kernels, ol) with PyTorch's
+    ol = (length - 1) * stride - left - right + dilation * (kernel - 1) + output_padding + 1.
+    Parameters: weight (channels, nb_kernels / groups, 1, kernel), bias (nb_kernels,).
+
+    kernel, stride, dilation: int, at least 1. pad: int or (left, right). output_padding: steps at the end, from 0 to
+    below the stride. All others as of Conv2DTranspose, along one axis.
+    """
+
+    axes = SEQUENCE
+
+
+class Conv2DTranspose(TransposedConvolution):
+    """Transposed convolution over images: the derivative of a Conv2D by its image (arXiv 1603.07285). Each pixel of the
+    input is multiplied by the kernels, and these products are added where the window lies:
+
+    y[k, i, j] = bias[k] + sum of x[c, a, b] * weight[c, k, u, v] over c, a, b, u, v with a * stride + u * dilation -
+    top = i and b * stride + v * dilation - left = j, c running over the channels of k's group.
+
+    Input samples (channels, height, width); output samples (nb_kernels, oh, ow) with PyTorch's
+    oh = (height - 1) * stride - top - bottom + dilation * (kernel - 1) + output_padding + 1, ow likewise.
+    Parameters: weight (channels, nb_kernels / groups, kernel height, kernel width), bias (nb_kernels,).
+
+    kernel, stride, dilation: int or pair (height, width), at least 1. border_mode: "same" cuts dilation * (kernel
+    // 2) off every side and wants odd kernels, "valid" cuts off nothing. pad: sets it outright, int, (height,
+    width) or (top, bottom, left, right). output_padding: rows at the bottom and columns at the right, int or pair,
+    from 0 to below the stride; by default stride - 1 with border_mode "same", which makes the image `stride` times
+    as large, else 0. padding: Keras's, in the place of these three: "same" makes the image `stride` times as large
+    whatever the kernel, "valid" leaves all that the kernels reach, and `stride` pixels for each of the input at
+    least. groups: divides channels and nb_kernels. activation: as of Dense, softmax of the channels. weight_init,
+    bias_init: an Initializer, its name, or a number.
+    """
+
+    axes = IMAGE

@@ -1,4 +1,4 @@
-"""Bases of the pooling layers: all but the number of axes."""
+"""Poolings over windows of images and sequences."""
 
 from __future__ import annotations
 
@@ -9,7 +9,17 @@ from singa_lite import autograd
 from singa_lite.kernels.interface.window import Window
 from singa_lite.layer.layer import InputShape, Layer
 from singa_lite.layers._checks import flag, input_axes, is_int, label
-from singa_lite.layers._windows import Extents, as_image, as_images, as_samples, output_extents, padded, window
+from singa_lite.layers._windows import (
+    IMAGE,
+    SEQUENCE,
+    Extents,
+    as_image,
+    as_images,
+    as_samples,
+    output_extents,
+    padded,
+    window,
+)
 from singa_lite.tensor import Shape, Tensor
 
 
@@ -46,6 +56,10 @@ class Pooling(Layer):
         self.window = window(self, len(self.axes) - 1, kernel, stride, mode, pad, padding=padding)
         self.window.check_pads(label(self))
         self.ceil_mode = flag(self, "ceil_mode", ceil_mode)
+
+    def summary_note(self) -> str:
+        """The window."""
+        return str(self.window)
 
     def setup(self, *shapes: Shape) -> Shape:
         """(channels, *extents) -> (channels, *how many windows fit)."""
@@ -110,3 +124,66 @@ class AvgPooling(Pooling):
             images = autograd.pad(images, ((top, bottom), (left, right))) if any(self.window.pad) else images
             pad, counts = (0, w.pad[1] - bottom, 0, w.pad[3] - right), False
         return as_samples(autograd.avg_pool2d(images, w.kernel, w.stride, pad, counts), before=x)
+
+
+class MaxPooling1D(MaxPooling):
+    """The largest element of each window over sequences; padding never wins, and of equals the first does.
+
+    Input samples (channels, length); output samples (channels, ol) with
+    ol = (length + left + right - kernel) // stride + 1.
+
+    kernel, stride: int, at least 1, by default 3 and 2. pad: int or (left, right), each below the kernel. border_mode,
+    padding, ceil_mode: as of MaxPooling2D, along one axis.
+    """
+
+    axes = SEQUENCE
+
+
+class MaxPooling2D(MaxPooling):
+    """The largest element of each window over images; padding never wins, and of equals the first does.
+
+    Input samples (channels, height, width); output samples (channels, oh, ow) with
+    oh = (height + top + bottom - kernel) // stride + 1, ow likewise.
+
+    kernel, stride: int or pair (height, width), at least 1, by default 3 and 2. border_mode: "same" pads kernel //
+    2 on every side and wants odd kernels, "valid" pads nothing. pad: sets it outright, int, (height, width) or
+    (top, bottom, left, right), each below the kernel's extent. padding: Keras's, in the place of both: "same" makes
+    ceil(height / stride) x ceil(width / stride) windows, an odd pad behind, "valid" pads nothing; kernel and stride
+    are 2 and the kernel then, unless given.
+    ceil_mode: PyTorch's: what is left at the end is pooled too; the division above is rounded up, but a window
+    must begin inside the image or the padding before it.
+    """
+
+    axes = IMAGE
+
+
+class AvgPooling1D(AvgPooling):
+    """The average of each window over sequences.
+
+    Input samples (channels, length); output samples (channels, ol) with
+    ol = (length + left + right - kernel) // stride + 1.
+
+    kernel, stride: int, at least 1, by default 3 and 2. pad: int or (left, right), each below the kernel. border_mode,
+    padding, count_pad, ceil_mode: as of AvgPooling2D, along one axis.
+    """
+
+    axes = SEQUENCE
+
+
+class AvgPooling2D(AvgPooling):
+    """The average of each window over images.
+
+    Input samples (channels, height, width); output samples (channels, oh, ow) with
+    oh = (height + top + bottom - kernel) // stride + 1, ow likewise.
+
+    kernel, stride: int or pair (height, width), at least 1, by default 3 and 2. border_mode: "same" pads kernel //
+    2 on every side and wants odd kernels, "valid" pads nothing. pad: sets it outright, int, (height, width) or
+    (top, bottom, left, right), each below the kernel's extent. padding: Keras's, in the place of both: "same" makes
+    ceil(height / stride) x ceil(width / stride) windows, an odd pad behind, "valid" pads nothing; kernel and stride
+    are 2 and the kernel then, unless given. count_pad: True divides every window's sum by the kernel's area, False
+    by the number of its elements inside the image; None is True, with `padding` False, as in Keras.
+    ceil_mode: PyTorch's: what is left at the end is pooled too; the division above is rounded up, but a window
+    must begin inside the image or the padding before it. What lies behind all padding does not count.
+    """
+
+    axes = IMAGE

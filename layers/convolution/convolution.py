@@ -1,0 +1,198 @@
+"""Convolutions over images and sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from singa_lite import autograd
+from singa_lite.common.errors import ShapeError
+from singa_lite.layer import initializer
+from singa_lite.layer.layer import InputShape
+from singa_lite.layers._checks import input_axes, label, positive_int
+from singa_lite.layers._weighted import Activated, WithActivation
+from singa_lite.layers._windows import (
+    IMAGE,
+    PADDINGS,
+    SEQUENCE,
+    Extents,
+    as_images,
+    as_samples,
+    output_extents,
+    padded,
+    window,
+)
+from singa_lite.tensor import Shape, Tensor
+
+
+class Convolution(WithActivation):
+    """A convolution over images, or over sequences as images of height 1. A subclass names the `axes`."""
+
+    axes: ClassVar[tuple[str, ...]]
+    paddings: ClassVar[tuple[str, ...]] = PADDINGS
+    features_last = False
+    feed_layout = "image"
+
+    def __init__(
+        self,
+        name: str,
+        nb_kernels: int,
+        kernel: Extents = 3,
+        stride: Extents = 1,
+        border_mode: str = "same",
+        pad: Extents | None = None,
+        use_bias: bool = True,
+        *,
+        padding: str | None = None,
+        groups: int = 1,
+        dilation: Extents = 1,
+        activation: Activated = None,
+        weight_init: initializer.Spec = "glorot_uniform",
+        bias_init: initializer.Spec = 0.0,
+        input_sample_shape: InputShape | None = None,
+    ) -> None:
+        super().__init__(name, input_sample_shape=input_sample_shape)
+        self.nb_kernels = positive_int(self, "nb_kernels", nb_kernels)
+        self.groups = positive_int(self, "groups", groups)
+        if self.nb_kernels % self.groups:
+            raise ValueError(f"{label(self)}: wanted groups to divide the {nb_kernels} kernels, received {groups}")
+        self.window = window(
+            self, len(self.axes) - 1, kernel, stride, border_mode, pad, dilation, padding, self.paddings
+        )
+        self.padding = padding
+        self.take_options(use_bias, weight_init, bias_init)
+        self.take_activation(activation)
+
+    def summary_note(self) -> str:
+        """The window and the activation."""
+        return ", ".join(filter(None, (str(self.window), self.activation_mode)))
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """(channels, *extents) -> (nb_kernels, *how many windows fit)."""
+        channels, *extents = self.grouped_input(shapes)
+        self.window = padded(self.window, self.padding, extents)
+        counts = output_extents(self, self.window, extents)
+        self.add_parameters((self.nb_kernels, channels // self.groups), channels)
+        return (self.nb_kernels, *counts)
+
+    def grouped_input(self, shapes: Sequence[Shape]) -> Shape:
+        """The only input's sample shape. ShapeError unless the groups divide its channels."""
+        shape = input_axes(self, shapes, self.axes)
+        if shape[0] % self.groups:
+            raise ShapeError(
+                f"{label(self)}: wanted a number of channels that the {self.groups} groups divide, "
+                f"received input samples of shape {shapes[0]}"
+            )
+        return shape
+
+    def add_parameters(self, ends: Shape, channels: int) -> None:
+        """The weight, whose first two axes are `ends`, and the bias. channels: of the input."""
+        fans = channels // self.groups * self.window.taps, self.nb_kernels * self.window.taps
+        self.add_parameter("weight", (*ends, *self.window.kernel), self.weight_init, fans, layout="filters")
+        if self.use_bias:
+            self.add_parameter("bias", (self.nb_kernels,), self.bias_init)
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, channels, *extents) -> (n, nb_kernels, *how many windows fit)."""
+        y = autograd.conv2d(
+            as_images(x),
+            self.parameters["weight"],
+            self.parameters["bias"] if self.use_bias else None,
+            stride=self.window.stride,
+            pad=self.window.pad,
+            dilation=self.window.dilation,
+            groups=self.groups,
+        )
+        return self.activated(as_samples(y, before=x), 1)
+
+
+class Conv1D(Convolution):
+    """Convolution over sequences: the Conv2D of images of height 1.
+
+    y[k, i] = bias[k] + sum over c, u of weight[k, c, 0, u] * x[c, i * stride + u * dilation - left], x being
+    0 outside its length and c running over the channels of k's group.
+
+    Input samples (channels, length); output samples (nb_kernels, ol) with
+    ol = (length + left + right - dilation * (kernel - 1) - 1) // stride + 1.
+    Parameters: weight (nb_kernels, channels / groups, 1, kernel), bias (nb_kernels,).
+
+    kernel, stride, dilation: int, at least 1. pad: int or (left, right). padding: also "causal", which pads before the
+    first element alone. All others as of Conv2D, along one axis.
+    """
+
+    axes = SEQUENCE
+    paddings = (*PADDINGS, "causal")
+
+
+class Conv2D(Convolution):
+    """Convolution over images (cross-correlation, as everywhere in the field):
+
+    y[k, i, j] = bias[k] + sum over c, u, v of weight[k, c, u, v] * x[c, i * stride + u * dilation - top, j *
+    stride + v * dilation - left], x being 0 outside its extents and c running over the channels of k's group.
+
+    Input samples (channels, height, width); output samples (nb_kernels, oh, ow) with
+    oh = (height + top + bottom - dilation * (kernel - 1) - 1) // stride + 1, ow likewise.
+    Parameters: weight (nb_kernels, channels / groups, kernel height, kernel width), bias (nb_kernels,).
+
+    kernel, stride, dilation: int or pair (height, width), at least 1. border_mode: "same" pads dilation * (kernel
+    // 2) on every side and wants odd kernels, "valid" pads nothing. pad: sets it outright, int, (height, width) or
+    (top, bottom, left, right). padding: Keras's, in the place of both: "same" makes ceil(height / stride) x
+    ceil(width / stride) windows, with an odd row or column of zeros behind, "valid" pads nothing. groups: divides
+    channels and nb_kernels; equal to channels, it makes the convolution depthwise. activation: as of Dense, softmax
+    of the channels. weight_init, bias_init: an Initializer, its name, or a number.
+    """
+
+    axes = IMAGE
+
+
+class DepthwiseConv2D(Convolution):
+    """A Conv2D with a group for each channel: output channel c * depth_multiplier + m sees input channel c alone.
+
+    Input samples (channels, height, width); output samples (channels * depth_multiplier, oh, ow), oh and ow as of
+    Conv2D. Parameters: weight (channels * depth_multiplier, 1, kernel height, kernel width), bias (channels *
+    depth_multiplier,).
+
+    depth_multiplier: kernels for each channel, at least 1. All others as of Conv2D.
+    """
+
+    axes = IMAGE
+
+    def __init__(
+        self,
+        name: str,
+        kernel: Extents = 3,
+        stride: Extents = 1,
+        border_mode: str = "same",
+        pad: Extents | None = None,
+        use_bias: bool = True,
+        *,
+        padding: str | None = None,
+        depth_multiplier: int = 1,
+        dilation: Extents = 1,
+        activation: Activated = None,
+        weight_init: initializer.Spec = "glorot_uniform",
+        bias_init: initializer.Spec = 0.0,
+        input_sample_shape: InputShape | None = None,
+    ) -> None:
+        super().__init__(
+            name,
+            1,  # and 1 group, until the channels are known
+            kernel,
+            stride,
+            border_mode,
+            pad,
+            use_bias,
+            padding=padding,
+            dilation=dilation,
+            activation=activation,
+            weight_init=weight_init,
+            bias_init=bias_init,
+            input_sample_shape=input_sample_shape,
+        )
+        self.depth_multiplier = positive_int(self, "depth_multiplier", depth_multiplier)
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """(channels, height, width) -> (channels * depth_multiplier, oh, ow)."""
+        self.groups = input_axes(self, shapes, self.axes)[0]
+        self.nb_kernels = self.groups * self.depth_multiplier
+        return super().setup(*shapes)

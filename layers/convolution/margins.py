@@ -1,0 +1,74 @@
+"""Layers that add or cut off the margins of images."""
+
+from __future__ import annotations
+
+from singa_lite import autograd
+from singa_lite.autograd.ops.windows import pads
+from singa_lite.common.errors import ShapeError
+from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layers._checks import input_axes, label
+from singa_lite.layers._windows import IMAGE, Extents
+from singa_lite.tensor import Shape, Tensor
+
+
+class Margins(Layer):
+    """Keeps the margins, each a number of pixels of at least 0."""
+
+    features_last = False
+    what = "pad"
+
+    def __init__(self, name: str, margins: Extents, input_sample_shape: InputShape | None) -> None:
+        super().__init__(name, input_sample_shape=input_sample_shape)
+        top, bottom, left, right = pads(label(self), margins, what=self.what)
+        self.margins = (top, bottom), (left, right)
+
+
+class ZeroPadding2D(Margins):
+    """Zeros around each image.
+
+    Input samples (channels, height, width); output samples (channels, top + height + bottom, left + width + right).
+
+    pad: int, (height, width) or (top, bottom, left, right), at least 0. The layers over windows have a pad of their
+    own, which costs no copy.
+    """
+
+    def __init__(self, name: str, pad: Extents = 1, *, input_sample_shape: InputShape | None = None) -> None:
+        super().__init__(name, pad, input_sample_shape)
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """(channels, height, width) -> (channels, top + height + bottom, left + width + right)."""
+        channels, *extents = input_axes(self, shapes, IMAGE)
+        return (channels, *(extent + sum(pair) for extent, pair in zip(extents, self.margins, strict=True)))
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, channels, height, width) -> the same with zeros around it."""
+        return autograd.pad(x, self.margins)
+
+
+class Cropping2D(Margins):
+    """Each image without its margins: a view of it, no copy.
+
+    Input samples (channels, height, width); output samples (channels, height - top - bottom, width - left - right).
+
+    crop: int, (height, width) or (top, bottom, left, right), at least 0; something of the image must be left.
+    """
+
+    what = "crop"
+
+    def __init__(self, name: str, crop: Extents = 1, *, input_sample_shape: InputShape | None = None) -> None:
+        super().__init__(name, crop, input_sample_shape)
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """(channels, height, width) -> (channels, height - top - bottom, width - left - right)."""
+        channels, *extents = input_axes(self, shapes, IMAGE)
+        left = tuple(extent - sum(pair) for extent, pair in zip(extents, self.margins, strict=True))
+        if min(left) < 1:
+            raise ShapeError(
+                f"{label(self)}: wanted images of which the margins {self.margins} leave something, received input "
+                f"samples of shape {shapes[0]}"
+            )
+        return (channels, *left)
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, channels, height, width) -> its inside."""
+        return autograd.crop(x, self.margins)
