@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from singa_lite.autograd.rewriting.results import Function, results
 from singa_lite.common.errors import RuleError
 from singa_lite.common.strides import span
-from singa_lite.compiler.ir.operation import Operand
+from singa_lite.compiler.ir.matching import connected
+from singa_lite.compiler.ir.operation import Operand, blocks_of
 from singa_lite.compiler.ir.sides import Side, Sides
-from singa_lite.compiler.rewrite.matching import blocks_of, connected
 from singa_lite.device import Device
 from singa_lite.tensor import Tensor
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
 
+from singa_lite.compiler.ir.matching import CallPattern, matches
 from singa_lite.compiler.ir.operation import Instruction
 
 
@@ -15,6 +17,7 @@ class Uses:
     """
 
     def __init__(self, instructions: Sequence[Instruction]) -> None:
+        self._instructions = instructions
         self.steps: dict[int, list[int]] = defaultdict(list)
         self.writers: dict[int, list[int]] = defaultdict(list)
         self.kernels: dict[str, list[int]] = defaultdict(list)
@@ -24,6 +27,21 @@ class Uses:
                 self.steps[block].append(step)
             for block in {operand.block for operand in instruction.writes}:
                 self.writers[block].append(step)
+
+    def described(self, step: int) -> tuple[str, list[int | None]]:
+        """The kernel of the instruction at a step, and the block of each operand (`matching.CallTable`)."""
+        instruction = self._instructions[step]
+        return instruction.kernel, [None if operand is None else operand.block for operand in instruction.operands]
+
+    def users(self, block: int) -> list[int]:
+        """The steps of the instructions that use a block."""
+        return self.steps[block]
+
+    def places(self, pattern: Sequence[CallPattern]) -> Iterator[tuple[int, ...]]:
+        """Yields the steps that stand for the pattern's calls, in its order: one place for each step of the first."""
+        for first in sorted(step for kernel in pattern[0].kernels for step in self.kernels.get(kernel, ())):
+            found = (steps for steps in matches(pattern, self, first) if len(set(steps)) == len(steps))
+            yield from islice(found, 1)
 
     def is_written(self, block: int, after: int, until: int) -> bool:
         """Whether an instruction behind step `after`, up to `until` inclusive, writes the block."""

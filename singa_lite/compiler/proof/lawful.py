@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from singa_lite.compiler.ir.laws import LAWS, Law, LawCall, settings_of
+from singa_lite.compiler.ir.matching import CallPattern, matches
 from singa_lite.compiler.ir.operation import Instruction, Operand
 from singa_lite.compiler.proof.calls import Call, Calls, same_elements
 from singa_lite.compiler.proof.values import form_of
@@ -14,19 +15,22 @@ from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import Settings
 
 
-class Match(NamedTuple):
-    """The values that a law's words stand for, None for none; operands that say how they lie; kernels."""
+class Bound(NamedTuple):
+    """The values that a law's words stand for, None for none; operands that say how they lie; variables."""
 
     values: dict[str, int | None]
     lie: dict[str, Operand | None]
-    kernels: dict[str, str]
+    variables: dict[str, str]
 
 
 def obey(calls: Calls, wanted: Collection[str]) -> None:
     """Add what the laws say, of calls of the wanted kernels and of those that other laws need for them."""
     for one in _relevant_laws(wanted):
-        for found, bound in list(_places(calls, one)):
-            if one.holds([call.instruction for call in found]):
+        pattern = [_pattern(part) for part in one.left]
+        starts = [call for kernel in sorted(pattern[0].kernels) for call in calls.by_kernel.get(kernel, ())]
+        for found in [match for first in starts for match in matches(pattern, calls, first)]:
+            bound = _bound(one, found)
+            if bound is not None and one.holds([call.instruction for call in found]):
                 _add(calls, one, found, bound)
 
 
@@ -40,59 +44,37 @@ def _relevant_laws(wanted: Collection[str]) -> list[Law]:
     return needed[::-1]
 
 
-def _places(calls: Calls, one: Law) -> Iterator[tuple[list[Call], Match]]:
-    """Where a record has all calls of a law's left side."""
-    first, *rest = one.left
-    for kernel in sorted(first.kernels()):
-        for call in list(calls.by_kernel.get(kernel, ())):
-            bound = _joined(first, call, Match({"-": None}, {}, {}))
-            if bound is not None:
-                yield from _grown(calls, rest, [call], bound)
-
-
-def _grown(
-    calls: Calls, rest: Sequence[LawCall], found: list[Call], bound: Match
-) -> Iterator[tuple[list[Call], Match]]:
-    if not rest:
-        yield found, bound
-        return
-    part, *others = rest
-    for call in _candidate_calls(calls, part, bound):
-        joined = _joined(part, call, bound)
-        if joined is not None:
-            yield from _grown(calls, others, [*found, call], joined)
-
-
-def _candidate_calls(calls: Calls, part: LawCall, bound: Match) -> list[Call]:
-    """Calls that have a value which the part is known to have: of those, the fewest."""
-    kernels, known = part.kernels(), []
-    for word, role in zip(part.words, SIGNATURES[min(kernels)].roles, strict=True):
+def _pattern(part: LawCall) -> CallPattern:
+    """What the calls are searched for: values, those read and then those written."""
+    reads, writes = list[str | None](), list[str | None]()
+    for word, role in zip(part.words, SIGNATURES[min(part.kernels())].roles, strict=True):
         before, _, after = word.partition(">")
-        if role != "Write" and (value := bound.values.get(before)) is not None:
-            known.append(calls.readers[value])
-        if role != "Read" and (value := bound.values.get(after or before)) is not None:
-            known.append(calls.makers[value])
-    return [call for call in min(known, key=len, default=[]) if call.instruction.kernel in kernels]
+        reads.append(None if role == "Write" or word == "-" else before)
+        writes.append(None if role == "Read" or word == "-" else after or before)
+    return CallPattern(part.kernels(), part.variable, (*reads, *writes), open=True)
 
 
-def _joined(part: LawCall, call: Call, bound: Match) -> Match | None:
-    """What the words stand for with this call for the part; None where it is another one."""
-    kernels, meant = dict(bound.kernels), part.kernels().get(call.instruction.kernel)
-    if meant is None or (part.variable and kernels.setdefault(part.variable, meant) != meant):
-        return None
-    values, lie = dict(bound.values), dict(bound.lie)
-    for word, operand, read, written in zip(
-        part.words, call.instruction.operands, call.reads, call.writes, strict=True
-    ):
-        before, _, after = word.partition(">")
-        value = read if after or written is None else written
-        if values.setdefault(before, value) != value or (after and values.setdefault(after, written) != written):
+def _bound(one: Law, found: Sequence[Call]) -> Bound | None:
+    """What the words stand for with these calls; None where one stands for two things: the search is not believed."""
+    values: dict[str, int | None] = {"-": None}
+    lie: dict[str, Operand | None] = {}
+    variables: dict[str, str] = {}
+    for part, call in zip(one.left, found, strict=True):
+        meant = part.kernels().get(call.instruction.kernel)
+        if meant is None or (part.variable and variables.setdefault(part.variable, meant) != meant):
             return None
-        lie.setdefault(after or before, operand)
-        known = lie.setdefault(before, operand)
-        if known is not None and operand is not None and not _fit(known, operand, part.variable):
-            return None
-    return Match(values, lie, kernels)
+        for word, operand, read, written in zip(
+            part.words, call.instruction.operands, call.reads, call.writes, strict=True
+        ):
+            before, _, after = word.partition(">")
+            value = read if after or written is None else written
+            if values.setdefault(before, value) != value or (after and values.setdefault(after, written) != written):
+                return None
+            lie.setdefault(after or before, operand)
+            known = lie.setdefault(before, operand)
+            if known is not None and operand is not None and not _fit(known, operand, part.variable):
+                return None
+    return Bound(values, lie, variables)
 
 
 def _fit(known: Operand, operand: Operand, variable: str) -> bool:
@@ -100,11 +82,11 @@ def _fit(known: Operand, operand: Operand, variable: str) -> bool:
     return same_elements(form_of(known), form_of(operand)) if variable else form_of(known) == form_of(operand)
 
 
-def _add(calls: Calls, one: Law, found: Sequence[Call], bound: Match) -> None:
+def _add(calls: Calls, one: Law, found: Sequence[Call], bound: Bound) -> None:
     """Add the calls of a law's right side."""
     model = found[0].instruction
     for part in one.right:
-        kernel = bound.kernels[part.variable] + part.kernel[2:] if part.variable else part.kernel
+        kernel = part.kernel_for(bound.variables)
         operands, reads, writes = [], [], []
         for word, role in zip(part.words, SIGNATURES[kernel].roles, strict=True):
             name, _, like = word.partition("~")
@@ -125,8 +107,8 @@ def _add(calls: Calls, one: Law, found: Sequence[Call], bound: Match) -> None:
             calls.add(Call(instruction, tuple(reads), tuple(writes)))
 
 
-def _settings(kernel: str, left: Sequence[Instruction], bound: Match) -> Settings:
+def _settings(kernel: str, left: Sequence[Instruction], bound: Bound) -> Settings:
     """The settings of a call to the right of a law; how many classes there are is said by the scores."""
     scores = bound.lie.get("z")
     classes = {} if scores is None or len(scores.shape) != 2 else {"classes": scores.shape[1]}
-    return settings_of(kernel, left, bound.kernels, classes)
+    return settings_of(kernel, left, bound.variables, classes)
