@@ -36,9 +36,9 @@ from programs import (
 from singa_lite.compiler.ir.laws import ACTIVATED
 from singa_lite.compiler.ir.operation import Operand, repeat_of
 from singa_lite.compiler.ir.program import Program, floor, live_bytes
-from singa_lite.compiler.ir.taken_apart import split_joined
 from singa_lite.compiler.order.updates import updated_together
 from singa_lite.compiler.placement.problem import PlanError
+from singa_lite.compiler.proof.races import check_joined
 from singa_lite.compiler.proof.read_from import check_reads
 from singa_lite.compiler.recompute.repeats import ONCE, Repeater
 from singa_lite.compiler.recompute.schedule import Schedule
@@ -503,6 +503,6 @@ def test_calls_that_meet_in_the_arena_are_told():
     before = joining(relu(P3, G1), relu(P3, G2), update(P3, G1), update(P3, G2), copy(G1, P1), copy(G2, P2))
     after = updated_together(before)
     assert "add_scaled*2" in kernels(after)
-    split_joined(after, {10: 0, 11: 64})
+    check_joined(after, {10: 0, 11: 64})
     with pytest.raises(PlanError, match="wanted calls apart"):
-        split_joined(after, {10: 0, 11: 16})
+        check_joined(after, {10: 0, 11: 16})

@@ -20,9 +20,9 @@ from programs import instructions, whole
 from singa_lite.compiler.ir.laws import LAWS, Law, LawCall, activations
 from singa_lite.compiler.ir.operation import Instruction, Operand, Phase
 from singa_lite.compiler.ir.splits import Split, splits
-from singa_lite.compiler.proof import lawful
+from singa_lite.compiler.proof import added_calls
+from singa_lite.compiler.proof.added_calls import obey
 from singa_lite.compiler.proof.calls import Call, Calls
-from singa_lite.compiler.proof.lawful import obey
 from singa_lite.compiler.proof.values import Memory, Numbers
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.interface.state_format import BLOCKED
@@ -176,7 +176,7 @@ def test_the_proof_believes_no_match_that_the_search_proposes(monkeypatch, law: 
     known = sum(map(len, calls.by_kernel.values()))
     pick = {call.instruction.kernel: call for some in calls.by_kernel.values() for call in some}
     proposed = tuple(pick[named(part, activation)] for part in law.left)
-    monkeypatch.setattr(lawful, "matches", lambda pattern, table, first: [proposed])
+    monkeypatch.setattr(added_calls, "matches", lambda pattern, table, first: [proposed])
     obey(calls, [named(part, activation) for part in law.right])
     assert sum(map(len, calls.by_kernel.values())) == known
 

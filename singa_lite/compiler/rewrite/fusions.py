@@ -80,8 +80,9 @@ def joined(program: Program) -> Program:
 def applied_by_rows(program: Program) -> Program:
     """Put `sgd_rows` in the place of each `embedding_gradient` and the `sgd` that it is for.
 
-    The gradient of a table is applied to the rows that occur, and never exists. That holds where the gradient is a whole intermediate block that nothing else uses, and the update has neither
-    momentum nor decay, which would move the other rows too.
+    The gradient of a table is applied to the rows that occur, and never exists. That holds where the gradient is a
+    whole intermediate block that nothing else uses, and the update has neither momentum nor decay, which would move the
+    other rows too.
     """
     replacing = Replacing(program)
     return _replaced(replacing, ((place, AT_SECOND) for place in replacing.places(SGD_BY_ROWS)))
