@@ -17,10 +17,9 @@ from singa_lite.compiler.order.improve import improved
 from singa_lite.compiler.order.order import in_least_order
 from singa_lite.compiler.order.parallel import in_waves
 from singa_lite.compiler.order.updates import updated_together
-from singa_lite.compiler.ranks.flight import spread_sums, waiting_later
+from singa_lite.compiler.ranks.flight import polled, spread_sums, waiting_later
 from singa_lite.compiler.ranks.in_pieces import summed_in_pieces
 from singa_lite.compiler.ranks.own_parts import made_by_strips
-from singa_lite.compiler.ranks.polls import polled
 from singa_lite.compiler.recompute.budget import Searches, within_limit
 from singa_lite.compiler.recompute.free_recompute import free_recompute
 from singa_lite.compiler.recompute.offload import offloaded

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from singa_lite import autograd
-from singa_lite.autograd.ops.cross_entropy import softmax_cross_entropy_values
+from singa_lite.autograd.ops.loss import softmax_cross_entropy_values
 from singa_lite.common.array_types import DType
 from singa_lite.layer.criterion import Target, check_classes, readable, refuse
 from singa_lite.loss.base import LikeScores

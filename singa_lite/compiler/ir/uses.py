@@ -1,4 +1,7 @@
-"""Uses of a record's blocks, which the passes that rewrite operations look up."""
+"""Uses of a program's blocks, which passes look up, and the dependencies between instructions that follow from them.
+
+These are read after write, write after write, and write after read.
+"""
 
 from __future__ import annotations
 
@@ -59,3 +62,49 @@ class Uses:
 def _steps_between(steps: Sequence[int], start: int, until: int) -> Sequence[int]:
     """Those of rising steps that are from `start` to `until`, both inclusive."""
     return steps[bisect_left(steps, start) : bisect_right(steps, until)]
+
+
+def predecessors(instructions: Sequence[Instruction]) -> list[list[int]]:
+    """For each step, the steps that it depends on directly, rising.
+
+    A block is taken as a whole: a read follows the last write of any part of it, a write follows the last write
+    and all reads since.
+    """
+    writer: dict[int, int] = {}
+    readers: dict[int, list[int]] = {}
+    result = []
+    for step, instruction in enumerate(instructions):
+        before: set[int] = set()
+        written = {operand.block for operand in instruction.writes}
+        read = {operand.block for operand in instruction.reads}
+        for block in read | written:
+            if block in writer:
+                before.add(writer[block])
+        for block in written:
+            before.update(readers.pop(block, ()))
+            writer[block] = step
+        for block in read - written:
+            readers.setdefault(block, []).append(step)
+        before.discard(step)
+        result.append(sorted(before))
+    return result
+
+
+def successors(before: Sequence[Sequence[int]]) -> list[list[int]]:
+    """The same relation the other way round."""
+    after: list[list[int]] = [[] for _ in before]
+    for step, earlier in enumerate(before):
+        for one in earlier:
+            after[one].append(step)
+    return after
+
+
+def ancestors(before: Sequence[Sequence[int]]) -> list[int]:
+    """For each step, all that it depends on, directly or not, and itself, as a bit set."""
+    sets: list[int] = []
+    for step, earlier in enumerate(before):
+        bits = 1 << step
+        for one in earlier:
+            bits |= sets[one]
+        sets.append(bits)
+    return sets

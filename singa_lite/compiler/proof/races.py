@@ -14,8 +14,7 @@ from singa_lite.compiler.ir.boxes import Box, cut
 from singa_lite.compiler.ir.collectives import BEGIN, WAIT, kind_of
 from singa_lite.compiler.ir.footprint import boxes, run, span_of
 from singa_lite.compiler.ir.operation import Instruction, Operand, Transfer, called
-from singa_lite.compiler.ir.program import Program
-from singa_lite.compiler.ir.taken_apart import single_calls
+from singa_lite.compiler.ir.program import Program, single_calls
 from singa_lite.compiler.placement.problem import PlanError
 
 
@@ -97,7 +96,8 @@ class InFlight:
             values, came = instruction.operands[:2]
             if values is None or came is None:
                 raise PlanError(
-                    f"{_flight_label(instruction)}: wanted values and where those of others come, received {instruction}"
+                    f"{_flight_label(instruction)}: wanted values and where those of others come, "
+                    f"received {instruction}"
                 )
             key, used = came.block, list(_of_operands(1, instruction, (values, came), True, self._offsets))
         if instruction.transfer is Transfer.BEGIN or kind == BEGIN:
@@ -106,7 +106,9 @@ class InFlight:
             return
         begun = self._open.pop(key, None)
         if begun is None or begun[0].operands != instruction.operands:
-            raise PlanError(f"{_flight_label(instruction)}: wanted the end of one that was begun, received {instruction}")
+            raise PlanError(
+                f"{_flight_label(instruction)}: wanted the end of one that was begun, received {instruction}"
+            )
 
     def check_ended(self) -> None:
         """PlanError where something was never waited for."""
@@ -117,8 +119,8 @@ class InFlight:
         for begun, taken in self._open.values():
             if _race([*taken, *used]) is not None:
                 raise PlanError(
-                    f"{called(instruction)}: wanted the bytes left alone that {_flight_label(begun)} reads or writes until it "
-                    "is waited for"
+                    f"{called(instruction)}: wanted the bytes left alone that {_flight_label(begun)} reads or writes "
+                    "until it is waited for"
                 )
 
 

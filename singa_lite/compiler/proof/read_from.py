@@ -29,8 +29,7 @@ from singa_lite.compiler.ir.collectives import has_any
 from singa_lite.compiler.ir.contents import Contents, Piece, name_same_bytes, renamed
 from singa_lite.compiler.ir.footprint import boxes, moves_bytes, run, span_of
 from singa_lite.compiler.ir.operation import Instruction, Operand, Transfer, repeat_of
-from singa_lite.compiler.ir.program import Program
-from singa_lite.compiler.ir.taken_apart import split_joined
+from singa_lite.compiler.ir.program import Program, split_joined
 from singa_lite.compiler.proof.check_calls import check_calls
 from singa_lite.compiler.proof.errors import NO_NAMES, BlockNames, held_block_error, wrong_read
 from singa_lite.compiler.proof.races import InFlight, check_joined
