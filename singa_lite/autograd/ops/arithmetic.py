@@ -5,6 +5,7 @@ from __future__ import annotations
 from singa_lite.autograd.ops.broadcasting import Broadcasting, Term, cast, plain_number
 from singa_lite.autograd.ops.op import Op, checked_tensor
 from singa_lite.common import arrays
+from singa_lite.device import device_of
 from singa_lite.tensor import Tensor, operand
 
 
@@ -228,3 +229,12 @@ def square(x: Tensor) -> Tensor:
 def sqrt(x: Tensor) -> Tensor:
     """Square root of x, element by element: NaN below 0. The derivative at 0 is infinite."""
     return Sqrt()(x)
+
+
+def product(value: Tensor, factor: Tensor) -> Tensor:
+    """A new tensor; the factor is float64 ()."""
+    device = device_of(value)
+    made: Tensor = device.empty(value.shape, value.dtype, value.memory_order())
+    device.run("copy", value, made)
+    device.run("scale_by", factor, made)
+    return made
