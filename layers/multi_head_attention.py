@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from singa_lite import autograd
-from singa_lite.autograd.ops.cached import cached_attention, rows_at, write_rows
+from singa_lite.autograd.ops.attention import cached_attention, rows_at, write_rows
 from singa_lite.autograd.ops.shape import first_rows
 from singa_lite.common.errors import ShapeError
 from singa_lite.layer import initializer

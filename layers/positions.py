@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from singa_lite import autograd
-from singa_lite.autograd.ops.cached import rows_at
+from singa_lite.autograd.ops.attention import rows_at
 from singa_lite.autograd.ops.shape import first_rows
 from singa_lite.common.errors import ShapeError
 from singa_lite.layer import initializer

@@ -12,7 +12,7 @@ import pytest
 
 from nets import bits
 from singa_lite import Tensor, autograd, device, loss, optimizer, schedule, tensor
-from singa_lite.compiler.ir.dependencies import predecessors
+from singa_lite.compiler.ir.uses import predecessors
 from singa_lite.device import Device
 from singa_lite.errors import GraphError
 from singa_lite.graph import Graph, Phase

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from singa_lite import tensor
-from singa_lite.compiler.ranks.strips import cuts_of
+from singa_lite.compiler.ranks.in_pieces import cuts_of
 from singa_lite.errors import GraphError
 from singa_lite.kernels.collective import parts_of
 from singa_lite.parallel.gradients.ownership import Ownership

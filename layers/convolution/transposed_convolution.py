@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from singa_lite import autograd
-from singa_lite.autograd.ops.transposed_convolution import extra_extents, transposed_extents
+from singa_lite.autograd.ops.convolution import extra_extents, transposed_extents
 from singa_lite.kernels.interface.window import Pad, Pair, Window
 from singa_lite.layer import initializer
 from singa_lite.layer.layer import InputShape

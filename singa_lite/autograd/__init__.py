@@ -10,6 +10,7 @@ from singa_lite.autograd.ops.activation import elu as elu
 from singa_lite.autograd.ops.activation import gelu as gelu
 from singa_lite.autograd.ops.activation import gelu_tanh as gelu_tanh
 from singa_lite.autograd.ops.activation import leaky_relu as leaky_relu
+from singa_lite.autograd.ops.activation import prelu as prelu
 from singa_lite.autograd.ops.activation import relu as relu
 from singa_lite.autograd.ops.activation import relu6 as relu6
 from singa_lite.autograd.ops.activation import sigmoid as sigmoid
@@ -29,19 +30,16 @@ from singa_lite.autograd.ops.arithmetic import sqrt as sqrt
 from singa_lite.autograd.ops.arithmetic import square as square
 from singa_lite.autograd.ops.arithmetic import subtract as subtract
 from singa_lite.autograd.ops.attention import attention as attention
-from singa_lite.autograd.ops.cast import cast as cast
+from singa_lite.autograd.ops.attention import rotary as rotary
+from singa_lite.autograd.ops.broadcasting import cast as cast
 from singa_lite.autograd.ops.convolution import conv2d as conv2d
-from singa_lite.autograd.ops.cross_entropy import softmax_cross_entropy as softmax_cross_entropy
-from singa_lite.autograd.ops.cross_entropy import softmax_cross_entropy_values as softmax_cross_entropy_values
-from singa_lite.autograd.ops.dropout import dropout as dropout
-from singa_lite.autograd.ops.dropout import spatial_dropout as spatial_dropout
-from singa_lite.autograd.ops.embedding import embedding as embedding
+from singa_lite.autograd.ops.convolution import conv2d_transpose as conv2d_transpose
 from singa_lite.autograd.ops.function import Function as Function
 from singa_lite.autograd.ops.function_form import Output as Output
 from singa_lite.autograd.ops.function_form import Scratch as Scratch
+from singa_lite.autograd.ops.gathering import embedding as embedding
 from singa_lite.autograd.ops.gathering import gather as gather
 from singa_lite.autograd.ops.gathering import stack as stack
-from singa_lite.autograd.ops.group_normalization import group_norm as group_norm
 from singa_lite.autograd.ops.indexing import index as index
 from singa_lite.autograd.ops.linear import add_bias as add_bias
 from singa_lite.autograd.ops.linear import linear as linear
@@ -50,11 +48,16 @@ from singa_lite.autograd.ops.loss import huber as huber
 from singa_lite.autograd.ops.loss import huber_values as huber_values
 from singa_lite.autograd.ops.loss import sigmoid_cross_entropy as sigmoid_cross_entropy
 from singa_lite.autograd.ops.loss import sigmoid_cross_entropy_values as sigmoid_cross_entropy_values
+from singa_lite.autograd.ops.loss import softmax_cross_entropy as softmax_cross_entropy
+from singa_lite.autograd.ops.loss import softmax_cross_entropy_values as softmax_cross_entropy_values
 from singa_lite.autograd.ops.loss import squared_error as squared_error
 from singa_lite.autograd.ops.loss import squared_error_values as squared_error_values
+from singa_lite.autograd.ops.noise import dropout as dropout
 from singa_lite.autograd.ops.noise import normal as normal
+from singa_lite.autograd.ops.noise import spatial_dropout as spatial_dropout
 from singa_lite.autograd.ops.normalization import batch_norm as batch_norm
 from singa_lite.autograd.ops.normalization import batch_norm_inference as batch_norm_inference
+from singa_lite.autograd.ops.normalization import group_norm as group_norm
 from singa_lite.autograd.ops.normalization import l2_norm as l2_norm
 from singa_lite.autograd.ops.normalization import layer_norm as layer_norm
 from singa_lite.autograd.ops.normalization import lrn as lrn
@@ -78,7 +81,7 @@ from singa_lite.autograd.ops.padding import pad as pad
 from singa_lite.autograd.ops.pooling import avg_pool2d as avg_pool2d
 from singa_lite.autograd.ops.pooling import global_avg_pool2d as global_avg_pool2d
 from singa_lite.autograd.ops.pooling import max_pool2d as max_pool2d
-from singa_lite.autograd.ops.prelu import prelu as prelu
+from singa_lite.autograd.ops.pooling import upsample_nearest as upsample_nearest
 from singa_lite.autograd.ops.recurrent import gru as gru
 from singa_lite.autograd.ops.recurrent import lstm as lstm
 from singa_lite.autograd.ops.recurrent import simple_rnn as simple_rnn
@@ -86,15 +89,12 @@ from singa_lite.autograd.ops.reduction import reduce_max as reduce_max
 from singa_lite.autograd.ops.reduction import reduce_mean as reduce_mean
 from singa_lite.autograd.ops.reduction import reduce_min as reduce_min
 from singa_lite.autograd.ops.reduction import reduce_sum as reduce_sum
-from singa_lite.autograd.ops.rotary import rotary as rotary
 from singa_lite.autograd.ops.shape import concat as concat
 from singa_lite.autograd.ops.shape import flatten as flatten
 from singa_lite.autograd.ops.shape import identity as identity
 from singa_lite.autograd.ops.shape import reshape as reshape
 from singa_lite.autograd.ops.shape import split as split
 from singa_lite.autograd.ops.shape import transpose as transpose
-from singa_lite.autograd.ops.transposed_convolution import conv2d_transpose as conv2d_transpose
-from singa_lite.autograd.ops.upsample import upsample_nearest as upsample_nearest
 from singa_lite.common.errors import GraphError, ShapeError
 from singa_lite.tensor import Tensor
 

@@ -15,7 +15,7 @@ from singa_lite.compiler.placed import LimitError, Placed, collector_paused
 from singa_lite.compiler.placement.check import check
 from singa_lite.compiler.placement.planner import plan
 from singa_lite.compiler.placement.problem import CapacityError, Plan, PlanError, Request
-from singa_lite.compiler.proof.read_errors import request_labels
+from singa_lite.compiler.proof.errors import request_labels
 from singa_lite.compiler.recompute.budget import Searches, total_seconds
 from singa_lite.compiler.recompute.carry import HeldLevels, matched_levels
 from singa_lite.compiler.recompute.local_search import Choice

@@ -17,23 +17,24 @@ from singa_lite.compiler.order.improve import improved
 from singa_lite.compiler.order.order import in_least_order
 from singa_lite.compiler.order.parallel import in_waves
 from singa_lite.compiler.order.updates import updated_together
-from singa_lite.compiler.ranks.flight import spread_sums, waiting_later
+from singa_lite.compiler.ranks.flight import polled, spread_sums, waiting_later
 from singa_lite.compiler.ranks.in_pieces import summed_in_pieces
 from singa_lite.compiler.ranks.own_parts import made_by_strips
-from singa_lite.compiler.ranks.polls import polled
 from singa_lite.compiler.recompute.budget import Searches, within_limit
 from singa_lite.compiler.recompute.free_recompute import free_recompute
 from singa_lite.compiler.recompute.offload import offloaded
-from singa_lite.compiler.rewrite.derivative_sum import added_within
-from singa_lite.compiler.rewrite.fuse import fused
+from singa_lite.compiler.rewrite.fusions import (
+    added_within,
+    applied_by_rows,
+    fused,
+    joined,
+    masked_within,
+    pool_first,
+    summed_within,
+)
 from singa_lite.compiler.rewrite.head import by_tiles_of_rows
 from singa_lite.compiler.rewrite.head_classes import by_tiles_of_classes
-from singa_lite.compiler.rewrite.linear_gradient import joined
 from singa_lite.compiler.rewrite.narrow import narrowed
-from singa_lite.compiler.rewrite.norm_derivative import masked_within
-from singa_lite.compiler.rewrite.norm_sum import summed_within
-from singa_lite.compiler.rewrite.pool_first import pool_first
-from singa_lite.compiler.rewrite.rows import applied_by_rows
 from singa_lite.compiler.rewrite.rules import ruled
 from singa_lite.compiler.rewrite.table_sum import added_by_rows
 from singa_lite.compiler.rewrite.tiles import tiled

@@ -13,8 +13,8 @@ from singa_lite.compiler.ir.operation import Instruction, Operand
 from singa_lite.compiler.ir.program import Program, floor
 from singa_lite.compiler.placement.problem import Plan, PlanError
 from singa_lite.compiler.proof.check_rewrites import check_rewrites
+from singa_lite.compiler.proof.errors import NO_NAMES, BlockNames
 from singa_lite.compiler.proof.races import check_races
-from singa_lite.compiler.proof.read_errors import NO_NAMES, BlockNames
 from singa_lite.compiler.proof.read_from import check_reads
 from singa_lite.compiler.recompute.carry import HeldLevels
 

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 
 from singa_lite import autograd
 from singa_lite.autograd.backward_pass import BackwardPass
-from singa_lite.autograd.ops.cross_entropy import by_rows
+from singa_lite.autograd.ops.loss import by_rows
 from singa_lite.autograd.ops.op import Edge, no_grad
 from singa_lite.autograd.ops.shape import Identity
 from singa_lite.common.array_types import DType

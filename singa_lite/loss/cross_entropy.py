@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from singa_lite import autograd
-from singa_lite.autograd.ops.cross_entropy import softmax_cross_entropy_values, weigh
-from singa_lite.autograd.ops.loss import sigmoid_cross_entropy_values
+from singa_lite.autograd.ops.loss import sigmoid_cross_entropy_values, softmax_cross_entropy_values, weigh
 from singa_lite.common.array_types import DType
 from singa_lite.common.arrays import numbers
 from singa_lite.common.checks import flag, share

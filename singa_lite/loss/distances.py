@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from singa_lite import autograd
-from singa_lite.autograd.ops.cross_entropy import softmax_cross_entropy_values
-from singa_lite.autograd.ops.loss import huber_values, squared_error_values
+from singa_lite.autograd.ops.loss import huber_values, softmax_cross_entropy_values, squared_error_values
 from singa_lite.common.array_types import DType
 from singa_lite.common.checks import above_zero
 from singa_lite.common.errors import ShapeError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from singa_lite import autograd
-from singa_lite.autograd.ops.cross_entropy import by_rows
+from singa_lite.autograd.ops.loss import by_rows
 from singa_lite.common.array_types import Array, DType
 from singa_lite.common.checks import finite, integer
 from singa_lite.common.errors import ShapeError

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from singa_lite import autograd, tensor
-from singa_lite.autograd.ops.across import RankShare, across
-from singa_lite.autograd.ops.cross_entropy import weigh
+from singa_lite.autograd.ops.loss import weigh
+from singa_lite.autograd.ops.synced_normalization import RankShare, across
 from singa_lite.device import device_of
 from singa_lite.testing.gradients import spread
 

@@ -36,21 +36,22 @@ from programs import (
 from singa_lite.compiler.ir.laws import ACTIVATED
 from singa_lite.compiler.ir.operation import Operand, repeat_of
 from singa_lite.compiler.ir.program import Program, floor, live_bytes
-from singa_lite.compiler.ir.taken_apart import split_joined
 from singa_lite.compiler.order.updates import updated_together
 from singa_lite.compiler.placement.problem import PlanError
+from singa_lite.compiler.proof.races import check_joined
 from singa_lite.compiler.proof.read_from import check_reads
 from singa_lite.compiler.recompute.repeats import ONCE, Repeater
 from singa_lite.compiler.recompute.schedule import Schedule
-from singa_lite.compiler.rewrite.by_law import Replacing
-from singa_lite.compiler.rewrite.derivative_sum import added_within
-from singa_lite.compiler.rewrite.fuse import fused
-from singa_lite.compiler.rewrite.law_moves import CallPosition
-from singa_lite.compiler.rewrite.law_places import places
-from singa_lite.compiler.rewrite.linear_gradient import PAIR, joined
-from singa_lite.compiler.rewrite.norm_derivative import masked_within
-from singa_lite.compiler.rewrite.norm_sum import summed_within
-from singa_lite.compiler.rewrite.pool_first import pool_first
+from singa_lite.compiler.rewrite.by_law import CallPosition, Replacing
+from singa_lite.compiler.rewrite.fusions import (
+    PAIR,
+    added_within,
+    fused,
+    joined,
+    masked_within,
+    pool_first,
+    summed_within,
+)
 from singa_lite.compiler.share.in_place import in_place
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.numpy_kernels import NUMPY
@@ -322,7 +323,7 @@ AT_FIRST, AT_LAST = [CallPosition(0, 0)], [CallPosition(1, 0)]
 def put(given: Program, at: list[CallPosition]) -> list[str]:
     """The kernels behind it, once all places have the right side that may have it."""
     replacing = Replacing(given)
-    for place in places(given, replacing.uses, ACTIVATED_SUM):
+    for place in replacing.places(ACTIVATED_SUM):
         if replacing.may_put(place, at):
             replacing.put(place, at)
     made = replacing.result()
@@ -502,6 +503,6 @@ def test_calls_that_meet_in_the_arena_are_told():
     before = joining(relu(P3, G1), relu(P3, G2), update(P3, G1), update(P3, G2), copy(G1, P1), copy(G2, P2))
     after = updated_together(before)
     assert "add_scaled*2" in kernels(after)
-    split_joined(after, {10: 0, 11: 64})
+    check_joined(after, {10: 0, 11: 64})
     with pytest.raises(PlanError, match="wanted calls apart"):
-        split_joined(after, {10: 0, 11: 16})
+        check_joined(after, {10: 0, 11: 16})

@@ -35,9 +35,9 @@ from programs import (
     update,
     whole,
 )
-from singa_lite.compiler.ir.dependencies import ancestors, predecessors
 from singa_lite.compiler.ir.operation import Operand
 from singa_lite.compiler.ir.program import Lifespan, Program, floor, lifespans, live_bytes, requests
+from singa_lite.compiler.ir.uses import ancestors, predecessors
 from singa_lite.compiler.lower import lower
 from singa_lite.compiler.order.early import done_early
 from singa_lite.compiler.order.improve import improved

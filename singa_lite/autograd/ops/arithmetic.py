@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from singa_lite.autograd.ops.broadcasting import Broadcasting, Term, plain_number
-from singa_lite.autograd.ops.cast import cast
+from singa_lite.autograd.ops.broadcasting import Broadcasting, Term, cast, plain_number
 from singa_lite.autograd.ops.op import Op, checked_tensor
 from singa_lite.common import arrays
+from singa_lite.device import device_of
 from singa_lite.tensor import Tensor, operand
 
 
@@ -55,8 +55,7 @@ class Divide(_Arithmetic):
         self.save(b, y if self.needs[1] else None)
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
-        quotient = self.empty_like(dys[0])
-        self.device.run("divide", dys[0], self.kept(0), quotient)
+        quotient = self.computed("divide", dys[0], self.kept(0))
         if index == 0:
             return self.summed(quotient, 0)
         return self.summed(self.times(quotient, self.kept(1)), 1, alpha=-1.0)
@@ -69,14 +68,10 @@ class Scale(Op):
         self.alpha, self.beta = alpha, beta
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.empty_like(x)
-        self.device.run("scale", x, y, alpha=self.alpha, beta=self.beta)
-        return y
+        return self.computed("scale", x, alpha=self.alpha, beta=self.beta)
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
-        dx = self.empty_like(dys[0])
-        self.device.run("scale", dys[0], dx, alpha=self.alpha, beta=0.0)
-        return dx
+        return self.computed("scale", dys[0], alpha=self.alpha, beta=0.0)
 
 
 class Power(Op):
@@ -86,10 +81,8 @@ class Power(Op):
         self.exponent = exponent
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.empty_like(x)
-        self.device.run("power", x, y, exponent=self.exponent)
         self.save(x)
-        return y
+        return self.computed("power", x, exponent=self.exponent)
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
         slope = self.empty_like(dys[0])
@@ -109,14 +102,12 @@ class _SquareOrRoot(Op):
     by: str
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.empty_like(x)
-        self.device.run("power", x, y, exponent=self.exponent)
+        y = self.computed("power", x, exponent=self.exponent)
         self.save(x if self.exponent == 2.0 else y)
         return y
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
-        dx = self.empty_like(dys[0])
-        self.device.run("scale", self.kept(0), dx, alpha=2.0, beta=0.0)
+        dx = self.computed("scale", self.kept(0), alpha=2.0, beta=0.0)
         self.device.run(self.by, dys[0], dx, dx)
         return dx
 
@@ -137,30 +128,23 @@ class Exp(Op):
     """y = e ** x; dx = dy * y."""
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.empty_like(x)
-        self.device.run("exp", x, y)
+        y = self.computed("exp", x)
         self.save(y)
         return y
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
-        dx = self.empty_like(dys[0])
-        self.device.run("multiply", dys[0], self.kept(0), dx)
-        return dx
+        return self.computed("multiply", dys[0], self.kept(0))
 
 
 class Log(Op):
     """y = natural logarithm of x; dx = dy / x."""
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.empty_like(x)
-        self.device.run("log", x, y)
         self.save(x)
-        return y
+        return self.computed("log", x)
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
-        dx = self.empty_like(dys[0])
-        self.device.run("divide", dys[0], self.kept(0), dx)
-        return dx
+        return self.computed("divide", dys[0], self.kept(0))
 
 
 def _binary(op: type[_Arithmetic], a: Term, b: Term) -> Tensor:
@@ -245,3 +229,12 @@ def square(x: Tensor) -> Tensor:
 def sqrt(x: Tensor) -> Tensor:
     """Square root of x, element by element: NaN below 0. The derivative at 0 is infinite."""
     return Sqrt()(x)
+
+
+def product(value: Tensor, factor: Tensor) -> Tensor:
+    """A new tensor; the factor is float64 ()."""
+    device = device_of(value)
+    made: Tensor = device.empty(value.shape, value.dtype, value.memory_order())
+    device.run("copy", value, made)
+    device.run("scale_by", factor, made)
+    return made

@@ -1,4 +1,8 @@
-"""Scaled dot-product attention, by tiles: neither scores nor probabilities exist whole, forward or backward."""
+"""Scaled dot-product attention, by tiles: neither scores nor probabilities exist whole, forward or backward.
+
+Beside it rotary positions, and operations of a text that goes on position by position, over what is kept of it. The
+latter are not on the tape.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,10 @@ import numpy as np
 
 from singa_lite.autograd.ops.noise import drawn_key
 from singa_lite.autograd.ops.op import Op, checked_tensor
+from singa_lite.autograd.ops.shape import checked_axis
 from singa_lite.common.checks import finite_above_zero, flag, fraction
 from singa_lite.common.errors import ShapeError
+from singa_lite.device import device_of
 from singa_lite.tensor import Tensor
 
 
@@ -117,3 +123,64 @@ def attention(
     if not p and state is not None:
         raise ValueError("attention: wanted state with dropout above 0 only, received it with dropout 0")
     return Attention(causal, factor, p, state)(q, k, v, mask)
+
+
+def rows_at(x: Tensor, position: Tensor, count: int) -> Tensor:
+    """x[:, position : position + count]. x: (n, length, ...); position: int64 (1,)."""
+    y = device_of(x).empty((x.shape[0], count, *x.shape[2:]), x.dtype)
+    device_of(x).run("read_at", x, position, y)
+    return y
+
+
+def write_rows(x: Tensor, position: Tensor, kept: Tensor) -> None:
+    """kept[:, position : position + m] = x. x: (n, m, ...); kept: (n, length, ...); position: int64 (1,)."""
+    device_of(x).run("write_at", x, position, kept)
+
+
+def cached_attention(q: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, position: Tensor) -> Tensor:
+    """Causal `attention` of the m positions behind `position` others, over keys and values that are kept of all.
+
+    q: (n, m, heads, size); keys, values: (n, length, kv_heads, size); mask: (n, length); position: int64 (1,). Result
+    (n, m, heads, size).
+    """
+    y = device_of(q).empty(q.shape, q.dtype)
+    device_of(q).run("cached_attention", q, keys, values, mask, position, y, scale=1 / sqrt(q.shape[3]))
+    return y
+
+
+class Rotary(Op):
+    """Turns; the derivative turns back."""
+
+    def __init__(self, axis: int) -> None:
+        self.axis = axis
+
+    def forward(self, x: Tensor, table: Tensor) -> Tensor:
+        self.axis = checked_axis("rotary", x, self.axis)
+        if not 0 < self.axis < x.ndim - 1:
+            raise ShapeError(
+                f"rotary: wanted an axis of time between the first and the last of x {x.shape}, received {self.axis}"
+            )
+        wanted = 2, x.shape[self.axis], x.shape[-1] // 2
+        if x.shape[-1] % 2 or table.shape != wanted:
+            raise ShapeError(
+                f"rotary: wanted x with an even last axis and a table {wanted}, received x {x.shape} and {table.shape}"
+            )
+        if table.dtype != x.dtype:
+            raise TypeError(f"rotary: wanted a table of x's dtype {x.dtype}, received {table.dtype}")
+        self.save(table)
+        return self.computed("rotary", x, table, axis=self.axis, inverse=False)
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        if index:
+            return super().backward(index, *dys)
+        return self.computed("rotary", dys[0], self.kept(0), axis=self.axis, inverse=True)
+
+
+def rotary(x: Tensor, table: Tensor, axis: int = -2) -> Tensor:
+    """Pairs (x[..., i], x[..., i + size / 2]) turned by the angles of their position (Su and others, arXiv 2104.09864).
+
+    x: (n, ..., size), size even; axis: that of time, neither the first nor the last; table: of
+    `positions.rotary_table`, (2, x.shape[axis], size / 2) in x's dtype, which has no derivative; a view of later rows
+    of it gives later positions.
+    """
+    return Rotary(axis)(x, table)

@@ -1,14 +1,18 @@
-"""Operations of two tensors by NumPy's broadcasting rule: the common shape, and derivatives summed back to each."""
+"""Operations of two tensors by NumPy's broadcasting rule: the common shape, and derivatives summed back to each.
+
+Beside them the cast, which brings two tensors to one dtype.
+"""
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike
 
 from singa_lite.autograd.ops.op import Op, checked_tensor
+from singa_lite.common.array_types import DType
 from singa_lite.common.checks import real
 from singa_lite.common.errors import ShapeError
-from singa_lite.tensor import Shape, Tensor, operand
+from singa_lite.tensor import Shape, Tensor, checked_dtype, operand
 
 #: What stands on either side of an operator, a tensor on one of them at least.
 Term = Tensor | ArrayLike
@@ -39,27 +43,19 @@ class Broadcasting(Op):
 
     def times(self, dy: Tensor, factor: Tensor) -> Tensor:
         """dy * factor, of dy's shape."""
-        product = self.empty_like(dy)
-        self.device.run("multiply", dy, factor, product)
-        return product
+        return self.computed("multiply", dy, factor)
 
     def summed(self, dy: Tensor, index: int, alpha: float = 1.0) -> Tensor:
         """alpha * dy, summed over the axes along which input `index` was broadcast."""
         shape = self.shapes[index]
         if dy.shape == shape:
-            return dy if alpha == 1.0 else self.scaled(dy, alpha)
+            return dy if alpha == 1.0 else self.computed("scale", dy, alpha=alpha, beta=0.0)
         padded = (1,) * (dy.ndim - len(shape)) + shape
         axes = tuple(axis for axis, extent in enumerate(padded) if extent != dy.shape[axis])
         axes += tuple(axis for axis in range(dy.ndim - len(shape)) if axis not in axes)
         total = self.device.empty(padded, dy.dtype)
         self.device.run("reduce_sum", dy, total, axes=tuple(sorted(axes)), alpha=alpha)
         return total.view(shape)
-
-    def scaled(self, dy: Tensor, alpha: float) -> Tensor:
-        """alpha * dy."""
-        result = self.empty_like(dy)
-        self.device.run("scale", dy, result, alpha=alpha, beta=0.0)
-        return result
 
 
 def common_shape(where: str, a: Tensor, b: Tensor, *others: Tensor) -> Shape:
@@ -100,3 +96,30 @@ def plain_number(where: str, value: object) -> float:
     if found is None:
         raise TypeError(f"{where}: wanted a number, received {value!r}")
     return found
+
+
+class Cast(Op):
+    """Rounds values to another float dtype, and the derivative to the dtype of the input."""
+
+    def __init__(self, dtype: DType) -> None:
+        self.dtype = dtype
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.before = x.dtype
+        return self._converted(x, self.dtype)
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        return self._converted(dys[0], self.before)
+
+    def _converted(self, x: Tensor, dtype: DType) -> Tensor:
+        y = self.device.empty(x.shape, dtype, x.memory_order())
+        self.device.run("copy", x, y)
+        return y
+
+
+def cast(x: Tensor, dtype: DTypeLike) -> Tensor:
+    """x in another float dtype, itself if it has that. x: any shape."""
+    wanted = checked_dtype("cast", dtype)
+    if checked_tensor("cast", x).dtype == wanted:
+        return x
+    return Cast(wanted)(x)

@@ -1,8 +1,8 @@
-"""Two-dimensional convolution."""
+"""Two-dimensional convolution, and its derivative as an operation of its own, transposed convolution."""
 
 from __future__ import annotations
 
-from singa_lite.autograd.ops.linear import bias_gradient
+from singa_lite.autograd.ops.linear import add_bias, bias_gradient
 from singa_lite.autograd.ops.op import Op
 from singa_lite.autograd.ops.windows import Extents, pads, pair
 from singa_lite.common.checks import integer
@@ -69,3 +69,88 @@ def conv2d(
     groups = integer("conv2d groups", groups, 1)
     steps = pair("conv2d", "stride", stride), pads("conv2d", pad), pair("conv2d", "dilation", dilation)
     return Conv2d(steps, groups)(x, weight, bias)
+
+
+class Conv2dTranspose(Op):
+    """y = what the convolution of an image like y with `weight` hands back for x.
+
+    So the kernels of a convolution serve in other roles: its derivative goes forward, it itself goes back, and its
+    gradient takes dy for its image and x for its derivative.
+    """
+
+    def __init__(self, steps: Steps, groups: int, extra: Pair) -> None:
+        self.steps, self.groups, self.extra = steps, groups, extra
+
+    def forward(self, x: Tensor, weight: Tensor) -> Tensor:
+        groups = self.groups
+        if x.ndim != 4 or weight.ndim != 4 or x.shape[1] != weight.shape[0] or x.shape[1] % groups:
+            raise ShapeError(
+                f"conv2d_transpose: wanted x (n, c, h, w) and weight (c, k / groups, kh, kw) with groups {groups} "
+                f"dividing c, received {x.shape} and {weight.shape}"
+            )
+        window = Window((weight.shape[2], weight.shape[3]), *self.steps)
+        extents = transposed_extents("conv2d_transpose", window, (x.shape[2], x.shape[3]), self.extra)
+        y = self.device.empty((x.shape[0], weight.shape[1] * groups, *extents), x.dtype, "image")
+        self.settings: dict[str, object] = {"window": window, "groups": groups}
+        self.device.run("conv2d_derivative", x, weight, y, **self.settings)
+        self.specs = (x.shape, x.dtype, "image"), (weight.shape, weight.dtype, weight.memory_order())
+        self.save(x if self.needs[1] else None, weight if self.needs[0] else None)
+        return y
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        result = self.device.empty(*self.specs[index])
+        if index == 0:
+            self.device.run("conv2d", dys[0], self.kept(1), None, result, **self.settings)
+        else:
+            self.device.run("conv2d_gradient", dys[0], self.kept(0), result, **self.settings)
+        return result
+
+
+def transposed_extents(where: str, window: Window, extents: Pair, extra: Pair) -> Pair:
+    """(rows, columns) of what a transposed convolution makes of an image of these extents.
+
+    extra: rows and columns added at the bottom and the right, each below the stride, which a convolution of the result
+    would not see. ShapeError, which begins with `where`, where the padding leaves nothing.
+    """
+    sizes = zip(extents, window.stride, window.pad_before, window.pad_behind, window.span, extra, strict=True)
+    rows, columns = ((n - 1) * step - before - behind + span + more for n, step, before, behind, span, more in sizes)
+    if rows < 1 or columns < 1:
+        raise ShapeError(
+            f"{where}: wanted an image that is larger than its padding {window.pad} cuts off, received "
+            f"{extents[0]} x {extents[1]}, of which {rows} x {columns} would be left"
+        )
+    return rows, columns
+
+
+def extra_extents(where: str, value: Extents, stride: Pair, axes: int = 2) -> Pair:
+    """(rows, columns) of an int or one an axis, each from 0 to below the stride. ValueError for anything else."""
+    rows, columns = pair(where, "output_padding", value, axes, least=0)
+    if axes == 1:  # a sequence is an image of height 1
+        rows = 0
+    if rows >= stride[0] or columns >= stride[1]:
+        raise ValueError(f"{where}: wanted output_padding below the stride {stride}, received {value!r}")
+    return rows, columns
+
+
+def conv2d_transpose(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Extents = 1,
+    pad: Extents = 0,
+    dilation: Extents = 1,
+    groups: int = 1,
+    output_padding: Extents = 0,
+) -> Tensor:
+    """Two-dimensional transposed convolution, PyTorch's: the derivative of `conv2d` by its image (arXiv 1603.07285).
+
+    x: (n, c, h, w); weight: (c, k / groups, kh, kw); bias: (k,) or None; result (n, k, oh, ow) with
+    oh = (h - 1) * stride_h - top - bottom + dilation_h * (kh - 1) + output_padding_h + 1, ow likewise.
+    stride, dilation: int or (height, width); pad: cut off the result, int, (height, width) or (top, bottom, left,
+    right). output_padding: int or (height, width), from 0 to below the stride.
+    """
+    where = "conv2d_transpose"
+    groups, steps = integer(f"{where} groups", groups, 1), pair(where, "stride", stride)
+    extra = extra_extents(where, output_padding, steps)
+    y = Conv2dTranspose((steps, pads(where, pad), pair(where, "dilation", dilation)), groups, extra)(x, weight)
+    return y if bias is None else add_bias(y, bias)

@@ -6,8 +6,16 @@ from collections.abc import Mapping
 from copy import copy
 from typing import Any, ClassVar, cast
 
-from singa_lite.autograd.ops.function_form import DERIVATIVE, CallTensors, D, Form, Statement, check_inputs
-from singa_lite.autograd.ops.function_kernels import Kernels, OwnKernel
+from singa_lite.autograd.ops.function_form import (
+    DERIVATIVE,
+    CallTensors,
+    D,
+    Form,
+    Kernels,
+    OwnKernel,
+    Statement,
+    check_inputs,
+)
 from singa_lite.autograd.ops.op import Op, checked_tensor, common_device
 from singa_lite.autograd.watching.unchanged import Unchanged
 from singa_lite.common.checks import flag

@@ -1,10 +1,16 @@
-"""Losses of scores against targets of their shape: one value a sample (squared error: one an element)."""
+"""Losses of scores against targets: one value a sample (squared error: one an element).
+
+Cross entropy of softmax goes by ids or rows, along any axis, with ids that do not count.
+"""
 
 from __future__ import annotations
 
-from singa_lite.autograd.ops.op import Op
-from singa_lite.autograd.ops.reduction import reduce_mean
-from singa_lite.common.checks import above_zero
+from singa_lite.autograd.ops.arithmetic import divide, scale, shift
+from singa_lite.autograd.ops.broadcasting import cast
+from singa_lite.autograd.ops.op import Op, checked_tensor
+from singa_lite.autograd.ops.reduction import reduce_mean, reduce_sum
+from singa_lite.autograd.ops.shape import checked_axis, reshape, transpose
+from singa_lite.common.checks import above_zero, is_int, share
 from singa_lite.common.errors import ShapeError
 from singa_lite.tensor import Tensor
 
@@ -67,3 +73,133 @@ def huber_values(x: Tensor, target: Tensor, delta: float = 1.0) -> Tensor:
 def huber(x: Tensor, target: Tensor, delta: float = 1.0) -> Tensor:
     """Mean over the batch of `huber_values`; result ()."""
     return reduce_mean(huber_values(x, target, delta))
+
+
+class SoftmaxCrossEntropy(Op):
+    """losses = -sum of t * log softmax(x) over the classes, axis 1, mean over a sample's positions.
+
+    ignored, smoothing: of rows of scores (rows, c) with ids (rows,) only; what the mean of the losses is then, see
+    `softmax_cross_entropy_values`.
+    """
+
+    def __init__(self, ignored: int | None = None, smoothing: float = 0.0) -> None:
+        self.ignored, self.smoothing = ignored, smoothing
+
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        check_classes(x, target)
+        losses = self.device.empty(x.shape[:1], x.dtype)
+        p, weights = self.empty_like(x), None
+        if self.ignored is not None:
+            ids, weights = self.empty_like(target), self.device.empty(target.shape, x.dtype)
+            self.device.run("target_weights", target, ids, weights, ignored=self.ignored)
+            target = ids
+        self.device.run("softmax_cross_entropy", x, target, losses, p)
+        if self.smoothing:
+            self.device.run("smooth_labels", x, target, losses, share=self.smoothing)
+        if weights is not None:
+            self.device.run("weigh", losses, weights, losses)
+        self.save(p, target, weights)
+        return losses
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        if index:
+            return super().backward(index, *dys)
+        p, target, weights, dlosses = self.kept(0), self.kept(1), self.saved[2], dys[0]
+        if weights is not None:
+            dlosses = self.computed("weigh", dys[0], weights)
+        # p is used here for the last time, so the derivative is written over it.
+        self.device.run("softmax_cross_entropy_derivative", dlosses, p, target, p)
+        if self.smoothing:
+            self.device.run("smooth_labels_derivative", dlosses, target, p, share=self.smoothing)
+        return p
+
+
+class Weigh(Op):
+    """y = x * weights, 0 where the weight is 0, whatever x is there; the derivative by x is dy, alike."""
+
+    def forward(self, x: Tensor, weights: Tensor) -> Tensor:
+        self.save(weights)
+        return self.computed("weigh", x, weights)
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        if index:
+            return super().backward(index, *dys)
+        return self.computed("weigh", dys[0], self.kept(0))
+
+
+def weigh(x: Tensor, weights: Tensor) -> Tensor:
+    """x * weights, 0 where the weight is 0, whatever x is there. Equal shapes; no derivative by the weights."""
+    return Weigh()(x, weights.detach())
+
+
+def check_classes(x: Tensor, target: Tensor) -> None:
+    """ShapeError unless target holds class ids (n, ...) or rows of x's shape (n, c, ...)."""
+    ids = x.ndim >= 2 and target.shape == (x.shape[0], *x.shape[2:]) and target.dtype.kind in "iu"
+    if x.ndim < 2 or not (ids or target.shape == x.shape):
+        raise ShapeError(
+            f"softmax_cross_entropy: wanted integer class ids of shape {(x.shape[:1] + x.shape[2:])} or rows of the "
+            f"scores' shape {x.shape}, received {target.shape} {target.dtype}"
+        )
+
+
+def softmax_cross_entropy_values(
+    x: Tensor, target: Tensor, axis: int = 1, ignore_index: int | None = None, label_smoothing: float = 0.0
+) -> Tensor:
+    """Cross entropy of softmax(x), one value a sample.
+
+    x: raw scores (n, ...), the classes along `axis`, not the first; target: integer class ids of x's shape without that
+    axis, or rows of x's shape of weights, normalised to sum 1 over the classes; result (n,), the mean over a sample's
+    positions.
+
+    ignore_index: an id whose positions do not count: they give no loss and no derivative, and each value is the sum
+    over the sample's other positions times n / (positions of the whole batch that count). So the mean of the values is
+    the mean over the positions that count, as of torch.nn.functional.cross_entropy; 0 where none does.
+    label_smoothing: from 0 to 1, this share of the target goes to all classes alike, as there.
+    """
+    smoothing = share("softmax_cross_entropy label_smoothing", label_smoothing)
+    axis = checked_axis("softmax_cross_entropy", checked_tensor("softmax_cross_entropy", x), axis)
+    if ignore_index is not None and not is_int(ignore_index):
+        raise TypeError(f"softmax_cross_entropy ignore_index: wanted an integer or None, received {ignore_index!r}")
+    if axis == 1 and ignore_index is None and not smoothing:
+        return SoftmaxCrossEntropy()(x, target)
+    rows, flat = by_rows(x, checked_tensor("softmax_cross_entropy", target), axis)
+    if flat.ndim == 2:
+        if ignore_index is not None:
+            raise ShapeError(
+                f"softmax_cross_entropy ignore_index: wanted class ids, received rows of weights {target.shape}"
+            )
+        losses = SoftmaxCrossEntropy()(rows, _smoothed(flat, rows, smoothing))
+    else:
+        losses = SoftmaxCrossEntropy(None if ignore_index is None else int(ignore_index), smoothing)(rows, flat)
+    return losses if x.ndim == 2 else reduce_mean(reshape(losses, (x.shape[0], -1)), axes=1)
+
+
+def by_rows(x: Tensor, target: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+    """Scores as (rows, c), and ids as (rows,) or rows of weights as (rows, c)."""
+    beside = [other for other in range(x.ndim) if other != axis]
+    shape = tuple(x.shape[other] for other in beside)
+    if axis == 0 or target.shape not in (shape, x.shape):
+        raise ShapeError(
+            f"softmax_cross_entropy: wanted classes along another axis than the first, and class ids of shape {shape} "
+            f"or rows of the scores' shape {x.shape}, received axis {axis} and {target.shape} {target.dtype}"
+        )
+    rows = reshape(transpose(x, (*beside, axis)), (-1, x.shape[axis]))
+    if target.shape == shape:
+        return rows, reshape(target, (-1,))
+    return rows, reshape(transpose(target, (*beside, axis)), (-1, x.shape[axis]))
+
+
+def _smoothed(weights: Tensor, x: Tensor, smoothing: float) -> Tensor:
+    """(1 - smoothing) * weights / their sums + smoothing / c; the weights themselves without smoothing."""
+    if not smoothing:
+        return weights
+    given = cast(weights, x.dtype)
+    normalized = divide(given, reduce_sum(given, axes=1, keepdims=True))
+    return shift(scale(normalized, 1 - smoothing), smoothing / x.shape[1])
+
+
+def softmax_cross_entropy(
+    x: Tensor, target: Tensor, axis: int = 1, ignore_index: int | None = None, label_smoothing: float = 0.0
+) -> Tensor:
+    """Mean over the batch of `softmax_cross_entropy_values`; result ()."""
+    return reduce_mean(softmax_cross_entropy_values(x, target, axis, ignore_index, label_smoothing))

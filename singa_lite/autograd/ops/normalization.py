@@ -1,14 +1,13 @@
-"""Batch, layer and root mean square normalisation, local response normalisation, division by the L2 norm."""
+"""Batch, layer, group and root mean square normalisation, local response normalisation, division by the L2 norm."""
 
 from __future__ import annotations
 
 from math import prod
 from typing import ClassVar
 
-from singa_lite.autograd.ops.across import across
 from singa_lite.autograd.ops.op import Op, checked_tensor
-from singa_lite.autograd.ops.synced_normalization import SyncedBatchNorm
-from singa_lite.common.checks import at_least_zero, finite_above_zero, is_int, share
+from singa_lite.autograd.ops.synced_normalization import SyncedBatchNorm, across
+from singa_lite.common.checks import at_least_zero, finite_above_zero, integer, is_int, share
 from singa_lite.common.errors import ShapeError
 from singa_lite.tensor import Shape, Tensor
 
@@ -48,18 +47,14 @@ class BatchNormInference(Op):
 
     def forward(self, x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
         _check_channels("batch_norm", x, gamma, beta, *self.running)
-        y = self.empty_like(x)
-        self.device.run("batch_norm_inference", x, gamma, beta, *self.running, y, epsilon=self.epsilon)
         self.save(x if self.needs[1] or self.needs[2] else None, gamma)
-        return y
+        return self.computed("batch_norm_inference", x, gamma, beta, *self.running, epsilon=self.epsilon)
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
         gamma, (mean, variance) = self.kept(1), self.running
         zero = self._filled(gamma, 0.0)
         if index == 0:  # dy * gamma / sqrt(variance + epsilon)
-            dx = self.empty_like(dys[0])
-            self.device.run("batch_norm_inference", dys[0], gamma, zero, zero, variance, dx, epsilon=self.epsilon)
-            return dx
+            return self.computed("batch_norm_inference", dys[0], gamma, zero, zero, variance, epsilon=self.epsilon)
         one, inv_std = self._filled(gamma, 1.0), self.empty_like(gamma)
         item, count = gamma.dtype.itemsize, gamma.size()
         row, result = (t.view((1, count), (count * item, item)) for t in (one, inv_std))
@@ -90,9 +85,7 @@ class SampleNorm(Op):
     def backward(self, index: int, *dys: Tensor) -> Tensor:
         x, gamma, mean, inv_std = map(self.kept, range(4))
         if index == 0:
-            dx = self.empty_like(dys[0])
-            self.device.run(f"{self.kernel}_derivative", dys[0], x, gamma, mean, inv_std, dx)
-            return dx
+            return self.computed(f"{self.kernel}_derivative", dys[0], x, gamma, mean, inv_std)
         self.made = {1: self.empty_like(gamma), 2: self.empty_like(gamma)}
         self.device.run(f"{self.kernel}_gradient", dys[0], x, mean, inv_std, self.made[1], self.made[2])
         return self.made.pop(index)
@@ -134,9 +127,7 @@ class RmsNorm(Op):
     def backward(self, index: int, *dys: Tensor) -> Tensor:
         x, gamma, inv_rms = map(self.kept, range(3))
         if index == 0:
-            dx = self.empty_like(dys[0])
-            self.device.run("rms_norm_derivative", dys[0], x, gamma, inv_rms, dx)
-            return dx
+            return self.computed("rms_norm_derivative", dys[0], x, gamma, inv_rms)
         dgamma = self.empty_like(gamma)
         self.device.run("rms_norm_gradient", dys[0], x, inv_rms, dgamma)
         return dgamma
@@ -158,9 +149,7 @@ class Lrn(Op):
         return y
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
-        dx = self.empty_like(dys[0])
-        self.device.run("lrn_derivative", dys[0], *self.saved, dx, **self.settings)
-        return dx
+        return self.computed("lrn_derivative", dys[0], self.kept(0), self.kept(1), **self.settings)
 
 
 class L2Norm(Op):
@@ -176,9 +165,7 @@ class L2Norm(Op):
         return y
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
-        dx = self.empty_like(dys[0])
-        self.device.run("l2_norm_derivative", dys[0], *self.saved, dx)
-        return dx
+        return self.computed("l2_norm_derivative", dys[0], self.kept(0), self.kept(1))
 
 
 def _check_channels(where: str, x: Tensor, *vectors: Tensor) -> None:
@@ -242,3 +229,29 @@ def lrn(x: Tensor, size: int = 5, alpha: float = 1.0, beta: float = 0.75, k: flo
 def l2_norm(x: Tensor, epsilon: float = 1e-8) -> Tensor:
     """x / sqrt(sum of x**2 over the sample + epsilon). x: (n, ...)."""
     return L2Norm(finite_above_zero("l2_norm epsilon", epsilon))(x)
+
+
+class GroupNorm(SampleNorm):
+    """Normalises each group of channels of each sample by its own statistics."""
+
+    kernel = "group_norm"
+
+    def __init__(self, groups: int, epsilon: float) -> None:
+        self.groups, self.epsilon = groups, epsilon
+
+    def forward(self, x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
+        if x.ndim < 2 or gamma.shape != x.shape[1:2] or beta.shape != gamma.shape or x.shape[1] % self.groups:
+            raise ShapeError(
+                f"group_norm: wanted x (n, c, ...), gamma and beta (c,), and {self.groups} groups dividing c, received "
+                f"{x.shape}, {gamma.shape} and {beta.shape}"
+            )
+        return self.normalize(x, gamma, beta, (x.shape[0], self.groups), self.epsilon)
+
+
+def group_norm(x: Tensor, groups: int, gamma: Tensor, beta: Tensor, epsilon: float = 1e-5) -> Tensor:
+    """gamma * (x - mean) / sqrt(var + epsilon) + beta, with mean and biased variance of each group of channels of each
+    sample. A group has c / groups channels (Wu and He, arXiv 1803.08494). x: (n, c, ...); gamma, beta: (c,); groups
+    divides c.
+    """
+    groups = integer("group_norm groups", groups, 1)
+    return GroupNorm(groups, finite_above_zero("group_norm epsilon", epsilon))(x, gamma, beta)

@@ -117,6 +117,12 @@ class Op(Unique):
         made = self.device.empty(tensor.shape, tensor.dtype, tensor.memory_order())
         return made
 
+    def computed(self, kernel: str, *inputs: Tensor, **settings: object) -> Tensor:
+        """The result of a kernel whose output is its last tensor: a new tensor that lies as the first input does."""
+        made = self.empty_like(inputs[0])
+        self.device.run(kernel, *inputs, made, **settings)
+        return made
+
     def _link(self, inputs: Sequence[Tensor | None], results: Sequence[Tensor]) -> None:
         self.sequence = next(_sequence)
         self.layer = self.device.layer

@@ -31,9 +31,7 @@ class Maximum(Broadcasting):
 
     def passed(self, dy: Tensor, index: int, larger: Tensor, smaller: Tensor) -> Tensor:
         """dy where one is larger than the other, a half of it where they are equal, summed to the input's shape."""
-        slope = self.empty_like(dy)
-        self.device.run("maximum_derivative", dy, larger, smaller, slope)
-        return self.summed(slope, index)
+        return self.summed(self.computed("maximum_derivative", dy, larger, smaller), index)
 
 
 class Minimum(Maximum):

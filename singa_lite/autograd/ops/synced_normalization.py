@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextvars import ContextVar
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.autograd.ops.across import RankShare
 from singa_lite.autograd.ops.op import Op
 from singa_lite.tensor import Shape, Tensor
+
+
+class RankShare(NamedTuple):
+    """share: this process's share of all samples, float64 (); total: how many samples there are, float64 (). Both are
+    read at each replay. add_up: makes of a tensor without gaps the sum of all processes'.
+    """
+
+    share: Tensor
+    total: Tensor
+    add_up: Callable[[Tensor], None]
+
+
+#: Of the present call, where statistics are those of all processes; None: those of this one.
+across: ContextVar[RankShare | None] = ContextVar("across", default=None)
 
 
 class SyncedBatchNorm(Op):
@@ -26,10 +42,9 @@ class SyncedBatchNorm(Op):
 
     def forward(self, x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
         self.pixels = prod(x.shape[2:])
-        mean, y = self._mean(x), self.empty_like(x)
-        self.device.run("subtract", x, mean.view(_channel_shape(x)), y)
-        squares = self.empty_like(x)
-        self.device.run("multiply", y, y, squares)
+        mean = self._mean(x)
+        y = self.computed("subtract", x, mean.view(_channel_shape(x)))
+        squares = self.computed("multiply", y, y)
         variance = self._mean(squares)
         del squares
         self._normalize(x, gamma, beta, mean, variance, y)
@@ -86,35 +101,24 @@ class SyncedBatchNorm(Op):
         self.device.run("copy", variance, unbiased)
         self.device.run("scale_by", self._unbiased(), unbiased)
         for running, batch in zip(self.running, (mean, unbiased), strict=True):
-            old = self.empty_like(running)
-            self.device.run("scale", running, old, alpha=1.0 - self.momentum, beta=0.0)
+            old = self.computed("scale", running, alpha=1.0 - self.momentum, beta=0.0)
             self.device.run("add_scaled", batch, old, alpha=self.momentum)
             self.device.run("copy", old, running)
 
     def _elements(self, less: float) -> Tensor:
         """Of a channel, in all processes, less so many: float64 ()."""
-        found = self.empty_like(self.across.total)
-        self.device.run("scale", self.across.total, found, alpha=float(self.pixels), beta=-less)
-        return found
+        return self.computed("scale", self.across.total, alpha=float(self.pixels), beta=-less)
 
     def _over_elements(self) -> Tensor:
-        found = self.empty_like(self.across.total)
-        self.device.run("divide", self._filled((), self.across.total, 1.0), self._elements(0.0), found)
-        return found
+        return self.computed("divide", self._filled((), self.across.total, 1.0), self._elements(0.0))
 
     def _unbiased(self) -> Tensor:
         """M / (M - 1)."""
-        found = self.empty_like(self.across.total)
-        self.device.run("divide", self._elements(0.0), self._elements(1.0), found)
-        return found
+        return self.computed("divide", self._elements(0.0), self._elements(1.0))
 
     def _product(self, a: Tensor, b: Tensor, alpha: float = 1.0) -> Tensor:
-        found, scaled = self.empty_like(a), self.empty_like(a)
-        self.device.run("multiply", a, b, found)
-        if alpha == 1.0:
-            return found
-        self.device.run("scale", found, scaled, alpha=alpha, beta=0.0)
-        return scaled
+        found = self.computed("multiply", a, b)
+        return found if alpha == 1.0 else self.computed("scale", found, alpha=alpha, beta=0.0)
 
     def _filled(self, shape: Shape, like: Tensor, value: float) -> Tensor:
         made: Tensor = self.device.empty(shape, like.dtype)

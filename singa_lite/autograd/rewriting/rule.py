@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from singa_lite import device as devices
 from singa_lite.autograd.rewriting import stated as shapes_of
 from singa_lite.autograd.rewriting.proof import Claim, check_on_random_inputs
-from singa_lite.autograd.rewriting.results import Function
+from singa_lite.autograd.rewriting.traced import Function
 from singa_lite.autograd.rewriting.variants import RuleOn
 from singa_lite.common.array_types import DType
 from singa_lite.common.checks import at_least_zero, flag

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 from singa_lite.autograd.rewriting.proof import Claim
-from singa_lite.autograd.rewriting.results import Function
 from singa_lite.autograd.rewriting.stated import Stated, fits, trials
 from singa_lite.autograd.rewriting.traced import (
+    Function,
     Needs,
     check_sides,
     is_connected,

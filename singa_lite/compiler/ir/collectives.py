@@ -81,7 +81,7 @@ def as_values(program: Program) -> Program:
     """The program as far as values go: a sum is one call that changes them, where it is waited for.
 
     What comes of the other ranks, and what keeps sums in their order, is left out; that nobody touches the values
-    between beginning and end is proved by itself (`in_flight.py`). Where each rank has its part, there is a call for
+    between beginning and end is proved by itself (`proof/races.py`). Where each rank has its part, there is a call for
     each: the other ranks' parts are given away, and mean nothing from then on.
     """
     if not has_any(program):

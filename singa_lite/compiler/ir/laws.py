@@ -16,6 +16,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple
 
+from singa_lite.compiler.ir.matching import CallPattern
 from singa_lite.compiler.ir.operation import Instruction
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.interface.update import SgdHyper
@@ -38,9 +39,24 @@ class LawCall(NamedTuple):
         """That the kernel begins with; "" where it has none."""
         return self.kernel[:2] if self.kernel.startswith("$") else ""
 
+    @property
+    def words_before(self) -> list[str]:
+        """The words of the call, each as it is before the call."""
+        return [name_before_call(word) for word in self.words]
+
+    @property
+    def pattern(self) -> CallPattern:
+        """What a program is searched for: blocks, by the words before the call."""
+        words = tuple(None if word == "-" else word for word in self.words_before)
+        return CallPattern(self.kernels(), self.variable, words, open=True)
+
     def kernels(self) -> Mapping[str, str]:
         """{kernel that it may be of: what the variable stands for then}."""
         return _kernels(self.variable, self.kernel[len(self.variable) :])
+
+    def kernel_for(self, variables: Mapping[str, str]) -> str:
+        """The kernel that it is of. variables: {variable: activation}."""
+        return variables.get(self.variable, "") + self.kernel[len(self.variable) :]
 
 
 class Law(NamedTuple):

@@ -156,6 +156,16 @@ def repeat_of(instruction: Instruction) -> Instruction:
     return replace(instruction, kernel=kernel, operands=operands, settings=settings, repeats=instruction.number)
 
 
+def called(instruction: Instruction) -> str:
+    """An instruction as errors name it."""
+    return f"instruction {instruction.number} ({instruction.kernel}, layer {instruction.layer!r})"
+
+
+def blocks_of(instruction: Instruction) -> list[int]:
+    """The blocks that an instruction uses."""
+    return [operand.block for operand in instruction.operands if operand is not None]
+
+
 def _of_roles(kernel: str, arguments: Sequence[Argument | None], roles: frozenset[str]) -> list[Argument]:
     pairs = zip(arguments, SIGNATURES[kernel].roles, strict=True)
     return [argument for argument, role in pairs if argument is not None and role in roles]

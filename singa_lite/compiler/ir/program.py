@@ -10,7 +10,8 @@ from typing import NamedTuple
 from singa_lite.compiler.ir.operation import Instruction
 from singa_lite.compiler.ir.sides import Application
 from singa_lite.compiler.ir.target import PLAIN, Target
-from singa_lite.compiler.placement.problem import Request
+from singa_lite.compiler.placement.problem import PlanError, Request
+from singa_lite.kernels.interface import SIGNATURES, joined_of
 
 
 @dataclass(frozen=True)
@@ -142,3 +143,31 @@ def live_bytes(program: Program, scratch: bool = True) -> list[int]:
 def floor(program: Program) -> int:
     """The largest sum of live bytes: no placement in this order needs less."""
     return max(live_bytes(program), default=0)
+
+
+def split_joined(program: Program) -> Program:
+    """The program with single calls, one after the other, in the place of each joined one.
+
+    Each call has the number that it had before it was joined, and the scratch of all. PlanError for a call that is not
+    several of one kernel.
+    """
+    if not any(instruction.joins for instruction in program.instructions):
+        return program
+    return program.with_instructions([call for i in program.instructions for call in single_calls(i)])
+
+
+def single_calls(instruction: Instruction) -> list[Instruction]:
+    """The calls of a joined one; any other by itself."""
+    if not instruction.joins:
+        return [instruction]
+    kernel, count = joined_of(instruction.kernel)
+    if count != len(instruction.joins):
+        raise PlanError(
+            f"instruction {instruction.number} ({instruction.kernel}, layer {instruction.layer!r}): wanted "
+            f"{len(instruction.joins)} calls of one kernel, received {count}"
+        )
+    width = len(SIGNATURES[kernel].tensors)
+    return [
+        replace(instruction, number=number, kernel=kernel, operands=instruction.operands[at : at + width], joins=())
+        for at, number in zip(range(0, count * width, width), instruction.joins, strict=True)
+    ]

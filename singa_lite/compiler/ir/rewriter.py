@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from singa_lite.common.array_types import DType
@@ -48,6 +48,16 @@ class Rewriter:
         kernel, settings = kernel or model.kernel, model.settings if settings is None else settings
         number, self._next_number = self._next_number, self._next_number + 1
         return self._program.target.call(model, kernel, operands, settings, number)
+
+    def replaced(self, placed: Mapping[int, Sequence[Instruction]]) -> Program:
+        """The program with other calls at some steps; the same one where there are none.
+
+        placed: {step: the calls that stand there in place of the one that did}.
+        """
+        if not placed:
+            return self._program
+        kept = (placed.get(step, [given]) for step, given in enumerate(self._program.instructions))
+        return self.program(instruction for some in kept for instruction in some)
 
     def program(self, instructions: Iterable[Instruction]) -> Program:
         """The program of these instructions, over the blocks that they use."""

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from singa_lite.compiler.ir.dependencies import predecessors
 from singa_lite.compiler.ir.program import Program, floor
-from singa_lite.compiler.ir.uses import Uses
+from singa_lite.compiler.ir.uses import Uses, predecessors
 from singa_lite.compiler.share.in_place import in_place
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from singa_lite.compiler.ir.dependencies import predecessors, successors
 from singa_lite.compiler.ir.operation import Instruction
 from singa_lite.compiler.ir.program import Program, floor, lifespans, live_bytes
+from singa_lite.compiler.ir.uses import predecessors, successors
 from singa_lite.compiler.share.in_place import in_place
 
 #: Moves tried in all, and for one peak. Each costs a walk over the program: long ones get fewer.

@@ -28,8 +28,8 @@ import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from singa_lite.compiler.ir.dependencies import predecessors, successors
 from singa_lite.compiler.ir.program import Program, floor
+from singa_lite.compiler.ir.uses import predecessors, successors
 from singa_lite.compiler.share.in_place import in_place
 
 #: Gives the instruction that is ready a number; the smallest goes next.

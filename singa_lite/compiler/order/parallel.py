@@ -181,7 +181,7 @@ class _Bytes:
 def near_dependencies(instructions: Sequence[Instruction]) -> list[list[int]]:
     """For each step, those of the `WIDEST` steps before it that it depends on directly.
 
-    By bytes, and not by blocks as in `dependencies.py`: those that write other pieces of a block than it are apart.
+    By bytes, and not by blocks as in `uses.py`: those that write other pieces of a block than it are apart.
     """
     uses: dict[int, list[_Use]] = {}
     return [_dependencies(step, instruction, uses) for step, instruction in enumerate(instructions)]

@@ -16,7 +16,7 @@ from singa_lite.compiler.ir.program import Program, lifespans, requests
 from singa_lite.compiler.ir.target import one_level
 from singa_lite.compiler.placed import Placed
 from singa_lite.compiler.placement.check import check
-from singa_lite.compiler.proof.read_errors import request_labels
+from singa_lite.compiler.proof.errors import request_labels
 
 
 def with_target_scratch(program: Program) -> Program:

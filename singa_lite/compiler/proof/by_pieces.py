@@ -5,6 +5,9 @@
 
 A piece is known by the value that it is of, the axis, and from where to where. When all pieces lie side by side, the
 value is there. Sums over rows that are made piece by piece are known likewise: up to which row they go.
+
+A gradient of several axes is summed over the ranks as one row of elements, in parts and in strips of parts: runs, bytes
+of a value that follow each other in memory, without regard to its axes. They are found again in what was read whole.
 """
 
 from __future__ import annotations
@@ -16,7 +19,6 @@ from singa_lite.compiler.ir.footprint import axis_order
 from singa_lite.compiler.ir.operation import Instruction, Operand
 from singa_lite.compiler.ir.splits import Split, splits
 from singa_lite.compiler.proof.calls import Call, Calls, Values
-from singa_lite.compiler.proof.runs import run_in
 from singa_lite.compiler.proof.values import Memory, MixedRegion, Numbers, Piece, Region, Start, Sum, What, region_of
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.interface.state_format import BLOCKED, Blocks
@@ -243,3 +245,51 @@ def _cut(full: Operand, axis: int, extent: Extent, instruction: Instruction) -> 
     """The shape of a piece."""
     start, stop = _bounds(full, axis, extent, instruction)
     return tuple(stop - start if i == axis else e for i, e in enumerate(full.shape))
+
+
+def run_in(numbers: Numbers, value: int, whole: int, full: Operand) -> tuple[int, int] | None:
+    """From which element of a whole value to below which another one lies in it; None where it does not.
+
+    full: the operand over which the whole was read, of one axis.
+    """
+    key, of, item = numbers.keys[value], numbers.keys[whole], full.dtype.itemsize
+    if not isinstance(of, MixedRegion) or len(of.region.axes) != 1:
+        return None
+    found = _part(key, of) if isinstance(key, MixedRegion) else _written(numbers, value, of)
+    if found is None or not (of.region.start <= found.start and found.stop <= of.region.stop):
+        return None
+    start, stop = found.start - of.region.start, found.stop - of.region.start
+    return None if start % item or stop % item else (start // item, stop // item)
+
+
+def _part(part: MixedRegion, of: MixedRegion) -> Region | None:
+    """Where a part of a region lies that holds what the region holds there."""
+    there = tuple(pair for pair in of.written if _overlap(pair[0], part.region))
+    same = (part.written, part.beside) == (there, of.beside)
+    return part.region if same and len(part.region.axes) == 1 else None
+
+
+def _written(numbers: Numbers, value: int, of: MixedRegion) -> Region | None:
+    """Where a value, or the one that it is a piece of, was written into a region, and nothing over it."""
+    key = numbers.keys[value]
+    name = key.value if isinstance(key, Piece) else value
+    there = [region for region, written in of.written if written == name and len(region.axes) == 1]
+    if len(there) != 1 or sum(_overlap(region, there[0]) for region, _ in of.written) > 1:
+        return None
+    return _region_of_rows(numbers, key, there[0]) if isinstance(key, Piece) else there[0]
+
+
+def _region_of_rows(numbers: Numbers, piece: Piece, region: Region) -> Region | None:
+    """Where a piece lies in the region of its value, if that is cut along the outermost axis."""
+    made = numbers.makers.get(piece.value)
+    if made is None or axis_order(made[1].shape, made[1].strides)[:1] != (piece.axis,):
+        return None
+    if region_of(made[1]).axes != region.axes:
+        return None
+    row = made[1].nbytes // piece.extent
+    start, nbytes = region.start + piece.start * row, (piece.stop - piece.start) * row
+    return Region(start, ((nbytes, 1),))
+
+
+def _overlap(one: Region, other: Region) -> bool:
+    return one.start < other.stop and other.start < one.stop

@@ -31,7 +31,7 @@ class Call(NamedTuple):
 
 
 class Calls:
-    """Calls by what they read, by kernel, by who reads a value and who makes it."""
+    """Calls by what they read, by kernel, and by the values that they read or make."""
 
     def __init__(self, numbers: Numbers, same: Mapping[Maker, Maker] = NOTHING) -> None:
         self.numbers = numbers
@@ -40,8 +40,7 @@ class Calls:
         self._same, self._of_maker = same, dict[Maker, int]()
         self.by_kernel: dict[str, list[Call]] = defaultdict(list)
         self.by_number: dict[int, Call] = {}
-        self.readers: dict[int, list[Call]] = defaultdict(list)
-        self.makers: dict[int, list[Call]] = defaultdict(list)
+        self._users: dict[int, list[Call]] = defaultdict(list)
         self._table: dict[Hashable, Call] = {}
 
     def add(self, call: Call) -> None:
@@ -50,10 +49,16 @@ class Calls:
         pairs = zip(first.writes, call.writes, strict=True)
         self.equal += [(a, b) for a, b in pairs if a is not None and b is not None and a != b]
         self.by_kernel[call.instruction.kernel].append(call)
-        for value in {value for value in call.reads if value is not None}:
-            self.readers[value].append(call)
-        for value in {value for value in call.writes if value is not None}:
-            self.makers[value].append(call)
+        for value in {value for value in (*call.reads, *call.writes) if value is not None}:
+            self._users[value].append(call)
+
+    def described(self, call: Call) -> tuple[str, Values]:
+        """The kernel of a call, and the values that it reads and makes (`matching.CallTable`)."""
+        return call.instruction.kernel, (*call.reads, *call.writes)
+
+    def users(self, value: int) -> list[Call]:
+        """The calls that read or make a value."""
+        return self._users[value]
 
     def find(self, instruction: Instruction, reads: Values) -> Call | None:
         """The call that does the very same with the very same values, if there is one."""

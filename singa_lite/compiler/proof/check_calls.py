@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from singa_lite.compiler.ir.collectives import POLL, kind_of
 from singa_lite.compiler.ir.footprint import axis_order, boxes, coincide, moves_bytes, overlap
-from singa_lite.compiler.ir.operation import Instruction, repeat_of
+from singa_lite.compiler.ir.operation import Instruction, called, repeat_of
 from singa_lite.compiler.ir.program import Program
 from singa_lite.compiler.placement.problem import PlanError
 from singa_lite.kernels.interface import SIGNATURES
@@ -109,8 +109,3 @@ def _check_call(original: Instruction, planned: Instruction, offsets: Mapping[in
             allowed = other in signature.overwrites.get(name, ()) and coincide(target, operand, offsets)
             if not allowed and overlap(target, operand, offsets):
                 raise PlanError(f"{called(planned)}: wanted {name!r} apart from {other!r}, received shared bytes")
-
-
-def called(instruction: Instruction) -> str:
-    """An instruction as errors name it."""
-    return f"instruction {instruction.number} ({instruction.kernel}, layer {instruction.layer!r})"

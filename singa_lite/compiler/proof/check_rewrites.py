@@ -18,12 +18,10 @@ from singa_lite.compiler.ir.operation import Operand
 from singa_lite.compiler.ir.program import Program
 from singa_lite.compiler.ir.sides import Application
 from singa_lite.compiler.ir.target import Narrow
+from singa_lite.compiler.proof.added_calls import add_applied, obey
 from singa_lite.compiler.proof.by_pieces import Pieces, join
 from singa_lite.compiler.proof.calls import Calls, Maker, Values, values_read, write
-from singa_lite.compiler.proof.lawful import obey
-from singa_lite.compiler.proof.read_errors import NO_NAMES, BlockNames
-from singa_lite.compiler.proof.ruled_calls import add_applied
-from singa_lite.compiler.proof.value_errors import ValueNames
+from singa_lite.compiler.proof.errors import NO_NAMES, BlockNames, ValueNames
 from singa_lite.compiler.proof.values import Memory, Numbers, is_transparent
 
 
@@ -80,7 +78,7 @@ def _check(calls: Calls, rewritten: Program, wanted: Memory, telling: ValueNames
     held = {block for each in (wanted, memory) for block in each.blocks() if block not in each.sizes}
     for block in sorted(held):
         if block in memory.sizes or wanted.left(block) != memory.left(block):
-            raise telling.left(block, wanted.holds(block), memory.holds(block))
+            raise telling.held_error(block, wanted.holds(block), memory.holds(block))
 
 
 def _widened(program: Program, narrow: Narrow | None) -> Program:

@@ -25,16 +25,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from singa_lite.compiler.ir.boxes import Box
-from singa_lite.compiler.ir.collectives import BEGIN, WAIT, has_any, kind_of
+from singa_lite.compiler.ir.collectives import has_any
 from singa_lite.compiler.ir.contents import Contents, Piece, name_same_bytes, renamed
 from singa_lite.compiler.ir.footprint import boxes, moves_bytes, run, span_of
 from singa_lite.compiler.ir.operation import Instruction, Operand, Transfer, repeat_of
-from singa_lite.compiler.ir.program import Program
-from singa_lite.compiler.ir.taken_apart import split_joined
+from singa_lite.compiler.ir.program import Program, split_joined
 from singa_lite.compiler.proof.check_calls import check_calls
-from singa_lite.compiler.proof.read_errors import NO_NAMES, BlockNames, held_block_error, wrong_read
-from singa_lite.compiler.ranks.in_flight import InFlight
+from singa_lite.compiler.proof.errors import NO_NAMES, BlockNames, held_block_error, wrong_read
+from singa_lite.compiler.proof.races import InFlight, check_joined
 
 #: Where host memory begins, in the addresses of the arena: behind any arena.
 HOST = 1 << 62
@@ -74,7 +72,8 @@ def check_reads(
     """
     planned = replace(planned, sizes=planned.sizes | planned.host_sizes)
     offsets = {**offsets, **{block: HOST + offset for block, offset in host_offsets.items()}}
-    planned = split_joined(planned, offsets)
+    check_joined(planned, offsets)
+    planned = split_joined(planned)
     left_out = check_calls(rewritten, planned, offsets)
     originals = {i.number: i for i in rewritten.instructions}
     wanted, wanted_memory = _sources(rewritten, {}, left_out, originals)
@@ -118,10 +117,10 @@ def _sources(
     memory: dict[int, Contents] = defaultdict(Contents)
     sources: dict[int, list[list[Piece]]] = {}
     new = set(offsets)
-    flight, has_sums = InFlight(), has_any(program)
+    flight, has_flight = InFlight(offsets), bool(program.host_sizes) or has_any(program)
     for instruction in program.instructions:
-        if program.host_sizes or has_sums:
-            _note(flight, instruction, offsets)
+        if has_flight:
+            flight.follow(instruction)
         if instruction.transfer is Transfer.BEGIN:
             _forget(memory, instruction.writes[0], offsets, program.sizes)
             new.discard(instruction.writes[0].block)
@@ -147,21 +146,6 @@ def _forget(
     """The bytes of the operand's block hold nothing that anybody wrote."""
     span, base = span_of(operand, offsets)
     memory[span].put(run(base, sizes[operand.block]), ())
-
-
-def _note(flight: InFlight, instruction: Instruction, offsets: Mapping[int, int]) -> None:
-    """A copy begins or ends, or an instruction runs while copies are under way."""
-
-    def placed(operands: list[Operand]) -> list[tuple[int, list[Box]]]:
-        spans = [(operand, *span_of(operand, offsets)) for operand in operands]
-        return [(span, boxes(operand, base)) for operand, span, base in spans]
-
-    if instruction.transfer is not None:
-        flight.turn(instruction, *placed([*instruction.reads, *instruction.writes]))
-    elif kind_of(instruction) in (BEGIN, WAIT):
-        flight.turn_of_sum(instruction, placed([o for o in instruction.operands[:2] if o is not None]))
-    elif flight.any_open:
-        flight.check(instruction, placed(instruction.reads), placed(instruction.writes))
 
 
 def _names(instruction: Instruction, originals: Mapping[int, Instruction]) -> list[int]:

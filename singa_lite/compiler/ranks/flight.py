@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import chain, product
 
 from singa_lite.common.strides import span
@@ -22,6 +23,7 @@ from singa_lite.compiler.ir.collectives import BEGIN, WAIT, has_any, kind_of, li
 from singa_lite.compiler.ir.operation import Instruction, Operand
 from singa_lite.compiler.ir.program import Program
 from singa_lite.kernels.collective import collective_of
+from singa_lite.kernels.interface import SIGNATURES, Facts, Signature
 
 #: Blocks that an instruction reads, and that it writes.
 Blocks = tuple[frozenset[int], frozenset[int]]
@@ -195,3 +197,32 @@ def _spans_overlap(one: Operand, other: Operand) -> bool:
 
 def _conflict(one: Blocks, other: Blocks) -> bool:
     return not (one[1].isdisjoint(other[0] | other[1]) and one[0].isdisjoint(other[1]))
+
+
+#: It has no tensors, so that it changes nothing wherever it stands.
+_POLL = Signature(
+    SIGNATURES.own_name("parallel.poll"), (), (), frozenset(), ("call",), {}, Facts(collective="poll"), "own"
+)
+SIGNATURES.enter_own(_POLL)
+
+
+def polled(program: Program) -> Program:
+    """A poll behind each call that runs while a sum is under way."""
+    if not has_any(program):
+        return program
+    number = program.next_number
+    made: list[Instruction] = []
+    under_way = 0
+    for instruction in program.instructions:
+        made.append(instruction)
+        kind = kind_of(instruction)
+        under_way += {BEGIN: 1, WAIT: -1}.get(kind, 0)
+        if kind == BEGIN:
+            polling = collective_of(instruction.settings).polling()
+            if polling is None:  # of sums on a GPU, by threads of their own
+                return program
+            settings = {"call": polling}
+        if under_way and not kind:
+            made.append(Instruction(number, _POLL.name, (), settings, instruction.phase, instruction.layer, 0))
+            number += 1
+    return replace(program, instructions=tuple(made))

@@ -21,7 +21,7 @@ from singa_lite.compiler.ir.time_model import seconds_without_gaps as seconds
 from singa_lite.compiler.recompute.budget import Searches
 from singa_lite.compiler.recompute.local_search import SECOND, LocalSearch
 from singa_lite.compiler.recompute.repeats import Repeater
-from singa_lite.compiler.rewrite.norm_sum import FUSED as NORM_SUM
+from singa_lite.compiler.rewrite.fusions import NORM_SUM
 from singa_lite.compiler.share.in_place import in_place
 from singa_lite.kernels.interface import SIGNATURES
 

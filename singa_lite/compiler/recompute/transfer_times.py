@@ -9,8 +9,7 @@ from __future__ import annotations
 from math import fsum
 
 from singa_lite.compiler.ir.operation import Transfer
-from singa_lite.compiler.ir.program import Program
-from singa_lite.compiler.ir.taken_apart import split_joined
+from singa_lite.compiler.ir.program import Program, split_joined
 from singa_lite.compiler.ir.time_model import BYTES, CALL
 
 

@@ -6,8 +6,8 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 
-from singa_lite.compiler.ir.dependencies import predecessors
 from singa_lite.compiler.ir.operation import Instruction
+from singa_lite.compiler.ir.uses import predecessors
 from singa_lite.compiler.report.colors import COLORS
 
 _HEAD = (

@@ -15,8 +15,8 @@ from singa_lite.compiler.ir.time_model import flops
 from singa_lite.compiler.placed import Placed
 from singa_lite.compiler.placement.check import check
 from singa_lite.compiler.proof.check_rewrites import check_rewrites
+from singa_lite.compiler.proof.errors import request_labels
 from singa_lite.compiler.proof.races import check_races
-from singa_lite.compiler.proof.read_errors import request_labels
 from singa_lite.compiler.proof.read_from import check_reads
 from singa_lite.compiler.recompute.transfer_times import estimated_slowdown, is_free
 from singa_lite.compiler.report import plan_page

@@ -36,21 +36,18 @@ def by_tiles_of_rows(program: Program) -> Program:
     That holds where the scores are a whole intermediate block of at least two tiles, and less is live with tiles.
     """
     uses = Uses(program.instructions)
-    make, placed, gone = Rewriter(program), dict[int, list[Instruction]](), set[int]()
+    make, placed = Rewriter(program), dict[int, list[Instruction]]()
     for step, instruction in enumerate(program.instructions):
-        if instruction.kernel != LOSS or step in gone:
+        if instruction.kernel != LOSS or step in placed:
             continue
         scores = scores_of(program, uses, step)
-        order = None if scores is None or gone.intersection(scores.steps) else parted(program, scores)
+        order = None if scores is None or placed.keys() & set(scores.steps) else parted(program, scores)
         if scores is None or order is None or not _pays(program, uses, scores):
             continue
         lead, behind = ([program.instructions[s] for s in steps] for steps in order)
+        placed |= {step: [] for step in range(scores.steps[0], scores.steps[-1] + 1)}
         placed[scores.steps[0]] = [*lead, *Tiles(program, scores, make).calls(), *behind]
-        gone |= set(range(scores.steps[0], scores.steps[-1] + 1))
-    if not placed:
-        return program
-    kept = (placed.get(s, [] if s in gone else [i]) for s, i in enumerate(program.instructions))
-    return make.program(i for some in kept for i in some)
+    return make.replaced(placed)
 
 
 def rows_of_tiles(program: Program, scores: Scores) -> int:

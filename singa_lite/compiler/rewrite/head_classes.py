@@ -65,23 +65,20 @@ class _ClassTiling(Tiling):
 
     def result(self) -> Program:
         """The program with tiles in the place of each such head, and all else as it is."""
-        placed, gone = dict[int, list[Instruction]](), set[int]()
+        placed = dict[int, list[Instruction]]()
         for step, instruction in enumerate(self.instructions):
-            head = self._found(step) if instruction.kernel == LOSS and step not in gone else None
+            head = self._found(step) if instruction.kernel == LOSS and step not in placed else None
             order = None if head is None else parted(self.program, head.all)
-            if head is None or order is None or gone.intersection(range(head.all.steps[0], head.updates[-1] + 1)):
+            if head is None or order is None or placed.keys() & {*range(head.all.steps[0], head.updates[-1] + 1)}:
                 continue
             lead, behind = ([self.instructions[s] for s in steps] for steps in order)
             self._head, self._log_sums = head, self.make.new_operand((head.all.rows,), head.all.scores.dtype)
             tiles = Tiles(self.program, head.without_gradient, self.make, self._log_sums).calls()
             updates = [self.instructions[update] for update in head.updates]
+            placed |= {step: [] for step in (*range(head.all.steps[0], head.all.steps[-1] + 1), *head.updates)}
             placed[head.all.steps[0]] = [*lead, *tiles, *behind]
             placed[head.updates[-1]] = list(self.tiles(self.instructions[head.gradient], updates))
-            gone |= {*range(head.all.steps[0], head.all.steps[-1] + 1), *head.updates}
-        if not placed:
-            return self.program
-        kept = (placed.get(s, [] if s in gone else [i]) for s, i in enumerate(self.instructions))
-        return self.make.program(i for some in kept for i in some)
+        return self.make.replaced(placed)
 
     # ---- what is found
 

@@ -12,12 +12,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from singa_lite.compiler.ir.operation import Instruction, Operand
+from singa_lite.compiler.ir.matching import CallPattern
+from singa_lite.compiler.ir.operation import Instruction, Operand, blocks_of
 from singa_lite.compiler.ir.program import Program
 from singa_lite.compiler.ir.rewriter import Rewriter
 from singa_lite.compiler.ir.sides import Application, RecordRule, Side, Sides
 from singa_lite.compiler.ir.uses import Uses
-from singa_lite.compiler.rewrite.matching import Matcher, bases, blocks_of, operand_for, pattern_of
 
 
 def ruled(program: Program) -> Program:
@@ -31,8 +31,11 @@ def ruled(program: Program) -> Program:
 def _apply_variant(program: Program, rule: RecordRule, variant: int) -> Program:
     """One variant of a rule wherever it may be applied, the earlier place first where two overlap."""
     places = _Places(program, rule, variant)
-    matcher = Matcher(program.instructions, places.uses)
-    for steps in matcher.places(pattern_of(rule.examples[variant].pattern)):
+    pattern = [
+        CallPattern({i.kernel: ""}, "", tuple(None if o is None else o.block for o in i.operands), open=False)
+        for i in rule.examples[variant].pattern.instructions
+    ]
+    for steps in places.uses.places(pattern):
         places.take(steps)
     return places.result()
 
@@ -62,7 +65,7 @@ class _Places:
             return
         found = [self.program.instructions[step] for step in steps]
         sides = self._sides(found)
-        where = None if sides is None else bases(sides.pattern, found)
+        where = None if sides is None else _bases(sides.pattern, found)
         if sides is None or where is None or not self._alone(sides.pattern, steps, where):
             return
         at = _places(sides, steps)
@@ -77,7 +80,7 @@ class _Places:
     def _sides(self, found: Sequence[Instruction]) -> Sides | None:
         """Both sides for the forms of the inputs at hand."""
         example = self.rule.examples[self.variant].pattern
-        given = [operand_for(example, found, operand.block, operand) for operand in example.inputs]
+        given = [_operand_for(example, found, operand.block, operand) for operand in example.inputs]
         inputs = [operand for operand in given if operand is not None]
         return self.rule.sides(self.variant, inputs) if len(inputs) == len(given) else None
 
@@ -202,3 +205,31 @@ def _sizes(side: Side) -> dict[int, int]:
                 reach = sum((e - 1) * s for e, s in zip(operand.shape, operand.strides, strict=True))
                 sizes[operand.block] = max(sizes[operand.block], operand.offset + reach + operand.dtype.itemsize)
     return sizes
+
+
+def _bases(pattern: Side, found: Sequence[Instruction]) -> dict[int, tuple[int, int]] | None:
+    """Returns {block of the pattern: (block, where the pattern's block begins in it)}, or None if the instructions do
+    not match. They match if kernel, settings, shapes, dtypes and strides are equal.
+    """
+    places: dict[int, tuple[int, int]] = {}
+    for mine, theirs in zip(pattern.instructions, found, strict=True):
+        if mine.kernel != theirs.kernel or mine.settings != theirs.settings:
+            return None
+        for one, other in zip(mine.operands, theirs.operands, strict=True):
+            if one is None or other is None:
+                if one is not other:
+                    return None
+                continue
+            place = other.block, other.offset - one.offset
+            if one[1:4] != other[1:4] or places.setdefault(one.block, place) != place:
+                return None
+    return places
+
+
+def _operand_for(pattern: Side, place: Sequence[Instruction], block: int, like: Operand) -> Operand | None:
+    """What stands at a place for the pattern's tensor `like` over a block; None where no instruction takes it so."""
+    for mine, theirs in zip(pattern.instructions, place, strict=True):
+        for one, other in zip(mine.operands, theirs.operands, strict=True):
+            if one is not None and one.block == block and one == like:
+                return other
+    return None

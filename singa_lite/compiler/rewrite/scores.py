@@ -10,10 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from singa_lite.common.strides import laid_out
-from singa_lite.compiler.ir.dependencies import predecessors
 from singa_lite.compiler.ir.operation import Instruction, Operand
 from singa_lite.compiler.ir.program import Program
-from singa_lite.compiler.ir.uses import Uses
+from singa_lite.compiler.ir.uses import Uses, predecessors
 from singa_lite.kernels.interface import SIGNATURES
 
 LOSS = "softmax_cross_entropy"

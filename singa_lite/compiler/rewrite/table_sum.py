@@ -11,8 +11,7 @@ from __future__ import annotations
 from singa_lite.compiler.ir.laws import ADDED_BY_ROWS
 from singa_lite.compiler.ir.operation import Instruction, Operand
 from singa_lite.compiler.ir.program import Program
-from singa_lite.compiler.ir.uses import Uses
-from singa_lite.compiler.rewrite.law_places import Place, is_local, places
+from singa_lite.compiler.rewrite.by_law import Place, Replacing
 
 ADDED = "embedding_gradient_add"
 
@@ -22,12 +21,12 @@ def added_by_rows(program: Program) -> Program:
 
     Both terms must be whole intermediate blocks that nothing else uses behind the sum, and lie alike.
     """
-    uses = Uses(program.instructions)
+    replacing = Replacing(program)
     result: list[Instruction | None] = list(program.instructions)
     renamed = dict[int, int]()
-    for place in (place for law in ADDED_BY_ROWS for place in places(program, uses, law)):
+    for place in replacing.places(*ADDED_BY_ROWS):
         (step, later), named = place.steps, place.named
-        if result[step] is not program.instructions[step] or not _may_join(program, uses, place):
+        if result[step] is not program.instructions[step] or not _may_join(replacing, place):
             continue
         instruction, term, total = program.instructions[step], named["t"], named["s"]
         operands, number = (named["ids"], named["dy"], term), program.instructions[later].number
@@ -48,12 +47,13 @@ def _over_blocks(instruction: Instruction, renamed: dict[int, int]) -> Instructi
     )
 
 
-def _may_join(program: Program, uses: Uses, place: Place) -> bool:
+def _may_join(replacing: Replacing, place: Place) -> bool:
     """Whether the rows are for this sum alone, the other term ends there, and what they are made of is there still."""
     (step, later), rows, term, total = place.steps, *(place.named[word] for word in ("e", "t", "s"))
-    if step > later or not is_local(program, uses, place, "e"):
+    uses = replacing.uses
+    if step > later or not replacing.is_local(place, "e"):
         return False
-    if not all(_is_whole_block(program, operand, rows) for operand in (term, total)):
+    if not all(_is_whole_block(replacing.program, operand, rows) for operand in (term, total)):
         return False
     alone = uses.steps[term.block][-1] == later == uses.steps[total.block][0] and term.block != total.block
     changed = any(uses.is_written(place.named[word].block, step, later) for word in ("ids", "dy"))

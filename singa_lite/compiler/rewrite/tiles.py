@@ -57,10 +57,7 @@ class Tiling:
         moved: dict[int, list[Instruction]] = {}
         for step, instruction in enumerate(self.instructions):
             moved |= self.moved(step, instruction)
-        if not moved:
-            return self.program
-        kept = [moved.get(step, [instruction]) for step, instruction in enumerate(self.instructions)]
-        return self.make.program(instruction for some in kept for instruction in some)
+        return self.make.replaced(moved)
 
     def moved(self, step: int, product: Instruction) -> dict[int, list[Instruction]]:
         """{step: what stands there instead}: the tiles at that of the last update; {} where a product stays."""

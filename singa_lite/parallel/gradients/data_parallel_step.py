@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.autograd.ops.across import RankShare, across
+from singa_lite.autograd.ops.arithmetic import product
 from singa_lite.autograd.ops.noise import drawing
-from singa_lite.autograd.untaped import product
+from singa_lite.autograd.ops.synced_normalization import RankShare, across
 from singa_lite.common.errors import ParallelError
 from singa_lite.device import Device, device_of
 from singa_lite.graph.graph import Phase

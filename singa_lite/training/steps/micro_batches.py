@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from singa_lite.autograd import add, concat, divide, maximum, no_grad, reduce_sum, scale
-from singa_lite.autograd.untaped import product
+from singa_lite.autograd.ops.arithmetic import product
 from singa_lite.common.checks import integer
 from singa_lite.common.errors import GraphError
 from singa_lite.device import device_of

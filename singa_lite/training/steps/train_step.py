@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Protocol, TypeAlias
 
 from singa_lite.autograd import add, no_grad
-from singa_lite.autograd.untaped import product
+from singa_lite.autograd.ops.arithmetic import product
 from singa_lite.autograd.watching.watch import Watch
 from singa_lite.graph.graph import Graph
 from singa_lite.layer.calls import no_op
