@@ -20,7 +20,7 @@ MOVED = {
     "memory": "compiler.placement",
     "ops": "autograd.ops",
     "optimizer.gathering": "optimizer.gradient_accumulation",
-    "parallel.simulate": "commands.simulate.simulate",
+    "parallel.simulate": "commands.simulate",
     "regularizer": "optimizer.regularizer",
     "reports": "compiler.report",
     "rewriting": "autograd.rewriting",

@@ -21,11 +21,18 @@ from singa_lite.compiler.proof.read_from import check_reads
 from singa_lite.compiler.recompute.transfer_times import estimated_slowdown, is_free
 from singa_lite.compiler.report import plan_page
 from singa_lite.compiler.report.net_drawing import Drawable
-from singa_lite.compiler.report.rows.memory_classes import SUM as SUM
-from singa_lite.compiler.report.rows.memory_classes import bytes_by_class
-from singa_lite.compiler.report.rows.placed_row import PlacedRow as PlacedRow
-from singa_lite.compiler.report.rows.repeat_row import AGAIN, RepeatRow, repeat_rows
-from singa_lite.compiler.report.rows.variant_row import VariantRow, called, told_variants, variant_rows
+from singa_lite.compiler.report.plan_rows import (
+    AGAIN,
+    RepeatRow,
+    VariantRow,
+    bytes_by_class,
+    called,
+    repeat_rows,
+    told_variants,
+    variant_rows,
+)
+from singa_lite.compiler.report.plan_rows import SUM as SUM
+from singa_lite.compiler.report.plan_rows import PlacedRow as PlacedRow
 
 
 class Row(NamedTuple):
