@@ -19,7 +19,7 @@ from itertools import starmap
 import quiet
 from nets import NETS, batch
 from singa_lite import FeedForwardNet, device, optimizer
-from singa_lite.compiler.recompute.transfer_times import copy_seconds
+from singa_lite.compiler.recompute.transfers import copy_seconds
 from singa_lite.runtime.host import Host
 from singa_lite.runtime.host_memory import Link
 from tiny import parsed

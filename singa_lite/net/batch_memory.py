@@ -212,7 +212,7 @@ class BatchMemory:
             elif repeats or self._wants_more_scratch(shorter, scratch):
                 need = self.need(shorter)
                 if need is not None and need.most > arena:
-                    needs[f"last batch of {shorter}"] = self._arena(shorter, need)
+                    needs[f"last batch of {shorter}"] = self.arena_of(shorter, need)
         return needs
 
     def _shorter(self, size: int) -> list[int]:

@@ -6,7 +6,7 @@ from singa_lite.common.bisection import bisected, crossing
 from singa_lite.common.errors import ShapeError
 from singa_lite.compiler.byte_limit import ByteLimit
 from singa_lite.compiler.lower import Sketched
-from singa_lite.compiler.recompute.carry import HeldLevels
+from singa_lite.compiler.recompute.budget import HeldLevels
 from singa_lite.graph.budget_error import BudgetError
 from singa_lite.net.batch_memory import BatchMemory
 from singa_lite.runtime.pool import SEGMENT_BYTES

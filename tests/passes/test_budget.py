@@ -21,7 +21,7 @@ from singa_lite.compiler.recompute.local_search import LocalSearch
 from singa_lite.compiler.recompute.repeats import Repeater
 from singa_lite.compiler.recompute.search import Search
 from singa_lite.compiler.recompute.stages import Stage
-from singa_lite.compiler.recompute.transfer_times import estimated_slowdown
+from singa_lite.compiler.recompute.transfers import estimated_slowdown
 from singa_lite.compiler.share.in_place import in_place
 
 INPUT, RESULT = whole(0, 16, 16), whole(1, 16, 16)
@@ -61,7 +61,7 @@ def test_twenty_limits_are_kept_and_more_bytes_never_take_more_time(given):
     free, least = search.free.floor, search.least.floor
     assert least < 0.5 * free
     limits = [least + (free - least) * share // 19 for share in range(20)]
-    found = [search.within(limit) for limit in limits]
+    found = [search.cheapest(limit) or search.least for limit in limits]
     assert all(choice.floor <= limit for choice, limit in zip(found, limits, strict=True))
     times = [choice.seconds for choice in found]
     assert times == sorted(times, reverse=True)
@@ -73,8 +73,9 @@ def test_the_program_takes_and_costs_what_was_said_and_gives_equal_bits(given):
     """Whatever was asked before."""
     search = Search(given)
     for limit in (search.free.floor * share // 10 for share in (8, 3, 5)):
-        choice = search.within(limit)
-        assert choice == Search(given).within(limit)
+        choice = search.cheapest(limit)
+        assert choice is not None
+        assert choice == Search(given).cheapest(limit)
         made = search.program(choice.levels)
         assert floor(in_place(made)) == choice.floor
         assert choice.seconds > 0
@@ -191,7 +192,8 @@ def test_cut_programs_take_what_was_said_and_give_equal_bits(name, share):
 def test_a_twentieth_of_a_long_chain_in_less_than_two_more_forwards():
     """By Griewank and Walther's formula it takes 1.5."""
     search = Search(chain(405))
-    choice = search.within(search.free.floor // 20)
+    choice = search.cheapest(search.free.floor // 20)
+    assert choice is not None
     again = [i for i in search.program(choice.levels).instructions if i.repeats is not None]
     assert choice.floor <= search.free.floor // 20
     assert len(again) < 1.8 * 405
