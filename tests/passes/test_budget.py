@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from functools import cache
-from itertools import product
+from itertools import count, product
 from math import inf
+from random import Random
 
 import pytest
 
@@ -13,7 +15,9 @@ from programs import Call, add, assert_same, copy, matmul, program, subtract, ta
 from singa_lite.compiler.ir.program import Program, floor
 from singa_lite.compiler.ir.time_model import seconds
 from singa_lite.compiler.lower import Lowering, lower
+from singa_lite.compiler.lower import _offsets as offsets_of
 from singa_lite.compiler.placed import LimitError
+from singa_lite.compiler.placement.problem import Request
 from singa_lite.compiler.recompute.budget import within_limit
 from singa_lite.compiler.recompute.chain_cuts import cuts
 from singa_lite.compiler.recompute.large import Large
@@ -105,6 +109,20 @@ def test_one_lowering_gives_each_limit_what_it_would_get_alone():
     with pytest.raises(LimitError) as error:
         lower(limited(given, least - 1))
     assert error.value.least.arena_bytes == least == least_of(lowering, least - 1)
+
+
+def test_a_placement_is_the_same_on_a_machine_that_takes_hours(monkeypatch):
+    """By a clock that goes on by an hour whenever it is asked: processes that plan one step must get equal offsets."""
+    draw = Random(0)
+    starts = [draw.randrange(60) for _ in range(120)]
+    spans = [(start, start + draw.randint(1, 30)) for start in starts]
+    wanted = [Request(f"b{at}", *span, draw.randint(1, 50)) for at, span in enumerate(spans)]
+    quick = offsets_of(wanted, 2_000, None)
+    clock = count(0, 3600)
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(clock)))
+    slow = offsets_of(wanted, 2_000, None)
+    assert quick.method != "greedy by size"  # the first one that is tried
+    assert (slow.offsets, slow.method) == (quick.offsets, quick.method)
 
 
 def least_of(lowering: Lowering, limit: int) -> int:
