@@ -212,7 +212,7 @@ def test_a_trial_ends_early_exactly_where_it_is_not_cheaper_within_the_limit(sou
         limit = None if source.random() < 0.3 else source.randint(sketch.floor // 3, sketch.floor)
         below, before, marks = source.randint(0, sketch.cost + 30), facts(sketch), (sketch.mark(), whole.mark())
         possible = whole.change(chosen) and whole.cost < below and (limit is None or whole.floor <= limit)
-        assert sketch.change_below(chosen, below, limit) == possible
+        assert sketch.change(chosen, below, limit) == possible
         if possible:
             assert facts(sketch) == facts(whole)
         else:

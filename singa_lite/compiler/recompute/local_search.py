@@ -186,7 +186,7 @@ class LocalSearch:
         sketch, best, most = self.sketch, None, 0.0
         excess, cost, mark = sketch.excess(limit), sketch.cost, sketch.mark()
         for group in groups:
-            possible = sketch.change(group) if bound is None else sketch.change_below(group, bound, None)
+            possible = sketch.change(group, bound)
             gain = excess - sketch.excess(limit) if possible else 0
             if gain > most * max(sketch.cost - cost, 1):
                 best, most = group, gain / max(sketch.cost - cost, 1)
@@ -218,7 +218,7 @@ class LocalSearch:
     def change_below(self, levels: Mapping[int, int], cost: int, limit: int) -> bool:
         """Set levels, if the limit holds then and all repeats cost less than that; whether it is so."""
         mark = self.sketch.mark()
-        if self.sketch.change_below(levels, cost, limit):
+        if self.sketch.change(levels, cost, limit):
             return True
         self.sketch.back_to(mark)
         return False
