@@ -14,8 +14,8 @@ from singa_lite.layer.traversal.freezing import trained_values
 from singa_lite.net.batch_memory import BatchMemory
 from singa_lite.net.generation import generation_plan
 from singa_lite.net.largest_batch import LargestBatch
+from singa_lite.net.remedies import remedies
 from singa_lite.training import checked
-from singa_lite.training.loop.remedies import remedies
 from singa_lite.training.step_cache import ALONE, OWN
 from singa_lite.training.stepping_net import SteppingNet
 

@@ -125,8 +125,9 @@ class LiveBytesModel:
         self.schedule.journal.forget()
 
     def change(self, levels: Mapping[int, int], cost: int | None = None, limit: int | None = None) -> bool:
-        """Sets levels of blocks and returns True if all can be made again, cost less than `cost`, and the floor stays
-        within the limit, where these are given. After False only `back_to` may come next.
+        """Sets levels of blocks and returns whether all can be made again, for less than `cost` and within the limit.
+
+        After False only `back_to` may come next.
         """
         changed = self.schedule.changed(levels, cost)
         if changed is None:
