@@ -61,19 +61,21 @@ def main() -> None:
     os.environ["SINGA_LITE_THREADS"] = str(options.threads)
     os.environ["SINGA_LITE_TUNING"] = "off"
     from singa_lite import device
-    from singa_lite.commands.tuning import known_nets, measure, report
+    from singa_lite.commands.call_timing import measured
+    from singa_lite.commands.tune import table, totals
+    from singa_lite.commands.tuned_calls import calls_of_net
     from singa_lite.common import machine
 
     named = options.clock or ("process" if options.threads == 1 else "wall")
     clock = time.process_time if named == "process" else time.perf_counter
     kernels = device.default().kernels
-    calls = known_nets.calls(options.net, options.batch, kernels)
+    calls = calls_of_net(options.net, options.batch, kernels)
     print(f"{machine.processor()}, {options.threads} threads, {named} time, {options.net}, batch {options.batch}")
     print(f"SGEMM peak {sgemm_peak(clock):.1f} GFLOP/s")
-    timings = [timing for call in calls if (timing := measure.measured(call, 1 << 40, clock)) is not None]
-    print(report.table(timings))
+    timings = [timing for call in calls if (timing := measured(call, 1 << 40, clock)) is not None]
+    print(table(timings))
     print("\n".join(by_way(timings)))
-    print(report.totals(timings))
+    print(totals(timings))
     print(f"SGEMM peak {sgemm_peak(clock):.1f} GFLOP/s")
 
 

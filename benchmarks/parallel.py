@@ -135,7 +135,7 @@ def do(text: str) -> None:
 def simulated(task: Task, ranks: int, latency: float, bandwidth: float) -> float:
     """Seconds of a step, by the simulation."""
     from peers import singa_side
-    from singa_lite.commands.simulate.network import Network
+    from singa_lite.commands.simulated_step import Network
     from singa_lite.parallel import simulate
 
     net = singa_side.built(task.net, 0.0)

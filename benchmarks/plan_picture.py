@@ -19,8 +19,8 @@ from matplotlib.patches import Patch, Rectangle
 from nets import NETS
 from singa_lite import device, optimizer
 from singa_lite.compiler.ir.program import live_bytes
-from singa_lite.compiler.report.colors import COLORS, EDGES
 from singa_lite.compiler.report.memory_plan import MemoryPlan
+from singa_lite.compiler.report.plan_figure import COLORS, EDGES
 from tiny import parsed
 
 MIB = 2**20

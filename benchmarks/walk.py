@@ -26,7 +26,7 @@ PACKAGES = HOME + "singa_lite" + os.sep
 MOST = {
     "add": (42, 180),
     "compile": (43, 160),
-    "plan_batch": (166, 930),
+    "plan_batch": (162, 925),
     "first batch": (190, 1200),
     "repeated batch": (52, 150),
     "save": (92, 390),

@@ -159,7 +159,7 @@ def _add_tune(parser: argparse.ArgumentParser) -> None:
 
 
 def _tune(options: argparse.Namespace) -> int:
-    from singa_lite.commands.tuning.command import tuned
+    from singa_lite.commands.tune import tuned
 
     try:
         for line in tuned(options.function, options.net, options.batch, options.scratch, not options.dry_run):

@@ -12,10 +12,10 @@ from in_process import output
 from kernel_sets import kernel_sets
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, device, layers, loss, optimizer
+from singa_lite.compiler import byte_limit
+from singa_lite.compiler.byte_limit import A_CALL, A_FORM, BESIDE, FURTHER, further_bytes
 from singa_lite.compiler.ir.operation import Instruction, Operand, Phase
 from singa_lite.compiler.placement.problem import PlanError
-from singa_lite.compiler.recompute import launch_bytes
-from singa_lite.compiler.recompute.launch_bytes import A_CALL, A_FORM, BESIDE, FURTHER, further_bytes
 from singa_lite.device import Device
 
 COUNT, SMALL = 403, 43
@@ -53,7 +53,7 @@ def trained(net: FeedForwardNet) -> list[object]:
 @pytest.fixture
 def counted(monkeypatch):
     """As if nothing were promised beside a budget, so that each call counts."""
-    monkeypatch.setattr(launch_bytes, "BESIDE", 0)
+    monkeypatch.setattr(byte_limit, "BESIDE", 0)
 
 
 def test_nets_that_are_within_the_promise_count_nothing():
@@ -136,7 +136,7 @@ def calls(forward: int, backward: int, different: int) -> list[Instruction]:
 )
 def test_a_training_step_counts_the_shorter_batch_and_the_evaluations_of_fit(forward, backward, different, mib):
     made = calls(forward, backward, max(1, different))
-    assert launch_bytes.launch_bytes(made, CODE if different else 0) == mib << 20
+    assert byte_limit.launch_bytes(made, CODE if different else 0) == mib << 20
 
 
 def test_one_form_more_counts_what_is_beyond_its_share():
@@ -150,7 +150,7 @@ def test_one_form_more_counts_what_is_beyond_its_share():
 def test_a_third_form_of_batch_takes_its_own_from_the_budget(monkeypatch, more):
     """As if nothing were promised; with room for it, or none."""
     for name in ("BESIDE", "A_FORM"):
-        monkeypatch.setattr(launch_bytes, name, 0)
+        monkeypatch.setattr(byte_limit, name, 0)
     free = deep()
     net = deep(memory_budget=free.plan_batch(COUNT).total_bytes + more)
     rng = np.random.default_rng(3)

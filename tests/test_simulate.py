@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from singa_lite import FeedForwardNet, device, layers, loss, optimizer
-from singa_lite.commands.simulate.network import Network
-from singa_lite.commands.simulate.pretended import Pretended
-from singa_lite.commands.simulate.replayed import replayed
+from singa_lite.commands.simulate import Pretended
+from singa_lite.commands.simulated_step import Network, replayed
 from singa_lite.compiler.ir.collectives import BEGIN, WAIT, kind_of
 from singa_lite.compiler.ir.operation import Instruction
 from singa_lite.compiler.ir.time_model import CALL

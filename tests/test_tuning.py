@@ -13,8 +13,9 @@ from in_process import start
 from nets import all_bits
 from singa_lite import FeedForwardNet, layers, loss, optimizer
 from singa_lite import __main__ as program
-from singa_lite.commands.tuning import known_nets, measure
-from singa_lite.commands.tuning.calls import of_step, variants_of
+from singa_lite.commands import call_timing
+from singa_lite.commands.call_timing import Timing, measured
+from singa_lite.commands.tuned_calls import calls_of_net, of_step, variants_of
 from singa_lite.errors import DeviceError
 from singa_lite.kernels import tuning_file
 from singa_lite.kernels.choice import cpu_kernels
@@ -76,8 +77,8 @@ THIS = f"{__name__}:small"
 def file(tmp_path, monkeypatch):
     """Where the table is kept."""
     monkeypatch.setenv(tuning_file.VARIABLE, str(tmp_path / "cache" / "tuning.json"))
-    monkeypatch.setattr(measure, "LEAST_TURNS", 1)
-    monkeypatch.setattr(measure, "MOST_TURNS", 1)
+    monkeypatch.setattr(call_timing, "LEAST_TURNS", 1)
+    monkeypatch.setattr(call_timing, "MOST_TURNS", 1)
     return tmp_path / "cache" / "tuning.json"
 
 
@@ -147,9 +148,9 @@ def test_bad_arguments(capsys, file, arguments, wanted):
 # ---- what is chosen
 
 
-def timing(monkeypatch, seconds: dict[str, float], more_scratch: int = 1 << 30) -> measure.Timing:
+def timing(monkeypatch, seconds: dict[str, float], more_scratch: int = 1 << 30) -> Timing:
     """Of a call whose ways take so long by a clock of ours."""
-    (call,) = (c for c in known_nets.calls("resnet50", 1, cpu_kernels("onednn")) if c.layer == "stage4_1_conv3")
+    (call,) = (c for c in calls_of_net("resnet50", 1, cpu_kernels("onednn")) if c.layer == "stage4_1_conv3")
     ways = [way for way in seconds if call.variants.builders[way](*call.specs, **call.settings) is not None]
     turn = count()
 
@@ -157,9 +158,9 @@ def timing(monkeypatch, seconds: dict[str, float], more_scratch: int = 1 << 30) 
         at = next(turn)
         return seconds[ways[at // 2 % len(ways)]] * (at % 2)
 
-    monkeypatch.setattr(measure, "LEAST_TURNS", 1)
-    monkeypatch.setattr(measure, "MOST_TURNS", 1)
-    found = measure.measured(call, more_scratch, clock)
+    monkeypatch.setattr(call_timing, "LEAST_TURNS", 1)
+    monkeypatch.setattr(call_timing, "MOST_TURNS", 1)
+    found = measured(call, more_scratch, clock)
     assert found is not None
     return found
 

@@ -27,7 +27,7 @@ MOVED = {
     "metric.ranking": "metric.counts",
     "ops": "autograd.ops",
     "optimizer.gathering": "optimizer.gradient_accumulation",
-    "parallel.simulate": "commands.simulate.simulate",
+    "parallel.simulate": "commands.simulate",
     "regularizer": "optimizer.regularizer",
     "reports": "compiler.report",
     "rewriting": "autograd.rewriting",

@@ -1,10 +1,20 @@
-"""ByteLimit: bytes that a step may take in all, what others have of them, and what is left for an arena."""
+"""ByteLimit: bytes that a step may take in all, and what the process takes for its calls, which a budget counts.
+
+Of the process count code, launches and the record. Measured (`docs/budget.md`, "What the process takes beside the
+budget"): at most so much for each call, and for each different one, whose code no other has, what the kernel set says
+(`KernelSet.code_bytes`).
+
+`fit` records a training step four times: for whole batches and for the shorter one at the end, and an evaluation of
+both. So a program that trains counts once more as the shorter batch's, whose shapes are all others; evaluations share
+nearly all of their code with the forward part, and count its calls.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from singa_lite.compiler.ir.operation import Instruction, Phase
 from singa_lite.runtime.pool_numbers import arena_within, least_total, overhead
 
 
@@ -50,3 +60,53 @@ class ByteLimit:
 
     def _with_taken(self, held: Sequence[int]) -> list[int]:
         return [*held, self.taken] if self.taken else list(held)
+
+
+#: Of each call: its launch, its part of the record, and what planning takes for it at its peak.
+A_CALL = 12 << 10
+#: What is promised beside every budget, and for each further form of record: so much does not count.
+BESIDE, A_FORM = 50 << 20, 16 << 20
+#: Forms of record that `fit` adds to the training step of whole batches.
+FURTHER = 3
+
+
+def launch_bytes(instructions: Sequence[Instruction], code: int) -> int:
+    """Bytes that a process takes for these calls beyond what is promised, which a budget counts; 0 for all but large
+    nets. Of a training step also those of what else `fit` records.
+
+    code: of each different call.
+    """
+    if 3 * len(instructions) * (A_CALL + code) <= BESIDE:
+        return 0
+    one = _form_bytes(instructions, code)
+    if not trains(instructions):
+        return max(0, one - BESIDE)
+    forward = sum(instruction.phase is Phase.FORWARD and instruction.repeats is None for instruction in instructions)
+    return max(0, one - BESIDE, 2 * (one + forward * A_CALL) - BESIDE - FURTHER * A_FORM)
+
+
+def further_bytes(instructions: Sequence[Instruction], code: int) -> int:
+    """Bytes that a process takes for the calls of one more form of a training step, beyond what is promised for it.
+
+    0 of what does not train.
+    """
+    if 3 * len(instructions) * (A_CALL + code) <= A_FORM or not trains(instructions):
+        return 0
+    return max(0, _form_bytes(instructions, code) - A_FORM)
+
+
+def trains(instructions: Iterable[Instruction]) -> bool:
+    """Whether these go back."""
+    return any(instruction.phase is not Phase.FORWARD for instruction in instructions)
+
+
+def _form_bytes(instructions: Sequence[Instruction], code: int) -> int:
+    """Bytes that a process takes for the calls of one recorded step."""
+    different = {_form(instruction) for instruction in instructions} if code else ()
+    return len(instructions) * A_CALL + len(different) * code
+
+
+def _form(instruction: Instruction) -> tuple[object, ...]:
+    """Equal for calls that share their code."""
+    operands = (None if o is None else (o.shape, str(o.dtype), o.strides) for o in instruction.operands)
+    return instruction.kernel, repr(instruction.settings), *operands

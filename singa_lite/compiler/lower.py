@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from math import inf
 from typing import NamedTuple
 
 from singa_lite.compiler.ir.program import Program, floor, host_requests, requests
@@ -16,9 +17,7 @@ from singa_lite.compiler.placement.check import check
 from singa_lite.compiler.placement.planner import plan
 from singa_lite.compiler.placement.problem import CapacityError, Plan, PlanError, Request
 from singa_lite.compiler.proof.errors import request_labels
-from singa_lite.compiler.recompute.budget import Searches, total_seconds
-from singa_lite.compiler.recompute.carry import HeldLevels, matched_levels
-from singa_lite.compiler.recompute.local_search import Choice
+from singa_lite.compiler.recompute.budget import HeldLevels, Searches, matched_levels, total_seconds
 from singa_lite.compiler.recompute.search import NAMED
 from singa_lite.compiler.share.in_place import in_place
 
@@ -30,8 +29,6 @@ MOST_LIMITS = 4
 RANKS = 4
 #: Moves of single instructions lower a floor by less than what is beyond this share of it.
 LEAST_MOVED = 0.75
-#: A plan that takes longer than any that was seen ends here, at the cost of depending on the machine.
-MOST_SECONDS = 20.0
 
 
 class Sketched(NamedTuple):
@@ -148,7 +145,7 @@ class Lowering:
             for form in (self._program, *self._program.rivals):
                 search = self._searches.of(form)
                 if start is None:
-                    choice: Choice | None = search.within(limit)
+                    choice = search.cheapest(limit)
                 else:
                     choice = search.from_levels(matched_levels(start, form), limit, thrifty)
                 if choice is not None and choice.floor <= limit:
@@ -200,10 +197,9 @@ class Lowering:
         """
         least = self._placed(0, search)
         while least.arena_bytes:
-            chosen, limit = self._searches.chosen, int(NAMED * least.arena_bytes)
+            limit = int(NAMED * least.arena_bytes)
             lower = self._placed(limit, search)
             if lower.arena_bytes > limit:
-                self._searches.chosen = chosen
                 break
             least = lower
         return least
@@ -223,7 +219,7 @@ class Lowering:
         nodes = min(MOST_NODES, NODES_TIMES_BLOCKS // max(1, len(wanted))) if search else 0
         placed = _offsets(wanted, nodes, within)
         on_host = host_requests(program)
-        host = plan(on_host, nodes=0)
+        host = plan(on_host, seconds=inf, nodes=0)
         planned = time.perf_counter()
         check(wanted, placed.offsets, placed.arena, told=request_labels(program))
         check(on_host, host.offsets, host.arena)
@@ -234,9 +230,12 @@ class Lowering:
 
 
 def _offsets(wanted: Sequence[Request], nodes: int, within: int | None) -> Plan:
-    """Where all lies, in the smallest arena that is found, or in the first one that is small enough."""
+    """Where all lies, in the smallest arena that is found, or in the first one that is small enough.
+
+    Bounded by counts of tries, not by seconds: processes that plan the same step get equal plans.
+    """
     try:
-        return plan(wanted, capacity=within, seconds=MOST_SECONDS, nodes=nodes)
+        return plan(wanted, capacity=within, seconds=inf, nodes=nodes)
     except CapacityError as error:
         return error.best
 

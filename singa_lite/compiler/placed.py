@@ -16,7 +16,7 @@ from singa_lite.compiler.proof.check_rewrites import check_rewrites
 from singa_lite.compiler.proof.errors import NO_NAMES, BlockNames
 from singa_lite.compiler.proof.races import check_races
 from singa_lite.compiler.proof.read_from import check_reads
-from singa_lite.compiler.recompute.carry import HeldLevels
+from singa_lite.compiler.recompute.budget import HeldLevels
 
 
 class LimitError(PlanError):

@@ -8,7 +8,7 @@ from singa_lite.compiler.byte_limit import ByteLimit
 from singa_lite.compiler.ir.operation import Role
 from singa_lite.compiler.placement.problem import PlanError
 from singa_lite.compiler.report.memory_plan import MemoryPlan
-from singa_lite.compiler.report.rows.placed_row import PlacedRow
+from singa_lite.compiler.report.plan_rows import PlacedRow
 from singa_lite.runtime.pool_numbers import OutOfMemoryError, in_words
 
 #: Blocks of the peak that the message names.

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from singa_lite.common import threads
 from singa_lite.common.errors import GraphError
 from singa_lite.common.packed import Packed
-from singa_lite.compiler.byte_limit import ByteLimit
+from singa_lite.compiler.byte_limit import ByteLimit, trains
 from singa_lite.compiler.ir.collectives import digest
 from singa_lite.compiler.ir.operation import Role
 from singa_lite.compiler.ir.program import Program
@@ -20,8 +20,7 @@ from singa_lite.compiler.order.workspace import with_target_scratch
 from singa_lite.compiler.pipeline import rewriting, run_passes
 from singa_lite.compiler.placed import Placed
 from singa_lite.compiler.placement.problem import PlanError
-from singa_lite.compiler.recompute.carry import HeldLevels
-from singa_lite.compiler.recompute.launch_bytes import trains
+from singa_lite.compiler.recompute.budget import HeldLevels
 from singa_lite.compiler.report.memory_plan import MemoryPlan, Row
 from singa_lite.compiler.rewrite.rules import ruled
 from singa_lite.graph.arena import Arena

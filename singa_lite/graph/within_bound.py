@@ -6,15 +6,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from singa_lite.common.unique import Unique
-from singa_lite.compiler.byte_limit import ByteLimit
+from singa_lite.compiler.byte_limit import ByteLimit, further_bytes, launch_bytes
 from singa_lite.compiler.ir.program import Program
 from singa_lite.compiler.lower import Sketched
 from singa_lite.compiler.order.workspace import with_workspaces
 from singa_lite.compiler.placed import LimitError, Placed
 from singa_lite.compiler.plan_variants import PlanVariants, has_more, seconds_of
 from singa_lite.compiler.proof.check_rewrites import check_rewrites
-from singa_lite.compiler.recompute.carry import HeldLevels
-from singa_lite.compiler.recompute.launch_bytes import further_bytes, launch_bytes
+from singa_lite.compiler.recompute.budget import HeldLevels
 from singa_lite.compiler.recompute.recompute_for_clipping import clipping_forms
 from singa_lite.compiler.report.memory_plan import MemoryPlan
 from singa_lite.graph.budget_error import BudgetError, OverLimitError

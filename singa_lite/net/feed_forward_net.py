@@ -17,8 +17,8 @@ from singa_lite.autograd.rewriting import Rule
 from singa_lite.common.checks import flag, integer, names
 from singa_lite.common.keywords import explains_keywords
 from singa_lite.common.unique import Unique
-from singa_lite.compiler.report import net_text, summary
-from singa_lite.compiler.report.summary import LayerRow
+from singa_lite.compiler.report import net_text
+from singa_lite.compiler.report.net_text import LayerRow
 from singa_lite.data import Processes
 from singa_lite.data.loading import splitting
 from singa_lite.data.loading.data_set import InTurn, Share
@@ -272,7 +272,7 @@ class FeedForwardNet(BatchNet, Unique):
         """Print a table of the layers with shapes, parameters and bytes; returns its text, which a notebook does not
         show again.
         """
-        return net_text.printed(summary.table(self.layer_rows(), sum(t.nbytes for t in self.states().values())))
+        return net_text.printed(net_text.table(self.layer_rows(), sum(t.nbytes for t in self.states().values())))
 
     def __repr__(self) -> str:
         criteria = "" if self.optimizer is None else net_text.kinds(self.optimizer, self.loss, self.metric)

@@ -7,18 +7,17 @@ from singa_lite.common.errors import GraphError
 from singa_lite.common.sizes import budget_size, memory_size
 from singa_lite.compiler.byte_limit import ByteLimit
 from singa_lite.compiler.report.memory_plan import MemoryPlan
-from singa_lite.compiler.report.rows.memory_classes import check_limits
+from singa_lite.compiler.report.plan_rows import check_limits
 from singa_lite.graph.budget_error import BudgetError
 from singa_lite.graph.graph import Graph
 from singa_lite.layer.freezing import trained_values
+from singa_lite.net.batch_memory import BatchMemory
 from singa_lite.net.generation import generation_plan
-from singa_lite.net.memory_planner import BatchPlanner
+from singa_lite.net.largest_batch import LargestBatch
+from singa_lite.net.remedies import remedies
 from singa_lite.training import checked
-from singa_lite.training.loop.dry_runs import DryRuns
-from singa_lite.training.loop.remedies import remedies
 from singa_lite.training.step_cache import ALONE, OWN
 from singa_lite.training.stepping_net import SteppingNet
-from singa_lite.training.steps.train_step import TrainStep
 
 
 class PlannedNet(SteppingNet):
@@ -57,7 +56,7 @@ class PlannedNet(SteppingNet):
         size = checked.batch_size("plan_batch", batch_size)
         budget = OWN if memory_budget is None else budget_size("plan_batch memory_budget", memory_budget)
         if not flag("plan_batch training", training):
-            return self._dry_runs(None).look("predict", size, lambda graph: graph.memory_plan, budget)
+            return BatchMemory(self, self._trainer).record("predict", size, lambda graph: graph.memory_plan, budget)
         planner = self._planner("plan_batch", samples)
         try:
             plan = planner.plan(size, budget)
@@ -66,7 +65,7 @@ class PlannedNet(SteppingNet):
         check_limits(plan.by_class, self._steps.how.limits)
         return plan
 
-    def _plan_alone(self, planner: BatchPlanner, size: int, budget: int, error: BudgetError) -> MemoryPlan:
+    def _plan_alone(self, planner: BatchMemory, size: int, budget: int, error: BudgetError) -> MemoryPlan:
         """The plan where recorded steps make room, as they do when the step comes."""
         if budget != OWN or not self._steps.recorded_forms:
             raise self._with_remedies(error, size) from None
@@ -109,34 +108,30 @@ class PlannedNet(SteppingNet):
         wanted = memory_size("largest_batch", nbytes)
         extra = at_least_zero("largest_batch extra_time", extra_time)
         wanted = wanted if self._steps.how.budget is None else min(wanted, self._steps.how.budget)
-        planner = self._planner("largest_batch", samples)
-        return planner.largest_within(wanted, extra) if extra else planner.largest(wanted)
+        largest = LargestBatch(self._planner("largest_batch", samples))
+        return largest.with_repeats(wanted, extra) if extra else largest.without_repeats(wanted)
 
-    def _planner(self, where: str, samples: int | None) -> BatchPlanner:
+    def _planner(self, where: str, samples: int | None) -> BatchMemory:
         self._trainer.check_whole(where)
         if self.optimizer is None or (self.loss is None and self._own is None):
             raise GraphError(f"{where}: wanted a compiled net with a loss")
         known = None if samples is None else integer(f"{where} samples", samples, 1)
         first, objective = self.optimizer.gathering.first_part, self._objective()
         begins = None if first.updates or self._own is not None else self._train_step(objective, self.optimizer, first)
-        runs = DryRuns(self, self._trainer, self._train_step(objective, self.optimizer), begins)
-        return BatchPlanner(runs.look, self.device.runtime.alignment, known, runs.beside)
-
-    def _dry_runs(self, step: TrainStep | None) -> DryRuns:
-        return DryRuns(self, self._trainer, step)
+        return BatchMemory(self, self._trainer, self._train_step(objective, self.optimizer), begins, known)
 
     def _with_remedies(self, error: BudgetError, size: int) -> BudgetError:
         """The error of a training step, which also says what would help. size: of its batch."""
         if self.optimizer is None or self._steps.how.order != "recorded":  # what helps is planned in one order
             return error
-        runs = self._dry_runs(self._train_step(self._objective(), self.optimizer))
+        memory = BatchMemory(self, self._trainer, self._train_step(self._objective(), self.optimizer))
 
         def plan_of(smaller: int) -> MemoryPlan:
-            return runs.look("train", smaller, lambda graph: graph.memory_plan, error.bound.left)
+            return memory.record("train", smaller, lambda graph: graph.memory_plan, error.bound.left)
 
         def fits(smaller: int) -> bool:
             bound, start = ByteLimit(error.bound.left), error.plan.placed.chosen
-            return runs.look("train", smaller, lambda graph: graph.sketched_within(bound, start, False)) is not None
+            return memory.record("train", smaller, lambda graph: graph.sketched_within(bound, start, False)) is not None
 
         trained = trained_values((node.layer for node in self.ordered()), self.freeze)
         return error.with_remedies(remedies(error, size, plan_of, fits, self.optimizer, trained))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from singa_lite.compiler.report.summary import LayerRow
+from singa_lite.compiler.report.net_text import LayerRow
 from singa_lite.layer.layer import Layer, Node
 from singa_lite.tensor import Tensor
 

@@ -2,7 +2,6 @@
 
 From the bottom: `batch`, `samples` and `checked` check what users give, `objective` has losses and metrics,
 `step_functions` and `train_step` say what a step does, `step` does or replays it, `readers` has what reads parameters
-beside a step, `trainer` trains wholly or not at all, `gradients` gives all gradients of a batch, `dry_runs` records
-steps without a batch, `evaluation` and `fit` do many batches, `progress` says how far they are, `prefetch` takes
-batches ahead.
+beside a step, `trainer` trains wholly or not at all, `gradients` gives all gradients of a batch,
+`evaluation` and `fit` do many batches, `progress` says how far they are, `prefetch` takes batches ahead.
 """

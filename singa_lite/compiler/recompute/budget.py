@@ -2,7 +2,7 @@
 
 Values that lie in one block, as concatenations in place leave them, can only be dropped together. So forms in which
 some of these blocks are made by copies compete (`concat.py`): which takes least time within a limit is found by asking
-for one after the other, but for those that a bound says cannot win.
+for one after the other.
 """
 
 from __future__ import annotations
@@ -10,15 +10,39 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from math import inf
+from typing import NamedTuple
 
+from singa_lite.compiler.ir.operation import Instruction
 from singa_lite.compiler.ir.program import Program, floor
-from singa_lite.compiler.recompute.carry import HeldLevels
 from singa_lite.compiler.recompute.local_search import Choice
 from singa_lite.compiler.recompute.search import Search
 from singa_lite.compiler.share.in_place import in_place
 
-#: A form that takes so many times as long as the best one is not looked at further.
-WORTH_MORE = 1.02
+
+class HeldLevels(NamedTuple):
+    """The levels at which values are held. program: before it has repeats; levels: of its blocks, see `repeats.py`."""
+
+    program: Program
+    levels: dict[int, int]
+
+
+def matched_levels(chosen: HeldLevels, program: Program) -> dict[int, int]:
+    """The levels of the same blocks in another program. Blocks are matched by the calls that use them, and these by
+    their numbers; of those that are not in both records the levels are left out.
+    """
+    by_number = {one.number: one for one in program.instructions}
+    to: dict[int, int] = {}
+    for one in chosen.program.instructions:
+        other = by_number.get(one.number)
+        if other is not None and _is_same_call(one, other):
+            for mine, theirs in zip(one.operands, other.operands, strict=True):
+                if mine is not None and theirs is not None:
+                    to.setdefault(mine.block, theirs.block)
+    return {to[block]: level for block, level in chosen.levels.items() if block in to}
+
+
+def _is_same_call(one: Instruction, other: Instruction) -> bool:
+    return one.kernel == other.kernel and len(one.operands) == len(other.operands)
 
 
 class Searches:
@@ -58,42 +82,35 @@ def within_limit(program: Program, searches: Searches | None = None) -> Program:
     searches.chosen, searches.count = None, 0
     if limit is None or floor(in_place(alone)) <= limit:
         return alone
-    found = list(_searched_forms(program, searches, limit))
-    fitting = [entry for entry in found if entry[0].floor <= limit]
-    fitting.sort(key=lambda entry: entry[0].seconds + total_seconds(entry[1]))
-    searches.count = len(fitting)
-    choice, _, search = fitting[min(searches.rank, len(fitting) - 1)] if fitting else found[-1]
+    found = sorted(_searched_forms(program, searches, limit), key=lambda entry: entry[0])
+    searches.count = len(found)
+    if found:
+        _, choice, search = found[min(searches.rank, len(found) - 1)]
+    else:
+        search = min(map(searches.of, (program, *program.rivals)), key=lambda one: one.lowest.floor)
+        choice = search.least
     searches.chosen = HeldLevels(search.base, choice.levels)
     return replace(search.program(choice.levels), target=program.target, rivals=(), free=program.free)
 
 
-def _searched_forms(program: Program, searches: Searches, limit: int) -> Iterator[tuple[Choice, Program, Search]]:
-    """What is found for one form of the program after the other, up to one that is no better than that before it.
+def _searched_forms(program: Program, searches: Searches, limit: int) -> Iterator[tuple[float, Choice, Search]]:
+    """The seconds and the choice of one form of the program after the other, up to one no better than that before it.
 
-    Rivals stand in the order of what they have in common with the program; those that cannot keep the limit, or only at
-    a higher cost, are left out. The last one is asked in any case where there is time for it. Where none keeps the
-    limit it is the least of the one that comes lowest.
+    Rivals stand in the order of what they have in common with the program. The last one is searched in any case where
+    there is time for it.
     """
-    forms, asked = [program, *program.rivals], list[tuple[Program, Search]]()
-    before: float | None = None
+    forms, before = [program, *program.rivals], inf
     while forms:
         one = forms.pop(0)
-        search = searches.of(one)
-        asked.append((one, search))
-        if not search.may_keep(limit):
-            continue
-        is_better = before is None or total_seconds(one) + search.least_cost(limit) < before
-        worth = inf if before is None else WORTH_MORE * before - total_seconds(one)
-        choices = search.all_within(limit, worth) if is_better else []
-        yield from ((choice, one, search) for choice in choices)
-        if choices:
-            now = choices[0].seconds + total_seconds(one)
-            before, is_better = (now, True) if before is None or now < before else (before, False)
-        if not is_better:
+        search, took = searches.of(one), total_seconds(one)
+        choice = search.cheapest(limit) if took < before else None
+        if choice is not None:
+            took += choice.seconds
+            yield took, choice, search
+        if took >= before:
             forms = forms[-1:] if search.is_small else []
-    if before is None:
-        one, search = min(asked, key=lambda entry: entry[1].lowest.floor)
-        yield search.least, one, search
+        elif choice is not None:
+            before = took
 
 
 def total_seconds(program: Program) -> float:

@@ -33,12 +33,6 @@ class Forced:
         dropped = [block for block, most in self._kept.items() if most > limit]
         return {block: PER_READER if self._staying[block] > limit else ONCE for block in dropped}
 
-    def cost(self, limit: int) -> int:
-        """No choice within the limit costs less: each value that must be dropped is made again once at least."""
-        of = self._sketch.of
-        steps = {step for block in self.levels(limit) for step in of.writers[block]}
-        return sum(self._sketch.costs[step] for step in steps)
-
     def _whatever_is_dropped(self) -> np.ndarray:
         sketch, of = self._sketch, self._sketch.of
         program = of.program

@@ -124,18 +124,10 @@ class LiveBytesModel:
         """What was changed stays: no mark from before can be gone back to."""
         self.schedule.journal.forget()
 
-    def change(self, levels: Mapping[int, int]) -> bool:
-        """Set levels of blocks; False where one could not be made again, and then only `back_to` may come next."""
-        changed = self.schedule.changed(levels)
-        if changed is None:
-            return False
-        for step in self._moved(changed):
-            self._fill(step)
-        return True
+    def change(self, levels: Mapping[int, int], cost: int | None = None, limit: int | None = None) -> bool:
+        """Sets levels of blocks and returns whether all can be made again, for less than `cost` and within the limit.
 
-    def change_below(self, levels: Mapping[int, int], cost: int, limit: int | None) -> bool:
-        """Sets levels of blocks and returns True if they cost less than `cost` and the floor stays within the limit, if
-        any. After False only `back_to` may come next.
+        After False only `back_to` may come next.
         """
         changed = self.schedule.changed(levels, cost)
         if changed is None:

@@ -5,11 +5,75 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from singa_lite.compiler.ir.time_model import Cost
 from singa_lite.compiler.recompute.forced import Forced
 from singa_lite.compiler.recompute.live_bytes_model import LiveBytesModel, Mark
-from singa_lite.compiler.recompute.ranking import Ranking
 from singa_lite.compiler.recompute.repeats import KEPT, ONCE, PER_CHAIN, PER_READER, SEGMENT, Repeater
+
+
+class Ranking:
+    """The candidates of a sketch. What each costs by itself is remembered until what it depends on is dropped."""
+
+    def __init__(self, sketch: LiveBytesModel) -> None:
+        self._sketch = sketch
+        self._of = of = sketch.of
+        self._blocks = sorted(of.candidates)
+        self._index = {block: index for index, block in enumerate(self._blocks)}
+        gaps = [of.candidates[block] for block in self._blocks]
+        self._before = np.array([gap.before for gap in gaps], np.int64)
+        self._behind = np.array([gap.behind for gap in gaps], np.int64)
+        self._sizes = np.array([sketch.sizes[block] for block in self._blocks], np.int64)
+        self._costs = np.ones(len(gaps), np.int64)
+        self._depending: dict[int, set[int]] = {}
+        self._dropped: set[int] = set()
+        self._stale = set(self._blocks)
+
+    def best(self, level: int, limit: int, others: set[int]) -> list[int]:
+        """Blocks that may be raised to this level from the one below, the best first; without those of `others`."""
+        levels = self._sketch.levels
+        fitting = [b for b in self._blocks if levels.get(b, KEPT) == level - 1 and b not in others]
+        index = np.array([self._index[block] for block in fitting], np.int64)
+        scores = self._freed(limit)[index] / self.costs()[index]
+        return [fitting[at] for at in np.argsort(-scores, kind="stable") if scores[at] > 0]
+
+    def by_cost(self) -> list[int]:
+        """The blocks that are dropped, the costliest first."""
+        costs = self.costs()
+        return sorted(self._sketch.levels, key=lambda block: (-costs[self._index[block]], block))
+
+    def costs(self) -> np.ndarray:
+        """Of making each candidate again where it is first read behind its gap, if no copy of another was there."""
+        now = set(self._sketch.levels)
+        for block in now ^ self._dropped:
+            self._stale |= self._depending.get(block, set())
+        self._dropped = now
+        for block in self._stale:
+            self._costs[self._index[block]] = max(1, self._cost(block))
+        self._stale = set()
+        return self._costs
+
+    def _freed(self, limit: int) -> np.ndarray:
+        """Of each candidate: its bytes, as often as a step or an insert of its gap has more live bytes than `limit`."""
+        over = self._sketch.over(limit)
+        sums = np.concatenate(([0], np.cumsum(over)))
+        freed: np.ndarray = self._sizes * np.maximum(sums[self._behind] - sums[self._before + 1], 0)
+        return freed
+
+    def _cost(self, block: int) -> int:
+        now = self._of.candidates[block].behind
+        needed = self._of.chain([block], lambda other: self._is_absent(other, block, now))
+        return sum(self._sketch.costs[step] for step in needed)
+
+    def _is_absent(self, other: int, block: int, now: int) -> bool:
+        """Whether `other` is not there at step `now`; noted as what `block` depends on."""
+        last = self._of.passing.get(other)
+        if last is not None:
+            return last < now
+        self._depending.setdefault(other, set()).add(block)
+        return other in self._dropped and self._of.candidates[other].before < now
+
 
 #: Trials that gained nothing, after which a value is left as it is.
 STRIKES = 3
@@ -122,7 +186,7 @@ class LocalSearch:
         sketch, best, most = self.sketch, None, 0.0
         excess, cost, mark = sketch.excess(limit), sketch.cost, sketch.mark()
         for group in groups:
-            possible = sketch.change(group) if bound is None else sketch.change_below(group, bound, None)
+            possible = sketch.change(group, bound)
             gain = excess - sketch.excess(limit) if possible else 0
             if gain > most * max(sketch.cost - cost, 1):
                 best, most = group, gain / max(sketch.cost - cost, 1)
@@ -145,32 +209,29 @@ class LocalSearch:
             failed: list[int] = []
             for start in range(0, len(blocks), size):
                 group = blocks[start : start + size]
-                if not self.cheaper(dict.fromkeys(group, KEPT), limit):
+                if not self.change_below(dict.fromkeys(group, KEPT), self.sketch.cost, limit):
                     failed += group
             if size == 1:
                 return
             blocks, size = failed, max(1, size // 2)
 
-    def cheaper(self, levels: Mapping[int, int], limit: int) -> bool:
-        """Set levels, if the limit holds then and the cost is lower; whether it is so."""
+    def change_below(self, levels: Mapping[int, int], cost: int, limit: int) -> bool:
+        """Set levels, if the limit holds then and all repeats cost less than that; whether it is so."""
         mark = self.sketch.mark()
-        if self.sketch.change_below(levels, self.sketch.cost, limit):
+        if self.sketch.change(levels, cost, limit):
             return True
         self.sketch.back_to(mark)
         return False
 
-    def held_cheaper(self, block: int, limit: int) -> None:
-        """Hold a value in the cheapest way within the limit, if there is a cheaper one than now."""
-        now, least = self.sketch.levels.get(block, KEPT), self.must_drop(limit).get(block, KEPT)
-        for level in BY_COST[BY_COST.index(least) : BY_COST.index(min(now, SEGMENT))]:
-            if self.cheaper({block: level}, limit):
-                return
-
     def exchange(self, limit: int) -> None:
         """The costliest values are held otherwise, or kept and others dropped in their place, if that is cheaper."""
+        must = self.must_drop(limit)
         for block in self.by_cost()[: EXCHANGED if self.at_once == 1 else 0]:
-            self.held_cheaper(block, limit)
-            if block in self.sketch.levels and block not in self.must_drop(limit):
+            now, least = self.sketch.levels.get(block, KEPT), must.get(block, KEPT)
+            for level in BY_COST[BY_COST.index(least) : BY_COST.index(min(now, SEGMENT))]:
+                if self.change_below({block: level}, self.sketch.cost, limit):
+                    break
+            if block in self.sketch.levels and block not in must:
                 self._exchange_one(block, limit)
 
     def _exchange_one(self, block: int, limit: int) -> None:
@@ -182,3 +243,13 @@ class LocalSearch:
             self.take_back(limit)
         if self.sketch.floor > limit or self.sketch.cost >= cost:
             self.sketch.back_to(before)
+
+
+def by_time(choice: Choice) -> tuple[float, int]:
+    """A key by which the cheapest choice comes first."""
+    return choice.seconds, choice.floor
+
+
+def by_floor(choice: Choice) -> tuple[int, float]:
+    """A key by which the lowest floor comes first."""
+    return choice.floor, choice.seconds

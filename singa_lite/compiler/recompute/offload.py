@@ -12,8 +12,7 @@ from itertools import accumulate
 
 from singa_lite.compiler.ir.program import Program, floor, live_bytes
 from singa_lite.compiler.recompute.budget import Searches, within_limit
-from singa_lite.compiler.recompute.transfer_times import waiting
-from singa_lite.compiler.recompute.transfers import Offload, Timetable, rewritten
+from singa_lite.compiler.recompute.transfers import Offload, Timetable, rewritten, waiting
 from singa_lite.compiler.share.in_place import in_place
 
 #: Smaller values are not copied.

@@ -21,6 +21,7 @@ from singa_lite.compiler.ir.collectives import has_any
 from singa_lite.compiler.ir.operation import Instruction, Operand, Phase
 from singa_lite.compiler.ir.program import Program
 from singa_lite.compiler.ir.uses import Uses
+from singa_lite.compiler.recompute.repeats import over_blocks
 from singa_lite.kernels.interface import SIGNATURES
 
 _BACKWARD = (Phase.DERIVATIVE, Phase.GRADIENT)
@@ -117,13 +118,13 @@ class _ClippingVariant:
         over = {block: self.program.next_block + index for index, block in enumerate(written)}
         sizes |= {new: sizes[block] for block, new in over.items()}
         copies = {
-            step: replace(_over_blocks(self.instructions[step], over), number=number + index)
+            step: replace(over_blocks(self.instructions[step], over), number=number + index)
             for index, step in enumerate(steps)
         }
         groups, rest = self._groups()
         placed: dict[int, list[Instruction]] = {}
         for block, group in groups.items():
-            placed.setdefault(self._place(block, group, steps), []).extend(_over_blocks(i, over) for i in group)
+            placed.setdefault(self._place(block, group, steps), []).extend(over_blocks(i, over) for i in group)
         behind = chain.from_iterable([copies[step], *placed.get(step, [])] for step in steps)
         made = (*self.instructions[: self.factor + 1], *rest, *placed.get(-1, []), *behind)
         # What is made the second time does not depend on the factor: other orders would make it before, to wait for it.
@@ -156,10 +157,3 @@ def _blocks(instruction: Instruction) -> set[int]:
 
 def _operands(instruction: Instruction) -> Iterator[Operand]:
     return (operand for operand in instruction.operands if operand is not None)
-
-
-def _over_blocks(instruction: Instruction, over: dict[int, int]) -> Instruction:
-    operands = instruction.operands
-    return instruction.with_operands(
-        tuple(o if o is None or o.block not in over else o._replace(block=over[o.block]) for o in operands)
-    )

@@ -12,9 +12,18 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from singa_lite.compiler.ir.operation import Instruction, Operand
+from singa_lite.compiler.ir.operation import Instruction
 from singa_lite.compiler.ir.program import Program
-from singa_lite.compiler.recompute.repeats import DEEPEST, KEPT, ONCE, PER_READER, SEGMENT, Repeater, depth_of
+from singa_lite.compiler.recompute.repeats import (
+    DEEPEST,
+    KEPT,
+    ONCE,
+    PER_READER,
+    SEGMENT,
+    Repeater,
+    depth_of,
+    over_blocks,
+)
 
 _ABSENT = object()
 #: Behind all steps.
@@ -286,7 +295,7 @@ class _Writer:
         for step, instruction in enumerate(self.of.program.instructions):
             read = [block for block in self.of.readers.get(step, ()) if block in schedule.levels]
             made += self._inserted(schedule.inserts.get(step, NOTHING))
-            made.append(_over_blocks(instruction, {block: self.current[block] for block in read}))
+            made.append(over_blocks(instruction, {block: self.current[block] for block in read}))
             for block in read:
                 if schedule.levels[block] == PER_READER:
                     del self.current[block]
@@ -304,20 +313,9 @@ class _Writer:
         moved = {block: here[block] for block in self.of.needs[step] if block in here}
         moved |= {block: here[block] if block in whole else self._new_block(block) for block in written}
         self.number += 1
-        return _over_blocks(replace(self.of.repeats[step], number=self.number), moved)
+        return over_blocks(replace(self.of.repeats[step], number=self.number), moved)
 
     def _new_block(self, like: int) -> int:
         block, self.next_block = self.next_block, self.next_block + 1
         self.sizes[block] = self.sizes[like]
         return block
-
-
-def _over_blocks(instruction: Instruction, moved: Mapping[int, int]) -> Instruction:
-    """The same call over other blocks."""
-    if not moved:
-        return instruction
-    return instruction.with_operands(tuple(_renamed(operand, moved) for operand in instruction.operands))
-
-
-def _renamed(operand: Operand | None, to: Mapping[int, int]) -> Operand | None:
-    return operand._replace(block=to[operand.block]) if operand is not None and operand.block in to else operand

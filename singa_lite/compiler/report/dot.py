@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from singa_lite.compiler.ir.operation import Instruction
 from singa_lite.compiler.ir.uses import predecessors
-from singa_lite.compiler.report.colors import COLORS
+from singa_lite.compiler.report.plan_figure import COLORS
 
 _HEAD = (
     "digraph step {",

@@ -18,14 +18,21 @@ from singa_lite.compiler.proof.check_rewrites import check_rewrites
 from singa_lite.compiler.proof.errors import request_labels
 from singa_lite.compiler.proof.races import check_races
 from singa_lite.compiler.proof.read_from import check_reads
-from singa_lite.compiler.recompute.transfer_times import estimated_slowdown, is_free
+from singa_lite.compiler.recompute.transfers import estimated_slowdown, is_free
 from singa_lite.compiler.report import plan_page
 from singa_lite.compiler.report.net_drawing import Drawable
-from singa_lite.compiler.report.rows.memory_classes import SUM as SUM
-from singa_lite.compiler.report.rows.memory_classes import bytes_by_class
-from singa_lite.compiler.report.rows.placed_row import PlacedRow as PlacedRow
-from singa_lite.compiler.report.rows.repeat_row import AGAIN, RepeatRow, repeat_rows
-from singa_lite.compiler.report.rows.variant_row import VariantRow, called, told_variants, variant_rows
+from singa_lite.compiler.report.plan_rows import (
+    AGAIN,
+    RepeatRow,
+    VariantRow,
+    bytes_by_class,
+    called,
+    repeat_rows,
+    told_variants,
+    variant_rows,
+)
+from singa_lite.compiler.report.plan_rows import SUM as SUM
+from singa_lite.compiler.report.plan_rows import PlacedRow as PlacedRow
 
 
 class Row(NamedTuple):
@@ -49,7 +56,7 @@ class MemoryPlan:
     the arena. beside: {other step of `fit`: bytes of the arena that it needs}; overhead_bytes: what the pool adds;
     unused_bytes: what the net holds from step to step and this one does not use, such as the random state of a frozen
     dropout; all three of plans that `plan_batch` makes, which answer for `fit`. process_bytes: what the process takes
-    for the calls of a large net, which budgets count (`compiler/recompute/launch_bytes.py`); 0 of others. recomputed:
+    for the calls of a large net, which budgets count (`compiler/byte_limit.py`); 0 of others. recomputed:
     how many operations are done again, to stay within a memory budget or, without one, because fused operations save as
     much time (repeats_are_paid_for); extra_flops: of the products among them; estimated_slowdown: the time that they
     add to that of the plan without a budget, and what the step waits for copies of offloaded values, as a share of

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Protocol
 
 from singa_lite.compiler.ir.program import live_bytes
 from singa_lite.compiler.placed import Placed
-from singa_lite.compiler.report.colors import COLORS, EDGES
-from singa_lite.compiler.report.plan_links import Links
-from singa_lite.compiler.report.rows.placed_row import PlacedRow
-from singa_lite.compiler.report.rows.repeat_row import RepeatRow
+from singa_lite.compiler.report.plan_rows import PlacedRow, RepeatRow
+
+#: {phase, "again" for what repeats make, or "scratch": color}, told apart by the color-blind too (Okabe and Ito,
+#: "Color universal design", 2008).
+COLORS = {
+    "forward": "#56B4E9",
+    "again": "#F0E442",
+    "derivative": "#E69F00",
+    "gradient": "#009E73",
+    "update": "#CC79A7",
+    "scratch": "#999999",
+}
+
+#: Darker shades of the same, for edges: blocks too thin to show anything else keep their hue.
+EDGES = {
+    "forward": "#2E86B8",
+    "again": "#9C9420",
+    "derivative": "#A87300",
+    "gradient": "#006B4E",
+    "update": "#9A4C77",
+    "scratch": "#666666",
+}
+
 
 #: Plain data, as plotly's figures are made of.
 Data = dict[str, object]
@@ -56,6 +75,30 @@ class Plan(Protocol):
     def peak_step(self) -> int: ...
 
     def at_peak(self) -> list[PlacedRow]: ...
+
+
+class Links:
+    """Anchors of layers, "layer-<number>", numbered as they are first met: names may be anything, anchors may not."""
+
+    def __init__(self, layers: Iterable[str]) -> None:
+        self.anchors = {name: f"layer-{number}" for number, name in enumerate(dict.fromkeys(layers)) if name}
+
+    def anchor(self, layer: str) -> str:
+        """ "" for what is of no layer."""
+        return self.anchors.get(layer, "")
+
+    def first_anchor(self, layer: str) -> str:
+        """The anchor of a layer, or of the first of those that it holds."""
+        return next((a for name, a in self.anchors.items() if name == layer or name.startswith(f"{layer}/")), "")
+
+    def to_row(self, layer: str) -> str:
+        """The layer's name as a link to its row of the table."""
+        anchor = self.anchor(layer)
+        return f'<a href="#{anchor}">{escape(layer)}</a>' if anchor else escape(layer)
+
+    def to_rectangles(self, layer: str) -> str:
+        """The layer's name as a link to the chart, which shows its rectangles alone."""
+        return f'<a href="#plan" data-layer="{self.anchor(layer)}">{escape(layer)}</a>'
 
 
 def figure(plan: Plan) -> Data:

@@ -1,4 +1,4 @@
-"""A memory plan as one HTML page that needs nothing else: the arena over time, the live bytes, the peak."""
+"""A memory plan as one HTML page that needs nothing else: the arena over time, the live bytes, the peak, the layers."""
 
 from __future__ import annotations
 
@@ -9,12 +9,58 @@ from string import Template
 
 from singa_lite.common.atomic import write_anew
 from singa_lite.compiler.ir.operation import Role
-from singa_lite.compiler.report.colors import COLORS
 from singa_lite.compiler.report.net_drawing import Drawable, drawing
-from singa_lite.compiler.report.plan_figure import Plan, figure, links_of, steps_of, unit_of
-from singa_lite.compiler.report.plan_links import SCRIPT, Links, layer_rows
-from singa_lite.compiler.report.rows.placed_row import PlacedRow
-from singa_lite.compiler.report.rows.repeat_row import RepeatRow
+from singa_lite.compiler.report.plan_figure import COLORS, Links, Plan, figure, links_of, steps_of, unit_of
+from singa_lite.compiler.report.plan_rows import PlacedRow, RepeatRow
+
+
+def layer_rows(links: Links, rows: Sequence[PlacedRow], peak: int) -> str:
+    """The rows of the table of layers: what lies in the arena of each, at any time, and at the step of the peak."""
+    of_layer: dict[str, list[PlacedRow]] = {name: [] for name in links.anchors}
+    for row in rows:
+        if row.layer:
+            of_layer[row.layer].append(row)
+    return "\n".join(_cells(links, name, own, peak) for name, own in of_layer.items())
+
+
+def _cells(links: Links, name: str, rows: Sequence[PlacedRow], peak: int) -> str:
+    at_peak = sum(row.nbytes for row in rows if row.lower <= peak < row.upper)
+    largest = max((row.nbytes for row in rows), default=0)
+    numbers = [f"{len(rows):,}", f"{sum(row.nbytes for row in rows):,}", f"{largest:,}", f"{at_peak:,}", _steps(rows)]
+    cells = "".join(f"<td class=n>{number}</td>" for number in numbers)
+    return f'<tr id="{links.anchor(name)}"><td>{links.to_rectangles(name)}</td>{cells}'
+
+
+def _steps(rows: Sequence[PlacedRow]) -> str:
+    """From the first to the last in which something of the layer lives."""
+    return f"{min(row.lower for row in rows)} to {max(row.upper for row in rows) - 1}" if rows else "none"
+
+
+#: A click on a rectangle goes to its layer's row; a row, a box of the drawing or an address that ends in an anchor
+#: shows the layer's rectangles alone; a link of no layer shows all. The anchor is the last of a point's customdata.
+SCRIPT = """<script>
+(() => {
+  const plan = document.getElementById("plan");
+  const show = (anchor) => {
+    const chosen = plan.data.map((trace) => trace.type !== "bar" ? null
+      : trace.customdata.flatMap((told, index) => told[told.length - 1] === anchor ? [index] : []));
+    Plotly.restyle(plan, { selectedpoints: anchor ? chosen : [null] });
+  };
+  const follow = () => {
+    if (location.hash.startsWith("#layer-")) show(location.hash.slice(1));
+  };
+  plan.on("plotly_click", ({ points }) => {
+    const told = points[0].customdata, anchor = told && told[told.length - 1];
+    if (anchor && location.hash !== "#" + anchor) location.hash = anchor;
+    else if (anchor) document.getElementById(anchor).scrollIntoView();
+  });
+  for (const link of document.querySelectorAll("a[data-layer]"))
+    link.addEventListener("click", () => show(link.dataset.layer));
+  addEventListener("hashchange", follow);
+  follow();
+})();
+</script>"""
+
 
 _AT_PEAK = 20
 # The page sends nothing anywhere: the button that uploads the chart is left out.
@@ -54,7 +100,7 @@ def write(plan: Plan, path: str | os.PathLike[str], net: Drawable | None = None)
 
 def _drawn(net: Drawable, links: Links) -> str:
     rows = [row for row in net.layer_rows() if not row.depth]
-    drawn = drawing(rows, {row.name: links.within(row.name) for row in rows})
+    drawn = drawing(rows, {row.name: links.first_anchor(row.name) for row in rows})
     return f'<h2>The net</h2>\n<div class="net">\n{drawn}</div>'
 
 

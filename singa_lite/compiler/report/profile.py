@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from singa_lite.common.checks import integer
 from singa_lite.compiler.ir.operation import Instruction, Operand
 from singa_lite.compiler.ir.time_model import flops
-from singa_lite.compiler.report.profile_tables import profile_tables
 from singa_lite.kernels.kernel_set import Launch
 
 #: The slowest operations that the text lists.
@@ -101,7 +100,7 @@ class Profile:
             head += f"; peaks: {self.peaks.flops / 1e9:.1f} GFLOP/s in float32, {self.peaks.nbytes / 1e9:.1f} GB/s"
         sums = {"phase": self.by_phase(), "kernel": self.by_kernel(), "layer": self.by_layer()}
         slowest = sorted(self.operations, key=lambda o: (-o.seconds, o.number))[:SLOWEST]
-        return "\n\n".join([head, *profile_tables(sums, slowest, self.peaks)])
+        return "\n\n".join([head, *_tables(sums, slowest, self.peaks)])
 
 
 def measure(
@@ -176,3 +175,60 @@ def _sum(name: str, group: Sequence[OperationCost]) -> Cost:
         sum(o.bytes_written for o in group),
         sum(o.flops for o in group),
     )
+
+
+Cells = tuple[str, ...]
+_Row = Cost | OperationCost
+
+_FIGURES = ("ms", "share", "GFLOP/s", "bytes read", "bytes written", "GB/s")
+_OF_PEAKS = ("ms", "share", "GFLOP/s", "of peak", "bytes read", "bytes written", "GB/s", "of peak")
+
+
+def _tables(sums: Mapping[str, Sequence[Cost]], slowest: Sequence[OperationCost], peaks: Peaks | None) -> list[str]:
+    """A table of each of `sums`, by what they were added up, and one of single operations."""
+    head = _FIGURES if peaks is None else _OF_PEAKS
+    tables = [
+        _table(
+            (title, "operations"), head, [(one.name or "(none)", str(one.operations)) for one in group], group, peaks
+        )
+        for title, group in sums.items()
+    ]
+    names = [
+        (f"{one.number} {one.kernel}" + (f" ({one.variant})" if one.variant else ""), one.layer or "(none)", one.phase)
+        for one in slowest
+    ]
+    return [*tables, _table(("slowest operations", "layer", "phase"), head, names, slowest, peaks)]
+
+
+def _figures(cost: _Row, peaks: Peaks | None) -> Cells:
+    """Rates are left empty where nothing was multiplied, or took no time."""
+    moved = cost.bytes_read + cost.bytes_written
+    computed = _rate(cost.flops, cost.seconds, None if peaks is None else peaks.flops)
+    bytes_ = _rate(moved, cost.seconds, None if peaks is None else peaks.nbytes)
+    time = f"{cost.seconds * 1e3:.3f}", f"{cost.share:.1%}"
+    return (*time, *computed, f"{cost.bytes_read:,}", f"{cost.bytes_written:,}", *bytes_)
+
+
+def _rate(amount: int, seconds: float, peak: float | None) -> Cells:
+    """Of so much in this time: billions a second, and its share of the peak where there is one."""
+    rate = amount / seconds if amount and seconds else None
+    cells = "" if rate is None else f"{rate / 1e9:.1f}"
+    if peak is None:
+        return (cells,)
+    return cells, "" if rate is None else f"{rate / peak:.0%}"
+
+
+def _table(
+    names_head: Cells, figures_head: Cells, names: Sequence[Cells], costs: Sequence[_Row], peaks: Peaks | None
+) -> str:
+    """Columns as wide as their widest cell; names stand left, figures right."""
+    rows = [(*name, *_figures(cost, peaks)) for name, cost in zip(names, costs, strict=True)]
+    head = (*names_head, *figures_head)
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    texts = len(names_head)
+
+    def line(cells: Cells) -> str:
+        padded = [c.ljust(w) if i < texts else c.rjust(w) for i, (c, w) in enumerate(zip(cells, widths, strict=True))]
+        return "  ".join(padded).rstrip()
+
+    return "\n".join([line(head), "  ".join("─" * width for width in widths), *map(line, rows)])

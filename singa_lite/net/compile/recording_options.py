@@ -10,7 +10,7 @@ from singa_lite.common import threads
 from singa_lite.common.checks import check_choice, flag, goes_through, integer
 from singa_lite.common.deleted_options import OFFLOAD_TO_FOLDER
 from singa_lite.common.sizes import budget_size, memory_size
-from singa_lite.compiler.report.rows.memory_classes import CLASSES
+from singa_lite.compiler.report.plan_rows import CLASSES
 from singa_lite.device import Device
 from singa_lite.graph.graph import ORDERS
 from singa_lite.layer.layer import Layer

@@ -12,7 +12,7 @@ from singa_lite.common.machine import clear_free_lists
 from singa_lite.common.unique import Unique
 from singa_lite.compiler.byte_limit import ByteLimit
 from singa_lite.compiler.placement.problem import PlanError
-from singa_lite.compiler.report.rows.memory_classes import check_limits
+from singa_lite.compiler.report.plan_rows import check_limits
 from singa_lite.graph.arena import Arena
 from singa_lite.graph.budget_error import BudgetError
 from singa_lite.graph.graph import Graph

@@ -2,7 +2,7 @@
 
 The step of one of so many processes is recorded and planned as it would be there, sums over the processes included, and
 gone through call by call: kernels by their seconds on this machine, each measured alone over bytes of its own, or by
-the rule that budgets go by; sums by a model of the network (`network.py` has the formula, and where it comes from).
+the rule that budgets go by; sums by a model of the network (formula: `simulated_step.py`).
 Every process has its own batch of the same size. Nothing is sent, and no step is done.
 
     python -m singa_lite.parallel.simulate nets.py:resnet50 --batch 32 --ranks 2..64 --bandwidth 1.25e9 --latency 20e-6
@@ -16,13 +16,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from singa_lite.commands.named_net import net_of
-from singa_lite.commands.simulate.network import Network
-from singa_lite.commands.simulate.pretended import Pretended
-from singa_lite.commands.simulate.replayed import Replayed, replayed
+from singa_lite.commands.simulated_step import Network, Replayed, replayed
+from singa_lite.common.array_types import Array
 from singa_lite.common.checks import finite_above_zero, integer
+from singa_lite.common.errors import ParallelError
 from singa_lite.common.sizes import memory_size
 from singa_lite.common.terminal import escape_streams
 from singa_lite.compiler.ir.collectives import kind_of
@@ -33,7 +33,37 @@ from singa_lite.graph.arena import Arena
 from singa_lite.graph.call_times import key_of, seconds_of
 from singa_lite.net.feed_forward_net import FeedForwardNet
 from singa_lite.optimizer import SGD
+from singa_lite.parallel.communicator import Communicator, Pending
 from singa_lite.parallel.data_parallel import DataParallel
+
+
+class Pretended(Communicator):
+    """Rank 0 of so many. Plans can be made with it; ParallelError for all that would wait for the others."""
+
+    rank = 0
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def exchange(self, given: bytes) -> list[bytes]:
+        """There is nobody."""
+        raise self._refused()
+
+    def spread(self, sent: Sequence[Array], received: Sequence[Array], number: int) -> Pending:
+        """There is nobody."""
+        raise self._refused()
+
+    def wait(self, pending: Pending, doing: str) -> None:
+        """There is nobody."""
+        raise self._refused()
+
+    def abort(self, message: str, status: int = 1) -> NoReturn:
+        """There is nobody."""
+        raise self._refused()
+
+    def _refused(self) -> ParallelError:
+        return ParallelError(f"wanted plans alone of {self.size} processes that are not there, received a step to do")
+
 
 #: Of a cluster with 10 Gbit/s Ethernet: bytes a second, and seconds of a message.
 BANDWIDTH, LATENCY = 1.25e9, 20e-6

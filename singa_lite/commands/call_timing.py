@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.commands.tuning.calls import Call
+from singa_lite.commands.tuned_calls import Call
 from singa_lite.common.array_types import Array
 from singa_lite.common.strides import span
 from singa_lite.kernels.kernel_set import Launch, TensorSpec

@@ -7,10 +7,10 @@ from copy import copy
 
 import numpy as np
 
-from singa_lite.common.bisection import bisected
 from singa_lite.common.errors import ShapeError
 from singa_lite.compiler.report.memory_plan import MemoryPlan
 from singa_lite.graph.budget_error import BudgetError
+from singa_lite.net.largest_batch import bisected
 from singa_lite.optimizer import SGD, Optimizer
 from singa_lite.optimizer.state_dtype import NAMES
 from singa_lite.tensor import Tensor
