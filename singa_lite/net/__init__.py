@@ -1,6 +1,6 @@
 """FeedForwardNet: compiled, trained, asked, saved and loaded.
 
-`compile/` checks the options of `compile`. `memory_planner`, `budget_curve` and `fit_memory` answer questions of
+`compile_checks` and `attribute_checks` check options of `compile` with the net. `memory_planner`, `budget_curve` and `fit_memory` answer questions of
 memory; `generation/` writes text. `submodel` and `shared_layers` are for nets that have layers in common.
 """
 

@@ -25,7 +25,7 @@ from singa_lite.data.loading.shares import InTurn, Share
 from singa_lite.layer.layer import OneOrMore
 from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.layer.traversal.layer_walk import LayerGradients as LayerGradients
-from singa_lite.net.compile.step_options import check_trains_no_other
+from singa_lite.net.compile_checks import check_trains_no_other
 from singa_lite.net.generation import generate
 from singa_lite.net.shared_layers import Family, move
 from singa_lite.net.submodel import part_of

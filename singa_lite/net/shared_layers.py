@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from singa_lite.device import Device
 from singa_lite.layer.layer import Layer
-from singa_lite.net.compile.recording_options import check_move
+from singa_lite.net.compile_checks import check_device
 from singa_lite.training.readers import Readers
 from singa_lite.training.stepping_net import SteppingNet
 from singa_lite.training.trainer import Trainer
@@ -91,4 +91,4 @@ def _check(net: SteppingNet, to: Device) -> None:
         to.check_bytes("to_device")
     if net.together is not None:
         net.together.ranks.check_device("to_device", to)
-    check_move(net.trainer.steps.how, to)
+    check_device(net.trainer.steps.how, to, "to_device")

@@ -21,6 +21,7 @@ from singa_lite.tensor import DeviceSpec, Tensor
 from singa_lite.training import checked
 from singa_lite.training.criteria import GivenLosses, GivenMetrics, losses_of, metrics_of
 from singa_lite.training.objective import Objective
+from singa_lite.training.settings import Settings
 from singa_lite.training.steps.micro_batches import checked_count
 from singa_lite.training.steps.observer import KeptTensors, Norms, Observer
 from singa_lite.training.steps.own_step import STEP_RANDOM, OwnFunction, OwnStep
@@ -35,14 +36,13 @@ class SteppingNet(WalkedNet):
     loss, metric, device, dtype and seed are.
 
     micro_batches: in how many pieces a batch is trained on. clip_global_norm: the most that the norm of all gradients
-    may be, None: any. accumulate: how many batches make an update. compiled_as: the options that `compile` was given
-    last, of which on_nan is one.
+    may be, None: any. accumulate: how many batches make an update. on_nan: see `compile`.
     """
 
     #: The class of whole nets, which is defined above this one and enters itself: files and pickles become such nets.
     whole: ClassVar[Callable[..., Any]]
 
-    compiled_as: dict[str, object]
+    _settings: Settings | None = None
     on_nan: str | None
 
     def __init__(
@@ -66,6 +66,18 @@ class SteppingNet(WalkedNet):
         self._verbose = 0
         self._parallel: Ranks | None = None
         self._together: DataParallelStep | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """The options of the last `compile`, and what was set of them since. GraphError before."""
+        if self._settings is None:
+            raise GraphError("settings: wanted a compiled net, call compile(optimizer) first")
+        return self._settings
+
+    @property
+    def compiled_as(self) -> dict[str, object]:
+        """The options of `compile` by name, as `compile` takes them again; empty before it."""
+        return {} if self._settings is None else self._settings.as_keywords()
 
     @property
     def parallel(self) -> Ranks | None:
@@ -212,7 +224,7 @@ class SteppingNet(WalkedNet):
     def _observer(self, norms: bool) -> Observer | None:
         """What looks at a step. norms: whether it may take norms. GraphError for a step of the user's own."""
         norms = norms and bool(self._verbose)
-        return Observer(self._keep, norms, self._steps.how.narrow is not None) if self._keep or norms else None
+        return Observer(self._keep, norms, self._steps.how.is_narrow) if self._keep or norms else None
 
     def _objective(self) -> Objective:
         """Losses and metrics by output."""

@@ -9,8 +9,7 @@ import numpy as np
 
 from singa_lite.optimizer import Optimizer
 from singa_lite.parallel.gradients.ranks import Ranks
-from singa_lite.training import compile_options
-from singa_lite.training.compile_options import Trait
+from singa_lite.training.settings import ALIKE
 
 #: Options of `parallel.mpi` that they are to have alike.
 _OF_RANKS = ("bucket_bytes", "in_flight_bytes", "shard", "compress", "sync", "check_every")
@@ -85,7 +84,7 @@ def settings(net: Compiled) -> dict[str, str]:
 def of_rank(net: Compiled) -> dict[str, str]:
     """All that ranks which train a net together are to have alike."""
     optimizer = {"optimizer": type(net.optimizer).__name__}
-    compiled = {name: described(net.compiled_as.get(name)) for name in compile_options.with_trait(Trait.ALIKE)}
+    compiled = {name: described(net.compiled_as.get(name)) for name in ALIKE}
     ranks = {f"{name} of parallel.mpi": described(getattr(net.parallel, name, None)) for name in _OF_RANKS}
     return optimizer | settings(net) | compiled | ranks
 

@@ -22,6 +22,7 @@ from singa_lite.layer.traversal.freezing import trained_values
 from singa_lite.optimizer import Optimizer
 from singa_lite.runtime.out_of_memory import OutOfMemoryError
 from singa_lite.tensor import Block, Tensor
+from singa_lite.training.settings import Settings
 from singa_lite.training.step_limits import (
     beside_bytes,
     held_bytes,
@@ -31,7 +32,6 @@ from singa_lite.training.step_limits import (
     within_budget,
     within_limit,
 )
-from singa_lite.training.step_options import StepOptions
 from singa_lite.training.steps import fed_tensors
 from singa_lite.training.steps.feed_buffer import FeedBuffer
 from singa_lite.training.steps.observer import ObservedTensors
@@ -47,7 +47,7 @@ class StepRecords(Unique):
     layers: the net's; how: see there; optimizer: the net's, whose state lies beside evaluations and predictions.
     """
 
-    def __init__(self, layers: LayerGraph, how: StepOptions, optimizer: Optimizer | None = None) -> None:
+    def __init__(self, layers: LayerGraph, how: Settings, optimizer: Optimizer | None = None) -> None:
         self.layers = layers
         self.how = how
         self.optimizer = optimizer
@@ -64,7 +64,7 @@ class StepRecords(Unique):
     @cached_property
     def _rules_here(self) -> tuple[RuleOn, ...]:
         """The rules for the device on which the layers are."""
-        return tuple(rule.on(self.layers.device) for rule in self.how.rules)
+        return tuple(rule.on(self.layers.device) for rule in self.how.rules or ())
 
     @cached_property
     def _times(self) -> CallTimes:
@@ -76,8 +76,8 @@ class StepRecords(Unique):
 
         It is asked for by the first step, so that steps that were compiled away give theirs back before.
         """
-        if self.how.budget is not None or self.how.offload:
-            return Arena(self.layers.device, self.how.offload)
+        if self.how.memory_budget is not None or self.how.offload:
+            return Arena(self.layers.device, self.how.offload or "")
         arena = Arena.of_device(self.layers.device)
         finalize(self, arena.leave).atexit = False
         return arena
@@ -129,8 +129,8 @@ class StepRecords(Unique):
     def _tell(self, graph: Graph) -> None:
         """How the graph is to be planned and run."""
         graph.narrow, graph.tf32, graph.order, graph.workers = (
-            self.how.narrow,
-            self.how.tf32,
+            self.how.narrow(self.layers),
+            self.how.precision == "tf32",
             self.how.order,
             self.how.workers,
         )
@@ -139,7 +139,10 @@ class StepRecords(Unique):
     def _make_room(self, more: int, step: StepFunction[object] | None = None) -> None:
         """For further bytes beside the arena: the other steps go where it leaves too little. step: the next one."""
         limit = self.layers.device.pool.limit
-        over = self.how.budget is not None and held_bytes(self._recorded.graphs(), self.feeds) + more > self.how.budget
+        over = (
+            self.how.memory_budget is not None
+            and held_bytes(self._recorded.graphs(), self.feeds) + more > self.how.memory_budget
+        )
         over = over or (limit is not None and self.layers.device.pool.used + more > limit)
         if more > 0 and over:
             self._let_go_of_others(step)
@@ -180,9 +183,9 @@ class StepRecords(Unique):
         others = there if others is None else others
         going = [each for each in there if each not in others]
         coming, limit, bounds = self._to_come(step), self.layers.device.pool.limit, []
-        if self.how.budget is not None:
+        if self.how.memory_budget is not None:
             lasting = [*self._lasting(step), *self._seen_beside(step)]
-            bounds.append(within_budget(self.how.budget, graph, fed, self.feeds, others, lasting, coming))
+            bounds.append(within_budget(self.how.memory_budget, graph, fed, self.feeds, others, lasting, coming))
         if limit is not None:
             bounds.append(within_limit(limit, [graph, *going], fed, self.feeds, self.layers.device, coming))
         if going and not others:  # and so does the place of a longer batch
@@ -195,7 +198,7 @@ class StepRecords(Unique):
 
         Measuring takes as much as the net's own budget leaves beside what is there, whatever budget is asked about.
         """
-        if not self.how.profiled:
+        if not self.how.budget_profile:
             return
         own, alignment = self._bound(step, graph, fed), self.layers.device.runtime.alignment
 
