@@ -25,6 +25,7 @@ MOVED = {
     "reports": "compiler.report",
     "rewriting": "autograd.rewriting",
     "schedule": "optimizer.schedule",
+    "snapshots.whole_net": "net.open_net",
 }
 #: Layers were files of one folder; pickles of layers name them.
 _LAYERS = {

@@ -204,7 +204,7 @@ class CompiledNet(PlannedNet):
         self.micro_batches, self.on_nan = settings.micro_batches, settings.on_nan
         self.loss_weights = None if settings.loss_weights is None else dict(settings.loss_weights)
         self._clip, self._scale, self._keep = clip, found.scale, tuple(settings.keep or ())
-        self._parallel, self._together = settings.parallel, together
+        self._together = together
         if own is not None and settings.step is not None:
             own.function, own.objective = settings.step, StepObjective()
         self._own, self._beside = own, settings.nets or {}

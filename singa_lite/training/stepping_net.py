@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from numpy.typing import DTypeLike
 
@@ -39,9 +39,6 @@ class SteppingNet(WalkedNet):
     may be, None: any. accumulate: how many batches make an update. on_nan: see `compile`.
     """
 
-    #: The class of whole nets, which is defined above this one and enters itself: files and pickles become such nets.
-    whole: ClassVar[Callable[..., Any]]
-
     _settings: Settings | None = None
     on_nan: str | None
 
@@ -64,8 +61,18 @@ class SteppingNet(WalkedNet):
         self._beside: Mapping[str, SteppingNet] = {}
         self._keep: tuple[str, ...] = ()
         self._verbose = 0
-        self._parallel: Ranks | None = None
         self._together: DataParallelStep | None = None
+
+    @classmethod
+    def from_config(
+        cls, config: object, device: DeviceSpec = None, *, custom: Mapping[str, Any] | None = None
+    ) -> SteppingNet:
+        """A new net of a configuration; a whole net makes it."""
+        raise NotImplementedError
+
+    def compile(self, optimizer: Optimizer, *arguments: Any, **options: Any) -> None:
+        """Say how to train; a whole net does it."""
+        raise NotImplementedError
 
     @property
     def settings(self) -> Settings:
@@ -82,7 +89,7 @@ class SteppingNet(WalkedNet):
     @property
     def parallel(self) -> Ranks | None:
         """The processes that train it together, `compile(parallel=)`; None: it is trained by this one."""
-        return self._parallel
+        return None if self._settings is None else self._settings.parallel
 
     @property
     def together(self) -> DataParallelStep | None:
