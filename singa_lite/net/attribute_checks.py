@@ -11,7 +11,7 @@ from singa_lite.common.elsewhere import COMPILE
 from singa_lite.common.errors import GraphError
 from singa_lite.layer.layer import Layer
 from singa_lite.layer.traversal import freezing
-from singa_lite.training.criteria import losses_of, metrics_of
+from singa_lite.training.objective import losses_of, metrics_of
 from singa_lite.training.settings import ATTRIBUTES, NAMES, checked_on_nan
 
 #: The attribute that a net's constructor sets last.

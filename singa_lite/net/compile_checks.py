@@ -23,8 +23,7 @@ from singa_lite.optimizer.loss_scale import LossScale
 from singa_lite.optimizer.loss_scale import checked as loss_scale_of
 from singa_lite.parallel.gradients.ranks import Ranks
 from singa_lite.runtime.out_of_memory import in_words
-from singa_lite.training.criteria import GivenLosses, GivenMetrics, Losses, Metrics, losses_of, metrics_of
-from singa_lite.training.objective import Objective
+from singa_lite.training.objective import GivenLosses, GivenMetrics, Losses, Metrics, Objective, losses_of, metrics_of
 from singa_lite.training.settings import OF_OWN_STEPS, Settings, check_default, narrow_dtype
 from singa_lite.training.stepping_net import SteppingNet
 from singa_lite.training.steps.micro_batches import checked_count
@@ -77,6 +76,10 @@ def compiled(
 
 def check_device(settings: Settings, device: Device, where: str = "compile") -> str | None:
     """Returns the place to offload values to, or raises the errors of settings that are not for this device."""
+    if settings.workers > 1:
+        _check_workers(settings.workers, device, where)
+    if settings.memory_budget is None and settings.offload is None and not settings.budget_profile:
+        return None
     budget, limit = settings.memory_budget, device.pool.limit
     if budget is not None and limit is not None and budget > limit:
         raise ValueError(
@@ -88,12 +91,9 @@ def check_device(settings: Settings, device: Device, where: str = "compile") -> 
         raise ValueError(
             f"{where} offload: wanted a memory_budget beside it, which it helps to keep, received {settings.offload!r}"
         )
-    place = None if settings.offload is None else device.runtime.offload_place(settings.offload)
     if settings.budget_profile:
         _check_profile(is_bounded, device, where)
-    if settings.workers > 1:
-        _check_workers(settings.workers, device, where)
-    return place
+    return None if settings.offload is None else device.runtime.offload_place(settings.offload)
 
 
 def _check_profile(is_bounded: bool, device: Device, where: str) -> None:

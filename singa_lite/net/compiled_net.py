@@ -25,8 +25,8 @@ from singa_lite.parallel.gradients.data_parallel_step import DataParallelStep
 from singa_lite.parallel.gradients.ownership import ownership_of
 from singa_lite.parallel.gradients.ranks import Ranks
 from singa_lite.tensor import DeviceSpec
-from singa_lite.training.criteria import GivenLosses, GivenMetrics
 from singa_lite.training.loop.settings import of_rank
+from singa_lite.training.objective import GivenLosses, GivenMetrics
 from singa_lite.training.settings import ATTRIBUTES, Settings
 from singa_lite.training.step_cache import StepCache
 from singa_lite.training.steps.own_step import OwnFunction

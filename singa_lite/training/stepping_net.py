@@ -19,8 +19,7 @@ from singa_lite.parallel.gradients.data_parallel_step import DataParallelStep
 from singa_lite.parallel.gradients.ranks import Ranks
 from singa_lite.tensor import DeviceSpec, Tensor
 from singa_lite.training import checked
-from singa_lite.training.criteria import GivenLosses, GivenMetrics, losses_of, metrics_of
-from singa_lite.training.objective import Objective
+from singa_lite.training.objective import GivenLosses, GivenMetrics, Objective, losses_of, metrics_of
 from singa_lite.training.settings import Settings
 from singa_lite.training.steps.micro_batches import checked_count
 from singa_lite.training.steps.observer import KeptTensors, Norms, Observer

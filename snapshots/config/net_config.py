@@ -12,7 +12,7 @@ from singa_lite.snapshots.config.compiled import compile_by, compiled_form
 from singa_lite.snapshots.config.layer_form import form_of, layer_of
 from singa_lite.snapshots.config.values import Plain, Reader, Writer
 from singa_lite.tensor import DeviceSpec
-from singa_lite.training.criteria import losses_of, metrics_of
+from singa_lite.training.objective import losses_of, metrics_of
 from singa_lite.training.stepping_net import SteppingNet
 
 Criteria = TypeVar("Criteria")
