@@ -25,7 +25,7 @@ PACKAGES = HOME + "singa_lite" + os.sep
 #: {call: the most files and functions}
 MOST = {
     "add": (42, 180),
-    "compile": (43, 160),
+    "compile": (31, 125),
     "plan_batch": (162, 925),
     "first batch": (190, 1200),
     "repeated batch": (52, 150),

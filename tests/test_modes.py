@@ -19,7 +19,7 @@ from mode_scripts import SCRIPTS, Script
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, device
 from singa_lite.graph.budget_error import BudgetError
-from singa_lite.training.compile_options import NAMES
+from singa_lite.training.settings import NAMES
 
 pytestmark = pytest.mark.filterwarnings("ignore::singa_lite.errors.PrecisionWarning")
 STEPS = 4

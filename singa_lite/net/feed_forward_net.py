@@ -7,7 +7,7 @@ from contextlib import closing
 from copy import deepcopy
 from inspect import isfunction
 from os import PathLike
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,16 +25,14 @@ from singa_lite.data.loading.data_set import InTurn, Share
 from singa_lite.layer.layer import OneOrMore
 from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.layer.run import LayerGradients as LayerGradients
-from singa_lite.net.compile.step_options import check_trains_no_other
+from singa_lite.net.compile_checks import check_trains_no_other
 from singa_lite.net.generation import generate
-from singa_lite.net.shared_layers import Family, move
-from singa_lite.net.submodel import part_of
+from singa_lite.net.submodel import Family, move, part_of
 from singa_lite.net.summary_rows import layer_rows
 from singa_lite.net.train_batch import BatchNet
 from singa_lite.tensor import DeviceSpec
 from singa_lite.training import checked, fit, weights
 from singa_lite.training.loop import evaluation, sources
-from singa_lite.training.stepping_net import SteppingNet
 from singa_lite.training.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -79,11 +77,11 @@ class FeedForwardNet(BatchNet, Unique):
 
         SnapshotError after an unfinished step; what the user gave to layers must be picklable itself.
         """
-        from singa_lite.snapshots.whole_net import pickled
+        from singa_lite.snapshots.configured_net import pickled, unpickled
 
         self.device.check_bytes("pickle")
         check_trains_no_other("pickle", self.nets_of_step)
-        return pickled(self)
+        return unpickled, (FeedForwardNet, *pickled(self))
 
     def to_device(self, device: DeviceSpec) -> None:
         """Move parameters, state and the optimizer's state; those of all nets that have layers of this one."""
@@ -287,7 +285,7 @@ class FeedForwardNet(BatchNet, Unique):
         Rewriting rules are in it by their names. ConfigError names what cannot be written down, such as a function that
         a layer was given.
         """
-        from singa_lite.snapshots.whole_net import config_of
+        from singa_lite.snapshots.config import config_of
 
         return dict(config_of(self))
 
@@ -299,9 +297,9 @@ class FeedForwardNet(BatchNet, Unique):
         and metrics, {name: rule} of its rewriting rules. ConfigError for what is no configuration, or of a class or a
         rule that is not in custom.
         """
-        from singa_lite.snapshots.whole_net import net_of
+        from singa_lite.snapshots.config import net_of
 
-        return cast(FeedForwardNet, net_of(config, device, custom))
+        return net_of(FeedForwardNet, config, device, custom)
 
     def save(self, path: str | PathLike[str], *, weights_only: bool = False, **options: object) -> None:
         """Write parameters, state, optimizer state and step to a file: the whole new file or the old one.
@@ -341,8 +339,6 @@ class FeedForwardNet(BatchNet, Unique):
         self._check_names("load layers", chosen or ())
         return formats.load(self, path, optimizer, chosen, flag("load strict", strict), **options)
 
-
-SteppingNet.whole = FeedForwardNet
 
 for _kind in FeedForwardNet.__mro__[1:]:  # what Python itself says of arguments names the class that users know
     for _name, _method in vars(_kind).items() if issubclass(_kind, LayerGraph) else ():

@@ -62,7 +62,7 @@ class PlannedNet(SteppingNet):
             plan = planner.plan(size, budget)
         except BudgetError as error:
             plan = self._plan_alone(planner, size, budget, error)
-        check_limits(plan.by_class, self._steps.how.limits)
+        check_limits(plan.by_class, self._steps.how.limits or {})
         return plan
 
     def _plan_alone(self, planner: BatchMemory, size: int, budget: int, error: BudgetError) -> MemoryPlan:
@@ -107,7 +107,7 @@ class PlannedNet(SteppingNet):
         """
         wanted = memory_size("largest_batch", nbytes)
         extra = at_least_zero("largest_batch extra_time", extra_time)
-        wanted = wanted if self._steps.how.budget is None else min(wanted, self._steps.how.budget)
+        wanted = wanted if self._steps.how.memory_budget is None else min(wanted, self._steps.how.memory_budget)
         largest = LargestBatch(self._planner("largest_batch", samples))
         return largest.with_repeats(wanted, extra) if extra else largest.without_repeats(wanted)
 

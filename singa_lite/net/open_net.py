@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from os import PathLike
-from typing import cast
+from typing import Any
 
 from singa_lite.autograd.rewriting import Rule
 from singa_lite.common.keywords import explains_keywords
@@ -28,6 +28,13 @@ def load(
     of weights alone, or of a net that has none, such as one with a function in a layer; make that net by its script,
     and call its `load`. ConfigError for a class or a rule that is not in custom.
     """
-    from singa_lite.snapshots import whole_net
+    from singa_lite.snapshots import configured_net
 
-    return cast(FeedForwardNet, whole_net.load(path, device, custom=custom))
+    return configured_net.load(FeedForwardNet, path, device, custom=custom)
+
+
+def _unpickled(*pickled: Any) -> FeedForwardNet:
+    """Returns the net of a pickle of an earlier version, which names this function, see `common/old_paths.py`."""
+    from singa_lite.snapshots import configured_net
+
+    return configured_net.unpickled(FeedForwardNet, *pickled)

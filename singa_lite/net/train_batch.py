@@ -13,8 +13,8 @@ from singa_lite.graph.budget_error import BudgetError
 from singa_lite.layer import freezing
 from singa_lite.layer.layer import OneOrMore
 from singa_lite.layer.run import LayerGradients as LayerGradients
-from singa_lite.net.compile import parallel_options as parallel_checks
-from singa_lite.net.compile.compile import CompiledNet
+from singa_lite.net.compile_checks import check_ranks
+from singa_lite.net.compiled_net import CompiledNet
 from singa_lite.optimizer import Optimizer
 from singa_lite.optimizer.gradient_accumulation import WHOLE
 from singa_lite.tensor import Tensor
@@ -85,7 +85,7 @@ class BatchNet(CompiledNet):
         followed = NetSettings(self) if plain and self._may_repeat(optimizer) else None
         objective, feeds = self._batch(x, y, "train_one_batch", sample_weight, class_weight)
         if self._together is not None:
-            parallel_checks.check_step(self._together.ranks, objective, optimizer)
+            check_ranks(self._together.ranks, objective, optimizer, optimizer.state_dtype)
         step = self._train_step(objective, optimizer, optimizer.gathering.part)
         trainer.open_forward.forget()  # a forward by hand before it has nothing to do with this step
         is_idle = self._together is not None and self._together.is_idle  # the loss of its one sample counts nowhere

@@ -23,20 +23,10 @@ from singa_lite.training.steps.micro_batches import cut
 from singa_lite.training.steps.recorded_steps import Feeds
 from singa_lite.training.steps.train_step import TrainStep
 
-#: What `compile(on_nan=)` takes: in `fit` alone an error; an error, a warning, or nothing, in every training step.
-WAYS = ("fit", "raise", "warn", None)
-
 #: Losses in a row that are not finite, where each such step is skipped by loss_scale, before they are told.
 SKIPPED = 3
 
 _in_fit: ContextVar[bool] = ContextVar("within a fit that looks at its losses", default=False)
-
-
-def checked(given: object) -> str | None:
-    """ValueError for what is none of `WAYS`."""
-    if not isinstance(given, str | None) or given not in WAYS:
-        raise ValueError(f'compile on_nan: wanted "fit", "raise", "warn" or None, received {given!r:.100}')
-    return given
 
 
 def look_in_fit(wanted: bool) -> None:

@@ -1,14 +1,20 @@
-"""Objective: the net's loss and metric, for one output or for several by name."""
+"""Objective: the net's loss and metric, for one output or for several by name.
+
+Users give both as objects, names, lists of metrics, and dicts of these by output.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from functools import reduce
 from types import MappingProxyType
+from typing import TypeAlias
 
+from singa_lite import loss as loss_room
+from singa_lite import metric as metric_room
 from singa_lite.autograd import add, no_grad, reduce_mean, scale
 from singa_lite.common.array_types import DType, Shaped
-from singa_lite.common.checks import at_least_zero
+from singa_lite.common.checks import at_least_zero, kind_of
 from singa_lite.common.errors import GraphError
 from singa_lite.data.loading.batch import as_array, by_name
 from singa_lite.data.loading.samples import ArraySource
@@ -17,12 +23,16 @@ from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.loss import Loss
 from singa_lite.metric import EpochMetric, Metric
 from singa_lite.tensor import Shape, Tensor
-from singa_lite.training.criteria import Losses, Metrics
 from singa_lite.training.loop.conversion import class_ids
 from singa_lite.training.loop.measures import LOSSES, SCORES, measures
 from singa_lite.training.steps.micro_batches import ALL, Share
 from singa_lite.training.steps.recorded_steps import Feeds
 
+GivenLosses: TypeAlias = Loss | str | Mapping[str, Loss | str]
+GivenMetric: TypeAlias = Metric | str | Sequence[Metric | str]
+GivenMetrics: TypeAlias = GivenMetric | Mapping[str, GivenMetric]
+Losses: TypeAlias = Loss | Mapping[str, Loss]
+Metrics: TypeAlias = Metric | Sequence[Metric] | Mapping[str, Metric | Sequence[Metric]]
 #: {"target": {output layer: targets}, "weight": {output layer: weights of samples}, ...}.
 Fed = Mapping[str, Mapping[str, Tensor]]
 #: One tensor, or {output layer: tensor}.
@@ -232,3 +242,44 @@ def checked_loss_weights(given: object, outputs: list[str]) -> dict[str, float]:
 
 def _refused(what: str, name: str, given: object, kind: str) -> TypeError:
     return TypeError(f"{what} of output {name!r}: wanted a {kind}, received {given!r:.100}")
+
+
+def losses_of(given: object) -> Losses | None:
+    """The loss, or those by output; names become objects. TypeError for anything else, ValueError for unknown names."""
+    if isinstance(given, Mapping):
+        return {name: _one_loss(each, f"loss of output {name!r}") for name, each in given.items()}
+    return None if given is None else _one_loss(given, "loss")
+
+
+def metrics_of(given: object) -> Metrics | None:
+    """The metric, a list of them, or these by output; names become objects. TypeError or ValueError as of losses."""
+    if isinstance(given, Mapping):
+        return {name: _some_metrics(each, f"metric of output {name!r}") for name, each in given.items()}
+    return None if given is None else _some_metrics(given, "metric")
+
+
+def _one_loss(given: object, where: str) -> Loss:
+    if isinstance(given, str):
+        return loss_room.get(given)
+    if not isinstance(given, Loss):
+        raise _refused_criterion(where, "Loss", given)
+    return given
+
+
+def _some_metrics(given: object, where: str) -> Metric | list[Metric]:
+    return (
+        [_one_metric(each, where) for each in given] if isinstance(given, list | tuple) else _one_metric(given, where)
+    )
+
+
+def _one_metric(given: object, where: str) -> Metric:
+    if isinstance(given, str):
+        return metric_room.get(given)
+    if not isinstance(given, Metric):
+        raise _refused_criterion(where, "Metric", given)
+    return given
+
+
+def _refused_criterion(where: str, base: str, given: object) -> TypeError:
+    hint = f", perhaps {given.__name__}()" if isinstance(given, type) else ""
+    return TypeError(f"{where}: wanted a {base}{hint}, received {kind_of(given)}")

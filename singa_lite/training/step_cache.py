@@ -19,7 +19,7 @@ from singa_lite.layer.past import Kept, Past
 from singa_lite.optimizer import Optimizer
 from singa_lite.tensor import Tensor
 from singa_lite.training.own_optimizer import begins_by_itself
-from singa_lite.training.step_options import StepOptions
+from singa_lite.training.settings import Settings
 from singa_lite.training.steps import fed_tensors
 from singa_lite.training.steps.fast_path import Batch, FastPath, FastStep, Given, checks_of, copy_of, is_given_as_fed
 from singa_lite.training.steps.fed_tensors import Forms
@@ -39,7 +39,7 @@ Seen = TypeVar("Seen")
 class StepCache(StepRecords):
     """Does batches by recorded steps, one for each form of batch."""
 
-    def __init__(self, layers: LayerGraph, how: StepOptions, optimizer: Optimizer | None = None) -> None:
+    def __init__(self, layers: LayerGraph, how: Settings, optimizer: Optimizer | None = None) -> None:
         super().__init__(layers, how, optimizer)
         self._turn = StepLock(arena_busy_error)
         #: By which batches of a form that was trained before are trained.
@@ -227,12 +227,12 @@ class StepCache(StepRecords):
         """
         seen = self._seen(step, forms, ask, budget)
         kernels = self.layers.device.kernels
-        forget_planning(tf32_of(kernels) if self.how.tf32 else kernels)
+        forget_planning(tf32_of(kernels) if self.how.precision == "tf32" else kernels)
         return seen
 
     def _seen(self, step: StepFunction[object], forms: Forms, ask: Callable[[Graph], Seen], budget: int | None) -> Seen:
         device = self.layers.device
-        arena = Arena(device, self.how.offloads)
+        arena = Arena(device, self.how.offload is not None)
         with device.first_values(), device.recording(arena, self.how.fuse) as graph:
             tensors = fed_tensors.make_feeds(self.layers, device.empty, forms)
             results = step.operations(tensors), step.seen()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from numpy.typing import DTypeLike
 
@@ -19,8 +19,8 @@ from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.parallel.gradients.data_parallel_step import DataParallelStep
 from singa_lite.tensor import DeviceSpec, Tensor
 from singa_lite.training import checked
-from singa_lite.training.criteria import GivenLosses, GivenMetrics, losses_of, metrics_of
-from singa_lite.training.objective import Objective
+from singa_lite.training.objective import GivenLosses, GivenMetrics, Objective, losses_of, metrics_of
+from singa_lite.training.settings import Settings
 from singa_lite.training.steps.micro_batches import checked_count
 from singa_lite.training.steps.observer import KeptTensors, Norms, Observer
 from singa_lite.training.steps.own_step import STEP_RANDOM, OwnFunction, OwnStep
@@ -35,14 +35,10 @@ class SteppingNet(WalkedNet):
     loss, metric, device, dtype and seed are.
 
     micro_batches: in how many pieces a batch is trained on. clip_global_norm: the most that the norm of all gradients
-    may be, None: any. accumulate: how many batches make an update. compiled_as: the options that `compile` was given
-    last, of which on_nan is one.
+    may be, None: any. accumulate: how many batches make an update. on_nan: see `compile`.
     """
 
-    #: The class of whole nets, which is defined above this one and enters itself: files and pickles become such nets.
-    whole: ClassVar[Callable[..., Any]]
-
-    compiled_as: dict[str, object]
+    _settings: Settings | None = None
     on_nan: str | None
 
     def __init__(
@@ -64,13 +60,35 @@ class SteppingNet(WalkedNet):
         self._beside: Mapping[str, SteppingNet] = {}
         self._keep: tuple[str, ...] = ()
         self._verbose = 0
-        self._parallel: DataParallel | None = None
         self._together: DataParallelStep | None = None
+
+    @classmethod
+    def from_config(
+        cls, config: object, device: DeviceSpec = None, *, custom: Mapping[str, Any] | None = None
+    ) -> SteppingNet:
+        """A new net of a configuration; a whole net makes it."""
+        raise NotImplementedError
+
+    def compile(self, optimizer: Optimizer, *arguments: Any, **options: Any) -> None:
+        """Say how to train; a whole net does it."""
+        raise NotImplementedError
+
+    @property
+    def settings(self) -> Settings:
+        """The options of the last `compile`, and what was set of them since. GraphError before."""
+        if self._settings is None:
+            raise GraphError("settings: wanted a compiled net, call compile(optimizer) first")
+        return self._settings
+
+    @property
+    def compiled_as(self) -> dict[str, object]:
+        """The options of `compile` by name, as `compile` takes them again; empty before it."""
+        return {} if self._settings is None else self._settings.as_keywords()
 
     @property
     def parallel(self) -> DataParallel | None:
         """The processes that train it together, `compile(parallel=)`; None: it is trained by this one."""
-        return self._parallel
+        return None if self._settings is None else self._settings.parallel
 
     @property
     def together(self) -> DataParallelStep | None:
@@ -212,7 +230,7 @@ class SteppingNet(WalkedNet):
     def _observer(self, norms: bool) -> Observer | None:
         """What looks at a step. norms: whether it may take norms. GraphError for a step of the user's own."""
         norms = norms and bool(self._verbose)
-        return Observer(self._keep, norms, self._steps.how.narrow is not None) if self._keep or norms else None
+        return Observer(self._keep, norms, self._steps.how.is_narrow) if self._keep or norms else None
 
     def _objective(self) -> Objective:
         """Losses and metrics by output."""

@@ -17,8 +17,8 @@ from singa_lite.layer.run import LayerGradients, Run
 from singa_lite.optimizer import Optimizer
 from singa_lite.tensor import DeviceSpec
 from singa_lite.training import checked
+from singa_lite.training.settings import Settings
 from singa_lite.training.step_cache import StepCache
-from singa_lite.training.step_options import StepOptions
 from singa_lite.training.steps import fed_tensors
 from singa_lite.training.steps.step_call import StepCall, under_way
 from singa_lite.training.trainer import Trainer
@@ -33,7 +33,7 @@ class WalkedNet(LayerGraph):
     def __init__(self, device: DeviceSpec, dtype: DTypeLike, seed: int | None) -> None:
         super().__init__(device, dtype, seed)
         self.optimizer: Optimizer | None = None
-        self._trainer = Trainer(StepCache(self, StepOptions(graph=False)))
+        self._trainer = Trainer(StepCache(self, Settings(graph=False)))
 
     @property
     def trainer(self) -> Trainer:

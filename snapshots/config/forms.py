@@ -11,8 +11,7 @@ from singa_lite.layer.layer import Layer, Node
 from singa_lite.optimizer import Optimizer, schedule
 from singa_lite.optimizer.rules import Rule
 from singa_lite.snapshots.config.values import Plain, Reader, Writer
-from singa_lite.training import compile_options
-from singa_lite.training.compile_options import Trait
+from singa_lite.training.settings import OF_MACHINE
 from singa_lite.training.stepping_net import SteppingNet
 
 #: What the net and the layers around it say of a layer, and what its own constructor gives under another form.
@@ -100,8 +99,7 @@ def compiled_form(net: SteppingNet, writer: Writer) -> Plain:
     """The optimizer and the options of `compile`; None for a net that is not compiled."""
     if net.optimizer is None:
         return None
-    of_machine = compile_options.with_trait(Trait.MACHINE)
-    options = {name: value for name, value in net.compiled_as.items() if name not in of_machine}
+    options = {name: value for name, value in net.compiled_as.items() if name not in OF_MACHINE}
     return {
         "optimizer": _optimizer_form(net.optimizer, writer.at("optimizer")),
         "options": writer.write(options),

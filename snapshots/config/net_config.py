@@ -11,10 +11,11 @@ from singa_lite.layer.layer import Layer
 from singa_lite.snapshots.config.forms import compile_by, compiled_form, form_of, layer_of
 from singa_lite.snapshots.config.values import Plain, Reader, Writer
 from singa_lite.tensor import DeviceSpec
-from singa_lite.training.criteria import losses_of, metrics_of
+from singa_lite.training.objective import losses_of, metrics_of
 from singa_lite.training.stepping_net import SteppingNet
 
 Criteria = TypeVar("Criteria")
+Net = TypeVar("Net", bound=SteppingNet)
 
 #: The version of configurations that are written; a later one is refused.
 VERSION = 1
@@ -51,7 +52,11 @@ def config_of(
 
     writer = Writer("config", lambda layer: paths.get(id(layer)), other, known)
     held |= {"loss": writer.at("loss").write(net.loss), "metric": writer.at("metric").write(net.metric)}
-    reader = Reader(known, lambda path: net.all_layers()[path], lambda config: net_of(config, net.device, known))
+
+    def rebuilt_net(config: object) -> object:
+        return net.from_config(config, net.device, custom=known)
+
+    reader = Reader(known, lambda path: net.all_layers()[path], rebuilt_net)
     forms: list[Plain] = []
     for name, layer in net.layers.items():
         _check_owners(layer, paths)
@@ -77,14 +82,15 @@ def _outside_path(paths: Mapping[int, str], own: set[int]) -> Callable[[Layer], 
 
 
 def net_of(
+    kind: type[Net],
     config: object,
     device: DeviceSpec = None,
     custom: Mapping[str, type | Rule] | None = None,
-) -> SteppingNet:
+) -> Net:
     """A new net of a configuration, with initial values, compiled as that one was.
 
-    custom: the user's own classes by name, and rewriting rules by theirs. ConfigError for what is no configuration;
-    errors of the constructors.
+    kind: the net's class; custom: the user's own classes by name, and rewriting rules by theirs. ConfigError for what
+    is no configuration; errors of the constructors.
     """
     held = _checked(config)
     waiting = {_text(form, "name"): form for form in _forms(held)}
@@ -103,10 +109,10 @@ def net_of(
             found = found.layers[inner]
         return found
 
-    reader = Reader(custom or {}, layer, lambda within: net_of(within, device, custom))
+    reader = Reader(custom or {}, layer, lambda within: net_of(kind, within, device, custom))
     loss = _criteria(losses_of, reader.read(held.get("loss")))
     metric = _criteria(metrics_of, reader.read(held.get("metric")))
-    net = SteppingNet.whole(loss, metric, device, dtype=_text(held, "dtype"), seed=_seed(held))
+    net = kind(loss, metric, device, dtype=_text(held, "dtype"), seed=_seed(held))
     for form in _forms(held):
         net.add(layer(_text(form, "name")), _sources(form))
     for form in _forms(held):
@@ -114,8 +120,7 @@ def net_of(
         for name in fixed if isinstance(fixed, list) else []:
             net.layers[_text(form, "name")].own_parameters[str(name)].stores_grad = False
     compile_by(net.compile, held.get("compiled"), reader)
-    made_net: SteppingNet = net
-    return made_net
+    return net
 
 
 def _checked(config: object) -> Mapping[str, Plain]:

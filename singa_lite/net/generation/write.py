@@ -1,24 +1,55 @@
-"""Writing texts: the prompt in pieces, then id by id."""
+"""Writing texts, and the memory plan of it: the prompt in pieces, then id by id.
+
+Prompts are read in few forms, to record few, and in few steps, as each goes over all weights. A net that keeps keys and
+values alone may read positions twice: then the last piece begins where it ends with the prompt, so that all are of one
+size. One with states reads each once, in pieces that become smaller.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from singa_lite.common.array_types import Array
+from singa_lite.common.array_types import Array, DType
 from singa_lite.common.checks import integer
+from singa_lite.compiler.report.memory_plan import MemoryPlan
+from singa_lite.graph.graph import Graph
 from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.layer.past import Past
 from singa_lite.net.generation import checked
 from singa_lite.net.generation.checked import Ids, TextNet
 from singa_lite.net.generation.draws import Draws
-from singa_lite.net.generation.pieces import pieces
-from singa_lite.net.generation.text_step import ReadStep, ScoreStep
+from singa_lite.net.generation.text_step import ReadStep, ScoreStep, TextStep
+from singa_lite.runtime.pool_numbers import overhead
 from singa_lite.tensor import to_numpy
-from singa_lite.training.step_cache import StepCache
+from singa_lite.training.step_cache import OWN, StepCache
+from singa_lite.training.steps.fed_tensors import Forms
 from singa_lite.training.steps.recorded_steps import Feeds
+
+#: Sizes, the largest first, of a net that may read positions again, and of one that may not.
+AGAIN, ONCE = (64, 32, 16, 8, 4, 2, 1), (64, 16, 4, 1)
+
+
+def sizes(count: int, again: bool) -> list[int]:
+    """Those that prompts of up to so many positions are read in."""
+    return [size for size in (AGAIN if again else ONCE) if size <= count]
+
+
+def pieces(count: int, again: bool) -> Iterator[slice]:
+    """So many positions, from the first one on."""
+    if again and count:
+        size = sizes(count, again)[0]
+        starts = [*range(0, count - size, size), count - size]
+        yield from (slice(start, start + size) for start in starts)
+        return
+    at = 0
+    for size in sizes(count, again):
+        while count - at >= size:
+            yield slice(at, at + size)
+            at += size
+
 
 #: Of one call.
 MOST_STEPS = 2**31 - 1
@@ -64,3 +95,31 @@ class _Writer:
 
     def _feeds(self, ids: Ids, piece: slice) -> Feeds:
         return {"input": {self._entry: ids[:, piece]}, "past": {"position": np.array([piece.start])}}
+
+
+_INT64: DType = np.dtype(np.int64)
+
+
+def generation_plan(layers: LayerGraph, steps: StepCache, batch: int, length: int) -> MemoryPlan:
+    """See `net.plan_generation`. steps: the net's."""
+    where = "plan_generation"
+    net = checked.text_net(where, layers)
+    most = checked.positions(where, layers, length)
+    past = Past(layers.device, layers.dtype, checked.cache_of(layers, batch, most), batch, most, planned=True)
+    plan = steps.look(ScoreStep(layers, past, net.gives), _forms(net.entry, batch, 1), _plan, OWN)
+    beside = {"the prompt": 0}
+    for size in sizes(length - 1, net.reads_again):
+        reading: TextStep[None] = ReadStep(layers, past)
+        found = steps.look(reading, _forms(net.entry, batch, size), _plan, OWN)
+        longer = batch * (size - 1) * _INT64.itemsize  # of the ids, whose place is as large as the longest piece
+        beside["the prompt"] = max(beside["the prompt"], found.arena_bytes + longer)
+    held, arena = plan.held_blocks, max(plan.arena_bytes, *beside.values())
+    return plan.within_fit(beside, overhead(held, arena, layers.device.runtime.alignment))
+
+
+def _plan(graph: Graph) -> MemoryPlan:
+    return graph.memory_plan
+
+
+def _forms(entry: str, batch: int, size: int) -> Forms:
+    return {"input": {entry: ((batch, size), _INT64)}, "past": {"position": ((1,), _INT64)}}

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from singa_lite.training import compile_options
-from singa_lite.training.compile_options import Trait
+from singa_lite.training.settings import ALIKE
 from singa_lite.training.stepping_net import SteppingNet
 
 #: Options of `parallel.mpi` that they are to have alike.
@@ -41,7 +40,7 @@ def settings(net: SteppingNet) -> dict[str, str]:
 def of_rank(net: SteppingNet) -> dict[str, str]:
     """All that ranks which train a net together are to have alike."""
     optimizer = {"optimizer": type(net.optimizer).__name__}
-    compiled = {name: described(net.compiled_as.get(name)) for name in compile_options.with_trait(Trait.ALIKE)}
+    compiled = {name: described(net.compiled_as.get(name)) for name in ALIKE}
     ranks = {f"{name} of parallel.mpi": described(getattr(net.parallel, name, None)) for name in _OF_RANKS}
     return optimizer | settings(net) | compiled | ranks
 

@@ -21,6 +21,7 @@ from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.optimizer import Optimizer
 from singa_lite.runtime.pool_numbers import OutOfMemoryError
 from singa_lite.tensor import Block, Tensor
+from singa_lite.training.settings import Settings
 from singa_lite.training.step_limits import (
     beside_bytes,
     held_bytes,
@@ -30,7 +31,6 @@ from singa_lite.training.step_limits import (
     within_budget,
     within_limit,
 )
-from singa_lite.training.step_options import StepOptions
 from singa_lite.training.steps import fed_tensors
 from singa_lite.training.steps.feed_buffer import FeedBuffer
 from singa_lite.training.steps.observer import ObservedTensors
@@ -46,7 +46,7 @@ class StepRecords(Unique):
     layers: the net's; how: see there; optimizer: the net's, whose state lies beside evaluations and predictions.
     """
 
-    def __init__(self, layers: LayerGraph, how: StepOptions, optimizer: Optimizer | None = None) -> None:
+    def __init__(self, layers: LayerGraph, how: Settings, optimizer: Optimizer | None = None) -> None:
         self.layers = layers
         self.how = how
         self.optimizer = optimizer
@@ -63,7 +63,7 @@ class StepRecords(Unique):
     @cached_property
     def _rules_here(self) -> tuple[RuleOn, ...]:
         """The rules for the device on which the layers are."""
-        return tuple(rule.on(self.layers.device) for rule in self.how.rules)
+        return tuple(rule.on(self.layers.device) for rule in self.how.rules or ())
 
     @cached_property
     def arena(self) -> Arena:
@@ -71,8 +71,8 @@ class StepRecords(Unique):
 
         It is asked for by the first step, so that steps that were compiled away give theirs back before.
         """
-        if self.how.budget is not None or self.how.offloads:
-            return Arena(self.layers.device, self.how.offloads)
+        if self.how.memory_budget is not None or self.how.offload is not None:
+            return Arena(self.layers.device, self.how.offload is not None)
         arena = Arena.of_device(self.layers.device)
         finalize(self, arena.leave).atexit = False
         return arena
@@ -124,8 +124,8 @@ class StepRecords(Unique):
     def _tell(self, graph: Graph) -> None:
         """How the graph is to be planned and run."""
         graph.narrow, graph.tf32, graph.order, graph.workers = (
-            self.how.narrow,
-            self.how.tf32,
+            self.how.narrow(self.layers),
+            self.how.precision == "tf32",
             self.how.order,
             self.how.workers,
         )
@@ -134,7 +134,10 @@ class StepRecords(Unique):
     def _make_room(self, more: int, step: StepFunction[object] | None = None) -> None:
         """For further bytes beside the arena: the other steps go where it leaves too little. step: the next one."""
         limit = self.layers.device.pool.limit
-        over = self.how.budget is not None and held_bytes(self._recorded.graphs(), self.feeds) + more > self.how.budget
+        over = (
+            self.how.memory_budget is not None
+            and held_bytes(self._recorded.graphs(), self.feeds) + more > self.how.memory_budget
+        )
         over = over or (limit is not None and self.layers.device.pool.used + more > limit)
         if more > 0 and over:
             self._let_go_of_others(step)
@@ -174,9 +177,9 @@ class StepRecords(Unique):
         others = there if others is None else others
         going = [each for each in there if each not in others]
         coming, limit, bounds = self._to_come(step), self.layers.device.pool.limit, []
-        if self.how.budget is not None:
+        if self.how.memory_budget is not None:
             lasting = [*self._lasting(step), *self._seen_beside(step)]
-            bounds.append(within_budget(self.how.budget, graph, fed, self.feeds, others, lasting, coming))
+            bounds.append(within_budget(self.how.memory_budget, graph, fed, self.feeds, others, lasting, coming))
         if limit is not None:
             bounds.append(within_limit(limit, [graph, *going], fed, self.feeds, self.layers.device, coming))
         if going and not others:  # and so does the place of a longer batch

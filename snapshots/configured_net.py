@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import TypeVar
 
 from singa_lite.autograd.rewriting import Rule
 from singa_lite.common.array_types import Array
@@ -19,21 +20,25 @@ from singa_lite.snapshots.tree import LazyArray, Tree
 from singa_lite.tensor import DeviceSpec
 from singa_lite.training.stepping_net import SteppingNet
 
+Net = TypeVar("Net", bound=SteppingNet)
 
-def load(path: Path, device: DeviceSpec = None, *, custom: Mapping[str, type | Rule] | None = None) -> SteppingNet:
+
+def load(
+    kind: type[Net], path: Path, device: DeviceSpec = None, *, custom: Mapping[str, type | Rule] | None = None
+) -> Net:
     """The net that `net.save(path)` wrote, with its values, compiled with its optimizer and its state.
 
-    device: where it is to live; custom: {name: class} of the user's own layers, losses and metrics, {name: rule} of its
-    rewriting rules. SnapshotError for a file without a configuration: one of another program, of weights alone, of a
-    net that has none (the message says why), or of an earlier version; make the net by its script then, and call
-    net.load(path). ConfigError for a class or a rule that is not in custom.
+    kind: the net's class; device: where it is to live; custom: {name: class} of the user's own layers, losses and
+    metrics, {name: rule} of its rewriting rules. SnapshotError for a file without a configuration: one of another
+    program, of weights alone, of a net that has none (the message says why), or of an earlier version; make the net by
+    its script then, and call net.load(path). ConfigError for a class or a rule that is not in custom.
     """
     with formats.opened(path) as found:
         text, reason = found.attributes.get("config"), found.attributes.get("config_missing")
     if not isinstance(text, str):
         why = f", as it was written of a net without one: {reason}" if isinstance(reason, str) else ""
         raise SnapshotError(f"{path!s}: wanted a snapshot with the net's configuration, received one without{why}")
-    net = net_of(_parsed(path, text), device, custom)
+    net = net_of(kind, _parsed(path, text), device, custom)
     formats.load(net, path)
     return net
 
@@ -47,7 +52,7 @@ def _parsed(path: Path, text: str) -> object:
 
 
 def pickled(net: SteppingNet) -> tuple[object, ...]:
-    """What `pickle` keeps of a net: its configuration, with the user's own objects as they are, and all its arrays.
+    """Returns the arguments of `unpickled`: a net's configuration, with the user's own objects as they are, and arrays.
 
     SnapshotError after an unfinished step.
     """
@@ -60,18 +65,22 @@ def pickled(net: SteppingNet) -> tuple[object, ...]:
     arrays = {path: lazy.fetch() for path, lazy in tree.arrays.items()}
     classes: dict[str, type] = {}
     config = config_of(net, _as_it_is, classes)
-    return _unpickled, (config, classes, arrays, dict(tree.attributes))
+    return config, classes, arrays, dict(tree.attributes)
 
 
 def _as_it_is(_: str, value: object) -> Plain:
     return AsItIs(value)
 
 
-def _unpickled(
-    config: object, classes: Mapping[str, type], arrays: Mapping[str, Array], attributes: Mapping[str, Attribute]
-) -> SteppingNet:
-    """The net again, on the default device."""
-    net = net_of(config, None, classes)
+def unpickled(
+    kind: type[Net],
+    config: object,
+    classes: Mapping[str, type],
+    arrays: Mapping[str, Array],
+    attributes: Mapping[str, Attribute],
+) -> Net:
+    """Returns a net of this class as `pickled` described it, on the default device."""
+    net = net_of(kind, config, None, classes)
     lazy = {path: LazyArray(array.shape, array.dtype, array.view) for path, array in arrays.items()}
     net_tree.restore(net, Tree(lazy, dict(attributes), "pickle"), None)
     return net

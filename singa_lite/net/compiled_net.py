@@ -14,19 +14,19 @@ from singa_lite.common.keywords import explains_keywords
 from singa_lite.layer import freezing
 from singa_lite.layer.layer import Layer
 from singa_lite.layer.run import LayerGradients as LayerGradients
-from singa_lite.net.compile import checked as compiling
-from singa_lite.net.compile import objective_checks as compile_checks
-from singa_lite.net.compile import settable as net_settings
-from singa_lite.net.compile.checked import Checked
+from singa_lite.loss import Loss
+from singa_lite.net import compile_checks
+from singa_lite.net.attribute_checks import checked_attribute
+from singa_lite.net.compile_checks import Compiled
 from singa_lite.net.memory_questions import PlannedNet
-from singa_lite.optimizer import Optimizer, state_dtype
+from singa_lite.optimizer import GlobalNorm, Optimizer, state_dtype
 from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.parallel.gradients.data_parallel_step import DataParallelStep
 from singa_lite.parallel.gradients.ownership import ownership_of
 from singa_lite.tensor import DeviceSpec
-from singa_lite.training.compile_options import ATTRIBUTES, CompileOptions
-from singa_lite.training.criteria import GivenLosses, GivenMetrics
 from singa_lite.training.loop.settings import of_rank
+from singa_lite.training.objective import GivenLosses, GivenMetrics
+from singa_lite.training.settings import ATTRIBUTES, Settings
 from singa_lite.training.step_cache import StepCache
 from singa_lite.training.steps.own_step import OwnFunction
 from singa_lite.training.steps.step_objective import StepObjective
@@ -47,30 +47,30 @@ class CompiledNet(PlannedNet):
     ) -> None:
         super().__init__(loss, metric, device, dtype, seed)
         self.on_nan: str | None = None
-        self.compiled_as: dict[str, object] = {}
+        self._settings: Settings | None = None
 
     def __setattr__(self, name: str, value: object) -> None:
-        """What steps follow, or an error: see `net_settings`."""
+        """What steps follow, or an error: see `checked_attribute`."""
         if not name.startswith("_"):
-            value = net_settings.checked(self, name, value)
+            value = checked_attribute(self, name, value)
             if name == "optimizer" and value is not None:
                 self._check_optimizer(value)
         object.__setattr__(self, name, value)
-        if name in ATTRIBUTES and vars(self).get("compiled_as"):
-            self.compiled_as[name] = value
+        if name in ATTRIBUTES and vars(self).get("_settings") is not None:
+            self._settings = self.settings.changed(name, value)
 
     def _check_optimizer(self, given: object) -> None:
         """An optimizer that takes the place of that of `compile`, whose errors these are, does what it was told."""
         compile_checks.check_optimizer(given)
-        how = vars(self).get("compiled_as")
-        if not how or not isinstance(given, Optimizer):
+        settings = vars(self).get("_settings")
+        if settings is None or not isinstance(given, Optimizer):
             return
         compile_checks.check(self.ordered(), None, given, None, self.dtype)
-        state_dtype.check(given, how["state_dtype"], self.dtype)
+        state_dtype.check(given, settings.state_dtype, self.dtype)
         given.serve(self)
-        closes = self._clip is not None or self._scale is not None
-        given.gather(how["accumulate"], closes or compiling.counts_positions(self.loss))
-        given.keep_state_as(how["state_dtype"])
+        is_clipped = self._clip is not None or self._scale is not None
+        given.gather(settings.accumulate, is_clipped or _counts_positions(self.loss))
+        given.keep_state_as(settings.state_dtype)
         self._steps.optimizer = given
 
     @explains_keywords()
@@ -178,35 +178,39 @@ class CompiledNet(PlannedNet):
         parallel: `parallel.mpi()`: train with the processes that mpiexec has started, of which each is given its part
         of every batch; all make the same update, by the mean over the whole batch. See docs/parallel.md.
         """
-        options = CompileOptions.among(locals())
-        self._take(compiling.checked(self, optimizer, loss, metric, options))
+        settings = Settings.checked(locals())
+        self._take(compile_checks.compiled(self, optimizer, loss, metric, settings))
 
-    def _take(self, found: Checked) -> None:
+    def _take(self, found: Compiled) -> None:
         """Train by this from now on. GraphError where optimizer or processes serve another net."""
-        optimizer, options = found.optimizer, found.options
-        steps = StepCache(self, found.how, optimizer)
-        own = None if options.step is None else self._own or OwnFunction(options.step, self.seed, self.device)
-        together = self._together_with(found.ranks, optimizer, found.freeze)
+        optimizer, settings, limit = found.optimizer, found.settings, found.settings.clip_global_norm
+        steps = StepCache(self, settings, optimizer)
+        own = None if settings.step is None else self._own or OwnFunction(settings.step, self.seed, self.device)
+        together = self._data_parallel_step(settings.parallel, optimizer, settings.freeze)
+        clip = None if limit is None else GlobalNorm(limit)
         optimizer.serve(self)
-        optimizer.gather(found.accumulate, found.needs_all_gradients or compiling.counts_positions(found.losses))
-        optimizer.keep_state_as(options.state_dtype)
+        is_clipped = clip is not None or found.scale is not None
+        optimizer.gather(settings.accumulate, is_clipped or _counts_positions(found.losses))
+        optimizer.keep_state_as(settings.state_dtype)
         self.optimizer = None  # an interrupt before the last line leaves a net that is not compiled
-        self.loss, self.metric, self.freeze = found.losses, found.metrics, found.freeze
-        self.micro_batches, self.on_nan = found.micro_batches, found.on_nan
-        self.loss_weights = None if options.loss_weights is None else dict(options.loss_weights)
-        self._clip, self._scale, self._keep = found.clip, found.scale, found.keep
-        self._parallel, self._together = found.ranks, together
-        if own is not None and options.step is not None:
-            own.function, own.objective = options.step, StepObjective()
-        self._own, self._beside = own, found.beside
-        self.compiled_as = found.compiled_as()
+        self.loss, self.metric, self.freeze = found.losses, found.metrics, settings.freeze
+        self.micro_batches, self.on_nan = settings.micro_batches, settings.on_nan
+        self.loss_weights = None if settings.loss_weights is None else dict(settings.loss_weights)
+        self._clip, self._scale, self._keep = clip, found.scale, tuple(settings.keep or ())
+        self._together = together
+        if own is not None and settings.step is not None:
+            own.function, own.objective = settings.step, StepObjective()
+        self._own, self._beside = own, settings.nets or {}
+        self._settings = settings
         self._trainer.steps, self.optimizer = steps, optimizer
 
-    def _together_with(
+    def _data_parallel_step(
         self, ranks: DataParallel | None, optimizer: Optimizer, frozen: freezing.Freeze
     ) -> DataParallelStep | None:
         """With the processes that train it too; None where this one is alone. GraphError as `ownership_of`."""
         before = None if self._together is None or optimizer is not self.optimizer else self._together.ownership
+        if ranks is None and before is None:
+            return None
         layers = freezing.freezing((node.layer for node in self.ordered()), frozen).trained
         own = (value for layer in layers if layer.trainable for value in layer.own_parameters.values())
         trained = {value.name for value in own if value.stores_grad}
@@ -221,3 +225,8 @@ class CompiledNet(PlannedNet):
         if self.optimizer is None:
             raise GraphError(f"{where}: wanted an optimizer, call compile(optimizer) first")
         return self.optimizer
+
+
+def _counts_positions(losses: object) -> bool:
+    """Whether an only loss is a mean of the positions that count, by which the batches of a group are weighed then."""
+    return isinstance(losses, Loss) and losses.is_counted and losses.of_whole_batch

@@ -11,16 +11,15 @@ from singa_lite.common.errors import GraphError
 from singa_lite.common.keywords import hint_for, own_word
 from singa_lite.layer import freezing
 from singa_lite.layer.layer import Layer
-from singa_lite.training import non_finite
-from singa_lite.training.compile_options import ATTRIBUTES, NAMES
-from singa_lite.training.criteria import losses_of, metrics_of
+from singa_lite.training.objective import losses_of, metrics_of
+from singa_lite.training.settings import ATTRIBUTES, NAMES, checked_on_nan
 
 #: The attribute that a net's constructor sets last.
-_LAST = "compiled_as"
+_LAST = "_settings"
 
 _OF_NET = frozenset({"optimizer", "loss", "metric"})
 #: Attributes that `compile` sets and that may be set afterwards: steps follow.
-FOLLOWED = _OF_NET | ATTRIBUTES
+FOLLOWED = _OF_NET.union(ATTRIBUTES)
 _COMPILED = _OF_NET.union(NAMES)
 
 
@@ -33,7 +32,7 @@ class Settable(Protocol):
     def all_layers(self) -> Mapping[str, Layer]: ...
 
 
-def checked(net: Settable, name: str, value: object) -> object:
+def checked_attribute(net: Settable, name: str, value: object) -> object:
     """The value that the attribute is to have. GraphError or AttributeError for one that nothing would follow, and the
     errors of `compile` for what it refuses.
     """
@@ -42,9 +41,9 @@ def checked(net: Settable, name: str, value: object) -> object:
     if name == "metric":
         return metrics_of(value)
     if name == "on_nan":
-        return non_finite.checked(value)
+        return checked_on_nan("net.on_nan", value)
     known = vars(net)
-    if name == "freeze" and known.get("compiled_as") and not isinstance(value, str):
+    if name == "freeze" and known.get("_settings") is not None and not isinstance(value, str):
         return freezing.checked("net.freeze", value, net.all_layers())
     if name in ("device", "dtype") and known.get("_layers"):
         instead = "net.to_device(device)" if name == "device" else "FeedForwardNet(dtype=...)"

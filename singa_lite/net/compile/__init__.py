@@ -1,1 +1,0 @@
-"""`compile`: each option checked, and what is made of them."""
