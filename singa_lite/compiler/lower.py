@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from math import inf
 from typing import NamedTuple
 
 from singa_lite.compiler.ir.program import Program, floor, host_requests, requests
@@ -30,8 +31,6 @@ MOST_LIMITS = 4
 RANKS = 4
 #: Moves of single instructions lower a floor by less than what is beyond this share of it.
 LEAST_MOVED = 0.75
-#: A plan that takes longer than any that was seen ends here, at the cost of depending on the machine.
-MOST_SECONDS = 20.0
 
 
 class Sketched(NamedTuple):
@@ -223,7 +222,7 @@ class Lowering:
         nodes = min(MOST_NODES, NODES_TIMES_BLOCKS // max(1, len(wanted))) if search else 0
         placed = _offsets(wanted, nodes, within)
         on_host = host_requests(program)
-        host = plan(on_host, nodes=0)
+        host = plan(on_host, seconds=inf, nodes=0)
         planned = time.perf_counter()
         check(wanted, placed.offsets, placed.arena, told=request_labels(program))
         check(on_host, host.offsets, host.arena)
@@ -234,9 +233,11 @@ class Lowering:
 
 
 def _offsets(wanted: Sequence[Request], nodes: int, within: int | None) -> Plan:
-    """Where all lies, in the smallest arena that is found, or in the first one that is small enough."""
+    """Where all lies, in the smallest arena that is found, or in the first one that is small enough; by counted tries,
+    so that each machine gets the same plan.
+    """
     try:
-        return plan(wanted, capacity=within, seconds=MOST_SECONDS, nodes=nodes)
+        return plan(wanted, capacity=within, seconds=inf, nodes=nodes)
     except CapacityError as error:
         return error.best
 

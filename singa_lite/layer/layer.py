@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar
 
 from singa_lite.common.checks import kind_of
-from singa_lite.common.described import Arguments, is_ours
+from singa_lite.common.described import Arguments
 from singa_lite.common.errors import GraphError, ShapeError
 from singa_lite.common.nesting import make_room
 from singa_lite.common.table import Table
@@ -75,15 +74,6 @@ class Layer(LayerTraits):
         self._layers: dict[str, Layer] = {}
         self._made_in_setup: list[str] = []
         self._prepared_for: tuple[Shape, ...] = ()
-
-    def bookkeeping(self) -> Collection[str]:
-        """Beside others, what each layer has."""
-        return {*super().bookkeeping(), *_base_attributes()}
-
-    @property
-    def runs_users_code(self) -> bool:
-        """Whether its own forward may be code of the user's, which might not do the same at each call."""
-        return not is_ours(type(self))
 
     # ---- layers within it
 
@@ -304,12 +294,6 @@ class Node(NamedTuple):
 
 
 Given = TypeVar("Given")
-
-
-@cache
-def _base_attributes() -> frozenset[str]:
-    """Attributes of a layer of no class of its own."""
-    return frozenset(vars(Layer("layer")))
 
 
 def _only(call: str, layer: Layer, given: list[Given]) -> Given:

@@ -186,6 +186,10 @@ class BatchNet(CompiledNet):
                     "one of its targets, y={...}"
                 )
 
+    def record_again(self) -> None:
+        """Record each step anew when its next batch comes, with all that layers, losses and updates read elsewhere."""
+        self._steps.exclusively(self._steps.record_again)
+
     def gradients(self, x: object, y: object) -> dict[str, Tensor]:
         """All parameters' gradients of the loss's mean over a batch, by name.
 

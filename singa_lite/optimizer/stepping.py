@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableMapping
-from contextlib import contextmanager
+from collections.abc import Callable, MutableMapping
 from math import nan
-from typing import ClassVar
 
 import numpy as np
 
@@ -27,10 +25,6 @@ class Stepping(Described):
     state, gathering: the optimizer's own.
     """
 
-    #: Methods that a step begins and ends by, in Python, whether it is replayed or not.
-    at_each_batch: ClassVar[frozenset[str]] = frozenset(
-        {"begin_step", "count_step", "end_step", "renew_rate", "restore_step"}
-    )
     state: MutableMapping[str | Tensor, dict[str, Tensor]]
     gathering: GradientAccumulation
 
@@ -98,20 +92,6 @@ class Stepping(Described):
         self._step += 1
         if self._begun:  # since an update by hand; set only where it changes, as each change of an option is looked at
             self._begun = False
-
-    @contextmanager
-    def gone_over_again(self) -> Iterator[None]:
-        """A `with` block that runs the step that has begun once more. A step that begins inside does not count, has the
-        same rate, and its schedule is not asked.
-        """
-        kept, rate = (self._schedule, self._step, self._begun, self._updated), self._rate
-        self._schedule, self._updated = schedule.Constant(rate), set()
-        try:
-            yield
-        finally:
-            self._schedule, self._step, self._begun, self._updated = kept
-            if rate != self._rate:
-                self._set_rate(rate)
 
     def renew_rate(self) -> None:
         """The rate of the step that has begun, by what the schedule says of it now."""

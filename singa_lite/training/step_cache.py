@@ -19,13 +19,14 @@ from singa_lite.layer.layer_base.past import Kept, Past
 from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.optimizer import Optimizer
 from singa_lite.tensor import Tensor
-from singa_lite.training.own_optimizer import begins_by_itself
 from singa_lite.training.step_options import StepOptions
 from singa_lite.training.steps import fed_tensors
+from singa_lite.training.steps.eager_check import EagerCheck, compared
 from singa_lite.training.steps.fast_path import Batch, FastPath, FastStep, Given, checks_of, copy_of, is_given_as_fed
 from singa_lite.training.steps.fed_tensors import Forms
 from singa_lite.training.steps.followed import NetSettings
 from singa_lite.training.steps.recorded_steps import Feeds, RecordedStep, StepForm
+from singa_lite.training.steps.recordings import check_recordable, is_recorded
 from singa_lite.training.steps.step_functions import StepFunction, Values
 from singa_lite.training.steps.step_records import StepRecords, key_of
 from singa_lite.training.steps.train_step import Look, TrainStep
@@ -43,6 +44,7 @@ class StepCache(StepRecords):
     def __init__(self, layers: LayerGraph, how: StepOptions, optimizer: Optimizer | None = None) -> None:
         super().__init__(layers, how, optimizer)
         self._turn = StepLock(arena_busy_error)
+        self._check = EagerCheck()
         #: By which batches of a form that was trained before are trained.
         self.repeats = FastPath(self._recorded)
         self._past: ReferenceType[Past] | None = None
@@ -57,7 +59,7 @@ class StepCache(StepRecords):
 
     def exclusively(self, work: Callable[..., R], *arguments: object) -> R:
         """work(*arguments), while no other thread does a step of this net."""
-        done = self._turn.run_with(self.arena.turn, self._exclusively, work, *arguments)
+        done = self._turn.run(self._exclusively, work, *arguments)
         raise_ignored()  # what came inside the step
         return done
 
@@ -70,7 +72,8 @@ class StepCache(StepRecords):
 
         pause: where to wait for those who read what it will overwrite. changing: called before the first change.
         """
-        if not self.how.graph:
+        self.recordings.steps += 1
+        if not is_recorded(step, self.how):
             if pause is not None:
                 pause.wait()
             self.seen = None  # which holds values of the last step
@@ -81,6 +84,8 @@ class StepCache(StepRecords):
         recorded = self._found(step, feeds)
         if recorded is None:
             recorded = self._record(step, feeds)  # which begins the optimizer's step
+        elif step.together is None and self._check.is_due():
+            return self._trained_both_ways(step, recorded, pause, changing)
         else:
             step.begin()
         recorded.graph.prepare()
@@ -90,6 +95,24 @@ class StepCache(StepRecords):
         results: tuple[Tensor, dict[str, Tensor]] = recorded.results
         self._run(step, recorded, step.look, pause)
         self.seen = recorded.seen
+        return results
+
+    def _trained_both_ways(
+        self, step: TrainStep, recorded: RecordedStep, pause: Pause | None, changing: Callable[[], object]
+    ) -> Values:
+        """In checked mode: the step is done eagerly, which begins it, put back, and replayed."""
+        if pause is not None:
+            pause.wait()
+        self._trained = recorded
+        look, step.look = step.look, None
+        executable = recorded.graph.executable()
+        compare = compared(recorded.graph, executable, lambda: one_step(step.operations, recorded.tensors))
+        step.seen()
+        changing()
+        self._run(step, recorded, look, None)
+        compare()
+        self.seen = recorded.seen
+        results: Values = recorded.results
         return results
 
     def put_in_again(self, recorded: RecordedStep, batch: Batch) -> Executable | None:
@@ -109,6 +132,7 @@ class StepCache(StepRecords):
         executable: what `put_in_again` gave; look: as of a `TrainStep`.
         """
         self._trained = recorded
+        self.recordings.steps += 1
         if executable is None or look is not None:
             self._run(recorded.repeat.step, recorded, look, None)
         else:
@@ -137,7 +161,8 @@ class StepCache(StepRecords):
     def note_repeat(self, x: object, y: object, followed: NetSettings, step: TrainStep, feeds: Given) -> None:
         """What the next batch of this form is trained by, where it can be: this one was just now. step: a fresh one."""
         recorded = self._trained
-        if recorded is None or not is_given_as_fed(x, y, feeds) or begins_by_itself(step.optimizer):
+        own_begin = type(step.optimizer).begin_step is not Optimizer.begin_step
+        if recorded is None or not is_given_as_fed(x, y, feeds) or own_begin:
             return
         checks = checks_of(self.layers, step.objective, feeds)  # type: ignore[arg-type]  # arrays, as that says
         repeat = FastStep(followed, key_of(step, feeds), step, step.objective.measures, checks, feeds, recorded)
@@ -145,7 +170,7 @@ class StepCache(StepRecords):
 
     def do(self, step: StepFunction[R], feeds: Feeds) -> R:
         """A step that trains nothing; its results are valid until the next call, see `own`."""
-        if not self.how.graph:
+        if not is_recorded(step, self.how):
             done = one_step(step.operations, fed_tensors.filled(self.layers, feeds))
             self.seen = step.seen() or self.seen
             return done
@@ -159,7 +184,7 @@ class StepCache(StepRecords):
         """Returns `do` for batches of the same form as this one, without its checks of what has changed. These are made
         once, here, and nothing else may be done meanwhile.
         """
-        if not self.how.graph:
+        if not is_recorded(step, self.how):
             return lambda given: self.do(step, given)
         recorded = self._found(step, feeds) or self._record(step, feeds)
 
@@ -170,6 +195,11 @@ class StepCache(StepRecords):
             return results
 
         return replayed
+
+    def record_again(self) -> None:
+        """Let go of all recorded steps: the next batch of each form is recorded."""
+        self._recorded.clear()
+        self._trained = self.seen = None
 
     def own(self, values: Values) -> Values:
         """The last step's loss and metric as tensors of their own, which the next replay does not overwrite."""
@@ -233,6 +263,7 @@ class StepCache(StepRecords):
         return seen
 
     def _seen(self, step: StepFunction[object], forms: Forms, ask: Callable[[Graph], Seen], budget: int | None) -> Seen:
+        check_recordable("a plan", step)
         device = self.layers.device
         arena = Arena(device, self.how.offload)
         with device.first_values(), device.recording(arena, self.how.fuse) as graph:

@@ -28,3 +28,16 @@ class StepOptions:
     limits: Mapping[str, int] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
     tf32: bool = False
+
+    @property
+    def of_records(self) -> list[str]:
+        """The options of `compile` that are asked for and kept by recorded steps alone."""
+        asked = {
+            "memory_budget": self.budget is not None,
+            "offload": self.offload,
+            "precision": self.narrow is not None or self.tf32,
+            "order": self.order != "recorded",
+            "limits": self.limits,
+            "rules": self.rules,
+        }
+        return [name for name, wanted in asked.items() if wanted]

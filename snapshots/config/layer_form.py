@@ -9,6 +9,7 @@ from singa_lite.common.described import options_of
 from singa_lite.common.errors import ConfigError
 from singa_lite.layer.layer import Layer, Node
 from singa_lite.snapshots.config.values import Plain, Reader, Writer
+from singa_lite.tensor import Shape
 
 #: What the net and the layers around it say of a layer, and what its own constructor gives under another form.
 _NOT_OPTIONS = frozenset({"name", "input_sample_shape", "layers", "layer", "net", "embedding"})
@@ -17,16 +18,18 @@ _NOT_OPTIONS = frozenset({"name", "input_sample_shape", "layers", "layer", "net"
 _PLAIN = (bool, int, float, str, tuple, list, type(None))
 
 
-def form_of(node: Node, writer: Writer, reader: Reader) -> dict[str, Plain]:
-    """A layer of a net as a form. reader: of the same net, to see what an equal constructor call would give.
+def form_of(node: Node, fed: Sequence[Shape] | None, writer: Writer, reader: Reader) -> dict[str, Plain]:
+    """A layer of a net as a form. fed: sample shapes that an input layer is fed.
+
+    reader: of the same net, to see what an equal constructor call would give.
 
     ConfigError for a layer whose arguments cannot be written.
     """
     layer = node.layer
     form: dict[str, Plain] = {"name": layer.name, "sources": [[name, number] for name, number in node.sources]}
     form |= writer.described(layer, {**layer.given_arguments, "name": layer.name})
-    if not node.sources and layer.input_sample_shapes is not None:
-        shapes = [tuple(shape) for shape in layer.input_sample_shapes]
+    if not node.sources and fed is not None:
+        shapes = [tuple(shape) for shape in fed]
         form["input_sample_shape"] = writer.write(shapes[0] if len(shapes) == 1 else shapes)
     alike = _read_layer(form, reader)
     if layer.shared_with is not None and alike.shared_with is None:

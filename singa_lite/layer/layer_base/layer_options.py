@@ -7,8 +7,9 @@ from functools import cache
 from typing import Any, Protocol, Self
 
 from singa_lite import device as devices
-from singa_lite.common.described import Arguments, differences, equal_values, options_of
+from singa_lite.common.described import Arguments, differences, options_of
 from singa_lite.common.errors import GraphError
+from singa_lite.common.option_version import equal_values
 from singa_lite.device import Device
 from singa_lite.layer.layer_base.layer_calls import Callee
 from singa_lite.layer.layer_base.layer_tensors import Context

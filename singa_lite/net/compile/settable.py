@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Protocol
 
-from singa_lite.common.described import is_ours
+from singa_lite.common.described import NEAR, is_ours
 from singa_lite.common.elsewhere import COMPILE
 from singa_lite.common.errors import GraphError
 from singa_lite.layer.layer import Layer
@@ -62,14 +62,16 @@ def checked(net: Settable, name: str, value: object) -> object:
     if name in _COMPILED and (known.get("optimizer") is not None or hasattr(type(net), name)):
         raise GraphError(f"net.{name}: wanted compile({name}=...) anew, received {value!r:.100} for the attribute")
     if is_ours(type(net)) and not hasattr(type(net), name) and _LAST in known:
-        _refuse(net, name)
+        _refuse_misspelt(net, name)
     return value
 
 
-def _refuse(net: Settable, name: str) -> None:
+def _refuse_misspelt(net: Settable, name: str) -> None:
+    """AttributeError for a name that is nearly an attribute's, or another framework's word; others are the user's."""
     public = {word for word in (*vars(net), *dir(type(net))) if not word.startswith("_")}
     near = ELSEWHERE.get(name, "")
     if not near:
         words = [word for word in COMPILE.get(name, ()) if word in _COMPILED]
-        near = next(iter(words or get_close_matches(name, sorted(public | _COMPILED), 1)), "")
-    raise AttributeError(f"net.{name}: wanted an attribute that a net has, received none{near and f'; perhaps {near}'}")
+        near = next(iter(words or get_close_matches(name, sorted(public | _COMPILED), 1, NEAR)), "")
+    if near:
+        raise AttributeError(f"net.{name}: wanted an attribute that a net has, received none; perhaps {near}")

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from singa_lite.autograd.watching.watch import Watch
 from singa_lite.common.array_types import Array, Shaped
 from singa_lite.common.checks import integer
 from singa_lite.device import device_of
@@ -40,7 +39,7 @@ class RecordedStep:
     """A step for batches of one form.
 
     tensors: each batch is copied into them; feed: where they lie; results: what the step gave while it was recorded, of
-    a type that goes with the kind of step; read after a run. nodes, watch: what it was recorded by. kept: what the
+    a type that goes with the kind of step; read after a run. nodes: the layers that it was recorded by. kept: what the
     step's key names by identity, and must therefore live as long. moved: parameters that it writes, once asked for.
     seen: what is observed of it. repeat: what a batch of its form is trained by, see `training/steps/fast_path.py`.
     """
@@ -50,7 +49,6 @@ class RecordedStep:
     feed: Feed
     results: Any
     nodes: list[Node]
-    watch: Watch
     kept: tuple[object, ...]
     moved: frozenset[Block] = frozenset()
     seen: ObservedTensors | None = None
@@ -110,7 +108,7 @@ class RecordedStep:
 
     def holds(self, nodes: list[Node]) -> bool:
         """Whether the net, whose layers these are, would do the same step again."""
-        return self.nodes is nodes and self.watch.holds()
+        return self.nodes is nodes and self.graph.options.hold()
 
 
 class RecordedSteps:
@@ -119,11 +117,16 @@ class RecordedSteps:
     def __init__(self, most: int | None = None) -> None:
         self.most = _most() if most is None else most
         self._steps: dict[StepKey, RecordedStep] = {}
+        #: The option that was set since the step that `find` did not give was recorded; "" where there was none.
+        self.changed = ""
 
     def find(self, key: StepKey, nodes: list[Node]) -> RecordedStep | None:
         """The step of that key, now the most recently used, if it still does what the net does."""
-        step = self._steps.pop(key, None)
-        if step is None or not step.holds(nodes):
+        step, self.changed = self._steps.pop(key, None), ""
+        if step is None:
+            return None
+        if not step.holds(nodes):
+            self.changed = step.graph.options.changed() or "the layers of the net"
             return None
         self._steps[key] = step
         return step
