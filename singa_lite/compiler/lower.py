@@ -233,8 +233,9 @@ class Lowering:
 
 
 def _offsets(wanted: Sequence[Request], nodes: int, within: int | None) -> Plan:
-    """Where all lies, in the smallest arena that is found, or in the first one that is small enough; by counted tries,
-    so that each machine gets the same plan.
+    """Returns the smallest placement found, or the first one within a capacity.
+
+    The tries are counted, so that each machine gets the same plan.
     """
     try:
         return plan(wanted, capacity=within, seconds=inf, nodes=nodes)

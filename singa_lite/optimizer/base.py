@@ -27,7 +27,7 @@ from singa_lite.optimizer.stepping import Stepping
 from singa_lite.tensor import Shape, Tensor
 
 
-class Served(Protocol):
+class NamedNet(Protocol):
     """A net, as its optimizer knows it."""
 
     def param_names(self) -> list[str]: ...
@@ -70,7 +70,7 @@ class Optimizer(Stepping):
         self.gathering = GradientAccumulation()
         general = checked_rule(type(self).__name__, "*", regularizer=regularizer, constraint=constraint)
         self._rules = Rules(general)
-        self._serves: tuple[ReferenceType[Optimizer], ReferenceType[Served]] | None = None
+        self._serves: tuple[ReferenceType[Optimizer], ReferenceType[NamedNet]] | None = None
 
     def adopt(self, changes: Mapping[str, object], before: Self, after: Self) -> None:
         """Follow other values of options of the constructor's.
@@ -120,7 +120,7 @@ class Optimizer(Stepping):
         constraint = general.constraint if constraint is None else constraint
         where = f"register {pattern!r}"
         rule = checked_rule(where, pattern, lr_mult, decay_mult, regularizer, constraint)
-        served = self._served()
+        served = self._compiled_net()
         if served is not None:
             rule.check_names(served.param_names())
         self._rules.add(rule)
@@ -186,7 +186,7 @@ class Optimizer(Stepping):
         """Move `value` by what `slot_of_sums` holds. TypeError for an optimizer that has no such slot."""
         raise TypeError(f"{type(self).__name__}: wanted an optimizer whose state takes in sums of gradients")
 
-    def serve(self, net: Served) -> None:
+    def serve(self, net: NamedNet) -> None:
         """Keep the steps and state of this net from now on. GraphError if there are some of another living net's.
 
         net: known by its identity alone, and not kept alive.
@@ -195,15 +195,15 @@ class Optimizer(Stepping):
             self.check_serves(net)
         self._serves = ref(self), ref(net)
 
-    def check_serves(self, net: Served) -> None:
+    def check_serves(self, net: NamedNet) -> None:
         """GraphError if the net that it was last compiled with is another one, and lives."""
-        if self._served() not in (None, net):
+        if self._compiled_net() not in (None, net):
             raise GraphError(
                 f"{type(self).__name__}: wanted an optimizer for one net alone, received one that another net was "
                 "compiled with; make one for each, as it counts one net's steps"
             )
 
-    def _served(self) -> Served | None:
+    def _compiled_net(self) -> NamedNet | None:
         """The net that it was last compiled with, if it lives. A copy of an optimizer is free."""
         return None if self._serves is None or self._serves[0]() is not self else self._serves[1]()
 

@@ -72,7 +72,7 @@ class _Operations:
             self.problem = f"{wanted}, received {_text(operation)}"
             return
         for operand, tensor in zip(instruction.operands, operation.tensors, strict=True):
-            if operand is not None and tensor is not None and not self._is_same(operand, tensor):
+            if operand is not None and tensor is not None and not self._is_recorded(operand, tensor):
                 self.problem = f"{wanted} over the tensors of the record, received another one {tensor.shape}"
 
     def end(self) -> None:
@@ -82,7 +82,7 @@ class _Operations:
         if problem:
             _refuse(problem)
 
-    def _is_same(self, operand: Operand, tensor: Tensor) -> bool:
+    def _is_recorded(self, operand: Operand, tensor: Tensor) -> bool:
         """Whether the tensor is the record's: made at the same place, or the same block, or a constant of its bytes."""
         block = tensor.block
         known = self._numbers.get(id(block))
