@@ -129,8 +129,10 @@ class Described(Versioned, metaclass=_Kind):
             object.__setattr__(self, name, value)
 
     def _check_known(self, name: str) -> None:
-        """Raises AttributeError for what is nearly an option of this package's class, or another framework's word for
-        one, or an option that is read only where the object is constructed. All other attributes are the user's own.
+        """Raises AttributeError for a misspelt option, and for one that is read only by the constructor.
+
+        Misspelt is what is nearly an option of this package's class, or another framework's word for one. All other
+        attributes are the user's own.
         """
         kind = type(self)
         if name in vars(self) or hasattr(kind, name):

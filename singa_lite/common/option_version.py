@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+_MISSING = object()
 _NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
@@ -54,8 +55,8 @@ class Versioned:
 
         def __setattr__(self, name, value):
             """Sets the attribute, and notes the change of an option."""
-            is_there = name in vars(self) or isinstance(getattr(type(self), name, None), property)
-            changes = is_there and is_option(type(self), name) and not equal_values(vars(self).get(name), value)
+            before = vars(self).get(name, getattr(type(self), name, _MISSING))
+            changes = before is not _MISSING and is_option(type(self), name) and not equal_values(before, value)
             object.__setattr__(self, name, value)
             if changes:
                 self.note_change(name)

@@ -11,9 +11,7 @@ from singa_lite.common import threads as _threads
 from singa_lite.common.array_types import Array
 from singa_lite.common.errors import DeviceError, OverrunError
 from singa_lite.common.interrupts import raise_ignored
-from singa_lite.device.bound_copies import BoundCopies
-from singa_lite.device.bound_feeds import BoundFeeds, bound_feeds
-from singa_lite.device.bound_results import BoundResults, bound_results
+from singa_lite.device.bound_copies import BoundCopies, BoundFeeds, BoundResults, bound_feeds, bound_results
 from singa_lite.device.seeds import Seeds
 from singa_lite.device.tensor_memory import TensorMemory
 from singa_lite.graph.arena import Arena

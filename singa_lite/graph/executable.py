@@ -93,11 +93,6 @@ class Executable(Unique):
         threads.settle()
         self.arena.turn.run(self._run, pause)
 
-    @property
-    def is_bound(self) -> bool:
-        """Whether the launches are bound to their bytes."""
-        return self._replay is not None
-
     def run_here(self) -> None:
         """As `run`, where its processor and stream are the current ones."""
         threads.settle()

@@ -52,12 +52,6 @@ class Graph(PlannedRecord):
         """What runs it in its own order, with its blocks."""
         return self._executable(self.order)
 
-    @property
-    def ready(self) -> Executable | None:
-        """What runs it in its own order, bound to its bytes; None where the next run has to plan or bind it."""
-        executable = self._executables.get(self.order)
-        return executable if executable is not None and executable.is_bound else None
-
     def run(self, order: str | None = None, pause: Pause | None = None) -> None:
         """Replay the step. The first run plans it, proves the plan and binds every launch to its bytes.
 

@@ -28,6 +28,9 @@ class LayerGraph:
     freeze: which layers do not train, see `Freeze`.
     """
 
+    #: Rises when a layer is added, or a setting of the net that its steps go by is set.
+    settings_version: int = 0
+
     def __init__(self, device: DeviceSpec, dtype: DTypeLike, seed: int | None) -> None:
         self.device = devices.get(device)
         self.dtype = _float_dtype(dtype)
@@ -76,6 +79,7 @@ class LayerGraph:
             raise
         self._nodes = self._lengths = None
         self._usable = False
+        self.settings_version += 1
         return layer
 
     def adopt(

@@ -193,6 +193,8 @@ class Optimizer(Stepping):
         """
         if self._step or self.state:
             self.check_serves(net)
+        if self._compiled_net() is not net:
+            self.note_change("net")
         self._serves = ref(self), ref(net)
 
     def check_serves(self, net: NamedNet) -> None:

@@ -89,7 +89,7 @@ class Stepping(Described):
         """As `begin_step`, of a replay, which makes its updates by itself: the next update here begins another step."""
         self._write_rate(self._step)
         self._updated.clear()
-        self._step += 1
+        object.__setattr__(self, "_step", self._step + 1)
         if self._begun:  # since an update by hand; set only where it changes, as each change of an option is looked at
             self._begun = False
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TypeVar
-from weakref import ReferenceType, ref
+from weakref import ReferenceType, WeakValueDictionary, ref
 
 from singa_lite.common.contexts import StepLock, in_own_context, one_step
 from singa_lite.common.errors import GraphError
@@ -12,7 +12,6 @@ from singa_lite.common.interrupts import raise_ignored
 from singa_lite.compiler.byte_limit import ByteLimit
 from singa_lite.compiler.ir.remembered import forget_planning
 from singa_lite.graph.arena import Arena, arena_busy_error
-from singa_lite.graph.executable import Executable
 from singa_lite.graph.graph import Graph, Pause
 from singa_lite.kernels.kernel_set import tf32_of
 from singa_lite.layer.layer_base.past import Kept, Past
@@ -21,10 +20,17 @@ from singa_lite.optimizer import Optimizer
 from singa_lite.tensor import Tensor
 from singa_lite.training.step_options import StepOptions
 from singa_lite.training.steps import fed_tensors
+from singa_lite.training.steps.bound_step import (
+    Batch,
+    BoundStep,
+    Given,
+    checks_of,
+    copy_of,
+    form_of_given,
+    is_given_as_fed,
+)
 from singa_lite.training.steps.eager_check import EagerCheck, compared
-from singa_lite.training.steps.fast_path import Batch, FastPath, FastStep, Given, checks_of, copy_of, is_given_as_fed
 from singa_lite.training.steps.fed_tensors import Forms
-from singa_lite.training.steps.followed import NetSettings
 from singa_lite.training.steps.recorded_steps import Feeds, RecordedStep, StepForm
 from singa_lite.training.steps.recordings import check_recordable, is_recorded
 from singa_lite.training.steps.step_functions import StepFunction, Values
@@ -45,8 +51,8 @@ class StepCache(StepRecords):
         super().__init__(layers, how, optimizer)
         self._turn = StepLock(arena_busy_error)
         self._check = EagerCheck()
-        #: By which batches of a form that was trained before are trained.
-        self.repeats = FastPath(self._recorded)
+        #: {(form of a batch, version of the net's settings): the record whose bound step trains it}.
+        self._bound_steps: WeakValueDictionary[Hashable, RecordedStep] = WeakValueDictionary()
         self._past: ReferenceType[Past] | None = None
 
     def anew(self) -> StepCache:
@@ -106,7 +112,8 @@ class StepCache(StepRecords):
         self._trained = recorded
         look, step.look = step.look, None
         executable = recorded.graph.executable()
-        compare = compared(recorded.graph, executable, lambda: one_step(step.operations, recorded.tensors))
+        device = self.layers.device
+        compare = compared(recorded.graph, device, executable, lambda: one_step(step.operations, recorded.tensors))
         step.seen()
         changing()
         self._run(step, recorded, look, None)
@@ -115,28 +122,28 @@ class StepCache(StepRecords):
         results: Values = recorded.results
         return results
 
-    def put_in_again(self, recorded: RecordedStep, batch: Batch) -> Executable | None:
-        """Before a batch that `FastPath.find` let through is done by `repeat`; what runs it where all is bound already.
+    def bound_record(self, x: object, y: object, settings: int) -> RecordedStep | None:
+        """The record that trains a batch of this form, by its `bound` step; None where it is to be done as a first one.
 
-        Where its processor and its stream are the current ones, and nobody looks at operations.
+        settings: the version of the net's.
         """
-        executable = recorded.put_in_again(batch)
-        if executable is None:
-            recorded.put_in(recorded.repeat.by_layer(batch))
-            recorded.graph.prepare()
-        return executable
+        recorded = self._bound_steps.get((form_of_given(x, y), settings))
+        if recorded is None or recorded.bound is None:
+            return None
+        return recorded if self._recorded.use(recorded.bound.key, recorded) else None
 
-    def repeat(self, recorded: RecordedStep, executable: Executable | None, look: Look | None) -> None:
-        """As `train`, of a batch that is put in, where nobody reads what it will overwrite.
+    def train_bound(self, recorded: RecordedStep, batch: Batch, look: Look | None) -> None:
+        """Trains on a batch by a bound step. Nobody reads what it will overwrite, or looks at operations.
 
-        executable: what `put_in_again` gave; look: as of a `TrainStep`.
+        Its processor and stream are the current ones. look: as of a `TrainStep`.
         """
+        bound: BoundStep = recorded.bound
         self._trained = recorded
         self.recordings.steps += 1
-        if executable is None or look is not None:
-            self._run(recorded.repeat.step, recorded, look, None)
+        if look is None:
+            bound.executable.run_here()
         else:
-            executable.run_here()
+            self._run(bound.step, recorded, look, None)
         self.seen = recorded.seen
 
     def _run(self, step: TrainStep, recorded: RecordedStep, look: Look | None, pause: Pause | None) -> None:
@@ -158,15 +165,19 @@ class StepCache(StepRecords):
         if updated:
             look(loss, True)
 
-    def note_repeat(self, x: object, y: object, followed: NetSettings, step: TrainStep, feeds: Given) -> None:
-        """What the next batch of this form is trained by, where it can be: this one was just now. step: a fresh one."""
-        recorded = self._trained
+    def bind(self, x: object, y: object, settings: int, step: TrainStep, feeds: Given, checks_loss: bool) -> None:
+        """Bind the step that was just done for the next batch of this form, where that can be. step: a fresh one;
+        settings: the version of the net's; checks_loss: whether losses are looked at.
+        """
+        recorded, form = self._trained, form_of_given(x, y)
         own_begin = type(step.optimizer).begin_step is not Optimizer.begin_step
-        if recorded is None or not is_given_as_fed(x, y, feeds) or own_begin:
+        if recorded is None or form is None or not is_given_as_fed(x, y, feeds) or own_begin:
+            return
+        if not is_recorded(step, self.how):
             return
         checks = checks_of(self.layers, step.objective, feeds)  # type: ignore[arg-type]  # arrays, as that says
-        repeat = FastStep(followed, key_of(step, feeds), step, step.objective.measures, checks, feeds, recorded)
-        self.repeats.note(x, y, recorded, repeat)
+        recorded.bound = BoundStep(key_of(step, feeds), step, checks, feeds, recorded, checks_loss)
+        self._bound_steps[form, settings] = recorded
 
     def do(self, step: StepFunction[R], feeds: Feeds) -> R:
         """A step that trains nothing; its results are valid until the next call, see `own`."""

@@ -36,6 +36,7 @@ class Callee(Protocol):
     """What a call asks of a layer."""
 
     forward: Callable[..., Tensor | list[Tensor] | tuple[Tensor, ...]]
+    option_change: tuple[int, str]
 
     def continued(self, past: LayerPast, *inputs: Tensor) -> Tensor | list[Tensor] | tuple[Tensor, ...]: ...
     @property

@@ -57,6 +57,8 @@ class CompiledNet(PlannedNet):
             if name == "optimizer" and value is not None:
                 self._check_optimizer(value)
         object.__setattr__(self, name, value)
+        if name in net_settings.OF_STEPS:
+            self.settings_version += 1
         if name in ATTRIBUTES and vars(self).get("compiled_as"):
             self.compiled_as[name] = value
 

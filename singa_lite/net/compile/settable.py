@@ -22,6 +22,8 @@ _OF_NET = frozenset({"optimizer", "loss", "metric"})
 #: Attributes that `compile` sets and that may be set afterwards: steps follow.
 FOLLOWED = _OF_NET | ATTRIBUTES
 _COMPILED = _OF_NET.union(NAMES)
+#: Attributes whose change raises the version of the net's settings.
+OF_STEPS = FOLLOWED | {"verbose"}
 
 
 #: {attribute that another framework's net has: what stands for it here}.

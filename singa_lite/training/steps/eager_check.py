@@ -11,6 +11,7 @@ import numpy as np
 from singa_lite.common.array_types import Array
 from singa_lite.common.errors import GraphError
 from singa_lite.compiler.ir.operation import Instruction, Operand, Operation
+from singa_lite.device import Device
 from singa_lite.graph.executable import Executable
 from singa_lite.graph.graph import Graph
 from singa_lite.tensor import Block, Tensor
@@ -35,16 +36,16 @@ class EagerCheck:
         return self._repeats % EVERY == 0
 
 
-def compared(graph: Graph, executable: Executable, eagerly: Callable[[], object]) -> Callable[[], None]:
+def compared(graph: Graph, device: Device, executable: Executable, eagerly: Callable[[], object]) -> Callable[[], None]:
     """Do the step eagerly, and put back what it changed; returns what compares, to be called behind the replay.
 
-    eagerly: does all operations of the step that `graph` recorded. GraphError, which names the layer, where they are
+    device: the graph's; eagerly: does all operations of the step that it recorded. GraphError, which names the layer, where they are
     others than were recorded, or have other settings or constants.
     """
     before = executable.written()
     done = _Operations(graph)
     try:
-        with graph.device.watch(done):
+        with device.watch(done):
             eagerly()
         done.end()
         wanted = executable.written()

@@ -57,7 +57,8 @@ class StepFunction(ABC, Generic[Results]):
         yield from self.criteria
 
     def note_in(self, graph: Graph) -> None:
-        """Note in its record what that was made by, beside the layers and criteria that were called."""
+        """Note in its record what that was made by, beside the layers that were called."""
+        graph.options.note(*self.criteria)
 
     def _through_layers(self, fed: Fed, watcher: Observer | None = None, output: Collection[str] = ()) -> OneOrMore:
         run = Run(self.layers.ordered(), self.layers.device, False, None, watcher=watcher)

@@ -121,6 +121,7 @@ class TrainStep(EvaluateStep):
         yield from (part for part in self.optimizer.parts if isinstance(part, Described))
 
     def note_in(self, graph: Graph) -> None:
+        super().note_in(graph)
         self.optimizer.note_in(graph)
         graph.options.note_tensors(self.layers.param_values())
         graph.options.note_walk()
