@@ -79,8 +79,12 @@ class LayerGraph:
             raise
         self._nodes = self._lengths = None
         self._usable = False
-        self.settings_version += 1
+        self.note_setting()
         return layer
+
+    def note_setting(self) -> None:
+        """Its steps are bound anew, as a setting of the net or its layers are others from now on."""
+        vars(self)["settings_version"] = self.settings_version + 1
 
     def adopt(
         self,

@@ -29,7 +29,7 @@ from singa_lite.training.steps.bound_step import (
     form_of_given,
     is_given_as_fed,
 )
-from singa_lite.training.steps.eager_check import EagerCheck, compared
+from singa_lite.training.steps.eager_check import compared
 from singa_lite.training.steps.fed_tensors import Forms
 from singa_lite.training.steps.recorded_steps import Feeds, RecordedStep, StepForm
 from singa_lite.training.steps.recordings import check_recordable, is_recorded
@@ -50,7 +50,6 @@ class StepCache(StepRecords):
     def __init__(self, layers: LayerGraph, how: StepOptions, optimizer: Optimizer | None = None) -> None:
         super().__init__(layers, how, optimizer)
         self._turn = StepLock(arena_busy_error)
-        self._check = EagerCheck()
         #: {(form of a batch, version of the net's settings): the record whose bound step trains it}.
         self._bound_steps: WeakValueDictionary[Hashable, RecordedStep] = WeakValueDictionary()
         self._past: ReferenceType[Past] | None = None
@@ -90,7 +89,7 @@ class StepCache(StepRecords):
         recorded = self._found(step, feeds)
         if recorded is None:
             recorded = self._record(step, feeds)  # which begins the optimizer's step
-        elif step.together is None and self._check.is_due():
+        elif step.together is None and self.recordings.is_check_due():
             return self._trained_both_ways(step, recorded, pause, changing)
         else:
             step.begin()

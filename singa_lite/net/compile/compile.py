@@ -58,7 +58,7 @@ class CompiledNet(PlannedNet):
                 self._check_optimizer(value)
         object.__setattr__(self, name, value)
         if name in net_settings.OF_STEPS:
-            self.settings_version += 1
+            self.note_setting()
         if name in ATTRIBUTES and vars(self).get("compiled_as"):
             self.compiled_as[name] = value
 

@@ -1,8 +1,7 @@
-"""EagerCheck: every tenth recorded step is also done eagerly in checked mode, and both are compared."""
+"""Comparison of a recorded step with the same step done eagerly, as checked mode makes of every tenth one."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,31 +15,15 @@ from singa_lite.graph.executable import Executable
 from singa_lite.graph.graph import Graph
 from singa_lite.tensor import Block, Tensor
 
-#: In checked mode one of so many repeated steps is compared.
-EVERY = 10
 #: Rewrites of a record compute the same to rounding: so much of the largest element may differ.
 ROUNDING = 1e-2
-
-
-class EagerCheck:
-    """Counts the repeats of recorded steps; says which of them is to be compared."""
-
-    def __init__(self) -> None:
-        self._repeats = 0
-
-    def is_due(self) -> bool:
-        """Whether the next repeat is to be done eagerly as well."""
-        if os.environ.get("SINGA_LITE_CHECKED", "") != "1":
-            return False
-        self._repeats += 1
-        return self._repeats % EVERY == 0
 
 
 def compared(graph: Graph, device: Device, executable: Executable, eagerly: Callable[[], object]) -> Callable[[], None]:
     """Do the step eagerly, and put back what it changed; returns what compares, to be called behind the replay.
 
-    device: the graph's; eagerly: does all operations of the step that it recorded. GraphError, which names the layer, where they are
-    others than were recorded, or have other settings or constants.
+    device: the graph's; eagerly: does all operations of the step that it recorded. GraphError, which names the layer,
+    where they are others than were recorded, or have other settings or constants.
     """
     before = executable.written()
     done = _Operations(graph)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable
 from typing import Any
 
@@ -13,6 +14,8 @@ from singa_lite.training.steps.step_functions import StepFunction
 
 #: So many recordings of one form within so many steps are told of.
 MOST, WITHIN = 3, 100
+#: In checked mode one of so many repeated steps is done eagerly as well.
+EVERY = 10
 
 
 class Recordings:
@@ -22,6 +25,14 @@ class Recordings:
         self.steps = 0
         self._at: dict[Hashable, list[int]] = {}
         self._has_warned = False
+        self._repeats = 0
+
+    def is_check_due(self) -> bool:
+        """Whether the next repeat is to be compared with an eager step: every tenth one in checked mode."""
+        if os.environ.get("SINGA_LITE_CHECKED", "") != "1":
+            return False
+        self._repeats += 1
+        return self._repeats % EVERY == 0
 
     def note(self, key: Hashable, changed: str) -> None:
         """A form is recorded. changed: the option that was set since the last time, "" where none was.
