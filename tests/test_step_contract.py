@@ -17,6 +17,7 @@ from singa_lite.common.option_version import VERSION
 from singa_lite.compiler.placement import planner
 from singa_lite.errors import GraphError
 from singa_lite.regularizer import Regularizer
+from singa_lite.training.step_cache import StepCache
 
 X = np.random.default_rng(5).normal(size=(5, 3)).astype("f")
 OUTSIDE = SimpleNamespace(scale=1.0, meter=0)
@@ -256,6 +257,21 @@ def test_a_checked_step_gives_what_an_unchecked_one_gives(monkeypatch):
     checked = net_of(Random)
     assert train(checked, 25) == wanted
     assert all_bits(checked.parameters()) == all_bits(plain.parameters())
+
+
+@pytest.mark.parametrize("fuse", [True, False])
+def test_a_replay_that_computes_something_else_is_found(fuse, monkeypatch):
+    monkeypatch.setenv("SINGA_LITE_CHECKED", "1")
+    net, run = net_of(fuse=fuse), StepCache._run
+
+    def spoilt(self: StepCache, step: Any, recorded: Any, look: Any, pause: Any) -> None:
+        run(self, step, recorded, look, pause)
+        spoils = recorded.results[0] if fuse else net.parameters()["dense/bias"]
+        spoils.copy_from_numpy(np.asarray(spoils) + 1)
+
+    monkeypatch.setattr(StepCache, "_run", spoilt)
+    with pytest.raises(GraphError, match="a loss of" if fuse else "'dense/bias' of layer 'dense'"):
+        train(net, 12)
 
 
 @pytest.mark.parametrize("graph", [True, False])

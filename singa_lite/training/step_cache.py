@@ -116,9 +116,9 @@ class StepCache(StepRecords):
         step.seen()
         changing()
         self._run(step, recorded, look, None)
-        compare()
-        self.seen = recorded.seen
         results: Values = recorded.results
+        compare(results)
+        self.seen = recorded.seen
         return results
 
     def bound_record(self, x: object, y: object, settings: int) -> RecordedStep | None:
