@@ -32,11 +32,6 @@ class Lambda(Layer):
             raise TypeError(f"{label(self)}: wanted a function of tensors, received {function!r:.100}")
         self.function = function
 
-    @property
-    def runs_users_code(self) -> bool:
-        """The function is the user's."""
-        return True
-
     def setup(self, *shapes: Shape) -> SampleShape:
         """The sample shape of what the function returns, a list of them for several tensors."""
         device = self._placed().device

@@ -65,7 +65,7 @@ def wiring(net: SteppingNet) -> list[dict[str, object]]:
     """
     found: list[dict[str, object]] = []
     for layer, sources in net.ordered():
-        inputs = [net.output_shapes(name)[number] for name, number in sources] or layer.input_sample_shapes
+        inputs = [net.output_shapes(name)[number] for name, number in sources] or net.fed_shapes(layer.name)
         found.append(_wired(layer, inputs, sources))
         found += [_wired(inner, [], ()) for inner in islice(layer.with_sublayers(), 1, None)]
     return found

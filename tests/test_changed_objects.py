@@ -200,7 +200,7 @@ WRONG: list[tuple[Callable[[], Any], str, Any, type[Exception], str]] = [
     (lambda: metric.TopKAccuracy(2), "k", 0, ValueError, "TopKAccuracy k"),
     (lambda: schedule.Constant(0.1), "value", -1, ValueError, "Constant value"),
     (lambda: layers.Dropout("drop"), "p", 1.5, ValueError, "p"),
-    (lambda: layers.Dense("dense", 3), "src", "before", AttributeError, "src"),
+    (lambda: layers.Dense("dense", 3), "num_outputs", 4, AttributeError, "num_output"),
 ]
 
 

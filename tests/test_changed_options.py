@@ -4,7 +4,6 @@ at once, bit for bit, or refused. Options of layers, losses, metrics and optimiz
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from inspect import signature
 from typing import Any
 
@@ -19,22 +18,12 @@ from singa_lite.regularizer import L2Regularizer, NormConstraint
 CLASSES = 5
 
 
-@dataclass
-class Power:
-    """An option within an option."""
-
-    factor: float = 1.0
-
-
 class Scaled(Layer):
-    """x times all its options, of every kind that a layer may keep."""
+    """x times an option of the user's class, which counts its calls."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, factor: float = 1.0) -> None:
         super().__init__(name)
-        self.power = Power()
-        self.factors = [1.0, 2.0]
-        self.by_name = {"a": 0.5}
-        self.table = np.ones(3, np.float32)
+        self.factor = factor
         self.calls = 0
 
     def setup(self, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -42,8 +31,7 @@ class Scaled(Layer):
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
         self.calls += 1
-        product = self.power.factor * float(np.prod(self.factors)) * self.by_name["a"] * float(self.table.sum()) / 3
-        return autograd.multiply(x, product)
+        return autograd.multiply(x, self.factor)
 
 
 def net_of(graph: bool, make: Callable[[], optimizer.Optimizer]) -> FeedForwardNet:
@@ -109,17 +97,14 @@ CHANGES: dict[str, Callable[[FeedForwardNet], None]] = {
     "freeze": set_to("freeze", "dense"),
     "the optimizer's state is cleared": lambda net: net.optimizer.state.clear(),
     "one parameter's state goes": lambda net: net.optimizer.state.pop("dense/weight"),
-    "momentum": set_to("optimizer.settings.momentum", 0.5),
+    "momentum": set_to("optimizer.momentum", 0.5),
+    "an option of a class of the user's": set_to("layers.scaled.factor", 2.0),
     "the regularizer's coefficient": lambda net: setattr(net.optimizer.rules[0].regularizer, "coefficient", 0.9),
     "the constraint's threshold": lambda net: setattr(net.optimizer.rules[0].constraint, "threshold", 0.01),
     "a further rule": lambda net: net.optimizer.register("dense/*", lr_mult=0.1),
     "another optimizer": lambda net: setattr(net, "optimizer", optimizer.Adam()),
     "dropout's p": set_to("layers.drop.p", 0.8),
     "the mode": lambda net: (set_to("layers.leaky.options", {})(net), set_to("layers.leaky.mode", "tanh")(net)),
-    "an option within an option": set_to("layers.scaled.power.factor", 2.0),
-    "an entry of a list": lambda net: net.layers["scaled"].factors.append(0.5),
-    "an entry of a dict": set_to("layers.scaled.by_name.a", 0.25),
-    "an array in place": lambda net: net.layers["scaled"].table.fill(3),
     "another loss": set_to("loss", loss.SquaredError()),
     "no metric": set_to("metric", None),
     "weights of losses": set_to("loss_weights", {"dense": 2.0}),
@@ -148,6 +133,7 @@ def test_a_change_is_followed_by_steps_and_plans(name):
     assert (predicted.arena_bytes, predicted.by_role) == (recorded.arena_bytes, recorded.by_role)
 
 
+@pytest.mark.filterwarnings("ignore:a step was recorded")
 def test_a_change_that_is_taken_back():
     net, twin = net_of(True, momentum), net_of(False, momentum)
     for number, p in enumerate((0.3, 0.6, 0.3, 0.6)):

@@ -142,6 +142,7 @@ def moved(net: FeedForwardNet) -> set[str]:
     return {name for name, value in net.parameters().items() if (np.asarray(value) != before[name]).any()}
 
 
+@pytest.mark.filterwarnings("ignore:a step was recorded")
 @pytest.mark.parametrize("graph", [True, False])
 def test_a_layer_that_is_not_trainable_stays_as_it_is_from_now_on(graph, capsys):
     net = held()

@@ -110,9 +110,10 @@ def test_each_batch_is_looked_at(make, good, bad, words):
     assert state_of(net) == before
 
 
-def test_a_metric_that_is_exchanged_in_a_list_is_followed():
+def test_metrics_that_are_exchanged_or_renamed_are_followed():
     net = repeated(made(metrics=[metric.Accuracy(), metric.TopKAccuracy(2)]))
-    net.metric[1] = metric.TopKAccuracy(1)
+    net.metric = [net.metric[0], metric.TopKAccuracy(1)]
+    assert [*net.train_one_batch(*batch())[1]] == ["accuracy", "top_1_accuracy"]
     net.metric[0].name = "right"
     assert [*net.train_one_batch(*batch())[1]] == ["right", "top_1_accuracy"]
 

@@ -1,26 +1,28 @@
 """Described: objects that know what they were constructed with, so that they can be written down and made again.
 
 An option of one of this package's objects may be set after it was made, under the name that its constructor has for it:
-the constructor's checks are made again, and all that it derives from the option follows.
+the constructor's checks are made again, all that it derives from the option follows, and recorded steps are recorded
+again.
 """
 
 from __future__ import annotations
 
 from abc import ABCMeta
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from difflib import get_close_matches
 from functools import lru_cache
-from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Self, TypeVar
-
-import numpy as np
+from inspect import Parameter, Signature
+from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 
 from singa_lite.common.keywords import check_keywords, hint_for, own_words
+from singa_lite.common.option_version import Versioned, equal_values, parameters_of, signature_of
 from singa_lite.common.unique import Unique
 from singa_lite.common.words import ALIASES
 
 _PACKAGE = __name__.partition(".")[0]
+#: How like an option a name is that was meant for it, as `difflib` counts.
+NEAR = 0.8
 
 Made = TypeVar("Made")
 
@@ -66,14 +68,17 @@ class _Kind(ABCMeta):
         @property
         def __signature__(cls):
             """What the constructor takes, for `help` and other readers."""
-            form = _form(cls.__init__)
+            form = signature_of(cls.__init__)
             return form.replace(parameters=list(form.parameters.values())[1:], return_annotation=Signature.empty)
 
 
-class Described(metaclass=_Kind):
+class Described(Versioned, metaclass=_Kind):
     """Base of what a net's configuration can hold: layers, losses, metrics, optimizers and what these are given."""
 
     _given: Arguments
+    #: Whether a step that runs this object's Python is recorded, and replayed without it. False: each step is done
+    #: eagerly, so that what the code draws, counts or reads elsewhere is as it is then; budgets and plans refuse it.
+    recordable: ClassVar[bool] = True
 
     def __new__(cls, *args: object, **named: object) -> Self:
         check_keywords(cls.__name__, named, cls.__init__)
@@ -98,7 +103,7 @@ class Described(metaclass=_Kind):
             setattr(self, own, value)
         else:
             self._check_known(name)
-            object.__setattr__(self, name, value)
+            super().__setattr__(name, value)
 
     if not TYPE_CHECKING:  # where it would say that there is an attribute of any name
 
@@ -130,10 +135,8 @@ class Described(metaclass=_Kind):
             return
         self.adopt(changes, self.made_with(self.given_arguments), self.made_with(given))
         self._given = Arguments(given, True)
-
-    def bookkeeping(self) -> Collection[str]:
-        """Attributes that are no options, of whatever class it is."""
-        return {"_given"}
+        for name in changes.keys() - self.live_options:
+            self.note_change(name)
 
     def made_with(self, arguments: Mapping[str, object]) -> Self:
         """An object of the same class, made with these arguments."""
@@ -145,27 +148,28 @@ class Described(metaclass=_Kind):
             object.__setattr__(self, name, value)
 
     def _check_known(self, name: str) -> None:
-        """Raises AttributeError for an attribute that nothing would read. This package's classes have all their
-        attributes from the start. Classes derived from them may add some, but none with the name of an option that is
-        read only where the object is constructed.
+        """Raises AttributeError for a misspelt option, and for one that is read only by the constructor.
+
+        Misspelt is what is nearly an option of this package's class, or another framework's word for one. All other
+        attributes are the user's own.
         """
         kind = type(self)
         if name in vars(self) or hasattr(kind, name):
             return
         if not is_ours(kind):
             base = next((base.__name__ for base in kind.__mro__ if name in options_of(base)), None)
-            if base is None:
+            if base is None or name in parameters_of(kind.__init__):
                 return
             raise AttributeError(
                 f"{kind.__name__}: wanted {name} where {base} is constructed, as nothing reads it later, received it "
                 "as an attribute"
             )
         options = options_of(kind)
-        near = hint_for(name, options) or next(iter(get_close_matches(name, options, 1)), None)
-        raise AttributeError(
-            f"{kind.__name__}: wanted an option of {', '.join(options) or 'none'}, received {name!r}"
-            + (f"; perhaps {near}" if near else "")
-        )
+        near = hint_for(name, options) or next(iter(get_close_matches(name, options, 1, NEAR)), None)
+        if near:
+            raise AttributeError(
+                f"{kind.__name__}: wanted an option of {', '.join(options)}, received {name!r}; perhaps {near}"
+            )
 
 
 _MISSING = object()
@@ -186,18 +190,6 @@ def differences(before: object, after: object) -> dict[str, object]:
     }
 
 
-def equal_values(one: object, other: object) -> bool:
-    """Whether two values are of one type and equal."""
-    if one is other:
-        return True
-    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
-        return one.dtype == other.dtype and np.array_equal(one, other)
-    try:
-        return type(one) is type(other) and bool(one == other)
-    except Exception:  # of an object's own comparison
-        return False
-
-
 @lru_cache(maxsize=1024)
 def options_of(kind: type) -> Mapping[str, object]:
     """{option: its default} of this package's constructors, which may be called again; those of others may do anything.
@@ -207,12 +199,10 @@ def options_of(kind: type) -> Mapping[str, object]:
     constructor = kind.__init__  # type: ignore[misc]
     if not issubclass(kind, Described) or not is_ours(constructor):
         return {}
-    kinds = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-    found = list(_form(constructor).parameters.items())[1:]
     return {
         name: parameter.default
-        for name, parameter in found
-        if parameter.kind in kinds and not isinstance(getattr(kind, name, None), property)
+        for name, parameter in parameters_of(constructor).items()
+        if not isinstance(getattr(kind, name, None), property)
     }
 
 
@@ -220,7 +210,7 @@ def _bound(
     constructor: Callable[..., None], args: tuple[object, ...], named: Mapping[str, object]
 ) -> dict[str, object]:
     """The arguments by parameter; nothing where they do not fit, which the constructor is about to say."""
-    form = _form(constructor)
+    form = signature_of(constructor)
     try:
         found = form.bind_partial(None, *args, **named).arguments
     except TypeError:
@@ -232,8 +222,3 @@ def _bound(
         else:
             merged[name] = value
     return merged
-
-
-@lru_cache(maxsize=1024)
-def _form(constructor: Callable[..., None]) -> Signature:
-    return signature(constructor)

@@ -1,4 +1,4 @@
-"""Copies that are bound once: between two places, of batches into a step's tensors, of its results to a new block."""
+"""Copies that are bound once: of batches into a step's tensors, of its results, and between the same two places."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from singa_lite.tensor import Block, Tensor, contiguous_strides
 
 #: How many are kept: batches and results of a few recorded steps, in the few places that a pool gives results.
 MOST = 64
+#: Copies host arrays, which have the forms of those that it was made for, into tensors that keep their bytes meanwhile;
+#: where their processor and its stream are the current ones.
+BoundFeeds: TypeAlias = Callable[[Sequence[Array]], None]
 
 
 class BoundCopies:
@@ -60,11 +63,6 @@ def _bound(device: TensorMemory, source: Tensor, target: Tensor) -> Launch | Non
     if not getattr(kernel, "binds_addresses", False) or kernel.scratch_bytes(specs, {}):
         return None
     return kernel.prepare(tuple(map(device.array, tensors)), None, {})
-
-
-#: Copies host arrays, which have the forms of those that it was made for, into tensors that keep their bytes meanwhile;
-#: where their processor and its stream are the current ones.
-BoundFeeds: TypeAlias = Callable[[Sequence[Array]], None]
 
 
 def bound_feeds(

@@ -93,14 +93,12 @@ class Executable(Unique):
         threads.settle()
         self.arena.turn.run(self._run, pause)
 
-    @property
-    def is_bound(self) -> bool:
-        """Whether the launches are bound to their bytes."""
-        return self._replay is not None
-
     def run_here(self) -> None:
-        """As `run`, where the arena's turn is taken, and its processor and stream are the current ones."""
+        """As `run`, where its processor and stream are the current ones."""
         threads.settle()
+        self.arena.turn.run(self._run_here)
+
+    def _run_here(self) -> None:
         self.arena.copying(self._replay or self.prepare())
 
     def _run(self, pause: Pause | None) -> None:

@@ -39,7 +39,8 @@ class Graph(PlannedRecord):
         self, device: StepDevice, arena: Arena | None = None, fuse: bool = True, budget: int | None = None
     ) -> None:
         super().__init__(device, arena, fuse, budget)
-        #: Called before each run: whoever fills the inputs raises there if they are not filled.
+        #: Called before each run of a net's step: whoever fills the inputs raises there if they are not filled. The
+        #: net looks at options by itself.
         self.check_inputs: Callable[[], None] | None = None
         self._executables: dict[str, Executable] = {}
 
@@ -47,11 +48,9 @@ class Graph(PlannedRecord):
         """Plan, prove and bind now what the first `run` in this order would."""
         self._executable(self.order if order is None else order).prepare()
 
-    @property
-    def ready(self) -> Executable | None:
-        """What runs it in its own order, bound to its bytes; None where the next run has to plan or bind it."""
-        executable = self._executables.get(self.order)
-        return executable if executable is not None and executable.is_bound else None
+    def executable(self) -> Executable:
+        """What runs it in its own order, with its blocks."""
+        return self._executable(self.order)
 
     def run(self, order: str | None = None, pause: Pause | None = None) -> None:
         """Replay the step. The first run plans it, proves the plan and binds every launch to its bytes.
@@ -62,8 +61,6 @@ class Graph(PlannedRecord):
         pause: where to wait for others who still read what the step will overwrite. GraphError where layers, losses or
         optimizers have other options than when it was recorded; an optimizer's rate may change, and is followed.
         """
-        if self.check_inputs is not None:
-            self.check_inputs()
         self._check_before_run()
         order = self.order if order is None else order
         executable = self._executables.get(order)
@@ -81,8 +78,6 @@ class Graph(PlannedRecord):
         """
         runs = integer("profile: runs", runs, 1)
         peaks = flag("profile: peaks", peaks)
-        if self.check_inputs is not None:
-            self.check_inputs()
         self._check_before_run()
         executable = self._executable(self.order)
         threads.settle()
@@ -90,8 +85,10 @@ class Graph(PlannedRecord):
         return self.arena.turn.run(self._measured, executable, runs, found)
 
     def _check_before_run(self) -> None:
-        for check in () if self.recording else tuple(self.before_run.values()):
-            check()
+        if self.check_inputs is not None:
+            self.check_inputs()
+        elif not self.recording:
+            self.options.check()
 
     def _measured(self, executable: Executable, runs: int, peaks: Peaks | None) -> Profile:
         self.arena.reserve(executable)  # the peaks may have been measured in its place

@@ -6,10 +6,9 @@ pool would: a block that somebody still holds when the step is first planned is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
 from weakref import ReferenceType, ref
 
 from singa_lite.common.errors import GraphError
@@ -18,7 +17,7 @@ from singa_lite.common.unique import Unique
 from singa_lite.compiler.ir.operation import Instruction, Operand, Operation, Role
 from singa_lite.compiler.ir.program import Program
 from singa_lite.compiler.ir.target import Target
-from singa_lite.graph.marks import Marks
+from singa_lite.graph.recorded_options import RecordedOptions
 from singa_lite.tensor import Block, Tensor
 
 #: {whose it is and its name: whose it is, so that it lives, and the tensor}
@@ -43,17 +42,6 @@ class RecordedBlock:
     is_parameter: bool = False
 
 
-class BeforeRun(Protocol):
-    """Called before each run, by whom it was recorded: raises where it would not do what it was recorded for.
-
-    settle: called when the recording is over.
-    """
-
-    def settle(self) -> None: ...
-
-    def __call__(self) -> None: ...
-
-
 class _Noted(list[Instruction]):
     """Instructions in a list that weak references can be made to."""
 
@@ -75,11 +63,8 @@ class Record(Unique):
         self._numbers: dict[int, int] = {}  # by the id of the block
         self._used: set[int] = set()
         self._writes: set[int] | None = None
-        #: Asked before each run: they raise where it would not do what it was recorded for.
-        self.before_run: dict[int, BeforeRun] = {}
-        #: Of tensors from outside; asked before each run where something goes back.
-        self.marks = Marks()
-        self._makers: list[object] = []  # alive while this goes on, so that no other object has the id of one
+        #: What the record was made by.
+        self.options = RecordedOptions()
         #: What operations share with later ones of the same step, until the recording ends.
         self.shared: SharedTensors = {}
         #: Blocks made while recording that somebody holds: inputs without values yet, and outputs.
@@ -123,27 +108,15 @@ class Record(Unique):
         number = self._numbers[id(block)]
         self.blocks[number] = RecordedBlock(block.nbytes, held=block)
 
-    def made_by(self, what: object, check: Callable[[Any], BeforeRun]) -> BeforeRun:
-        """What is recorded goes by this object, an optimizer or a layer; check: what asks about it before each run."""
-        found = self.before_run.get(id(what))
-        if found is None:
-            found = self.before_run[id(what)] = check(what)
-            self._makers.append(what)
-        return found
-
     def goes_back(self) -> None:
         """A walk back begins."""
         self.open_walks += 1
-        self.before_run[id(self.marks)] = self.marks
+        self.options.note_walk()
 
     def close(self, failed: bool) -> None:
         """The end of recording."""
         self.recording, self.failed = False, failed
-        for check in self.before_run.values():
-            check.settle()
-        if id(self.marks) not in self.before_run:
-            self.marks.forget()
-        self._makers.clear()
+        self.options.settle()
         self.shared.clear()  # else they would be outputs
 
     def _enter(self, block: Block, recorded: RecordedBlock) -> int:

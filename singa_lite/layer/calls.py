@@ -17,7 +17,6 @@ from typing import NamedTuple, Protocol, TypeVar
 from singa_lite.autograd import no_grad
 from singa_lite.autograd.ops.op import Op, tape_position
 from singa_lite.autograd.ops.shape import Identity
-from singa_lite.autograd.watching.unchanged import Unchanged
 from singa_lite.common.contexts import in_own_context
 from singa_lite.common.errors import GraphError, ShapeError
 from singa_lite.common.notice import warn
@@ -215,7 +214,7 @@ def call(layer: LayerBase, device: Device, training: bool, inputs: list[Tensor])
     if not layer.passes_mask and (layer._layers or not layer.positionwise):
         mask = None
     if device.graph is not None:
-        device.graph.made_by(layer, Unchanged)
+        device.graph.options.note(layer)
     with device.scope(layer=layer.path):
         result = layer.forward(training, *inputs) if calls is None else calls.forward(layer, training, inputs)
         outputs = list(result) if isinstance(result, list | tuple) else [result]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from singa_lite.autograd.watching.unchanged import Unchanged
 from singa_lite.common.array_types import DType
 from singa_lite.common.arrays import host_array, is_plain, on_host
 from singa_lite.common.checks import is_int
@@ -26,10 +24,6 @@ _CHECKS = frozenset({"check", "check_target", "_check"})
 
 class Criterion(Described):
     """Base of losses and metrics: how a target is checked and brought to the scores' device."""
-
-    def bookkeeping(self) -> Collection[str]:
-        """Beside others, what `forward` leaves for `backward`."""
-        return {*super().bookkeeping(), "_taped"}
 
     #: Whether a mean over a batch, if it is of the whole one, is of the positions whose id is not `ignore_index`.
     is_counted: ClassVar[bool] = False
@@ -84,7 +78,7 @@ class Criterion(Described):
         self.check(x.shape, x.dtype, target)
         graph = device_of(x).graph
         if graph is not None:
-            graph.made_by(self, Unchanged)
+            graph.options.note(self)
         return as_tensor(target, x.device)
 
     def _check_values(self, x: Tensor, values: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar
 
 from singa_lite.common.checks import kind_of
-from singa_lite.common.described import Arguments, is_ours
+from singa_lite.common.described import Arguments
 from singa_lite.common.errors import GraphError, ShapeError
 from singa_lite.common.nesting import make_room
 from singa_lite.common.table import Table
@@ -68,15 +68,6 @@ class Layer(LayerBase):
                 "but its name, let it be another"
             )
         self.input_sample_shapes = checked_inputs(name, input_sample_shape)
-
-    def bookkeeping(self) -> Collection[str]:
-        """Beside others, what each layer has."""
-        return {*super().bookkeeping(), *options.OF_THE_NET}
-
-    @property
-    def runs_users_code(self) -> bool:
-        """Whether its own forward may be code of the user's, which might not do the same at each call."""
-        return not is_ours(type(self))
 
     # ---- layers within it
 

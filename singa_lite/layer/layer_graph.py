@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, TypeGuard
+from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -27,8 +27,8 @@ class LayerGraph:
     freeze: which layers do not train, see `Freeze`.
     """
 
-    #: What it holds is asked for by itself where options are watched, see `watch`.
-    known_by_identity: ClassVar[bool] = True
+    #: Rises when a layer is added, or a setting of the net that its steps go by is set.
+    settings_version: int = 0
 
     def __init__(self, device: DeviceSpec, dtype: DTypeLike, seed: int | None) -> None:
         self.device = devices.get(device)
@@ -37,6 +37,8 @@ class LayerGraph:
         self.seed = self.device.next_seed() if seed is None else integer("seed of the net", seed, 0, 2**64 - 1)
         self._layers: dict[str, Layer] = {}
         self._topology = Topology()
+        #: Sample shapes of inputs that are layers of another net, where they have sources.
+        self._fed_shapes: dict[str, Shape] = {}
         self._nodes: list[Node] | None = None
         self._lengths: Lengths | None = None
         self._usable = False
@@ -76,7 +78,12 @@ class LayerGraph:
             raise
         self._nodes = self._lengths = None
         self._usable = False
+        self.note_setting()
         return layer
+
+    def note_setting(self) -> None:
+        """Its steps are bound anew, as a setting of the net or its layers are others from now on."""
+        vars(self)["settings_version"] = self.settings_version + 1
 
     def adopt(
         self,
@@ -87,9 +94,7 @@ class LayerGraph:
         """Takes the layers of another net as they are, already set up, into a net without layers. sources: of each;
         shapes: sample shapes of inputs, where layers of sources become inputs.
         """
-        self._layers, self._topology.sources = dict(layers), dict(sources)
-        for name, shape in shapes.items():
-            layers[name].input_sample_shapes = [shape]
+        self._layers, self._topology.sources, self._fed_shapes = dict(layers), dict(sources), dict(shapes)
         self._nodes = self._lengths = None
 
     def to_device(self, device: DeviceSpec) -> None:
@@ -196,8 +201,13 @@ class LayerGraph:
     def input_shapes(self) -> dict[str, Shape]:
         """The sample shape of each input layer."""
         self.ordered()
-        shapes = {name: self._layers[name].input_sample_shapes for name in self._topology.inputs()}
+        shapes = {name: self.fed_shapes(name) for name in self._topology.inputs()}
         return {name: given[0] for name, given in shapes.items() if given is not None}
+
+    def fed_shapes(self, name: str) -> list[Shape] | None:
+        """The sample shape that an input layer is fed, in a list; None where it has sources that tell it."""
+        fed = self._fed_shapes.get(name)
+        return self._layers[name].input_sample_shapes if fed is None else [fed]
 
     def input_ids(self) -> dict[str, int]:
         """Of each input layer that takes ids, how many there are; one that passes its input on takes what they want to
@@ -236,7 +246,7 @@ class LayerGraph:
         """Returns the sample shape that a batch for an input layer must have. It has fewer time steps than the layer
         was set up for where the batch has fewer and all layers behind can do with fewer (`Layer.any_length`).
         """
-        (whole,) = self._layers[name].input_sample_shapes or [()]
+        (whole,) = self.fed_shapes(name) or [()]
         return whole if shape[1:] == whole else self._times().fitting(name, whole, shape)
 
     def output_shape(self, name: str, shapes: Mapping[str, Shape]) -> Shape:
@@ -252,7 +262,7 @@ class LayerGraph:
     def _times(self) -> Lengths:
         nodes = self.ordered()
         if self._lengths is None:
-            self._lengths = Lengths(nodes, self.input_ids())
+            self._lengths = Lengths(nodes, self.input_ids(), self.input_shapes())
         return self._lengths
 
     def _check_names(self, where: str, names: Sequence[str | None]) -> None:

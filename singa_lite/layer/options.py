@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 
 from singa_lite import device as devices
-from singa_lite.common.described import Arguments, differences, equal_values, options_of
+from singa_lite.common.described import Arguments, differences, options_of
 from singa_lite.common.errors import GraphError
+from singa_lite.common.option_version import equal_values
 from singa_lite.device import Device
 from singa_lite.layer.base import LayerBase
 

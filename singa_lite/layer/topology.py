@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from singa_lite.common.errors import GraphError
@@ -125,10 +125,11 @@ class Lengths:
     `keeps_time`, the first input's that has one.
 
     of: {layer: the input layer that its outputs have the time of}; refusing: {input layer: the first layer behind it
-    that takes as many steps as it was set up for and no fewer; it itself where it has no time}.
+    that takes as many steps as it was set up for and no fewer; it itself where it has no time}. ids: inputs of ids;
+    fed: the sample shape of each input.
     """
 
-    def __init__(self, nodes: Sequence[Node], ids: Collection[str]) -> None:
+    def __init__(self, nodes: Sequence[Node], ids: Collection[str], fed: Mapping[str, Shape]) -> None:
         self.of: dict[str, str] = {}
         self.refusing: dict[str, str] = {}
         for node in nodes:
@@ -136,7 +137,7 @@ class Lengths:
             came = [self.of[name] for name, _ in node.sources if name in self.of]
             if not node.sources:
                 came = [layer.name]
-                if not _has_time(layer.input_sample_shapes or [()], layer.name in ids):
+                if len(fed.get(layer.name, ())) < (1 if layer.name in ids else 2):
                     self.refusing[layer.name] = layer.name
             if not layer.any_length or layer.name in self.refusing:
                 for name in came:
@@ -152,7 +153,3 @@ class Lengths:
         if name in self.refusing or not is_shorter(shape[1:], sample_shape):
             return sample_shape
         return shape[1:]
-
-
-def _has_time(shapes: list[Shape], of_ids: bool) -> bool:
-    return len(shapes[0]) >= (1 if of_ids else 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 from singa_lite import autograd
 from singa_lite.common.array_types import Array
@@ -20,6 +21,7 @@ class Metric(Criterion, ABC):
     or less; None: nobody knows, and the callback wants a mode.
     """
 
+    further_options: ClassVar[frozenset[str]] = frozenset({"name"})
     name: str = "metric"
     #: Whether an epoch's value is one number, which can be monitored.
     is_number = True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection
 from contextlib import suppress
 from typing import ClassVar
 from warnings import catch_warnings, simplefilter
@@ -31,10 +30,6 @@ class EpochMetric(Metric):
 
     gathers: ClassVar[bool] = False
     _was_tried = False
-
-    def bookkeeping(self) -> Collection[str]:
-        """Beside others, whether it was tried."""
-        return {*super().bookkeeping(), "_was_tried", "is_number"}
 
     @abstractmethod
     def statistics(self, scores: Array, target: Array) -> Array:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Protocol
 
-from singa_lite.common.described import is_ours
+from singa_lite.common.described import NEAR, is_ours
 from singa_lite.common.errors import GraphError
 from singa_lite.common.keywords import hint_for, own_word
 from singa_lite.layer import freezing
@@ -21,6 +21,8 @@ _OF_NET = frozenset({"optimizer", "loss", "metric"})
 #: Attributes that `compile` sets and that may be set afterwards: steps follow.
 FOLLOWED = _OF_NET.union(ATTRIBUTES)
 _COMPILED = _OF_NET.union(NAMES)
+#: Attributes whose change raises the version of the net's settings.
+OF_STEPS = FOLLOWED | {"verbose"}
 
 
 class Settable(Protocol):
@@ -53,14 +55,16 @@ def checked_attribute(net: Settable, name: str, value: object) -> object:
     if name in _COMPILED and (known.get("optimizer") is not None or hasattr(type(net), name)):
         raise GraphError(f"net.{name}: wanted compile({name}=...) anew, received {value!r:.100} for the attribute")
     if is_ours(type(net)) and not hasattr(type(net), name) and _LAST in known:
-        _refuse(net, name)
+        _refuse_misspelt(net, name)
     return value
 
 
-def _refuse(net: Settable, name: str) -> None:
+def _refuse_misspelt(net: Settable, name: str) -> None:
+    """AttributeError for a name that is nearly an attribute's, or another framework's word; others are the user's."""
     public = {word for word in (*vars(net), *dir(type(net))) if not word.startswith("_")}
     options = dict.fromkeys(_COMPILED)
     own = own_word(name, options)
     hint = own if own != name else hint_for(name, options)
-    near = hint or next(iter(get_close_matches(name, sorted(public | _COMPILED), 1)), "")
-    raise AttributeError(f"net.{name}: wanted an attribute that a net has, received none{near and f'; perhaps {near}'}")
+    near = hint or next(iter(get_close_matches(name, sorted(public | _COMPILED), 1, NEAR)), "")
+    if near:
+        raise AttributeError(f"net.{name}: wanted an attribute that a net has, received none; perhaps {near}")

@@ -16,7 +16,7 @@ from singa_lite.layer.layer import Layer
 from singa_lite.layer.run import LayerGradients as LayerGradients
 from singa_lite.loss import Loss
 from singa_lite.net import compile_checks
-from singa_lite.net.attribute_checks import checked_attribute
+from singa_lite.net.attribute_checks import OF_STEPS, checked_attribute
 from singa_lite.net.compile_checks import Compiled
 from singa_lite.net.memory_questions import PlannedNet
 from singa_lite.optimizer import GlobalNorm, Optimizer, state_dtype
@@ -56,6 +56,8 @@ class CompiledNet(PlannedNet):
             if name == "optimizer" and value is not None:
                 self._check_optimizer(value)
         object.__setattr__(self, name, value)
+        if name in OF_STEPS:
+            self.note_setting()
         if name in ATTRIBUTES and vars(self).get("_settings") is not None:
             self._settings = self.settings.changed(name, value)
 

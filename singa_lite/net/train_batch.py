@@ -23,8 +23,7 @@ from singa_lite.training.loop import idle
 from singa_lite.training.loop.measures import Measures, Observed, observe, public
 from singa_lite.training.non_finite import LossLook
 from singa_lite.training.objective import Objective
-from singa_lite.training.steps.fast_path import Batch, FastStep
-from singa_lite.training.steps.followed import NetSettings
+from singa_lite.training.steps.bound_step import Batch, BoundStep, batch_of
 from singa_lite.training.steps.own_step import OwnEvaluation
 from singa_lite.training.steps.recorded_steps import RecordedStep
 from singa_lite.training.steps.step_functions import EvaluateStep, PredictStep, Values
@@ -57,7 +56,7 @@ class BatchNet(CompiledNet):
         Input that does not fit is refused before anything changes.
         """
         if self._together is None:
-            return self._steps.exclusively(self._train_one_batch, x, y, sample_weight, class_weight)
+            return self._trainer.steps.exclusively(self._train_one_batch, x, y, sample_weight, class_weight)
         self._together.begin()
         try:
             self._together.ranks.bind_net(self)
@@ -71,9 +70,11 @@ class BatchNet(CompiledNet):
     ) -> tuple[Tensor, OneOrMore]:
         plain = sample_weight is None and class_weight is None
         trainer = self._trainer
-        known = trainer.steps.repeats.find(x, y, self) if plain else None
-        if known is not None and trainer.is_at_rest and self.device.is_unwatched("train_one_batch"):
-            return self._repeated(*known)
+        recorded = trainer.steps.bound_record(x, y, self.settings_version) if plain else None
+        if recorded is not None and trainer.is_at_rest and self.device.is_unwatched("train_one_batch"):
+            batch = batch_of(x, y)
+            if recorded.bound.passes(batch):
+                return self._train_bound(recorded, batch)
         self.device.check_bytes("train_one_batch")
         trainer.check_whole("train_one_batch")
         optimizer = self._optimizer("train_one_batch")
@@ -82,7 +83,7 @@ class BatchNet(CompiledNet):
             net._trainer.check_whole(f"train_one_batch: net {name!r}")
         if self._together is not None:
             x, y, sample_weight, self._together.is_idle = idle.batch_or_idle(x, y, sample_weight, self._check_fits)
-        followed = NetSettings(self) if plain and self._may_repeat(optimizer) else None
+        settings = self.settings_version
         objective, feeds = self._batch(x, y, "train_one_batch", sample_weight, class_weight)
         if self._together is not None:
             check_ranks(self._together.ranks, objective, optimizer, optimizer.state_dtype)
@@ -100,24 +101,23 @@ class BatchNet(CompiledNet):
             self._bad_losses = look.bad
         if self._verbose and not fit.is_training(self):
             self.tell_norms()
-        if followed is not None:
-            self._steps.note_repeat(x, y, followed, self._train_step(objective, optimizer, WHOLE), feeds)
+        if plain and self._may_be_bound(optimizer):
+            fresh, checks_loss = self._train_step(objective, optimizer, WHOLE), look is not None
+            trainer.steps.bind(x, y, settings, fresh, feeds, checks_loss)
         return loss, self._observed(objective, (loss, values), feeds)
 
-    def _repeated(self, recorded: RecordedStep, batch: Batch) -> tuple[Tensor, OneOrMore]:
-        """A batch of a form that was trained before, see `FastPath`."""
-        repeat: FastStep = recorded.repeat
-        look = None
-        if non_finite.checks_loss(self.on_nan):
-            look = self._loss_look(repeat.step, repeat.by_layer(batch))
+    def _train_bound(self, recorded: RecordedStep, batch: Batch) -> tuple[Tensor, OneOrMore]:
+        """A batch in a form that was trained before, see `BoundStep`."""
+        bound: BoundStep = recorded.bound
+        look = self._loss_look(bound.step, bound.by_layer(batch)) if bound.checks_loss else None
         try:
-            loss, values = self._trainer.repeat(recorded, batch, look)
+            loss, values = self._trainer.train_bound(recorded, batch, look)
         except BudgetError as error:
             raise self._with_remedies(error, len(batch[0])) from None
         if look is not None:
             self._bad_losses = look.bad
-        if repeat.looks:
-            return loss, self._observed(repeat.step.objective, (loss, values), repeat.by_layer(batch))
+        if bound.observes_scores:
+            return loss, self._observed(bound.step.objective, (loss, values), bound.by_layer(batch))
         if self.observed is not None:
             self.observed = None
         return loss, public(values)
@@ -128,8 +128,8 @@ class BatchNet(CompiledNet):
             return None
         return LossLook(step, feeds, self.on_nan, step.optimizer.step, self._bad_losses)
 
-    def _may_repeat(self, optimizer: Optimizer) -> bool:
-        """Whether a batch may be trained by what was found for one of its form; else each is done as a first one."""
+    def _may_be_bound(self, optimizer: Optimizer) -> bool:
+        """Whether the next batch of this form may be trained by a bound step; else each is done as a first one."""
         if self._own is not None or self._together is not None or self._keep or self._verbose:
             return False
         return self.micro_batches == 1 and optimizer.gathering.count == 1 and self._steps.how.graph
@@ -185,6 +185,10 @@ class BatchNet(CompiledNet):
                     f"{where} {name}: wanted none beside compile(step=), as the step weighs its losses; give them as "
                     "one of its targets, y={...}"
                 )
+
+    def record_again(self) -> None:
+        """Record each step anew when its next batch comes, with all that layers, losses and updates read elsewhere."""
+        self._steps.exclusively(self._steps.record_again)
 
     def gradients(self, x: object, y: object) -> dict[str, Tensor]:
         """All parameters' gradients of the loss's mean over a batch, by name.

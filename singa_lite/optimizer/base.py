@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import ClassVar, Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar, Protocol, Self
 from weakref import ReferenceType, ref
 
 import numpy as np
@@ -12,19 +12,25 @@ from singa_lite.autograd.ops.op import common_device
 from singa_lite.common.array_types import DType
 from singa_lite.common.checks import at_least_zero
 from singa_lite.common.contexts import in_own_context
-from singa_lite.common.described import differences
+from singa_lite.common.described import Described, differences
 from singa_lite.common.errors import GraphError, ShapeError
+from singa_lite.common.option_version import StateTable
 from singa_lite.device import Device, device_of
-from singa_lite.graph.graph import Phase
+from singa_lite.graph.graph import Graph, Phase
 from singa_lite.kernels.interface.update import Hyper
 from singa_lite.optimizer import state_dtype
-from singa_lite.optimizer.as_recorded import note_update
 from singa_lite.optimizer.gradient_accumulation import GradientAccumulation
 from singa_lite.optimizer.regularizer import Constraint, Regularizer
 from singa_lite.optimizer.rules import Rule, Rules, checked_rule
 from singa_lite.optimizer.stepping import LearningRate as LearningRate
 from singa_lite.optimizer.stepping import Stepping
 from singa_lite.tensor import Shape, Tensor
+
+
+class NamedNet(Protocol):
+    """A net, as its optimizer knows it."""
+
+    def param_names(self) -> list[str]: ...
 
 
 class Optimizer(Stepping):
@@ -44,10 +50,8 @@ class Optimizer(Stepping):
     hyper: type[Hyper]
     #: The kernel's state arguments in order; `slots` has those that this optimizer keeps.
     kernel_slots: tuple[str, ...]
-    #: Attributes that a recorded step reads at each replay or does not use: all others are options, as they were then.
-    live: ClassVar[frozenset[str]] = frozenset(
-        {"_schedule", "_rates", "_rate", "_step", "_begun", "_updated", "_serves", "gathering"}
-    )
+    live_options: ClassVar[frozenset[str]] = frozenset({"lr", "schedule"})
+    further_options: ClassVar[frozenset[str]] = frozenset({"settings", "slots", "state", "state_dtype", "gathering"})
 
     def __init__(
         self,
@@ -61,16 +65,12 @@ class Optimizer(Stepping):
         self.weight_decay = at_least_zero(f"{type(self).__name__} weight_decay", weight_decay)
         self.settings: dict[str, float] = {}
         self.slots = self.kernel_slots
-        self.state: dict[str | Tensor, dict[str, Tensor]] = {}
+        self.state: dict[str | Tensor, dict[str, Tensor]] = StateTable()
         self.state_dtype: str | None = None
         self.gathering = GradientAccumulation()
         general = checked_rule(type(self).__name__, "*", regularizer=regularizer, constraint=constraint)
         self._rules = Rules(general)
-        self._serves: tuple[ReferenceType[Optimizer], ReferenceType[object]] | None = None
-
-    def bookkeeping(self) -> Collection[str]:
-        """Beside others, what a recorded step reads at each replay."""
-        return {*super().bookkeeping(), *self.live, "state"}
+        self._serves: tuple[ReferenceType[Optimizer], ReferenceType[NamedNet]] | None = None
 
     def adopt(self, changes: Mapping[str, object], before: Self, after: Self) -> None:
         """Follow other values of options of the constructor's.
@@ -119,7 +119,12 @@ class Optimizer(Stepping):
         regularizer = general.regularizer if regularizer is None else regularizer
         constraint = general.constraint if constraint is None else constraint
         where = f"register {pattern!r}"
-        self._rules.add(checked_rule(where, pattern, lr_mult, decay_mult, regularizer, constraint))
+        rule = checked_rule(where, pattern, lr_mult, decay_mult, regularizer, constraint)
+        served = self._compiled_net()
+        if served is not None:
+            rule.check_names(served.param_names())
+        self._rules.add(rule)
+        self.note_change("rules")
 
     def check_names(self, names: Iterable[str]) -> None:
         """ValueError for a registered pattern that matches none of the names."""
@@ -181,25 +186,28 @@ class Optimizer(Stepping):
         """Move `value` by what `slot_of_sums` holds. TypeError for an optimizer that has no such slot."""
         raise TypeError(f"{type(self).__name__}: wanted an optimizer whose state takes in sums of gradients")
 
-    def serve(self, net: object) -> None:
+    def serve(self, net: NamedNet) -> None:
         """Keep the steps and state of this net from now on. GraphError if there are some of another living net's.
 
         net: known by its identity alone, and not kept alive.
         """
         if self._step or self.state:
             self.check_serves(net)
+        if self._compiled_net() is not net:
+            self.note_change("net")
         self._serves = ref(self), ref(net)
 
-    def check_serves(self, net: object) -> None:
+    def check_serves(self, net: NamedNet) -> None:
         """GraphError if the net that it was last compiled with is another one, and lives."""
-        if self._serves is None:
-            return
-        owner, served = self._serves[0](), self._serves[1]()
-        if owner is self and served is not None and served is not net:  # a copy of an optimizer is free
+        if self._compiled_net() not in (None, net):
             raise GraphError(
                 f"{type(self).__name__}: wanted an optimizer for one net alone, received one that another net was "
                 "compiled with; make one for each, as it counts one net's steps"
             )
+
+    def _compiled_net(self) -> NamedNet | None:
+        """The net that it was last compiled with, if it lives. A copy of an optimizer is free."""
+        return None if self._serves is None or self._serves[0]() is not self else self._serves[1]()
 
     @in_own_context
     def update(self, name: str | None, value: Tensor, gradient: Tensor, rate: Tensor | None = None) -> None:
@@ -216,7 +224,9 @@ class Optimizer(Stepping):
         hyper = self.hyper(**self.settings, weight_decay=self.weight_decay * rule.decay_mult, lr_mult=rule.lr_mult)
         device = device_of(value)
         if device.graph is not None:
-            note_update(device.graph, self, value)
+            self.note_in(device.graph)
+            device.graph.options.note_tensors([value])
+            device.graph.options.note_walk()
         with device.scope(Phase.UPDATE):
             if rule.constraint is not None:
                 rule.constraint.apply(gradient)
@@ -230,6 +240,15 @@ class Optimizer(Stepping):
                 *(state.get(slot) for slot in self.kernel_slots),
                 hyper=hyper,
             )
+
+    def note_in(self, graph: Graph) -> None:
+        """What is recorded goes by its options, those of its rules' parts, and its state."""
+        graph.options.note_optimizer(self)
+        parts = (part for part in self.parts if isinstance(part, Described))
+        graph.options.note(*parts, *self._tables())
+
+    def _tables(self) -> Iterable[StateTable]:
+        return (each for each in (self.state, self.gathering.sums) if isinstance(each, StateTable))
 
     def decay_of(self, name: str) -> float:
         """Weight decay of a parameter."""

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from singa_lite.autograd import add, divide, maximum, no_grad
+from singa_lite.common.option_version import StateTable
 from singa_lite.compiler.report.memory_plan import SUM
 from singa_lite.device import Device, device_of
 from singa_lite.graph.graph import Phase
@@ -86,7 +87,7 @@ class GradientAccumulation:
         self.count = count
         self.clipped = clipped
         self.done = 0
-        self.sums: dict[str, Tensor] = {}
+        self.sums: dict[str, Tensor] = StateTable()
 
     @property
     def part(self) -> AccumulationSlot:

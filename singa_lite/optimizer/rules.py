@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
@@ -19,6 +19,11 @@ class Rule:
     decay_mult: float = 1.0
     regularizer: Regularizer | None = None
     constraint: Constraint | None = None
+
+    def check_names(self, names: Sequence[str]) -> None:
+        """ValueError where the pattern matches none of the names."""
+        if not any(fnmatchcase(name, self.pattern) for name in names):
+            raise ValueError(f"register: wanted a pattern of parameters {list(names)}, received {self.pattern!r}")
 
 
 class Rules:
@@ -61,8 +66,7 @@ class Rules:
         """ValueError for a registered pattern that matches none of the names."""
         names = list(names)
         for rule in self._rules[1:]:
-            if not any(fnmatchcase(name, rule.pattern) for name in names):
-                raise ValueError(f"register: wanted a pattern of parameters {names}, received {rule.pattern!r}")
+            rule.check_names(names)
 
 
 def checked_rule(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, MutableMapping, Sequence
 from math import nan
 from types import TracebackType
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -27,10 +26,6 @@ class Stepping(Described):
     state, state_dtype, slots, gathering: the optimizer's own.
     """
 
-    #: Methods that a step begins and ends by, in Python, whether it is replayed or not.
-    at_each_batch: ClassVar[frozenset[str]] = frozenset(
-        {"begin_step", "count_step", "end_step", "renew_rate", "restore_step"}
-    )
     state: MutableMapping[Any, dict[str, Tensor]]
     gathering: GradientAccumulation
     slots: tuple[str, ...]
@@ -97,23 +92,9 @@ class Stepping(Described):
         """As `begin_step`, of a replay, which makes its updates by itself: the next update here begins another step."""
         self._write_rate(self._step)
         self._updated.clear()
-        self._step += 1
+        object.__setattr__(self, "_step", self._step + 1)
         if self._begun:  # since an update by hand; set only where it changes, as each change of an option is looked at
             self._begun = False
-
-    @contextmanager
-    def gone_over_again(self) -> Iterator[None]:
-        """A `with` block that runs the step that has begun once more. A step that begins inside does not count, has the
-        same rate, and its schedule is not asked.
-        """
-        kept, rate = (self._schedule, self._step, self._begun, self._updated), self._rate
-        self._schedule, self._updated = schedule.Constant(rate), set()
-        try:
-            yield
-        finally:
-            self._schedule, self._step, self._begun, self._updated = kept
-            if rate != self._rate:
-                self._set_rate(rate)
 
     def renew_rate(self) -> None:
         """The rate of the step that has begun, by what the schedule says of it now."""

@@ -14,6 +14,7 @@ from singa_lite.common.array_types import Array, DeviceArray, DeviceMemory, DTyp
 from singa_lite.common.arrays import numbers
 from singa_lite.common.checks import integer
 from singa_lite.common.errors import GraphError, ShapeError
+from singa_lite.common.option_version import VERSION
 from singa_lite.common.strides import memory_order
 from singa_lite.common.unique import Unique
 from singa_lite.tensor.geometry import Shape, check_within, checked_dtype, checked_shape, contiguous_strides
@@ -196,6 +197,8 @@ class Tensor(Readable):
 
     @stores_grad.setter
     def stores_grad(self, value: bool) -> None:
+        if self._stores_grad != bool(value):
+            VERSION.rise()
         self._stores_grad = bool(value)
         self.requires_grad = bool(value)
 

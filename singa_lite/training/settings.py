@@ -96,6 +96,12 @@ class Settings:
         return {name: value for name, value in found.items() if value is not None or name not in ONLY_IF_GIVEN}
 
     @property
+    def of_records(self) -> list[str]:
+        """The options that are asked for and kept by recorded steps alone."""
+        options = ("memory_budget", "offload", "precision", "order", "limits", "rules")
+        return [name for name in options if getattr(self, name) != DEFAULTS[name]]
+
+    @property
     def is_narrow(self) -> bool:
         """Whether recorded steps store activations in 16 bits."""
         return self.precision in _NARROW

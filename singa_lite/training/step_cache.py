@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TypeVar
-from weakref import ReferenceType, ref
+from weakref import ReferenceType, WeakValueDictionary, ref
 
 from singa_lite.common.contexts import StepLock, in_own_context, one_step, raise_ignored
 from singa_lite.common.errors import GraphError
 from singa_lite.compiler.byte_limit import ByteLimit
 from singa_lite.compiler.ir.remembered import forget_planning
 from singa_lite.graph.arena import Arena, arena_busy_error
-from singa_lite.graph.executable import Executable
 from singa_lite.graph.graph import Graph, Pause
 from singa_lite.kernels.kernel_set import tf32_of
 from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.layer.past import Kept, Past
 from singa_lite.optimizer import Optimizer
 from singa_lite.tensor import Tensor
-from singa_lite.training.own_optimizer import begins_by_itself
 from singa_lite.training.settings import Settings
 from singa_lite.training.steps import fed_tensors
-from singa_lite.training.steps.fast_path import Batch, FastPath, FastStep, Given, checks_of, copy_of, is_given_as_fed
+from singa_lite.training.steps.bound_step import (
+    Batch,
+    BoundStep,
+    Given,
+    checks_of,
+    copy_of,
+    form_of_given,
+    is_given_as_fed,
+)
+from singa_lite.training.steps.eager_check import compared
 from singa_lite.training.steps.fed_tensors import Forms
-from singa_lite.training.steps.followed import NetSettings
 from singa_lite.training.steps.recorded_steps import Feeds, RecordedStep, StepForm
+from singa_lite.training.steps.recordings import check_recordable, is_recorded
 from singa_lite.training.steps.step_functions import StepFunction, Values
 from singa_lite.training.steps.step_records import StepRecords, key_of
 from singa_lite.training.steps.train_step import Look, TrainStep
@@ -42,8 +49,8 @@ class StepCache(StepRecords):
     def __init__(self, layers: LayerGraph, how: Settings, optimizer: Optimizer | None = None) -> None:
         super().__init__(layers, how, optimizer)
         self._turn = StepLock(arena_busy_error)
-        #: By which batches of a form that was trained before are trained.
-        self.repeats = FastPath(self._recorded)
+        #: {(form of a batch, version of the net's settings): the record whose bound step trains it}.
+        self._bound_steps: WeakValueDictionary[Hashable, RecordedStep] = WeakValueDictionary()
         self._past: ReferenceType[Past] | None = None
 
     def anew(self) -> StepCache:
@@ -56,7 +63,7 @@ class StepCache(StepRecords):
 
     def exclusively(self, work: Callable[..., R], *arguments: object) -> R:
         """work(*arguments), while no other thread does a step of this net."""
-        done = self._turn.run(self.arena.turn.run, self._exclusively, work, *arguments)
+        done = self._turn.run(self._exclusively, work, *arguments)
         raise_ignored()  # what came inside the step
         return done
 
@@ -69,7 +76,8 @@ class StepCache(StepRecords):
 
         pause: where to wait for those who read what it will overwrite. changing: called before the first change.
         """
-        if not self.how.graph:
+        self.recordings.steps += 1
+        if not is_recorded(step, self.how):
             if pause is not None:
                 pause.wait()
             self.seen = None  # which holds values of the last step
@@ -80,6 +88,8 @@ class StepCache(StepRecords):
         recorded = self._found(step, feeds)
         if recorded is None:
             recorded = self._record(step, feeds)  # which begins the optimizer's step
+        elif step.together is None and self.recordings.is_check_due():
+            return self._trained_both_ways(step, recorded, pause, changing)
         else:
             step.begin()
         recorded.graph.prepare()
@@ -91,27 +101,47 @@ class StepCache(StepRecords):
         self.seen = recorded.seen
         return results
 
-    def put_in_again(self, recorded: RecordedStep, batch: Batch) -> Executable | None:
-        """Before a batch that `FastPath.find` let through is done by `repeat`; what runs it where all is bound already.
-
-        Where its processor and its stream are the current ones, and nobody looks at operations.
-        """
-        executable = recorded.put_in_again(batch)
-        if executable is None:
-            recorded.put_in(recorded.repeat.by_layer(batch))
-            recorded.graph.prepare()
-        return executable
-
-    def repeat(self, recorded: RecordedStep, executable: Executable | None, look: Look | None) -> None:
-        """As `train`, of a batch that is put in, where nobody reads what it will overwrite.
-
-        executable: what `put_in_again` gave; look: as of a `TrainStep`.
-        """
+    def _trained_both_ways(
+        self, step: TrainStep, recorded: RecordedStep, pause: Pause | None, changing: Callable[[], object]
+    ) -> Values:
+        """In checked mode: the step is done eagerly, which begins it, put back, and replayed."""
+        if pause is not None:
+            pause.wait()
         self._trained = recorded
-        if executable is None or look is not None:
-            self._run(recorded.repeat.step, recorded, look, None)
+        look, step.look = step.look, None
+        executable = recorded.graph.executable()
+        device = self.layers.device
+        compare = compared(recorded.graph, device, executable, lambda: one_step(step.operations, recorded.tensors))
+        step.seen()
+        changing()
+        self._run(step, recorded, look, None)
+        results: Values = recorded.results
+        compare(results)
+        self.seen = recorded.seen
+        return results
+
+    def bound_record(self, x: object, y: object, settings: int) -> RecordedStep | None:
+        """The record that trains a batch of this form, by its `bound` step; None where it is to be done as a first one.
+
+        settings: the version of the net's.
+        """
+        recorded = self._bound_steps.get((form_of_given(x, y), settings))
+        if recorded is None or recorded.bound is None:
+            return None
+        return recorded if self._recorded.use(recorded.bound.key, recorded) else None
+
+    def train_bound(self, recorded: RecordedStep, batch: Batch, look: Look | None) -> None:
+        """Trains on a batch by a bound step. Nobody reads what it will overwrite, or looks at operations.
+
+        Its processor and stream are the current ones. look: as of a `TrainStep`.
+        """
+        bound: BoundStep = recorded.bound
+        self._trained = recorded
+        self.recordings.steps += 1
+        if look is None:
+            bound.executable.run_here()
         else:
-            executable.run_here()
+            self._run(bound.step, recorded, look, None)
         self.seen = recorded.seen
 
     def _run(self, step: TrainStep, recorded: RecordedStep, look: Look | None, pause: Pause | None) -> None:
@@ -133,18 +163,23 @@ class StepCache(StepRecords):
         if updated:
             look(loss, True)
 
-    def note_repeat(self, x: object, y: object, followed: NetSettings, step: TrainStep, feeds: Given) -> None:
-        """What the next batch of this form is trained by, where it can be: this one was just now. step: a fresh one."""
-        recorded = self._trained
-        if recorded is None or not is_given_as_fed(x, y, feeds) or begins_by_itself(step.optimizer):
+    def bind(self, x: object, y: object, settings: int, step: TrainStep, feeds: Given, checks_loss: bool) -> None:
+        """Bind the step that was just done for the next batch of this form, where that can be. step: a fresh one;
+        settings: the version of the net's; checks_loss: whether losses are looked at.
+        """
+        recorded, form = self._trained, form_of_given(x, y)
+        own_begin = type(step.optimizer).begin_step is not Optimizer.begin_step
+        if recorded is None or form is None or not is_given_as_fed(x, y, feeds) or own_begin:
+            return
+        if not is_recorded(step, self.how):
             return
         checks = checks_of(self.layers, step.objective, feeds)  # type: ignore[arg-type]  # arrays, as that says
-        repeat = FastStep(followed, key_of(step, feeds), step, step.objective.measures, checks, feeds, recorded)
-        self.repeats.note(x, y, recorded, repeat)
+        recorded.bound = BoundStep(key_of(step, feeds), step, checks, feeds, recorded, checks_loss)
+        self._bound_steps[form, settings] = recorded
 
     def do(self, step: StepFunction[R], feeds: Feeds) -> R:
         """A step that trains nothing; its results are valid until the next call, see `own`."""
-        if not self.how.graph:
+        if not is_recorded(step, self.how):
             done = one_step(step.operations, fed_tensors.filled(self.layers, feeds))
             self.seen = step.seen() or self.seen
             return done
@@ -158,7 +193,7 @@ class StepCache(StepRecords):
         """Returns `do` for batches of the same form as this one, without its checks of what has changed. These are made
         once, here, and nothing else may be done meanwhile.
         """
-        if not self.how.graph:
+        if not is_recorded(step, self.how):
             return lambda given: self.do(step, given)
         recorded = self._found(step, feeds) or self._record(step, feeds)
 
@@ -169,6 +204,11 @@ class StepCache(StepRecords):
             return results
 
         return replayed
+
+    def record_again(self) -> None:
+        """Let go of all recorded steps: the next batch of each form is recorded."""
+        self._recorded.clear()
+        self._trained = self.seen = None
 
     def own(self, values: Values) -> Values:
         """The last step's loss and metric as tensors of their own, which the next replay does not overwrite."""
@@ -231,6 +271,7 @@ class StepCache(StepRecords):
         return seen
 
     def _seen(self, step: StepFunction[object], forms: Forms, ask: Callable[[Graph], Seen], budget: int | None) -> Seen:
+        check_recordable("a plan", step)
         device = self.layers.device
         arena = Arena(device, self.how.offload is not None)
         with device.first_values(), device.recording(arena, self.how.fuse) as graph:

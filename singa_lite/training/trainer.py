@@ -13,7 +13,7 @@ from singa_lite.common.unique import Unique
 from singa_lite.graph.graph import Graph
 from singa_lite.training.readers import Readers
 from singa_lite.training.step_cache import StepCache
-from singa_lite.training.steps.fast_path import Batch, FastStep
+from singa_lite.training.steps.bound_step import Batch, BoundStep
 from singa_lite.training.steps.fed_tensors import Forms
 from singa_lite.training.steps.open_forward import OpenForward
 from singa_lite.training.steps.recorded_steps import Feeds, RecordedStep
@@ -142,30 +142,31 @@ class Trainer(Unique):
                 _mark(step, "")
         return self.steps.own(results)
 
-    def repeat(self, recorded: RecordedStep, batch: Batch, look: Look | None = None) -> Values:
-        """As `train`, of a batch that `FastPath.find` let through; at rest, and where nobody looks at operations.
+    def train_bound(self, recorded: RecordedStep, batch: Batch, look: Look | None = None) -> Values:
+        """As `train`, of a batch in a form that was bound; at rest, and where nobody looks at operations.
 
         Such a step makes no state, is alone in its group, and no other net waits for its end: so what can be left of it
         is the count of steps, and all else once parameters had begun to change. look: as of the step.
         """
-        repeat: FastStep = recorded.repeat
-        optimizer = repeat.step.optimizer
+        bound: BoundStep = recorded.bound
+        optimizer = bound.step.optimizer
         before, is_kept, is_whole = optimizer.step, False, False
         token = _under_way.set(self)  # ends with the turn, too, see `StepCache.exclusively`
-        self._step, self._left_at = repeat.step, LEFT_WITHIN
+        self._step, self._left_at = bound.step, LEFT_WITHIN
         try:
-            with repeat.here():
+            with bound.here():
                 optimizer.count_step()  # first, as a schedule may do anything
-                executable = self.steps.put_in_again(recorded, batch)
+                if not recorded.put_in_bound(batch):
+                    recorded.put_in(bound.by_layer(batch))
                 is_kept = True
-                self.steps.repeat(recorded, executable, look)
+                self.steps.train_bound(recorded, batch, look)
                 is_whole = True
-                return repeat.results()
+                return bound.results()
         finally:
             if not is_kept:
                 optimizer.restore_step(before)
             if is_whole or not is_kept:
-                self._forget_step()
+                self._step, self._left_at = None, ""
             _under_way.reset(token)
 
     @in_own_context

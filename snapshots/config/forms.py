@@ -11,6 +11,7 @@ from singa_lite.layer.layer import Layer, Node
 from singa_lite.optimizer import Optimizer, schedule
 from singa_lite.optimizer.rules import Rule
 from singa_lite.snapshots.config.values import Plain, Reader, Writer
+from singa_lite.tensor import Shape
 from singa_lite.training.settings import OF_MACHINE
 from singa_lite.training.stepping_net import SteppingNet
 
@@ -21,16 +22,18 @@ _NOT_OPTIONS = frozenset({"name", "input_sample_shape", "layers", "layer", "net"
 _PLAIN = (bool, int, float, str, tuple, list, type(None))
 
 
-def form_of(node: Node, writer: Writer, reader: Reader) -> dict[str, Plain]:
-    """A layer of a net as a form. reader: of the same net, to see what an equal constructor call would give.
+def form_of(node: Node, fed: Sequence[Shape] | None, writer: Writer, reader: Reader) -> dict[str, Plain]:
+    """A layer of a net as a form. fed: sample shapes that an input layer is fed.
+
+    reader: of the same net, to see what an equal constructor call would give.
 
     ConfigError for a layer whose arguments cannot be written.
     """
     layer = node.layer
     form: dict[str, Plain] = {"name": layer.name, "sources": [[name, number] for name, number in node.sources]}
     form |= writer.described(layer, {**layer.given_arguments, "name": layer.name})
-    if not node.sources and layer.input_sample_shapes is not None:
-        shapes = [tuple(shape) for shape in layer.input_sample_shapes]
+    if not node.sources and fed is not None:
+        shapes = [tuple(shape) for shape in fed]
         form["input_sample_shape"] = writer.write(shapes[0] if len(shapes) == 1 else shapes)
     alike = _read_layer(form, reader)
     if layer.shared_with is not None and alike.shared_with is None:

@@ -62,7 +62,7 @@ def config_of(
         _check_owners(layer, paths)
         own = {id(inner) for inner in nodes[name].layer.with_sublayers()}
         here = writer.at(f"layer {name!r}")._replace(reference=_outside_path(paths, own))
-        forms.append(form_of(nodes[name], here, reader))
+        forms.append(form_of(nodes[name], net.fed_shapes(name), here, reader))
     return held | {"layers": forms, "compiled": compiled_form(net, writer.at("compile"))}
 
 

@@ -17,15 +17,15 @@ from singa_lite.autograd.ops.function_form import (
     check_inputs,
 )
 from singa_lite.autograd.ops.op import Op, checked_tensor, common_device
-from singa_lite.autograd.watching.unchanged import Unchanged
 from singa_lite.common.checks import flag
 from singa_lite.common.contexts import shared_in_step
 from singa_lite.common.errors import ShapeError
+from singa_lite.common.option_version import Versioned
 from singa_lite.kernels.own_call import FunctionCall
 from singa_lite.tensor import Tensor, full
 
 
-class Function:
+class Function(Versioned):
     """Base of users' own operations. An object is called with tensors, as often as wanted, and gives the results.
 
         class Shrink(autograd.Function):
@@ -58,8 +58,6 @@ class Function:
 
     overwrites: ClassVar[tuple[tuple[str, str], ...]] = ()
     repeatable: ClassVar[bool] = True
-    #: Functions that close over an object are watched with its attributes, see `watching/watch.py`.
-    has_settings: ClassVar[bool] = True
 
     def makes(self, *inputs: Any) -> Mapping[str, object]:
         """What a call makes, {name: Output or Scratch}."""
@@ -77,7 +75,7 @@ class Function:
         for given in inputs:
             checked_tensor(name, given)
         if (graph := common_device(name, inputs).graph) is not None:
-            graph.made_by(self, Unchanged)
+            graph.options.note(self)
         named = dict(zip(statement.inputs, inputs, strict=True))
         made = statement.checked(self.makes(*(Form(t.shape, t.dtype) for t in inputs)), named)
         results = _FunctionCall(self, statement, kernels, made).several(*inputs)

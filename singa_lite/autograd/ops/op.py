@@ -85,7 +85,7 @@ class Op(Unique):
         taping = is_taping()
         self.needs = tuple(taping and t is not None and t.requires_grad for t in inputs)
         if taping and (graph := self.device.graph) is not None:
-            graph.marks.note(inputs)
+            graph.options.note_tensors(inputs)
         result = self.forward(*inputs)
         results = result if isinstance(result, tuple) else (result,)
         if any(self.needs):

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
 import numpy as np
 
 from singa_lite.autograd import no_grad
-from singa_lite.autograd.watching.closed_over import outside_values, owner
-from singa_lite.autograd.watching.watch import Watch
 from singa_lite.common.contexts import in_own_context
+from singa_lite.common.described import Described
 from singa_lite.common.errors import GraphError
 from singa_lite.device import Device
 from singa_lite.graph.graph import Graph
 from singa_lite.layer.calls import no_op
-from singa_lite.layer.layer import Layer
 from singa_lite.optimizer.stepping import StepTransaction
 from singa_lite.tensor import Tensor, from_numpy
 from singa_lite.training.steps.micro_batches import Fed
@@ -24,7 +22,6 @@ from singa_lite.training.steps.step_functions import EvaluateStep, Values
 from singa_lite.training.steps.step_objective import StepObjective
 from singa_lite.training.steps.step_values import values_of
 from singa_lite.training.steps.train_step import Marked, TrainStep
-from singa_lite.training.steps.users_code import UsersCode
 
 #: The name of its random state in snapshots.
 STEP_RANDOM = "step_random"
@@ -64,28 +61,6 @@ class OwnFunction:
         self.objective.note([*values[1]], training)
         return values
 
-    def check(self, graph: Graph, members: Sequence[Member], fed: Fed, training: bool) -> None:
-        """GraphError unless another call does what was recorded."""
-        optimizers = [member.optimizer for member in members] if training else []
-        code = UsersCode(_layers_of(members), (), optimizers)
-        code.check_again(
-            graph,
-            lambda: self._called_again(members, fed, training),
-            members[0].layers.device,
-            "step",
-            "draw by call.normal, or give what changes as targets",
-            [self.function],
-        )
-
-    def _called_again(self, members: Sequence[Member], fed: Fed, training: bool) -> None:
-        for member in members if training else ():
-            member.optimizer.begin_step()
-        self.call(members, fed, training, no_op)
-
-
-def _layers_of(members: Sequence[Member]) -> list[Layer]:
-    return [layer for member in members for layer in member.layers.layers.values()]
-
 
 class OwnStep(TrainStep):
     """A batch by the user's function. members: the net itself, then the others that it trains."""
@@ -102,7 +77,7 @@ class OwnStep(TrainStep):
     @property
     def key(self) -> tuple[Hashable, ...]:
         nets = tuple((id(m.layers), id(m.optimizer), m.clip and m.clip.limit) for m in self.members)
-        return self.kind, id(self.function), outside_values(self.function.function), nets
+        return self.kind, id(self.function), nets
 
     @property
     def kept(self) -> tuple[object, ...]:
@@ -118,17 +93,14 @@ class OwnStep(TrainStep):
     def evaluation(self) -> EvaluateStep:
         return OwnEvaluation(self.function, self.members)
 
-    def watch(self) -> Watch:
-        optimizers = [member.optimizer for member in self.members]
-        layers = _layers_of(self.members)
-        ignored = {index: {*each.live, "state"} for index, each in enumerate(optimizers)}
-        options = [*optimizers, *layers, *owner(self.function.function), self.function.function]
-        return Watch(options, ignored, outside=UsersCode(layers, (), optimizers).outside())
+    @property
+    def parts(self) -> Iterable[Described]:
+        for member in self.members:
+            yield from TrainStep(member.layers, self.objective, member.optimizer, None).parts
 
-    def settle(self, watch: Watch) -> None:
-        nets = [member.layers for member in self.members]
-        tensors = [tensor for net in nets for tensor in (*net.param_values(), *net.states().values())]
-        watch.settle([member.optimizer.state for member in self.members], tensors)
+    def note_in(self, graph: Graph) -> None:
+        for member in self.members:
+            TrainStep(member.layers, self.objective, member.optimizer, None).note_in(graph)
 
     def moved_values(self) -> list[Tensor]:
         return [value for member in self.members for value in member.layers.param_values()]
@@ -139,9 +111,6 @@ class OwnStep(TrainStep):
         if self.look is not None and self.layers.device.graph is None:
             self.look(values[0], True)
         return values
-
-    def check_record(self, graph: Graph, fed: Fed) -> None:
-        self.function.check(graph, self.members, fed, True)
 
 
 class OwnEvaluation(EvaluateStep):
@@ -155,22 +124,17 @@ class OwnEvaluation(EvaluateStep):
     @property
     def key(self) -> tuple[Hashable, ...]:
         nets = tuple(id(member.layers) for member in self.members)
-        return self.kind, id(self.function), outside_values(self.function.function), nets
+        return self.kind, id(self.function), nets
 
     @property
     def kept(self) -> tuple[object, ...]:
         return self.function, *(member.layers for member in self.members)
 
-    def watch(self) -> Watch:
-        layers = _layers_of(self.members)
-        return Watch(
-            [*layers, *owner(self.function.function), self.function.function], outside=UsersCode(layers).outside()
-        )
+    @property
+    def parts(self) -> Iterable[Described]:
+        for member in self.members:
+            yield from EvaluateStep(member.layers, self.objective).parts
 
     def operations(self, fed: Fed) -> Values:
         with no_grad():
             return self.function.call(self.members, fed, False, no_op)
-
-    def check_record(self, graph: Graph, fed: Fed) -> None:
-        with no_grad():
-            self.function.check(graph, self.members, fed, False)

@@ -10,11 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from singa_lite.autograd.watching.watch import Watch
 from singa_lite.common.array_types import Array, Shaped
 from singa_lite.common.checks import integer
 from singa_lite.device import device_of
-from singa_lite.graph.executable import Executable
 from singa_lite.graph.graph import Graph
 from singa_lite.layer.layer import Node
 from singa_lite.tensor import Block, Shape, Tensor
@@ -40,9 +38,9 @@ class RecordedStep:
     """A step for batches of one form.
 
     tensors: each batch is copied into them; feed: where they lie; results: what the step gave while it was recorded, of
-    a type that goes with the kind of step; read after a run. nodes, watch: what it was recorded by. kept: what the
+    a type that goes with the kind of step; read after a run. nodes: the layers that it was recorded by. kept: what the
     step's key names by identity, and must therefore live as long. moved: parameters that it writes, once asked for.
-    seen: what is observed of it. repeat: what a batch of its form is trained by, see `training/steps/fast_path.py`.
+    seen: what is observed of it. bound: what a batch of its form is trained by, see `bound_step.py`.
     """
 
     graph: Graph
@@ -50,11 +48,10 @@ class RecordedStep:
     feed: Feed
     results: Any
     nodes: list[Node]
-    watch: Watch
     kept: tuple[object, ...]
     moved: frozenset[Block] = frozenset()
     seen: ObservedTensors | None = None
-    repeat: Any = None
+    bound: Any = None
 
     def put_in(self, feeds: Feeds) -> None:
         """Copy a batch in."""
@@ -84,33 +81,33 @@ class RecordedStep:
             self.feed.bound(arrays)
         return True
 
-    def put_in_again(self, batch: Sequence[Array]) -> Executable | None:
-        """As `put_in`, where all is bound: then what runs the step, else None, and nothing is done.
+    def put_in_bound(self, batch: Sequence[Array]) -> bool:
+        """As `put_in`, where that is bound already; else nothing is done, and it returns False.
 
         batch: host arrays in the order of its tensors and of their forms; where its processor and its stream are the
         current ones, and nobody looks at operations.
         """
-        bound, executable = self.feed.bound, self.graph.ready
-        if executable is None or bound is None or bound is _NOT_BOUND:
-            return None
+        bound = self.feed.bound
+        if bound is None or bound is _NOT_BOUND:
+            return False
         buffer = self.feed.buffer
         buffer.holder = None
         bound(batch)
         buffer.holder = self.feed.mark
-        return executable
+        return True
 
     def retire(self) -> None:
         """Hold no bytes any more, as the step is not to run again."""
-        self.repeat = None
+        self.bound = None
         self.graph.device.synchronize()  # a GPU may still run it
         self.feed.buffer.drop(self.feed)
         self.graph.retire()
-        self.results = self.seen = self.repeat = None  # whoever still has the step, as the last one, holds its graph
+        self.results = self.seen = self.bound = None  # whoever still has the step, as the last one, holds its graph
         self.tensors = {}
 
     def holds(self, nodes: list[Node]) -> bool:
         """Whether the net, whose layers these are, would do the same step again."""
-        return self.nodes is nodes and self.watch.holds()
+        return self.nodes is nodes and self.graph.options.hold()
 
 
 class RecordedSteps:
@@ -119,20 +116,27 @@ class RecordedSteps:
     def __init__(self, most: int | None = None) -> None:
         self.most = _most() if most is None else most
         self._steps: dict[StepKey, RecordedStep] = {}
+        #: The option that was set since the step that `find` did not give was recorded; "" where there was none.
+        self.changed = ""
 
     def find(self, key: StepKey, nodes: list[Node]) -> RecordedStep | None:
         """The step of that key, now the most recently used, if it still does what the net does."""
-        step = self._steps.pop(key, None)
-        if step is None or not step.holds(nodes):
+        step, self.changed = self._steps.pop(key, None), ""
+        if step is None:
+            return None
+        if not step.holds(nodes):
+            self.changed = step.graph.options.changed() or "the layers of the net"
             return None
         self._steps[key] = step
         return step
 
-    def serves(self, key: StepKey, step: RecordedStep, nodes: list[Node]) -> bool:
-        """Whether `find` would give this very step, which is the most recently used then."""
-        if next(reversed(self._steps.values()), None) is step:
-            return step.holds(nodes)
-        return self._steps.get(key) is step and self.find(key, nodes) is step
+    def use(self, key: StepKey, step: RecordedStep) -> bool:
+        """Whether this is still the step of that key; it is the most recently used then."""
+        if next(reversed(self._steps.values()), None) is not step:
+            if self._steps.get(key) is not step:
+                return False
+            self._steps[key] = self._steps.pop(key)
+        return step.graph.options.hold()
 
     def keep(self, key: StepKey, step: RecordedStep, spared: RecordedStep | None) -> None:
         """Add a step, and let those go that are too many, but for `spared`."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Iterable
 from typing import ClassVar, Generic, TypeAlias, TypeVar
 
-from singa_lite.autograd.watching.watch import Watch
+from singa_lite.common.described import Described
 from singa_lite.graph.graph import Graph
 from singa_lite.layer.criterion import Criterion
 from singa_lite.layer.layer import OneOrMore
@@ -16,7 +16,6 @@ from singa_lite.tensor import Tensor
 from singa_lite.training.objective import Objective
 from singa_lite.training.steps.micro_batches import Fed
 from singa_lite.training.steps.observer import ObservedTensors, Observer
-from singa_lite.training.steps.users_code import UsersCode
 
 #: (loss, {key: metric}) of a batch; see `Objective.metric`.
 Values: TypeAlias = tuple[Tensor, dict[str, Tensor]]
@@ -50,27 +49,16 @@ class StepFunction(ABC, Generic[Results]):
         """What a record of it must keep alive."""
         return self.criteria
 
-    def watch(self) -> Watch:
-        """A watch on all objects whose options a record freezes, to be made before recording."""
-        return Watch([*self.layers.layers.values(), *self.criteria], outside=self._users_code().outside())
+    @property
+    def parts(self) -> Iterable[Described]:
+        """All objects whose Python it runs: layers, with those within them, losses and metrics."""
+        for layer in self.layers.layers.values():
+            yield from layer.with_sublayers()
+        yield from self.criteria
 
-    def _users_code(self) -> UsersCode:
-        """All of it whose values a record freezes."""
-        return UsersCode(self.layers.layers.values(), self.criteria)
-
-    def settle(self, watch: Watch) -> None:
-        """The recording is over."""
-        watch.settle([], [])
-
-    def check_record(self, graph: Graph, fed: Fed) -> None:
-        """GraphError where a replay would not do what the step does."""
-        code = UsersCode(self.layers.layers.values(), self.criteria)
-        if code:
-            code.check_repeats(lambda: self._forward_alone(fed), self.layers.device)
-
-    def _forward_alone(self, fed: Fed) -> None:
-        """All of the step before its walk back, looked at by nobody."""
-        self._through_layers(fed)
+    def note_in(self, graph: Graph) -> None:
+        """Note in its record what that was made by, beside the layers that were called."""
+        graph.options.note(*self.criteria)
 
     def _through_layers(self, fed: Fed, watcher: Observer | None = None, output: Collection[str] = ()) -> OneOrMore:
         run = Run(self.layers.ordered(), self.layers.device, False, None, watcher=watcher)
@@ -122,9 +110,6 @@ class EvaluateStep(StepFunction[Values]):
 
     def operations(self, fed: Fed) -> Values:
         return self._measured(self._evaluated(fed), fed)
-
-    def _forward_alone(self, fed: Fed) -> None:
-        self._measured(self._through_layers(fed), fed)
 
     def _measured(self, out: OneOrMore, fed: Fed) -> Values:
         return self.objective.values(False, out, fed)

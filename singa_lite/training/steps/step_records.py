@@ -35,6 +35,7 @@ from singa_lite.training.steps import fed_tensors
 from singa_lite.training.steps.feed_buffer import FeedBuffer
 from singa_lite.training.steps.observer import ObservedTensors
 from singa_lite.training.steps.recorded_steps import Feeds, RecordedStep, RecordedSteps, form_of
+from singa_lite.training.steps.recordings import Recordings
 from singa_lite.training.steps.step_functions import StepFunction
 from singa_lite.training.steps.train_step import TrainStep
 
@@ -51,6 +52,7 @@ class StepRecords(Unique):
         self.how = how
         self.optimizer = optimizer
         self._recorded = RecordedSteps()
+        self.recordings = Recordings()
         self._trained: RecordedStep | None = None
         #: What was observed of the last training step, or evaluation.
         self.seen: ObservedTensors | None = None
@@ -79,8 +81,11 @@ class StepRecords(Unique):
 
     def _found(self, step: StepFunction[object], feeds: Feeds) -> RecordedStep | None:
         """The record for a batch of this form, the batch copied in, if the record still does what the step does."""
-        recorded = self._recorded.find(key_of(step, feeds), self.layers.ordered())
-        if recorded is not None:
+        key = key_of(step, feeds)
+        recorded = self._recorded.find(key, self.layers.ordered())
+        if recorded is None:
+            self.recordings.note(key, self._recorded.changed)
+        else:
             recorded.put_in(feeds)
         return recorded
 
@@ -93,9 +98,8 @@ class StepRecords(Unique):
         fed = [tensor.block for named in tensors.values() for tensor in named.values()]
         feed = self.feeds.feed(fed)
         self._make_room(feed.nbytes - self.feeds.nbytes, step)  # of a batch that is longer than any before
-        watch = step.watch()
         graph = Graph(device, self.arena, self.how.fuse)
-        recorded = RecordedStep(graph, tensors, feed, None, layers.ordered(), watch, step.kept)
+        recorded = RecordedStep(graph, tensors, feed, None, layers.ordered(), step.kept)
         try:
             self._record_into(recorded, step, feeds, fed)
         except (PlanError, OutOfMemoryError):  # a smaller batch may have the bytes of this one
@@ -111,10 +115,8 @@ class StepRecords(Unique):
         with self.layers.device.recording(self.arena, self.how.fuse) as recorded.graph:
             recorded.results = step.operations(recorded.tensors)
             recorded.seen = step.seen()
-        step.check_record(recorded.graph, recorded.tensors)
+            step.note_in(recorded.graph)
         recorded.graph.check_inputs = recorded.feed.check
-        recorded.graph.before_run.clear()  # the watch sees what has changed, and the step is recorded anew then
-        step.settle(recorded.watch)
         self._tell(recorded.graph)
         self._plan(step, recorded, fed, feeds)
         if self.how.limits and isinstance(step, TrainStep):

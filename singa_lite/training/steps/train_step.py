@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias
 
 from singa_lite.autograd import add, no_grad
 from singa_lite.autograd.ops.arithmetic import product
-from singa_lite.autograd.watching.watch import Watch
+from singa_lite.common.described import Described
 from singa_lite.graph.graph import Graph
 from singa_lite.layer.calls import no_op
 from singa_lite.layer.freezing import Freeze, freezing
@@ -27,7 +27,6 @@ from singa_lite.training.steps.recorded_steps import Feeds
 from singa_lite.training.steps.step_functions import EvaluateStep, Values
 from singa_lite.training.steps.unscale_and_clip import UnscaleAndClip
 from singa_lite.training.steps.updates import Updates, updates_of
-from singa_lite.training.steps.users_code import UsersCode
 
 #: Called with each step's loss, and whether parameters have moved since.
 Look: TypeAlias = Callable[[Tensor, bool], None]
@@ -115,22 +114,17 @@ class TrainStep(EvaluateStep):
         if self.together is not None:
             self.together.synchronize(sums, self.objective.counts(feeds), self.layers.device)
 
-    def watch(self) -> Watch:
-        made_by = [self.optimizer, *self.layers.layers.values(), *self.criteria]
-        return Watch(made_by, {0: {*self.optimizer.live, "state"}}, outside=self._users_code().outside())
+    @property
+    def parts(self) -> Iterable[Described]:
+        yield from super().parts
+        yield self.optimizer
+        yield from (part for part in self.optimizer.parts if isinstance(part, Described))
 
-    def _users_code(self) -> UsersCode:
-        return UsersCode(self.layers.layers.values(), self.criteria, [self.optimizer])
-
-    def check_record(self, graph: Graph, fed: Fed) -> None:
-        super().check_record(graph, fed)
-        code = UsersCode((), (), [self.optimizer])
-        if code and self.part.updates:
-            code.check_again(graph, lambda: (self.operations(fed), self.seen()), self.layers.device, "update")
-
-    def settle(self, watch: Watch) -> None:
-        lasting = [self.optimizer.state, self.optimizer.gathering.sums]
-        watch.settle(lasting, [*self.layers.param_values(), *self.layers.states().values()])
+    def note_in(self, graph: Graph) -> None:
+        super().note_in(graph)
+        self.optimizer.note_in(graph)
+        graph.options.note_tensors(self.layers.param_values())
+        graph.options.note_walk()
 
     def moved_values(self) -> list[Tensor]:
         """All parameters that it may move."""
@@ -183,12 +177,6 @@ class TrainStep(EvaluateStep):
         (output, ignored) = counting[0]
         with no_grad():
             return gathering.weighed(self.part, positions(fed["target"][output], ignored))
-
-    def _forward_alone(self, fed: Fed) -> None:
-        """Of the first piece of the batch; losses as in an evaluation, as nothing is derived."""
-        piece = cut(fed, self.micro_batches)[0].fed
-        run = Run(self.layers.ordered(), self.layers.device, True, self.freeze)
-        self._measured(run.forward(dict(piece["input"]), ()), piece)
 
     def _closing(self) -> UnscaleAndClip | None:
         if self.clip is None and self.scale is None:

@@ -1,11 +1,8 @@
-"""FastPath: a batch of a form that was trained before is checked, and its step found, by what was found then.
+"""BoundStep: the training of a batch in a form that was trained before, with all found that does not change.
 
-    settings    what of the net a step follows, told by identity, see `followed.py`: else it is done as a first one
-    the record  watches options of layers, losses, metrics and the optimizer, see `watching/watch.py`
-    given       shapes and dtypes of the arrays, by name; they lie in the host's memory and need no conversion
-    values      class ids and the like are looked at in every batch
-
-Whatever is not as it was, an error among them, is left to the checks of a first batch, whose messages these are.
+A net finds it by the form of the batch and the version of its settings. The record compares the version of options; the
+values of targets and ids are looked at in every batch. Whatever is not as it was, an error among them, is left to the
+checks of a first batch, whose messages these are.
 """
 
 from __future__ import annotations
@@ -13,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
-from weakref import ref
 
 import numpy as np
 
@@ -24,10 +20,9 @@ from singa_lite.device import device_of
 from singa_lite.layer.criterion import Criterion
 from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.tensor import Shape, Tensor
-from singa_lite.training.loop.measures import Measures, needs_outputs
+from singa_lite.training.loop.measures import needs_outputs
 from singa_lite.training.objective import Objective
-from singa_lite.training.steps.followed import NetSettings
-from singa_lite.training.steps.recorded_steps import Feeds, RecordedStep, RecordedSteps, StepKey
+from singa_lite.training.steps.recorded_steps import Feeds, RecordedStep, StepKey
 from singa_lite.training.steps.step_functions import Values
 from singa_lite.training.steps.train_step import TrainStep
 
@@ -35,9 +30,6 @@ from singa_lite.training.steps.train_step import TrainStep
 Given: TypeAlias = dict[str, dict[str, Shaped]]
 #: The same arrays, one behind the other.
 Batch: TypeAlias = Sequence[Array]
-
-#: Forms that are known before those whose records are gone are forgotten.
-MOST_FORMS = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,30 +48,28 @@ class WholeCheck:
         return True
 
 
-class FastStep:
-    """The training of a batch whose form has been recorded.
+class BoundStep:
+    """The training of batches of a form that has been recorded.
 
-    followed: what of the net it follows; key, step: by which the record is found, and which it is of; the step itself
-    is never recorded. measures: of its metrics. checks: {("input" or "target", layer): what is asked of the values}.
-    feeds: the batch that was let through. recorded: its record, of which nothing is held but what results lie in.
+    key, step: by which the record is found, and which it is of; the step itself is never recorded. checks: {("input" or
+    "target", layer): what is asked of the values}. feeds: the batch that was let through. recorded: its record, which
+    holds this. checks_loss: whether each loss is looked at.
     """
 
     def __init__(
         self,
-        followed: NetSettings,
         key: StepKey,
         step: TrainStep,
-        measures: Measures,
         checks: Mapping[tuple[str, str], Sequence[ValuesCheck]],
         feeds: Feeds,
         recorded: RecordedStep,
+        checks_loss: bool,
     ) -> None:
-        self.followed = followed
         self.key = key
         self.step = step
-        self.measures = measures
+        self.checks_loss = checks_loss
         #: Whether the metrics look at more than what the step gives.
-        self.looks = needs_outputs(step.objective.criteria)
+        self.observes_scores = needs_outputs(step.objective.criteria)
         self._places = [(kind, name) for kind, named in feeds.items() for name in named]
         self._checks = [(self._places.index(at), check) for at, several in checks.items() for check in several]
         loss, values = recorded.results
@@ -88,6 +78,8 @@ class FastStep:
         fed = any(buffer.has(result.block) for result in self._results)  # which lie elsewhere once a longer batch came
         self._copies = None if fed else device.bound_results(self._results)
         self.here = device.runtime.here
+        #: Runs the record; it binds its launches again where their bytes lie elsewhere by then.
+        self.executable = recorded.graph.executable()
 
     def passes(self, batch: Batch) -> bool:
         """Whether the values of a batch, which has the form, do."""
@@ -111,39 +103,9 @@ class FastStep:
         return copies[0], dict(zip(self._names, copies[1:], strict=True))
 
 
-class FastPath:
-    """The repeats of a net's recorded training steps, by the form of what was given; they live as long as the records.
-
-    recorded: all recorded steps of the net.
-    """
-
-    def __init__(self, recorded: RecordedSteps) -> None:
-        self._recorded = recorded
-        self._forms: dict[Hashable, ref[RecordedStep]] = {}
-
-    def find(self, x: object, y: object, net: LayerGraph) -> tuple[RecordedStep, Batch] | None:
-        """The record, and the batch as it is put in; None where it is to be done as a first one."""
-        known = self._forms.get(form_of_given(x, y))
-        recorded = None if known is None else known()
-        if recorded is None:
-            return None
-        repeat: FastStep | None = recorded.repeat
-        if repeat is None or not repeat.followed.by(net):
-            return None
-        if not self._recorded.serves(repeat.key, recorded, net.ordered()):
-            return None
-        batch = (x, y) if type(x) is type(y) is np.ndarray else (*_arrays(x), *_arrays(y))
-        return (recorded, batch) if repeat.passes(batch) else None
-
-    def note(self, x: object, y: object, recorded: RecordedStep, repeat: FastStep) -> None:
-        """A step of this form was done by this record."""
-        form = form_of_given(x, y)
-        if form is None:
-            return
-        if len(self._forms) >= MOST_FORMS:
-            self._forms = {form: known for form, known in self._forms.items() if known() is not None}
-        recorded.repeat = repeat
-        self._forms[form] = ref(recorded)
+def batch_of(x: object, y: object) -> Batch:
+    """The arrays of a batch whose form is known, in the order in which a step is fed."""
+    return (x, y) if type(x) is type(y) is np.ndarray else (*_arrays(x), *_arrays(y))
 
 
 def copy_of(value: Tensor) -> Tensor:
