@@ -42,6 +42,11 @@ def epoch(number: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 EPOCHS = 2
 SOURCES: dict[str, tuple[Any, dict[str, Any]]] = {
     "a generator": (lambda: itertools.cycle(batches()), {"steps_per_epoch": 5}),
+    "a generator of float64": (
+        lambda: ((x.astype("d"), y) for x, y in itertools.cycle(batches())),
+        {"steps_per_epoch": 5},
+    ),
+    "a generator of lists": (lambda: ((x.tolist(), y) for x, y in itertools.cycle(batches())), {"steps_per_epoch": 5}),
     "a loader": (Loader, {}),
     "a loader, steps": (Loader, {"steps_per_epoch": 5}),
     "a loader, shorter epochs": (Loader, {"steps_per_epoch": 2, "epochs": 5}),
