@@ -303,6 +303,15 @@ def test_a_schedule_is_asked_for_the_steps_that_are_taken_only(tmp_path):
     assert asked == list(range(15))
 
 
+def test_none_is_written_within_a_group_of_batches(tmp_path):
+    written: list[list[int]] = []
+    net = images("SGD")
+    net.compile(optimizer.SGD(0.1), accumulate=4)
+    note = act(on_batch=lambda training: written.append(steps(tmp_path)))
+    fit(net, "images", Checkpoint(tmp_path, every_steps=1), note, epochs=1)
+    assert written[:5] == [[], [], [], [1], [1]]
+
+
 OTHERS = {
     "schedule": lambda: optimizer.SGD(schedule.Step(0.1, 5, 0.5), momentum=0.9),
     "rules": lambda: halving(),
