@@ -130,9 +130,10 @@ class StepCache(StepRecords):
         return recorded if self._recorded.use(recorded.bound.key, recorded) else None
 
     def train_bound(self, recorded: RecordedStep, look: Look | None) -> None:
-        """Trains on the batch that was copied in by a bound step. Nobody reads what it will overwrite, or looks at operations.
+        """Trains on the batch that was copied in, by a bound step.
 
-        Its processor and stream are the current ones. look: as of a `TrainStep`.
+        Nobody reads what it will overwrite, or looks at operations; its processor and stream are the current ones.
+        look: as of a `TrainStep`.
         """
         bound: BoundStep = recorded.bound
         self._trained = recorded

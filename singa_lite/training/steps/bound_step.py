@@ -51,9 +51,9 @@ class WholeCheck:
 class BoundStep:
     """The training of batches of a form that has been recorded.
 
-    key, step: by which the record is found, and which it is of; the step itself is never recorded. settings: the version
-    of the net's. checks: {("input" or "target", layer): what is asked of the values}. feeds: the batch that was let
-    through. recorded: its record, which holds this. checks_loss: whether each loss is looked at.
+    key, step: by which the record is found, and which it is of; the step itself is never recorded. settings: the
+    version of the net's. checks: {("input" or "target", layer): what is asked of the values}. feeds: the batch that was
+    let through. recorded: its record, which holds this. checks_loss: whether each loss is looked at.
     """
 
     def __init__(

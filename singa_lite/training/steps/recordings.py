@@ -47,9 +47,9 @@ class Recordings:
         if changed and len(recent) >= MOST_RECORDINGS and not self._has_warned:
             self._has_warned = True
             warn(
-                f"a step was recorded {len(recent)} times within {STEP_WINDOW} steps, as {changed} was set again; recording "
-                "takes much longer than a step: keep what changes often in a tensor, or in an attribute that is no "
-                "option"
+                f"a step was recorded {len(recent)} times within {STEP_WINDOW} steps, as {changed} was set again; "
+                "recording takes much longer than a step: keep what changes often in a tensor, or in an attribute that "
+                "is no option"
             )
 
 
