@@ -193,6 +193,37 @@ def test_threads_wait_for_each_others_steps(kernels):
     assert [values(net) for net in nets] == [alone(kernels, width, 20)[0] for width in (40, 50, 60)]
 
 
+@pytest.mark.parametrize("change", ["a longer batch", "a net that is gone", "a new program"])
+def test_the_arena_changes_for_one_net_while_no_thread_runs_a_step_of_another(change):
+    on = device.new_cpu(kernels="numpy")
+    net, other = net_of(on, 30), net_of(on, 40)
+    net.train_one_batch(X, Y)
+    steps, feeds = net._steps, net._steps.feeds
+    changes = {
+        "a longer batch": lambda: feeds._grow(2 * feeds.nbytes),
+        "a net that is gone": lambda: steps.exclusively(lambda: None),
+        "a new program": lambda: steps.arena.add(net.training_graph.executable()),
+    }
+    other.train_one_batch(X, Y)
+    steps.arena.leave()
+    inside, go = threading.Event(), threading.Event()
+
+    def held() -> None:
+        inside.set()
+        go.wait(60)
+
+    worker = threading.Thread(target=lambda: other._steps.arena.turn.run(held), daemon=True)
+    changing = threading.Thread(target=changes[change], daemon=True)
+    worker.start()
+    inside.wait(60)
+    changing.start()
+    changing.join(0.2)
+    assert changing.is_alive()
+    go.set()
+    changing.join(60)
+    assert not changing.is_alive()
+
+
 def test_what_only_a_net_that_is_gone_needed_is_given_back():
     on = device.new_cpu(kernels="numpy")
     small = net_of(on, 30)

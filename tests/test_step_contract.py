@@ -15,6 +15,7 @@ from nets import all_bits
 from singa_lite import FeedForwardNet, Layer, autograd, device, layers, loss, metric, optimizer, tensor
 from singa_lite.common.option_version import VERSION
 from singa_lite.compiler.placement import planner
+from singa_lite.device import step_context
 from singa_lite.errors import GraphError
 from singa_lite.regularizer import Regularizer
 from singa_lite.training.step_cache import StepCache
@@ -310,7 +311,8 @@ def test_a_submodel_leaves_the_layers_of_its_parent_as_they_were():
 
 @pytest.mark.parametrize("which", ["the net", "another", "a part"])
 @pytest.mark.parametrize("recorded", [True, False])
-def test_a_thread_that_uses_a_net_inside_a_step_does_not_wait_for_ever(which, recorded):
+def test_a_thread_that_uses_a_net_inside_a_step_does_not_wait_for_ever(which, recorded, monkeypatch):
+    monkeypatch.setattr(step_context, "LONGEST_WAIT", 0.05)
     net = net_of()
     other = FeedForwardNet("mse", device=net.device)
     other.add(layers.Dense("dense", 3, input_sample_shape=(3,)))

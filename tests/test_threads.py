@@ -17,6 +17,7 @@ from nets import bits, state_of
 from singa_lite import FeedForwardNet, autograd, device, layers, loss, optimizer, tensor
 from singa_lite.common import threads
 from singa_lite.common.machine import usable_cores
+from singa_lite.device import step_context
 from singa_lite.errors import GraphError
 from singa_lite.kernels.choice import find_onednn
 
@@ -309,7 +310,8 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_while_one_thread_records_the_others_are_refused(what):
+def test_while_one_thread_records_the_others_wait_and_are_refused_in_the_end(what, monkeypatch):
+    monkeypatch.setattr(step_context, "LONGEST_WAIT", 0.05)
     on = device.new_cpu()
     x = tensor.from_numpy(np.arange(6, dtype="f").reshape(3, 2), on)
     kept = tensor.ones((3, 2), device=on)
@@ -328,6 +330,27 @@ def test_while_one_thread_records_the_others_are_refused(what):
     np.testing.assert_array_equal(tensor.to_numpy(y), 2 * np.arange(6).reshape(3, 2) ** 2)
     np.testing.assert_array_equal(tensor.to_numpy(kept), np.ones((3, 2)))
     np.testing.assert_array_equal(tensor.to_numpy(z), np.full((3, 2), 2))
+
+
+def test_first_batches_of_nets_in_threads_wait_for_each_other():
+    on = device.new_cpu()
+
+    def made(width: int) -> Callable[[], Any]:
+        net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=on, seed=1)
+        net.add(layers.Dense("hidden", width, input_sample_shape=(20,)))
+        net.add(layers.Dense("scores", 3))
+        net.compile(optimizer.SGD(0.1))
+
+        def work() -> Any:
+            for count in range(1, 9):
+                net.train_one_batch(np.ones((count, 20), "f"), np.zeros(count, int))
+                net.predict_one_batch(np.ones((count, 20), "f"))
+            return bits(net.parameters()["scores/weight"])
+
+        return work
+
+    alone = [made(width)() for width in (10, 20, 30)]
+    assert at_once([made(width) for width in (10, 20, 30)]) == alone
 
 
 class Gate:

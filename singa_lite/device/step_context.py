@@ -6,12 +6,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import Thread, current_thread
+from time import monotonic, sleep
 from types import MappingProxyType
 from typing import NamedTuple
 
+from singa_lite.common.contexts import WAIT
 from singa_lite.common.errors import GraphError
 from singa_lite.common.unique import Unique
 from singa_lite.graph.graph import Graph, Phase
+
+#: Seconds for which operations wait for the end of another thread's recording; then they are refused, as that thread
+#: may wait for this one.
+LONGEST_WAIT = 5.0
 
 
 class StepPosition(NamedTuple):
@@ -49,20 +55,32 @@ class StepContext(Unique):
         return _here.get().get(self, _START)
 
     def here_alone(self, doing: str, what: str = "") -> StepPosition:
-        """As `here`, for what may not be done while another thread records: GraphError then. doing, what: its name."""
+        """As `here`, for what may not be done while another thread records: it waits for the end of that.
+
+        doing, what: its name, for the GraphError where the end does not come in time.
+        """
         here = _here.get().get(self, _START)
-        if here.graph is None and self._recorders and self._other_recorder() is not None:
+        if here.graph is None and self._recorders and not self._wait_for_recorder():
             raise GraphError(
                 f"{doing}{what and f' {what!r}'} on {self._device}: wanted no recording by another thread meanwhile, "
                 "which a net's first batch is; give each thread a device of its own: device.new_cpu()"
             )
         return here
 
+    def _wait_for_recorder(self) -> bool:
+        """Wait until no other thread records; False where one still does after `LONGEST_WAIT`."""
+        end = monotonic() + LONGEST_WAIT
+        while self._other_recorder() is not None:
+            if monotonic() > end:
+                return False
+            sleep(WAIT)
+        return True
+
     @property
     def graph(self) -> Graph | None:
-        """The graph that some thread records now."""
+        """The graph that this thread records now; that of another thread where its end does not come in time."""
         own = self.here.graph
-        if own is not None or not self._recorders:
+        if own is not None or not self._recorders or self._wait_for_recorder():
             return own
         other = self._other_recorder()
         return None if other is None else other.graph
@@ -79,9 +97,11 @@ class StepContext(Unique):
     def recording(self, graph: Graph) -> Iterator[Graph]:
         """Operations inside are recorded in the graph. GraphError inside another recording."""
         recorder = _Recorder(graph, current_thread())
-        nested = self.here_alone("recording").graph is not None
-        if nested or self._recorders.setdefault("", recorder) is not recorder:
+        if self.here.graph is not None:
             raise GraphError("recording: wanted no other recording on this device, received one within another")
+        self.here_alone("recording")
+        while self._recorders.setdefault("", recorder) is not recorder:  # of a thread that has waited, too
+            self.here_alone("recording")
         failed = True
         try:
             self._move(StepPosition(*self.here[:2], graph))

@@ -80,11 +80,13 @@ class Arena(Unique):
 
     def trim(self) -> None:
         """Give back what no program needs any more, where one of those that share it has gone."""
-        if not self._left:
-            return
+        if self._left:
+            self.turn.run(self._trim)
+
+    def _trim(self) -> None:
         self._left = False
         if all(executable.arena_bytes < self.nbytes for executable in self._executables):
-            self.turn.run(self._give_back)
+            self._give_back()
 
     @property
     def nbytes(self) -> int:
@@ -164,5 +166,8 @@ class Arena(Unique):
 
     def add(self, executable: Resident) -> None:
         """Make room for a program, which binds its launches here when it next runs."""
+        self.turn.run(self._add, executable)
+
+    def _add(self, executable: Resident) -> None:
         self.reserve(executable)
         self._executables.add(executable)

@@ -13,7 +13,6 @@ from singa_lite.common.errors import GraphError
 from singa_lite.common.keywords import explains_keywords
 from singa_lite.layer import freezing
 from singa_lite.layer.layer import Layer
-from singa_lite.layer.run import LayerGradients as LayerGradients
 from singa_lite.loss import Loss
 from singa_lite.net import compile_checks
 from singa_lite.net.attribute_checks import OF_STEPS, checked_attribute

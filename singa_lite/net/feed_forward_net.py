@@ -24,7 +24,6 @@ from singa_lite.data.loading import splitting
 from singa_lite.data.loading.data_set import InTurn, Share
 from singa_lite.layer.layer import OneOrMore
 from singa_lite.layer.layer_graph import LayerGraph
-from singa_lite.layer.run import LayerGradients as LayerGradients
 from singa_lite.net.compile_checks import check_trains_no_other
 from singa_lite.net.generation import generate
 from singa_lite.net.submodel import Family, move, part_of

@@ -12,7 +12,6 @@ from singa_lite.common.terminal import write_line
 from singa_lite.graph.budget_error import BudgetError
 from singa_lite.layer import freezing
 from singa_lite.layer.layer import OneOrMore
-from singa_lite.layer.run import LayerGradients as LayerGradients
 from singa_lite.net.compile_checks import check_ranks
 from singa_lite.net.compiled_net import CompiledNet
 from singa_lite.optimizer import Optimizer

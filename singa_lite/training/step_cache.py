@@ -20,7 +20,6 @@ from singa_lite.tensor import Tensor
 from singa_lite.training.settings import Settings
 from singa_lite.training.steps import fed_tensors
 from singa_lite.training.steps.bound_step import (
-    Batch,
     BoundStep,
     Given,
     checks_of,
@@ -49,7 +48,7 @@ class StepCache(StepRecords):
     def __init__(self, layers: LayerGraph, how: Settings, optimizer: Optimizer | None = None) -> None:
         super().__init__(layers, how, optimizer)
         self._turn = StepLock(arena_busy_error)
-        #: {(form of a batch, version of the net's settings): the record whose bound step trains it}.
+        #: {form of a batch: the record whose bound step trains it}.
         self._bound_steps: WeakValueDictionary[Hashable, RecordedStep] = WeakValueDictionary()
         self._past: ReferenceType[Past] | None = None
 
@@ -81,7 +80,7 @@ class StepCache(StepRecords):
             if pause is not None:
                 pause.wait()
             self.seen = None  # which holds values of the last step
-            step.meet(0, feeds)
+            step.synchronize_ranks(0, feeds)
             values = one_step(step.operations, fed_tensors.filled(self.layers, feeds), changing)
             self.seen = step.seen()
             return values
@@ -93,7 +92,7 @@ class StepCache(StepRecords):
         else:
             step.begin()
         recorded.graph.prepare()
-        step.meet(recorded.graph.sums, feeds)
+        step.synchronize_ranks(recorded.graph.sums, feeds)
         self._trained = recorded
         changing()
         results: tuple[Tensor, dict[str, Tensor]] = recorded.results
@@ -125,15 +124,16 @@ class StepCache(StepRecords):
 
         settings: the version of the net's.
         """
-        recorded = self._bound_steps.get((form_of_given(x, y), settings))
-        if recorded is None or recorded.bound is None:
+        recorded = self._bound_steps.get(form_of_given(x, y))
+        if recorded is None or recorded.bound is None or recorded.bound.settings != settings:
             return None
         return recorded if self._recorded.use(recorded.bound.key, recorded) else None
 
-    def train_bound(self, recorded: RecordedStep, batch: Batch, look: Look | None) -> None:
-        """Trains on a batch by a bound step. Nobody reads what it will overwrite, or looks at operations.
+    def train_bound(self, recorded: RecordedStep, look: Look | None) -> None:
+        """Trains on the batch that was copied in, by a bound step.
 
-        Its processor and stream are the current ones. look: as of a `TrainStep`.
+        Nobody reads what it will overwrite, or looks at operations; its processor and stream are the current ones.
+        look: as of a `TrainStep`.
         """
         bound: BoundStep = recorded.bound
         self._trained = recorded
@@ -174,11 +174,12 @@ class StepCache(StepRecords):
         if not is_recorded(step, self.how):
             return
         checks = checks_of(self.layers, step.objective, feeds)  # type: ignore[arg-type]  # arrays, as that says
-        recorded.bound = BoundStep(key_of(step, feeds), step, checks, feeds, recorded, checks_loss)
-        self._bound_steps[form, settings] = recorded
+        recorded.bound = BoundStep(key_of(step, feeds), settings, step, checks, feeds, recorded, checks_loss)
+        self._bound_steps[form] = recorded
 
     def do(self, step: StepFunction[R], feeds: Feeds) -> R:
         """A step that trains nothing; its results are valid until the next call, see `own`."""
+        self.recordings.steps += 1
         if not is_recorded(step, self.how):
             done = one_step(step.operations, fed_tensors.filled(self.layers, feeds))
             self.seen = step.seen() or self.seen

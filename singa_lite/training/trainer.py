@@ -159,7 +159,7 @@ class Trainer(Unique):
                 if not recorded.put_in_bound(batch):
                     recorded.put_in(bound.by_layer(batch))
                 is_kept = True
-                self.steps.train_bound(recorded, batch, look)
+                self.steps.train_bound(recorded, look)
                 is_whole = True
                 return bound.results()
         finally:

@@ -60,9 +60,6 @@ class TextStep(StepFunction[Results]):
     def kept(self) -> tuple[object, ...]:
         return (self.past,)
 
-    def _forward_alone(self, fed: Fed) -> None:
-        self._output(fed)
-
     def _output(self, fed: Fed) -> Tensor:
         calls = ContinuedCalls(self.past, fed["past"]["position"])
         run = Run(self.layers.ordered(), self.layers.device, False, None, calls=calls)

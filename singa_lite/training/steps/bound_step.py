@@ -51,14 +51,15 @@ class WholeCheck:
 class BoundStep:
     """The training of batches of a form that has been recorded.
 
-    key, step: by which the record is found, and which it is of; the step itself is never recorded. checks: {("input" or
-    "target", layer): what is asked of the values}. feeds: the batch that was let through. recorded: its record, which
-    holds this. checks_loss: whether each loss is looked at.
+    key, step: by which the record is found, and which it is of; the step itself is never recorded. settings: the
+    version of the net's. checks: {("input" or "target", layer): what is asked of the values}. feeds: the batch that was
+    let through. recorded: its record, which holds this. checks_loss: whether each loss is looked at.
     """
 
     def __init__(
         self,
         key: StepKey,
+        settings: int,
         step: TrainStep,
         checks: Mapping[tuple[str, str], Sequence[ValuesCheck]],
         feeds: Feeds,
@@ -66,6 +67,7 @@ class BoundStep:
         checks_loss: bool,
     ) -> None:
         self.key = key
+        self.settings = settings
         self.step = step
         self.checks_loss = checks_loss
         #: Whether the metrics look at more than what the step gives.

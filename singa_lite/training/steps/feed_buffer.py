@@ -94,7 +94,7 @@ class FeedBuffer:
         feed.release()
         if all(other.nbytes < self.nbytes for other in self._feeds):
             self.holder = None
-            self._let_go_of_span()  # `open` takes what the next feed needs
+            self.arena.turn.run(self._let_go_of_span)  # `open` takes what the next feed needs
 
     def open(self, feed: Feed) -> None:
         """Before a batch is copied to the blocks of a feed: they get their bytes, and no other feed's batch is left."""
@@ -105,7 +105,7 @@ class FeedBuffer:
             feed.bind(self._span)
 
     def _grow(self, nbytes: int) -> None:
-        self._let_go_of_span()  # give the old span back before taking the larger one
+        self.arena.turn.run(self._let_go_of_span)  # give the old span back before taking the larger one
         self._span = self.arena.device.new_block(nbytes)
 
     def _let_go_of_span(self) -> None:

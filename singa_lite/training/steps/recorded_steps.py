@@ -102,7 +102,7 @@ class RecordedStep:
         self.graph.device.synchronize()  # a GPU may still run it
         self.feed.buffer.drop(self.feed)
         self.graph.retire()
-        self.results = self.seen = self.bound = None  # whoever still has the step, as the last one, holds its graph
+        self.results = self.seen = None  # whoever still has the step, as the last one, holds its graph
         self.tensors = {}
 
     def holds(self, nodes: list[Node]) -> bool:

@@ -12,10 +12,10 @@ from singa_lite.common.notice import warn
 from singa_lite.training.settings import Settings
 from singa_lite.training.steps.step_functions import StepFunction
 
-#: So many recordings of one form within so many steps are told of.
-MOST, WITHIN = 3, 100
+#: A warning is given for so many recordings of one form within so many steps.
+MOST_RECORDINGS, STEP_WINDOW = 3, 100
 #: In checked mode one of so many repeated steps is done eagerly as well.
-EVERY = 10
+CHECK_INTERVAL = 10
 
 
 class Recordings:
@@ -32,23 +32,24 @@ class Recordings:
         if os.environ.get("SINGA_LITE_CHECKED", "") != "1":
             return False
         self._repeats += 1
-        return self._repeats % EVERY == 0
+        return self._repeats % CHECK_INTERVAL == 0
 
     def note(self, key: Hashable, changed: str) -> None:
         """A form is recorded. changed: the option that was set since the last time, "" where none was.
 
         Warns once, at the third recording of a form within a hundred steps for such a cause.
         """
-        recent = [step for step in self._at.get(key, ()) if step > self.steps - WITHIN]
+        first = self.steps - STEP_WINDOW + 1
+        self._at = {other: [step for step in at if step >= first] for other, at in self._at.items() if at[-1] >= first}
+        recent = self._at.get(key, [])
         if changed or not recent:
-            recent.append(self.steps)
-        self._at[key] = recent
-        if changed and len(recent) >= MOST and not self._has_warned:
+            recent = self._at[key] = [*recent, self.steps]
+        if changed and len(recent) >= MOST_RECORDINGS and not self._has_warned:
             self._has_warned = True
             warn(
-                f"a step was recorded {len(recent)} times within {WITHIN} steps, as {changed} was set again; recording "
-                "takes much longer than a step: keep what changes often in a tensor, or in an attribute that is no "
-                "option"
+                f"a step was recorded {len(recent)} times within {STEP_WINDOW} steps, as {changed} was set again; "
+                "recording takes much longer than a step: keep what changes often in a tensor, or in an attribute that "
+                "is no option"
             )
 
 

@@ -77,11 +77,6 @@ class StepObjective(Objective):
         """Of targets as the last batch had; none before the first one."""
         return {name: ((size, *shape), dtype) for name, (shape, dtype) in (self._forms or {}).items()}
 
-    @property
-    def awaits_targets(self) -> bool:
-        """Whether no batch has shown yet what targets there are."""
-        return self._forms is None
-
     def target_forms(
         self, shapes: Mapping[str, Shape], dtype: DType, features_last: Collection[str] = ()
     ) -> dict[str, tuple[Shape, DType]]:

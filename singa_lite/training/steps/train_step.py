@@ -106,7 +106,7 @@ class TrainStep(EvaluateStep):
         how = self.freeze, self.micro_batches, limit, self.part, id(self.scale), id(self.together)
         return *super().key, id(self.optimizer), *how
 
-    def meet(self, sums: int, feeds: Feeds) -> None:
+    def synchronize_ranks(self, sums: int, feeds: Feeds) -> None:
         """Before anything changes, where other processes take part: ParallelError unless all are about to do it.
 
         sums: of the plan, see `Graph.sums`.
