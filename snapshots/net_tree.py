@@ -136,6 +136,8 @@ def tensors(net: SteppingNet) -> dict[str, Tensor]:
     """All tensors of a net and its optimizer that a snapshot holds and this process has whole, by path."""
     if net.optimizer is None:
         return of_layers(net)
+    if net.together is not None and net.together.ownership is not None:
+        return of_layers(net) | step_state.step_tensors(net)
     found = of_layers(net) | _of_optimizer(net.optimizer, _names(net, net.optimizer))
     found |= step_state.tensors(net.optimizer, step_state.summed(net.optimizer, net.parameters()))
     return found | step_state.step_tensors(net)
