@@ -251,7 +251,7 @@ def read(file: RawFile) -> dict[str, object]:
         if not isinstance(found, _Entries) or source.tell() != file.size:
             raise ValueError(f"{_kind(found)} and {file.size - source.tell()} more bytes")
     except Exception as error:  # `pickle` raises any kind
-        reason = str(error or repr(error))[:300]
+        reason = (str(error) or repr(error))[:300]
         where = f"{file.path}: byte {source.tell()}"
         raise SnapshotError(f"{where}: wanted a dictionary of arrays as NumPy pickles it, received {reason}") from error
     return found
