@@ -33,7 +33,7 @@ def in_words(nbytes: int | None) -> str:
 
 
 class CountedPool(Unique):
-    """Base of the pools that count the bytes of their regions by themselves, see `memory.pool.Pool`.
+    """Base of the pools that count the bytes of their regions by themselves, see `Pool`.
 
     alignment: regions are rounded up to a multiple of it. checked: whether writes are looked after.
     """
