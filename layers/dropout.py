@@ -51,8 +51,9 @@ class Dropout(Elementwise):
 
     def setup(self, *shapes: Shape) -> Shape:
         """The shape is kept."""
+        shape = super().setup(*shapes)
         add_random_state(self)
-        return super().setup(*shapes)
+        return shape
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, ...) -> the same shape; in training the random state moves on."""
@@ -122,8 +123,9 @@ class GaussianNoise(Elementwise):
 
     def setup(self, *shapes: Shape) -> Shape:
         """The shape is kept."""
+        shape = super().setup(*shapes)
         add_random_state(self)
-        return super().setup(*shapes)
+        return shape
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, ...) -> the same shape; in training the random state moves on."""

@@ -19,6 +19,11 @@ from singa_lite.training.steps.own_step import STEP_RANDOM
 
 #: The end of the path of a parameter's sum of gradients.
 SUM = "/sum"
+#: {path: shape and dtype}. Parameters' state has longer paths. A net without them lets them be.
+STEP_SPECS = {
+    **{f"optimizer/{name}": ArraySpec((), dtype) for name, dtype in LossScale.SLOTS},
+    f"optimizer/{STEP_RANDOM}": ArraySpec((3,), np.dtype(np.uint64)),
+}
 
 
 def attributes(gathering: GradientAccumulation) -> dict[str, Attribute]:
@@ -99,13 +104,6 @@ def restore_positions(snapshot: Tree, optimizer: Optimizer, device: Device) -> N
 
 def _path(name: str) -> str:
     return f"optimizer/{name}{SUM}"
-
-
-#: {path: shape and dtype}. Parameters' state has longer paths. A net without them lets them be.
-STEP_SPECS = {
-    **{f"optimizer/{name}": ArraySpec((), dtype) for name, dtype in LossScale.SLOTS},
-    f"optimizer/{STEP_RANDOM}": ArraySpec((3,), np.dtype(np.uint64)),
-}
 
 
 def step_tensors(net: SteppingNet) -> dict[str, Tensor]:

@@ -16,8 +16,7 @@ from singa_lite.kernels.kernel_set import Settings
 class CollectiveKind(Enum):
     """Steps of a sum over ranks that are done: both, or one of them.
 
-    OWN_PART: the first, behind which each rank has its part; ALL_PARTS: the second, by which all get
-    each rank's part.
+    OWN_PART: the first, behind which each rank has its part; ALL_PARTS: the second, by which all get each rank's part.
     """
 
     SUM = "sum"

@@ -36,8 +36,8 @@ def mpi(
     time, but for a larger gradient that is not made by tiles; a plan takes so many more. sync: whether batch
     normalisation goes by the samples of all ranks; else by each rank's own, and running statistics are the mean of all
     ranks'. shard: "state": each rank has its part of the optimizer's state alone, updates its part of each parameter
-    and sends it to all; to equal bits; all ranks call `net.save` then. check_every: parameters are
-    compared across ranks at the start and behind each so many steps. timeout: seconds that a rank waits for the others.
+    and sends it to all; to equal bits; all ranks call `net.save` then. check_every: parameters are compared across
+    ranks at the start and behind each so many steps. timeout: seconds that a rank waits for the others.
 
     ParallelError under mpiexec where mpi4py is missing; TypeError or ValueError for options that are none.
     """

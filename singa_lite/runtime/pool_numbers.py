@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from singa_lite.common.unique import Unique
 from singa_lite.runtime.segments import SEGMENT_BYTES, SHARED_BYTES
 
+#: Losses, metrics and their copies that are held at a time: one line of the pool each.
+RESULTS = 16
+
 
 class OutOfMemoryError(MemoryError):
     """A pool could not serve a request. Fields, in bytes: asked, used, free, limit (None: no limit)."""
@@ -33,7 +36,7 @@ def in_words(nbytes: int | None) -> str:
 
 
 class CountedPool(Unique):
-    """Base of the pools that count the bytes of their regions by themselves, see `memory.pool.Pool`.
+    """Base of the pools that count the bytes of their regions by themselves, see `Pool`.
 
     alignment: regions are rounded up to a multiple of it. checked: whether writes are looked after.
     """
@@ -139,10 +142,6 @@ class CountingPool(CountedPool):
     def __repr__(self) -> str:
         """Say the numbers in words."""
         return f"CountingPool({in_words(self._used)} counted, limit: {in_words(self._limit)})"
-
-
-#: Losses, metrics and their copies that are held at a time: one line of the pool each.
-RESULTS = 16
 
 
 def overhead(held: Sequence[int], arena: int, alignment: int) -> int:

@@ -16,17 +16,24 @@ from singa_lite.device import new_cpu
 from singa_lite.graph.graph import Operation
 from singa_lite.kernels.interface import is_user_kernel
 from singa_lite.kernels.numpy_kernels import NUMPY
-from singa_lite.testing import kernel_call as promises
 from singa_lite.testing.gradients import STEP, TOLERANCE, CheckError, Compared, Subject, by_tape, compare
-from singa_lite.testing.kernel_call import Calls
+from singa_lite.testing.kernel_call import (
+    Calls,
+    allocated_bytes,
+    outputs_are_written_fully_and_inputs_stay,
+    overwriting_gives_equal_bits,
+    scratch_rule_needs_forms_alone,
+    tensors_may_be_strided,
+    what_scratch_held_does_not_matter,
+)
 
 #: What holds of every function, in every dtype.
 PROMISES: tuple[Callable[[Calls], None], ...] = (
-    promises.outputs_are_written_fully_and_inputs_stay,
-    promises.what_scratch_held_does_not_matter,
-    promises.overwriting_gives_equal_bits,
-    promises.tensors_may_be_strided,
-    promises.scratch_rule_needs_forms_alone,
+    outputs_are_written_fully_and_inputs_stay,
+    what_scratch_held_does_not_matter,
+    overwriting_gives_equal_bits,
+    tensors_may_be_strided,
+    scratch_rule_needs_forms_alone,
 )
 
 
@@ -71,7 +78,7 @@ def check_function(
             method = repr(calls.given[3]["call"])
             for promise in PROMISES if repeatable else ():
                 promise(calls)
-            allocated[method] = max(allocated.get(method, 0), promises.allocated_bytes(calls()))
+            allocated[method] = max(allocated.get(method, 0), allocated_bytes(calls()))
     if allowed is not None:
         for method, nbytes in allocated.items():
             if nbytes > allowed:

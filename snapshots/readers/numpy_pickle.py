@@ -148,10 +148,6 @@ class _Reader(pickle._Unpickler):
         for key, value in zip(items[::2], items[1::2], strict=True):
             self.stack[-1][key] = value
 
-    def load_empty_dictionary(self) -> None:
-        """Makes an empty one."""
-        self.stack.append(_Entries())
-
     def load_text(self, width: int) -> None:
         """A text in UTF-8 behind its length. ValueError for characters of which each takes four bytes."""
         data = self.read(int.from_bytes(self.read(width), "little"))
@@ -223,7 +219,7 @@ _KEPT = (
 _OWN: dict[str, Callable[[_Reader], None]] = {
     "FRAME": _Reader.load_frame,
     "DICT": _Reader.load_dict,
-    "EMPTY_DICT": _Reader.load_empty_dictionary,
+    "EMPTY_DICT": lambda reader: reader.stack.append(_Entries()),
     "SHORT_BINUNICODE": lambda reader: reader.load_text(1),
     "BINUNICODE": lambda reader: reader.load_text(4),
     "BINUNICODE8": lambda reader: reader.load_text(8),
@@ -251,7 +247,7 @@ def read(file: RawFile) -> dict[str, object]:
         if not isinstance(found, _Entries) or source.tell() != file.size:
             raise ValueError(f"{_kind(found)} and {file.size - source.tell()} more bytes")
     except Exception as error:  # `pickle` raises any kind
-        reason = str(error or repr(error))[:300]
+        reason = (str(error) or repr(error))[:300]
         where = f"{file.path}: byte {source.tell()}"
         raise SnapshotError(f"{where}: wanted a dictionary of arrays as NumPy pickles it, received {reason}") from error
     return found

@@ -88,13 +88,13 @@ def cost(count: int) -> int:
 
 def members(file: RawFile) -> dict[str, Member]:
     """All members by name. SnapshotError for an archive that is laid out otherwise, or would unpack too large."""
-    count = _checked_end(file)
+    count, begin = _checked_end(file)
     try:
         archive = ZipFile(cast("IO[bytes]", _Stream(file)))
     except SnapshotError:
         raise
     except Exception as error:  # BadZipFile, UnicodeDecodeError, struct.error, OSError, ...
-        raise SnapshotError(f"{file.path}: wanted a list of members, received {error or repr(error)}") from error
+        raise SnapshotError(f"{file.path}: wanted a list of members, received {str(error) or repr(error)}") from error
     found: dict[str, Member] = {}
     here = 0
     for info in archive.infolist():
@@ -103,19 +103,19 @@ def members(file: RawFile) -> dict[str, Member]:
             raise SnapshotError(f"{file.path}: wanted one member {member.name!r}, received two")
         found[member.name] = member
         here = member.start + info.compress_size
-    if here != archive.start_dir or count not in (len(found), _MAX16):
+    if here != archive.start_dir or count not in (len(found), _MAX16) or begin not in (here, _MAX32):
         raise SnapshotError(f"{file.path}: wanted {count} members and no other bytes, received {len(found)} and some")
     file.allow_arrays("the members unpacked", sum(member.size for member in found.values()), REPACK)
     return found
 
 
-def _checked_end(file: RawFile) -> int:
-    """The number of members that the end record says. SnapshotError unless it is the file's end, and plain."""
+def _checked_end(file: RawFile) -> tuple[int, int]:
+    """(number of members, where their list begins), as the end record says. SnapshotError unless it ends the file."""
     end = bytes(file.read("the end record", file.size - _END.size, _END.size))
-    mark, here, there, count, total, _, _, comment = _END.unpack(end)
+    mark, here, there, count, total, _, begin, comment = _END.unpack(end)
     if mark != b"PK\5\6" or here or there or count != total or comment:
         raise SnapshotError(f"{file.path}: the end record: wanted one archive without a comment, received {end!r}")
-    return int(count)
+    return int(count), int(begin)
 
 
 def _checked_start(file: RawFile, info: ZipInfo, here: int) -> int:
@@ -124,8 +124,9 @@ def _checked_start(file: RawFile, info: ZipInfo, here: int) -> int:
     if info.header_offset != here:
         raise SnapshotError(f"{file.path}: {what}: wanted it to begin at {here}, received {info.header_offset}")
     parts = name.split("/")
-    if {"", ".", ".."} & set(parts) or "\\" in name or min(name) < " " or parts[0][1:2] == ":":
-        raise SnapshotError(f"{file.path}: {what}: wanted members with plain names")
+    is_other = info.filename != name or info.comment or info.volume  # an extra field can name it otherwise
+    if is_other or {"", ".", ".."} & set(parts) or "\\" in name or min(name) < " " or parts[0][1:2] == ":":
+        raise SnapshotError(f"{file.path}: {what}: wanted members with plain names, on one disk, without comments")
     local = _LOCAL.unpack(bytes(file.read(what, here, _LOCAL.size)))
     mark, _, flags, method, _, _, crc, packed, size, names, extras = local
     extra = bytes(file.read(what, here + _LOCAL.size + names, extras))

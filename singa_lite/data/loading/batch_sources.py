@@ -39,6 +39,12 @@ BatchSource = Epochs | Indexed | Iterable[object]
 _OTHERS = (str, bytes, bytearray, list, tuple, range, memoryview, flat_array, Mapping, Set, np.ndarray, PathLike, type)
 #: What arrays, tables and sparse matrices have.
 _OF_ARRAYS = ("__array__", "__array_interface__", "__dlpack__", "iloc", "toarray", "dtype")
+#: Names of a net's input layers, and of the output layers that have targets.
+Names: TypeAlias = tuple[Sequence[str], Sequence[str]]
+#: What inputs, targets and weights of samples are called where no layer's name stands.
+_X = ("x", "input", "inputs")
+_Y = ("y", "target", "targets", "label", "labels")
+_WEIGHTS = ("sample_weight", "sample_weights", "weight", "weights")
 
 
 def gives_batches(given: object) -> TypeGuard[BatchSource]:
@@ -58,14 +64,6 @@ def check_is_no_dataset(where: str, given: object) -> None:
                 f"{where}: wanted batches, received {kind(given)}, which gives single samples; "
                 "torch.utils.data.DataLoader(data, batch_size=32) makes batches of it"
             )
-
-
-#: Names of a net's input layers, and of the output layers that have targets.
-Names: TypeAlias = tuple[Sequence[str], Sequence[str]]
-#: What inputs, targets and weights of samples are called where no layer's name stands.
-_X = ("x", "input", "inputs")
-_Y = ("y", "target", "targets", "label", "labels")
-_WEIGHTS = ("sample_weight", "sample_weights", "weight", "weights")
 
 
 def parts_of(where: str, batch: Mapping[object, object], names: Names) -> tuple[object, object, object]:

@@ -23,6 +23,8 @@ Job = TypeVar("Job")
 Made = TypeVar("Made")
 
 _END = object()
+#: Seconds and share of the time that are worth a word.
+_SECONDS, _SHARE = 5.0, 0.1
 
 
 def prefetched(items: Iterable[T], count: int) -> Generator[T, None, None]:
@@ -156,10 +158,6 @@ def _begin(text: bytes) -> None:
 def _do(job: object) -> object:
     """In a worker process: one job."""
     return _work[0](job)
-
-
-#: Seconds and share of the time that are worth a word.
-_SECONDS, _SHARE = 5.0, 0.1
 
 
 class Waiting:
