@@ -67,7 +67,7 @@ def overloads(kind: type[Layer]) -> list[str]:
     return [", ".join(["self", *parameters]) for parameters in forms]
 
 
-def _without_name(is_text: bool, positional: list[str], named: list[str], star: str = "*") -> list[str]:
+def _without_name(is_text: bool, positional: list[str], named: list[str], star: str) -> list[str]:
     optional = "name: str | None = ..."
     return [star, optional, *positional, *named] if is_text else [*positional, star, optional, *named]
 

@@ -160,7 +160,7 @@ def test_a_third_form_of_batch_takes_its_own_from_the_budget(monkeypatch, more):
         recorded = [step.graph.further_bytes for step in net._steps._recorded._steps.values()]
         assert all(recorded)
         assert len(recorded) == min(3, number + 1) or not more
-        assert net.device.pool.high_water + sum(recorded) <= net._steps.how.budget
+        assert net.device.pool.high_water + sum(recorded) <= net._steps.how.memory_budget
     assert state_of(net) == state_of(free)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from inspect import signature
 from typing import Any
 
@@ -57,10 +56,7 @@ class Two(Communicator):
 
 def two_ranks() -> DataParallel:
     """The first of two ranks, with statistics of both."""
-    given = {"communicator": Two(), "bucket_bytes": 1 << 20, "in_flight_bytes": 2 << 20, "sync": True, "check_every": 9}
-    return DataParallel(
-        **{each.name: given.get(each.name) for each in fields(DataParallel) if not each.name.startswith("_")}
-    )
+    return DataParallel(Two(), 1 << 20, 2 << 20, None, True, 9)
 
 
 def made() -> FeedForwardNet:

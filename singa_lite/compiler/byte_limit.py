@@ -17,6 +17,13 @@ from dataclasses import dataclass, replace
 from singa_lite.compiler.ir.operation import Instruction, Phase
 from singa_lite.runtime.pool_numbers import arena_within, least_total, overhead
 
+#: Of each call: its launch, its part of the record, and what planning takes for it at its peak.
+A_CALL = 12 << 10
+#: What is promised beside every budget, and for each further form of record: so much does not count.
+BESIDE, A_FORM = 50 << 20, 16 << 20
+#: Forms of record that `fit` adds to the training step of whole batches.
+FURTHER = 3
+
 
 @dataclass(frozen=True)
 class ByteLimit:
@@ -60,14 +67,6 @@ class ByteLimit:
 
     def _with_taken(self, held: Sequence[int]) -> list[int]:
         return [*held, self.taken] if self.taken else list(held)
-
-
-#: Of each call: its launch, its part of the record, and what planning takes for it at its peak.
-A_CALL = 12 << 10
-#: What is promised beside every budget, and for each further form of record: so much does not count.
-BESIDE, A_FORM = 50 << 20, 16 << 20
-#: Forms of record that `fit` adds to the training step of whole batches.
-FURTHER = 3
 
 
 def launch_bytes(instructions: Sequence[Instruction], code: int) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 
 from singa_lite.autograd import add, divide, maximum, no_grad
 from singa_lite.common.option_version import StateTable
-from singa_lite.compiler.report.memory_plan import SUM
+from singa_lite.compiler.report.plan_rows import SUM
 from singa_lite.device import Device, device_of
 from singa_lite.graph.graph import Phase
 from singa_lite.optimizer.rules import Rule

@@ -26,7 +26,7 @@ from singa_lite.compiler.placement.check import check
 from singa_lite.compiler.placement.greedy import Layout, greedy, lowest_hole, orders, place
 from singa_lite.compiler.placement.infeasible import conflict_set
 from singa_lite.compiler.placement.planner import plan
-from singa_lite.compiler.placement.problem import CapacityError, PlanError, Request, floor, live_at, profile
+from singa_lite.compiler.placement.problem import CapacityError, PlanError, Request, floor, profile
 from singa_lite.compiler.placement.search import Budget, decide
 from singa_lite.compiler.placement.table import tabulate
 
@@ -369,8 +369,6 @@ def test_the_profile_counts_live_bytes_from_step_to_step():
     requests = requests_of((2, 5, 7), (4, 9, 30), (5, 6, 100), (12, 13, 1))
     assert profile(requests) == [(2, 7), (4, 37), (5, 130), (6, 30), (9, 0), (12, 1), (13, 0)]
     assert profile([]) == []
-    assert [request.id for request in live_at(requests, 4)] == ["r0", "r1"]
-    assert live_at(requests, 9) == []
 
 
 @pytest.mark.parametrize(

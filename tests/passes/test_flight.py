@@ -45,7 +45,7 @@ class Nobody(Communicator):
 
 
 def ranks(size=2, bucket=2000, in_flight=1 << 24, shard=None, rank=0):
-    return DataParallel(Nobody(size, rank), bucket, in_flight, shard, None, False, 100)
+    return DataParallel(Nobody(size, rank), bucket, in_flight, shard, False, 100)
 
 
 def mlp(parallel, sizes=(40, 30, 20, 10), opt=None, **options):
@@ -298,7 +298,7 @@ def test_few_rows_are_parted_by_elements_and_copied():
     """7 rows of 200,000 are not whole rows of 2 ranks: a rank might have 4, and another one 3."""
     net = FeedForwardNet(loss.MeanSquaredError(), seed=1)
     net.add(layers.Dense("dense", 200_000, input_sample_shape=(7,), use_bias=False))
-    net.compile(optimizer.SGD(0.1), parallel=DataParallel(Nobody(2), 1 << 20, 2 << 20, "state", None, False, 100))
+    net.compile(optimizer.SGD(0.1), parallel=DataParallel(Nobody(2), 1 << 20, 2 << 20, "state", False, 100))
     plan = net.plan_batch(3)
     plan.check()
     owned = [i.by_name["value"].shape for i in plan.placed.planned.instructions if i.kernel == "sgd"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import prod
@@ -164,6 +164,16 @@ def called(instruction: Instruction) -> str:
 def blocks_of(instruction: Instruction) -> list[int]:
     """The blocks that an instruction uses."""
     return [operand.block for operand in instruction.operands if operand is not None]
+
+
+def over_blocks(instruction: Instruction, moved: Mapping[int, int]) -> Instruction:
+    """The same call over other blocks, where they stand for some of its own; else the instruction itself."""
+    operands = instruction.operands
+    if moved.keys().isdisjoint(blocks_of(instruction)):
+        return instruction
+    return instruction.with_operands(
+        tuple(o if o is None or o.block not in moved else o._replace(block=moved[o.block]) for o in operands)
+    )
 
 
 def _of_roles(kernel: str, arguments: Sequence[Argument | None], roles: frozenset[str]) -> list[Argument]:

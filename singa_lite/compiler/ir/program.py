@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import NamedTuple
 
-from singa_lite.compiler.ir.operation import Instruction
+from singa_lite.compiler.ir.operation import Instruction, called
 from singa_lite.compiler.ir.sides import Application
 from singa_lite.compiler.ir.target import PLAIN, Target
 from singa_lite.compiler.placement.problem import PlanError, Request
@@ -162,10 +162,7 @@ def single_calls(instruction: Instruction) -> list[Instruction]:
         return [instruction]
     kernel, count = joined_of(instruction.kernel)
     if count != len(instruction.joins):
-        raise PlanError(
-            f"instruction {instruction.number} ({instruction.kernel}, layer {instruction.layer!r}): wanted "
-            f"{len(instruction.joins)} calls of one kernel, received {count}"
-        )
+        raise PlanError(f"{called(instruction)}: wanted {len(instruction.joins)} calls of one kernel, received {count}")
     width = len(SIGNATURES[kernel].tensors)
     return [
         replace(instruction, number=number, kernel=kernel, operands=instruction.operands[at : at + width], joins=())

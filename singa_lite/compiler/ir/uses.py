@@ -97,14 +97,3 @@ def successors(before: Sequence[Sequence[int]]) -> list[list[int]]:
         for one in earlier:
             after[one].append(step)
     return after
-
-
-def ancestors(before: Sequence[Sequence[int]]) -> list[int]:
-    """For each step, all that it depends on, directly or not, and itself, as a bit set."""
-    sets: list[int] = []
-    for step, earlier in enumerate(before):
-        bits = 1 << step
-        for one in earlier:
-            bits |= sets[one]
-        sets.append(bits)
-    return sets

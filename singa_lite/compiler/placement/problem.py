@@ -109,11 +109,6 @@ def profile(requests: Sequence[Request]) -> list[tuple[int, int]]:
     return list(zip(steps, accumulate(changes[step] for step in steps), strict=True))
 
 
-def live_at(requests: Sequence[Request], step: int) -> list[Request]:
-    """The requests of at least one byte whose lifespan holds the step, in their order."""
-    return [request for request in requests if request.start <= step < request.stop and request.size]
-
-
 def floor(requests: Sequence[Request]) -> int:
     """The most bytes that the requests of one step need: no arena can be smaller, though it may have to be larger.
 

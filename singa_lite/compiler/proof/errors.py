@@ -48,8 +48,7 @@ def wrong_read(
     wanted, found = _first_difference(expected, received)
     return PlanError(
         f"{called(instruction)}, read {index}, {_argument(instruction, index, READ)!r}{_label(operand.block, names)}: "
-        f"wanted "
-        f"{_written(wanted, originals, names)}, received {_written(found, originals, names)}"
+        f"wanted {_written(wanted, originals, names)}, received {_written(found, originals, names)}"
     )
 
 

@@ -25,6 +25,12 @@ from singa_lite.compiler.ir.program import Program
 from singa_lite.kernels.collective import collective_of
 from singa_lite.kernels.interface import SIGNATURES, Facts, Signature
 
+#: It has no tensors, so that it changes nothing wherever it stands.
+_POLL = Signature(
+    SIGNATURES.own_name("parallel.poll"), (), (), frozenset(), ("call",), {}, Facts(collective="poll"), "own"
+)
+SIGNATURES.enter_own(_POLL)
+
 #: Blocks that an instruction reads, and that it writes.
 Blocks = tuple[frozenset[int], frozenset[int]]
 
@@ -197,13 +203,6 @@ def _spans_overlap(one: Operand, other: Operand) -> bool:
 
 def _conflict(one: Blocks, other: Blocks) -> bool:
     return not (one[1].isdisjoint(other[0] | other[1]) and one[0].isdisjoint(other[1]))
-
-
-#: It has no tensors, so that it changes nothing wherever it stands.
-_POLL = Signature(
-    SIGNATURES.own_name("parallel.poll"), (), (), frozenset(), ("call",), {}, Facts(collective="poll"), "own"
-)
-SIGNATURES.enter_own(_POLL)
 
 
 def polled(program: Program) -> Program:

@@ -43,6 +43,8 @@ from singa_lite.kernels.interface import SIGNATURES
 MOST_STRIPS = 256
 #: Of what may be under way, a strip takes this part, and so does what comes from the others: two are under way.
 OF_FLIGHT = 4
+#: Sums of fewer pieces stay whole.
+LEAST_PIECES = 4
 
 
 class Strip(NamedTuple):
@@ -107,10 +109,6 @@ def summed_by_strips(make: Rewriter, begin: Instruction, end: Instruction, tile_
         own = strip.cuts[rank]
         if own.stop > own.start:
             yield make.call(end, (strip.place(rank), in_line(values, own)), "copy", {})
-
-
-#: Sums of fewer pieces stay whole.
-LEAST_PIECES = 4
 
 
 def summed_in_pieces(program: Program) -> Program:

@@ -25,8 +25,8 @@ RISE = 0.04
 ALONE, AT_MOST_TWO, NEAR, IS_NEAR = 0.4, 0.7, 8, 0.6
 #: Ways to hold a value, as often as they are tried.
 WAYS = (KEPT, ONCE, ONCE, PER_CHAIN, PER_READER, SEGMENT)
-#: On the way to a lower floor: the trials for each candidate and at most, by how much a floor is told to be lower, and
-#: by how much bytes above it may rise with a move.
+#: On the way to a lower floor: the trials for each candidate and at most, the next floor as a share of the one before,
+#: and by how much bytes above it may rise with a move.
 LOWERING_EACH, LOWERING, STEP_DOWN, SWELL = 100, 6000, 0.98, 0.02
 
 

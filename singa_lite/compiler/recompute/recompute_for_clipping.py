@@ -13,15 +13,14 @@ walk back: derivatives are dropped on the way as ever, and the step takes about 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import chain
 
 from singa_lite.compiler.ir.collectives import has_any
-from singa_lite.compiler.ir.operation import Instruction, Operand, Phase
+from singa_lite.compiler.ir.operation import Instruction, Phase, blocks_of, over_blocks
 from singa_lite.compiler.ir.program import Program
 from singa_lite.compiler.ir.uses import Uses
-from singa_lite.compiler.recompute.repeats import over_blocks
 from singa_lite.kernels.interface import SIGNATURES
 
 _BACKWARD = (Phase.DERIVATIVE, Phase.GRADIENT)
@@ -136,7 +135,7 @@ class _ClippingVariant:
         rest: list[Instruction] = []
         group = rest
         for instruction in self.instructions[self.factor + 1 :]:
-            found = _blocks(instruction) & self.squared
+            found = self.squared.intersection(blocks_of(instruction))
             if found:
                 group = groups.setdefault(found.pop(), [])
             group.append(instruction)
@@ -148,12 +147,4 @@ class _ClippingVariant:
         -1: there is none.
         """
         changed = {operand.block for instruction in group for operand in instruction.writes} | {gradient}
-        return max((step for step in steps if _blocks(self.instructions[step]) & changed), default=-1)
-
-
-def _blocks(instruction: Instruction) -> set[int]:
-    return {operand.block for operand in _operands(instruction)}
-
-
-def _operands(instruction: Instruction) -> Iterator[Operand]:
-    return (operand for operand in instruction.operands if operand is not None)
+        return max((step for step in steps if changed.intersection(blocks_of(self.instructions[step]))), default=-1)

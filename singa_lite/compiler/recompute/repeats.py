@@ -188,11 +188,3 @@ class Repeater:
                         seen.add(block)
                         left.append(block)
         return needed
-
-
-def over_blocks(instruction: Instruction, moved: Mapping[int, int]) -> Instruction:
-    """The same call over other blocks."""
-    operands = instruction.operands
-    return instruction.with_operands(
-        tuple(o if o is None or o.block not in moved else o._replace(block=moved[o.block]) for o in operands)
-    )

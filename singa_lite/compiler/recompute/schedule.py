@@ -12,18 +12,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from singa_lite.compiler.ir.operation import Instruction
+from singa_lite.compiler.ir.operation import Instruction, over_blocks
 from singa_lite.compiler.ir.program import Program
-from singa_lite.compiler.recompute.repeats import (
-    DEEPEST,
-    KEPT,
-    ONCE,
-    PER_READER,
-    SEGMENT,
-    Repeater,
-    depth_of,
-    over_blocks,
-)
+from singa_lite.compiler.recompute.repeats import DEEPEST, KEPT, ONCE, PER_READER, SEGMENT, Repeater, depth_of
 
 _ABSENT = object()
 #: Behind all steps.

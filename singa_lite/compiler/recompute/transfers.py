@@ -21,11 +21,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.compiler.ir.operation import Instruction, Operand, Transfer
+from singa_lite.compiler.ir.operation import Instruction, Operand, Transfer, over_blocks
 from singa_lite.compiler.ir.program import Program, split_joined
 from singa_lite.compiler.ir.time_model import BYTES, CALL
 from singa_lite.compiler.ir.uses import Uses
-from singa_lite.compiler.recompute.repeats import over_blocks
 
 
 def copy_seconds(nbytes: int, link: float) -> float:

@@ -23,16 +23,16 @@ from singa_lite.compiler.report import plan_page
 from singa_lite.compiler.report.net_drawing import Drawable
 from singa_lite.compiler.report.plan_rows import (
     AGAIN,
+    SUM,
+    PlacedRow,
     RepeatRow,
     VariantRow,
     bytes_by_class,
     called,
     repeat_rows,
-    told_variants,
+    variant_lines,
     variant_rows,
 )
-from singa_lite.compiler.report.plan_rows import SUM as SUM
-from singa_lite.compiler.report.plan_rows import PlacedRow as PlacedRow
 
 
 class Row(NamedTuple):
@@ -215,7 +215,7 @@ class MemoryPlan:
             *([f"offloaded  {self._offloaded()}"] if self.offloaded else []),
             *([f"in flight  {_mib(self.in_flight_bytes)} of sums over ranks"] if self.in_flight_bytes else []),
             f"unshared   {_mib(self.unshared_bytes)}, eager high water {_mib(self.eager_bytes)}",
-            *(f"variants   {line}" for line in told_variants(self.variants)),
+            *(f"variants   {line}" for line in variant_lines(self.variants)),
             "outside    " + ", ".join(f"{role} {_mib(nbytes)}" for role, nbytes in held.items()),
             *(
                 [f"unused     {_mib(self.unused_bytes)} that the net holds for other steps"]

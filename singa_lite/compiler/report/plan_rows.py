@@ -94,7 +94,7 @@ def variant_rows(program: Program) -> list[VariantRow]:
     return [VariantRow(step, i.kernel, i.layer, variant) for step, i, variant in named if variant]
 
 
-def told_variants(rows: Sequence[VariantRow]) -> list[str]:
+def variant_lines(rows: Sequence[VariantRow]) -> list[str]:
     """How many calls of each kernel are done in which way, a line for each kernel."""
     counts = Counter((row.kernel, row.variant) for row in rows)
     kernels = dict.fromkeys(kernel for kernel, _ in counts)
@@ -117,13 +117,13 @@ def _variant(target: Target, instruction: Instruction) -> str:
 #: The end of the name of a tensor in which gradients of several batches are added up.
 SUM = " sum of gradients"
 
-#: In the order in which they are told. The first four are what other frameworks report.
+#: In the order in which they are printed. The first four are what other frameworks report.
 CLASSES = (
     *("parameters", "gradients", "optimizer state", "running statistics"),
     *("inputs", "outputs", "activations", "derivatives", "scratch"),
 )
 
-#: Classes of blocks outside the arena, by their role; state is told apart by who writes it.
+#: Classes of blocks outside the arena, by their role; of state it matters who writes it.
 _HELD = {Role.PARAMETER: "parameters", Role.INPUT: "inputs", Role.OUTPUT: "outputs"}
 #: Classes of what lies in the arena, by `PlacedRow.kind`; what is made again is an activation or a derivative.
 _PLACED = {"forward": "activations", "again": "activations", "derivative": "derivatives", "gradient": "gradients"}

@@ -9,7 +9,7 @@ So an embedding and a head that share a table (`layers.TiedDense`) need one grad
 from __future__ import annotations
 
 from singa_lite.compiler.ir.laws import ADDED_BY_ROWS
-from singa_lite.compiler.ir.operation import Instruction, Operand
+from singa_lite.compiler.ir.operation import Instruction, Operand, over_blocks
 from singa_lite.compiler.ir.program import Program
 from singa_lite.compiler.rewrite.by_law import Place, Replacing
 
@@ -33,18 +33,7 @@ def added_by_rows(program: Program) -> Program:
         result[step] = None
         result[later] = program.target.call(instruction, ADDED, operands, instruction.settings, number)
         renamed[total.block] = renamed.get(term.block, term.block)
-    return (
-        program.with_instructions([_over_blocks(i, renamed) for i in result if i is not None]) if renamed else program
-    )
-
-
-def _over_blocks(instruction: Instruction, renamed: dict[int, int]) -> Instruction:
-    """The instruction over the blocks that stand for others."""
-    if not any(o is not None and o.block in renamed for o in instruction.operands):
-        return instruction
-    return instruction.with_operands(
-        tuple(o if o is None else o._replace(block=renamed.get(o.block, o.block)) for o in instruction.operands)
-    )
+    return program.with_instructions([over_blocks(i, renamed) for i in result if i is not None]) if renamed else program
 
 
 def _may_join(replacing: Replacing, place: Place) -> bool:
