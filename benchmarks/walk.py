@@ -26,8 +26,8 @@ PACKAGES = HOME + "singa_lite" + os.sep
 MOST = {
     "add": (41, 186),
     "compile": (31, 137),
-    "plan_batch": (144, 933),
-    "first batch": (165, 1133),
+    "plan_batch": (144, 935),
+    "first batch": (165, 1135),
     "repeated batch": (42, 137),
     "save": (87, 384),
 }

@@ -26,11 +26,12 @@ IDS, ROWS, SEQUENCES = "ids", "rows", "sequences"
 #: {class: {option: (another value, what else it is made with, targets)}}.
 LOSSES: dict[str, dict[str, tuple[Any, dict[str, Any], str]]] = {
     "Huber": {"delta": (0.2, {"delta": 0.7}, ROWS)},
-    "SigmoidCrossEntropy": {"pos_weight": (0.2, {"pos_weight": 0.7}, ROWS)},
+    "SigmoidCrossEntropy": {"pos_weight": (0.2, {"pos_weight": 0.7}, ROWS), "from_logits": (False, {}, ROWS)},
     "SoftmaxCrossEntropy": {
         "axis": (-1, {"axis": 1}, IDS),
         "ignore_index": (0, {}, IDS),
         "label_smoothing": (0.3, {}, IDS),
+        "from_logits": (False, {}, IDS),
     },
 }
 METRICS: dict[str, dict[str, tuple[Any, dict[str, Any], str]]] = {
@@ -175,6 +176,7 @@ def test_no_option_is_left_out():
             assert not set(options(kind)) - known, name
 
 
+@pytest.mark.filterwarnings("ignore:.*wanted probabilities")
 def test_losses():
     over_rows(of_a_loss, ((f"{name} {option}", (name, option)) for name in LOSSES for option in LOSSES[name]))
 
@@ -192,7 +194,7 @@ def test_optimizers():
 WRONG: list[tuple[Callable[[], Any], str, Any, type[Exception], str]] = [
     (lambda: optimizer.SGD(0.1), "momentum", 1.5, ValueError, "momentum"),
     (lambda: optimizer.SGD(0.1), "nesterov", True, ValueError, "momentum"),
-    (lambda: optimizer.SGD(0.1), "learning_rate", 0.1, AttributeError, "lr"),
+    (lambda: optimizer.SGD(0.1), "learning_rates", 0.1, AttributeError, "learning_rate$"),
     (lambda: optimizer.Adam(), "regularizer", 0.1, TypeError, "Regularizer"),
     (lambda: L2Regularizer(0.1), "coefficient", -1, ValueError, "coefficient"),
     (lambda: ElementConstraint(1), "threshold", 0, ValueError, "threshold"),

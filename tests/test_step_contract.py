@@ -81,6 +81,11 @@ class Weighted(loss.Loss):
         return autograd.reduce_mean((x - y) * (x - y) * self.weight, 1)
 
 
+class OutsideLoss(Weighted):
+    def compute(self, x: Any, y: Any) -> Any:
+        return super().compute(x, y) * OUTSIDE.scale
+
+
 class Offset(metric.Metric):
     def __init__(self, offset: float = 0.0) -> None:
         self.offset = offset
@@ -155,6 +160,77 @@ def test_an_option_is_followed_exactly(name, options):
         CHANGES[name](net)
     assert train(recorded, 3) == train(eager, 3)
     assert all_bits(recorded.parameters()) == all_bits(eager.parameters())
+
+
+class Late(Scaled):
+    """Sets its option where it is given alone."""
+
+    def __init__(self, name: str, scale: float | None = None, **options: Any) -> None:
+        super().__init__(name, **options)
+        del self.scale
+        if scale is not None:
+            self.scale = scale
+
+    def forward(self, training: bool, x: Any) -> Any:
+        return x * getattr(self, "scale", 1.0)
+
+
+class Halved(Scaled):
+    """Sets its option in each forward."""
+
+    def forward(self, training: bool, x: Any) -> Any:
+        self.scale *= 0.5
+        return x * self.scale
+
+
+class Bent(Scaled):
+    """Runs a layer that is an attribute and nothing else."""
+
+    def __init__(self, name: str, **options: Any) -> None:
+        super().__init__(name, **options)
+        self.bend = layers.Activation(mode="relu")
+
+    def forward(self, training: bool, x: Any) -> Any:
+        return self.bend.forward(training, x)
+
+
+class Sum(loss.Loss):
+    """Two losses, one an attribute and one in a list."""
+
+    def __init__(self) -> None:
+        self.first, self.others = Weighted(), [loss.Huber()]
+
+    def compute(self, x: Any, y: Any) -> Any:
+        return self.first.compute(x, y) + self.others[0].compute(x, y)
+
+
+WITHIN: dict[str, tuple[Any, Any, Callable[[FeedForwardNet], object]]] = {
+    "set for the first time": (Late, None, lambda net: setattr(net.layers["own"], "scale", 3.0)),
+    "set by the forward": (Halved, None, lambda net: None),
+    "of a layer that is an attribute": (Bent, None, lambda net: setattr(net.layers["own"].bend, "mode", "tanh")),
+    "of a loss that is an attribute": (Scaled, Sum, lambda net: setattr(net.loss.first, "weight", 3.0)),
+    "of a loss in a list": (Scaled, Sum, lambda net: setattr(net.loss.others[0], "delta", 0.1)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:a step was recorded 3 times")
+@pytest.mark.parametrize("name", WITHIN)
+def test_an_option_is_followed_wherever_it_is(name):
+    made, criterion, change = WITHIN[name]
+    recorded, eager = (net_of(made, graph, criterion=criterion and criterion()) for graph in (True, False))
+    assert train(recorded, 4) == train(eager, 4)
+    for net in (recorded, eager):
+        change(net)
+    assert train(recorded, 3) == train(eager, 3)
+    assert all_bits(recorded.parameters()) == all_bits(eager.parameters())
+
+
+@pytest.mark.parametrize("made", [layers.Dense("dense", 3), optimizer.SGD()], ids=["layer", "optimizer"])
+@pytest.mark.parametrize("word", ["trainabel", "unitss", "learning_rat", "lrr"])
+def test_a_misspelt_word_of_keras_or_property_is_refused(made, word):
+    if (word in ("trainabel", "unitss")) == isinstance(made, Layer):
+        with pytest.raises(AttributeError, match=r"perhaps (trainable|units|learning_rate|lr)$"):
+            setattr(made, word, 1)
 
 
 def test_a_repeated_step_changes_no_version_and_runs_no_python_of_the_users():
@@ -249,6 +325,15 @@ def test_checked_mode_compares_with_an_eager_step_and_names_the_layer(made, opti
     with pytest.raises(GraphError, match=r"layer 'own'.*recordable"):
         train(net, 20)
     assert net.optimizer.step - step <= 10
+
+
+def test_checked_mode_names_the_loss(monkeypatch):
+    monkeypatch.setenv("SINGA_LITE_CHECKED", "1")
+    net = net_of(criterion=OutsideLoss())
+    train(net, 3)
+    monkeypatch.setattr(OUTSIDE, "scale", 2.0)
+    with pytest.raises(GraphError, match="of the loss with"):
+        train(net, 20)
 
 
 def test_a_checked_step_gives_what_an_unchecked_one_gives(monkeypatch):

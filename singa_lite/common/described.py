@@ -16,7 +16,7 @@ from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 
 from singa_lite.common.keywords import check_keywords, hint_for, own_words
-from singa_lite.common.option_version import Versioned, equal_values, parameters_of, signature_of
+from singa_lite.common.option_version import Versioned, equal_values, is_option, parameters_of, signature_of
 from singa_lite.common.unique import Unique
 from singa_lite.common.words import ALIASES
 
@@ -103,6 +103,8 @@ class Described(Versioned, metaclass=_Kind):
             setattr(self, own, value)
         else:
             self._check_known(name)
+            if not hasattr(self, name) and is_option(type(self), name):  # which the constructor has not set
+                self.note_change(name)
             super().__setattr__(name, value)
 
     if not TYPE_CHECKING:  # where it would say that there is an attribute of any name
@@ -165,7 +167,7 @@ class Described(Versioned, metaclass=_Kind):
                 "as an attribute"
             )
         options = options_of(kind)
-        near = hint_for(name, options) or next(iter(get_close_matches(name, options, 1, NEAR)), None)
+        near = hint_for(name, options) or next(iter(get_close_matches(name, _settable(kind), 1, NEAR)), None)
         if near:
             raise AttributeError(
                 f"{kind.__name__}: wanted an option of {', '.join(options)}, received {name!r}; perhaps {near}"
@@ -204,6 +206,13 @@ def options_of(kind: type) -> Mapping[str, object]:
         for name, parameter in parameters_of(constructor).items()
         if not isinstance(getattr(kind, name, None), property)
     }
+
+
+@lru_cache(maxsize=1024)
+def _settable(kind: type) -> list[str]:
+    """The names by which options of a class are set: its constructor's, `trainable`, and Keras's words for these."""
+    names = [*parameters_of(kind.__init__), *(["trainable"] if hasattr(kind, "trainable") else [])]  # type: ignore[misc]
+    return names + [word for word, own in ALIASES.items() if not set(own).isdisjoint(names)]
 
 
 def _bound(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 from weakref import ReferenceType, ref
 
 from singa_lite.common.errors import GraphError
-from singa_lite.common.option_version import VERSION
+from singa_lite.common.option_version import VERSION, Versioned
 from singa_lite.tensor import Tensor
 
 
@@ -30,17 +30,22 @@ class RecordedOptions:
     """
 
     def __init__(self) -> None:
-        self._noted: dict[int, Optioned] = {}
+        self._noted: dict[int, tuple[Optioned, int]] = {}
         self._tensors: dict[int, tuple[ReferenceType[Tensor], bool]] = {}
         self._optimizers: list[ReferenceType[Renewing]] = []
         self._objects: list[tuple[ReferenceType[Optioned], int]] = []
-        self._number = 0
+        self._number = VERSION.number
         self._goes_back = False
 
     def note(self, *things: Optioned) -> None:
-        """The operations that are recorded depend on the options of these."""
+        """The operations that are recorded depend on the options of these, and of objects among their attributes.
+
+        An option that is set later within the recording counts as one that is set after it.
+        """
         for thing in things:
-            self._noted[id(thing)] = thing
+            if id(thing) not in self._noted:
+                self._noted[id(thing)] = thing, thing.option_change[0]
+                self.note(*_attributes(thing))
 
     def note_optimizer(self, optimizer: Renewing) -> None:
         """A parameter is updated by it."""
@@ -62,11 +67,10 @@ class RecordedOptions:
 
     def settle(self) -> None:
         """The recording is over: options are what must stay."""
-        self._objects = [(ref(thing), thing.option_change[0]) for thing in self._noted.values()]
+        self._objects = [(ref(thing), number) for thing, number in self._noted.values()]
         self._noted.clear()
         kept = self._tensors if self._goes_back else {}
         self._tensors = {key: one for key, one in kept.items() if one[0]() is not None}
-        self._number = VERSION.number
 
     def hold(self) -> bool:
         """Whether all options are as they were: one comparison, unless some option of the process was set since."""
@@ -102,3 +106,14 @@ class RecordedOptions:
             optimizer = kept()
             if optimizer is not None:
                 optimizer.renew_rate()
+
+
+def _attributes(thing: Optioned) -> Iterator[Versioned]:
+    """The objects with options among an object's attributes, and in lists, tuples and dicts that are attributes.
+
+    Not what is read at each step, such as a schedule.
+    """
+    live = getattr(thing, "live_options", ())
+    for value in (each for name, each in vars(thing).items() if name.lstrip("_") not in live):
+        within = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else [value]
+        yield from (each for each in within if isinstance(each, Versioned))

@@ -104,7 +104,8 @@ def _form(call: Instruction | Operation) -> tuple[object, ...]:
 
 def _text(call: Instruction | Operation) -> str:
     settings = ", ".join(f"{name}={value!r:.80}" for name, value in dict(call.settings).items())
-    return f"{call.kernel!r} of layer {call.layer!r}{settings and f' with {settings}'}"
+    place = f"layer {call.layer!r}" if call.layer else "the loss"
+    return f"{call.kernel!r} of {place}{settings and f' with {settings}'}"
 
 
 def _check_loss(eager: float, replayed: float) -> None:
