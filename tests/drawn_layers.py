@@ -37,7 +37,8 @@ OVER: Options = {
     "pad": (None, 1, (1, 0), (0, 1, 1, 0)),
     "padding": (None, "same", "valid"),
 }
-FILTERS: Options = {**INITIAL, "use_bias": FLAG, "nb_kernels": (1, 4, 6)}
+ACTIVATED: Options = {**INITIAL, "activation": (None, "relu", "tanh")}
+FILTERS: Options = {**ACTIVATED, "use_bias": FLAG, "nb_kernels": (1, 4, 6)}
 GROUPED: Options = {**FILTERS, "groups": (1, 3)}
 RECURRENT: Options = {
     "hidden_size": (1, 3),
@@ -103,8 +104,8 @@ TABLE: dict[str, Options] = {
     "Conv2D": {**OVER, **GROUPED, "dilation": (1, (1, 2))},
     "Conv2DTranspose": {**OVER, **GROUPED, "dilation": (1, (1, 2)), "output_padding": (None, 0, (0, 1))},
     "Cropping2D": {"crop": (1, (0, 1), (0, 1, 1, 0))},
-    "Dense": {"num_output": (3, 8), "use_bias": FLAG, **INITIAL},
-    "DepthwiseConv2D": {**OVER, **INITIAL, "use_bias": FLAG, "depth_multiplier": (1, 2), "dilation": (1, (1, 2))},
+    "Dense": {"num_output": (3, 8), "use_bias": FLAG, **ACTIVATED},
+    "DepthwiseConv2D": {**OVER, **ACTIVATED, "use_bias": FLAG, "depth_multiplier": (1, 2), "dilation": (1, (1, 2))},
     "Dropout": {"p": RATES},
     "Dummy": {},
     "Embedding": {

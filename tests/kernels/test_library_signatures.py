@@ -41,7 +41,7 @@ ROOTS = {
 #: The modules that call it.
 MODULES = {
     "cupy": [
-        *(f"runtime/{name}.py" for name in ("cuda", "cuda_pool", "staging", "pinned", "adopted", "side_stream")),
+        *(f"runtime/{name}.py" for name in ("cuda", "cuda_pool", "staging", "pinned", "side_stream")),
         "parallel/gpus.py",
         "device/cuda.py",
         "device/cuda_libraries.py",
