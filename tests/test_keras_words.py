@@ -257,6 +257,19 @@ def test_a_subclass_may_use_keras_words():
     assert net.layers["plain"].output_sample_shape == (4, 5, 8) and net.layers["plain"].activation == "relu"
 
 
+class Unnamed(layers.Conv2D):
+    def __init__(self, filters: int, gain: float = 1.0, **options: Any) -> None:
+        super().__init__(filters, 3, **options)
+        self.gain = gain
+
+
+def test_a_subclass_without_a_name_keeps_its_own_arguments():
+    net = net_of(Unnamed(4, gain=2.0), shape=IMAGE)
+    again = FeedForwardNet.from_config(net.config(), custom={"Unnamed": Unnamed})
+    assert net.layers["unnamed"].given_arguments == {"filters": 4, "gain": 2.0}
+    assert again.layers["unnamed"].gain == 2.0
+
+
 # ---- windows, against PyTorch with explicit pads in float64
 
 

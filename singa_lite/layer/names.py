@@ -43,7 +43,8 @@ def name_may_be_left_out(constructor: Constructor) -> Constructor:
         if is_short:
             args = (options.pop("name", None), *args)
         name = args[0] if args else options.pop("name", None)
-        if name is None or is_short:
+        is_outermost = type(self).__init__ is named  # and no subclass's, which has arguments of its own
+        if is_outermost and (name is None or is_short):
             bound = dict(zip(positional[2:], args[1:], strict=False)) | options
             self._given = Arguments(bound if name is None else bound | {"name": name})
         if name is None:
