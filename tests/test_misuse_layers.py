@@ -124,6 +124,8 @@ ARGUMENTS = [
     bad("bias_init", "'he'", layers.Dense, 2, bias_init="he"),
     bad("weight_init", "HeNormal()", layers.Dense, 2, weight_init=initializer.HeNormal, error=TypeError),
     row(lambda: layers.Dense("here", 2, breadth=3), TypeError, "Dense", "breadth"),  # type: ignore[call-overload]
+    row(lambda: layers.Conv2D(8, 3, pool_size=2), TypeError, "Conv2D", "pool_size=2"),
+    row(lambda: layers.Dense(8, embeddings_initializer="uniform"), TypeError, "Dense", "embeddings_initializer"),
     row(lambda: layers.Dense(2, storage="float16"), TypeError, "storage", "precision="),  # type: ignore[call-overload]
     bad("input_sample_shape", "(5,)", layers.Dense, 2, input_sample_shape=5, error=ShapeError),
     bad("input_sample_shape", "'5'", layers.Dense, 2, input_sample_shape="5", error=ShapeError),

@@ -19,6 +19,7 @@ from singa_lite.common.words import (
     DIFFERENT,
     HINTS,
     NO_EFFECT,
+    ONLY_OF,
     SAME_WORDS,
     SameAs,
 )
@@ -47,6 +48,9 @@ def own_words(
     if not named:
         return {}
     parameters = _parameters(call)
+    for word in named:
+        if kind is not None and word in ONLY_OF and not _derives_from(kind, ONLY_OF[word]):
+            _refuse_unknown(where, {word: named[word]}, [name for name in parameters if name != "self"])
     same = [word for word, kinds in SAME_WORDS.items() if named.get(word) is not None and _derives_from(kind, kinds)]
     if named.keys() <= parameters.keys() and not same:
         return dict(named)

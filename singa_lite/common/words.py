@@ -59,6 +59,13 @@ SAME_WORDS: Mapping[str, frozenset[str]] = {
 }
 
 
+#: {keyword of Keras whose parameter here other classes have as well: classes that take it}.
+ONLY_OF: Mapping[str, frozenset[str]] = {
+    "pool_size": frozenset({"MaxPooling", "AvgPooling"}),
+    "embeddings_initializer": frozenset({"Embedding"}),
+}
+
+
 def _only_entry(given: object) -> object:
     """The entry of a list of one, as `metrics=["accuracy"]` is one metric; None for an empty list."""
     if isinstance(given, list | tuple) and len(given) < 2:
