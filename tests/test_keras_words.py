@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import singa_lite
+import skips
 from nets import all_bits
 from singa_lite import FeedForwardNet, Layer, autograd, callbacks, layers, loss, optimizer, schedule
 from singa_lite.common import words
@@ -283,7 +284,7 @@ def pads(extents: tuple[int, ...], spans: tuple[int, ...], strides: tuple[int, .
 @pytest.mark.parametrize("extents", [(7, 10), (8, 5), (9, 9)])
 @pytest.mark.parametrize(("kernel", "strides"), [((2, 3), (3, 2)), ((4, 5), (1, 3)), ((3, 2), (2, 2))])
 def test_same_padding_is_uneven_where_it_must_be(extents, kernel, strides):
-    torch = pytest.importorskip("torch")
+    torch = skips.library("torch")
     given: dict[str, Any] = {"strides": strides, "padding": "same"}
     net = FeedForwardNet(dtype="float64", seed=1)
     image = net.add(layers.Input((3, *extents), name="image"))

@@ -155,11 +155,11 @@ class LayerCalls(Unique):
         trained = [value for value in layer.parameters.values() if value.stores_grad]
         try:
             for value in trained:
-                value.stores_grad = False
+                value.requires_grad = False
             return layer.forward(False, *self._through_ports(layer.path, inputs))
         finally:
             for value in trained:
-                value.stores_grad = True
+                value.requires_grad = True
 
     def fits(self, found: Shape, wanted: Shape) -> bool:
         """Whether an output's sample shape is as `setup` said."""
