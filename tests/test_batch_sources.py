@@ -564,7 +564,7 @@ def test_an_error_in_one_rank_s_data_ends_all_behind_the_batch_before():
         given = data_of(classifier(), Failing() if ranks.rank else Numbered(), None)
         turns = RankBatches(ranks, given.through(), given)  # type: ignore[arg-type]  # as much as it asks for
         for batch in turns:
-            turns.told(MetricShard(count_of(batch[0]), 1.0, 1.0, {}, None))
+            turns.gather_shards(MetricShard(count_of(batch[0]), 1.0, 1.0, {}, None))
             seen[ranks.rank].append(count_of(batch[0]))
 
     other, own = on_ranks(2, one)

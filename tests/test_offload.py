@@ -1,4 +1,4 @@
-"""compile(offload=): values go to host memory and come back, to equal bits, within the budget; or one clear error.
+"""Values that `compile(offload=)` moves to host memory come back with equal bits, and the budget holds.
 
 Most tests pretend that a CPU has memory of a host beside it, whose copies a stand-in does.
 """

@@ -39,7 +39,9 @@ class Watching(Callback):
         return -inf if self.mode == "max" else inf
 
     def on_start(self, training: Training) -> None:
-        """Begin, or go on from a checkpoint. ValueError for an entry that will not be there, or of no known mode."""
+        """Starts with no best value, or with the checkpoint's. ValueError for an entry that will not be in the history,
+        or of no known mode.
+        """
         training.check_entry(f"{self._name} monitor", self.monitor)
         self.mode = training.direction(self._name, self.monitor, self._given_mode)
         kept, self._kept = self._kept or {}, None

@@ -24,8 +24,9 @@ _ADDED = 3
 
 
 class Network(NamedTuple):
-    """bandwidth: bytes a second that a process sends, and receives beside that; latency: seconds of a message.
+    """The connections between processes.
 
+    bandwidth: bytes a second that a process sends, and as many that it receives; latency: seconds of a message.
     by_cores: whether messages are copied by the cores that compute, as between processes of one machine: then nothing
     of them is hidden. rate: bytes a second that a core goes over where it adds up or copies.
     """

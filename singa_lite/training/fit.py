@@ -290,7 +290,7 @@ class Training(OnRanks):
                     progress.end_batch(size, self.loss, self.metric, seconds, self.net.observed, self.measures)
                 else:
                     part = part_of(size, self.net.loss_weight, self.loss, self.metric, self.net.observed)
-                    size = self._end_parts(turns.told(part, progress.place), seconds)
+                    size = self._end_parts(turns.gather_shards(part, progress.place), seconds)
                     progress.place = joined_places(turns.places)
                 bar.update(size)
                 bar.set_postfix_str(self._state(), refresh=False)

@@ -199,7 +199,7 @@ class StepCache(StepRecords):
         recorded = self._found(step, feeds) or self._record(step, feeds)
 
         def replayed(given: Feeds) -> R:
-            recorded.put_in(given)
+            recorded.load_batch(given)
             recorded.graph.run()
             results: R = recorded.results
             return results

@@ -156,8 +156,8 @@ class Trainer(Unique):
         try:
             with bound.here():
                 optimizer.count_step()  # first, as a schedule may do anything
-                if not recorded.put_in_bound(batch):
-                    recorded.put_in(bound.by_layer(batch))
+                if not recorded.load_bound_batch(batch):
+                    recorded.load_batch(bound.by_layer(batch))
                 is_kept = True
                 self.steps.train_bound(recorded, look)
                 is_whole = True

@@ -78,7 +78,7 @@ def _check(calls: Calls, rewritten: Program, wanted: Memory, telling: ValueNames
     held = {block for each in (wanted, memory) for block in each.blocks() if block not in each.sizes}
     for block in sorted(held):
         if block in memory.sizes or wanted.left(block) != memory.left(block):
-            raise telling.held_error(block, wanted.holds(block), memory.holds(block))
+            raise telling.retained_values_error(block, wanted.holds(block), memory.holds(block))
 
 
 def _widened(program: Program, narrow: Narrow | None) -> Program:

@@ -122,7 +122,7 @@ class ValueNames:
             f"{instruction.kernel} of {self._operands(instruction, reads)}, settings {dict(instruction.settings)}"
         )
 
-    def held_error(self, block: int, wanted: Sequence[Written], found: Sequence[Written]) -> PlanError:
+    def retained_values_error(self, block: int, wanted: Sequence[Written], found: Sequence[Written]) -> PlanError:
         """Of a block that is held behind the step."""
         return PlanError(
             f"rewriting, held block {block}{_label(block, self._names)}: wanted it left with "

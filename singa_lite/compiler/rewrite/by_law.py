@@ -23,7 +23,9 @@ from singa_lite.kernels.interface import SIGNATURES
 
 
 class Place(NamedTuple):
-    """steps: of the left side's calls, in the law's order; named: what stands for its words, where that is a tensor;
+    """A match of the left side of a law in a program.
+
+    steps: of the left side's calls, in the law's order; named: what stands for its words, where that is a tensor;
     variables: {variable: activation}.
     """
 

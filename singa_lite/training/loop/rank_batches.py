@@ -60,7 +60,7 @@ class RankBatches:
                 raise ParallelError("wanted whole batches of a process that is alone, received a share")
             yield batch
 
-    def told(self, part: MetricShard, place: object = None) -> list[MetricShard]:
+    def gather_shards(self, part: MetricShard, place: object = None) -> list[MetricShard]:
         """What all processes have seen of the batch, by rank, without those that had no sample.
 
         part, place: this one's.

@@ -53,18 +53,18 @@ class RecordedStep:
     seen: ObservedTensors | None = None
     bound: Any = None
 
-    def put_in(self, feeds: Feeds) -> None:
-        """Copy a batch in."""
+    def load_batch(self, feeds: Feeds) -> None:
+        """Copies a batch to where the step reads it."""
         self.feed.buffer.open(self.feed)
         arrays = [array for named in feeds.values() for array in named.values()]
-        if not (self.results is not None and self._put_in_bound(arrays)):
+        if not (self.results is not None and self._load_bound(arrays)):
             for kind, named in feeds.items():
                 for name, array in named.items():
                     tensor = self.tensors[kind][name]
                     device_of(tensor).feed(tensor, array)
         self.feed.buffer.holder = self.feed.mark
 
-    def _put_in_bound(self, given: list[Shaped]) -> bool:
+    def _load_bound(self, given: list[Shaped]) -> bool:
         """Copy arrays of the host by what was bound to where the feed lies now; False, and nothing done, of others."""
         arrays = [array for array in given if type(array) is np.ndarray]
         if len(arrays) < len(given):
@@ -81,8 +81,8 @@ class RecordedStep:
             self.feed.bound(arrays)
         return True
 
-    def put_in_bound(self, batch: Sequence[Array]) -> bool:
-        """As `put_in`, where that is bound already; else nothing is done, and it returns False.
+    def load_bound_batch(self, batch: Sequence[Array]) -> bool:
+        """As `load_batch`, where that is bound already; else nothing is done, and it returns False.
 
         batch: host arrays in the order of its tensors and of their forms; where its processor and its stream are the
         current ones, and nobody looks at operations.

@@ -86,7 +86,7 @@ class StepRecords(Unique):
         if recorded is None:
             self.recordings.note(key, self._recorded.changed)
         else:
-            recorded.put_in(feeds)
+            recorded.load_batch(feeds)
         return recorded
 
     def _record(self, step: StepFunction[object], feeds: Feeds) -> RecordedStep:
@@ -111,7 +111,7 @@ class StepRecords(Unique):
 
     def _record_into(self, recorded: RecordedStep, step: StepFunction[object], feeds: Feeds, fed: list[Block]) -> None:
         """Record the step, plan it, and get its memory."""
-        recorded.put_in(feeds)  # before recording, which looks at the targets' values
+        recorded.load_batch(feeds)  # before recording, which looks at the targets' values
         with self.layers.device.recording(self.arena, self.how.fuse) as recorded.graph:
             recorded.results = step.operations(recorded.tensors)
             recorded.seen = step.seen()
@@ -159,7 +159,7 @@ class StepRecords(Unique):
         except BudgetError:
             pass
         self._let_go_of_others(step)
-        recorded.put_in(feeds)
+        recorded.load_batch(feeds)
         graph.bound = self._bound(step, graph, fed)
 
     def _let_go_of_others(self, step: StepFunction[object] | None) -> None:
