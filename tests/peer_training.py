@@ -178,7 +178,10 @@ def compiled(twin: Any, way: Way, data: Data) -> FeedForwardNet:
     net = built(twin, way)
     for name, value in net.parameters().items():
         value.copy_from_numpy(data.values[name].astype(way.dtype))
-    losses = {name: getattr(loss, kind)(*arguments) for name, (kind, arguments, _) in twin.LOSSES.items()}
+    losses = {
+        name: getattr(loss, kind)(*arguments, **({"axis": 1} if ids else {}))
+        for name, (kind, arguments, ids) in twin.LOSSES.items()
+    }
     net.compile(optimizer_of(twin, net.param_names()), losses, graph=way.graph, fuse=way.fuse, freeze=data.freeze)
     return net
 
