@@ -35,7 +35,7 @@ Look: TypeAlias = Callable[[Tensor, bool], None]
 class Marked(Protocol):
     """What says of a net where its last step was left, "" after whole ones."""
 
-    left_at: str
+    interrupted_at: str
 
 
 class TrainStep(EvaluateStep):
