@@ -71,7 +71,7 @@ class BatchMemory:
     def record(self, kind: str, size: int, ask: Callable[[Graph], Answer], budget: int | None = None) -> Answer:
         """The answer of the record of a step for batches of a size. Nothing runs.
 
-        kind: "train", "begins", "evaluate" or "predict"; budget: bytes that it is planned within, see `StepCache.dry_run`.
+        kind: "train", "begins", "evaluate" or "predict"; budget: of the plan in bytes, see `StepCache.dry_run`.
         """
         layers, steps = self._layers, self._runner.steps
         dtypes = dict.fromkeys(layers.input_ids(), np.dtype(np.int64))

@@ -198,7 +198,7 @@ def _mark(step: TrainStep, where: str) -> None:
         other.interrupted_at = where
 
 
-def _unfinished_text(interrupted_at: str) -> str:
-    if interrupted_at.startswith("("):
-        return f"the last step was left {interrupted_at}"
-    return f"the last backward() was left at layer {interrupted_at!r}: layers after it are updated, those before it are not"
+def _unfinished_text(layer: str) -> str:
+    if layer.startswith("("):
+        return f"the last step was left {layer}"
+    return f"the last backward() was left at layer {layer!r}: layers after it are updated, those before it are not"
