@@ -16,7 +16,7 @@ from singa_lite.net.memory_planner import MemoryPlanner
 from singa_lite.optimizer import Optimizer
 from singa_lite.optimizer.gradient_accumulation import WHOLE
 from singa_lite.tensor import Tensor
-from singa_lite.training import checked, fit, gradients, non_finite
+from singa_lite.training import by_hand, checked, fit, non_finite
 from singa_lite.training.compile_checks import check_ranks
 from singa_lite.training.loop import idle
 from singa_lite.training.loop.measures import Observed, observe, public
@@ -173,7 +173,7 @@ class BatchSteps(Unique):
         objective, feeds = self._batch(x, y)
         trainer.runner.check_whole("gradients")
         layers._check_names("gradients with freeze", freezing.names_in(layers.freeze))
-        return gradients.of_batch(layers, objective, feeds, layers.freeze, trainer.runner.open_forward)
+        return by_hand.gradients_of(layers, objective, feeds, layers.freeze, trainer.runner.open_forward)
 
     def evaluate(self, x: object, y: object, sample_weight: object, class_weight: object) -> tuple[Tensor, OneOrMore]:
         """Returns (loss, metric) of one batch, as 0-d tensors, without training."""
