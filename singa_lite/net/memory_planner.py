@@ -86,7 +86,8 @@ class MemoryPlanner:
         """BudgetError where the last batch of a group, which updates, does not fit into the net's budget."""
         trainer = self._trainer
         step = trainer.train_step(trainer.objective(), trainer.required_optimizer("train_one_batch"))
-        BatchMemory(trainer.layers, trainer.runner, step).record("train", size, lambda graph: graph.memory_plan, OWN)
+        memory = BatchMemory(trainer.layers, trainer.runner, step)
+        memory.record("train", size, lambda graph: graph.memory_plan, ALONE)  # recorded steps make room for it
 
     def with_remedies(self, error: BudgetError, size: int) -> BudgetError:
         """Returns the error of a training step with what would help. size: of its batch."""
