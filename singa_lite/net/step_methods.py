@@ -21,6 +21,7 @@ from singa_lite.training import by_hand
 from singa_lite.training.loop.measures import Measures, Observed
 from singa_lite.training.steps.observer import KeptTensors, Norms
 from singa_lite.training.steps.recorded_steps import StepForm
+from singa_lite.training.steps.recordings import check_recordable
 from singa_lite.training.trained_net import TrainedNet
 
 
@@ -253,7 +254,11 @@ class StepMethods(TrainedNet):
     @property
     def training_graph(self) -> Graph:
         """The last training step that was recorded. GraphError if there is none. Running it trains."""
-        return self._trainer.steps.training_graph
+        steps = self._trainer.steps
+        trainer = self._trainer
+        if not steps.has_trained and trainer.optimizer is not None and trainer.has_objective:
+            check_recordable("training_graph", trainer.train_step(trainer.objective(), trainer.optimizer))
+        return steps.training_graph
 
     @property
     def memory_plan(self) -> MemoryPlan:
