@@ -75,7 +75,7 @@ def test_the_right_hand_names_exist(page, heading):
         resolved(name)
 
 
-@pytest.mark.parametrize("page", ["from_keras.md", "from_pytorch.md"])
+@pytest.mark.parametrize("page", ["keras_words.md", "from_pytorch.md"])
 def test_the_refused_keywords_name_ours(page):
     table = rows(page, "## Keywords that are refused")
     assert len(table) >= 8
