@@ -472,7 +472,9 @@ def class_rows() -> list[str]:
 
 def scripts() -> tuple[str, str]:
     """Keras's script and ours, as the manual has them."""
-    keras, ours = re.findall(r"```python\n(.*?)```", (DOCS / "from_keras.md").read_text(encoding="utf-8").split("## A script")[1], re.S)[:2]
+    keras, ours = re.findall(
+        r"```python\n(.*?)```", (DOCS / "from_keras.md").read_text(encoding="utf-8").split("## A script")[1], re.S
+    )[:2]
     return keras, ours
 
 

@@ -25,9 +25,7 @@ NEVER = {"a GPU", "several processes", "Keras"}
 
 def blocks(text: str) -> list[tuple[str, str]]:
     """Each python block of a page, behind as many empty lines as precede it, and what it needs ("" if nothing)."""
-    return [
-        ("\n" * text.count("\n", 0, match.start(2)) + match[2], match[1] or "") for match in BLOCK.finditer(text)
-    ]
+    return [("\n" * text.count("\n", 0, match.start(2)) + match[2], match[1] or "") for match in BLOCK.finditer(text)]
 
 
 def is_there(needed: str) -> bool:
