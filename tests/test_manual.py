@@ -73,6 +73,20 @@ def test_a_guide_is_at_most_so_long():
     assert len(guides) > 30 and {page: count for page, count in lines.items() if count > MOST_LINES} == {}
 
 
+FOLDERS = ("singa_lite", "layers", "snapshots", "tests", "benchmarks", "examples", "docs")
+
+
+def check_named_files(page: str, files: set[str]) -> None:
+    text = re.sub(r"^```.*?^```", "", (DOCS / page).read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    named = re.findall(r"`([\w/]+/\w+\.py)`", text)  # a name alone, such as train.py, may be the reader's
+    assert {name for name in named if not any(file.endswith(f"/{name}") for file in files)} == set()
+
+
+def test_files_that_the_manual_names_exist():
+    files = {f"/{path.relative_to(ROOT)}" for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")}
+    over_rows(check_named_files, ((path.name, (path.name, files)) for path in DOCS.glob("*.md")))
+
+
 def rows(page: str, heading: str) -> list[list[str]]:
     """The cells of the table behind a heading."""
     text = (DOCS / page).read_text(encoding="utf-8").split(heading, 1)[1].split("\n## ")[0]
