@@ -57,7 +57,7 @@ def parts_of_manual() -> dict[str, list[str]]:
     """The pages of docs/ below each heading of the outline, without those that docs/site.py adds."""
     outline = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:\n")[1]
     return {
-        heading: re.findall(r"^      - .+: (\S+\.md)$", pages, re.MULTILINE)
+        heading: re.findall(r"^ {6,}- .+: (\S+\.md)$", pages, re.MULTILINE)
         for heading, pages in re.findall(r"^  - ([^:\n]+):\n((?:      .+\n)+)", outline, re.MULTILINE)
     }
 
