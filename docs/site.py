@@ -1,6 +1,6 @@
-"""What the site has beside the files of docs/: README as its first page, the examples, a reference page a module.
+"""A hook of mkdocs (mkdocs.yml) that adds pages to the site: README as the first page, the examples, the reference.
 
-A hook of mkdocs (mkdocs.yml). Names come from the package's sources, which are read and not imported.
+The reference has a page for each public module. Its names come from the package's sources, which are not imported.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ TOP = {"README.md": "index.md", "CHANGELOG.md": "CHANGELOG.md", "CONTRIBUTING.md
 
 
 def source(module: str) -> Path:
-    """The module's file."""
+    """Returns the path of the module's file."""
     path = ROOT.joinpath(*module.split("."))
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
 def modules() -> tuple[str, ...]:
-    """The public modules, the package first: those in its `__all__`, `_LATER` and `_BY_NAME`."""
+    """Returns the public modules, the package first: those in its `__all__`, `_LATER` and `_BY_NAME`."""
     lists = {}
     for node in ast.parse(source("singa_lite").read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Name):
@@ -37,9 +37,9 @@ def modules() -> tuple[str, ...]:
 
 
 def names(module: str) -> dict[str, str]:
-    """Its public classes and functions, and what it hands on as `import name as name`: where each is; not its modules.
+    """Returns {public class or function of the module: its full name}. Names imported `as` themselves are public too.
 
-    Where it is, and not where it is handed on: a stub (.pyi) beside the module has no docstrings.
+    The full name is that of the module that defines it, since stubs (.pyi) have no docstrings. Modules are left out.
     """
     found: dict[str, str] = {}
     body = ast.parse(source(module).read_text(encoding="utf-8")).body
@@ -54,7 +54,7 @@ def names(module: str) -> dict[str, str]:
 
 
 def is_module(module: str, node: ast.ImportFrom, name: str) -> bool:
-    """Whether the import brings a module: from the package itself, or from one within it."""
+    """True if an import of the module, or of the package, brings a module."""
     base = module if node.level else ""
     found = ROOT.joinpath(*".".join(part for part in (base, node.module or "", name) if part).split("."))
     return found.is_dir() or found.with_suffix(".py").exists()
@@ -65,7 +65,7 @@ MODULES = modules()
 
 
 def reference() -> dict[str, str]:
-    """The texts of the reference's pages by their places."""
+    """Returns {place on the site: text} of the reference's pages."""
     pages = {"reference/index.md": "# Reference\n\nEvery public name, by module.\n\n"}
     for module in MODULES:
         own = names(module)
@@ -76,7 +76,7 @@ def reference() -> dict[str, str]:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that docs/ does not hold, and the examples as files."""
+    """Adds the pages that are not in docs/, and the examples as files."""
     from mkdocs.structure.files import File
 
     for path, place in TOP.items():
@@ -89,7 +89,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links as GitHub wants them, made links of the site."""
+    """Returns the page with GitHub's links turned into links of the site."""
     if page.file.src_uri in TOP.values():
         return markdown.replace("](docs/", "](").replace("](README.md", "](index.md")
     return markdown.replace("](../examples/", "](examples/").replace("](../README.md", "](index.md")

@@ -23,7 +23,7 @@ from singa_lite import FeedForwardNet, Layer, autograd, callbacks, layers, loss,
 from singa_lite.common import words
 from singa_lite.tensor import to_numpy
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "from_keras.md"
+DOCS = Path(__file__).resolve().parents[1] / "docs"
 IMAGE, LONG, VECTOR = (3, 7, 10), (3, 11), (6,)
 SEQUENCE, IDS = (5, 6), (5,)
 VALID: dict[str, Any] = {"padding": "valid"}
@@ -436,7 +436,7 @@ def test_keras_words_of_calls(tmp_path, capsys):
 
 
 def test_the_manual_prints_the_tables():
-    text = PAGE.read_text(encoding="utf-8")
+    text = (DOCS / "keras_words.md").read_text(encoding="utf-8")
     for line in (*word_rows(), *default_rows(), *class_rows()):
         assert line in text, line
 
@@ -472,7 +472,9 @@ def class_rows() -> list[str]:
 
 def scripts() -> tuple[str, str]:
     """Keras's script and ours, as the manual has them."""
-    keras, ours = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8").split("## A script")[1], re.S)[:2]
+    keras, ours = re.findall(
+        r"```python\n(.*?)```", (DOCS / "from_keras.md").read_text(encoding="utf-8").split("## A script")[1], re.S
+    )[:2]
     return keras, ours
 
 

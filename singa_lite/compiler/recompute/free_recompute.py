@@ -5,7 +5,7 @@ product; attention by tiles saves four over all its scores. To normalise by the 
 included, takes about one such pass; a normalisation by rows and GELU take a few. So as many of these values are
 dropped, and made again where backward reads them, as fusion has saved time for: the step needs less memory, and takes
 no longer than with the calls apart. By the rule of `time_model.py`, whatever costs are measured: so the plan is the
-same on every machine. Gaps between rows are not charged here: docs/budget.md says what that costs.
+same on every machine. Gaps between rows are not charged here: docs/measured_budget.md says what that costs.
 """
 
 from __future__ import annotations

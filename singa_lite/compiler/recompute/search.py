@@ -3,7 +3,7 @@
 The live bytes of a step that trains are a hill: they rise while the forward part runs and fall with the backward part.
 To drop a value lowers the hill between its last use in the forward part and the first one behind; to compute it again
 costs what the chain of instructions back to values that are there costs. In five stages
-(`local_search.py`, `annealing.py`), each of which was measured by leaving it out (docs/budget.md):
+(`local_search.py`, `annealing.py`), each of which was measured by leaving it out (docs/budget_search.md):
 
 - *Forced* (`forced.py`): what does not fit beside what is live whatever is dropped, is dropped to begin with.
 - *Greedy*: of the best values to drop, or to keep for shorter, the one that takes most of the bytes above the limit a

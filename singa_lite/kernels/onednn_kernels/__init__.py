@@ -11,7 +11,7 @@ from singa_lite.kernels.kernel_set import KernelSet, Launch, Settings, TensorSpe
 from singa_lite.kernels.onednn_kernels.library.library import load
 from singa_lite.kernels.widening import WideningSet
 
-#: Of a call's primitives, their code and what describes them, as measured (docs/budget.md).
+#: Of a call's primitives, their code and what describes them, as measured (docs/measured_budget.md).
 CODE_BYTES = 80 << 10
 
 
