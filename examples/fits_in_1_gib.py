@@ -2,9 +2,9 @@
 
     pip install ".[examples,onednn]" && python examples/fits_in_1_gib.py
 
-About a minute on two cores with oneDNN; nothing is downloaded. A batch is 16 pictures of 224 x 224, which the script makes. The
-plan says what training takes before the first step. The limit is set after the imports, and counts from what the
-process has then. Where PyTorch is installed, its usual loop over the same net gets the same limit in another process.
+About a minute on two cores with oneDNN; nothing is downloaded. A batch is 16 pictures of 224 x 224 that the script
+makes. The plan says what training takes before the first step. The limit is set after the imports, and counts from what
+the process has then. With PyTorch installed, its usual loop over the same net gets the same limit in another process.
 """
 
 import argparse

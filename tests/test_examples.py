@@ -152,7 +152,7 @@ def test_an_example_reaches_what_it_claims(name, tmp_path):
 @pytest.mark.skipif(sys.platform != "linux", reason="this system has no limit of a process's data")
 def test_the_usual_loop_dies_within_the_limit(tmp_path):
     skips.library("torch")
-    sizes = "--usual-loop --batch 8 --image 64".split()
+    sizes = ["--usual-loop", "--batch", "8", "--image", "64"]
     assert "it took two steps" in run("fits_in_1_gib.py", tmp_path, *sizes, "--limit=4096")
     with pytest.raises(AssertionError, match="allocate"):
         run("fits_in_1_gib.py", tmp_path, *sizes, "--limit=400")
