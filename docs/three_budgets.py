@@ -40,7 +40,7 @@ class Case(NamedTuple):
 
 def cases(readme: str) -> list[Case]:
     """Returns the rows of README's table of ResNet-50 that are drawn: ours, and PyTorch's but for its checkpoints."""
-    table = readme.split("| ResNet-50, batch 16, float32 |", 1)[1].split("\n\n", 1)[0]
+    table = re.sub(r"<!--.*?-->", "", readme).split("| ResNet-50, batch 16, float32 |", 1)[1].split("\n\n", 1)[0]
     rows = re.findall(r"^\| (\S.*?) \| ([\d,]+) \| ([\d.]+) \|$", table, re.MULTILINE)
     found = [Case(name, int(size.replace(",", "")), float(ratio)) for name, size, ratio in rows]
     return [case for case in found if "checkpoints" not in case.name]
@@ -49,7 +49,7 @@ def cases(readme: str) -> list[Case]:
 def label(case: Case) -> str:
     """Returns the words before a bar."""
     name = case.name.removeprefix(OURS).replace('memory_budget="', "a budget of ").replace('"', "")
-    return name.replace("PyTorch 2.13, ", "PyTorch, ").replace(", activation_memory_budget=", ", its budget ")
+    return name.replace(", activation_memory_budget=", ", its budget ")
 
 
 def drawing(found: list[Case]) -> str:

@@ -37,9 +37,11 @@ def test_the_code_runs_in_order_in_one_process(tmp_path, monkeypatch, capsys):
 
 
 def test_it_is_one_short_page():
-    lines = text().splitlines()
-    assert len(lines) <= 170
-    assert [line for line in lines if len(line) > 160] == []
+    assert len(text().splitlines()) <= 175
+    written = re.sub(
+        r"<!-- origin .*?<!-- end -->|<!--.*?-->", "", text(), flags=re.DOTALL
+    )  # the rest comes from files
+    assert [line for line in written.splitlines() if len(line) > 160] == []
 
 
 def test_its_links_lead_to_files():
@@ -60,5 +62,5 @@ def three_budgets() -> ModuleType:
 def test_the_picture_has_the_numbers_of_the_table():
     script = three_budgets()
     cases = script.cases(text())
-    assert [case.name.split(",")[0] for case in cases] == ["singa_lite"] * 3 + ["PyTorch 2.13"] * 2
+    assert [case.name.split(",")[0] for case in cases] == ["singa_lite"] * 3 + ["PyTorch"] * 2
     assert script.FILE.read_text(encoding="utf-8") == script.drawing(cases)
