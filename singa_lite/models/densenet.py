@@ -32,8 +32,8 @@ def densenet121(
 
     shape: of the samples, (channels, height, width); init: of all weights; device, seed: of the net.
 
-        >>> models.densenet121(10, shape=(3, 64, 64)).get_output_sample_shape()
-        (10,)
+    >>> models.densenet121(10, shape=(3, 64, 64)).layers["scores"].get_output_sample_shape()
+    (10,)
     """
     blocks = Blocks(shape, device, seed, init)
     blocks.conv_norm_relu("stem", 64, 7, 2)

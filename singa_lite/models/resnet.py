@@ -31,8 +31,8 @@ def resnet50(
 
     shape: of the samples, (channels, height, width); init: of all weights; device, seed: of the net.
 
-        >>> models.resnet50(10, shape=(3, 64, 64)).get_output_sample_shape()
-        (10,)
+    >>> models.resnet50(10, shape=(3, 64, 64)).layers["scores"].get_output_sample_shape()
+    (10,)
     """
     blocks = Blocks(shape, device, seed, init)
     blocks.conv_norm_relu("stem", 64, 7, 2)

@@ -19,8 +19,8 @@ def resnet50(net: Any) -> dict[str, str]:
     writes. A net whose "scores" are of other classes takes the rest with `strict=False`. SnapshotError for a net of
     another form, TypeError for what is no net.
 
-        >>> maps.resnet50(models.resnet50(10, shape=(3, 64, 64)))["stage1_1_shortcut"]
-        'layer1.0.downsample.0'
+    >>> snapshots.maps.resnet50(models.resnet50(10, shape=(3, 64, 64)))["stage1_1_shortcut"]
+    'layer1.0.downsample.0'
     """
     return _modules("resnet50", net, [*_pair("conv1", "bn1"), *_residual_blocks(), ("Dense", "fc")])
 
@@ -30,8 +30,8 @@ def mobilenet_v2(net: Any) -> dict[str, str]:
 
     Use and errors are those of `resnet50`.
 
-        >>> maps.mobilenet_v2(models.mobilenet_v2(10, shape=(3, 64, 64)))["scores"]
-        'classifier.1'
+    >>> snapshots.maps.mobilenet_v2(models.mobilenet_v2(10, shape=(3, 64, 64)))["scores"]
+    'classifier.1'
     """
     return _modules("mobilenet_v2", net, [*_inverted_residuals(), ("Dense", "classifier.1")])
 
@@ -41,8 +41,8 @@ def densenet121(net: Any) -> dict[str, str]:
 
     Use and errors are those of `resnet50`.
 
-        >>> maps.densenet121(models.densenet121(10, shape=(3, 64, 64)))["last_norm"]
-        'features.norm5'
+    >>> snapshots.maps.densenet121(models.densenet121(10, shape=(3, 64, 64)))["last_norm"]
+    'features.norm5'
     """
     stem = _pair("features.conv0", "features.norm0")
     last = [("BatchNormalization", "features.norm5"), ("Dense", "classifier")]
