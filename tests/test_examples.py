@@ -33,6 +33,16 @@ class Example:
 
 
 SCRIPTS = {
+    "fits_in_1_gib.py": Example(
+        "--steps 2 --batch 8 --image 64 --limit 420",
+        {r"step  2: loss ([\d.]+)": (0, 9)},
+        ("ResNet-50, batch 8, SGD with momentum",),
+    ),
+    "fine_tune.py": Example(
+        "--epochs 2",
+        {r"fine-tuned on 5 to 9: ([\d.]+)%": (40, 100), r"the net took ([\d.]+) MiB": (10, 28)},
+        ("104 layers are those of mobilenet_v2.safetensors",),
+    ),
     "digits_cnn.py": Example(
         "--epochs 3", {r"accuracy ([\d.]+)%": (90, 100)}, makes=("digits_cnn.h5", "digits_cnn.png")
     ),
@@ -136,6 +146,16 @@ def test_an_example_reaches_what_it_claims(name, tmp_path):
         assert words in text
     for file in example.makes:
         assert (tmp_path / file).stat().st_size > 5_000
+
+
+@pytest.mark.peer
+@pytest.mark.skipif(sys.platform != "linux", reason="this system has no limit of a process's data")
+def test_the_usual_loop_dies_within_the_limit(tmp_path):
+    skips.library("torch")
+    sizes = ["--usual-loop", "--batch", "8", "--image", "64"]
+    assert "it took two steps" in run("fits_in_1_gib.py", tmp_path, *sizes, "--limit=4096")
+    with pytest.raises(AssertionError, match="allocate"):
+        run("fits_in_1_gib.py", tmp_path, *sizes, "--limit=420")
 
 
 def test_every_script_is_run_here():

@@ -1,4 +1,4 @@
-"""The nets of the benchmarks, from the project's own layers, each as in its paper and torchvision.
+"""The nets of the benchmarks: those of `singa_lite.models`, and others that only benchmarks want.
 
 A builder takes (device=None, seed=0, *, init=...) and returns a FeedForwardNet with its loss, not yet
 compiled. init: of all weights, an Initializer, its name or a number.
@@ -12,14 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from singa_lite import FeedForwardNet
+from singa_lite import FeedForwardNet, models
 
-from .densenet import densenet121
-from .mobilenet import mobilenet_v2
-from .resnet import resnet18_32, resnet50
+from .resnet import resnet18_32
 from .small import chain, digits_cnn, lenet, mlp
 from .text import BYTES, CLASSES, FEATURES, STEPS, gpt2_small_256, gpt2_small_512, gpt_11m, lstm
-from .unet import unet
 from .vgg import vgg16
 
 Shape = tuple[int, ...]
@@ -40,16 +37,25 @@ class Entry(NamedTuple):
     begins: bool = True
 
 
+def of_models(model: Callable[..., FeedForwardNet], classes: int) -> Callable[..., FeedForwardNet]:
+    """The builder of one of `singa_lite.models`. Its options: shape, init, and those of the model."""
+
+    def build(device: Any = None, seed: int = 0, **options: Any) -> FeedForwardNet:
+        return model(classes, device=device, seed=seed, **options)
+
+    return build
+
+
 NETS: dict[str, Entry] = {
     "digits_cnn": Entry(digits_cnn, (1, 8, 8), 10),
     "lenet": Entry(lenet, (1, 28, 28), 10),
     "mlp": Entry(mlp, (784,), 10),
     "vgg16": Entry(vgg16, (3, 224, 224), 1000),
-    "resnet50": Entry(resnet50, (3, 224, 224), 1000),
+    "resnet50": Entry(of_models(models.resnet50, 1000), (3, 224, 224), 1000),
     "resnet18_32": Entry(resnet18_32, (3, 32, 32), 10),
-    "mobilenet_v2": Entry(mobilenet_v2, (3, 224, 224), 1000),
-    "densenet121": Entry(densenet121, (3, 224, 224), 1000),
-    "unet": Entry(unet, (3, 128, 160), 5, (128, 160)),
+    "mobilenet_v2": Entry(of_models(models.mobilenet_v2, 1000), (3, 224, 224), 1000),
+    "densenet121": Entry(of_models(models.densenet121, 1000), (3, 224, 224), 1000),
+    "unet": Entry(of_models(models.unet, 5), (3, 128, 160), 5, (128, 160)),
     "chain": Entry(chain, (8,), 4),
 }
 

@@ -7,9 +7,8 @@ from typing import Any
 from singa_lite import FeedForwardNet
 from singa_lite.initializer import Spec
 from singa_lite.layers import Dropout, Flatten, MaxPooling2D
+from singa_lite.models.blocks import Blocks
 from tiny import size
-
-from .blocks import Blocks
 
 
 def digits_cnn(device: Any = None, seed: int = 0, *, init: Spec = "glorot_uniform") -> FeedForwardNet:

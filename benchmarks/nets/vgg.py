@@ -7,8 +7,7 @@ from typing import Any
 from singa_lite import FeedForwardNet
 from singa_lite.initializer import Spec
 from singa_lite.layers import Dropout, Flatten, MaxPooling2D
-
-from .blocks import Blocks
+from singa_lite.models.blocks import Blocks
 
 #: (convolutions, kernels) of each stage of VGG16, configuration D.
 STAGES = ((2, 64), (2, 128), (3, 256), (3, 512), (3, 512))

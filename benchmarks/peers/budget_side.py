@@ -24,7 +24,7 @@ def built(task: BudgetTask, budget: int | None = None) -> FeedForwardNet:
     """The net, compiled."""
     sizes: dict[str, Any] = {}
     if task.image and task.net not in FIXED:
-        sizes = {"shape": shape(task)} if task.net == "unet" else {"image": task.image}
+        sizes = {"shape": shape(task)}
     net = NETS[task.net].build(device.new_cpu(), **sizes)
     net.compile(optimizer.SGD(0.001, momentum=0.9), memory_budget=budget, precision=task.precision)
     return net

@@ -14,7 +14,7 @@ from .torch_nets import Chain
 
 #: What belongs to the convolution before it: no segment begins with one, as a ReLU in place would change its input.
 _FOLLOWING = (nn.BatchNorm2d, nn.ReLU, nn.ReLU6)
-#: As `nets/densenet.py` and `nets/unet.py` have them.
+#: As `models.densenet121` and `models.unet` have them.
 _GROWTH, _BLOCKS, _WIDTHS = 32, (6, 12, 24, 16), (32, 64, 128, 256)
 
 
@@ -60,7 +60,7 @@ def _norm_relu_conv(channels: int, kernels: int, kernel: int) -> tuple[nn.Module
 
 
 def densenet121() -> Chain:
-    """DenseNet-121, as `nets/densenet.py`."""
+    """DenseNet-121, as `models.densenet121`."""
     net, channels = Chain().conv_norm("stem", 3, 64, 7, 2).add("stem_relu", nn.ReLU(inplace=True)), 64
     net.add("stem_pool", nn.MaxPool2d(3, 2, 1))
     for block, count in enumerate(_BLOCKS, 1):
@@ -76,7 +76,7 @@ def densenet121() -> Chain:
 
 
 class UNet(nn.Module):
-    """As `nets/unet.py`. count: how many of its stages of two convolutions are done again, the largest first."""
+    """As `models.unet`. count: how many of its stages of two convolutions are done again, the largest first."""
 
     def __init__(self, count: int) -> None:
         super().__init__()

@@ -1,4 +1,8 @@
 """Nets of published forms, whose weights load from the files that others share (`snapshots.maps`)."""
 
 from .bert import bert as bert
+from .densenet import densenet121 as densenet121
 from .gpt2 import gpt2 as gpt2
+from .mobilenet import mobilenet_v2 as mobilenet_v2
+from .resnet import resnet50 as resnet50
+from .unet import unet as unet

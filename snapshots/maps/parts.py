@@ -29,7 +29,10 @@ def parted(net: LayerGraph) -> list[Layer]:
 
 def kind(layer: Layer) -> str:
     """The class of a layer that has a form in such a file, by its name; "" for any other."""
-    known = ("Embedding", "LearnedPositions", "TransformerBlock", "LayerNormalization", "Dense")
+    known = (
+        *("Embedding", "LearnedPositions", "TransformerBlock", "LayerNormalization", "Dense"),
+        *("Conv2D", "BatchNormalization"),
+    )
     return next((cls.__name__ for cls in type(layer).__mro__ if cls.__name__ in known), "")
 
 

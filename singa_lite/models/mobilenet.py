@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
-from singa_lite import FeedForwardNet, Layer
-from singa_lite.initializer import Spec
+from singa_lite.layer.initializer import Spec
+from singa_lite.layer.layer import Layer
 from singa_lite.layers import Merge
-
-from .blocks import Blocks
+from singa_lite.models.blocks import Blocks
+from singa_lite.net.feed_forward_net import FeedForwardNet
+from singa_lite.tensor import DeviceSpec
 
 #: (expansion, channels, blocks, stride of the first block) of each stage: the paper's table 2.
 STAGES = (
@@ -22,9 +23,26 @@ STAGES = (
 )
 
 
-def mobilenet_v2(device: Any = None, seed: int = 0, *, init: Spec = "he_normal", image: int = 224) -> FeedForwardNet:
-    """MobileNetV2 of width 1. Samples (3, image, image), 1000 classes."""
-    blocks = Blocks((3, image, image), device, seed, init)
+def mobilenet_v2(
+    classes: int = 1000,
+    *,
+    shape: Sequence[int] = (3, 224, 224),
+    init: Spec = "he_normal",
+    device: DeviceSpec = None,
+    seed: int | None = None,
+) -> FeedForwardNet:
+    """MobileNetV2 of width 1 (Sandler and others, arXiv 1801.04381) with SoftmaxCrossEntropy as its loss, not compiled.
+
+    Output samples of scores (classes,), behind a dropout of 0.2. Layers: stem, stage1_1_depthwise and so on, last,
+    scores; each convolution's normalization is called after it. torchvision's weights load:
+    `net.load("mobilenet_v2.safetensors", names=snapshots.maps.mobilenet_v2(net))`.
+
+    shape: of the samples, (channels, height, width); init: of all weights; device, seed: of the net.
+
+    >>> models.mobilenet_v2(10, shape=(3, 64, 64)).layers["scores"].get_output_sample_shape()
+    (10,)
+    """
+    blocks = Blocks(shape, device, seed, init)
     x = _conv_norm_relu6(blocks, "stem", 32, 3, 2)
     channels = 32
     for stage, (expansion, kernels, count, stride) in enumerate(STAGES, 1):
@@ -33,7 +51,7 @@ def mobilenet_v2(device: Any = None, seed: int = 0, *, init: Spec = "he_normal",
             x = _inverted_residual(blocks, name, x, channels * expansion, kernels, step)
             channels = kernels
     _conv_norm_relu6(blocks, "last", 1280, 1)
-    return blocks.averaged_scores(1000, dropout=0.2)
+    return blocks.averaged_scores(classes, dropout=0.2)
 
 
 def _conv_norm_relu6(
@@ -44,7 +62,7 @@ def _conv_norm_relu6(
 
 
 def _inverted_residual(blocks: Blocks, name: str, x: Layer, width: int, kernels: int, stride: int) -> Layer:
-    """Wide, depthwise, narrow; plus x where the shapes are equal. x: the layer added last."""
+    """Adds wide, depthwise and narrow convolutions, plus x, the layer added last, where the shapes are equal."""
     if width != x.get_output_sample_shape()[0]:
         _conv_norm_relu6(blocks, f"{name}_expand", width, 1)
     _conv_norm_relu6(blocks, f"{name}_depthwise", width, 3, stride, groups=width)
