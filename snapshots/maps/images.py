@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from singa_lite.common.errors import SnapshotError
+from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.snapshots.maps import parts
 
 #: (class of a layer, module of the file).
 Pair = tuple[str, str]
 
 
-def resnet50(net: Any) -> dict[str, str]:
+def resnet50(net: LayerGraph) -> dict[str, str]:
     """Returns torchvision's module for each layer of a `models.resnet50`: {"stem": "conv1", "stem_norm": "bn1", ...}.
 
     For `net.load` and `net.save` of .safetensors files, which `safetensors.torch.save_file(module.state_dict(), path)`
@@ -25,7 +25,7 @@ def resnet50(net: Any) -> dict[str, str]:
     return _modules("resnet50", net, [*_pair("conv1", "bn1"), *_residual_blocks(), ("Dense", "fc")])
 
 
-def mobilenet_v2(net: Any) -> dict[str, str]:
+def mobilenet_v2(net: LayerGraph) -> dict[str, str]:
     """Returns torchvision's module for each layer of a `models.mobilenet_v2`: {"stem": "features.0.0", ...}.
 
     Use and errors are those of `resnet50`.
@@ -36,7 +36,7 @@ def mobilenet_v2(net: Any) -> dict[str, str]:
     return _modules("mobilenet_v2", net, [*_inverted_residuals(), ("Dense", "classifier.1")])
 
 
-def densenet121(net: Any) -> dict[str, str]:
+def densenet121(net: LayerGraph) -> dict[str, str]:
     """Returns torchvision's module for each layer of a `models.densenet121`: {"stem": "features.conv0", ...}.
 
     Use and errors are those of `resnet50`.
@@ -49,7 +49,7 @@ def densenet121(net: Any) -> dict[str, str]:
     return _modules("densenet121", net, [*stem, *_dense_blocks(), *last])
 
 
-def _modules(model: str, net: Any, wanted: Sequence[Pair]) -> dict[str, str]:
+def _modules(model: str, net: LayerGraph, wanted: Sequence[Pair]) -> dict[str, str]:
     """Pairs the layers that have parameters with modules, in their order. SnapshotError unless the classes agree."""
     layers = parts.parted(net)
     kinds = [parts.kind(layer) or type(layer).__name__ for layer in layers]
