@@ -16,11 +16,9 @@ apart, are not printed, and the exit status is 4, unless --anyway is given (quie
 from __future__ import annotations
 
 import argparse
-import datetime
 import importlib.util
 import json
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -31,6 +29,7 @@ from typing import Any
 
 import quiet
 from agreement import Agreement, agreement
+from figure_file import machine
 from peers.process import WITHIN, Task, environment
 from peers.turns import in_turn
 from report import best, heading, round_minima, row, summary
@@ -131,14 +130,6 @@ def write(watch: quiet.Watch, result: dict[str, Any], gflops: float) -> tuple[st
         watch.write(row(title, told, ours, theirs, worst(result, peer), gflops), why)
         troubles += [why] if why and peer in named else []
     return summary(title, ours, peers), "; ".join(troubles)
-
-
-def machine() -> dict[str, Any]:
-    """Where and when."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "unknown")
-    date = datetime.date.today().isoformat()
-    return {"cpu": model, "cores": os.cpu_count(), "system": platform.platform(), "date": date}
 
 
 def arguments() -> argparse.Namespace:

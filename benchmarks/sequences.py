@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import compare
 import quiet
+from figure_file import machine
 from peers.process import WITHIN, Task
 from report import MIB, Run, Spread, heading, peak_bytes, spread
 from sgemm import sgemm_peaks
@@ -85,7 +86,7 @@ def main() -> int:
     options = arguments()
     warmup, steps, rounds = (1, 2, 1) if options.quick else (3, options.steps, options.rounds)
     watch, peaks = quiet.Watch(options.anyway), sgemm_peaks(options.threads)
-    where = compare.machine()
+    where = machine()
     print(f"{where['date']}, {where['cpu']}, {options.threads} of {where['cores']} cores, {where['system']}\n")
     print(heading())
     plans, failed = [], False

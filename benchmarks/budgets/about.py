@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
-import importlib.util
 from typing import Any
 
-import singa_lite
-from compare import machine
+from figure_file import machine, versions
 
 
 def about(options: argparse.Namespace) -> dict[str, Any]:
     """Where, when, and with what options."""
     return {"machine": machine(), "options": vars(options), "versions": versions()}
-
-
-def versions() -> dict[str, str]:
-    """Of what is compared."""
-    others = [name for name in ("torch", "numpy") if importlib.util.find_spec(name) is not None]
-    return {"singa_lite": singa_lite.__version__, **{name: importlib.metadata.version(name) for name in others}}
 
 
 def where(told: dict[str, Any]) -> str:
