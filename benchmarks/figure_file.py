@@ -15,7 +15,7 @@ import importlib.metadata
 import json
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,9 +86,15 @@ class FigureFile:
     tables: Mapping[str, Table] = field(default_factory=dict)
 
 
+def of_lines(headings: Sequence[str], lines: Iterable[str]) -> Table:
+    """Returns a table of lines in Markdown, whose cells stay text. Other lines are left out."""
+    rows = [one.removeprefix("| ").removesuffix(" |").split(" | ") for one in lines if one.startswith("|")]
+    return Table([(heading, "") for heading in headings], rows)
+
+
 def line(cells: Sequence[str]) -> str:
     """Returns a line of a table in Markdown."""
-    return f"| {' | '.join(cells)} |".replace("|  |", "| |").replace("|  |", "| |")
+    return f"| {' | '.join(cells)} |"
 
 
 def write(path: str | Path, origin: Origin, tables: Mapping[str, Table]) -> None:

@@ -5,12 +5,19 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from figure_file import machine, versions
+from figure_file import Origin, machine, versions
 
 
 def about(options: argparse.Namespace) -> dict[str, Any]:
     """Where, when, and with what options."""
     return {"machine": machine(), "options": vars(options), "versions": versions()}
+
+
+def origin(told: dict[str, Any], program: str) -> Origin:
+    """Returns the same for a file of figures."""
+    machine = told["machine"]
+    place = f"{told['options']['threads']} of {machine['cores']} cores of an {machine['cpu']}"
+    return Origin(f"python benchmarks/{program}", place, told["versions"], machine["date"])
 
 
 def where(told: dict[str, Any]) -> str:
