@@ -64,7 +64,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where figures come from. remark: how quiet the machine was, and the like."""
+    """Where figures come from. command: "" for none. remark: how quiet the machine was, and the like."""
 
     command: str
     machine: str
@@ -75,7 +75,8 @@ class Origin:
     def sentence(self) -> str:
         """Returns the line that a page shows below its tables."""
         parts = [self.machine, *(f"{name} {number}" for name, number in self.versions.items()), self.date]
-        return f"`{self.command}`: {', '.join(parts)}{'; ' * bool(self.remark)}{self.remark}."
+        begin = f"`{self.command}`" if self.command else "Measured by hand"
+        return f"{begin}: {', '.join(parts)}{'; ' * bool(self.remark)}{self.remark}."
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,12 @@
     python benchmarks/pages.py            # rewrites what differs
     python benchmarks/pages.py --check    # names the pages that differ; exit status 1 if there is one
 
-Comments in a page, which no reader sees, name a table (all columns, or those behind the colon), the origin of a file,
-or the one number that stands before it:
+Comments in a page, which no reader sees, name a table (all columns, or those behind the colon), the rows of several
+tables (of a net in more than one, the row of the processor that is worse), the origin of a file, or one number:
 
     <!-- table plans/onednn training: net, batch | arena -->
+    <!-- end -->
+    <!-- worst speed_zen5/steps speed_xeon/steps: net, batch | ours / PyTorch's -->
     <!-- end -->
     <!-- origin plans -->
     <!-- end -->
@@ -29,9 +31,11 @@ from tiny import parsed
 
 ROOT = Path(__file__).resolve().parents[1]
 FIGURES = ROOT / "docs" / "figures"
-BLOCK = re.compile(r"(<!-- (table|origin) ([^>]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- (table|worst|origin) ([^>]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 NUMBER = re.compile(r"(?P<number>\d[\d,]*(?:\.\d+)?)(?P<mark>\**<!-- figure (?P<path>[^>]+?) -->)")
-MARKS = re.compile(r"<!-- (table|origin|figure|end)\b")
+#: Our time by the peer's: where it is larger, the processor is worse for us.
+RATIO = "ours / PyTorch's"
+MARKS = re.compile(r"<!-- (table|worst|origin|figure|end)\b")
 
 
 def pages(root: Path = ROOT) -> list[Path]:
@@ -57,13 +61,29 @@ def _block(kind: str, path: str, folder: Path) -> str:
     if kind == "origin":
         return _named(path, lambda: _read(folder, path).origin.sentence())
     path, _, headings = path.partition(": ")
-    columns = [heading.strip() for heading in headings.split(" | ")] if headings else []
+    columns = headings.split(" | ") if headings else []
+    if kind == "worst":
+        return _named(path, lambda: _worst(folder, [one.split("/") for one in path.split()], columns))
     return _named(path, lambda: _table(folder, *path.split("/", 1)).markdown(columns))
+
+
+def _worst(folder: Path, places: list[list[str]], headings: list[str]) -> str:
+    """Returns the rows of all tables, of those with one name the one with the largest ratio, and its machine."""
+    rows: dict[str, list[figure_file.Cell]] = {}
+    for file, name in places:
+        table, machine = _table(folder, file, name), _read(folder, file).origin.machine
+        ratio = headings.index(RATIO)
+        for row in table.rows:
+            cells = [row[table.place(heading)] for heading in headings]
+            if (known := rows.get(str(row[0]))) is None or float(cells[ratio]) > float(known[ratio]):
+                rows[str(row[0])] = [*cells, machine]
+    columns = [*(table.columns[table.place(heading)] for heading in headings), ("processor", "")]
+    return figure_file.Table(columns, list(rows.values())).markdown()
 
 
 def _number(shown: str, path: str, folder: Path) -> str:
     def cell() -> str:
-        file, table_name, row_name, heading = path.split("/")
+        file, table_name, row_name, heading = path.split("/", 3)
         table = _table(folder, file, table_name)
         found = table.row(row_name)[table.place(heading)]
         decimals = len(shown.partition(".")[2])

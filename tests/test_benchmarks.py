@@ -46,6 +46,7 @@ ROWS = [
     ("long_chains.py", "--operations 50", "dependencies", ""),
     ("nested.py", "", "nested: a step done at once takes", ""),
     ("parallel.py", "", "| net | batch | ours, ms | one process, ms | DDP, ms |", "torch mpi4py"),
+    ("pages.py", "", "", ""),
     ("peak_memory.py", "", "| peak memory in P (seconds a step) |", ""),
     ("placement.py", "", "problem", ""),
     ("plan_picture.py", "lenet 2 FILE", "lenet at batch 2", "matplotlib"),
@@ -75,7 +76,18 @@ LONG = (
     "sequences.py",
 )
 #: What no user runs by itself, or what another test runs.
-OTHERS = {"agreement", "bound", "flops", "kernel_table", "quiet", "report", "tiny", "memcheck", "gpu_first"}
+OTHERS = {
+    "agreement",
+    "bound",
+    "figure_file",
+    "flops",
+    "kernel_table",
+    "quiet",
+    "report",
+    "tiny",
+    "memcheck",
+    "gpu_first",
+}
 
 
 def marked(row: tuple[str, str, str, str]) -> Any:
