@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -95,6 +96,15 @@ def test_each_file_is_in_the_wheel_once_and_nothing_else(wheel):
     assert set(counts.values()) == {1}
     assert set(counts) == wanted_files()
     assert "singa_lite/py.typed" in counts
+
+
+def test_one_version_stands_everywhere(wheel):
+    """In the wheel's name, the package and the first heading of the changelog."""
+    (version,) = re.findall(r'^__version__ = "(.+)"$', contents(wheel)["singa_lite/__init__.py"].decode(), re.MULTILINE)
+    assert wheel.name.split("-")[1] == version
+    changelog = ROOT / "CHANGELOG.md"
+    if changelog.is_file():
+        assert re.findall(r"^## ([\d.]+)", changelog.read_text(encoding="utf-8"), re.MULTILINE)[0] == version
 
 
 def tracked_files() -> list[Path]:
