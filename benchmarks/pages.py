@@ -68,15 +68,16 @@ def _block(kind: str, path: str, folder: Path) -> str:
 
 
 def _worst(folder: Path, places: list[list[str]], headings: list[str]) -> str:
-    """Returns the rows of all tables, of those with one name the one with the largest ratio, and its machine."""
+    """Returns the rows of all tables, of those with one name the one with the largest ratio, and its processor."""
     rows: dict[str, list[figure_file.Cell]] = {}
     for file, name in places:
-        table, machine = _table(folder, file, name), _read(folder, file).origin.machine
+        table = _table(folder, file, name)
+        processor = _read(folder, file).origin.machine.partition(" of an ")[2]
         ratio = headings.index(RATIO)
         for row in table.rows:
             cells = [row[table.place(heading)] for heading in headings]
             if (known := rows.get(str(row[0]))) is None or float(cells[ratio]) > float(known[ratio]):
-                rows[str(row[0])] = [*cells, machine]
+                rows[str(row[0])] = [*cells, processor]
     columns = [*(table.columns[table.place(heading)] for heading in headings), ("processor", "")]
     return figure_file.Table(columns, list(rows.values())).markdown()
 

@@ -80,7 +80,7 @@ def folder(tmp_path, figure_file) -> Path:
         ("slow", 0.75, ["vgg", 0.9, 2.0, ""]),
     ):
         rows = [["mlp", ratio, 1.0, "recorded"], extra]
-        origin = figure_file.Origin("", f"2 cores of {name}", {"NumPy": "2"}, "2026-01-02", "quiet")
+        origin = figure_file.Origin("", f"2 cores of an {name}", {"NumPy": "2"}, "2026-01-02", "quiet")
         figure_file.write(tmp_path / f"{name}.json", origin, {"steps": figure_file.Table(columns, rows)})
     return tmp_path
 
@@ -95,8 +95,8 @@ def test_a_page_is_filled(pages, folder):
     )
     filled = pages.filled(text, folder)
     assert "\n\n| net | MiB |\n|---|---|\n| mlp | 1.0 |\n| **lenet** | 1,234.5 |\n\n<!-- end -->" in filled
-    assert "| mlp | 0.75 | 2 cores of slow |\n| **lenet** | 0.25 | 2 cores of fast |\n| vgg | 0.90 | 2 cores" in filled
-    assert "Measured by hand: 2 cores of slow, NumPy 2, 2026-01-02; quiet." in filled
+    assert "| mlp | 0.75 | slow |\n| **lenet** | 0.25 | fast |\n| vgg | 0.90 | slow |" in filled
+    assert "Measured by hand: 2 cores of an slow, NumPy 2, 2026-01-02; quiet." in filled
     assert "takes **1,234**<!-- figure" in filled and "0.8<!-- figure slow" in filled and "old" not in filled
     assert pages.filled(filled, folder) == filled
 
