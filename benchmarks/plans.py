@@ -8,10 +8,11 @@ held: parameters and the optimizer's state, which all columns but total leave ou
 scratch with bytes of its own. eager: high water of doing each operation at once and freeing what Python lets go of.
 total: all that fit takes of the device's memory. A second table is of prediction, the forward pass alone.
 
---write: bytes do not depend on what else the machine does, and go into a file of figures. With oneDNN held to AVX2,
-by ONEDNN_MAX_CPU_ISA=AVX2, they do not depend on the processor either: docs/figures/plans.json is written so. Seconds
-do: their table has passes, placement, proof (both independent checks), and recording and planning in all. Rows
-that were taken beside other work are not printed, and the exit status is 4, unless --anyway is given (quiet.py).
+--write: bytes do not depend on what else the machine does, and go into a file of figures. They are of two threads. With
+oneDNN held to AVX2, by ONEDNN_MAX_CPU_ISA=AVX2, they do not depend on the processor either: docs/figures/plans.json is
+written so. Seconds do: their table has passes, placement, proof (both independent checks), and recording and planning
+in all. Rows that were taken beside other work are not printed, and the exit status is 4, unless --anyway is given
+(quiet.py).
 """
 
 import argparse
@@ -26,6 +27,8 @@ from singa_lite.compiler.report.memory_plan import MemoryPlan
 from singa_lite.errors import DeviceError
 from tiny import parsed
 
+#: Of the tables that are written: scratch of oneDNN's kernels goes by the number of threads.
+THREADS = 2
 BATCHES = {
     "digits_cnn": (32,),
     "lenet": (64,),
@@ -141,6 +144,8 @@ def main() -> int:
     options = arguments()
     sets = sets_there() if options.kernels == "both" else [device.cpu(options.kernels).kernels.name]
     watch = quiet.Watch(options.anyway)
+    if options.write:
+        device.set_threads(THREADS)
     if "onednn" not in sets and options.kernels == "both":
         print("plans.py: there is no oneDNN: plans for NumPy's kernels alone", file=sys.stderr)
     found: dict[str, Table] = {}
