@@ -142,10 +142,10 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     """Prints the tables, and writes those of bytes."""
     options = arguments()
+    if options.write:
+        device.set_threads(THREADS)  # before the first device
     sets = sets_there() if options.kernels == "both" else [device.cpu(options.kernels).kernels.name]
     watch = quiet.Watch(options.anyway)
-    if options.write:
-        device.set_threads(THREADS)
     if "onednn" not in sets and options.kernels == "both":
         print("plans.py: there is no oneDNN: plans for NumPy's kernels alone", file=sys.stderr)
     found: dict[str, Table] = {}
