@@ -7,9 +7,11 @@ checkout. They are left out of the search for packages: with or without them, th
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from setuptools import find_packages, setup
+from setuptools.command.sdist import sdist
 
 ROOT = Path(__file__).resolve().parent
 #: The oneDNN library alone, with GCC's OpenMP; other systems and processors have no such wheel.
@@ -35,6 +37,17 @@ CORE = "singa_lite"
 MAPPED = ("layers", "snapshots")
 
 
+class SourceArchive(sdist):
+    """The command that makes the source archive, with the links that an uninstalled checkout has."""
+
+    def make_release_tree(self, base_dir: str, files: list[str]) -> None:
+        """Copies the files, and adds the links, where the system has such."""
+        super().make_release_tree(base_dir, files)
+        for name in MAPPED:
+            with suppress(OSError):
+                Path(base_dir, CORE, name).symlink_to(Path("..", name), target_is_directory=True)
+
+
 def packages() -> list[str]:
     """All packages by their installed names, each once."""
     links = [pattern for name in MAPPED for pattern in (f"{CORE}.{name}", f"{CORE}.{name}.*")]
@@ -52,7 +65,7 @@ def long_description() -> str:
 
 setup(
     name="singa-lite",
-    version="0.1.0",
+    version="0.2.0",
     description="Trains neural nets in little memory, and tells the peak before the first step",
     long_description=long_description(),
     long_description_content_type="text/markdown",
@@ -69,6 +82,7 @@ setup(
         "Typing :: Typed",
     ],
     keywords=["deep learning", "training", "memory planning", "numpy", "cupy"],
+    cmdclass={"sdist": SourceArchive},
     packages=packages(),
     package_dir={CORE: CORE, **{f"{CORE}.{name}": name for name in MAPPED}},
     package_data={CORE: ["py.typed"], "": ["*.cu", "*.cuh", "*.pyi"]},

@@ -36,13 +36,14 @@ from typing import Any
 
 import quiet
 from budgets import check, files
-from budgets.about import about, where
+from budgets.about import about, origin, where
 from budgets.cases import Case, cases
 from budgets.figures import Figure, figures
 from budgets.options import arguments, tasks
 from budgets.picture import picture
 from budgets.report import ROWS, at_times, heading, row, summary, verdicts
 from budgets.turns import Measuring
+from figure_file import of_lines, write
 from peers.budget_task import BudgetTask, answers
 from peers.worker import asked_once
 
@@ -171,6 +172,9 @@ def main() -> int:
     else:
         nets, told = measure(options)
     known, status = tell(nets, options.anyway)
+    if options.write:
+        rows = _tables(nets, known)[0]
+        write(options.write, origin(told, "budget.py"), {"curve": of_lines(ROWS, rows[2:])})
     if options.picture:
         picture(known, where(told), options.picture)
     return status

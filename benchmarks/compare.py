@@ -16,11 +16,9 @@ apart, are not printed, and the exit status is 4, unless --anyway is given (quie
 from __future__ import annotations
 
 import argparse
-import datetime
 import importlib.util
 import json
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -31,9 +29,11 @@ from typing import Any
 
 import quiet
 from agreement import Agreement, agreement
+from figure_file import add_option, machine, of_lines, origin
+from figure_file import write as write_figures
 from peers.process import WITHIN, Task, environment
 from peers.turns import in_turn
-from report import best, heading, round_minima, row, summary
+from report import HEAD, best, heading, round_minima, row, summary
 from sgemm import sgemm_peaks
 from tiny import parsed
 
@@ -133,14 +133,6 @@ def write(watch: quiet.Watch, result: dict[str, Any], gflops: float) -> tuple[st
     return summary(title, ours, peers), "; ".join(troubles)
 
 
-def machine() -> dict[str, Any]:
-    """Where and when."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "unknown")
-    date = datetime.date.today().isoformat()
-    return {"cpu": model, "cores": os.cpu_count(), "system": platform.platform(), "date": date}
-
-
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -154,6 +146,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=7, help="steps that are")
     parser.add_argument("--quick", action="store_true", help="one round of one step and two timed ones")
     parser.add_argument("--json", metavar="FILE", help="write all runs, the machine and the versions there")
+    add_option(parser)
     parser.add_argument("--task", help=argparse.SUPPRESS)
     quiet.add_option(parser)
     options = parsed(parser, net=["lenet"], batch=[5], peer=["torch"], rounds=1, warmup=1, steps=3, threads=1)
@@ -184,6 +177,7 @@ def main() -> int:
             text, why = write(watch, result, peaks[0].gflops)
             results.append({**result, "summary": text, "trouble": why})
             failed |= wrong(result)
+    rows = list(watch.printed)
     print()
     for result in results:
         if result["summary"]:
@@ -191,6 +185,9 @@ def main() -> int:
     if options.json:
         everything = {"machine": where, "sgemm": [p._asdict() for p in peaks], "options": vars(options)}
         Path(options.json).write_text(json.dumps({**everything, "results": results}, indent=1))
+    if options.write:
+        command = f"python benchmarks/compare.py {' '.join(f'--net {net}' for net in options.net or [])}".rstrip()
+        write_figures(options.write, origin(command), {"steps": of_lines(HEAD, rows)})
     if failed:
         print("compare.py: a side failed, or losses disagree: see the rows above", file=sys.stderr)
     return int(failed) or watch.status

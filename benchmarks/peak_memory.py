@@ -1,12 +1,13 @@
 """Peak memory of training 8 x Dense(4096, relu), batch 64, float32: layer by layer against the usual ways.
 
-    pip install . torch && python benchmarks/peak_memory.py
+    pip install . torch && python benchmarks/peak_memory.py [--write FILE]
 
 Each row is a process of its own: six steps after the import, then VmHWM (the most resident memory, from the kernel)
 over the level after the import, in units of P, the bytes of the parameters (512 MiB). The least possible is 1 P for
 SGD, 2 P with momentum, 3 P for Adam. Linux only. PyTorch rows are left out, and said so, where it is not installed.
 Kernels of singa_lite: those of the default device, which the first line names. A row whose times were taken beside
-other work is not printed, unless --anyway is given (quiet.py).
+other work is not printed, unless --anyway is given (quiet.py). Other work changes no peak: --write puts all of them
+into a file of figures.
 """
 
 import argparse
@@ -19,6 +20,7 @@ import time
 import numpy as np
 
 import quiet
+from figure_file import Table, add_option, line, origin, write
 from tiny import parsed, size
 
 WIDTH, DEPTH, BATCH, STEPS = size((4096, 8, 64, 6), (64, 2, 4, 3))
@@ -132,24 +134,29 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--one", nargs=2, metavar=("WAY", "OPTIMIZER"), help="one row in this process, as JSON")
     quiet.add_option(parser)
+    add_option(parser)
     options = parsed(parser)
     if options.one:
         print(json.dumps(one(*options.one)))
         return 0
     watch = quiet.Watch(options.anyway)
     print(f"singa_lite with the kernels of {kernels()}\n")
-    print("| peak memory in P (seconds a step) | " + " | ".join(OPTIMIZERS) + " |")
-    print("|---|" + "---|" * len(OPTIMIZERS))
+    table = Table([("peak memory in P", ""), *((kind, ".2f") for kind in OPTIMIZERS)], [])
+    print(f"{line(['peak memory in P (seconds a step)', *OPTIMIZERS])}\n|---|{'---|' * len(OPTIMIZERS)}")
     for way, title in WAYS.items():
         if way.startswith("torch") and importlib.util.find_spec("torch") is None:
             print(f"| {title} | not installed | | |")
             continue
-        cells = []
+        cells, peaks = [], []
         for kind in OPTIMIZERS:
             command = [sys.executable, __file__, "--one", way, kind]
             row = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
             cells.append(f"{row['peak']:.2f} P ({row['seconds']:.2f})")
-        watch.row(f"| {title} | " + " | ".join(cells) + " |")
+            peaks.append(round(row["peak"], 2))
+        watch.row(line([title, *cells]))
+        table.rows.append([title, *peaks])
+    if options.write:
+        write(options.write, origin("python benchmarks/peak_memory.py"), {"peaks": table})
     return watch.status
 
 

@@ -29,7 +29,7 @@ MIB = 2**20
 def draw(plan: MemoryPlan, title: str, path: str) -> None:
     """Write the picture to a file."""
     figure, (above, below) = plt.subplots(
-        2, 1, figsize=(11, 7), height_ratios=[1, 3], sharex=True, layout="constrained"
+        2, 1, figsize=(11, 7.6), height_ratios=[1, 3], sharex=True, layout="constrained"
     )
     live = [nbytes / MIB for nbytes in live_bytes(plan.placed.planned)]
     above.fill_between(range(len(live)), live, step="post", color="#DDDDDD")
@@ -38,7 +38,6 @@ def draw(plan: MemoryPlan, title: str, path: str) -> None:
         plan.floor_bytes / MIB, color="#0072B2", dashes=(6, 4), label=f"floor {plan.floor_bytes / MIB:,.0f} MiB"
     )
     above.set(ylabel="live (MiB)", ylim=(0, plan.arena_bytes / MIB * 1.08))
-    above.legend(loc="lower center", ncols=2, frameon=False)
     above.set_title(title)
     for kind, color in COLORS.items():
         shapes = [
@@ -50,7 +49,9 @@ def draw(plan: MemoryPlan, title: str, path: str) -> None:
     below.set(xlabel="step", ylabel="offset (MiB)", xlim=(0, len(live)), ylim=(0, plan.arena_bytes / MIB))
     shown = [kind for kind in COLORS if any(row.kind == kind for row in plan.rows)]
     words = {"again": "computed again", "scratch": "scratch of kernels"}
-    below.legend(handles=[Patch(color=COLORS[kind], label=words.get(kind, kind)) for kind in shown], loc="upper left")
+    patches = [Patch(color=COLORS[kind], label=words.get(kind, kind)) for kind in shown]
+    lines, _ = above.get_legend_handles_labels()
+    figure.legend(handles=[*lines, *patches], loc="outside lower center", ncols=4, frameon=False)
     figure.savefig(path, dpi=100)
 
 

@@ -1,14 +1,18 @@
 """Memory plans of training steps: what the passes and the placement make of each benchmark net.
 
-    pip install ".[onednn]" && python benchmarks/plans.py [--kernels SET] [NET ...]
+    pip install ".[onednn]" && python benchmarks/plans.py [--kernels SET] [--write FILE] [NET ...]
 
 Nothing is trained: a step is recorded and planned, for each set of kernels that a CPU may run, the default device's
 first: kernels differ in scratch and layouts. All float32, SGD with momentum. MiB, but for the gap, which is in bytes.
-held: parameters and the optimizer's state, beside all that follows. unshared: every tensor and all scratch with bytes
-of its own. eager: high water of doing each operation at once and freeing what Python lets go of. seconds: passes,
-placement, proof (both independent checks). in all: recording and planning. The last table is of prediction, the forward
-pass alone. Rows whose seconds were taken beside other work are not printed, and the exit status is 4, unless --anyway
-is given (quiet.py).
+held: parameters and the optimizer's state, which all columns but total leave out. unshared: every tensor and all
+scratch with bytes of its own. eager: high water of doing each operation at once and freeing what Python lets go of.
+total: all that fit takes of the device's memory. A second table is of prediction, the forward pass alone.
+
+--write: bytes do not depend on what else the machine does, and go into a file of figures. They are of two threads. With
+oneDNN held to AVX2, by ONEDNN_MAX_CPU_ISA=AVX2, they do not depend on the processor either: docs/figures/plans.json is
+written so. Seconds do: their table has passes, placement, proof (both independent checks), and recording and planning
+in all. Rows that were taken beside other work are not printed, and the exit status is 4, unless --anyway is given
+(quiet.py).
 """
 
 import argparse
@@ -16,12 +20,15 @@ import sys
 import time
 
 import quiet
+from figure_file import Cell, Table, add_option, line, origin, write
 from nets import NETS
 from singa_lite import device, optimizer
 from singa_lite.compiler.report.memory_plan import MemoryPlan
 from singa_lite.errors import DeviceError
 from tiny import parsed
 
+#: Of the tables that are written: scratch of oneDNN's kernels goes by the number of threads.
+THREADS = 2
 BATCHES = {
     "digits_cnn": (32,),
     "lenet": (64,),
@@ -37,84 +44,76 @@ MIB = 2**20
 
 #: The sets that a CPU may run, by what --kernels calls them.
 SETS = ("onednn", "numpy")
+#: Bytes are in MiB.
+SIZE = ",.1f"
 TRAINING = (
-    "net, batch",
-    "operations",
-    "blocks",
-    "held",
-    "unshared",
-    "eager",
-    "floor as recorded",
-    "floor",
-    "arena",
-    "gap",
-    "order",
-    "seconds",
-    "in all",
+    ("net, batch", ""),
+    ("operations", ",d"),
+    ("blocks", ",d"),
+    ("held", SIZE),
+    ("unshared", SIZE),
+    ("eager", SIZE),
+    ("floor as recorded", SIZE),
+    ("floor", SIZE),
+    ("arena", SIZE),
+    ("gap", ""),
+    ("order", ""),
+    ("total", SIZE),
 )
-PREDICTION = ("prediction: net, batch", "operations", "unshared", "floor", "arena", "gap")
+PREDICTION = (
+    ("net, batch", ""),
+    ("operations", ",d"),
+    ("unshared", SIZE),
+    ("floor", SIZE),
+    ("arena", SIZE),
+    ("gap", ""),
+)
+SECONDS = ("net, batch", "passes", "placement", "proof", "in all")
 
 
-def mebibytes(*sizes: int) -> list[str]:
-    """Cells of numbers of bytes."""
-    return [f"{nbytes / MIB:.1f}" for nbytes in sizes]
+def mebibytes(*sizes: int) -> list[Cell]:
+    """Returns cells of numbers of bytes, rounded so that a file of figures shows what a page shows."""
+    return [round(nbytes / MIB, 1) for nbytes in sizes]
 
 
 def gap(plan: MemoryPlan) -> str:
-    """Bytes of the arena above the floor, and whether no placement is smaller."""
+    """Returns the bytes of the arena above the floor, and whether no placement is smaller."""
     return f"{plan.gap_bytes}" + (" proved" if plan.proved else "")
 
 
-def training_row(name: str, batch: int, plan: MemoryPlan, proof: float, seconds: float) -> str:
-    """A line of the first table. proof, seconds: that both checks took, and that recording and planning took."""
+def training_row(title: str, plan: MemoryPlan) -> list[Cell]:
+    """Returns a row of the first table."""
     held = plan.by_role["parameter"] + plan.by_role["state"]
-    cells = [
-        f"{name}, {batch}",
-        f"{plan.operations}",
-        f"{len(plan.rows)}",
-        *mebibytes(held, plan.unshared_bytes, plan.eager_bytes),
-        *mebibytes(plan.recorded_floor_bytes, plan.floor_bytes, plan.arena_bytes),
-        gap(plan),
-        plan.order,
-        " + ".join(f"{seconds:.3f}" for seconds in (plan.seconds["passes"], plan.seconds["placement"], proof)),
-        f"{seconds:.2f}",
-    ]
-    return line(cells)
+    sizes = (held, plan.unshared_bytes, plan.eager_bytes, plan.recorded_floor_bytes, plan.floor_bytes, plan.arena_bytes)
+    found: list[Cell] = [title, plan.operations, len(plan.rows), *mebibytes(*sizes)]
+    return [*found, gap(plan), plan.order, *mebibytes(plan.total_bytes)]
 
 
-def prediction_row(name: str, batch: int, plan: MemoryPlan) -> str:
-    """A line of the second table."""
+def prediction_row(title: str, plan: MemoryPlan) -> list[Cell]:
+    """Returns a row of the second table."""
     sizes = mebibytes(plan.unshared_bytes, plan.floor_bytes, plan.arena_bytes)
-    return line([f"{name}, {batch}", f"{plan.operations}", *sizes, gap(plan)])
+    return [title, plan.operations, *sizes, gap(plan)]
 
 
-def line(cells: list[str] | tuple[str, ...]) -> str:
-    """In Markdown."""
-    return f"| {' | '.join(cells)} |"
-
-
-def heading(cells: tuple[str, ...]) -> str:
-    """The first two lines of a table."""
-    return f"{line(cells)}\n|{'---|' * len(cells)}"
-
-
-def tables(kernels: str, nets: list[str], watch: quiet.Watch) -> None:
-    """Print both tables of a set of kernels."""
-    usual = " (the default device)" if device.cpu().kernels.name == kernels else ""
-    print(f"\n## Kernels: {kernels}{usual}\n\n{heading(TRAINING)}", flush=True)
-    predictions = []
+def tables(kernels: str, nets: list[str], watch: quiet.Watch) -> dict[str, Table]:
+    """Returns the tables of bytes of a set of kernels, by the set and what they are of; prints that of seconds."""
+    print(f"\n{line(SECONDS)}\n|{'---|' * len(SECONDS)}", flush=True)
+    training, prediction = [], []
     for name in nets:
         for batch in BATCHES[name]:
+            title = f"{name}, {batch}"
             net = NETS[name].build(device.new_cpu(kernels=kernels), init=0.0)
             net.compile(optimizer.SGD(lr=0.1, momentum=0.9))
             start = time.perf_counter()
             plan = net.plan_batch(batch)
             planned = time.perf_counter()
             plan.check()
-            proved = time.perf_counter()
-            watch.row(training_row(name, batch, plan, proved - planned, planned - start))
-            predictions.append(prediction_row(name, batch, net.plan_batch(batch, training=False)))
-    print(f"\n{heading(PREDICTION)}", *predictions, sep="\n")  # bytes alone, which do not depend on the machine's rest
+            proof = time.perf_counter() - planned
+            seconds = (plan.seconds["passes"], plan.seconds["placement"], proof, planned - start)
+            watch.row(line([title, *(f"{second:.3f}" for second in seconds)]))
+            training.append(training_row(title, plan))
+            prediction.append(prediction_row(title, net.plan_batch(batch, training=False)))
+    return {f"{kernels} training": Table(TRAINING, training), f"{kernels} prediction": Table(PREDICTION, prediction)}
 
 
 def sets_there() -> list[str]:
@@ -130,6 +129,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("nets", nargs="*", metavar="NET", help=f"of {', '.join(BATCHES)}; all if none is named")
     parser.add_argument("--kernels", choices=(*SETS, "both"), default="both", help="default both, where oneDNN is")
+    add_option(parser)
     quiet.add_option(parser)
     options = parsed(parser, nets=["digits_cnn"])
     for name in options.nets:
@@ -140,14 +140,21 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Print the tables."""
+    """Prints the tables, and writes those of bytes."""
     options = arguments()
+    if options.write:
+        device.set_threads(THREADS)  # before the first device
     sets = sets_there() if options.kernels == "both" else [device.cpu(options.kernels).kernels.name]
     watch = quiet.Watch(options.anyway)
     if "onednn" not in sets and options.kernels == "both":
         print("plans.py: there is no oneDNN: plans for NumPy's kernels alone", file=sys.stderr)
+    found: dict[str, Table] = {}
     for kernels in sets:
-        tables(kernels, options.nets, watch)
+        made = tables(kernels, options.nets, watch)
+        print("".join(f"\n## {name}\n\n{table.markdown()}\n" for name, table in made.items()), flush=True)
+        found |= made
+    if options.write:
+        write(options.write, origin("python benchmarks/plans.py", ("NumPy", "oneDNN's wheel")), found)
     return watch.status
 
 

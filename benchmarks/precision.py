@@ -22,12 +22,13 @@ from dataclasses import replace
 
 import quiet
 from budgets import files
-from budgets.about import about, where
+from budgets.about import about, origin, where
 from budgets.cases import Case, obstacle
 from budgets.figures import Figure, figures
 from budgets.options import CACHE
 from budgets.report import heading, line
 from budgets.turns import Measuring
+from figure_file import add_option, of_lines, write
 from peers.budget_task import BudgetTask
 from report import MIB
 from tiny import parsed
@@ -121,6 +122,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--cache", default=CACHE, help="where the peer's compiler keeps what it made (%(default)s)")
     parser.add_argument("--json", metavar="FILE", help="write all turns, the machine and the options there")
     quiet.add_option(parser)
+    add_option(parser)
     options = parsed(parser, net=["lenet"], batch=4, quick=True, warmup=1, threads=1, no_peers=True)
     options.rounds = 1 if options.quick else options.rounds
     return options
@@ -155,6 +157,8 @@ def main() -> int:
     known = [figures(found, options.anyway) for found in nets]
     lines = [text for found, own in zip(nets, known, strict=True) for text in rows(found, own, options.anyway)]
     print("\n".join([*heading(ROWS), *lines, "", *filter(None, map(summary, known))]))
+    if options.write:
+        write(options.write, origin(told, "precision.py"), {"steps": of_lines(ROWS, lines)})
     every = [case for found in nets for case in found]
     if any(case.why.startswith("failed") for case in every):
         return 1

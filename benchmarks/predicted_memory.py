@@ -1,6 +1,6 @@
 """Predicted against measured: what `plan_batch` says that `fit` takes, and what the process then really took.
 
-    pip install . && python benchmarks/predicted_memory.py [NET BATCH] [--budgets]
+    pip install . && python benchmarks/predicted_memory.py [NET BATCH] [--budgets] [--write FILE]
 
 Each net is fitted in a process of its own: two whole batches and a shorter one, shuffled, and a validation of one whole
 batch and a shorter one. Predicted: `plan_batch(n).total_bytes`, known before the first step. Measured: VmHWM over what
@@ -21,6 +21,7 @@ import sys
 
 import numpy as np
 
+from figure_file import Table, add_option, origin, write
 from nets import NETS, TEXTS, batch, entry
 from peers.singa_side import use_once
 from singa_lite import device, optimizer
@@ -34,6 +35,13 @@ ABOVE, A_FORM = 50 * MIB, 16 * MIB
 FURTHER = 3
 SHARES = (1.0, 0.7, 0.5)
 BUDGETED = (("resnet50", 16), ("mobilenet_v2", 32), ("unet", 8), ("lenet", 64))
+COLUMNS = (
+    ("net, batch", ""),
+    ("kernels", ""),
+    ("predicted MiB", ",.1f"),
+    ("measured MiB", ",.1f"),
+    ("measured / predicted", ".3f"),
+)
 DEFAULT = (("vgg16", 8), ("resnet50", 16), ("mobilenet_v2", 32), ("densenet121", 16), ("unet", 8))
 
 
@@ -130,6 +138,7 @@ def main() -> int:
     parser.add_argument("net", nargs="?", choices=[*NETS, *TEXTS])
     parser.add_argument("batch", nargs="?", type=int)
     parser.add_argument("--budgets", action="store_true", help="under memory budgets, against what is promised")
+    add_option(parser)
     parser.add_argument("--share", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--one", action="store_true", help="in this process, as JSON")
     options = parsed(parser, net="lenet", batch=4)
@@ -139,11 +148,18 @@ def main() -> int:
         return 0
     if options.budgets:
         return budgets([(options.net, options.batch)] if options.net else BUDGETED)
-    print("| net, batch | kernels | predicted MiB | measured MiB | measured / predicted |\n|---|---|---|---|---|")
+    table = Table(COLUMNS, [])
+    print(table.markdown())
     for name, size in [(options.net, options.batch)] if options.net else DEFAULT:
-        row = in_process(name, size)
-        sizes = f"{row['predicted'] / MIB:.1f} | {row['measured'] / MIB:.1f}"
-        print(f"| {name}, {size} | {row['kernels']} | {sizes} | {row['measured'] / row['predicted']:.3f} |", flush=True)
+        found = in_process(name, size)
+        predicted, measured = found["predicted"] / MIB, found["measured"] / MIB
+        ratio = round(measured / predicted, 3)
+        table.rows.append([f"{name}, {size}", found["kernels"], round(predicted, 1), round(measured, 1), ratio])
+        print(table.markdown().splitlines()[-1], flush=True)
+    if options.write:
+        write(
+            options.write, origin("python benchmarks/predicted_memory.py", ("NumPy", "oneDNN's wheel")), {"fit": table}
+        )
     return 0
 
 

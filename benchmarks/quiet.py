@@ -103,10 +103,14 @@ def add_option(parser: argparse.ArgumentParser) -> None:
 
 
 class Watch:
-    """Prints rows of a table that were measured in quiet. status: what the program should exit with."""
+    """Prints rows of a table that were measured in quiet.
+
+    status: what the program should exit with. printed: the rows, without marks of what disturbed them.
+    """
 
     def __init__(self, anyway: bool = False, wait: float = WAIT) -> None:
         self.anyway, self.status, self.cores = anyway, 0, os.cpu_count() or 1
+        self.printed: list[str] = []
         self._program = Path(sys.argv[0]).name
         _adopt_orphans()
         why = self._settle(0.0 if anyway else wait)
@@ -133,6 +137,7 @@ class Watch:
             self.status = BUSY
             self._say(f"not written, as {why}: {line.strip('| ').split(' | ')[0][:60]}")
             return
+        self.printed.append(line)
         print(marked(line, why) if why else line, flush=True)
 
     def _settle(self, seconds: float) -> str:

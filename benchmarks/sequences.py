@@ -21,8 +21,9 @@ from typing import Any, NamedTuple
 
 import compare
 import quiet
+from figure_file import add_option, machine, of_lines, origin, write
 from peers.process import WITHIN, Task
-from report import MIB, Run, Spread, heading, peak_bytes, spread
+from report import HEAD, MIB, Run, Spread, heading, peak_bytes, spread
 from sgemm import sgemm_peaks
 from tiny import parsed
 
@@ -77,6 +78,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=7, help="steps that are timed, after three others")
     parser.add_argument("--quick", action="store_true", help="one round of one step and two timed ones")
     quiet.add_option(parser)
+    add_option(parser)
     return parsed(parser, case=["lstm"], peer=["torch"], quick=True)
 
 
@@ -85,7 +87,7 @@ def main() -> int:
     options = arguments()
     warmup, steps, rounds = (1, 2, 1) if options.quick else (3, options.steps, options.rounds)
     watch, peaks = quiet.Watch(options.anyway), sgemm_peaks(options.threads)
-    where = compare.machine()
+    where = machine()
     print(f"{where['date']}, {where['cpu']}, {options.threads} of {where['cores']} cores, {where['system']}\n")
     print(heading())
     plans, failed = [], False
@@ -99,6 +101,9 @@ def main() -> int:
         plans += plan_rows(name, result)
     print(f"\n| {' | '.join(PLANS)} |\n|{'---|' * len(PLANS)}")
     print("\n".join(plans))
+    if options.write:
+        found = {"steps": of_lines(HEAD, watch.printed), "plans": of_lines(PLANS, plans)}
+        write(options.write, origin("python benchmarks/sequences.py"), found)
     if failed:
         print("sequences.py: a side failed, or losses disagree: see the rows above", file=sys.stderr)
     return int(failed) or watch.status

@@ -96,21 +96,24 @@ for name, net in nets.items():
     print(f"{name:8} {numbers} {net.memory_plan.estimated_slowdown:+10.1%}")
 print(f"right on {float(free.evaluate(x_test, y_test, BATCH)[1]):.1%} of the held-out fifth")
 
-figure, axes = plt.subplots(1, 4, figsize=(14, 4.2), width_ratios=[1, 1, 1, 1.1], layout="constrained")
+figure, axes = plt.subplots(1, 4, figsize=(14, 4.6), width_ratios=[1, 1, 1, 1.1], layout="constrained")
 for place, (name, net) in zip(axes, nets.items(), strict=False):
     plan = net.memory_plan
     for row in plan.rows:
         corner, size = (row.lower, row.offset / MIB), (row.upper - row.lower, row.nbytes / MIB)
-        place.add_patch(Rectangle(corner, *size, facecolor=KINDS[row.kind][0], edgecolor="#444444", linewidth=0.2))
+        edge = 0.2 if row.nbytes > MIB / 20 else 0.0  # edges of tiny blocks would be all that is seen of them
+        place.add_patch(Rectangle(corner, *size, facecolor=KINDS[row.kind][0], edgecolor="#444444", linewidth=edge))
     place.set(xlim=(0, plan.operations), ylim=(0, free.memory_plan.arena_bytes / MIB * 1.02), xlabel="operation")
     place.set_title(f"{name}: {plan.arena_bytes / MIB:.1f} MiB, {plan.recomputed} computed again", fontsize=10)
 axes[0].set_ylabel("offset in the arena (MiB)")
-axes[2].legend(handles=[Patch(color=color, label=label) for color, label in KINDS.values()], fontsize=8)
+patches = [Patch(color=color, label=label) for color, label in KINDS.values()]
+figure.legend(handles=patches, loc="outside lower center", ncols=len(patches), frameon=False)
 slowdowns = [100 * plan.estimated_slowdown for plan in plans.values()]
 axes[3].plot([total * share / MIB for share in plans], slowdowns, "o-", markersize=3)
-for name, share in (("half", 2), ("a third", 3)):
-    axes[3].axvline(total / share / MIB, color="#D55E00", linewidth=1, linestyle="dotted")
-    axes[3].annotate(name, (total / share / MIB, axes[3].get_ylim()[1]), fontsize=8, ha="left", va="top", rotation=90)
+axes[3].margins(0.12)
+for name in ("half", "a third"):
+    point = total * shares[name] / MIB, 100 * plans[shares[name]].estimated_slowdown
+    axes[3].annotate(name, point, (7, 3), textcoords="offset points")
 axes[3].set(xlabel="all that training takes (MiB)", ylabel="estimated extra time (%)")
 axes[3].set_title("what less memory costs", fontsize=10)
 axes[3].grid(alpha=0.3)

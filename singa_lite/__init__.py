@@ -35,7 +35,7 @@ from singa_lite.tensor import Tensor as Tensor
 
 old_paths.install()
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 #: Modules that stand above the net: imported by `from singa_lite import layers`, or at the first `singa_lite.layers`.
 _LATER = ("callbacks", "layers", "models", "parallel", "sklearn", "snapshots", "testing")

@@ -31,12 +31,12 @@ def run(*arguments: str, **variables: str) -> str:
 ROWS = [
     ("attention.py", "", "length   s: ours  torch", "torch"),
     ("branches.py", "", "| net | batch | all cores, ms |", ""),
-    ("budget.py", "", "| net, batch | system | setting | planned MiB |", "scipy"),
+    ("budget.py", "--write FILE", "| net, batch | system | setting | planned MiB |", "scipy"),
     ("budget.py", "--prepare FILE", "", "scipy"),
     ("budget.py", "--check 4", "| budget MiB | planned MiB |", ""),
     ("budget.py", "--check 20 --net lenet --batch 16", "| budget MiB | planned MiB |", ""),
     ("checkpoints.py", "", "stands still", ""),
-    ("compare.py", "", "| net, batch | peer | ms, fastest step: ours |", "torch"),
+    ("compare.py", "--write FILE", "| net, batch | peer | ms, fastest step: ours |", "torch"),
     ("data_loading.py", "", "shuffled: an epoch reads", ""),
     ("generation.py", "", "texts   ms an id: ours  torch", "torch"),
     ("host_cost.py", "", "fastest  median", "cupy"),
@@ -46,13 +46,14 @@ ROWS = [
     ("long_chains.py", "--operations 50", "dependencies", ""),
     ("nested.py", "", "nested: a step done at once takes", ""),
     ("parallel.py", "", "| net | batch | ours, ms | one process, ms | DDP, ms |", "torch mpi4py"),
-    ("peak_memory.py", "", "| peak memory in P (seconds a step) |", ""),
+    ("pages.py", "", "", ""),
+    ("peak_memory.py", "--write FILE", "| peak memory in P (seconds a step) |", ""),
     ("placement.py", "", "problem", ""),
     ("plan_picture.py", "lenet 2 FILE", "lenet at batch 2", "matplotlib"),
     ("planning.py", "", "lenet, 16: free", ""),
-    ("plans.py", "", "| net, batch | operations | blocks |", ""),
-    ("precision.py", "", "| net, batch | system | ms a step: fastest |", ""),
-    ("predicted_memory.py", "", "| net, batch | kernels | predicted MiB |", ""),
+    ("plans.py", "--write FILE", "| net, batch | operations | blocks |", ""),
+    ("precision.py", "--write FILE", "| net, batch | system | ms a step: fastest |", ""),
+    ("predicted_memory.py", "--write FILE", "| net, batch | kernels | predicted MiB |", ""),
     ("predicted_memory.py", "--budgets", "| net, batch | kernels | budget MiB |", ""),
     ("recurrent.py", "", "side              seconds   peak MiB", "torch"),
     ("replay.py", "", "fastest  median", ""),
@@ -60,7 +61,7 @@ ROWS = [
     ("snapshots.py", "", "save, s  x copy", ""),
     ("accuracy.py", "", "held-out accuracy in per cent", "sklearn"),
     ("filter_gradients.py", "", "SGEMM peak", "onednn"),
-    ("sequences.py", "", "| net, batch | peer | ms, fastest step: ours |", "torch"),
+    ("sequences.py", "--write FILE", "| net, batch | peer | ms, fastest step: ours |", "torch"),
     ("walk.py", "", "call              files   most", ""),
 ]
 #: They take long also with few samples: large nets, or several processes of PyTorch.
@@ -75,7 +76,18 @@ LONG = (
     "sequences.py",
 )
 #: What no user runs by itself, or what another test runs.
-OTHERS = {"agreement", "bound", "flops", "kernel_table", "quiet", "report", "tiny", "memcheck", "gpu_first"}
+OTHERS = {
+    "agreement",
+    "bound",
+    "figure_file",
+    "flops",
+    "kernel_table",
+    "quiet",
+    "report",
+    "tiny",
+    "memcheck",
+    "gpu_first",
+}
 
 
 def marked(row: tuple[str, str, str, str]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -97,12 +98,67 @@ def test_each_file_is_in_the_wheel_once_and_nothing_else(wheel):
     assert "singa_lite/py.typed" in counts
 
 
-def test_checkout_without_links_and_source_archive_give_the_same_wheel(wheel, tmp_path):
-    """The archive is made from a copy without links, and the wheel from that archive."""
-    source = copy_checkout(tmp_path / "checkout", links=False)
+def test_one_version_stands_everywhere(wheel):
+    """In the wheel's name, the package and the first heading of the changelog."""
+    (version,) = re.findall(r'^__version__ = "(.+)"$', contents(wheel)["singa_lite/__init__.py"].decode(), re.MULTILINE)
+    assert wheel.name.split("-")[1] == version
+    changelog = ROOT / "CHANGELOG.md"
+    if changelog.is_file():
+        assert re.findall(r"^## ([\d.]+)", changelog.read_text(encoding="utf-8"), re.MULTILINE)[0] == version
+
+
+def tracked_files() -> list[Path]:
+    """The files of the repository; none in a copy that is no repository of its own."""
+    if not (ROOT / ".git").exists() or not shutil.which("git"):
+        return []
+    names = run("git", "ls-files", "-z", cwd=ROOT).split("\0")
+    return [Path(name) for name in names if name and os.path.lexists(ROOT / name)]
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory) -> Path:
+    """The source archive of all tracked files, or of what is packaged, without links."""
+    source = copy_checkout(tmp_path_factory.mktemp("archive") / "checkout", links=False)
+    for name in tracked_files():
+        if not (ROOT / name).is_symlink():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, source / name)
     run(sys.executable, "setup.py", "--quiet", "sdist", cwd=source)
-    (archive,) = (source / "dist").glob("*.tar.gz")
-    assert contents(build_wheel(archive, tmp_path)) == contents(wheel)
+    (made,) = (source / "dist").glob("*.tar.gz")
+    return made
+
+
+def unpacked(archive: Path, target: Path) -> Path:
+    """The folder that the archive holds."""
+    shutil.unpack_archive(archive, target, filter="data")
+    (found,) = target.iterdir()
+    return found
+
+
+def test_the_source_archive_has_every_file_of_the_repository(archive, tmp_path):
+    """Links too, and modes: .ci/run is run from there. The build system adds metadata, and no other file."""
+    wanted = {name.as_posix() for name in tracked_files()}
+    if not wanted:
+        pytest.skip("this copy is no repository of git, a clone is")
+    folder = unpacked(archive, tmp_path)
+    here = [Path(above) / name for above, folders, names in os.walk(folder) for name in [*folders, *names]]
+    files = {path.relative_to(folder).as_posix() for path in here if path.is_symlink() or path.is_file()}
+    added = {name for name in files - wanted if not name.startswith("singa_lite.egg-info/")}
+    assert (wanted - files, added) == (set(), {"PKG-INFO", "setup.cfg"})
+    assert os.access(folder / ".ci" / "run", os.X_OK)
+
+
+def test_the_unpacked_archive_gives_the_same_wheel_and_passes_tests(archive, wheel, tmp_path):
+    folder = unpacked(archive, tmp_path / "source")
+    made = build_wheel(folder, tmp_path)
+    assert contents(made) == contents(wheel)
+    if not (folder / "tests").is_dir():
+        return  # made from a copy that is no repository, of what is packaged
+    site = tmp_path / "site"
+    run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", site, made)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+    chosen = ("tests/test_ci.py", "tests/test_manual.py", "tests/test_sizes.py", "tests/snapshots/test_earlier.py")
+    run(sys.executable, "-m", "pytest", "-q", *chosen, cwd=folder, env={**environment, "PYTHONPATH": str(site)})
 
 
 TRAIN = """

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
-import importlib.util
 from typing import Any
 
-import singa_lite
-from compare import machine
+from figure_file import Origin, machine, versions
 
 
 def about(options: argparse.Namespace) -> dict[str, Any]:
@@ -16,10 +13,11 @@ def about(options: argparse.Namespace) -> dict[str, Any]:
     return {"machine": machine(), "options": vars(options), "versions": versions()}
 
 
-def versions() -> dict[str, str]:
-    """Of what is compared."""
-    others = [name for name in ("torch", "numpy") if importlib.util.find_spec(name) is not None]
-    return {"singa_lite": singa_lite.__version__, **{name: importlib.metadata.version(name) for name in others}}
+def origin(told: dict[str, Any], program: str) -> Origin:
+    """Returns the same for a file of figures."""
+    machine = told["machine"]
+    place = f"{told['options']['threads']} of {machine['cores']} cores of an {machine['cpu']}"
+    return Origin(f"python benchmarks/{program}", place, told["versions"], machine["date"])
 
 
 def where(told: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ import os
 import tempfile
 
 import quiet
+from figure_file import add_option
 from peers.budget_task import BudgetTask
 from tiny import parsed
 
@@ -33,6 +34,7 @@ def arguments(words: str | None) -> argparse.Namespace:
     parser.add_argument("--no-peers", action="store_true", help="ours alone")
     parser.add_argument("--cache", default=CACHE, help="where the peer's compiler keeps what it made (%(default)s)")
     parser.add_argument("--json", metavar="FILE", help="write all turns, the machine and the options there")
+    add_option(parser)
     parser.add_argument("--prepare", metavar="FILE", help="as --json, but only plan")
     parser.add_argument("--compile", action="store_true", help="only fill the caches of the peer's compiler")
     parser.add_argument("--resume", metavar="FILE", help="measure what is wanted there, and go on writing it")

@@ -23,10 +23,10 @@ class DeletedOption(NamedTuple):
 
 
 #: Values copied to a file, by `compile(offload="/some/folder")`: an argument that is gone, the option stays.
-OFFLOAD_TO_FOLDER = DeletedOption("compile", "offload", "0.1.0", "memory_budget alone, or offload='host' on a GPU")
+OFFLOAD_TO_FOLDER = DeletedOption("compile", "offload", "0.2.0", "memory_budget alone, or offload='host' on a GPU")
 OPTIONS = (
-    DeletedOption("mpi", "compress", "0.1.0", "gradients in float32, which have no option"),
-    DeletedOption("compile", "budget_profile", "0.1.0", "memory_budget alone, which goes by estimated costs"),
+    DeletedOption("mpi", "compress", "0.2.0", "gradients in float32, which have no option"),
+    DeletedOption("compile", "budget_profile", "0.2.0", "memory_budget alone, which goes by estimated costs"),
 )
 
 

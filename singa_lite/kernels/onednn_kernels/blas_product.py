@@ -2,8 +2,8 @@
 
 With AVX-512 the library copies what it multiplies into blocks first. Its code for AVX2 does so for large products only;
 in others it goes down the columns of the stored rows. Where these lie a multiple of 2 KiB apart, they meet in the same
-few sets of the cache, and a product takes up to 2.8 times as long (docs/benchmarks.md, "Without AVX-512"). BLAS copies
-always. It runs on one thread here, as its waiting threads would take the cores from OpenMP's, so the workers of
+few sets of the cache, and a product takes up to 2.8 times as long (docs/measurements.md, "Without AVX-512"). BLAS
+copies always. It runs on one thread here, as its waiting threads would take the cores from OpenMP's, so the workers of
 `kernels/workers.py` do a part of the result each.
 """
 

@@ -1,6 +1,6 @@
 """Which way is taken for a gradient of filters that nothing was measured for: what was the fastest for real nets.
 
-Measured over the filters of ResNet-50 and MobileNetV2 (docs/benchmarks.md) with AVX2, with AVX-512, and in bfloat16;
+Measured over the filters of ResNet-50 and MobileNetV2 (docs/measurements.md) with AVX2, with AVX-512, and in bfloat16;
 with AVX-512 over those of DenseNet-121 and U-Net, too.
 """
 
