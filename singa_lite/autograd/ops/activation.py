@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from singa_lite.autograd.ops.op import Op
-from singa_lite.autograd.ops.shape import checked_axis
-from singa_lite.common.checks import finite_above_zero
+from singa_lite.autograd.ops.op import KernelOp, Op, checked_tensor
+from singa_lite.common.checks import axis_of, finite_above_zero
 from singa_lite.common.errors import ShapeError
 from singa_lite.tensor import Tensor
 
 
-class Activation(Op):
+class Activation(KernelOp):
     """y = kernel(x). from_output: the derivative takes y, so x may die; else it takes x."""
 
     def __init__(self, kernel: str, from_output: bool = True, **settings: float) -> None:
-        self.kernel, self.from_output, self.settings = kernel, from_output, settings
+        super().__init__(kernel, **settings)
+        self.from_output = from_output
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.computed(self.kernel, x, **self.settings)
@@ -24,18 +24,6 @@ class Activation(Op):
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
         return self.computed(f"{self.kernel}_derivative", dys[0], self.kept(0), **self.settings)
-
-
-class Softmax(Activation):
-    """y = e**x / sum of e**x along an axis."""
-
-    def __init__(self, axis: int) -> None:
-        super().__init__("softmax")
-        self.axis = axis
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.settings = {"axis": checked_axis("softmax", x, self.axis)}
-        return super().forward(x)
 
 
 def relu(x: Tensor) -> Tensor:
@@ -90,7 +78,7 @@ def softplus(x: Tensor) -> Tensor:
 
 def softmax(x: Tensor, axis: int = 1) -> Tensor:
     """e**x / sum of e**x along `axis` (axis 0 is the batch)."""
-    return Softmax(axis)(x)
+    return Activation("softmax", axis=axis_of("softmax", axis, checked_tensor("softmax", x).shape))(x)
 
 
 class PRelu(Op):

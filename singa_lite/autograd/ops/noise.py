@@ -8,7 +8,7 @@ from contextvars import ContextVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from singa_lite.autograd.ops.op import Op
+from singa_lite.autograd.ops.op import SelfAdjoint, checked_tensor
 from singa_lite.autograd.ops.shape import numbers
 from singa_lite.common.checks import at_least_zero, finite, fraction
 from singa_lite.common.errors import ShapeError
@@ -60,47 +60,14 @@ def drawn_key(where: str, state: object) -> Tensor:
     return key
 
 
-class Dropout(Op):
-    """y = x / (1 - p) where the element is kept, else 0. No mask is kept: the derivative draws the same numbers."""
-
-    def __init__(self, state: Tensor, p: float) -> None:
-        self.state, self.p = state, p
-
-    def forward(self, x: Tensor) -> Tensor:
-        key = drawn_key("dropout", self.state)
-        self.save(key)
-        return self.computed("dropout", x, key, p=self.p)
-
-    def backward(self, index: int, *dys: Tensor) -> Tensor:
-        return self.computed("dropout", dys[0], self.kept(0), p=self.p)
-
-
-class SpatialDropout(Op):
-    """As `Dropout`, one number for each channel of each sample: its factor, 0 or 1 / (1 - p), is kept."""
-
-    def __init__(self, state: Tensor, p: float) -> None:
-        self.state, self.p = state, p
-
-    def forward(self, x: Tensor) -> Tensor:
-        if x.ndim < 2:
-            raise ShapeError(f"spatial_dropout: wanted x (n, c, ...), received {x.shape}")
-        key = drawn_key("spatial_dropout", self.state)
-        factors = self.device.empty((*x.shape[:2], *(1,) * (x.ndim - 2)), x.dtype)
-        self.device.run("fill", factors, value=1.0)
-        self.device.run("dropout", factors, key, factors, p=self.p)
-        self.save(factors)
-        return self.computed("multiply", x, factors)
-
-    def backward(self, index: int, *dys: Tensor) -> Tensor:
-        return self.computed("multiply", dys[0], self.kept(0))
-
-
 def dropout(x: Tensor, state: Tensor, p: float = 0.5) -> Tensor:
     """Zero each element with probability p, scale the others by 1 / (1 - p) (Srivastava 2014, inverted form).
 
     state: uint64 (3,), (seed, stream, counter); its counter goes up by one at each call.
     """
-    return Dropout(checked_state("dropout", state), fraction("dropout p", p))(x)
+    p = fraction("dropout p", p)
+    checked_tensor("dropout", x)
+    return SelfAdjoint("dropout", p=p)(x, drawn_key("dropout", state))
 
 
 def spatial_dropout(x: Tensor, state: Tensor, p: float = 0.5) -> Tensor:
@@ -108,4 +75,11 @@ def spatial_dropout(x: Tensor, state: Tensor, p: float = 0.5) -> Tensor:
 
     x: (n, c, ...); NaN and infinities of a channel that is dropped become NaN. state: as for `dropout`.
     """
-    return SpatialDropout(checked_state("spatial_dropout", state), fraction("spatial_dropout p", p))(x)
+    p = fraction("spatial_dropout p", p)
+    if checked_tensor("spatial_dropout", x).ndim < 2:
+        raise ShapeError(f"spatial_dropout: wanted x (n, c, ...), received {x.shape}")
+    key = drawn_key("spatial_dropout", state)
+    factors: Tensor = key.device.empty((*x.shape[:2], *(1,) * (x.ndim - 2)), x.dtype)
+    key.device.run("fill", factors, value=1.0)
+    key.device.run("dropout", factors, key, factors, p=p)
+    return SelfAdjoint("multiply")(x, factors)

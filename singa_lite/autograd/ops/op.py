@@ -71,6 +71,11 @@ class Op(Unique):
     layer: str = ""
     made: dict[int, Tensor]
 
+    @property
+    def label(self) -> str:
+        """The name of the operation in errors."""
+        return type(self).__name__
+
     def __call__(self, *inputs: Tensor | None) -> Tensor:
         """The output of the operation, applied to these. None stands for an optional input that is left out."""
         return self.several(*inputs)[0]
@@ -80,8 +85,8 @@ class Op(Unique):
         self.made = {}
         for index, given in enumerate(inputs):
             if given is not None or index not in self.optional:
-                checked_tensor(type(self).__name__, given)
-        self.device = common_device(type(self).__name__, inputs)
+                checked_tensor(self.label, given)
+        self.device = common_device(self.label, inputs)
         taping = is_taping()
         self.needs = tuple(taping and t is not None and t.requires_grad for t in inputs)
         if taping and (graph := self.device.graph) is not None:
@@ -94,7 +99,7 @@ class Op(Unique):
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
         """The derivative by input `index`."""
-        raise TypeError(f"{type(self).__name__} has no derivative by its input {index}")
+        raise TypeError(f"{self.label} has no derivative by its input {index}")
 
     def save(self, *tensors: Tensor | None) -> None:
         """Keep these for `backward`, if it may be called; inputs and outputs alike."""
@@ -105,7 +110,7 @@ class Op(Unique):
         """The tensor that `save` was given at this index."""
         tensor = self.saved[index]
         if tensor is None:
-            raise GraphError(f"{type(self).__name__}: backward was asked for an input that needs no derivative")
+            raise GraphError(f"{self.label}: backward was asked for an input that needs no derivative")
         return tensor
 
     def release(self) -> None:
@@ -133,6 +138,31 @@ class Op(Unique):
         self.outputs = tuple((t.shape, t.dtype) for t in results)
         for index, tensor in enumerate(results):
             tensor.creator, tensor.output_index, tensor.requires_grad = self, index, True
+
+
+class KernelOp(Op):
+    """Base of operations of one kernel, which names them in errors too. settings: of the kernel."""
+
+    def __init__(self, kernel: str, **settings: object) -> None:
+        self.kernel, self.settings = kernel, settings
+
+    @property
+    def label(self) -> str:
+        """The kernel's name."""
+        return self.kernel
+
+
+class SelfAdjoint(KernelOp):
+    """y = kernel(x, *factors), linear in x: its derivative is the same kernel of dy. There is none by the factors."""
+
+    def forward(self, x: Tensor, *factors: Tensor) -> Tensor:
+        self.save(*factors)
+        return self.computed(self.kernel, x, *factors, **self.settings)
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        if index:
+            return super().backward(index, *dys)
+        return self.computed(self.kernel, dys[0], *map(self.kept, range(len(self.saved))), **self.settings)
 
 
 def checked_tensor(where: str, given: object) -> Tensor:

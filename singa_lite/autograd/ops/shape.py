@@ -57,7 +57,7 @@ class Split(Op):
         self.axis, self.points = axis, points
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        self.axis = checked_axis("split", x, self.axis)
+        self.axis = axis_of("split", self.axis, x.shape)
         bounds = (0, *self.points, x.shape[self.axis])
         if any(start >= stop for start, stop in pairwise(bounds)):
             raise ShapeError(
@@ -78,7 +78,7 @@ class Concat(Op):
         self.axis = axis
 
     def forward(self, *xs: Tensor) -> Tensor:
-        self.axis = checked_axis("concat", xs[0], self.axis)
+        self.axis = axis_of("concat", self.axis, xs[0].shape)
         for x in xs[1:]:
             others = _without_axis(x.shape, self.axis), _without_axis(xs[0].shape, self.axis)
             if x.ndim != xs[0].ndim or others[0] != others[1] or x.dtype != xs[0].dtype:
@@ -145,11 +145,6 @@ def side_by_side(op: Op, tensors: Sequence[Tensor], shape: Shape, axis: int) -> 
         op.device.run("copy", tensor, piece(whole, axis, start, start + tensor.shape[axis]))
         start += tensor.shape[axis]
     return whole
-
-
-def checked_axis(where: str, x: Tensor, axis: int) -> int:
-    """The axis as a number from 0. ShapeError if x has no such axis, TypeError for what is no number."""
-    return axis_of(where, axis, x.shape)
 
 
 def _with_extent(shape: Shape, axis: int, extent: int) -> Shape:
