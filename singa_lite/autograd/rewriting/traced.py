@@ -9,9 +9,8 @@ from singa_lite.autograd.backward_pass import BackwardPass
 from singa_lite.autograd.ops.op import Edge, no_grad
 from singa_lite.common.errors import RuleError
 from singa_lite.common.strides import span
-from singa_lite.compiler.ir.matching import connected
+from singa_lite.compiler.ir.matching import Side, Sides, connected
 from singa_lite.compiler.ir.operation import Operand, blocks_of
-from singa_lite.compiler.ir.sides import Side, Sides
 from singa_lite.device import Device
 from singa_lite.tensor import Tensor
 

@@ -20,8 +20,8 @@ from singa_lite.autograd.rewriting.traced import (
 from singa_lite.common.array_types import DType
 from singa_lite.common.errors import RuleError
 from singa_lite.common.unique import Unique
+from singa_lite.compiler.ir.matching import Side, Sides
 from singa_lite.compiler.ir.operation import Operand
-from singa_lite.compiler.ir.sides import Side, Sides
 from singa_lite.device import Device
 from singa_lite.tensor import contiguous_strides
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 from math import prod
 
 from singa_lite.compiler.ir.operation import Instruction, Operand
-from singa_lite.compiler.ir.program import Program
-from singa_lite.compiler.ir.rewriter import Rewriter
+from singa_lite.compiler.ir.program import Program, Rewriter
 from singa_lite.kernels.collective import collective_of, parts_of
 from singa_lite.kernels.interface import SIGNATURES, Facts, Signature
 

@@ -10,14 +10,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from singa_lite.compiler.ir.laws import LAWS, Law, LawCall, settings_of
-from singa_lite.compiler.ir.matching import CallPattern, matches
+from singa_lite.compiler.ir.matching import Application, CallPattern, Side, matches
 from singa_lite.compiler.ir.operation import Instruction, Operand, called
-from singa_lite.compiler.ir.sides import Application, Side
 from singa_lite.compiler.placement.problem import PlanError
 from singa_lite.compiler.proof.calls import Call, Calls, same_elements
 from singa_lite.compiler.proof.values import Memory, Numbers, form_of
 from singa_lite.kernels.interface import SIGNATURES
-from singa_lite.kernels.kernel_set import Settings
 
 
 class Bound(NamedTuple):
@@ -53,9 +51,8 @@ def _pattern(part: LawCall) -> CallPattern:
     """What the calls are searched for: values, those read and then those written."""
     reads, writes = list[str | None](), list[str | None]()
     for word, role in zip(part.words, SIGNATURES[min(part.kernels())].roles, strict=True):
-        before, _, after = word.partition(">")
-        reads.append(None if role == "Write" or word == "-" else before)
-        writes.append(None if role == "Read" or word == "-" else after or before)
+        reads.append(None if role == "Write" or word.before == "-" else word.before)
+        writes.append(None if role == "Read" or word.before == "-" else word.result)
     return CallPattern(part.kernels(), part.variable, (*reads, *writes), open=True)
 
 
@@ -71,12 +68,13 @@ def _bound(one: Law, found: Sequence[Call]) -> Bound | None:
         for word, operand, read, written in zip(
             part.words, call.instruction.operands, call.reads, call.writes, strict=True
         ):
-            before, _, after = word.partition(">")
-            value = read if after or written is None else written
-            if values.setdefault(before, value) != value or (after and values.setdefault(after, written) != written):
+            value = read if word.after or written is None else written
+            if values.setdefault(word.before, value) != value:
                 return None
-            lie.setdefault(after or before, operand)
-            known = lie.setdefault(before, operand)
+            if word.after and values.setdefault(word.after, written) != written:
+                return None
+            lie.setdefault(word.result, operand)
+            known = lie.setdefault(word.before, operand)
             if known is not None and operand is not None and not _fit(known, operand, part.variable):
                 return None
     return Bound(values, lie, variables)
@@ -94,29 +92,21 @@ def _add_right_side(calls: Calls, one: Law, found: Sequence[Call], bound: Bound)
         kernel = part.kernel_for(bound.variables)
         operands, reads, writes = [], [], []
         for word, role in zip(part.words, SIGNATURES[kernel].roles, strict=True):
-            name, _, like = word.partition("~")
-            before, _, after = name.partition(">")
-            operands.append(bound.lie[like or before])
-            bound.lie.setdefault(before, operands[-1])
-            reads.append(None if role == "Write" else bound.values[before])
-            writes.append(None if role == "Read" else bound.values.get(after or before))
-        settings = _settings(kernel, [call.instruction for call in found], bound)
+            operands.append(bound.lie[word.like or word.before])
+            bound.lie.setdefault(word.before, operands[-1])
+            reads.append(None if role == "Write" else bound.values[word.before])
+            writes.append(None if role == "Read" else bound.values.get(word.result))
+        scores = bound.lie.get("z")  # how many classes there are is said by the scores
+        classes = {} if scores is None or len(scores.shape) != 2 else {"classes": scores.shape[1]}
+        settings = settings_of(kernel, [call.instruction for call in found], bound.variables, classes)
         instruction = replace(model, kernel=kernel, operands=tuple(operands), settings=settings)
         known = calls.find(instruction, tuple(reads))
         for index, (word, role) in enumerate(zip(part.words, SIGNATURES[kernel].roles, strict=True)):
-            before, _, after = word.partition("~")[0].partition(">")
             if role != "Read" and operands[index] is not None and writes[index] is None:
                 made = calls.numbers.new() if known is None else known.writes[index]
-                bound.values[after or before] = writes[index] = made
+                bound.values[word.result] = writes[index] = made
         if known is None:
             calls.add(Call(instruction, tuple(reads), tuple(writes)))
-
-
-def _settings(kernel: str, left: Sequence[Instruction], bound: Bound) -> Settings:
-    """The settings of a call to the right of a law; how many classes there are is said by the scores."""
-    scores = bound.lie.get("z")
-    classes = {} if scores is None or len(scores.shape) != 2 else {"classes": scores.shape[1]}
-    return settings_of(kernel, left, bound.variables, classes)
 
 
 def add_applied(calls: Calls, applied: Sequence[Application]) -> None:

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from singa_lite.compiler.ir.collectives import as_values
+from singa_lite.compiler.ir.matching import Application
 from singa_lite.compiler.ir.operation import Operand
 from singa_lite.compiler.ir.program import Program
-from singa_lite.compiler.ir.sides import Application
 from singa_lite.compiler.ir.target import Narrow
 from singa_lite.compiler.proof.added_calls import add_applied, obey
 from singa_lite.compiler.proof.by_pieces import Pieces, join

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from singa_lite.compiler.ir.contents import Piece as BytePiece
+from singa_lite.compiler.ir.footprint import Piece as BytePiece
 from singa_lite.compiler.ir.operation import Instruction, called
 from singa_lite.compiler.ir.program import Program
 from singa_lite.compiler.placement.problem import PlanError

@@ -26,8 +26,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from singa_lite.compiler.ir.collectives import has_any
-from singa_lite.compiler.ir.contents import Contents, Piece, name_same_bytes, renamed
-from singa_lite.compiler.ir.footprint import boxes, moves_bytes, run, span_of
+from singa_lite.compiler.ir.footprint import Contents, Piece, boxes, moves_bytes, name_same_bytes, renamed, run, span_of
 from singa_lite.compiler.ir.operation import Instruction, Operand, Transfer, repeat_of
 from singa_lite.compiler.ir.program import Program, split_joined
 from singa_lite.compiler.proof.check_calls import check_calls
@@ -135,7 +134,7 @@ def _sources(
                 _forget(memory, operand, offsets, program.sizes)
             for box in boxes(operand, base):
                 written = renamed(reads[0], box) if through else [(name, box)]
-                memory[span].put(box, written)
+                memory[span].overwrite(box, written)
     flight.check_ended()
     return sources, memory
 
@@ -145,7 +144,7 @@ def _forget(
 ) -> None:
     """The bytes of the operand's block hold nothing that anybody wrote."""
     span, base = span_of(operand, offsets)
-    memory[span].put(run(base, sizes[operand.block]), ())
+    memory[span].overwrite(run(base, sizes[operand.block]), ())
 
 
 def _names(instruction: Instruction, originals: Mapping[int, Instruction]) -> list[int]:

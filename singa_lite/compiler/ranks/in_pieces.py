@@ -34,8 +34,7 @@ from singa_lite.compiler.ir.collectives import (
     values_of,
 )
 from singa_lite.compiler.ir.operation import Instruction, Operand
-from singa_lite.compiler.ir.program import Program
-from singa_lite.compiler.ir.rewriter import Rewriter, narrow
+from singa_lite.compiler.ir.program import Program, Rewriter, narrow
 from singa_lite.kernels.collective import Collective, collective_of
 from singa_lite.kernels.interface import SIGNATURES
 

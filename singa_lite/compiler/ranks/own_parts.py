@@ -14,8 +14,7 @@ from typing import NamedTuple
 from singa_lite.common.strides import laid_out
 from singa_lite.compiler.ir.collectives import BEGIN, WAIT, has_any, in_line, kind_of, parts_in, values_of
 from singa_lite.compiler.ir.operation import Instruction, Operand
-from singa_lite.compiler.ir.program import Program
-from singa_lite.compiler.ir.rewriter import narrow
+from singa_lite.compiler.ir.program import Program, narrow
 from singa_lite.compiler.ranks.in_pieces import strips, summed
 from singa_lite.compiler.rewrite.tiles import PRODUCTS, Tiling
 from singa_lite.kernels.collective import collective_of

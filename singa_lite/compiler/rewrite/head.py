@@ -15,8 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from singa_lite.compiler.ir.operation import Instruction, Operand
-from singa_lite.compiler.ir.program import Program
-from singa_lite.compiler.ir.rewriter import Rewriter, narrow
+from singa_lite.compiler.ir.program import Program, Rewriter, narrow
 from singa_lite.compiler.ir.uses import Uses
 from singa_lite.compiler.rewrite.scores import LOSS, Scores, cut_along, parted, scores_of, sums
 from singa_lite.compiler.rewrite.table_sum import ADDED

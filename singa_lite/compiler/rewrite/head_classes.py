@@ -15,8 +15,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from singa_lite.compiler.ir.operation import Instruction, Operand
-from singa_lite.compiler.ir.program import Program
-from singa_lite.compiler.ir.rewriter import narrow
+from singa_lite.compiler.ir.program import Program, narrow
 from singa_lite.compiler.rewrite.head import Tiles, rows_of_tiles
 from singa_lite.compiler.rewrite.scores import LOSS, Scores, parted, scores_of, sums
 from singa_lite.compiler.rewrite.table_sum import ADDED

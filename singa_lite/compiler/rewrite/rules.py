@@ -12,11 +12,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from singa_lite.compiler.ir.matching import CallPattern
+from singa_lite.compiler.ir.matching import Application, CallPattern, RecordRule, Side, Sides
 from singa_lite.compiler.ir.operation import Instruction, Operand, blocks_of
-from singa_lite.compiler.ir.program import Program
-from singa_lite.compiler.ir.rewriter import Rewriter
-from singa_lite.compiler.ir.sides import Application, RecordRule, Side, Sides
+from singa_lite.compiler.ir.program import Program, Rewriter
 from singa_lite.compiler.ir.uses import Uses
 
 
@@ -92,7 +90,7 @@ class _Places:
             writes = [steps[index] for index, writing in touched[block] if writing]
             if writes and sum(other == there for other, _ in where.values()) > 1:
                 return False
-            if block not in pattern.held and (
+            if block not in pattern.held_blocks and (
                 there not in self.program.sizes or not set(self.uses.steps[there]) <= set(steps)
             ):
                 return False

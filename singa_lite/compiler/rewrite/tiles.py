@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from singa_lite.common.strides import memory_order
 from singa_lite.compiler.ir.collectives import BEGIN, kind_of, landing
 from singa_lite.compiler.ir.operation import Instruction, Operand
-from singa_lite.compiler.ir.program import Program
-from singa_lite.compiler.ir.rewriter import Rewriter, narrow
+from singa_lite.compiler.ir.program import Program, Rewriter, narrow
 from singa_lite.compiler.ir.uses import Uses
 from singa_lite.compiler.rewrite.table_sum import ADDED
 from singa_lite.kernels.interface import SIGNATURES
