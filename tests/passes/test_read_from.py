@@ -37,7 +37,7 @@ from programs import (
     update,
     whole,
 )
-from singa_lite.compiler.ir import contents
+from singa_lite.compiler.ir import footprint
 from singa_lite.compiler.ir.boxes import Box, cut
 from singa_lite.compiler.ir.operation import Instruction, Operand
 from singa_lite.compiler.ir.program import Program, requests
@@ -326,7 +326,7 @@ def test_the_work_does_not_grow_with_the_batch(monkeypatch):
         done[-1] += 1
         return cut(a, b)
 
-    monkeypatch.setattr(contents, "cut", counted)
+    monkeypatch.setattr(footprint, "cut", counted)
     for batch in (3, 300_000):
         made = images(batch)
         done.append(0)
