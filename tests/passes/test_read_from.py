@@ -45,7 +45,7 @@ from singa_lite.compiler.lower import lower
 from singa_lite.compiler.placement.check import check
 from singa_lite.compiler.placement.problem import PlanError
 from singa_lite.compiler.proof.read_from import check_reads
-from singa_lite.compiler.share.dead import without_dead
+from singa_lite.compiler.share.in_place import without_dead
 
 INPUT, RESULT, WEIGHT = whole(0, 3, 4), whole(1, 3, 8), whole(2, 3, 4)
 HELD = [0, 1, 2]

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from singa_lite.compiler.ir.operation import Instruction, Operand
 from singa_lite.compiler.ir.program import Program, Rewriter, narrow
 from singa_lite.compiler.ir.uses import Uses
+from singa_lite.compiler.rewrite.fusions import ADDED
 from singa_lite.compiler.rewrite.scores import LOSS, Scores, cut_along, parted, scores_of, sums
-from singa_lite.compiler.rewrite.table_sum import ADDED
 from singa_lite.kernels.interface import SIGNATURES
 
 #: Fewest rows of a tile: of fewer the library's products take a tenth longer, and one copies the weight into blocks.

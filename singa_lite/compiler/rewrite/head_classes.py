@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from singa_lite.compiler.ir.operation import Instruction, Operand
 from singa_lite.compiler.ir.program import Program, narrow
+from singa_lite.compiler.rewrite.fusions import ADDED
 from singa_lite.compiler.rewrite.head import Tiles, rows_of_tiles
 from singa_lite.compiler.rewrite.scores import LOSS, Scores, parted, scores_of, sums
-from singa_lite.compiler.rewrite.table_sum import ADDED
 from singa_lite.compiler.rewrite.tiles import Tiling, has_blocks
 
 DERIVATIVE, SMOOTHING, AGAIN = f"{LOSS}_derivative", "smooth_labels_derivative", "softmax_classes_derivative"

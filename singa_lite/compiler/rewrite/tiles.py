@@ -9,7 +9,7 @@ from singa_lite.compiler.ir.collectives import BEGIN, kind_of, landing
 from singa_lite.compiler.ir.operation import Instruction, Operand
 from singa_lite.compiler.ir.program import Program, Rewriter, narrow
 from singa_lite.compiler.ir.uses import Uses
-from singa_lite.compiler.rewrite.table_sum import ADDED
+from singa_lite.compiler.rewrite.fusions import ADDED
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.interface.state_format import BLOCKED, Blocks
 
