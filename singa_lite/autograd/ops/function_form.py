@@ -233,12 +233,13 @@ class Kernels:
 
 def checked_overwrites(name: str, given: object) -> tuple[tuple[str, str], ...]:
     """The pairs. TypeError for what is none."""
-    pairs = (
-        [pair if isinstance(pair, tuple | list) else () for pair in given] if isinstance(given, tuple | list) else [()]
-    )
-    if not all(len(pair) == 2 and all(isinstance(name, str) for name in pair) for pair in pairs):
+    if not isinstance(given, tuple | list) or not all(map(_is_pair, given)):
         raise TypeError(
             f"{name}.overwrites: wanted pairs such as (('y', 'x'),), what is written and what it may be written over, "
             f"received {given!r:.80}"
         )
-    return tuple((written, over) for written, over in pairs)
+    return tuple((written, over) for written, over in given)
+
+
+def _is_pair(given: object) -> bool:
+    return isinstance(given, tuple | list) and len(given) == 2 and all(isinstance(name, str) for name in given)

@@ -85,12 +85,9 @@ class Lifespan(NamedTuple):
     stop: int
 
 
-def lifespans(program: Program) -> dict[int, Lifespan]:
-    """The lifespan of each intermediate block that is used."""
-    return _lifespans(program, program.sizes)
-
-
-def _lifespans(program: Program, sizes: Mapping[int, int]) -> dict[int, Lifespan]:
+def lifespans(program: Program, sizes: Mapping[int, int] | None = None) -> dict[int, Lifespan]:
+    """The lifespan of each of these blocks that is used; None: of the intermediate ones."""
+    sizes = program.sizes if sizes is None else sizes
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     for step, instruction in enumerate(program.instructions):
@@ -121,7 +118,7 @@ def requests(program: Program) -> list[Request]:
 
 def host_requests(program: Program) -> list[Request]:
     """What must be placed in host memory, by the id "h<block>"."""
-    spans, alignment = _lifespans(program, program.host_sizes), program.target.alignment
+    spans, alignment = lifespans(program, program.host_sizes), program.target.alignment
     sizes = {block: program.rounded(nbytes) for block, nbytes in program.host_sizes.items()}
     return [Request(f"h{b}", span.start, span.stop, sizes[b], alignment) for b, span in spans.items()]
 

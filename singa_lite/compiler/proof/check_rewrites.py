@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from singa_lite.compiler.ir.collectives import as_values
+from singa_lite.compiler.ir.footprint import moves_bytes
 from singa_lite.compiler.ir.matching import Application
 from singa_lite.compiler.ir.operation import Operand
 from singa_lite.compiler.ir.program import Program
@@ -22,7 +23,7 @@ from singa_lite.compiler.proof.added_calls import add_applied, obey
 from singa_lite.compiler.proof.by_pieces import Pieces, join
 from singa_lite.compiler.proof.calls import Calls, Maker, Values, values_read, write
 from singa_lite.compiler.proof.errors import NO_NAMES, BlockNames, ValueNames
-from singa_lite.compiler.proof.values import Memory, Numbers, is_transparent
+from singa_lite.compiler.proof.values import Memory, Numbers
 
 
 def check_rewrites(recorded: Program, rewritten: Program, names: BlockNames = NO_NAMES) -> None:
@@ -64,7 +65,7 @@ def _check(calls: Calls, rewritten: Program, wanted: Memory, telling: ValueNames
     pieces = Pieces(calls)
     for instruction in rewritten.instructions:
         reads = values_read(memory, instruction)
-        if is_transparent(instruction):
+        if moves_bytes(instruction):
             made: Values = (None, next(value for value in reads if value is not None))
         else:
             known = calls.find(instruction, reads)

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from singa_lite.common.array_types import DType
-from singa_lite.compiler.ir.boxes import cut
-from singa_lite.compiler.ir.footprint import axis_order, boxes, moves_bytes
+from singa_lite.compiler.ir.footprint import axis_order, overlap
 from singa_lite.compiler.ir.operation import Instruction, Operand
 from singa_lite.compiler.ir.remembered import remembered
 from singa_lite.tensor import Shape
@@ -201,11 +200,6 @@ class Memory:
         return set(self._blocks)
 
 
-def is_transparent(instruction: Instruction) -> bool:
-    """Whether what it writes is what it reads."""
-    return moves_bytes(instruction)
-
-
 def share_bytes(one: Operand, other: Operand) -> bool:
     """Whether two operands over one block have a byte in common."""
     mine, theirs = region_of(one), region_of(other)
@@ -213,7 +207,7 @@ def share_bytes(one: Operand, other: Operand) -> bool:
         return False
     if len(mine.axes) == len(theirs.axes) == 1:
         return True
-    return any(cut(a, b)[0] for a in boxes(one) for b in boxes(other))
+    return overlap(one, other, {})
 
 
 def _overlap(written: Sequence[Written]) -> bool:

@@ -19,7 +19,7 @@ from dataclasses import replace
 from itertools import chain, product
 
 from singa_lite.common.strides import span
-from singa_lite.compiler.ir.collectives import BEGIN, WAIT, has_any, kind_of, limit_of, nbytes_of
+from singa_lite.compiler.ir.collectives import BEGIN, WAIT, has_any, kind_of, limit_of, nbytes_of, values_of
 from singa_lite.compiler.ir.operation import Instruction, Operand
 from singa_lite.compiler.ir.program import Program
 from singa_lite.kernels.collective import collective_of
@@ -94,7 +94,7 @@ class _Flight:
             self._count(instruction, 1)
             return
         if not self.by_limit:
-            while self._has_turn_behind(instruction):
+            while kind_of(instruction) and any(self.sums.values()):  # a sum that waits stands before this one
                 self._next()
         self._make(instruction)
 
@@ -152,10 +152,6 @@ class _Flight:
         shared |= {block for block in writes if self.read[block]}
         return bool(shared) and any(_reach(instruction, other, shared) for other in self.waiting)
 
-    def _has_turn_behind(self, instruction: Instruction) -> bool:
-        """Whether a sum that waits stands before this one."""
-        return bool(kind_of(instruction)) and any(self.sums.values())
-
     def _count(self, instruction: Instruction, step: int) -> None:
         reads, writes = _blocks(instruction, with_turn=False)
         if kind_of(instruction):
@@ -168,9 +164,7 @@ class _Flight:
 
 def _place(instruction: Instruction) -> tuple[int, int]:
     """Where the values of a sum begin."""
-    values = instruction.operands[0]
-    if values is None:
-        raise ValueError("a sum over the ranks has values")
+    values = values_of(instruction)
     return values.block, values.offset
 
 

@@ -65,7 +65,7 @@ class _OwnParts(Tiling):
             return None
         if not all(self._takes_own(self.instructions[one], self.instructions[begin]) for one in updates):
             return None
-        changed = any(self.uses.is_written(block, step, users[-1]) for block in (a.block, b.block))
+        changed = any(self.uses.is_changed(block, step + 1, users[-1]) for block in (a.block, b.block))
         return None if changed else _OwnedSum(begin, end, updates)
 
     def _is_own_part(self, begin: int, end: int, product: Instruction) -> bool:

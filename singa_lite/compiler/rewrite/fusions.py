@@ -124,7 +124,7 @@ def _may_add_rows(replacing: Replacing, place: Place) -> bool:
     if not all(operand[1:] == rows[1:] and is_whole_block(replacing.program, operand) for operand in (term, total)):
         return False
     alone = uses.steps[term.block][-1] == later == uses.steps[total.block][0] and term.block != total.block
-    changed = any(uses.is_written(place.named[word].block, step, later) for word in ("ids", "dy"))
+    changed = any(uses.is_changed(place.named[word].block, step + 1, later) for word in ("ids", "dy"))
     return alone and not changed and term.block != rows.block
 
 

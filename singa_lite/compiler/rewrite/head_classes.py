@@ -56,9 +56,11 @@ def by_tiles_of_classes(program: Program) -> Program:
 
 
 class _ClassTiling(Tiling):
+    #: The head whose tiles are made.
+    _head: _Head
+
     def __init__(self, program: Program) -> None:
         super().__init__(program)
-        self._head: _Head | None = None
         self._log_sums: Operand | None = None
         self._large: frozenset[int] = frozenset()
 
@@ -114,7 +116,7 @@ class _ClassTiling(Tiling):
         product, derivative = head.all.steps[0], self.instructions[head.derivative].by_name
         read = [(operand, product) for operand in self.instructions[product].reads]
         read += [(o, head.derivative) for name in ("dlosses", "target") if (o := derivative[name]) is not None]
-        return not any(self.uses.is_written(operand.block, at, head.updates[0] - 1) for operand, at in read)
+        return not any(self.uses.is_changed(operand.block, at + 1, head.updates[0] - 1) for operand, at in read)
 
     def _may_be_cut(self, user: Instruction, product: Instruction) -> bool:
         """By classes: state in blocks and rows that are added, where these are the outermost axis."""
@@ -131,12 +133,12 @@ class _ClassTiling(Tiling):
 
     def rows(self, product: Instruction, axis: int) -> int:
         """Classes of a tile."""
-        scores = self._the_head.all.scores
+        scores = self._head.all.scores
         return max(super().rows(product, axis), SCORES * self.tile_bytes // (scores.nbytes // scores.shape[1]))
 
     def made(self, product: Instruction, tile: Operand, axis: int, start: int, stop: int) -> Iterator[Instruction]:
         """The scores of some classes again, their derivative over them, and their gradient."""
-        head, scores = self._the_head, self._the_head.all.scores
+        head, scores = self._head, self._head.all.scores
         z = self.make.new_operand((scores.shape[0], stop - start), scores.dtype)
         again, derivative = (self.instructions[s] for s in (head.all.steps[0], head.derivative))
         yield self.make.call(again, _columns(again, z, start, stop))
@@ -146,12 +148,6 @@ class _ClassTiling(Tiling):
         yield self.make.call(derivative, operands, AGAIN, settings)
         a, b, _ = product.operands
         yield self.make.call(product, (z, b, tile) if axis == 0 else (a, z, tile))
-
-    @property
-    def _the_head(self) -> _Head:
-        if self._head is None:
-            raise ValueError("a tile of classes has a head")
-        return self._head
 
 
 def _columns(product: Instruction, z: Operand, start: int, stop: int) -> tuple[Operand | None, ...]:

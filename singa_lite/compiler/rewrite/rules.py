@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
+from singa_lite.common.strides import span
 from singa_lite.compiler.ir.matching import Application, CallPattern, RecordRule, Side, Sides
 from singa_lite.compiler.ir.operation import Instruction, Operand, blocks_of
 from singa_lite.compiler.ir.program import Program, Rewriter
@@ -78,7 +79,7 @@ class _Places:
     def _sides(self, found: Sequence[Instruction]) -> Sides | None:
         """Both sides for the forms of the inputs at hand."""
         example = self.rule.examples[self.variant].pattern
-        given = [_operand_for(example, found, operand.block, operand) for operand in example.inputs]
+        given = [_operand_for(example, found, operand) for operand in example.inputs]
         inputs = [operand for operand in given if operand is not None]
         return self.rule.sides(self.variant, inputs) if len(inputs) == len(given) else None
 
@@ -102,28 +103,23 @@ class _Places:
 
     def _used_between(self, block: int, steps: Sequence[int], first: int, last: int) -> bool:
         """Whether others use the block from the one step to the other."""
-        return any(first <= step <= last and step not in steps for step in self.uses.steps[block])
+        return self.uses.is_used(block, first, last, steps)
 
     def _there(self, sides: Sides, steps: Sequence[int], where: dict[int, tuple[int, int]], at: Sequence[int]) -> bool:
         """Whether each input holds, where the replacement reads it, what the pattern reads; and no output is taken."""
-        read = {
-            block: [steps[index] for index, _ in uses]
-            for block, uses in _uses_by_block(sides.pattern.instructions).items()
-        }
+        uses = _uses_by_block(sides.pattern.instructions)
+
+        def placed(block: int) -> list[int]:
+            """The steps behind which the replacement uses a block."""
+            return [s for s, i in zip(at, sides.replacement.instructions, strict=True) if block in blocks_of(i)]
+
         for mine, theirs in zip(sides.replacement.inputs, sides.pattern.inputs, strict=True):
-            moments = read[theirs.block] + [
-                step for step, i in zip(at, sides.replacement.instructions, strict=True) if mine.block in blocks_of(i)
-            ]
-            written = self.uses.writers[where[theirs.block][0]]
-            if any(min(moments) <= step <= max(moments) for step in written):
+            moments = [steps[index] for index, _ in uses[theirs.block]] + placed(mine.block)
+            if self.uses.is_changed(where[theirs.block][0], min(moments), max(moments)):
                 return False
         for mine, theirs in zip(sides.replacement.outputs, sides.pattern.outputs, strict=True):
-            there = where[theirs.block][0]
-            writing = [s for s, i in zip(at, sides.replacement.instructions, strict=True) if mine.block in blocks_of(i)]
-            last = max(
-                steps[index] for index, is_write in _uses_by_block(sides.pattern.instructions)[theirs.block] if is_write
-            )
-            if self._used_between(there, steps, min(writing), last):
+            last = max(steps[index] for index, is_write in uses[theirs.block] if is_write)
+            if self._used_between(where[theirs.block][0], steps, min(placed(mine.block)), last):
                 return False
         return True
 
@@ -141,15 +137,14 @@ class _Places:
             for block in blocks_of(call):
                 if block not in blocks:
                     blocks[block] = self.make.new_block(sizes[block]), 0
-            operands = tuple(o if o is None else _shifted_operand(o, *blocks[o.block]) for o in call.operands)
-            new = self.make.call(self.program.instructions[step], operands, call.kernel, call.settings)
+            operands = []
+            for operand in call.operands:
+                block, start = (0, 0) if operand is None else blocks[operand.block]
+                operands.append(operand and operand._replace(block=block, offset=start + operand.offset))
+            new = self.make.call(self.program.instructions[step], tuple(operands), call.kernel, call.settings)
             self.placed[step].append(new)
             made.append(new)
         return made
-
-
-def _shifted_operand(operand: Operand, block: int, start: int) -> Operand:
-    return operand._replace(block=block, offset=start + operand.offset)
 
 
 def _uses_by_block(instructions: Sequence[Instruction]) -> dict[int, list[tuple[int, bool]]]:
@@ -200,8 +195,8 @@ def _sizes(side: Side) -> dict[int, int]:
     for instruction in side.instructions:
         for operand in instruction.operands:
             if operand is not None:
-                reach = sum((e - 1) * s for e, s in zip(operand.shape, operand.strides, strict=True))
-                sizes[operand.block] = max(sizes[operand.block], operand.offset + reach + operand.dtype.itemsize)
+                stop = operand.offset + span(operand.shape, operand.strides, operand.dtype.itemsize).stop
+                sizes[operand.block] = max(sizes[operand.block], stop)
     return sizes
 
 
@@ -224,10 +219,10 @@ def _bases(pattern: Side, found: Sequence[Instruction]) -> dict[int, tuple[int, 
     return places
 
 
-def _operand_for(pattern: Side, place: Sequence[Instruction], block: int, like: Operand) -> Operand | None:
-    """What stands at a place for the pattern's tensor `like` over a block; None where no instruction takes it so."""
+def _operand_for(pattern: Side, place: Sequence[Instruction], like: Operand) -> Operand | None:
+    """What stands at a place for the pattern's tensor `like`; None where no instruction takes it so."""
     for mine, theirs in zip(pattern.instructions, place, strict=True):
         for one, other in zip(mine.operands, theirs.operands, strict=True):
-            if one is not None and one.block == block and one == like:
+            if one == like:
                 return other
     return None

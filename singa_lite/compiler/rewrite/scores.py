@@ -111,14 +111,11 @@ def _begins(program: Program, uses: Uses, scores: Scores) -> bool:
         return False
     if uses.writers[scores.scores.block] != [scores.steps[0]]:
         return False
-    return all(_only_as_rows(program.instructions[step], scores.large) for step in scores.steps)
-
-
-def _only_as_rows(instruction: Instruction, large: frozenset[int]) -> bool:
-    """Whether the large blocks are cut wherever it has them."""
-    along = cut_along(instruction)
-    named = instruction.by_name.items()
-    return all(operand is None or operand.block not in large or name in along for name, operand in named)
+    for instruction in (program.instructions[step] for step in scores.steps):
+        large = {name for name, o in instruction.by_name.items() if o is not None and o.block in scores.large}
+        if not large <= {*cut_along(instruction)}:
+            return False
+    return True
 
 
 def parted(program: Program, scores: Scores) -> tuple[list[int], list[int]] | None:

@@ -84,7 +84,7 @@ class Tiling:
                 return []
             if has_blocks(instruction) and _outermost(gradient) != 0:
                 return []
-        changed = any(self.uses.is_written(block, step, users[-1]) for block in (a.block, b.block))
+        changed = any(self.uses.is_changed(block, step + 1, users[-1]) for block in (a.block, b.block))
         return [] if changed else users
 
     def _may_be_cut(self, user: Instruction, product: Instruction) -> bool:
@@ -157,10 +157,9 @@ class Tiling:
             operands = (*update.operands[:2], tile)
             yield self.make.call(update, operands, settings={**update.settings, "first": start})
             return
-        pieces = [_piece(operand, gradient, axis, start, stop) for operand in update.operands]
         pieces = [
-            tile if old is not None and old.block == gradient.block else new
-            for old, new in zip(update.operands, pieces, strict=True)
+            tile if one is not None and one.block == gradient.block else _piece(one, gradient, axis, start, stop)
+            for one in update.operands
         ]
         yield from self.counted(update, pieces, stop == gradient.shape[axis])
 
