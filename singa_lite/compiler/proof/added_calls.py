@@ -118,70 +118,56 @@ def add_applied(calls: Calls, applied: Sequence[Application]) -> None:
 
 
 class _Run:
-    """A side of a rule over values of its own. held: {its value: that of the record}."""
+    """A side of a rule over values of its own. of_record: {its value: that of the record}."""
 
     def __init__(self, side: Side) -> None:
         self.calls = Calls(Numbers())
         self.memory = Memory(self.calls.numbers, {})
-        self.inputs = [self.memory.read(operand) for operand in side.inputs]
+        inputs = [self.memory.read(operand) for operand in side.inputs]
         for number, instruction in enumerate(side.instructions):
             self.calls.record(self.memory, replace(instruction, number=number))
-        self.outputs = [self.memory.read(operand) for operand in side.outputs]
-        self.held: dict[int, int] = {}
+        self.ends = [*inputs, *(self.memory.read(operand) for operand in side.outputs)]
+        self.of_record: dict[int, int] = {}
 
 
 def _add_replacement(calls: Calls, applied: Application) -> None:
     pattern, replacement = (_Run(side) for side in applied.sides)
+    where = f"rewriting, rule {applied.name!r}"
     for index, number in enumerate(applied.matched):
-        _match(calls, applied, pattern, index, number)
-    pairs = zip((*replacement.inputs, *replacement.outputs), (*pattern.inputs, *pattern.outputs), strict=True)
-    for mine, theirs in pairs:
-        if theirs not in pattern.held:
-            raise PlanError(
-                f"rewriting, rule {applied.name!r}: wanted a pattern that takes all its inputs, received one without"
-            )
-        replacement.held[mine] = pattern.held[theirs]
+        _match(calls, where, pattern, index, number)
+    if not pattern.of_record.keys() >= {*pattern.ends}:
+        raise PlanError(f"{where}: wanted a pattern that takes all its inputs, received one without")
+    known = replacement.of_record
+    known |= {mine: pattern.of_record[theirs] for mine, theirs in zip(replacement.ends, pattern.ends, strict=True)}
     for index, number in enumerate(applied.made):
         call = replacement.calls.by_number.get(index)
         if call is None:  # a copy, which is seen through
             continue
-        reads = tuple(None if value is None else _known(applied, replacement, value) for value in call.reads)
-        writes = tuple(
-            None if value is None else replacement.held.setdefault(value, calls.numbers.new()) for value in call.writes
-        )
-        made = Call(replace(call.instruction, number=number), reads, writes)
-        calls.add(made)
-        calls.by_number[number] = made
+        if any(value is not None and value not in known for value in call.reads):
+            raise PlanError(
+                f"{where}: wanted a replacement that takes its inputs as they are, received one that takes a part"
+            )
+        reads = tuple(None if value is None else known[value] for value in call.reads)
+        writes = tuple(None if value is None else known.setdefault(value, calls.numbers.new()) for value in call.writes)
+        calls.by_number[number] = Call(replace(call.instruction, number=number), reads, writes)
+        calls.add(calls.by_number[number])
 
 
-def _match(calls: Calls, applied: Application, pattern: _Run, index: int, number: int) -> None:
+def _match(calls: Calls, where: str, pattern: _Run, index: int, number: int) -> None:
     """Note which values of the record those of a call of the pattern are."""
     mine, theirs = pattern.calls.by_number.get(index), calls.by_number.get(number)
     if mine is None:
         return
-    if theirs is None or not _same_call(mine.instruction, theirs.instruction):
-        wanted = mine.instruction.kernel if theirs is None else f"{mine.instruction.kernel} as in its pattern"
-        raise PlanError(
-            f"rewriting, rule {applied.name!r}: wanted {wanted}, received "
-            f"{f'number {number}, which the record has not' if theirs is None else called(theirs.instruction)}"
-        )
+    kernel = mine.instruction.kernel
+    if theirs is None:
+        raise PlanError(f"{where}: wanted {kernel}, received number {number}, which the record has not")
+    if not _same_call(mine.instruction, theirs.instruction):
+        raise PlanError(f"{where}: wanted {kernel} as in its pattern, received {called(theirs.instruction)}")
     for one, other in zip((*mine.reads, *mine.writes), (*theirs.reads, *theirs.writes), strict=True):
-        if one is not None and other is not None and pattern.held.setdefault(one, other) != other:
-            raise PlanError(
-                f"rewriting, rule {applied.name!r}, {called(theirs.instruction)}: wanted the values of its pattern, "
-                "received others"
-            )
+        if one is not None and other is not None and pattern.of_record.setdefault(one, other) != other:
+            raise PlanError(f"{where}, {called(theirs.instruction)}: wanted the values of its pattern, received others")
 
 
 def _same_call(one: Instruction, other: Instruction) -> bool:
     forms = [[o and form_of(o) for o in i.operands] for i in (one, other)]
     return one.kernel == other.kernel and one.settings == other.settings and forms[0] == forms[1]
-
-
-def _known(applied: Application, replacement: _Run, value: int) -> int:
-    if value not in replacement.held:
-        raise PlanError(
-            f"rewriting, rule {applied.name!r}: wanted a replacement that takes its inputs as they are, received one "
-            "that takes a part of one"
-        )
-    return replacement.held[value]

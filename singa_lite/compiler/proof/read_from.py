@@ -30,7 +30,7 @@ from singa_lite.compiler.ir.footprint import Contents, Piece, boxes, moves_bytes
 from singa_lite.compiler.ir.operation import Instruction, Operand, Transfer, repeat_of
 from singa_lite.compiler.ir.program import Program, split_joined
 from singa_lite.compiler.proof.check_calls import check_calls
-from singa_lite.compiler.proof.errors import NO_NAMES, BlockNames, held_block_error, wrong_read
+from singa_lite.compiler.proof.errors import NO_NAMES, BlockNames, ByteErrors
 from singa_lite.compiler.proof.races import InFlight, check_joined
 
 #: Where host memory begins, in the addresses of the arena: behind any arena.
@@ -75,6 +75,7 @@ def check_reads(
     planned = split_joined(planned)
     left_out = check_calls(rewritten, planned, offsets)
     originals = {i.number: i for i in rewritten.instructions}
+    errors = ByteErrors(originals, names)
     wanted, wanted_memory = _sources(rewritten, {}, left_out, originals)
     found, memory = _sources(planned, offsets, (), originals)
     for instruction in planned.instructions:
@@ -84,12 +85,12 @@ def check_reads(
         pairs = zip(found[instruction.number], expected_reads, strict=True)
         for index, (received, expected) in enumerate(pairs):
             if not name_same_bytes(received, expected):
-                raise wrong_read(instruction, index, expected, received, originals, names)
+                raise errors.wrong_read(instruction, index, expected, received)
     used = {operand.block for i in rewritten.instructions for operand in i.operands if operand is not None}
     for block in (wanted_memory.keys() | memory.keys()) - rewritten.sizes.keys() - (planned.sizes.keys() - used) - {-1}:
         left, left_wanted = (m[block].pieces() if block in m else [] for m in (memory, wanted_memory))
         if not name_same_bytes(left, left_wanted):
-            raise held_block_error(block, left_wanted, left, originals, names)
+            raise errors.held_block(block, left_wanted, left)
 
 
 def _expected(
