@@ -12,7 +12,6 @@ of a value that follow each other in memory, without regard to its axes. They ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from singa_lite.compiler.ir.footprint import axis_order
@@ -164,9 +163,8 @@ class Pieces:
         return None
 
     def _piece(self, value: int, axis: int, extent: Extent, full: Operand, instruction: Instruction) -> int:
-        whole = _bounds(full, axis, Extent(0, _extent_of(full, axis, instruction)), instruction)
-        start, stop = _bounds(full, axis, extent, instruction)
-        return piece(self.numbers, value, axis, start, stop, whole.stop)
+        start, stop = _bounds(full, extent, instruction)
+        return piece(self.numbers, value, axis, start, stop, full.shape[axis])
 
     def _sum_of(self, value: int, extent: Extent, rows: int) -> int:
         return value if extent == (0, rows) else self.numbers.of(Sum(value, *extent, rows))
@@ -223,27 +221,18 @@ def _rows(whole: Instruction, split: Split) -> int:
     return next((o.shape[split.axes[n]] for n, o in whole.by_name.items() if n in split.axes and o is not None), 0)
 
 
-def _extent_of(full: Operand, axis: int, instruction: Instruction) -> int:
-    return _value_shape(instruction)[axis] if full.dtype == BLOCKED else full.shape[axis]
-
-
-def _value_shape(instruction: Instruction) -> Sequence[int]:
-    """The shape of the value that an update is of."""
-    value = instruction.by_name.get("value")
-    return () if value is None else value.shape
-
-
-def _bounds(full: Operand, axis: int, extent: Extent, instruction: Instruction) -> Extent:
-    """The same piece, counted in groups where state lies in blocks of 8 bits."""
-    if full.dtype != BLOCKED:
+def _bounds(full: Operand, extent: Extent, update: Instruction) -> Extent:
+    """The same piece, counted in groups where state of an update lies in blocks of 8 bits."""
+    value = update.by_name.get("value")
+    if full.dtype != BLOCKED or value is None:
         return extent
-    blocks = Blocks.of(tuple(_value_shape(instruction)))
+    blocks = Blocks.of(value.shape)
     return Extent(extent.start // blocks.rows, blocks.groups(extent.stop))
 
 
 def _cut(full: Operand, axis: int, extent: Extent, instruction: Instruction) -> tuple[int, ...]:
     """The shape of a piece."""
-    start, stop = _bounds(full, axis, extent, instruction)
+    start, stop = _bounds(full, extent, instruction)
     return tuple(stop - start if i == axis else e for i, e in enumerate(full.shape))
 
 
