@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from singa_lite.autograd.ops.op import KernelOp, Op, checked_tensor
 from singa_lite.common.checks import axis_of, finite_above_zero
 from singa_lite.common.errors import ShapeError
@@ -85,7 +83,8 @@ class PRelu(Op):
     """y = x where x > 0, else alpha * x. Only x is kept; its negative part is made again for alpha's gradient."""
 
     def forward(self, x: Tensor, alpha: Tensor) -> Tensor:
-        if alpha.ndim > x.ndim or _common(x, alpha) != x.shape or alpha.dtype != x.dtype:
+        pairs = zip(alpha.shape[::-1], x.shape[::-1], strict=False)
+        if alpha.ndim > x.ndim or any(n not in (1, extent) for n, extent in pairs) or alpha.dtype != x.dtype:
             raise ShapeError(
                 f"prelu: wanted alpha of a shape that broadcasts to x's, and its dtype, received {alpha.shape} "
                 f"{alpha.dtype} for x {x.shape} {x.dtype}"
@@ -127,13 +126,6 @@ class PRelu(Op):
         total = self.device.empty(padded, dy.dtype)
         self.device.run("reduce_sum", product, total, axes=axes, alpha=-1.0)
         return total.view(self.shape)
-
-
-def _common(x: Tensor, alpha: Tensor) -> tuple[int, ...]:
-    try:
-        return np.broadcast_shapes(x.shape, alpha.shape)
-    except ValueError:
-        return ()
 
 
 def prelu(x: Tensor, alpha: Tensor) -> Tensor:

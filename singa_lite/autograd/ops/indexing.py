@@ -96,15 +96,10 @@ def reads_values(at: object) -> bool:
     return any(isinstance(one, list | np.ndarray | Tensor | bool | np.bool_) for one in entries)
 
 
-def is_basic(at: object) -> bool:
-    """Whether `index` takes this. Lists, arrays and tensors are not among it, and neither are True and False."""
-    entries = at if isinstance(at, tuple) else (at,)
-    return all(_is_number(one) or one is None or one is ... or isinstance(one, slice) for one in entries)
-
-
 def check_basic(x: Tensor, at: object) -> None:
     """GraphError for an index that only reads values, where an operation is wanted: on a tape and while recording."""
-    if not is_basic(at):
+    entries = at if isinstance(at, tuple) else (at,)
+    if not all(_is_number(one) or one is None or one is ... or isinstance(one, slice) for one in entries):
         raise GraphError(
             f"tensor[...] of {x!r}, on a tape or while recording: wanted whole numbers, slices, None and ..., received "
             f"{_described(at)}; autograd.gather takes elements by ids, autograd.where chooses by a mask; detach() "

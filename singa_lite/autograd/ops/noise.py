@@ -41,22 +41,16 @@ def normal(
     return made
 
 
-def checked_state(where: str, state: object) -> Tensor:
-    """The state of random numbers itself. ShapeError for anything else."""
+def drawn_key(where: str, state: object) -> Tensor:
+    """The key for the next numbers, after which the state's counter is one more. ShapeError for what is no state."""
     if not isinstance(state, Tensor) or state.shape != (3,) or state.dtype != np.uint64:
         raise ShapeError(f"{where}: wanted state uint64 (3,), received {state!r:.100}")
-    return state
-
-
-def drawn_key(where: str, state: object) -> Tensor:
-    """The key for the next numbers, after which the state's counter is one more."""
-    checked = checked_state(where, state)
-    key: Tensor = device_of(checked).empty((3,), np.uint64)
+    key: Tensor = device_of(state).empty((3,), np.uint64)
     draw = drawing.get()
     if draw is None:
-        key.device.run("draw_key", checked, key)
+        key.device.run("draw_key", state, key)
     else:
-        draw(checked, key)
+        draw(state, key)
     return key
 
 

@@ -40,7 +40,9 @@ def improved(program: Program) -> Program:
         found = None
         for move in moves[: min(trials, TRIALS_OF_A_PEAK)]:
             trials -= 1
-            candidate = _with_move(program, move)
+            order = list(program.instructions)
+            order.insert(move.target - (move.origin < move.target), order.pop(move.origin))
+            candidate = program.with_instructions(order)
             lowered = in_place(candidate)
             if floor(lowered) < best:
                 found = candidate, lowered
@@ -67,14 +69,6 @@ def _moves(program: Program, peak: int) -> Iterator[Move]:
         last = span.stop - 1
         if max(before[last], default=-1) < peak:
             yield Move(program.sizes[block], last, peak)
-
-
-def _with_move(program: Program, move: Move) -> Program:
-    """The program with one instruction moved."""
-    order = list(program.instructions)
-    instruction = order.pop(move.origin)
-    order.insert(move.target - (move.origin < move.target), instruction)
-    return program.with_instructions(order)
 
 
 def done_early(program: Program) -> Program:

@@ -95,7 +95,8 @@ class _Path:
 
     def _from(self, start: int) -> Iterator[tuple[int, float]]:
         """(end, seconds) of each wave that may begin at a step."""
-        yield start + 1, self._by_all_cores(start)
+        seconds = self._seconds[start]
+        yield start + 1, min(seconds, seconds / (self._lanes * OF_CORES) + JOIN)  # by itself, on all cores
         apart = _IndependentGroups(self._seconds)
         for step in range(start, min(start + WIDEST, len(self._seconds))):
             if self._bytes.within(start, step + 1) > self._most:
@@ -103,11 +104,6 @@ class _Path:
             apart.add(step, [one for one in self._near[step] if one >= start])
             if len(apart.sums) > 1:
                 yield step + 1, BEGIN + max(_loads(apart.sums.values(), self._lanes))
-
-    def _by_all_cores(self, step: int) -> float:
-        """Of an instruction by itself."""
-        seconds = self._seconds[step]
-        return min(seconds, seconds / (self._lanes * OF_CORES) + JOIN)
 
     def _lanes_of(self, start: int, stop: int) -> list[list[int]]:
         """The steps of each lane of a wave: the longest group first, to the lane that is least loaded."""

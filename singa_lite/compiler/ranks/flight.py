@@ -53,8 +53,11 @@ def _begun_early(instructions: tuple[Instruction, ...]) -> list[Instruction]:
     for instruction in instructions:
         at = len(made)
         if kind_of(instruction) == BEGIN:
-            own = _blocks(instruction)
-            while at and not _conflict(own, _blocks(made[at - 1])):
+            reads, writes = _blocks(instruction)
+            while at:
+                read, written = _blocks(made[at - 1])
+                if not (writes.isdisjoint(read | written) and reads.isdisjoint(written)):
+                    break
                 at -= 1
         made.insert(at, instruction)
     return made
@@ -88,8 +91,10 @@ class _Flight:
 
     def _take(self, instruction: Instruction) -> None:
         kind = kind_of(instruction)
-        may_wait = kind == WAIT and not collective_of(instruction.settings).is_urgent
-        if may_wait or self._stands_in_line(instruction) or self._depends(instruction):
+        call = collective_of(instruction.settings) if kind in (BEGIN, WAIT) else None
+        may_wait = kind == WAIT and call is not None and not call.is_urgent
+        in_line = kind == BEGIN and call is not None and self.by_limit and call.in_line and bool(self.waiting)
+        if may_wait or in_line or self._depends(instruction):
             self.waiting.append(instruction)
             self._count(instruction, 1)
             return
@@ -97,10 +102,6 @@ class _Flight:
             while kind_of(instruction) and any(self.sums.values()):  # a sum that waits stands before this one
                 self._next()
         self._make(instruction)
-
-    def _stands_in_line(self, instruction: Instruction) -> bool:
-        begins = self.by_limit and kind_of(instruction) == BEGIN
-        return begins and collective_of(instruction.settings).in_line and bool(self.waiting)
 
     def _make(self, instruction: Instruction, has_waited: bool = False) -> None:
         """has_waited: what still waits comes behind it."""
@@ -193,10 +194,6 @@ def _spans_overlap(one: Operand, other: Operand) -> bool:
     return (
         one.offset + first.start < other.offset + second.stop and other.offset + second.start < one.offset + first.stop
     )
-
-
-def _conflict(one: Blocks, other: Blocks) -> bool:
-    return not (one[1].isdisjoint(other[0] | other[1]) and one[0].isdisjoint(other[1]))
 
 
 def polled(program: Program) -> Program:

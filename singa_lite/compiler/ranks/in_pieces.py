@@ -152,7 +152,7 @@ class _Cutting:
 
     def _is_to_be_cut(self, call: Instruction, values: Operand) -> bool:
         if SIGNATURES[call.kernel].facts.by_elements:
-            return self._is_large(values)
+            return len(values.shape) > 1 and values.nbytes >= LEAST_PIECES * self.program.target.tile_bytes
         return is_too_much(call) and values.block not in self.packed
 
     def _in_pieces(self, begin: Instruction, wait: Instruction, values: Operand) -> Iterator[Instruction]:
@@ -164,9 +164,6 @@ class _Cutting:
             operands = piece, landing(self.make, begin, piece), begin.operands[2]
             yield self.make.call(begin, operands)
             yield self.make.call(wait, operands)
-
-    def _is_large(self, values: Operand) -> bool:
-        return len(values.shape) > 1 and values.nbytes >= LEAST_PIECES * self.program.target.tile_bytes
 
     def _pieces(self, values: Operand) -> Iterator[Operand]:
         axis = memory_order(values.shape, values.strides)[0]

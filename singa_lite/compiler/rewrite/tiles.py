@@ -80,7 +80,8 @@ class Tiling:
             return []
         for user in users:
             instruction = self.instructions[user]
-            if not _fits_gradient(instruction, gradient) or not self._may_be_cut(instruction, product):
+            taken = {o for o in instruction.operands if o is not None and o.block == gradient.block}
+            if taken != {gradient} or not self._may_be_cut(instruction, product):
                 return []
             if has_blocks(instruction) and _outermost(gradient) != 0:
                 return []
@@ -191,10 +192,3 @@ def _piece(operand: Operand | None, gradient: Operand, axis: int, start: int, st
         cut = Blocks.of(gradient.shape)
         return narrow(operand, 0, start // cut.rows, cut.groups(stop))
     return operand if operand is None or operand.shape != gradient.shape else narrow(operand, axis, start, stop)
-
-
-def _fits_gradient(instruction: Instruction, gradient: Operand) -> bool:
-    """Whether the instruction takes the gradient as it was made, and all that goes with it in its shape."""
-    return all(
-        operand is None or operand.block != gradient.block or operand == gradient for operand in instruction.operands
-    )

@@ -64,8 +64,9 @@ def assembled_in_place(program: Program) -> Program:
     some = []
     for count in _rungs(program, len(wholes)):
         steps = [step for _, taken in wholes[:count] for step in taken]
-        some.append(replace(_Assembly(program, assembly.free, steps).result(), order=_named(program, "with some")))
-    rivals = (*program.rivals, *some, replace(program, order=_named(program, "with")))
+        form = _Assembly(program, assembly.free, steps).result()
+        some.append(replace(form, order=f"{program.order}, with some copies"))
+    rivals = (*program.rivals, *some, replace(program, order=f"{program.order}, with copies"))
     return replace(assembly.result(), rivals=rivals)
 
 
@@ -73,10 +74,6 @@ def _rungs(program: Program, wholes: int) -> list[int]:
     """How many of the wholes are left to copies, in each form but the first and the last."""
     count = min(wholes, FORMS - 1) if len(program.instructions) <= MOST_INSTRUCTIONS else 1
     return [wholes * rung // count for rung in range(1, count)]
-
-
-def _named(program: Program, which: str) -> str:
-    return f"{program.order}, {which} copies"
 
 
 class _Assembly:
