@@ -6,16 +6,18 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 from singa_lite.autograd.rewriting.proof import Claim
-from singa_lite.autograd.rewriting.stated import Stated, fits, trials
 from singa_lite.autograd.rewriting.traced import (
     Function,
     Needs,
+    Stated,
     check_sides,
+    fits,
     is_connected,
     lie_alike,
     makes_results,
     paired,
     traced,
+    trials,
 )
 from singa_lite.common.array_types import DType
 from singa_lite.common.errors import RuleError
