@@ -146,10 +146,10 @@ class _Places:
 
 
 class _BlockUse(NamedTuple):
-    """A use of a block by the call of a side with this index, which stands at a step."""
+    """A use of a block by a call, which stands at a step of a program and at a place of its side."""
 
     step: int
-    index: int
+    place: int
     writes: bool
 
 
