@@ -97,7 +97,7 @@ class _OwnParts(Tiling):
             for other, cut in enumerate(strip.cuts):
                 if cut.stop > cut.start:
                     yield from self._rows(product, cut, strip.place(other))
-            yield from summed(self.make, begin, end, strip)
+            yield from summed(self.make, begin, end, strip.memory)
             mine = slice(strip.cuts[rank].start - start, strip.cuts[rank].stop - start)
             if mine.stop > mine.start:
                 for update in found.updates:
