@@ -167,8 +167,7 @@ class BackwardPass:
 def unit_derivative(y: Tensor) -> Tensor:
     """The derivative by itself of a y of one element."""
     with device_of(y).scope(Phase.DERIVATIVE):
-        made: Tensor = full(y.shape, 1, y.dtype, y.device)
-        return made
+        return full(y.shape, 1, y.dtype, y.device)
 
 
 def _derivative(node: Op, index: int, dys: tuple[Tensor, ...]) -> Tensor:

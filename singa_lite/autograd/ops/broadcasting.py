@@ -39,8 +39,7 @@ class Broadcasting(Op, ABC):
         """A new tensor of the common shape, which lies as the first of a and b that has this shape."""
         shape = common_shape(self.kernel, a, b, *others)
         order = next((t.memory_order() for t in (a, b) if t.shape == shape), "")
-        made: Tensor = self.device.empty(shape, a.dtype, order)
-        return made
+        return self.device.empty(shape, a.dtype, order)
 
     def keep(self, a: Tensor, b: Tensor, y: Tensor) -> None:
         """Save what the derivatives need."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from singa_lite.autograd.ops.op import Op, checked_tensor
-from singa_lite.autograd.ops.shape import concat, reshape, transpose
+from singa_lite.autograd.ops.shape import checked_list, concat, reshape, transpose
 from singa_lite.common.checks import axis_of, integer, is_int
 from singa_lite.common.errors import ShapeError
 from singa_lite.tensor import Tensor
@@ -69,12 +69,8 @@ def gather(x: Tensor, ids: Tensor, axis: int = 0) -> Tensor:
 
 def stack(xs: Sequence[Tensor], axis: int = 0) -> Tensor:
     """The tensors, all of one shape, one behind the other along a new axis, which is `axis` of the result."""
-    if isinstance(xs, Tensor) or not isinstance(xs, Sequence):
-        raise TypeError(f"stack: wanted a list of tensors, received {type(xs).__name__}")
-    if not xs:
-        raise ShapeError("stack: wanted at least one tensor, received none")
-    shape = checked_tensor("stack", xs[0]).shape
-    if any(checked_tensor("stack", x).shape != shape or x.dtype != xs[0].dtype for x in xs):
+    shape = checked_list("stack", xs)[0].shape
+    if any(x.shape != shape or x.dtype != xs[0].dtype for x in xs):
         raise ShapeError(
             f"stack: wanted tensors of one shape and dtype, received {[f'{x.shape} {x.dtype}' for x in xs]!s:.300}"
         )

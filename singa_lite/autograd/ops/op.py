@@ -119,8 +119,7 @@ class Op(Unique):
 
     def empty_like(self, tensor: Tensor) -> Tensor:
         """A new tensor of the same shape and dtype, its axes in the same order in memory, without gaps."""
-        made = self.device.empty(tensor.shape, tensor.dtype, tensor.memory_order())
-        return made
+        return self.device.empty(tensor.shape, tensor.dtype, tensor.memory_order())
 
     def computed(self, kernel: str, *inputs: Tensor, **settings: object) -> Tensor:
         """The result of a kernel whose output is its last tensor: a new tensor that lies as the first input does."""

@@ -36,8 +36,7 @@ class Pool2d(KernelOp):
         """Room for the place of each largest element in its window; None where no derivative is wanted."""
         if not self.needs[0]:
             return None
-        made: Tensor = self.device.empty(y.shape, np.uint8 if self.window.taps <= 256 else np.int32, "image")
-        return made
+        return self.device.empty(y.shape, np.uint8 if self.window.taps <= 256 else np.int32, "image")
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
         dx: Tensor = self.device.empty(self.shape, dys[0].dtype, "image")

@@ -23,8 +23,7 @@ class _Reduction(KernelOp):
         """Room for the result."""
         self.shape, self.narrow = x.shape, tuple(1 if i in self.axes else n for i, n in enumerate(x.shape))
         left = tuple(extent for axis, extent in enumerate(x.shape) if axis not in self.axes)
-        made: Tensor = self.device.empty(self.narrow if self.keepdims else left, x.dtype)
-        return made
+        return self.device.empty(self.narrow if self.keepdims else left, x.dtype)
 
 
 class ReduceSum(_Reduction):

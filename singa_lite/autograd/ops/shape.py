@@ -195,11 +195,16 @@ def split(x: Tensor, axis: int, points: Sequence[int]) -> tuple[Tensor, ...]:
 
 def concat(xs: Sequence[Tensor], axis: int) -> Tensor:
     """The tensors side by side along `axis`; all other extents equal."""
+    return Concat(axis)(*checked_list("concat", xs))
+
+
+def checked_list(where: str, xs: object) -> Sequence[Tensor]:
+    """The tensors themselves. TypeError for what is no list of them, ShapeError for an empty one."""
     if isinstance(xs, Tensor) or not isinstance(xs, Sequence):
-        raise TypeError(f"concat: wanted a list of tensors, received {type(xs).__name__}")
+        raise TypeError(f"{where}: wanted a list of tensors, received {type(xs).__name__}")
     if not xs:
-        raise ShapeError("concat: wanted at least one tensor, received none")
-    return Concat(axis)(*xs)
+        raise ShapeError(f"{where}: wanted at least one tensor, received none")
+    return [checked_tensor(where, x) for x in xs]
 
 
 def identity(x: Tensor) -> Tensor:
