@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from singa_lite.autograd.ops.activation import Activation
-from singa_lite.autograd.ops.broadcasting import Broadcasting, Term, cast, plain_number
+from singa_lite.autograd.ops.broadcasting import Broadcasting, Term, both, cast, plain_number
 from singa_lite.autograd.ops.op import Op, checked_tensor
 from singa_lite.common import arrays
 from singa_lite.device import device_of
-from singa_lite.tensor import Tensor, operand
+from singa_lite.tensor import Tensor
 
 
 class Add(Broadcasting):
@@ -109,11 +109,7 @@ def _binary(op: type[Broadcasting], a: Term, b: Term) -> Tensor:
 
     A mask of bool beside floats counts as 1 and 0.
     """
-    if isinstance(a, Tensor):
-        left, right = a, operand(b, a)
-    else:
-        right = checked_tensor(op.__name__, b)
-        left = operand(arrays.numbers("arithmetic", a), right)
+    left, right = both(op.__name__, a if isinstance(a, Tensor) else arrays.numbers("arithmetic", a), b)
     return op()(_counted(left, right), _counted(right, left))
 
 

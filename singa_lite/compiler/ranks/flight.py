@@ -18,9 +18,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain, product
 
-from singa_lite.common.strides import span
 from singa_lite.compiler.ir.collectives import BEGIN, WAIT, has_any, kind_of, limit_of, nbytes_of, values_of
-from singa_lite.compiler.ir.operation import Instruction, Operand
+from singa_lite.compiler.ir.operation import Instruction
 from singa_lite.compiler.ir.program import Program
 from singa_lite.kernels.collective import collective_of
 from singa_lite.kernels.interface import SIGNATURES, Facts, Signature
@@ -185,15 +184,8 @@ def _reach(one: Instruction, other: Instruction, blocks: set[int]) -> bool:
     if kind_of(other):
         return False
     pairs = chain(product(one.writes, (*other.reads, *other.writes)), product(one.reads, other.writes))
-    return any(a.block == b.block and a.block in blocks and _spans_overlap(a, b) for a, b in pairs)
-
-
-def _spans_overlap(one: Operand, other: Operand) -> bool:
-    """Whether the bytes from the first to the last of one reach into those of the other."""
-    first, second = (span(each.shape, each.strides, each.dtype.itemsize) for each in (one, other))
-    return (
-        one.offset + first.start < other.offset + second.stop and other.offset + second.start < one.offset + first.stop
-    )
+    shared = ((a, b) for a, b in pairs if a.block == b.block and a.block in blocks)
+    return any(a.offset < b.stop and b.offset < a.stop for a, b in shared)
 
 
 def polled(program: Program) -> Program:

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from singa_lite.common.strides import span
 from singa_lite.compiler.ir.matching import Application, CallPattern, RecordRule, Side, Sides
 from singa_lite.compiler.ir.operation import Instruction, Operand, blocks_of
 from singa_lite.compiler.ir.program import Program, Rewriter
@@ -195,8 +194,7 @@ def _sizes(side: Side) -> dict[int, int]:
     for instruction in side.instructions:
         for operand in instruction.operands:
             if operand is not None:
-                stop = operand.offset + span(operand.shape, operand.strides, operand.dtype.itemsize).stop
-                sizes[operand.block] = max(sizes[operand.block], stop)
+                sizes[operand.block] = max(sizes[operand.block], operand.stop)
     return sizes
 
 

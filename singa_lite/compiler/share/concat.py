@@ -219,7 +219,7 @@ def _indices(operand: Operand, strides: Shape, order: Sequence[int]) -> list[int
 
 def are_disjoint(a: Operand, b: Operand) -> bool:
     """Whether two views of a block share no byte; False where that is not easily seen."""
-    if _end(a) <= b.offset or _end(b) <= a.offset:
+    if a.stop <= b.offset or b.stop <= a.offset:
         return True
     if a.strides != b.strides:
         return False
@@ -231,11 +231,6 @@ def are_disjoint(a: Operand, b: Operand) -> bool:
         begin[axis] + a.shape[axis] <= other_begin[axis] or other_begin[axis] + b.shape[axis] <= begin[axis]
         for axis in order
     )
-
-
-def _end(operand: Operand) -> int:
-    last = sum((extent - 1) * stride for extent, stride in zip(operand.shape, operand.strides, strict=True))
-    return operand.offset + last + operand.dtype.itemsize
 
 
 def _is_box(operand: Operand, order: Sequence[int]) -> bool:
