@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from singa_lite.autograd.ops.activation import Activation
 from singa_lite.autograd.ops.broadcasting import Broadcasting, Term, both, cast, plain_number
-from singa_lite.autograd.ops.op import Op, checked_tensor
+from singa_lite.autograd.ops.op import LinearOp, Op, checked_tensor
 from singa_lite.common import arrays
 from singa_lite.device import device_of
 from singa_lite.tensor import Tensor
@@ -50,19 +50,6 @@ class Divide(Broadcasting):
         if index == 0:
             return self.summed(quotient, 0)
         return self.summed(self.computed("multiply", quotient, self.kept(1)), 1, alpha=-1.0)
-
-
-class Scale(Op):
-    """y = alpha * x + beta, both plain numbers."""
-
-    def __init__(self, alpha: float, beta: float = 0.0) -> None:
-        self.alpha, self.beta = alpha, beta
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.computed("scale", x, alpha=self.alpha, beta=self.beta)
-
-    def backward(self, index: int, *dys: Tensor) -> Tensor:
-        return self.computed("scale", dys[0], alpha=self.alpha, beta=0.0)
 
 
 class Power(Op):
@@ -156,7 +143,7 @@ def shift(x: Tensor, beta: float) -> Tensor:
 
 
 def _scale(x: object, alpha: float, beta: float) -> Tensor:
-    return Scale(alpha, beta)(checked_tensor("Scale", x))
+    return LinearOp("scale", {"beta": 0.0}, alpha=alpha, beta=beta)(checked_tensor("Scale", x))
 
 
 def power(x: Tensor, exponent: float) -> Tensor:

@@ -11,7 +11,7 @@ from math import sqrt
 import numpy as np
 
 from singa_lite.autograd.ops.noise import drawn_key
-from singa_lite.autograd.ops.op import Op, checked_tensor
+from singa_lite.autograd.ops.op import LinearOp, Op, checked_tensor
 from singa_lite.common.checks import axis_of, finite_above_zero, flag, fraction
 from singa_lite.common.errors import ShapeError
 from singa_lite.device import device_of
@@ -135,34 +135,6 @@ def cached_attention(q: Tensor, keys: Tensor, values: Tensor, mask: Tensor | Non
     return y
 
 
-class Rotary(Op):
-    """Turns; the derivative turns back."""
-
-    def __init__(self, axis: int) -> None:
-        self.axis = axis
-
-    def forward(self, x: Tensor, table: Tensor) -> Tensor:
-        self.axis = axis_of("rotary", self.axis, x.shape)
-        if not 0 < self.axis < x.ndim - 1:
-            raise ShapeError(
-                f"rotary: wanted an axis of time between the first and the last of x {x.shape}, received {self.axis}"
-            )
-        wanted = 2, x.shape[self.axis], x.shape[-1] // 2
-        if x.shape[-1] % 2 or table.shape != wanted:
-            raise ShapeError(
-                f"rotary: wanted x with an even last axis and a table {wanted}, received x {x.shape} and {table.shape}"
-            )
-        if table.dtype != x.dtype:
-            raise TypeError(f"rotary: wanted a table of x's dtype {x.dtype}, received {table.dtype}")
-        self.save(table)
-        return self.computed("rotary", x, table, axis=self.axis, inverse=False)
-
-    def backward(self, index: int, *dys: Tensor) -> Tensor:
-        if index:
-            return super().backward(index, *dys)
-        return self.computed("rotary", dys[0], self.kept(0), axis=self.axis, inverse=True)
-
-
 def rotary(x: Tensor, table: Tensor, axis: int = -2) -> Tensor:
     """Pairs (x[..., i], x[..., i + size / 2]) turned by the angles of their position (Su and others, arXiv 2104.09864).
 
@@ -170,4 +142,17 @@ def rotary(x: Tensor, table: Tensor, axis: int = -2) -> Tensor:
     `positions.rotary_table`, (2, x.shape[axis], size / 2) in x's dtype, which has no derivative; a view of later rows
     of it gives later positions.
     """
-    return Rotary(axis)(x, table)
+    shape, angles = checked_tensor("rotary", x).shape, checked_tensor("rotary", table)
+    along = axis_of("rotary", axis, shape)
+    if not 0 < along < len(shape) - 1:
+        raise ShapeError(
+            f"rotary: wanted an axis of time between the first and the last of x {shape}, received {along}"
+        )
+    wanted = 2, shape[along], shape[-1] // 2
+    if shape[-1] % 2 or angles.shape != wanted:
+        raise ShapeError(
+            f"rotary: wanted x with an even last axis and a table {wanted}, received x {shape} and {angles.shape}"
+        )
+    if angles.dtype != x.dtype:
+        raise TypeError(f"rotary: wanted a table of x's dtype {x.dtype}, received {angles.dtype}")
+    return LinearOp("rotary", {"inverse": True}, axis=along, inverse=False)(x, angles)

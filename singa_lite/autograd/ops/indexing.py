@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
-from singa_lite.autograd.ops.op import Op, SelfAdjoint, checked_tensor
+from singa_lite.autograd.ops.op import LinearOp, Op, checked_tensor
 from singa_lite.autograd.ops.shape import numbers, piece, reshape
 from singa_lite.common.checks import is_int
 from singa_lite.common.errors import GraphError, ShapeError
@@ -86,7 +86,7 @@ def index(x: Tensor, at: Any) -> Tensor:
     spans, shape = _parsed(checked_tensor("index", x).shape, entries)
     flipped = tuple(axis for axis, span in enumerate(spans) if span.step < 0)
     y = Slice(tuple(map(_ascending, spans)))(x)
-    y = SelfAdjoint("flip", axes=flipped)(y) if flipped else y
+    y = LinearOp("flip", axes=flipped)(y) if flipped else y
     return y if y.shape == shape else reshape(y, shape)
 
 

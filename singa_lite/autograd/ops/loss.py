@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from singa_lite.autograd.ops.arithmetic import divide, scale, shift
 from singa_lite.autograd.ops.broadcasting import cast
-from singa_lite.autograd.ops.op import KernelOp, Op, SelfAdjoint, checked_tensor
+from singa_lite.autograd.ops.op import KernelOp, LinearOp, Op, checked_tensor
 from singa_lite.autograd.ops.reduction import reduce_mean, reduce_sum
 from singa_lite.autograd.ops.shape import reshape, transpose
 from singa_lite.common.checks import above_zero, axis_of, is_int, share
@@ -117,7 +117,7 @@ class SoftmaxCrossEntropy(Op):
 
 def weigh(x: Tensor, weights: Tensor) -> Tensor:
     """x * weights, 0 where the weight is 0, whatever x is there. Equal shapes; no derivative by the weights."""
-    return SelfAdjoint("weigh")(x, weights.detach())
+    return LinearOp("weigh")(x, weights.detach())
 
 
 def check_classes(x: Tensor, target: Tensor) -> None:

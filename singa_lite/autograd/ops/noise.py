@@ -8,7 +8,7 @@ from contextvars import ContextVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from singa_lite.autograd.ops.op import SelfAdjoint, checked_tensor
+from singa_lite.autograd.ops.op import LinearOp, checked_tensor
 from singa_lite.autograd.ops.shape import numbers
 from singa_lite.common.checks import at_least_zero, finite, fraction
 from singa_lite.common.errors import ShapeError
@@ -61,7 +61,7 @@ def dropout(x: Tensor, state: Tensor, p: float = 0.5) -> Tensor:
     """
     p = fraction("dropout p", p)
     checked_tensor("dropout", x)
-    return SelfAdjoint("dropout", p=p)(x, drawn_key("dropout", state))
+    return LinearOp("dropout", p=p)(x, drawn_key("dropout", state))
 
 
 def spatial_dropout(x: Tensor, state: Tensor, p: float = 0.5) -> Tensor:
@@ -76,4 +76,4 @@ def spatial_dropout(x: Tensor, state: Tensor, p: float = 0.5) -> Tensor:
     factors: Tensor = key.device.empty((*x.shape[:2], *(1,) * (x.ndim - 2)), x.dtype)
     key.device.run("fill", factors, value=1.0)
     key.device.run("dropout", factors, key, factors, p=p)
-    return SelfAdjoint("multiply")(x, factors)
+    return LinearOp("multiply")(x, factors)

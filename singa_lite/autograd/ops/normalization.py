@@ -86,34 +86,25 @@ class SampleNorm(KernelOp):
         return self.made.pop(index)
 
 
-class Lrn(KernelOp):
-    """Local response normalisation across channels. settings: those that the derivative takes as well."""
+class ScaledNorm(KernelOp):
+    """y = x over a scale, which is kept with x or y: "lrn" by element, "l2_norm" by sample.
 
-    def __init__(self, k: float, **settings: object) -> None:
-        super().__init__("lrn", **settings)
-        self.k = k
+    forward_settings: those that the derivative does not take.
+    """
+
+    def __init__(self, kernel: str, forward_settings: dict[str, object], **settings: object) -> None:
+        super().__init__(kernel, **settings)
+        self.forward_settings = forward_settings
 
     def forward(self, x: Tensor) -> Tensor:
-        y, scale = self.empty_like(x), self.empty_like(x)
-        self.device.run("lrn", x, y, scale, k=self.k, **self.settings)
-        self.save(x, scale)
+        y, by_element = self.empty_like(x), self.kernel == "lrn"
+        scale = self.empty_like(x) if by_element else self.device.empty(x.shape[:1], x.dtype)
+        self.device.run(self.kernel, x, y, scale, **self.forward_settings, **self.settings)
+        self.save(x if by_element else y, scale)
         return y
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
-        return self.computed("lrn_derivative", dys[0], self.kept(0), self.kept(1), **self.settings)
-
-
-class L2Norm(KernelOp):
-    """y = x / sqrt(sum of x**2 over the sample + epsilon)."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        y, norm = self.empty_like(x), self.device.empty(x.shape[:1], x.dtype)
-        self.device.run("l2_norm", x, y, norm, **self.settings)
-        self.save(y, norm)
-        return y
-
-    def backward(self, index: int, *dys: Tensor) -> Tensor:
-        return self.computed("l2_norm_derivative", dys[0], self.kept(0), self.kept(1))
+        return self.computed(f"{self.kernel}_derivative", dys[0], self.kept(0), self.kept(1), **self.settings)
 
 
 def _check_channels(where: str, x: Tensor, *vectors: Tensor) -> None:
@@ -186,12 +177,13 @@ def lrn(x: Tensor, size: int = 5, alpha: float = 1.0, beta: float = 0.75, k: flo
     alpha, beta = at_least_zero("lrn alpha", alpha), at_least_zero("lrn beta", beta)
     if checked_tensor("lrn", x).ndim < 2:
         raise ShapeError(f"lrn: wanted x (n, c, ...), received {x.shape}")
-    return Lrn(finite_above_zero("lrn k", k), size=int(size), alpha=alpha, beta=beta)(x)
+    k = finite_above_zero("lrn k", k)
+    return ScaledNorm("lrn", {"k": k}, size=int(size), alpha=alpha, beta=beta)(x)
 
 
 def l2_norm(x: Tensor, epsilon: float = 1e-8) -> Tensor:
     """x / sqrt(sum of x**2 over the sample + epsilon). x: (n, ...)."""
-    return L2Norm("l2_norm", epsilon=finite_above_zero("l2_norm epsilon", epsilon))(x)
+    return ScaledNorm("l2_norm", {"epsilon": finite_above_zero("l2_norm epsilon", epsilon)})(x)
 
 
 def group_norm(x: Tensor, groups: int, gamma: Tensor, beta: Tensor, epsilon: float = 1e-5) -> Tensor:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import count
+from types import MappingProxyType
 from typing import NamedTuple
 
 from singa_lite.common.array_types import DType
@@ -139,6 +140,9 @@ class Op(Unique):
             tensor.creator, tensor.output_index, tensor.requires_grad = self, index, True
 
 
+NOTHING: Mapping[str, object] = MappingProxyType({})
+
+
 class KernelOp(Op):
     """Base of operations of one kernel, which names them in errors too. settings: of the kernel."""
 
@@ -151,8 +155,15 @@ class KernelOp(Op):
         return self.kernel
 
 
-class SelfAdjoint(KernelOp):
-    """y = kernel(x, *factors), linear in x: its derivative is the same kernel of dy. There is none by the factors."""
+class LinearOp(KernelOp):
+    """y = kernel(x, *factors), linear in x but for a constant: the derivative is the same kernel of dy.
+
+    There is none by the factors. back: settings of the derivative that differ.
+    """
+
+    def __init__(self, kernel: str, back: Mapping[str, object] = NOTHING, **settings: object) -> None:
+        super().__init__(kernel, **settings)
+        self.back = back
 
     def forward(self, x: Tensor, *factors: Tensor) -> Tensor:
         self.save(*factors)
@@ -161,7 +172,8 @@ class SelfAdjoint(KernelOp):
     def backward(self, index: int, *dys: Tensor) -> Tensor:
         if index:
             return super().backward(index, *dys)
-        return self.computed(self.kernel, dys[0], *map(self.kept, range(len(self.saved))), **self.settings)
+        factors = map(self.kept, range(len(self.saved)))
+        return self.computed(self.kernel, dys[0], *factors, **{**self.settings, **self.back})
 
 
 def checked_tensor(where: str, given: object) -> Tensor:
