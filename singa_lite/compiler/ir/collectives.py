@@ -45,11 +45,6 @@ def most_in_flight(program: Program) -> int:
     return most
 
 
-def limit_of(instruction: Instruction) -> int:
-    """The most bytes that may be left to sums at a time."""
-    return collective_of(instruction.settings).in_flight_bytes
-
-
 def values_of(instruction: Instruction) -> Operand:
     """What a sum is of."""
     values = instruction.operands[0]

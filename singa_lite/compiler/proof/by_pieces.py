@@ -171,7 +171,7 @@ def piece(numbers: Numbers, value: int, axis: int, start: int, stop: int, extent
 
 def join(memory: Memory, operand: Operand) -> None:
     """Where the value that was written last over an operand goes on from the one before it there, both are one."""
-    there = memory.holds(operand.block)
+    there = memory.blocks[operand.block]
     while len(there) > 1:
         last, before = there[-1], there[-2]
         one, other = (memory.numbers.keys[each.value] for each in (before, last))

@@ -76,10 +76,10 @@ def _check(calls: Calls, rewritten: Program, wanted: Memory, telling: ValueNames
         write(memory, instruction, made)
         for operand in instruction.writes:
             join(memory, operand)
-    held = {block for each in (wanted, memory) for block in each.blocks() if block not in each.sizes}
+    held = {block for each in (wanted, memory) for block in each.blocks if block not in each.sizes}
     for block in sorted(held):
         if block in memory.sizes or wanted.left(block) != memory.left(block):
-            raise telling.retained_values_error(block, wanted.holds(block), memory.holds(block))
+            raise telling.retained_values_error(block, *(each.blocks.get(block, []) for each in (wanted, memory)))
 
 
 def _widened(program: Program, narrow: Narrow | None) -> Program:

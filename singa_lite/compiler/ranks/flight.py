@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain, product
 
-from singa_lite.compiler.ir.collectives import BEGIN, WAIT, has_any, kind_of, limit_of, nbytes_of, values_of
+from singa_lite.compiler.ir.collectives import BEGIN, WAIT, has_any, kind_of, nbytes_of, values_of
 from singa_lite.compiler.ir.operation import Instruction
 from singa_lite.compiler.ir.program import Program
 from singa_lite.kernels.collective import collective_of
@@ -116,7 +116,8 @@ class _Flight:
 
     def _make_room(self, instruction: Instruction, ended: Callable[[], bool]) -> None:
         """For the bytes of a sum: others are ended, until nothing is left that can be."""
-        while self.by_limit and self.level + nbytes_of(instruction) > limit_of(instruction):
+        limit = collective_of(instruction.settings).in_flight_bytes
+        while self.by_limit and self.level + nbytes_of(instruction) > limit:
             if not ended():
                 return
 

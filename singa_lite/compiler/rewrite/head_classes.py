@@ -40,11 +40,6 @@ class _Head(NamedTuple):
     derivative: int
     share: float
 
-    @property
-    def without_gradient(self) -> Scores:
-        """What is done for some rows at a time."""
-        return replace(self.all, steps=tuple(step for step in self.all.steps if step != self.gradient))
-
 
 def by_tiles_of_classes(program: Program) -> Program:
     """Tiles of rows and then of classes, where the target wants them, in the place of each head with a large gradient.
@@ -74,7 +69,8 @@ class _ClassTiling(Tiling):
                 continue
             lead, behind = ([self.instructions[s] for s in steps] for steps in order)
             self._head, self._log_sums = head, self.make.new_operand((head.all.rows,), head.all.scores.dtype)
-            tiles = Tiles(self.program, head.without_gradient, self.make, self._log_sums).calls()
+            by_rows = replace(head.all, steps=tuple(one for one in head.all.steps if one != head.gradient))
+            tiles = Tiles(self.program, by_rows, self.make, self._log_sums).calls()
             updates = [self.instructions[update] for update in head.updates]
             placed |= {step: [] for step in (*range(head.all.steps[0], head.all.steps[-1] + 1), *head.updates)}
             placed[head.all.steps[0]] = [*lead, *tiles, *behind]
