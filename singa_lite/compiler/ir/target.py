@@ -17,8 +17,23 @@ Answer = TypeVar("Answer")
 CallRule = Callable[[str, Sequence[Operand | None], Settings], Answer]
 
 
-def no_levels(*call: object) -> tuple[int, ...]:
-    """The levels of kernels that work with one number of bytes of scratch alone: none."""
+def _zero(*call: object) -> int:
+    """A rule of kernels that work without scratch, and one by one."""
+    return 0
+
+
+def _false(*call: object) -> bool:
+    """A rule of kernels that spare no pass over memory."""
+    return False
+
+
+def _unnamed(*call: object) -> str:
+    """A rule of kernels that do each call in the one way that they have."""
+    return ""
+
+
+def no_levels(*call: object) -> tuple[()]:
+    """A rule of kernels that work with one number of bytes of scratch, or whose strides matter in all operands."""
     return ()
 
 
@@ -52,25 +67,25 @@ class Target:
     """
 
     fusions: Collection[tuple[str, str]] = frozenset()
-    scratch_bytes: CallRule[int] = lambda *call: 0
+    scratch_bytes: CallRule[int] = _zero
     strides_matter: Collection[str] = frozenset()
     inner_strides_matter: Collection[str] = frozenset()
-    free_of_strides: CallRule[Collection[str]] = lambda *call: ()
+    free_of_strides: CallRule[Collection[str]] = no_levels
     tile_bytes: int = 1 << 20
     alignment: int = 64
     limit: int | None = None
     link: float | None = None
     cost: Cost = seconds
-    in_one_pass: CallRule[bool] = lambda *call: False
+    in_one_pass: CallRule[bool] = _false
     narrow: Narrow | None = None
-    variant: CallRule[str] = lambda *call: ""
+    variant: CallRule[str] = _unnamed
     class_tiles: bool = False
     lanes: int = 2
     share: int = 0
     rules: tuple[RecordRule, ...] = ()
     levels: CallRule[tuple[int, ...]] = no_levels
     thrifty: bool = False
-    most_joined: CallRule[int] = lambda *call: 0
+    most_joined: CallRule[int] = _zero
 
     @classmethod
     def of(
