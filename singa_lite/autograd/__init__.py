@@ -40,7 +40,9 @@ from singa_lite.autograd.ops.function_form import Scratch as Scratch
 from singa_lite.autograd.ops.gathering import embedding as embedding
 from singa_lite.autograd.ops.gathering import gather as gather
 from singa_lite.autograd.ops.gathering import stack as stack
+from singa_lite.autograd.ops.indexing import crop as crop
 from singa_lite.autograd.ops.indexing import index as index
+from singa_lite.autograd.ops.indexing import pad as pad
 from singa_lite.autograd.ops.linear import add_bias as add_bias
 from singa_lite.autograd.ops.linear import linear as linear
 from singa_lite.autograd.ops.linear import matmul as matmul
@@ -76,8 +78,6 @@ from singa_lite.autograd.ops.ordering import maximum as maximum
 from singa_lite.autograd.ops.ordering import minimum as minimum
 from singa_lite.autograd.ops.ordering import not_equal as not_equal
 from singa_lite.autograd.ops.ordering import where as where
-from singa_lite.autograd.ops.padding import crop as crop
-from singa_lite.autograd.ops.padding import pad as pad
 from singa_lite.autograd.ops.pooling import avg_pool2d as avg_pool2d
 from singa_lite.autograd.ops.pooling import global_avg_pool2d as global_avg_pool2d
 from singa_lite.autograd.ops.pooling import max_pool2d as max_pool2d

@@ -40,10 +40,7 @@ class BackwardPass:
         members = set(self._nodes)
         self._leads = {id(node) for node in self._nodes}
         self._uses = Counter(
-            id(edge.parameter)
-            for node in members
-            for edge in self._edges(node)
-            if edge is not None and edge.parameter is not None
+            id(edge.parameter) for node in members for _, edge in self._edges(node) if edge.parameter is not None
         )
         self._pending: dict[tuple[int, int], Tensor] = {}
         for edge, dy in seeds:
@@ -57,27 +54,19 @@ class BackwardPass:
         """The nodes that lead to a parameter or a wanted op, in the order of their making."""
         useful: set[Op] = set()
         for node in nodes:
-            if node in self._wanted or any(
-                edge is not None and (edge.parameter is not None or edge.node in useful) for edge in self._edges(node)
-            ):
+            leads = any(edge.parameter is not None or edge.node in useful for _, edge in self._edges(node))
+            if leads or node in self._wanted:
                 useful.add(node)
         return [node for node in nodes if node in useful]
 
-    def _edges(self, node: Op) -> tuple[Edge | None, ...]:
-        """Where the walk goes on from this node: nowhere, if it ends there."""
-        if node in self._ends:
-            return ()
-        return (
-            node.edges
-            if self._chosen is None
-            else tuple(edge if self._is_chosen(edge) else None for edge in node.edges)
-        )
-
-    def _is_chosen(self, edge: Edge | None) -> bool:
-        """Whether the edge leads on, or to a parameter whose gradient is to be made."""
-        return edge is not None and (
-            edge.parameter is None or self._chosen is None or id(edge.parameter) in self._chosen
-        )
+    def _edges(self, node: Op) -> list[tuple[int, Edge]]:
+        """The edges by which the walk goes on from a node, to others and chosen parameters, by index of the input."""
+        chosen, edges = self._chosen, () if node in self._ends else node.edges
+        return [
+            (index, edge)
+            for index, edge in enumerate(edges)
+            if edge is not None and (edge.parameter is None or chosen is None or id(edge.parameter) in chosen)
+        ]
 
     @property
     def nodes(self) -> Sequence[Op]:
@@ -101,27 +90,20 @@ class BackwardPass:
         if node in self._wanted:
             self.captured[node] = dys[0]
         finished: Finished = []
-        for index, edge in self._leading(node, parameters=False):
-            with node.device.scope(Phase.DERIVATIVE, node.layer):
-                self._accumulate((id(edge.node), edge.output), _derivative(node, index, dys))
-        for index, edge in self._leading(node, parameters=True):
-            with node.device.scope(Phase.GRADIENT, node.layer):
-                finished += self._gradient(node, index, edge, dys)
+        edges = self._edges(node)
+        for index, edge in edges:
+            if id(edge.node) in self._leads:
+                with node.device.scope(Phase.DERIVATIVE, node.layer):
+                    self._accumulate((id(edge.node), edge.output), _derivative(node, index, dys))
+        for index, edge in edges:
+            if edge.parameter is not None:
+                with node.device.scope(Phase.GRADIENT, node.layer):
+                    finished += self._gradient(node, index, edge.parameter, dys)
         node.release()
         self._end_if_done()
         return finished
 
-    def _leading(self, node: Op, parameters: bool) -> Iterator[tuple[int, Edge]]:
-        for index, edge in enumerate(self._edges(node)):
-            if edge is None:
-                continue
-            if edge.parameter is not None if parameters else id(edge.node) in self._leads:
-                yield index, edge
-
-    def _gradient(self, node: Op, index: int, edge: Edge, dys: tuple[Tensor, ...]) -> Finished:
-        parameter = edge.parameter
-        if parameter is None:
-            return []
+    def _gradient(self, node: Op, index: int, parameter: Tensor, dys: tuple[Tensor, ...]) -> Finished:
         gradient = _derivative(node, index, dys)
         if any(gradient.block is dy.block for dy in dys):
             # The consumer may change a gradient in place, and this one is also somebody's derivative.
@@ -185,8 +167,7 @@ class BackwardPass:
 def unit_derivative(y: Tensor) -> Tensor:
     """The derivative by itself of a y of one element."""
     with device_of(y).scope(Phase.DERIVATIVE):
-        made: Tensor = full(y.shape, 1, y.dtype, y.device)
-        return made
+        return full(y.shape, 1, y.dtype, y.device)
 
 
 def _derivative(node: Op, index: int, dys: tuple[Tensor, ...]) -> Tensor:
@@ -205,7 +186,7 @@ def _reachable(roots: Sequence[Op], ends: Collection[Op]) -> list[Op]:
         node = stack.pop()
         if not node.edges:  # released: what lies before it is lost, and would be missing without a word
             raise GraphError(
-                f"backward: wanted a tape that is walked once, received one whose {type(node).__name__} was walked "
+                f"backward: wanted a tape that is walked once, received one whose {node.label} was walked "
                 "before; do the forward again, or sum the results and walk back from the sum"
             )
         for edge in () if node in ends else node.edges:

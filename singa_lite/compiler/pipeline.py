@@ -12,8 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from singa_lite.compiler.ir.program import Program, floor
-from singa_lite.compiler.order.early import done_early
-from singa_lite.compiler.order.improve import improved
+from singa_lite.compiler.order.improve import done_early, improved
 from singa_lite.compiler.order.order import in_least_order
 from singa_lite.compiler.order.parallel import in_waves
 from singa_lite.compiler.order.updates import updated_together
@@ -24,6 +23,7 @@ from singa_lite.compiler.recompute.budget import Searches, within_limit
 from singa_lite.compiler.recompute.free_recompute import free_recompute
 from singa_lite.compiler.recompute.offload import offloaded
 from singa_lite.compiler.rewrite.fusions import (
+    added_by_rows,
     added_within,
     applied_by_rows,
     fused,
@@ -36,11 +36,9 @@ from singa_lite.compiler.rewrite.head import by_tiles_of_rows
 from singa_lite.compiler.rewrite.head_classes import by_tiles_of_classes
 from singa_lite.compiler.rewrite.narrow import narrowed
 from singa_lite.compiler.rewrite.rules import ruled
-from singa_lite.compiler.rewrite.table_sum import added_by_rows
 from singa_lite.compiler.rewrite.tiles import tiled
 from singa_lite.compiler.share.concat import assembled_in_place
-from singa_lite.compiler.share.dead import without_dead
-from singa_lite.compiler.share.in_place import in_place
+from singa_lite.compiler.share.in_place import in_place, without_dead
 
 
 class Pass(NamedTuple):

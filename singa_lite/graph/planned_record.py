@@ -11,9 +11,9 @@ from singa_lite.common.errors import GraphError
 from singa_lite.common.packed import Packed
 from singa_lite.compiler.byte_limit import ByteLimit, trains
 from singa_lite.compiler.ir.collectives import digest
+from singa_lite.compiler.ir.matching import RecordRule
 from singa_lite.compiler.ir.operation import Role
 from singa_lite.compiler.ir.program import Program
-from singa_lite.compiler.ir.sides import RecordRule
 from singa_lite.compiler.ir.target import Narrow, Target
 from singa_lite.compiler.lower import Sketched, lower, unshared
 from singa_lite.compiler.order.workspace import with_target_scratch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -54,11 +54,6 @@ def from_numpy(array: ArrayLike, device: DeviceSpec = None) -> Tensor:
 
     TypeError for dtypes without numbers in them (object, text, complex), masked arrays, and what is no array.
     """
-    return from_host(array, device)
-
-
-def from_host(array: object, device: DeviceSpec) -> Tensor:
-    """`from_numpy`, of what is not yet known to be an array."""
     given = numbers("from_numpy", array)
     made = empty(given.shape, given.dtype.newbyteorder("="), device)
     with made.device.first_values():
@@ -95,7 +90,7 @@ def as_tensor(given: object, device: DeviceSpec = None) -> Tensor:
         return given if device is None else given.to_device(device)
     if hasattr(given, "__dlpack__") and not isinstance(given, np.ndarray):
         return from_dlpack(given, device)
-    return from_host(given, device)
+    return from_numpy(cast(ArrayLike, given), device)  # which says what is none
 
 
 def from_dlpack(given: object, device: DeviceSpec = None) -> Tensor:
@@ -114,8 +109,6 @@ def from_dlpack(given: object, device: DeviceSpec = None) -> Tensor:
         made = holder.empty(here.shape, here.dtype)
         holder.run("copy", here, made)
         return made
-    if isinstance(given, np.ndarray):  # which DLPack has not all dtypes of
-        return from_host(given, holder)
-    if not on_host(given) and hasattr(given, "get"):  # CuPy: NumPy cannot read device memory
-        return from_host(given.get(), holder)
-    return from_host(given, holder)
+    if not isinstance(given, np.ndarray) and not on_host(given) and hasattr(given, "get"):
+        return from_numpy(given.get(), holder)  # CuPy: NumPy cannot read device memory
+    return from_numpy(cast(ArrayLike, given), holder)

@@ -57,8 +57,7 @@ class Readable(Unique):
 
     def __getitem__(self, index: Any) -> Any:
         """As NumPy's, of a copy."""
-        found = self._values("tensor[...]")[_plain(index)]
-        return found
+        return self._values("tensor[...]")[_plain(index)]
 
     def __setitem__(self, index: object, value: object) -> None:
         raise TypeError("tensor[...] = value: wanted copy_from_numpy(array), which overwrites all values")

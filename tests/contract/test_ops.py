@@ -56,7 +56,8 @@ def op_classes() -> Iterator[type[Op]]:
     """The Op classes that the operations' modules define for use, not as bases only."""
     for module in pkgutil.iter_modules(ops.__path__, "singa_lite.autograd.ops."):
         for name, member in vars(importlib.import_module(module.name)).items():
-            if inspect.isclass(member) and issubclass(member, Op) and name[0] != "_" and hasattr(member, "forward"):
+            is_op = inspect.isclass(member) and issubclass(member, Op) and hasattr(member, "forward")
+            if is_op and name[0] != "_" and not inspect.isabstract(member):
                 yield member
 
 

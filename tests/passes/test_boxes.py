@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from programs import part, permuted, reshaped, thorough, turned, whole
 from singa_lite.compiler.ir.boxes import Box, cut
-from singa_lite.compiler.ir.contents import Contents, Piece, name_same_bytes
-from singa_lite.compiler.ir.footprint import boxes
+from singa_lite.compiler.ir.footprint import Contents, Piece, boxes, name_same_bytes
 from singa_lite.compiler.ir.operation import Operand
 
 
@@ -86,11 +85,11 @@ def test_reads_find_the_last_writes(source: random.Random):
     for writer in range(source.randint(1, 8)):
         (box,) = boxes(view(source))
         if source.random() < 0.2:
-            contents.put(box, ())
+            contents.overwrite(box, ())
             for address, _ in numbers(box):
                 table.pop(address, None)
         else:
-            contents.put(box, [(writer, box)])
+            contents.overwrite(box, [(writer, box)])
             table |= {address: (writer, index) for address, index in numbers(box)}
     assert by_byte(contents.pieces()) == table
     (box,) = boxes(view(source))

@@ -38,7 +38,7 @@ from singa_lite.compiler.ir.operation import Operand
 from singa_lite.compiler.ir.program import Program
 from singa_lite.compiler.lower import lower
 from singa_lite.compiler.share.concat import assembled_in_place
-from singa_lite.compiler.share.dead import without_dead
+from singa_lite.compiler.share.in_place import without_dead
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.numpy_kernels import NUMPY
 

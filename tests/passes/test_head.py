@@ -13,9 +13,9 @@ from programs import run
 from singa_lite import FeedForwardNet, device, layers, loss, metric, optimizer
 from singa_lite.compiler.ir.program import Program
 from singa_lite.compiler.ir.target import Target
+from singa_lite.compiler.rewrite.fusions import added_by_rows
 from singa_lite.compiler.rewrite.head import by_tiles_of_rows
 from singa_lite.compiler.rewrite.head_classes import by_tiles_of_classes
-from singa_lite.compiler.rewrite.table_sum import added_by_rows
 from singa_lite.compiler.rewrite.tiles import tiled
 from singa_lite.kernels.numpy_kernels import NUMPY
 

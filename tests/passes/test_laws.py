@@ -82,15 +82,13 @@ def recorded(law: Law, activation: str) -> tuple[list[Instruction], dict[str, Op
     """The left side as instructions in an order in which they can run, and the operands of its words."""
     shapes = SHAPES[law.left[0].kernel]
     operands: dict[str, Operand] = {}
-    for word in (word.partition(">")[0] for part in law.left for word in part.words):
+    for word in (word.before for part in law.left for word in part.words):
         if word != "-" and word not in operands:
             operands[word] = whole(len(operands), *shapes.get(word, shapes.get("", ())), dtype=INTEGERS.get(word, "f4"))
     written = {word for part in law.left for word in outputs(part, activation)}
     left, made, calls = list(law.left), set(operands) - written, []
     while left:
-        part = next(
-            p for p in left if {w.partition(">")[0] for w in p.words} - set(outputs(p, activation)) <= {*made, "-"}
-        )
+        part = next(p for p in left if {w.before for w in p.words} - set(outputs(p, activation)) <= {*made, "-"})
         left.remove(part)
         made |= set(outputs(part, activation))
         calls.append(call_of(part, activation, operands))
@@ -100,7 +98,7 @@ def recorded(law: Law, activation: str) -> tuple[list[Instruction], dict[str, Op
 def outputs(part: LawCall, activation: str) -> list[str]:
     """The words of what it alone writes."""
     roles = SIGNATURES[named(part, activation)].roles
-    return [word for word, role in zip(part.words, roles, strict=True) if role == "Write"]
+    return [word.before for word, role in zip(part.words, roles, strict=True) if role == "Write"]
 
 
 def call_of(part: LawCall, activation: str, operands: dict[str, Operand]) -> Any:
@@ -110,7 +108,7 @@ def call_of(part: LawCall, activation: str, operands: dict[str, Operand]) -> Any
         settings["window"] = WINDOWS[kernel.removesuffix("_derivative")]
     if "activation" in settings:
         settings["activation"] = activation or "relu"
-    return kernel, tuple(operands.get(word.partition(">")[0]) for word in part.words), settings
+    return kernel, tuple(operands.get(word.before) for word in part.words), settings
 
 
 class Machine:

@@ -39,13 +39,11 @@ from singa_lite.compiler.ir.operation import Operand
 from singa_lite.compiler.ir.program import Lifespan, Program, floor, lifespans, live_bytes, requests
 from singa_lite.compiler.ir.uses import predecessors
 from singa_lite.compiler.lower import lower
-from singa_lite.compiler.order.early import done_early
-from singa_lite.compiler.order.improve import improved
+from singa_lite.compiler.order.improve import done_early, improved
 from singa_lite.compiler.order.order import orders
 from singa_lite.compiler.placement.problem import floor as floor_of_requests
 from singa_lite.compiler.proof.read_from import check_reads
-from singa_lite.compiler.share.dead import without_dead
-from singa_lite.compiler.share.in_place import in_place
+from singa_lite.compiler.share.in_place import in_place, without_dead
 
 INPUT, RESULT, SECOND, THIRD = (whole(number, 3, 4) for number in range(4))
 A, B, C, D, E = (whole(number, 3, 4) for number in range(10, 15))

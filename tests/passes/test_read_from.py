@@ -37,7 +37,7 @@ from programs import (
     update,
     whole,
 )
-from singa_lite.compiler.ir import contents
+from singa_lite.compiler.ir import footprint
 from singa_lite.compiler.ir.boxes import Box, cut
 from singa_lite.compiler.ir.operation import Instruction, Operand
 from singa_lite.compiler.ir.program import Program, requests
@@ -45,7 +45,7 @@ from singa_lite.compiler.lower import lower
 from singa_lite.compiler.placement.check import check
 from singa_lite.compiler.placement.problem import PlanError
 from singa_lite.compiler.proof.read_from import check_reads
-from singa_lite.compiler.share.dead import without_dead
+from singa_lite.compiler.share.in_place import without_dead
 
 INPUT, RESULT, WEIGHT = whole(0, 3, 4), whole(1, 3, 8), whole(2, 3, 4)
 HELD = [0, 1, 2]
@@ -326,7 +326,7 @@ def test_the_work_does_not_grow_with_the_batch(monkeypatch):
         done[-1] += 1
         return cut(a, b)
 
-    monkeypatch.setattr(contents, "cut", counted)
+    monkeypatch.setattr(footprint, "cut", counted)
     for batch in (3, 300_000):
         made = images(batch)
         done.append(0)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from singa_lite.autograd.ops.op import Op
-from singa_lite.autograd.ops.shape import checked_axis
-from singa_lite.common.checks import finite_above_zero
+from singa_lite.autograd.ops.op import KernelOp, Op, checked_tensor
+from singa_lite.common.checks import axis_of, finite_above_zero
 from singa_lite.common.errors import ShapeError
 from singa_lite.tensor import Tensor
 
 
-class Activation(Op):
+class Activation(KernelOp):
     """y = kernel(x). from_output: the derivative takes y, so x may die; else it takes x."""
 
     def __init__(self, kernel: str, from_output: bool = True, **settings: float) -> None:
-        self.kernel, self.from_output, self.settings = kernel, from_output, settings
+        super().__init__(kernel, **settings)
+        self.from_output = from_output
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.computed(self.kernel, x, **self.settings)
@@ -24,18 +22,6 @@ class Activation(Op):
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
         return self.computed(f"{self.kernel}_derivative", dys[0], self.kept(0), **self.settings)
-
-
-class Softmax(Activation):
-    """y = e**x / sum of e**x along an axis."""
-
-    def __init__(self, axis: int) -> None:
-        super().__init__("softmax")
-        self.axis = axis
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.settings = {"axis": checked_axis("softmax", x, self.axis)}
-        return super().forward(x)
 
 
 def relu(x: Tensor) -> Tensor:
@@ -90,14 +76,15 @@ def softplus(x: Tensor) -> Tensor:
 
 def softmax(x: Tensor, axis: int = 1) -> Tensor:
     """e**x / sum of e**x along `axis` (axis 0 is the batch)."""
-    return Softmax(axis)(x)
+    return Activation("softmax", axis=axis_of("softmax", axis, checked_tensor("softmax", x).shape))(x)
 
 
 class PRelu(Op):
     """y = x where x > 0, else alpha * x. Only x is kept; its negative part is made again for alpha's gradient."""
 
     def forward(self, x: Tensor, alpha: Tensor) -> Tensor:
-        if alpha.ndim > x.ndim or _common(x, alpha) != x.shape or alpha.dtype != x.dtype:
+        pairs = zip(alpha.shape[::-1], x.shape[::-1], strict=False)
+        if alpha.ndim > x.ndim or any(n not in (1, extent) for n, extent in pairs) or alpha.dtype != x.dtype:
             raise ShapeError(
                 f"prelu: wanted alpha of a shape that broadcasts to x's, and its dtype, received {alpha.shape} "
                 f"{alpha.dtype} for x {x.shape} {x.dtype}"
@@ -139,13 +126,6 @@ class PRelu(Op):
         total = self.device.empty(padded, dy.dtype)
         self.device.run("reduce_sum", product, total, axes=axes, alpha=-1.0)
         return total.view(self.shape)
-
-
-def _common(x: Tensor, alpha: Tensor) -> tuple[int, ...]:
-    try:
-        return np.broadcast_shapes(x.shape, alpha.shape)
-    except ValueError:
-        return ()
 
 
 def prelu(x: Tensor, alpha: Tensor) -> Tensor:

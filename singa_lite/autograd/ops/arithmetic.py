@@ -2,39 +2,30 @@
 
 from __future__ import annotations
 
-from singa_lite.autograd.ops.broadcasting import Broadcasting, Term, cast, plain_number
-from singa_lite.autograd.ops.op import Op, checked_tensor
+from singa_lite.autograd.ops.activation import Activation
+from singa_lite.autograd.ops.broadcasting import Broadcasting, Term, both, cast, plain_number
+from singa_lite.autograd.ops.op import LinearOp, Op, checked_tensor
 from singa_lite.common import arrays
 from singa_lite.device import device_of
-from singa_lite.tensor import Tensor, operand
+from singa_lite.tensor import Tensor
 
 
-class _Arithmetic(Broadcasting):
-    """Base of those that are one kernel of two tensors."""
-
-    def forward(self, a: Tensor, b: Tensor) -> Tensor:
-        return self.applied(a, b)
-
-
-class Add(_Arithmetic):
+class Add(Broadcasting):
     """y = a + b."""
 
-    kernel = "add"
+    kernel, signs = "add", (1.0, 1.0)
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
-        return self.summed(dys[0], index)
+        return self.summed(dys[0], index, alpha=self.signs[index])
 
 
-class Subtract(_Arithmetic):
+class Subtract(Add):
     """y = a - b."""
 
-    kernel = "subtract"
-
-    def backward(self, index: int, *dys: Tensor) -> Tensor:
-        return self.summed(dys[0], index, alpha=1.0 if index == 0 else -1.0)
+    kernel, signs = "subtract", (1.0, -1.0)
 
 
-class Multiply(_Arithmetic):
+class Multiply(Broadcasting):
     """y = a * b."""
 
     kernel = "multiply"
@@ -43,10 +34,10 @@ class Multiply(_Arithmetic):
         self.save(a if self.needs[1] else None, b if self.needs[0] else None)
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
-        return self.summed(self.times(dys[0], self.kept(1 - index)), index)
+        return self.summed(self.computed("multiply", dys[0], self.kept(1 - index)), index)
 
 
-class Divide(_Arithmetic):
+class Divide(Broadcasting):
     """y = a / b."""
 
     kernel = "divide"
@@ -58,20 +49,7 @@ class Divide(_Arithmetic):
         quotient = self.computed("divide", dys[0], self.kept(0))
         if index == 0:
             return self.summed(quotient, 0)
-        return self.summed(self.times(quotient, self.kept(1)), 1, alpha=-1.0)
-
-
-class Scale(Op):
-    """y = alpha * x + beta, both plain numbers."""
-
-    def __init__(self, alpha: float, beta: float = 0.0) -> None:
-        self.alpha, self.beta = alpha, beta
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.computed("scale", x, alpha=self.alpha, beta=self.beta)
-
-    def backward(self, index: int, *dys: Tensor) -> Tensor:
-        return self.computed("scale", dys[0], alpha=self.alpha, beta=0.0)
+        return self.summed(self.computed("multiply", quotient, self.kept(1)), 1, alpha=-1.0)
 
 
 class Power(Op):
@@ -95,68 +73,30 @@ class Power(Op):
         return slope
 
 
-class _SquareOrRoot(Op):
-    """Base of a square and its root: of both the slope is by twice what is kept."""
+class Elementary(Activation):
+    """y = kernel(x), with dx = dy * s or dy / s. s is x or y, or twice that.
 
-    exponent: float
-    by: str
+    by: "multiply" or "divide"; is_doubled: whether s is twice what is kept.
+    """
 
-    def forward(self, x: Tensor) -> Tensor:
-        y = self.computed("power", x, exponent=self.exponent)
-        self.save(x if self.exponent == 2.0 else y)
-        return y
+    def __init__(self, kernel: str, by: str, from_output: bool, is_doubled: bool = False, **settings: float) -> None:
+        super().__init__(kernel, from_output, **settings)
+        self.by, self.is_doubled = by, is_doubled
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
+        if not self.is_doubled:
+            return self.computed(self.by, dys[0], self.kept(0))
         dx = self.computed("scale", self.kept(0), alpha=2.0, beta=0.0)
         self.device.run(self.by, dys[0], dx, dx)
         return dx
 
 
-class Square(_SquareOrRoot):
-    """y = x * x; dx = dy * 2 x."""
-
-    exponent, by = 2.0, "multiply"
-
-
-class Sqrt(_SquareOrRoot):
-    """y = square root of x; dx = dy / (2 y)."""
-
-    exponent, by = 0.5, "divide"
-
-
-class Exp(Op):
-    """y = e ** x; dx = dy * y."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = self.computed("exp", x)
-        self.save(y)
-        return y
-
-    def backward(self, index: int, *dys: Tensor) -> Tensor:
-        return self.computed("multiply", dys[0], self.kept(0))
-
-
-class Log(Op):
-    """y = natural logarithm of x; dx = dy / x."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.save(x)
-        return self.computed("log", x)
-
-    def backward(self, index: int, *dys: Tensor) -> Tensor:
-        return self.computed("divide", dys[0], self.kept(0))
-
-
-def _binary(op: type[_Arithmetic], a: Term, b: Term) -> Tensor:
+def _binary(op: type[Broadcasting], a: Term, b: Term) -> Tensor:
     """Apply to two tensors, or to a tensor and anything NumPy makes an array of, in the tensor's dtype.
 
     A mask of bool beside floats counts as 1 and 0.
     """
-    if isinstance(a, Tensor):
-        left, right = a, operand(b, a)
-    else:
-        right = checked_tensor(op.__name__, b)
-        left = operand(arrays.numbers("arithmetic", a), right)
+    left, right = both(op.__name__, a if isinstance(a, Tensor) else arrays.numbers("arithmetic", a), b)
     return op()(_counted(left, right), _counted(right, left))
 
 
@@ -203,7 +143,7 @@ def shift(x: Tensor, beta: float) -> Tensor:
 
 
 def _scale(x: object, alpha: float, beta: float) -> Tensor:
-    return Scale(alpha, beta)(checked_tensor("Scale", x))
+    return LinearOp("scale", {"beta": 0.0}, alpha=alpha, beta=beta)(checked_tensor("Scale", x))
 
 
 def power(x: Tensor, exponent: float) -> Tensor:
@@ -213,22 +153,24 @@ def power(x: Tensor, exponent: float) -> Tensor:
 
 def exp(x: Tensor) -> Tensor:
     """e ** x, element by element."""
-    return Exp()(x)
+    return Elementary("exp", "multiply", from_output=True)(x)
 
 
 def log(x: Tensor) -> Tensor:
     """Natural logarithm of x, element by element."""
-    return Log()(x)
+    return Elementary("log", "divide", from_output=False)(x)
 
 
 def square(x: Tensor) -> Tensor:
     """x * x, element by element."""
-    return Square()(x)
+    return Elementary("power", "multiply", from_output=False, is_doubled=True, exponent=2.0)(
+        checked_tensor("square", x)
+    )
 
 
 def sqrt(x: Tensor) -> Tensor:
     """Square root of x, element by element: NaN below 0. The derivative at 0 is infinite."""
-    return Sqrt()(x)
+    return Elementary("power", "divide", from_output=True, is_doubled=True, exponent=0.5)(checked_tensor("sqrt", x))
 
 
 def product(value: Tensor, factor: Tensor) -> Tensor:

@@ -11,9 +11,8 @@ from math import sqrt
 import numpy as np
 
 from singa_lite.autograd.ops.noise import drawn_key
-from singa_lite.autograd.ops.op import Op, checked_tensor
-from singa_lite.autograd.ops.shape import checked_axis
-from singa_lite.common.checks import finite_above_zero, flag, fraction
+from singa_lite.autograd.ops.op import LinearOp, Op, checked_tensor
+from singa_lite.common.checks import axis_of, finite_above_zero, flag, fraction
 from singa_lite.common.errors import ShapeError
 from singa_lite.device import device_of
 from singa_lite.tensor import Tensor
@@ -33,18 +32,12 @@ class Attention(Op):
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         _check(q, k, v, mask)
-        keys = self._keys()
+        keys = [] if self.state is None else [drawn_key("attention", self.state)]
         y = self.device.empty(q.shape, q.dtype)
         lse = self.device.empty((q.shape[0], q.shape[2], q.shape[1]), q.dtype)
         self.device.run(f"attention{self.ending}", q, k, v, mask, *keys, y, lse, **self.settings)
         self.save(q, k, v, y, lse, mask, *keys)
         return y
-
-    def _keys(self) -> list[Tensor]:
-        """The key of this call's random numbers, if it takes any."""
-        if self.state is None:
-            return []
-        return [drawn_key("attention", self.state)]
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
         """One call gives all three derivatives; there is none by the mask."""
@@ -57,12 +50,6 @@ class Attention(Op):
         self.device.run(name, dys[0], q, k, v, mask, *keys, y, lse, *made, **self.settings)
         self.made = {other: made[other] for other in range(3) if other != index and self.needs[other]}
         return made[index]
-
-
-def _size(q: object) -> int:
-    """Of a head; 1 where q is none that has any, which is refused later."""
-    shape = checked_tensor("attention", q).shape
-    return shape[-1] or 1 if shape else 1
 
 
 def _check(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
@@ -116,8 +103,8 @@ def attention(
     """
     causal = flag("attention causal", causal)
     p = fraction("attention dropout", dropout)
-    factor = 1 / sqrt(_size(q)) if scale is None else scale
-    factor = finite_above_zero("attention scale", factor)
+    size = (checked_tensor("attention", q).shape or (1,))[-1] or 1  # one without size is refused later
+    factor = finite_above_zero("attention scale", 1 / sqrt(size) if scale is None else scale)
     if p and (not isinstance(state, Tensor) or state.shape != (3,) or state.dtype != np.uint64):
         raise ShapeError(f"attention: wanted state uint64 (3,) with dropout {p:g}, received {state!r:.100}")
     if not p and state is not None:
@@ -148,34 +135,6 @@ def cached_attention(q: Tensor, keys: Tensor, values: Tensor, mask: Tensor | Non
     return y
 
 
-class Rotary(Op):
-    """Turns; the derivative turns back."""
-
-    def __init__(self, axis: int) -> None:
-        self.axis = axis
-
-    def forward(self, x: Tensor, table: Tensor) -> Tensor:
-        self.axis = checked_axis("rotary", x, self.axis)
-        if not 0 < self.axis < x.ndim - 1:
-            raise ShapeError(
-                f"rotary: wanted an axis of time between the first and the last of x {x.shape}, received {self.axis}"
-            )
-        wanted = 2, x.shape[self.axis], x.shape[-1] // 2
-        if x.shape[-1] % 2 or table.shape != wanted:
-            raise ShapeError(
-                f"rotary: wanted x with an even last axis and a table {wanted}, received x {x.shape} and {table.shape}"
-            )
-        if table.dtype != x.dtype:
-            raise TypeError(f"rotary: wanted a table of x's dtype {x.dtype}, received {table.dtype}")
-        self.save(table)
-        return self.computed("rotary", x, table, axis=self.axis, inverse=False)
-
-    def backward(self, index: int, *dys: Tensor) -> Tensor:
-        if index:
-            return super().backward(index, *dys)
-        return self.computed("rotary", dys[0], self.kept(0), axis=self.axis, inverse=True)
-
-
 def rotary(x: Tensor, table: Tensor, axis: int = -2) -> Tensor:
     """Pairs (x[..., i], x[..., i + size / 2]) turned by the angles of their position (Su and others, arXiv 2104.09864).
 
@@ -183,4 +142,17 @@ def rotary(x: Tensor, table: Tensor, axis: int = -2) -> Tensor:
     `positions.rotary_table`, (2, x.shape[axis], size / 2) in x's dtype, which has no derivative; a view of later rows
     of it gives later positions.
     """
-    return Rotary(axis)(x, table)
+    shape, angles = checked_tensor("rotary", x).shape, checked_tensor("rotary", table)
+    along = axis_of("rotary", axis, shape)
+    if not 0 < along < len(shape) - 1:
+        raise ShapeError(
+            f"rotary: wanted an axis of time between the first and the last of x {shape}, received {along}"
+        )
+    wanted = 2, shape[along], shape[-1] // 2
+    if shape[-1] % 2 or angles.shape != wanted:
+        raise ShapeError(
+            f"rotary: wanted x with an even last axis and a table {wanted}, received x {shape} and {angles.shape}"
+        )
+    if angles.dtype != x.dtype:
+        raise TypeError(f"rotary: wanted a table of x's dtype {x.dtype}, received {angles.dtype}")
+    return LinearOp("rotary", {"inverse": True}, axis=along, inverse=False)(x, angles)

@@ -5,6 +5,8 @@ Beside them the cast, which brings two tensors to one dtype.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
@@ -18,13 +20,15 @@ from singa_lite.tensor import Shape, Tensor, checked_dtype, operand
 Term = Tensor | ArrayLike
 
 
-class Broadcasting(Op):
-    """Base of the binary operations: y has the common shape, derivatives are summed back to the inputs' shapes."""
+class Broadcasting(Op, ABC):
+    """Base of the binary operations: y has the common shape, derivatives are summed back to the inputs' shapes.
+
+    A subclass names its `kernel` and gives `backward`.
+    """
 
     kernel: str
 
-    def applied(self, a: Tensor, b: Tensor) -> Tensor:
-        """What the kernel makes of the two."""
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
         self.shapes = a.shape, b.shape
         y = self.result(a, b)
         self.device.run(self.kernel, a, b, y)
@@ -35,15 +39,14 @@ class Broadcasting(Op):
         """A new tensor of the common shape, which lies as the first of a and b that has this shape."""
         shape = common_shape(self.kernel, a, b, *others)
         order = next((t.memory_order() for t in (a, b) if t.shape == shape), "")
-        made: Tensor = self.device.empty(shape, a.dtype, order)
-        return made
+        return self.device.empty(shape, a.dtype, order)
 
     def keep(self, a: Tensor, b: Tensor, y: Tensor) -> None:
         """Save what the derivatives need."""
 
-    def times(self, dy: Tensor, factor: Tensor) -> Tensor:
-        """dy * factor, of dy's shape."""
-        return self.computed("multiply", dy, factor)
+    @abstractmethod
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        """The derivative by input `index`."""
 
     def summed(self, dy: Tensor, index: int, alpha: float = 1.0) -> Tensor:
         """alpha * dy, summed over the axes along which input `index` was broadcast."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from singa_lite.autograd.ops.linear import add_bias, bias_gradient
 from singa_lite.autograd.ops.op import Op
 from singa_lite.autograd.ops.windows import Extents, pads, pair
@@ -14,13 +17,31 @@ from singa_lite.tensor import Tensor
 Steps = tuple[Pair, Pad, Pair]
 
 
-class Conv2d(Op):
-    """y = x convolved with weight, plus bias."""
+class _Convolution(Op):
+    """Base: both inputs' forms and values are kept for the derivatives, and the window is made of the weight's."""
 
     optional = (2,)
 
     def __init__(self, steps: Steps, groups: int) -> None:
         self.steps, self.groups = steps, groups
+
+    def keep(self, x: Tensor, weight: Tensor) -> Window:
+        """Save what the derivatives need; returns the window."""
+        window = Window((weight.shape[2], weight.shape[3]), *self.steps)
+        self.settings: dict[str, object] = {"window": window, "groups": self.groups}
+        self.specs = (x.shape, x.dtype, "image"), (weight.shape, weight.dtype, weight.memory_order())
+        self.save(x if self.needs[1] else None, weight if self.needs[0] else None)
+        return window
+
+    def run(self, kernel: str, tensors: Sequence[Tensor | None], *spec: Any) -> Tensor:
+        """The result of the kernel, of these shape, dtype and layout."""
+        result: Tensor = self.device.empty(*spec)
+        self.device.run(kernel, *tensors, result, **self.settings)
+        return result
+
+
+class Conv2d(_Convolution):
+    """y = x convolved with weight, plus bias."""
 
     def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         groups = self.groups
@@ -31,24 +52,15 @@ class Conv2d(Op):
             )
         if bias is not None and bias.shape != weight.shape[:1]:
             raise ShapeError(f"conv2d: wanted a bias of shape {weight.shape[:1]}, received {bias.shape}")
-        window = Window((weight.shape[2], weight.shape[3]), *self.steps)
-        shape = x.shape[0], weight.shape[0], *window.positions("conv2d", (x.shape[2], x.shape[3]))
-        y = self.device.empty(shape, x.dtype, "image")
-        self.settings: dict[str, object] = {"window": window, "groups": groups}
-        self.device.run("conv2d", x, weight, bias, y, **self.settings)
-        self.specs = (x.shape, x.dtype, "image"), (weight.shape, weight.dtype, weight.memory_order())
-        self.save(x if self.needs[1] else None, weight if self.needs[0] else None)
-        return y
+        positions = self.keep(x, weight).positions("conv2d", (x.shape[2], x.shape[3]))
+        return self.run("conv2d", (x, weight, bias), (x.shape[0], weight.shape[0], *positions), x.dtype, "image")
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
         if index == 2:
             return bias_gradient(self, dys[0], 1)
-        result = self.device.empty(*self.specs[index])
         if index == 0:
-            self.device.run("conv2d_derivative", dys[0], self.kept(1), result, **self.settings)
-        else:
-            self.device.run("conv2d_gradient", self.kept(0), dys[0], result, **self.settings)
-        return result
+            return self.run("conv2d_derivative", (dys[0], self.kept(1)), *self.specs[0])
+        return self.run("conv2d_gradient", (self.kept(0), dys[0]), *self.specs[1])
 
 
 def conv2d(
@@ -71,7 +83,7 @@ def conv2d(
     return Conv2d(steps, groups)(x, weight, bias)
 
 
-class Conv2dTranspose(Op):
+class Conv2dTranspose(_Convolution):
     """y = what the convolution of an image like y with `weight` hands back for x.
 
     So the kernels of a convolution serve in other roles: its derivative goes forward, it itself goes back, and its
@@ -79,7 +91,8 @@ class Conv2dTranspose(Op):
     """
 
     def __init__(self, steps: Steps, groups: int, extra: Pair) -> None:
-        self.steps, self.groups, self.extra = steps, groups, extra
+        super().__init__(steps, groups)
+        self.extra = extra
 
     def forward(self, x: Tensor, weight: Tensor) -> Tensor:
         groups = self.groups
@@ -88,22 +101,15 @@ class Conv2dTranspose(Op):
                 f"conv2d_transpose: wanted x (n, c, h, w) and weight (c, k / groups, kh, kw) with groups {groups} "
                 f"dividing c, received {x.shape} and {weight.shape}"
             )
-        window = Window((weight.shape[2], weight.shape[3]), *self.steps)
+        window = self.keep(x, weight)
         extents = transposed_extents("conv2d_transpose", window, (x.shape[2], x.shape[3]), self.extra)
-        y = self.device.empty((x.shape[0], weight.shape[1] * groups, *extents), x.dtype, "image")
-        self.settings: dict[str, object] = {"window": window, "groups": groups}
-        self.device.run("conv2d_derivative", x, weight, y, **self.settings)
-        self.specs = (x.shape, x.dtype, "image"), (weight.shape, weight.dtype, weight.memory_order())
-        self.save(x if self.needs[1] else None, weight if self.needs[0] else None)
-        return y
+        shape = x.shape[0], weight.shape[1] * groups, *extents
+        return self.run("conv2d_derivative", (x, weight), shape, x.dtype, "image")
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
-        result = self.device.empty(*self.specs[index])
         if index == 0:
-            self.device.run("conv2d", dys[0], self.kept(1), None, result, **self.settings)
-        else:
-            self.device.run("conv2d_gradient", dys[0], self.kept(0), result, **self.settings)
-        return result
+            return self.run("conv2d", (dys[0], self.kept(1), None), *self.specs[0])
+        return self.run("conv2d_gradient", (dys[0], self.kept(0)), *self.specs[1])
 
 
 def transposed_extents(where: str, window: Window, extents: Pair, extra: Pair) -> Pair:

@@ -14,7 +14,6 @@ from singa_lite.autograd.ops.function_form import (
     Kernels,
     OwnKernel,
     Statement,
-    check_inputs,
 )
 from singa_lite.autograd.ops.op import Op, checked_tensor, common_device
 from singa_lite.common.checks import flag
@@ -71,13 +70,14 @@ class Function(Versioned):
         """The output, or a tuple of several, in the order in which `makes` names them."""
         name = type(self).__qualname__
         statement, kernels = _stated(type(self))
-        check_inputs(name, statement.inputs, inputs)
+        wanted = statement.inputs
+        if len(inputs) != len(wanted):
+            raise ShapeError(f"{name}: wanted {len(wanted)} inputs, {', '.join(wanted)}, received {len(inputs)}")
         for given in inputs:
             checked_tensor(name, given)
         if (graph := common_device(name, inputs).graph) is not None:
             graph.options.note(self)
-        named = dict(zip(statement.inputs, inputs, strict=True))
-        made = statement.checked(self.makes(*(Form(t.shape, t.dtype) for t in inputs)), named)
+        made = statement.checked(self.makes(*(Form(t.shape, t.dtype) for t in inputs)), inputs)
         results = _FunctionCall(self, statement, kernels, made).several(*inputs)
         return results[0] if len(results) == 1 else results
 
@@ -113,9 +113,8 @@ class _FunctionCall(Op):
         needed = [name for name, is_needed in zip(self._statement.inputs, self.needs, strict=True) if is_needed]
         derivatives = [self._derivative(name) for name in needed]
         kernel = self._kernels.forward(self._made)
-        given = dict(zip(self._statement.inputs, inputs, strict=True))
         self._inputs = tuple((Form(t.shape, t.dtype), t.memory_order()) for t in inputs)
-        tensors = dict(given)
+        tensors = dict(zip(self._statement.inputs, inputs, strict=True))
         for name, form in {**self._made.outputs, **self._made.scratch["backward"]}.items():
             like = next((t for t in inputs if t.shape == form.shape), None)
             tensors[name] = self.device.empty(*form, () if like is None else like.memory_order())

@@ -12,7 +12,6 @@ from numpy.typing import DTypeLike
 
 from singa_lite.common.array_types import DType
 from singa_lite.common.checks import check_choice
-from singa_lite.common.errors import ShapeError
 from singa_lite.kernels.interface import SIGNATURES, Facts, Signature
 from singa_lite.kernels.own_call import Piece
 from singa_lite.tensor import Shape, Tensor, checked_dtype, checked_shape
@@ -103,7 +102,7 @@ class Statement:
             )
         return cls(name, inputs, forward, found)
 
-    def checked(self, made: object, given: Mapping[str, Tensor]) -> CallTensors:
+    def checked(self, made: object, given: Sequence[Tensor]) -> CallTensors:
         """What `makes` returned for these inputs. TypeError unless it is of `Output` and `Scratch` by name."""
         where = f"{self.name}.makes"
         if not isinstance(made, Mapping) or not all(isinstance(name, str) for name in made):
@@ -113,18 +112,15 @@ class Statement:
         for name, stated in made.items():
             if not isinstance(stated, Output | Scratch):
                 raise TypeError(f"{where}: wanted an Output or a Scratch as {name!r}, received {stated!r:.80}")
-            form = Form(stated.shape, _main_dtype(given.values()) if stated.dtype is None else stated.dtype)
+            form = Form(stated.shape, _main_dtype(given) if stated.dtype is None else stated.dtype)
             (outputs if isinstance(stated, Output) else scratch[stated.lifespan])[name] = form
         if not outputs:
             raise TypeError(f"{where}: wanted an Output at least, received {sorted(made) or 'nothing'}")
-        self._check_names([*self.inputs, *made], [*self.inputs, *outputs])
-        return CallTensors(outputs, scratch)
-
-    def _check_names(self, names: list[str], differentiated: list[str]) -> None:
-        derivatives = [D + name for name in differentiated]
+        names, derivatives = [*self.inputs, *made], [D + name for name in (*self.inputs, *outputs)]
         double = {name for name in names if names.count(name) > 1 or name in derivatives}
         if double:
             raise TypeError(f"{self.name}: wanted names of its own for each tensor, received {sorted(double)} twice")
+        return CallTensors(outputs, scratch)
 
 
 def arguments(where: str, function: Callable[..., object]) -> tuple[str, ...]:
@@ -143,12 +139,6 @@ def _main_dtype(given: Iterable[Tensor]) -> DType:
     dtypes = [t.dtype for t in given]
     floats = [dtype for dtype in dtypes if dtype.kind not in "iub"]
     return (floats or dtypes or [np.dtype(np.float32)])[0]
-
-
-def check_inputs(name: str, wanted: Sequence[str], given: Sequence[object]) -> None:
-    """ShapeError unless there are as many inputs as the function takes."""
-    if len(given) != len(wanted):
-        raise ShapeError(f"{name}: wanted {len(wanted)} inputs, {', '.join(wanted)}, received {len(given)}")
 
 
 class OwnKernel(NamedTuple):
@@ -243,13 +233,12 @@ class Kernels:
 
 def checked_overwrites(name: str, given: object) -> tuple[tuple[str, str], ...]:
     """The pairs. TypeError for what is none."""
-    pairs = [pair for pair in given if _is_pair(pair)] if isinstance(given, tuple | list) else []
-    if not isinstance(given, tuple | list) or len(pairs) < len(given):
+    if not isinstance(given, tuple | list) or not all(map(_is_pair, given)):
         raise TypeError(
             f"{name}.overwrites: wanted pairs such as (('y', 'x'),), what is written and what it may be written over, "
             f"received {given!r:.80}"
         )
-    return tuple((written, over) for written, over in pairs)
+    return tuple((written, over) for written, over in given)
 
 
 def _is_pair(given: object) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from singa_lite.autograd.ops.op import Op, checked_tensor
-from singa_lite.autograd.ops.shape import checked_axis, concat, reshape, transpose
-from singa_lite.common.checks import integer, is_int
+from singa_lite.autograd.ops.shape import checked_list, concat, reshape, transpose
+from singa_lite.common.checks import axis_of, integer, is_int
 from singa_lite.common.errors import ShapeError
 from singa_lite.tensor import Tensor
 
@@ -54,7 +54,7 @@ def gather(x: Tensor, ids: Tensor, axis: int = 0) -> Tensor:
     An id that names no element is an IndexError on a CPU, NaN on a GPU. For axis 0 of a tensor in C order only what is
     taken is copied; along other axes x is, once.
     """
-    along = checked_axis("gather", checked_tensor("gather", x), axis)
+    along = axis_of("gather", axis, checked_tensor("gather", x).shape)
     if checked_tensor("gather ids", ids).dtype.kind not in "iu":
         raise TypeError(f"gather: wanted ids of an integer dtype, received {ids.dtype}")
     axes = (along, *(other for other in range(x.ndim) if other != along))
@@ -69,12 +69,8 @@ def gather(x: Tensor, ids: Tensor, axis: int = 0) -> Tensor:
 
 def stack(xs: Sequence[Tensor], axis: int = 0) -> Tensor:
     """The tensors, all of one shape, one behind the other along a new axis, which is `axis` of the result."""
-    if isinstance(xs, Tensor) or not isinstance(xs, Sequence):
-        raise TypeError(f"stack: wanted a list of tensors, received {type(xs).__name__}")
-    if not xs:
-        raise ShapeError("stack: wanted at least one tensor, received none")
-    shape = checked_tensor("stack", xs[0]).shape
-    if any(checked_tensor("stack", x).shape != shape or x.dtype != xs[0].dtype for x in xs):
+    shape = checked_list("stack", xs)[0].shape
+    if any(x.shape != shape or x.dtype != xs[0].dtype for x in xs):
         raise ShapeError(
             f"stack: wanted tensors of one shape and dtype, received {[f'{x.shape} {x.dtype}' for x in xs]!s:.300}"
         )

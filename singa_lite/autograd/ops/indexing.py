@@ -1,17 +1,20 @@
-"""Parts of a tensor by numbers and slices: views, but for reversed axes; the derivative is 0 elsewhere."""
+"""Parts of a tensor by numbers, slices and margins, views but for reversed axes; and zeros around a tensor."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
-from singa_lite.autograd.ops.op import Op, checked_tensor
-from singa_lite.autograd.ops.padding import within_zeros
-from singa_lite.autograd.ops.shape import reshape
+from singa_lite.autograd.ops.op import LinearOp, Op, checked_tensor
+from singa_lite.autograd.ops.shape import numbers, piece, reshape
 from singa_lite.common.checks import is_int
-from singa_lite.common.errors import GraphError
+from singa_lite.common.errors import GraphError, ShapeError
 from singa_lite.tensor import Shape, Tensor
+
+#: (before, behind) along each axis.
+Margins = tuple[tuple[int, int], ...]
 
 
 class Span(NamedTuple):
@@ -43,17 +46,33 @@ class Slice(Op):
         return dx
 
 
-class Flip(Op):
-    """y = x with the order of its elements reversed along some axes; the derivative is dy reversed."""
+class Pad(Op):
+    """y = x with zeros around it; the derivative is a view of dy."""
 
-    def __init__(self, axes: tuple[int, ...]) -> None:
-        self.axes = axes
+    def __init__(self, margins: Margins) -> None:
+        self.margins = margins
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.computed("flip", x, axes=self.axes)
+        self.spans = tuple(Span(before, n, 1) for (before, _), n in zip(self.margins, x.shape, strict=True))
+        return within_zeros(self, x, self.margins)
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
-        return self.computed("flip", dys[0], axes=self.axes)
+        return _sliced_view(dys[0], self.spans)
+
+
+def within_zeros(op: Op, x: Tensor, margins: Margins) -> Tensor:
+    """A new tensor with x inside and zeros around it, its axes in memory as those of x. Each byte is written once."""
+    shape = tuple(n + before + behind for n, (before, behind) in zip(x.shape, margins, strict=True))
+    y: Tensor = op.device.empty(shape, x.dtype, x.memory_order())
+    left = y
+    for axis, (before, behind) in enumerate(margins):
+        extent = left.shape[axis]
+        for start, stop in ((0, before), (extent - behind, extent)):
+            if start < stop:
+                op.device.run("fill", piece(left, axis, start, stop), value=0.0)
+        left = piece(left, axis, before, extent - behind)
+    op.device.run("copy", x, left)
+    return y
 
 
 def index(x: Tensor, at: Any) -> Tensor:
@@ -67,7 +86,7 @@ def index(x: Tensor, at: Any) -> Tensor:
     spans, shape = _parsed(checked_tensor("index", x).shape, entries)
     flipped = tuple(axis for axis, span in enumerate(spans) if span.step < 0)
     y = Slice(tuple(map(_ascending, spans)))(x)
-    y = Flip(flipped)(y) if flipped else y
+    y = LinearOp("flip", axes=flipped)(y) if flipped else y
     return y if y.shape == shape else reshape(y, shape)
 
 
@@ -77,15 +96,10 @@ def reads_values(at: object) -> bool:
     return any(isinstance(one, list | np.ndarray | Tensor | bool | np.bool_) for one in entries)
 
 
-def is_basic(at: object) -> bool:
-    """Whether `index` takes this. Lists, arrays and tensors are not among it, and neither are True and False."""
-    entries = at if isinstance(at, tuple) else (at,)
-    return all(_is_number(one) or one is None or one is ... or isinstance(one, slice) for one in entries)
-
-
 def check_basic(x: Tensor, at: object) -> None:
     """GraphError for an index that only reads values, where an operation is wanted: on a tape and while recording."""
-    if not is_basic(at):
+    entries = at if isinstance(at, tuple) else (at,)
+    if not all(_is_number(one) or one is None or one is ... or isinstance(one, slice) for one in entries):
         raise GraphError(
             f"tensor[...] of {x!r}, on a tape or while recording: wanted whole numbers, slices, None and ..., received "
             f"{_described(at)}; autograd.gather takes elements by ids, autograd.where chooses by a mask; detach() "
@@ -159,3 +173,29 @@ def _described(given: object) -> str:
     if isinstance(given, np.ndarray | Tensor):
         return f"{type(given).__name__} of shape {given.shape} and dtype {given.dtype}"
     return f"{type(given).__name__} {given!r:.100}"
+
+
+def pad(x: Tensor, margins: Sequence[Sequence[int]]) -> Tensor:
+    """x with zeros around it. margins: (before, behind) for each of x's last axes, as in `numpy.pad` for all."""
+    return Pad(_margins("pad", x, margins))(x)
+
+
+def crop(x: Tensor, margins: Sequence[Sequence[int]]) -> Tensor:
+    """x without its margins, as a view: the reverse of `pad`."""
+    checked = _margins("crop", x, margins)
+    spans = tuple(Span(before, n - before - behind, 1) for n, (before, behind) in zip(x.shape, checked, strict=True))
+    if min((span.extent for span in spans), default=1) < 1:
+        raise ShapeError(f"crop: wanted margins that leave something of x {x.shape}, received {checked}")
+    return Slice(spans)(x)
+
+
+def _margins(where: str, x: Tensor, given: object) -> Margins:
+    axes = checked_tensor(where, x).ndim
+    if not isinstance(given, Sequence | np.ndarray) or np.ndim(given) == 0 or isinstance(given, str):
+        raise TypeError(f"{where}: wanted margins, a pair (before, behind) an axis, received {given!r}")
+    pairs = [numbers(where, "margins, a pair (before, behind) an axis", each) for each in given]
+    if len(pairs) > axes or any(len(each) != 2 or min(each) < 0 for each in pairs):
+        raise ValueError(
+            f"{where}: wanted margins (before, behind) of at least 0 for the last of {axes} axes, received {given!r}"
+        )
+    return ((0, 0),) * (axes - len(pairs)) + tuple((before, behind) for before, behind in pairs)

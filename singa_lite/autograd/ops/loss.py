@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from singa_lite.autograd.ops.arithmetic import divide, scale, shift
 from singa_lite.autograd.ops.broadcasting import cast
-from singa_lite.autograd.ops.op import Op, checked_tensor
+from singa_lite.autograd.ops.op import KernelOp, LinearOp, Op, checked_tensor
 from singa_lite.autograd.ops.reduction import reduce_mean, reduce_sum
-from singa_lite.autograd.ops.shape import checked_axis, reshape, transpose
-from singa_lite.common.checks import above_zero, is_int, share
+from singa_lite.autograd.ops.shape import reshape, transpose
+from singa_lite.common.checks import above_zero, axis_of, is_int, share
 from singa_lite.common.errors import ShapeError
 from singa_lite.tensor import Tensor
 
 
-class ElementLoss(Op):
+class ElementLoss(KernelOp):
     """A loss of x against a target of its shape; kernel and kernel_derivative do it."""
 
     def __init__(self, kernel: str, per_element: bool = False, **settings: object) -> None:
-        self.kernel, self.per_element, self.settings = kernel, per_element, settings
+        super().__init__(kernel, **settings)
+        self.per_element = per_element
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         check_same_shape_and_dtype(self.kernel, x, target)
@@ -31,7 +32,7 @@ class ElementLoss(Op):
     def backward(self, index: int, *dys: Tensor) -> Tensor:
         if index:
             return super().backward(index, *dys)
-        x, target = self.kept(0), self.kept(1)
+        x, target = map(self.kept, range(2))
         dx = self.empty_like(x)
         self.device.run(f"{self.kernel}_derivative", dys[0], x, target, dx, **self.settings)
         return dx
@@ -114,22 +115,9 @@ class SoftmaxCrossEntropy(Op):
         return p
 
 
-class Weigh(Op):
-    """y = x * weights, 0 where the weight is 0, whatever x is there; the derivative by x is dy, alike."""
-
-    def forward(self, x: Tensor, weights: Tensor) -> Tensor:
-        self.save(weights)
-        return self.computed("weigh", x, weights)
-
-    def backward(self, index: int, *dys: Tensor) -> Tensor:
-        if index:
-            return super().backward(index, *dys)
-        return self.computed("weigh", dys[0], self.kept(0))
-
-
 def weigh(x: Tensor, weights: Tensor) -> Tensor:
     """x * weights, 0 where the weight is 0, whatever x is there. Equal shapes; no derivative by the weights."""
-    return Weigh()(x, weights.detach())
+    return LinearOp("weigh")(x, weights.detach())
 
 
 def check_classes(x: Tensor, target: Tensor) -> None:
@@ -157,7 +145,7 @@ def softmax_cross_entropy_values(
     label_smoothing: from 0 to 1, this share of the target goes to all classes alike, as there.
     """
     smoothing = share("softmax_cross_entropy label_smoothing", label_smoothing)
-    axis = checked_axis("softmax_cross_entropy", checked_tensor("softmax_cross_entropy", x), axis)
+    axis = axis_of("softmax_cross_entropy", axis, checked_tensor("softmax_cross_entropy", x).shape)
     if ignore_index is not None and not is_int(ignore_index):
         raise TypeError(f"softmax_cross_entropy ignore_index: wanted an integer or None, received {ignore_index!r}")
     if axis == 1 and ignore_index is None and not smoothing:

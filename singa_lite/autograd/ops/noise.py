@@ -8,7 +8,7 @@ from contextvars import ContextVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from singa_lite.autograd.ops.op import Op
+from singa_lite.autograd.ops.op import LinearOp, checked_tensor
 from singa_lite.autograd.ops.shape import numbers
 from singa_lite.common.checks import at_least_zero, finite, fraction
 from singa_lite.common.errors import ShapeError
@@ -41,58 +41,17 @@ def normal(
     return made
 
 
-def checked_state(where: str, state: object) -> Tensor:
-    """The state of random numbers itself. ShapeError for anything else."""
+def drawn_key(where: str, state: object) -> Tensor:
+    """The key for the next numbers, after which the state's counter is one more. ShapeError for what is no state."""
     if not isinstance(state, Tensor) or state.shape != (3,) or state.dtype != np.uint64:
         raise ShapeError(f"{where}: wanted state uint64 (3,), received {state!r:.100}")
-    return state
-
-
-def drawn_key(where: str, state: object) -> Tensor:
-    """The key for the next numbers, after which the state's counter is one more."""
-    checked = checked_state(where, state)
-    key: Tensor = device_of(checked).empty((3,), np.uint64)
+    key: Tensor = device_of(state).empty((3,), np.uint64)
     draw = drawing.get()
     if draw is None:
-        key.device.run("draw_key", checked, key)
+        key.device.run("draw_key", state, key)
     else:
-        draw(checked, key)
+        draw(state, key)
     return key
-
-
-class Dropout(Op):
-    """y = x / (1 - p) where the element is kept, else 0. No mask is kept: the derivative draws the same numbers."""
-
-    def __init__(self, state: Tensor, p: float) -> None:
-        self.state, self.p = state, p
-
-    def forward(self, x: Tensor) -> Tensor:
-        key = drawn_key("dropout", self.state)
-        self.save(key)
-        return self.computed("dropout", x, key, p=self.p)
-
-    def backward(self, index: int, *dys: Tensor) -> Tensor:
-        return self.computed("dropout", dys[0], self.kept(0), p=self.p)
-
-
-class SpatialDropout(Op):
-    """As `Dropout`, one number for each channel of each sample: its factor, 0 or 1 / (1 - p), is kept."""
-
-    def __init__(self, state: Tensor, p: float) -> None:
-        self.state, self.p = state, p
-
-    def forward(self, x: Tensor) -> Tensor:
-        if x.ndim < 2:
-            raise ShapeError(f"spatial_dropout: wanted x (n, c, ...), received {x.shape}")
-        key = drawn_key("spatial_dropout", self.state)
-        factors = self.device.empty((*x.shape[:2], *(1,) * (x.ndim - 2)), x.dtype)
-        self.device.run("fill", factors, value=1.0)
-        self.device.run("dropout", factors, key, factors, p=self.p)
-        self.save(factors)
-        return self.computed("multiply", x, factors)
-
-    def backward(self, index: int, *dys: Tensor) -> Tensor:
-        return self.computed("multiply", dys[0], self.kept(0))
 
 
 def dropout(x: Tensor, state: Tensor, p: float = 0.5) -> Tensor:
@@ -100,7 +59,9 @@ def dropout(x: Tensor, state: Tensor, p: float = 0.5) -> Tensor:
 
     state: uint64 (3,), (seed, stream, counter); its counter goes up by one at each call.
     """
-    return Dropout(checked_state("dropout", state), fraction("dropout p", p))(x)
+    p = fraction("dropout p", p)
+    checked_tensor("dropout", x)
+    return LinearOp("dropout", p=p)(x, drawn_key("dropout", state))
 
 
 def spatial_dropout(x: Tensor, state: Tensor, p: float = 0.5) -> Tensor:
@@ -108,4 +69,11 @@ def spatial_dropout(x: Tensor, state: Tensor, p: float = 0.5) -> Tensor:
 
     x: (n, c, ...); NaN and infinities of a channel that is dropped become NaN. state: as for `dropout`.
     """
-    return SpatialDropout(checked_state("spatial_dropout", state), fraction("spatial_dropout p", p))(x)
+    p = fraction("spatial_dropout p", p)
+    if checked_tensor("spatial_dropout", x).ndim < 2:
+        raise ShapeError(f"spatial_dropout: wanted x (n, c, ...), received {x.shape}")
+    key = drawn_key("spatial_dropout", state)
+    factors: Tensor = key.device.empty((*x.shape[:2], *(1,) * (x.ndim - 2)), x.dtype)
+    key.device.run("fill", factors, value=1.0)
+    key.device.run("dropout", factors, key, factors, p=p)
+    return LinearOp("multiply")(x, factors)

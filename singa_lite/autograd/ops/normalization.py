@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from math import prod
-from typing import ClassVar
 
-from singa_lite.autograd.ops.op import Op, checked_tensor
-from singa_lite.autograd.ops.synced_normalization import SyncedBatchNorm, across
+from singa_lite.autograd.ops.op import KernelOp, Op, checked_tensor
+from singa_lite.autograd.ops.synced_normalization import SyncedBatchNorm, across, filled, inverse_deviation
 from singa_lite.common.checks import at_least_zero, finite_above_zero, integer, is_int, share
 from singa_lite.common.errors import ShapeError
 from singa_lite.tensor import Shape, Tensor
@@ -52,120 +51,60 @@ class BatchNormInference(Op):
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
         gamma, (mean, variance) = self.kept(1), self.running
-        zero = self._filled(gamma, 0.0)
         if index == 0:  # dy * gamma / sqrt(variance + epsilon)
+            zero = filled(self, gamma, 0.0)
             return self.computed("batch_norm_inference", dys[0], gamma, zero, zero, variance, epsilon=self.epsilon)
-        one, inv_std = self._filled(gamma, 1.0), self.empty_like(gamma)
-        item, count = gamma.dtype.itemsize, gamma.size()
-        row, result = (t.view((1, count), (count * item, item)) for t in (one, inv_std))
-        self.device.run("batch_norm_inference", row, one, zero, zero, variance, result, epsilon=self.epsilon)
+        inv_std = inverse_deviation(self, variance, gamma, self.epsilon)
         self.made = {1: self.empty_like(gamma), 2: self.empty_like(gamma)}
         self.device.run("batch_norm_gradient", dys[0], self.kept(0), mean, inv_std, self.made[1], self.made[2])
         return self.made.pop(index)
 
-    def _filled(self, like: Tensor, value: float) -> Tensor:
-        made = self.empty_like(like)
-        self.device.run("fill", made, value=value)
-        return made
 
+class SampleNorm(KernelOp):
+    """Normalises parts of a sample by statistics of their own, which are kept: inputs x, gamma and perhaps beta.
 
-class SampleNorm(Op):
-    """Normalises parts of a sample by statistics of their own, which are kept. A subclass names its `kernel`."""
+    parts: the shape of the statistics: mean and 1 / deviation, of a kernel without beta 1 / root mean square.
+    """
 
-    kernel: ClassVar[str]
+    def __init__(self, kernel: str, parts: Shape, epsilon: float) -> None:
+        super().__init__(kernel, epsilon=epsilon)
+        self.parts = parts
 
-    def normalize(self, x: Tensor, gamma: Tensor, beta: Tensor, parts: Shape, epsilon: float) -> Tensor:
-        """y, as x; mean and 1 / standard deviation have the shape `parts`."""
+    def forward(self, x: Tensor, *vectors: Tensor) -> Tensor:
         y = self.empty_like(x)
-        mean, inv_std = (self.device.empty(parts, x.dtype) for _ in range(2))
-        self.device.run(self.kernel, x, gamma, beta, y, mean, inv_std, epsilon=epsilon)
-        self.save(x, gamma, mean, inv_std)
+        statistics = [self.device.empty(self.parts, x.dtype) for _ in vectors]
+        self.device.run(self.kernel, x, *vectors, y, *statistics, **self.settings)
+        self.save(x, vectors[0], *statistics)
         return y
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
-        x, gamma, mean, inv_std = map(self.kept, range(4))
+        x, gamma, *statistics = map(self.kept, range(len(self.saved)))
         if index == 0:
-            return self.computed(f"{self.kernel}_derivative", dys[0], x, gamma, mean, inv_std)
-        self.made = {1: self.empty_like(gamma), 2: self.empty_like(gamma)}
-        self.device.run(f"{self.kernel}_gradient", dys[0], x, mean, inv_std, self.made[1], self.made[2])
+            return self.computed(f"{self.kernel}_derivative", dys[0], x, gamma, *statistics)
+        self.made = {vector + 1: self.empty_like(gamma) for vector in range(len(statistics))}
+        self.device.run(f"{self.kernel}_gradient", dys[0], x, *statistics, *self.made.values())
         return self.made.pop(index)
 
 
-class LayerNorm(SampleNorm):
-    """Normalises over the trailing axes that gamma has."""
+class ScaledNorm(KernelOp):
+    """y = x over a scale, which is kept with x or y: "lrn" by element, "l2_norm" by sample.
 
-    kernel = "layer_norm"
+    forward_settings: those that the derivative does not take.
+    """
 
-    def __init__(self, epsilon: float) -> None:
-        self.epsilon = epsilon
-
-    def forward(self, x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
-        rows = x.shape[: x.ndim - gamma.ndim]
-        if not gamma.ndim or x.shape[len(rows) :] != gamma.shape or beta.shape != gamma.shape:
-            raise ShapeError(
-                f"layer_norm: wanted gamma and beta of x's trailing axes, received {gamma.shape} and {beta.shape} "
-                f"for x {x.shape}"
-            )
-        return self.normalize(x, gamma, beta, rows, self.epsilon)
-
-
-class RmsNorm(Op):
-    """Divides by the root mean square over the trailing axes that gamma has."""
-
-    def __init__(self, epsilon: float) -> None:
-        self.epsilon = epsilon
-
-    def forward(self, x: Tensor, gamma: Tensor) -> Tensor:
-        rows = x.shape[: x.ndim - gamma.ndim]
-        if not gamma.ndim or x.shape[len(rows) :] != gamma.shape:
-            raise ShapeError(f"rms_norm: wanted gamma of x's trailing axes, received {gamma.shape} for x {x.shape}")
-        y, inv_rms = self.empty_like(x), self.device.empty(rows, x.dtype)
-        self.device.run("rms_norm", x, gamma, y, inv_rms, epsilon=self.epsilon)
-        self.save(x, gamma, inv_rms)
-        return y
-
-    def backward(self, index: int, *dys: Tensor) -> Tensor:
-        x, gamma, inv_rms = map(self.kept, range(3))
-        if index == 0:
-            return self.computed("rms_norm_derivative", dys[0], x, gamma, inv_rms)
-        dgamma = self.empty_like(gamma)
-        self.device.run("rms_norm_gradient", dys[0], x, inv_rms, dgamma)
-        return dgamma
-
-
-class Lrn(Op):
-    """Local response normalisation across channels."""
-
-    def __init__(self, size: int, alpha: float, beta: float, k: float) -> None:
-        self.settings: dict[str, object] = {"size": size, "alpha": alpha, "beta": beta}
-        self.k = k
+    def __init__(self, kernel: str, forward_settings: dict[str, object], **settings: object) -> None:
+        super().__init__(kernel, **settings)
+        self.forward_settings = forward_settings
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.ndim < 2:
-            raise ShapeError(f"lrn: wanted x (n, c, ...), received {x.shape}")
-        y, scale = self.empty_like(x), self.empty_like(x)
-        self.device.run("lrn", x, y, scale, k=self.k, **self.settings)
-        self.save(x, scale)
+        y, by_element = self.empty_like(x), self.kernel == "lrn"
+        scale = self.empty_like(x) if by_element else self.device.empty(x.shape[:1], x.dtype)
+        self.device.run(self.kernel, x, y, scale, **self.forward_settings, **self.settings)
+        self.save(x if by_element else y, scale)
         return y
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
-        return self.computed("lrn_derivative", dys[0], self.kept(0), self.kept(1), **self.settings)
-
-
-class L2Norm(Op):
-    """y = x / sqrt(sum of x**2 over the sample + epsilon)."""
-
-    def __init__(self, epsilon: float) -> None:
-        self.epsilon = epsilon
-
-    def forward(self, x: Tensor) -> Tensor:
-        y, norm = self.empty_like(x), self.device.empty(x.shape[:1], x.dtype)
-        self.device.run("l2_norm", x, y, norm, epsilon=self.epsilon)
-        self.save(y, norm)
-        return y
-
-    def backward(self, index: int, *dys: Tensor) -> Tensor:
-        return self.computed("l2_norm_derivative", dys[0], self.kept(0), self.kept(1))
+        return self.computed(f"{self.kernel}_derivative", dys[0], self.kept(0), self.kept(1), **self.settings)
 
 
 def _check_channels(where: str, x: Tensor, *vectors: Tensor) -> None:
@@ -210,12 +149,25 @@ def batch_norm_inference(
 
 def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float = 1e-5) -> Tensor:
     """Normalised over x's trailing axes, those of gamma and beta, then scaled and shifted (arXiv 1607.06450)."""
-    return LayerNorm(finite_above_zero("layer_norm epsilon", epsilon))(x, gamma, beta)
+    rows = _rows("layer_norm", x, gamma, beta)
+    return SampleNorm("layer_norm", rows, finite_above_zero("layer_norm epsilon", epsilon))(x, gamma, beta)
 
 
 def rms_norm(x: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> Tensor:
     """gamma * x / sqrt(mean of x**2 + epsilon), the mean over x's trailing axes, those of gamma (arXiv 1910.07467)."""
-    return RmsNorm(finite_above_zero("rms_norm epsilon", epsilon))(x, gamma)
+    return SampleNorm("rms_norm", _rows("rms_norm", x, gamma), finite_above_zero("rms_norm epsilon", epsilon))(x, gamma)
+
+
+def _rows(where: str, x: Tensor, *vectors: Tensor) -> Shape:
+    """The axes of x before those of gamma and beta. ShapeError unless these are its trailing ones."""
+    shapes = [checked_tensor(where, vector).shape for vector in vectors]
+    rows = checked_tensor(where, x).shape[: x.ndim - len(shapes[0])]
+    if not shapes[0] or any(shape != x.shape[len(rows) :] for shape in shapes):
+        raise ShapeError(
+            f"{where}: wanted gamma{' and beta' if len(shapes) > 1 else ''} of x's trailing axes, received "
+            f"{' and '.join(map(str, shapes))} for x {x.shape}"
+        )
+    return rows
 
 
 def lrn(x: Tensor, size: int = 5, alpha: float = 1.0, beta: float = 0.75, k: float = 1.0) -> Tensor:
@@ -223,29 +175,15 @@ def lrn(x: Tensor, size: int = 5, alpha: float = 1.0, beta: float = 0.75, k: flo
     if not is_int(size) or size < 1 or size % 2 == 0:
         raise ValueError(f"lrn size: wanted an odd number of channels, received {size!r}")
     alpha, beta = at_least_zero("lrn alpha", alpha), at_least_zero("lrn beta", beta)
-    return Lrn(int(size), alpha, beta, finite_above_zero("lrn k", k))(x)
+    if checked_tensor("lrn", x).ndim < 2:
+        raise ShapeError(f"lrn: wanted x (n, c, ...), received {x.shape}")
+    k = finite_above_zero("lrn k", k)
+    return ScaledNorm("lrn", {"k": k}, size=int(size), alpha=alpha, beta=beta)(x)
 
 
 def l2_norm(x: Tensor, epsilon: float = 1e-8) -> Tensor:
     """x / sqrt(sum of x**2 over the sample + epsilon). x: (n, ...)."""
-    return L2Norm(finite_above_zero("l2_norm epsilon", epsilon))(x)
-
-
-class GroupNorm(SampleNorm):
-    """Normalises each group of channels of each sample by its own statistics."""
-
-    kernel = "group_norm"
-
-    def __init__(self, groups: int, epsilon: float) -> None:
-        self.groups, self.epsilon = groups, epsilon
-
-    def forward(self, x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
-        if x.ndim < 2 or gamma.shape != x.shape[1:2] or beta.shape != gamma.shape or x.shape[1] % self.groups:
-            raise ShapeError(
-                f"group_norm: wanted x (n, c, ...), gamma and beta (c,), and {self.groups} groups dividing c, received "
-                f"{x.shape}, {gamma.shape} and {beta.shape}"
-            )
-        return self.normalize(x, gamma, beta, (x.shape[0], self.groups), self.epsilon)
+    return ScaledNorm("l2_norm", {"epsilon": finite_above_zero("l2_norm epsilon", epsilon)})(x)
 
 
 def group_norm(x: Tensor, groups: int, gamma: Tensor, beta: Tensor, epsilon: float = 1e-5) -> Tensor:
@@ -254,4 +192,11 @@ def group_norm(x: Tensor, groups: int, gamma: Tensor, beta: Tensor, epsilon: flo
     divides c.
     """
     groups = integer("group_norm groups", groups, 1)
-    return GroupNorm(groups, finite_above_zero("group_norm epsilon", epsilon))(x, gamma, beta)
+    epsilon = finite_above_zero("group_norm epsilon", epsilon)
+    shape, *vectors = (checked_tensor("group_norm", given).shape for given in (x, gamma, beta))
+    if len(shape) < 2 or any(vector != shape[1:2] for vector in vectors) or shape[1] % groups:
+        raise ShapeError(
+            f"group_norm: wanted x (n, c, ...), gamma and beta (c,), and {groups} groups dividing c, received "
+            f"{shape}, {vectors[0]} and {vectors[1]}"
+        )
+    return SampleNorm("group_norm", (shape[0], groups), epsilon)(x, gamma, beta)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import count
+from types import MappingProxyType
 from typing import NamedTuple
 
 from singa_lite.common.array_types import DType
@@ -71,6 +72,11 @@ class Op(Unique):
     layer: str = ""
     made: dict[int, Tensor]
 
+    @property
+    def label(self) -> str:
+        """The name of the operation in errors."""
+        return type(self).__name__
+
     def __call__(self, *inputs: Tensor | None) -> Tensor:
         """The output of the operation, applied to these. None stands for an optional input that is left out."""
         return self.several(*inputs)[0]
@@ -80,8 +86,8 @@ class Op(Unique):
         self.made = {}
         for index, given in enumerate(inputs):
             if given is not None or index not in self.optional:
-                checked_tensor(type(self).__name__, given)
-        self.device = common_device(type(self).__name__, inputs)
+                checked_tensor(self.label, given)
+        self.device = common_device(self.label, inputs)
         taping = is_taping()
         self.needs = tuple(taping and t is not None and t.requires_grad for t in inputs)
         if taping and (graph := self.device.graph) is not None:
@@ -94,7 +100,7 @@ class Op(Unique):
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
         """The derivative by input `index`."""
-        raise TypeError(f"{type(self).__name__} has no derivative by its input {index}")
+        raise TypeError(f"{self.label} has no derivative by its input {index}")
 
     def save(self, *tensors: Tensor | None) -> None:
         """Keep these for `backward`, if it may be called; inputs and outputs alike."""
@@ -105,7 +111,7 @@ class Op(Unique):
         """The tensor that `save` was given at this index."""
         tensor = self.saved[index]
         if tensor is None:
-            raise GraphError(f"{type(self).__name__}: backward was asked for an input that needs no derivative")
+            raise GraphError(f"{self.label}: backward was asked for an input that needs no derivative")
         return tensor
 
     def release(self) -> None:
@@ -114,8 +120,7 @@ class Op(Unique):
 
     def empty_like(self, tensor: Tensor) -> Tensor:
         """A new tensor of the same shape and dtype, its axes in the same order in memory, without gaps."""
-        made = self.device.empty(tensor.shape, tensor.dtype, tensor.memory_order())
-        return made
+        return self.device.empty(tensor.shape, tensor.dtype, tensor.memory_order())
 
     def computed(self, kernel: str, *inputs: Tensor, **settings: object) -> Tensor:
         """The result of a kernel whose output is its last tensor: a new tensor that lies as the first input does."""
@@ -133,6 +138,42 @@ class Op(Unique):
         self.outputs = tuple((t.shape, t.dtype) for t in results)
         for index, tensor in enumerate(results):
             tensor.creator, tensor.output_index, tensor.requires_grad = self, index, True
+
+
+NOTHING: Mapping[str, object] = MappingProxyType({})
+
+
+class KernelOp(Op):
+    """Base of operations of one kernel, which names them in errors too. settings: of the kernel."""
+
+    def __init__(self, kernel: str, **settings: object) -> None:
+        self.kernel, self.settings = kernel, settings
+
+    @property
+    def label(self) -> str:
+        """The kernel's name."""
+        return self.kernel
+
+
+class LinearOp(KernelOp):
+    """y = kernel(x, *factors), linear in x but for a constant: the derivative is the same kernel of dy.
+
+    There is none by the factors. back: settings of the derivative that differ.
+    """
+
+    def __init__(self, kernel: str, back: Mapping[str, object] = NOTHING, **settings: object) -> None:
+        super().__init__(kernel, **settings)
+        self.back = back
+
+    def forward(self, x: Tensor, *factors: Tensor) -> Tensor:
+        self.save(*factors)
+        return self.computed(self.kernel, x, *factors, **self.settings)
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        if index:
+            return super().backward(index, *dys)
+        factors = map(self.kept, range(len(self.saved)))
+        return self.computed(self.kernel, dys[0], *factors, **{**self.settings, **self.back})
 
 
 def checked_tensor(where: str, given: object) -> Tensor:

@@ -28,22 +28,12 @@ _METHODS = {"abs": abs, "sqrt": sqrt, "square": square, "clip": clip, "maximum":
 _STATISTICS: dict[str, Operation] = {"mean": reduce_mean, "sum": reduce_sum, "min": reduce_min, "max": reduce_max}
 
 
-def _left_operator(operation: Operation) -> Operator:
+def _operator(operation: Operation, from_right: bool = False) -> Operator:
     def operator(self: Tensor, other: object) -> Tensor:
-        return operation(operand(self, self), operand(other, self))
+        given = operand(other, self)
+        return operation(given, self) if from_right else operation(self, given)
 
     return operator
-
-
-def _from_right(operation: Operation) -> Operator:
-    def operator(self: Tensor, other: object) -> Tensor:
-        return operation(operand(other, self), operand(self, self))
-
-    return operator
-
-
-def _negative(self: Tensor) -> Tensor:
-    return multiply(self, operand(-1, self))
 
 
 def _is_expression(x: Tensor) -> bool:
@@ -100,14 +90,14 @@ def _statistic(name: str, operation: Operation) -> Operation:
 def put_on_tensor() -> None:
     """Let expressions of tensors be operations on the tape."""
     for name, operation in _BETWEEN.items():
-        setattr(Tensor, f"__{name}__", _left_operator(operation))
-        setattr(Tensor, f"__r{name}__", _from_right(operation))
+        setattr(Tensor, f"__{name}__", _operator(operation))
+        setattr(Tensor, f"__r{name}__", _operator(operation, from_right=True))
     for name, operation in _COMPARING.items():
         setattr(Tensor, name, _comparison(name, operation))
     for name, operation in _STATISTICS.items():
         setattr(Tensor, name, _statistic(name, operation))
-    Tensor.__pow__ = _left_operator(power)
-    Tensor.__neg__ = _negative
+    Tensor.__pow__ = _operator(power)
+    Tensor.__neg__ = lambda self: multiply(self, operand(-1, self))
     Tensor.__abs__ = abs
     for name, method in {**_METHODS, "__getitem__": _item, "__iter__": _items}.items():
         setattr(Tensor, name, method)

@@ -15,32 +15,18 @@ from singa_lite.common.checks import real
 from singa_lite.tensor import Tensor, from_numpy
 
 
-class Maximum(Broadcasting):
-    """y = the larger of a and b."""
+class Extreme(Broadcasting):
+    """y = the larger ("maximum") or the smaller ("minimum") of a and b; dy goes to it, a half to each of two equals."""
 
-    kernel = "maximum"
-
-    def forward(self, a: Tensor, b: Tensor) -> Tensor:
-        return self.applied(a, b)
+    def __init__(self, kernel: str) -> None:
+        self.kernel = kernel
 
     def keep(self, a: Tensor, b: Tensor, y: Tensor) -> None:
         self.save(a, b)
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
-        return self.passed(dys[0], index, self.kept(index), self.kept(1 - index))
-
-    def passed(self, dy: Tensor, index: int, larger: Tensor, smaller: Tensor) -> Tensor:
-        """dy where one is larger than the other, a half of it where they are equal, summed to the input's shape."""
-        return self.summed(self.computed("maximum_derivative", dy, larger, smaller), index)
-
-
-class Minimum(Maximum):
-    """y = the smaller of a and b."""
-
-    kernel = "minimum"
-
-    def backward(self, index: int, *dys: Tensor) -> Tensor:
-        return self.passed(dys[0], index, self.kept(1 - index), self.kept(index))
+        larger = index if self.kernel == "maximum" else 1 - index
+        return self.summed(self.computed("maximum_derivative", dys[0], self.kept(larger), self.kept(1 - larger)), index)
 
 
 class Where(Broadcasting):
@@ -48,7 +34,7 @@ class Where(Broadcasting):
 
     kernel = "where"
 
-    def forward(self, a: Tensor, b: Tensor, condition: Tensor) -> Tensor:
+    def forward(self, a: Tensor, b: Tensor, condition: Tensor) -> Tensor:  # type: ignore[override]  # one input more
         self.shapes = a.shape, b.shape
         self.condition = condition.detach()
         y = self.result(a, b, condition)
@@ -68,7 +54,7 @@ def maximum(a: Term, b: Term) -> Tensor:
 
     The derivative goes to the larger one; where both are equal each gets a half, and where one is NaN each gets all.
     """
-    return Maximum()(*both("maximum", a, b))
+    return Extreme("maximum")(*both("maximum", a, b))
 
 
 def minimum(a: Term, b: Term) -> Tensor:
@@ -76,7 +62,7 @@ def minimum(a: Term, b: Term) -> Tensor:
 
     The derivative goes to the smaller one; where both are equal each gets a half, and where one is NaN each gets all.
     """
-    return Minimum()(*both("minimum", a, b))
+    return Extreme("minimum")(*both("minimum", a, b))
 
 
 def abs(x: Tensor) -> Tensor:

@@ -4,58 +4,43 @@ from __future__ import annotations
 
 import numpy as np
 
-from singa_lite.autograd.ops.op import Op, checked_tensor
+from singa_lite.autograd.ops.op import KernelOp, Op, checked_tensor
 from singa_lite.autograd.ops.reduction import reduce_mean
 from singa_lite.autograd.ops.windows import Extents, pair, window
 from singa_lite.common.checks import flag
 from singa_lite.common.errors import ShapeError
 from singa_lite.kernels.interface.window import Pair, Window
-from singa_lite.tensor import Shape, Tensor
+from singa_lite.tensor import Tensor
 
 
-class _Pool2d(Op):
-    def __init__(self, window: Window, **settings: object) -> None:
+class Pool2d(KernelOp):
+    """y = the largest element ("max_pool2d") or the average ("avg_pool2d") of each window. settings: of the kernel."""
+
+    def __init__(self, kernel: str, window: Window, **settings: object) -> None:
+        super().__init__(kernel, window=window, **settings)
         self.window = window
-        self.settings: dict[str, object] = {"window": window, **settings}
 
-    def pooled_shape(self, x: Tensor) -> Shape:
+    def forward(self, x: Tensor) -> Tensor:
         if x.ndim != 4:
             raise ShapeError(f"pooling: wanted x (n, c, h, w), received {x.shape}")
         self.window.check_pads("pooling")
-        return x.shape[:2] + self.window.positions("pooling", (x.shape[2], x.shape[3]))
-
-
-class MaxPool2d(_Pool2d):
-    """y = the largest element of each window."""
-
-    def forward(self, x: Tensor) -> Tensor:
         self.shape = x.shape
-        y = self.device.empty(self.pooled_shape(x), x.dtype, "image")
-        index = None
-        if self.needs[0]:
-            index = self.device.empty(y.shape, np.uint8 if self.window.taps <= 256 else np.int32, "image")
-        self.device.run("max_pool2d", x, y, index, **self.settings)
-        self.save(index)
+        shape = x.shape[:2] + self.window.positions("pooling", (x.shape[2], x.shape[3]))
+        y: Tensor = self.device.empty(shape, x.dtype, "image")
+        indices = [self._indices(y)] if self.kernel == "max_pool2d" else []
+        self.device.run(self.kernel, x, y, *indices, **self.settings)
+        self.save(*indices)
         return y
 
-    def backward(self, index: int, *dys: Tensor) -> Tensor:
-        dx = self.device.empty(self.shape, dys[0].dtype, "image")
-        self.device.run("max_pool2d_derivative", dys[0], self.kept(0), dx, **self.settings)
-        return dx
-
-
-class AvgPool2d(_Pool2d):
-    """y = the average of each window."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.shape = x.shape
-        y = self.device.empty(self.pooled_shape(x), x.dtype, "image")
-        self.device.run("avg_pool2d", x, y, **self.settings)
-        return y
+    def _indices(self, y: Tensor) -> Tensor | None:
+        """Room for the place of each largest element in its window; None where no derivative is wanted."""
+        if not self.needs[0]:
+            return None
+        return self.device.empty(y.shape, np.uint8 if self.window.taps <= 256 else np.int32, "image")
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
-        dx = self.device.empty(self.shape, dys[0].dtype, "image")
-        self.device.run("avg_pool2d_derivative", dys[0], dx, **self.settings)
+        dx: Tensor = self.device.empty(self.shape, dys[0].dtype, "image")
+        self.device.run(f"{self.kernel}_derivative", dys[0], *self.saved, dx, **self.settings)
         return dx
 
 
@@ -64,13 +49,13 @@ def max_pool2d(x: Tensor, kernel: Extents, stride: Extents, pad: Extents = 0) ->
 
     x: (n, c, h, w); kernel, stride: int or (height, width); pad: int, (height, width) or (top, bottom, left, right).
     """
-    return MaxPool2d(window("max_pool2d", kernel, stride, pad))(x)
+    return Pool2d("max_pool2d", window("max_pool2d", kernel, stride, pad))(x)
 
 
 def avg_pool2d(x: Tensor, kernel: Extents, stride: Extents, pad: Extents = 0, count_pad: bool = True) -> Tensor:
     """Average of each window. All as `max_pool2d`; count_pad: whether padding counts in the divisor."""
     count_pad = flag("avg_pool2d count_pad", count_pad)
-    return AvgPool2d(window("avg_pool2d", kernel, stride, pad), count_pad=count_pad)(x)
+    return Pool2d("avg_pool2d", window("avg_pool2d", kernel, stride, pad), count_pad=count_pad)(x)
 
 
 def global_avg_pool2d(x: Tensor) -> Tensor:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from singa_lite.autograd.ops.linear import bias_gradient
-from singa_lite.autograd.ops.op import Op
+from singa_lite.autograd.ops.linear import bias_gradient, product
+from singa_lite.autograd.ops.op import KernelOp
 from singa_lite.autograd.ops.shape import piece, side_by_side
 from singa_lite.common.checks import check_choice, flag
 from singa_lite.common.errors import ShapeError
@@ -20,17 +20,17 @@ GATE_ACTIVATIONS = ("sigmoid", "hard_sigmoid")
 ACTIVATIONS = ("tanh", "relu")
 
 
-class _Recurrent(Op, ABC):
+class _Recurrent(KernelOp, ABC):
     """Base: gates (t, n, G * h) -> y (t, n, h), with `last` (n, h), a view of the states. `final`: the last states.
 
     A subclass gives `kernel`, `forward`, and the derivative by the gates. There is none by first states and mask.
     """
 
-    kernel: str
     gates: int
 
-    def __init__(self, reverse: bool, last: bool, **settings: object) -> None:
-        self.reverse, self.last, self.settings = reverse, last, settings
+    def __init__(self, kernel: str, reverse: object, last: object, **settings: object) -> None:
+        self.reverse, self.last = flag(f"{kernel} reverse", reverse), flag(f"{kernel} last", last)
+        super().__init__(kernel, reverse=self.reverse, **settings)
         self.final: tuple[Tensor, ...] = ()
         self.dgates: Tensor | None = None
 
@@ -40,7 +40,7 @@ class _Recurrent(Op, ABC):
 
     def run(self, *tensors: Tensor | None) -> None:
         """The kernel."""
-        self.device.run(self.kernel, *tensors, reverse=self.reverse, **self.settings)
+        self.device.run(self.kernel, *tensors, **self.settings)
 
     def results(self, *states: Tensor) -> Tensor:
         """y of the hidden states, which come first; keeps the last ones of all."""
@@ -66,23 +66,20 @@ class _Recurrent(Op, ABC):
         """By the weight, input 1."""
         if index != 1:
             return super().backward(index, dgates)
-        return self.product(self.before(self.kept(-1)), dgates)
+        return self.summed_product(self.states_before(self.kept(-1)), dgates)
 
     def run_derivative(self, *tensors: Tensor | None) -> None:
         """The kernel's derivative."""
-        self.device.run(f"{self.kernel}_derivative", *tensors, reverse=self.reverse, last=self.last, **self.settings)
+        self.device.run(f"{self.kernel}_derivative", *tensors, last=self.last, **self.settings)
 
-    def before(self, hidden: Tensor) -> Tensor:
+    def states_before(self, hidden: Tensor) -> Tensor:
         """(t, n, h): the states before all steps."""
         t = hidden.shape[0] - 1
         return piece(hidden, 0, int(self.reverse), t + self.reverse)
 
-    def product(self, states: Tensor, dgates: Tensor) -> Tensor:
+    def summed_product(self, states: Tensor, dgates: Tensor) -> Tensor:
         """The sum over all steps and samples of the products of a state and a derivative."""
-        a, b = _rows(states), _rows(dgates)
-        y = self.device.empty((a.shape[1], b.shape[1]), a.dtype)
-        self.device.run("matmul", a, b, y, transpose_a=True, transpose_b=False)
-        return y
+        return product(self, _rows(states), _rows(dgates), transpose_a=True)
 
     def release(self) -> None:
         """Forget everything kept."""
@@ -93,7 +90,7 @@ class _Recurrent(Op, ABC):
 class Lstm(_Recurrent):
     """Inputs: gates, weight, hidden, cell, mask."""
 
-    kernel, gates, optional = "lstm", 4, (2, 3, 4)
+    gates, optional = 4, (2, 3, 4)
 
     def forward(
         self, gates: Tensor, weight: Tensor, hidden0: Tensor | None, cell0: Tensor | None, mask: Tensor | None
@@ -114,7 +111,7 @@ class Lstm(_Recurrent):
 class Gru(_Recurrent):
     """Inputs: gates, weight, bias, hidden, mask."""
 
-    kernel, gates, optional = "gru", 3, (2, 3, 4)
+    gates, optional = 3, (2, 3, 4)
     dproducts: Tensor | None = None
 
     def forward(
@@ -148,9 +145,9 @@ class Gru(_Recurrent):
             return side_by_side(self, sums, shape[1:], 0)
         if index != 1:
             return super().gradient(index, dgates)
-        before = self.before(self.kept(4))
+        before = self.states_before(self.kept(4))
         given = self.kept(3) if self.dproducts is None else before
-        return side_by_side(self, [self.product(before, both), self.product(given, of_n)], shape, 1)
+        return side_by_side(self, [self.summed_product(before, both), self.summed_product(given, of_n)], shape, 1)
 
     def release(self) -> None:
         super().release()
@@ -160,7 +157,7 @@ class Gru(_Recurrent):
 class SimpleRnn(_Recurrent):
     """Inputs: gates, weight, hidden, mask."""
 
-    kernel, gates, optional = "simple_rnn", 1, (2, 3)
+    gates, optional = 1, (2, 3)
 
     def forward(self, gates: Tensor, weight: Tensor, hidden0: Tensor | None, mask: Tensor | None) -> Tensor:
         _check(self, gates, weight, [hidden0], mask)
@@ -231,9 +228,10 @@ def lstm(
     step leaves the states as they are. reverse: from the last step to the first. recurrent_activation: s, "sigmoid" or
     "hard_sigmoid" (Keras 3). ShapeError, TypeError or ValueError for what does not fit.
     """
-    op = Lstm(flag("lstm reverse", reverse), flag("lstm last", last), **_activated("lstm", recurrent_activation))
+    kind = check_choice("lstm recurrent_activation", recurrent_activation, GATE_ACTIVATIONS)
+    op = Lstm("lstm", reverse, last, recurrent_activation=kind)
     y = op(gates, weight, hidden, cell, mask)
-    return y, *_two(op.final)
+    return y, op.final[0], op.final[1]
 
 
 def gru(
@@ -254,9 +252,9 @@ def gru(
 
     gates: (time, n, 3 * h), of r, z and n; weight: (h, 3 * h); bias: (3 * h,). All else as for `lstm`.
     """
-    settings = _activated("gru", recurrent_activation)
-    settings["reset_after"] = flag("gru reset_after", reset_after)
-    op = Gru(flag("gru reverse", reverse), flag("gru last", last), **settings)
+    kind = check_choice("gru recurrent_activation", recurrent_activation, GATE_ACTIVATIONS)
+    reset_after = flag("gru reset_after", reset_after)
+    op = Gru("gru", reverse, last, recurrent_activation=kind, reset_after=reset_after)
     y = op(gates, weight, bias, hidden, mask)
     return y, op.final[0]
 
@@ -276,15 +274,6 @@ def simple_rnn(
     gates: (time, n, h); weight: (h, h). All else as for `lstm`.
     """
     kind = check_choice("simple_rnn activation", activation, ACTIVATIONS)
-    op = SimpleRnn(flag("simple_rnn reverse", reverse), flag("simple_rnn last", last), activation=kind)
+    op = SimpleRnn("simple_rnn", reverse, last, activation=kind)
     y = op(gates, weight, hidden, mask)
     return y, op.final[0]
-
-
-def _activated(where: str, given: object) -> dict[str, object]:
-    return {"recurrent_activation": check_choice(f"{where} recurrent_activation", given, GATE_ACTIVATIONS)}
-
-
-def _two(final: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-    hidden, cell = final
-    return hidden, cell

@@ -5,24 +5,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import nan, prod
 
-from singa_lite.autograd.ops.op import Op, checked_tensor
+from singa_lite.autograd.ops.op import KernelOp, checked_tensor
 from singa_lite.autograd.ops.shape import reshaped
 from singa_lite.common.checks import axes_of, flag
 from singa_lite.common.errors import ShapeError
 from singa_lite.tensor import Tensor
 
 
-class ReduceSum(Op):
-    """y = alpha * sum of x along axes, which stay as extents of 1 if keepdims."""
+class _Reduction(KernelOp):
+    """Base: y = kernel of x along axes, which stay as extents of 1 if keepdims."""
+
+    def __init__(self, kernel: str, axes: tuple[int, ...], keepdims: bool) -> None:
+        super().__init__(kernel)
+        self.axes, self.keepdims = axes, keepdims
+
+    def result(self, x: Tensor) -> Tensor:
+        """Room for the result."""
+        self.shape, self.narrow = x.shape, tuple(1 if i in self.axes else n for i, n in enumerate(x.shape))
+        left = tuple(extent for axis, extent in enumerate(x.shape) if axis not in self.axes)
+        return self.device.empty(self.narrow if self.keepdims else left, x.dtype)
+
+
+class ReduceSum(_Reduction):
+    """y = alpha * sum of x along axes."""
 
     def __init__(self, axes: tuple[int, ...], keepdims: bool, alpha: float) -> None:
-        self.axes, self.keepdims, self.alpha = axes, keepdims, alpha
+        super().__init__("reduce_sum", axes, keepdims)
+        self.alpha = alpha
 
     def forward(self, x: Tensor) -> Tensor:
-        self.shape = x.shape
-        self.narrow = tuple(1 if axis in self.axes else extent for axis, extent in enumerate(x.shape))
-        left = tuple(extent for axis, extent in enumerate(x.shape) if axis not in self.axes)
-        y = self.device.empty(self.narrow if self.keepdims else left, x.dtype)
+        y = self.result(x)
         if self.axes:
             self.device.run("reduce_sum", x, y, axes=self.axes, alpha=self.alpha)
         else:  # a sum over no axis, as of a 0-d tensor
@@ -35,18 +47,13 @@ class ReduceSum(Op):
         return dx
 
 
-class ReduceExtreme(Op):
+class ReduceExtreme(_Reduction):
     """y = the largest or smallest of x along axes; dy is shared evenly by the elements that are equal to it."""
-
-    def __init__(self, kernel: str, axes: tuple[int, ...], keepdims: bool) -> None:
-        self.kernel, self.axes, self.keepdims = kernel, axes, keepdims
 
     def forward(self, x: Tensor) -> Tensor:
         if 0 in [x.shape[axis] for axis in self.axes]:
             raise ShapeError(f"{self.kernel}: wanted elements along axes {self.axes}, received shape {x.shape}")
-        self.narrow = tuple(1 if axis in self.axes else extent for axis, extent in enumerate(x.shape))
-        left = tuple(extent for axis, extent in enumerate(x.shape) if axis not in self.axes)
-        y: Tensor = self.device.empty(self.narrow if self.keepdims else left, x.dtype)
+        y = self.result(x)
         if self.axes:
             self.device.run(self.kernel, x, y, axes=self.axes)
         else:

@@ -57,7 +57,7 @@ class Split(Op):
         self.axis, self.points = axis, points
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        self.axis = checked_axis("split", x, self.axis)
+        self.axis = axis_of("split", self.axis, x.shape)
         bounds = (0, *self.points, x.shape[self.axis])
         if any(start >= stop for start, stop in pairwise(bounds)):
             raise ShapeError(
@@ -78,7 +78,7 @@ class Concat(Op):
         self.axis = axis
 
     def forward(self, *xs: Tensor) -> Tensor:
-        self.axis = checked_axis("concat", xs[0], self.axis)
+        self.axis = axis_of("concat", self.axis, xs[0].shape)
         for x in xs[1:]:
             others = _without_axis(x.shape, self.axis), _without_axis(xs[0].shape, self.axis)
             if x.ndim != xs[0].ndim or others[0] != others[1] or x.dtype != xs[0].dtype:
@@ -147,11 +147,6 @@ def side_by_side(op: Op, tensors: Sequence[Tensor], shape: Shape, axis: int) -> 
     return whole
 
 
-def checked_axis(where: str, x: Tensor, axis: int) -> int:
-    """The axis as a number from 0. ShapeError if x has no such axis, TypeError for what is no number."""
-    return axis_of(where, axis, x.shape)
-
-
 def _with_extent(shape: Shape, axis: int, extent: int) -> Shape:
     return (*shape[:axis], extent, *shape[axis + 1 :])
 
@@ -200,11 +195,16 @@ def split(x: Tensor, axis: int, points: Sequence[int]) -> tuple[Tensor, ...]:
 
 def concat(xs: Sequence[Tensor], axis: int) -> Tensor:
     """The tensors side by side along `axis`; all other extents equal."""
+    return Concat(axis)(*checked_list("concat", xs))
+
+
+def checked_list(where: str, xs: object) -> Sequence[Tensor]:
+    """The tensors themselves. TypeError for what is no list of them, ShapeError for an empty one."""
     if isinstance(xs, Tensor) or not isinstance(xs, Sequence):
-        raise TypeError(f"concat: wanted a list of tensors, received {type(xs).__name__}")
+        raise TypeError(f"{where}: wanted a list of tensors, received {type(xs).__name__}")
     if not xs:
-        raise ShapeError("concat: wanted at least one tensor, received none")
-    return Concat(axis)(*xs)
+        raise ShapeError(f"{where}: wanted at least one tensor, received none")
+    return [checked_tensor(where, x) for x in xs]
 
 
 def identity(x: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from singa_lite.autograd.ops.op import Op
-from singa_lite.tensor import Shape, Tensor
+from singa_lite.tensor import Tensor
 
 
 class RankShare(NamedTuple):
@@ -43,7 +43,7 @@ class SyncedBatchNorm(Op):
     def forward(self, x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
         self.pixels = prod(x.shape[2:])
         mean = self._mean(x)
-        y = self.computed("subtract", x, mean.view(_channel_shape(x)))
+        y = self.computed("subtract", x, mean.view((1, x.shape[1], *(1,) * (x.ndim - 2))))
         squares = self.computed("multiply", y, y)
         variance = self._mean(squares)
         del squares
@@ -54,7 +54,7 @@ class SyncedBatchNorm(Op):
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
         x, gamma, mean, variance = map(self.kept, range(4))
-        inv_std = self._inv_std(variance)
+        inv_std = inverse_deviation(self, variance, variance, self.epsilon)
         sums = self.device.empty((2, gamma.size()), gamma.dtype)
         dgamma, dbeta = (self.empty_like(gamma) for _ in range(2))
         self.device.run("batch_norm_gradient", dys[0], x, mean, inv_std, dgamma, dbeta)
@@ -64,11 +64,12 @@ class SyncedBatchNorm(Op):
         for row, part in zip(_rows(sums), (dgamma, dbeta), strict=True):
             self.device.run("copy", part, row)
         self.across.add_up(sums)
-        self.device.run("scale_by", self._over_elements(), sums)
+        over_elements = self.computed("divide", filled(self, self.across.total, 1.0), self._elements(0.0))
+        self.device.run("scale_by", over_elements, sums)
         of_h, of_dy = _rows(sums)
-        scaled = self._product(gamma, inv_std)
-        first, second = self._product(scaled, of_h, -1.0), self._product(scaled, of_dy, -1.0)
-        zero = self._filled(gamma.shape, gamma, 0.0)
+        scaled = self.computed("multiply", gamma, inv_std)
+        first, second = (self._negated_product(scaled, row) for row in (of_h, of_dy))
+        zero = filled(self, gamma, 0.0)
         dx, beside = self.empty_like(x), self.empty_like(x)
         self._normalize(dys[0], gamma, second, zero, variance, dx)
         self._normalize(x, first, zero, mean, variance, beside)
@@ -87,19 +88,11 @@ class SyncedBatchNorm(Op):
     def _normalize(self, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, variance: Tensor, y: Tensor) -> None:
         self.device.run("batch_norm_inference", x, gamma, beta, mean, variance, y, epsilon=self.epsilon)
 
-    def _inv_std(self, variance: Tensor) -> Tensor:
-        """1 / sqrt(variance + epsilon)."""
-        zero, one = (self._filled(variance.shape, variance, value) for value in (0.0, 1.0))
-        inv_std, (count, item) = self.empty_like(variance), (variance.size(), variance.dtype.itemsize)
-        row, result = (each.view((1, count), (count * item, item)) for each in (one, inv_std))
-        self._normalize(row, one, zero, zero, variance, result)
-        return inv_std
-
     def _follow(self, mean: Tensor, variance: Tensor) -> None:
         """The running statistics; their variance is unbiased, by the elements of all processes."""
         unbiased = self.empty_like(variance)
         self.device.run("copy", variance, unbiased)
-        self.device.run("scale_by", self._unbiased(), unbiased)
+        self.device.run("scale_by", self.computed("divide", self._elements(0.0), self._elements(1.0)), unbiased)
         for running, batch in zip(self.running, (mean, unbiased), strict=True):
             old = self.computed("scale", running, alpha=1.0 - self.momentum, beta=0.0)
             self.device.run("add_scaled", batch, old, alpha=self.momentum)
@@ -109,26 +102,24 @@ class SyncedBatchNorm(Op):
         """Of a channel, in all processes, less so many: float64 ()."""
         return self.computed("scale", self.across.total, alpha=float(self.pixels), beta=-less)
 
-    def _over_elements(self) -> Tensor:
-        return self.computed("divide", self._filled((), self.across.total, 1.0), self._elements(0.0))
-
-    def _unbiased(self) -> Tensor:
-        """M / (M - 1)."""
-        return self.computed("divide", self._elements(0.0), self._elements(1.0))
-
-    def _product(self, a: Tensor, b: Tensor, alpha: float = 1.0) -> Tensor:
-        found = self.computed("multiply", a, b)
-        return found if alpha == 1.0 else self.computed("scale", found, alpha=alpha, beta=0.0)
-
-    def _filled(self, shape: Shape, like: Tensor, value: float) -> Tensor:
-        made: Tensor = self.device.empty(shape, like.dtype)
-        self.device.run("fill", made, value=value)
-        return made
+    def _negated_product(self, a: Tensor, b: Tensor) -> Tensor:
+        return self.computed("scale", self.computed("multiply", a, b), alpha=-1.0, beta=0.0)
 
 
-def _channel_shape(x: Tensor) -> Shape:
-    """A shape by which vectors of channels broadcast to x."""
-    return (1, x.shape[1], *(1,) * (x.ndim - 2))
+def filled(op: Op, like: Tensor, value: float) -> Tensor:
+    """A new tensor of this shape and dtype with the value everywhere."""
+    made = op.empty_like(like)
+    op.device.run("fill", made, value=value)
+    return made
+
+
+def inverse_deviation(op: Op, variance: Tensor, like: Tensor, epsilon: float) -> Tensor:
+    """1 / sqrt(variance + epsilon), in the dtype of `like`, by the kernel that normalises."""
+    zero, one, inv_std = filled(op, like, 0.0), filled(op, like, 1.0), op.empty_like(like)
+    count, item = like.size(), like.dtype.itemsize
+    row, result = (each.view((1, count), (count * item, item)) for each in (one, inv_std))
+    op.device.run("batch_norm_inference", row, one, zero, zero, variance, result, epsilon=epsilon)
+    return inv_std
 
 
 def _rows(sums: Tensor) -> list[Tensor]:

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.autograd.rewriting.stated import Stated, trials
-from singa_lite.autograd.rewriting.traced import Function, Needs, results
+from singa_lite.autograd.rewriting.traced import Function, Needs, Stated, results, trials
 from singa_lite.common.array_types import Array, DType
 from singa_lite.common.errors import RuleError
 from singa_lite.device import Device

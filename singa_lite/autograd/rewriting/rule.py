@@ -6,9 +6,8 @@ import inspect
 from collections.abc import Collection, Sequence
 
 from singa_lite import device as devices
-from singa_lite.autograd.rewriting import stated as shapes_of
 from singa_lite.autograd.rewriting.proof import Claim, check_on_random_inputs
-from singa_lite.autograd.rewriting.traced import Function
+from singa_lite.autograd.rewriting.traced import Function, checked_shapes
 from singa_lite.autograd.rewriting.variants import RuleOn
 from singa_lite.common.array_types import DType
 from singa_lite.common.checks import at_least_zero, flag
@@ -59,7 +58,7 @@ class Rule:
         self.tolerance = at_least_zero(f"{where} tolerance", tolerance)
         self.derivatives = flag(f"{where} derivatives", derivatives)
         self._dtypes = _dtypes(where, dtypes)
-        self._stated = shapes_of.checked(where, inputs, len(names))
+        self._stated = checked_shapes(where, inputs, len(names))
         self._is_stated = inputs is not None
         self._claim = Claim(name, pattern, replacement, names, self.tolerance)
         self._proved: set[str] = set()

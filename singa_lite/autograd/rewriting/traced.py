@@ -1,22 +1,74 @@
-"""A side of a rule: the results of its function with their derivatives, and its record, over tensors without bytes."""
+"""A side of a rule: the shapes that it is stated for, its function's results with their derivatives, and its record."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from singa_lite.autograd import identity
 from singa_lite.autograd.backward_pass import BackwardPass
 from singa_lite.autograd.ops.op import Edge, no_grad
+from singa_lite.common.checks import is_int
 from singa_lite.common.errors import RuleError
 from singa_lite.common.strides import span
-from singa_lite.compiler.ir.matching import connected
+from singa_lite.compiler.ir.matching import Side, Sides, connected
 from singa_lite.compiler.ir.operation import Operand, blocks_of
-from singa_lite.compiler.ir.sides import Side, Sides
 from singa_lite.device import Device
-from singa_lite.tensor import Tensor
+from singa_lite.tensor import Shape, Tensor
 
 #: A side of a rule: tensors in, one or a tuple of them out.
 Function = Callable[..., object]
+#: By which inputs there are derivatives.
+Needs = tuple[bool, ...]
+#: Shapes of all inputs; an extent is a number, or a name that stands for one number wherever it occurs.
+Stated = tuple[tuple[int | str, ...], ...]
+
+#: Axes of inputs of which nothing is stated but that they are alike.
+AXES = ("n", "c", "h", "w")
+#: What names are tried as: unequal extents, others, and 1 alone.
+EXTENTS = ((3, 5, 2, 4, 7, 6, 9, 8), (2, 7, 6, 3, 5, 9, 4, 11), (1,) * 8)
+
+
+def checked_shapes(where: str, given: object, count: int) -> list[Stated]:
+    """The alternatives that a rule is stated for. given: shapes of its inputs, None: all alike, of one to four axes.
+
+    TypeError, ValueError for what is no such thing.
+    """
+    if given is None:
+        return [(AXES[:axes],) * count for axes in range(1, len(AXES) + 1)]
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise TypeError(
+            f'{where} inputs: wanted a shape for each input, such as [("n", "k"), ("k", 3)], received {given!r}'
+        )
+    if len(given) != count:
+        raise ValueError(f"{where} inputs: wanted a shape for each of {count} inputs, received {len(given)}")
+    for shape in given:
+        extents = shape if isinstance(shape, Sequence) and not isinstance(shape, str) else [None]
+        if not all(bool(e) if isinstance(e, str) else is_int(e) and e > 0 for e in extents):
+            raise TypeError(f'{where} inputs: wanted shapes of numbers and names, such as ("n", 3), received {shape!r}')
+    stated = tuple(tuple(shape) for shape in given)
+    if len(_names(stated)) > len(EXTENTS[0]):
+        raise ValueError(f"{where} inputs: wanted at most {len(EXTENTS[0])} names, received {_names(stated)}")
+    return [stated]
+
+
+def trials(stated: Stated) -> Iterator[list[Shape]]:
+    """Shapes of the inputs, as often as they are tried."""
+    for extents in EXTENTS if _names(stated) else EXTENTS[:1]:
+        known = dict(zip(_names(stated), extents, strict=False))
+        yield [tuple(known[e] if isinstance(e, str) else e for e in shape) for shape in stated]
+
+
+def fits(stated: Stated, shapes: Sequence[Shape]) -> bool:
+    """Whether these are shapes that are stated."""
+    known: dict[str, int] = {}
+    if [len(shape) for shape in stated] != [len(shape) for shape in shapes]:
+        return False
+    pairs = (pair for wanted, found in zip(stated, shapes, strict=True) for pair in zip(wanted, found, strict=True))
+    return all((known.setdefault(e, found) if isinstance(e, str) else e) == found for e, found in pairs)
+
+
+def _names(stated: Stated) -> list[str]:
+    return list(dict.fromkeys(extent for shape in stated for extent in shape if isinstance(extent, str)))
 
 
 def results(function: Function, inputs: Sequence[Tensor], needs: Sequence[bool], dy: Tensor | None) -> list[Tensor]:
@@ -28,7 +80,12 @@ def results(function: Function, inputs: Sequence[Tensor], needs: Sequence[bool],
     if dy is None:
         with no_grad():
             return _tensors(function(*inputs))
-    given = [_on_tape(tensor) if needed else tensor for tensor, needed in zip(inputs, needs, strict=True)]
+    given = list(inputs)
+    for index, needed in enumerate(needs):
+        if needed:  # as if an operation before the function had made it
+            leaf = inputs[index].detach()
+            leaf.stores_grad = True
+            given[index] = identity(leaf)
     (y,) = _tensors(function(*given))
     nodes = [tensor.creator for tensor, needed in zip(given, needs, strict=True) if needed]
     if y.creator is None or y.creator in nodes:
@@ -41,23 +98,12 @@ def results(function: Function, inputs: Sequence[Tensor], needs: Sequence[bool],
     return [y.detach(), *(walk.captured[node] for node in nodes)]
 
 
-def _on_tape(tensor: Tensor) -> Tensor:
-    """The tensor, as if an operation before the function had made it."""
-    leaf = tensor.detach()
-    leaf.stores_grad = True
-    return identity(leaf)
-
-
 def _tensors(made: object) -> list[Tensor]:
     found = list(made) if isinstance(made, tuple) else [made]
     wrong = [one for one in found if not isinstance(one, Tensor)]
     if wrong or not found:
         raise TypeError(f"wanted a Tensor or a tuple of them, received {type(wrong[0]).__name__ if wrong else 'none'}")
     return [one for one in found if isinstance(one, Tensor)]
-
-
-#: By which inputs there are derivatives.
-Needs = tuple[bool, ...]
 
 
 def traced(where: str, function: Function, forms: Sequence[Operand], needs: Needs, device: Device) -> Side:

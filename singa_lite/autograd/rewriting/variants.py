@@ -6,22 +6,24 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 from singa_lite.autograd.rewriting.proof import Claim
-from singa_lite.autograd.rewriting.stated import Stated, fits, trials
 from singa_lite.autograd.rewriting.traced import (
     Function,
     Needs,
+    Stated,
     check_sides,
+    fits,
     is_connected,
     lie_alike,
     makes_results,
     paired,
     traced,
+    trials,
 )
 from singa_lite.common.array_types import DType
 from singa_lite.common.errors import RuleError
 from singa_lite.common.unique import Unique
+from singa_lite.compiler.ir.matching import Side, Sides
 from singa_lite.compiler.ir.operation import Operand
-from singa_lite.compiler.ir.sides import Side, Sides
 from singa_lite.device import Device
 from singa_lite.tensor import contiguous_strides
 

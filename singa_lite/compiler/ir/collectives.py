@@ -8,8 +8,7 @@ from dataclasses import replace
 from math import prod
 
 from singa_lite.compiler.ir.operation import Instruction, Operand
-from singa_lite.compiler.ir.program import Program
-from singa_lite.compiler.ir.rewriter import Rewriter
+from singa_lite.compiler.ir.program import Program, Rewriter
 from singa_lite.kernels.collective import collective_of, parts_of
 from singa_lite.kernels.interface import SIGNATURES, Facts, Signature
 
@@ -44,11 +43,6 @@ def most_in_flight(program: Program) -> int:
         elif kind == WAIT:
             level -= nbytes_of(instruction)
     return most
-
-
-def limit_of(instruction: Instruction) -> int:
-    """The most bytes that may be left to sums at a time."""
-    return collective_of(instruction.settings).in_flight_bytes
 
 
 def values_of(instruction: Instruction) -> Operand:

@@ -27,12 +27,27 @@ NOTHING: Settings = MappingProxyType({})
 Condition = Callable[[Sequence[Instruction]], bool]
 
 
+class LawWord(NamedTuple):
+    """A word of a law. before: the value before its call, "-" for none; after: what an update makes of it, "" for none;
+    like: the word that it lies as, "" where nothing is said.
+    """
+
+    before: str
+    after: str
+    like: str
+
+    @property
+    def result(self) -> str:
+        """The value behind the call."""
+        return self.after or self.before
+
+
 class LawCall(NamedTuple):
-    """A call of a law. kernel: may begin with a variable; words: of its tensors; stays: though it is to the left."""
+    """A call of a law. kernel: may begin with a variable; words: of its tensors; stays: whether it is kept."""
 
     kernel: str
-    words: tuple[str, ...]
-    stays: bool = False
+    words: tuple[LawWord, ...]
+    stays: bool
 
     @property
     def variable(self) -> str:
@@ -40,14 +55,9 @@ class LawCall(NamedTuple):
         return self.kernel[:2] if self.kernel.startswith("$") else ""
 
     @property
-    def words_before(self) -> list[str]:
-        """The words of the call, each as it is before the call."""
-        return [name_before_call(word) for word in self.words]
-
-    @property
     def pattern(self) -> CallPattern:
         """What a program is searched for: blocks, by the words before the call."""
-        words = tuple(None if word == "-" else word for word in self.words_before)
+        words = tuple(None if word.before == "-" else word.before for word in self.words)
         return CallPattern(self.kernels(), self.variable, words, open=True)
 
     def kernels(self) -> Mapping[str, str]:
@@ -69,20 +79,9 @@ class Law(NamedTuple):
     @property
     def heirs(self) -> dict[str, str]:
         """{word of the left side: the new word that lies as it does, where the right side has no use for it itself}."""
-        return _heirs(self.left, self.right)
-
-
-@cache
-def _heirs(left: tuple[LawCall, ...], right: tuple[LawCall, ...]) -> dict[str, str]:
-    known = {name_before_call(word) for part in left for word in part.words}
-    used = {name_before_call(word) for part in right for word in part.words}
-    pairs = (word.split("~") for part in right for word in part.words if "~" in word)
-    return {like: name for name, like in pairs if name not in known and like not in used}
-
-
-def name_before_call(word: str) -> str:
-    """What a word is called before its call."""
-    return word.partition("~")[0].partition(">")[0]
+        known, used = ({word.before for part in side for word in part.words} for side in (self.left, self.right))
+        words = (word for part in self.right for word in part.words)
+        return {one.like: one.before for one in words if one.like and one.before not in known and one.like not in used}
 
 
 def law(text: str, holds: Condition = lambda calls: True) -> Law:
@@ -92,10 +91,14 @@ def law(text: str, holds: Condition = lambda calls: True) -> Law:
 
 
 def _part(text: str) -> LawCall:
-    text = text.strip()
-    stays = text.startswith("(")
-    kernel, *words = text.strip("()").split()
-    return LawCall(kernel, tuple(words), stays)
+    kernel, *words = text.strip(" ()").split()
+    return LawCall(kernel, tuple(map(_word, words)), text.strip().startswith("("))
+
+
+def _word(text: str) -> LawWord:
+    name, _, like = text.partition("~")
+    before, _, after = name.partition(">")
+    return LawWord(before, after, like)
 
 
 def settings_of(

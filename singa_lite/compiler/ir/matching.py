@@ -1,13 +1,16 @@
-"""Search for patterns of calls, of laws and of users' rules alike: by kernels, and by what their calls have in common.
+"""Search for patterns of calls, of laws and of users' rules alike; and the form of users' rules.
 
-Passes search a program, whose calls share blocks (`uses.py`), the proof a record, whose calls share values
-(`proof/calls.py`). The search only proposes: whoever asks compares forms and settings.
+Calls are found by their kernels, and by what they have in common. Passes search a program, whose calls share blocks
+(`uses.py`), the proof a record, whose calls share values (`proof/calls.py`). The search only proposes: whoever asks
+compares forms and settings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeVar
+
+from singa_lite.compiler.ir.operation import Instruction, Operand
 
 Call = TypeVar("Call")
 #: A name of a block or of a value in a pattern.
@@ -108,3 +111,49 @@ def connected(calls: Sequence[Collection[Word]]) -> list[int]:
         left.remove(following)
         order.append(following)
         known.update(calls[following])
+
+
+class Side(NamedTuple):
+    """A side of a rule: a function as it was recorded. inputs, outputs: its tensors; all other blocks are its own."""
+
+    instructions: tuple[Instruction, ...]
+    inputs: tuple[Operand, ...]
+    outputs: tuple[Operand, ...]
+
+    @property
+    def held_blocks(self) -> frozenset[int]:
+        """Blocks of inputs and outputs."""
+        return frozenset(operand.block for operand in (*self.inputs, *self.outputs))
+
+
+class Sides(NamedTuple):
+    """Both sides for one form of the inputs. They name inputs and outputs in the same order."""
+
+    pattern: Side
+    replacement: Side
+
+
+class RecordRule(Protocol):
+    """A rule as it is proved for a device."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+
+    @property
+    def examples(self) -> Sequence[Sides]:
+        """The rule's variants, each for some form: a place in a record is looked for by their kernels."""
+
+    def sides(self, variant: int, inputs: Sequence[Operand]) -> Sides | None:
+        """Both sides of a variant for inputs of these forms; None for forms that the rule is not stated for."""
+
+
+class Application(NamedTuple):
+    """One application of a rule: numbers of the instructions that its pattern matched and of those that replaced them,
+    in the order of both sides.
+    """
+
+    name: str
+    sides: Sides
+    matched: tuple[int, ...]
+    made: tuple[int, ...]

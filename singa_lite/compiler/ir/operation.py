@@ -9,6 +9,7 @@ from math import prod
 from typing import NamedTuple, TypeVar
 
 from singa_lite.common.array_types import DType
+from singa_lite.common.strides import span
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import Settings
 from singa_lite.tensor import Shape, Tensor
@@ -88,6 +89,11 @@ class Operand(NamedTuple):
     def nbytes(self) -> int:
         """Bytes of the elements."""
         return prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def stop(self) -> int:
+        """Behind the last byte, counted in the block as the offset is."""
+        return self.offset + span(self.shape, self.strides, self.dtype.itemsize).stop
 
 
 @dataclass(slots=True)

@@ -1,17 +1,21 @@
-"""Program: instructions in an order to run them, and the blocks that they use."""
+"""Program: instructions in an order to run them, and their blocks; and Rewriter, by which passes make new ones."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import NamedTuple
 
-from singa_lite.compiler.ir.operation import Instruction, called
-from singa_lite.compiler.ir.sides import Application
+from singa_lite.common.array_types import DType
+from singa_lite.common.strides import laid_out
+from singa_lite.compiler.ir.matching import Application
+from singa_lite.compiler.ir.operation import Instruction, Operand, called
 from singa_lite.compiler.ir.target import PLAIN, Target
 from singa_lite.compiler.placement.problem import PlanError, Request
 from singa_lite.kernels.interface import SIGNATURES, joined_of
+from singa_lite.kernels.kernel_set import Settings
+from singa_lite.tensor import Shape
 
 
 @dataclass(frozen=True)
@@ -81,12 +85,9 @@ class Lifespan(NamedTuple):
     stop: int
 
 
-def lifespans(program: Program) -> dict[int, Lifespan]:
-    """The lifespan of each intermediate block that is used."""
-    return _lifespans(program, program.sizes)
-
-
-def _lifespans(program: Program, sizes: Mapping[int, int]) -> dict[int, Lifespan]:
+def lifespans(program: Program, sizes: Mapping[int, int] | None = None) -> dict[int, Lifespan]:
+    """The lifespan of each of these blocks that is used; None: of the intermediate ones."""
+    sizes = program.sizes if sizes is None else sizes
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     for step, instruction in enumerate(program.instructions):
@@ -117,7 +118,7 @@ def requests(program: Program) -> list[Request]:
 
 def host_requests(program: Program) -> list[Request]:
     """What must be placed in host memory, by the id "h<block>"."""
-    spans, alignment = _lifespans(program, program.host_sizes), program.target.alignment
+    spans, alignment = lifespans(program, program.host_sizes), program.target.alignment
     sizes = {block: program.rounded(nbytes) for block, nbytes in program.host_sizes.items()}
     return [Request(f"h{b}", span.start, span.stop, sizes[b], alignment) for b, span in spans.items()]
 
@@ -168,3 +169,63 @@ def single_calls(instruction: Instruction) -> list[Instruction]:
         replace(instruction, number=number, kernel=kernel, operands=instruction.operands[at : at + width], joins=())
         for at, number in zip(range(0, count * width, width), instruction.joins, strict=True)
     ]
+
+
+class Rewriter:
+    """Makes new calls for a program. They are numbered behind its instructions, new blocks behind its blocks.
+
+    sizes: {intermediate block: bytes}, those of the program and the new ones.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._next_number = 1 + max((i.number for i in program.instructions), default=0)
+        self._next_block = program.next_block
+        self.sizes = dict(program.sizes)
+
+    def new_block(self, nbytes: int) -> int:
+        """The number of a block that no other call has."""
+        block, self._next_block = self._next_block, self._next_block + 1
+        self.sizes[block] = nbytes
+        return block
+
+    def new_operand(self, shape: Shape, dtype: DType, axes: Iterable[int] | None = None) -> Operand:
+        """A tensor without gaps over a block of its own. axes: from the outermost to the innermost; None: C order."""
+        order = tuple(range(len(shape)) if axes is None else axes)
+        operand = Operand(-1, shape, dtype, laid_out(shape, order, dtype.itemsize), 0)
+        return operand._replace(block=self.new_block(operand.nbytes))
+
+    def call(
+        self,
+        model: Instruction,
+        operands: tuple[Operand | None, ...],
+        kernel: str = "",
+        settings: Settings | None = None,
+    ) -> Instruction:
+        """A new instruction that does for these operands what the model does, or another kernel."""
+        kernel, settings = kernel or model.kernel, model.settings if settings is None else settings
+        number, self._next_number = self._next_number, self._next_number + 1
+        return self._program.target.call(model, kernel, operands, settings, number)
+
+    def replaced(self, placed: Mapping[int, Sequence[Instruction]]) -> Program:
+        """The program with other calls at some steps; the same one where there are none.
+
+        placed: {step: the calls that stand there in place of the one that did}.
+        """
+        if not placed:
+            return self._program
+        kept = (placed.get(step, [given]) for step, given in enumerate(self._program.instructions))
+        return self.program(instruction for some in kept for instruction in some)
+
+    def program(self, instructions: Iterable[Instruction]) -> Program:
+        """The program of these instructions, over the blocks that they use."""
+        made = tuple(instructions)
+        used = {operand.block for i in made for operand in i.operands if operand is not None}
+        sizes = {block: nbytes for block, nbytes in self.sizes.items() if block in used}
+        return replace(self._program, instructions=made, sizes=sizes)
+
+
+def narrow(operand: Operand, axis: int, start: int, stop: int) -> Operand:
+    """The part of a tensor from index `start` to below `stop` of an axis."""
+    shape = tuple(stop - start if i == axis else extent for i, extent in enumerate(operand.shape))
+    return operand._replace(shape=shape, offset=operand.offset + start * operand.strides[axis])

@@ -4,54 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from singa_lite.common.array_types import DType
+from singa_lite.compiler.ir.matching import RecordRule
 from singa_lite.compiler.ir.operation import Instruction, Operand
-from singa_lite.compiler.ir.sides import RecordRule
 from singa_lite.compiler.ir.time_model import Cost, seconds
 from singa_lite.kernels.kernel_set import KernelSet, Settings
 
-#: Scratch bytes of a kernel for operands and settings, as `KernelSet.scratch_bytes`.
-ScratchRule = Callable[[str, Sequence[Operand | None], Settings], int]
+Answer = TypeVar("Answer")
+#: A rule of a kernel set, which is asked about a call: its kernel, its operands and its settings.
+CallRule = Callable[[str, Sequence[Operand | None], Settings], Answer]
 
 
-#: Whether a fused call spares a pass over memory, as `KernelSet.in_one_pass`.
-PassRule = Callable[[str, Sequence[Operand | None], Settings], bool]
-#: Operands of a call whose strides change no bit, by name, as `KernelSet.free_of_strides`.
-StridesRule = Callable[[str, Sequence[Operand | None], Settings], Collection[str]]
-#: In which of several ways a call is done, as `KernelSet.variant`.
-VariantRule = Callable[[str, Sequence[Operand | None], Settings], str]
-
-
-#: How many calls such as one may be done as one, as `KernelSet.most_joined`.
-JoinRule = Callable[[str, Sequence[Operand | None], Settings], int]
-#: Bytes of scratch with which a call is done in another way, as `KernelSet.scratch_levels`.
-LevelsRule = Callable[[str, Sequence[Operand | None], Settings], tuple[int, ...]]
-
-
-def _none(kernel: str, operands: Sequence[Operand | None], settings: Settings) -> int:
-    """Kernels that work without scratch."""
+def _zero(*call: object) -> int:
+    """A rule of kernels that work without scratch, and one by one."""
     return 0
 
 
-def _stride_free_none(kernel: str, operands: Sequence[Operand | None], settings: Settings) -> Collection[str]:
-    """Kernels of which strides matter in all operands."""
-    return ()
-
-
-def _spares_none(kernel: str, operands: Sequence[Operand | None], settings: Settings) -> bool:
-    """Kernels that spare no pass over memory."""
+def _false(*call: object) -> bool:
+    """A rule of kernels that spare no pass over memory."""
     return False
 
 
-def _single_variant(kernel: str, operands: Sequence[Operand | None], settings: Settings) -> str:
-    """Kernels that do each call in the one way that they have."""
+def _unnamed(*call: object) -> str:
+    """A rule of kernels that do each call in the one way that they have."""
     return ""
 
 
-def one_level(kernel: str, operands: Sequence[Operand | None], settings: Settings) -> tuple[int, ...]:
-    """Kernels that work with one number of bytes of scratch alone."""
+def no_levels(*call: object) -> tuple[()]:
+    """A rule of kernels that work with one number of bytes of scratch, or whose strides matter in all operands."""
     return ()
 
 
@@ -67,10 +49,10 @@ class Narrow(NamedTuple):
 class Target:
     """Facts on a kernel set and on the memory of its device; by default kernels that fuse nothing, on a CPU.
 
-    fusions: (kernel, activation) that are done in one go, and `linear_gradient.PAIR`. scratch_bytes: the rule;
-    in_one_pass: the one that says whether a fused call takes less time than the calls apart. strides_matter: kernels
-    whose results may depend on any strides of their operands; inner_strides_matter: those, and those on any but that of
-    axis 0. free_of_strides: the rule that says of which operands they do not depend on them. tile_bytes: of a large
+    Rules are methods of `KernelSet`. fusions: (kernel, activation) that are done in one go, and `fusions.PAIR`.
+    scratch_bytes: the rule; in_one_pass: whether a fused call takes less time than the calls apart. strides_matter:
+    kernels whose results may depend on any strides of their operands; inner_strides_matter: those, and those on any but
+    that of axis 0. free_of_strides: of which operands they do not depend on them. tile_bytes: of a large
     gradient that is made and applied at a time. alignment: bytes, which divides all offsets in the arena; by default a
     cache line, and the widest vector register. limit: bytes that the arena may have at most; None: as many as it takes.
     link: the rate of copies to host memory as a share of that of the device's own, where values may be offloaded so
@@ -85,25 +67,25 @@ class Target:
     """
 
     fusions: Collection[tuple[str, str]] = frozenset()
-    scratch_bytes: ScratchRule = _none
+    scratch_bytes: CallRule[int] = _zero
     strides_matter: Collection[str] = frozenset()
     inner_strides_matter: Collection[str] = frozenset()
-    free_of_strides: StridesRule = _stride_free_none
+    free_of_strides: CallRule[Collection[str]] = no_levels
     tile_bytes: int = 1 << 20
     alignment: int = 64
     limit: int | None = None
     link: float | None = None
     cost: Cost = seconds
-    in_one_pass: PassRule = _spares_none
+    in_one_pass: CallRule[bool] = _false
     narrow: Narrow | None = None
-    variant: VariantRule = _single_variant
+    variant: CallRule[str] = _unnamed
     class_tiles: bool = False
     lanes: int = 2
     share: int = 0
     rules: tuple[RecordRule, ...] = ()
-    levels: LevelsRule = one_level
+    levels: CallRule[tuple[int, ...]] = no_levels
     thrifty: bool = False
-    most_joined: JoinRule = _none
+    most_joined: CallRule[int] = _zero
 
     @classmethod
     def of(
@@ -130,7 +112,7 @@ class Target:
             kernels.in_one_pass,
             narrow,
             kernels.variant,
-            levels=kernels.scratch_levels if kernels.has_levels else one_level,
+            levels=kernels.scratch_levels if kernels.has_levels else no_levels,
             most_joined=kernels.most_joined,
         )
 

@@ -116,34 +116,21 @@ def _of_scores(named: dict[str, Any], causal: bool) -> int:
 
 
 def _passes(instruction: Instruction) -> float:
-    signature = SIGNATURES[instruction.kernel]
+    kernel, signature = instruction.kernel, SIGNATURES[instruction.kernel]
+    family, tensors = signature.family, signature.tensors
     if signature.facts.multiplies:
         return 1.0
-    is_forward = "x" in signature.tensors and "dy" not in signature.tensors
-    if signature.family == "activation" and is_forward:
-        return _passes_of_activation(instruction.kernel)
-    if instruction.kernel in _makes_again():  # whatever activation is behind is done on the way
+    if family == "activation" and "x" in tensors and "dy" not in tensors:
+        if not signature.facts.commutes_with_max:
+            return OF_ACTIVATIONS.get(kernel, EXPONENTIAL)
+        return BOUNDED if kernel == "relu6" else 1.0
+    if kernel in _makes_again():  # whatever activation is behind is done on the way
         return AGAIN
-    named = instruction.by_name
-    if {"dy", "mean", "inv_std"} <= named.keys():
-        return _passes_of_derivative(instruction)
-    if signature.family == "fused" and "other" in named:
-        return SUMMED
-    return PASSES.get(signature.family, 1.0)
-
-
-def _passes_of_derivative(instruction: Instruction) -> float:
-    """Of a normalisation."""
-    family, named = SIGNATURES[instruction.kernel].family, instruction.by_name
-    if "other" in named:
-        return SUMMED_BACK
-    return BY_STATISTICS if family == "normalization" else PASSES[family]
-
-
-def _passes_of_activation(activation: str) -> float:
-    if not SIGNATURES[activation].facts.commutes_with_max:
-        return OF_ACTIVATIONS.get(activation, EXPONENTIAL)
-    return BOUNDED if activation == "relu6" else 1.0
+    if {"dy", "mean", "inv_std"} <= {*tensors}:  # the derivative of a normalisation
+        if "other" in tensors:
+            return SUMMED_BACK
+        return BY_STATISTICS if family == "normalization" else PASSES[family]
+    return SUMMED if family == "fused" and "other" in tensors else PASSES.get(family, 1.0)
 
 
 @remembered(1)

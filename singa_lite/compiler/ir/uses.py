@@ -46,10 +46,6 @@ class Uses:
             found = (steps for steps in matches(pattern, self, first) if len(set(steps)) == len(steps))
             yield from islice(found, 1)
 
-    def is_written(self, block: int, after: int, until: int) -> bool:
-        """Whether an instruction behind step `after`, up to `until` inclusive, writes the block."""
-        return bool(_steps_between(self.writers[block], after + 1, until))
-
     def is_used(self, block: int, start: int, until: int, but: Collection[int] = ()) -> bool:
         """Whether an instruction from step `start` to `until`, both inclusive, uses the block; those of `but` may."""
         return not set(_steps_between(self.steps[block], start, until)) <= set(but)

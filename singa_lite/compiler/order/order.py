@@ -28,7 +28,7 @@ import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from singa_lite.compiler.ir.program import Program, floor
+from singa_lite.compiler.ir.program import Program, floor, lifespans
 from singa_lite.compiler.ir.uses import predecessors, successors
 from singa_lite.compiler.share.in_place import in_place
 
@@ -126,18 +126,9 @@ def _depth_first(before: Sequence[Sequence[int]]) -> list[int]:
 def _changes(program: Program) -> list[int]:
     """Bytes that each instruction adds in the present order: blocks that begin there less those that end there."""
     change = [0] * len(program.instructions)
-    last: dict[int, int] = {}
-    seen: set[int] = set()
-    for step, instruction in enumerate(program.instructions):
-        for operand in instruction.operands:
-            if operand is None or operand.block not in program.sizes:
-                continue
-            if operand.block not in seen:
-                seen.add(operand.block)
-                change[step] += program.rounded(program.sizes[operand.block])
-            last[operand.block] = step
-    for block, step in last.items():
-        change[step] -= program.rounded(program.sizes[block])
+    for block, span in lifespans(program).items():
+        change[span.start] += program.rounded(program.sizes[block])
+        change[span.stop - 1] -= program.rounded(program.sizes[block])
     return change
 
 

@@ -19,6 +19,7 @@ lanes may hold no more bytes than the largest sum of live bytes in one order, so
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -95,7 +96,8 @@ class _Path:
 
     def _from(self, start: int) -> Iterator[tuple[int, float]]:
         """(end, seconds) of each wave that may begin at a step."""
-        yield start + 1, self._by_all_cores(start)
+        seconds = self._seconds[start]
+        yield start + 1, min(seconds, seconds / (self._lanes * OF_CORES) + JOIN)  # by itself, on all cores
         apart = _IndependentGroups(self._seconds)
         for step in range(start, min(start + WIDEST, len(self._seconds))):
             if self._bytes.within(start, step + 1) > self._most:
@@ -103,11 +105,6 @@ class _Path:
             apart.add(step, [one for one in self._near[step] if one >= start])
             if len(apart.sums) > 1:
                 yield step + 1, BEGIN + max(_loads(apart.sums.values(), self._lanes))
-
-    def _by_all_cores(self, step: int) -> float:
-        """Of an instruction by itself."""
-        seconds = self._seconds[step]
-        return min(seconds, seconds / (self._lanes * OF_CORES) + JOIN)
 
     def _lanes_of(self, start: int, stop: int) -> list[list[int]]:
         """The steps of each lane of a wave: the longest group first, to the lane that is least loaded."""
@@ -178,15 +175,6 @@ class _Bytes:
         return self._begun[stop] - self._ended[start] + self._scratch[stop] - self._scratch[start]
 
 
-def near_dependencies(instructions: Sequence[Instruction]) -> list[list[int]]:
-    """For each step, those of the `WIDEST` steps before it that it depends on directly.
-
-    By bytes, and not by blocks as in `uses.py`: those that write other pieces of a block than it are apart.
-    """
-    uses: dict[int, list[_Use]] = {}
-    return [_dependencies(step, instruction, uses) for step, instruction in enumerate(instructions)]
-
-
 class _Use(NamedTuple):
     """Of a block. writes: whether it changes bytes."""
 
@@ -195,20 +183,24 @@ class _Use(NamedTuple):
     writes: bool
 
 
-def _dependencies(step: int, instruction: Instruction, uses: dict[int, list[_Use]]) -> list[int]:
-    """What a step depends on directly; it is noted with what was used before."""
-    found, noted = set[int](), list[_Use]()
-    written = instruction.writes
-    for operand, writes in [*((one, True) for one in written), *((one, False) for one in instruction.reads)]:
-        if not writes and operand in written:
-            continue
-        earlier = uses.setdefault(operand.block, [])
-        while earlier and earlier[0].step < step - WIDEST:
-            earlier.pop(0)
-        for use in earlier:
-            if (writes or use.writes) and use.step not in found and overlap(use.operand, operand, {}):
-                found.add(use.step)
-        noted.append(_Use(step, operand, writes))
-    for use in noted:
-        uses[use.operand.block].append(use)
-    return sorted(found)
+def near_dependencies(instructions: Sequence[Instruction]) -> list[list[int]]:
+    """For each step, those of the `WIDEST` steps before it that it depends on directly.
+
+    By bytes, and not by blocks as in `uses.py`: those that write other pieces of a block than it are apart.
+    """
+    uses: dict[int, list[_Use]] = defaultdict(list)
+    found = []
+    for step, instruction in enumerate(instructions):
+        written, before = instruction.writes, set[int]()
+        own = [_Use(step, operand, True) for operand in written]
+        own += [_Use(step, operand, False) for operand in instruction.reads if operand not in written]
+        for use in own:
+            near = uses[use.operand.block] = [one for one in uses[use.operand.block] if one.step >= step - WIDEST]
+            for other in near:
+                meets = (use.writes or other.writes) and other.step not in before
+                if meets and overlap(other.operand, use.operand, {}):
+                    before.add(other.step)
+        for use in own:
+            uses[use.operand.block].append(use)
+        found.append(sorted(before))
+    return found

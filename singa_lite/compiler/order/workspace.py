@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from singa_lite.compiler.ir.program import Program, lifespans, requests
-from singa_lite.compiler.ir.target import one_level
+from singa_lite.compiler.ir.target import no_levels
 from singa_lite.compiler.placed import Placed
 from singa_lite.compiler.placement.check import check
 from singa_lite.compiler.proof.errors import request_labels
@@ -29,7 +29,7 @@ def with_target_scratch(program: Program) -> Program:
 def has_levels(program: Program) -> bool:
     """Whether calls of the program are done in one way or another by their scratch."""
     levels = program.target.levels
-    return levels is not one_level and any(levels(i.kernel, i.operands, i.settings) for i in program.instructions)
+    return levels is not no_levels and any(levels(i.kernel, i.operands, i.settings) for i in program.instructions)
 
 
 def with_workspaces(placed: Placed, limit: int | None) -> Placed:

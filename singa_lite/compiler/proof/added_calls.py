@@ -10,14 +10,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from singa_lite.compiler.ir.laws import LAWS, Law, LawCall, settings_of
-from singa_lite.compiler.ir.matching import CallPattern, matches
+from singa_lite.compiler.ir.matching import Application, CallPattern, Side, matches
 from singa_lite.compiler.ir.operation import Instruction, Operand, called
-from singa_lite.compiler.ir.sides import Application, Side
 from singa_lite.compiler.placement.problem import PlanError
 from singa_lite.compiler.proof.calls import Call, Calls, same_elements
 from singa_lite.compiler.proof.values import Memory, Numbers, form_of
 from singa_lite.kernels.interface import SIGNATURES
-from singa_lite.kernels.kernel_set import Settings
 
 
 class Bound(NamedTuple):
@@ -53,9 +51,8 @@ def _pattern(part: LawCall) -> CallPattern:
     """What the calls are searched for: values, those read and then those written."""
     reads, writes = list[str | None](), list[str | None]()
     for word, role in zip(part.words, SIGNATURES[min(part.kernels())].roles, strict=True):
-        before, _, after = word.partition(">")
-        reads.append(None if role == "Write" or word == "-" else before)
-        writes.append(None if role == "Read" or word == "-" else after or before)
+        reads.append(None if role == "Write" or word.before == "-" else word.before)
+        writes.append(None if role == "Read" or word.before == "-" else word.result)
     return CallPattern(part.kernels(), part.variable, (*reads, *writes), open=True)
 
 
@@ -71,12 +68,13 @@ def _bound(one: Law, found: Sequence[Call]) -> Bound | None:
         for word, operand, read, written in zip(
             part.words, call.instruction.operands, call.reads, call.writes, strict=True
         ):
-            before, _, after = word.partition(">")
-            value = read if after or written is None else written
-            if values.setdefault(before, value) != value or (after and values.setdefault(after, written) != written):
+            value = read if word.after or written is None else written
+            if values.setdefault(word.before, value) != value:
                 return None
-            lie.setdefault(after or before, operand)
-            known = lie.setdefault(before, operand)
+            if word.after and values.setdefault(word.after, written) != written:
+                return None
+            lie.setdefault(word.result, operand)
+            known = lie.setdefault(word.before, operand)
             if known is not None and operand is not None and not _fit(known, operand, part.variable):
                 return None
     return Bound(values, lie, variables)
@@ -94,29 +92,21 @@ def _add_right_side(calls: Calls, one: Law, found: Sequence[Call], bound: Bound)
         kernel = part.kernel_for(bound.variables)
         operands, reads, writes = [], [], []
         for word, role in zip(part.words, SIGNATURES[kernel].roles, strict=True):
-            name, _, like = word.partition("~")
-            before, _, after = name.partition(">")
-            operands.append(bound.lie[like or before])
-            bound.lie.setdefault(before, operands[-1])
-            reads.append(None if role == "Write" else bound.values[before])
-            writes.append(None if role == "Read" else bound.values.get(after or before))
-        settings = _settings(kernel, [call.instruction for call in found], bound)
+            operands.append(bound.lie[word.like or word.before])
+            bound.lie.setdefault(word.before, operands[-1])
+            reads.append(None if role == "Write" else bound.values[word.before])
+            writes.append(None if role == "Read" else bound.values.get(word.result))
+        scores = bound.lie.get("z")  # how many classes there are is said by the scores
+        classes = {} if scores is None or len(scores.shape) != 2 else {"classes": scores.shape[1]}
+        settings = settings_of(kernel, [call.instruction for call in found], bound.variables, classes)
         instruction = replace(model, kernel=kernel, operands=tuple(operands), settings=settings)
         known = calls.find(instruction, tuple(reads))
         for index, (word, role) in enumerate(zip(part.words, SIGNATURES[kernel].roles, strict=True)):
-            before, _, after = word.partition("~")[0].partition(">")
             if role != "Read" and operands[index] is not None and writes[index] is None:
                 made = calls.numbers.new() if known is None else known.writes[index]
-                bound.values[after or before] = writes[index] = made
+                bound.values[word.result] = writes[index] = made
         if known is None:
             calls.add(Call(instruction, tuple(reads), tuple(writes)))
-
-
-def _settings(kernel: str, left: Sequence[Instruction], bound: Bound) -> Settings:
-    """The settings of a call to the right of a law; how many classes there are is said by the scores."""
-    scores = bound.lie.get("z")
-    classes = {} if scores is None or len(scores.shape) != 2 else {"classes": scores.shape[1]}
-    return settings_of(kernel, left, bound.variables, classes)
 
 
 def add_applied(calls: Calls, applied: Sequence[Application]) -> None:
@@ -128,70 +118,56 @@ def add_applied(calls: Calls, applied: Sequence[Application]) -> None:
 
 
 class _Run:
-    """A side of a rule over values of its own. held: {its value: that of the record}."""
+    """A side of a rule over values of its own. of_record: {its value: that of the record}."""
 
     def __init__(self, side: Side) -> None:
         self.calls = Calls(Numbers())
         self.memory = Memory(self.calls.numbers, {})
-        self.inputs = [self.memory.read(operand) for operand in side.inputs]
+        inputs = [self.memory.read(operand) for operand in side.inputs]
         for number, instruction in enumerate(side.instructions):
             self.calls.record(self.memory, replace(instruction, number=number))
-        self.outputs = [self.memory.read(operand) for operand in side.outputs]
-        self.held: dict[int, int] = {}
+        self.ends = [*inputs, *(self.memory.read(operand) for operand in side.outputs)]
+        self.of_record: dict[int, int] = {}
 
 
 def _add_replacement(calls: Calls, applied: Application) -> None:
     pattern, replacement = (_Run(side) for side in applied.sides)
+    where = f"rewriting, rule {applied.name!r}"
     for index, number in enumerate(applied.matched):
-        _match(calls, applied, pattern, index, number)
-    pairs = zip((*replacement.inputs, *replacement.outputs), (*pattern.inputs, *pattern.outputs), strict=True)
-    for mine, theirs in pairs:
-        if theirs not in pattern.held:
-            raise PlanError(
-                f"rewriting, rule {applied.name!r}: wanted a pattern that takes all its inputs, received one without"
-            )
-        replacement.held[mine] = pattern.held[theirs]
+        _match(calls, where, pattern, index, number)
+    if not pattern.of_record.keys() >= {*pattern.ends}:
+        raise PlanError(f"{where}: wanted a pattern that takes all its inputs, received one without")
+    known = replacement.of_record
+    known |= {mine: pattern.of_record[theirs] for mine, theirs in zip(replacement.ends, pattern.ends, strict=True)}
     for index, number in enumerate(applied.made):
         call = replacement.calls.by_number.get(index)
         if call is None:  # a copy, which is seen through
             continue
-        reads = tuple(None if value is None else _known(applied, replacement, value) for value in call.reads)
-        writes = tuple(
-            None if value is None else replacement.held.setdefault(value, calls.numbers.new()) for value in call.writes
-        )
-        made = Call(replace(call.instruction, number=number), reads, writes)
-        calls.add(made)
-        calls.by_number[number] = made
+        if any(value is not None and value not in known for value in call.reads):
+            raise PlanError(
+                f"{where}: wanted a replacement that takes its inputs as they are, received one that takes a part"
+            )
+        reads = tuple(None if value is None else known[value] for value in call.reads)
+        writes = tuple(None if value is None else known.setdefault(value, calls.numbers.new()) for value in call.writes)
+        calls.by_number[number] = Call(replace(call.instruction, number=number), reads, writes)
+        calls.add(calls.by_number[number])
 
 
-def _match(calls: Calls, applied: Application, pattern: _Run, index: int, number: int) -> None:
+def _match(calls: Calls, where: str, pattern: _Run, index: int, number: int) -> None:
     """Note which values of the record those of a call of the pattern are."""
     mine, theirs = pattern.calls.by_number.get(index), calls.by_number.get(number)
     if mine is None:
         return
-    if theirs is None or not _same_call(mine.instruction, theirs.instruction):
-        wanted = mine.instruction.kernel if theirs is None else f"{mine.instruction.kernel} as in its pattern"
-        raise PlanError(
-            f"rewriting, rule {applied.name!r}: wanted {wanted}, received "
-            f"{f'number {number}, which the record has not' if theirs is None else called(theirs.instruction)}"
-        )
+    kernel = mine.instruction.kernel
+    if theirs is None:
+        raise PlanError(f"{where}: wanted {kernel}, received number {number}, which the record has not")
+    if not _same_call(mine.instruction, theirs.instruction):
+        raise PlanError(f"{where}: wanted {kernel} as in its pattern, received {called(theirs.instruction)}")
     for one, other in zip((*mine.reads, *mine.writes), (*theirs.reads, *theirs.writes), strict=True):
-        if one is not None and other is not None and pattern.held.setdefault(one, other) != other:
-            raise PlanError(
-                f"rewriting, rule {applied.name!r}, {called(theirs.instruction)}: wanted the values of its pattern, "
-                "received others"
-            )
+        if one is not None and other is not None and pattern.of_record.setdefault(one, other) != other:
+            raise PlanError(f"{where}, {called(theirs.instruction)}: wanted the values of its pattern, received others")
 
 
 def _same_call(one: Instruction, other: Instruction) -> bool:
     forms = [[o and form_of(o) for o in i.operands] for i in (one, other)]
     return one.kernel == other.kernel and one.settings == other.settings and forms[0] == forms[1]
-
-
-def _known(applied: Application, replacement: _Run, value: int) -> int:
-    if value not in replacement.held:
-        raise PlanError(
-            f"rewriting, rule {applied.name!r}: wanted a replacement that takes its inputs as they are, received one "
-            "that takes a part of one"
-        )
-    return replacement.held[value]

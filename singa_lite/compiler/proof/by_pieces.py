@@ -12,7 +12,7 @@ of a value that follow each other in memory, without regard to its axes. They ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from singa_lite.compiler.ir.footprint import axis_order
@@ -22,6 +22,9 @@ from singa_lite.compiler.proof.calls import Call, Calls, Values
 from singa_lite.compiler.proof.values import Memory, MixedRegion, Numbers, Piece, Region, Start, Sum, What, region_of
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.interface.state_format import BLOCKED, Blocks
+
+#: Name, role, operand and value that is read; of the whole call the operand, the value before it and that behind it.
+_Operands = tuple[str, str, Operand | None, int | None, Operand | None, int | None, int | None]
 
 
 class Extent(NamedTuple):
@@ -71,18 +74,8 @@ class Pieces:
         if extent is None or not _same_settings(instruction, whole.instruction, extent):
             return None
         made: list[int | None] = []
-        tensors, roles = SIGNATURES[instruction.kernel].tensors, SIGNATURES[instruction.kernel].roles
         rows = _rows(whole.instruction, split)
-        for name, role, operand, read, full, before, after in zip(
-            tensors,
-            roles,
-            instruction.operands,
-            reads,
-            whole.instruction.operands,
-            whole.reads,
-            whole.writes,
-            strict=True,
-        ):
+        for name, role, operand, read, full, before, after in _aligned(instruction, reads, whole):
             if (operand is None) != (full is None):
                 return None
             if operand is None or full is None:
@@ -110,18 +103,11 @@ class Pieces:
     def _extent(self, instruction: Instruction, reads: Values, whole: Call, split: Split) -> Extent | None:
         """What all that is cut and read is a piece of; where nothing is, by the setting that says so."""
         found: set[Extent | None] = set()
-        for index, name in enumerate(SIGNATURES[instruction.kernel].tensors):
-            value, full, operand = reads[index], whole.instruction.operands[index], instruction.operands[index]
-            before = whole.reads[index]
-            if (
-                name in split.axes
-                and value is not None
-                and before is not None
-                and full is not None
-                and operand is not None
-                and full.dtype != BLOCKED
-            ):
-                found.add(self._piece_of(value, operand, before, full, split.axes[name]))
+        for name, _, operand, read, full, before, _ in _aligned(instruction, reads, whole):
+            if name not in split.axes or full is None or full.dtype == BLOCKED:
+                continue
+            if operand is not None and read is not None and before is not None:
+                found.add(self._piece_of(read, operand, before, full, split.axes[name]))
         if not found and "first" in instruction.settings:
             (index,) = (i for i, name in enumerate(SIGNATURES[instruction.kernel].tensors) if name in split.axes)
             start, operand = instruction.settings["first"], instruction.operands[index]
@@ -164,9 +150,8 @@ class Pieces:
         return None
 
     def _piece(self, value: int, axis: int, extent: Extent, full: Operand, instruction: Instruction) -> int:
-        whole = _bounds(full, axis, Extent(0, _extent_of(full, axis, instruction)), instruction)
-        start, stop = _bounds(full, axis, extent, instruction)
-        return piece(self.numbers, value, axis, start, stop, whole.stop)
+        start, stop = _bounds(full, extent, instruction)
+        return piece(self.numbers, value, axis, start, stop, full.shape[axis])
 
     def _sum_of(self, value: int, extent: Extent, rows: int) -> int:
         return value if extent == (0, rows) else self.numbers.of(Sum(value, *extent, rows))
@@ -186,7 +171,7 @@ def piece(numbers: Numbers, value: int, axis: int, start: int, stop: int, extent
 
 def join(memory: Memory, operand: Operand) -> None:
     """Where the value that was written last over an operand goes on from the one before it there, both are one."""
-    there = memory.holds(operand.block)
+    there = memory.blocks[operand.block]
     while len(there) > 1:
         last, before = there[-1], there[-2]
         one, other = (memory.numbers.keys[each.value] for each in (before, last))
@@ -202,6 +187,14 @@ def join(memory: Memory, operand: Operand) -> None:
         shape = tuple(stop - start if i == axis else e for i, e in enumerate(upper.shape))
         del there[-2:]
         memory.write(upper._replace(shape=shape), piece(memory.numbers, value, axis, start, stop, extent))
+
+
+def _aligned(instruction: Instruction, reads: Values, whole: Call) -> Iterator[_Operands]:
+    """The operands of an instruction beside those of the whole call."""
+    signature, full = SIGNATURES[instruction.kernel], whole.instruction.operands
+    return zip(
+        signature.tensors, signature.roles, instruction.operands, reads, full, whole.reads, whole.writes, strict=True
+    )
 
 
 def _lie_alike(part: Operand, full: Operand) -> bool:
@@ -223,27 +216,18 @@ def _rows(whole: Instruction, split: Split) -> int:
     return next((o.shape[split.axes[n]] for n, o in whole.by_name.items() if n in split.axes and o is not None), 0)
 
 
-def _extent_of(full: Operand, axis: int, instruction: Instruction) -> int:
-    return _value_shape(instruction)[axis] if full.dtype == BLOCKED else full.shape[axis]
-
-
-def _value_shape(instruction: Instruction) -> Sequence[int]:
-    """The shape of the value that an update is of."""
-    value = instruction.by_name.get("value")
-    return () if value is None else value.shape
-
-
-def _bounds(full: Operand, axis: int, extent: Extent, instruction: Instruction) -> Extent:
-    """The same piece, counted in groups where state lies in blocks of 8 bits."""
-    if full.dtype != BLOCKED:
+def _bounds(full: Operand, extent: Extent, update: Instruction) -> Extent:
+    """The same piece, counted in groups where state of an update lies in blocks of 8 bits."""
+    value = update.by_name.get("value")
+    if full.dtype != BLOCKED or value is None:
         return extent
-    blocks = Blocks.of(tuple(_value_shape(instruction)))
+    blocks = Blocks.of(value.shape)
     return Extent(extent.start // blocks.rows, blocks.groups(extent.stop))
 
 
 def _cut(full: Operand, axis: int, extent: Extent, instruction: Instruction) -> tuple[int, ...]:
     """The shape of a piece."""
-    start, stop = _bounds(full, axis, extent, instruction)
+    start, stop = _bounds(full, extent, instruction)
     return tuple(stop - start if i == axis else e for i, e in enumerate(full.shape))
 
 

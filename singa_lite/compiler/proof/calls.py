@@ -8,8 +8,9 @@ from math import copysign, isnan, prod
 from types import MappingProxyType
 from typing import NamedTuple
 
+from singa_lite.compiler.ir.footprint import moves_bytes
 from singa_lite.compiler.ir.operation import Instruction, Operand
-from singa_lite.compiler.proof.values import Form, Memory, Numbers, form_of, is_transparent
+from singa_lite.compiler.proof.values import Form, Memory, Numbers, form_of
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import Settings
 
@@ -67,7 +68,7 @@ class Calls:
     def record(self, memory: Memory, instruction: Instruction) -> None:
         """Note an instruction of a program as memory is when it comes; what it makes lies there behind it."""
         reads = values_read(memory, instruction)
-        if is_transparent(instruction):
+        if moves_bytes(instruction):
             memory.write(instruction.writes[0], next(value for value in reads if value is not None))
             return
         known = self.find(instruction, reads)

@@ -14,15 +14,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from singa_lite.compiler.ir.collectives import as_values
+from singa_lite.compiler.ir.footprint import moves_bytes
+from singa_lite.compiler.ir.matching import Application
 from singa_lite.compiler.ir.operation import Operand
 from singa_lite.compiler.ir.program import Program
-from singa_lite.compiler.ir.sides import Application
 from singa_lite.compiler.ir.target import Narrow
 from singa_lite.compiler.proof.added_calls import add_applied, obey
 from singa_lite.compiler.proof.by_pieces import Pieces, join
 from singa_lite.compiler.proof.calls import Calls, Maker, Values, values_read, write
 from singa_lite.compiler.proof.errors import NO_NAMES, BlockNames, ValueNames
-from singa_lite.compiler.proof.values import Memory, Numbers, is_transparent
+from singa_lite.compiler.proof.values import Memory, Numbers
 
 
 def check_rewrites(recorded: Program, rewritten: Program, names: BlockNames = NO_NAMES) -> None:
@@ -64,7 +65,7 @@ def _check(calls: Calls, rewritten: Program, wanted: Memory, telling: ValueNames
     pieces = Pieces(calls)
     for instruction in rewritten.instructions:
         reads = values_read(memory, instruction)
-        if is_transparent(instruction):
+        if moves_bytes(instruction):
             made: Values = (None, next(value for value in reads if value is not None))
         else:
             known = calls.find(instruction, reads)
@@ -75,10 +76,10 @@ def _check(calls: Calls, rewritten: Program, wanted: Memory, telling: ValueNames
         write(memory, instruction, made)
         for operand in instruction.writes:
             join(memory, operand)
-    held = {block for each in (wanted, memory) for block in each.blocks() if block not in each.sizes}
+    held = {block for each in (wanted, memory) for block in each.blocks if block not in each.sizes}
     for block in sorted(held):
         if block in memory.sizes or wanted.left(block) != memory.left(block):
-            raise telling.retained_values_error(block, wanted.holds(block), memory.holds(block))
+            raise telling.retained_values_error(block, *(each.blocks.get(block, []) for each in (wanted, memory)))
 
 
 def _widened(program: Program, narrow: Narrow | None) -> Program:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from singa_lite.compiler.ir.contents import Piece as BytePiece
+from singa_lite.compiler.ir.footprint import Piece as BytePiece
 from singa_lite.compiler.ir.operation import Instruction, called
 from singa_lite.compiler.ir.program import Program
 from singa_lite.compiler.placement.problem import PlanError
@@ -17,6 +17,7 @@ from singa_lite.kernels.interface import SIGNATURES
 BlockNames = Mapping[int, str]
 NO_NAMES: BlockNames = MappingProxyType({})
 READ, WRITTEN = ("Read", "Update"), ("Write", "Update")
+NOBODY = "bytes that no operation wrote"
 
 
 def request_labels(program: Program, names: BlockNames = NO_NAMES) -> Callable[[str], str]:
@@ -35,63 +36,47 @@ def request_labels(program: Program, names: BlockNames = NO_NAMES) -> Callable[[
     return label
 
 
-def wrong_read(
-    instruction: Instruction,
-    index: int,
-    expected: Sequence[BytePiece],
-    received: Sequence[BytePiece],
-    originals: Mapping[int, Instruction],
-    names: BlockNames,
-) -> PlanError:
-    """Of a read of an instruction. index: among its reads; expected, received: who wrote the bytes."""
-    operand = instruction.reads[index]
-    wanted, found = _first_difference(expected, received)
-    return PlanError(
-        f"{called(instruction)}, read {index}, {_argument(instruction, index, READ)!r}{_label(operand.block, names)}: "
-        f"wanted {_written(wanted, originals, names)}, received {_written(found, originals, names)}"
-    )
+class ByteErrors:
+    """Errors of reads that get other bytes. originals: the rewritten program's, by number; names: of blocks."""
 
+    def __init__(self, originals: Mapping[int, Instruction], names: BlockNames) -> None:
+        self._originals, self._names = originals, names
 
-def held_block_error(
-    block: int,
-    expected: Sequence[BytePiece],
-    received: Sequence[BytePiece],
-    originals: Mapping[int, Instruction],
-    names: BlockNames,
-) -> PlanError:
-    """Of a block that is held behind the step."""
-    wanted, found = _first_difference(expected, received)
-    return PlanError(
-        f"held block {block}{_label(block, names)}: wanted it left with {_written(wanted, originals, names)}, received "
-        f"{_written(found, originals, names)}"
-    )
+    def wrong_read(
+        self, instruction: Instruction, index: int, expected: Sequence[BytePiece], received: Sequence[BytePiece]
+    ) -> PlanError:
+        """Of a read of an instruction. index: among its reads; expected, received: who wrote the bytes."""
+        argument = f"{_argument(instruction, index, READ)!r}{_label(instruction.reads[index].block, self._names)}"
+        wanted, found = self._first_difference(expected, received)
+        return PlanError(f"{called(instruction)}, read {index}, {argument}: wanted {wanted}, received {found}")
 
+    def held_block(self, block: int, expected: Sequence[BytePiece], received: Sequence[BytePiece]) -> PlanError:
+        """Of a block that is held behind the step."""
+        wanted, found = self._first_difference(expected, received)
+        label = f"{block}{_label(block, self._names)}"
+        return PlanError(f"held block {label}: wanted it left with {wanted}, received {found}")
 
-def _first_difference(
-    expected: Sequence[BytePiece], received: Sequence[BytePiece]
-) -> tuple[BytePiece | None, BytePiece | None]:
-    """A piece that was wanted and is not there, and one that is there in its place, if there are any."""
-    missing = next((piece for piece in expected if piece not in received), None)
-    foreign = [piece for piece in received if piece not in expected]
-    other = next((piece for piece in foreign if missing is None or piece[0] != missing[0]), None)
-    return missing, other or next(iter(foreign), None)
+    def _first_difference(self, expected: Sequence[BytePiece], received: Sequence[BytePiece]) -> tuple[str, str]:
+        """A piece that was wanted and is not there, and one that is there in its place, if there are any."""
+        missing = next((piece for piece in expected if piece not in received), None)
+        foreign = [piece for piece in received if piece not in expected]
+        other = next((piece for piece in foreign if missing is None or piece[0] != missing[0]), None)
+        return self._written(missing), self._written(other or next(iter(foreign), None))
 
-
-def _written(piece: BytePiece | None, originals: Mapping[int, Instruction], names: BlockNames) -> str:
-    """By whom the bytes were written. Numbers of writers are those of `read_from`."""
-    if piece is None:
-        return "nothing else there"
-    number = piece[0]
-    if number < -1:
-        block = -2 - number
-        return f"what block {block}{_label(block, names)} held before the step"
-    if number < 0:
-        return "bytes that no operation wrote"
-    writer = originals.get(number // 8)
-    if writer is None:
-        return f"bytes written as {number}"
-    operand = writer.writes[number % 8]
-    return f"what {called(writer)} wrote as {_argument(writer, number % 8, WRITTEN)!r}{_label(operand.block, names)}"
+    def _written(self, piece: BytePiece | None) -> str:
+        """By whom the bytes were written. Numbers of writers are those of `read_from`."""
+        if piece is None:
+            return "nothing else there"
+        number = piece[0]
+        if number < -1:
+            return _value_before(-2 - number, self._names)
+        if number < 0:
+            return NOBODY
+        writer = self._originals.get(number // 8)
+        if writer is None:
+            return f"bytes written as {number}"
+        label = _label(writer.writes[number % 8].block, self._names)
+        return f"what {called(writer)} wrote as {_argument(writer, number % 8, WRITTEN)!r}{label}"
 
 
 def _argument(instruction: Instruction, index: int, roles: tuple[str, str]) -> str:
@@ -99,6 +84,10 @@ def _argument(instruction: Instruction, index: int, roles: tuple[str, str]) -> s
     signature = SIGNATURES[instruction.kernel]
     named = zip(signature.tensors, signature.roles, instruction.operands, strict=True)
     return [name for name, role, operand in named if operand is not None and role in roles][index]
+
+
+def _value_before(block: int, names: BlockNames) -> str:
+    return f"what block {block}{_label(block, names)} held before the step"
 
 
 def _label(block: int, names: BlockNames) -> str:
@@ -166,8 +155,7 @@ class ValueNames:
             return f"what {called(instruction)} wrote as {name!r}{_label(operand.block, self._names)}"
         what = self._calls.numbers.keys[value]
         if isinstance(what, Start):
-            before = f"what block {what.block}{_label(what.block, self._names)} held before the step"
-            return before if what.block >= 0 else "bytes that no operation wrote"
+            return _value_before(what.block, self._names) if what.block >= 0 else NOBODY
         if isinstance(what, Piece):
             return f"{what.start} to {what.stop} of axis {what.axis} of {self.value(what.value)}"
         if isinstance(what, Sum):

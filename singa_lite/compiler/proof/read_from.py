@@ -26,12 +26,11 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from singa_lite.compiler.ir.collectives import has_any
-from singa_lite.compiler.ir.contents import Contents, Piece, name_same_bytes, renamed
-from singa_lite.compiler.ir.footprint import boxes, moves_bytes, run, span_of
+from singa_lite.compiler.ir.footprint import Contents, Piece, boxes, moves_bytes, name_same_bytes, renamed, run, span_of
 from singa_lite.compiler.ir.operation import Instruction, Operand, Transfer, repeat_of
 from singa_lite.compiler.ir.program import Program, split_joined
 from singa_lite.compiler.proof.check_calls import check_calls
-from singa_lite.compiler.proof.errors import NO_NAMES, BlockNames, held_block_error, wrong_read
+from singa_lite.compiler.proof.errors import NO_NAMES, BlockNames, ByteErrors
 from singa_lite.compiler.proof.races import InFlight, check_joined
 
 #: Where host memory begins, in the addresses of the arena: behind any arena.
@@ -76,6 +75,7 @@ def check_reads(
     planned = split_joined(planned)
     left_out = check_calls(rewritten, planned, offsets)
     originals = {i.number: i for i in rewritten.instructions}
+    errors = ByteErrors(originals, names)
     wanted, wanted_memory = _sources(rewritten, {}, left_out, originals)
     found, memory = _sources(planned, offsets, (), originals)
     for instruction in planned.instructions:
@@ -85,12 +85,12 @@ def check_reads(
         pairs = zip(found[instruction.number], expected_reads, strict=True)
         for index, (received, expected) in enumerate(pairs):
             if not name_same_bytes(received, expected):
-                raise wrong_read(instruction, index, expected, received, originals, names)
+                raise errors.wrong_read(instruction, index, expected, received)
     used = {operand.block for i in rewritten.instructions for operand in i.operands if operand is not None}
     for block in (wanted_memory.keys() | memory.keys()) - rewritten.sizes.keys() - (planned.sizes.keys() - used) - {-1}:
         left, left_wanted = (m[block].pieces() if block in m else [] for m in (memory, wanted_memory))
         if not name_same_bytes(left, left_wanted):
-            raise held_block_error(block, left_wanted, left, originals, names)
+            raise errors.held_block(block, left_wanted, left)
 
 
 def _expected(
@@ -135,7 +135,7 @@ def _sources(
                 _forget(memory, operand, offsets, program.sizes)
             for box in boxes(operand, base):
                 written = renamed(reads[0], box) if through else [(name, box)]
-                memory[span].put(box, written)
+                memory[span].overwrite(box, written)
     flight.check_ended()
     return sources, memory
 
@@ -145,7 +145,7 @@ def _forget(
 ) -> None:
     """The bytes of the operand's block hold nothing that anybody wrote."""
     span, base = span_of(operand, offsets)
-    memory[span].put(run(base, sizes[operand.block]), ())
+    memory[span].overwrite(run(base, sizes[operand.block]), ())
 
 
 def _names(instruction: Instruction, originals: Mapping[int, Instruction]) -> list[int]:

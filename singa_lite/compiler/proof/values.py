@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from singa_lite.common.array_types import DType
-from singa_lite.compiler.ir.boxes import cut
-from singa_lite.compiler.ir.footprint import axis_order, boxes, moves_bytes
+from singa_lite.compiler.ir.footprint import axis_order, overlap
 from singa_lite.compiler.ir.operation import Instruction, Operand
 from singa_lite.compiler.ir.remembered import remembered
 from singa_lite.tensor import Shape
@@ -154,12 +153,13 @@ class Memory:
 
     def __init__(self, numbers: Numbers, sizes: dict[int, int]) -> None:
         self.numbers, self.sizes = numbers, sizes
-        self._blocks: dict[int, list[Written]] = {}
+        #: {block that was written: its values, the newest last}.
+        self.blocks: dict[int, list[Written]] = {}
 
     def read(self, operand: Operand) -> int:
         """The value that an operand has now."""
         region = region_of(operand)
-        there = self._blocks.get(operand.block, [])
+        there = self.blocks.get(operand.block, [])
         if there and there[-1].region == region:
             return there[-1].value
         parts = [one for one in there if share_bytes(one.operand, operand)]
@@ -178,7 +178,7 @@ class Memory:
     def write(self, operand: Operand, value: int) -> None:
         """The operand has this value from here on."""
         region = region_of(operand)
-        there = self._blocks.setdefault(operand.block, [])
+        there = self.blocks.setdefault(operand.block, [])
         if len(region.axes) == 1:  # a run: what lies within it is gone
             there[:] = [
                 one for one in there if not (region.start <= one.region.start and one.region.stop <= region.stop)
@@ -187,23 +187,10 @@ class Memory:
             there[:] = [one for one in there if one.region != region]
         there.append(Written(region, value, operand))
 
-    def holds(self, block: int) -> list[Written]:
-        """The values in a block, the newest last."""
-        return self._blocks.get(block, [])
-
     def left(self, block: int) -> tuple[tuple[Region, int], ...]:
         """All that was written in a block and is there still."""
-        there = self.holds(block)
+        there = self.blocks.get(block, [])
         return tuple((one.region, one.value) for one in (there if _overlap(there) else sorted(there)))
-
-    def blocks(self) -> set[int]:
-        """Those that were written."""
-        return set(self._blocks)
-
-
-def is_transparent(instruction: Instruction) -> bool:
-    """Whether what it writes is what it reads."""
-    return moves_bytes(instruction)
 
 
 def share_bytes(one: Operand, other: Operand) -> bool:
@@ -213,7 +200,7 @@ def share_bytes(one: Operand, other: Operand) -> bool:
         return False
     if len(mine.axes) == len(theirs.axes) == 1:
         return True
-    return any(cut(a, b)[0] for a in boxes(one) for b in boxes(other))
+    return overlap(one, other, {})
 
 
 def _overlap(written: Sequence[Written]) -> bool:

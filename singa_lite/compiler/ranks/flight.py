@@ -18,9 +18,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain, product
 
-from singa_lite.common.strides import span
-from singa_lite.compiler.ir.collectives import BEGIN, WAIT, has_any, kind_of, limit_of, nbytes_of
-from singa_lite.compiler.ir.operation import Instruction, Operand
+from singa_lite.compiler.ir.collectives import BEGIN, WAIT, has_any, kind_of, nbytes_of, values_of
+from singa_lite.compiler.ir.operation import Instruction
 from singa_lite.compiler.ir.program import Program
 from singa_lite.kernels.collective import collective_of
 from singa_lite.kernels.interface import SIGNATURES, Facts, Signature
@@ -53,8 +52,11 @@ def _begun_early(instructions: tuple[Instruction, ...]) -> list[Instruction]:
     for instruction in instructions:
         at = len(made)
         if kind_of(instruction) == BEGIN:
-            own = _blocks(instruction)
-            while at and not _conflict(own, _blocks(made[at - 1])):
+            reads, writes = _blocks(instruction)
+            while at:
+                read, written = _blocks(made[at - 1])
+                if not (writes.isdisjoint(read | written) and reads.isdisjoint(written)):
+                    break
                 at -= 1
         made.insert(at, instruction)
     return made
@@ -88,19 +90,17 @@ class _Flight:
 
     def _take(self, instruction: Instruction) -> None:
         kind = kind_of(instruction)
-        may_wait = kind == WAIT and not collective_of(instruction.settings).is_urgent
-        if may_wait or self._stands_in_line(instruction) or self._depends(instruction):
+        call = collective_of(instruction.settings) if kind in (BEGIN, WAIT) else None
+        may_wait = kind == WAIT and call is not None and not call.is_urgent
+        in_line = kind == BEGIN and call is not None and self.by_limit and call.in_line and bool(self.waiting)
+        if may_wait or in_line or self._depends(instruction):
             self.waiting.append(instruction)
             self._count(instruction, 1)
             return
         if not self.by_limit:
-            while self._has_turn_behind(instruction):
+            while kind_of(instruction) and any(self.sums.values()):  # a sum that waits stands before this one
                 self._next()
         self._make(instruction)
-
-    def _stands_in_line(self, instruction: Instruction) -> bool:
-        begins = self.by_limit and kind_of(instruction) == BEGIN
-        return begins and collective_of(instruction.settings).in_line and bool(self.waiting)
 
     def _make(self, instruction: Instruction, has_waited: bool = False) -> None:
         """has_waited: what still waits comes behind it."""
@@ -116,7 +116,8 @@ class _Flight:
 
     def _make_room(self, instruction: Instruction, ended: Callable[[], bool]) -> None:
         """For the bytes of a sum: others are ended, until nothing is left that can be."""
-        while self.by_limit and self.level + nbytes_of(instruction) > limit_of(instruction):
+        limit = collective_of(instruction.settings).in_flight_bytes
+        while self.by_limit and self.level + nbytes_of(instruction) > limit:
             if not ended():
                 return
 
@@ -152,10 +153,6 @@ class _Flight:
         shared |= {block for block in writes if self.read[block]}
         return bool(shared) and any(_reach(instruction, other, shared) for other in self.waiting)
 
-    def _has_turn_behind(self, instruction: Instruction) -> bool:
-        """Whether a sum that waits stands before this one."""
-        return bool(kind_of(instruction)) and any(self.sums.values())
-
     def _count(self, instruction: Instruction, step: int) -> None:
         reads, writes = _blocks(instruction, with_turn=False)
         if kind_of(instruction):
@@ -168,9 +165,7 @@ class _Flight:
 
 def _place(instruction: Instruction) -> tuple[int, int]:
     """Where the values of a sum begin."""
-    values = instruction.operands[0]
-    if values is None:
-        raise ValueError("a sum over the ranks has values")
+    values = values_of(instruction)
     return values.block, values.offset
 
 
@@ -190,19 +185,8 @@ def _reach(one: Instruction, other: Instruction, blocks: set[int]) -> bool:
     if kind_of(other):
         return False
     pairs = chain(product(one.writes, (*other.reads, *other.writes)), product(one.reads, other.writes))
-    return any(a.block == b.block and a.block in blocks and _spans_overlap(a, b) for a, b in pairs)
-
-
-def _spans_overlap(one: Operand, other: Operand) -> bool:
-    """Whether the bytes from the first to the last of one reach into those of the other."""
-    first, second = (span(each.shape, each.strides, each.dtype.itemsize) for each in (one, other))
-    return (
-        one.offset + first.start < other.offset + second.stop and other.offset + second.start < one.offset + first.stop
-    )
-
-
-def _conflict(one: Blocks, other: Blocks) -> bool:
-    return not (one[1].isdisjoint(other[0] | other[1]) and one[0].isdisjoint(other[1]))
+    shared = ((a, b) for a, b in pairs if a.block == b.block and a.block in blocks)
+    return any(a.offset < b.stop and b.offset < a.stop for a, b in shared)
 
 
 def polled(program: Program) -> Program:

@@ -18,7 +18,7 @@ goes strip by strip, each copied beside the gradient; `own_parts.py` does more w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from singa_lite.common.strides import memory_order
@@ -34,8 +34,7 @@ from singa_lite.compiler.ir.collectives import (
     values_of,
 )
 from singa_lite.compiler.ir.operation import Instruction, Operand
-from singa_lite.compiler.ir.program import Program
-from singa_lite.compiler.ir.rewriter import Rewriter, narrow
+from singa_lite.compiler.ir.program import Program, Rewriter, narrow
 from singa_lite.kernels.collective import Collective, collective_of
 from singa_lite.kernels.interface import SIGNATURES
 
@@ -85,30 +84,11 @@ def _width(call: Collective, values: Operand, largest: int, tile_bytes: int) -> 
     return max(width // call.unit, 1) * call.unit
 
 
-def summed(make: Rewriter, begin: Instruction, end: Instruction, strip: Strip) -> Iterator[Instruction]:
-    """The sum of what is in a strip's memory."""
-    operands = strip.memory, landing(make, begin, strip.memory), begin.operands[2]
+def summed(make: Rewriter, begin: Instruction, end: Instruction, values: Operand) -> Iterator[Instruction]:
+    """The sum of these values in the place of those of a recorded one."""
+    operands = values, landing(make, begin, values), begin.operands[2]
     yield make.call(begin, operands)
     yield make.call(end, operands)
-
-
-def is_too_much(begin: Instruction) -> bool:
-    """Whether a sum that leaves each rank its part is more than may be under way."""
-    call = collective_of(begin.settings)
-    return call.of_own_part and nbytes_of(begin) > call.in_flight_bytes
-
-
-def summed_by_strips(make: Rewriter, begin: Instruction, end: Instruction, tile_bytes: int) -> Iterator[Instruction]:
-    """The sum strip by strip, each copied beside the whole."""
-    rank, values = collective_of(begin.settings).rank, values_of(begin)
-    for strip in strips(make, begin, tile_bytes):
-        for other, cut in enumerate(strip.cuts):
-            if cut.stop > cut.start:
-                yield make.call(begin, (in_line(values, cut), strip.place(other)), "copy", {})
-        yield from summed(make, begin, end, strip)
-        own = strip.cuts[rank]
-        if own.stop > own.start:
-            yield make.call(end, (strip.place(rank), in_line(values, own)), "copy", {})
 
 
 def summed_in_pieces(program: Program) -> Program:
@@ -119,59 +99,50 @@ def summed_in_pieces(program: Program) -> Program:
     """
     if not has_any(program):
         return program
-    return _Cutting(program).result()
+    make, made = Rewriter(program), list[Instruction]()
+    # Several small gradients are summed in blocks that are written in parts.
+    writes = (operand for instruction in program.instructions for operand in instruction.writes)
+    packed = {operand.block for operand in writes if operand.nbytes < program.sizes.get(operand.block, 0)}
+    begun: dict[tuple[Operand | None, ...], Instruction] = {}  # by operands, the beginnings of sums that are cut
+    for instruction in program.instructions:
+        kind = kind_of(instruction)
+        if kind not in (BEGIN, WAIT) or not _is_to_be_cut(instruction, packed, program.target.tile_bytes):
+            made.append(instruction)
+        elif kind == BEGIN:
+            begun[instruction.operands] = instruction
+        else:
+            made += _in_pieces(make, begun[instruction.operands], instruction, program.target.tile_bytes)
+    return make.program(made) if begun else program
 
 
-class _Cutting:
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        self.make = Rewriter(program)
-        #: Blocks that are written in parts: several small gradients are summed in them.
-        self.packed = {
-            operand.block
-            for instruction in program.instructions
-            for operand in instruction.writes
-            if operand.nbytes < program.sizes.get(operand.block, 0)
-        }
+def _is_to_be_cut(call: Instruction, packed: Collection[int], tile_bytes: int) -> bool:
+    values = values_of(call)
+    if SIGNATURES[call.kernel].facts.by_elements:
+        return len(values.shape) > 1 and values.nbytes >= LEAST_PIECES * tile_bytes
+    return _is_too_much(call) and values.block not in packed
 
-    def result(self) -> Program:
-        made: list[Instruction] = []
-        begun: dict[int, Instruction] = {}  # {block of the landing: the beginning of a sum that is cut}
-        for instruction in self.program.instructions:
-            kind, values = kind_of(instruction), instruction.operands[0] if instruction.operands else None
-            if kind not in (BEGIN, WAIT) or values is None or not self._is_to_be_cut(instruction, values):
-                made.append(instruction)
-                continue
-            came = instruction.operands[1]
-            if came is None:
-                raise ValueError("a sum over the ranks has a landing")
-            if kind == BEGIN:
-                begun[came.block] = instruction
-            else:
-                made += self._in_pieces(begun[came.block], instruction, values)
-        return self.make.program(made) if begun else self.program
 
-    def _is_to_be_cut(self, call: Instruction, values: Operand) -> bool:
-        if SIGNATURES[call.kernel].facts.by_elements:
-            return self._is_large(values)
-        return is_too_much(call) and values.block not in self.packed
+def _is_too_much(begin: Instruction) -> bool:
+    """Whether a sum that leaves each rank its part is more than may be under way."""
+    call = collective_of(begin.settings)
+    return call.of_own_part and nbytes_of(begin) > call.in_flight_bytes
 
-    def _in_pieces(self, begin: Instruction, wait: Instruction, values: Operand) -> Iterator[Instruction]:
-        """Each begun where the whole is waited for, which is where it was begun until the pass `flight`."""
-        if is_too_much(begin):
-            yield from summed_by_strips(self.make, begin, wait, self.program.target.tile_bytes)
-            return
-        for piece in self._pieces(values):
-            operands = piece, landing(self.make, begin, piece), begin.operands[2]
-            yield self.make.call(begin, operands)
-            yield self.make.call(wait, operands)
 
-    def _is_large(self, values: Operand) -> bool:
-        return len(values.shape) > 1 and values.nbytes >= LEAST_PIECES * self.program.target.tile_bytes
-
-    def _pieces(self, values: Operand) -> Iterator[Operand]:
+def _in_pieces(make: Rewriter, begin: Instruction, end: Instruction, tile_bytes: int) -> Iterator[Instruction]:
+    """Each begun where the whole is waited for, which is where it was begun until the pass `flight`."""
+    rank, values = collective_of(begin.settings).rank, values_of(begin)
+    if not _is_too_much(begin):
         axis = memory_order(values.shape, values.strides)[0]
         extent = values.shape[axis]
-        rows = max(1, self.program.target.tile_bytes * extent // values.nbytes)
+        rows = max(1, tile_bytes * extent // values.nbytes)
         for start in range(0, extent, rows):
-            yield narrow(values, axis, start, min(start + rows, extent))
+            yield from summed(make, begin, end, narrow(values, axis, start, min(start + rows, extent)))
+        return
+    for strip in strips(make, begin, tile_bytes):  # each copied beside the whole
+        for other, cut in enumerate(strip.cuts):
+            if cut.stop > cut.start:
+                yield make.call(begin, (in_line(values, cut), strip.place(other)), "copy", {})
+        yield from summed(make, begin, end, strip.memory)
+        own = strip.cuts[rank]
+        if own.stop > own.start:
+            yield make.call(end, (strip.place(rank), in_line(values, own)), "copy", {})

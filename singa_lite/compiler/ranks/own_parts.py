@@ -14,8 +14,7 @@ from typing import NamedTuple
 from singa_lite.common.strides import laid_out
 from singa_lite.compiler.ir.collectives import BEGIN, WAIT, has_any, in_line, kind_of, parts_in, values_of
 from singa_lite.compiler.ir.operation import Instruction, Operand
-from singa_lite.compiler.ir.program import Program
-from singa_lite.compiler.ir.rewriter import narrow
+from singa_lite.compiler.ir.program import Program, narrow
 from singa_lite.compiler.ranks.in_pieces import strips, summed
 from singa_lite.compiler.rewrite.tiles import PRODUCTS, Tiling
 from singa_lite.kernels.collective import collective_of
@@ -66,7 +65,7 @@ class _OwnParts(Tiling):
             return None
         if not all(self._takes_own(self.instructions[one], self.instructions[begin]) for one in updates):
             return None
-        changed = any(self.uses.is_written(block, step, users[-1]) for block in (a.block, b.block))
+        changed = any(self.uses.is_changed(block, step + 1, users[-1]) for block in (a.block, b.block))
         return None if changed else _OwnedSum(begin, end, updates)
 
     def _is_own_part(self, begin: int, end: int, product: Instruction) -> bool:
@@ -98,7 +97,7 @@ class _OwnParts(Tiling):
             for other, cut in enumerate(strip.cuts):
                 if cut.stop > cut.start:
                     yield from self._rows(product, cut, strip.place(other))
-            yield from summed(self.make, begin, end, strip)
+            yield from summed(self.make, begin, end, strip.memory)
             mine = slice(strip.cuts[rank].start - start, strip.cuts[rank].stop - start)
             if mine.stop > mine.start:
                 for update in found.updates:

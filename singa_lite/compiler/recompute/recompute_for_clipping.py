@@ -105,7 +105,7 @@ class _ClippingVariant:
         made = {operand.block for step in steps for operand in self.instructions[step].writes}
         whole = all(writer in steps for block in made for writer in self.uses.writers[block] if writer < self.factor)
         return whole and not any(
-            self.uses.is_written(operand.block, step, self.factor)
+            self.uses.is_changed(operand.block, step + 1, self.factor)
             for step in steps
             for operand in self.instructions[step].reads
             if operand.block not in made

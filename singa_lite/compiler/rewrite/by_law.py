@@ -14,10 +14,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from singa_lite.common.strides import laid_out
-from singa_lite.compiler.ir.laws import Law, LawCall, settings_of
+from singa_lite.compiler.ir.laws import Law, LawCall, LawWord, settings_of
 from singa_lite.compiler.ir.operation import Instruction, Operand
-from singa_lite.compiler.ir.program import Program
-from singa_lite.compiler.ir.rewriter import Rewriter
+from singa_lite.compiler.ir.program import Program, Rewriter
 from singa_lite.compiler.ir.uses import Uses
 from singa_lite.kernels.interface import SIGNATURES
 
@@ -84,7 +83,7 @@ class Replacing:
             return False
         left = _word_steps(place.law.left, place.steps)
         right = _word_steps(place.law.right, [place.steps[one.place] for one in at])
-        kept = {word for part in place.law.left if part.stays for word in part.words_before}
+        kept = {word.before for part in place.law.left if part.stays for word in part.words}
         return all(
             _is_exclusive(place, word, left[word])
             and (word in right or word in kept or not left[word].written or self.is_local(place, word))
@@ -120,12 +119,11 @@ class Replacing:
         operand = place.named[word]
         return is_whole_block(self.program, operand) and set(self.uses.steps[operand.block]) <= set(place.steps)
 
-    def _may_lie(self, place: Place, word: str) -> bool:
+    def _may_lie(self, place: Place, word: LawWord) -> bool:
         """Whether a word that stands for a tensor of the left side may be made to lie as another one."""
-        name, _, like = word.partition("~")
-        if not like or name not in place.named:
+        if not word.like or word.before not in place.named:
             return True
-        named, wanted = place.named[name], place.named[like]
+        named, wanted = place.named[word.before], place.named[word.like]
         fills = named.offset == 0 and self.program.sizes.get(named.block, named.nbytes) == named.nbytes
         return named[1:4] == wanted[1:4] or (fills and lie_alike(named, wanted))
 
@@ -139,10 +137,9 @@ class Replacing:
             return False
         return not right.written or not self.uses.is_used(block, min(writes), max(writes), place.steps)
 
-    def _operand(self, place: Place, named: dict[str, Operand], word: str) -> Operand | None:
+    def _operand(self, place: Place, named: dict[str, Operand], word: LawWord) -> Operand | None:
         """What a word of the right side stands for; a new one in the block that it takes over, or in one of its own."""
-        name, _, like = word.partition("~")
-        name = name.partition(">")[0]
+        name, like = word.before, word.like
         model = named.get(like or name)
         if like and model is not None:
             known = named.get(name)
@@ -168,11 +165,11 @@ _NEVER = _WordSteps([], [])
 def _word_steps(parts: Sequence[LawCall], steps: Sequence[int]) -> dict[str, _WordSteps]:
     found: dict[str, _WordSteps] = defaultdict(lambda: _WordSteps([], []))
     for part, step in zip(parts, steps, strict=True):
-        for word, role in zip(part.words_before, SIGNATURES[next(iter(part.kernels()))].roles, strict=True):
+        for word, role in zip(part.words, SIGNATURES[next(iter(part.kernels()))].roles, strict=True):
             if role != "Read":
-                found[word].written.append(step)
+                found[word.before].written.append(step)
             if role != "Write":
-                found[word].read.append(step)
+                found[word.before].read.append(step)
     return found
 
 
@@ -189,10 +186,10 @@ def _named(law: Law, found: Sequence[Instruction]) -> dict[str, Operand] | None:
     """The tensors of the words; None where one is not the same in all calls: activations do not care for the shape."""
     named: dict[str, Operand] = {}
     for part, call in zip(law.left, found, strict=True):
-        for word, operand in zip(part.words_before, call.operands, strict=True):
+        for word, operand in zip(part.words, call.operands, strict=True):
             if operand is None:
                 continue
-            known = named.setdefault(word, operand)
+            known = named.setdefault(word.before, operand)
             same_start = (known.block, known.offset) == (operand.block, operand.offset)
             if known != operand and not (part.variable and same_start and lie_alike(known, operand)):
                 return None

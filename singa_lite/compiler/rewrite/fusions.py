@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from singa_lite.compiler.ir.laws import (
     ACTIVATED,
+    ADDED_BY_ROWS,
     LINEAR_GRADIENT,
     MASK_OF_NORM,
     POOL_FIRST,
@@ -18,7 +19,7 @@ from singa_lite.compiler.ir.laws import (
     SUM_OF_DERIVATIVES,
     SUMS_OF_NORMS,
 )
-from singa_lite.compiler.ir.operation import Instruction, Phase
+from singa_lite.compiler.ir.operation import Instruction, Phase, over_blocks
 from singa_lite.compiler.ir.program import Program, floor
 from singa_lite.compiler.rewrite.by_law import CallPosition, Place, Replacing, is_whole_block
 from singa_lite.compiler.share.in_place import in_place
@@ -29,6 +30,8 @@ AT_FIRST, AT_SECOND = [CallPosition(0, 0)], [CallPosition(1, 1)]
 AT_SUM = [CallPosition(1, 0)]
 #: Where the pooling and the activation behind it go, and the derivatives of both.
 FORWARD, BACKWARD = [CallPosition(0, 0), CallPosition(0, 1)], [CallPosition(3, 3), CallPosition(3, 2)]
+#: The gradient of a table, whose rows are added to what is there.
+ADDED = "embedding_gradient_add"
 #: What a kernel set does in one go: the product x^T @ dy, and the sums of dy over its rows.
 PAIR = ("matmul", "bias_gradient")
 NORM_DERIVATIVE, NORM_SUM, DERIVATIVE_SUM = "batch_norm_derivative", "batch_norm_add", "batch_norm_derivative_add"
@@ -86,6 +89,43 @@ def applied_by_rows(program: Program) -> Program:
     """
     replacing = Replacing(program)
     return _replaced(replacing, ((place, AT_SECOND) for place in replacing.places(SGD_BY_ROWS)))
+
+
+def added_by_rows(program: Program) -> Program:
+    """Put `embedding_gradient_add` in the place of each `embedding_gradient` and of the sum that it is for.
+
+        recorded:   g = d^T @ x;  e = gradient of the rows by ids and dy;  s = g + e;  update by s
+        here:       g = d^T @ x;  g += the sums of dy for the rows that occur;  update by g
+
+    So an embedding and a head that share a table (`layers.TiedDense`) need one gradient of its size, and no other.
+    Both terms must be whole intermediate blocks that nothing else uses behind the sum, and lie alike.
+    """
+    replacing = Replacing(program)
+    result: list[Instruction | None] = list(program.instructions)
+    renamed = dict[int, int]()
+    for place in replacing.places(*ADDED_BY_ROWS):
+        (step, later), named = place.steps, place.named
+        if result[step] is not program.instructions[step] or not _may_add_rows(replacing, place):
+            continue
+        instruction, term, total = program.instructions[step], named["t"], named["s"]
+        operands, number = (named["ids"], named["dy"], term), program.instructions[later].number
+        result[step] = None
+        result[later] = program.target.call(instruction, ADDED, operands, instruction.settings, number)
+        renamed[total.block] = renamed.get(term.block, term.block)
+    return program.with_instructions([over_blocks(i, renamed) for i in result if i is not None]) if renamed else program
+
+
+def _may_add_rows(replacing: Replacing, place: Place) -> bool:
+    """Whether the rows are for this sum alone, the other term ends there, and what they are made of is there still."""
+    (step, later), rows, term, total = place.steps, *(place.named[word] for word in ("e", "t", "s"))
+    uses = replacing.uses
+    if step > later or not replacing.is_local(place, "e"):
+        return False
+    if not all(operand[1:] == rows[1:] and is_whole_block(replacing.program, operand) for operand in (term, total)):
+        return False
+    alone = uses.steps[term.block][-1] == later == uses.steps[total.block][0] and term.block != total.block
+    changed = any(uses.is_changed(place.named[word].block, step + 1, later) for word in ("ids", "dy"))
+    return alone and not changed and term.block != rows.block
 
 
 def masked_within(program: Program) -> Program:

@@ -15,11 +15,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from singa_lite.compiler.ir.operation import Instruction, Operand
-from singa_lite.compiler.ir.program import Program
-from singa_lite.compiler.ir.rewriter import Rewriter, narrow
+from singa_lite.compiler.ir.program import Program, Rewriter, narrow
 from singa_lite.compiler.ir.uses import Uses
+from singa_lite.compiler.rewrite.fusions import ADDED
 from singa_lite.compiler.rewrite.scores import LOSS, Scores, cut_along, parted, scores_of, sums
-from singa_lite.compiler.rewrite.table_sum import ADDED
 from singa_lite.kernels.interface import SIGNATURES
 
 #: Fewest rows of a tile: of fewer the library's products take a tenth longer, and one copies the weight into blocks.
@@ -94,11 +93,9 @@ class Tiles:
             for step in steps:
                 yield from self._call(self.program.instructions[step], tiles, start, stop)
                 if step == steps[0] and self.log_sums is not None:
-                    yield self._log_sum(tiles[self.scores.scores.block], narrow(self.log_sums, 0, start, stop))
-
-    def _log_sum(self, tile: Operand, y: Operand) -> Instruction:
-        loss = next(i for s in self.scores.steps if (i := self.program.instructions[s]).kernel == LOSS)
-        return self.make.call(loss, (tile, y), "log_sum_exp", {})
+                    loss = next(i for s in self.scores.steps if (i := self.program.instructions[s]).kernel == LOSS)
+                    operands = tiles[self.scores.scores.block], narrow(self.log_sums, 0, start, stop)
+                    yield self.make.call(loss, operands, "log_sum_exp", {})
 
     def _blocks(self, rows: int) -> dict[int, Operand]:
         """A tile of its own for each of the large blocks."""

@@ -15,11 +15,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from singa_lite.compiler.ir.operation import Instruction, Operand
-from singa_lite.compiler.ir.program import Program
-from singa_lite.compiler.ir.rewriter import narrow
+from singa_lite.compiler.ir.program import Program, narrow
+from singa_lite.compiler.rewrite.fusions import ADDED
 from singa_lite.compiler.rewrite.head import Tiles, rows_of_tiles
 from singa_lite.compiler.rewrite.scores import LOSS, Scores, parted, scores_of, sums
-from singa_lite.compiler.rewrite.table_sum import ADDED
 from singa_lite.compiler.rewrite.tiles import Tiling, has_blocks
 
 DERIVATIVE, SMOOTHING, AGAIN = f"{LOSS}_derivative", "smooth_labels_derivative", "softmax_classes_derivative"
@@ -41,11 +40,6 @@ class _Head(NamedTuple):
     derivative: int
     share: float
 
-    @property
-    def without_gradient(self) -> Scores:
-        """What is done for some rows at a time."""
-        return replace(self.all, steps=tuple(step for step in self.all.steps if step != self.gradient))
-
 
 def by_tiles_of_classes(program: Program) -> Program:
     """Tiles of rows and then of classes, where the target wants them, in the place of each head with a large gradient.
@@ -57,9 +51,11 @@ def by_tiles_of_classes(program: Program) -> Program:
 
 
 class _ClassTiling(Tiling):
+    #: The head whose tiles are made.
+    _head: _Head
+
     def __init__(self, program: Program) -> None:
         super().__init__(program)
-        self._head: _Head | None = None
         self._log_sums: Operand | None = None
         self._large: frozenset[int] = frozenset()
 
@@ -73,7 +69,8 @@ class _ClassTiling(Tiling):
                 continue
             lead, behind = ([self.instructions[s] for s in steps] for steps in order)
             self._head, self._log_sums = head, self.make.new_operand((head.all.rows,), head.all.scores.dtype)
-            tiles = Tiles(self.program, head.without_gradient, self.make, self._log_sums).calls()
+            by_rows = replace(head.all, steps=tuple(one for one in head.all.steps if one != head.gradient))
+            tiles = Tiles(self.program, by_rows, self.make, self._log_sums).calls()
             updates = [self.instructions[update] for update in head.updates]
             placed |= {step: [] for step in (*range(head.all.steps[0], head.all.steps[-1] + 1), *head.updates)}
             placed[head.all.steps[0]] = [*lead, *tiles, *behind]
@@ -115,7 +112,7 @@ class _ClassTiling(Tiling):
         product, derivative = head.all.steps[0], self.instructions[head.derivative].by_name
         read = [(operand, product) for operand in self.instructions[product].reads]
         read += [(o, head.derivative) for name in ("dlosses", "target") if (o := derivative[name]) is not None]
-        return not any(self.uses.is_written(operand.block, at, head.updates[0] - 1) for operand, at in read)
+        return not any(self.uses.is_changed(operand.block, at + 1, head.updates[0] - 1) for operand, at in read)
 
     def _may_be_cut(self, user: Instruction, product: Instruction) -> bool:
         """By classes: state in blocks and rows that are added, where these are the outermost axis."""
@@ -132,12 +129,12 @@ class _ClassTiling(Tiling):
 
     def rows(self, product: Instruction, axis: int) -> int:
         """Classes of a tile."""
-        scores = self._the_head.all.scores
+        scores = self._head.all.scores
         return max(super().rows(product, axis), SCORES * self.tile_bytes // (scores.nbytes // scores.shape[1]))
 
     def made(self, product: Instruction, tile: Operand, axis: int, start: int, stop: int) -> Iterator[Instruction]:
         """The scores of some classes again, their derivative over them, and their gradient."""
-        head, scores = self._the_head, self._the_head.all.scores
+        head, scores = self._head, self._head.all.scores
         z = self.make.new_operand((scores.shape[0], stop - start), scores.dtype)
         again, derivative = (self.instructions[s] for s in (head.all.steps[0], head.derivative))
         yield self.make.call(again, _columns(again, z, start, stop))
@@ -147,12 +144,6 @@ class _ClassTiling(Tiling):
         yield self.make.call(derivative, operands, AGAIN, settings)
         a, b, _ = product.operands
         yield self.make.call(product, (z, b, tile) if axis == 0 else (a, z, tile))
-
-    @property
-    def _the_head(self) -> _Head:
-        if self._head is None:
-            raise ValueError("a tile of classes has a head")
-        return self._head
 
 
 def _columns(product: Instruction, z: Operand, start: int, stop: int) -> tuple[Operand | None, ...]:

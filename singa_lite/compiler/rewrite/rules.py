@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
-from singa_lite.compiler.ir.matching import CallPattern
+from singa_lite.compiler.ir.matching import Application, CallPattern, RecordRule, Side, Sides
 from singa_lite.compiler.ir.operation import Instruction, Operand, blocks_of
-from singa_lite.compiler.ir.program import Program
-from singa_lite.compiler.ir.rewriter import Rewriter
-from singa_lite.compiler.ir.sides import Application, RecordRule, Side, Sides
+from singa_lite.compiler.ir.program import Program, Rewriter
 from singa_lite.compiler.ir.uses import Uses
 
 
@@ -78,54 +77,46 @@ class _Places:
         self.applied.append(Application(self.rule.name, sides, matched, numbers))
 
     def _sides(self, found: Sequence[Instruction]) -> Sides | None:
-        """Both sides for the forms of the inputs at hand."""
+        """Both sides for the forms of the inputs at hand; None where an input is not taken as in the pattern."""
         example = self.rule.examples[self.variant].pattern
-        given = [_operand_for(example, found, operand.block, operand) for operand in example.inputs]
-        inputs = [operand for operand in given if operand is not None]
-        return self.rule.sides(self.variant, inputs) if len(inputs) == len(given) else None
+        taken: dict[Operand, Operand] = {}
+        for mine, theirs in zip(example.instructions, found, strict=True):
+            for one, other in zip(mine.operands, theirs.operands, strict=True):
+                if one is not None and other is not None:
+                    taken.setdefault(one, other)
+        if not taken.keys() >= {*example.inputs}:
+            return None
+        return self.rule.sides(self.variant, [taken[operand] for operand in example.inputs])
 
     def _alone(self, pattern: Side, steps: Sequence[int], where: dict[int, tuple[int, int]]) -> bool:
         """Whether nobody else uses the pattern's own blocks, and each block is used in the pattern's order."""
         outputs = {operand.block for operand in pattern.outputs}
-        touched = _uses_by_block(pattern.instructions)
+        uses = _uses_by_block(pattern.instructions, steps)
         for block, (there, _) in where.items():
-            writes = [steps[index] for index, writing in touched[block] if writing]
+            writes = [use.step for use in uses[block] if use.writes]
             if writes and sum(other == there for other, _ in where.values()) > 1:
                 return False
-            if block not in pattern.held and (
+            if block not in pattern.held_blocks and (
                 there not in self.program.sizes or not set(self.uses.steps[there]) <= set(steps)
             ):
                 return False
-            if not _in_order([(steps[index], index, writing) for index, writing in touched[block]]):
+            if not _in_order(uses[block]):
                 return False
-            if block in outputs and self._used_between(there, steps, min(writes), max(writes)):
+            if block in outputs and self.uses.is_used(there, min(writes), max(writes), steps):
                 return False
         return True
 
-    def _used_between(self, block: int, steps: Sequence[int], first: int, last: int) -> bool:
-        """Whether others use the block from the one step to the other."""
-        return any(first <= step <= last and step not in steps for step in self.uses.steps[block])
-
     def _there(self, sides: Sides, steps: Sequence[int], where: dict[int, tuple[int, int]], at: Sequence[int]) -> bool:
         """Whether each input holds, where the replacement reads it, what the pattern reads; and no output is taken."""
-        read = {
-            block: [steps[index] for index, _ in uses]
-            for block, uses in _uses_by_block(sides.pattern.instructions).items()
-        }
+        uses, made = (_uses_by_block(s.instructions, places) for s, places in zip(sides, (steps, at), strict=True))
         for mine, theirs in zip(sides.replacement.inputs, sides.pattern.inputs, strict=True):
-            moments = read[theirs.block] + [
-                step for step, i in zip(at, sides.replacement.instructions, strict=True) if mine.block in blocks_of(i)
-            ]
-            written = self.uses.writers[where[theirs.block][0]]
-            if any(min(moments) <= step <= max(moments) for step in written):
+            moments = [use.step for use in (*uses[theirs.block], *made[mine.block])]
+            if self.uses.is_changed(where[theirs.block][0], min(moments), max(moments)):
                 return False
         for mine, theirs in zip(sides.replacement.outputs, sides.pattern.outputs, strict=True):
-            there = where[theirs.block][0]
-            writing = [s for s, i in zip(at, sides.replacement.instructions, strict=True) if mine.block in blocks_of(i)]
-            last = max(
-                steps[index] for index, is_write in _uses_by_block(sides.pattern.instructions)[theirs.block] if is_write
-            )
-            if self._used_between(there, steps, min(writing), last):
+            first = min(use.step for use in made[mine.block])
+            last = max(use.step for use in uses[theirs.block] if use.writes)
+            if self.uses.is_used(where[theirs.block][0], first, last, steps):
                 return False
         return True
 
@@ -143,33 +134,38 @@ class _Places:
             for block in blocks_of(call):
                 if block not in blocks:
                     blocks[block] = self.make.new_block(sizes[block]), 0
-            operands = tuple(o if o is None else _shifted_operand(o, *blocks[o.block]) for o in call.operands)
-            new = self.make.call(self.program.instructions[step], operands, call.kernel, call.settings)
+            operands = []
+            for operand in call.operands:
+                block, start = (0, 0) if operand is None else blocks[operand.block]
+                operands.append(operand and operand._replace(block=block, offset=start + operand.offset))
+            new = self.make.call(self.program.instructions[step], tuple(operands), call.kernel, call.settings)
             self.placed[step].append(new)
             made.append(new)
         return made
 
 
-def _shifted_operand(operand: Operand, block: int, start: int) -> Operand:
-    return operand._replace(block=block, offset=start + operand.offset)
+class _BlockUse(NamedTuple):
+    """A use of a block by a call, which stands at a step of a program and at a place of its side."""
+
+    step: int
+    place: int
+    writes: bool
 
 
-def _uses_by_block(instructions: Sequence[Instruction]) -> dict[int, list[tuple[int, bool]]]:
-    """{block: (index, whether it writes the block) of each instruction that uses it}."""
-    found: dict[int, list[tuple[int, bool]]] = defaultdict(list)
-    for index, instruction in enumerate(instructions):
+def _uses_by_block(instructions: Sequence[Instruction], steps: Sequence[int]) -> dict[int, list[_BlockUse]]:
+    """The uses of each block of a side, by rising index. steps: where its calls stand."""
+    found: dict[int, list[_BlockUse]] = defaultdict(list)
+    for index, (step, instruction) in enumerate(zip(steps, instructions, strict=True)):
         written = {operand.block for operand in instruction.writes}
         for block in dict.fromkeys(blocks_of(instruction)):
-            found[block].append((index, block in written))
+            found[block].append(_BlockUse(step, index, block in written))
     return found
 
 
-def _in_order(uses: Sequence[tuple[int, int, bool]]) -> bool:
-    """Whether all reads of a block stand between the same writes as in a side of a rule.
-
-    uses: (step, index there, whether it writes), by rising index.
-    """
-    return all(one[:2] < other[:2] for at, one in enumerate(uses) for other in uses[at + 1 :] if one[2] or other[2])
+def _in_order(uses: Sequence[_BlockUse]) -> bool:
+    """Whether all reads of a block stand between the same writes as in a side of a rule."""
+    pairs = ((one, other) for at, one in enumerate(uses) for other in uses[at + 1 :])
+    return all(one[:2] < other[:2] for one, other in pairs if one.writes or other.writes)
 
 
 def _places(sides: Sides, steps: Sequence[int]) -> list[int] | None:
@@ -177,12 +173,10 @@ def _places(sides: Sides, steps: Sequence[int]) -> list[int] | None:
 
     None where the replacement makes an output otherwise than in a block of its own.
     """
-    last = {}
-    for output, made in zip(sides.pattern.outputs, sides.replacement.outputs, strict=True):
-        writes = [index for index, writing in _uses_by_block(sides.pattern.instructions)[output.block] if writing]
-        last[made.block] = max(steps[index] for index in writes)
+    uses = _uses_by_block(sides.pattern.instructions, steps)
+    pairs = zip(sides.pattern.outputs, sides.replacement.outputs, strict=True)
+    due = {made.block: max(use.step for use in uses[output.block] if use.writes) for output, made in pairs}
     at = [-1] * len(sides.replacement.instructions)
-    due = dict(last)
     for index in reversed(range(len(at))):
         call = sides.replacement.instructions[index]
         wanted = [due[operand.block] for operand in call.writes if operand.block in due]
@@ -191,9 +185,7 @@ def _places(sides: Sides, steps: Sequence[int]) -> list[int] | None:
         at[index] = min(wanted)
         for operand in (*call.reads, *call.writes):
             due[operand.block] = min(due.get(operand.block, at[index]), at[index])
-    touched = _uses_by_block(sides.replacement.instructions).values()
-    in_order = all(_in_order([(at[i], i, writing) for i, writing in uses]) for uses in touched)
-    return at if in_order else None
+    return at if all(map(_in_order, _uses_by_block(sides.replacement.instructions, at).values())) else None
 
 
 def _sizes(side: Side) -> dict[int, int]:
@@ -202,8 +194,7 @@ def _sizes(side: Side) -> dict[int, int]:
     for instruction in side.instructions:
         for operand in instruction.operands:
             if operand is not None:
-                reach = sum((e - 1) * s for e, s in zip(operand.shape, operand.strides, strict=True))
-                sizes[operand.block] = max(sizes[operand.block], operand.offset + reach + operand.dtype.itemsize)
+                sizes[operand.block] = max(sizes[operand.block], operand.stop)
     return sizes
 
 
@@ -224,12 +215,3 @@ def _bases(pattern: Side, found: Sequence[Instruction]) -> dict[int, tuple[int, 
             if one[1:4] != other[1:4] or places.setdefault(one.block, place) != place:
                 return None
     return places
-
-
-def _operand_for(pattern: Side, place: Sequence[Instruction], block: int, like: Operand) -> Operand | None:
-    """What stands at a place for the pattern's tensor `like` over a block; None where no instruction takes it so."""
-    for mine, theirs in zip(pattern.instructions, place, strict=True):
-        for one, other in zip(mine.operands, theirs.operands, strict=True):
-            if one is not None and one.block == block and one == like:
-                return other
-    return None

@@ -39,7 +39,10 @@ def cut_along(instruction: Instruction) -> tuple[str, ...]:
     mixes rows otherwise.
     """
     if instruction.kernel == "matmul":
-        return _cut_product(instruction)
+        plain = all(operand is not None and len(operand.shape) == 2 for operand in instruction.operands)
+        if not instruction.settings["transpose_a"]:
+            return ("a", "y") if plain else ()
+        return ("a", "b") if plain and not instruction.settings["transpose_b"] else ()
     if instruction.kernel == "bias_gradient":
         dy = instruction.by_name["dy"]
         return ("dy",) if dy is not None and len(dy.shape) == 2 and instruction.settings["axis"] in (1, -1) else ()
@@ -49,13 +52,6 @@ def cut_along(instruction: Instruction) -> tuple[str, ...]:
 def sums(instruction: Instruction) -> bool:
     """Whether it is a sum over the rows."""
     return instruction.kernel == "bias_gradient" or bool(instruction.settings.get("transpose_a"))
-
-
-def _cut_product(product: Instruction) -> tuple[str, ...]:
-    plain = all(operand is not None and len(operand.shape) == 2 for operand in product.operands)
-    if product.settings["transpose_a"]:
-        return ("a", "b") if plain and not product.settings["transpose_b"] else ()
-    return ("a", "y") if plain else ()
 
 
 def scores_of(program: Program, uses: Uses, step: int) -> Scores | None:
@@ -73,9 +69,10 @@ def scores_of(program: Program, uses: Uses, step: int) -> Scores | None:
             if not _fits(instruction, x.shape[0]):
                 return None
             steps.add(user)
-            new = _as_large(instruction, x) - large
-            large |= new
-            left += new
+            if not SIGNATURES[instruction.kernel].facts.multiplies:  # the result of a product is another thing
+                new = {o.block for o in instruction.writes if o.shape == x.shape} - large
+                large |= new
+                left += new
     operands = (o for s in steps for o in program.instructions[s].operands if o is not None and o.block in large)
     whole = all(_is_whole_block(program, operand, x) for operand in operands)
     made = Scores(tuple(sorted(steps)), frozenset(large), x)
@@ -89,12 +86,6 @@ def _fits(instruction: Instruction, rows: int) -> bool:
     if SIGNATURES[instruction.kernel].family == "elementwise" and len({operand.shape for operand in cut}) > 1:
         return False
     return bool(along) and all(operand.shape[:1] == (rows,) for operand in cut)
-
-
-def _as_large(instruction: Instruction, x: Operand) -> set[int]:
-    """Blocks of the scores' shape that it writes, but for a product, whose result is another thing."""
-    multiplies = SIGNATURES[instruction.kernel].facts.multiplies
-    return set() if multiplies else {o.block for o in instruction.writes if o.shape == x.shape}
 
 
 def _is_whole_block(program: Program, operand: Operand, x: Operand) -> bool:
@@ -111,14 +102,11 @@ def _begins(program: Program, uses: Uses, scores: Scores) -> bool:
         return False
     if uses.writers[scores.scores.block] != [scores.steps[0]]:
         return False
-    return all(_only_as_rows(program.instructions[step], scores.large) for step in scores.steps)
-
-
-def _only_as_rows(instruction: Instruction, large: frozenset[int]) -> bool:
-    """Whether the large blocks are cut wherever it has them."""
-    along = cut_along(instruction)
-    named = instruction.by_name.items()
-    return all(operand is None or operand.block not in large or name in along for name, operand in named)
+    for instruction in (program.instructions[step] for step in scores.steps):
+        large = {name for name, o in instruction.by_name.items() if o is not None and o.block in scores.large}
+        if not large <= {*cut_along(instruction)}:
+            return False
+    return True
 
 
 def parted(program: Program, scores: Scores) -> tuple[list[int], list[int]] | None:

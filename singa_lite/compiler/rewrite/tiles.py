@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from singa_lite.common.strides import memory_order
 from singa_lite.compiler.ir.collectives import BEGIN, kind_of, landing
 from singa_lite.compiler.ir.operation import Instruction, Operand
-from singa_lite.compiler.ir.program import Program
-from singa_lite.compiler.ir.rewriter import Rewriter, narrow
+from singa_lite.compiler.ir.program import Program, Rewriter, narrow
 from singa_lite.compiler.ir.uses import Uses
-from singa_lite.compiler.rewrite.table_sum import ADDED
+from singa_lite.compiler.rewrite.fusions import ADDED
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.interface.state_format import BLOCKED, Blocks
 
@@ -81,11 +80,12 @@ class Tiling:
             return []
         for user in users:
             instruction = self.instructions[user]
-            if not _fits_gradient(instruction, gradient) or not self._may_be_cut(instruction, product):
+            taken = {o for o in instruction.operands if o is not None and o.block == gradient.block}
+            if taken != {gradient} or not self._may_be_cut(instruction, product):
                 return []
             if has_blocks(instruction) and _outermost(gradient) != 0:
                 return []
-        changed = any(self.uses.is_written(block, step, users[-1]) for block in (a.block, b.block))
+        changed = any(self.uses.is_changed(block, step + 1, users[-1]) for block in (a.block, b.block))
         return [] if changed else users
 
     def _may_be_cut(self, user: Instruction, product: Instruction) -> bool:
@@ -158,10 +158,9 @@ class Tiling:
             operands = (*update.operands[:2], tile)
             yield self.make.call(update, operands, settings={**update.settings, "first": start})
             return
-        pieces = [_piece(operand, gradient, axis, start, stop) for operand in update.operands]
         pieces = [
-            tile if old is not None and old.block == gradient.block else new
-            for old, new in zip(update.operands, pieces, strict=True)
+            tile if one is not None and one.block == gradient.block else _piece(one, gradient, axis, start, stop)
+            for one in update.operands
         ]
         yield from self.counted(update, pieces, stop == gradient.shape[axis])
 
@@ -193,10 +192,3 @@ def _piece(operand: Operand | None, gradient: Operand, axis: int, start: int, st
         cut = Blocks.of(gradient.shape)
         return narrow(operand, 0, start // cut.rows, cut.groups(stop))
     return operand if operand is None or operand.shape != gradient.shape else narrow(operand, axis, start, stop)
-
-
-def _fits_gradient(instruction: Instruction, gradient: Operand) -> bool:
-    """Whether the instruction takes the gradient as it was made, and all that goes with it in its shape."""
-    return all(
-        operand is None or operand.block != gradient.block or operand == gradient for operand in instruction.operands
-    )

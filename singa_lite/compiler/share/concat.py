@@ -64,8 +64,9 @@ def assembled_in_place(program: Program) -> Program:
     some = []
     for count in _rungs(program, len(wholes)):
         steps = [step for _, taken in wholes[:count] for step in taken]
-        some.append(replace(_Assembly(program, assembly.free, steps).result(), order=_named(program, "with some")))
-    rivals = (*program.rivals, *some, replace(program, order=_named(program, "with")))
+        form = _Assembly(program, assembly.free, steps).result()
+        some.append(replace(form, order=f"{program.order}, with some copies"))
+    rivals = (*program.rivals, *some, replace(program, order=f"{program.order}, with copies"))
     return replace(assembly.result(), rivals=rivals)
 
 
@@ -73,10 +74,6 @@ def _rungs(program: Program, wholes: int) -> list[int]:
     """How many of the wholes are left to copies, in each form but the first and the last."""
     count = min(wholes, FORMS - 1) if len(program.instructions) <= MOST_INSTRUCTIONS else 1
     return [wholes * rung // count for rung in range(1, count)]
-
-
-def _named(program: Program, which: str) -> str:
-    return f"{program.order}, {which} copies"
 
 
 class _Assembly:
@@ -90,7 +87,7 @@ class _Assembly:
     ) -> None:
         self.program = program
         self.target = program.target
-        self.instructions: list[Instruction | None] = list(program.instructions)
+        self.instructions = dict(enumerate(program.instructions))  # by step, those that stay
         self.uses: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self.writers: dict[int, set[int]] = defaultdict(set)
         self.allowed: dict[int, set[int]] = defaultdict(set)
@@ -110,15 +107,14 @@ class _Assembly:
 
     def result(self) -> Program:
         """The program without them, and without rivals."""
-        kept = tuple(self._asked(step, i) for step, i in enumerate(self.instructions) if i is not None)
+        kept = tuple(self._asked(step, instruction) for step, instruction in self.instructions.items())
         return replace(self.program, instructions=kept, rivals=())
 
     def _try(self, step: int) -> None:
-        instruction = self.instructions[step]
-        source, piece = instruction.operands if instruction is not None else (None, None)
-        if source is None or piece is None or not self._fits(step, source, piece):
+        (source,), (piece,) = self.instructions[step].reads, self.instructions[step].writes
+        if not self._fits(step, source, piece):
             return
-        self.instructions[step] = None
+        del self.instructions[step]
         whole = piece.block
         self.taken.setdefault(whole, []).extend([*self.taken.pop(source.block, []), step])
         self.writers[whole].discard(step)
@@ -156,22 +152,17 @@ class _Assembly:
         return all(
             are_disjoint(piece, operand)
             for writer in self.writers[piece.block] - {step}
-            for operand in self._written(writer)
+            for operand in self.instructions[writer].writes
             if operand.block == piece.block
         )
-
-    def _written(self, step: int) -> list[Operand]:
-        instruction = self.instructions[step]
-        return instruction.writes if instruction is not None else []
 
     def _is_plain(self, user: int, index: int, source: Operand, particular: Collection[str]) -> bool:
         """Whether an operand sees its block in the block's own layout, perhaps only a part of it.
 
         particular: kernels whose results the strides may change.
         """
-        instruction = self.instructions[user]
-        operand = instruction.operands[index] if instruction is not None else None
-        if instruction is None or operand is None:
+        instruction, operand = self.instructions[user], self.instructions[user].operands[index]
+        if operand is None:
             return True
         if instruction.kernel in particular and not self._is_free(user, index):
             return False
@@ -196,9 +187,8 @@ class _Assembly:
         return self.target.call(moved, moved.kernel, moved.operands, moved.settings)
 
     def _move(self, user: int, index: int, source: Operand, piece: Operand) -> None:
-        instruction = self.instructions[user]
-        operand = instruction.operands[index] if instruction is not None else None
-        if instruction is None or operand is None:
+        instruction, operand = self.instructions[user], self.instructions[user].operands[index]
+        if operand is None:
             return
         begin = _indices(operand, source.strides, _falling(source))
         offset = piece.offset + sum(index * stride for index, stride in zip(begin, piece.strides, strict=True))
@@ -229,7 +219,7 @@ def _indices(operand: Operand, strides: Shape, order: Sequence[int]) -> list[int
 
 def are_disjoint(a: Operand, b: Operand) -> bool:
     """Whether two views of a block share no byte; False where that is not easily seen."""
-    if _end(a) <= b.offset or _end(b) <= a.offset:
+    if a.stop <= b.offset or b.stop <= a.offset:
         return True
     if a.strides != b.strides:
         return False
@@ -241,11 +231,6 @@ def are_disjoint(a: Operand, b: Operand) -> bool:
         begin[axis] + a.shape[axis] <= other_begin[axis] or other_begin[axis] + b.shape[axis] <= begin[axis]
         for axis in order
     )
-
-
-def _end(operand: Operand) -> int:
-    last = sum((extent - 1) * stride for extent, stride in zip(operand.shape, operand.strides, strict=True))
-    return operand.offset + last + operand.dtype.itemsize
 
 
 def _is_box(operand: Operand, order: Sequence[int]) -> bool:
