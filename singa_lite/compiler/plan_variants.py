@@ -13,8 +13,7 @@ from singa_lite.compiler.ir.operation import Instruction
 from singa_lite.compiler.ir.program import Program
 from singa_lite.compiler.lower import Lowering, Sketched
 from singa_lite.compiler.placed import LimitError, Placed
-from singa_lite.compiler.recompute.budget import HeldLevels, total_seconds
-from singa_lite.compiler.recompute.transfers import waiting
+from singa_lite.compiler.recompute.budget import HeldLevels, total_seconds, waiting
 from singa_lite.compiler.rewrite.head_classes import AGAIN
 from singa_lite.compiler.rewrite.scores import LOSS
 

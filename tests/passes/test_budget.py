@@ -18,14 +18,12 @@ from singa_lite.compiler.lower import Lowering, lower
 from singa_lite.compiler.lower import _offsets as offsets_of
 from singa_lite.compiler.placed import LimitError
 from singa_lite.compiler.placement.problem import Request
-from singa_lite.compiler.recompute.budget import within_limit
+from singa_lite.compiler.recompute.budget import estimated_slowdown, within_limit
 from singa_lite.compiler.recompute.chain_cuts import cuts
-from singa_lite.compiler.recompute.large import Large
 from singa_lite.compiler.recompute.local_search import LocalSearch
 from singa_lite.compiler.recompute.repeats import Repeater
-from singa_lite.compiler.recompute.search import Search
+from singa_lite.compiler.recompute.search import LargeSearch, Search
 from singa_lite.compiler.recompute.stages import Stage
-from singa_lite.compiler.recompute.transfers import estimated_slowdown
 from singa_lite.compiler.share.in_place import in_place
 
 INPUT, RESULT = whole(0, 16, 16), whole(1, 16, 16)
@@ -196,10 +194,9 @@ def test_sizes_count_and_what_cannot_be_is_told():
 def test_cut_programs_take_what_was_said_and_give_equal_bits(name, share):
     """Values that skips carry along are kept together with those that they go beside."""
     given = chain(60) if name == "long" else PROGRAMS[name]
-    repeater = Repeater(given)
-    descent = LocalSearch(repeater, seconds)
-    limit = int(share * descent.sketch.floor)
-    choice = Large(repeater, descent).within(limit)
+    local = LocalSearch(Repeater(given), seconds)
+    limit = int(share * local.model.floor)
+    choice = LargeSearch(local).cheapest(limit)
     assert choice is not None
     assert choice.floor <= limit
     made = Search(given).program(choice.levels)

@@ -41,13 +41,11 @@ from singa_lite.compiler.placement.planner import plan
 from singa_lite.compiler.placement.problem import PlanError
 from singa_lite.compiler.proof.read_from import check_reads
 from singa_lite.compiler.recompute import offload, repeats
-from singa_lite.compiler.recompute.budget import within_limit
-from singa_lite.compiler.recompute.forced import Forced
-from singa_lite.compiler.recompute.live_bytes_model import LiveBytesModel
-from singa_lite.compiler.recompute.offload import offloaded
+from singa_lite.compiler.recompute.budget import estimated_slowdown, waiting, within_limit
+from singa_lite.compiler.recompute.live_bytes_model import LiveBytesBounds, LiveBytesModel
+from singa_lite.compiler.recompute.offload import Offload, Timetable, offloaded, rewritten
 from singa_lite.compiler.recompute.repeats import KEPT, ONCE, PER_CHAIN, PER_READER, SEGMENT, Repeater
 from singa_lite.compiler.recompute.schedule import Schedule
-from singa_lite.compiler.recompute.transfers import Offload, Timetable, estimated_slowdown, rewritten, waiting
 from singa_lite.compiler.share.in_place import in_place
 
 INPUT, WEIGHT, STATE, KEY = whole(0, 3, 4), whole(1, 3, 4), whole(2, 3, dtype="u8"), whole(3, 3, dtype="u8")
@@ -222,15 +220,15 @@ def test_a_trial_ends_early_exactly_where_it_is_not_cheaper_within_the_limit(sou
 
 @thorough
 @given(st.randoms(use_true_random=False))
-def test_no_choice_goes_below_what_is_forced(source: random.Random):
+def test_no_choice_goes_below_the_bounds(source: random.Random):
     repeater = Repeater(Maker(source).made())
     sketch = LiveBytesModel(repeater, {at: 1 + at for at in repeater.repeats})
-    forced = Forced(sketch)
+    bounds = LiveBytesBounds(sketch)
     for _ in range(6):
         if not sketch.change({block: source.randrange(5) for block in repeater.candidates}):
             return
-        must = forced.levels(sketch.floor)
-        assert forced.floor <= sketch.floor
+        must = bounds.levels(sketch.floor)
+        assert bounds.floor <= sketch.floor
         assert must.keys() <= sketch.levels.keys()
         assert all(sketch.levels[block] == PER_READER for block, level in must.items() if level == PER_READER)
 

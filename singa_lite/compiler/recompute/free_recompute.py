@@ -61,15 +61,15 @@ def _bought(program: Program) -> Program:
     means = round(SECOND * sum(_saved(program)))
     if means <= 0:
         return program
-    descent = LocalSearch(Repeater(program, _is_cheap), seconds)
-    best = free = descent.choice()
-    while descent.lower(int(best.floor * STEP_DOWN), WIDTHS, bound=means):
-        best = descent.choice()
+    local = LocalSearch(Repeater(program, _is_cheap), seconds)
+    best = free = local.choice()
+    while local.lower(int(best.floor * STEP_DOWN), WIDTHS, bound=means):
+        best = local.choice()
     if best.floor >= free.floor:
         return program
-    descent.begin(best.levels)
-    descent.take_back(best.floor)
-    made = replace(descent.sketch.schedule.program(), rivals=())
+    local.begin(best.levels)
+    local.take_back(best.floor)
+    made = replace(local.model.schedule.program(), rivals=())
     return replace(made, free=made.instructions)
 
 

@@ -18,7 +18,7 @@ from singa_lite.compiler.proof.check_rewrites import check_rewrites
 from singa_lite.compiler.proof.errors import request_labels
 from singa_lite.compiler.proof.races import check_races
 from singa_lite.compiler.proof.read_from import check_reads
-from singa_lite.compiler.recompute.transfers import estimated_slowdown, is_free
+from singa_lite.compiler.recompute.budget import estimated_slowdown, is_free
 from singa_lite.compiler.report import plan_page
 from singa_lite.compiler.report.net_drawing import Drawable
 from singa_lite.compiler.report.plan_rows import (
