@@ -6,7 +6,7 @@ import gc
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from singa_lite.common.packed import Packed
 from singa_lite.compiler.ir.operation import Instruction, Operand
@@ -87,6 +87,10 @@ class Placed:
     def order(self) -> str:
         """Name of the order chosen."""
         return self.planned.order
+
+    def compared_with(self, free: Program, form: str = "") -> Placed:
+        """The same plan of another form of the record, whose time is compared with that of `free`, without a limit."""
+        return replace(self, planned=replace(self.planned, free=()), free=free, form=form)
 
     def packed(self) -> Packed[Placed]:
         """The same, to be kept as bytes."""

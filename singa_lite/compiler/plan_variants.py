@@ -33,31 +33,36 @@ class PlanVariants:
         """The record behind the passes that rewrite, where there is no limit."""
         return self._usual.rewritten
 
-    def within(self, limit: int | None, search: bool = True) -> Placed:
+    def unlimited(self, search: bool = True) -> Placed:
+        """As `Lowering.unlimited`."""
+        return self._usual.unlimited(search)
+
+    def within(self, limit: int) -> Placed:
         """As `Lowering.within`. A limit that the plan without one keeps takes no more time than that."""
-        free = None if limit is None else self._usual.free_within(limit, search)
+        free = self._usual.free_within(limit)
         try:
-            found = self._quickest(limit, search)
+            found = self._quickest(limit)
         except LimitError:
             if free is None:
                 raise
             return free
         return found if free is None or not has_more(found) else min(free, found, key=seconds_of)
 
-    def _quickest(self, limit: int | None, search: bool) -> Placed:
-        try:
-            found = self._usual.within(limit, search)
-        except LimitError as error:
-            if self._other is None:
-                raise
-            return self._other_within(self._other, error.limit, error.least, search)
-        if limit is None or not has_more(found) or self._other is None:
-            return found
-        try:
-            other = self._told(self._other.within(limit, search))
-        except LimitError:
-            return found
-        return min(found, other, key=seconds_of)
+    def _quickest(self, limit: int) -> Placed:
+        """The plan of the form that takes less time; the least of both where neither keeps the limit."""
+        found, least = list[Placed](), list[Placed]()
+        for form in (self._usual, self._other):
+            if form is None or (found and not has_more(found[0])):
+                break
+            try:
+                placed = form.within(limit)
+                found.append(placed if form is self._usual else placed.compared_with(self.without_limit()))
+            except LimitError as error:
+                placed = error.least
+                least.append(placed if form is self._usual else placed.compared_with(self.without_limit()))
+        if not found:
+            raise LimitError(limit, min(least, key=lambda placed: placed.arena_bytes))
+        return min(found, key=seconds_of) if found[1:] else found[0]
 
     def without_limit(self) -> Program:
         """The program that is planned where there is no limit, but for moves within it."""
@@ -92,18 +97,6 @@ class PlanVariants:
         """The time of the second form without a limit, in times of that of the first."""
         other = self._usual if self._other is None else self._other
         return total_seconds(other.without_limit()) / total_seconds(self._usual.without_limit())
-
-    def _other_within(self, other: Lowering, limit: int, least: Placed, search: bool) -> Placed:
-        """The plan of the second form, where the first has none. least: of the first."""
-        try:
-            return self._told(other.within(limit, search))
-        except LimitError as error:
-            least = min(least, self._told(error.least), key=lambda placed: placed.arena_bytes)
-            raise LimitError(limit, least) from None
-
-    def _told(self, placed: Placed) -> Placed:
-        """The same plan, whose time is told beside that of the first form without a limit."""
-        return replace(placed, planned=replace(placed.planned, free=()), free=self._usual.without_limit())
 
 
 def has_more(placed: Placed) -> bool:

@@ -23,9 +23,8 @@ from singa_lite.compiler.placement.problem import PlanError
 from singa_lite.compiler.recompute.budget import HeldLevels
 from singa_lite.compiler.report.memory_plan import MemoryPlan, Row
 from singa_lite.compiler.rewrite.rules import ruled
-from singa_lite.graph.arena import Arena
+from singa_lite.graph.arena import Arena, StepDevice
 from singa_lite.graph.record import Record
-from singa_lite.graph.replay.step_device import StepDevice
 from singa_lite.graph.within_bound import WithinBound, check_keeps, process_bytes, process_bytes_once_more
 from singa_lite.kernels.kernel_set import KernelSet, tf32_of
 
@@ -119,15 +118,11 @@ class PlannedRecord(Record):
 
     def on_rung(self, bound: ByteLimit) -> ByteLimit:
         """A bound not above this one, within which a search takes half as long."""
-        self._check_one_order()
-        self._hold()
-        return self._lower().on_rung(bound)
+        return self._searched().on_rung(bound)
 
     def sketched_within(self, bound: ByteLimit, start: HeldLevels | None, thrifty: bool = True) -> Sketched | None:
         """What the plan of a bound would be, from levels of another size of the batch; see `Lowering.sketched`."""
-        self._check_one_order()
-        self._hold()
-        return self._lower().sketched(bound, start, thrifty)
+        return self._searched().sketched(bound, start, thrifty)
 
     def _plan_of(self, placed: Placed) -> MemoryPlan:
         sizes = placed.rewritten.sizes
@@ -186,12 +181,14 @@ class PlannedRecord(Record):
                 check_keeps(bound, placed, self._held(), self.device, self._plan_of)
             return placed
         found = self._lower()
-        return found.forms.within(None, search) if bound is None else found.plan(bound, self._plan_of)
+        return found.forms.unlimited(search) if bound is None else found.plan(bound, self._plan_of)
 
-    def _check_one_order(self) -> None:
-        """PlanError where a plan within a bound is wanted in the order of dependencies."""
+    def _searched(self) -> WithinBound:
+        """The plans of a whole record; PlanError where a plan within a bound is wanted in the order of dependencies."""
         if self.order != "recorded":
             raise PlanError(_ONE_ORDER)
+        self._hold()
+        return self._lower()
 
     def _hold(self) -> None:
         """Hold the outputs of a whole record."""

@@ -81,7 +81,7 @@ class Record(Unique):
             Instruction(
                 self.count,
                 operation.kernel,
-                tuple(None if tensor is None else self._operand(tensor) for tensor in operation.tensors),
+                tuple(None if tensor is None else self.operand(tensor) for tensor in operation.tensors),
                 operation.settings,
                 operation.phase,
                 operation.layer,
@@ -94,10 +94,6 @@ class Record(Unique):
             if not block.layer:
                 block.layer = operation.layer
             block.name = block.name or tensor.name or operation.kernel
-
-    def operand(self, tensor: Tensor) -> Operand:
-        """The tensor as operations of the record name it."""
-        return self._operand(tensor)
 
     def knows(self, block: Block) -> bool:
         """Whether an operation of the record uses the block."""
@@ -138,7 +134,8 @@ class Record(Unique):
         fresh = self.blocks[number].fresh
         return number if fresh is None or fresh() is block else None
 
-    def _operand(self, tensor: Tensor) -> Operand:
+    def operand(self, tensor: Tensor) -> Operand:
+        """The tensor as operations of the record name it."""
         block = tensor.block
         number = self._number(block)
         if number is None:

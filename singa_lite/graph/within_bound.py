@@ -16,8 +16,8 @@ from singa_lite.compiler.proof.check_rewrites import check_rewrites
 from singa_lite.compiler.recompute.budget import HeldLevels
 from singa_lite.compiler.recompute.recompute_for_clipping import clipping_forms
 from singa_lite.compiler.report.memory_plan import MemoryPlan
+from singa_lite.graph.arena import StepDevice
 from singa_lite.graph.budget_error import BudgetError, OverLimitError
-from singa_lite.graph.replay.step_device import StepDevice
 
 
 class WithinBound(Unique):
@@ -39,7 +39,7 @@ class WithinBound(Unique):
         plan is searched for again with so much less, which ends, as each time more is left.
         """
         left = self._beside_process(bound)
-        if left is not bound and self._keeps(bound, free := self.forms.within(None, True)) and not has_more(free):
+        if left is not bound and self._keeps(bound, free := self.forms.unlimited()) and not has_more(free):
             return with_workspaces(free, self._arena(left))
         try:
             placed = self._quickest(self._arena(left))
@@ -49,7 +49,7 @@ class WithinBound(Unique):
             return placed
         except LimitError as error:
             may_hold = bound.may_hold(self._held, error.least.arena_bytes, self._alignment)  # the pool's is an estimate
-            found = [error.least, *([] if left is bound else [self.forms.within(None, True)])]
+            found = [error.least, *([] if left is bound else [self.forms.unlimited()])]
             least = min(found, key=lambda placed: self._total(bound, placed))  # a repeat may take more than it frees
             if may_hold or (left is not bound and self._keeps(bound, least)):
                 return least
@@ -110,8 +110,7 @@ class WithinBound(Unique):
         PlanError where the form, which is no record, does something else than the record.
         """
         check_rewrites(self._recorded, placed.recorded)
-        planned = replace(placed.planned, free=())
-        return replace(placed, form=form, planned=planned, free=self.forms.without_limit())
+        return placed.compared_with(self.forms.without_limit(), form)
 
     def _forms(self) -> Iterator[tuple[str, PlanVariants]]:
         """Variants to plan: the record, "", and, if it clips by norm, those of `recompute_for_clipping.py`."""

@@ -96,14 +96,14 @@ def test_one_lowering_gives_each_limit_what_it_would_get_alone():
     """In any order of asking: the same instructions and offsets; and the same error where the limit is too small."""
     given = PROGRAMS["skips"]
     lowering = Lowering(given)
-    free = lowering.within(None)
+    free = lowering.unlimited()
     least = least_of(lowering, 0)
     for limit in (free.arena_bytes // 2, least, free.arena_bytes * 3 // 4, free.arena_bytes):
         shared, alone = lowering.within(limit), lower(limited(given, limit))
         assert shared.arena_bytes <= limit
         assert shared.planned == alone.planned
         assert (shared.offsets, shared.scratch, shared.gains) == (alone.offsets, alone.scratch, alone.gains)
-    assert lowering.within(None).planned == free.planned
+    assert lowering.unlimited().planned == free.planned
     with pytest.raises(LimitError) as error:
         lower(limited(given, least - 1))
     assert error.value.least.arena_bytes == least == least_of(lowering, least - 1)
