@@ -33,7 +33,7 @@ class CheckedLaunches:
         self._device = device
         self._view = view
 
-    def around(self, launches: Sequence[Launch], names: Sequence[str]) -> tuple[list[Launch], list[str]]:
+    def with_checks(self, launches: Sequence[Launch], names: Sequence[str]) -> tuple[list[Launch], list[str]]:
         """The launches, one an instruction, with their checks, and the fills after them. names: of what each does.
 
         A launch that wrote beyond its outputs and its scratch raises OverrunError.

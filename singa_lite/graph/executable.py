@@ -136,7 +136,7 @@ class Executable(Unique):
             if instruction.transfer is not None:
                 launches.append(transfers.launch(instruction))
                 continue
-            with self._lanes.making(step, self._kernels.turns):
+            with self._lanes.bound_in_lane(step, self._kernels.turns):
                 launches.append(self._launch(placed, instruction))
         return launches
 
@@ -169,7 +169,7 @@ class Executable(Unique):
                 names = [f"{i.kernel!r} of layer {i.layer!r}" for i in placed.planned.instructions]
                 launches, names = self._lanes.merged(launches, names)
                 if self.checked:
-                    launches, names = CheckedLaunches(placed, device, self._bytes).around(launches, names)
+                    launches, names = CheckedLaunches(placed, device, self._bytes).with_checks(launches, names)
                 self._replay = device.replay(launches, names)
                 forget_planning(self._kernels)  # the launches have what they need
             return self._replay
