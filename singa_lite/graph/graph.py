@@ -13,7 +13,7 @@ from singa_lite.compiler.ir.operation import Operation as Operation
 from singa_lite.compiler.ir.operation import Phase as Phase
 from singa_lite.compiler.placed import prove
 from singa_lite.compiler.proof.calls import exact
-from singa_lite.compiler.report.dot import to_dot
+from singa_lite.compiler.report.plan_figure import to_dot
 from singa_lite.compiler.report.profile import Peaks, Profile, measure
 from singa_lite.graph.arena import Arena, StepDevice
 from singa_lite.graph.call_times import peaks_of

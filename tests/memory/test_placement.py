@@ -20,7 +20,7 @@ from placement_cases import (
     smallest_arena,
     training_step,
 )
-from singa_lite.compiler.placement import floors as floors_module
+from singa_lite.compiler.placement import field as field_module
 from singa_lite.compiler.placement import search as search_module
 from singa_lite.compiler.placement.check import check
 from singa_lite.compiler.placement.greedy import Layout, greedy, lowest_hole, orders, place
@@ -155,7 +155,7 @@ def test_small_fields_and_covered_spans_change_no_answer(requests):
     wanted = placed_within(requests, capacity)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search_module, "SMALL", 1)
-        patch.setattr(floors_module, "LISTED", 0)
+        patch.setattr(field_module, "LISTED", 0)
         assert placed_within(requests, capacity) == wanted
 
 

@@ -166,15 +166,7 @@ def _bytes(operands: Sequence[Operand]) -> int:
 
 
 def _sum(name: str, group: Sequence[OperationCost]) -> Cost:
-    return Cost(
-        name,
-        len(group),
-        sum(o.seconds for o in group),
-        sum(o.share for o in group),
-        sum(o.bytes_read for o in group),
-        sum(o.bytes_written for o in group),
-        sum(o.flops for o in group),
-    )
+    return Cost(name, len(group), *(sum(getattr(one, field) for one in group) for field in Cost._fields[2:]))
 
 
 Cells = tuple[str, ...]
