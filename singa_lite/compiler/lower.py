@@ -227,8 +227,7 @@ class Lowering:
         check(on_host, host.offsets, host.arena)
         checked = time.perf_counter()
         seconds = {"passes": self._seconds + passed - start, "placement": planned - passed, "check": checked - planned}
-        made = Placed.of(self._recorded, self.rewritten, program, placed, gains, seconds, host)
-        return replace(made, chosen=chosen, free=free)
+        return Placed(self._recorded, self.rewritten, program, placed, gains, seconds, host, chosen, free)
 
 
 def _offsets(wanted: Sequence[Request], nodes: int, within: int | None) -> Plan:
@@ -258,4 +257,4 @@ def unshared(recorded: Program, *, fuse: bool = True) -> Placed:
         offsets[request.id] = top
         top += program.rounded(request.size)
     apart = Plan(offsets, top, floor(program), False, 0.0, "unshared")
-    return Placed.of(recorded, rewritten, program, apart, gains, {})
+    return Placed(recorded, rewritten, program, apart, gains, {})

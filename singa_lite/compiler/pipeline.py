@@ -47,9 +47,9 @@ class Pass(NamedTuple):
     """A step of the pipeline. brings: what is better behind it.
 
     rewrites: whether it replaces recorded calls by others. parallel: whether only those plans go through it whose
-    instructions may run at the same time. limited: whether it goes
-    by the target's limit; it then takes `Searches` too, which remember what was found for other limits. always: whether
-    a pass that rewrites is gone through also where nothing is to be fused.
+    instructions may run at the same time. limited: whether it goes by the target's limit; it then takes `Searches` too,
+    which remember what was found for other limits. always: whether a pass that rewrites is gone through also where
+    nothing is to be fused.
     """
 
     name: str
@@ -64,13 +64,7 @@ class Pass(NamedTuple):
 #: In this order. Those that rewrite stand first.
 PASSES = (
     Pass("rules", ruled, "what the user's rules say", rewrites=True, always=True),
-    Pass(
-        "narrow",
-        narrowed,
-        "activations and derivatives take 16 bits, where that is asked for",
-        rewrites=True,
-        always=True,
-    ),
+    Pass("narrow", narrowed, "activations and derivatives take 16 bits", rewrites=True, always=True),
     Pass("pool_first", pool_first, "what goes into a max pooling is not kept for its activation", rewrites=True),
     Pass("fuse", fused, "an activation is applied within the operation before it", rewrites=True),
     Pass("norm_sum", summed_within, "a sum behind a normalisation is made within its call", rewrites=True),
@@ -83,13 +77,7 @@ PASSES = (
     Pass("tiles", tiled, "a large gradient never exists whole", rewrites=True),
     Pass("own_parts", made_by_strips, "nor one of which each process updates a part", rewrites=True),
     Pass("linear_gradient", joined, "gradients of weight and bias read the derivative once", rewrites=True),
-    Pass(
-        "pieces",
-        summed_in_pieces,
-        "what the other ranks send of a gradient comes in pieces",
-        rewrites=True,
-        always=True,
-    ),
+    Pass("pieces", summed_in_pieces, "other ranks send gradients in pieces", rewrites=True, always=True),
     Pass("flight", waiting_later, "sums over the ranks go on beside the walk back", rewrites=True, always=True),
     Pass("dead", without_dead, "nothing is done that nobody uses"),
     Pass("concat", assembled_in_place, "producers write straight into their piece of a concatenation"),

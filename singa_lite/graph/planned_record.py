@@ -25,7 +25,7 @@ from singa_lite.compiler.report.memory_plan import MemoryPlan, Row
 from singa_lite.compiler.rewrite.rules import ruled
 from singa_lite.graph.arena import Arena, StepDevice
 from singa_lite.graph.record import Record
-from singa_lite.graph.within_bound import WithinBound, check_keeps, process_bytes, process_bytes_once_more
+from singa_lite.graph.within_bound import WithinBound, process_bytes, process_bytes_once_more
 from singa_lite.kernels.kernel_set import KernelSet, tf32_of
 
 ORDERS = ("recorded", "dependencies")
@@ -178,7 +178,7 @@ class PlannedRecord(Record):
                 raise PlanError(_ONE_ORDER)
             placed = lower(self._recorded(), fuse=self.fuse, parallel=True, search=search)
             if bound is not None:
-                check_keeps(bound, placed, self._held(), self.device, self._plan_of)
+                self._lower().check_keeps(bound, placed, self._plan_of)
             return placed
         found = self._lower()
         return found.forms.unlimited(search) if bound is None else found.plan(bound, self._plan_of)

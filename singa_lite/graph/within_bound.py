@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cached_property
 
 from singa_lite.common.unique import Unique
 from singa_lite.compiler.byte_limit import ByteLimit, further_bytes, launch_bytes
@@ -28,9 +29,12 @@ class WithinBound(Unique):
 
     def __init__(self, recorded: Program, held: list[int], device: StepDevice, fuse: bool) -> None:
         self._recorded, self._held, self._device, self._fuse = recorded, held, device, fuse
-        #: Those of the record as it is.
-        self.forms = PlanVariants(recorded, fuse=fuse)
         self._clipping: dict[str, PlanVariants] | None = None
+
+    @cached_property
+    def forms(self) -> PlanVariants:
+        """Those of the record as it is."""
+        return PlanVariants(self._recorded, fuse=self._fuse)
 
     def plan(self, bound: ByteLimit, told: Callable[[Placed], MemoryPlan]) -> Placed:
         """A plan within the bound. BudgetError where none is found, which shows the least as `told` tells it.
@@ -54,6 +58,11 @@ class WithinBound(Unique):
             if may_hold or (left is not bound and self._keeps(bound, least)):
                 return least
             raise _error(bound, self._total(bound, least), told(least)) from None
+
+    def check_keeps(self, bound: ByteLimit, placed: Placed, told: Callable[[Placed], MemoryPlan]) -> None:
+        """BudgetError for a plan that does not keep a bound, where no other is searched for."""
+        if not self._keeps(bound, placed):
+            raise _error(bound, self._total(bound, placed), told(placed))
 
     def on_rung(self, bound: ByteLimit) -> ByteLimit:
         """A bound not above this one, within which a search takes half as long."""
@@ -85,8 +94,9 @@ class WithinBound(Unique):
         return self._total(bound, placed) <= bound.nbytes
 
     def _total(self, bound: ByteLimit, placed: Placed) -> int:
-        """Bytes in all with this plan."""
-        return total_bytes(bound, placed, self._held, self._device)
+        """Bytes in all with this plan, as the bound counts them."""
+        beside = bound.beside(self._process_of(placed.planned))
+        return beside.total(self._held, placed.arena_bytes, self._alignment)
 
     def _quickest(self, limit: int) -> Placed:
         """The plan of the form that takes least time within a limit; LimitError where none of them keeps it."""
@@ -119,21 +129,6 @@ class WithinBound(Unique):
             others = clipping_forms(self._recorded)
             self._clipping = {name: PlanVariants(form, fuse=self._fuse) for name, form in others.items()}
         yield from self._clipping.items()
-
-
-def check_keeps(
-    bound: ByteLimit, placed: Placed, held: list[int], device: StepDevice, told: Callable[[Placed], MemoryPlan]
-) -> None:
-    """BudgetError for a plan that does not keep a bound, where no other is searched for. held: see `WithinBound`."""
-    total = total_bytes(bound, placed, held, device)
-    if total > bound.nbytes:
-        raise _error(bound, total, told(placed))
-
-
-def total_bytes(bound: ByteLimit, placed: Placed, held: list[int], device: StepDevice) -> int:
-    """Bytes in all with a plan, as the bound counts them."""
-    beside = bound.beside(process_bytes(device, placed.planned))
-    return beside.total(held, placed.arena_bytes, device.runtime.alignment)
 
 
 def _error(bound: ByteLimit, total: int, least: MemoryPlan) -> BudgetError:

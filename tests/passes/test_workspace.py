@@ -114,7 +114,7 @@ def test_a_repeat_has_the_workspace_of_its_original():
 
 def as_it_is(given: Program) -> Placed:
     """The program, placed as it stands."""
-    return Placed.of(given, given, given, plan(requests(given), nodes=0), {}, {})
+    return Placed(given, given, given, plan(requests(given), nodes=0), {}, {})
 
 
 def test_less_than_a_call_has_is_refused_by_the_proof():

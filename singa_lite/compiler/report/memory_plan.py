@@ -184,7 +184,7 @@ class MemoryPlan:
         names = {block.number: block.name for block in self._blocks}
         told = request_labels(placed.planned, names)
         check(requests(placed.planned), placed.plan.offsets, placed.plan.arena, told=told)
-        on_host = {f"h{block}": offset for block, offset in placed.host_offsets.items()}
+        on_host = {} if placed.host is None else placed.host.offsets
         check(host_requests(placed.planned), on_host, placed.host_bytes)
         prove(placed, names)
 
