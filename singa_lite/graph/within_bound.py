@@ -29,7 +29,6 @@ class WithinBound(Unique):
 
     def __init__(self, recorded: Program, held: list[int], device: StepDevice, fuse: bool) -> None:
         self._recorded, self._held, self._device, self._fuse = recorded, held, device, fuse
-        self._clipping: dict[str, PlanVariants] | None = None
 
     @cached_property
     def forms(self) -> PlanVariants:
@@ -125,10 +124,12 @@ class WithinBound(Unique):
     def _forms(self) -> Iterator[tuple[str, PlanVariants]]:
         """Variants to plan: the record, "", and, if it clips by norm, those of `recompute_for_clipping.py`."""
         yield "", self.forms
-        if self._clipping is None:
-            others = clipping_forms(self._recorded)
-            self._clipping = {name: PlanVariants(form, fuse=self._fuse) for name, form in others.items()}
         yield from self._clipping.items()
+
+    @cached_property
+    def _clipping(self) -> dict[str, PlanVariants]:
+        forms = clipping_forms(self._recorded)
+        return {name: PlanVariants(form, fuse=self._fuse) for name, form in forms.items()}
 
 
 def _error(bound: ByteLimit, total: int, least: MemoryPlan) -> BudgetError:

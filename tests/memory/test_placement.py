@@ -23,9 +23,8 @@ from placement_cases import (
 from singa_lite.compiler.placement import field as field_module
 from singa_lite.compiler.placement import search as search_module
 from singa_lite.compiler.placement.check import check
-from singa_lite.compiler.placement.greedy import Layout, greedy, lowest_hole, orders, place
 from singa_lite.compiler.placement.infeasible import conflict_set
-from singa_lite.compiler.placement.planner import plan
+from singa_lite.compiler.placement.planner import Layout, greedy, lowest_hole, orders, place, plan
 from singa_lite.compiler.placement.problem import CapacityError, PlanError, Request, floor, profile
 from singa_lite.compiler.placement.search import Budget, decide
 from singa_lite.compiler.placement.table import tabulate
