@@ -99,15 +99,6 @@ class LiveBytesModel:
         made: np.ndarray = (self.at_step > limit).astype(np.int64) + (self.across + self.within > limit)
         return made
 
-    def live_bytes(self) -> list[int]:
-        """Bytes live at each call of the program that the schedule gives."""
-        live = []
-        for step, nbytes in enumerate(self.at_step):
-            if step in self.schedule.inserts:
-                live += [int(self.across[step]) + inside for inside in self._inside(step)]
-            live.append(int(nbytes))
-        return live
-
     # ---- changes
 
     def mark(self) -> Mark:
