@@ -93,7 +93,7 @@ class Lowering:
         """
         with collector_paused():
             frugal = self if self._keeps(limit) else self._thrifty or self
-            return with_workspaces(frugal._within(limit), limit)
+            return with_workspaces(frugal._limited_plan(limit), limit)
 
     def free_within(self, limit: int) -> Placed | None:
         """The plan without a limit, where it keeps this one; it is made only where its floor may come within."""
@@ -132,7 +132,7 @@ class Lowering:
 
     def rung(self, limit: int) -> int:
         """A limit not above this one, for which a search takes half as long."""
-        return self._searches.of(self._program).rung(limit) if self._program.sizes else limit
+        return self._searches.search_of(self._program).rung(limit) if self._program.sizes else limit
 
     def sketched(self, limit: int, start: HeldLevels | None, thrifty: bool = True) -> Sketched | None:
         """What a plan within a limit would be, without copies to host memory; None where none was found.
@@ -146,7 +146,7 @@ class Lowering:
                 return Sketched(0.0, None)
             found = []
             for form in (self._program, *self._program.rivals):
-                search = self._searches.of(form)
+                search = self._searches.search_of(form)
                 if start is None:
                     choice = search.cheapest(limit)
                 else:
@@ -165,7 +165,7 @@ class Lowering:
         """What it is without a limit, but for moves within it."""
         return run_passes(_limited(self._program, None), (one for one in self._limited if one.limited))
 
-    def _within(self, limit: int) -> Placed:
+    def _limited_plan(self, limit: int) -> Placed:
         """A placement may miss the floor by some bytes: then the passes are given as many less."""
         if self._keeps(limit):
             return self._free

@@ -107,7 +107,7 @@ class Executable(Unique):
     def _run(self, pause: Pause | None) -> None:
         with self.arena.device.runtime.here():
             replay = self._replay or self.prepare()
-            if pause is None or not self._is_made(pause):
+            if pause is None or not self._is_complete(pause):
                 self.arena.copying(replay)
             else:
                 self.arena.copying(partial(replay.pausing, self._first_write(pause.blocks), pause.wait))
@@ -121,9 +121,9 @@ class Executable(Unique):
 
     def launches(self) -> list[Launch]:
         """The launches in order, one an instruction, each to run by itself."""
-        return self._lanes.by_themselves(self._made())
+        return self._lanes.by_themselves(self._bound_launches())
 
-    def _made(self) -> list[Launch]:
+    def _bound_launches(self) -> list[Launch]:
         """The launches in order, one an instruction.
 
         Where they are many, what they are built from is let go of on the way, so that they lie close together.
@@ -147,14 +147,14 @@ class Executable(Unique):
     def written(self) -> dict[int, Array]:
         """Host copies of the bytes of each block outside the arena that the program writes."""
         read = self.arena.device.runtime.read
-        return {number: read(self._whole(number)) for number in self._writers}
+        return {number: read(self._block_array(number)) for number in self._writers}
 
     def write_back(self, values: Mapping[int, Array]) -> None:
         """Give these blocks the bytes that `written` copied."""
         for number, bytes_before in values.items():
-            self.arena.device.runtime.write(self._whole(number), bytes_before)
+            self.arena.device.runtime.write(self._block_array(number), bytes_before)
 
-    def _whole(self, number: int) -> DeviceArray:
+    def _block_array(self, number: int) -> DeviceArray:
         block = self.blocks[number]
         return self.arena.device.view(block, (block.nbytes,), "uint8", (1,), 0)
 
@@ -165,7 +165,7 @@ class Executable(Unique):
                 clear_free_lists()  # of what planning dropped, so that the launches lie close together
                 self.arena.reserve(self)
                 with self.arena.binding():
-                    launches = self._made()
+                    launches = self._bound_launches()
                 names = [f"{i.kernel!r} of layer {i.layer!r}" for i in placed.planned.instructions]
                 launches, names = self._lanes.merged(launches, names)
                 if self.checked:
@@ -181,7 +181,7 @@ class Executable(Unique):
         written = (steps[0] for number, steps in self._writers.items() if self.blocks[number] in blocks)
         return self._lanes.place(min(written, default=self._count))
 
-    def _is_made(self, pause: Pause) -> bool:
+    def _is_complete(self, pause: Pause) -> bool:
         """Whether what the pause reads is whole when it comes."""
         if pause.made is None:
             return True

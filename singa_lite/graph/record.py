@@ -71,9 +71,9 @@ class Record(Unique):
         self._fresh: dict[int, Block] = {}
 
     def enter(self, block: Block) -> None:
-        """Note a block without bytes. When its last tensor dies, `_died` is called."""
+        """Note a block without bytes. When its last tensor dies, `_note_death` is called."""
         number = self._enter(block, RecordedBlock(block.nbytes, fresh=ref(block), born=self.count))
-        block.set_give(partial(self._died, number, id(block)))
+        block.set_give(partial(self._note_death, number, id(block)))
 
     def append(self, operation: Operation) -> None:
         """Note an operation instead of doing it."""
@@ -120,7 +120,7 @@ class Record(Unique):
         self.blocks.append(recorded)
         return len(self.blocks) - 1
 
-    def _died(self, number: int, key: int) -> None:
+    def _note_death(self, number: int, key: int) -> None:
         if self._numbers.get(key) == number:
             del self._numbers[key]
         if self.blocks[number].fresh is not None:

@@ -108,12 +108,12 @@ class WithinBound(Unique):
                 continue
             if not form and not has_more(placed):
                 return placed
-            found.append(self._told(placed, form) if form else placed)
+            found.append(self._of_form(placed, form) if form else placed)
         if not found:
             raise LimitError(limit, min(least, key=lambda placed: placed.arena_bytes))
         return min(found, key=seconds_of) if found[1:] else found[0]
 
-    def _told(self, placed: Placed, form: str) -> Placed:
+    def _of_form(self, placed: Placed, form: str) -> Placed:
         """The same plan, whose time is told beside that of the recorded form without a limit.
 
         PlanError where the form, which is no record, does something else than the record.

@@ -163,7 +163,7 @@ def test_a_piece_is_read_again_though_another_piece_was_written_since():
 def test_random_programs_keep_their_results_whatever_is_dropped(source: random.Random):
     step = Maker(source).made()
     sketch = LiveBytesModel(Repeater(step), dict.fromkeys(range(len(step.instructions)), 1))
-    if not sketch.change({block: source.choice((0, 1, 1, 2, 3, 4)) for block in sketch.of.candidates}):
+    if not sketch.change({block: source.choice((0, 1, 1, 2, 3, 4)) for block in sketch.repeater.candidates}):
         return
     made = in_place(sketch.schedule.program())
     offsets = placed(made)

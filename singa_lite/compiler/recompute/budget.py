@@ -62,7 +62,7 @@ class Searches:
         #: Which of what is found within a limit is taken, the cheapest being 0; and how many there were the last time.
         self.rank, self.count = 0, 0
 
-    def of(self, program: Program) -> Search:
+    def search_of(self, program: Program) -> Search:
         """The search of a program, kept if it has the same instructions."""
         for number, one in enumerate(self._programs):
             if one.instructions is program.instructions:
@@ -88,7 +88,7 @@ def within_limit(program: Program, searches: Searches | None = None) -> Program:
     if found:
         _, choice, search = found[min(searches.rank, len(found) - 1)]
     else:
-        search = min(map(searches.of, (program, *program.rivals)), key=lambda one: one.lowest.floor)
+        search = min(map(searches.search_of, (program, *program.rivals)), key=lambda one: one.lowest.floor)
         choice = search.least
     searches.chosen = HeldLevels(search.base, choice.levels)
     return replace(search.program(choice.levels), target=program.target, rivals=(), free=program.free)
@@ -103,7 +103,7 @@ def _searched_forms(program: Program, searches: Searches, limit: int) -> Iterato
     forms, before = [program, *program.rivals], inf
     while forms:
         one = forms.pop(0)
-        search, took = searches.of(one), total_seconds(one)
+        search, took = searches.search_of(one), total_seconds(one)
         choice = search.cheapest(limit) if took < before else None
         if choice is not None:
             took += choice.seconds

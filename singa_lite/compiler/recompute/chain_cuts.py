@@ -127,7 +127,7 @@ class Table:
 
     def _fill(self, count: int) -> None:
         starts = len(self.links) - count + 1
-        whole = self._whole(count)
+        whole = self._whole_costs(count)
         best = whole.copy()
         if count == 1:
             self._cut_further(best)
@@ -140,7 +140,7 @@ class Table:
         self._first.append(best + made[:, None])
         self._behind.append(self._with_start(best))
 
-    def _whole(self, count: int) -> np.ndarray:
+    def _whole_costs(self, count: int) -> np.ndarray:
         """The costs of what is made at once and kept, where that fits."""
         starts = len(self.links) - count + 1
         last = self.links[count - 1 :]

@@ -17,7 +17,7 @@ class Ranking:
 
     def __init__(self, model: LiveBytesModel) -> None:
         self._model = model
-        self._of = of = model.of
+        self._repeater = of = model.repeater
         self._blocks = sorted(of.candidates)
         self._index = {block: index for index, block in enumerate(self._blocks)}
         gaps = [of.candidates[block] for block in self._blocks]
@@ -55,23 +55,23 @@ class Ranking:
 
     def _freed(self, limit: int) -> np.ndarray:
         """Of each candidate: its bytes, as often as a step or an insert of its gap has more live bytes than `limit`."""
-        over = self._model.over(limit)
+        over = self._model.counts_above(limit)
         sums = np.concatenate(([0], np.cumsum(over)))
         freed: np.ndarray = self._sizes * np.maximum(sums[self._behind] - sums[self._before + 1], 0)
         return freed
 
     def _cost(self, block: int) -> int:
-        now = self._of.candidates[block].behind
-        needed = self._of.chain([block], lambda other: self._is_absent(other, block, now))
+        now = self._repeater.candidates[block].behind
+        needed = self._repeater.chain([block], lambda other: self._is_absent(other, block, now))
         return sum(self._model.costs[step] for step in needed)
 
     def _is_absent(self, other: int, block: int, now: int) -> bool:
         """Whether `other` is not there at step `now`; noted as what `block` depends on."""
-        last = self._of.passing.get(other)
+        last = self._repeater.passing.get(other)
         if last is not None:
             return last < now
         self._depending.setdefault(other, set()).add(block)
-        return other in self._dropped and self._of.candidates[other].before < now
+        return other in self._dropped and self._repeater.candidates[other].before < now
 
 
 #: Trials that gained nothing, after which a value is left as it is.
@@ -120,17 +120,17 @@ class LocalSearch:
     def begin(self, levels: Mapping[int, int]) -> None:
         """Drop these and nothing else; where one of them could not be made again, that is kept."""
         now = self.model.levels
-        self._tried({block: KEPT for block in now if block not in levels})
+        self._try_levels({block: KEPT for block in now if block not in levels})
         self._drop([(block, level) for block, level in levels.items() if now.get(block) != level])
         self.model.settle()
 
     def _drop(self, levels: Sequence[tuple[int, int]]) -> None:
-        if levels and self._tried(dict(levels)) is None and len(levels) > 1:
+        if levels and self._try_levels(dict(levels)) is None and len(levels) > 1:
             middle = len(levels) // 2
             self._drop(levels[:middle])
             self._drop(levels[middle:])
 
-    def _tried(self, levels: Mapping[int, int]) -> Mark | None:
+    def _try_levels(self, levels: Mapping[int, int]) -> Mark | None:
         """Set levels; how to go back. None where a block could not be made again: nothing is changed then."""
         mark = self.model.mark()
         if self.model.change(levels):
@@ -151,7 +151,7 @@ class LocalSearch:
             turns -= 1
             best = self._best_of(groups, limit, bound, strikes)
             if best is not None:
-                self._tried(best)
+                self._try_levels(best)
             elif bound is not None or not groups:
                 return False
             if but < 0:
@@ -225,7 +225,7 @@ class LocalSearch:
     def _exchange_one(self, block: int, limit: int) -> None:
         self.model.settle()
         before, cost = self.model.mark(), self.model.cost
-        if self._tried({block: KEPT}) is None:
+        if self._try_levels({block: KEPT}) is None:
             return
         if self.lower(limit, (8, 3, 1), block, cost, TURNS):
             self.take_back(limit)

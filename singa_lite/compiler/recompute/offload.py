@@ -63,11 +63,11 @@ def offloaded(program: Program, searches: Searches | None = None) -> Program:
 
 def _candidates(choice: _Choice) -> Iterator[tuple[Offload, ...]]:
     """Hidden copies need more bytes, as they take their time: the last resort is to wait for all of them."""
-    yield choice.made(lambda block: False)
+    yield choice.copies(lambda block: False)
     yield ()
-    yield choice.made(choice.is_cheap)
-    yield choice.made(lambda block: True)
-    yield _Choice(choice.table, choice.limit, may_hide=False).made(lambda block: True)
+    yield choice.copies(choice.is_cheap)
+    yield choice.copies(lambda block: True)
+    yield _Choice(choice.table, choice.limit, may_hide=False).copies(lambda block: True)
 
 
 def _cost(candidate: Program, limit: int, searches: Searches | None) -> Cost:
@@ -94,7 +94,7 @@ class _Choice:
         """Whether to wait for both copies takes less time than what wrote the value did."""
         return 2 * self.table.seconds[block] < self.writing.get(block, 0.0)
 
-    def made(self, may_wait: Callable[[int], bool]) -> tuple[Offload, ...]:
+    def copies(self, may_wait: Callable[[int], bool]) -> tuple[Offload, ...]:
         """As many copies as it takes, hidden ones first. may_wait: whether the step may wait for those of a block."""
         chosen: list[Offload] = []
         best, left = self.program, list(self.blocks)
@@ -110,18 +110,18 @@ class _Choice:
         self, best: Program, chosen: list[Offload], left: list[int], may_wait: Callable[[int], bool]
     ) -> tuple[list[Offload], list[int]]:
         """Those chosen, and the best of the blocks left, for a share of the excess; and the blocks left then."""
-        over, excess = self._over(best)
+        over, excess = self._steps_above(best)
         freed = {block: self._freed(self.table.waited(block), over) for block in left}
         ranked = sorted((b for b in left if freed[b]), key=lambda b: (-freed[b] / self.table.seconds[b], b))
         wanted = SHARE * excess
         for at, block in enumerate(ranked):
-            chosen, count = self._with(chosen, block, may_wait), len(chosen)
+            chosen, count = self._with_copies(chosen, block, may_wait), len(chosen)
             wanted -= self._freed(chosen[-1], over) if len(chosen) > count else 0
             if wanted <= 0:
                 return chosen, ranked[at + 1 :]
         return chosen, []
 
-    def _with(self, chosen: list[Offload], block: int, may_wait: Callable[[int], bool]) -> list[Offload]:
+    def _with_copies(self, chosen: list[Offload], block: int, may_wait: Callable[[int], bool]) -> list[Offload]:
         """Those chosen and the block's copies too, hidden where all can be, else waited for where they may be."""
         waited = [one for one in chosen if one.is_waited]
         if self.may_hide:
@@ -135,7 +135,7 @@ class _Choice:
         """Bytes, at each step above the limit at which they are on the host."""
         return self.program.sizes[offload.block] * max(0, over[offload.begun] - over[offload.ended])
 
-    def _over(self, best: Program) -> tuple[list[int], int]:
+    def _steps_above(self, best: Program) -> tuple[list[int], int]:
         """At each step of the program as it was: how many before it have too many live bytes; and the excess of all."""
         live = live_bytes(in_place(best))
         pairs = zip(best.instructions, live, strict=True)

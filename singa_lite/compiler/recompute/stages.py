@@ -60,7 +60,7 @@ class Stage(NamedTuple):
 
 def stages(model: LiveBytesModel) -> list[Stage]:
     """The chain of a program, from what is told of it before anything is dropped."""
-    of, values = model.of, _turned_back_to(model)
+    of, values = model.repeater, _turned_back_to(model)
     needed = sorted(of.chain(values, lambda _: True))
     beside = _other_live_bytes(model, values)
     found, at, step_at, later = list[Stage](), 0, 0, len(beside) - 1
@@ -83,17 +83,17 @@ def stages(model: LiveBytesModel) -> list[Stage]:
 
 def _turned_back_to(model: LiveBytesModel) -> list[int]:
     """The candidates that wait while the way back begins, where most bytes do: in the order of their writers."""
-    gaps, waiting = model.of.candidates, np.zeros(len(model.at_step), np.int64)
+    gaps, waiting = model.repeater.candidates, np.zeros(len(model.at_step), np.int64)
     for block, gap in gaps.items():
         waiting[gap.before + 1 : gap.behind] += model.sizes[block]
     turn = int(waiting.argmax()) if gaps else 0
     values = [block for block, gap in gaps.items() if gap.before < turn < gap.behind]
-    return sorted(values, key=lambda block: (model.of.writers[block][-1], block))
+    return sorted(values, key=lambda block: (model.repeater.writers[block][-1], block))
 
 
 def _other_live_bytes(model: LiveBytesModel, values: Sequence[int]) -> np.ndarray:
     """Bytes live at each step but those of these values."""
-    live, of = model.at_step.copy(), model.of
+    live, of = model.at_step.copy(), model.repeater
     for block in values:
         steps = of.steps[block]
         live[steps[0] : steps[-1] + 1] -= model.sizes[block]
@@ -101,7 +101,7 @@ def _other_live_bytes(model: LiveBytesModel, values: Sequence[int]) -> np.ndarra
 
 
 def _stage(model: LiveBytesModel, ends: tuple[int, ...], here: Sequence[int], steps: Sequence[int], work: int) -> Stage:
-    of, own_steps = model.of, set(steps)
+    of, own_steps = model.repeater, set(steps)
     own = tuple(block for block in here if block in ends)
     inside = tuple(block for block in here if block not in ends)
     for_inside = own_steps & of.chain(inside, lambda block: own_steps.issuperset(of.writers[block]))
@@ -112,7 +112,7 @@ def _stage(model: LiveBytesModel, ends: tuple[int, ...], here: Sequence[int], st
 
 def _places(model: LiveBytesModel, values: Sequence[int], needed: Sequence[int]) -> list[tuple[int, tuple[int, ...]]]:
     """Steps behind which as little goes on as near by, or less, and only what can be kept; and what does."""
-    of, known, last_read = model.of, set(values), dict[int, int]()
+    of, known, last_read = model.repeater, set(values), dict[int, int]()
     for step in needed:
         last_read.update(dict.fromkeys((*of.needs[step], *of.written[step]), step))
     across = np.zeros(len(model.at_step) + 2, np.int64)
@@ -136,7 +136,7 @@ def _with_values(
     """Places with the values that are made before them and read behind."""
     found, going_on, at = list[tuple[int, tuple[int, ...]]](), list[int](), 0
     for place in places:
-        while at < len(values) and model.of.writers[values[at]][-1] <= place:
+        while at < len(values) and model.repeater.writers[values[at]][-1] <= place:
             going_on.append(values[at])
             at += 1
         going_on = [block for block in going_on if last_read.get(block, -1) > place]

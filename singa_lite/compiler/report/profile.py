@@ -78,17 +78,17 @@ class Profile:
 
     def by_layer(self) -> list[Cost]:
         """The sums by layer, slowest first; "" is outside any layer."""
-        return self._by("layer")
+        return self._summed_by("layer")
 
     def by_phase(self) -> list[Cost]:
         """The sums by phase, slowest first."""
-        return self._by("phase")
+        return self._summed_by("phase")
 
     def by_kernel(self) -> list[Cost]:
         """The sums by kernel, slowest first."""
-        return self._by("kernel")
+        return self._summed_by("kernel")
 
-    def _by(self, field: str) -> list[Cost]:
+    def _summed_by(self, field: str) -> list[Cost]:
         groups: dict[str, list[OperationCost]] = {}
         for operation in self.operations:
             groups.setdefault(getattr(operation, field), []).append(operation)
