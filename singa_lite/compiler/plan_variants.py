@@ -6,6 +6,7 @@ a limit it is the first; within one that of less time, and the second alone wher
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 
@@ -22,24 +23,15 @@ LEAST = 4
 
 
 class PlanVariants:
-    """As `Lowering`, of either form."""
+    """Plans of either form within limits. usual: the lowering of the first, which all other questions are asked of."""
 
     def __init__(self, recorded: Program, *, fuse: bool = True) -> None:
         self._recorded, self._fuse = recorded, fuse
-        self._usual = Lowering(recorded, fuse=fuse)
-
-    @property
-    def rewritten(self) -> Program:
-        """The record behind the passes that rewrite, where there is no limit."""
-        return self._usual.rewritten
-
-    def unlimited(self, search: bool = True) -> Placed:
-        """As `Lowering.unlimited`."""
-        return self._usual.unlimited(search)
+        self.usual = Lowering(recorded, fuse=fuse)
 
     def within(self, limit: int) -> Placed:
         """As `Lowering.within`. A limit that the plan without one keeps takes no more time than that."""
-        free = self._usual.free_within(limit)
+        free = self.usual.free_within(limit)
         try:
             found = self._quickest(limit)
         except LimitError:
@@ -51,30 +43,21 @@ class PlanVariants:
     def _quickest(self, limit: int) -> Placed:
         """The plan of the form that takes less time; the least of both where neither keeps the limit."""
         found, least = list[Placed](), list[Placed]()
-        for form in (self._usual, self._other):
-            if form is None or (found and not has_more(found[0])):
-                break
+        for form in self._forms():
             try:
-                placed = form.within(limit)
-                found.append(placed if form is self._usual else placed.compared_with(self.without_limit()))
+                placed, plans = form.within(limit), found
             except LimitError as error:
-                placed = error.least
-                least.append(placed if form is self._usual else placed.compared_with(self.without_limit()))
+                placed, plans = error.least, least
+            plans.append(placed if form is self.usual else placed.compared_with(self.usual.without_limit()))
+            if found and not has_more(found[0]):
+                break
         if not found:
             raise LimitError(limit, min(least, key=lambda placed: placed.arena_bytes))
         return min(found, key=seconds_of) if found[1:] else found[0]
 
-    def without_limit(self) -> Program:
-        """The program that is planned where there is no limit, but for moves within it."""
-        return self._usual.without_limit()
-
-    def rung(self, limit: int) -> int:
-        """As `Lowering.rung`."""
-        return self._usual.rung(limit)
-
     def sketched(self, limit: int, start: HeldLevels | None, thrifty: bool = True) -> Sketched | None:
         """As `Lowering.sketched`."""
-        found = self._usual.sketched(limit, start, thrifty)
+        found = self.usual.sketched(limit, start, thrifty)
         if (found is not None and (found.slowdown == 0 or not thrifty)) or self._other is None:
             return found
         other = self._other.sketched(limit, start, thrifty)
@@ -82,6 +65,11 @@ class PlanVariants:
             return found
         slowdown = (1 + other.slowdown) * self._share - 1
         return other._replace(slowdown=slowdown) if found is None or slowdown < found.slowdown else found
+
+    def _forms(self) -> Iterator[Lowering]:
+        yield self.usual
+        if self._other is not None:
+            yield self._other
 
     @cached_property
     def _other(self) -> Lowering | None:
@@ -95,8 +83,8 @@ class PlanVariants:
     @cached_property
     def _share(self) -> float:
         """The time of the second form without a limit, in times of that of the first."""
-        other = self._usual if self._other is None else self._other
-        return total_seconds(other.without_limit()) / total_seconds(self._usual.without_limit())
+        other = self.usual if self._other is None else self._other
+        return total_seconds(other.without_limit()) / total_seconds(self.usual.without_limit())
 
 
 def has_more(placed: Placed) -> bool:

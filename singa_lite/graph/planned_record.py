@@ -138,7 +138,7 @@ class PlannedRecord(Record):
         """Of each operation, as it would run in the recorded order; nothing is placed for it."""
         self._check_whole()
         known = self._lowering
-        rewritten = run_passes(self._recorded(), rewriting(self.fuse)) if known is None else known.forms.rewritten
+        rewritten = run_passes(self._recorded(), rewriting(self.fuse)) if known is None else known.forms.usual.rewritten
         return [instruction.scratch_bytes for instruction in rewritten.instructions]
 
     def _made_rows(self, placed: Placed) -> list[Row]:
@@ -181,7 +181,7 @@ class PlannedRecord(Record):
                 self._lower().check_keeps(bound, placed, self._plan_of)
             return placed
         found = self._lower()
-        return found.forms.unlimited(search) if bound is None else found.plan(bound, self._plan_of)
+        return found.forms.usual.unlimited(search) if bound is None else found.plan(bound, self._plan_of)
 
     def _searched(self) -> WithinBound:
         """The plans of a whole record; PlanError where a plan within a bound is wanted in the order of dependencies."""

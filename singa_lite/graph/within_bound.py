@@ -42,7 +42,7 @@ class WithinBound(Unique):
         plan is searched for again with so much less, which ends, as each time more is left.
         """
         left = self._beside_process(bound)
-        if left is not bound and self._keeps(bound, free := self.forms.unlimited()) and not has_more(free):
+        if left is not bound and self._keeps(bound, free := self.forms.usual.unlimited()) and not has_more(free):
             return with_workspaces(free, self._arena(left))
         try:
             placed = self._quickest(self._arena(left))
@@ -52,7 +52,7 @@ class WithinBound(Unique):
             return placed
         except LimitError as error:
             may_hold = bound.may_hold(self._held, error.least.arena_bytes, self._alignment)  # the pool's is an estimate
-            found = [error.least, *([] if left is bound else [self.forms.unlimited()])]
+            found = [error.least, *([] if left is bound else [self.forms.usual.unlimited()])]
             least = min(found, key=lambda placed: self._total(bound, placed))  # a repeat may take more than it frees
             if may_hold or (left is not bound and self._keeps(bound, least)):
                 return least
@@ -66,7 +66,7 @@ class WithinBound(Unique):
     def on_rung(self, bound: ByteLimit) -> ByteLimit:
         """A bound not above this one, within which a search takes half as long."""
         beside = self._beside_process(bound)
-        rung = self.forms.rung(self._arena(beside))
+        rung = self.forms.usual.rung(self._arena(beside))
         return replace(bound, nbytes=min(bound.nbytes, beside.total(self._held, rung, self._alignment)))
 
     def sketched(self, bound: ByteLimit, start: HeldLevels | None, thrifty: bool = True) -> Sketched | None:
@@ -83,7 +83,7 @@ class WithinBound(Unique):
 
     def _beside_process(self, bound: ByteLimit) -> ByteLimit:
         """What the bound leaves beside what the process takes for the calls as they would run."""
-        return bound if bound.device else bound.beside(self._process_of(self.forms.rewritten))
+        return bound if bound.device else bound.beside(self._process_of(self.forms.usual.rewritten))
 
     def _process_of(self, program: Program) -> int:
         return process_bytes(self._device, program)
@@ -119,7 +119,7 @@ class WithinBound(Unique):
         PlanError where the form, which is no record, does something else than the record.
         """
         check_rewrites(self._recorded, placed.recorded)
-        return placed.compared_with(self.forms.without_limit(), form)
+        return placed.compared_with(self.forms.usual.without_limit(), form)
 
     def _forms(self) -> Iterator[tuple[str, PlanVariants]]:
         """Variants to plan: the record, "", and, if it clips by norm, those of `recompute_for_clipping.py`."""
