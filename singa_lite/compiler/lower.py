@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from singa_lite.compiler.ir.program import Program, floor, host_requests, requests
 from singa_lite.compiler.order.workspace import has_levels, with_target_scratch, with_workspaces
-from singa_lite.compiler.pipeline import parted, planning, rewriting, run_passes, searching
+from singa_lite.compiler.pipeline import parted, planning, rewriting, run_passes
 from singa_lite.compiler.placed import LimitError, Placed, collector_paused
 from singa_lite.compiler.placement.check import check
 from singa_lite.compiler.placement.planner import plan
@@ -67,12 +67,11 @@ class Lowering:
         self._recorded = recorded = recorded.numbered()
         self._fuse = fuse
         self._gains: dict[str, int] = {}
-        shared, limited = parted(parallel)
+        shared, self._limited = parted(parallel)
         with collector_paused():
             self.rewritten = run_passes(recorded, rewriting(fuse), self._gains).numbered()
             self._program = run_passes(self.rewritten, shared, self._gains)
         self._searches = Searches(self._program)
-        self._limited = searching(limited, self._searches)
         self._choices = 0
         self._seconds = time.perf_counter() - start
 
@@ -163,7 +162,8 @@ class Lowering:
 
     def without_limit(self) -> Program:
         """What it is without a limit, but for moves within it."""
-        return run_passes(_limited(self._program, None), (one for one in self._limited if one.limited))
+        passes = [one for one in self._limited if one.limited]
+        return run_passes(_limited(self._program, None), passes, searches=self._searches)
 
     def _limited_plan(self, limit: int) -> Placed:
         """A placement may miss the floor by some bytes: then the passes are given as many less."""
@@ -213,7 +213,7 @@ class Lowering:
         gains = dict(self._gains)
         self._searches.rank = rank
         start = time.perf_counter()
-        program = run_passes(_limited(self._program, limit), self._limited, gains)
+        program = run_passes(_limited(self._program, limit), self._limited, gains, self._searches)
         chosen, self._choices = self._searches.chosen, self._searches.count
         free = None if chosen is None else self.without_limit()
         passed = time.perf_counter()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import NamedTuple
 
 from singa_lite.compiler.ir.program import Program, floor
@@ -114,16 +113,15 @@ def parted(parallel: bool = False) -> tuple[list[Pass], list[Pass]]:
     return passes[:at], passes[at:]
 
 
-def searching(passes: Iterable[Pass], searches: Searches) -> list[Pass]:
-    """The same passes, where the limited ones go by these searches."""
-    return [one._replace(run=partial(one.run, searches=searches)) if one.limited else one for one in passes]
-
-
-def run_passes(program: Program, passes: Iterable[Pass], gains: dict[str, int] | None = None) -> Program:
-    """The program behind these passes. gains: where to put by how many bytes each of them lowers the floor."""
+def run_passes(
+    program: Program, passes: Iterable[Pass], gains: dict[str, int] | None = None, searches: Searches | None = None
+) -> Program:
+    """The program behind these passes. gains: where to put by how many bytes each of them lowers the floor; searches:
+    what limited passes go by.
+    """
     level = 0 if gains is None else floor(program)
     for one in passes:
-        before, program = program, one.run(program)
+        before, program = program, one.run(program, searches) if one.limited else one.run(program)
         if gains is not None:
             reached = level if program.instructions is before.instructions else floor(program)
             gains[one.name], level = level - reached, reached

@@ -35,17 +35,13 @@ CHEAP = frozenset({"layer_norm", "rms_norm", *OF_ACTIVATIONS})
 WIDTHS = (1, 1, 1)
 
 
-def free_recompute(program: Program, searches: Searches | None = None) -> Program:
+def free_recompute(program: Program, searches: Searches) -> Program:
     """The program with these repeats, where that lowers its floor and it keeps the target's limit with them.
 
     Where it does not, it is left to other repeats, from the beginning, and what it would be is noted as `Program.free`.
     searches: remember what was found for another limit of the same program.
     """
-    free = None if searches is None else searches.free
-    if free is None:
-        free = _bought(program)
-        if searches is not None:
-            searches.free = free
+    free = searches.free = searches.free or _bought(program)
     if free.instructions is program.instructions:
         return program
     limit = program.target.limit
