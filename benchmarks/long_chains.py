@@ -18,7 +18,7 @@ from math import comb
 from singa_lite import FeedForwardNet, layers, loss, metric, optimizer
 from singa_lite.compiler.lower import Lowering
 from singa_lite.compiler.placed import prove
-from singa_lite.compiler.recompute.transfers import estimated_slowdown
+from singa_lite.compiler.recompute.budget import estimated_slowdown
 from tiny import parsed, size
 
 WIDTH, BATCH = size((64, 512), (16, 64))

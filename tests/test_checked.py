@@ -10,7 +10,7 @@ import pytest
 
 from singa_lite import FeedForwardNet, autograd, device, layers, loss, optimizer, tensor
 from singa_lite.errors import OverrunError
-from singa_lite.graph.replay.fences import FENCE, guard_spans
+from singa_lite.graph.checked_launches import FENCE, guard_spans
 from singa_lite.kernels.choice import find_onednn
 from singa_lite.kernels.kernel_set import FunctionKernel, KernelSet
 from singa_lite.kernels.numpy_kernels import NUMPY

@@ -16,7 +16,7 @@ from singa_lite import FeedForwardNet, OutOfMemoryError, device, layers, loss, m
 from singa_lite.compiler.ir.operation import Phase
 from singa_lite.device import Device
 from singa_lite.errors import DeviceError, GraphError
-from singa_lite.graph import peaks
+from singa_lite.graph import call_times
 
 RNG = np.random.default_rng(5)
 X = RNG.standard_normal((5, 3, 7, 9)).astype(np.float32)
@@ -164,8 +164,8 @@ def test_an_operation_that_waits_for_the_host_is_named_and_the_step_goes_on(cuda
 
 
 def test_the_profile_has_every_operation(cuda, monkeypatch):
-    monkeypatch.setattr(peaks, "ORDERS", (16,))
-    monkeypatch.setattr(peaks, "COPIES", (4096,))
+    monkeypatch.setattr(call_times, "ORDERS", (16,))
+    monkeypatch.setattr(call_times, "COPIES", (4096,))
     net = residual_net(cuda)
     net.train_one_batch(X, Y)
     profile = net.training_graph.profile(runs=1)

@@ -8,7 +8,7 @@ import numpy as np
 
 from singa_lite import autograd, device, tensor
 from singa_lite.compiler.ir.operation import Instruction, Operand, Phase
-from singa_lite.compiler.report.dot import to_dot
+from singa_lite.compiler.report.plan_figure import to_dot
 
 NAMES = ["x", "y", "z", "w"]
 STRING = r'"(?:[^"\\]|\\.)*"'

@@ -71,9 +71,7 @@ def placed_by_hand() -> MemoryPlan:
 def placed(program: Program, offsets: dict[str, int], arena: int) -> Placed:
     """A placement of a program by offsets found by hand."""
     plan = Plan(offsets, arena, floor(program), True, 0.0, "by hand")
-    own = {int(name[1:]): offset for name, offset in offsets.items() if name[0] == "b"}
-    scratch = {int(name[1:]): offset for name, offset in offsets.items() if name[0] == "s"}
-    return Placed(program, program, program, plan, own, scratch, floor(program), {}, {})
+    return Placed(program, program, program, plan, {}, {})
 
 
 class Page(HTMLParser):

@@ -12,7 +12,7 @@ from singa_lite.common.strides import laid_out
 from singa_lite.compiler.ir.operation import Instruction, Operand, Phase
 from singa_lite.compiler.report import profile as profile_module
 from singa_lite.compiler.report.profile import Peaks, Profile, measure
-from singa_lite.graph import peaks as peaks_module
+from singa_lite.graph import call_times
 
 # (kernel, shape of each operand, phase, layer)
 STEPS = [
@@ -166,8 +166,8 @@ def test_a_graph_is_profiled_by_really_running_it_and_nothing_is_moved_behind_it
 @pytest.fixture
 def small_peaks(monkeypatch):
     """A calibration by small products and copies."""
-    monkeypatch.setattr(peaks_module, "ORDERS", (16, 32))
-    monkeypatch.setattr(peaks_module, "COPIES", (2**12, 2**14))
+    monkeypatch.setattr(call_times, "ORDERS", (16, 32))
+    monkeypatch.setattr(call_times, "COPIES", (2**12, 2**14))
 
 
 def test_a_graph_measures_the_peaks_once_for_a_device(small_peaks):

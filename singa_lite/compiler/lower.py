@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from singa_lite.compiler.ir.program import Program, floor, host_requests, requests
 from singa_lite.compiler.order.workspace import has_levels, with_target_scratch, with_workspaces
-from singa_lite.compiler.pipeline import parted, planning, rewriting, run_passes, searching
+from singa_lite.compiler.pipeline import parted, planning, rewriting, run_passes
 from singa_lite.compiler.placed import LimitError, Placed, collector_paused
 from singa_lite.compiler.placement.check import check
 from singa_lite.compiler.placement.planner import plan
@@ -43,17 +43,17 @@ class Sketched(NamedTuple):
 def lower(recorded: Program, *, fuse: bool = True, parallel: bool = False, search: bool = True) -> Placed:
     """Plan a record so that it needs as little memory as the passes can reach, and check that nothing overlaps.
 
-    fuse: through the passes that rewrite too. parallel: in waves, whose lanes may run at the same time
-    (`parallel.py`). search: for an exact
-    placement, if the first ones leave a gap; by a number of tries, so that every run of a script, on any machine, gets
-    the same plan.
+    fuse: through the passes that rewrite too. parallel: in waves, whose lanes may run at the same time (`parallel.py`).
+    search: see `Lowering.unlimited`; plans within a limit are always searched for.
 
     LimitError where the target limits the arena and no plan within was found; the instructions may not be reordered
     then, so `parallel` is refused.
     """
-    if parallel and recorded.target.limit is not None:
+    limit = recorded.target.limit
+    if parallel and limit is not None:
         raise PlanError("a plan for any order of running: wanted no limit of the arena, whose repeats want one order")
-    return Lowering(recorded, fuse=fuse, parallel=parallel).within(recorded.target.limit, search)
+    lowering = Lowering(recorded, fuse=fuse, parallel=parallel)
+    return lowering.unlimited(search) if limit is None else lowering.within(limit)
 
 
 class Lowering:
@@ -67,46 +67,59 @@ class Lowering:
         self._recorded = recorded = recorded.numbered()
         self._fuse = fuse
         self._gains: dict[str, int] = {}
-        shared, limited = parted(parallel)
+        shared, self._limited = parted(parallel)
         with collector_paused():
             self.rewritten = run_passes(recorded, rewriting(fuse), self._gains).numbered()
             self._program = run_passes(self.rewritten, shared, self._gains)
         self._searches = Searches(self._program)
-        self._limited = searching(limited, self._searches)
-        self._least: dict[bool, Placed] = {}
-        self._free: dict[bool, Placed] = {}
-        self._floor: int | None = None
         self._choices = 0
         self._seconds = time.perf_counter() - start
 
-    def within(self, limit: int | None, search: bool = True) -> Placed:
-        """The plan of an arena of at most `limit` bytes; None: of as many as it takes. LimitError as for `lower`.
+    def unlimited(self, search: bool = True) -> Placed:
+        """The plan of an arena of as many bytes as it takes.
 
-        Within a limit calls that do with less scratch, by slower engines, are planned with the least of it where that
-        is wanted; then all such calls get what there is room for.
+        search: for an exact placement, if the first ones leave a gap; by a number of tries, so that every run of a
+        script, on any machine, gets the same plan.
         """
         with collector_paused():
-            if limit is None:
-                return with_workspaces(self._unlimited(search), None)
-            thrifty = self._thrifty
-            if thrifty is None or self._keeps(limit, search):
-                return with_workspaces(self._within(limit, search), limit)
-            return with_workspaces(thrifty._within(limit, search), limit)
+            return with_workspaces(self._free if search else self._placed(None, search=False), None)
 
-    def free_within(self, limit: int, search: bool) -> Placed | None:
-        """The plan without a limit, where it keeps this one."""
+    def within(self, limit: int) -> Placed:
+        """The plan of an arena of at most `limit` bytes. LimitError as for `lower`.
+
+        Calls that do with less scratch, by slower engines, are planned with the least of it where that is wanted; then
+        all such calls get what there is room for.
+        """
         with collector_paused():
-            if LEAST_MOVED * self._free_floor > limit or self._unlimited(search).arena_bytes > limit:
+            frugal = self if self._keeps(limit) else self._thrifty or self
+            return with_workspaces(frugal._limited_plan(limit), limit)
+
+    def free_within(self, limit: int) -> Placed | None:
+        """The plan without a limit, where it keeps this one; it is made only where its floor may come within."""
+        with collector_paused():
+            if LEAST_MOVED * self._free_floor > limit or self._free.arena_bytes > limit:
                 return None
-            return with_workspaces(self._unlimited(search), limit)
+            return with_workspaces(self._free, limit)
+
+    @cached_property
+    def _free(self) -> Placed:
+        """The plan without a limit, before workspaces grow."""
+        return self._placed(None)
 
     @cached_property
     def _free_floor(self) -> int:
         return floor(in_place(self.without_limit()))
 
-    def _keeps(self, limit: int, search: bool) -> bool:
-        """Whether the plan without a limit keeps this one."""
-        return self._may_do_as_it_is(limit) and self._unlimited(search).arena_bytes <= limit
+    @cached_property
+    def _floor(self) -> int:
+        return floor(in_place(self._program))
+
+    def _keeps(self, limit: int) -> bool:
+        """Whether the plan without a limit keeps this one.
+
+        Moves behind the limited passes may bring the program within, with nothing made again.
+        """
+        return limit >= LEAST_MOVED * self._floor and self._free.arena_bytes <= limit
 
     @cached_property
     def _thrifty(self) -> Lowering | None:
@@ -116,20 +129,9 @@ class Lowering:
         target = replace(self._recorded.target, thrifty=True)
         return Lowering(with_target_scratch(replace(self._recorded, target=target)), fuse=self._fuse)
 
-    def _unlimited(self, search: bool) -> Placed:
-        if search not in self._free:
-            self._free[search] = self._placed(None, search)
-        return self._free[search]
-
-    def _may_do_as_it_is(self, limit: int) -> bool:
-        """Whether moves behind the limited passes might bring the program within, with nothing made again."""
-        if self._floor is None:
-            self._floor = floor(in_place(self._program))
-        return limit >= LEAST_MOVED * self._floor
-
     def rung(self, limit: int) -> int:
         """A limit not above this one, for which a search takes half as long."""
-        return self._searches.of(self._program).rung(limit) if self._program.sizes else limit
+        return self._searches.search_of(self._program).rung(limit) if self._program.sizes else limit
 
     def sketched(self, limit: int, start: HeldLevels | None, thrifty: bool = True) -> Sketched | None:
         """What a plan within a limit would be, without copies to host memory; None where none was found.
@@ -143,7 +145,7 @@ class Lowering:
                 return Sketched(0.0, None)
             found = []
             for form in (self._program, *self._program.rivals):
-                search = self._searches.of(form)
+                search = self._searches.search_of(form)
                 if start is None:
                     choice = search.cheapest(limit)
                 else:
@@ -160,58 +162,58 @@ class Lowering:
 
     def without_limit(self) -> Program:
         """What it is without a limit, but for moves within it."""
-        return run_passes(_limited(self._program, None), (one for one in self._limited if one.limited))
+        passes = [one for one in self._limited if one.limited]
+        return run_passes(_limited(self._program, None), passes, searches=self._searches)
 
-    def _within(self, limit: int, search: bool) -> Placed:
+    def _limited_plan(self, limit: int) -> Placed:
         """A placement may miss the floor by some bytes: then the passes are given as many less."""
-        if self._keeps(limit, search):
-            return self._unlimited(search)
+        if self._keeps(limit):
+            return self._free
         aim, found = limit, list[Placed]()
         for _ in range(MOST_LIMITS):
-            tried = self._tried(aim, limit, search)
-            found += [placed for placed in tried if placed.arena_bytes <= limit]
+            placements = self._placements(aim, limit)
+            found += [placed for placed in placements if placed.arena_bytes <= limit]
             # Where a dearer choice keeps the limit, the cheapest one may do so with a lower aim, and be cheaper still.
-            missed = tried[0] if found else min(tried, key=lambda one: one.arena_bytes)
+            missed = placements[0] if found else min(placements, key=lambda one: one.arena_bytes)
             if missed.arena_bytes <= limit or missed.plan.floor > aim:
                 break
             aim = min(aim, missed.plan.floor) - (missed.arena_bytes - limit)
         if found:
             return min(found, key=lambda one: total_seconds(one.planned))
-        if search not in self._least:
-            self._least[search] = self._lowest(search)
-        if self._least[search].arena_bytes <= limit:
-            return self._least[search]
-        raise LimitError(limit, self._least[search])
+        if self._least.arena_bytes <= limit:
+            return self._least
+        raise LimitError(limit, self._least)
 
-    def _tried(self, aim: int, limit: int, search: bool) -> list[Placed]:
-        """What is found for an aim, the cheapest first, up to the first plan whose arena keeps the limit."""
-        tried = [self._placed(aim, search, within=limit)]
-        while tried[-1].arena_bytes > limit and len(tried) < min(RANKS, self._choices):
-            tried.append(self._placed(aim, search, len(tried), limit))
-        return tried
+    def _placements(self, aim: int, limit: int) -> list[Placed]:
+        """Placements of what is found for an aim, the cheapest first, up to the first whose arena keeps the limit."""
+        made = [self._placed(aim, within=limit)]
+        while made[-1].arena_bytes > limit and len(made) < min(RANKS, self._choices):
+            made.append(self._placed(aim, len(made), limit))
+        return made
 
-    def _lowest(self, search: bool) -> Placed:
+    @cached_property
+    def _least(self) -> Placed:
         """The plan of the smallest arena found: no limit is kept that is a little lower.
 
         Floors are compared before the passes behind the search, which lower one program's and not another's.
         """
-        least = self._placed(0, search)
+        least = self._placed(0)
         while least.arena_bytes:
             limit = int(NAMED * least.arena_bytes)
-            lower = self._placed(limit, search)
+            lower = self._placed(limit)
             if lower.arena_bytes > limit:
                 break
             least = lower
         return least
 
-    def _placed(self, limit: int | None, search: bool, rank: int = 0, within: int | None = None) -> Placed:
+    def _placed(self, limit: int | None, rank: int = 0, within: int | None = None, search: bool = True) -> Placed:
         """The plan of what the passes make of a limit, whether the arena keeps it or not. rank: see `Searches`;
-        within: an arena that is small enough, by default none is.
+        within: an arena that is small enough, by default none is; search: see `unlimited`.
         """
         gains = dict(self._gains)
         self._searches.rank = rank
         start = time.perf_counter()
-        program = run_passes(_limited(self._program, limit), self._limited, gains)
+        program = run_passes(_limited(self._program, limit), self._limited, gains, self._searches)
         chosen, self._choices = self._searches.chosen, self._searches.count
         free = None if chosen is None else self.without_limit()
         passed = time.perf_counter()
@@ -225,8 +227,7 @@ class Lowering:
         check(on_host, host.offsets, host.arena)
         checked = time.perf_counter()
         seconds = {"passes": self._seconds + passed - start, "placement": planned - passed, "check": checked - planned}
-        made = Placed.of(self._recorded, self.rewritten, program, placed, gains, seconds, host)
-        return replace(made, chosen=chosen, free=free)
+        return Placed(self._recorded, self.rewritten, program, placed, gains, seconds, host, chosen, free)
 
 
 def _offsets(wanted: Sequence[Request], nodes: int, within: int | None) -> Plan:
@@ -256,4 +257,4 @@ def unshared(recorded: Program, *, fuse: bool = True) -> Placed:
         offsets[request.id] = top
         top += program.rounded(request.size)
     apart = Plan(offsets, top, floor(program), False, 0.0, "unshared")
-    return Placed.of(recorded, rewritten, program, apart, gains, {})
+    return Placed(recorded, rewritten, program, apart, gains, {})

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import NamedTuple
 
 from singa_lite.compiler.ir.program import Program, floor
@@ -45,9 +44,9 @@ class Pass(NamedTuple):
     """A step of the pipeline. brings: what is better behind it.
 
     rewrites: whether it replaces recorded calls by others. parallel: whether only those plans go through it whose
-    instructions may run at the same time. limited: whether it goes
-    by the target's limit; it then takes `Searches` too, which remember what was found for other limits. always: whether
-    a pass that rewrites is gone through also where nothing is to be fused.
+    instructions may run at the same time. limited: whether it goes by the target's limit; it then takes `Searches` too,
+    which remember what was found for other limits. always: whether a pass that rewrites is gone through also where
+    nothing is to be fused.
     """
 
     name: str
@@ -62,13 +61,7 @@ class Pass(NamedTuple):
 #: In this order. Those that rewrite stand first.
 PASSES = (
     Pass("rules", ruled, "what the user's rules say", rewrites=True, always=True),
-    Pass(
-        "narrow",
-        narrowed,
-        "activations and derivatives take 16 bits, where that is asked for",
-        rewrites=True,
-        always=True,
-    ),
+    Pass("narrow", narrowed, "activations and derivatives take 16 bits", rewrites=True, always=True),
     Pass("pool_first", pool_first, "what goes into a max pooling is not kept for its activation", rewrites=True),
     Pass("fuse", fused, "an activation is applied within the operation before it", rewrites=True),
     Pass("norm_sum", summed_within, "a sum behind a normalisation is made within its call", rewrites=True),
@@ -81,13 +74,7 @@ PASSES = (
     Pass("tiles", tiled, "a large gradient never exists whole", rewrites=True),
     Pass("own_parts", made_by_strips, "nor one of which each process updates a part", rewrites=True),
     Pass("linear_gradient", joined, "gradients of weight and bias read the derivative once", rewrites=True),
-    Pass(
-        "pieces",
-        summed_in_pieces,
-        "what the other ranks send of a gradient comes in pieces",
-        rewrites=True,
-        always=True,
-    ),
+    Pass("pieces", summed_in_pieces, "other ranks send gradients in pieces", rewrites=True, always=True),
     Pass("flight", waiting_later, "sums over the ranks go on beside the walk back", rewrites=True, always=True),
     Pass("dead", without_dead, "nothing is done that nobody uses"),
     Pass("concat", assembled_in_place, "producers write straight into their piece of a concatenation"),
@@ -124,16 +111,15 @@ def parted(parallel: bool = False) -> tuple[list[Pass], list[Pass]]:
     return passes[:at], passes[at:]
 
 
-def searching(passes: Iterable[Pass], searches: Searches) -> list[Pass]:
-    """The same passes, where the limited ones go by these searches."""
-    return [one._replace(run=partial(one.run, searches=searches)) if one.limited else one for one in passes]
-
-
-def run_passes(program: Program, passes: Iterable[Pass], gains: dict[str, int] | None = None) -> Program:
-    """The program behind these passes. gains: where to put by how many bytes each of them lowers the floor."""
+def run_passes(
+    program: Program, passes: Iterable[Pass], gains: dict[str, int] | None = None, searches: Searches | None = None
+) -> Program:
+    """The program behind these passes. gains: where to put by how many bytes each of them lowers the floor; searches:
+    what limited passes go by.
+    """
     level = 0 if gains is None else floor(program)
     for one in passes:
-        before, program = program, one.run(program)
+        before, program = program, one.run(program, searches) if one.limited else one.run(program)
         if gains is not None:
             reached = level if program.instructions is before.instructions else floor(program)
             gains[one.name], level = level - reached, reached

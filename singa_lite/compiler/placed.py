@@ -6,7 +6,8 @@ import gc
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from singa_lite.common.packed import Packed
 from singa_lite.compiler.ir.operation import Instruction, Operand
@@ -36,9 +37,8 @@ class Placed:
     stand in it, which compute the same by other arithmetic, so no byte of theirs can be traced to a write of the
     record. That these agree in value is tested, pass by pass.
     planned: the program behind all passes, as it runs.
-    offsets: {block: offset in the arena}. scratch: {number of an instruction: offset of its scratch}.
-    recorded_floor: the floor of `recorded`. gains: {pass: bytes by which it lowered the floor}.
-    seconds: {stage: time it took}. host_offsets: {block of host memory: offset there}; host_bytes: of host memory.
+    plan: of `requests(planned)`. gains: {pass: bytes by which it lowered the floor}. seconds: {stage: time it took}.
+    host: the plan of `host_requests(planned)`, None where nothing is offloaded.
     chosen: how values are held so that the limit is kept, and free: the program without one; None where nothing is.
     form: of the record, in words, where it is another one than the recorded.
     """
@@ -47,36 +47,37 @@ class Placed:
     rewritten: Program
     planned: Program
     plan: Plan
-    offsets: dict[int, int]
-    scratch: dict[int, int]
-    recorded_floor: int
     gains: dict[str, int]
     seconds: dict[str, float]
-    host_offsets: dict[int, int] = field(default_factory=dict)
-    host_bytes: int = 0
+    host: Plan | None = None
     chosen: HeldLevels | None = None
     free: Program | None = None
     form: str = ""
 
-    @classmethod
-    def of(
-        cls,
-        recorded: Program,
-        rewritten: Program,
-        planned: Program,
-        plan: Plan,
-        gains: dict[str, int],
-        seconds: dict[str, float],
-        host: Plan | None = None,
-    ) -> Placed:
-        """By the offsets of a plan of `requests(planned)`, and of one of `host_requests(planned)`."""
-        offsets = {int(key[1:]): offset for key, offset in plan.offsets.items() if key[0] == "b"}
-        scratch = {int(key[1:]): offset for key, offset in plan.offsets.items() if key[0] == "s"}
-        on_host = {} if host is None else {int(key[1:]): offset for key, offset in host.offsets.items()}
-        nbytes = 0 if host is None else host.arena
-        return cls(
-            recorded, rewritten, planned, plan, offsets, scratch, floor(recorded), gains, seconds, on_host, nbytes
-        )
+    @cached_property
+    def offsets(self) -> dict[int, int]:
+        """{block: offset in the arena}."""
+        return _numbered(self.plan, "b")
+
+    @cached_property
+    def scratch(self) -> dict[int, int]:
+        """{number of an instruction: offset of its scratch in the arena}."""
+        return _numbered(self.plan, "s")
+
+    @cached_property
+    def host_offsets(self) -> dict[int, int]:
+        """{block of host memory: offset there}."""
+        return {} if self.host is None else _numbered(self.host, "h")
+
+    @property
+    def host_bytes(self) -> int:
+        """Bytes of host memory."""
+        return 0 if self.host is None else self.host.arena
+
+    @cached_property
+    def recorded_floor(self) -> int:
+        """The floor of `recorded`."""
+        return floor(self.recorded)
 
     @property
     def arena_bytes(self) -> int:
@@ -88,9 +89,18 @@ class Placed:
         """Name of the order chosen."""
         return self.planned.order
 
+    def compared_with(self, free: Program, form: str = "") -> Placed:
+        """The same plan of another form of the record, whose time is compared with that of `free`, without a limit."""
+        return replace(self, planned=replace(self.planned, free=()), free=free, form=form)
+
     def packed(self) -> Packed[Placed]:
         """The same, to be kept as bytes."""
         return Packed(self, (Placed, Program, Plan, HeldLevels, Instruction, Operand))
+
+
+def _numbered(plan: Plan, kind: str) -> dict[int, int]:
+    """{number: offset} of the requests of a kind, whose ids are the kind and the number."""
+    return {int(key[1:]): offset for key, offset in plan.offsets.items() if key[0] == kind}
 
 
 @contextmanager

@@ -6,6 +6,7 @@ a limit it is the first; within one that of less time, and the second alone wher
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 
@@ -13,8 +14,7 @@ from singa_lite.compiler.ir.operation import Instruction
 from singa_lite.compiler.ir.program import Program
 from singa_lite.compiler.lower import Lowering, Sketched
 from singa_lite.compiler.placed import LimitError, Placed
-from singa_lite.compiler.recompute.budget import HeldLevels, total_seconds
-from singa_lite.compiler.recompute.transfers import waiting
+from singa_lite.compiler.recompute.budget import HeldLevels, total_seconds, waiting
 from singa_lite.compiler.rewrite.head_classes import AGAIN
 from singa_lite.compiler.rewrite.scores import LOSS
 
@@ -23,54 +23,41 @@ LEAST = 4
 
 
 class PlanVariants:
-    """As `Lowering`, of either form."""
+    """Plans of either form within limits. usual: the lowering of the first, which all other questions are asked of."""
 
     def __init__(self, recorded: Program, *, fuse: bool = True) -> None:
         self._recorded, self._fuse = recorded, fuse
-        self._usual = Lowering(recorded, fuse=fuse)
+        self.usual = Lowering(recorded, fuse=fuse)
 
-    @property
-    def rewritten(self) -> Program:
-        """The record behind the passes that rewrite, where there is no limit."""
-        return self._usual.rewritten
-
-    def within(self, limit: int | None, search: bool = True) -> Placed:
+    def within(self, limit: int) -> Placed:
         """As `Lowering.within`. A limit that the plan without one keeps takes no more time than that."""
-        free = None if limit is None else self._usual.free_within(limit, search)
+        free = self.usual.free_within(limit)
         try:
-            found = self._quickest(limit, search)
+            found = self._quickest(limit)
         except LimitError:
             if free is None:
                 raise
             return free
         return found if free is None or not has_more(found) else min(free, found, key=seconds_of)
 
-    def _quickest(self, limit: int | None, search: bool) -> Placed:
-        try:
-            found = self._usual.within(limit, search)
-        except LimitError as error:
-            if self._other is None:
-                raise
-            return self._other_within(self._other, error.limit, error.least, search)
-        if limit is None or not has_more(found) or self._other is None:
-            return found
-        try:
-            other = self._told(self._other.within(limit, search))
-        except LimitError:
-            return found
-        return min(found, other, key=seconds_of)
-
-    def without_limit(self) -> Program:
-        """The program that is planned where there is no limit, but for moves within it."""
-        return self._usual.without_limit()
-
-    def rung(self, limit: int) -> int:
-        """As `Lowering.rung`."""
-        return self._usual.rung(limit)
+    def _quickest(self, limit: int) -> Placed:
+        """The plan of the form that takes less time; the least of both where neither keeps the limit."""
+        found, least = list[Placed](), list[Placed]()
+        for form in self._forms():
+            try:
+                placed, plans = form.within(limit), found
+            except LimitError as error:
+                placed, plans = error.least, least
+            plans.append(placed if form is self.usual else placed.compared_with(self.usual.without_limit()))
+            if found and not has_more(found[0]):
+                break
+        if not found:
+            raise LimitError(limit, min(least, key=lambda placed: placed.arena_bytes))
+        return min(found, key=seconds_of) if found[1:] else found[0]
 
     def sketched(self, limit: int, start: HeldLevels | None, thrifty: bool = True) -> Sketched | None:
         """As `Lowering.sketched`."""
-        found = self._usual.sketched(limit, start, thrifty)
+        found = self.usual.sketched(limit, start, thrifty)
         if (found is not None and (found.slowdown == 0 or not thrifty)) or self._other is None:
             return found
         other = self._other.sketched(limit, start, thrifty)
@@ -78,6 +65,11 @@ class PlanVariants:
             return found
         slowdown = (1 + other.slowdown) * self._share - 1
         return other._replace(slowdown=slowdown) if found is None or slowdown < found.slowdown else found
+
+    def _forms(self) -> Iterator[Lowering]:
+        yield self.usual
+        if self._other is not None:
+            yield self._other
 
     @cached_property
     def _other(self) -> Lowering | None:
@@ -91,20 +83,8 @@ class PlanVariants:
     @cached_property
     def _share(self) -> float:
         """The time of the second form without a limit, in times of that of the first."""
-        other = self._usual if self._other is None else self._other
-        return total_seconds(other.without_limit()) / total_seconds(self._usual.without_limit())
-
-    def _other_within(self, other: Lowering, limit: int, least: Placed, search: bool) -> Placed:
-        """The plan of the second form, where the first has none. least: of the first."""
-        try:
-            return self._told(other.within(limit, search))
-        except LimitError as error:
-            least = min(least, self._told(error.least), key=lambda placed: placed.arena_bytes)
-            raise LimitError(limit, least) from None
-
-    def _told(self, placed: Placed) -> Placed:
-        """The same plan, whose time is told beside that of the first form without a limit."""
-        return replace(placed, planned=replace(placed.planned, free=()), free=self._usual.without_limit())
+        other = self.usual if self._other is None else self._other
+        return total_seconds(other.without_limit()) / total_seconds(self.usual.without_limit())
 
 
 def has_more(placed: Placed) -> bool:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from typing import TypeAlias
 
-from singa_lite.common.array_types import Array, DeviceArray, DeviceMemory
+from singa_lite.common.array_types import Array, DType
 from singa_lite.device.tensor_memory import TensorMemory
 from singa_lite.kernels.kernel_set import Launch, specs_of
-from singa_lite.runtime.runtime import Runtime, Stage
 from singa_lite.tensor import Block, Tensor, contiguous_strides
 
 #: How many are kept: batches and results of a few recorded steps, in the few places that a pool gives results.
@@ -17,6 +15,13 @@ MOST = 64
 #: Copies host arrays, which have the forms of those that it was made for, into tensors that keep their bytes meanwhile;
 #: where their processor and its stream are the current ones.
 BoundFeeds: TypeAlias = Callable[[Sequence[Array]], None]
+#: Copies tensors that keep their bytes meanwhile into new ones over one block, where their processor and its stream are
+#: the current ones, and nobody looks at operations.
+BoundResults: TypeAlias = Callable[[], list[Tensor]]
+#: Copies results to a block.
+CopyTo: TypeAlias = Callable[[Block], None]
+#: Shape, dtype, strides and offset of a tensor over a block.
+Form: TypeAlias = tuple[tuple[int, ...], DType, tuple[int, ...], int]
 
 
 class BoundCopies:
@@ -45,6 +50,14 @@ class BoundCopies:
         self._known[key] = found
         return found
 
+    def launches(
+        self, device: TensorMemory, sources: Sequence[Tensor], targets: Sequence[Tensor]
+    ) -> list[Launch] | None:
+        """As `launch`, of each source to its target; None where one of them cannot be kept."""
+        found = [self.launch(device, *pair) for pair in zip(sources, targets, strict=True)]
+        kept = [launch for launch in found if launch is not None]
+        return kept if len(kept) == len(found) else None
+
 
 def _place(device: TensorMemory, tensor: Tensor) -> Hashable:
     """Where a tensor's first element lies, and its form; None for a place that no launch can be known by."""
@@ -72,119 +85,86 @@ def bound_feeds(
     with device.runtime.here():
         stage = device.runtime.stage([tensor.block for tensor in tensors], like)
         if stage is None:
-            return _Written(device.runtime, [device.array(tensor) for tensor in tensors])
-        launches = []
-        for memory, values, tensor in zip(stage.memories, like, tensors, strict=True):
-            source = Tensor(Block(device, values.nbytes, memory), values.shape, values.dtype)
-            launch = copies.launch(device, source, tensor)
-            if launch is None:
-                return None
-            launches.append(launch)
-        return _Staged(stage, launches)
+            write, targets = device.runtime.write, [device.array(tensor) for tensor in tensors]
 
+            def write_all(batch: Sequence[Array]) -> None:
+                for target, values in zip(targets, batch, strict=True):
+                    write(target, values)
 
-class _Written:
-    """By the host itself, at once."""
+            return write_all
+        sources = [
+            Tensor(Block(device, values.nbytes, memory), values.shape, values.dtype)
+            for memory, values in zip(stage.memories, like, strict=True)
+        ]
+        launches = copies.launches(device, sources, tensors)
 
-    def __init__(self, runtime: Runtime, targets: Sequence[DeviceArray]) -> None:
-        self._write = runtime.write
-        self._targets = tuple(targets)
-
-    def __call__(self, batch: Sequence[Array]) -> None:
-        for target, values in zip(self._targets, batch, strict=True):
-            self._write(target, values)
-
-
-class _Staged:
-    """By way of a stage. launches: from there to the tensors."""
-
-    def __init__(self, stage: Stage, launches: Sequence[Launch]) -> None:
-        self._stage = stage
-        self._launches = tuple(launches)
-
-    def __call__(self, batch: Sequence[Array]) -> None:
-        self._stage.begin(batch)
+    def copy_staged(batch: Sequence[Array]) -> None:
+        stage.begin(batch)
         try:
-            for launch in self._launches:
+            for launch in launches or ():
                 launch()
         finally:
-            self._stage.end()
+            stage.end()
 
-
-class BoundResults(ABC):
-    """Of tensors that keep their bytes meanwhile. Called where their processor and its stream are the current ones, and
-    nobody looks at operations. nbytes: of the block.
-    """
-
-    def __init__(self, device: TensorMemory, sources: Sequence[Tensor]) -> None:
-        self._device = device
-        self._sources = tuple(sources)
-        alignment, end = device.runtime.alignment, 0
-        self._forms = []
-        for source in sources:
-            self._forms.append((source.shape, source.dtype, contiguous_strides(source.shape, source.dtype), end))
-            end += -(-source.nbytes // alignment) * alignment
-        self.nbytes = end
-
-    def __call__(self) -> list[Tensor]:
-        block = self._device.new_block(self.nbytes)
-        self._copy(block.memory)
-        trusted = Tensor.trusted
-        return [trusted(block, *form) for form in self._forms]
-
-    @abstractmethod
-    def _copy(self, memory: DeviceMemory) -> None:
-        """To the memory of a block."""
-
-
-class _OnHost(BoundResults):
-    """Few bytes, copied by the host at once."""
-
-    def __init__(self, device: TensorMemory, sources: Sequence[Tensor]) -> None:
-        super().__init__(device, sources)
-        self._arrays = [device.array(source) for source in sources]
-        self._runtime = device.runtime
-
-    def _copy(self, memory: DeviceMemory) -> None:
-        view, copies = self._runtime.view, self._runtime.copies
-        for array, (shape, dtype, strides, offset) in zip(self._arrays, self._forms, strict=True):
-            copies(array, view(memory, shape, dtype, strides, offset))
-
-
-class _Launched(BoundResults):
-    """By launches, which are bound once for each of the few places that a pool gives."""
-
-    def __init__(self, device: TensorMemory, sources: Sequence[Tensor], copies: BoundCopies) -> None:
-        super().__init__(device, sources)
-        self._copies = copies
-        self._known: dict[int | None, Sequence[Launch]] = {}
-
-    def _copy(self, memory: DeviceMemory) -> None:
-        address = self._device.runtime.address(memory)
-        if address not in self._known:
-            self.bind(memory)
-        for launch in self._known[address]:
-            launch()
-
-    def bind(self, memory: DeviceMemory) -> bool:
-        """Bind what copies to there; False where such launches cannot be kept, here or anywhere."""
-        block = Block(self._device, self.nbytes, memory)
-        targets = [Tensor.trusted(block, *form) for form in self._forms]
-        found = [self._copies.launch(self._device, *pair) for pair in zip(self._sources, targets, strict=True)]
-        if None in found:
-            return False
-        if len(self._known) >= MOST:
-            self._known.clear()
-        self._known[self._device.runtime.address(memory)] = [launch for launch in found if launch is not None]
-        return True
+    return None if launches is None else copy_staged
 
 
 def bound_results(device: TensorMemory, copies: BoundCopies, sources: Sequence[Tensor]) -> BoundResults | None:
     """What copies these tensors; None where that cannot be bound. copies: the device's."""
-    runtime = device.runtime
-    with runtime.here():
-        if runtime.address(sources[0].block.memory) is None:
-            arrays = [device.array(source) for source in sources]
-            return _OnHost(device, sources) if all(runtime.copies(array, array) for array in arrays) else None
-        made = _Launched(device, sources, copies)
-        return made if made.bind(device.new_block(made.nbytes).memory) else None
+    alignment, nbytes, forms = device.runtime.alignment, 0, list[Form]()
+    for source in sources:
+        forms.append((source.shape, source.dtype, contiguous_strides(source.shape, source.dtype), nbytes))
+        nbytes += -(-source.nbytes // alignment) * alignment
+    with device.runtime.here():
+        if device.runtime.address(sources[0].block.memory) is None:
+            copy = _host_copy(device, sources, forms)
+        else:
+            copy = _launched_copy(device, copies, sources, forms, nbytes)
+    if copy is None:
+        return None
+
+    def results() -> list[Tensor]:
+        block = device.new_block(nbytes)
+        copy(block)
+        return [Tensor.trusted(block, *form) for form in forms]
+
+    return results
+
+
+def _host_copy(device: TensorMemory, sources: Sequence[Tensor], forms: Sequence[Form]) -> CopyTo | None:
+    """What copies few bytes by the host at once; None where they are many."""
+    view, copies = device.runtime.view, device.runtime.copies
+    arrays = [device.array(source) for source in sources]
+    if not all(copies(array, array) for array in arrays):
+        return None
+
+    def copy(block: Block) -> None:
+        for array, form in zip(arrays, forms, strict=True):
+            copies(array, view(block.memory, *form))
+
+    return copy
+
+
+def _launched_copy(
+    device: TensorMemory, copies: BoundCopies, sources: Sequence[Tensor], forms: Sequence[Form], nbytes: int
+) -> CopyTo | None:
+    """What copies by launches, bound once for each of the few places that a pool gives; None where none can be kept."""
+    address, known = device.runtime.address, dict[int | None, Sequence[Launch]]()
+
+    def bind(block: Block) -> bool:
+        launches = copies.launches(device, sources, [Tensor.trusted(block, *form) for form in forms])
+        if launches is None:
+            return False
+        if len(known) >= MOST:
+            known.clear()
+        known[address(block.memory)] = launches
+        return True
+
+    def copy(block: Block) -> None:
+        place = address(block.memory)
+        if place not in known:
+            bind(block)
+        for launch in known[place]:
+            launch()
+
+    return copy if bind(device.new_block(nbytes)) else None

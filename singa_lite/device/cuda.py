@@ -81,16 +81,16 @@ def _new_cuda(name: str, index: int, limit: int | None = None, options: Options 
     options = options or Options()
     loader, below = CudaLoader(cupy, runtime.stream.ptr), by_way_of_host(NUMPY, runtime)
 
-    def made(options: Options) -> KernelSet:
+    def kernel_set(options: Options) -> KernelSet:
         with runtime.here():
             found = list(libraries(runtime.stream.ptr, options, GpuTrial(runtime)))
         builders = [library.builders for library in found]
         fusions = [fusion for library in found for fusion in library.fusions]
         return cuda_kernels(loader, below, builders, fusions, options.channels_last)
 
-    kernels = made(options)
+    kernels = kernel_set(options)
     if kernels.has_levels:
-        kernels.in_tf32 = cache(lambda: made(options._replace(allow_tf32=True)))
+        kernels.in_tf32 = cache(lambda: kernel_set(options._replace(allow_tf32=True)))
     return Device(name, kernels, runtime.pool, runtime)
 
 

@@ -2,17 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 from weakref import ReferenceType, WeakKeyDictionary, WeakSet, ref
 
+from numpy.typing import DTypeLike
+
+from singa_lite.common.array_types import DeviceArray
 from singa_lite.common.contexts import StepLock
 from singa_lite.common.errors import GraphError
 from singa_lite.common.unique import Unique
-from singa_lite.graph.replay.step_device import StepDevice
+from singa_lite.kernels.kernel_set import KernelSet, Launch
+from singa_lite.runtime.cuda_pool import MemoryPool
 from singa_lite.runtime.pinned import PinnedMemory
+from singa_lite.runtime.runtime import Replay, Runtime
 from singa_lite.tensor import Block
+
+
+class StepDevice(Protocol):
+    """The device of a recorded step: memory, kernels and a runtime. `device.Device`, which lies above, is one."""
+
+    kernels: KernelSet
+    pool: MemoryPool
+    runtime: Runtime
+
+    @property
+    def graph(self) -> object | None: ...
+
+    def new_block(self, nbytes: int) -> Block: ...
+
+    def bind(self, block: Block) -> None: ...
+
+    def view(
+        self, block: Block, shape: Sequence[int], dtype: DTypeLike, strides: Sequence[int], offset: int
+    ) -> DeviceArray: ...
+
+    def replay(self, launches: Sequence[Launch], names: Sequence[str]) -> Replay: ...
+
+    def synchronize(self) -> None: ...
+
+    def check_bytes(self, doing: str) -> None: ...
+
+    def check_guards(self, doing: str) -> None: ...
+
 
 #: {device: the arena that nets there share}.
 _shared: WeakKeyDictionary[StepDevice, ReferenceType[Arena]] = WeakKeyDictionary()
@@ -28,18 +61,11 @@ def arena_busy_error() -> GraphError:
     return GraphError(_TAKEN)
 
 
-class ArenaNeeds(Protocol):
-    """Bytes that a program wants of an arena, and of host memory."""
+class Resident(Protocol):
+    """A program that runs here: an `Executable`. arena_bytes, host_bytes: of the arena and of host memory."""
 
-    @property
-    def arena_bytes(self) -> int: ...
-
-    @property
-    def host_bytes(self) -> int: ...
-
-
-class Resident(ArenaNeeds, Protocol):
-    """A program that runs here: an `Executable`."""
+    arena_bytes: int
+    host_bytes: int
 
     def release(self) -> None:
         """Forget where its bytes are."""
@@ -100,7 +126,7 @@ class Arena(Unique):
             raise GraphError("binding a step: wanted an arena with bytes, received one that has none")
         return self.block
 
-    def reserve(self, needs: ArenaNeeds) -> None:
+    def reserve(self, needs: Resident) -> None:
         """Make room for a program. If the span or the host memory must grow, all programs are bound anew."""
         if needs.host_bytes > (0 if self.host is None else self.host.nbytes):
             self.turn.run(self._grow_host, needs.host_bytes)
@@ -129,8 +155,11 @@ class Arena(Unique):
 
     def copying(self, run: Callable[[], object]) -> None:
         """Run a program. Where that ends early, its copies to host memory and back end before anything else runs."""
+        if self.host is None:
+            run()
+            return
         self.settle()
-        self._may_be_copying = self.host is not None
+        self._may_be_copying = True
         try:
             run()
         except BaseException:

@@ -33,12 +33,12 @@ class BudgetError(PlanError):
         """What was wanted, what the least is, of what it is made, and what would help."""
         least = f"the least found is {self.total_bytes:,} bytes ({self.total_bytes / 2**20:.2f} MiB)"
         would_help = f". What would help: {'; '.join(self.remedies)}" if self.remedies else ""
-        return f"{self._wanted()}, {least}: {self._made_of()}{would_help}"
+        return f"{self._request_text()}, {least}: {self._composition()}{would_help}"
 
-    def _wanted(self) -> str:
+    def _request_text(self) -> str:
         return f"memory_budget: wanted at most {self.budget:,} bytes in all"
 
-    def _made_of(self) -> str:
+    def _composition(self) -> str:
         outside = {role: n for role, n in self.plan.by_role.items() if n and role != Role.INTERMEDIATE}
         held = [f"{role} {_mib(nbytes)}" for role, nbytes in outside.items()]
         if self.bound.taken:
@@ -60,7 +60,7 @@ class OverLimitError(BudgetError, OutOfMemoryError):
 
     __str__ = BudgetError.__str__
 
-    def _wanted(self) -> str:
+    def _request_text(self) -> str:
         others = f"{in_words(self.used)} of it used by others"
         return f"device {self.bound.device}, limit: {in_words(self.limit)}, {others}: wanted a step that fits"
 

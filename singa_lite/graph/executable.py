@@ -8,17 +8,19 @@ from typing import NamedTuple
 
 from singa_lite.common import threads
 from singa_lite.common.array_types import Array, DeviceArray
+from singa_lite.common.errors import GraphError
 from singa_lite.common.machine import clear_free_lists
 from singa_lite.common.packed import Packed
 from singa_lite.common.unique import Unique
-from singa_lite.compiler.ir.operation import Instruction, Operand
+from singa_lite.compiler.ir.operation import Instruction, Operand, Transfer
 from singa_lite.compiler.ir.remembered import forget_planning
+from singa_lite.compiler.ir.uses import Uses
 from singa_lite.compiler.placed import Placed
 from singa_lite.graph.arena import Arena
-from singa_lite.graph.replay.bound_transfers import BoundTransfers
-from singa_lite.graph.replay.checked_launches import CheckedLaunches
-from singa_lite.graph.replay.lanes import Lanes
+from singa_lite.graph.checked_launches import CheckedLaunches
+from singa_lite.graph.lanes import Lanes
 from singa_lite.kernels.kernel_set import KernelSet, Launch
+from singa_lite.runtime.pinned import Copying, PinnedMemory
 from singa_lite.runtime.runtime import Replay
 from singa_lite.tensor import Block
 
@@ -78,8 +80,9 @@ class Executable(Unique):
         self.arena_bytes, self.host_bytes = placed.arena_bytes, placed.host_bytes
         self._count = len(placed.planned.instructions)
         self._lanes = Lanes(placed.planned, together=not checked)
-        self._first_writes = _first_writes(placed.planned.instructions, self.blocks)
-        self._last_writes = _last_writes(placed.planned.instructions, self.blocks)
+        writers = Uses(placed.planned.instructions).writers
+        #: {block outside the arena: the instructions that write it, by index}
+        self._writers = {number: writers[number] for number in self.blocks if number in writers}
         self._replay: Replay | None = None
         arena.add(self)
 
@@ -104,7 +107,7 @@ class Executable(Unique):
     def _run(self, pause: Pause | None) -> None:
         with self.arena.device.runtime.here():
             replay = self._replay or self.prepare()
-            if pause is None or not self._is_made(pause):
+            if pause is None or not self._is_complete(pause):
                 self.arena.copying(replay)
             else:
                 self.arena.copying(partial(replay.pausing, self._first_write(pause.blocks), pause.wait))
@@ -114,19 +117,13 @@ class Executable(Unique):
         if self._replay is not None:
             return self._replay
         threads.settle()
-        return self.arena.turn.run(self._prepared)
-
-    def _prepared(self) -> Replay:
-        with self.arena.device.runtime.here():
-            replay = self._replay or self._bind()
-            self._replay = replay
-            return replay
+        return self.arena.turn.run(self._bind)
 
     def launches(self) -> list[Launch]:
         """The launches in order, one an instruction, each to run by itself."""
-        return self._lanes.by_themselves(self._made())
+        return self._lanes.by_themselves(self._bound_launches())
 
-    def _made(self) -> list[Launch]:
+    def _bound_launches(self) -> list[Launch]:
         """The launches in order, one an instruction.
 
         Where they are many, what they are built from is let go of on the way, so that they lie close together.
@@ -139,7 +136,7 @@ class Executable(Unique):
             if instruction.transfer is not None:
                 launches.append(transfers.launch(instruction))
                 continue
-            with self._lanes.making(step, self._kernels.turns):
+            with self._lanes.bound_in_lane(step, self._kernels.turns):
                 launches.append(self._launch(placed, instruction))
         return launches
 
@@ -150,43 +147,45 @@ class Executable(Unique):
     def written(self) -> dict[int, Array]:
         """Host copies of the bytes of each block outside the arena that the program writes."""
         read = self.arena.device.runtime.read
-        return {number: read(self._whole(number)) for number in self._first_writes}
+        return {number: read(self._block_array(number)) for number in self._writers}
 
     def write_back(self, values: Mapping[int, Array]) -> None:
         """Give these blocks the bytes that `written` copied."""
         for number, bytes_before in values.items():
-            self.arena.device.runtime.write(self._whole(number), bytes_before)
+            self.arena.device.runtime.write(self._block_array(number), bytes_before)
 
-    def _whole(self, number: int) -> DeviceArray:
+    def _block_array(self, number: int) -> DeviceArray:
         block = self.blocks[number]
         return self.arena.device.view(block, (block.nbytes,), "uint8", (1,), 0)
 
     def _bind(self) -> Replay:
-        clear_free_lists()  # of what planning dropped, so that the launches lie close together
-        self.arena.reserve(self)
-        with self.arena.binding():
-            launches = self._made()
-        placed = self.placed
-        names = [_name(i) for i in placed.planned.instructions]
-        launches, names = self._lanes.merged(launches, names)
-        if self.checked:
-            launches, names = CheckedLaunches(placed, self.arena.device, self._bytes).around(launches, names)
-        replay = self.arena.device.replay(launches, names)
-        forget_planning(self._kernels)  # the launches have what they need
-        return replay
+        placed, device = self.placed, self.arena.device
+        with device.runtime.here():
+            if self._replay is None:
+                clear_free_lists()  # of what planning dropped, so that the launches lie close together
+                self.arena.reserve(self)
+                with self.arena.binding():
+                    launches = self._bound_launches()
+                names = [f"{i.kernel!r} of layer {i.layer!r}" for i in placed.planned.instructions]
+                launches, names = self._lanes.merged(launches, names)
+                if self.checked:
+                    launches, names = CheckedLaunches(placed, device, self._bytes).with_checks(launches, names)
+                self._replay = device.replay(launches, names)
+                forget_planning(self._kernels)  # the launches have what they need
+            return self._replay
 
     def _first_write(self, blocks: Collection[Block]) -> int:
         """The index of the first launch, or wave of launches, that writes one of these blocks."""
         if self.checked:  # launches lie between those of the instructions
             return 0
-        written = (step for number, step in self._first_writes.items() if self.blocks[number] in blocks)
+        written = (steps[0] for number, steps in self._writers.items() if self.blocks[number] in blocks)
         return self._lanes.place(min(written, default=self._count))
 
-    def _is_made(self, pause: Pause) -> bool:
+    def _is_complete(self, pause: Pause) -> bool:
         """Whether what the pause reads is whole when it comes."""
         if pause.made is None:
             return True
-        written = (step for number, step in self._last_writes.items() if self.blocks[number] is pause.made)
+        written = (steps[-1] for number, steps in self._writers.items() if self.blocks[number] is pause.made)
         return self._lanes.place(max(written, default=self._count)) < self._first_write(pause.blocks)
 
     def _launch(self, placed: Placed, instruction: Instruction) -> Launch:
@@ -209,20 +208,31 @@ class Executable(Unique):
         return self.arena.device.view(self.arena.span, (nbytes,), "uint8", (1,), offset)
 
 
-def _name(instruction: Instruction) -> str:
-    return f"{instruction.kernel!r} of layer {instruction.layer!r}"
+class BoundTransfers:
+    """Launches of copies between the arena and host memory, of one program.
 
+    offsets: {block: offset in host memory}; array: makes that of an operand in the arena.
+    """
 
-def _first_writes(instructions: Sequence[Instruction], blocks: Collection[int]) -> dict[int, int]:
-    """{one of these blocks: the index of the first instruction that writes it}."""
-    found: dict[int, int] = {}
-    for step, instruction in enumerate(instructions):
-        for operand in instruction.writes:
-            if operand.block in blocks:
-                found.setdefault(operand.block, step)
-    return found
+    def __init__(
+        self, offsets: Mapping[int, int], memory: PinnedMemory | None, array: Callable[[Operand], DeviceArray]
+    ) -> None:
+        self._offsets = offsets
+        self._memory = memory
+        self._array = array
+        self._begun: dict[int, Copying] = {}
 
+    def launch(self, instruction: Instruction) -> Launch:
+        """What begins a copy, or what waits for its end; that which begins it comes first."""
+        source, target = instruction.reads[0], instruction.writes[0]
+        if instruction.transfer is Transfer.END:
+            return self._begun.pop(target.block).end
+        copying = self._begun[target.block] = self._bound(source, target)
+        return copying.begin
 
-def _last_writes(instructions: Sequence[Instruction], blocks: Collection[int]) -> dict[int, int]:
-    """{one of these blocks: the index of the last instruction that writes it}."""
-    return {o.block: step for step, i in enumerate(instructions) for o in i.writes if o.block in blocks}
+    def _bound(self, source: Operand, target: Operand) -> Copying:
+        if self._memory is None:
+            raise GraphError("binding a step: wanted host memory for the values that it offloads, received none")
+        if target.block in self._offsets:
+            return self._memory.out(self._array(source), self._offsets[target.block])
+        return self._memory.back(self._array(target), self._offsets[source.block])

@@ -8,19 +8,20 @@ from collections.abc import Callable
 from singa_lite.common import threads
 from singa_lite.common.checks import flag, integer
 from singa_lite.common.errors import GraphError
+from singa_lite.compiler.ir.operation import Instruction
 from singa_lite.compiler.ir.operation import Operation as Operation
 from singa_lite.compiler.ir.operation import Phase as Phase
 from singa_lite.compiler.placed import prove
-from singa_lite.compiler.report.dot import to_dot
+from singa_lite.compiler.proof.calls import exact
+from singa_lite.compiler.report.plan_figure import to_dot
 from singa_lite.compiler.report.profile import Peaks, Profile, measure
-from singa_lite.graph.arena import Arena
+from singa_lite.graph.arena import Arena, StepDevice
+from singa_lite.graph.call_times import peaks_of
 from singa_lite.graph.executable import Executable
 from singa_lite.graph.executable import Pause as Pause
-from singa_lite.graph.peaks import peaks_of
 from singa_lite.graph.planned_record import ORDERS as ORDERS
 from singa_lite.graph.planned_record import PlannedRecord
-from singa_lite.graph.replay.step_device import StepDevice
-from singa_lite.graph.same_record import same_up_to_names
+from singa_lite.graph.record import Record
 from singa_lite.tensor import Block
 
 
@@ -62,11 +63,7 @@ class Graph(PlannedRecord):
         optimizers have other options than when it was recorded; an optimizer's rate may change, and is followed.
         """
         self._check_before_run()
-        order = self.order if order is None else order
-        executable = self._executables.get(order)
-        if executable is None or self.device.graph is not None:
-            executable = self._executable(order)
-        executable.run(pause)
+        self._executable(self.order if order is None else order).run(pause)
 
     def profile(self, runs: int = 10, *, peaks: bool = True) -> Profile:
         """Time each operation of the planned step by itself: the median over `runs`, at least 1, in seconds.
@@ -149,7 +146,7 @@ class Graph(PlannedRecord):
             raise TypeError(f"equals: wanted a Graph, received {type(other).__name__}")
         if self.recording or other.recording:
             raise GraphError("equals: wanted graphs whose recording is finished, leave its with block first")
-        return same_up_to_names(self, other)
+        return _same_up_to_names(self, other)
 
     def to_dot(self) -> str:
         """The record in the language of Graphviz: operations colored by phase, and what each directly depends on."""
@@ -158,3 +155,32 @@ class Graph(PlannedRecord):
     def __repr__(self) -> str:
         state = "recording" if self.recording else "failed" if self.failed else "recorded"
         return f"<Graph {state}, {self.count} operations, {len(self.blocks)} blocks>"
+
+
+def _same_up_to_names(one: Record, other: Record) -> bool:
+    """Whether there is one renaming of blocks by which each operation of the one is that of the other."""
+    if one.count != other.count:
+        return False
+    there: dict[int, int] = {}
+    back: dict[int, int] = {}
+    for mine, theirs in zip(one.instructions, other.instructions, strict=True):
+        if _nameless(mine) != _nameless(theirs):
+            return False
+        for operand, twin in zip(mine.operands, theirs.operands, strict=True):
+            if operand is None or twin is None:
+                continue
+            if there.setdefault(operand.block, twin.block) != twin.block:
+                return False
+            if back.setdefault(twin.block, operand.block) != operand.block:
+                return False
+    return all(
+        one.role(block) is other.role(twin) and one.blocks[block].nbytes == other.blocks[twin].nbytes
+        for block, twin in there.items()
+    )
+
+
+def _nameless(instruction: Instruction) -> tuple[object, ...]:
+    """All of an operation but names and which blocks it is over."""
+    views = tuple(o and (o.shape, o.dtype, o.strides, o.offset) for o in instruction.operands)
+    settings = {name: exact(value) for name, value in instruction.settings.items()}
+    return instruction.kernel, settings, instruction.phase, views

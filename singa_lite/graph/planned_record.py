@@ -23,10 +23,9 @@ from singa_lite.compiler.placement.problem import PlanError
 from singa_lite.compiler.recompute.budget import HeldLevels
 from singa_lite.compiler.report.memory_plan import MemoryPlan, Row
 from singa_lite.compiler.rewrite.rules import ruled
-from singa_lite.graph.arena import Arena
+from singa_lite.graph.arena import Arena, StepDevice
 from singa_lite.graph.record import Record
-from singa_lite.graph.replay.step_device import StepDevice
-from singa_lite.graph.within_bound import WithinBound, check_keeps, process_bytes, process_bytes_once_more
+from singa_lite.graph.within_bound import WithinBound, process_bytes, process_bytes_once_more
 from singa_lite.kernels.kernel_set import KernelSet, tf32_of
 
 ORDERS = ("recorded", "dependencies")
@@ -119,15 +118,11 @@ class PlannedRecord(Record):
 
     def on_rung(self, bound: ByteLimit) -> ByteLimit:
         """A bound not above this one, within which a search takes half as long."""
-        self._check_one_order()
-        self._hold()
-        return self._lower().on_rung(bound)
+        return self._searched().on_rung(bound)
 
     def sketched_within(self, bound: ByteLimit, start: HeldLevels | None, thrifty: bool = True) -> Sketched | None:
         """What the plan of a bound would be, from levels of another size of the batch; see `Lowering.sketched`."""
-        self._check_one_order()
-        self._hold()
-        return self._lower().sketched(bound, start, thrifty)
+        return self._searched().sketched(bound, start, thrifty)
 
     def _plan_of(self, placed: Placed) -> MemoryPlan:
         sizes = placed.rewritten.sizes
@@ -143,7 +138,7 @@ class PlannedRecord(Record):
         """Of each operation, as it would run in the recorded order; nothing is placed for it."""
         self._check_whole()
         known = self._lowering
-        rewritten = run_passes(self._recorded(), rewriting(self.fuse)) if known is None else known.forms.rewritten
+        rewritten = run_passes(self._recorded(), rewriting(self.fuse)) if known is None else known.forms.usual.rewritten
         return [instruction.scratch_bytes for instruction in rewritten.instructions]
 
     def _made_rows(self, placed: Placed) -> list[Row]:
@@ -183,15 +178,17 @@ class PlannedRecord(Record):
                 raise PlanError(_ONE_ORDER)
             placed = lower(self._recorded(), fuse=self.fuse, parallel=True, search=search)
             if bound is not None:
-                check_keeps(bound, placed, self._held(), self.device, self._plan_of)
+                self._lower().check_keeps(bound, placed, self._plan_of)
             return placed
         found = self._lower()
-        return found.forms.within(None, search) if bound is None else found.plan(bound, self._plan_of)
+        return found.forms.usual.unlimited(search) if bound is None else found.plan(bound, self._plan_of)
 
-    def _check_one_order(self) -> None:
-        """PlanError where a plan within a bound is wanted in the order of dependencies."""
+    def _searched(self) -> WithinBound:
+        """The plans of a whole record; PlanError where a plan within a bound is wanted in the order of dependencies."""
         if self.order != "recorded":
             raise PlanError(_ONE_ORDER)
+        self._hold()
+        return self._lower()
 
     def _hold(self) -> None:
         """Hold the outputs of a whole record."""
@@ -202,10 +199,10 @@ class PlannedRecord(Record):
 
     def _lower(self) -> WithinBound:
         if self._lowering is None:
-            self._lowering = WithinBound(self._recorded(), self._held(), self.device, self.fuse)
+            self._lowering = WithinBound(self._recorded(), self._held_sizes(), self.device, self.fuse)
         return self._lowering
 
-    def _held(self) -> list[int]:
+    def _held_sizes(self) -> list[int]:
         """Bytes of each block outside the arena."""
         return [block.nbytes for n, block in enumerate(self.blocks) if self.role(n) is not Role.INTERMEDIATE]
 
@@ -219,7 +216,7 @@ class PlannedRecord(Record):
         if self.bound is None:
             return True
         beside = self.bound.beside(self.memory_plan.process_bytes)
-        return beside.leaves(self._held(), arena, self.device.runtime.alignment)
+        return beside.leaves(self._held_sizes(), arena, self.device.runtime.alignment)
 
     def _recorded(self) -> Program:
         """The record as a program for the device."""

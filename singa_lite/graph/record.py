@@ -71,9 +71,9 @@ class Record(Unique):
         self._fresh: dict[int, Block] = {}
 
     def enter(self, block: Block) -> None:
-        """Note a block without bytes. When its last tensor dies, `_died` is called."""
+        """Note a block without bytes. When its last tensor dies, `_note_death` is called."""
         number = self._enter(block, RecordedBlock(block.nbytes, fresh=ref(block), born=self.count))
-        block.set_give(partial(self._died, number, id(block)))
+        block.set_give(partial(self._note_death, number, id(block)))
 
     def append(self, operation: Operation) -> None:
         """Note an operation instead of doing it."""
@@ -81,7 +81,7 @@ class Record(Unique):
             Instruction(
                 self.count,
                 operation.kernel,
-                tuple(None if tensor is None else self._operand(tensor) for tensor in operation.tensors),
+                tuple(None if tensor is None else self.operand(tensor) for tensor in operation.tensors),
                 operation.settings,
                 operation.phase,
                 operation.layer,
@@ -94,10 +94,6 @@ class Record(Unique):
             if not block.layer:
                 block.layer = operation.layer
             block.name = block.name or tensor.name or operation.kernel
-
-    def operand(self, tensor: Tensor) -> Operand:
-        """The tensor as operations of the record name it."""
-        return self._operand(tensor)
 
     def knows(self, block: Block) -> bool:
         """Whether an operation of the record uses the block."""
@@ -124,7 +120,7 @@ class Record(Unique):
         self.blocks.append(recorded)
         return len(self.blocks) - 1
 
-    def _died(self, number: int, key: int) -> None:
+    def _note_death(self, number: int, key: int) -> None:
         if self._numbers.get(key) == number:
             del self._numbers[key]
         if self.blocks[number].fresh is not None:
@@ -138,7 +134,8 @@ class Record(Unique):
         fresh = self.blocks[number].fresh
         return number if fresh is None or fresh() is block else None
 
-    def _operand(self, tensor: Tensor) -> Operand:
+    def operand(self, tensor: Tensor) -> Operand:
+        """The tensor as operations of the record name it."""
         block = tensor.block
         number = self._number(block)
         if number is None:

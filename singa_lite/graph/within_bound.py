@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cached_property
 
 from singa_lite.common.unique import Unique
 from singa_lite.compiler.byte_limit import ByteLimit, further_bytes, launch_bytes
@@ -16,8 +17,8 @@ from singa_lite.compiler.proof.check_rewrites import check_rewrites
 from singa_lite.compiler.recompute.budget import HeldLevels
 from singa_lite.compiler.recompute.recompute_for_clipping import clipping_forms
 from singa_lite.compiler.report.memory_plan import MemoryPlan
+from singa_lite.graph.arena import StepDevice
 from singa_lite.graph.budget_error import BudgetError, OverLimitError
-from singa_lite.graph.replay.step_device import StepDevice
 
 
 class WithinBound(Unique):
@@ -28,9 +29,11 @@ class WithinBound(Unique):
 
     def __init__(self, recorded: Program, held: list[int], device: StepDevice, fuse: bool) -> None:
         self._recorded, self._held, self._device, self._fuse = recorded, held, device, fuse
-        #: Those of the record as it is.
-        self.forms = PlanVariants(recorded, fuse=fuse)
-        self._clipping: dict[str, PlanVariants] | None = None
+
+    @cached_property
+    def forms(self) -> PlanVariants:
+        """Those of the record as it is."""
+        return PlanVariants(self._recorded, fuse=self._fuse)
 
     def plan(self, bound: ByteLimit, told: Callable[[Placed], MemoryPlan]) -> Placed:
         """A plan within the bound. BudgetError where none is found, which shows the least as `told` tells it.
@@ -39,7 +42,7 @@ class WithinBound(Unique):
         plan is searched for again with so much less, which ends, as each time more is left.
         """
         left = self._beside_process(bound)
-        if left is not bound and self._keeps(bound, free := self.forms.within(None, True)) and not has_more(free):
+        if left is not bound and self._keeps(bound, free := self.forms.usual.unlimited()) and not has_more(free):
             return with_workspaces(free, self._arena(left))
         try:
             placed = self._quickest(self._arena(left))
@@ -49,16 +52,21 @@ class WithinBound(Unique):
             return placed
         except LimitError as error:
             may_hold = bound.may_hold(self._held, error.least.arena_bytes, self._alignment)  # the pool's is an estimate
-            found = [error.least, *([] if left is bound else [self.forms.within(None, True)])]
+            found = [error.least, *([] if left is bound else [self.forms.usual.unlimited()])]
             least = min(found, key=lambda placed: self._total(bound, placed))  # a repeat may take more than it frees
             if may_hold or (left is not bound and self._keeps(bound, least)):
                 return least
             raise _error(bound, self._total(bound, least), told(least)) from None
 
+    def check_keeps(self, bound: ByteLimit, placed: Placed, told: Callable[[Placed], MemoryPlan]) -> None:
+        """BudgetError for a plan that does not keep a bound, where no other is searched for."""
+        if not self._keeps(bound, placed):
+            raise _error(bound, self._total(bound, placed), told(placed))
+
     def on_rung(self, bound: ByteLimit) -> ByteLimit:
         """A bound not above this one, within which a search takes half as long."""
         beside = self._beside_process(bound)
-        rung = self.forms.rung(self._arena(beside))
+        rung = self.forms.usual.rung(self._arena(beside))
         return replace(bound, nbytes=min(bound.nbytes, beside.total(self._held, rung, self._alignment)))
 
     def sketched(self, bound: ByteLimit, start: HeldLevels | None, thrifty: bool = True) -> Sketched | None:
@@ -75,7 +83,7 @@ class WithinBound(Unique):
 
     def _beside_process(self, bound: ByteLimit) -> ByteLimit:
         """What the bound leaves beside what the process takes for the calls as they would run."""
-        return bound if bound.device else bound.beside(self._process_of(self.forms.rewritten))
+        return bound if bound.device else bound.beside(self._process_of(self.forms.usual.rewritten))
 
     def _process_of(self, program: Program) -> int:
         return process_bytes(self._device, program)
@@ -85,8 +93,9 @@ class WithinBound(Unique):
         return self._total(bound, placed) <= bound.nbytes
 
     def _total(self, bound: ByteLimit, placed: Placed) -> int:
-        """Bytes in all with this plan."""
-        return total_bytes(bound, placed, self._held, self._device)
+        """Bytes in all with this plan, as the bound counts them."""
+        beside = bound.beside(self._process_of(placed.planned))
+        return beside.total(self._held, placed.arena_bytes, self._alignment)
 
     def _quickest(self, limit: int) -> Placed:
         """The plan of the form that takes least time within a limit; LimitError where none of them keeps it."""
@@ -99,42 +108,28 @@ class WithinBound(Unique):
                 continue
             if not form and not has_more(placed):
                 return placed
-            found.append(self._told(placed, form) if form else placed)
+            found.append(self._of_form(placed, form) if form else placed)
         if not found:
             raise LimitError(limit, min(least, key=lambda placed: placed.arena_bytes))
         return min(found, key=seconds_of) if found[1:] else found[0]
 
-    def _told(self, placed: Placed, form: str) -> Placed:
+    def _of_form(self, placed: Placed, form: str) -> Placed:
         """The same plan, whose time is told beside that of the recorded form without a limit.
 
         PlanError where the form, which is no record, does something else than the record.
         """
         check_rewrites(self._recorded, placed.recorded)
-        planned = replace(placed.planned, free=())
-        return replace(placed, form=form, planned=planned, free=self.forms.without_limit())
+        return placed.compared_with(self.forms.usual.without_limit(), form)
 
     def _forms(self) -> Iterator[tuple[str, PlanVariants]]:
         """Variants to plan: the record, "", and, if it clips by norm, those of `recompute_for_clipping.py`."""
         yield "", self.forms
-        if self._clipping is None:
-            others = clipping_forms(self._recorded)
-            self._clipping = {name: PlanVariants(form, fuse=self._fuse) for name, form in others.items()}
         yield from self._clipping.items()
 
-
-def check_keeps(
-    bound: ByteLimit, placed: Placed, held: list[int], device: StepDevice, told: Callable[[Placed], MemoryPlan]
-) -> None:
-    """BudgetError for a plan that does not keep a bound, where no other is searched for. held: see `WithinBound`."""
-    total = total_bytes(bound, placed, held, device)
-    if total > bound.nbytes:
-        raise _error(bound, total, told(placed))
-
-
-def total_bytes(bound: ByteLimit, placed: Placed, held: list[int], device: StepDevice) -> int:
-    """Bytes in all with a plan, as the bound counts them."""
-    beside = bound.beside(process_bytes(device, placed.planned))
-    return beside.total(held, placed.arena_bytes, device.runtime.alignment)
+    @cached_property
+    def _clipping(self) -> dict[str, PlanVariants]:
+        forms = clipping_forms(self._recorded)
+        return {name: PlanVariants(form, fuse=self._fuse) for name, form in forms.items()}
 
 
 def _error(bound: ByteLimit, total: int, least: MemoryPlan) -> BudgetError:

@@ -76,12 +76,12 @@ class Pool(Unique):
             raise ValueError(f"wanted 0 or more bytes to take, received {nbytes}")
         size = (nbytes + ALIGNMENT - 1) & -ALIGNMENT or ALIGNMENT
         if self.checked:
-            region = self._found(nbytes, size + 2 * GUARD_BYTES, owner)
+            region = self._taken_region(nbytes, size + 2 * GUARD_BYTES, owner)
             region.guard()
             return region
-        return self._found(nbytes, size, owner)
+        return self._taken_region(nbytes, size, owner)
 
-    def _found(self, nbytes: int, size: int, owner: object) -> Region:
+    def _taken_region(self, nbytes: int, size: int, owner: object) -> Region:
         try:
             return self._exclusively(self._segments.take, size, owner)
         except MemoryError:

@@ -20,13 +20,12 @@ from placement_cases import (
     smallest_arena,
     training_step,
 )
-from singa_lite.compiler.placement import floors as floors_module
+from singa_lite.compiler.placement import field as field_module
 from singa_lite.compiler.placement import search as search_module
 from singa_lite.compiler.placement.check import check
-from singa_lite.compiler.placement.greedy import Layout, greedy, lowest_hole, orders, place
 from singa_lite.compiler.placement.infeasible import conflict_set
-from singa_lite.compiler.placement.planner import plan
-from singa_lite.compiler.placement.problem import CapacityError, PlanError, Request, floor, profile
+from singa_lite.compiler.placement.planner import Layout, greedy, lowest_hole, orders, place, plan
+from singa_lite.compiler.placement.problem import CapacityError, PlanError, Request, floor
 from singa_lite.compiler.placement.search import Budget, decide
 from singa_lite.compiler.placement.table import tabulate
 
@@ -155,7 +154,7 @@ def test_small_fields_and_covered_spans_change_no_answer(requests):
     wanted = placed_within(requests, capacity)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search_module, "SMALL", 1)
-        patch.setattr(floors_module, "LISTED", 0)
+        patch.setattr(field_module, "LISTED", 0)
         assert placed_within(requests, capacity) == wanted
 
 
@@ -363,12 +362,6 @@ def test_one_wrong_offset_among_thousands_is_found():
 def test_a_request_that_makes_no_sense_is_refused(start, stop, size, alignment, message):
     with pytest.raises(PlanError, match=f"'x': .*{message}"):
         Request("x", start, stop, size, alignment)
-
-
-def test_the_profile_counts_live_bytes_from_step_to_step():
-    requests = requests_of((2, 5, 7), (4, 9, 30), (5, 6, 100), (12, 13, 1))
-    assert profile(requests) == [(2, 7), (4, 37), (5, 130), (6, 30), (9, 0), (12, 1), (13, 0)]
-    assert profile([]) == []
 
 
 @pytest.mark.parametrize(

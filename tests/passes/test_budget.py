@@ -18,14 +18,12 @@ from singa_lite.compiler.lower import Lowering, lower
 from singa_lite.compiler.lower import _offsets as offsets_of
 from singa_lite.compiler.placed import LimitError
 from singa_lite.compiler.placement.problem import Request
-from singa_lite.compiler.recompute.budget import within_limit
+from singa_lite.compiler.recompute.budget import estimated_slowdown, within_limit
 from singa_lite.compiler.recompute.chain_cuts import cuts
-from singa_lite.compiler.recompute.large import Large
 from singa_lite.compiler.recompute.local_search import LocalSearch
 from singa_lite.compiler.recompute.repeats import Repeater
-from singa_lite.compiler.recompute.search import Search
+from singa_lite.compiler.recompute.search import LargeSearch, Search
 from singa_lite.compiler.recompute.stages import Stage
-from singa_lite.compiler.recompute.transfers import estimated_slowdown
 from singa_lite.compiler.share.in_place import in_place
 
 INPUT, RESULT = whole(0, 16, 16), whole(1, 16, 16)
@@ -98,14 +96,14 @@ def test_one_lowering_gives_each_limit_what_it_would_get_alone():
     """In any order of asking: the same instructions and offsets; and the same error where the limit is too small."""
     given = PROGRAMS["skips"]
     lowering = Lowering(given)
-    free = lowering.within(None)
+    free = lowering.unlimited()
     least = least_of(lowering, 0)
     for limit in (free.arena_bytes // 2, least, free.arena_bytes * 3 // 4, free.arena_bytes):
         shared, alone = lowering.within(limit), lower(limited(given, limit))
         assert shared.arena_bytes <= limit
         assert shared.planned == alone.planned
         assert (shared.offsets, shared.scratch, shared.gains) == (alone.offsets, alone.scratch, alone.gains)
-    assert lowering.within(None).planned == free.planned
+    assert lowering.unlimited().planned == free.planned
     with pytest.raises(LimitError) as error:
         lower(limited(given, least - 1))
     assert error.value.least.arena_bytes == least == least_of(lowering, least - 1)
@@ -196,10 +194,9 @@ def test_sizes_count_and_what_cannot_be_is_told():
 def test_cut_programs_take_what_was_said_and_give_equal_bits(name, share):
     """Values that skips carry along are kept together with those that they go beside."""
     given = chain(60) if name == "long" else PROGRAMS[name]
-    repeater = Repeater(given)
-    descent = LocalSearch(repeater, seconds)
-    limit = int(share * descent.sketch.floor)
-    choice = Large(repeater, descent).within(limit)
+    local = LocalSearch(Repeater(given), seconds)
+    limit = int(share * local.model.floor)
+    choice = LargeSearch(local).cheapest(limit)
     assert choice is not None
     assert choice.floor <= limit
     made = Search(given).program(choice.levels)

@@ -12,7 +12,7 @@ from singa_lite.compiler.ir.time_model import flops, seconds
 from singa_lite.compiler.lower import lower
 from singa_lite.compiler.placed import Placed
 from singa_lite.compiler.proof.read_from import check_reads
-from singa_lite.compiler.recompute.transfers import estimated_slowdown
+from singa_lite.compiler.recompute.budget import estimated_slowdown
 from singa_lite.kernels.interface.window import Window
 
 SHAPE = 5, 3, 4000

@@ -41,13 +41,11 @@ from singa_lite.compiler.placement.planner import plan
 from singa_lite.compiler.placement.problem import PlanError
 from singa_lite.compiler.proof.read_from import check_reads
 from singa_lite.compiler.recompute import offload, repeats
-from singa_lite.compiler.recompute.budget import within_limit
-from singa_lite.compiler.recompute.forced import Forced
-from singa_lite.compiler.recompute.live_bytes_model import LiveBytesModel
-from singa_lite.compiler.recompute.offload import offloaded
+from singa_lite.compiler.recompute.budget import estimated_slowdown, waiting, within_limit
+from singa_lite.compiler.recompute.live_bytes_model import LiveBytesBounds, LiveBytesModel
+from singa_lite.compiler.recompute.offload import Offload, Timetable, offloaded, rewritten
 from singa_lite.compiler.recompute.repeats import KEPT, ONCE, PER_CHAIN, PER_READER, SEGMENT, Repeater
 from singa_lite.compiler.recompute.schedule import Schedule
-from singa_lite.compiler.recompute.transfers import Offload, Timetable, estimated_slowdown, rewritten, waiting
 from singa_lite.compiler.share.in_place import in_place
 
 INPUT, WEIGHT, STATE, KEY = whole(0, 3, 4), whole(1, 3, 4), whole(2, 3, dtype="u8"), whole(3, 3, dtype="u8")
@@ -165,7 +163,7 @@ def test_a_piece_is_read_again_though_another_piece_was_written_since():
 def test_random_programs_keep_their_results_whatever_is_dropped(source: random.Random):
     step = Maker(source).made()
     sketch = LiveBytesModel(Repeater(step), dict.fromkeys(range(len(step.instructions)), 1))
-    if not sketch.change({block: source.choice((0, 1, 1, 2, 3, 4)) for block in sketch.of.candidates}):
+    if not sketch.change({block: source.choice((0, 1, 1, 2, 3, 4)) for block in sketch.repeater.candidates}):
         return
     made = in_place(sketch.schedule.program())
     offsets = placed(made)
@@ -188,16 +186,26 @@ def test_after_any_changes_a_sketch_says_what_its_program_takes_and_costs(source
             sketch.back_to(mark)
             assert facts(sketch) == before
         made = sketch.schedule.program()
-        assert sketch.live_bytes() == live_bytes(in_place(made))
-        assert sketch.floor == max(sketch.live_bytes())
+        assert live_bytes_of(sketch) == live_bytes(in_place(made))
+        assert sketch.floor == max(live_bytes_of(sketch))
         assert sketch.cost == sum(costs[i.repeats] for i in made.instructions if i.repeats is not None)
         anew = LiveBytesModel(repeater, costs)
         assert anew.change(sketch.levels)
         assert facts(anew) == facts(sketch)
 
 
+def live_bytes_of(sketch: LiveBytesModel) -> list[int]:
+    """Bytes live at each call of the program that the schedule gives."""
+    live = []
+    for step, nbytes in enumerate(sketch.at_step):
+        if step in sketch.schedule.inserts:
+            live += [int(sketch.across[step]) + inside for inside in sketch._inside(step)]
+        live.append(int(nbytes))
+    return live
+
+
 def facts(sketch: LiveBytesModel) -> tuple[object, ...]:
-    return dict(sketch.levels), sketch.live_bytes(), sketch.floor, sketch.cost, sketch.excess(40)
+    return dict(sketch.levels), live_bytes_of(sketch), sketch.floor, sketch.cost, sketch.excess(40)
 
 
 @thorough
@@ -222,15 +230,15 @@ def test_a_trial_ends_early_exactly_where_it_is_not_cheaper_within_the_limit(sou
 
 @thorough
 @given(st.randoms(use_true_random=False))
-def test_no_choice_goes_below_what_is_forced(source: random.Random):
+def test_no_choice_goes_below_the_bounds(source: random.Random):
     repeater = Repeater(Maker(source).made())
     sketch = LiveBytesModel(repeater, {at: 1 + at for at in repeater.repeats})
-    forced = Forced(sketch)
+    bounds = LiveBytesBounds(sketch)
     for _ in range(6):
         if not sketch.change({block: source.randrange(5) for block in repeater.candidates}):
             return
-        must = forced.levels(sketch.floor)
-        assert forced.floor <= sketch.floor
+        must = bounds.levels(sketch.floor)
+        assert bounds.floor <= sketch.floor
         assert must.keys() <= sketch.levels.keys()
         assert all(sketch.levels[block] == PER_READER for block, level in must.items() if level == PER_READER)
 

@@ -60,8 +60,8 @@ PEAKED = (
 def test_what_is_free_at_a_step_is_given_and_the_arena_stays():
     recorded = made(*PEAKED)
     assert has_levels(recorded)
-    plain = Lowering(replace(recorded, target=replace(recorded.target, levels=lambda *_: ()))).within(None)
-    placed = Lowering(recorded).within(None)
+    plain = Lowering(replace(recorded, target=replace(recorded.target, levels=lambda *_: ()))).unlimited()
+    placed = Lowering(recorded).unlimited()
     prove(placed)
     assert placed.arena_bytes == plain.arena_bytes == max(live_bytes(placed.planned))
     assert scratch(plain) == {0: 1024, 4: 512}
@@ -83,7 +83,8 @@ AT_PEAK = (
 )
 def test_a_limit_trades_arena_for_workspace(kib, given, arena):
     """Below what the plan without a limit takes, calls do with less; above, they get more, as far as they want it."""
-    placed = Lowering(made(*AT_PEAK)).within(None if kib is None else kib * 1024)
+    lowering = Lowering(made(*AT_PEAK))
+    placed = lowering.unlimited() if kib is None else lowering.within(kib * 1024)
     prove(placed)
     assert scratch(placed) == {2: given * 1024}
     assert placed.arena_bytes == arena * 1024
@@ -113,11 +114,11 @@ def test_a_repeat_has_the_workspace_of_its_original():
 
 def as_it_is(given: Program) -> Placed:
     """The program, placed as it stands."""
-    return Placed.of(given, given, given, plan(requests(given), nodes=0), {}, {})
+    return Placed(given, given, given, plan(requests(given), nodes=0), {}, {})
 
 
 def test_less_than_a_call_has_is_refused_by_the_proof():
-    placed = Lowering(made(*PEAKED)).within(None)
+    placed = Lowering(made(*PEAKED)).unlimited()
     less = [replace(i, scratch_bytes=0) if i.kernel == "scale" else i for i in placed.planned.instructions]
     with pytest.raises(PlanError, match="512 bytes"):
         prove(replace(placed, planned=placed.planned.with_instructions(less)))

@@ -49,8 +49,7 @@ def with_workspaces(placed: Placed, limit: int | None) -> Placed:
     arena = max((offsets[request.id] + request.size for request in wanted), default=0)
     plan = replace(placed.plan, offsets={request.id: offsets[request.id] for request in wanted}, arena=arena)
     check(wanted, plan.offsets, plan.arena, told=request_labels(grown))
-    scratch = {int(key[1:]): offset for key, offset in plan.offsets.items() if key[0] == "s"}
-    return replace(placed, planned=grown, plan=plan, scratch=scratch)
+    return replace(placed, planned=grown, plan=plan)
 
 
 #: (start, stop) of bytes that nothing live has at a step, of each instruction by number.

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from itertools import accumulate
 from math import gcd
 from operator import index
 
@@ -94,19 +93,6 @@ def check_ids(requests: Sequence[Request]) -> None:
 def granule(requests: Sequence[Request]) -> int:
     """The greatest number of bytes that divides all alignments, and with them all offsets; 1 for no requests."""
     return gcd(*{request.alignment for request in requests}) or 1
-
-
-def profile(requests: Sequence[Request]) -> list[tuple[int, int]]:
-    """(step, live bytes from this step until the next one listed), in ascending order of steps.
-
-    Live bytes are plain sums of sizes, alignment left aside. The last entry is where the last request ends.
-    """
-    changes: Counter[int] = Counter()
-    for request in requests:
-        changes[request.start] += request.size
-        changes[request.stop] -= request.size
-    steps = sorted(changes)
-    return list(zip(steps, accumulate(changes[step] for step in steps), strict=True))
 
 
 def floor(requests: Sequence[Request]) -> int:

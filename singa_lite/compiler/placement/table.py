@@ -81,14 +81,6 @@ class Table:
         """The smallest arena above so many bytes that offsets in whole units can lead to."""
         return int(nbytes + 1 + ((self.nbytes - nbytes - 1) % self.unit).min())
 
-    def stacked(self, members: Indices) -> int:
-        """Bytes that these requests need if all conflict with each other; the floor is the most over all steps.
-
-        Each but the topmost takes whole units, as in `problem.floor`.
-        """
-        whole = self.size[members] * self.unit
-        return int(whole.sum() - (whole - self.nbytes[members]).max())
-
     def subset(self, chosen: Indices) -> Table:
         """The table of these requests alone, in sections of the same numbers less those before the first."""
         start = self.first[chosen].min()

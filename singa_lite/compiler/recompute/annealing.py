@@ -35,7 +35,7 @@ class _Moves:
 
     def __init__(self, local: LocalSearch) -> None:
         writers = local.repeater.writers
-        self._levels = local.sketch.levels
+        self._levels = local.model.levels
         self._blocks = sorted(local.repeater.candidates, key=lambda block: (writers[block][0], block))
         self.number = Random(SEED).random
 
@@ -59,18 +59,18 @@ class _Moves:
 
 def lower_cost(local: LocalSearch, limit: int, rounds: int = ROUNDS) -> None:
     """Go on from what is chosen now to the cheapest choice within the limit that is come by."""
-    sketch, moves = local.sketch, _Moves(local)
-    best, rise = local.choice(), RISE * sketch.cost
-    least, trials = sketch.cost, min(TRIALS, TRIALS_EACH * len(local.repeater.candidates))
+    model, moves = local.model, _Moves(local)
+    best, rise = local.choice(), RISE * model.cost
+    least, trials = model.cost, min(TRIALS, TRIALS_EACH * len(local.repeater.candidates))
     for done in range(rounds if trials else 0):
         before = least
         for trial in range(1, trials + 1):
             most = int(rise * (1 - (done + trial / trials) / rounds) * moves.number() * moves.number())
-            if not local.change_below(moves.next(), sketch.cost + most + 1, limit):
+            if not local.change_below(moves.next(), model.cost + most + 1, limit):
                 continue
-            sketch.settle()
-            if sketch.cost < least:
-                least, best = sketch.cost, local.choice()
+            model.settle()
+            if model.cost < least:
+                least, best = model.cost, local.choice()
         if least > WORTH_ANOTHER * before:
             break
     local.begin(best.levels)
@@ -78,20 +78,20 @@ def lower_cost(local: LocalSearch, limit: int, rounds: int = ROUNDS) -> None:
 
 def lower_floors(local: LocalSearch) -> Iterator[Choice]:
     """Choices of ever lower floors, from what is chosen now, whatever they cost; with few repeats trials take less."""
-    lower_cost(local, local.sketch.floor, 1)
-    sketch, moves = local.sketch, _Moves(local)
+    lower_cost(local, local.model.floor, 1)
+    model, moves = local.model, _Moves(local)
     trials = most = min(LOWERING, LOWERING_EACH * len(local.repeater.candidates))
-    while trials > 0 and sketch.floor > local.forced.floor:
-        aim = max(int(STEP_DOWN * sketch.floor), local.forced.floor)
-        excess = sketch.excess(aim)
-        while sketch.floor > aim and trials > 0:
+    while trials > 0 and model.floor > local.bounds.floor:
+        aim = max(int(STEP_DOWN * model.floor), local.bounds.floor)
+        excess = model.excess(aim)
+        while model.floor > aim and trials > 0:
             trials -= 1
-            allowed, levels, mark = excess * (1 + SWELL * trials / most), moves.next(), sketch.mark()
-            above = sketch.excess(aim) if sketch.change(levels) else None
+            allowed, levels, mark = excess * (1 + SWELL * trials / most), moves.next(), model.mark()
+            above = model.excess(aim) if model.change(levels) else None
             if above is None or above > allowed:
-                sketch.back_to(mark)
+                model.back_to(mark)
                 continue
-            sketch.settle()
+            model.settle()
             excess = above
-        if sketch.floor <= aim:
+        if model.floor <= aim:
             yield local.choice()

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from math import inf
+from math import fsum, inf
 from typing import NamedTuple
 
-from singa_lite.compiler.ir.operation import Instruction
-from singa_lite.compiler.ir.program import Program, floor
+from singa_lite.compiler.ir.operation import Instruction, Transfer
+from singa_lite.compiler.ir.program import Program, floor, split_joined
+from singa_lite.compiler.ir.time_model import BYTES, CALL
 from singa_lite.compiler.recompute.local_search import Choice
 from singa_lite.compiler.recompute.search import Search
 from singa_lite.compiler.share.in_place import in_place
@@ -61,14 +62,14 @@ class Searches:
         #: Which of what is found within a limit is taken, the cheapest being 0; and how many there were the last time.
         self.rank, self.count = 0, 0
 
-    def of(self, program: Program) -> Search:
+    def search_of(self, program: Program) -> Search:
         """The search of a program, kept if it has the same instructions."""
         for number, one in enumerate(self._programs):
             if one.instructions is program.instructions:
                 if number not in self._kept:
-                    self._kept[number] = Search(one, one.target.cost)
+                    self._kept[number] = Search(one)
                 return self._kept[number]
-        return Search(program, program.target.cost)
+        return Search(program)
 
 
 def within_limit(program: Program, searches: Searches | None = None) -> Program:
@@ -87,7 +88,7 @@ def within_limit(program: Program, searches: Searches | None = None) -> Program:
     if found:
         _, choice, search = found[min(searches.rank, len(found) - 1)]
     else:
-        search = min(map(searches.of, (program, *program.rivals)), key=lambda one: one.lowest.floor)
+        search = min(map(searches.search_of, (program, *program.rivals)), key=lambda one: one.lowest.floor)
         choice = search.least
     searches.chosen = HeldLevels(search.base, choice.levels)
     return replace(search.program(choice.levels), target=program.target, rivals=(), free=program.free)
@@ -102,7 +103,7 @@ def _searched_forms(program: Program, searches: Searches, limit: int) -> Iterato
     forms, before = [program, *program.rivals], inf
     while forms:
         one = forms.pop(0)
-        search, took = searches.of(one), total_seconds(one)
+        search, took = searches.search_of(one), total_seconds(one)
         choice = search.cheapest(limit) if took < before else None
         if choice is not None:
             took += choice.seconds
@@ -114,5 +115,57 @@ def _searched_forms(program: Program, searches: Searches, limit: int) -> Iterato
 
 
 def total_seconds(program: Program) -> float:
-    """Of all its calls."""
+    """Returns the seconds of all calls of a program."""
     return sum(map(program.target.cost, program.instructions))
+
+
+def copy_seconds(nbytes: int, link: float) -> float:
+    """Seconds of copying so many bytes in one direction. link: see `Target`."""
+    return CALL + nbytes / (BYTES * link)
+
+
+def waiting(program: Program) -> float:
+    """Seconds that a program is later for its copies."""
+    link = program.target.link
+    if link is None or not program.host_sizes:
+        return 0.0
+    now = computing = 0.0
+    free = {True: 0.0, False: 0.0}
+    done: dict[int, float] = {}
+    for instruction in program.instructions:
+        if instruction.transfer is None:
+            took = program.target.cost(instruction)
+            now, computing = now + took, computing + took
+            continue
+        target = instruction.writes[0]
+        if instruction.transfer is Transfer.BEGIN:
+            out = target.block in program.host_sizes
+            free[out] = done[target.block] = max(now, free[out]) + copy_seconds(target.nbytes, link)
+        if instruction.transfer is Transfer.END:
+            now = max(now, done[target.block])
+    return now - computing
+
+
+def is_free(program: Program) -> bool:
+    """Whether it is what runs without a limit: the same repeats, and no copies to host memory."""
+    made, free = (sorted(i.repeats for i in of if i.repeats is not None) for of in (program.instructions, program.free))
+    return made == free and not program.host_sizes
+
+
+def estimated_slowdown(program: Program, free: Program | None = None) -> float:
+    """The time by which a program takes longer than without a limit: repeats and waiting for copies; as a share.
+
+    free: the program without a limit, against which it is taken; another form of it may have been chosen, whose calls
+    without the repeats take longer. None: it is this one without its repeats. Costs are asked for only where the
+    program differs from the free one.
+    """
+    if program.free and is_free(program):
+        return 0.0
+    program = split_joined(program)  # as costs are of single calls
+    cost, wait = program.target.cost, waiting(program)
+    computed = [instruction for instruction in program.instructions if instruction.transfer is None]
+    before = program.free if free is None else free.instructions
+    before = before or tuple(instruction for instruction in computed if instruction.repeats is None)
+    if not wait and before == tuple(computed):
+        return 0.0
+    return (fsum(map(cost, computed)) + wait) / fsum(map(cost, before)) - 1.0

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
-from math import comb, inf
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -59,7 +59,7 @@ def cuts(chain: Sequence[Stage], limit: int) -> dict[int, int] | None:
 def _solve(chain: Sequence[Stage], limit: int, depth: int, found: dict[int, int]) -> bool:
     """Put the depths of all values but the last ends; whether the limit can be kept."""
     groups = _groups(chain)
-    table = Table([_link(chain[start:stop]) for start, stop in groups], limit)
+    table = Table([Stage.joined(chain[start:stop]) for start, stop in groups], limit)
     if not table.fits:
         return False
     for piece in table.pieces(is_fine=len(groups) == len(chain)):
@@ -68,8 +68,7 @@ def _solve(chain: Sequence[Stage], limit: int, depth: int, found: dict[int, int]
         if piece.stop < len(groups):
             _set_depths(found, stages[-1].ends, deeper - 1)
         if piece.is_whole:
-            _set_depths(found, [block for stage in stages for block in stage.inside], deeper)
-            _set_depths(found, [block for stage in stages[:-1] for block in stage.own], deeper)
+            _set_depths(found, Stage.joined(stages).inside, deeper)
         elif len(stages) == len(chain) or not _solve(stages, piece.left, deeper, found):
             return False
     return True
@@ -99,40 +98,13 @@ def _groups(chain: Sequence[Stage]) -> list[tuple[int, int]]:
     return list(pairwise([0, *ends, len(chain)]))
 
 
-class Link(NamedTuple):
-    """Stages that stand for one, as `Stage`, their number, and the most bytes that are made in one of them."""
-
-    cut: int
-    size: int
-    inner: int
-    cost: int
-    inner_cost: int
-    work: int
-    number: int
-    largest: int
-
-    def needed(self, times: int) -> int:
-        """About the bytes with which its values need to be made so many times: as for equal stages."""
-        values = next(n for n in range(1, self.number + 1) if comb(n + times, times) >= self.number)
-        return self.work + self.size + self.largest + self.inner * values // self.number
-
-
-def _link(stages: Sequence[Stage]) -> Link:
-    *others, last = stages
-    inner = sum(stage.size + stage.inner for stage in others) + last.inner
-    cost = sum(stage.cost for stage in others)
-    work = max(stage.work for stage in stages)
-    largest = max(stage.size + stage.inner for stage in stages)
-    return Link(last.cut, last.size, inner, cost + last.cost, cost + last.inner_cost, work, len(stages), largest)
-
-
 class Table:
     """The least costs of all pieces of a chain, for all numbers of units up to a limit.
 
     costs[n][i, m]: of the n links from the i-th on within m units, the values before them apart.
     """
 
-    def __init__(self, links: Sequence[Link], limit: int) -> None:
+    def __init__(self, links: Sequence[Stage], limit: int) -> None:
         self.links, self.limit = links, limit
         self.unit = _unit([link.cut for link in links], limit)
         self.units = int(limit / self.unit)
@@ -155,7 +127,7 @@ class Table:
 
     def _fill(self, count: int) -> None:
         starts = len(self.links) - count + 1
-        whole = self._whole(count)
+        whole = self._whole_costs(count)
         best = whole.copy()
         if count == 1:
             self._cut_further(best)
@@ -168,12 +140,12 @@ class Table:
         self._first.append(best + made[:, None])
         self._behind.append(self._with_start(best))
 
-    def _whole(self, count: int) -> np.ndarray:
+    def _whole_costs(self, count: int) -> np.ndarray:
         """The costs of what is made at once and kept, where that fits."""
         starts = len(self.links) - count + 1
         last = self.links[count - 1 :]
         before, most = self._sums[:starts], self._most[:starts]
-        inner, size, work = (np.array([link[at] for link in last], np.int64) for at in (2, 1, 5))
+        inner, size, work = np.array([(link.inner, link.size, link.work) for link in last], np.int64).T
         ending = np.where(inner > 0, np.maximum(most, before + inner + size + work), most)
         costs = self.made[count - 1 : -1] - self.made[:starts] + [link.inner_cost if link.inner else 0 for link in last]
         self._sums = before + inner + size
@@ -185,7 +157,7 @@ class Table:
         """The costs of single links that are several stages, about: they will be solved by themselves."""
         for at, link in enumerate(self.links):
             for times in TIMES if link.number > 1 else ():
-                fits = self._bytes >= link.needed(times)
+                fits = self._bytes >= link.needed_bytes(times)
                 costs[at, fits] = np.minimum(costs[at, fits], np.float32(times * link.cost))
 
     def _with_start(self, costs: np.ndarray) -> np.ndarray:
@@ -217,14 +189,12 @@ class Table:
                 self._first[n][start, units] + self._behind[count - n][start + n, units] for n in range(1, count)
             ]
             cut = start + 1 + int(np.argmin(by_first))
-            yield from self._before(start, cut, units, left, depth + 1, is_fine)
+            if is_fine:
+                yield from self._pieces(start, cut, units, left, depth + 1, True)
+            else:
+                is_whole = bool(self.whole[cut - start][start, units] == self.costs[cut - start][start, units])
+                yield Piece(start, cut, depth + 1, left, is_whole)
             units, left, start = units - self._slots[cut - 1], left - self.links[cut - 1].cut, cut
-
-    def _before(self, start: int, cut: int, units: int, left: int, depth: int, is_fine: bool) -> Iterator[Piece]:
-        is_whole = bool(self.whole[cut - start][start, units] == self.costs[cut - start][start, units])
-        if is_fine:
-            return self._pieces(start, cut, units, left, depth, is_fine)
-        return iter([Piece(start, cut, depth, left, is_whole)])
 
 
 def _unit(sizes: Sequence[int], limit: int) -> float:

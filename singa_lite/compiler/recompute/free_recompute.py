@@ -35,17 +35,13 @@ CHEAP = frozenset({"layer_norm", "rms_norm", *OF_ACTIVATIONS})
 WIDTHS = (1, 1, 1)
 
 
-def free_recompute(program: Program, searches: Searches | None = None) -> Program:
+def free_recompute(program: Program, searches: Searches) -> Program:
     """The program with these repeats, where that lowers its floor and it keeps the target's limit with them.
 
     Where it does not, it is left to other repeats, from the beginning, and what it would be is noted as `Program.free`.
     searches: remember what was found for another limit of the same program.
     """
-    free = None if searches is None else searches.free
-    if free is None:
-        free = _bought(program)
-        if searches is not None:
-            searches.free = free
+    free = searches.free = searches.free or _bought(program)
     if free.instructions is program.instructions:
         return program
     limit = program.target.limit
@@ -61,15 +57,15 @@ def _bought(program: Program) -> Program:
     means = round(SECOND * sum(_saved(program)))
     if means <= 0:
         return program
-    descent = LocalSearch(Repeater(program, _is_cheap), seconds)
-    best = free = descent.choice()
-    while descent.lower(int(best.floor * STEP_DOWN), WIDTHS, bound=means):
-        best = descent.choice()
+    local = LocalSearch(Repeater(program, _is_cheap), seconds)
+    best = free = local.choice()
+    while local.lower(int(best.floor * STEP_DOWN), WIDTHS, bound=means):
+        best = local.choice()
     if best.floor >= free.floor:
         return program
-    descent.begin(best.levels)
-    descent.take_back(best.floor)
-    made = replace(descent.sketch.schedule.program(), rivals=())
+    local.begin(best.levels)
+    local.take_back(best.floor)
+    made = replace(local.model.schedule.program(), rivals=())
     return replace(made, free=made.instructions)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from singa_lite.compiler.ir.operation import Instruction, Operand
 from singa_lite.compiler.ir.program import Program
-from singa_lite.compiler.recompute.repeats import PER_READER, Repeater
+from singa_lite.compiler.recompute.repeats import ONCE, PER_READER, Repeater
 from singa_lite.compiler.recompute.schedule import Insert, Schedule
 from singa_lite.kernels.interface import SIGNATURES
 
@@ -53,7 +53,7 @@ class LiveBytesModel:
 
     def __init__(self, repeater: Repeater, costs: Mapping[int, int]) -> None:
         program = repeater.program
-        self.of = repeater
+        self.repeater = repeater
         self.costs = costs
         self.schedule = Schedule(repeater, costs)
         self.places = len(program.instructions) + 2
@@ -94,19 +94,10 @@ class LiveBytesModel:
         steps, inserts = self.at_step - limit, self.across + self.within - limit
         return int(steps[steps > 0].sum()) + int(inserts[inserts > 0].sum())
 
-    def over(self, limit: int) -> np.ndarray:
+    def counts_above(self, limit: int) -> np.ndarray:
         """Of each step: 1 if it has more live bytes than the limit, and 1 if what is inserted before it has."""
         made: np.ndarray = (self.at_step > limit).astype(np.int64) + (self.across + self.within > limit)
         return made
-
-    def live_bytes(self) -> list[int]:
-        """Bytes live at each call of the program that the schedule gives."""
-        live = []
-        for step, nbytes in enumerate(self.at_step):
-            if step in self.schedule.inserts:
-                live += [int(self.across[step]) + inside for inside in self._inside(step)]
-            live.append(int(nbytes))
-        return live
 
     # ---- changes
 
@@ -132,7 +123,7 @@ class LiveBytesModel:
         changed = self.schedule.changed(levels, cost)
         if changed is None:
             return False
-        waiting = self._moved(changed)
+        waiting = self._move_spans(changed)
         if limit is not None and int(self.at_step.max()) > limit:
             return False
         for step in waiting:
@@ -141,7 +132,7 @@ class LiveBytesModel:
                 return False
         return limit is None or self.floor <= limit
 
-    def _moved(self, changed: tuple[set[int], set[int]]) -> set[int]:
+    def _move_spans(self, changed: tuple[set[int], set[int]]) -> set[int]:
         """Move the spans of blocks; all inserts in which something is otherwise then."""
         ends, last = set[int](), self.places - 1
         for block in changed[0]:
@@ -161,18 +152,18 @@ class LiveBytesModel:
         gone, come = old.last.items() - new.last.items(), new.last.items() - old.last.items()
         self._add(gone, -self.sizes[block])
         self._add(come, self.sizes[block])
-        self.schedule.journal.put(self._spans, block, new)
+        self.schedule.journal.set_entry(self._spans, block, new)
         return {place for span in gone | come for place in span}
 
     def _spans_of(self, block: int) -> Spans:
         """Where the block is used, and each copy of it, in order."""
         places, schedule = self.places, self.schedule
-        own = self.of.steps[block]
+        own = self.repeater.steps[block]
         level = schedule.levels.get(block)
         reading: Iterable[int] = ()
         until = own[-1]
         if level is not None:
-            reading, until = self.of.reading[block], self.of.candidates[block].before
+            reading, until = self.repeater.reading[block], self.repeater.candidates[block].before
         first = own[0] * places + places - 1
         last = {first: until * places + places - 1}
         users = schedule.users.get(block) or {}
@@ -205,7 +196,7 @@ class LiveBytesModel:
         live, level, from_before = list[int](), 0, 0
         for one in insert.repeats:
             place, ending = base + one, 0
-            for block in self.of.used[one]:
+            for block in self.repeater.used[one]:
                 use = self.schedule.users.get(block, {}).get(step)
                 if use is None:
                     continue
@@ -214,13 +205,13 @@ class LiveBytesModel:
                 if use.last == one and place in spans[block].ends:
                     ending += sizes[block]
                     from_before += 0 if use.is_made else sizes[block]
-            live.append(level + self._beside(one, place, insert))
+            live.append(level + self._extra_bytes(one, place, insert))
             level -= ending
         return [nbytes + from_before for nbytes in live]
 
-    def _beside(self, one: int, place: int, insert: Insert) -> int:
+    def _extra_bytes(self, one: int, place: int, insert: Insert) -> int:
         """Scratch of a repeat, and what it writes that nobody reads, less what it writes over an input."""
-        waste = [block for block in self.of.written[one] if block not in insert.whole]
+        waste = [block for block in self.repeater.written[one] if block not in insert.whole]
         nbytes = self._scratch[one] + sum(self.sizes[block] for block in waste)
         pairs = self._pairs_again[one]
         return nbytes - self._saved_by(pairs, place, waste) if pairs else nbytes
@@ -234,7 +225,7 @@ class LiveBytesModel:
                 before = self._saved.get(step, 0)
                 if now != before:
                     self.at_step[step] -= now - before
-                    self.schedule.journal.put(self._saved, step, now)
+                    self.schedule.journal.set_entry(self._saved, step, now)
 
     def _saved_by(self, pairs: tuple[Pair, ...], place: int, waste: Iterable[int] = ()) -> int:
         """Bytes of outputs that are new there and are written over inputs that die there. waste: nobody reads them."""
@@ -250,6 +241,61 @@ class LiveBytesModel:
                         taken.add(given)
                     break
         return saved
+
+
+class LiveBytesBounds:
+    """Lower bounds on live bytes that no choice of levels goes below, from a model before anything is dropped.
+
+    Whatever is dropped, at each step its own operands are live, and so is what cannot be dropped there. A value that
+    does not fit beside these somewhere in its gap must be dropped, and one that does not fit between those that read it
+    must be made for each of them. So no trial needs to find that out. at_step: the least bytes of each step.
+    """
+
+    def __init__(self, model: LiveBytesModel) -> None:
+        self._model = model
+        self.at_step = self._whatever_is_dropped()
+        of, sizes = model.repeater, model.sizes
+        self._kept = {b: self._most(g.before, g.behind) + sizes[b] for b, g in of.candidates.items()}
+        self._staying = {b: self._most(steps[0], steps[-1], steps) + sizes[b] for b, steps in of.reading.items()}
+
+    @property
+    def floor(self) -> int:
+        """No choice has fewer live bytes."""
+        return int(self.at_step.max()) if len(self.at_step) else 0
+
+    def levels(self, limit: int) -> dict[int, int]:
+        """Of the values that no choice within the limit keeps: the cheapest way to hold each that it may have."""
+        dropped = [block for block, most in self._kept.items() if most > limit]
+        return {block: PER_READER if self._staying[block] > limit else ONCE for block in dropped}
+
+    def _whatever_is_dropped(self) -> np.ndarray:
+        model, of = self._model, self._model.repeater
+        program = of.program
+        live = np.array([program.rounded(i.scratch_bytes) for i in program.instructions], np.int64)
+        for block, nbytes in model.sizes.items():
+            own, gap = of.steps.get(block), of.candidates.get(block)
+            if own:
+                live[own[0] : (own[-1] if gap is None else gap.before) + 1] += nbytes
+                live[of.reading.get(block, [])] += nbytes
+        for step, pairs in model.pairs.items():
+            live[step] -= sum(model.sizes[output] for output, inputs in pairs if self._may_share(step, output, inputs))
+        return live
+
+    def _may_share(self, step: int, output: int, inputs: tuple[int, ...]) -> bool:
+        """Whether an output may be written over an input at this step, at best."""
+        of = self._model.repeater
+        return of.steps[output][0] == step and any(
+            of.steps[given][-1] == step
+            or (given in of.candidates and (of.candidates[given].before == step or step in of.reading[given]))
+            for given in inputs
+        )
+
+    def _most(self, start: int, stop: int, but: list[int] | None = None) -> int:
+        """The most bytes that are live between two steps whatever is dropped. but: not at these steps."""
+        between = self.at_step[start + 1 : stop]
+        if but is not None:
+            between = np.delete(between, [step - start - 1 for step in but[1:-1]])
+        return int(between.max()) if len(between) else 0
 
 
 def _pairs(program: Program, instruction: Instruction) -> Iterator[Pair]:

@@ -3,16 +3,31 @@
 Copies that are hidden behind computing cost nothing, so they come first, as many as the link takes. Where the step
 waits for its copies, those come first that take less time than to compute the value again would at least.
 Both are compared with repeats alone, and with copies of as many values as it takes; the cheapest is taken.
+
+    steps:    ... conv1 | bn1 ...                    ... | conv1' ...
+    arena:    b________________]                 [b'____________
+    host:               [h______________________________]
+                     out     ended           begun     back
+
+A value's block b is copied out after its last use before a long gap, and back into a new block b' before the first one
+behind; all that uses the value from there on uses b'. Rhu and others, "vDNN" (arXiv 1602.08124).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import accumulate
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
+from itertools import accumulate, pairwise
+from typing import NamedTuple
 
+import numpy as np
+
+from singa_lite.compiler.ir.operation import Instruction, Operand, Transfer, over_blocks
 from singa_lite.compiler.ir.program import Program, floor, live_bytes
-from singa_lite.compiler.recompute.budget import Searches, within_limit
-from singa_lite.compiler.recompute.transfers import Offload, Timetable, rewritten, waiting
+from singa_lite.compiler.ir.uses import Uses
+from singa_lite.compiler.recompute.budget import Searches, copy_seconds, waiting, within_limit
 from singa_lite.compiler.share.in_place import in_place
 
 #: Smaller values are not copied.
@@ -21,6 +36,8 @@ LEAST_BYTES = 1 << 14
 SHARE = 0.25
 #: Groups of copies that are left out again on trial, in the end.
 TRIALS = 60
+
+_BYTE = np.dtype(np.uint8)
 
 #: Bytes above the limit at best, and seconds of waiting and of repeats.
 Cost = tuple[int, float]
@@ -46,11 +63,11 @@ def offloaded(program: Program, searches: Searches | None = None) -> Program:
 
 def _candidates(choice: _Choice) -> Iterator[tuple[Offload, ...]]:
     """Hidden copies need more bytes, as they take their time: the last resort is to wait for all of them."""
-    yield choice.made(lambda block: False)
+    yield choice.copies(lambda block: False)
     yield ()
-    yield choice.made(choice.is_cheap)
-    yield choice.made(lambda block: True)
-    yield _Choice(choice.table, choice.limit, may_hide=False).made(lambda block: True)
+    yield choice.copies(choice.is_cheap)
+    yield choice.copies(lambda block: True)
+    yield _Choice(choice.table, choice.limit, may_hide=False).copies(lambda block: True)
 
 
 def _cost(candidate: Program, limit: int, searches: Searches | None) -> Cost:
@@ -77,7 +94,7 @@ class _Choice:
         """Whether to wait for both copies takes less time than what wrote the value did."""
         return 2 * self.table.seconds[block] < self.writing.get(block, 0.0)
 
-    def made(self, may_wait: Callable[[int], bool]) -> tuple[Offload, ...]:
+    def copies(self, may_wait: Callable[[int], bool]) -> tuple[Offload, ...]:
         """As many copies as it takes, hidden ones first. may_wait: whether the step may wait for those of a block."""
         chosen: list[Offload] = []
         best, left = self.program, list(self.blocks)
@@ -93,22 +110,22 @@ class _Choice:
         self, best: Program, chosen: list[Offload], left: list[int], may_wait: Callable[[int], bool]
     ) -> tuple[list[Offload], list[int]]:
         """Those chosen, and the best of the blocks left, for a share of the excess; and the blocks left then."""
-        over, excess = self._over(best)
+        over, excess = self._steps_above(best)
         freed = {block: self._freed(self.table.waited(block), over) for block in left}
         ranked = sorted((b for b in left if freed[b]), key=lambda b: (-freed[b] / self.table.seconds[b], b))
         wanted = SHARE * excess
         for at, block in enumerate(ranked):
-            chosen, count = self._with(chosen, block, may_wait), len(chosen)
+            chosen, count = self._with_copies(chosen, block, may_wait), len(chosen)
             wanted -= self._freed(chosen[-1], over) if len(chosen) > count else 0
             if wanted <= 0:
                 return chosen, ranked[at + 1 :]
         return chosen, []
 
-    def _with(self, chosen: list[Offload], block: int, may_wait: Callable[[int], bool]) -> list[Offload]:
+    def _with_copies(self, chosen: list[Offload], block: int, may_wait: Callable[[int], bool]) -> list[Offload]:
         """Those chosen and the block's copies too, hidden where all can be, else waited for where they may be."""
         waited = [one for one in chosen if one.is_waited]
         if self.may_hide:
-            hidden = self.table.hidden([*(one.block for one in chosen if not one.is_waited), block])
+            hidden = self.table.hidden_copies([*(one.block for one in chosen if not one.is_waited), block])
             if all(one.ended < one.begun for one in hidden):
                 return [*waited, *hidden]
         own = self.table.waited(block)
@@ -118,7 +135,7 @@ class _Choice:
         """Bytes, at each step above the limit at which they are on the host."""
         return self.program.sizes[offload.block] * max(0, over[offload.begun] - over[offload.ended])
 
-    def _over(self, best: Program) -> tuple[list[int], int]:
+    def _steps_above(self, best: Program) -> tuple[list[int], int]:
         """At each step of the program as it was: how many before it have too many live bytes; and the excess of all."""
         live = live_bytes(in_place(best))
         pairs = zip(best.instructions, live, strict=True)
@@ -144,3 +161,118 @@ class _Choice:
 
     def _floor(self, chosen: list[Offload]) -> int:
         return floor(in_place(rewritten(self.program, chosen)))
+
+
+class Offload(NamedTuple):
+    """A block's way: copied out before step `out`, gone before `ended`, coming back before `begun`, and there before
+    step `back`."""
+
+    block: int
+    out: int
+    ended: int
+    begun: int
+    back: int
+
+    @property
+    def is_waited(self) -> bool:
+        """Whether the step waits for both copies."""
+        return self.ended == self.out and self.begun == self.back
+
+
+class Timetable:
+    """When copies of a program's values begin and end. gaps: {block: (steps of the uses before and behind)}.
+
+    The gap is the longest without a use.
+    """
+
+    def __init__(self, program: Program, link: float) -> None:
+        self.program = program
+        self.clock = [0.0, *accumulate(map(program.target.cost, program.instructions))]
+        uses = Uses(program.instructions).steps
+        self.gaps = {
+            block: max(pairwise(uses[block]), key=lambda gap: gap[1] - gap[0])
+            for block in sorted(program.sizes)
+            if len(uses[block]) > 1 and program.sizes[block]
+        }
+        self.seconds = {block: copy_seconds(program.sizes[block], link) for block in self.gaps}
+
+    def waited(self, block: int) -> Offload:
+        """The step waits for both copies."""
+        before, behind = self.gaps[block]
+        return Offload(block, before + 1, before + 1, behind, behind)
+
+    def hidden_copies(self, blocks: Iterable[int]) -> list[Offload]:
+        """Copies beside computing, as late as that the step waits for none, if it can be."""
+        chosen = list(blocks)
+        ended, begun = self._ends(chosen), self._begins(chosen)
+        return [self.waited(block)._replace(ended=ended[block], begun=begun[block]) for block in chosen]
+
+    def _ends(self, blocks: Collection[int]) -> dict[int, int]:
+        """{block: the step before which it is copied out}: one copy after the other."""
+        ended, free = {}, 0.0
+        for block in sorted(blocks, key=lambda block: self.gaps[block]):
+            free = max(free, self.clock[self.gaps[block][0] + 1]) + self.seconds[block]
+            ended[block] = bisect_left(self.clock, free)
+        return ended
+
+    def _begins(self, blocks: Collection[int]) -> dict[int, int]:
+        """{block: the step before which its copy back begins}: in time for its reader, and for the copies behind."""
+        begun, free = {}, self.clock[-1]
+        for block in sorted(blocks, key=lambda block: self.gaps[block][::-1], reverse=True):
+            free = min(free, self.clock[self.gaps[block][1]]) - self.seconds[block]
+            begun[block] = max(0, bisect_right(self.clock, free) - 1)
+        return begun
+
+
+def rewritten(program: Program, offloads: Collection[Offload]) -> Program:
+    """The program with these copies. Their instructions and blocks have numbers behind all others."""
+    return _Rewrite(program).result(sorted(offloads)) if offloads else program
+
+
+class _Rewrite:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.uses = Uses(program.instructions).steps
+        self.next_block = program.next_block
+        self.next_number = program.next_number
+        self.before: dict[int, list[Instruction]] = defaultdict(list)
+        self.moved: dict[int, dict[int, int]] = defaultdict(dict)  # {step: {block: the one it came back to}}
+        self.sizes: dict[int, int] = {}
+        self.host_sizes: dict[int, int] = {}
+
+    def result(self, offloads: Collection[Offload]) -> Program:
+        to_host = [(one, *self._blocks(one)) for one in offloads]
+        for one, host, _ in to_host:  # what leaves goes before what comes
+            self._copy(one, one.block, host, one.out, one.ended)
+        for one, host, back in to_host:
+            self._copy(one, host, back, one.begun, one.back)
+        made: list[Instruction] = []
+        for step, instruction in enumerate(self.program.instructions):
+            made += self.before[step]
+            made.append(over_blocks(instruction, self.moved[step]) if step in self.moved else instruction)
+        return replace(
+            self.program,
+            instructions=tuple(made),
+            sizes=self.program.sizes | self.sizes,
+            host_sizes=self.program.host_sizes | self.host_sizes,
+        )
+
+    def _blocks(self, one: Offload) -> tuple[int, int]:
+        """The block in host memory, and the one in the arena that the value comes back to."""
+        host, back = self.next_block, self.next_block + 1
+        self.next_block += 2
+        self.host_sizes[host] = self.sizes[back] = self.program.sizes[one.block]
+        for step in self.uses[one.block]:
+            if step >= one.back:
+                self.moved[step][one.block] = back
+        return host, back
+
+    def _copy(self, one: Offload, source: int, target: int, begin: int, end: int) -> None:
+        """Its beginning and its end, in the phase and the layer of the last use before the gap."""
+        model = self.program.instructions[one.out - 1]
+        operands = tuple(Operand(block, (self.program.sizes[one.block],), _BYTE, (1,), 0) for block in (source, target))
+        for transfer, step in ((Transfer.BEGIN, begin), (Transfer.END, end)):
+            self.before[step].append(
+                Instruction(self.next_number, "copy", operands, {}, model.phase, model.layer, 0, transfer=transfer)
+            )
+            self.next_number += 1

@@ -100,10 +100,10 @@ class Repeater:
             for step, i in enumerate(self.program.instructions)
             if i.transfer is None and not SIGNATURES[i.kernel].facts.once
         }
-        made = {step: self._again(i) for step, i in given.items() if self._only is None or self._only(i)}
+        made = {step: self._repeat_call(i) for step, i in given.items() if self._only is None or self._only(i)}
         return {s: i for s, i in made.items() if all(operand.block in self.program.sizes for operand in i.writes)}
 
-    def _again(self, original: Instruction) -> Instruction:
+    def _repeat_call(self, original: Instruction) -> Instruction:
         """The call that makes its results again, with the scratch that it needs."""
         repeat = repeat_of(original)
         if repeat.kernel == original.kernel:
@@ -148,7 +148,7 @@ class Repeater:
         several = {s: tuple(b for b in blocks if b not in alone[s]) for s, blocks in self.written.items()}
         return alone, {step: blocks for step, blocks in several.items() if blocks}
 
-    def made_whole_by(self, steps: Collection[int]) -> frozenset[int]:
+    def blocks_made_by(self, steps: Collection[int]) -> frozenset[int]:
         """The blocks that these repeats write from end to end."""
         pieces = {block for step in self._several.keys() & steps for block in self._several[step]}
         whole = [block for block in pieces if set(steps).issuperset(self.writers[block])]

@@ -56,7 +56,7 @@ class Journal:
     def __init__(self) -> None:
         self._notes: list[tuple[dict[Any, Any], Any, Any]] = []
 
-    def put(self, table: dict[Any, Any], key: Any, value: Any) -> None:
+    def set_entry(self, table: dict[Any, Any], key: Any, value: Any) -> None:
         """Set an entry."""
         self._notes.append((table, key, table.get(key, _ABSENT)))
         table[key] = value
@@ -92,7 +92,7 @@ class Schedule:
     """
 
     def __init__(self, of: Repeater, costs: Mapping[int, int] | None = None) -> None:
-        self.of = of
+        self.repeater = of
         self._costs = dict.fromkeys(of.repeats, 1) if costs is None else costs
         self.cost = 0
         self.journal = Journal()
@@ -107,10 +107,10 @@ class Schedule:
         None where a block could not be made again, or where all does not cost less than `below`: then it is for the
         caller to undo the journal, and `cost`.
         """
-        before = {block: self._held(block) for block in levels}
+        before = {block: self._holding(block) for block in levels}
         for block, level in levels.items():
             if level != KEPT:
-                self.journal.put(self.levels, block, level)
+                self.journal.set_entry(self.levels, block, level)
             elif block in self.levels:
                 self.journal.drop(self.levels, block)
         made = self._made_anew(before)
@@ -149,7 +149,7 @@ class Schedule:
                 continue
             made[step] = insert
             for block in old.stays ^ insert.stays:
-                before.setdefault(block, self._held(block))
+                before.setdefault(block, self._holding(block))
                 if self._stays_otherwise(block, step, block in insert.stays):
                     for later in self._depending(block):
                         if later > step:
@@ -158,7 +158,7 @@ class Schedule:
                             waiting.setdefault(later, []).append(block)
         return made
 
-    def _held(self, block: int) -> Held:
+    def _holding(self, block: int) -> Held:
         return self.levels.get(block, KEPT), self.stays_from.get(block, NEVER)
 
     def _matters(self, block: int, step: int, before: Held, old: Insert) -> bool:
@@ -172,29 +172,34 @@ class Schedule:
 
     def _depending(self, block: int) -> Iterable[int]:
         """Steps before which something depends on how this block is held."""
-        return {*self.of.reading.get(block, ()), *self.users.get(block, ())}
+        return {*self.repeater.reading.get(block, ()), *self.users.get(block, ())}
 
-    def is_there(self, block: int, step: int) -> bool:
+    def has_copy(self, block: int, step: int) -> bool:
         """Whether a copy of a dropped block was made before this step, and stays."""
         return self.stays_from.get(block, step) < step and self.levels[block] != PER_READER
 
     def _insert(self, step: int) -> Insert | None:
         """What is done again before a step, as levels are now; None where that cannot be done again any more."""
-        levels, of = self.levels, self.of
+        levels, of = self.levels, self.repeater
         read = of.readers.get(step, ())
-        wanted = [block for block in read if block in levels and not self.is_there(block, step)]
+        wanted = [block for block in read if block in levels and not self.has_copy(block, step)]
         if not wanted:
             return NOTHING
         needed = of.chain(wanted, self._absent_at(step))
         if max(needed) >= step or step > min(map(of.valid_until.__getitem__, needed)):
             return None
-        whole = of.made_whole_by(needed)
+        whole = of.blocks_made_by(needed)
         cost = sum(map(self._costs.__getitem__, needed))
         return Insert(tuple(sorted(needed)), whole, self._staying(whole, wanted), cost)
 
     def _absent_at(self, now: int) -> Callable[[int], bool]:
         """Whether a block is not there before a step."""
-        levels, stays_from, passing, gaps = self.levels, self.stays_from, self.of.passing, self.of.candidates
+        levels, stays_from, passing, gaps = (
+            self.levels,
+            self.stays_from,
+            self.repeater.passing,
+            self.repeater.candidates,
+        )
 
         def is_absent(block: int) -> bool:
             last = passing.get(block)
@@ -218,7 +223,7 @@ class Schedule:
     def _behind_cuts(self, held: Iterable[int]) -> list[int]:
         """Of copies that may stay, those behind the last value of a smaller depth."""
         staying, least = list[int](), DEEPEST
-        for block in sorted(held, key=lambda block: (-self.of.writers[block][-1], block)):
+        for block in sorted(held, key=lambda block: (-self.repeater.writers[block][-1], block)):
             depth = depth_of(self.levels[block])
             if depth <= least:
                 staying.append(block)
@@ -227,7 +232,7 @@ class Schedule:
 
     def _exchange(self, step: int, old: Insert, made: Insert) -> set[int]:
         """Put an insert in the place of the old one; the blocks that it uses otherwise."""
-        put, drop, of = self.journal.put, self.journal.drop, self.of
+        put, drop, of = self.journal.set_entry, self.journal.drop, self.repeater
         needed = set(made.repeats)
         otherwise = (old.whole ^ made.whole) | (old.stays ^ made.stays)
         otherwise = otherwise.union(*map(of.used.__getitem__, needed.symmetric_difference(old.repeats)))
@@ -253,11 +258,11 @@ class Schedule:
         if step > first:
             return False
         if stays:
-            self.journal.put(self.stays_from, block, step)
+            self.journal.set_entry(self.stays_from, block, step)
             return True
         behind = [later for later, use in self.users[block].items() if use.stays and later > step]
         if behind:
-            self.journal.put(self.stays_from, block, min(behind))
+            self.journal.set_entry(self.stays_from, block, min(behind))
         else:
             self.journal.drop(self.stays_from, block)
         return True
@@ -273,9 +278,9 @@ class _Writer:
     """One walk that writes the program. current: {dropped block: the block that stands for it now}."""
 
     def __init__(self, schedule: Schedule) -> None:
-        self.of = schedule.of
+        self.repeater = schedule.repeater
         self.schedule = schedule
-        given = self.of.program
+        given = self.repeater.program
         self.sizes = dict(given.sizes)
         self.next_block = given.next_block
         self.number = given.next_number - 1
@@ -283,14 +288,14 @@ class _Writer:
 
     def program(self) -> Program:
         schedule, made = self.schedule, list[Instruction]()
-        for step, instruction in enumerate(self.of.program.instructions):
-            read = [block for block in self.of.readers.get(step, ()) if block in schedule.levels]
+        for step, instruction in enumerate(self.repeater.program.instructions):
+            read = [block for block in self.repeater.readers.get(step, ()) if block in schedule.levels]
             made += self._inserted(schedule.inserts.get(step, NOTHING))
             made.append(over_blocks(instruction, {block: self.current[block] for block in read}))
             for block in read:
                 if schedule.levels[block] == PER_READER:
                     del self.current[block]
-        return replace(self.of.program, instructions=tuple(made), sizes=self.sizes)
+        return replace(self.repeater.program, instructions=tuple(made), sizes=self.sizes)
 
     def _inserted(self, insert: Insert) -> list[Instruction]:
         here = self.current | {block: self._new_block(block) for block in sorted(insert.whole)}
@@ -300,11 +305,11 @@ class _Writer:
 
     def _repeat(self, step: int, here: Mapping[int, int], whole: Collection[int]) -> Instruction:
         """The repeat over the blocks that are here. What it writes of blocks that are not made whole nobody reads."""
-        written = self.of.written[step]
-        moved = {block: here[block] for block in self.of.needs[step] if block in here}
+        written = self.repeater.written[step]
+        moved = {block: here[block] for block in self.repeater.needs[step] if block in here}
         moved |= {block: here[block] if block in whole else self._new_block(block) for block in written}
         self.number += 1
-        return over_blocks(replace(self.of.repeats[step], number=self.number), moved)
+        return over_blocks(replace(self.repeater.repeats[step], number=self.number), moved)
 
     def _new_block(self, like: int) -> int:
         block, self.next_block = self.next_block, self.next_block + 1

@@ -12,13 +12,10 @@ from singa_lite.compiler.ir.collectives import most_in_flight
 from singa_lite.compiler.ir.operation import Role
 from singa_lite.compiler.ir.program import host_requests, lifespans, live_bytes, requests
 from singa_lite.compiler.ir.time_model import flops
-from singa_lite.compiler.placed import Placed
+from singa_lite.compiler.placed import Placed, prove
 from singa_lite.compiler.placement.check import check
-from singa_lite.compiler.proof.check_rewrites import check_rewrites
 from singa_lite.compiler.proof.errors import request_labels
-from singa_lite.compiler.proof.races import check_races
-from singa_lite.compiler.proof.read_from import check_reads
-from singa_lite.compiler.recompute.transfers import estimated_slowdown, is_free
+from singa_lite.compiler.recompute.budget import estimated_slowdown, is_free
 from singa_lite.compiler.report import plan_page
 from singa_lite.compiler.report.net_drawing import Drawable
 from singa_lite.compiler.report.plan_rows import (
@@ -181,24 +178,15 @@ class MemoryPlan:
         """Calls of kernels that are done in one of several ways, in the order of the steps."""
         return variant_rows(self.placed.planned)
 
-    def by_kind(self) -> dict[str, int]:
-        """Bytes in the arena by what they are: the sum over all steps, each with bytes of its own."""
-        sums: dict[str, int] = {}
-        for row in self.rows:
-            sums[row.kind] = sums.get(row.kind, 0) + row.nbytes
-        return sums
-
     def check(self) -> None:
         """Prove the plan once more. PlanError names what is wrong."""
         placed = self.placed
         names = {block.number: block.name for block in self._blocks}
         told = request_labels(placed.planned, names)
         check(requests(placed.planned), placed.plan.offsets, placed.plan.arena, told=told)
-        on_host = {f"h{block}": offset for block, offset in placed.host_offsets.items()}
+        on_host = {} if placed.host is None else placed.host.offsets
         check(host_requests(placed.planned), on_host, placed.host_bytes)
-        check_rewrites(placed.recorded, placed.rewritten, names)
-        check_reads(placed.rewritten, placed.planned, placed.offsets, placed.host_offsets, names)
-        check_races(placed.planned, placed.offsets, placed.scratch)
+        prove(placed, names)
 
     def summary(self) -> str:
         """The plan in words and a table of what is live at the peak."""

@@ -1,4 +1,4 @@
-"""The figure of a memory plan: blocks as rectangles of time and offset, and the live bytes, as plain data."""
+"""Figures of a step: its plan, blocks as rectangles of time and offset, as plain data; its record for Graphviz."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Protocol
 
+from singa_lite.compiler.ir.operation import Instruction, blocks_of
 from singa_lite.compiler.ir.program import live_bytes
+from singa_lite.compiler.ir.uses import Uses, predecessors
 from singa_lite.compiler.placed import Placed
 from singa_lite.compiler.report.plan_rows import PlacedRow, RepeatRow
 
@@ -213,3 +215,39 @@ def steps_of(row: PlacedRow) -> str:
 def unit_of(nbytes: int) -> tuple[str, int]:
     """The unit that so many bytes are told in, and its bytes."""
     return ("MiB", 2**20) if nbytes >= 2**20 else ("KiB", 2**10)
+
+
+_HEAD = (
+    "digraph step {",
+    '  node [shape=box, style="rounded,filled", fontname="sans-serif"];',
+    '  edge [fontname="sans-serif", fontsize=10, color="#666666"];',
+)
+
+
+def to_dot(instructions: Sequence[Instruction], names: Sequence[str]) -> str:
+    """A record in the language of Graphviz: a node for each instruction, an edge for each direct dependency.
+
+    Nodes are colored by phase. An edge has the blocks that both use, one writes, and no third writes between them.
+    names: of the blocks, by number. Nodes are called `o<number of the instruction>`.
+    """
+    lines = [*_HEAD, *map(_node, instructions)]
+    uses = Uses(instructions)
+    for later, before in enumerate(predecessors(instructions)):
+        for earlier in before:
+            shared = set(blocks_of(instructions[earlier])).intersection(blocks_of(instructions[later]))
+            written = [block for block in sorted(shared) if not {earlier, later}.isdisjoint(uses.writers[block])]
+            causes = [names[block] for block in written if not uses.is_written(block, earlier, later - 1)]
+            ends = f"o{instructions[earlier].number} -> o{instructions[later].number}"
+            lines.append(f"  {ends} [label={_quoted(', '.join(causes))}];")
+    return "\n".join([*lines, "}", ""])
+
+
+def _node(instruction: Instruction) -> str:
+    label = _quoted("\n".join(filter(None, [instruction.kernel, instruction.layer])))
+    phase = str(instruction.phase)
+    return f'  o{instruction.number} [label={label}, fillcolor="{COLORS[phase]}", tooltip="{phase}"];'
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

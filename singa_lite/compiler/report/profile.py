@@ -78,17 +78,17 @@ class Profile:
 
     def by_layer(self) -> list[Cost]:
         """The sums by layer, slowest first; "" is outside any layer."""
-        return self._by("layer")
+        return self._summed_by("layer")
 
     def by_phase(self) -> list[Cost]:
         """The sums by phase, slowest first."""
-        return self._by("phase")
+        return self._summed_by("phase")
 
     def by_kernel(self) -> list[Cost]:
         """The sums by kernel, slowest first."""
-        return self._by("kernel")
+        return self._summed_by("kernel")
 
-    def _by(self, field: str) -> list[Cost]:
+    def _summed_by(self, field: str) -> list[Cost]:
         groups: dict[str, list[OperationCost]] = {}
         for operation in self.operations:
             groups.setdefault(getattr(operation, field), []).append(operation)
@@ -166,15 +166,7 @@ def _bytes(operands: Sequence[Operand]) -> int:
 
 
 def _sum(name: str, group: Sequence[OperationCost]) -> Cost:
-    return Cost(
-        name,
-        len(group),
-        sum(o.seconds for o in group),
-        sum(o.share for o in group),
-        sum(o.bytes_read for o in group),
-        sum(o.bytes_written for o in group),
-        sum(o.flops for o in group),
-    )
+    return Cost(name, len(group), *(sum(getattr(one, field) for one in group) for field in Cost._fields[2:]))
 
 
 Cells = tuple[str, ...]

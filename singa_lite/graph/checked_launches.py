@@ -7,16 +7,22 @@ would show.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from singa_lite.common.array_types import Array
+from singa_lite.common.errors import OverrunError
 from singa_lite.compiler.ir.collectives import kind_of
 from singa_lite.compiler.ir.operation import Instruction
 from singa_lite.compiler.placed import Placed
-from singa_lite.graph.replay.fences import Fence, guard_spans
-from singa_lite.graph.replay.step_device import StepDevice
+from singa_lite.graph.arena import StepDevice
 from singa_lite.kernels.kernel_set import Launch
+
+#: Bytes looked at on each side: a cache line, and the widest vector that a kernel writes.
+FENCE = 64
+
+Span = tuple[int, int]
 
 
 class CheckedLaunches:
@@ -27,7 +33,7 @@ class CheckedLaunches:
         self._device = device
         self._view = view
 
-    def around(self, launches: Sequence[Launch], names: Sequence[str]) -> tuple[list[Launch], list[str]]:
+    def with_checks(self, launches: Sequence[Launch], names: Sequence[str]) -> tuple[list[Launch], list[str]]:
         """The launches, one an instruction, with their checks, and the fills after them. names: of what each does.
 
         A launch that wrote beyond its outputs and its scratch raises OverrunError.
@@ -81,3 +87,45 @@ def _last_uses(instructions: Sequence[Instruction], offsets: Mapping[int, int]) 
         if block in offsets:
             dying.setdefault(step, []).append(block)
     return dying
+
+
+def guard_spans(written: Iterable[Span], end: int) -> list[Span]:
+    """The bytes, (start, stop), on both sides of what is written in bytes 0 to `end`, none of which is written."""
+    found: list[Span] = []
+    reached = 0
+    for start, stop in sorted(span for span in written if span[0] < span[1]):
+        if start > reached:
+            found.append((max(reached, start - FENCE), start))
+            if reached:
+                found.append((reached, min(start, reached + FENCE)))
+        reached = max(reached, stop)
+    if 0 < reached < end:
+        found.append((reached, min(end, reached + FENCE)))
+    return found
+
+
+class Fence:
+    """Notes bytes before an operation, and looks at them after it.
+
+    name: of the operation, for the OverrunError. watched: the bytes, uint8.
+    """
+
+    def __init__(self, name: str, watched: Sequence[Array]) -> None:
+        self._name = name
+        self._watched = watched
+        self._noted = [np.empty_like(array) for array in watched]
+
+    def note(self) -> None:
+        """Before the operation."""
+        for noted, array in zip(self._noted, self._watched, strict=True):
+            np.copyto(noted, array)
+
+    def check(self) -> None:
+        """After it."""
+        for noted, array in zip(self._noted, self._watched, strict=True):
+            changed = np.flatnonzero(noted != array)
+            if changed.size:
+                raise OverrunError(
+                    f"{self._name}: wanted it to write its outputs and its scratch alone, received other values in "
+                    f"{changed.size} bytes beside them"
+                )

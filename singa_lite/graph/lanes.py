@@ -49,7 +49,7 @@ class Lanes:
         return bisect_right(self._ends, step)
 
     @contextmanager
-    def making(self, step: int, turns: Callable[[], Turns]) -> Iterator[None]:
+    def bound_in_lane(self, step: int, turns: Callable[[], Turns]) -> Iterator[None]:
         """The launch of a step is made inside. turns: makes those of a further lane, whose launches share nothing with
         those of other lanes.
         """
@@ -83,12 +83,12 @@ class Lanes:
                 made += launches[step:stop]
                 told += names[step:stop]
             else:
-                made.append(self._at_once(launches[step:stop], wave))
+                made.append(self._wave_launch(launches[step:stop], wave))
                 told.append(" and ".join(names[step:stop]))
             step = stop
         return made, told
 
-    def _at_once(self, launches: Sequence[Launch], wave: Sequence[int]) -> Launch:
+    def _wave_launch(self, launches: Sequence[Launch], wave: Sequence[int]) -> Launch:
         """A wave of several lanes."""
         ends = list(accumulate(wave))
         lanes = [tuple(launches[end - count : end]) for count, end in zip(wave, ends, strict=True)]
