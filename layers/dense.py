@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from singa_lite import autograd
-from singa_lite.layer import initializer
-from singa_lite.layer.layer import InputShape
 from singa_lite.layers._checks import features_of, positive_int
-from singa_lite.layers._weighted import Activated, Weighted, WithActivation
+from singa_lite.layers._weighted import Weighted, WithActivation
 from singa_lite.tensor import Shape, Tensor
 
 
@@ -28,21 +28,9 @@ class Dense(WithActivation):
 
     features_last = True
 
-    def __init__(
-        self,
-        name: str,
-        num_output: int,
-        use_bias: bool = True,
-        *,
-        activation: Activated = None,
-        weight_init: initializer.Spec = "glorot_uniform",
-        bias_init: initializer.Spec = 0.0,
-        input_sample_shape: InputShape | None = None,
-    ) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+    def __init__(self, name: str, num_output: int, use_bias: bool = True, **options: Any) -> None:
+        super().__init__(name, use_bias=use_bias, **options)
         self.num_output = positive_int(self, "num_output", num_output)
-        self.take_options(use_bias, weight_init, bias_init)
-        self.take_activation(activation)
 
     def setup(self, *shapes: Shape) -> Shape:
         """(..., features) -> (..., num_output)."""
@@ -65,4 +53,4 @@ class Products(Weighted):
 
     def product(self, name: str, num_output: int) -> Dense:
         """A layer that this one is to hold."""
-        return Dense(name, num_output, self.use_bias, weight_init=self.weight_init, bias_init=self.bias_init)
+        return Dense(name, num_output, **self.weight_options)

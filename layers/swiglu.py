@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from singa_lite import autograd
-from singa_lite.layer import initializer
-from singa_lite.layer.layer import InputShape
 from singa_lite.layers._checks import features_of, positive_int
 from singa_lite.layers.dense import Products
 from singa_lite.tensor import Shape, Tensor
@@ -23,19 +23,9 @@ class SwiGLU(Products):
 
     features_last = True
 
-    def __init__(
-        self,
-        name: str,
-        num_output: int,
-        use_bias: bool = True,
-        *,
-        weight_init: initializer.Spec = "glorot_uniform",
-        bias_init: initializer.Spec = 0.0,
-        input_sample_shape: InputShape | None = None,
-    ) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+    def __init__(self, name: str, num_output: int, use_bias: bool = True, **options: Any) -> None:
+        super().__init__(name, use_bias=use_bias, **options)
         self.num_output = positive_int(self, "num_output", num_output)
-        self.take_options(use_bias, weight_init, bias_init)
         self._gate, self._value = (self.add_layer(self.product(part, self.num_output)) for part in ("gate", "value"))
 
     def setup(self, *shapes: Shape) -> Shape:

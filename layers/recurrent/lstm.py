@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from singa_lite import autograd
-from singa_lite.layer import initializer
-from singa_lite.layer.layer import InputShape
 from singa_lite.layers._checks import check_choice
 from singa_lite.layers.recurrent._recurrent import RecurrentLayer
 from singa_lite.tensor import Tensor
@@ -35,43 +35,8 @@ class LSTM(RecurrentLayer):
     gates = 4
     kept_states = ("hidden", "cell")
 
-    def __init__(
-        self,
-        name: str,
-        hidden_size: int,
-        dropout: float = 0.0,
-        num_stacks: int = 1,
-        input_mode: str = "linear",
-        bidirectional: bool = False,
-        *,
-        merge: str = "concat",
-        return_sequences: bool = False,
-        stateful: bool = False,
-        batch_size: int | None = None,
-        recurrent_activation: str = "sigmoid",
-        use_bias: bool = True,
-        weight_init: initializer.Spec | None = None,
-        recurrent_init: initializer.Spec | None = None,
-        bias_init: initializer.Spec | None = None,
-        input_sample_shape: InputShape | None = None,
-    ) -> None:
-        super().__init__(
-            name,
-            hidden_size,
-            dropout,
-            num_stacks,
-            input_mode,
-            bidirectional,
-            merge=merge,
-            return_sequences=return_sequences,
-            stateful=stateful,
-            batch_size=batch_size,
-            use_bias=use_bias,
-            weight_init=weight_init,
-            recurrent_init=recurrent_init,
-            bias_init=bias_init,
-            input_sample_shape=input_sample_shape,
-        )
+    def __init__(self, *args: Any, recurrent_activation: str = "sigmoid", **options: Any) -> None:
+        super().__init__(*args, **options)
         names = ("sigmoid", "hard_sigmoid")
         self.recurrent_activation = check_choice(self, "recurrent_activation", recurrent_activation, names)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from inspect import signature
-from itertools import islice
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -112,13 +110,7 @@ class LayerBase(Described):
     def name(self, name: str) -> None:
         if "_name" in vars(self):
             raise GraphError(f"layer {self._name!r}: wanted the name that it was made with, received {name!r}")
-        wanted = names.problem_of_layer(name)
-        if wanted is not None:
-            kind = type(self)
-            shown = ", ".join(islice(signature(kind).parameters, 3))
-            raise ValueError(
-                f"layer name: wanted {wanted}, received {name!r:.100}; the name comes first: {kind.__name__}({shown})"
-            )
+        names.check_layer(type(self), name)
         self._name = name
 
     @property

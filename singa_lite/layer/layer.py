@@ -53,7 +53,7 @@ class Layer(LayerBase):
     #: {name that suggests another layer: what to use in its place}.
     misnomers: ClassVar[Mapping[str, str]] = {}
 
-    def __init_subclass__(cls, **options: object) -> None:
+    def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "__init__" in vars(cls):
             setattr(cls, "__init__", name_may_be_left_out(vars(cls)["__init__"]))  # noqa: B010, mypy wants it so

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Collection
 from functools import wraps
 from inspect import Parameter, signature
+from itertools import islice
 from typing import Any, TypeVar
 
 from singa_lite.common.described import Arguments, Described
@@ -28,7 +29,8 @@ def name_may_be_left_out(constructor: Constructor) -> Constructor:
     A first argument that is neither text nor None is then the next parameter: Dense(10), Dropout(0.5). The layer is
     named where it is added, see `free_name`. TypeError for a keyword of PyTorch or Keras, with a hint.
     """
-    parameters = signature(constructor).parameters
+    form = signature(constructor)
+    parameters = form.parameters
     kinds = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD, Parameter.VAR_POSITIONAL)
     positional = [name for name, parameter in parameters.items() if parameter.kind in kinds]
     if positional[1:2] != ["name"]:
@@ -49,6 +51,12 @@ def name_may_be_left_out(constructor: Constructor) -> Constructor:
             self._given = Arguments(bound if name is None else bound | {"name": name})
         if name is None:
             name = vars(self)["_unnamed"] = _class_name(self)
+        if not isinstance(name, str):
+            check_layer(type(self), name)  # here, as a base would take it for its first option
+        try:
+            form.bind(self, name, *args[1:], **options)
+        except TypeError as error:  # said of this class, whichever base takes the argument
+            raise TypeError(f"{type(self).__name__}: {error}") from None
         constructor(self, name, *args[1:], **options)
 
     return named  # type: ignore[return-value]
@@ -72,13 +80,18 @@ def _class_name(layer: object) -> str:
     return re.sub(r"([a-z0-9])([A-Z][a-z])", r"\1_\2", words).lower().strip("_")
 
 
-def problem_of_layer(name: object) -> str | None:
-    """What is wanted of a layer's name that this one is not; None if it will do."""
-    if not isinstance(name, str) or not name or "/" in name:
-        return "a non-empty string without '/'"
-    if name == "." or "\0" in name:
-        return "a string that every snapshot format can hold, which is not '.' and has no NUL in it"
-    return _problem_of_bytes(name)
+def check_layer(kind: type, name: object) -> None:
+    """Raises ValueError unless it will do as the name of a layer of this class."""
+    wanted = "a non-empty string without '/'"
+    if isinstance(name, str) and name and "/" not in name:
+        wanted = "a string that every snapshot format can hold, which is not '.' and has no NUL in it"
+        if name != "." and "\0" not in name:
+            wanted = _problem_of_bytes(name) or ""
+    if wanted:
+        shown = ", ".join(islice(signature(kind).parameters, 3))
+        raise ValueError(
+            f"layer name: wanted {wanted}, received {name!r:.100}; the name comes first: {kind.__name__}({shown})"
+        )
 
 
 def problem_of_tensor(name: object) -> str | None:
