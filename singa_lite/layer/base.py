@@ -69,6 +69,8 @@ class LayerBase(Described):
     feed_layout: ClassVar[str] = ""
 
     _name: str
+    #: What was set after the constructor: options by name, "trainable", "shared_with".
+    set_later: frozenset[str] = frozenset()
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -94,12 +96,23 @@ class LayerBase(Described):
 
     @trainable.setter
     def trainable(self, given: bool) -> None:
+        self.note_set("trainable")
         wanted = flag(f"layer {self.path!r}: trainable", given)
         vars(self)["trainable"] = wanted
         for tensor in self._parameters.values():
             tensor.stores_grad = wanted
         for layer in self._layers.values():
             layer.trainable = wanted
+
+    def note_change(self, option: str) -> None:
+        """An option has another value from now on, for recorded steps and for the net's configuration."""
+        super().note_change(option)
+        self.note_set(option)
+
+    def note_set(self, name: str) -> None:
+        """What was set is written into the net's configuration, if the constructor has ended."""
+        if self._given.is_complete:
+            object.__setattr__(self, "set_later", self.set_later | {name})
 
     @property
     def name(self) -> str:

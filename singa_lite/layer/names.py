@@ -8,7 +8,7 @@ NUL. A zip archive has room for 65,535 bytes of a whole path, in which a charact
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import wraps
 from inspect import Parameter, signature
 from itertools import islice
@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from singa_lite.common.described import Arguments, Described
 from singa_lite.common.keywords import own_words, refuse_hinted
+from singa_lite.common.option_version import signature_of
 
 #: Bytes in UTF-8.
 LONGEST = 1000
@@ -72,6 +73,21 @@ def free_name(layer: object, taken: Collection[str]) -> str | None:
         number += 1
         found = f"{name}_{number}"
     return found
+
+
+def with_name(layer: Described, arguments: Mapping[str, object]) -> dict[str, object]:
+    """Arguments of a layer's constructor, with the layer's name among them if it takes one."""
+    parameters = signature_of(type(layer).__init__).parameters.values()
+    takes_name = any(each.name == "name" or each.kind is Parameter.VAR_KEYWORD for each in parameters)
+    return {**arguments, "name": vars(layer)["_name"]} if takes_name else dict(arguments)
+
+
+def rename(layer: Described, name: object) -> None:
+    """Name a layer that was made like another one, by a constructor that may take no name."""
+    if name != vars(layer)["_name"]:
+        check_layer(type(layer), name)
+        vars(layer)["_name"] = name
+        vars(layer).pop("_unnamed", None)
 
 
 def _class_name(layer: object) -> str:
