@@ -2,7 +2,7 @@
 
 from typing import overload
 
-from .dummy import Input as Input
+from .elementwise import Input as Input
 from ._weighted import Activated
 from .activation import Activation as _Activation
 from .activation import PReLU as _PReLU
@@ -11,17 +11,19 @@ from .convolution.convolution import Conv1D as _Conv1D
 from .convolution.convolution import Conv2D as _Conv2D
 from .convolution.convolution import DepthwiseConv2D as _DepthwiseConv2D
 from .convolution.margins import Cropping2D as _Cropping2D
+from .convolution.margins import Upsampling2D as _Upsampling2D
 from .convolution.margins import ZeroPadding2D as _ZeroPadding2D
 from .convolution.separable_conv2d import SeparableConv2D as _SeparableConv2D
 from .convolution.transposed_convolution import Conv1DTranspose as _Conv1DTranspose
 from .convolution.transposed_convolution import Conv2DTranspose as _Conv2DTranspose
-from .convolution.upsampling2d import Upsampling2D as _Upsampling2D
 from .dense import Dense as _Dense
+from .dense import SwiGLU as _SwiGLU
 from .dropout import Dropout as _Dropout
 from .dropout import GaussianNoise as _GaussianNoise
 from .dropout import SpatialDropout1D as _SpatialDropout1D
 from .dropout import SpatialDropout2D as _SpatialDropout2D
-from .dummy import Dummy as _Dummy
+from .elementwise import Dummy as _Dummy
+from .elementwise import Rescaling as _Rescaling
 from .embedding import Embedding as _Embedding
 from .embedding import PaddingMask as _PaddingMask
 from .embedding import TiedDense as _TiedDense
@@ -30,14 +32,16 @@ from .lambda_ import Lambda as _Lambda
 from .merge import Concat as _Concat
 from .merge import Merge as _Merge
 from .merge import Multiply as _Multiply
+from .merge import Slice as _Slice
+from .merge import Split as _Split
 from .multi_head_attention import MultiHeadAttention as _MultiHeadAttention
 from .net import Net as _Net
 from .normalization.channels import BatchNormalization as _BatchNormalization
 from .normalization.channels import GroupNormalization as _GroupNormalization
+from .normalization.channels import LRN as _LRN
 from .normalization.layer_normalization import L2Norm as _L2Norm
 from .normalization.layer_normalization import LayerNormalization as _LayerNormalization
 from .normalization.layer_normalization import RMSNormalization as _RMSNormalization
-from .normalization.lrn import LRN as _LRN
 from .normalization.normalization import Normalization as _Normalization
 from .normalization.normalization import Numbers
 from .pooling.global_pooling import GlobalAvgPooling1D as _GlobalAvgPooling1D
@@ -50,27 +54,23 @@ from .pooling.pooling import MaxPooling1D as _MaxPooling1D
 from .pooling.pooling import MaxPooling2D as _MaxPooling2D
 from .positions import LearnedPositions as _LearnedPositions
 from .positions import SinusoidalPositions as _SinusoidalPositions
-from .recurrent.bidirectional import Bidirectional as _Bidirectional
-from .recurrent.gru import GRU as _GRU
-from .recurrent.lstm import LSTM as _LSTM
-from .recurrent.simple_rnn import SimpleRNN as _SimpleRNN
-from .recurrent.time_distributed import TimeDistributed as _TimeDistributed
-from .rescaling import Rescaling as _Rescaling
+from .recurrent.cells import GRU as _GRU
+from .recurrent.cells import LSTM as _LSTM
+from .recurrent.cells import SimpleRNN as _SimpleRNN
+from .recurrent.wrappers import Bidirectional as _Bidirectional
+from .recurrent.wrappers import TimeDistributed as _TimeDistributed
 from .reshape import Flatten as _Flatten
 from .reshape import Permute as _Permute
 from .reshape import Reshape as _Reshape
 from .sequential import Residual as _Residual
 from .sequential import Sequential as _Sequential
-from .split import Slice as _Slice
-from .split import Split as _Split
-from .swiglu import SwiGLU as _SwiGLU
 from .transformer_block import TransformerBlock as _TransformerBlock
 from collections.abc import Callable
 from collections.abc import Sequence
 from singa_lite.layer import initializer
+from singa_lite.layer.layer import InputShape
 from singa_lite.layer.layer import Layer
 from singa_lite.layer.layer_graph import LayerGraph
-from singa_lite.layer.sample_shape import InputShape
 from singa_lite.layers._windows import Extents
 
 class Activation(_Activation):

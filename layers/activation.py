@@ -21,7 +21,7 @@ from singa_lite.layers._checks import (
     one_input,
     positive,
 )
-from singa_lite.layers._elementwise import Elementwise
+from singa_lite.layers.elementwise import Elementwise
 from singa_lite.tensor import Shape, Tensor
 
 #: {mode: the operation}

@@ -10,8 +10,8 @@ import numpy as np
 from singa_lite import autograd
 from singa_lite.layer.layer import InputShape, Layer
 from singa_lite.layers._checks import input_axes, label, number
-from singa_lite.layers._elementwise import Elementwise
 from singa_lite.layers._windows import IMAGE, SEQUENCE
+from singa_lite.layers.elementwise import Elementwise
 from singa_lite.tensor import Shape, Tensor
 
 

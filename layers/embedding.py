@@ -70,7 +70,6 @@ class Embedding(Layer):
     """
 
     features_last = True
-
     positionwise = True
     any_length = True
 
@@ -130,7 +129,6 @@ class TiedDense(Layer):
     """
 
     passes_mask = True
-
     positionwise = True
     any_length = True
     features_last = True

@@ -40,7 +40,6 @@ class MultiHeadAttention(Products):
     """
 
     passes_mask = True
-
     any_length = True
     reads_again = True
 

@@ -24,7 +24,6 @@ class LearnedPositions(Layer):
     """
 
     passes_mask = True
-
     any_length = True
 
     def __init__(
@@ -74,7 +73,6 @@ class SinusoidalPositions(Layer):
     """
 
     passes_mask = True
-
     any_length = True
 
     def __init__(self, name: str, base: float = 10000.0, *, input_sample_shape: InputShape | None = None) -> None:

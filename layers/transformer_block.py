@@ -10,11 +10,10 @@ from singa_lite.layer.layer import Layer
 from singa_lite.layers._checks import check_choice, flag, label, number, positive_int
 from singa_lite.layers._masks import finite_padding
 from singa_lite.layers.activation import MODES, Activation
-from singa_lite.layers.dense import Products
+from singa_lite.layers.dense import Products, SwiGLU
 from singa_lite.layers.dropout import Dropout
 from singa_lite.layers.multi_head_attention import MultiHeadAttention
 from singa_lite.layers.normalization.layer_normalization import LayerNormalization, RMSNormalization
-from singa_lite.layers.swiglu import SwiGLU
 from singa_lite.tensor import Shape, Tensor
 
 
@@ -43,10 +42,8 @@ class TransformerBlock(Products):
     """
 
     passes_mask = True
-
     positionwise = True
     any_length = True
-
     features_last = True
 
     def __init__(

@@ -27,7 +27,7 @@ HEAD = '''"""Written by tests/layer_stubs.py: constructors with a name and witho
 
 from typing import overload
 
-from .dummy import Input as Input
+from .elementwise import Input as Input
 '''
 
 

@@ -1,4 +1,4 @@
-"""Layers that add or cut off the margins of images."""
+"""Layers that change the borders and the size of images."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 from singa_lite import autograd
 from singa_lite.autograd.ops.windows import pads
 from singa_lite.common.errors import ShapeError
-from singa_lite.layer.layer import Layer
+from singa_lite.layer.layer import InputShape, Layer
 from singa_lite.layers._checks import input_axes, label
-from singa_lite.layers._windows import IMAGE, Extents
+from singa_lite.layers._windows import IMAGE, Extents, pair
 from singa_lite.tensor import Shape, Tensor
 
 
@@ -74,3 +74,31 @@ class Cropping2D(Margins):
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, channels, height, width) -> its inside."""
         return autograd.crop(x, self.margins)
+
+
+class Upsampling2D(Layer):
+    """Nearest-neighbor upsampling: y[c, i, j] = x[c, i // factor, j // factor].
+
+    Input samples (channels, height, width); output samples (channels, height * factor, width * factor).
+
+    factor: int or pair (height, width), at least 1.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        factor: Extents = 2,
+        *,
+        input_sample_shape: InputShape | None = None,
+    ) -> None:
+        super().__init__(name, input_sample_shape=input_sample_shape)
+        self.factor = pair(label(self), "factor", factor)
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """(channels, height, width) -> (channels, height * factor, width * factor)."""
+        channels, height, width = input_axes(self, shapes, IMAGE)
+        return (channels, height * self.factor[0], width * self.factor[1])
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, channels, height, width) -> (n, channels, height * factor, width * factor)."""
+        return autograd.upsample_nearest(x, self.factor)

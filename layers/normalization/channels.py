@@ -1,4 +1,4 @@
-"""Normalizations of channels: by the batch, or in groups of each sample."""
+"""Normalizations of channels: by the batch, in groups of each sample, or by neighbouring channels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any
 
 from singa_lite import autograd
 from singa_lite.common.errors import ShapeError
-from singa_lite.layers._checks import input_axes, label, number, positive_int
+from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layers._checks import input_axes, label, number, positive, positive_int
 from singa_lite.layers.normalization.layer_normalization import Scaled
 from singa_lite.tensor import Shape, Tensor
 
@@ -81,3 +82,46 @@ class GroupNormalization(Scaled):
         """x (n, channels, ...) -> the same shape."""
         groups = x.shape[1] if self.groups is None else self.groups
         return autograd.group_norm(x, groups, self.parameters["gamma"], self.parameters["beta"], self.epsilon)
+
+
+class LRN(Layer):
+    """y = x / (k + alpha / size * sum of x**2 over `size` neighbouring channels) ** beta.
+
+    From Krizhevsky, Sutskever and Hinton 2012, with alpha divided by size as in Caffe, cuDNN and PyTorch;
+    channels beyond the first and last count as 0.
+
+    Input and output samples (channels, ...).
+
+    size: odd. alpha: at least 0. beta: at least 0. k: above 0. mode: "cross_channel", the only one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        size: int = 5,
+        alpha: float = 1.0,
+        beta: float = 0.75,
+        mode: str = "cross_channel",
+        k: float = 1.0,
+        *,
+        input_sample_shape: InputShape | None = None,
+    ) -> None:
+        super().__init__(name, input_sample_shape=input_sample_shape)
+        self.size = positive_int(self, "size", size)
+        if self.size % 2 == 0:
+            raise ValueError(f"{label(self)}: wanted size to be odd, received {size}")
+        if not isinstance(mode, str) or mode != "cross_channel":
+            raise ValueError(f"{label(self)}: wanted mode 'cross_channel', the only one, received {mode!r}")
+        self.alpha = number(self, "alpha", alpha, 0)
+        self.beta = number(self, "beta", beta, 0)
+        self.k = positive(self, "k", k)
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """The shape is kept."""
+        if not self.dtype.type(self.k):
+            raise ValueError(f"{label(self)}: wanted k to be a number that {self.dtype} holds, received {self.k}")
+        return input_axes(self, shapes, ("channels", "..."))
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, channels, ...) -> the same shape."""
+        return autograd.lrn(x, self.size, self.alpha, self.beta, self.k)

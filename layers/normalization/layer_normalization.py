@@ -76,7 +76,6 @@ class RMSNormalization(Layer):
     """
 
     passes_mask = True
-
     positionwise = True
 
     def __init__(
