@@ -9,18 +9,10 @@ import numpy as np
 
 from singa_lite import autograd
 from singa_lite.layer.layer import InputShape, Layer
-from singa_lite.layers._checks import input_axes, label, number
+from singa_lite.layers._checks import dropout_share, input_axes, label, number
 from singa_lite.layers._windows import IMAGE, SEQUENCE
 from singa_lite.layers.elementwise import Elementwise
 from singa_lite.tensor import Shape, Tensor
-
-
-def checked_probability(layer: Layer, p: float) -> float:
-    """The probability to drop. ValueError unless it is from 0 to below 1."""
-    found = number(layer, "p", p, 0, 1)
-    if found == 1:
-        raise ValueError(f"{label(layer)}: wanted p, the probability to drop, below 1, received {p}")
-    return found
 
 
 def add_random_state(layer: Layer) -> None:
@@ -42,7 +34,7 @@ class Dropout(Elementwise):
 
     def __init__(self, name: str, p: float = 0.5, *, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
-        self.p = checked_probability(self, p)
+        self.p = dropout_share(self, "p", p)
         if re.fullmatch(r"0?\.\d+", name) and float(name) != self.p:
             raise ValueError(
                 f"{label(self)}: wanted p to be what the name says, received {p}; the name comes first: "
@@ -69,7 +61,7 @@ class SpatialDropout(Layer):
 
     def __init__(self, name: str, p: float = 0.5, *, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
-        self.p = checked_probability(self, p)
+        self.p = dropout_share(self, "p", p)
 
     def setup(self, *shapes: Shape) -> Shape:
         """The shape is kept."""

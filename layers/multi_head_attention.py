@@ -14,7 +14,7 @@ from singa_lite.common.errors import ShapeError
 from singa_lite.layer.layer import Layer
 from singa_lite.layer.past import LayerPast
 from singa_lite.layer.positions import rotary_table
-from singa_lite.layers._checks import flag, label, number, positive_int
+from singa_lite.layers._checks import dropout_share, flag, label, positive_int
 from singa_lite.layers._masks import finite_padding, without_padding
 from singa_lite.layers.dense import Products
 from singa_lite.tensor import Shape, Tensor
@@ -59,9 +59,7 @@ class MultiHeadAttention(Products):
         self.heads = positive_int(self, "heads", heads)
         self.head_size = None if head_size is None else positive_int(self, "head_size", head_size)
         self.causal = flag(self, "causal", causal)
-        self.dropout = number(self, "dropout", dropout, 0, 1)
-        if self.dropout == 1:
-            raise ValueError(f"{label(self)}: wanted dropout, the share to drop, below 1, received {dropout}")
+        self.dropout = dropout_share(self, "dropout", dropout)
         self.kv_heads = self.heads if kv_heads is None else positive_int(self, "kv_heads", kv_heads)
         if self.heads % self.kv_heads:
             raise ValueError(f"{label(self)}: wanted kv_heads to divide the {self.heads} heads, received {kv_heads}")

@@ -16,7 +16,7 @@ from singa_lite.common.errors import GraphError, ShapeError
 from singa_lite.layer import initializer
 from singa_lite.layer.layer import InputShape, Layer
 from singa_lite.layer.past import LayerPast
-from singa_lite.layers._checks import check_choice, flag, init, label, number, positive_int
+from singa_lite.layers._checks import check_choice, dropout_share, flag, init, label, positive_int
 from singa_lite.layers._masks import without_padding
 from singa_lite.tensor import Shape, Tensor
 
@@ -87,9 +87,7 @@ class RecurrentLayer(Layer):
         self.without_padding = False
 
     def _checked_dropout(self, dropout: float) -> float:
-        found = number(self, "dropout", dropout, 0, 1)
-        if found == 1:
-            raise ValueError(f"{label(self)}: wanted dropout, the share to drop, below 1, received {dropout}")
+        found = dropout_share(self, "dropout", dropout)
         if found and self.num_stacks == 1:
             raise ValueError(
                 f"{label(self)}: wanted dropout with num_stacks of at least 2, as it stands between stacks, received "

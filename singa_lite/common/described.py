@@ -63,7 +63,7 @@ class _Kind(ABCMeta):
 
         def __call__(cls, *args, **named):
             """An object of the class; Keras's words are taken for this package's, see `common/words.py`."""
-            return cls.construct(*args, **own_words(cls.__name__, cls.__init__, args, named, cls))
+            return cls.construct(*args, **(own_words(cls.__name__, cls.__init__, args, named, cls) if named else {}))
 
         @property
         def __signature__(cls):
@@ -89,7 +89,8 @@ class Described(Versioned, metaclass=_Kind):
             own.__signature__ = _joined(signature(own), signature(base), without)
 
     def __new__(cls, *args: object, **named: object) -> Self:
-        check_keywords(cls.__name__, named, cls.__init__)
+        if named:
+            check_keywords(cls.__name__, named, cls.__init__)
         made = super().__new__(cls)
         object.__setattr__(made, "_given", Arguments(_bound(cls.__init__, args, named)))  # frozen or not
         return made

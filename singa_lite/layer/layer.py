@@ -251,7 +251,8 @@ class Layer(LayerBase):
                 raise GraphError(
                     f"layer {self.path!r}: wanted setup() to set_up() each layer it holds, received none for {left}"
                 )
-            sharing.check_shared(self)
+            if self.shared_with is not None:
+                sharing.check_shared(self, self.shared_with)
             if not self.trainable:
                 for tensor in self._parameters.values():
                     tensor.stores_grad = False
