@@ -68,9 +68,9 @@ from .transformer_block import TransformerBlock as _TransformerBlock
 from collections.abc import Callable
 from collections.abc import Sequence
 from singa_lite.layer import initializer
-from singa_lite.layer.layer import InputShape
 from singa_lite.layer.layer import Layer
 from singa_lite.layer.layer_graph import LayerGraph
+from singa_lite.layer.sample_shape import InputShape
 from singa_lite.layers._windows import Extents
 
 class Activation(_Activation):

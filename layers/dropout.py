@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from singa_lite import autograd
-from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layer.layer import Layer
 from singa_lite.layers._checks import dropout_share, input_axes, label, number
 from singa_lite.layers._windows import IMAGE, SEQUENCE
 from singa_lite.layers.elementwise import Elementwise
@@ -32,8 +32,8 @@ class Dropout(Elementwise):
     p: the probability to drop, from 0 to below 1.
     """
 
-    def __init__(self, name: str, p: float = 0.5, *, input_sample_shape: InputShape | None = None) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+    def __init__(self, name: str, p: float = 0.5, **options: Any) -> None:
+        super().__init__(name, **options)
         self.p = dropout_share(self, "p", p)
         if re.fullmatch(r"0?\.\d+", name) and float(name) != self.p:
             raise ValueError(
@@ -59,8 +59,8 @@ class SpatialDropout(Layer):
 
     axes: ClassVar[tuple[str, ...]]
 
-    def __init__(self, name: str, p: float = 0.5, *, input_sample_shape: InputShape | None = None) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+    def __init__(self, name: str, p: float = 0.5, **options: Any) -> None:
+        super().__init__(name, **options)
         self.p = dropout_share(self, "p", p)
 
     def setup(self, *shapes: Shape) -> Shape:
@@ -109,8 +109,8 @@ class GaussianNoise(Elementwise):
     std: the standard deviation of the numbers, 0 or more.
     """
 
-    def __init__(self, name: str, std: float, *, input_sample_shape: InputShape | None = None) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+    def __init__(self, name: str, std: float, **options: Any) -> None:
+        super().__init__(name, **options)
         self.std = number(self, "std", std, 0)
 
     def setup(self, *shapes: Shape) -> Shape:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from singa_lite import autograd
 from singa_lite.layer.layer import InputShape, Layer
 from singa_lite.layers._checks import number, one_input
@@ -48,10 +50,8 @@ class Rescaling(Elementwise):
     Rescaling(name, 1 / 255) makes bytes numbers from 0 to 1. scale, offset: finite numbers.
     """
 
-    def __init__(
-        self, name: str, scale: float, offset: float = 0.0, *, input_sample_shape: InputShape | None = None
-    ) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+    def __init__(self, name: str, scale: float, offset: float = 0.0, **options: Any) -> None:
+        super().__init__(name, **options)
         self.scale = number(self, "scale", scale)
         self.offset = number(self, "offset", offset)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from itertools import pairwise
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from singa_lite import autograd
 from singa_lite.common.errors import ShapeError
-from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layer.layer import Layer
 from singa_lite.layers._checks import (
     axis_of,
     equal_inputs,
@@ -73,8 +73,8 @@ class Concat(Layer):
     axis: counts the batch as 0, negative from the end; never the batch.
     """
 
-    def __init__(self, name: str, axis: int, *, input_sample_shape: InputShape | None = None) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+    def __init__(self, name: str, axis: int, **options: Any) -> None:
+        super().__init__(name, **options)
         self.axis = not_the_batch(self, axis)
 
     def setup(self, *shapes: Shape) -> Shape:
@@ -109,15 +109,8 @@ class Slice(Layer):
 
     keeps_values = True
 
-    def __init__(
-        self,
-        name: str,
-        axis: int,
-        slice_point: Sequence[int],
-        *,
-        input_sample_shape: InputShape | None = None,
-    ) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+    def __init__(self, name: str, axis: int, slice_point: Sequence[int], **options: Any) -> None:
+        super().__init__(name, **options)
         self.axis = not_the_batch(self, axis)
         points = tuple(slice_point) if isinstance(slice_point, Sequence) else ()
         valid = points and all(is_int(point) for point in points)
@@ -157,8 +150,8 @@ class Split(Layer):
     positionwise = True
     any_length = True
 
-    def __init__(self, name: str, num_output: int, *, input_sample_shape: InputShape | None = None) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+    def __init__(self, name: str, num_output: int, **options: Any) -> None:
+        super().__init__(name, **options)
         self.num_output = positive_int(self, "num_output", num_output)
 
     def setup(self, *shapes: Shape) -> list[Shape]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from singa_lite import autograd
 from singa_lite.autograd.ops.attention import rows_at
 from singa_lite.autograd.ops.shape import first_rows
 from singa_lite.common.errors import ShapeError
 from singa_lite.layer import initializer
-from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layer.layer import Layer
 from singa_lite.layer.past import LayerPast
 from singa_lite.layer.positions import sinusoidal_table
 from singa_lite.layers._checks import init, input_axes, label, positive, positive_int
@@ -27,14 +29,9 @@ class LearnedPositions(Layer):
     any_length = True
 
     def __init__(
-        self,
-        name: str,
-        max_length: int | None = None,
-        *,
-        weight_init: initializer.Spec = "uniform",
-        input_sample_shape: InputShape | None = None,
+        self, name: str, max_length: int | None = None, *, weight_init: initializer.Spec = "uniform", **options: Any
     ) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+        super().__init__(name, **options)
         self.max_length = None if max_length is None else positive_int(self, "max_length", max_length)
         self.weight_init = init(self, "weight_init", weight_init)
 
@@ -75,8 +72,8 @@ class SinusoidalPositions(Layer):
     passes_mask = True
     any_length = True
 
-    def __init__(self, name: str, base: float = 10000.0, *, input_sample_shape: InputShape | None = None) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+    def __init__(self, name: str, base: float = 10000.0, **options: Any) -> None:
+        super().__init__(name, **options)
         self.base = positive(self, "base", base)
 
     def setup(self, *shapes: Shape) -> Shape:

@@ -7,7 +7,7 @@ from typing import Any
 from singa_lite import autograd
 from singa_lite.autograd.ops.windows import pads
 from singa_lite.common.errors import ShapeError
-from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layer.layer import Layer
 from singa_lite.layers._checks import input_axes, label
 from singa_lite.layers._windows import IMAGE, Extents, pair
 from singa_lite.tensor import Shape, Tensor
@@ -84,14 +84,8 @@ class Upsampling2D(Layer):
     factor: int or pair (height, width), at least 1.
     """
 
-    def __init__(
-        self,
-        name: str,
-        factor: Extents = 2,
-        *,
-        input_sample_shape: InputShape | None = None,
-    ) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+    def __init__(self, name: str, factor: Extents = 2, **options: Any) -> None:
+        super().__init__(name, **options)
         self.factor = pair(label(self), "factor", factor)
 
     def setup(self, *shapes: Shape) -> Shape:

@@ -6,7 +6,7 @@ from typing import Any
 
 from singa_lite import autograd
 from singa_lite.common.errors import ShapeError
-from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layer.layer import Layer
 from singa_lite.layers._checks import input_axes, label, number, positive, positive_int
 from singa_lite.layers.normalization.layer_normalization import Scaled
 from singa_lite.tensor import Shape, Tensor
@@ -103,10 +103,9 @@ class LRN(Layer):
         beta: float = 0.75,
         mode: str = "cross_channel",
         k: float = 1.0,
-        *,
-        input_sample_shape: InputShape | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+        super().__init__(name, **options)
         self.size = positive_int(self, "size", size)
         if self.size % 2 == 0:
             raise ValueError(f"{label(self)}: wanted size to be odd, received {size}")

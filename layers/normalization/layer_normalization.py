@@ -6,7 +6,7 @@ from typing import Any
 
 from singa_lite import autograd
 from singa_lite.layer import initializer
-from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layer.layer import Layer
 from singa_lite.layers._checks import axis_of, features_of, init, leaves_time, not_the_batch, one_input, positive
 from singa_lite.tensor import Shape, Tensor
 
@@ -21,9 +21,9 @@ class Scaled(Layer):
         epsilon: float = 1e-5,
         gamma_init: initializer.Spec = 1.0,
         beta_init: initializer.Spec = 0.0,
-        input_sample_shape: InputShape | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+        super().__init__(name, **options)
         self.epsilon = positive(self, "epsilon", epsilon)
         self.gamma_init = init(self, "gamma_init", gamma_init)
         self.beta_init = init(self, "beta_init", beta_init)
@@ -78,15 +78,8 @@ class RMSNormalization(Layer):
     passes_mask = True
     positionwise = True
 
-    def __init__(
-        self,
-        name: str,
-        epsilon: float = 1e-6,
-        *,
-        gamma_init: initializer.Spec = 1.0,
-        input_sample_shape: InputShape | None = None,
-    ) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+    def __init__(self, name: str, epsilon: float = 1e-6, *, gamma_init: initializer.Spec = 1.0, **options: Any) -> None:
+        super().__init__(name, **options)
         self.epsilon = positive(self, "epsilon", epsilon)
         self.gamma_init = init(self, "gamma_init", gamma_init)
 
@@ -108,8 +101,8 @@ class L2Norm(Layer):
     Input and output samples of any shape. epsilon: above 0.
     """
 
-    def __init__(self, name: str, epsilon: float = 1e-8, *, input_sample_shape: InputShape | None = None) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+    def __init__(self, name: str, epsilon: float = 1e-8, **options: Any) -> None:
+        super().__init__(name, **options)
         self.epsilon = positive(self, "epsilon", epsilon)
 
     def setup(self, *shapes: Shape) -> Shape:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from singa_lite import autograd
 from singa_lite.kernels.interface.window import Window
-from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layer.layer import Layer
 from singa_lite.layers._checks import flag, input_axes, is_int, label
 from singa_lite.layers._windows import (
     IMAGE,
@@ -43,9 +43,9 @@ class Pooling(Layer):
         *,
         padding: str | None = None,
         ceil_mode: bool = False,
-        input_sample_shape: InputShape | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+        super().__init__(name, **options)
         kernel = kernel if kernel is not None else 3 if padding is None else 2
         stride = stride if stride is not None else 2 if padding is None else kernel
         self.kernel, self.stride, self.padding = kernel, stride, padding

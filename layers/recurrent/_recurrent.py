@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import sqrt
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from singa_lite.autograd.ops.op import is_taping
 from singa_lite.autograd.ops.shape import piece
 from singa_lite.common.errors import GraphError, ShapeError
 from singa_lite.layer import initializer
-from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layer.layer import Layer
 from singa_lite.layer.past import LayerPast
 from singa_lite.layers._checks import check_choice, dropout_share, flag, init, label, positive_int
 from singa_lite.layers._masks import without_padding
@@ -59,9 +59,9 @@ class RecurrentLayer(Layer):
         weight_init: initializer.Spec | None = None,
         recurrent_init: initializer.Spec | None = None,
         bias_init: initializer.Spec | None = None,
-        input_sample_shape: InputShape | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+        super().__init__(name, **options)
         self.hidden_size = positive_int(self, "hidden_size", hidden_size)
         self.num_stacks = positive_int(self, "num_stacks", num_stacks)
         self.dropout = self._checked_dropout(dropout)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from copy import deepcopy
+from typing import Any
 
 from singa_lite import autograd
 from singa_lite.common.errors import GraphError
 from singa_lite.layer.calls import by_itself
-from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layer.layer import Layer
 from singa_lite.layer.past import LayerPast
 from singa_lite.layers._checks import check_choice, held_layers, input_axes, label
 from singa_lite.layers._masks import without_padding
@@ -33,10 +34,8 @@ class Bidirectional(Layer):
     features_last = True
     any_length = True
 
-    def __init__(
-        self, name: str, layer: Layer, merge: str = "concat", *, input_sample_shape: InputShape | None = None
-    ) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+    def __init__(self, name: str, layer: Layer, merge: str = "concat", **options: Any) -> None:
+        super().__init__(name, **options)
         (given,) = held_layers(self, [layer])
         if not isinstance(given, RecurrentLayer):
             raise TypeError(f"{label(self)}: wanted a recurrent layer, received {type(given).__name__}")
@@ -48,7 +47,7 @@ class Bidirectional(Layer):
         self.passes_mask = self.keeps_time = given.return_sequences
         for direction in ("forward", "backward"):
             self.add_layer(_named(given, direction))
-        if input_sample_shape is None:
+        if self.input_sample_shapes is None:
             self.input_sample_shapes = given.input_sample_shapes
 
     def setup(self, *shapes: Shape) -> Shape:
@@ -84,8 +83,8 @@ class TimeDistributed(Layer):
     passes_mask = True
     any_length = True
 
-    def __init__(self, name: str, layer: Layer, *, input_sample_shape: InputShape | None = None) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+    def __init__(self, name: str, layer: Layer, **options: Any) -> None:
+        super().__init__(name, **options)
         (self.layer,) = held_layers(self, [layer])
         self.add_layer(self.layer)
         self.keeps_values = self.layer.keeps_values
