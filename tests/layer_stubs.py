@@ -18,11 +18,12 @@ from types import ModuleType
 
 from singa_lite import layers
 from singa_lite.common.keywords import own_word
-from singa_lite.common.words import ALIASES, CLASSES
+from singa_lite.common.words import ALIASES, CLASSES, ONLY_OF
 from singa_lite.layer import Layer
 
 STUB = Path(__file__).parents[1] / "layers" / "__init__.pyi"
 
+OPTIONAL_NAME = "name: str | None = ..."
 HEAD = '''"""Written by tests/layer_stubs.py: constructors with a name and without one, for type checkers."""
 
 from typing import overload
@@ -53,34 +54,26 @@ def parameters_of(kind: type[Layer]) -> list[Parameter]:
 
 
 def overloads(kind: type[Layer]) -> list[str]:
-    """The parameter lists: the name first; without it, where the next parameter takes no text; with Keras's words."""
+    """The parameter lists: the name first; without it; all by keyword, if a word of Keras's may be a required one."""
     given = parameters_of(kind)
+    own = {each.name: each for each in given}
+    bases = {base.__name__ for base in kind.__mro__}
+    known = [word for word in ALIASES if bases & ONLY_OF.get(word, bases)]
+    words = {word: own[name] for word in known if (name := own_word(word, own)) != word}
+    required = [each.name for each in given if each.default is Parameter.empty]
     positional = [_parameter(each.name, each) for each in given if each.kind is Parameter.POSITIONAL_OR_KEYWORD]
     named = [_parameter(each.name, each) for each in given if each.kind is Parameter.KEYWORD_ONLY]
-    first = given[0].annotation if positional else "str"
-    is_text = "str" in first.replace("Sequence[str]", "")
-    with_name = ["name: str", *positional, *(["*", *named] if named else [])]
-    forms = [with_name, _without_name(is_text, positional, named), *_with_aliases(given, positional, named)]
+    free = [_parameter(word, each) for word, each in words.items() if each.name not in required]
+    forms = [["name: str" if required else OPTIONAL_NAME, *positional, "*", *free, *named]]
+    if positional and "str" not in given[0].annotation.replace("Sequence[str]", ""):
+        forms.append([*positional, "*", OPTIONAL_NAME, *free, *named])
+    elif required:  # a first text is the name
+        forms.append(["*", OPTIONAL_NAME, *positional, *free, *named])
+    renamed = {each.name for each in words.values() if each.name in required}
+    if renamed:
+        others = [text for text in positional if text.partition(":")[0] not in renamed]
+        forms.append([OPTIONAL_NAME, "*", *(_parameter(*each) for each in words.items()), *others, *named])
     return [", ".join(["self", *parameters]) for parameters in forms]
-
-
-def _without_name(is_text: bool, positional: list[str], named: list[str]) -> list[str]:
-    optional = "name: str | None = ..."
-    return ["*", optional, *positional, *named] if is_text else [*positional, "*", optional, *named]
-
-
-def _with_aliases(given: list[Parameter], positional: list[str], named: list[str]) -> list[list[str]]:
-    """All arguments by keyword, those that have words of Keras's by these; and required ones by position."""
-    own = {each.name: each for each in given}
-    words = {word: own[name] for word in ALIASES if (name := own_word(word, own)) != word}
-    if not words:
-        return []
-    aliases = [_parameter(word, each) for word, each in words.items()]
-    free = [_parameter(word, each) for word, each in words.items() if each.default is not Parameter.empty]
-    renamed = {each.name for each in words.values() if each.default is Parameter.empty}
-    others = [text for text in positional if text.partition(":")[0] not in renamed]
-    by_word = ["name: str | None = ...", "*", *aliases, *others, *named]
-    return [by_word, [*positional, "*", "name: str | None = ...", *free, *named]] if renamed else [by_word]
 
 
 def _parameter(name: str, parameter: Parameter) -> str:
@@ -117,7 +110,8 @@ def text() -> str:
         alike.setdefault(tuple(overloads(kind)), []).append(name)
     classes = []
     for forms, names in alike.items():
-        body = "".join(f"    @overload\n    def __init__({form}) -> None: ...\n" for form in forms)
+        head = "    @overload\n" if len(forms) > 1 else ""
+        body = "".join(f"{head}    def __init__({form}) -> None: ...\n" for form in forms)
         if len(names) == 1:
             classes.append(f"class {names[0]}(_{names[0]}):\n{body}")
         else:

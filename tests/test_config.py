@@ -393,7 +393,9 @@ def test_layers_whose_constructor_takes_no_name_are_made_again(tmp_path):
 def test_what_was_changed_of_layers_within_others_is_kept():
     net = FeedForwardNet(seed=2)
     net.add(layers.TransformerBlock("block", 2, dropout=0.5, input_sample_shape=(4, 6)))
-    net.add(layers.Bidirectional("both", layers.GRU(3, 0.5, 2, return_sequences=True)))
+    cell = layers.GRU(3, 0.5, 2, return_sequences=True)
+    cell.weight_init = 0.25
+    net.add(layers.Bidirectional("both", cell))
     net.add(layers.Sequential("last", [layers.Dropout("drop", 0.5), layers.Dense("dense", 2)]))
     net.layers["block"].layers["attention_dropout"].p = 0.25
     net.layers["block"].layers["hidden"].trainable = False
@@ -406,6 +408,7 @@ def test_what_was_changed_of_layers_within_others_is_kept():
     assert not made.layers["block"].layers["hidden"].parameters["weight"].stores_grad
     assert made.layers["block"].layers["output"].parameters["weight"].stores_grad
     assert [made.layers["both"].layers[name].dropout for name in ("forward", "backward")] == [0.5, 0.125]
+    assert (np.asarray(made.layers["both"].parameters["forward/weight_ih_l0"]) == 0.25).all()
     assert made.layers["last"].layers["drop"].p == 0.75
     assert made.layers["last"].layers["dense"].trainable and not made.layers["last"].layers["drop"].trainable
     assert made.config() == net.config()
@@ -431,3 +434,18 @@ def test_a_constructor_that_takes_no_keywords_has_no_configuration(tmp_path):
     with pytest.raises(ConfigError, match="layer 'positional': wanted a constructor that takes keywords"):
         net.config()
     net.save(tmp_path / "net.h5", weights_only=True)
+
+
+def test_what_was_changed_of_layers_of_a_net_within_is_kept():
+    part = FeedForwardNet(seed=2)
+    dense = layers.Dense("dense", 3, input_sample_shape=(2,))
+    dense.weight_init = 0.5
+    part.add(dense)
+    part.add(layers.Dropout("drop", 0.5))
+    net = FeedForwardNet(seed=2)
+    net.add(layers.Net("part", part))
+    net.layers["part"].layers["drop"].p = 0.25
+    made = again(net)
+    assert (made.layers["part"].layers["drop"].p, made.layers["part"].net.layers["drop"].p) == (0.25, 0.5)
+    assert (np.asarray(made.layers["part"].parameters["dense/weight"]) == 0.5).all()
+    assert made.config() == net.config()

@@ -199,14 +199,12 @@ def class_lookup(module: str) -> Callable[[str], object]:
         if kind is not None:
             has_defaults = bool(given) or _of_class(DEFAULTS, kind) is not None
             return partial(_made_as_in_keras, kind, given) if has_defaults else kind
-        known = [key for key, value in vars(sys.modules[module]).items() if isinstance(value, type)]
-        near = [] if name.startswith("_") else get_close_matches(name, known, 1)
-        hint = (
-            f"; here it is {CLASS_HINTS[name]}"
-            if name in CLASS_HINTS
-            else "".join(f"; perhaps {ours}" for ours in near)
-        )
-        raise AttributeError(f"module {module!r} has no attribute {name!r}{hint}", name=name)
+        hint = CLASS_HINTS.get(name)
+        if hint is None and not name.startswith("_"):
+            known = [key for key, value in vars(sys.modules[module]).items() if isinstance(value, type)]
+            hint = next(iter(get_close_matches(name, known, 1)), None)
+        said = f"; here it is {hint}" if hint else ""
+        raise AttributeError(f"module {module!r} has no attribute {name!r}{said}", name=name)
 
     return find
 

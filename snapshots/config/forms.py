@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 from singa_lite.common.described import options_of
 from singa_lite.common.errors import ConfigError
-from singa_lite.common.option_version import signature_of
+from singa_lite.common.option_version import equal_values, signature_of
 from singa_lite.layer import names
 from singa_lite.layer.layer import Layer, Node
 from singa_lite.optimizer import Optimizer, schedule
@@ -110,9 +110,12 @@ def change(layer: Layer, form: Mapping[str, Plain], reader: Reader, done: Collec
         if path not in inner or path in done:
             continue
         values = {name: reader.read(value) for name, value in (changed if isinstance(changed, dict) else {}).items()}
+        for name in values:
+            inner[path].note_set(name)
         options = {name: values.pop(name) for name in list(values) if name in options_of(type(inner[path]))}
-        if options:
-            inner[path].change_options(options)
+        others = {name: value for name, value in options.items() if not equal_values(value, getattr(inner[path], name))}
+        if others:
+            inner[path].change_options(others)
         for name, value in values.items():
             setattr(inner[path], name, value)
 
