@@ -13,10 +13,10 @@ from singa_lite.autograd.ops.shape import first_rows
 from singa_lite.common.errors import ShapeError
 from singa_lite.layer.layer import Layer
 from singa_lite.layer.past import LayerPast
-from singa_lite.layer.positions import rotary_table
 from singa_lite.layers._checks import dropout_share, flag, label, positive_int
 from singa_lite.layers._masks import finite_padding, without_padding
 from singa_lite.layers.dense import Products
+from singa_lite.layers.positions import rotary_table
 from singa_lite.tensor import Shape, Tensor
 
 

@@ -21,6 +21,7 @@ MOVED = {
     "errors": "common.errors",
     "fit": "training.fit",
     "initializer": "layer.initializer",
+    "layer.positions": "layers.positions",
     "loss.margins": "loss.distances",
     "memory": "compiler.placement",
     "metric.determination": "metric.errors",
