@@ -39,6 +39,14 @@ def number(layer: Layer, what: str, value: object, low: float = -np.inf, high: f
     return found
 
 
+def dropout_share(layer: Layer, what: str, value: object) -> float:
+    """The value as a float. ValueError unless it is a number from 0 to below 1."""
+    found = number(layer, what, value, 0, 1)
+    if found == 1:
+        raise ValueError(f"{label(layer)}: wanted {what}, the share to drop, below 1, received {value!r}")
+    return found
+
+
 def flag(layer: Layer, what: str, value: object) -> bool:
     """The value as a bool. ValueError unless it is True or False."""
     if not isinstance(value, bool | np.bool_):

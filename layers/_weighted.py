@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from singa_lite import autograd
 from singa_lite.common.described import Arguments
@@ -23,21 +24,32 @@ _ALIASES = {"swish": "silu", "linear": None}
 class Weighted(Layer):
     """A layer with a weight and perhaps a bias, or that holds such layers."""
 
-    def take_options(self, use_bias: bool, weight_init: initializer.Spec, bias_init: initializer.Spec) -> None:
-        """For `__init__`: check and keep what weights begin with."""
+    def __init__(
+        self,
+        name: str,
+        *,
+        use_bias: bool = True,
+        weight_init: initializer.Spec = "glorot_uniform",
+        bias_init: initializer.Spec = 0.0,
+        **options: Any,
+    ) -> None:
+        super().__init__(name, **options)
         self.use_bias = flag(self, "use_bias", use_bias)
         self.weight_init = init(self, "weight_init", weight_init)
         self.bias_init = checked_bias_init(self, bias_init, self.use_bias)
+
+    @property
+    def weight_options(self) -> dict[str, Any]:
+        """The three options of weights, for layers within this one."""
+        return {"use_bias": self.use_bias, "weight_init": self.weight_init, "bias_init": self.bias_init}
 
 
 class WithActivation(Weighted):
     """A layer with a weight, and perhaps an activation behind it."""
 
-    activation: str | Activation | None = None
-
-    def take_activation(self, given: Activated) -> None:
-        """For `__init__`: check and keep the activation."""
-        self.activation = self._checked_activation(given)
+    def __init__(self, name: str, *, activation: Activated = None, **options: Any) -> None:
+        super().__init__(name, **options)
+        self.activation = self._checked_activation(activation)
         self.gives = self.activation_mode if self.activation_mode in ("softmax", "sigmoid") else ""
 
     @property

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from singa_lite import autograd
 from singa_lite.common.described import Arguments
 from singa_lite.common.errors import ShapeError
 from singa_lite.layer import initializer
-from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layer.layer import Layer
 from singa_lite.layers._checks import (
     axis_of,
     check_choice,
@@ -21,7 +22,7 @@ from singa_lite.layers._checks import (
     one_input,
     positive,
 )
-from singa_lite.layers._elementwise import Elementwise
+from singa_lite.layers.elementwise import Elementwise
 from singa_lite.tensor import Shape, Tensor
 
 #: {mode: the operation}
@@ -74,9 +75,9 @@ class Activation(Elementwise):
         *,
         slope: float | None = None,
         alpha: float | None = None,
-        input_sample_shape: InputShape | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+        super().__init__(name, **options)
         self.mode = self._default_mode() if mode is None else check_choice(self, "mode", mode, MODES)
         self.gives = "sigmoid" if self.mode == "sigmoid" else ""
         self.options: dict[str, float] = {}
@@ -130,8 +131,8 @@ class Softmax(Layer):
 
     gives = "softmax"
 
-    def __init__(self, name: str, axis: int = 1, *, input_sample_shape: InputShape | None = None) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+    def __init__(self, name: str, axis: int = 1, **options: Any) -> None:
+        super().__init__(name, **options)
         self.axis = not_the_batch(self, axis)
 
     def setup(self, *shapes: Shape) -> Shape:
@@ -162,9 +163,9 @@ class PReLU(Layer):
         shared_axes: Sequence[int] | None = None,
         *,
         alpha_init: initializer.Spec = 0.25,
-        input_sample_shape: InputShape | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+        super().__init__(name, **options)
         self.shared_axes = None if shared_axes is None else self._axes(shared_axes)
         self.alpha_init = init(self, "alpha_init", alpha_init)
 

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from singa_lite import autograd
-from singa_lite.layer.layer import InputShape, Layer
-from singa_lite.layers._checks import input_axes, label, number
-from singa_lite.layers._elementwise import Elementwise
+from singa_lite.layer.layer import Layer
+from singa_lite.layers._checks import dropout_share, input_axes, label, number
 from singa_lite.layers._windows import IMAGE, SEQUENCE
+from singa_lite.layers.elementwise import Elementwise
 from singa_lite.tensor import Shape, Tensor
-
-
-def checked_probability(layer: Layer, p: float) -> float:
-    """The probability to drop. ValueError unless it is from 0 to below 1."""
-    found = number(layer, "p", p, 0, 1)
-    if found == 1:
-        raise ValueError(f"{label(layer)}: wanted p, the probability to drop, below 1, received {p}")
-    return found
 
 
 def add_random_state(layer: Layer) -> None:
@@ -40,9 +32,9 @@ class Dropout(Elementwise):
     p: the probability to drop, from 0 to below 1.
     """
 
-    def __init__(self, name: str, p: float = 0.5, *, input_sample_shape: InputShape | None = None) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
-        self.p = checked_probability(self, p)
+    def __init__(self, name: str, p: float = 0.5, **options: Any) -> None:
+        super().__init__(name, **options)
+        self.p = dropout_share(self, "p", p)
         if re.fullmatch(r"0?\.\d+", name) and float(name) != self.p:
             raise ValueError(
                 f"{label(self)}: wanted p to be what the name says, received {p}; the name comes first: "
@@ -67,9 +59,9 @@ class SpatialDropout(Layer):
 
     axes: ClassVar[tuple[str, ...]]
 
-    def __init__(self, name: str, p: float = 0.5, *, input_sample_shape: InputShape | None = None) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
-        self.p = checked_probability(self, p)
+    def __init__(self, name: str, p: float = 0.5, **options: Any) -> None:
+        super().__init__(name, **options)
+        self.p = dropout_share(self, "p", p)
 
     def setup(self, *shapes: Shape) -> Shape:
         """The shape is kept."""
@@ -117,8 +109,8 @@ class GaussianNoise(Elementwise):
     std: the standard deviation of the numbers, 0 or more.
     """
 
-    def __init__(self, name: str, std: float, *, input_sample_shape: InputShape | None = None) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+    def __init__(self, name: str, std: float, **options: Any) -> None:
+        super().__init__(name, **options)
         self.std = number(self, "std", std, 0)
 
     def setup(self, *shapes: Shape) -> Shape:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from singa_lite import autograd
 from singa_lite.autograd.ops.shape import piece
 from singa_lite.common.array_types import DType
 from singa_lite.common.errors import ShapeError
 from singa_lite.device import device_of
 from singa_lite.layer import initializer
-from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layer.layer import Layer
 from singa_lite.layers._checks import features_of, flag, init, is_int, label, one_input, positive_int
 from singa_lite.tensor import Shape, Tensor
 
@@ -27,8 +29,8 @@ class PaddingMask(Layer):
     positionwise = True
     any_length = True
 
-    def __init__(self, name: str, padding_idx: int = 0, *, input_sample_shape: InputShape | None = None) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+    def __init__(self, name: str, padding_idx: int = 0, **options: Any) -> None:
+        super().__init__(name, **options)
         if not is_int(padding_idx) or not 0 <= padding_idx < 2**63:
             raise ValueError(f"{label(self)}: wanted padding_idx to be an id, at least 0, received {padding_idx!r}")
         self.padding_idx = int(padding_idx)
@@ -70,7 +72,6 @@ class Embedding(Layer):
     """
 
     features_last = True
-
     positionwise = True
     any_length = True
 
@@ -83,9 +84,9 @@ class Embedding(Layer):
         *,
         mask_zero: bool = False,
         weight_init: initializer.Spec = "uniform",
-        input_sample_shape: InputShape | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+        super().__init__(name, **options)
         self.num_embeddings = positive_int(self, "num_embeddings", num_embeddings)
         self.dim = positive_int(self, "dim", dim)
         self.input_ids = self.num_embeddings
@@ -130,13 +131,12 @@ class TiedDense(Layer):
     """
 
     passes_mask = True
-
     positionwise = True
     any_length = True
     features_last = True
 
-    def __init__(self, name: str, embedding: Embedding, *, input_sample_shape: InputShape | None = None) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+    def __init__(self, name: str, embedding: Embedding, **options: Any) -> None:
+        super().__init__(name, **options)
         if not isinstance(embedding, Embedding):
             raise TypeError(f"{label(self)}: wanted embedding to be an Embedding, received {embedding!r}")
         self.share_parameters(embedding)

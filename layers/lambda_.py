@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from singa_lite import autograd
 from singa_lite.common.errors import ShapeError
-from singa_lite.layer.layer import InputShape, Layer, SampleShape
+from singa_lite.layer.layer import Layer, SampleShape
 from singa_lite.layers._checks import label
 from singa_lite.tensor import Shape, Tensor
 
@@ -24,10 +25,8 @@ class Lambda(Layer):
     the net's tensors, and the script makes the layer again.
     """
 
-    def __init__(
-        self, name: str, function: Callable[..., Given], *, input_sample_shape: InputShape | None = None
-    ) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+    def __init__(self, name: str, function: Callable[..., Given], **options: Any) -> None:
+        super().__init__(name, **options)
         if not callable(function) or isinstance(function, type):
             raise TypeError(f"{label(self)}: wanted a function of tensors, received {function!r:.100}")
         self.function = function

@@ -1,14 +1,26 @@
-"""Layers of several inputs: sums, products, and inputs side by side."""
+"""Layers of several inputs or outputs: sums, products, inputs side by side, pieces and copies."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
-from typing import ClassVar
+from itertools import pairwise
+from typing import Any, ClassVar
 
 from singa_lite import autograd
 from singa_lite.common.errors import ShapeError
-from singa_lite.layer.layer import InputShape, Layer
-from singa_lite.layers._checks import axis_of, equal_inputs, label, leaves_time, not_the_batch, several_inputs
+from singa_lite.layer.layer import Layer
+from singa_lite.layers._checks import (
+    axis_of,
+    equal_inputs,
+    is_int,
+    label,
+    leaves_time,
+    not_the_batch,
+    one_input,
+    positive_int,
+    several_inputs,
+)
 from singa_lite.tensor import Shape, Tensor
 
 
@@ -16,7 +28,6 @@ class Merge(Layer):
     """y = the sum of all inputs, two or more of equal sample shapes; the output has the same."""
 
     passes_mask = True
-
     positionwise = True
     any_length = True
 
@@ -39,7 +50,6 @@ class Multiply(Layer):
     """y = the product of all inputs, two or more of equal sample shapes; the output has the same."""
 
     passes_mask = True
-
     positionwise = True
     any_length = True
 
@@ -63,8 +73,8 @@ class Concat(Layer):
     axis: counts the batch as 0, negative from the end; never the batch.
     """
 
-    def __init__(self, name: str, axis: int, *, input_sample_shape: InputShape | None = None) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+    def __init__(self, name: str, axis: int, **options: Any) -> None:
+        super().__init__(name, **options)
         self.axis = not_the_batch(self, axis)
 
     def setup(self, *shapes: Shape) -> Shape:
@@ -85,3 +95,69 @@ class Concat(Layer):
     def forward(self, training: bool, *xs: Tensor) -> Tensor:
         """xs, each (n, ...) -> one, longer along the axis."""
         return autograd.concat(xs, self.axis)
+
+
+class Slice(Layer):
+    """Pieces of the input along `axis`, cut before each of the points; views, nothing is copied.
+
+    Input samples of any shape with that axis; a list of len(slice_point) + 1 output samples, each with the
+    extent of its piece there.
+
+    axis: counts the batch as 0, negative from the end; never the batch. slice_point: rising numbers from 1 to
+    below the extent, one at least.
+    """
+
+    keeps_values = True
+
+    def __init__(self, name: str, axis: int, slice_point: Sequence[int], **options: Any) -> None:
+        super().__init__(name, **options)
+        self.axis = not_the_batch(self, axis)
+        points = tuple(slice_point) if isinstance(slice_point, Sequence) else ()
+        valid = points and all(is_int(point) for point in points)
+        if not valid or any(start >= stop for start, stop in pairwise((0, *points))):
+            raise ValueError(
+                f"{label(self)}: wanted slice_point to be rising numbers from 1 on, received {slice_point!r}"
+            )
+        self.slice_point = tuple(int(point) for point in points)
+
+    def setup(self, *shapes: Shape) -> list[Shape]:
+        """The input's shape -> a list of it with the pieces' extents along the axis."""
+        shape = one_input(self, shapes)
+        place_in_sample = axis_of(self, self.axis, shape) - 1
+        self.positionwise = leaves_time(place_in_sample + 1, shape)
+        extent = shape[place_in_sample]
+        if self.slice_point[-1] >= extent:
+            raise ShapeError(
+                f"{label(self)}: wanted slice points below {extent}, the extent along axis {self.axis} of "
+                f"input samples {shape}, received {self.slice_point}"
+            )
+        before, after = shape[:place_in_sample], shape[place_in_sample + 1 :]
+        bounds = pairwise((0, *self.slice_point, extent))
+        return [(*before, stop - start, *after) for start, stop in bounds]
+
+    def forward(self, training: bool, x: Tensor) -> list[Tensor]:
+        """x (n, ...) -> its pieces."""
+        return list(autograd.split(x, self.axis, self.slice_point))
+
+
+class Split(Layer):
+    """num_output outputs, each the input itself: nothing is copied, their derivatives are summed.
+
+    Input samples of any shape; a list of num_output output samples of the same.
+    """
+
+    keeps_values = True
+    positionwise = True
+    any_length = True
+
+    def __init__(self, name: str, num_output: int, **options: Any) -> None:
+        super().__init__(name, **options)
+        self.num_output = positive_int(self, "num_output", num_output)
+
+    def setup(self, *shapes: Shape) -> list[Shape]:
+        """The input's shape, num_output times."""
+        return [one_input(self, shapes)] * self.num_output
+
+    def forward(self, training: bool, x: Tensor) -> list[Tensor]:
+        """x (n, ...) -> num_output times the same."""
+        return [autograd.identity(x) for _ in range(self.num_output)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,13 +11,12 @@ from singa_lite import autograd
 from singa_lite.autograd.ops.attention import cached_attention, rows_at, write_rows
 from singa_lite.autograd.ops.shape import first_rows
 from singa_lite.common.errors import ShapeError
-from singa_lite.layer import initializer
-from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layer.layer import Layer
 from singa_lite.layer.past import LayerPast
-from singa_lite.layer.positions import rotary_table
-from singa_lite.layers._checks import flag, label, number, positive_int
+from singa_lite.layers._checks import dropout_share, flag, label, positive_int
 from singa_lite.layers._masks import finite_padding, without_padding
 from singa_lite.layers.dense import Products
+from singa_lite.layers.positions import rotary_table
 from singa_lite.tensor import Shape, Tensor
 
 
@@ -40,7 +40,6 @@ class MultiHeadAttention(Products):
     """
 
     passes_mask = True
-
     any_length = True
     reads_again = True
 
@@ -53,24 +52,18 @@ class MultiHeadAttention(Products):
         dropout: float = 0.0,
         *,
         kv_heads: int | None = None,
-        use_bias: bool = True,
         rotary: bool = False,
-        weight_init: initializer.Spec = "glorot_uniform",
-        bias_init: initializer.Spec = 0.0,
-        input_sample_shape: InputShape | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+        super().__init__(name, **options)
         self.heads = positive_int(self, "heads", heads)
         self.head_size = None if head_size is None else positive_int(self, "head_size", head_size)
         self.causal = flag(self, "causal", causal)
-        self.dropout = number(self, "dropout", dropout, 0, 1)
-        if self.dropout == 1:
-            raise ValueError(f"{label(self)}: wanted dropout, the share to drop, below 1, received {dropout}")
+        self.dropout = dropout_share(self, "dropout", dropout)
         self.kv_heads = self.heads if kv_heads is None else positive_int(self, "kv_heads", kv_heads)
         if self.heads % self.kv_heads:
             raise ValueError(f"{label(self)}: wanted kv_heads to divide the {self.heads} heads, received {kv_heads}")
         self.rotary = flag(self, "rotary", rotary)
-        self.take_options(use_bias, weight_init, bias_init)
         self._head_size, self._is_cross = 0, False
         #: Whether what holds this layer has put zeros in the place of padding already.
         self.without_padding = False

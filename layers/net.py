@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from copy import deepcopy
+from typing import Any
 
 from singa_lite.common.errors import GraphError, ShapeError
 from singa_lite.device import Device
-from singa_lite.layer.layer import InputShape, Layer, SampleShape
+from singa_lite.layer.layer import Layer, SampleShape
 from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.layer.sharing import add_copies
 from singa_lite.layers._checks import label
@@ -28,8 +29,8 @@ class Net(Layer):
 
     positionwise = True
 
-    def __init__(self, name: str, net: LayerGraph, *, input_sample_shape: InputShape | None = None) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+    def __init__(self, name: str, net: LayerGraph, **options: Any) -> None:
+        super().__init__(name, **options)
         if not isinstance(net, LayerGraph):
             raise TypeError(f"{label(self)}: wanted a FeedForwardNet, received {net!r:.100}")
         self.net = net
@@ -39,7 +40,7 @@ class Net(Layer):
             self.gives, self.features_last = net.layers[self._outputs[0]].gives, net.features_last(self._outputs[0])
         if len(self._inputs) == 1:
             self.input_ids = next(iter(net.input_ids().values()), None)
-        if input_sample_shape is None:
+        if self.input_sample_shapes is None:
             self.input_sample_shapes = list(self._inputs.values())
 
     def setup(self, *shapes: Shape) -> SampleShape:

@@ -1,17 +1,50 @@
-"""Positions added to sequences: learned ones, and sines and cosines."""
+"""Positions added to sequences: learned ones, and sines and cosines; tables of these, as NumPy arrays."""
 
 from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
 
 from singa_lite import autograd
 from singa_lite.autograd.ops.attention import rows_at
 from singa_lite.autograd.ops.shape import first_rows
+from singa_lite.common.array_types import Array
+from singa_lite.common.checks import above_zero, integer
 from singa_lite.common.errors import ShapeError
 from singa_lite.layer import initializer
-from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layer.layer import Layer
 from singa_lite.layer.past import LayerPast
-from singa_lite.layer.positions import sinusoidal_table
 from singa_lite.layers._checks import init, input_axes, label, positive, positive_int
 from singa_lite.tensor import Shape, Tensor
+
+
+def rotary_table(time: int, size: int, base: float = 10000.0) -> Array:
+    """Cosines and sines of position * base**(-2 * i / size), as `autograd.rotary` takes them (arXiv 2104.09864).
+
+    float64 (2, time, size / 2); size: of the features that are turned, even.
+    """
+    angles = _angles("rotary_table", time, size, base)
+    return np.stack([np.cos(angles), np.sin(angles)])
+
+
+def sinusoidal_table(time: int, size: int, base: float = 10000.0) -> Array:
+    """sin(position * base**(-2 * i / size)) at feature 2 * i and the cosine behind it (Vaswani, arXiv 1706.03762, 3.5).
+
+    float64 (time, size); size: even.
+    """
+    angles = _angles("sinusoidal_table", time, size, base)
+    return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(time, size)
+
+
+def _angles(where: str, time: int, size: int, base: float) -> Array:
+    """(time, size / 2)."""
+    time, size = integer(f"{where} time", time, 1), integer(f"{where} size", size, 2)
+    if size % 2:
+        raise ValueError(f"{where} size: wanted an even number, received {size}")
+    rates = above_zero(f"{where} base", base) ** (-np.arange(0, size, 2) / size)
+    angles: Array = np.arange(time)[:, None] * rates
+    return angles
 
 
 class LearnedPositions(Layer):
@@ -24,18 +57,12 @@ class LearnedPositions(Layer):
     """
 
     passes_mask = True
-
     any_length = True
 
     def __init__(
-        self,
-        name: str,
-        max_length: int | None = None,
-        *,
-        weight_init: initializer.Spec = "uniform",
-        input_sample_shape: InputShape | None = None,
+        self, name: str, max_length: int | None = None, *, weight_init: initializer.Spec = "uniform", **options: Any
     ) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+        super().__init__(name, **options)
         self.max_length = None if max_length is None else positive_int(self, "max_length", max_length)
         self.weight_init = init(self, "weight_init", weight_init)
 
@@ -74,11 +101,10 @@ class SinusoidalPositions(Layer):
     """
 
     passes_mask = True
-
     any_length = True
 
-    def __init__(self, name: str, base: float = 10000.0, *, input_sample_shape: InputShape | None = None) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+    def __init__(self, name: str, base: float = 10000.0, **options: Any) -> None:
+        super().__init__(name, **options)
         self.base = positive(self, "base", base)
 
     def setup(self, *shapes: Shape) -> Shape:

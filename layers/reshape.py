@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 from singa_lite import autograd
 from singa_lite.common.errors import ShapeError
-from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layer.layer import Layer
 from singa_lite.layers._checks import axis_of, is_int, label, not_the_batch, one_input
 from singa_lite.tensor import Shape, Tensor
 
@@ -23,8 +24,8 @@ class Reshape(Layer):
     keeps_values = True
     features_last = False
 
-    def __init__(self, name: str, shape: Sequence[int], *, input_sample_shape: InputShape | None = None) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+    def __init__(self, name: str, shape: Sequence[int], **options: Any) -> None:
+        super().__init__(name, **options)
         extents = tuple(shape) if isinstance(shape, Sequence) and not isinstance(shape, str) else (None,)
         valid = all(is_int(extent) and (extent >= 1 or extent == -1) for extent in extents)
         if not valid or extents.count(-1) > 1:
@@ -63,8 +64,8 @@ class Flatten(Layer):
 
     keeps_values = True
 
-    def __init__(self, name: str, axis: int = 1, *, input_sample_shape: InputShape | None = None) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+    def __init__(self, name: str, axis: int = 1, **options: Any) -> None:
+        super().__init__(name, **options)
         self.axis = not_the_batch(self, axis)
 
     def setup(self, *shapes: Shape) -> Shape:
@@ -91,8 +92,8 @@ class Permute(Layer):
 
     features_last = False
 
-    def __init__(self, name: str, axes: Sequence[int], *, input_sample_shape: InputShape | None = None) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+    def __init__(self, name: str, axes: Sequence[int], **options: Any) -> None:
+        super().__init__(name, **options)
         given = list(axes) if isinstance(axes, Sequence) and not isinstance(axes, str) else []
         if not given or not all(map(is_int, given)) or sorted(given) != list(range(1, len(given) + 1)):
             raise ValueError(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from singa_lite import autograd
 from singa_lite.common.errors import ShapeError
-from singa_lite.layer.layer import InputShape, Layer, SampleShape
+from singa_lite.layer.layer import Layer, SampleShape
 from singa_lite.layers._checks import held_layers, label, one_input
 from singa_lite.tensor import Shape, Tensor
 
@@ -23,8 +24,8 @@ class Sequential(Layer):
 
     positionwise = True
 
-    def __init__(self, name: str, layers: Sequence[Layer], *, input_sample_shape: InputShape | None = None) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+    def __init__(self, name: str, layers: Sequence[Layer], **options: Any) -> None:
+        super().__init__(name, **options)
         for layer in held_layers(self, layers):
             self.add_layer(layer)
         held = list(self.layers.values())
@@ -32,7 +33,7 @@ class Sequential(Layer):
         self.input_ids = next((x.input_ids for x in held if x.input_ids is not None or not x.keeps_values), None)
         self.features_last = next((x.features_last for x in reversed(held) if x.features_last is not None), None)
         self.keeps_values = all(layer.keeps_values for layer in held)
-        if input_sample_shape is None:
+        if self.input_sample_shapes is None:
             self.input_sample_shapes = held[0].input_sample_shapes
 
     def setup(self, *shapes: Shape) -> SampleShape:

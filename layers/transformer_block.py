@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from singa_lite import autograd
 from singa_lite.common.errors import ShapeError
-from singa_lite.layer import initializer
-from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layer.layer import Layer
 from singa_lite.layers._checks import check_choice, flag, label, number, positive_int
 from singa_lite.layers._masks import finite_padding
 from singa_lite.layers.activation import MODES, Activation
-from singa_lite.layers.dense import Products
+from singa_lite.layers.dense import Products, SwiGLU
 from singa_lite.layers.dropout import Dropout
 from singa_lite.layers.multi_head_attention import MultiHeadAttention
 from singa_lite.layers.normalization.layer_normalization import LayerNormalization, RMSNormalization
-from singa_lite.layers.swiglu import SwiGLU
 from singa_lite.tensor import Shape, Tensor
 
 
@@ -42,10 +42,8 @@ class TransformerBlock(Products):
     """
 
     passes_mask = True
-
     positionwise = True
     any_length = True
-
     features_last = True
 
     def __init__(
@@ -64,25 +62,16 @@ class TransformerBlock(Products):
         kv_heads: int | None = None,
         rotary: bool = False,
         epsilon: float = 1e-5,
-        use_bias: bool = True,
-        weight_init: initializer.Spec = "glorot_uniform",
-        bias_init: initializer.Spec = 0.0,
-        input_sample_shape: InputShape | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+        super().__init__(name, **options)
         self.heads = positive_int(self, "heads", heads)
         self.hidden_size = None if hidden_size is None else positive_int(self, "hidden_size", hidden_size)
         self.normalize_first = flag(self, "normalize_first", normalize_first)
-        self.take_options(use_bias, weight_init, bias_init)
         self.activation = check_choice(self, "activation", activation, (*MODES, "swiglu"))
         self.norm = check_choice(self, "norm", norm, ("layer", "rms"))
         self._attention = MultiHeadAttention(
-            *("attention", heads, head_size, causal, dropout),
-            kv_heads=kv_heads,
-            use_bias=self.use_bias,
-            rotary=rotary,
-            weight_init=self.weight_init,
-            bias_init=self.bias_init,
+            *("attention", heads, head_size, causal, dropout), kv_heads=kv_heads, rotary=rotary, **self.weight_options
         )
         self._attention.without_padding = True
         kind = RMSNormalization if self.norm == "rms" else LayerNormalization
@@ -112,8 +101,7 @@ class TransformerBlock(Products):
         """What each position goes through by itself."""
         size, output = self.hidden_size or 4 * features, self.product("output", features)
         if self.activation == "swiglu":
-            hidden = SwiGLU("hidden", size, self.use_bias, weight_init=self.weight_init, bias_init=self.bias_init)
-            return [hidden, *self._hidden_dropout, output]
+            return [SwiGLU("hidden", size, **self.weight_options), *self._hidden_dropout, output]
         activation = Activation("activation", self.activation)
         return [self.product("hidden", size), activation, *self._hidden_dropout, output]
 

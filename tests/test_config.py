@@ -368,3 +368,84 @@ def test_what_a_partial_load_of_another_programs_file_did_not_use(tmp_path):
     arrays = {"parameters/body/bias": ones["body.bias"], "other/x": np.ones(2), "optimizer": np.ones(1)}
     np.savez(tmp_path / "a.npz", **arrays)
     assert sorted(net.load(tmp_path / "a.npz", strict=False).unused) == ["optimizer", "other/x"]
+
+
+class Nameless(Twice):
+    """x times a number, by a constructor that takes no name."""
+
+    def __init__(self, factor):
+        super().__init__(None, factor)
+
+
+def test_layers_whose_constructor_takes_no_name_are_made_again(tmp_path):
+    net = FeedForwardNet(seed=2)
+    net.add(layers.Dense("d", 3, input_sample_shape=(2,)))
+    for factor in (3.0, 5.0):
+        net.add(Nameless(factor))
+    net.save(tmp_path / "net.h5")
+    made = singa_lite.load(tmp_path / "net.h5", custom={"Nameless": Nameless})
+    assert list(made.layers) == list(net.layers) == ["d", "nameless", "nameless_1"]
+    assert [made.layers[name].factor for name in ("nameless", "nameless_1")] == [3.0, 5.0]
+    same(net, made)
+    assert made.config() == net.config()
+
+
+def test_what_was_changed_of_layers_within_others_is_kept():
+    net = FeedForwardNet(seed=2)
+    net.add(layers.TransformerBlock("block", 2, dropout=0.5, input_sample_shape=(4, 6)))
+    cell = layers.GRU(3, 0.5, 2, return_sequences=True)
+    cell.weight_init = 0.25
+    net.add(layers.Bidirectional("both", cell))
+    net.add(layers.Sequential("last", [layers.Dropout("drop", 0.5), layers.Dense("dense", 2)]))
+    net.layers["block"].layers["attention_dropout"].p = 0.25
+    net.layers["block"].layers["hidden"].trainable = False
+    net.layers["both"].layers["backward"].dropout = 0.125
+    net.layers["last"].layers["drop"].p = 0.75
+    net.layers["last"].trainable = False
+    net.layers["last"].layers["dense"].trainable = True
+    made = again(net)
+    assert made.layers["block"].layers["attention_dropout"].p == 0.25
+    assert not made.layers["block"].layers["hidden"].parameters["weight"].stores_grad
+    assert made.layers["block"].layers["output"].parameters["weight"].stores_grad
+    assert [made.layers["both"].layers[name].dropout for name in ("forward", "backward")] == [0.5, 0.125]
+    assert (np.asarray(made.layers["both"].parameters["forward/weight_ih_l0"]) == 0.25).all()
+    assert made.layers["last"].layers["drop"].p == 0.75
+    assert made.layers["last"].layers["dense"].trainable and not made.layers["last"].layers["drop"].trainable
+    assert made.config() == net.config()
+
+
+def test_a_configuration_is_written_without_making_a_layer(monkeypatch):
+    net = a_net()
+    net.layers["drop"].p = 0.1
+    with monkeypatch.context() as patched:
+        patched.setattr(Layer, "__init__", lambda *_, **__: pytest.fail("a layer was made"))
+        config = net.config()
+    assert FeedForwardNet.from_config(config).config() == config
+
+
+def test_a_constructor_that_takes_no_keywords_has_no_configuration(tmp_path):
+    class Positional(Twice):
+        def __init__(self, *numbers):
+            super().__init__("positional", sum(numbers))
+
+    net = FeedForwardNet()
+    net.add(layers.Dense("d", 3, input_sample_shape=(2,)))
+    net.add(Positional(1.0, 2.0))
+    with pytest.raises(ConfigError, match="layer 'positional': wanted a constructor that takes keywords"):
+        net.config()
+    net.save(tmp_path / "net.h5", weights_only=True)
+
+
+def test_what_was_changed_of_layers_of_a_net_within_is_kept():
+    part = FeedForwardNet(seed=2)
+    dense = layers.Dense("dense", 3, input_sample_shape=(2,))
+    dense.weight_init = 0.5
+    part.add(dense)
+    part.add(layers.Dropout("drop", 0.5))
+    net = FeedForwardNet(seed=2)
+    net.add(layers.Net("part", part))
+    net.layers["part"].layers["drop"].p = 0.25
+    made = again(net)
+    assert (made.layers["part"].layers["drop"].p, made.layers["part"].net.layers["drop"].p) == (0.25, 0.5)
+    assert (np.asarray(made.layers["part"].parameters["dense/weight"]) == 0.5).all()
+    assert made.config() == net.config()

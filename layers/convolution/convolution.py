@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from singa_lite import autograd
 from singa_lite.common.errors import ShapeError
-from singa_lite.layer import initializer
-from singa_lite.layer.layer import InputShape
 from singa_lite.layers._checks import input_axes, label, positive_int
-from singa_lite.layers._weighted import Activated, WithActivation
+from singa_lite.layers._weighted import WithActivation
 from singa_lite.layers._windows import (
     IMAGE,
     PADDINGS,
@@ -46,12 +44,9 @@ class Convolution(WithActivation):
         padding: str | None = None,
         groups: int = 1,
         dilation: Extents = 1,
-        activation: Activated = None,
-        weight_init: initializer.Spec = "glorot_uniform",
-        bias_init: initializer.Spec = 0.0,
-        input_sample_shape: InputShape | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+        super().__init__(name, use_bias=use_bias, **options)
         self.nb_kernels = positive_int(self, "nb_kernels", nb_kernels)
         self.groups = positive_int(self, "groups", groups)
         if self.nb_kernels % self.groups:
@@ -59,9 +54,7 @@ class Convolution(WithActivation):
         self.window = window(
             self, len(self.axes) - 1, kernel, stride, border_mode, pad, dilation, padding, self.paddings
         )
-        self.padding = padding
-        self.take_options(use_bias, weight_init, bias_init)
-        self.take_activation(activation)
+        self.border_mode, self.pad, self.padding = border_mode, pad, padding
 
     def summary_note(self) -> str:
         """The window and the activation."""
@@ -145,7 +138,7 @@ class Conv2D(Convolution):
     axes = IMAGE
 
 
-class DepthwiseConv2D(Convolution):
+class DepthwiseConv2D(Convolution, without=("nb_kernels", "groups")):
     """A Conv2D with a group for each channel: output channel c * depth_multiplier + m sees input channel c alone.
 
     Input samples (channels, height, width); output samples (channels * depth_multiplier, oh, ow), oh and ow as of
@@ -157,38 +150,8 @@ class DepthwiseConv2D(Convolution):
 
     axes = IMAGE
 
-    def __init__(
-        self,
-        name: str,
-        kernel: Extents = 3,
-        stride: Extents = 1,
-        border_mode: str = "same",
-        pad: Extents | None = None,
-        use_bias: bool = True,
-        *,
-        padding: str | None = None,
-        depth_multiplier: int = 1,
-        dilation: Extents = 1,
-        activation: Activated = None,
-        weight_init: initializer.Spec = "glorot_uniform",
-        bias_init: initializer.Spec = 0.0,
-        input_sample_shape: InputShape | None = None,
-    ) -> None:
-        super().__init__(
-            name,
-            1,  # and 1 group, until the channels are known
-            kernel,
-            stride,
-            border_mode,
-            pad,
-            use_bias,
-            padding=padding,
-            dilation=dilation,
-            activation=activation,
-            weight_init=weight_init,
-            bias_init=bias_init,
-            input_sample_shape=input_sample_shape,
-        )
+    def __init__(self, name: str, *args: Any, depth_multiplier: int = 1, **options: Any) -> None:
+        super().__init__(name, 1, *args, **options)  # and 1 group, until the channels are known
         self.depth_multiplier = positive_int(self, "depth_multiplier", depth_multiplier)
 
     def setup(self, *shapes: Shape) -> Shape:

@@ -1,13 +1,15 @@
-"""Layers that add or cut off the margins of images."""
+"""Layers that change the borders and the size of images."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from singa_lite import autograd
 from singa_lite.autograd.ops.windows import pads
 from singa_lite.common.errors import ShapeError
-from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layer.layer import Layer
 from singa_lite.layers._checks import input_axes, label
-from singa_lite.layers._windows import IMAGE, Extents
+from singa_lite.layers._windows import IMAGE, Extents, pair
 from singa_lite.tensor import Shape, Tensor
 
 
@@ -17,8 +19,8 @@ class Margins(Layer):
     features_last = False
     what = "pad"
 
-    def __init__(self, name: str, margins: Extents, input_sample_shape: InputShape | None) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+    def __init__(self, name: str, margins: Extents, **options: Any) -> None:
+        super().__init__(name, **options)
         top, bottom, left, right = pads(label(self), margins, what=self.what)
         self.margins = (top, bottom), (left, right)
 
@@ -32,8 +34,8 @@ class ZeroPadding2D(Margins):
     own, which costs no copy.
     """
 
-    def __init__(self, name: str, pad: Extents = 1, *, input_sample_shape: InputShape | None = None) -> None:
-        super().__init__(name, pad, input_sample_shape)
+    def __init__(self, name: str, pad: Extents = 1, **options: Any) -> None:
+        super().__init__(name, pad, **options)
 
     def setup(self, *shapes: Shape) -> Shape:
         """(channels, height, width) -> (channels, top + height + bottom, left + width + right)."""
@@ -55,8 +57,8 @@ class Cropping2D(Margins):
 
     what = "crop"
 
-    def __init__(self, name: str, crop: Extents = 1, *, input_sample_shape: InputShape | None = None) -> None:
-        super().__init__(name, crop, input_sample_shape)
+    def __init__(self, name: str, crop: Extents = 1, **options: Any) -> None:
+        super().__init__(name, crop, **options)
 
     def setup(self, *shapes: Shape) -> Shape:
         """(channels, height, width) -> (channels, height - top - bottom, width - left - right)."""
@@ -72,3 +74,25 @@ class Cropping2D(Margins):
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, channels, height, width) -> its inside."""
         return autograd.crop(x, self.margins)
+
+
+class Upsampling2D(Layer):
+    """Nearest-neighbor upsampling: y[c, i, j] = x[c, i // factor, j // factor].
+
+    Input samples (channels, height, width); output samples (channels, height * factor, width * factor).
+
+    factor: int or pair (height, width), at least 1.
+    """
+
+    def __init__(self, name: str, factor: Extents = 2, **options: Any) -> None:
+        super().__init__(name, **options)
+        self.factor = pair(label(self), "factor", factor)
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """(channels, height, width) -> (channels, height * factor, width * factor)."""
+        channels, height, width = input_axes(self, shapes, IMAGE)
+        return (channels, height * self.factor[0], width * self.factor[1])
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, channels, height, width) -> (n, channels, height * factor, width * factor)."""
+        return autograd.upsample_nearest(x, self.factor)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from singa_lite.layer import initializer
-from singa_lite.layer.layer import InputShape
 from singa_lite.layers._checks import input_axes
-from singa_lite.layers._weighted import Activated, WithActivation
+from singa_lite.layers._weighted import WithActivation
 from singa_lite.layers._windows import IMAGE, Extents, check_padding
 from singa_lite.layers.convolution.convolution import Conv2D, DepthwiseConv2D
 from singa_lite.tensor import Shape, Tensor
@@ -40,12 +38,9 @@ class SeparableConv2D(WithActivation):
         padding: str | None = None,
         depth_multiplier: int = 1,
         dilation: Extents = 1,
-        activation: Activated = None,
-        weight_init: initializer.Spec = "glorot_uniform",
-        bias_init: initializer.Spec = 0.0,
-        input_sample_shape: InputShape | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+        super().__init__(name, use_bias=use_bias, **options)
         pads: dict[str, Any] = {"border_mode": border_mode, "pad": pad}
         if padding is not None:
             check_padding(self, padding)
@@ -59,14 +54,10 @@ class SeparableConv2D(WithActivation):
                 **pads,
                 depth_multiplier=depth_multiplier,
                 dilation=dilation,
-                weight_init=weight_init,
+                weight_init=self.weight_init,
             )
         )
-        self._pointwise = self.add_layer(
-            Conv2D("pointwise", nb_kernels, 1, use_bias=use_bias, weight_init=weight_init, bias_init=bias_init)
-        )
-        self.take_options(use_bias, weight_init, bias_init)
-        self.take_activation(activation)
+        self._pointwise = self.add_layer(Conv2D("pointwise", nb_kernels, 1, **self.weight_options))
         self.nb_kernels, self.window = self._pointwise.nb_kernels, self._depthwise.window
 
     def summary_note(self) -> str:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from singa_lite import autograd
 from singa_lite.autograd.ops.convolution import extra_extents, transposed_extents
 from singa_lite.kernels.interface.window import Pad, Pair, Window
-from singa_lite.layer import initializer
-from singa_lite.layer.layer import InputShape
 from singa_lite.layers._checks import label
-from singa_lite.layers._weighted import Activated
 from singa_lite.layers._windows import IMAGE, SEQUENCE, Extents, as_image, as_images, as_samples
 from singa_lite.layers.convolution.convolution import Convolution
 from singa_lite.tensor import Shape, Tensor
@@ -29,45 +27,12 @@ class TransposedConvolution(Convolution):
     the `axes`.
     """
 
-    def __init__(
-        self,
-        name: str,
-        nb_kernels: int,
-        kernel: Extents = 3,
-        stride: Extents = 1,
-        border_mode: str = "same",
-        pad: Extents | None = None,
-        use_bias: bool = True,
-        *,
-        padding: str | None = None,
-        output_padding: Extents | None = None,
-        groups: int = 1,
-        dilation: Extents = 1,
-        activation: Activated = None,
-        weight_init: initializer.Spec = "glorot_uniform",
-        bias_init: initializer.Spec = 0.0,
-        input_sample_shape: InputShape | None = None,
-    ) -> None:
-        super().__init__(
-            name,
-            nb_kernels,
-            kernel,
-            stride,
-            border_mode,
-            pad,
-            use_bias,
-            padding=padding,
-            groups=groups,
-            dilation=dilation,
-            activation=activation,
-            weight_init=weight_init,
-            bias_init=bias_init,
-            input_sample_shape=input_sample_shape,
-        )
+    def __init__(self, *args: Any, output_padding: Extents | None = None, **options: Any) -> None:
+        super().__init__(*args, **options)
         rows, columns = self.window.stride
-        self.output_padding = (rows - 1, columns - 1) if border_mode == "same" and pad is None else (0, 0)
-        if padding is not None:
-            self._take_padding(padding, output_padding)
+        self.output_padding = (rows - 1, columns - 1) if self.border_mode == "same" and self.pad is None else (0, 0)
+        if self.padding is not None:
+            self._take_padding(self.padding, output_padding)
         elif output_padding is not None:
             self.output_padding = extra_extents(label(self), output_padding, self.window.stride, len(self.axes) - 1)
 

@@ -1,16 +1,18 @@
-"""Normalizations of channels: by the batch, or in groups of each sample."""
+"""Normalizations of channels: by the batch, in groups of each sample, or by neighbouring channels."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from singa_lite import autograd
 from singa_lite.common.errors import ShapeError
-from singa_lite.layer import initializer
-from singa_lite.layer.layer import InputShape, Layer
-from singa_lite.layers._checks import init, input_axes, label, number, positive, positive_int
+from singa_lite.layer.layer import Layer
+from singa_lite.layers._checks import input_axes, label, number, positive, positive_int
+from singa_lite.layers.normalization.layer_normalization import Scaled
 from singa_lite.tensor import Shape, Tensor
 
 
-class BatchNormalization(Layer):
+class BatchNormalization(Scaled):
     """y = gamma * (x - mean) / sqrt(var + epsilon) + beta, channel by channel.
 
     From Ioffe and Szegedy, arXiv 1502.03167. In training, mean and biased variance are those of the batch,
@@ -26,27 +28,14 @@ class BatchNormalization(Layer):
 
     batch_statistics = True
 
-    def __init__(
-        self,
-        name: str,
-        momentum: float = 0.1,
-        *,
-        epsilon: float = 1e-5,
-        gamma_init: initializer.Spec = 1.0,
-        beta_init: initializer.Spec = 0.0,
-        input_sample_shape: InputShape | None = None,
-    ) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+    def __init__(self, name: str, momentum: float = 0.1, **options: Any) -> None:
+        super().__init__(name, **options)
         self.momentum = number(self, "momentum", momentum, 0, 1)
-        self.epsilon = positive(self, "epsilon", epsilon)
-        self.gamma_init = init(self, "gamma_init", gamma_init)
-        self.beta_init = init(self, "beta_init", beta_init)
 
     def setup(self, *shapes: Shape) -> Shape:
         """The shape is kept."""
         shape = input_axes(self, shapes, ("channels", "..."))
-        self.add_parameter("gamma", shape[:1], self.gamma_init)
-        self.add_parameter("beta", shape[:1], self.beta_init)
+        self.add_scale(shape[:1])
         self.add_state("running_mean", shape[:1])
         self.add_state("running_var", shape[:1], 1.0)
         return shape
@@ -60,7 +49,7 @@ class BatchNormalization(Layer):
         return autograd.batch_norm_inference(x, *scale, *running, epsilon=self.epsilon)
 
 
-class GroupNormalization(Layer):
+class GroupNormalization(Scaled):
     """y = gamma * (x - mean) / sqrt(var + epsilon) + beta (Wu and He, arXiv 1803.08494).
 
     mean and biased variance are those of each group of channels / groups channels of each sample, in training as in
@@ -74,21 +63,9 @@ class GroupNormalization(Layer):
     or a number.
     """
 
-    def __init__(
-        self,
-        name: str,
-        groups: int | None = 32,
-        *,
-        epsilon: float = 1e-5,
-        gamma_init: initializer.Spec = 1.0,
-        beta_init: initializer.Spec = 0.0,
-        input_sample_shape: InputShape | None = None,
-    ) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+    def __init__(self, name: str, groups: int | None = 32, **options: Any) -> None:
+        super().__init__(name, **options)
         self.groups = None if groups is None else positive_int(self, "groups", groups)
-        self.epsilon = positive(self, "epsilon", epsilon)
-        self.gamma_init = init(self, "gamma_init", gamma_init)
-        self.beta_init = init(self, "beta_init", beta_init)
 
     def setup(self, *shapes: Shape) -> Shape:
         """The shape is kept."""
@@ -98,11 +75,52 @@ class GroupNormalization(Layer):
                 f"{label(self)}: wanted a number of channels that the {self.groups} groups divide, received input "
                 f"samples of shape {shape}"
             )
-        self.add_parameter("gamma", shape[:1], self.gamma_init)
-        self.add_parameter("beta", shape[:1], self.beta_init)
+        self.add_scale(shape[:1])
         return shape
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, channels, ...) -> the same shape."""
         groups = x.shape[1] if self.groups is None else self.groups
         return autograd.group_norm(x, groups, self.parameters["gamma"], self.parameters["beta"], self.epsilon)
+
+
+class LRN(Layer):
+    """y = x / (k + alpha / size * sum of x**2 over `size` neighbouring channels) ** beta.
+
+    From Krizhevsky, Sutskever and Hinton 2012, with alpha divided by size as in Caffe, cuDNN and PyTorch;
+    channels beyond the first and last count as 0.
+
+    Input and output samples (channels, ...).
+
+    size: odd. alpha: at least 0. beta: at least 0. k: above 0. mode: "cross_channel", the only one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        size: int = 5,
+        alpha: float = 1.0,
+        beta: float = 0.75,
+        mode: str = "cross_channel",
+        k: float = 1.0,
+        **options: Any,
+    ) -> None:
+        super().__init__(name, **options)
+        self.size = positive_int(self, "size", size)
+        if self.size % 2 == 0:
+            raise ValueError(f"{label(self)}: wanted size to be odd, received {size}")
+        if not isinstance(mode, str) or mode != "cross_channel":
+            raise ValueError(f"{label(self)}: wanted mode 'cross_channel', the only one, received {mode!r}")
+        self.alpha = number(self, "alpha", alpha, 0)
+        self.beta = number(self, "beta", beta, 0)
+        self.k = positive(self, "k", k)
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """The shape is kept."""
+        if not self.dtype.type(self.k):
+            raise ValueError(f"{label(self)}: wanted k to be a number that {self.dtype} holds, received {self.k}")
+        return input_axes(self, shapes, ("channels", "..."))
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, channels, ...) -> the same shape."""
+        return autograd.lrn(x, self.size, self.alpha, self.beta, self.k)

@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from singa_lite import autograd
 from singa_lite.layer import initializer
-from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layer.layer import Layer
 from singa_lite.layers._checks import axis_of, features_of, init, leaves_time, not_the_batch, one_input, positive
 from singa_lite.tensor import Shape, Tensor
 
 
-class LayerNormalization(Layer):
+class Scaled(Layer):
+    """Base of the normalizations whose result is multiplied by gamma and moved by beta."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        epsilon: float = 1e-5,
+        gamma_init: initializer.Spec = 1.0,
+        beta_init: initializer.Spec = 0.0,
+        **options: Any,
+    ) -> None:
+        super().__init__(name, **options)
+        self.epsilon = positive(self, "epsilon", epsilon)
+        self.gamma_init = init(self, "gamma_init", gamma_init)
+        self.beta_init = init(self, "beta_init", beta_init)
+
+    def add_scale(self, shape: Shape) -> None:
+        """For `setup`: the parameters gamma and beta, of this shape."""
+        self.add_parameter("gamma", shape, self.gamma_init)
+        self.add_parameter("beta", shape, self.beta_init)
+
+
+class LayerNormalization(Scaled):
     """y = gamma * (x - mean) / sqrt(var + epsilon) + beta (Ba, Kiros and Hinton, arXiv 1607.06450).
 
     mean and biased variance are taken over all axes from `axis` on, separately for each index along the
@@ -23,21 +48,9 @@ class LayerNormalization(Layer):
 
     passes_mask = True
 
-    def __init__(
-        self,
-        name: str,
-        axis: int = -1,
-        *,
-        epsilon: float = 1e-5,
-        gamma_init: initializer.Spec = 1.0,
-        beta_init: initializer.Spec = 0.0,
-        input_sample_shape: InputShape | None = None,
-    ) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+    def __init__(self, name: str, axis: int = -1, **options: Any) -> None:
+        super().__init__(name, **options)
         self.axis = not_the_batch(self, axis)
-        self.epsilon = positive(self, "epsilon", epsilon)
-        self.gamma_init = init(self, "gamma_init", gamma_init)
-        self.beta_init = init(self, "beta_init", beta_init)
 
     def setup(self, *shapes: Shape) -> Shape:
         """The shape is kept."""
@@ -46,8 +59,7 @@ class LayerNormalization(Layer):
         self.positionwise = leaves_time(axis, shape)
         normalized = shape[axis - 1 :]
         self.any_length = len(normalized) < len(shape)
-        self.add_parameter("gamma", normalized, self.gamma_init)
-        self.add_parameter("beta", normalized, self.beta_init)
+        self.add_scale(normalized)
         return shape
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
@@ -64,18 +76,10 @@ class RMSNormalization(Layer):
     """
 
     passes_mask = True
-
     positionwise = True
 
-    def __init__(
-        self,
-        name: str,
-        epsilon: float = 1e-6,
-        *,
-        gamma_init: initializer.Spec = 1.0,
-        input_sample_shape: InputShape | None = None,
-    ) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+    def __init__(self, name: str, epsilon: float = 1e-6, *, gamma_init: initializer.Spec = 1.0, **options: Any) -> None:
+        super().__init__(name, **options)
         self.epsilon = positive(self, "epsilon", epsilon)
         self.gamma_init = init(self, "gamma_init", gamma_init)
 
@@ -97,8 +101,8 @@ class L2Norm(Layer):
     Input and output samples of any shape. epsilon: above 0.
     """
 
-    def __init__(self, name: str, epsilon: float = 1e-8, *, input_sample_shape: InputShape | None = None) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+    def __init__(self, name: str, epsilon: float = 1e-8, **options: Any) -> None:
+        super().__init__(name, **options)
         self.epsilon = positive(self, "epsilon", epsilon)
 
     def setup(self, *shapes: Shape) -> Shape:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from singa_lite import autograd
 from singa_lite.common.checks import real
 from singa_lite.common.errors import GraphError, ShapeError
-from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layer.layer import Layer
 from singa_lite.layers._checks import input_axes, label
 from singa_lite.tensor import Shape, Tensor, to_numpy
 
@@ -45,15 +45,8 @@ class Normalization(Layer):
     numbers they are NaN, and a net refuses batches.
     """
 
-    def __init__(
-        self,
-        name: str,
-        mean: Numbers | None = None,
-        variance: Numbers | None = None,
-        *,
-        input_sample_shape: InputShape | None = None,
-    ) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+    def __init__(self, name: str, mean: Numbers | None = None, variance: Numbers | None = None, **options: Any) -> None:
+        super().__init__(name, **options)
         if (mean is None) != (variance is None):
             raise ValueError(
                 f"{label(self)}: wanted mean and variance, or neither, received mean {mean!r:.100} and variance "

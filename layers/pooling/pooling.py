@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from singa_lite import autograd
 from singa_lite.kernels.interface.window import Window
-from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layer.layer import Layer
 from singa_lite.layers._checks import flag, input_axes, is_int, label
 from singa_lite.layers._windows import (
     IMAGE,
@@ -43,9 +43,9 @@ class Pooling(Layer):
         *,
         padding: str | None = None,
         ceil_mode: bool = False,
-        input_sample_shape: InputShape | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+        super().__init__(name, **options)
         kernel = kernel if kernel is not None else 3 if padding is None else 2
         stride = stride if stride is not None else 2 if padding is None else kernel
         self.kernel, self.stride, self.padding = kernel, stride, padding
@@ -89,30 +89,9 @@ class AvgPooling(Pooling):
 
     misnomers: ClassVar = {"max": "MaxPooling takes the largest"}
 
-    def __init__(
-        self,
-        name: str,
-        kernel: Extents | None = None,
-        stride: Extents | None = None,
-        border_mode: str | None = None,
-        pad: Extents | None = None,
-        *,
-        padding: str | None = None,
-        count_pad: bool | None = None,
-        ceil_mode: bool = False,
-        input_sample_shape: InputShape | None = None,
-    ) -> None:
-        super().__init__(
-            name,
-            kernel,
-            stride,
-            border_mode,
-            pad,
-            padding=padding,
-            ceil_mode=ceil_mode,
-            input_sample_shape=input_sample_shape,
-        )
-        self.count_pad = padding is None if count_pad is None else flag(self, "count_pad", count_pad)
+    def __init__(self, *args: Any, count_pad: bool | None = None, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.count_pad = self.padding is None if count_pad is None else flag(self, "count_pad", count_pad)
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, channels, *extents) -> (n, channels, *how many windows fit)."""

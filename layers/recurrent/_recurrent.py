@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import sqrt
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,9 +14,9 @@ from singa_lite.autograd.ops.op import is_taping
 from singa_lite.autograd.ops.shape import piece
 from singa_lite.common.errors import GraphError, ShapeError
 from singa_lite.layer import initializer
-from singa_lite.layer.layer import InputShape, Layer
+from singa_lite.layer.layer import Layer
 from singa_lite.layer.past import LayerPast
-from singa_lite.layers._checks import check_choice, flag, init, label, number, positive_int
+from singa_lite.layers._checks import check_choice, dropout_share, flag, init, label, positive_int
 from singa_lite.layers._masks import without_padding
 from singa_lite.tensor import Shape, Tensor
 
@@ -59,9 +59,9 @@ class RecurrentLayer(Layer):
         weight_init: initializer.Spec | None = None,
         recurrent_init: initializer.Spec | None = None,
         bias_init: initializer.Spec | None = None,
-        input_sample_shape: InputShape | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+        super().__init__(name, **options)
         self.hidden_size = positive_int(self, "hidden_size", hidden_size)
         self.num_stacks = positive_int(self, "num_stacks", num_stacks)
         self.dropout = self._checked_dropout(dropout)
@@ -87,9 +87,7 @@ class RecurrentLayer(Layer):
         self.without_padding = False
 
     def _checked_dropout(self, dropout: float) -> float:
-        found = number(self, "dropout", dropout, 0, 1)
-        if found == 1:
-            raise ValueError(f"{label(self)}: wanted dropout, the share to drop, below 1, received {dropout}")
+        found = dropout_share(self, "dropout", dropout)
         if found and self.num_stacks == 1:
             raise ValueError(
                 f"{label(self)}: wanted dropout with num_stacks of at least 2, as it stands between stacks, received "

@@ -8,12 +8,12 @@ again.
 from __future__ import annotations
 
 from abc import ABCMeta
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
 from difflib import get_close_matches
 from functools import lru_cache
-from inspect import Parameter, Signature
-from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from singa_lite.common.keywords import check_keywords, hint_for, own_words
 from singa_lite.common.option_version import Versioned, equal_values, is_option, parameters_of, signature_of
@@ -63,7 +63,7 @@ class _Kind(ABCMeta):
 
         def __call__(cls, *args, **named):
             """An object of the class; Keras's words are taken for this package's, see `common/words.py`."""
-            return cls.construct(*args, **own_words(cls.__name__, cls.__init__, args, named, cls))
+            return cls.construct(*args, **(own_words(cls.__name__, cls.__init__, args, named, cls) if named else {}))
 
         @property
         def __signature__(cls):
@@ -80,8 +80,17 @@ class Described(Versioned, metaclass=_Kind):
     #: eagerly, so that what the code draws, counts or reads elsewhere is as it is then; budgets and plans refuse it.
     recordable: ClassVar[bool] = True
 
+    def __init_subclass__(cls, without: Collection[str] = (), **options: Any) -> None:
+        """`*args` and `**options` of this package's constructors are parameters of the base's, without some of them."""
+        super().__init_subclass__(**options)
+        own = vars(cls).get("__init__")
+        if own is not None and is_ours(own):
+            base = next(vars(each)["__init__"] for each in cls.__mro__[1:] if "__init__" in vars(each))
+            own.__signature__ = _joined(signature(own), signature(base), without)
+
     def __new__(cls, *args: object, **named: object) -> Self:
-        check_keywords(cls.__name__, named, cls.__init__)
+        if named:
+            check_keywords(cls.__name__, named, cls.__init__)
         made = super().__new__(cls)
         object.__setattr__(made, "_given", Arguments(_bound(cls.__init__, args, named)))  # frozen or not
         return made
@@ -175,6 +184,16 @@ class Described(Versioned, metaclass=_Kind):
 
 
 _MISSING = object()
+
+
+def _joined(own: Signature, base: Signature, without: Collection[str]) -> Signature:
+    """The signature of a constructor with those parameters in the place of its `*args` and `**options`."""
+    left = [each for name, each in base.parameters.items() if name not in own.parameters and name not in without]
+    kinds = {Parameter.VAR_POSITIONAL: Parameter.POSITIONAL_OR_KEYWORD, Parameter.VAR_KEYWORD: Parameter.KEYWORD_ONLY}
+    found: list[Parameter] = []
+    for each in own.parameters.values():
+        found += [other for other in left if other.kind == kinds[each.kind]] if each.kind in kinds else [each]
+    return own.replace(parameters=found)
 
 
 def is_ours(made: type | Callable[..., object]) -> bool:

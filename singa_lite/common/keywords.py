@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
-from functools import lru_cache, partial, wraps
+from functools import partial, wraps
 from inspect import Parameter, signature
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from singa_lite.common.deleted_options import check_deleted
+from singa_lite.common.option_version import signature_of
 from singa_lite.common.words import (
     ALIASES,
     CLASS_HINTS,
@@ -198,8 +199,12 @@ def class_lookup(module: str) -> Callable[[str], object]:
         if kind is not None:
             has_defaults = bool(given) or _of_class(DEFAULTS, kind) is not None
             return partial(_made_as_in_keras, kind, given) if has_defaults else kind
-        hint = f"; here it is {CLASS_HINTS[name]}" if name in CLASS_HINTS else ""
-        raise AttributeError(f"module {module!r} has no attribute {name!r}{hint}", name=name)
+        hint = CLASS_HINTS.get(name)
+        if hint is None and not name.startswith("_"):
+            known = [key for key, value in vars(sys.modules[module]).items() if isinstance(value, type)]
+            hint = next(iter(get_close_matches(name, known, 1)), None)
+        said = f"; here it is {hint}" if hint else ""
+        raise AttributeError(f"module {module!r} has no attribute {name!r}{said}", name=name)
 
     return find
 
@@ -241,6 +246,5 @@ def accepts_arguments(call: object, count: int) -> bool:
     return True
 
 
-@lru_cache(256)
 def _parameters(call: Callable[..., object]) -> Mapping[str, Parameter]:
-    return signature(call).parameters
+    return signature_of(call).parameters

@@ -106,7 +106,7 @@ def parameters_of(constructor: Callable[..., object]) -> Mapping[str, Parameter]
 
 @lru_cache(maxsize=1024)
 def signature_of(constructor: Callable[..., object]) -> Signature:
-    """The signature of a constructor, read once."""
+    """The signature of a constructor or a function, read once."""
     return signature(constructor)
 
 

@@ -149,7 +149,8 @@ DIFFERENT: Mapping[str, tuple[str, str]] = {
     "RecurrentLayer": ("dropout", "between stacks, Keras's on the inputs"),
 }
 
-#: {keyword of Keras or PyTorch: hints; the first that is a parameter of the call, or no name, is shown}.
+#: {keyword of Keras or PyTorch: hints; the first that is a parameter of the call, or no name, is shown}. Those that are
+#: nearly a parameter need none.
 HINTS: Mapping[str, tuple[str, ...]] = {
     # layers
     "out_features": ("num_output",),
@@ -172,8 +173,6 @@ HINTS: Mapping[str, tuple[str, ...]] = {
     "data_format": ("nothing, as images are (channels, height, width)",),
     # optimizers, losses, metrics
     "betas": ("beta_1 and beta_2",),
-    "beta1": ("beta_1",),
-    "beta2": ("beta_2",),
     "alpha": ("rho",),
     "momentum": ("beta_1", "optimizer.SGD(momentum=)"),
     "decay": ("weight_decay",),
@@ -190,7 +189,6 @@ HINTS: Mapping[str, tuple[str, ...]] = {
     "top_k": ("k",),
     # compile
     "weighted_metrics": ("metric",),
-    "losses": ("loss",),
     "criterion": ("loss",),
     "loss_fn": ("loss",),
     "lr": ("net.optimizer.lr, which optimizer.SGD(lr=) begins with",),
@@ -202,21 +200,10 @@ HINTS: Mapping[str, tuple[str, ...]] = {
     "mixed_precision": ("precision",),
     "gradient_accumulation_steps": ("accumulate",),
     # fit, evaluate, predict
-    "num_epochs": ("epochs",),
-    "n_epochs": ("epochs",),
-    "nb_epoch": ("epochs",),
-    "max_epochs": ("epochs",),
-    "batch": ("batch_size",),
-    "callback": ("callbacks",),
-    "class_weights": ("class_weight",),
-    "sample_weights": ("sample_weight",),
-    "val_data": ("validation_data",),
-    "val_split": ("validation_split",),
     "validation_freq": ("nothing, as the validation is at the end of each epoch",),
     "validation_batch_size": ("batch_size, which both have",),
     "max_queue_size": ("prefetch",),
     "use_multiprocessing": ("workers=data.Processes(2)",),
-    "num_workers": ("workers",),
     "verbose": ("nothing, as it shows no bar",),
     "return_dict": ("nothing, as (loss, metric) comes back",),
     # callbacks
@@ -260,30 +247,16 @@ CLASSES: Mapping[str, tuple[str, Mapping[str, object]]] = {
     "SparseTopKCategoricalAccuracy": ("TopKAccuracy", {}),
 }
 
-#: {class of Keras or PyTorch that is no class here, or differs: what to use}.
+#: {class of Keras or PyTorch that is no class here, or differs: what to use}. Those that are nearly a class's name need
+#: none.
 CLASS_HINTS: Mapping[str, str] = {
     "Linear": "Dense",
-    "Conv1d": "Conv1D",
-    "Conv2d": "Conv2D",
     "ConvTranspose1d": "Conv1DTranspose",
-    "ConvTranspose2d": "Conv2DTranspose",
-    "MaxPool1d": "MaxPooling1D",
-    "MaxPool2d": "MaxPooling2D",
-    "AvgPool1d": "AvgPooling1D",
-    "AvgPool2d": "AvgPooling2D",
     "AdaptiveAvgPool2d": "GlobalAvgPooling2D, for an output of one pixel",
-    "BatchNorm1d": "BatchNormalization",
-    "BatchNorm2d": "BatchNormalization",
-    "LayerNorm": "LayerNormalization",
-    "GroupNorm": "GroupNormalization",
     "InstanceNorm2d": "GroupNormalization(groups=None)",
     "RMSNorm": "RMSNormalization",
     "LocalResponseNorm": "LRN",
-    "Upsample": "Upsampling2D",
-    "ZeroPad2d": "ZeroPadding2D",
     "Dropout2d": "SpatialDropout2D",
-    "MultiheadAttention": "MultiHeadAttention",
-    "TransformerEncoderLayer": "TransformerBlock",
     "RNN": "LSTM, GRU or SimpleRNN",
     "InputLayer": "input_sample_shape= of a layer, or Dummy(name, shape)",
     "ReLU6": "Activation(mode='relu6')",
@@ -293,22 +266,16 @@ CLASS_HINTS: Mapping[str, str] = {
     "Sigmoid": "Activation(mode='sigmoid')",
     "Tanh": "Activation(mode='tanh')",
     "Softplus": "Activation(mode='softplus')",
-    "CrossEntropyLoss": "SoftmaxCrossEntropy",
     "BCELoss": "SigmoidCrossEntropy(from_logits=False)",
     "BCEWithLogitsLoss": "SigmoidCrossEntropy",
     "MSELoss": "MeanSquaredError",
     "L1Loss": "MeanAbsoluteError",
     "SmoothL1Loss": "Huber",
-    "HuberLoss": "Huber",
     "KLDivLoss": "KLDivergence, of raw scores",
     "F1Score": "F1",
     "R2Score": "R2",
     "Adagrad": "AdaGrad, whose sums begin at 0",
-    "ModelCheckpoint": "Checkpoint",
     "LearningRateScheduler": "the optimizer's lr, a schedule or a function of the step",
-    "ExponentialDecay": "Exponential",
-    "ExponentialLR": "Exponential",
-    "StepLR": "Step",
     "MultiStepLR": "Step, with a list of steps",
     "PiecewiseConstantDecay": "Step, with a list of steps",
     "CosineDecay": "CosineWithWarmup",

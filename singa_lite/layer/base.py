@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from inspect import signature
-from itertools import islice
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -71,6 +69,8 @@ class LayerBase(Described):
     feed_layout: ClassVar[str] = ""
 
     _name: str
+    #: What was set after the constructor: options by name, "trainable", "shared_with".
+    set_later: frozenset[str] = frozenset()
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -96,12 +96,23 @@ class LayerBase(Described):
 
     @trainable.setter
     def trainable(self, given: bool) -> None:
+        self.note_set("trainable")
         wanted = flag(f"layer {self.path!r}: trainable", given)
         vars(self)["trainable"] = wanted
         for tensor in self._parameters.values():
             tensor.stores_grad = wanted
         for layer in self._layers.values():
             layer.trainable = wanted
+
+    def note_change(self, option: str) -> None:
+        """An option has another value from now on, for recorded steps and for the net's configuration."""
+        super().note_change(option)
+        self.note_set(option)
+
+    def note_set(self, name: str) -> None:
+        """What was set is written into the net's configuration, if the constructor has ended."""
+        if self._given.is_complete:
+            object.__setattr__(self, "set_later", self.set_later | {name})
 
     @property
     def name(self) -> str:
@@ -112,13 +123,7 @@ class LayerBase(Described):
     def name(self, name: str) -> None:
         if "_name" in vars(self):
             raise GraphError(f"layer {self._name!r}: wanted the name that it was made with, received {name!r}")
-        wanted = names.problem_of_layer(name)
-        if wanted is not None:
-            kind = type(self)
-            shown = ", ".join(islice(signature(kind).parameters, 3))
-            raise ValueError(
-                f"layer name: wanted {wanted}, received {name!r:.100}; the name comes first: {kind.__name__}({shown})"
-            )
+        names.check_layer(type(self), name)
         self._name = name
 
     @property

@@ -20,7 +20,8 @@ class Initializer(ABC):
     """Base of all initializers. A subclass gives `__call__`."""
 
     def __new__(cls, *args: object, **named: object) -> Self:
-        check_keywords(cls.__name__, named, cls.__init__)
+        if named:
+            check_keywords(cls.__name__, named, cls.__init__)
         return super().__new__(cls)
 
     @abstractmethod

@@ -53,7 +53,7 @@ class Layer(LayerBase):
     #: {name that suggests another layer: what to use in its place}.
     misnomers: ClassVar[Mapping[str, str]] = {}
 
-    def __init_subclass__(cls, **options: object) -> None:
+    def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "__init__" in vars(cls):
             setattr(cls, "__init__", name_may_be_left_out(vars(cls)["__init__"]))  # noqa: B010, mypy wants it so
@@ -179,6 +179,7 @@ class Layer(LayerBase):
         if not isinstance(other, Layer) or other is self:
             raise TypeError(f"layer {self.path!r}: wanted to share the parameters of another layer, received {other!r}")
         self.shared_with = other
+        self.note_set("shared_with")
         return self
 
     def _borrowed(self, name: str, shape: Shape) -> Tensor | None:
@@ -205,7 +206,9 @@ class Layer(LayerBase):
 
     def made_with(self, arguments: Mapping[str, object]) -> Self:
         """A layer of the same class and name, made with these arguments, in no net."""
-        return super().made_with({**arguments, "name": self.name})
+        made = super().made_with(names.with_name(self, arguments))
+        names.rename(made, self.name)
+        return made
 
     def adopt(self, changes: Mapping[str, object], before: Self, after: Self) -> None:
         """Take over what differs between two layers that were made anew, see `options.adopt`."""
@@ -248,9 +251,13 @@ class Layer(LayerBase):
                 raise GraphError(
                     f"layer {self.path!r}: wanted setup() to set_up() each layer it holds, received none for {left}"
                 )
-            sharing.check_shared(self)
+            if self.shared_with is not None:
+                sharing.check_shared(self, self.shared_with)
             if not self.trainable:
-                self.trainable = False  # for what `setup` has made
+                for tensor in self._parameters.values():
+                    tensor.stores_grad = False
+                for name in self._made_in_setup:
+                    self._layers[name].trainable = False
         except BaseException:
             self.reset()
             raise

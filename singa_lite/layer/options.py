@@ -15,7 +15,7 @@ from singa_lite.layer.base import LayerBase
 #: What a net makes of a layer, not its options.
 OF_THE_NET = frozenset(
     {"_name", "_unnamed", "_holder", "_layers", "_parameters", "_states", "_made_in_setup", "_prepared_for", "context"}
-    | {"output_sample_shape", "input_sample_shapes", "shared_with", "trainable"}
+    | {"output_sample_shape", "input_sample_shapes", "shared_with", "trainable", "set_later"}
 )
 
 

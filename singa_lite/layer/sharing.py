@@ -20,10 +20,9 @@ def borrowed_parameter(layer: LayerBase, other: LayerBase, name: str, shape: Sha
     return other._parameters[name]
 
 
-def check_shared(layer: LayerBase) -> None:
+def check_shared(layer: LayerBase, other: LayerBase) -> None:
     """ShapeError unless `setup` has made all parameters of the layer that this one shares, inner layers' too."""
-    other = layer.shared_with
-    if other is not None and layer.parameters.keys() != other.parameters.keys():
+    if layer.parameters.keys() != other.parameters.keys():
         raise ShapeError(
             f"layer {layer.path!r}: wanted to share {sorted(layer.parameters)}, "
             f"but {other.path!r} has {sorted(other.parameters)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from singa_lite import autograd
 from singa_lite.common.array_types import Array
@@ -27,7 +27,7 @@ class Metric(Criterion, ABC):
     is_number = True
     higher_is_better: bool | None = None
 
-    def __init_subclass__(cls, **options: object) -> None:
+    def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "name" not in vars(cls):
             cls.name = snake_case(cls.__name__)

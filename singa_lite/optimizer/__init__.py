@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from singa_lite.common.keywords import class_lookup
+from singa_lite.common.keywords import by_name, class_lookup, keras_defaults
 from singa_lite.optimizer.adaptive import AdaGrad as AdaGrad
 from singa_lite.optimizer.adaptive import Adam as Adam
 from singa_lite.optimizer.adaptive import AdamW as AdamW
@@ -10,9 +10,18 @@ from singa_lite.optimizer.adaptive import RMSProp as RMSProp
 from singa_lite.optimizer.base import Optimizer as Optimizer
 from singa_lite.optimizer.global_norm import GlobalNorm as GlobalNorm
 from singa_lite.optimizer.global_norm import clip_global_norm as clip_global_norm
-from singa_lite.optimizer.named import get as get
 from singa_lite.optimizer.sgd import SGD as SGD
 from singa_lite.optimizer.sgd import Nesterov as Nesterov
+
+_KINDS: dict[str, type[Optimizer]] = {"sgd": SGD, "adam": Adam, "adamw": AdamW, "rmsprop": RMSProp}
+_OTHERS = {"adagrad": "optimizer.AdaGrad(), whose sums begin at 0,", "nesterov": "optimizer.Nesterov()"}
+
+
+def get(name: str) -> Optimizer:
+    """A new optimizer with Keras's defaults: "sgd", "adam", "adamw" or "rmsprop". ValueError for another name."""
+    kind = by_name("optimizer", name.lower() if isinstance(name, str) else name, _KINDS, _OTHERS)
+    return kind(**keras_defaults(kind, {}))  # type: ignore[arg-type]
+
 
 if not TYPE_CHECKING:  # where it would let any name pass
     __getattr__ = class_lookup(__name__)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from singa_lite.common.checks import finite_above_zero, flag, fraction
 from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, RmsPropHyper
-from singa_lite.optimizer.base import LearningRate, Optimizer
-from singa_lite.optimizer.regularizer import Constraint, Regularizer
+from singa_lite.optimizer.base import LearningRate, Optimizer, Parts
 
 
 class RMSProp(Optimizer):
@@ -24,11 +25,9 @@ class RMSProp(Optimizer):
         rho: float = 0.9,
         epsilon: float = 1e-8,
         weight_decay: float = 0.0,
-        *,
-        regularizer: Regularizer | None = None,
-        constraint: Constraint | None = None,
+        **parts: Unpack[Parts],
     ) -> None:
-        super().__init__(lr, weight_decay=weight_decay, regularizer=regularizer, constraint=constraint)
+        super().__init__(lr, weight_decay=weight_decay, **parts)
         self.settings = {
             "rho": fraction("RMSProp rho", rho),
             "epsilon": finite_above_zero("RMSProp epsilon", epsilon),
@@ -50,11 +49,9 @@ class AdaGrad(Optimizer):
         lr: LearningRate = 0.01,
         epsilon: float = 1e-10,
         weight_decay: float = 0.0,
-        *,
-        regularizer: Regularizer | None = None,
-        constraint: Constraint | None = None,
+        **parts: Unpack[Parts],
     ) -> None:
-        super().__init__(lr, weight_decay=weight_decay, regularizer=regularizer, constraint=constraint)
+        super().__init__(lr, weight_decay=weight_decay, **parts)
         self.settings = {"epsilon": finite_above_zero("AdaGrad epsilon", epsilon)}
 
 
@@ -80,10 +77,9 @@ class Adam(Optimizer):
         weight_decay: float = 0.0,
         *,
         amsgrad: bool = False,
-        regularizer: Regularizer | None = None,
-        constraint: Constraint | None = None,
+        **parts: Unpack[Parts],
     ) -> None:
-        super().__init__(lr, weight_decay=weight_decay, regularizer=regularizer, constraint=constraint)
+        super().__init__(lr, weight_decay=weight_decay, **parts)
         name = type(self).__name__
         self.amsgrad = flag(f"{name} amsgrad", amsgrad)
         if self.amsgrad:
@@ -114,12 +110,6 @@ class AdamW(Adam):
         weight_decay: float = 0.01,
         *,
         amsgrad: bool = False,
-        regularizer: Regularizer | None = None,
-        constraint: Constraint | None = None,
+        **parts: Unpack[Parts],
     ) -> None:
-        super().__init__(
-            *(lr, beta_1, beta_2, epsilon, weight_decay),
-            amsgrad=amsgrad,
-            regularizer=regularizer,
-            constraint=constraint,
-        )
+        super().__init__(lr, beta_1, beta_2, epsilon, weight_decay, amsgrad=amsgrad, **parts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, Protocol, Self, TypedDict
 from weakref import ReferenceType, ref
 
 import numpy as np
@@ -25,6 +25,13 @@ from singa_lite.optimizer.rules import Rule, Rules, checked_rule
 from singa_lite.optimizer.stepping import LearningRate as LearningRate
 from singa_lite.optimizer.stepping import Stepping
 from singa_lite.tensor import Shape, Tensor
+
+
+class Parts(TypedDict, total=False):
+    """What every optimizer takes beside its numbers, see `Optimizer`."""
+
+    regularizer: Regularizer | None
+    constraint: Constraint | None
 
 
 class NamedNet(Protocol):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from singa_lite.common.checks import flag, fraction, share
 from singa_lite.device import device_of
 from singa_lite.graph.graph import Phase
 from singa_lite.kernels.interface.update import SgdHyper
-from singa_lite.optimizer.base import LearningRate, Optimizer
-from singa_lite.optimizer.regularizer import Constraint, Regularizer
+from singa_lite.optimizer.base import LearningRate, Optimizer, Parts
 from singa_lite.tensor import Tensor
 
 
@@ -30,11 +31,9 @@ class SGD(Optimizer):
         dampening: float = 0.0,
         weight_decay: float = 0.0,
         nesterov: bool = False,
-        *,
-        regularizer: Regularizer | None = None,
-        constraint: Constraint | None = None,
+        **parts: Unpack[Parts],
     ) -> None:
-        super().__init__(lr, weight_decay=weight_decay, regularizer=regularizer, constraint=constraint)
+        super().__init__(lr, weight_decay=weight_decay, **parts)
         name = type(self).__name__
         momentum, dampening = fraction(f"{name} momentum", momentum), share(f"{name} dampening", dampening)
         if dampening and not momentum:
@@ -80,8 +79,6 @@ class Nesterov(SGD):
         lr: LearningRate = 0.1,
         momentum: float = 0.9,
         weight_decay: float = 0.0,
-        *,
-        regularizer: Regularizer | None = None,
-        constraint: Constraint | None = None,
+        **parts: Unpack[Parts],
     ) -> None:
-        super().__init__(lr, momentum, 0.0, weight_decay, nesterov=True, regularizer=regularizer, constraint=constraint)
+        super().__init__(lr, momentum, 0.0, weight_decay, nesterov=True, **parts)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from inspect import signature
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from singa_lite.common.described import options_of
 from singa_lite.common.errors import ConfigError
+from singa_lite.common.option_version import equal_values, signature_of
+from singa_lite.layer import names
 from singa_lite.layer.layer import Layer, Node
 from singa_lite.optimizer import Optimizer, schedule
 from singa_lite.optimizer.rules import Rule
@@ -15,80 +16,108 @@ from singa_lite.tensor import Shape
 from singa_lite.training.settings import OF_MACHINE
 from singa_lite.training.trained_net import TrainedNet
 
-#: What the net and the layers around it say of a layer, and what its own constructor gives under another form.
-_NOT_OPTIONS = frozenset({"name", "input_sample_shape", "layers", "layer", "net", "embedding"})
+#: What has a place of its own in a form.
+_NOT_OPTIONS = frozenset({"name", "input_sample_shape", "shared_with"})
 
-#: Options of these types can be compared, and set.
+#: Options of a user's own class are written if they are of these types.
 _PLAIN = (bool, int, float, str, tuple, list, type(None))
 
 
-def form_of(node: Node, fed: Sequence[Shape] | None, writer: Writer, reader: Reader) -> dict[str, Plain]:
+def form_of(node: Node, fed: Sequence[Shape] | None, writer: Writer) -> dict[str, Plain]:
     """A layer of a net as a form. fed: sample shapes that an input layer is fed.
-
-    reader: of the same net, to see what an equal constructor call would give.
 
     ConfigError for a layer whose arguments cannot be written.
     """
     layer = node.layer
     form: dict[str, Plain] = {"name": layer.name, "sources": [[name, number] for name, number in node.sources]}
-    form |= writer.described(layer, {**layer.given_arguments, "name": layer.name})
+    form |= writer.described(layer, _arguments(layer))
     if not node.sources and fed is not None:
         shapes = [tuple(shape) for shape in fed]
         form["input_sample_shape"] = writer.write(shapes[0] if len(shapes) == 1 else shapes)
-    alike = _read_layer(form, reader)
-    if layer.shared_with is not None and alike.shared_with is None:
+    if layer.shared_with is not None and "shared_with" in layer.set_later:
         form["shares"] = layer.shared_with.path
-    changes: dict[str, Plain] = {path: changed for path, changed in _changes(layer, alike, writer) if changed}
+    written = {id(each) for each in _layers_in([layer])}
+    changes: dict[str, Plain] = {
+        path: changed for path, each in with_inner(layer) if (changed := _changes(each, id(each) in written, writer))
+    }
     if changes:
         form["changes"] = changes
     fixed: list[Plain] = [name for name, p in layer.own_parameters.items() if not p.stores_grad]
     return form | ({"fixed": fixed} if fixed else {})
 
 
-def _read_layer(form: Mapping[str, Plain], reader: Reader) -> Layer:
-    made = reader.made(form)
-    if not isinstance(made, Layer):
-        raise ConfigError(f"config: layer {form.get('name')!r:.100}: wanted a layer, received {made!r:.100}")
-    return made
+def _arguments(layer: Layer) -> dict[str, object]:
+    """What the layer's constructor makes an equal one of. ConfigError where it takes no such keywords."""
+    arguments = names.with_name(layer, layer.given_arguments)
+    try:
+        signature_of(type(layer).__init__).bind(None, **arguments)
+    except TypeError as error:
+        raise ConfigError(f"config: layer {layer.name!r}: wanted a constructor that takes keywords: {error}") from None
+    return arguments
 
 
-def _changes(layer: Layer, alike: Layer, writer: Writer) -> Iterator[tuple[str, dict[str, Plain]]]:
-    """Options that were set after construction, of a layer and those in it, by path below it."""
-    for (path, found), (_, other) in zip(_with_inner(layer, ""), _with_inner(alike, ""), strict=False):
-        options = [name for name in signature(type(found).__init__).parameters if name not in _NOT_OPTIONS]
-        pairs = {name: (vars(found).get(name), vars(other).get(name)) for name in [*options, "trainable"]}
-        yield path, {name: writer.at(name).write(now) for name, (now, then) in pairs.items() if _differ(now, then)}
+def _layers_in(values: Iterable[object]) -> Iterator[Layer]:
+    """The layers among values and among the arguments of these, which are written with all their options."""
+    for value in values:
+        if isinstance(value, Layer):
+            yield value
+            yield from _layers_in(value.given_arguments.values())
+        elif isinstance(value, list | tuple):
+            yield from _layers_in(value)
 
 
-def _with_inner(layer: Layer, path: str) -> Iterator[tuple[str, Layer]]:
+def _changes(layer: Layer, is_written: bool, writer: Writer) -> dict[str, Plain]:
+    """What was set after construction and is not in the layer's arguments. is_written: these are in the form."""
+    options = options_of(type(layer))
+    found = {name: getattr(layer, name) for name in sorted(layer.set_later - _NOT_OPTIONS)}
+    return {
+        name: writer.at(name).write(value)
+        for name, value in found.items()
+        if (not is_written if name in options else isinstance(value, _PLAIN))
+    }
+
+
+def with_inner(layer: Layer, path: str = "") -> Iterator[tuple[str, Layer]]:
+    """A layer and those within it, each with its path below the layer."""
     yield path, layer
     for inner in layer.layers.values():
-        yield from _with_inner(inner, f"{path}/{inner.name}" if path else inner.name)
-
-
-def _differ(now: object, then: object) -> bool:
-    return isinstance(now, _PLAIN) and isinstance(then, _PLAIN) and now != then
+        yield from with_inner(inner, f"{path}/{inner.name}" if path else inner.name)
 
 
 def layer_of(form: Mapping[str, Plain], reader: Reader, owner: Callable[[str], Layer]) -> Layer:
     """A new layer of its form, in no net yet. owner: the layer of that path, whose parameters it may share."""
-    layer = _read_layer(form, reader)
+    layer = reader.made(form)
+    if not isinstance(layer, Layer):
+        raise ConfigError(f"config: layer {form.get('name')!r:.100}: wanted a layer, received {layer!r:.100}")
+    names.rename(layer, form.get("name"))
     if "input_sample_shape" in form and layer.input_sample_shapes is None:
         given = reader.read(form["input_sample_shape"])
         layer.input_sample_shapes = _shapes(given)
     shares = form.get("shares")
     if isinstance(shares, str):
         layer.share_parameters(owner(shares))
-    inner = dict(_with_inner(layer, ""))
-    changes = form.get("changes")
+    change(layer, form, reader)
+    return layer
+
+
+def change(layer: Layer, form: Mapping[str, Plain], reader: Reader, done: Collection[str] = ()) -> None:
+    """Set what was set after construction, of the layer and those within it.
+
+    done: paths of those for which it was done already; others are only there once `setup` has made them.
+    """
+    inner, changes = dict(with_inner(layer)), form.get("changes")
     for path, changed in (changes if isinstance(changes, dict) else {}).items():
+        if path not in inner or path in done:
+            continue
         values = {name: reader.read(value) for name, value in (changed if isinstance(changed, dict) else {}).items()}
+        for name in values:
+            inner[path].note_set(name)
         options = {name: values.pop(name) for name in list(values) if name in options_of(type(inner[path]))}
-        if options:
-            inner[path].change_options(options)
+        others = {name: value for name, value in options.items() if not equal_values(value, getattr(inner[path], name))}
+        if others:
+            inner[path].change_options(others)
         for name, value in values.items():
             setattr(inner[path], name, value)
-    return layer
 
 
 def _shapes(given: object) -> list[tuple[int, ...]]:

@@ -8,7 +8,7 @@ from typing import TypeVar
 from singa_lite.autograd.rewriting import Rule
 from singa_lite.common.errors import ConfigError
 from singa_lite.layer.layer import Layer
-from singa_lite.snapshots.config.forms import compile_by, compiled_form, form_of, layer_of
+from singa_lite.snapshots.config.forms import change, compile_by, compiled_form, form_of, layer_of, with_inner
 from singa_lite.snapshots.config.values import Plain, Reader, Writer
 from singa_lite.tensor import DeviceSpec
 from singa_lite.training.objective import losses_of, metrics_of
@@ -52,17 +52,12 @@ def config_of(
 
     writer = Writer("config", lambda layer: paths.get(id(layer)), other, known)
     held |= {"loss": writer.at("loss").write(net.loss), "metric": writer.at("metric").write(net.metric)}
-
-    def rebuilt_net(config: object) -> object:
-        return net_of(TrainedNet, config, net.device, known)
-
-    reader = Reader(known, lambda path: net.all_layers()[path], rebuilt_net)
     forms: list[Plain] = []
     for name, layer in net.layers.items():
         _check_owners(layer, paths)
         own = {id(inner) for inner in nodes[name].layer.with_sublayers()}
         here = writer.at(f"layer {name!r}")._replace(reference=_outside_path(paths, own))
-        forms.append(form_of(nodes[name], net.fed_shapes(name), here, reader))
+        forms.append(form_of(nodes[name], net.fed_shapes(name), here))
     return held | {"layers": forms, "compiled": compiled_form(net, writer.at("compile"))}
 
 
@@ -114,7 +109,10 @@ def net_of(
     metric = _criteria(metrics_of, reader.read(held.get("metric")))
     net = kind(loss, metric, device, dtype=_text(held, "dtype"), seed=_seed(held))
     for form in _forms(held):
-        net.add(layer(_text(form, "name")), _sources(form))
+        added = layer(_text(form, "name"))
+        inner = {path for path, _ in with_inner(added)}
+        net.add(added, _sources(form))
+        change(added, form, reader, inner)
     for form in _forms(held):
         fixed = form.get("fixed", [])
         for name in fixed if isinstance(fixed, list) else []:

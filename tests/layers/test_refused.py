@@ -11,7 +11,7 @@ import pytest
 from misuse import refused
 from run_layer import prepared, run
 from singa_lite import FeedForwardNet, GraphError, ShapeError, autograd, device, layers, tensor
-from singa_lite.layer.positions import sinusoidal_table
+from singa_lite.layers.positions import sinusoidal_table
 
 
 def zeros(*shape: int, dtype: str = "f") -> Any:

@@ -53,8 +53,8 @@ def wrong_calls() -> None:
     layers.Dense("d", "ten")  # type: ignore[call-overload]
     layers.Dense(10, units=3)  # type: ignore[call-overload]
     layers.Conv2D("conv")  # type: ignore[call-overload]
-    layers.Activation(3)  # type: ignore[call-overload]
-    layers.Activation(mode=3)  # type: ignore[call-overload]
+    layers.Activation(3)  # type: ignore[arg-type]
+    layers.Activation(mode=3)  # type: ignore[arg-type]
     layers.Flatten(axis="first")  # type: ignore[call-overload]
     layers.Residual(layers.Dense(3))  # type: ignore[call-overload]
 

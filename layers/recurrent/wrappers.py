@@ -1,12 +1,17 @@
-"""Bidirectional: a recurrent layer from the first step to the last, and another one from the last to the first."""
+"""Layers that hold another one: a recurrent layer in both directions, and any layer at each time."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from copy import deepcopy
+from typing import Any
 
+from singa_lite import autograd
 from singa_lite.common.errors import GraphError
-from singa_lite.layer.layer import InputShape, Layer
-from singa_lite.layers._checks import check_choice, held_layers, label
+from singa_lite.layer.calls import by_itself
+from singa_lite.layer.layer import Layer
+from singa_lite.layer.past import LayerPast
+from singa_lite.layers._checks import check_choice, held_layers, input_axes, label
 from singa_lite.layers._masks import without_padding
 from singa_lite.layers.recurrent._recurrent import MERGES, RecurrentLayer, merged
 from singa_lite.tensor import Shape, Tensor
@@ -29,10 +34,8 @@ class Bidirectional(Layer):
     features_last = True
     any_length = True
 
-    def __init__(
-        self, name: str, layer: Layer, merge: str = "concat", *, input_sample_shape: InputShape | None = None
-    ) -> None:
-        super().__init__(name, input_sample_shape=input_sample_shape)
+    def __init__(self, name: str, layer: Layer, merge: str = "concat", **options: Any) -> None:
+        super().__init__(name, **options)
         (given,) = held_layers(self, [layer])
         if not isinstance(given, RecurrentLayer):
             raise TypeError(f"{label(self)}: wanted a recurrent layer, received {type(given).__name__}")
@@ -44,7 +47,7 @@ class Bidirectional(Layer):
         self.passes_mask = self.keeps_time = given.return_sequences
         for direction in ("forward", "backward"):
             self.add_layer(_named(given, direction))
-        if input_sample_shape is None:
+        if self.input_sample_shapes is None:
             self.input_sample_shapes = given.input_sample_shapes
 
     def setup(self, *shapes: Shape) -> Shape:
@@ -65,3 +68,44 @@ def _named(layer: RecurrentLayer, direction: str) -> RecurrentLayer:
     made = deepcopy(layer)
     made._name, made.backwards, made.without_padding = direction, direction == "backward", True
     return made
+
+
+class TimeDistributed(Layer):
+    """y[:, t] = layer(x[:, t]) for each step t: the steps of all samples go through the layer as one batch.
+
+    Input samples (time, ...), output samples (time, ...), behind the time what the layer takes and gives. Parameters
+    and state: those of the layer, "<name>/<layer>/weight".
+
+    layer: of one input and one output, in no net and in no other layer. One that works on statistics of the batch has
+    them over all steps.
+    """
+
+    passes_mask = True
+    any_length = True
+
+    def __init__(self, name: str, layer: Layer, **options: Any) -> None:
+        super().__init__(name, **options)
+        (self.layer,) = held_layers(self, [layer])
+        self.add_layer(self.layer)
+        self.keeps_values = self.layer.keeps_values
+        self.gives = self.layer.gives
+        self.input_ids, self.features_last = self.layer.input_ids, self.layer.features_last
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """(time, ...) -> (time, ...)."""
+        time, *step = input_axes(self, shapes, ("time", "..."))
+        return time, *self.set_up(self.layer, tuple(step))
+
+    def continued_layers(self) -> Iterable[Layer]:
+        """None: to the layer each step is a sample by itself."""
+        return ()
+
+    def continued(self, past: LayerPast, *inputs: Tensor) -> Tensor:
+        """x (n, m, ...) -> (n, m, ...)."""
+        return by_itself(lambda: self.forward(False, *inputs))
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, time, ...) -> (n, time, ...)."""
+        n, time, *step = x.shape
+        y = self.run(self.layer, training, autograd.reshape(x, (n * time, *step)))
+        return autograd.reshape(y, (n, time, *y.shape[1:]))
