@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import NoReturn, Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
@@ -21,6 +21,17 @@ class Pending(Protocol):
 
     def late_ranks(self) -> list[int]:
         """The ranks whose messages are not through."""
+
+
+class Polled(NamedTuple):
+    """`Pending` of two functions."""
+
+    poll: Callable[[], bool]
+    late_ranks: Callable[[], list[int]]
+
+
+#: What a process that is alone waits for.
+ARRIVED = Polled(lambda: True, list)
 
 
 class Communicator(ABC):
@@ -115,18 +126,6 @@ class Communicator(ABC):
         self.all_gather(b"", "barrier()")
 
 
-class LocalChannel:
-    """Messages of a process that is alone: there are none."""
-
-    def poll(self) -> bool:
-        """Nothing is under way."""
-        return True
-
-    def late_ranks(self) -> list[int]:
-        """Nobody."""
-        return []
-
-
 class SingleProcess(Communicator):
     """One process, without any MPI."""
 
@@ -139,7 +138,7 @@ class SingleProcess(Communicator):
 
     def spread(self, sent: Sequence[Array], received: Sequence[Array], number: int) -> Pending:
         """Nothing is sent."""
-        return LocalChannel()
+        return ARRIVED
 
     def wait(self, pending: Pending, doing: str) -> None:
         """Nothing to wait for."""

@@ -12,10 +12,9 @@ from singa_lite.common.arrays import kind
 from singa_lite.common.errors import DataError
 from singa_lite.common.notice import warn
 from singa_lite.data import Epochs, Processes
-from singa_lite.data.loading.batch_sources import BatchSource, Indexed, Names, Stateful, parts_of
+from singa_lite.data.loading.batch_sources import BatchSource, Indexed, InOwnMemory, Names, Stateful, copied, parts_of
 from singa_lite.data.loading.data_set import Batch, Batches, DataSet, emptied
 from singa_lite.data.loading.loaded_samples import Loading
-from singa_lite.data.loading.own_memory import InOwnMemory, copied
 from singa_lite.data.loading.workers import Crew, prefetched
 
 _END = object()

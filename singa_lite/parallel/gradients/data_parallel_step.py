@@ -16,10 +16,9 @@ from singa_lite.device import Device, device_of
 from singa_lite.graph.graph import Phase
 from singa_lite.layer.layer import Layer
 from singa_lite.parallel.data_parallel import DataParallel
-from singa_lite.parallel.gradients.buckets import Buckets, Take
+from singa_lite.parallel.gradients.buckets import Buckets, ShardedBuckets, Take
 from singa_lite.parallel.gradients.ownership import Ownership
 from singa_lite.parallel.gradients.same_values import Comparison
-from singa_lite.parallel.gradients.sharded import ShardedBuckets
 from singa_lite.tensor import Tensor, from_numpy
 
 #: In the place of an output: all samples; and, in that of a share, how many the ranks have together.

@@ -12,18 +12,12 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 
-import numpy as np
-
-from singa_lite.common.array_types import Array
 from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.formats.singa.names import named
-from singa_lite.snapshots.readers import guarded_json, npy, raw, zip_archive
+from singa_lite.snapshots.readers import guarded_json, raw, zip_archive
 from singa_lite.snapshots.readers.guarded_json import Json
-from singa_lite.snapshots.readers.npy import Head
 from singa_lite.snapshots.readers.raw import ByteArray, RawFile
-from singa_lite.snapshots.readers.zip_archive import Member
 from singa_lite.snapshots.tree import LazyArray, Tree
 
 _ARRAYS, _ATTRIBUTES = "tensor_dict.npz", "states_attr.json"
@@ -77,22 +71,11 @@ def _arrays(inner: _Inner) -> dict[str, LazyArray]:
     """The arrays of a .npz by name."""
     found: dict[str, LazyArray] = {}
     for name, member in zip_archive.members(inner).items():
-        where = f"{inner.path}: member {name!r}"
         if not name.endswith(".npy") or not member.is_stored:
-            raise SnapshotError(f"{where}: wanted a stored array")
-        head = npy.parse(where, zip_archive.head(inner, member, npy.MOST_BYTES), member.size)
-        native = head.dtype.newbyteorder("=")
-        found[name.removesuffix(".npy")] = LazyArray(head.shape, native, partial(_read, where, inner, member, head))
+            raise SnapshotError(f"{inner.path}: member {name!r}: wanted a stored array")
+        array = zip_archive.npy_array(inner, member)
+        found[name.removesuffix(".npy")] = LazyArray(array.shape, array.dtype.newbyteorder("="), array.read)
     return found
-
-
-def _read(where: str, inner: _Inner, member: Member, head: Head) -> Array:
-    data = zip_archive.read(inner, member)[head.start :]
-    if not head.dtype.isnative:  # `to_array` swaps bytes in place, and this is a view of the archive
-        data = data.copy()
-    if head.order == "C":
-        return raw.to_array(where, data, head.dtype, head.shape)
-    return np.ascontiguousarray(raw.to_array(where, data, head.dtype, head.shape[::-1]).T)
 
 
 def _checked(where: str, arrays: Mapping[str, LazyArray], attributes: Mapping[str, Json]) -> list[str]:
