@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from singa_lite.common.atomic import replacing
 from singa_lite.common.errors import SnapshotError
-from singa_lite.snapshots import formats
-from singa_lite.snapshots.files import output
+from singa_lite.snapshots import formats, output
 from singa_lite.snapshots.manifest import digest
 from singa_lite.snapshots.readers import raw
 from singa_lite.snapshots.tree import LEFT_OUT, Tree, is_of_weights, mark_weights

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from functools import partial
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
@@ -99,15 +100,22 @@ def restore(
     summed = step_state.names(snapshot, net.param_names()) if done else []
     scaled = {} if receiver is None else step_state.step_specs(net, snapshot)
     wanted = _wanted_specs(net, receiver, updated) | step_state.specs(net.parameters(), summed) | scaled
-    _check_entries(snapshot, wanted, ("training/",) if receiver is not None else ("training/", "optimizer/"))
+    ignored = ("training/",) if receiver is not None else ("training/", "optimizer/")
+    known = wanted.keys() | step_state.STEP_SPECS
+    check_entries(
+        snapshot, wanted, [path for path in snapshot.arrays if path not in known and not path.startswith(ignored)]
+    )
+    entries = entries_of(snapshot)
+    if len(snapshot.arrays) != entries:
+        raise SnapshotError(f"{snapshot.path}: wanted the {entries} entries written, received {len(snapshot.arrays)}")
     for path in wanted:
         snapshot.read(path)
     last_check()
     own = {} if receiver is None else apart.own_values(net)
     updated, summed = ([name for name in names if name in own] for names in (updated, summed))
     if receiver is not None:
-        _make_room(own, receiver, updated)
-        step_state.make_room(receiver, own, summed)
+        _make_room(receiver.state, receiver.state_for, own, updated)
+        _make_room(receiver.gathering.sums, partial(receiver.gathering.total, receiver), own, summed)
     net.begin_restore()
     if receiver is not None:
         _clear(receiver, updated)
@@ -136,7 +144,7 @@ def tensors(net: SteppingNet) -> dict[str, Tensor]:
     """All tensors of a net and its optimizer that a snapshot holds and this process has whole, by path."""
     if net.optimizer is None:
         return of_layers(net)
-    if net.together is not None and net.together.ownership is not None:
+    if apart.ownership(net) is not None:
         return of_layers(net) | step_state.step_tensors(net)
     found = of_layers(net) | _of_optimizer(net.optimizer, _names(net, net.optimizer))
     found |= step_state.tensors(net.optimizer, step_state.summed(net.optimizer, net.parameters()))
@@ -199,8 +207,8 @@ def _wanted_specs(net: SteppingNet, optimizer: Optimizer | None, updated: list[s
     return wanted
 
 
-def _check_entries(snapshot: Tree, wanted: Mapping[str, ArraySpec], ignored: tuple[str, ...]) -> None:
-    """SnapshotError unless the file's entries are those wanted. ignored: beginnings of paths that may be there."""
+def check_entries(snapshot: Tree, wanted: Mapping[str, ArraySpec], unused: Sequence[str]) -> None:
+    """SnapshotError for the first entry that is missing or has another shape or dtype, and for one without a place."""
     for path, (shape, dtype) in wanted.items():
         if path not in snapshot.arrays:
             raise SnapshotError(f"{snapshot.path}: wanted an entry {path!r}, received none of that name")
@@ -209,23 +217,24 @@ def _check_entries(snapshot: Tree, wanted: Mapping[str, ArraySpec], ignored: tup
             raise SnapshotError(f"{snapshot.path}: entry {path!r}: wanted shape {shape}, received {found.shape}")
         if found.dtype != dtype:
             raise SnapshotError(f"{snapshot.path}: entry {path!r}: wanted {dtype}, received {found.dtype}")
-    for path in snapshot.arrays:
-        if path not in wanted and path not in step_state.STEP_SPECS and not path.startswith(ignored):
-            raise SnapshotError(f"{snapshot.path}: received an entry {path!r}, for which there is no place")
-    entries = entries_of(snapshot)
-    if len(snapshot.arrays) != entries:
-        raise SnapshotError(f"{snapshot.path}: wanted the {entries} entries written, received {len(snapshot.arrays)}")
+    for path in unused:
+        raise SnapshotError(f"{snapshot.path}: received an entry {path!r}, for which there is no place")
 
 
-def _make_room(parameters: Mapping[str, Tensor], optimizer: Optimizer, names: Collection[str]) -> None:
-    """Make state of these parameters where there is none. If memory runs out, what was made is dropped."""
-    fresh = [name for name in names if name not in optimizer.state]
+def _make_room(
+    held: MutableMapping[Any, Any],
+    make: Callable[[str, Tensor], object],
+    parameters: Mapping[str, Tensor],
+    names: Collection[str],
+) -> None:
+    """Have `make` enter what these parameters lack into `held`. If memory runs out, what was made is dropped."""
+    fresh = [name for name in names if name not in held]
     try:
         for name in names:
-            optimizer.state_for(name, parameters[name])
+            make(name, parameters[name])
     except BaseException:
         for name in fresh:
-            optimizer.state.pop(name, None)
+            held.pop(name, None)
         raise
 
 

@@ -6,7 +6,7 @@ their parts, so that rank 0 has one array at a time beside its own. All ranks ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -14,9 +14,9 @@ import numpy as np
 
 from singa_lite.common.array_types import Array, DType
 from singa_lite.common.errors import ParallelError, SnapshotError
-from singa_lite.optimizer import Optimizer
 from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.parallel.gradients.buckets import in_line
+from singa_lite.parallel.gradients.ownership import Ownership
 from singa_lite.snapshots.step_state import SUM
 from singa_lite.snapshots.tree import LazyArray
 from singa_lite.tensor import Shape, Tensor, to_numpy
@@ -103,8 +103,8 @@ def written(
 
     with_state: whether the file has it. ParallelError on the others where rank 0 could not do it.
     """
-    ranks, together = net.parallel, net.together
-    if ranks is None or not with_state or together is None or together.ownership is None:
+    ranks = net.parallel
+    if ranks is None or not with_state or ownership(net) is None:
         if ranks is None or ranks.rank == 0:
             work(ShardedState(net, where, ()))
         return
@@ -123,14 +123,13 @@ def written(
 
 
 def _rank_contents(net: SteppingNet) -> _RankContents:
-    optimizer, together = net.optimizer, net.together
-    if optimizer is None or together is None:
+    optimizer, parameters = net.optimizer, net.parameters()
+    if optimizer is None:
         return _RankContents((), ())
-    sharded = together.ownership is not None
-    parameters = net.parameters()
-    state = [name for name in parameters if sharded and name in optimizer.state]
-    sums = [name for name in parameters if sharded and name in optimizer.gathering.sums]
-    return _RankContents(state, sums)
+    sums = optimizer.gathering.sums
+    return _RankContents(
+        [name for name in parameters if name in optimizer.state], [name for name in parameters if name in sums]
+    )
 
 
 def _give(net: SteppingNet, ranks: DataParallel, where: str) -> None:
@@ -143,23 +142,15 @@ def _give(net: SteppingNet, ranks: DataParallel, where: str) -> None:
 
 def _rank_part(net: SteppingNet, entry: Entry) -> Array:
     """What this rank has of it, of one axis, in the order of memory; perhaps nothing."""
-    optimizer, together = net.optimizer, net.together
-    if optimizer is None or together is None:
+    optimizer, value = net.optimizer, net.parameters()[entry.name]
+    if optimizer is None:
         raise ParallelError(f"wanted a net that is compiled on all ranks, received one that is not, for {entry}")
-    kept: Mapping[str, Tensor]
     if entry.slot == SUM:
-        kept = optimizer.gathering.sums
+        tensor, dtype = optimizer.gathering.sums.get(entry.name), value.dtype
     else:
-        kept = {entry.name: state[entry.slot]} if (state := optimizer.state.get(entry.name)) is not None else {}
-    if entry.name not in kept:
-        return np.empty(0, _dtype(net, optimizer, entry))
-    tensor = kept[entry.name]
-    return to_numpy(tensor).transpose(tensor.memory_order()).reshape(-1)
-
-
-def _dtype(net: SteppingNet, optimizer: Optimizer, entry: Entry) -> DType:
-    value = net.parameters()[entry.name]
-    return optimizer.slot_form(entry.slot, value)[1] if entry.slot in optimizer.slots else value.dtype
+        tensor = optimizer.state.get(entry.name, {}).get(entry.slot)
+        dtype = optimizer.slot_form(entry.slot, value)[1]
+    return np.empty(0, dtype) if tensor is None else to_numpy(tensor).transpose(tensor.memory_order()).reshape(-1)
 
 
 def _ranks(net: SteppingNet) -> DataParallel:
@@ -169,8 +160,13 @@ def _ranks(net: SteppingNet) -> DataParallel:
 
 
 def _parts(net: SteppingNet, name: str) -> list[slice]:
-    together = net.together
-    return [] if together is None or together.ownership is None else together.ownership.parts(name)
+    owners = ownership(net)
+    return [] if owners is None else owners.parts(name)
+
+
+def ownership(net: SteppingNet) -> Ownership | None:
+    """Which rank has the optimizer's state of which elements; None where each has all of it."""
+    return None if net.together is None else net.together.ownership
 
 
 # ---- reading
@@ -178,21 +174,21 @@ def _parts(net: SteppingNet, name: str) -> list[slice]:
 
 def own_values(net: SteppingNet) -> dict[str, Tensor]:
     """{parameter: what of it this rank updates}: the whole, or its part as `Optimizer.update` is given it, if any."""
-    together, parameters = net.together, net.parameters()
-    if together is None or together.ownership is None:
+    owners, parameters = ownership(net), net.parameters()
+    if owners is None:
         return parameters
-    owns = {name: together.ownership.own_part(name) for name in parameters}
+    owns = {name: owners.own_part(name) for name in parameters}
     return {name: in_line(parameters[name], own.start, own.stop) for name, own in owns.items() if own.start < own.stop}
 
 
 def own_elements(net: SteppingNet, path: str, array: Array) -> Array:
     """What this rank keeps of an entry of a file: its part of the optimizer's state, all of anything else."""
-    together, (head, _, rest) = net.together, path.partition("/")
+    owners, (head, _, rest) = ownership(net), path.partition("/")
     name = rest.rpartition("/")[0]
-    if together is None or together.ownership is None or head != "optimizer" or name not in net.parameters():
+    if owners is None or head != "optimizer" or name not in net.parameters():
         return array
     value = net.parameters()[name]
     if array.shape != value.shape or rest.endswith("/count"):
         return array
     flat: Array = array.transpose(value.memory_order()).reshape(-1)
-    return flat[together.ownership.own_part(name)]
+    return flat[owners.own_part(name)]

@@ -75,7 +75,7 @@ DOORS = ("snapshots.formats",)
 # Libraries that a module may import when it is itself imported. All others are imported where they are used.
 LIBRARIES = {
     "numpy": ("",),
-    "h5py": ("snapshots.files.hdf5_writer", "snapshots.formats.native", "snapshots.formats.keras"),
+    "h5py": ("snapshots.hdf5_writer", "snapshots.formats.native", "snapshots.formats.keras"),
     "cupy": ("kernels.cuda_kernels",),
     "sklearn": ("sklearn",),
 }

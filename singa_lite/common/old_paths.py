@@ -32,6 +32,8 @@ MOVED = {
     "reports": "compiler.report",
     "rewriting": "autograd.rewriting",
     "schedule": "optimizer.schedule",
+    "sklearn.classifier": "sklearn.estimators",
+    "sklearn.regressor": "sklearn.estimators",
     "snapshots.whole_net": "net.open_net",
 }
 #: {module: classes of layers that had a file of their own}, in one folder at first; pickles of layers name them.

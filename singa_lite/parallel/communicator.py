@@ -7,8 +7,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn, Protocol
 
-import numpy as np
-
 from singa_lite.common.array_types import Array
 from singa_lite.common.errors import ParallelError
 
@@ -100,26 +98,6 @@ class Communicator(ABC):
         else:
             sent, received = [given if rank == 0 else nothing for rank in range(self.size)], [nothing] * self.size
         self.wait(self.spread(sent, received, 0), "what other ranks have of a file")
-
-    def sums(self, values: object) -> Array:
-        """The sum over the ranks of arrays of one shape, in float64, in the order of ranks, with equal bits on all."""
-        given = np.asarray(values, np.float64)
-        parts = [np.frombuffer(each, np.float64) for each in self.all_gather(given.tobytes(), "sums()")]
-        if any(part.size != given.size for part in parts):
-            raise ParallelError(f"sums: wanted equally many numbers of each rank, received {[p.size for p in parts]}")
-        total = np.zeros(given.size)
-        for part in parts:
-            total += part
-        return total.reshape(given.shape)
-
-    def agreed(self, error: Exception | None, where: str) -> None:
-        """Raise on all ranks where one has an error: its own there, elsewhere a ParallelError that names the first."""
-        errors = self.gathered(None if error is None else f"{type(error).__name__}: {error}")
-        if error is not None:
-            raise error
-        for rank, text in enumerate(errors):
-            if text is not None:
-                raise ParallelError(f"{where}: wanted all {self.size} ranks to go on, received from rank {rank} {text}")
 
     def barrier(self) -> None:
         """Wait until all are here."""

@@ -122,14 +122,6 @@ class DataParallel:
         """Tell the other ranks that this one cannot go on: whoever waits for it, now or later, gets an error."""
         self.communicator.fail(f"{type(error).__name__}: {error}")
 
-    def sums(self, values: object) -> Array:
-        """The sum over the ranks, in float64, of arrays of one shape; equal bits everywhere. All ranks call it."""
-        return self.communicator.sums(values)
-
-    def agreed(self, error: Exception | None, where: str) -> None:
-        """Raise on all ranks where one has an error; all ranks call it."""
-        self.communicator.agreed(error, where)
-
     def collect(self, given: Array, places: Sequence[Array]) -> None:
         """Rank 0 receives what each rank gives, into the places by rank; all ranks call it. See `Communicator`."""
         self.communicator.collect(given, places)

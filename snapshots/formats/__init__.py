@@ -15,7 +15,6 @@ from singa_lite.common.keywords import explains_keywords
 from singa_lite.snapshots import net_tree, parts
 from singa_lite.snapshots import sharded_state as apart
 from singa_lite.snapshots.formats import foreign
-from singa_lite.snapshots.formats.keras import differences
 from singa_lite.snapshots.formats.table import Format, Save
 from singa_lite.snapshots.formats.table import Path as Path
 from singa_lite.snapshots.formats.table import of_path as of_path
@@ -93,6 +92,8 @@ def load(
             state = False if optimizer is None and not holds_optimizer(path, found) else optimizer
             net_tree.restore(net, found, state)
         if of_path(path).module == "keras.weights" and is_of_weights(found.attributes):
+            from singa_lite.snapshots.formats.keras import differences  # here, as only files of Keras need it
+
             differences.warn_of(net, wanted, os.fsdecode(path))
     return left
 

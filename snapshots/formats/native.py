@@ -19,8 +19,7 @@ import numpy as np
 from singa_lite.common.array_types import Array
 from singa_lite.common.atomic import replacing
 from singa_lite.common.errors import SnapshotError
-from singa_lite.snapshots import manifest, tree
-from singa_lite.snapshots.files import hdf5_writer
+from singa_lite.snapshots import hdf5_writer, manifest, tree
 from singa_lite.snapshots.manifest import Attribute, Manifest
 from singa_lite.snapshots.readers.hdf5 import guarded
 from singa_lite.snapshots.tree import LazyArray, Tree

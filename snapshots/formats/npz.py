@@ -19,10 +19,9 @@ import numpy as np
 from singa_lite.common.array_types import Array
 from singa_lite.common.atomic import replacing
 from singa_lite.common.errors import SnapshotError
-from singa_lite.snapshots import manifest
-from singa_lite.snapshots.files import output
-from singa_lite.snapshots.files.output import SaverThreads
+from singa_lite.snapshots import manifest, output
 from singa_lite.snapshots.manifest import Manifest
+from singa_lite.snapshots.output import SaverThreads
 from singa_lite.snapshots.readers import guarded_json, raw, zip_archive
 from singa_lite.snapshots.readers.raw import RawFile
 from singa_lite.snapshots.readers.zip_archive import Member, NpyArray, npy_array

@@ -15,8 +15,7 @@ from every_row import over_rows
 from format_cases import WHOLE, WRITTEN, write_safetensors
 from nets import all_bits, bits, state_of
 from singa_lite import FeedForwardNet, SnapshotError, layers, loss, optimizer, tensor
-from singa_lite.snapshots import command, formats, net_tree
-from singa_lite.snapshots.files import output
+from singa_lite.snapshots import command, formats, net_tree, output
 from singa_lite.snapshots.tree import Tree
 from snapshot_nets import dense_net, lazy, make_net, trained
 

@@ -19,13 +19,12 @@ import numpy as np
 from singa_lite.common.array_types import Array, DType
 from singa_lite.common.atomic import replacing
 from singa_lite.common.errors import SnapshotError
-from singa_lite.snapshots import manifest
-from singa_lite.snapshots.files import output
-from singa_lite.snapshots.files.output import SaverThreads
+from singa_lite.snapshots import manifest, output
 from singa_lite.snapshots.formats.safetensors import torch_names
 from singa_lite.snapshots.formats.safetensors.file_tree import MANIFEST, NAMES, SHA256
 from singa_lite.snapshots.formats.safetensors.file_tree import opened as opened
 from singa_lite.snapshots.manifest import Manifest
+from singa_lite.snapshots.output import SaverThreads
 from singa_lite.snapshots.readers import guarded_json, raw
 from singa_lite.snapshots.readers.safetensors import DTYPES, LONGEST, METADATA, TensorInfo, encoded
 from singa_lite.snapshots.torch_layout import AxisSlice, Names, TorchLayout

@@ -14,8 +14,7 @@ import numpy as np
 
 from singa_lite.common.array_types import Array, DType
 from singa_lite.common.errors import SnapshotError
-from singa_lite.snapshots import manifest
-from singa_lite.snapshots.files import output
+from singa_lite.snapshots import manifest, output
 from singa_lite.snapshots.formats.safetensors import torch_names
 from singa_lite.snapshots.manifest import Manifest
 from singa_lite.snapshots.readers import guarded_json, raw, safetensors

@@ -21,9 +21,8 @@ from singa_lite.common.array_types import Array
 from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.readers.hdf5 import objects
 from singa_lite.snapshots.readers.hdf5.claimed_bytes import ClaimedBytes
-from singa_lite.snapshots.readers.hdf5.members import Symbol, members
 from singa_lite.snapshots.readers.hdf5.messages import Value
-from singa_lite.snapshots.readers.hdf5.objects import Dataset, Object
+from singa_lite.snapshots.readers.hdf5.objects import Dataset, Object, Symbol, members
 from singa_lite.snapshots.readers.raw import FileState, state_of, to_read
 
 #: Groups within groups: files of this package have four, and one for each layer that holds another one.
