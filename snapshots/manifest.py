@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from math import isfinite
@@ -45,6 +45,12 @@ class Manifest:
     def enter(self, path: str, array: Array) -> None:
         """Add an array that is being written."""
         self.entries[path] = ManifestEntry(array.shape, array.dtype.name, digest(array))
+
+    def check_names(self, where: str, found: Collection[str]) -> None:
+        """SnapshotError unless these are the names of its entries. where: the file."""
+        differing = sorted(self.entries.keys() ^ set(found))
+        if differing:
+            raise SnapshotError(f"{where}: wanted the manifest's entries, received names that differ in {differing}")
 
     def check(self, where: str, path: str, array: Array, state: FileState | None = None) -> None:
         """SnapshotError that names the array unless it is, byte for byte, the one that was written. where: the file.

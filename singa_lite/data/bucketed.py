@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ class Group(NamedTuple):
     numbers: Numbers
 
 
+@dataclass(eq=False, repr=False)
 class Bucketed:
     """What `bucketed` makes. Nothing is copied before its batch is asked for, so the sequences are to stay as they are.
 
@@ -35,24 +37,19 @@ class Bucketed:
     a batch, goes into batches of the next longer one, so that there is but one batch of another size, at the end.
     """
 
-    def __init__(
-        self,
-        x: list[Array],
-        y: list[Array] | Array,
-        boundaries: tuple[int, ...],
-        sizes: tuple[int, ...],
-        padding: int,
-        ignore_index: int,
-        seed: int,
-    ) -> None:
-        self.count = len(x)
-        self.boundaries = boundaries
-        self.sizes = sizes
-        self.x, self.y = x, y
-        self.padding, self.ignore_index, self.seed = padding, ignore_index, seed
-        self.lengths = np.array([len(sequence) for sequence in x])
-        self.dtype = np.result_type(*{sequence.dtype for sequence in x})
-        self._bucket = np.searchsorted(boundaries, self.lengths)
+    x: list[Array]
+    y: list[Array] | Array
+    boundaries: tuple[int, ...]
+    sizes: tuple[int, ...]
+    padding: int
+    ignore_index: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        self.count = len(self.x)
+        self.lengths = np.array([len(sequence) for sequence in self.x])
+        self.dtype = np.result_type(*{sequence.dtype for sequence in self.x})
+        self._bucket = np.searchsorted(self.boundaries, self.lengths)
 
     @property
     def tokens(self) -> bool:

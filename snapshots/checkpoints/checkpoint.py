@@ -14,7 +14,7 @@ from singa_lite.snapshots import formats, net_tree, tree
 from singa_lite.snapshots import sharded_state as apart
 from singa_lite.snapshots.checkpoints import nets, stored_run
 from singa_lite.snapshots.checkpoints.nets import net_of
-from singa_lite.snapshots.checkpoints.stored_run import StoredRun, environment
+from singa_lite.snapshots.checkpoints.stored_run import RUN, StoredRun, environment
 from singa_lite.snapshots.tree import LazyArray, Tree
 from singa_lite.training.fit import Training
 from singa_lite.training.loop.means import MEAN
@@ -103,7 +103,7 @@ def verify(path: str | os.PathLike[str]) -> None:
 
 def _check_fit(where: str, wanted: Progress, found: Progress) -> None:
     """SnapshotError for a run over other batches: it would not be the same run."""
-    for name in ("samples", "batch_size", "shuffle", "buckets", "batches", "steps"):
+    for name in RUN:
         if getattr(wanted, name) != getattr(found, name):
             raise SnapshotError(
                 f"{where}: wanted a checkpoint of fit with {name} {getattr(wanted, name)}, "

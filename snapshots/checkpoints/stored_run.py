@@ -32,6 +32,9 @@ STATISTICS = "training/statistics/"
 #: Before the name of an entry of the history, whose numbers are int64 or float64 (epochs,); "metric/<output>" of dicts.
 HISTORY = "training/history/"
 
+#: What says which run it is: a checkpoint of another is refused.
+RUN = ("samples", "batch_size", "shuffle", "buckets", "batches", "steps")
+
 #: The version of PROGRESS that is written and read.
 VERSION = 1
 
@@ -74,17 +77,7 @@ def _json_of(training: Training) -> dict[str, object]:
     progress, net = training.progress, net_of(training)
     return {
         "version": VERSION,
-        "samples": progress.samples,
-        "batch_size": progress.batch_size,
-        "shuffle": progress.shuffle,
-        "buckets": progress.buckets,
-        "batches": progress.batches,
-        "steps": progress.steps,
-        "key": progress.key,
-        "place": progress.place,
-        "epoch": progress.epoch,
-        "batch": progress.batch,
-        "seconds": progress.seconds,
+        **{name: getattr(progress, name) for name in (*RUN, "key", "place", "epoch", "batch", "seconds")},
         "mean": vars(progress.mean) | {"statistics": list(progress.mean.statistics)},
         "random": progress.random.bit_generator.state,
         "entries": list(progress.history),

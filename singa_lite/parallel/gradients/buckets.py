@@ -20,6 +20,7 @@ from singa_lite.common.array_types import DType
 from singa_lite.common.strides import laid_out
 from singa_lite.device import Device, device_of
 from singa_lite.graph.graph import Phase
+from singa_lite.kernels.collective import CollectiveKind
 from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.parallel.gradients.ownership import Bucket, Member, Ownership
 from singa_lite.tensor import Tensor
@@ -211,7 +212,7 @@ class ShardedBuckets(Buckets):
 
     def _sum_parts(self, bucket: Bucket, values: Tensor, packed: Sequence[Packed]) -> None:
         """values: of the whole bucket."""
-        self._ranks.add_up_own_part(values, self._turn, bucket.unit)
+        self._ranks.add_up(values, self._turn, kind=CollectiveKind.OWN_PART, unit=bucket.unit)
         for name, value, _ in packed:
             own, start = self._ownership.own_part(name), self._ownership.place(name)[1].start
             if own.start < own.stop:
@@ -234,7 +235,7 @@ class ShardedBuckets(Buckets):
         with self._device.scope(Phase.UPDATE, names[0].rpartition("/")[0] if len(names) == 1 else ""):
             if len(names) == 1 and all(part.start < part.stop for part in self._ownership.parts(names[0])):
                 value = values[names[0]]
-                self._ranks.gather_parts(in_line(value, 0, value.size()), self._turn, bucket.unit, not self._at_once)
+                self._gather_parts(bucket, in_line(value, 0, value.size()))
                 return
             self._spread_together(bucket, values, memory)
 
@@ -248,10 +249,15 @@ class ShardedBuckets(Buckets):
                 self._device.run("copy", in_line(values[name], 0, elements), place)
         else:
             self._copy_own(memory, values, present)
-        self._ranks.gather_parts(memory, self._turn, bucket.unit, not self._at_once)
+        self._gather_parts(bucket, memory)
         for name, start, elements in present:
             value = values[name]
             device_of(value).run("copy", in_line(memory, start, start + elements), in_line(value, 0, elements))
+
+    def _gather_parts(self, bucket: Bucket, values: Tensor) -> None:
+        """Each rank's part of the values comes to all ranks."""
+        kind, in_line = CollectiveKind.ALL_PARTS, not self._at_once
+        self._ranks.add_up(values, self._turn, kind=kind, unit=bucket.unit, in_line=in_line)
 
     def _copy_own(self, memory: Tensor, values: Mapping[str, Tensor], present: Iterable[Member]) -> None:
         """The parts that this rank has updated."""
