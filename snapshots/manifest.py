@@ -13,10 +13,9 @@ import numpy as np
 
 from singa_lite.common.array_types import Array
 from singa_lite.common.errors import SnapshotError, SnapshotVersionError
-from singa_lite.snapshots.readers import guarded_json, raw
-from singa_lite.snapshots.readers.guarded_json import Unchecked
+from singa_lite.snapshots.readers import raw
 from singa_lite.snapshots.readers.hdf5 import guarded
-from singa_lite.snapshots.readers.raw import FileState
+from singa_lite.snapshots.readers.raw import FileState, Unchecked
 from singa_lite.tensor import Shape
 
 #: The version of the manifest that is written; a reader refuses a higher one.
@@ -93,8 +92,8 @@ def read(where: str, data: bytes, wanted: object, size: int) -> Manifest:
     found = sha256(data).hexdigest()
     if found != wanted:
         raise SnapshotError(f"{where}: the manifest is damaged: wanted SHA-256 {wanted}, received {found}")
-    raw.allow(where, "the manifest", guarded_json.cost(data), size)
-    contents: dict[str, Unchecked] = guarded_json.parsed(where, "the manifest", data)
+    raw.allow(where, "the manifest", raw.json_cost(data), size)
+    contents: dict[str, Unchecked] = raw.parse_json(where, "the manifest", data)
     try:
         version = contents["manifest"]
         if type(version) is int and version > VERSION:

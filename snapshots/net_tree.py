@@ -18,7 +18,7 @@ from singa_lite.snapshots import sharded_state as apart
 from singa_lite.snapshots import step_state
 from singa_lite.snapshots.config import config_of
 from singa_lite.snapshots.manifest import Attribute
-from singa_lite.snapshots.tree import VERSION, ArraySpec, LazyArray, Tree, check_format, entries_of, step_of
+from singa_lite.snapshots.tree import VERSION, ArraySpec, LazyArray, Tree, check_format, number_of
 from singa_lite.tensor import Shape, Tensor, to_numpy
 from singa_lite.training.stepping_net import SteppingNet
 
@@ -105,7 +105,7 @@ def restore(
     check_entries(
         snapshot, wanted, [path for path in snapshot.arrays if path not in known and not path.startswith(ignored)]
     )
-    entries = entries_of(snapshot)
+    entries = number_of(snapshot, "entries")
     if len(snapshot.arrays) != entries:
         raise SnapshotError(f"{snapshot.path}: wanted the {entries} entries written, received {len(snapshot.arrays)}")
     for path in wanted:
@@ -188,7 +188,7 @@ def _checked_step(snapshot: Tree, optimizer: Optimizer) -> int:
             f"of state_dtype={kept!r:.100}; compile with the file's, or load(path, optimizer=False), which takes "
             "parameters and state only"
         )
-    return step_of(snapshot)
+    return number_of(snapshot, "step")
 
 
 def _updated(snapshot: Tree, parameters: list[str]) -> list[str]:

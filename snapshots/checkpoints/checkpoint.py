@@ -66,7 +66,7 @@ def restore(
 
         def last_check() -> None:
             _check_metrics(where, run, chosen)
-            check(tree.step_of(snapshot))
+            check(tree.number_of(snapshot, "step"))
             left_out = {"schedule"} if any(each.sets_rate for each in training.callbacks) else set[str]()
             before, now = (_without_names(found, left_out) for found in (run.settings, chosen))
             if training.is_first:

@@ -17,7 +17,7 @@ from singa_lite.common.checks import finite, integer
 from singa_lite.common.errors import SnapshotError
 from singa_lite.kernels.onednn_kernels.library import library
 from singa_lite.snapshots.checkpoints.nets import net_of
-from singa_lite.snapshots.readers.guarded_json import Unchecked
+from singa_lite.snapshots.readers.raw import Unchecked
 from singa_lite.snapshots.tree import Tree
 from singa_lite.training.fit import Training
 from singa_lite.training.loop.progress import History, Mean, Progress

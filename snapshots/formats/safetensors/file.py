@@ -25,7 +25,7 @@ from singa_lite.snapshots.formats.safetensors.file_tree import MANIFEST, NAMES, 
 from singa_lite.snapshots.formats.safetensors.file_tree import opened as opened
 from singa_lite.snapshots.manifest import Manifest
 from singa_lite.snapshots.output import SaverThreads
-from singa_lite.snapshots.readers import guarded_json, raw
+from singa_lite.snapshots.readers import raw
 from singa_lite.snapshots.readers.safetensors import DTYPES, LONGEST, METADATA, TensorInfo, encoded
 from singa_lite.snapshots.torch_layout import AxisSlice, Names, TorchLayout
 from singa_lite.snapshots.tree import ArraySpec, Tree
@@ -44,7 +44,7 @@ def save(contents: Tree, path: str | os.PathLike[str], *, names: Names | None = 
     blank = {entry: manifest.ManifestEntry(shape, dtype.name, "0" * 64) for entry, (shape, dtype) in specs.items()}
     header = _header(shown, entries, layouts, Manifest(contents.attributes, blank))  # as long as with the digests
     size, total = len(header), len(header) + sum(lazy.nbytes for lazy in contents.arrays.values())
-    raw.allow(shown, "the header, when it is read", guarded_json.cost(header), total)
+    raw.allow(shown, "the header, when it is read", raw.json_cost(header), total)
     written = Manifest(contents.attributes)
     with replacing(path) as file, SaverThreads(written, file.fileno()) as threads:
         file.seek(size)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots import manifest, output
 from singa_lite.snapshots.formats.safetensors import torch_names
 from singa_lite.snapshots.manifest import Manifest
-from singa_lite.snapshots.readers import guarded_json, raw, safetensors
+from singa_lite.snapshots.readers import raw, safetensors
 from singa_lite.snapshots.readers.raw import RawFile
 from singa_lite.snapshots.readers.safetensors import Header, TensorInfo
 from singa_lite.snapshots.torch_layout import NameMap, Names, TorchLayout
@@ -90,7 +89,7 @@ def opened(path: str | os.PathLike[str], wanted: Tree | None, *, names: Names | 
     """A file as a tree. names: as for `save`; a file of ours knows its own, and is renamed by these.
 
     A file of PyTorch's is read unverified, by the names of the entries of `wanted`, or by names and shapes alone. Its
-    num_batches_tracked are left out, and named in the attribute `left_out`; other strange entries keep their names. Its
+    num_batches_tracked are left out, and named in `left_out`; other strange entries keep their names. Its
     floats are widened to those of `wanted`, bfloat16 at least to float32.
     """
     with raw.reading(path) as file:
@@ -120,7 +119,7 @@ def _manifest(file: RawFile, header: Header) -> Manifest | None:
 def _written(file: RawFile, header: Header, known: Manifest) -> dict[str, TorchLayout]:
     """The layouts in the metadata. SnapshotError unless they name all entries of the file and of the manifest."""
     text = header.metadata[NAMES].encode(errors="replace")
-    given = guarded_json.loads(file, "the names", text)
+    given = raw.load_json(file, "the names", text)
     layouts = {path: TorchLayout.of(f"{file.path}: entry {path!r}", layout) for path, layout in given.items()}
     places = {(layout.name, layout.part) for layout in layouts.values()}
     for what, wanted, found, count in (
@@ -217,10 +216,8 @@ def foreign_tree(
         array = _array(file, header, path, layout, wanted_dtype)
         array = array._replace(copies=tuple(header.entries[name] for name in again))
         arrays[path] = LazyArray(layout.restored_shape(array.entry.shape), array.dtype, array.read)
-    left_out = sorted(header.entries.keys() - {layout.name for layout in layouts.values()})
     found = weights_tree(file.path, arrays, wanted)
-    if left_out:
-        found.attributes["left_out"] = json.dumps(left_out)
+    found.left_out = sorted(header.entries.keys() - {layout.name for layout in layouts.values()})
     return found
 
 

@@ -3,21 +3,19 @@
 tensor_dict.npz    a NumPy archive, its arrays stored, by names with dots ("conv1.W", "block.bn1.running_mean")
 states_attr.json   {name: {"state_type": 0 of the model or 1 the user's own, "shape": [...], "dtype": number}}
 
-Arrays of the user's own are no part of a net. They are left out, and named in the attribute `left_out`.
+Arrays of the user's own are no part of a net. They are left out, and named in `left_out`.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.formats.singa.names import named
-from singa_lite.snapshots.readers import guarded_json, raw, zip_archive
-from singa_lite.snapshots.readers.guarded_json import Json
-from singa_lite.snapshots.readers.raw import ByteArray, RawFile
+from singa_lite.snapshots.readers import raw, zip_archive
+from singa_lite.snapshots.readers.raw import ByteArray, Json, RawFile
 from singa_lite.snapshots.tree import LazyArray, Tree
 
 _ARRAYS, _ATTRIBUTES = "tensor_dict.npz", "states_attr.json"
@@ -58,12 +56,11 @@ def opened(path: str | os.PathLike[str], wanted: Tree | None) -> Iterator[Tree]:
         if members.keys() != {_ARRAYS, _ATTRIBUTES}:
             raise SnapshotError(f"{file.path}: wanted {_ARRAYS} and {_ATTRIBUTES}, received {list(members)[:8]}")
         text = zip_archive.read(file, members[_ATTRIBUTES])
-        attributes = guarded_json.loads(file, _ATTRIBUTES, text)
+        attributes = raw.load_json(file, _ATTRIBUTES, text)
         arrays = _arrays(_Inner(file, zip_archive.read(file, members[_ARRAYS])))
         left_out = _checked(file.path, arrays, attributes)
         found = named(file.path, {name: lazy for name, lazy in arrays.items() if name not in left_out}, wanted)
-        if left_out:
-            found.attributes["left_out"] = json.dumps(left_out)
+        found.left_out = left_out
         yield found
 
 
