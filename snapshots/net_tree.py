@@ -14,8 +14,7 @@ from singa_lite.common.array_types import Array
 from singa_lite.common.errors import ConfigError, SnapshotError
 from singa_lite.layer.layer import Layer
 from singa_lite.optimizer import Optimizer
-from singa_lite.snapshots import sharded_state as apart
-from singa_lite.snapshots import step_state
+from singa_lite.snapshots import sharded_state, step_state
 from singa_lite.snapshots.config import config_of
 from singa_lite.snapshots.manifest import Attribute
 from singa_lite.snapshots.tree import VERSION, ArraySpec, LazyArray, Tree, check_format, number_of
@@ -111,7 +110,7 @@ def restore(
     for path in wanted:
         snapshot.read(path)
     last_check()
-    own = {} if receiver is None else apart.own_values(net)
+    own = {} if receiver is None else sharded_state.own_values(net)
     updated, summed = ([name for name in names if name in own] for names in (updated, summed))
     if receiver is not None:
         _make_room(receiver.state, receiver.state_for, own, updated)
@@ -124,7 +123,7 @@ def restore(
         net.restart_scaling()
     found = of_layers(net) | _of_optimizer(receiver, updated) | step_state.tensors(receiver, summed)
     for path, tensor in (found | (step_state.step_tensors(net) if scaled else {})).items():
-        tensor.copy_from_numpy(apart.own_elements(net, path, _read_again(snapshot, path)))
+        tensor.copy_from_numpy(sharded_state.own_elements(net, path, _read_again(snapshot, path)))
     if receiver is not None:
         step_state.restore_positions(snapshot, receiver, net.device)
         receiver.gathering.done = done
@@ -144,7 +143,7 @@ def tensors(net: SteppingNet) -> dict[str, Tensor]:
     """All tensors of a net and its optimizer that a snapshot holds and this process has whole, by path."""
     if net.optimizer is None:
         return of_layers(net)
-    if apart.ownership(net) is not None:
+    if sharded_state.ownership(net) is not None:
         return of_layers(net) | step_state.step_tensors(net)
     found = of_layers(net) | _of_optimizer(net.optimizer, _names(net, net.optimizer))
     found |= step_state.tensors(net.optimizer, step_state.summed(net.optimizer, net.parameters()))

@@ -49,24 +49,24 @@ class ShardedState:
     def __init__(self, net: SteppingNet, where: str, told: Sequence[_RankContents]) -> None:
         self._net = net
         self._where = where
-        self._told = told
+        self._contents = told
 
     def state(self) -> dict[str, LazyArray]:
         """Of the optimizer, by path. SnapshotError where ranks do not have it of the same parameters."""
         optimizer, found = self._net.optimizer, dict[str, LazyArray]()
-        if optimizer is None or not self._told:
+        if optimizer is None or not self._contents:
             return found
         for name, value in self._net.parameters().items():
-            if self._is_there(name, [one.state for one in self._told]):
+            if self._has_state(name, [one.state for one in self._contents]):
                 for slot in optimizer.slots:
                     form = optimizer.slot_form(slot, value)
                     found[f"optimizer/{name}/{slot}"] = self._lazy(Entry(name, slot), *form)
-            if optimizer.gathering.done and self._is_there(name, [one.sums for one in self._told]):
+            if optimizer.gathering.done and self._has_state(name, [one.sums for one in self._contents]):
                 found[f"optimizer/{name}{SUM}"] = self._lazy(Entry(name, SUM), value.shape, value.dtype)
         return found
 
-    def _is_there(self, name: str, told: Sequence[Sequence[str]]) -> bool:
-        having = {rank for rank, names in enumerate(told) if name in names}
+    def _has_state(self, name: str, contents: Sequence[Sequence[str]]) -> bool:
+        having = {rank for rank, names in enumerate(contents) if name in names}
         wanted = {rank for rank, part in enumerate(_parts(self._net, name)) if part.start < part.stop}
         if having and having != wanted:
             raise SnapshotError(
@@ -78,11 +78,11 @@ class ShardedState:
         return LazyArray(shape, dtype, partial(self._collected, entry, shape, dtype))
 
     def _collected(self, entry: Entry, shape: Shape, dtype: DType) -> Array:
-        """The others are told which it is, and give theirs."""
+        """The whole array: the other ranks are asked for it, and give their parts."""
         ranks, value = _ranks(self._net), self._net.parameters()[entry.name]
         ranks.gathered(entry, self._where)
         if shape != value.shape:  # a count, which is the same everywhere
-            counts = [np.empty(int(entry.name in one.state), dtype) for one in self._told]
+            counts = [np.empty(int(entry.name in one.state), dtype) for one in self._contents]
             ranks.collect(_rank_part(self._net, entry), counts)
             return np.full(shape, np.concatenate(counts)[0])
         whole = np.empty(value.size(), dtype)
@@ -108,12 +108,12 @@ def written(
         if ranks is None or ranks.rank == 0:
             work(ShardedState(net, where, ()))
         return
-    told = [one for one in ranks.gathered(_rank_contents(net), where) if isinstance(one, _RankContents)]
+    contents = [one for one in ranks.gathered(_rank_contents(net), where) if isinstance(one, _RankContents)]
     if ranks.rank:
         _give(net, ranks, where)
         return
     try:
-        work(ShardedState(net, where, told))
+        work(ShardedState(net, where, contents))
     except ParallelError:
         raise  # the others are gone
     except BaseException as error:

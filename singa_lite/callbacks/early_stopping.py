@@ -55,7 +55,7 @@ class EarlyStopping(Watching):
         self.best_epoch, self._copies = epoch if isinstance(epoch, int) else None, {}
         if self._stands_at_best(training):
             self._remember(training)
-        if kept and self._is_over:
+        if kept and self._is_patience_spent:
             raise StopTraining
 
     def state(self) -> dict[str, object]:
@@ -63,7 +63,7 @@ class EarlyStopping(Watching):
         return super().state() | {"best_epoch": self.best_epoch}
 
     @property
-    def _is_over(self) -> bool:
+    def _is_patience_spent(self) -> bool:
         return self.waited >= max(self.patience, 1)
 
     def on_epoch(self, training: Training) -> None:
@@ -73,7 +73,7 @@ class EarlyStopping(Watching):
         if self.is_better(training):
             self.best_epoch = training.progress.epoch - 1
             self._remember(training)
-        elif self._is_over:
+        elif self._is_patience_spent:
             raise StopTraining
 
     def on_end(self, training: Training, error: BaseException | None) -> None:

@@ -140,7 +140,7 @@ def lines(rows: Iterator[Row]) -> Iterator[str]:
     alone = 0.0
     for ranks, step in rows:
         alone = alone or step.seconds
-        hidden = f"{step.hidden:7.0%}" if step.sums else f"{'-':>7}"
+        hidden = f"{step.hidden_share:7.0%}" if step.sums else f"{'-':>7}"
         yield (
             f"{ranks:>9} {step.seconds * 1e3:>10.2f} {step.computed * 1e3:>9.2f} {step.waited * 1e3:>9.2f} "
             f"{step.sent / 1e6:>9.1f} {hidden} {alone / step.seconds:>10.1%}"

@@ -68,8 +68,8 @@ class Nccl:
         with here():
             own = nccl.get_unique_id() if communicator.rank == 0 else b""
         first = communicator.gathered(own, "making NCCL's ring")[0]
-        making = _begun(partial(nccl.NcclCommunicator, communicator.size, first, communicator.rank), here)
-        communicator.wait(Polled(making.done, self._others), "NCCL's ring, of which NCCL_DEBUG=INFO says more,")
+        making = _start_in_thread(partial(nccl.NcclCommunicator, communicator.size, first, communicator.rank), here)
+        communicator.wait(Polled(making.done, self._other_ranks), "NCCL's ring, of which NCCL_DEBUG=INFO says more,")
         self._comm: Any = making.result()
         self._number = 0
         self._is_over = False
@@ -120,7 +120,7 @@ class Nccl:
             return
         try:
             self._ranks.wait(
-                Polled(partial(self._is_done, stream), self._others),
+                Polled(partial(self._is_done, stream), self._other_ranks),
                 "the sums between GPUs, NCCL does not say of which rank,",
             )
         except ParallelError:
@@ -147,12 +147,12 @@ class Nccl:
             ending.start()
             ending.join(TO_END)
 
-    def _others(self) -> list[int]:
+    def _other_ranks(self) -> list[int]:
         """All ranks but this one, as NCCL does not say who is late."""
         return [rank for rank in range(self._ranks.size) if rank != self._ranks.rank]
 
 
-def _begun(make: Callable[[], object], here: Callable[[], AbstractContextManager[object]]) -> Future[object]:
+def _start_in_thread(make: Callable[[], object], here: Callable[[], AbstractContextManager[object]]) -> Future[object]:
     """NCCL's own object, made in a thread: it waits for all ranks to find each other, for ever where they do not."""
     made: Future[object] = Future()
 

@@ -38,11 +38,11 @@ class Monitor:
 
         If some epochs lack the entry, it is not known which of them its last value is of, and none is the best.
         """
-        values = self._values(history) if self._is_there(history) else []
+        values = self._values(history) if self._has_entry(history) else []
         self._seen = len(values)
         return len(values) == epochs and self._is_best(values)
 
-    def look(self, history: History) -> bool:
+    def has_new_best(self, history: History) -> bool:
         """Whether there is a value since the last look that is better than all before; a NaN never is.
 
         ValueError where there is no such entry, or one that holds no numbers.
@@ -54,14 +54,14 @@ class Monitor:
         return is_new and self._is_best(values)
 
     def is_best(self, history: History) -> bool:
-        """Whether the last epoch of the history is the best; `look` then says so too."""
+        """Whether the last epoch of the history is the best; `has_new_best` then says so too."""
         return self._is_best(self._values(history))
 
     def _is_best(self, values: list[float]) -> bool:
         sign = 1 if self.mode == "min" else -1
         return bool(values) and sign * values[-1] < min([sign * v for v in values[:-1] if v == v], default=inf)
 
-    def _is_there(self, history: History) -> bool:
+    def _has_entry(self, history: History) -> bool:
         return self.entry is not None and self.entry.partition("/")[0] in history.history
 
     def _values(self, history: History) -> list[float]:
@@ -162,7 +162,7 @@ class Checkpoint(Callback):
         self._saver.check()
         self._due |= self.every_epoch
         try:
-            best = self.monitor.look(training.progress.history)
+            best = self.monitor.has_new_best(training.progress.history)
         except ValueError:
             self._write_if_due(training)  # so that this epoch is not lost
             raise
@@ -216,7 +216,7 @@ class Checkpoint(Callback):
         """Write what is not written. An epoch may have ended without `on_epoch`, as another Checkpoint left."""
         best = False
         try:
-            best = training.progress.batch == 0 and self.monitor.look(training.progress.history)
+            best = training.progress.batch == 0 and self.monitor.has_new_best(training.progress.history)
         finally:
             self._saver.finish(training, best)
         # Nobody leaves, and so ends the others, before it is there.

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 
 from singa_lite.common.errors import SnapshotError
 from singa_lite.common.notice import warn
-from singa_lite.snapshots import formats, net_tree, tree
-from singa_lite.snapshots import sharded_state as apart
+from singa_lite.snapshots import formats, net_tree, sharded_state, tree
 from singa_lite.snapshots.checkpoints import nets, stored_run
 from singa_lite.snapshots.checkpoints.nets import net_of
 from singa_lite.snapshots.checkpoints.stored_run import RUN, StoredRun, environment
@@ -32,10 +31,10 @@ def save(training: Training, path: str | os.PathLike[str]) -> None:
     if not chosen.has_optimizer:
         raise SnapshotError(f"{os.fsdecode(path)}: wanted a format with the optimizer's state, received {chosen.name}")
 
-    def work(held: apart.ShardedState) -> None:
+    def work(held: sharded_state.ShardedState) -> None:
         formats.write(contents(training).with_more(held.state()), path)
 
-    apart.written(net_of(training), "checkpoint", work)
+    sharded_state.written(net_of(training), "checkpoint", work)
 
 
 def contents(training: Training) -> Tree:

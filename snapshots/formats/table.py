@@ -48,7 +48,7 @@ class Format:
     options: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = _PLAIN
 
-    def takes(self, dtype: DType) -> bool:
+    def can_hold(self, dtype: DType) -> bool:
         """Whether an array of that dtype is read as it was written: all readers give the machine's byte order."""
         return dtype.name in self.dtypes and dtype.isnative
 

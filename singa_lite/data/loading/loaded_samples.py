@@ -58,14 +58,14 @@ class Windows:
         for starts in (common, heaviest):
             if self._is_one or self._longest(starts) <= most:
                 return starts
-        self._tell(where, self._longest(heaviest), most)
+        self._warn_of_large_chunks(where, self._longest(heaviest), most)
         pieces: Array = np.union1d(heaviest, np.arange(0, self.count, most, dtype=np.int64))
         return pieces
 
     def _longest(self, starts: Array) -> int:
         return int(np.diff(starts, append=self.count).max())
 
-    def _tell(self, where: str, longest: int, most: int) -> None:
+    def _warn_of_large_chunks(self, where: str, longest: int, most: int) -> None:
         """Warn of chunks that are too large to be held."""
         warn(
             f"{where}: wanted chunks of at most {most} samples, as shuffle_window={self._nbytes} holds "
@@ -186,12 +186,12 @@ class LoadedSamples(Samples):
         """See `DataSet`."""
         return super().draw(random) if self._windows is None else self._windows.draw(random)
 
-    def through(
+    def iterate(
         self, order: Array | None = None, start: int = 0, prefetch: int = 0, epoch: int = 0, key: int = 0
     ) -> Batches:
         """See `DataSet`."""
         jobs = self._jobs(order, start, key)
-        made = (self._whole(read, made) for read, made in self._crew.through(jobs, prefetch))
+        made = (self._joined_batch(read, made) for read, made in self._crew.map_jobs(jobs, prefetch))
         return self._in_turn(made, start)
 
     def _in_turn(self, made: Batches, start: int) -> Batches:
@@ -202,9 +202,9 @@ class LoadedSamples(Samples):
 
     def without_samples(self) -> Batch:
         """See `DataSet`."""
-        with closing(self._crew.through(self._jobs_of([slice(0, 1)], None, 0), 0)) as through:
-            read, made = next(through)
-        return emptied(self._whole(read, made))
+        with closing(self._crew.map_jobs(self._jobs_of([slice(0, 1)], None, 0), 0)) as made_jobs:
+            read, made = next(made_jobs)
+        return emptied(self._joined_batch(read, made))
 
     def close(self) -> None:
         """See `DataSet`."""
@@ -249,7 +249,7 @@ class LoadedSamples(Samples):
             targets[name] = rows.take(index, True) if taken is None else taken
         return _Read(inputs, targets), Job(numbers, samples, key)
 
-    def _whole(self, read: _Read, made: dict[str, Array]) -> Batch:
+    def _joined_batch(self, read: _Read, made: dict[str, Array]) -> Batch:
         """The batch, as the net takes it."""
         inputs = {name: made[name] if name in made else read.inputs[name] for name in self.inputs}
-        return self.given(inputs, None if self.targets is None else read.targets)
+        return self.to_batch(inputs, None if self.targets is None else read.targets)

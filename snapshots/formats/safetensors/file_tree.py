@@ -120,7 +120,7 @@ def _written(file: RawFile, header: Header, known: Manifest) -> dict[str, TorchL
     """The layouts in the metadata. SnapshotError unless they name all entries of the file and of the manifest."""
     text = header.metadata[NAMES].encode(errors="replace")
     given = raw.load_json(file, "the names", text)
-    layouts = {path: TorchLayout.of(f"{file.path}: entry {path!r}", layout) for path, layout in given.items()}
+    layouts = {path: TorchLayout.from_noted(f"{file.path}: entry {path!r}", layout) for path, layout in given.items()}
     places = {(layout.name, layout.part) for layout in layouts.values()}
     for what, wanted, found, count in (
         ("the manifest's entries", set(known.entries), set(layouts), len(layouts)),
@@ -162,7 +162,7 @@ def _torch_layouts(where: str, header: Header, wanted: Tree | None, names: Names
 
 
 def _is_ignored(name: str, names: Names | None) -> bool:
-    return name.rpartition(".")[2] in torch_names.IGNORED or (isinstance(names, NameMap) and names.is_beside(name))
+    return name.rpartition(".")[2] in torch_names.IGNORED or (isinstance(names, NameMap) and names.is_ignored(name))
 
 
 def _renamed(
