@@ -84,8 +84,8 @@ FORMATS = (
     ),
     Format("NumPy archive", (".npz",), "npz", has_optimizer=True),
     Format("SINGA 1.0 to 5.x", (".bin", ".model", ".desc"), "singa.records", is_written=False),
-    Format("SINGA pickle", (".pickle", ".pkl"), "singa.pickles", is_written=False),
-    Format("SINGA 3.1 and later", (".zip",), "singa.zips", is_written=False),
+    Format("SINGA pickle", (".pickle", ".pkl"), "singa.arrays", is_written=False),
+    Format("SINGA 3.1 and later", (".zip",), "singa.arrays", is_written=False),
 )
 
 
