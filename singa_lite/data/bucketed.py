@@ -288,9 +288,4 @@ def _candidates(lengths: Lengths) -> tuple[Lengths, Lengths]:
     sizes = np.unique(lengths)
     if len(sizes) > _CANDIDATES:
         sizes = sizes[np.linspace(0, len(sizes) - 1, _CANDIDATES).round().astype(np.int64)]
-    return sizes.astype(np.int64), np.bincount(_ranks(lengths, sizes), minlength=len(sizes)).astype(np.int64)
-
-
-def _ranks(lengths: Lengths, sizes: Lengths) -> Lengths:
-    """Of each sequence the first size that it fits into."""
-    return np.searchsorted(sizes, lengths)
+    return sizes.astype(np.int64), np.bincount(np.searchsorted(sizes, lengths), minlength=len(sizes)).astype(np.int64)

@@ -127,7 +127,7 @@ def record_sum(begin: SumCall, values: Tensor, turn: Tensor) -> None:
 #: Between the counters of two ranks: no layer draws so often.
 APART = 1 << 40
 
-_DRAW = _entered("parallel.draw_key", ("state", "key"), ("Update", "Write"), Facts(once=True, activations=()))
+DRAW = _entered("parallel.draw_key", ("state", "key"), ("Update", "Write"), Facts(once=True, activations=()))
 
 
 @dataclass(frozen=True)
@@ -155,8 +155,3 @@ class KeyCall:
         np.copyto(key, state)
         np.add(key[2:], np.uint64(self.first), out=key[2:])
         np.add(state[2:], 1, out=state[2:])
-
-
-def draw_key(state: Tensor, key: Tensor, channel: Channel) -> None:
-    """Have this rank's key drawn: uint64 (3,) each. channel: of the net."""
-    device_of(state).run(_DRAW.name, state, key, call=KeyCall(channel))

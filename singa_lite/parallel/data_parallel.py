@@ -11,7 +11,7 @@ from singa_lite.common.array_types import Array
 from singa_lite.common.errors import GraphError
 from singa_lite.device import Device, device_of
 from singa_lite.kernels.collective import CollectiveKind
-from singa_lite.parallel.calls import SumCall, draw_key, record_sum
+from singa_lite.parallel.calls import DRAW, KeyCall, SumCall, record_sum
 from singa_lite.parallel.communicator import Communicator
 from singa_lite.parallel.gpus import check_here, check_places, gpu_of
 from singa_lite.parallel.sums import Channel
@@ -78,7 +78,7 @@ class DataParallel:
 
     def draw_key(self, state: Tensor, key: Tensor) -> None:
         """Have a key of this rank drawn from random state that all ranks have; rank 0's are those of one process."""
-        draw_key(state, key, self._channel)
+        device_of(state).run(DRAW.name, state, key, call=KeyCall(self._channel))
 
     def check_device(self, where: str, device: Device) -> None:
         """ParallelError where this rank could not train on the device with the others."""

@@ -130,7 +130,7 @@ class EvaluationTotals:
         check_same_call("evaluate", [facts for facts, _, _ in exchanged])
         every = sorted(
             ((number, rank, part) for rank, (_, parts, _) in enumerate(exchanged) for number, part in parts),
-            key=_batch_key,
+            key=lambda entry: entry[:2],  # of one number, of loaders of the ranks' own, by rank
         )
         mean = Mean()
         for _, _, part in every:
@@ -141,8 +141,3 @@ class EvaluationTotals:
                 self._join(key, statistics)
         mean.statistics |= {key: [statistics] for key, statistics in self._joined.items()}
         return mean
-
-
-def _batch_key(entry: tuple[int, int, MetricShard]) -> tuple[int, int]:
-    """Where a batch stands: those of the same number, of loaders of the ranks' own, by rank."""
-    return entry[:2]
