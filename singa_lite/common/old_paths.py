@@ -14,9 +14,10 @@ PACKAGE = "singa_lite"
 #: The path that is promised, and the path of the module now; what lies in a folder moves with it.
 MOVED = {
     "callbacks.csv_logger": "callbacks.loggers",
+    "callbacks.early_stopping": "callbacks.watching",
     "callbacks.limits": "callbacks.functions",
+    "callbacks.plateau": "callbacks.watching",
     "callbacks.tensorboard": "callbacks.loggers",
-    "callbacks.watching": "callbacks.plateau",
     "described": "common.described",
     "errors": "common.errors",
     "fit": "training.fit",
