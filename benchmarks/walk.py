@@ -29,7 +29,7 @@ MOST = {
     "plan_batch": (145, 945),
     "first batch": (166, 1145),
     "repeated batch": (42, 140),
-    "save": (88, 390),
+    "save": (60, 345),
 }
 
 
