@@ -45,6 +45,7 @@ class Pretended(Communicator):
         self.size = size
 
     def _refuse(self, *given: object, **named: object) -> NoReturn:
+        """ParallelError: there is no other process to talk to."""
         raise ParallelError(f"wanted plans alone of {self.size} processes that are not there, received a step to do")
 
     exchange = spread = wait = abort = _refuse
