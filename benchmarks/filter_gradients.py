@@ -61,9 +61,8 @@ def main() -> None:
     os.environ["SINGA_LITE_THREADS"] = str(options.threads)
     os.environ["SINGA_LITE_TUNING"] = "off"
     from singa_lite import device
-    from singa_lite.commands.call_timing import measured
     from singa_lite.commands.tune import table, totals
-    from singa_lite.commands.tuned_calls import calls_of_net
+    from singa_lite.commands.tuned_calls import calls_of_net, measured
     from singa_lite.common import machine
 
     named = options.clock or ("process" if options.threads == 1 else "wall")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -12,11 +13,10 @@ from numpy.typing import NDArray
 
 from singa_lite.common.atomic import replacing
 from singa_lite.common.errors import SnapshotError
-from singa_lite.snapshots import formats
-from singa_lite.snapshots.files import output
+from singa_lite.snapshots import formats, output
 from singa_lite.snapshots.manifest import digest
 from singa_lite.snapshots.readers import raw
-from singa_lite.snapshots.tree import LEFT_OUT, Tree, is_of_weights, mark_weights
+from singa_lite.snapshots.tree import Tree, is_of_weights, mark_weights
 
 #: Digits of a SHA-256 that are shown: enough to tell two arrays apart.
 SHOWN = 12
@@ -60,6 +60,8 @@ def inspected(path: str) -> Iterator[str]:
         yield f"{os.path.basename(path)}: {formats.of_path(path).name}, {os.path.getsize(path):,} bytes"
         for name, value in snapshot.attributes.items():
             yield f"  {name} = {value}"
+        if snapshot.left_out:
+            yield f"  left_out = {json.dumps(snapshot.left_out)}"
         total, width = 0, max(map(len, snapshot.arrays), default=0)
         for name, lazy in snapshot.arrays.items():
             spec = f"{lazy.dtype.name:<8} {lazy.shape!s:<20}"
@@ -88,7 +90,6 @@ def convert(origin: str, target: str, weights_only: bool = False) -> Converted:
             _copy(origin, target)
             return Converted(len(snapshot.arrays) + len(snapshot.left_out), [])
         contents = Tree(snapshot.arrays, snapshot.attributes | {"entries": len(snapshot.arrays)}, snapshot.path)
-        contents.attributes.pop(LEFT_OUT, None)
         if not before.has_optimizer:
             mark_weights(contents)
         formats.write(contents, target, weights_only=weights_only)

@@ -16,6 +16,7 @@ from singa_lite.snapshots.config import net_of as net_of
 from singa_lite.snapshots.config.values import AsItIs, Plain
 from singa_lite.snapshots.formats import Path
 from singa_lite.snapshots.manifest import Attribute
+from singa_lite.snapshots.sharded_state import ownership
 from singa_lite.snapshots.tree import LazyArray, Tree
 from singa_lite.tensor import DeviceSpec
 from singa_lite.training.trained_net import TrainedNet
@@ -56,11 +57,10 @@ def pickled(net: TrainedNet) -> tuple[object, ...]:
 
     SnapshotError after an unfinished step.
     """
-    ranks = net.trainer.ranks
-    if ranks is not None and ranks.ownership is not None:
+    if net.trainer.parallel is not None and ownership(net) is not None:
         raise SnapshotError(
             "pickle: wanted a net whose optimizer's state is on this process, received one of "
-            f"{ranks.ranks.size} ranks that have parts of it (shard='state'); net.save collects them"
+            f"{net.trainer.parallel.size} ranks that have parts of it (shard='state'); net.save collects them"
         )
     tree = net_tree.of_net(net)
     arrays = {path: lazy.fetch() for path, lazy in tree.arrays.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from math import isfinite
@@ -13,10 +13,9 @@ import numpy as np
 
 from singa_lite.common.array_types import Array
 from singa_lite.common.errors import SnapshotError, SnapshotVersionError
-from singa_lite.snapshots.readers import guarded_json, raw
-from singa_lite.snapshots.readers.guarded_json import Unchecked
+from singa_lite.snapshots.readers import raw
 from singa_lite.snapshots.readers.hdf5 import guarded
-from singa_lite.snapshots.readers.raw import FileState
+from singa_lite.snapshots.readers.raw import FileState, Unchecked
 from singa_lite.tensor import Shape
 
 #: The version of the manifest that is written; a reader refuses a higher one.
@@ -45,6 +44,12 @@ class Manifest:
     def enter(self, path: str, array: Array) -> None:
         """Add an array that is being written."""
         self.entries[path] = ManifestEntry(array.shape, array.dtype.name, digest(array))
+
+    def check_names(self, where: str, found: Collection[str]) -> None:
+        """SnapshotError unless these are the names of its entries. where: the file."""
+        differing = sorted(self.entries.keys() ^ set(found))
+        if differing:
+            raise SnapshotError(f"{where}: wanted the manifest's entries, received names that differ in {differing}")
 
     def check(self, where: str, path: str, array: Array, state: FileState | None = None) -> None:
         """SnapshotError that names the array unless it is, byte for byte, the one that was written. where: the file.
@@ -87,8 +92,8 @@ def read(where: str, data: bytes, wanted: object, size: int) -> Manifest:
     found = sha256(data).hexdigest()
     if found != wanted:
         raise SnapshotError(f"{where}: the manifest is damaged: wanted SHA-256 {wanted}, received {found}")
-    raw.allow(where, "the manifest", guarded_json.cost(data), size)
-    contents: dict[str, Unchecked] = guarded_json.parsed(where, "the manifest", data)
+    raw.allow(where, "the manifest", raw.json_cost(data), size)
+    contents: dict[str, Unchecked] = raw.parse_json(where, "the manifest", data)
     try:
         version = contents["manifest"]
         if type(version) is int and version > VERSION:

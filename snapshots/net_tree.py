@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from functools import partial
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
@@ -13,11 +14,10 @@ from singa_lite.common.array_types import Array
 from singa_lite.common.errors import ConfigError, SnapshotError
 from singa_lite.layer.layer import Layer
 from singa_lite.optimizer import Optimizer
-from singa_lite.snapshots import sharded_state as apart
-from singa_lite.snapshots import step_state
+from singa_lite.snapshots import sharded_state, step_state
 from singa_lite.snapshots.config import config_of
 from singa_lite.snapshots.manifest import Attribute
-from singa_lite.snapshots.tree import VERSION, ArraySpec, LazyArray, Tree, check_format, entries_of, step_of
+from singa_lite.snapshots.tree import VERSION, ArraySpec, LazyArray, Tree, check_format, number_of
 from singa_lite.tensor import Shape, Tensor, to_numpy
 from singa_lite.training.trained_net import TrainedNet
 
@@ -99,15 +99,22 @@ def restore(
     summed = step_state.names(snapshot, net.param_names()) if done else []
     scaled = {} if receiver is None else step_state.step_specs(net, snapshot)
     wanted = _wanted_specs(net, receiver, updated) | step_state.specs(net.parameters(), summed) | scaled
-    _check_entries(snapshot, wanted, ("training/",) if receiver is not None else ("training/", "optimizer/"))
+    ignored = ("training/",) if receiver is not None else ("training/", "optimizer/")
+    known = wanted.keys() | step_state.STEP_SPECS
+    check_entries(
+        snapshot, wanted, [path for path in snapshot.arrays if path not in known and not path.startswith(ignored)]
+    )
+    entries = number_of(snapshot, "entries")
+    if len(snapshot.arrays) != entries:
+        raise SnapshotError(f"{snapshot.path}: wanted the {entries} entries written, received {len(snapshot.arrays)}")
     for path in wanted:
         snapshot.read(path)
     last_check()
-    own = {} if receiver is None else apart.own_values(net)
+    own = {} if receiver is None else sharded_state.own_values(net)
     updated, summed = ([name for name in names if name in own] for names in (updated, summed))
     if receiver is not None:
-        _make_room(own, receiver, updated)
-        step_state.make_room(receiver, own, summed)
+        _make_room(receiver.state, receiver.state_for, own, updated)
+        _make_room(receiver.gathering.sums, partial(receiver.gathering.total, receiver), own, summed)
     net.trainer.begin_restore()
     if receiver is not None:
         _clear(receiver, updated)
@@ -116,7 +123,7 @@ def restore(
         net.trainer.restart_scaling()
     found = of_layers(net) | _of_optimizer(receiver, updated) | step_state.tensors(receiver, summed)
     for path, tensor in (found | (step_state.step_tensors(net) if scaled else {})).items():
-        tensor.copy_from_numpy(apart.own_elements(net, path, _read_again(snapshot, path)))
+        tensor.copy_from_numpy(sharded_state.own_elements(net, path, _read_again(snapshot, path)))
     if receiver is not None:
         step_state.restore_positions(snapshot, receiver, net.device)
         receiver.gathering.done = done
@@ -136,8 +143,7 @@ def tensors(net: TrainedNet) -> dict[str, Tensor]:
     """All tensors of a net and its optimizer that a snapshot holds and this process has whole, by path."""
     if net.optimizer is None:
         return of_layers(net)
-    ranks = net.trainer.ranks
-    if ranks is not None and ranks.ownership is not None:
+    if sharded_state.ownership(net) is not None:
         return of_layers(net) | step_state.step_tensors(net)
     found = of_layers(net) | _of_optimizer(net.optimizer, _names(net, net.optimizer))
     found |= step_state.tensors(net.optimizer, step_state.summed(net.optimizer, net.parameters()))
@@ -181,7 +187,7 @@ def _checked_step(snapshot: Tree, optimizer: Optimizer) -> int:
             f"of state_dtype={kept!r:.100}; compile with the file's, or load(path, optimizer=False), which takes "
             "parameters and state only"
         )
-    return step_of(snapshot)
+    return number_of(snapshot, "step")
 
 
 def _updated(snapshot: Tree, parameters: list[str]) -> list[str]:
@@ -200,8 +206,8 @@ def _wanted_specs(net: TrainedNet, optimizer: Optimizer | None, updated: list[st
     return wanted
 
 
-def _check_entries(snapshot: Tree, wanted: Mapping[str, ArraySpec], ignored: tuple[str, ...]) -> None:
-    """SnapshotError unless the file's entries are those wanted. ignored: beginnings of paths that may be there."""
+def check_entries(snapshot: Tree, wanted: Mapping[str, ArraySpec], unused: Sequence[str]) -> None:
+    """SnapshotError for the first entry that is missing or has another shape or dtype, and for one without a place."""
     for path, (shape, dtype) in wanted.items():
         if path not in snapshot.arrays:
             raise SnapshotError(f"{snapshot.path}: wanted an entry {path!r}, received none of that name")
@@ -210,23 +216,24 @@ def _check_entries(snapshot: Tree, wanted: Mapping[str, ArraySpec], ignored: tup
             raise SnapshotError(f"{snapshot.path}: entry {path!r}: wanted shape {shape}, received {found.shape}")
         if found.dtype != dtype:
             raise SnapshotError(f"{snapshot.path}: entry {path!r}: wanted {dtype}, received {found.dtype}")
-    for path in snapshot.arrays:
-        if path not in wanted and path not in step_state.STEP_SPECS and not path.startswith(ignored):
-            raise SnapshotError(f"{snapshot.path}: received an entry {path!r}, for which there is no place")
-    entries = entries_of(snapshot)
-    if len(snapshot.arrays) != entries:
-        raise SnapshotError(f"{snapshot.path}: wanted the {entries} entries written, received {len(snapshot.arrays)}")
+    for path in unused:
+        raise SnapshotError(f"{snapshot.path}: received an entry {path!r}, for which there is no place")
 
 
-def _make_room(parameters: Mapping[str, Tensor], optimizer: Optimizer, names: Collection[str]) -> None:
-    """Make state of these parameters where there is none. If memory runs out, what was made is dropped."""
-    fresh = [name for name in names if name not in optimizer.state]
+def _make_room(
+    held: MutableMapping[Any, Any],
+    make: Callable[[str, Tensor], object],
+    parameters: Mapping[str, Tensor],
+    names: Collection[str],
+) -> None:
+    """Have `make` enter what these parameters lack into `held`. If memory runs out, what was made is dropped."""
+    fresh = [name for name in names if name not in held]
     try:
         for name in names:
-            optimizer.state_for(name, parameters[name])
+            make(name, parameters[name])
     except BaseException:
         for name in fresh:
-            optimizer.state.pop(name, None)
+            held.pop(name, None)
         raise
 
 

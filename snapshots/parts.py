@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from singa_lite.common.errors import SnapshotError
 from singa_lite.common.notice import warn
-from singa_lite.snapshots.net_tree import of_layers
+from singa_lite.snapshots.net_tree import check_entries, of_layers
 from singa_lite.snapshots.tree import ArraySpec, Tree, check_format
 from singa_lite.training.trained_net import TrainedNet
 
@@ -26,9 +26,10 @@ def restore(net: TrainedNet, snapshot: Tree, layers: Collection[str] | None, str
     if not snapshot.arrays:
         raise SnapshotError(f"{snapshot.path}: wanted a file with arrays, received an empty one")
     tensors = {path: t for path, t in of_layers(net).items() if layers is None or _belongs_to(path, layers)}
-    found = _compared(snapshot, {path: ArraySpec(t.shape, t.dtype) for path, t in tensors.items()})
+    specs = {path: ArraySpec(t.shape, t.dtype) for path, t in tensors.items()}
+    found = _compared(snapshot, specs)
     if strict:
-        _check(snapshot, found, layers is None)
+        check_entries(snapshot, specs, found.unused if layers is None else ())
     fitting = [path for path in tensors if path not in (*found.missing, *found.differing)]
     left = LeftOut(*(tuple(map(_name, paths)) for paths in found))
     wanted, fit = ({path.partition("/")[0] for path in paths} for paths in (tensors, fitting))
@@ -58,26 +59,13 @@ def _belongs_to(path: str, layers: Collection[str]) -> bool:
 
 def _compared(snapshot: Tree, wanted: dict[str, ArraySpec]) -> LeftOut:
     """By whole paths of the tree."""
-    there = {path: ArraySpec(lazy.shape, lazy.dtype) for path, lazy in snapshot.arrays.items()}
+    there = snapshot.specs
     values = [path for path in there if not path.startswith(_OF_TRAINING)]
     return LeftOut(
         tuple(path for path in wanted if path not in there),
         tuple(path for path in wanted if path in there and there[path] != wanted[path]),
         tuple(path for path in values if path not in wanted),
     )
-
-
-def _check(snapshot: Tree, found: LeftOut, whole: bool) -> None:
-    """SnapshotError for the first entry that does not fit. whole: whether the file may hold nothing else."""
-    for path in found.missing:
-        raise SnapshotError(f"{snapshot.path}: wanted an entry {path!r}, received none of that name")
-    for path in found.differing:
-        spec = snapshot.arrays[path]
-        raise SnapshotError(
-            f"{snapshot.path}: entry {path!r}: wanted shape and dtype of the net's, received {spec.shape} {spec.dtype}"
-        )
-    if whole and found.unused:
-        raise SnapshotError(f"{snapshot.path}: received an entry {found.unused[0]!r}, for which there is no place")
 
 
 class LeftOut(NamedTuple):

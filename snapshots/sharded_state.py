@@ -6,7 +6,7 @@ their parts, so that rank 0 has one array at a time beside its own. All ranks ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -14,9 +14,9 @@ import numpy as np
 
 from singa_lite.common.array_types import Array, DType
 from singa_lite.common.errors import ParallelError, SnapshotError
-from singa_lite.optimizer import Optimizer
 from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.parallel.gradients.buckets import in_line
+from singa_lite.parallel.gradients.ownership import Ownership
 from singa_lite.snapshots.step_state import SUM
 from singa_lite.snapshots.tree import LazyArray
 from singa_lite.tensor import Shape, Tensor, to_numpy
@@ -49,24 +49,24 @@ class ShardedState:
     def __init__(self, net: TrainedNet, where: str, told: Sequence[_RankContents]) -> None:
         self._net = net
         self._where = where
-        self._told = told
+        self._contents = told
 
     def state(self) -> dict[str, LazyArray]:
         """Of the optimizer, by path. SnapshotError where ranks do not have it of the same parameters."""
         optimizer, found = self._net.optimizer, dict[str, LazyArray]()
-        if optimizer is None or not self._told:
+        if optimizer is None or not self._contents:
             return found
         for name, value in self._net.parameters().items():
-            if self._is_there(name, [one.state for one in self._told]):
+            if self._has_state(name, [one.state for one in self._contents]):
                 for slot in optimizer.slots:
                     form = optimizer.slot_form(slot, value)
                     found[f"optimizer/{name}/{slot}"] = self._lazy(Entry(name, slot), *form)
-            if optimizer.gathering.done and self._is_there(name, [one.sums for one in self._told]):
+            if optimizer.gathering.done and self._has_state(name, [one.sums for one in self._contents]):
                 found[f"optimizer/{name}{SUM}"] = self._lazy(Entry(name, SUM), value.shape, value.dtype)
         return found
 
-    def _is_there(self, name: str, told: Sequence[Sequence[str]]) -> bool:
-        having = {rank for rank, names in enumerate(told) if name in names}
+    def _has_state(self, name: str, contents: Sequence[Sequence[str]]) -> bool:
+        having = {rank for rank, names in enumerate(contents) if name in names}
         wanted = {rank for rank, part in enumerate(_parts(self._net, name)) if part.start < part.stop}
         if having and having != wanted:
             raise SnapshotError(
@@ -78,11 +78,11 @@ class ShardedState:
         return LazyArray(shape, dtype, partial(self._collected, entry, shape, dtype))
 
     def _collected(self, entry: Entry, shape: Shape, dtype: DType) -> Array:
-        """The others are told which it is, and give theirs."""
+        """The whole array: the other ranks are asked for it, and give their parts."""
         ranks, value = _ranks(self._net), self._net.parameters()[entry.name]
         ranks.gathered(entry, self._where)
         if shape != value.shape:  # a count, which is the same everywhere
-            counts = [np.empty(int(entry.name in one.state), dtype) for one in self._told]
+            counts = [np.empty(int(entry.name in one.state), dtype) for one in self._contents]
             ranks.collect(_rank_part(self._net, entry), counts)
             return np.full(shape, np.concatenate(counts)[0])
         whole = np.empty(value.size(), dtype)
@@ -103,17 +103,17 @@ def written(
 
     with_state: whether the file has it. ParallelError on the others where rank 0 could not do it.
     """
-    ranks, together = net.trainer.parallel, net.trainer.ranks
-    if ranks is None or not with_state or together is None or together.ownership is None:
+    ranks = net.trainer.parallel
+    if ranks is None or not with_state or ownership(net) is None:
         if ranks is None or ranks.rank == 0:
             work(ShardedState(net, where, ()))
         return
-    told = [one for one in ranks.gathered(_rank_contents(net), where) if isinstance(one, _RankContents)]
+    contents = [one for one in ranks.gathered(_rank_contents(net), where) if isinstance(one, _RankContents)]
     if ranks.rank:
         _give(net, ranks, where)
         return
     try:
-        work(ShardedState(net, where, told))
+        work(ShardedState(net, where, contents))
     except ParallelError:
         raise  # the others are gone
     except BaseException as error:
@@ -123,14 +123,13 @@ def written(
 
 
 def _rank_contents(net: TrainedNet) -> _RankContents:
-    optimizer, together = net.optimizer, net.trainer.ranks
-    if optimizer is None or together is None:
+    optimizer, parameters = net.optimizer, net.parameters()
+    if optimizer is None:
         return _RankContents((), ())
-    sharded = together.ownership is not None
-    parameters = net.parameters()
-    state = [name for name in parameters if sharded and name in optimizer.state]
-    sums = [name for name in parameters if sharded and name in optimizer.gathering.sums]
-    return _RankContents(state, sums)
+    sums = optimizer.gathering.sums
+    return _RankContents(
+        [name for name in parameters if name in optimizer.state], [name for name in parameters if name in sums]
+    )
 
 
 def _give(net: TrainedNet, ranks: DataParallel, where: str) -> None:
@@ -143,23 +142,15 @@ def _give(net: TrainedNet, ranks: DataParallel, where: str) -> None:
 
 def _rank_part(net: TrainedNet, entry: Entry) -> Array:
     """What this rank has of it, of one axis, in the order of memory; perhaps nothing."""
-    optimizer, together = net.optimizer, net.trainer.ranks
-    if optimizer is None or together is None:
+    optimizer, value = net.optimizer, net.parameters()[entry.name]
+    if optimizer is None:
         raise ParallelError(f"wanted a net that is compiled on all ranks, received one that is not, for {entry}")
-    kept: Mapping[str, Tensor]
     if entry.slot == SUM:
-        kept = optimizer.gathering.sums
+        tensor, dtype = optimizer.gathering.sums.get(entry.name), value.dtype
     else:
-        kept = {entry.name: state[entry.slot]} if (state := optimizer.state.get(entry.name)) is not None else {}
-    if entry.name not in kept:
-        return np.empty(0, _dtype(net, optimizer, entry))
-    tensor = kept[entry.name]
-    return to_numpy(tensor).transpose(tensor.memory_order()).reshape(-1)
-
-
-def _dtype(net: TrainedNet, optimizer: Optimizer, entry: Entry) -> DType:
-    value = net.parameters()[entry.name]
-    return optimizer.slot_form(entry.slot, value)[1] if entry.slot in optimizer.slots else value.dtype
+        tensor = optimizer.state.get(entry.name, {}).get(entry.slot)
+        dtype = optimizer.slot_form(entry.slot, value)[1]
+    return np.empty(0, dtype) if tensor is None else to_numpy(tensor).transpose(tensor.memory_order()).reshape(-1)
 
 
 def _ranks(net: TrainedNet) -> DataParallel:
@@ -169,8 +160,13 @@ def _ranks(net: TrainedNet) -> DataParallel:
 
 
 def _parts(net: TrainedNet, name: str) -> list[slice]:
-    together = net.trainer.ranks
-    return [] if together is None or together.ownership is None else together.ownership.parts(name)
+    owners = ownership(net)
+    return [] if owners is None else owners.parts(name)
+
+
+def ownership(net: TrainedNet) -> Ownership | None:
+    """Which rank has the optimizer's state of which elements; None where each has all of it."""
+    return None if net.trainer.ranks is None else net.trainer.ranks.ownership
 
 
 # ---- reading
@@ -178,21 +174,21 @@ def _parts(net: TrainedNet, name: str) -> list[slice]:
 
 def own_values(net: TrainedNet) -> dict[str, Tensor]:
     """{parameter: what of it this rank updates}: the whole, or its part as `Optimizer.update` is given it, if any."""
-    together, parameters = net.trainer.ranks, net.parameters()
-    if together is None or together.ownership is None:
+    owners, parameters = ownership(net), net.parameters()
+    if owners is None:
         return parameters
-    owns = {name: together.ownership.own_part(name) for name in parameters}
+    owns = {name: owners.own_part(name) for name in parameters}
     return {name: in_line(parameters[name], own.start, own.stop) for name, own in owns.items() if own.start < own.stop}
 
 
 def own_elements(net: TrainedNet, path: str, array: Array) -> Array:
     """What this rank keeps of an entry of a file: its part of the optimizer's state, all of anything else."""
-    together, (head, _, rest) = net.trainer.ranks, path.partition("/")
+    owners, (head, _, rest) = ownership(net), path.partition("/")
     name = rest.rpartition("/")[0]
-    if together is None or together.ownership is None or head != "optimizer" or name not in net.parameters():
+    if owners is None or head != "optimizer" or name not in net.parameters():
         return array
     value = net.parameters()[name]
     if array.shape != value.shape or rest.endswith("/count"):
         return array
     flat: Array = array.transpose(value.memory_order()).reshape(-1)
-    return flat[together.ownership.own_part(name)]
+    return flat[owners.own_part(name)]

@@ -82,19 +82,6 @@ def checked_done(snapshot: Tree, optimizer: Optimizer) -> int:
     return done
 
 
-def make_room(optimizer: Optimizer, parameters: Mapping[str, Tensor], of: Sequence[str]) -> None:
-    """Make these parameters' sums where there are none. If memory runs out, what was made is dropped."""
-    sums = optimizer.gathering.sums
-    fresh = [name for name in of if name not in sums]
-    try:
-        for name in fresh:
-            optimizer.gathering.total(optimizer, name, parameters[name])
-    except BaseException:
-        for name in fresh:
-            sums.pop(name, None)
-        raise
-
-
 def restore_positions(snapshot: Tree, optimizer: Optimizer, device: Device) -> None:
     """How many positions count in the group so far, as the file says."""
     count = snapshot.attributes.get("positions")

@@ -53,7 +53,7 @@ class TorchLayout(NamedTuple):
     trailing: int = 0
 
     @classmethod
-    def of(cls, where: str, given: object) -> TorchLayout:
+    def from_noted(cls, where: str, given: object) -> TorchLayout:
         """The layout of a list as `noted` gives it, in a file. SnapshotError for anything else."""
         if isinstance(given, list) and 2 <= len(given) <= 4 and isinstance(given[0], str):
             name, axes, *more = given
@@ -143,7 +143,7 @@ class NameMap:
         places = self.places.items()
         if is_partial and present is not None:
             places = {path: each for path, each in places if any(one.name in present for one in each)}.items()
-        return {path: self._chosen(where, path, layouts, present) for path, layouts in places}
+        return {path: self._choose_layout(where, path, layouts, present) for path, layouts in places}
 
     def paths(self, where: str, specs: Mapping[str, ArraySpec]) -> dict[tuple[str, AxisSlice | None], str]:
         """{(name, part): path}, of all names that a file may have. Where two paths have one, it is the first choice's.
@@ -164,7 +164,7 @@ class NameMap:
         if strange:
             raise SnapshotError(f"{where}: names: wanted a map that was made for this net, received one of {strange}")
 
-    def _chosen(
+    def _choose_layout(
         self, where: str, path: str, layouts: tuple[TorchLayout, ...], present: Collection[str] | None
     ) -> TorchLayout:
         found = [layout for layout in layouts if present is None or layout.name in present]
@@ -173,7 +173,7 @@ class NameMap:
             raise SnapshotError(f"{where}: wanted an entry {names} for {path!r}, received none of that name")
         return found[0]
 
-    def is_beside(self, name: str) -> bool:
+    def is_ignored(self, name: str) -> bool:
         """Whether a name of a file belongs to no array of a net."""
         return re.fullmatch(self.beside, name) is not None or any(name in names for names in self.copies.values())
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import NamedTuple
 
@@ -17,9 +16,6 @@ from singa_lite.tensor import Shape
 
 #: The version of trees that are written; a reader refuses a higher one. Since 2 there are `layers` and a manifest.
 VERSION = 2
-
-#: The attribute that names arrays which a reader left out, as JSON.
-LEFT_OUT = "left_out"
 
 
 class ArraySpec(NamedTuple):
@@ -60,26 +56,20 @@ class Tree:
     (how many arrays), layers (JSON: [[name, class], ...] in topological order), wiring (JSON: what surrounds each, as
     `net_tree.wiring` says), and of a compiled net optimizer ("SGD"), step and, where it is not None, state_dtype, and
     within a group of batches accumulate and accumulated, see `step_state`; path: the file's name, for errors;
-    is_partial: of a tree that is wanted, whether a file may have other arrays, or lack some.
+    is_partial: of a tree that is wanted, whether a file may have other arrays, or lack some; left_out: the names of
+    arrays in another program's file that its reader left out.
     """
 
     arrays: dict[str, LazyArray]
     attributes: dict[str, Attribute] = field(default_factory=dict)
     path: str = ""
     is_partial: bool = False
+    left_out: Sequence[str] = ()
 
     @property
     def specs(self) -> dict[str, ArraySpec]:
         """Shape and dtype of each array."""
         return {entry: ArraySpec(lazy.shape, lazy.dtype) for entry, lazy in self.arrays.items()}
-
-    @property
-    def left_out(self) -> list[str]:
-        """The names of arrays in another program's file that its reader left out."""
-        try:
-            return list(map(str, json.loads(str(self.attributes.get(LEFT_OUT)))))
-        except (TypeError, ValueError, RecursionError):  # it says nothing
-            return []
 
     def with_more(self, arrays: Mapping[str, LazyArray]) -> Tree:
         """A tree that has these arrays too, before it is written."""
@@ -113,14 +103,9 @@ def checked_version(where: str, given: object) -> int:
     return version
 
 
-def step_of(snapshot: Tree) -> int:
-    """The attribute `step`, the optimizer's. SnapshotError unless it is a number from 0."""
-    return _number(snapshot.path, "step", snapshot.attributes.get("step"))
-
-
-def entries_of(snapshot: Tree) -> int:
-    """The attribute `entries`, how many arrays were written. SnapshotError unless it is a number from 0."""
-    return _number(snapshot.path, "entries", snapshot.attributes.get("entries"))
+def number_of(snapshot: Tree, name: str) -> int:
+    """An attribute, such as `step` or `entries`. SnapshotError unless it is a number from 0."""
+    return _number(snapshot.path, name, snapshot.attributes.get(name))
 
 
 def _number(where: str, name: str, value: object) -> int:
@@ -189,4 +174,4 @@ def completed(found: Tree, wanted: Tree) -> Tree:
     entries = attributes.get("entries")
     if type(entries) is int:
         attributes["entries"] = entries + len(missing)
-    return Tree(found.arrays | missing, attributes, found.path)
+    return replace(found, arrays=found.arrays | missing, attributes=attributes)

@@ -528,13 +528,13 @@ def test_all_ranks_together_have_each_batch(kind: str, ranks: int, shares: type[
     make = kinds(tmp_path)[kind]
     whole = make()
     order, start, ahead = whole.draw(np.random.default_rng(3)), 2, 2
-    wanted = list(whole.through(order, start, 0, 1, 77))
+    wanted = list(whole.iterate(order, start, 0, 1, 77))
     found = []
     for rank in range(ranks):
         one = make()
         one.divide(shares(rank, ranks))
         assert one.count == whole.count and one.batch_size == whole.batch_size
-        found.append(list(one.through(order, start, ahead, 1, 77)))
+        found.append(list(one.iterate(order, start, ahead, 1, 77)))
         sizes = {0 if batch is None else count_of(batch[0]) for batch in found[-1]}
         assert len(sizes) <= 3 and one.forms <= whole.forms
         empty = one.without_samples()
@@ -562,7 +562,7 @@ def test_an_error_in_one_rank_s_data_ends_all_behind_the_batch_before():
 
     def one(ranks: ThreadRanks) -> Any:
         given = data_of(classifier(), Failing() if ranks.rank else Numbered(), None)
-        turns = RankBatches(ranks, given.through(), given)  # type: ignore[arg-type]  # as much as it asks for
+        turns = RankBatches(ranks, given.iterate(), given)  # type: ignore[arg-type]  # as much as it asks for
         for batch in turns:
             turns.gather_shards(MetricShard(count_of(batch[0]), 1.0, 1.0, {}, None))
             seen[ranks.rank].append(count_of(batch[0]))
@@ -576,7 +576,7 @@ def test_an_error_in_one_rank_s_data_ends_all_behind_the_batch_before():
 def test_a_rank_without_any_batch_says_so():
     def one(ranks: ThreadRanks) -> Any:
         given = data_of(classifier(), iter([(X[:4], Y[:4])] if ranks.rank else []), None)
-        return list(RankBatches(ranks, given.through(), given))  # type: ignore[arg-type]  # as much as it asks for
+        return list(RankBatches(ranks, given.iterate(), given))  # type: ignore[arg-type]  # as much as it asks for
 
     own, other = on_ranks(2, one)
     assert isinstance(own, DataError)

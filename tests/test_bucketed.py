@@ -10,7 +10,7 @@ import pytest
 
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, GraphError, ShapeError, data, device, layers, loss, metric, optimizer
-from singa_lite.data.boundaries import best_boundaries
+from singa_lite.data.bucketed import best_boundaries
 from singa_lite.snapshots.checkpoints.callback import Checkpoint
 
 IDS, TIME, DIM = 23, 12, 6

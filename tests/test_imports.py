@@ -75,7 +75,7 @@ DOORS = ("snapshots.formats",)
 # Libraries that a module may import when it is itself imported. All others are imported where they are used.
 LIBRARIES = {
     "numpy": ("",),
-    "h5py": ("snapshots.files.hdf5_writer", "snapshots.formats.native", "snapshots.formats.keras"),
+    "h5py": ("snapshots.hdf5_writer", "snapshots.formats.native", "snapshots.formats.keras"),
     "cupy": ("kernels.cuda_kernels",),
     "sklearn": ("sklearn",),
 }
@@ -240,7 +240,7 @@ SOURCES = [
     ("training", "def save():\n    from singa_lite import snapshots", "higher floor"),
     ("layer", "from singa_lite.optimizer import SGD", "beside layer"),
     ("layers.dense", "from ..snapshots import x", "higher floor"),
-    ("snapshots.readers.npy", "from singa_lite.snapshots.tree import Tree", "snapshots.readers/ may import only"),
+    ("snapshots.readers.raw", "from singa_lite.snapshots.tree import Tree", "snapshots.readers/ may import only"),
     ("kernels.interface.linear", "from ..numpy_kernels import x", "kernels.interface/ may import only"),
     ("snapshots.command", "from singa_lite.snapshots.formats import npz", "entered by its __init__.py alone"),
     ("net", "try:\n    from h5py import File\nexcept ImportError:\n    pass", "h5py may not"),

@@ -95,10 +95,6 @@ def test_without_mpiexec_one_process_is_alone(monkeypatch):
     ranks = parallel.mpi()
     assert (ranks.rank, ranks.size) == (0, 1)
     assert ranks.gathered("x") == ["x"]
-    assert ranks.sums([[1.5]]).tolist() == [[1.5]]
-    ranks.agreed(None, "here")
-    with pytest.raises(KeyError):
-        ranks.agreed(KeyError("x"), "here")
     assert net(parallel=ranks).parallel is ranks
     with pytest.raises(TypeError, match="compile parallel"):
         net(parallel=4)

@@ -34,9 +34,9 @@ def net() -> FeedForwardNet:
 def test_a_sum_takes_what_its_formula_says():
     """2 * 3 messages of half a second, 2 * 3/4 of 400 bytes at 1,000 a second; 3/4 of 400 are added, three passes."""
     assert SLOW.sent(400, 4) == 600
-    assert SLOW.of_messages(400, 4) == pytest.approx(3.0 + 0.6)
-    assert SLOW.of_adding(400, 4) == pytest.approx(3 * 300 / 750)
-    assert SLOW.of_meeting(4) == pytest.approx(1.5)
+    assert SLOW.message_seconds(400, 4) == pytest.approx(3.0 + 0.6)
+    assert SLOW.adding_seconds(400, 4) == pytest.approx(3 * 300 / 750)
+    assert SLOW.meeting_seconds(4) == pytest.approx(1.5)
 
 
 def steps(ranks: int = 2, bucket: int = 6000) -> tuple[Instruction, ...]:
@@ -63,7 +63,7 @@ def test_a_step_is_gone_through_in_the_order_of_its_plan():
             now += CALL if kind else 0.5
             polls += bool(kind)
     assert found.sums == len(ends) >= 2 and polls
-    assert found.waited == pytest.approx(waited) and 0 < found.hidden < 1
+    assert found.waited == pytest.approx(waited) and 0 < found.hidden_share < 1
     assert found.seconds == pytest.approx(now + 0.5)
     parameters = sum(value.nbytes for value in net().param_values())
     assert found.sent == pytest.approx(parameters, rel=0.02)  # 2 * 1/2 of each, and what buckets round up
@@ -72,9 +72,9 @@ def test_a_step_is_gone_through_in_the_order_of_its_plan():
 def test_a_fast_network_hides_all_and_cores_that_copy_hide_nothing():
     fast = Network(1e15, 1e-15)
     found = replayed(steps(), lambda call: 1.0, fast, 2)
-    assert found.hidden == 1 and found.waited == 0
+    assert found.hidden_share == 1 and found.waited == 0
     copying = replayed(steps(), lambda call: 1.0, SLOW._replace(by_cores=True), 2)
-    assert copying.hidden == 0 and copying.seconds > found.seconds
+    assert copying.hidden_share == 0 and copying.seconds > found.seconds
     assert copying.waited == pytest.approx(copying.summed)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from importlib import import_module
 from unittest import SkipTest
 
 import numpy as np
@@ -154,3 +155,10 @@ def test_a_share_is_kept_for_the_validation(weighted):
         scores = np.asarray(made.net_.predict(kept[1]))
         losses = np.log(np.exp(scores).sum(1)) - scores[np.arange(30), kept[3]]
         assert losses.mean() == pytest.approx(found[-1], rel=1e-6)
+
+
+def test_estimators_are_found_by_their_earlier_paths():
+    """Pickles of fitted estimators name them."""
+    for path, name in (("classifier", "NetClassifier"), ("regressor", "NetRegressor")):
+        assert vars(import_module(f"singa_lite.sklearn.{path}"))[name].__name__ == name
+    assert import_module("singa_lite.callbacks.early_stopping").EarlyStopping is callbacks.EarlyStopping

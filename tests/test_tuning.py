@@ -13,9 +13,8 @@ from in_process import start
 from nets import all_bits
 from singa_lite import FeedForwardNet, layers, loss, optimizer
 from singa_lite import __main__ as program
-from singa_lite.commands import call_timing
-from singa_lite.commands.call_timing import Timing, measured
-from singa_lite.commands.tuned_calls import calls_of_net, of_step, variants_of
+from singa_lite.commands import tuned_calls
+from singa_lite.commands.tuned_calls import Timing, calls_of_net, measured, of_step, variants_of
 from singa_lite.errors import DeviceError
 from singa_lite.kernels import tuning_file
 from singa_lite.kernels.choice import cpu_kernels
@@ -77,8 +76,8 @@ THIS = f"{__name__}:small"
 def file(tmp_path, monkeypatch):
     """Where the table is kept."""
     monkeypatch.setenv(tuning_file.VARIABLE, str(tmp_path / "cache" / "tuning.json"))
-    monkeypatch.setattr(call_timing, "LEAST_TURNS", 1)
-    monkeypatch.setattr(call_timing, "MOST_TURNS", 1)
+    monkeypatch.setattr(tuned_calls, "LEAST_TURNS", 1)
+    monkeypatch.setattr(tuned_calls, "MOST_TURNS", 1)
     return tmp_path / "cache" / "tuning.json"
 
 
@@ -158,8 +157,8 @@ def timing(monkeypatch, seconds: dict[str, float], more_scratch: int = 1 << 30) 
         at = next(turn)
         return seconds[ways[at // 2 % len(ways)]] * (at % 2)
 
-    monkeypatch.setattr(call_timing, "LEAST_TURNS", 1)
-    monkeypatch.setattr(call_timing, "MOST_TURNS", 1)
+    monkeypatch.setattr(tuned_calls, "LEAST_TURNS", 1)
+    monkeypatch.setattr(tuned_calls, "MOST_TURNS", 1)
     found = measured(call, more_scratch, clock)
     assert found is not None
     return found

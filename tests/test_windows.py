@@ -12,8 +12,8 @@ import pytest
 
 from data_nets import X, Y, classifier
 from nets import state_of
+from singa_lite.data.loading.loaded_samples import GrainReader, Windows
 from singa_lite.data.loading.samples import rows
-from singa_lite.data.loading.windows import GrainReader, Windows
 
 COUNT = 1003
 RANDOM = np.random.default_rng(9)

@@ -20,7 +20,6 @@ from typing import NamedTuple, NoReturn
 
 from singa_lite.commands.named_net import net_of
 from singa_lite.commands.simulated_step import Network, Replayed, replayed
-from singa_lite.common.array_types import Array
 from singa_lite.common.checks import finite_above_zero, integer
 from singa_lite.common.errors import ParallelError
 from singa_lite.common.sizes import memory_size
@@ -33,7 +32,7 @@ from singa_lite.graph.arena import Arena
 from singa_lite.graph.call_times import key_of, seconds_of
 from singa_lite.net.feed_forward_net import FeedForwardNet
 from singa_lite.optimizer import SGD
-from singa_lite.parallel.communicator import Communicator, Pending
+from singa_lite.parallel.communicator import Communicator
 from singa_lite.parallel.data_parallel import DataParallel
 
 
@@ -45,24 +44,11 @@ class Pretended(Communicator):
     def __init__(self, size: int) -> None:
         self.size = size
 
-    def exchange(self, given: bytes) -> list[bytes]:
-        """There is nobody."""
-        raise self._refused()
+    def _refuse(self, *given: object, **named: object) -> NoReturn:
+        """ParallelError: there is no other process to talk to."""
+        raise ParallelError(f"wanted plans alone of {self.size} processes that are not there, received a step to do")
 
-    def spread(self, sent: Sequence[Array], received: Sequence[Array], number: int) -> Pending:
-        """There is nobody."""
-        raise self._refused()
-
-    def wait(self, pending: Pending, doing: str) -> None:
-        """There is nobody."""
-        raise self._refused()
-
-    def abort(self, message: str, status: int = 1) -> NoReturn:
-        """There is nobody."""
-        raise self._refused()
-
-    def _refused(self) -> ParallelError:
-        return ParallelError(f"wanted plans alone of {self.size} processes that are not there, received a step to do")
+    exchange = spread = wait = abort = _refuse
 
 
 #: Of a cluster with 10 Gbit/s Ethernet: bytes a second, and seconds of a message.
@@ -155,7 +141,7 @@ def lines(rows: Iterator[Row]) -> Iterator[str]:
     alone = 0.0
     for ranks, step in rows:
         alone = alone or step.seconds
-        hidden = f"{step.hidden:7.0%}" if step.sums else f"{'-':>7}"
+        hidden = f"{step.hidden_share:7.0%}" if step.sums else f"{'-':>7}"
         yield (
             f"{ranks:>9} {step.seconds * 1e3:>10.2f} {step.computed * 1e3:>9.2f} {step.waited * 1e3:>9.2f} "
             f"{step.sent / 1e6:>9.1f} {hidden} {alone / step.seconds:>10.1%}"

@@ -45,39 +45,39 @@ class Network(NamedTuple):
         """Bytes that a process sends for a sum of so many."""
         return 2 * (ranks - 1) / ranks * nbytes
 
-    def of_messages(self, nbytes: int, ranks: int) -> float:
+    def message_seconds(self, nbytes: int, ranks: int) -> float:
         """Seconds that the messages of a sum are under way, one behind the other."""
         return 2 * (ranks - 1) * self.latency + self.sent(nbytes, ranks) / self.bandwidth
 
-    def of_adding(self, nbytes: int, ranks: int) -> float:
+    def adding_seconds(self, nbytes: int, ranks: int) -> float:
         """Seconds that a core adds up, which it can't compute in."""
         return _ADDED * (ranks - 1) / ranks * nbytes / self.rate
 
-    def of_meeting(self, ranks: int) -> float:
+    def meeting_seconds(self, ranks: int) -> float:
         """Seconds until each process has told all others a few words, before a step."""
         return (ranks - 1) * self.latency
 
 
 class Replayed(NamedTuple):
-    """Seconds of a simulated step. computed: by kernels; summed: by messages of sums, whether anything goes on beside
-    them or not; waited: of these, and of what they queue behind, with nothing to compute; beside: adding up, polls, and
+    """Seconds of a simulated step. computed: by kernels; summed: by messages of sums, whether kernels run meanwhile or
+    not; waited: of these, and of what they queue behind, with nothing to compute; overhead: adding up, polls, and
     meeting before the step. sent: bytes that a process sends; sums: how many.
     """
 
     computed: float
     summed: float
     waited: float
-    beside: float
+    overhead: float
     sent: float
     sums: int
 
     @property
     def seconds(self) -> float:
         """Of the whole step."""
-        return self.computed + self.waited + self.beside
+        return self.computed + self.waited + self.overhead
 
     @property
-    def hidden(self) -> float:
+    def hidden_share(self) -> float:
         """The share of the sums' time that kernels run beside; 1 where there are none."""
         return max(0.0, 1 - self.waited / self.summed) if self.summed else 1.0
 
@@ -86,17 +86,17 @@ def replayed(instructions: Iterable[Instruction], cost: Cost, network: Network, 
     """Go through a step in the order of its plan. Sums go over the network one behind the other; each is waited for
     where the plan does. cost: seconds of a call of this process alone.
     """
-    now = computed = summed = waited = beside = sent = 0.0
+    now = computed = summed = waited = overhead = sent = 0.0
     free, sums, ends = 0.0, 0, dict[tuple[int, int], float]()
     for instruction in instructions:
         kind = kind_of(instruction)
         if kind == BEGIN:
             nbytes = _nbytes(instruction)
-            under_way = network.of_messages(nbytes, ranks)
-            own = network.of_adding(nbytes, ranks) + (under_way if network.by_cores else 0.0)
+            under_way = network.message_seconds(nbytes, ranks)
+            own = network.adding_seconds(nbytes, ranks) + (under_way if network.by_cores else 0.0)
             free = max(now, free) + (0.0 if network.by_cores else under_way)
             ends[_place(instruction)] = free
-            now, beside = now + own, beside + own
+            now, overhead = now + own, overhead + own
             summed, sums, sent = summed + under_way, sums + 1, sent + network.sent(nbytes, ranks)
         elif kind == WAIT:
             late = max(0.0, ends.pop(_place(instruction)) - now)
@@ -104,11 +104,11 @@ def replayed(instructions: Iterable[Instruction], cost: Cost, network: Network, 
         else:
             took = CALL if kind == POLL else cost(instruction)
             now += took
-            computed, beside = (computed, beside + took) if kind == POLL else (computed + took, beside)
-    meeting = network.of_meeting(ranks)
+            computed, overhead = (computed, overhead + took) if kind == POLL else (computed + took, overhead)
+    meeting = network.meeting_seconds(ranks)
     if network.by_cores:  # what the cores do themselves is not hidden
-        return Replayed(computed, summed, waited + summed, beside - summed + meeting, sent, sums)
-    return Replayed(computed, summed, waited, beside + meeting, sent, sums)
+        return Replayed(computed, summed, waited + summed, overhead - summed + meeting, sent, sums)
+    return Replayed(computed, summed, waited, overhead + meeting, sent, sums)
 
 
 def _nbytes(instruction: Instruction) -> int:

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from singa_lite import optimizer
-from singa_lite.commands.call_timing import Timing, measured
 from singa_lite.commands.named_net import net_of
-from singa_lite.commands.tuned_calls import NETS, Call, calls_of_net, of_step, variants_of
+from singa_lite.commands.tuned_calls import NETS, Call, Timing, calls_of_net, measured, of_step, variants_of
 from singa_lite.common import machine, threads
 from singa_lite.common.atomic import write_anew
 from singa_lite.common.sizes import memory_size

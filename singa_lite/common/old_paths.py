@@ -14,9 +14,10 @@ PACKAGE = "singa_lite"
 #: The path that is promised, and the path of the module now; what lies in a folder moves with it.
 MOVED = {
     "callbacks.csv_logger": "callbacks.loggers",
+    "callbacks.early_stopping": "callbacks.watching",
     "callbacks.limits": "callbacks.functions",
+    "callbacks.plateau": "callbacks.watching",
     "callbacks.tensorboard": "callbacks.loggers",
-    "callbacks.watching": "callbacks.plateau",
     "described": "common.described",
     "errors": "common.errors",
     "fit": "training.fit",
@@ -33,6 +34,8 @@ MOVED = {
     "reports": "compiler.report",
     "rewriting": "autograd.rewriting",
     "schedule": "optimizer.schedule",
+    "sklearn.classifier": "sklearn.estimators",
+    "sklearn.regressor": "sklearn.estimators",
     "snapshots.whole_net": "net.open_net",
 }
 #: {module: classes of layers that had a file of their own}, in one folder at first; pickles of layers name them.

@@ -44,7 +44,7 @@ class Blocks(ABC):
             if not os.path.getsize(self.path):
                 raise DataFileError(f"{self.path}: wanted {self.kind}, received an empty file")
 
-    def without(self, names: Sequence[str]) -> list[str]:
+    def other_columns(self, names: Sequence[str]) -> list[str]:
         """All other columns but the index, in the file's order."""
         return [name for name in self.columns if name not in names and name not in self.index]
 

@@ -109,7 +109,7 @@ def _table(
 ) -> Table:
     single = isinstance(target, str)
     targets = [target] if isinstance(target, str) else _names(f"{where} target", target)
-    wanted = _names(f"{where} features", features) if features is not None else blocks.without(targets)
+    wanted = _names(f"{where} features", features) if features is not None else blocks.other_columns(targets)
     if not wanted:
         raise ValueError(f"{blocks.path}: wanted columns besides {targets} for features, received {blocks.columns}")
     blocks.check([*targets, *wanted])

@@ -116,34 +116,18 @@ class PollCall:
         return self.channel.poll
 
 
-def add_up(
-    channel: Channel,
-    in_flight_bytes: int,
-    values: Tensor,
-    turn: Tensor,
-    is_urgent: bool = False,
-    kind: CollectiveKind = CollectiveKind.SUM,
-    of_samples: bool = True,
-    in_line: bool = False,
-    unit: int = 1,
-) -> None:
-    """Have a sum over the ranks recorded, or done, on whatever device the tensors lie.
-
-    values: without gaps; becomes the sum. turn: float64 (), one for all sums of a step; is_urgent: whether it is waited
-    for at once; of_samples: whether a rank without any adds zeros; in_flight_bytes, in_line, unit: see `Collective`.
-    """
+def record_sum(begin: SumCall, values: Tensor, turn: Tensor) -> None:
+    """Have a sum over the ranks recorded, or done, on whatever device the tensors lie: its beginning and its end."""
     device = device_of(values)
-    clears, on_gpu = of_samples and kind is not CollectiveKind.ALL_PARTS, isinstance(device.runtime, Cuda)
-    begin = SumCall(channel, True, kind, clears, on_gpu, in_flight_bytes, is_urgent, in_line, unit)
     landing: Tensor = device.empty((begin.landing_elements(values.size()),), values.dtype)
-    for signature, call in zip(_SIGNATURES[kind], (begin, replace(begin, begins=False)), strict=True):
+    for signature, call in zip(_SIGNATURES[begin.kind], (begin, replace(begin, begins=False)), strict=True):
         device.run(signature.name, values, landing, turn, call=call)
 
 
 #: Between the counters of two ranks: no layer draws so often.
 APART = 1 << 40
 
-_DRAW = _entered("parallel.draw_key", ("state", "key"), ("Update", "Write"), Facts(once=True, activations=()))
+DRAW = _entered("parallel.draw_key", ("state", "key"), ("Update", "Write"), Facts(once=True, activations=()))
 
 
 @dataclass(frozen=True)
@@ -171,8 +155,3 @@ class KeyCall:
         np.copyto(key, state)
         np.add(key[2:], np.uint64(self.first), out=key[2:])
         np.add(state[2:], 1, out=state[2:])
-
-
-def draw_key(state: Tensor, key: Tensor, channel: Channel) -> None:
-    """Have this rank's key drawn: uint64 (3,) each. channel: of the net."""
-    device_of(state).run(_DRAW.name, state, key, call=KeyCall(channel))

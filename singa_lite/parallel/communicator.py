@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import NoReturn, Protocol
-
-import numpy as np
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, NoReturn, Protocol
 
 from singa_lite.common.array_types import Array
 from singa_lite.common.errors import ParallelError
@@ -21,6 +19,17 @@ class Pending(Protocol):
 
     def late_ranks(self) -> list[int]:
         """The ranks whose messages are not through."""
+
+
+class Polled(NamedTuple):
+    """`Pending` of two functions."""
+
+    poll: Callable[[], bool]
+    late_ranks: Callable[[], list[int]]
+
+
+#: What a process that is alone waits for.
+ARRIVED = Polled(lambda: True, list)
 
 
 class Communicator(ABC):
@@ -90,41 +99,9 @@ class Communicator(ABC):
             sent, received = [given if rank == 0 else nothing for rank in range(self.size)], [nothing] * self.size
         self.wait(self.spread(sent, received, 0), "what other ranks have of a file")
 
-    def sums(self, values: object) -> Array:
-        """The sum over the ranks of arrays of one shape, in float64, in the order of ranks, with equal bits on all."""
-        given = np.asarray(values, np.float64)
-        parts = [np.frombuffer(each, np.float64) for each in self.all_gather(given.tobytes(), "sums()")]
-        if any(part.size != given.size for part in parts):
-            raise ParallelError(f"sums: wanted equally many numbers of each rank, received {[p.size for p in parts]}")
-        total = np.zeros(given.size)
-        for part in parts:
-            total += part
-        return total.reshape(given.shape)
-
-    def agreed(self, error: Exception | None, where: str) -> None:
-        """Raise on all ranks where one has an error: its own there, elsewhere a ParallelError that names the first."""
-        errors = self.gathered(None if error is None else f"{type(error).__name__}: {error}")
-        if error is not None:
-            raise error
-        for rank, text in enumerate(errors):
-            if text is not None:
-                raise ParallelError(f"{where}: wanted all {self.size} ranks to go on, received from rank {rank} {text}")
-
     def barrier(self) -> None:
         """Wait until all are here."""
         self.all_gather(b"", "barrier()")
-
-
-class LocalChannel:
-    """Messages of a process that is alone: there are none."""
-
-    def poll(self) -> bool:
-        """Nothing is under way."""
-        return True
-
-    def late_ranks(self) -> list[int]:
-        """Nobody."""
-        return []
 
 
 class SingleProcess(Communicator):
@@ -139,7 +116,7 @@ class SingleProcess(Communicator):
 
     def spread(self, sent: Sequence[Array], received: Sequence[Array], number: int) -> Pending:
         """Nothing is sent."""
-        return LocalChannel()
+        return ARRIVED
 
     def wait(self, pending: Pending, doing: str) -> None:
         """Nothing to wait for."""

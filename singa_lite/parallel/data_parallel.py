@@ -9,9 +9,9 @@ from weakref import ReferenceType, ref
 
 from singa_lite.common.array_types import Array
 from singa_lite.common.errors import GraphError
-from singa_lite.device import Device
+from singa_lite.device import Device, device_of
 from singa_lite.kernels.collective import CollectiveKind
-from singa_lite.parallel.calls import add_up, draw_key
+from singa_lite.parallel.calls import DRAW, KeyCall, SumCall, record_sum
 from singa_lite.parallel.communicator import Communicator
 from singa_lite.parallel.gpus import check_here, check_places, gpu_of
 from singa_lite.parallel.sums import Channel
@@ -56,26 +56,29 @@ class DataParallel:
     def _channel(self) -> Channel:
         return Channel(self.communicator)
 
-    def add_up(self, values: Tensor, turn: Tensor, is_urgent: bool = False, of_samples: bool = True) -> None:
+    def add_up(
+        self,
+        values: Tensor,
+        turn: Tensor,
+        is_urgent: bool = False,
+        of_samples: bool = True,
+        kind: CollectiveKind = CollectiveKind.SUM,
+        unit: int = 1,
+        in_line: bool = False,
+    ) -> None:
         """Have a sum over the ranks done or recorded. values: without gaps; turn: float64 (), one for all of a step.
 
-        is_urgent: whether what comes next waits for it; of_samples: whether a rank without any adds zeros.
+        is_urgent: whether what comes next waits for it; of_samples: whether a rank without any adds zeros; kind: which
+        values are sums behind it, or, of ALL_PARTS, come from the others; unit, in_line: see `Collective`.
         """
-        add_up(self._channel, self.in_flight_bytes, values, turn, is_urgent, of_samples=of_samples)
-
-    def add_up_own_part(self, values: Tensor, turn: Tensor, unit: int) -> None:
-        """As `add_up`; behind it only this rank's part is a sum, and the rest means nothing."""
-        add_up(self._channel, self.in_flight_bytes, values, turn, kind=CollectiveKind.OWN_PART, unit=unit)
-
-    def gather_parts(self, values: Tensor, turn: Tensor, unit: int, in_line: bool) -> None:
-        """Each rank's part of the values comes to all ranks. in_line: behind all sums that were begun before."""
-        add_up(
-            self._channel, self.in_flight_bytes, values, turn, kind=CollectiveKind.ALL_PARTS, in_line=in_line, unit=unit
-        )
+        clears = of_samples and kind is not CollectiveKind.ALL_PARTS
+        on_gpu = isinstance(device_of(values).runtime, Cuda)
+        options = kind, clears, on_gpu, self.in_flight_bytes, is_urgent, in_line, unit
+        record_sum(SumCall(self._channel, True, *options), values, turn)
 
     def draw_key(self, state: Tensor, key: Tensor) -> None:
         """Have a key of this rank drawn from random state that all ranks have; rank 0's are those of one process."""
-        draw_key(state, key, self._channel)
+        device_of(state).run(DRAW.name, state, key, call=KeyCall(self._channel))
 
     def check_device(self, where: str, device: Device) -> None:
         """ParallelError where this rank could not train on the device with the others."""
@@ -121,14 +124,6 @@ class DataParallel:
     def fail(self, error: BaseException) -> None:
         """Tell the other ranks that this one cannot go on: whoever waits for it, now or later, gets an error."""
         self.communicator.fail(f"{type(error).__name__}: {error}")
-
-    def sums(self, values: object) -> Array:
-        """The sum over the ranks, in float64, of arrays of one shape; equal bits everywhere. All ranks call it."""
-        return self.communicator.sums(values)
-
-    def agreed(self, error: Exception | None, where: str) -> None:
-        """Raise on all ranks where one has an error; all ranks call it."""
-        self.communicator.agreed(error, where)
 
     def collect(self, given: Array, places: Sequence[Array]) -> None:
         """Rank 0 receives what each rank gives, into the places by rank; all ranks call it. See `Communicator`."""

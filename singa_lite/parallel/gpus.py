@@ -34,7 +34,7 @@ class GpuSums:
         self._ranks = communicator
         self._nccl: Nccl | None = None
         with runtime.here():
-            self._beside = SideStream(runtime.cupy, runtime.stream)
+            self._side_stream = SideStream(runtime.cupy, runtime.stream)
             self._kernels = RankKernels(CudaLoader(runtime.cupy, runtime.stream.ptr))
         self._ends: dict[int, Launch] = {}
         self._under_way = 0
@@ -60,7 +60,7 @@ class GpuSums:
         """
         clear = self._kernels.clear_idle(values, share) if clears else None
         numbers = Numbers(values.data.ptr, values.size, values.dtype.name)
-        begin, end = self._beside.pair(lambda stream: self._connected().ask(kind, numbers, stream, unit))
+        begin, end = self._side_stream.pair(lambda stream: self._connected().ask(kind, numbers, stream, unit))
         self._ends[values.data.ptr] = Joint(partial(self._run_end, end))
         return Shared(partial(self._run_begin, clear, begin), self)
 

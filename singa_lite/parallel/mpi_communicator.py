@@ -56,8 +56,6 @@ class MpiCommunicator(Communicator):
         self.timeout = timeout
         #: Called while something is waited for: whatever else is under way goes on.
         self.meanwhile: Callable[[], object] = lambda: None
-        #: Called before all processes are ended.
-        self.before_abort: Callable[[], object] = lambda: None
         self._status = mpi.Status()
         self._failed: str | None = None
         self._sent: list[tuple[Array, Any]] = []  # texts under way, and their requests
@@ -137,7 +135,6 @@ class MpiCommunicator(Communicator):
         """End all processes at once."""
         if message:
             write_line(message, sys.stderr)
-        self.before_abort()
         self._mpi.COMM_WORLD.Abort(status)
         raise SystemExit(status)
 

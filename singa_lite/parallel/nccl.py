@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from functools import partial
 from importlib import import_module
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 
 from singa_lite.common.errors import ParallelError
 from singa_lite.kernels.collective import CollectiveKind, parts_of
-from singa_lite.parallel.communicator import Communicator
+from singa_lite.parallel.communicator import Communicator, Polled
 from singa_lite.runtime.capture import Exchanged
 from singa_lite.runtime.cupy_types import Cupy, Stream
 
@@ -67,9 +68,9 @@ class Nccl:
         with here():
             own = nccl.get_unique_id() if communicator.rank == 0 else b""
         first = communicator.gathered(own, "making NCCL's ring")[0]
-        making = _InitThread(partial(nccl.NcclCommunicator, communicator.size, first, communicator.rank), here, self)
-        communicator.wait(making, "NCCL's ring, of which NCCL_DEBUG=INFO says more,")
-        self._comm = making.result()
+        making = _start_in_thread(partial(nccl.NcclCommunicator, communicator.size, first, communicator.rank), here)
+        communicator.wait(Polled(making.done, self._other_ranks), "NCCL's ring, of which NCCL_DEBUG=INFO says more,")
+        self._comm: Any = making.result()
         self._number = 0
         self._is_over = False
 
@@ -118,17 +119,21 @@ class Nccl:
         if self._is_over or stream.done:
             return
         try:
-            self._ranks.wait(_Reached(stream, self), "the sums between GPUs, NCCL does not say of which rank,")
+            self._ranks.wait(
+                Polled(partial(self._is_done, stream), self._other_ranks),
+                "the sums between GPUs, NCCL does not say of which rank,",
+            )
         except ParallelError:
             self.abort()
             raise
 
-    def check(self) -> None:
-        """ParallelError where NCCL has met one meanwhile: a GPU, a link or another process is gone."""
+    def _is_done(self, stream: Stream) -> bool:
+        """ParallelError where NCCL has met an error meanwhile: a GPU, a link or another process is gone."""
         try:
             self._comm.check_async_error()
         except self._nccl.NcclError as error:
             raise ParallelError(f"rank {self._ranks.rank}: wanted sums between GPUs, NCCL says {error}") from error
+        return stream.done
 
     def abort(self) -> None:
         """End what is under way: else this process would wait for it when it ends.
@@ -142,60 +147,24 @@ class Nccl:
             ending.start()
             ending.join(TO_END)
 
-    def other_ranks(self) -> list[int]:
-        """All ranks but this one."""
+    def _other_ranks(self) -> list[int]:
+        """All ranks but this one, as NCCL does not say who is late."""
         return [rank for rank in range(self._ranks.size) if rank != self._ranks.rank]
 
 
-class _InitThread(Thread):
-    """NCCL's own object, made beside: it waits for all ranks to find each other, for ever where they do not."""
+def _start_in_thread(make: Callable[[], object], here: Callable[[], AbstractContextManager[object]]) -> Future[object]:
+    """NCCL's own object, made in a thread: it waits for all ranks to find each other, for ever where they do not."""
+    made: Future[object] = Future()
 
-    def __init__(
-        self, make: Callable[[], object], here: Callable[[], AbstractContextManager[object]], sums: Nccl
-    ) -> None:
-        super().__init__(name="singa_lite NCCL", daemon=True)  # which the end of the program does not wait for
-        self._make, self._here, self._sums = make, here, sums
-        self._made: object = None
-        self._error: BaseException | None = None
-        self.start()
-
-    def run(self) -> None:
+    def run() -> None:
         try:
-            with self._here():
-                self._made = self._make()
+            with here():
+                made.set_result(make())
         except BaseException as error:  # who waits for it raises it
-            self._error = error
+            made.set_exception(error)
 
-    def poll(self) -> bool:
-        """Whether it has ended."""
-        return not self.is_alive()
-
-    def late_ranks(self) -> list[int]:
-        """Whoever it may be."""
-        return self._sums.other_ranks()
-
-    def result(self) -> Any:
-        """What was made, or its error."""
-        if self._error is not None:
-            raise self._error
-        return self._made
-
-
-class _Reached:
-    """All that a stream was asked for, as messages that are under way."""
-
-    def __init__(self, stream: Stream, sums: Nccl) -> None:
-        self._stream = stream
-        self._sums = sums
-
-    def poll(self) -> bool:
-        """Whether it is done."""
-        self._sums.check()
-        return self._stream.done
-
-    def late_ranks(self) -> list[int]:
-        """Whoever it may be."""
-        return self._sums.other_ranks()
+    Thread(target=run, name="singa_lite NCCL", daemon=True).start()  # which the end of the program does not wait for
+    return made
 
 
 def version(cupy: Cupy) -> int:

@@ -12,14 +12,14 @@ order: so the bits are the same on all ranks and in every run, whatever MPI's ow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from singa_lite.common.array_types import Array
 from singa_lite.common.errors import ParallelError
 from singa_lite.kernels.collective import CollectiveKind, parts_of
-from singa_lite.parallel.communicator import Communicator, Pending
+from singa_lite.parallel.communicator import Communicator, Pending, Polled
 from singa_lite.parallel.gpus import GpuSums
 from singa_lite.runtime.cuda import Cuda
 
@@ -130,9 +130,15 @@ class Channel:
 
     def wait(self, values: Array) -> None:
         """Until the sum of these values is there. ParallelError where a rank does not come within the time limit."""
-        one = self._open[in_one_line(values).ctypes.data]
-        self.communicator.wait(_All(one, self.poll), "the gradients of all ranks")
-        del self._open[in_one_line(values).ctypes.data]
+        address = in_one_line(values).ctypes.data
+        one = self._open[address]
+
+        def poll() -> bool:
+            self.poll()  # all of them go on
+            return one.is_through
+
+        self.communicator.wait(Polled(poll, one.late_ranks), "the gradients of all ranks")
+        del self._open[address]
 
     def check_settled(self) -> None:
         """ParallelError where the last step ended early, with messages under way."""
@@ -143,23 +149,6 @@ class Channel:
                 f"rank {self.communicator.rank}: wanted whole steps, received one behind a step that ended early, "
                 "whose messages are still under way: the job cannot go on; start it again from its last checkpoint"
             )
-
-
-class _All:
-    """One sum that is waited for, while all go on."""
-
-    def __init__(self, one: Sum, poll: Callable[[], None]) -> None:
-        self._one = one
-        self._poll = poll
-
-    def poll(self) -> bool:
-        """Whether the one is through."""
-        self._poll()
-        return self._one.is_through
-
-    def late_ranks(self) -> list[int]:
-        """Of the one."""
-        return self._one.late_ranks()
 
 
 def in_one_line(values: Array) -> Array:

@@ -268,7 +268,7 @@ class Training(OnRanks):
         place = progress.order, progress.batch, self._prefetch, progress.epoch, progress.key
         left = None if progress.steps is None else progress.steps - progress.batch
         with (
-            closing(self._data.through(*place)) as all_batches,
+            closing(self._data.iterate(*place)) as all_batches,
             tqdm(
                 total=progress.total,
                 initial=progress.mean.count,

@@ -45,7 +45,7 @@ class HostCopy:
         for path, tensor in tensors.items():
             array = tensor.device.array(tensor)
             if isinstance(array, np.ndarray):
-                self._room(path, array).fill(0)
+                self._buffer(path, array).fill(0)
 
     def begin(self, contents: Tree, tensors: Mapping[str, Tensor]) -> Copying:
         """Copy those of the tree's arrays that are the tensors'. The copy is valid until the next call."""
@@ -57,7 +57,7 @@ class HostCopy:
             if not isinstance(array, np.ndarray):  # a GPU's: `to_numpy` copies it to the host
                 copied[path] = _lazy(to_numpy(tensor))
                 continue
-            kept = self._room(path, array)
+            kept = self._buffer(path, array)
             copied[path] = _lazy(kept)
             if path.startswith(_CHANGED_LAST):
                 later.append((kept, array))
@@ -71,16 +71,16 @@ class HostCopy:
 
         return Copying(replace(contents, arrays=contents.arrays | copied), finish, frozenset(blocks))
 
-    def of(self, arrays: Mapping[str, LazyArray]) -> dict[str, LazyArray]:
+    def copies_of(self, arrays: Mapping[str, LazyArray]) -> dict[str, LazyArray]:
         """Copies of arrays that are fetched now. They are valid until the next call."""
         found = dict[str, LazyArray]()
         for path, lazy in arrays.items():
             array = lazy.fetch()
-            np.copyto(kept := self._room(path, array), array)
+            np.copyto(kept := self._buffer(path, array), array)
             found[path] = _lazy(kept)
         return found
 
-    def _room(self, path: str, array: Array) -> Array:
+    def _buffer(self, path: str, array: Array) -> Array:
         """Memory for an array, with its strides, so that the copy is fast. The writer brings it into C order later."""
         kept = self._arrays.get(path)
         if kept is None or (kept.shape, kept.dtype, kept.strides) != (array.shape, array.dtype, array.strides):

@@ -1,4 +1,4 @@
-"""Checkpoint: the callback that writes checkpoints while `fit` trains."""
+"""Checkpoint: the callback that writes checkpoints while `fit` trains, and which epoch is the best."""
 
 from __future__ import annotations
 
@@ -9,11 +9,70 @@ from math import inf
 from singa_lite.common.checks import above_zero, flag, integer
 from singa_lite.common.notice import warn
 from singa_lite.snapshots.checkpoints.folder import Folder
-from singa_lite.snapshots.checkpoints.monitor import Monitor
 from singa_lite.snapshots.checkpoints.nets import is_between_updates, steps_of
 from singa_lite.snapshots.checkpoints.saver import Saver
 from singa_lite.snapshots.checkpoints.signals import Signals
 from singa_lite.training.fit import Callback, Training, enters, is_stop
+from singa_lite.training.loop.measures import checked_mode
+from singa_lite.training.loop.progress import History
+
+
+class Monitor:
+    """entry: of the history, "val_loss", or "val_metric/scores" where it is a dict; None: no epoch is the best.
+
+    given_mode: "min", "max" or "auto"; mode: "min" or "max", "auto" until the training says which that is. TypeError or
+    ValueError for others.
+    """
+
+    def __init__(self, entry: str | None, mode: str) -> None:
+        if entry is not None and not (isinstance(entry, str) and entry):
+            raise TypeError(f"Checkpoint monitor: wanted the name of an entry of the history, received {entry!r}")
+        self.mode = self.given_mode = checked_mode("Checkpoint", mode)
+        if entry is None and mode != "auto":
+            raise ValueError(f"Checkpoint mode: wanted it beside a monitor only, received {mode!r} and no monitor")
+        self.entry = entry
+        self._seen = 0
+
+    def begin(self, history: History, epochs: int) -> bool:
+        """Look at what is there when a run begins; whether the last of so many epochs is the best.
+
+        If some epochs lack the entry, it is not known which of them its last value is of, and none is the best.
+        """
+        values = self._values(history) if self._has_entry(history) else []
+        self._seen = len(values)
+        return len(values) == epochs and self._is_best(values)
+
+    def has_new_best(self, history: History) -> bool:
+        """Whether there is a value since the last look that is better than all before; a NaN never is.
+
+        ValueError where there is no such entry, or one that holds no numbers.
+        """
+        if self.entry is None or not history.history:
+            return False
+        values = self._values(history)
+        is_new, self._seen = len(values) > self._seen, len(values)
+        return is_new and self._is_best(values)
+
+    def is_best(self, history: History) -> bool:
+        """Whether the last epoch of the history is the best; `has_new_best` then says so too."""
+        return self._is_best(self._values(history))
+
+    def _is_best(self, values: list[float]) -> bool:
+        sign = 1 if self.mode == "min" else -1
+        return bool(values) and sign * values[-1] < min([sign * v for v in values[:-1] if v == v], default=inf)
+
+    def _has_entry(self, history: History) -> bool:
+        return self.entry is not None and self.entry.partition("/")[0] in history.history
+
+    def _values(self, history: History) -> list[float]:
+        name, _, output = str(self.entry).partition("/")
+        try:
+            return [float(value[output] if output else value) for value in history[name]]
+        except (LookupError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"Checkpoint monitor: wanted numbers in the history, {sorted(history.history)}, or in an entry's "
+                f"dict as 'entry/name', received {self.entry!r}"
+            ) from error
 
 
 class Checkpoint(Callback):
@@ -103,7 +162,7 @@ class Checkpoint(Callback):
         self._saver.check()
         self._due |= self.every_epoch
         try:
-            best = self.monitor.look(training.progress.history)
+            best = self.monitor.has_new_best(training.progress.history)
         except ValueError:
             self._write_if_due(training)  # so that this epoch is not lost
             raise
@@ -157,7 +216,7 @@ class Checkpoint(Callback):
         """Write what is not written. An epoch may have ended without `on_epoch`, as another Checkpoint left."""
         best = False
         try:
-            best = training.progress.batch == 0 and self.monitor.look(training.progress.history)
+            best = training.progress.batch == 0 and self.monitor.has_new_best(training.progress.history)
         finally:
             self._saver.finish(training, best)
         # Nobody leaves, and so ends the others, before it is there.

@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping
 
 from singa_lite.common.errors import SnapshotError
 from singa_lite.common.notice import warn
-from singa_lite.snapshots import formats, net_tree, tree
-from singa_lite.snapshots import sharded_state as apart
+from singa_lite.snapshots import formats, net_tree, sharded_state, tree
 from singa_lite.snapshots.checkpoints import nets, stored_run
 from singa_lite.snapshots.checkpoints.nets import net_of
-from singa_lite.snapshots.checkpoints.stored_run import StoredRun, environment
+from singa_lite.snapshots.checkpoints.stored_run import RUN, StoredRun, environment
 from singa_lite.snapshots.tree import LazyArray, Tree
 from singa_lite.training.fit import Training
 from singa_lite.training.loop.means import MEAN
@@ -31,10 +30,10 @@ def save(training: Training, path: str | os.PathLike[str]) -> None:
     if not chosen.has_optimizer:
         raise SnapshotError(f"{os.fsdecode(path)}: wanted a format with the optimizer's state, received {chosen.name}")
 
-    def work(held: apart.ShardedState) -> None:
+    def work(held: sharded_state.ShardedState) -> None:
         formats.write(contents(training).with_more(held.state()), path)
 
-    apart.written(net_of(training), "checkpoint", work)
+    sharded_state.written(net_of(training), "checkpoint", work)
 
 
 def contents(training: Training) -> Tree:
@@ -65,7 +64,7 @@ def restore(
 
         def last_check() -> None:
             _check_metrics(where, run, chosen)
-            check(tree.step_of(snapshot))
+            check(tree.number_of(snapshot, "step"))
             left_out = {"schedule"} if any(each.sets_rate for each in training.callbacks) else set[str]()
             before, now = (_without_names(found, left_out) for found in (run.settings, chosen))
             if training.is_first:
@@ -102,7 +101,7 @@ def verify(path: str | os.PathLike[str]) -> None:
 
 def _check_fit(where: str, wanted: Progress, found: Progress) -> None:
     """SnapshotError for a run over other batches: it would not be the same run."""
-    for name in ("samples", "batch_size", "shuffle", "buckets", "batches", "steps"):
+    for name in RUN:
         if getattr(wanted, name) != getattr(found, name):
             raise SnapshotError(
                 f"{where}: wanted a checkpoint of fit with {name} {getattr(wanted, name)}, "

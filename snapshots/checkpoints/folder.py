@@ -54,7 +54,7 @@ class Folder:
         Else it may come to the folder after others have looked what is there.
         """
         last = _holders.get(os.path.realpath(self.path))
-        if last is not None and last._is_left and last.wait_for_writer is not None:
+        if last is not None and last._was_interrupted and last.wait_for_writer is not None:
             last.wait_for_writer()
 
     def prepare(self, step: int) -> None:
@@ -91,7 +91,7 @@ class Folder:
             return
         self._holder, self._process = (training, current_thread()), os.getpid()
         left = _holders.get(os.path.realpath(self.path))
-        if left is None or left._is_left:
+        if left is None or left._was_interrupted:
             if left is not None:
                 left.release()
             _holders[os.path.realpath(self.path)] = self
@@ -107,7 +107,7 @@ class Folder:
             self.release()
 
     @property
-    def _is_left(self) -> bool:
+    def _was_interrupted(self) -> bool:
         """Whether an interrupt ended the run before it released the folder."""
         if self._holder is None:
             return True

@@ -14,8 +14,7 @@ import numpy as np
 from singa_lite.common.errors import SnapshotError
 from singa_lite.common.notice import warn
 from singa_lite.graph.graph import Pause
-from singa_lite.snapshots import formats
-from singa_lite.snapshots import sharded_state as apart
+from singa_lite.snapshots import formats, sharded_state
 from singa_lite.snapshots.checkpoints import checkpoint, nets
 from singa_lite.snapshots.checkpoints.background import Copying, HostCopy, Writer
 from singa_lite.snapshots.checkpoints.folder import Folder
@@ -80,9 +79,9 @@ class Saver:
 
         best: whether this one is the best of the folder.
         """
-        apart.written(net_of(training), _WHERE, partial(self._start, training, best))
+        sharded_state.written(net_of(training), _WHERE, partial(self._start, training, best))
 
-    def _start(self, training: Training, best: bool, held: apart.ShardedState) -> None:
+    def _start(self, training: Training, best: bool, held: sharded_state.ShardedState) -> None:
         self._writer.wait()
         self.last = time.monotonic()
         self._waiting = partial(self._begin, training, best, self._collected(held))
@@ -98,9 +97,9 @@ class Saver:
 
     def finish(self, training: Training, best: bool = False) -> None:
         """Write the training as it stands unless it is written, and wait. A failure of the one before is a warning."""
-        apart.written(net_of(training), _WHERE, partial(self._finish, training, best))
+        sharded_state.written(net_of(training), _WHERE, partial(self._finish, training, best))
 
-    def _finish(self, training: Training, best: bool, held: apart.ShardedState) -> None:
+    def _finish(self, training: Training, best: bool, held: sharded_state.ShardedState) -> None:
         try:
             self._writer.wait()
         except SnapshotError as error:
@@ -111,10 +110,10 @@ class Saver:
         self.begin()
         self._writer.wait()
 
-    def _collected(self, held: apart.ShardedState) -> Mapping[str, LazyArray]:
+    def _collected(self, held: sharded_state.ShardedState) -> Mapping[str, LazyArray]:
         """What other ranks have of it: for a thread, which cannot ask them, at once."""
         arrays = held.state()
-        return self._copy.of(arrays) if self._writer.background else arrays
+        return self._copy.copies_of(arrays) if self._writer.background else arrays
 
     def give_up(self) -> None:
         """Write what is due. An error is a warning, as another one is being raised."""

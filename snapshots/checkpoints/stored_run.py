@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
@@ -15,12 +16,11 @@ from singa_lite.common.array_types import Array
 from singa_lite.common.checks import finite, integer
 from singa_lite.common.errors import SnapshotError
 from singa_lite.kernels.onednn_kernels.library import library
-from singa_lite.snapshots.checkpoints import history
 from singa_lite.snapshots.checkpoints.nets import net_of
-from singa_lite.snapshots.readers.guarded_json import Unchecked
+from singa_lite.snapshots.readers.raw import Unchecked
 from singa_lite.snapshots.tree import Tree
 from singa_lite.training.fit import Training
-from singa_lite.training.loop.progress import Mean, Progress
+from singa_lite.training.loop.progress import History, Mean, Progress
 
 #: JSON in an array of bytes: position, means, random state, recorded shapes, versions.
 PROGRESS = "training/progress"
@@ -30,6 +30,9 @@ ORDER = "training/order"
 STATISTICS = "training/statistics/"
 #: Before the name of an entry of the history, whose numbers are int64 or float64 (epochs,); "metric/<output>" of dicts.
 HISTORY = "training/history/"
+
+#: What says which run it is: a checkpoint of another is refused.
+RUN = ("samples", "batch_size", "shuffle", "buckets", "batches", "steps")
 
 #: The version of PROGRESS that is written and read.
 VERSION = 1
@@ -66,24 +69,14 @@ def arrays(training: Training) -> dict[str, Array]:
         found[ORDER] = order.astype(np.uint32 if order.size <= 1 << 32 else np.uint64)
     for number, kept in enumerate(training.progress.mean.statistics.values()):
         found[f"{STATISTICS}{number}"] = np.concatenate(kept) if len(kept) > 1 else kept[0]
-    return found | history.arrays(training.progress.history, HISTORY)
+    return found | history_arrays(training.progress.history, HISTORY)
 
 
 def _json_of(training: Training) -> dict[str, object]:
     progress, net = training.progress, net_of(training)
     return {
         "version": VERSION,
-        "samples": progress.samples,
-        "batch_size": progress.batch_size,
-        "shuffle": progress.shuffle,
-        "buckets": progress.buckets,
-        "batches": progress.batches,
-        "steps": progress.steps,
-        "key": progress.key,
-        "place": progress.place,
-        "epoch": progress.epoch,
-        "batch": progress.batch,
-        "seconds": progress.seconds,
+        **{name: getattr(progress, name) for name in (*RUN, "key", "place", "epoch", "batch", "seconds")},
         "mean": vars(progress.mean) | {"statistics": list(progress.mean.statistics)},
         "random": progress.random.bit_generator.state,
         "entries": list(progress.history),
@@ -157,7 +150,7 @@ def _progress(snapshot: Tree, given: Unchecked) -> Progress:
         progress.seconds = finite("seconds", given["seconds"])
         progress.mean = _mean(snapshot, given["mean"])
         progress.random.bit_generator.state = given["random"]
-        progress.history = history.read(snapshot, HISTORY, given.get("entries", []))
+        progress.history = read_history(snapshot, HISTORY, given.get("entries", []))
         progress.check_place()
         if progress.batch and ("loss" not in progress.mean.sums or progress.seconds <= 0):
             raise ValueError(f"an epoch with losses {progress.mean.sums}, in {progress.seconds} seconds")
@@ -220,3 +213,58 @@ def _installed(name: str) -> str:
         return version(name)
     except PackageNotFoundError:
         return "not installed"
+
+
+#: {kind of dtype: the dtype that is written}.
+_KEPT_AS = {"f": np.float64, "i": np.int64, "u": np.int64, "b": np.bool_}
+
+
+def history_arrays(history: History, at: str) -> dict[str, Array]:
+    """{`at` + "loss": float64 (epochs,), `at` + "metric/<output>": ...}. SnapshotError for what is no numbers."""
+    found: dict[str, Array] = {}
+    for name, values in history.history.items():
+        if "/" in name:
+            raise SnapshotError(f"checkpoint: wanted names without '/' in the history, received {name!r}")
+        if values and all(isinstance(value, Mapping) for value in values):
+            if any(value.keys() != values[0].keys() for value in values):
+                raise SnapshotError(f"checkpoint: wanted the same names in each dict of the history's {name!r}")
+            for key in values[0]:
+                found[f"{at}{name}/{key}"] = _numbers(f"{name}/{key}", [value[key] for value in values])
+        else:
+            found[f"{at}{name}"] = _numbers(name, values)
+    return found
+
+
+def _numbers(name: str, values: Sequence[object]) -> Array:
+    """The values as bool, int64 or float64."""
+    try:
+        array = np.asarray(values)
+        if array.ndim in (1, 3) and array.dtype.kind in _KEPT_AS:
+            return array.astype(_KEPT_AS[array.dtype.kind])
+    except ValueError:  # lists of unequal lengths
+        pass
+    raise SnapshotError(f"checkpoint: wanted numbers in the history's {name!r}, received {values[-1:]}")
+
+
+def read_history(snapshot: Tree, at: str, order: Sequence[str]) -> History:
+    """The history of a file, its entries in this order. SnapshotError for arrays that are none of ours."""
+    made = History()
+    for path, (shape, dtype) in snapshot.specs.items():
+        if not path.startswith(at):
+            continue
+        if len(shape) not in (1, 3) or dtype not in _KEPT_AS.values():
+            raise SnapshotError(f"{snapshot.path}: entry {path!r}: wanted numbers an epoch, received {shape} {dtype}")
+        values = snapshot.read(path)
+        _enter(made, path.removeprefix(at), values.tolist() if values.ndim == 1 else list(values))
+    made.history = {name: made.history.pop(name) for name in order if name in made.history} | made.history
+    return made
+
+
+def _enter(made: History, path: str, values: list[object]) -> None:
+    name, _, key = path.partition("/")
+    if not key:
+        made.history[name] = values
+        return
+    entries = made.history.setdefault(name, [{} for _ in values])
+    for entry, value in zip(entries, values, strict=False):
+        entry[key] = value

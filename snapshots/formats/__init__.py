@@ -12,10 +12,8 @@ from contextlib import ExitStack, contextmanager
 from singa_lite.common import checks
 from singa_lite.common.errors import SnapshotError
 from singa_lite.common.keywords import explains_keywords
-from singa_lite.snapshots import net_tree, parts
-from singa_lite.snapshots import sharded_state as apart
+from singa_lite.snapshots import net_tree, parts, sharded_state
 from singa_lite.snapshots.formats import foreign
-from singa_lite.snapshots.formats.keras import differences
 from singa_lite.snapshots.formats.table import Format, Save
 from singa_lite.snapshots.formats.table import Path as Path
 from singa_lite.snapshots.formats.table import of_path as of_path
@@ -36,10 +34,10 @@ def save(net: TrainedNet, path: Path, *, weights_only: bool = False, **options: 
     Of several processes rank 0 writes; see `sharded_state.written`.
     """
 
-    def work(held: apart.ShardedState) -> None:
+    def work(held: sharded_state.ShardedState) -> None:
         write(net_tree.of_net(net).with_more(held.state()), path, weights_only=weights_only, **options)
 
-    apart.written(net, "save", work, with_state=not weights_only)
+    sharded_state.written(net, "save", work, with_state=not weights_only)
 
 
 def write(contents: Tree, path: Path, *, weights_only: bool = False, **options: object) -> None:
@@ -52,7 +50,7 @@ def write(contents: Tree, path: Path, *, weights_only: bool = False, **options: 
         raise SnapshotError(f"{os.fsdecode(path)}: {chosen.name} files are only read; write .h5, .safetensors or .npz")
     contents = only_weights(contents) if weights_only else contents
     for entry, lazy in contents.arrays.items():
-        if not chosen.takes(lazy.dtype):
+        if not chosen.can_hold(lazy.dtype):
             where, wanted = f"{os.fsdecode(path)}: entry {entry!r}", ", ".join(chosen.dtypes)
             raise SnapshotError(f"{where}: wanted one of {wanted}, in the machine's byte order, received {lazy.dtype}")
     writer(path)(contents, path, **options)
@@ -93,6 +91,8 @@ def load(
             state = False if optimizer is None and not holds_optimizer(path, found) else optimizer
             net_tree.restore(net, found, state)
         if of_path(path).module == "keras.weights" and is_of_weights(found.attributes):
+            from singa_lite.snapshots.formats.keras import differences  # here, as only files of Keras need it
+
             differences.warn_of(net, wanted, os.fsdecode(path))
     return left
 

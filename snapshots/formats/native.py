@@ -19,8 +19,7 @@ import numpy as np
 from singa_lite.common.array_types import Array
 from singa_lite.common.atomic import replacing
 from singa_lite.common.errors import SnapshotError
-from singa_lite.snapshots import manifest, tree
-from singa_lite.snapshots.files import hdf5_writer
+from singa_lite.snapshots import hdf5_writer, manifest, tree
 from singa_lite.snapshots.manifest import Attribute, Manifest
 from singa_lite.snapshots.readers.hdf5 import guarded
 from singa_lite.snapshots.tree import LazyArray, Tree
@@ -109,10 +108,5 @@ def _read(file: guarded.File, path: str, known: Manifest | None) -> Array:
 def _checked_manifest(file: guarded.File) -> Manifest:
     """The manifest. SnapshotError unless it is whole and names the datasets of the file and no others."""
     found = manifest.in_hdf5(file, _MANIFEST, _SHA256)
-    for path in found.entries:
-        if path not in file.datasets:
-            raise SnapshotError(f"{file.path}: wanted an entry {path!r}, received none of that name")
-    for path in file.datasets:
-        if path not in found.entries and path != _MANIFEST:
-            raise SnapshotError(f"{file.path}: received an entry {path!r}, for which there is no place")
+    found.check_names(file.path, file.datasets.keys() - {_MANIFEST})
     return found

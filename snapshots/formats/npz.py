@@ -19,14 +19,12 @@ import numpy as np
 from singa_lite.common.array_types import Array
 from singa_lite.common.atomic import replacing
 from singa_lite.common.errors import SnapshotError
-from singa_lite.snapshots import manifest
-from singa_lite.snapshots.files import output
-from singa_lite.snapshots.files.output import SaverThreads
+from singa_lite.snapshots import manifest, output
 from singa_lite.snapshots.manifest import Manifest
-from singa_lite.snapshots.readers import guarded_json, npy, raw, zip_archive
-from singa_lite.snapshots.readers.npy import Head
+from singa_lite.snapshots.output import SaverThreads
+from singa_lite.snapshots.readers import raw, zip_archive
 from singa_lite.snapshots.readers.raw import RawFile
-from singa_lite.snapshots.readers.zip_archive import Member
+from singa_lite.snapshots.readers.zip_archive import Member, NpyArray, npy_array
 from singa_lite.snapshots.tree import LazyArray, Tree, weights_tree
 
 _MANIFEST, _SHA256 = "manifest", "manifest_sha256"
@@ -60,7 +58,7 @@ def save(contents: Tree, path: str | os.PathLike[str]) -> None:
             with threads.entering(entry, array):
                 _write(archive, entry, member_name(entry), array, total)
             del array  # before the next one is fetched
-        raw.allow(shown, "the manifest, when it is read", guarded_json.cost(known.to_bytes()), total)
+        raw.allow(shown, "the manifest, when it is read", raw.json_cost(known.to_bytes()), total)
         for name, data in ((_MANIFEST, known.to_bytes()), (_SHA256, bytes.fromhex(known.sha256))):
             _write(archive, name, f"{name}.npy", np.frombuffer(data, np.uint8), total)
 
@@ -152,7 +150,7 @@ def _manifest(file: RawFile, members: Mapping[str, Member]) -> Manifest | None:
     for name in (_MANIFEST, _SHA256):
         if name not in members:
             raise SnapshotError(f"{file.path}: wanted an entry {name!r}, received none of that name")
-        array = _array(file, members[name], _head(file, members[name]))
+        array = npy_array(file, members[name]).read()
         if array.dtype != np.uint8:
             raise SnapshotError(f"{file.path}: entry {name!r}: wanted uint8, received {array.dtype}")
         found.append(array.tobytes())
@@ -169,27 +167,14 @@ def _entries(where: str, members: Mapping[str, Member], known: Manifest) -> dict
     return {path: members[name] for path, name in names.items()}
 
 
-def _head(file: RawFile, member: Member) -> Head:
-    where = f"{file.path}: entry {member.name!r}"
-    return npy.parse(where, zip_archive.head(file, member, npy.MOST_BYTES), member.size)
-
-
 def _lazy(file: RawFile, path: str, member: Member, known: Manifest | None) -> LazyArray:
     """The array at a path, verified if the file has a manifest; else it may be a view."""
-    head = _head(file, member)
-    return LazyArray(head.shape, head.dtype.newbyteorder("="), partial(_read, file, path, member, head, known))
+    found = npy_array(file, member)
+    read = found.read if known is None else partial(_verified, file, path, found, known)
+    return LazyArray(found.shape, found.dtype.newbyteorder("="), read)
 
 
-def _read(file: RawFile, path: str, member: Member, head: Head, known: Manifest | None) -> Array:
-    array = _array(file, member, head)
-    if known is not None:
-        known.check(file.path, path, array, file.state())
+def _verified(file: RawFile, path: str, found: NpyArray, known: Manifest) -> Array:
+    array = found.read()
+    known.check(file.path, path, array, file.state())
     return array
-
-
-def _array(file: RawFile, member: Member, head: Head) -> Array:
-    where = f"{file.path}: entry {member.name!r}"
-    data = zip_archive.read(file, member)[head.start :]
-    if head.order == "C":
-        return raw.to_array(where, data, head.dtype, head.shape)
-    return raw.to_array(where, data, head.dtype, head.shape[::-1]).transpose()

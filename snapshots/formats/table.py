@@ -48,7 +48,7 @@ class Format:
     options: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = _PLAIN
 
-    def takes(self, dtype: DType) -> bool:
+    def can_hold(self, dtype: DType) -> bool:
         """Whether an array of that dtype is read as it was written: all readers give the machine's byte order."""
         return dtype.name in self.dtypes and dtype.isnative
 
@@ -84,8 +84,8 @@ FORMATS = (
     ),
     Format("NumPy archive", (".npz",), "npz", has_optimizer=True),
     Format("SINGA 1.0 to 5.x", (".bin", ".model", ".desc"), "singa.records", is_written=False),
-    Format("SINGA pickle", (".pickle", ".pkl"), "singa.pickles", is_written=False),
-    Format("SINGA 3.1 and later", (".zip",), "singa.zips", is_written=False),
+    Format("SINGA pickle", (".pickle", ".pkl"), "singa.arrays", is_written=False),
+    Format("SINGA 3.1 and later", (".zip",), "singa.arrays", is_written=False),
 )
 
 

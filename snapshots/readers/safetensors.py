@@ -14,7 +14,7 @@ import numpy as np
 
 from singa_lite.common.array_types import Array, DType
 from singa_lite.common.errors import SnapshotError
-from singa_lite.snapshots.readers import guarded_json, raw
+from singa_lite.snapshots.readers import raw
 from singa_lite.snapshots.readers.raw import RawFile, Shape
 
 #: The most bytes of a header that the format allows.
@@ -67,7 +67,7 @@ def read(file: RawFile) -> Header:
     """Reads and checks the whole header of a file, and nothing of its arrays."""
     text = _text(file)
     start = 8 + len(text)
-    contents = guarded_json.loads(file, "the header", text)
+    contents = raw.load_json(file, "the header", text)
     metadata = _texts(file, contents.pop(METADATA, {}))
     for name in contents:
         encoded(file.path, name)

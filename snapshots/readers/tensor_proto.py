@@ -57,16 +57,16 @@ def parse(file: RawFile, what: str, start: int, size: int) -> Proto:
     (kind,) = head.run(_TYPE, 1) or [0]
     layout = head.run(_LAYOUT, _MOST_AXES)
     if kind not in _KINDS:
-        raise head.wrong(f"data_type float32 (0), int32 (2) or double (4), received {kind}")
+        raise head.error(f"data_type float32 (0), int32 (2) or double (4), received {kind}")
     text, packed_tag, single_tag = _KINDS[kind]
     packed = head.tag() == packed_tag
     if packed:
         head.varint()
         length = head.varint()
         if length != size - head.at:
-            raise head.wrong(f"{size - head.at} bytes of numbers, received a length of {length}")
+            raise head.error(f"{size - head.at} bytes of numbers, received a length of {length}")
     elif head.tag() not in (single_tag, None):
-        raise head.wrong(f"a field with numbers of type {kind}, received tag {head.tag()}")
+        raise head.error(f"a field with numbers of type {kind}, received tag {head.tag()}")
     dtype = np.dtype(text)
     found = Proto(shape, dtype, start + head.at, size - head.at, packed, _strides(head, shape, layout))
     _check_size(head, found)
@@ -110,17 +110,17 @@ class _Head:
             self.at += 1
             values.append(self.varint())
             if len(values) > most:
-                raise self.wrong(f"at most {most} fields with tag {tag}, received more")
+                raise self.error(f"at most {most} fields with tag {tag}, received more")
         return values
 
     def varint(self) -> int:
         """An unsigned number of 32 bits in all."""
         value, self.at = _varint(self._where, self._data, self.at)
         if value >= 1 << 32:
-            raise self.wrong(f"a number of at most 32 bits, received {value}")
+            raise self.error(f"a number of at most 32 bits, received {value}")
         return value
 
-    def wrong(self, text: str) -> SnapshotError:
+    def error(self, text: str) -> SnapshotError:
         """An error that names file and entry."""
         return SnapshotError(f"{self._where}: wanted {text}")
 
@@ -135,13 +135,13 @@ def _strides(head: _Head, shape: Shape, layout: list[int]) -> tuple[int, ...] | 
         return None
     if len(layout) == len(shape) and layout:
         if sum(stride * (extent - 1) for stride, extent in zip(layout, shape, strict=True)) >= max(1, prod(shape)):
-            raise head.wrong(f"strides for shape {shape}, received {layout}")
+            raise head.error(f"strides for shape {shape}, received {layout}")
         return tuple(layout)
     if layout in ([], [0]):
         return None
     if layout == [1] and len(shape) == 2:
         return 1, shape[0]
-    raise head.wrong(f"strides or the transposition of a matrix for shape {shape}, received {layout}")
+    raise head.error(f"strides or the transposition of a matrix for shape {shape}, received {layout}")
 
 
 def _check_size(head: _Head, proto: Proto) -> None:
@@ -152,7 +152,7 @@ def _check_size(head: _Head, proto: Proto) -> None:
         tags = 0 if proto.packed else proto.elements
         fits = proto.elements + tags <= proto.size <= 10 * proto.elements + tags
     if not fits:
-        raise head.wrong(f"{proto.elements} numbers for shape {proto.shape}, received {proto.size} bytes of them")
+        raise head.error(f"{proto.elements} numbers for shape {proto.shape}, received {proto.size} bytes of them")
 
 
 def _untagged(where: str, data: ByteArray, dtype: DType) -> Array:

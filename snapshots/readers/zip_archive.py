@@ -1,21 +1,30 @@
-"""The members of a zip archive that may be hostile, read by `zipfile` behind checks of the whole directory.
+"""The members of a zip archive that may be hostile, read by `zipfile` behind checks of its whole directory.
 
 Only the plainest archives are read: the members lie one behind the other from the first byte, then the directory, then
 the end record, with no comment; each local header has the name and sizes of the directory. So every byte belongs to one
 member or record, and all readers of zip archives find the same members. (PKWARE APPNOTE 6.3.10, sections 4.3 to 4.5.)
+
+The head of a .npy file, NumPy's format of one array, as `numpy.save` writes it for plain numbers (numpy.lib.format,
+version 1.0), is b"\\x93NUMPY\\x01\\x00", two bytes with the length of a text, and the text: "{'descr': '<f4',
+'fortran_order': False, 'shape': (2, 3), }", spaces, a line feed; the array's bytes follow. NumPy evaluates the text.
+Here it must match what `numpy.save` writes; anything else is refused.
 """
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
+from math import prod
 from typing import IO, NamedTuple, cast
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 import numpy as np
 
+from singa_lite.common.array_types import Array, DType
 from singa_lite.common.errors import SnapshotError
-from singa_lite.snapshots.readers.raw import ByteArray, RawFile
+from singa_lite.snapshots.readers import raw
+from singa_lite.snapshots.readers.raw import ByteArray, RawFile, Shape
 
 _END = struct.Struct("<4s4H2LH")
 _LOCAL = struct.Struct("<4s5H3L2H")
@@ -175,3 +184,54 @@ def _inflated(file: RawFile, member: Member, count: int) -> ByteArray:
     if at != count:
         raise SnapshotError(f"{file.path}: member {member.name!r}: wanted {count} deflated bytes, received {at}")
     return data
+
+
+#: Bytes of a .npy file's beginning that are looked at: more than the head of a plain array has.
+_MOST_HEAD = 1 << 11
+
+_MAGIC = b"\x93NUMPY\x01\x00"
+
+_TEXT = re.compile(
+    rb"\{'descr': '([<>|](?:b1|[iu][1248]|f[248]))', 'fortran_order': (True|False), "
+    rb"'shape': \(((?:\d{1,19}, ?)*(?:\d{1,19})?)\), \} *\n"
+)
+
+
+class NpyArray(NamedTuple):
+    """An array of an archive, as the head of its .npy file says. start: of its bytes in the member."""
+
+    file: RawFile
+    member: Member
+    shape: Shape
+    dtype: DType
+    is_fortran: bool
+    start: int
+
+    def read(self) -> Array:
+        """The array, C order, in the host's byte order; perhaps a view of the archive."""
+        where = f"{self.file.path}: entry {self.member.name!r}"
+        data = read(self.file, self.member)[self.start :]
+        data = data if self.dtype.isnative else data.copy()  # which is swapped in place
+        if not self.is_fortran:
+            return raw.to_array(where, data, self.dtype, self.shape)
+        return np.ascontiguousarray(raw.to_array(where, data, self.dtype, self.shape[::-1]).T)
+
+
+def npy_array(file: RawFile, member: Member) -> NpyArray:
+    """The array in a member, whose head is read now.
+
+    SnapshotError for another version or text, for objects and records, and unless the array fills the member.
+    """
+    where = f"{file.path}: entry {member.name!r}"
+    data = head(file, member, _MOST_HEAD)
+    start = 10 + int.from_bytes(data[8:10], "little")
+    match = _TEXT.fullmatch(data[10:start])
+    if not data.startswith(_MAGIC) or match is None:
+        raise SnapshotError(f"{where}: wanted a .npy head of version 1.0 with plain numbers, received {data[:80]!r}")
+    descr, fortran, extents = (group.decode("ascii") for group in match.groups())
+    dtype = np.dtype(descr)
+    shape = tuple(int(extent) for extent in extents.split(",") if extent.strip())
+    if start + prod(shape) * dtype.itemsize != member.size:
+        raise SnapshotError(f"{where}: wanted {shape} {dtype}, received {member.size - start} bytes")
+    raw.check_shape(where, shape, dtype)
+    return NpyArray(file, member, shape, dtype, fortran == "True", start)

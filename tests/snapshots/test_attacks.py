@@ -27,7 +27,7 @@ from singa_files import zipped
 from singa_lite import SnapshotError
 from singa_lite.errors import SnapshotVersionError
 from singa_lite.snapshots import formats
-from singa_lite.snapshots.readers import guarded_json
+from singa_lite.snapshots.readers import raw
 from singa_lite.snapshots.readers.hdf5 import guarded
 from snapshot_nets import peak_of
 from test_hostile_files import bounded
@@ -589,5 +589,5 @@ COSTLY = {
 @pytest.mark.parametrize("kind", COSTLY)
 def test_json_costs_no_more_than_is_known_before_it_is_parsed(kind):
     text = b'{"x":[' + COSTLY[kind] + b"0]}"
-    peak = peak_of(lambda: guarded_json.parsed("x", "text", text))
-    assert peak < guarded_json.cost(text) < 10 * peak
+    peak = peak_of(lambda: raw.parse_json("x", "text", text))
+    assert peak < raw.json_cost(text) < 10 * peak

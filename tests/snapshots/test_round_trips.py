@@ -21,8 +21,7 @@ from interrupts import Tracer
 from nets import all_bits, bits, state_of
 from singa_lite import FeedForwardNet, SnapshotError, layers, optimizer, tensor
 from singa_lite.__main__ import main
-from singa_lite.snapshots import command, formats, net_tree
-from singa_lite.snapshots.files import output
+from singa_lite.snapshots import command, formats, net_tree, output
 from singa_lite.snapshots.formats.table import FORMATS, of_path
 from singa_lite.snapshots.readers import raw
 from singa_lite.snapshots.tree import Tree

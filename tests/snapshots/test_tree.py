@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nets import explicit_step, forward_and_loss, state_of
-from singa_lite import FeedForwardNet, OutOfMemoryError, SnapshotError, device, layers, loss, optimizer
+from singa_lite import FeedForwardNet, OutOfMemoryError, SnapshotError, device, layers, loss, optimizer, snapshots
 from singa_lite import tensor as tensors
 from singa_lite.snapshots import net_tree
 from snapshot_nets import OPTIMIZERS, batches, make_net, train, trained
@@ -280,3 +280,9 @@ def test_too_little_memory_for_the_optimizer_s_state_changes_nothing():
 
 
 # ---- nets of other kinds
+
+
+def test_checkpoints_and_maps_are_known_before_they_are_imported():
+    assert {"Checkpoint", "checkpoint", "latest", "load", "maps", "save"} <= set(dir(snapshots))
+    with pytest.raises(AttributeError, match="no attribute 'newest'"):
+        snapshots.newest  # noqa: B018

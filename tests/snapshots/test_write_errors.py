@@ -21,8 +21,7 @@ from format_cases import WRITTEN, small_net
 from full_disk import disk_of
 from nets import state_of
 from singa_lite import FeedForwardNet, SnapshotError
-from singa_lite.snapshots import manifest
-from singa_lite.snapshots.files import hdf5_writer
+from singa_lite.snapshots import hdf5_writer, manifest
 from snapshot_nets import dense_net, make_net, number_in, trained
 
 # ---- writing fails

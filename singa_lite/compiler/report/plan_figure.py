@@ -236,7 +236,7 @@ def to_dot(instructions: Sequence[Instruction], names: Sequence[str]) -> str:
         for earlier in before:
             shared = set(blocks_of(instructions[earlier])).intersection(blocks_of(instructions[later]))
             written = [block for block in sorted(shared) if not {earlier, later}.isdisjoint(uses.writers[block])]
-            causes = [names[block] for block in written if not uses.is_written(block, earlier, later - 1)]
+            causes = [names[block] for block in written if not uses.is_changed(block, earlier + 1, later - 1)]
             ends = f"o{instructions[earlier].number} -> o{instructions[later].number}"
             lines.append(f"  {ends} [label={_quoted(', '.join(causes))}];")
     return "\n".join([*lines, "}", ""])

@@ -95,7 +95,7 @@ class DataSet(ABC):
         """A batch without samples, for a process that has none of a batch and takes part in its step."""
 
     @abstractmethod
-    def through(
+    def iterate(
         self, order: Array | None = None, start: int = 0, prefetch: int = 0, epoch: int = 0, key: int = 0
     ) -> Batches:
         """Samples and targets of each batch from number `start`, in this order, or the data's.

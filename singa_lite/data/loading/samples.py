@@ -298,7 +298,7 @@ class Samples(DataSet):
         for piece in self.own_slices(start):
             yield None if piece.start == piece.stop else piece if order is None else order[piece]
 
-    def through(
+    def iterate(
         self, order: Array | None = None, start: int = 0, prefetch: int = 0, epoch: int = 0, key: int = 0
     ) -> Batches:
         """See `DataSet`."""
@@ -323,10 +323,10 @@ class Samples(DataSet):
         """(samples, targets) at `index`, see `ArraySource.take`; targets None where there are none."""
         inputs = {name: found.take(index, copy) for name, found in self.inputs.items()}
         if self.targets is None:
-            return self.given(inputs, None)
-        return self.given(inputs, {name: found.take(index, copy) for name, found in self.targets.items()})
+            return self.to_batch(inputs, None)
+        return self.to_batch(inputs, {name: found.take(index, copy) for name, found in self.targets.items()})
 
-    def given(self, inputs: dict[str, Shaped], targets: dict[str, Shaped] | None) -> Batch:
+    def to_batch(self, inputs: dict[str, Shaped], targets: dict[str, Shaped] | None) -> Batch:
         """A batch as the net takes it, in the form in which the user gave the whole; with weights, if there are any."""
         inputs = {name: converted(taken, self.dtypes.get(name)) for name, taken in inputs.items()}
         x = next(iter(inputs.values())) if self.single[0] else inputs

@@ -12,10 +12,9 @@ from singa_lite.common.arrays import kind
 from singa_lite.common.errors import DataError
 from singa_lite.common.notice import warn
 from singa_lite.data import Epochs, Processes
-from singa_lite.data.loading.batch_sources import BatchSource, Indexed, Names, Stateful, parts_of
+from singa_lite.data.loading.batch_sources import BatchSource, Indexed, InOwnMemory, Names, Stateful, copied, parts_of
 from singa_lite.data.loading.data_set import Batch, Batches, DataSet, emptied
 from singa_lite.data.loading.loaded_samples import Loading
-from singa_lite.data.loading.own_memory import InOwnMemory, copied
 from singa_lite.data.loading.workers import Crew, prefetched
 
 _END = object()
@@ -72,17 +71,17 @@ class Stream(DataSet):
             raise DataError(f"{self._where}: wanted at least one batch, received none")
         return self._form
 
-    def through(
+    def iterate(
         self, order: Array | None = None, start: int = 0, prefetch: int = 0, epoch: int = 0, key: int = 0
     ) -> Batches:
         """See `DataSet`."""
         if isinstance(self._source, Indexed):
             made = self._by_number(self._source, order, start, prefetch)
         else:
-            made = prefetched(_in_own_memory(self._one_by_one(start, epoch), prefetch), prefetch)
-        return self._taken(made, start, epoch)
+            made = prefetched(_in_own_memory(self._iterated(start, epoch), prefetch), prefetch)
+        return self._checked_batches(made, start, epoch)
 
-    def _taken(self, made: Generator[tuple[object, object], None, None], start: int, epoch: int) -> Batches:
+    def _checked_batches(self, made: Generator[tuple[object, object], None, None], start: int, epoch: int) -> Batches:
         """The batches, checked, each with where the source is behind it. Errors say which batch they are of."""
         number = start
         try:
@@ -120,15 +119,15 @@ class Stream(DataSet):
                 _in_own_memory(((source[number], None) for number in numbers[start:]), prefetch), prefetch
             )
         else:
-            for _, made in self._crew.through(((None, number) for number in numbers[start:]), prefetch):
+            for _, made in self._crew.map_jobs(((None, number) for number in numbers[start:]), prefetch):
                 yield made, None
         ended = getattr(source, "on_epoch_end", None)
         if callable(ended):
             ended()
 
-    def _one_by_one(self, start: int, epoch: int) -> Iterator[tuple[object, object]]:
+    def _iterated(self, start: int, epoch: int) -> Iterator[tuple[object, object]]:
         """(batch, where the source is behind it). DataError for too few."""
-        count, left = start, self._begun(start, epoch)
+        count, left = start, self._source_iterator(start, epoch)
         while self.steps is None or count < self.steps:
             batch = next(left, _END)
             if batch is not _END:
@@ -143,9 +142,9 @@ class Stream(DataSet):
                 wanted = "at least one batch" if self.steps is None else f"{self.steps} batches"
                 raise DataError(f"{self._where}: wanted {wanted} in epoch {epoch}, received {count} and then the end")
             self._may_begin_anew = False
-            left = self._begun(0, epoch)
+            left = self._source_iterator(0, epoch)
 
-    def _begun(self, start: int, epoch: int) -> Iterator[object]:
+    def _source_iterator(self, start: int, epoch: int) -> Iterator[object]:
         """What the next batches are taken from. With `steps` it goes on from epoch to epoch."""
         if isinstance(self._source, Epochs):
             return islice(self._source.make(epoch), start, None)

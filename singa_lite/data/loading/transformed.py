@@ -10,7 +10,7 @@ import numpy as np
 from singa_lite.common.array_types import Array
 from singa_lite.common.arrays import host_array, kind
 from singa_lite.common.errors import DataError, GraphError
-from singa_lite.data.loading.own_memory import Gate
+from singa_lite.data.loading.batch_sources import Gate
 from singa_lite.data.loading.samples import ArraySource, Index, Sliceable
 from singa_lite.tensor import Shape
 

@@ -89,7 +89,7 @@ class Crew(Generic[Job, Made]):
         self._workers = workers
         self._processes: Executor | None = None
 
-    def through(self, items: Iterable[tuple[Kept, Job]], prefetch: int) -> Generator[tuple[Kept, Made], None, None]:
+    def map_jobs(self, items: Iterable[tuple[Kept, Job]], prefetch: int) -> Generator[tuple[Kept, Made], None, None]:
         """(kept, work(job)) of each (kept, job), in their order; `prefetch` ahead, with workers one more than these.
 
         DataError where a process died.

@@ -1,25 +1,24 @@
-"""DataParallelStep: what a training step does because other processes do it too: meet, weigh its samples, and sum."""
+"""DataParallelStep: what a training step does because other processes do it too: meet, compare, weigh samples, sum."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
 from singa_lite.autograd.ops.arithmetic import product
 from singa_lite.autograd.ops.noise import drawing
 from singa_lite.autograd.ops.synced_normalization import RankShare, across
+from singa_lite.common.array_types import Array
 from singa_lite.common.errors import ParallelError
 from singa_lite.device import Device, device_of
 from singa_lite.graph.graph import Phase
 from singa_lite.layer.layer import Layer
 from singa_lite.parallel.data_parallel import DataParallel
-from singa_lite.parallel.gradients.buckets import Buckets, Take
+from singa_lite.parallel.gradients.buckets import Buckets, ShardedBuckets, Take
 from singa_lite.parallel.gradients.ownership import Ownership
-from singa_lite.parallel.gradients.same_values import Comparison
-from singa_lite.parallel.gradients.sharded import ShardedBuckets
 from singa_lite.tensor import Tensor, from_numpy
 
 #: In the place of an output: all samples; and, in that of a share, how many the ranks have together.
@@ -234,3 +233,52 @@ def _difference(one: Mapping[str, str], other: Mapping[str, str]) -> tuple[str, 
     """The first setting that is not the same, and what it is in both."""
     names = dict.fromkeys([*one, *other])
     return next(((name, one.get(name), other.get(name)) for name in names if one.get(name) != other.get(name)), None)
+
+
+class Comparison:
+    """values: gives what is to be equal, by name."""
+
+    def __init__(self, values: Callable[[], Mapping[str, Tensor]]) -> None:
+        self._values = values
+
+    def digest(self) -> bytes:
+        """Equal where all values have equal bits, names and forms, and lie in memory alike: sums go by its order."""
+        return repr(list(self._digests().items())).encode()
+
+    def refuse(self, ranks: DataParallel, where: str) -> NoReturn:
+        """Say which rank and which parameter differ. All ranks call it."""
+        raise ParallelError(f"{where}: wanted equal parameters on all ranks, received {self._difference(ranks)}")
+
+    def _difference(self, ranks: DataParallel) -> str:
+        first, *others = ranks.gathered(self._digests())
+        if not isinstance(first, dict):
+            return "ranks that do something else"
+        for rank, other in enumerate(others, 1):
+            if not isinstance(other, dict) or list(other) != list(first):
+                return f"another net on rank {rank} than on rank 0"
+            lies = [name for name in first if first[name][0] != other[name][0]]
+            if lies:
+                return f"{lies[0]!r} in another order in memory on rank {rank} than on rank 0, as by other kernels"
+            wrong = [name for name in first if first[name] != other[name]]
+            if wrong:
+                more = f" and {len(wrong) - 1} others" if len(wrong) > 1 else ""
+                return f"another value of {wrong[0]!r}{more} on rank {rank} than on rank 0"
+        return "parameters that changed meanwhile"
+
+    def _digests(self) -> dict[str, tuple[object, ...]]:
+        return {name: (value.memory_order(), *_digest(_on_host(value))) for name, value in self._values().items()}
+
+
+def _on_host(value: Tensor) -> Array:
+    device = device_of(value)
+    array = device.array(value)
+    return array if isinstance(array, np.ndarray) else device.runtime.read(array)
+
+
+def _digest(array: Array) -> tuple[object, ...]:
+    """Form and sums of the bits, in one pass over memory each: quicker than any hash, and no two roundings agree."""
+    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    words = flat[: flat.size // 8 * 8].view(np.uint64)
+    rest = flat[words.size * 8 :].tobytes()
+    odd = words[::2].sum(dtype=np.uint64)
+    return str(array.dtype), array.shape, int(words.sum(dtype=np.uint64)), int(odd), rest

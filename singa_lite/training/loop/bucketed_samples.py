@@ -26,14 +26,14 @@ class BucketedSamples(DataSet):
         self.forms = len(data.forms)
         self._data = data
 
-    def through(
+    def iterate(
         self, order: Array | None = None, start: int = 0, prefetch: int = 0, epoch: int = 0, key: int = 0
     ) -> Batches:
         """See `DataSet`."""
         groups = islice(self._data.groups(order), start, None)
-        return prefetched((self._own(number, group) for number, group in enumerate(groups, start)), prefetch)
+        return prefetched((self._rank_batch(number, group) for number, group in enumerate(groups, start)), prefetch)
 
-    def _own(self, number: int, group: Group) -> Batch | None:
+    def _rank_batch(self, number: int, group: Group) -> Batch | None:
         numbers = group.numbers[self.share.slice_of(number, len(group.numbers))]
         return self._data.batch(Group(group.length, numbers)) if len(numbers) else None
 

@@ -54,7 +54,7 @@ def evaluate(
     """
     seen = EvaluationTotals(net.measures)
     options = {} if class_weight is None else {"class_weight": class_weight}
-    with closing(data.through(prefetch=prefetch)) as all_batches:
+    with closing(data.iterate(prefetch=prefetch)) as all_batches:
         for number, batch in enumerate(islice(all_batches, data.steps)):
             if batch is None:
                 continue
@@ -71,7 +71,7 @@ def predict(net: Evaluable, data: DataSet, output: Collection[str] = ()) -> Tens
     whole: dict[str, Tensor] = {}
     parts: dict[str, list[Array]] = {}
     single, first = False, 0
-    with closing(data.through()) as all_batches:
+    with closing(data.iterate()) as all_batches:
         for batch in all_batches:
             if batch is None:
                 continue
@@ -126,22 +126,18 @@ class EvaluationTotals:
 
         ParallelError where ranks have gone through other data.
         """
-        told = gather_values(ranks, (data, self._parts, self._joined), "evaluate: its end")
-        check_same_call("evaluate", [facts for facts, _, _ in told])
+        exchanged = gather_values(ranks, (data, self._parts, self._joined), "evaluate: its end")
+        check_same_call("evaluate", [facts for facts, _, _ in exchanged])
         every = sorted(
-            ((number, rank, part) for rank, (_, parts, _) in enumerate(told) for number, part in parts), key=_batch_key
+            ((number, rank, part) for rank, (_, parts, _) in enumerate(exchanged) for number, part in parts),
+            key=lambda entry: entry[:2],  # of one number, of loaders of the ranks' own, by rank
         )
         mean = Mean()
         for _, _, part in every:
             mean.add_parts([part], self._measures)
         self._joined = {}
-        for _, _, joined in told:
+        for _, _, joined in exchanged:
             for key, statistics in joined.items():
                 self._join(key, statistics)
         mean.statistics |= {key: [statistics] for key, statistics in self._joined.items()}
         return mean
-
-
-def _batch_key(entry: tuple[int, int, MetricShard]) -> tuple[int, int]:
-    """Where a batch stands: those of the same number, of loaders of the ranks' own, by rank."""
-    return entry[:2]

@@ -48,12 +48,12 @@ class OnRanks:
             made = [work()] if self.is_first else []
         except Exception as error:
             failure = error
-        told = self.gathered((made, "" if failure is None else f"{type(failure).__name__}: {failure}"), doing)
+        results = self.gathered((made, "" if failure is None else f"{type(failure).__name__}: {failure}"), doing)
         if failure is not None:
             raise failure
-        found, text = told[0]
+        found, text = results[0]
         if text:
-            raise RankFailedError(f"{doing}: rank 0 of {len(told)} failed: {text}")
+            raise RankFailedError(f"{doing}: rank 0 of {len(results)} failed: {text}")
         return found[0]
 
 

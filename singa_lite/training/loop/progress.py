@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,6 +61,7 @@ class History(Mapping[str, list[OneOrMore]]):
         return f"<History of {max(map(len, self.history.values()), default=0)} epochs, last {last}>"
 
 
+@dataclass(eq=False)
 class Progress:
     """How far a run of `fit` has come; another run that goes on from it comes to equal bits.
 
@@ -72,32 +74,26 @@ class Progress:
     drawn from; mean: over the batches done; seconds: that they took.
     """
 
-    def __init__(
-        self,
-        samples: int,
-        batch_size: int,
-        shuffle: bool,
-        seed: int,
-        buckets: tuple[tuple[int, int], ...] = (),
-        batches: int | None = None,
-        steps: int | None = None,
-        begun: int = 0,
-    ) -> None:
-        self.samples = samples
-        self.batch_size = batch_size
-        self.shuffle = shuffle
-        self.buckets = buckets
-        self.batches = batches
-        self.steps = steps
-        self.epoch = 0
-        self.batch = 0
-        self.order: Array | None = None
-        self.key = 0
-        self.place: object = None
-        self.random = np.random.default_rng([seed, samples, begun] if begun else [seed, samples])
-        self.mean = Mean()
-        self.seconds = 0.0
-        self.history = History()
+    samples: int
+    batch_size: int
+    shuffle: bool
+    seed: InitVar[int]
+    buckets: tuple[tuple[int, int], ...] = ()
+    batches: int | None = None
+    steps: int | None = None
+    begun: InitVar[int] = 0
+    epoch: int = field(default=0, init=False)
+    batch: int = field(default=0, init=False)
+    order: Array | None = field(default=None, init=False)
+    key: int = field(default=0, init=False)
+    place: object = field(default=None, init=False)
+    random: np.random.Generator = field(init=False)
+    mean: Mean = field(default_factory=Mean, init=False)
+    seconds: float = field(default=0.0, init=False)
+    history: History = field(default_factory=History, init=False)
+
+    def __post_init__(self, seed: int, begun: int) -> None:
+        self.random = np.random.default_rng([seed, self.samples, begun] if begun else [seed, self.samples])
 
     @property
     def ordered(self) -> int:

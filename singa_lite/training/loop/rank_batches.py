@@ -43,18 +43,18 @@ class RankBatches:
         self.places: list[object] = []
 
     def __iter__(self) -> Iterator[Batch]:
-        """The batches. `told` must be called behind each."""
+        """The batches. `gather_shards` must be called behind each."""
         if self._ranks is None:
-            yield from self._whole()
+            yield from self._single_process_batches()
             return
-        self._meet(None, None)
+        self._exchange(None, None)
         while self._goes_on:
             if self._failure is not None:  # which comes behind all that is to be done of the batch before
                 raise self._failure
             batch, self._next = self._next, None
             yield self._data.without_samples() if batch is None else batch
 
-    def _whole(self) -> Iterator[Batch]:
+    def _single_process_batches(self) -> Iterator[Batch]:
         for batch in self._batches:
             if batch is None:
                 raise ParallelError("wanted whole batches of a process that is alone, received a share")
@@ -65,19 +65,21 @@ class RankBatches:
 
         part, place: this one's.
         """
-        return [part] if self._ranks is None else self._meet(part, place)
+        return [part] if self._ranks is None else self._exchange(part, place)
 
-    def _meet(self, part: MetricShard | None, place: object) -> list[MetricShard]:
+    def _exchange(self, part: MetricShard | None, place: object) -> list[MetricShard]:
         """Take the next batch, and tell each other how that went."""
         has_more = self._take()
         text = "" if self._failure is None else f"{type(self._failure).__name__}: {self._failure}"
-        told = gather_values(self._ranks, _RankState(part, place, has_more, text), "fit: between batches")
-        failed = [f"rank {rank} of {len(told)} failed: {each.error}" for rank, each in enumerate(told) if each.error]
+        states = gather_values(self._ranks, _RankState(part, place, has_more, text), "fit: between batches")
+        failed = [
+            f"rank {rank} of {len(states)} failed: {each.error}" for rank, each in enumerate(states) if each.error
+        ]
         if failed and self._failure is None:
             self._failure = RankFailedError(failed[0])
-        self.places = [each.place for each in told]
-        self._goes_on = bool(failed) or any(each.own for each in told)
-        return [each.part for each in told if each.part is not None and each.part.size]
+        self.places = [each.place for each in states]
+        self._goes_on = bool(failed) or any(each.own for each in states)
+        return [each.part for each in states if each.part is not None and each.part.size]
 
     def _take(self) -> bool:
         """Whether there is a further batch, of which some samples may be this process's."""
@@ -96,14 +98,14 @@ def gather_values(ranks: DataParallel | None, value: T, doing: str) -> list[T]:
     return [value] if ranks is None or ranks.size == 1 else cast("list[T]", ranks.gathered(value, doing))
 
 
-def check_same_call(where: str, told: Sequence[Mapping[str, object]]) -> None:
-    """ParallelError where ranks have made a call otherwise, or are elsewhere of it. told: {fact: value}, by rank."""
-    for rank, facts in enumerate(told):
+def check_same_call(where: str, calls: Sequence[Mapping[str, object]]) -> None:
+    """ParallelError where ranks have made a call otherwise, or are elsewhere of it. calls: {fact: value}, by rank."""
+    for rank, facts in enumerate(calls):
         for name, value in facts.items():
-            if value != told[0][name]:
+            if value != calls[0][name]:
                 raise ParallelError(
-                    f"{where}: wanted the same call on all {len(told)} ranks, received {name} {told[0][name]} on rank "
-                    f"0 and {value} on rank {rank}"
+                    f"{where}: wanted the same call on all {len(calls)} ranks, received {name} {calls[0][name]} on "
+                    f"rank 0 and {value} on rank {rank}"
                 )
 
 

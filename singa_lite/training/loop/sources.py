@@ -13,12 +13,11 @@ from singa_lite.common.sizes import memory_size
 from singa_lite.data import Bucketed, Paired
 from singa_lite.data.loading.batch_sources import check_is_no_dataset, gives_batches
 from singa_lite.data.loading.data_set import Batch, DataSet, InTurn, Share
-from singa_lite.data.loading.loaded_samples import LoadedSamples, Loading
+from singa_lite.data.loading.loaded_samples import USUAL_WINDOW, LoadedSamples, Loading
 from singa_lite.data.loading.samples import Samples
 from singa_lite.data.loading.splitting import TrainingData
 from singa_lite.data.loading.streams import Stream
 from singa_lite.data.loading.transformed import Transformed, checked_transforms, stored
-from singa_lite.data.loading.windows import USUAL_WINDOW
 from singa_lite.data.loading.workers import checked_workers
 from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.parallel.data_parallel import DataParallel

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from singa_lite.common.errors import SnapshotError
-from singa_lite.snapshots.readers.guarded_json import Unchecked
+from singa_lite.snapshots.readers.raw import Unchecked
 from singa_lite.tensor import Shape
 
 #: Axes that a sample may have, and how many others a layer may lie within.
@@ -48,7 +48,7 @@ class LayerInfo(NamedTuple):
 def layers_of(where: str, attributes: Mapping[str, Unchecked]) -> dict[str, LayerInfo]:
     """The layers by name, each after its sources. SnapshotError where an attribute is missing or wrong.
 
-    What parsing the texts takes was checked when the attributes were read: see `guarded_json`.
+    What parsing the texts takes was checked when the attributes were read: see `raw.json_cost`.
     """
     found: dict[str, LayerInfo] = {}
     try:

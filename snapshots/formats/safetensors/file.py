@@ -9,34 +9,27 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from io import FileIO
-from typing import TypeVar
+from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.common.array_types import Array
+from singa_lite.common.array_types import Array, DType
 from singa_lite.common.atomic import replacing
 from singa_lite.common.errors import SnapshotError
-from singa_lite.snapshots import manifest
-from singa_lite.snapshots.files import output
-from singa_lite.snapshots.files.output import SaverThreads
+from singa_lite.snapshots import manifest, output
 from singa_lite.snapshots.formats.safetensors import torch_names
-from singa_lite.snapshots.formats.safetensors.entries import Entry, header_bytes, laid_out
-from singa_lite.snapshots.formats.safetensors.file_tree import foreign_tree, of_known
+from singa_lite.snapshots.formats.safetensors.file_tree import MANIFEST, NAMES, SHA256
+from singa_lite.snapshots.formats.safetensors.file_tree import opened as opened
 from singa_lite.snapshots.manifest import Manifest
-from singa_lite.snapshots.readers import guarded_json, raw, safetensors
-from singa_lite.snapshots.readers.raw import RawFile
-from singa_lite.snapshots.readers.safetensors import Header
-from singa_lite.snapshots.torch_layout import NameMap, Names, TorchLayout
+from singa_lite.snapshots.output import SaverThreads
+from singa_lite.snapshots.readers import raw
+from singa_lite.snapshots.readers.safetensors import DTYPES, LONGEST, METADATA, TensorInfo, encoded
+from singa_lite.snapshots.torch_layout import AxisSlice, Names, TorchLayout
 from singa_lite.snapshots.tree import ArraySpec, Tree
 from singa_lite.tensor import Shape
-
-#: In the metadata: the manifest's text, its digest, and {path: [name, axes]} as JSON.
-_MANIFEST, _SHA256, _NAMES = "singa_lite.manifest", "singa_lite.sha256", "singa_lite.names"
-
-T = TypeVar("T")
 
 
 def save(contents: Tree, path: str | os.PathLike[str], *, names: Names | None = None) -> None:
@@ -51,7 +44,7 @@ def save(contents: Tree, path: str | os.PathLike[str], *, names: Names | None = 
     blank = {entry: manifest.ManifestEntry(shape, dtype.name, "0" * 64) for entry, (shape, dtype) in specs.items()}
     header = _header(shown, entries, layouts, Manifest(contents.attributes, blank))  # as long as with the digests
     size, total = len(header), len(header) + sum(lazy.nbytes for lazy in contents.arrays.values())
-    raw.allow(shown, "the header, when it is read", guarded_json.cost(header), total)
+    raw.allow(shown, "the header, when it is read", raw.json_cost(header), total)
     written = Manifest(contents.attributes)
     with replacing(path) as file, SaverThreads(written, file.fileno()) as threads:
         file.seek(size)
@@ -83,114 +76,74 @@ def _write(file: FileIO, layout: TorchLayout, array: Array, whole: Array | None)
 def _header(where: str, entries: Mapping[str, Entry], layouts: Mapping[str, TorchLayout], known: Manifest) -> bytes:
     metadata = {
         "format": "pt",  # what readers of PyTorch's files ask for
-        _MANIFEST: known.to_bytes().decode(),
-        _SHA256: known.sha256,
-        _NAMES: json.dumps(
+        MANIFEST: known.to_bytes().decode(),
+        SHA256: known.sha256,
+        NAMES: json.dumps(
             {path: layouts[path].noted() for entry in entries.values() for path in entry.paths}, separators=(",", ":")
         ),
     }
     return header_bytes(where, {name: entry.info for name, entry in entries.items()}, metadata)
 
 
-@contextmanager
-def opened(path: str | os.PathLike[str], wanted: Tree | None, *, names: Names | None = None) -> Iterator[Tree]:
-    """A file as a tree. names: as for `save`; a file of ours knows its own, and is renamed by these.
+class Entry(NamedTuple):
+    """An array of the file, and the paths in the tree of what it holds: one, or its parts in their order."""
 
-    A file of PyTorch's is read unverified, by the names of the entries of `wanted`, or by names and shapes alone. Its
-    num_batches_tracked are left out, and named in the attribute `left_out`; other strange entries keep their names. Its
-    floats are widened to those of `wanted`, bfloat16 at least to float32.
+    info: TensorInfo
+    paths: tuple[str, ...]
+
+
+def laid_out(where: str, specs: Mapping[str, ArraySpec], layouts: Mapping[str, TorchLayout]) -> dict[str, Entry]:
+    """{name in the file: its entry}. Those of larger elements come first, so that all elements are aligned.
+
+    SnapshotError for parts that do not make up a whole.
     """
-    with raw.reading(path) as file:
-        header = safetensors.read(file)
-        known = _manifest(file, header)
-        layouts = _torch_layouts(file.path, header, wanted, names) if known is None else _written(file, header, known)
-        if known is not None and names is not None and wanted is not None:
-            yield of_known(file, header, known, _renamed(file.path, layouts, wanted, names))
-        elif known is not None:
-            yield of_known(file, header, known, {path: (path, layout) for path, layout in layouts.items()})
-        else:
-            copies = names.copies if isinstance(names, NameMap) else {}
-            yield foreign_tree(file, header, layouts, wanted, copies)
+    paths: dict[str, list[str]] = {}
+    for path in sorted(specs, key=lambda path: -specs[path].dtype.itemsize):
+        paths.setdefault(layouts[path].name, []).append(path)
+    entries: dict[str, Entry] = {}
+    end = 0
+    for name, held in paths.items():
+        shape, dtype = _file_shape(where, name, held, specs, layouts), specs[held[0]].dtype
+        begin, end = end, end + prod(shape) * dtype.itemsize
+        ordered = sorted(held, key=lambda path: layouts[path].part or AxisSlice(0, 0, 0, 0))
+        entries[name] = Entry(TensorInfo(code_of(dtype), shape, begin, end), tuple(ordered))
+    return entries
 
 
-def _manifest(file: RawFile, header: Header) -> Manifest | None:
-    """The manifest of a file of ours, None for another program's."""
-    if not any(key.startswith("singa_lite") for key in header.metadata):
-        return None
-    missing = {_MANIFEST, _SHA256, _NAMES} - header.metadata.keys()
-    if missing:
-        raise SnapshotError(f"{file.path}: wanted {sorted(missing)} in its metadata, received none of that name")
-    text = header.metadata[_MANIFEST].encode(errors="replace")
-    return manifest.read(file.path, text, header.metadata[_SHA256], file.size)
+def _file_shape(
+    where: str, name: str, paths: list[str], specs: Mapping[str, ArraySpec], layouts: Mapping[str, TorchLayout]
+) -> Shape:
+    """The shape of the file's array."""
+    pieces = [(layouts[path].part, layouts[path].stored_shape(specs[path].shape)) for path in paths]
+    part, shape = pieces[0]
+    if part is None:
+        return shape
+    wanted, end = part.whole_shape(shape), 0
+    for piece, of_piece in sorted((piece, shape) for piece, shape in pieces if piece is not None):
+        if piece.begin != end or piece.of_shape(wanted) != of_piece:
+            break
+        end = piece.end
+    if end != part.whole or len({specs[path].dtype for path in paths}) > 1:
+        found = {path: specs[path] for path in paths}
+        raise SnapshotError(f"{where}: entry {name!r}: wanted parts of an array {wanted}, received {found}")
+    return wanted
 
 
-def _written(file: RawFile, header: Header, known: Manifest) -> dict[str, TorchLayout]:
-    """The layouts in the metadata. SnapshotError unless they name all entries of the file and of the manifest."""
-    text = header.metadata[_NAMES].encode(errors="replace")
-    given = guarded_json.loads(file, "the names", text)
-    layouts = {path: TorchLayout.of(f"{file.path}: entry {path!r}", layout) for path, layout in given.items()}
-    places = {(layout.name, layout.part) for layout in layouts.values()}
-    for what, wanted, found, count in (
-        ("the manifest's entries", set(known.entries), set(layouts), len(layouts)),
-        ("the names of its arrays", set(header.entries), {name for name, _ in places}, len(places)),
-    ):
-        if wanted != found or len(layouts) != count:
-            raise SnapshotError(f"{file.path}: wanted {what}, received names that differ in {sorted(wanted ^ found)}")
-    for path, layout in layouts.items():
-        shape = header.entries[layout.name].shape
-        if not layout.fits(len(shape)):
-            raise SnapshotError(
-                f"{file.path}: entry {path!r}: wanted an order of {len(shape)} axes, received {layout.axes}"
-            )
-        _check_part(file.path, shape, layout)
-    return layouts
+_CODES = {name: code for code, name in DTYPES.items() if code != "BF16"}
 
 
-def _check_part(where: str, shape: Shape, layout: TorchLayout) -> None:
-    if layout.part is not None and not layout.has_part(shape):
-        axis, _, _, whole = layout.part
-        raise SnapshotError(
-            f"{where}: entry {layout.name!r}: wanted an extent of {whole} along axis {axis}, received shape {shape}"
-        )
+def code_of(dtype: DType) -> str:
+    """The format's name of a dtype that the format has."""
+    return _CODES[dtype.name]
 
 
-def _torch_layouts(where: str, header: Header, wanted: Tree | None, names: Names | None) -> dict[str, TorchLayout]:
-    """The layouts of a file of PyTorch's, by path."""
-    specs = {name: ArraySpec(entry.shape, entry.dtype) for name, entry in header.entries.items()}
-    if wanted is None:
-        return torch_names.guessed_layouts(where, specs, names)
-    attributes = wanted.attributes
-    layouts = torch_names.layouts(where, wanted.specs, attributes.get("layers"), names, specs, wanted.is_partial)
-    found = {path: layout for path, layout in layouts.items() if layout.name in specs}
-    for layout in found.values():
-        _check_part(where, specs[layout.name].shape, layout)
-    used = {layout.name for layout in found.values()}
-    strange = [(name, TorchLayout(name)) for name in specs if name not in used and not _is_ignored(name, names)]
-    return _by_path(where, [*found.items(), *strange])
-
-
-def _is_ignored(name: str, names: Names | None) -> bool:
-    return name.rpartition(".")[2] in torch_names.IGNORED or (isinstance(names, NameMap) and names.is_beside(name))
-
-
-def _renamed(
-    where: str, layouts: Mapping[str, TorchLayout], wanted: Tree, names: Names
-) -> dict[str, tuple[str, TorchLayout]]:
-    """{path: (path when it was written, layout)}: an entry with a name in `names` is moved to the path of that name."""
-    if isinstance(names, NameMap):
-        known = names.paths(where, wanted.specs)
-    else:
-        present = {layout.name for layout in layouts.values()}
-        asked = torch_names.layouts(where, wanted.specs, wanted.attributes.get("layers"), names, present)
-        known = {(layout.name, layout.part): path for path, layout in asked.items()}
-    moved = [(known.get((layout.name, layout.part), path), (path, layout)) for path, layout in layouts.items()]
-    return _by_path(where, moved)
-
-
-def _by_path(where: str, pairs: Sequence[tuple[str, T]]) -> dict[str, T]:
-    found: dict[str, T] = {}
-    for path, item in pairs:
-        if path in found:
-            raise SnapshotError(f"{where}: entry {path!r}: wanted one array for it, received several of that name")
-        found[path] = item
-    return found
+def header_bytes(where: str, entries: Mapping[str, TensorInfo], metadata: Mapping[str, str]) -> bytes:
+    """Length and header, as a file begins. SnapshotError for a name that is no Unicode, and for a header too long."""
+    contents: dict[str, object] = {METADATA: dict(metadata)}
+    for name, entry in entries.items():
+        contents[name] = {"dtype": entry.code, "shape": entry.shape, "data_offsets": (entry.begin, entry.end)}
+    text = encoded(where, json.dumps(contents, ensure_ascii=False, separators=(",", ":")))
+    text += b" " * (-len(text) % 8)
+    if METADATA in entries or len(text) > LONGEST:
+        raise SnapshotError(f"{where}: wanted at most {LONGEST} bytes of header and no entry {METADATA!r}")
+    return len(text).to_bytes(8, "little") + text

@@ -52,7 +52,10 @@ def opened(path: str | os.PathLike[str], wanted: Tree | None) -> Iterator[Tree]:
         protos = records(file)
         if described is not None:
             check_described(name, described, protos)
-        arrays = {key: _lazy(file, key, proto) for key, proto in protos.items()}
+        arrays = {
+            key: LazyArray(proto.shape, proto.dtype, partial(tensor_proto.read, file, f"entry {key!r}", proto))
+            for key, proto in protos.items()
+        }
         yield named(name, arrays, wanted)
 
 
@@ -97,10 +100,6 @@ def _record(file: RawFile, offset: int) -> tuple[str, int, int]:
 
 def _number(file: RawFile, what: str, offset: int) -> int:
     return int.from_bytes(bytes(file.read(what, offset, _LENGTH)), "little")
-
-
-def _lazy(file: RawFile, key: str, proto: Proto) -> LazyArray:
-    return LazyArray(proto.shape, proto.dtype, partial(tensor_proto.read, file, f"entry {key!r}", proto))
 
 
 def _described_file(name: str) -> str:

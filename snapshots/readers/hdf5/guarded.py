@@ -21,9 +21,8 @@ from singa_lite.common.array_types import Array
 from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.readers.hdf5 import objects
 from singa_lite.snapshots.readers.hdf5.claimed_bytes import ClaimedBytes
-from singa_lite.snapshots.readers.hdf5.members import Symbol, members
 from singa_lite.snapshots.readers.hdf5.messages import Value
-from singa_lite.snapshots.readers.hdf5.objects import Dataset, Object
+from singa_lite.snapshots.readers.hdf5.objects import Dataset, Object, Symbol, members
 from singa_lite.snapshots.readers.raw import FileState, state_of, to_read
 
 #: Groups within groups: files of this package have four, and one for each layer that holds another one.
@@ -89,11 +88,11 @@ class File:
 
     def attributes(self, path: str = "") -> dict[str, Value | None]:
         """All attributes of a group or a dataset: numbers, truth values, texts, or lists of them."""
-        return {name: self.attribute(name, path) for name in self._at(path).attributes}
+        return {name: self.attribute(name, path) for name in self._object(path).attributes}
 
     def attribute(self, name: str, path: str = "") -> Value | None:
         """One attribute of a group or a dataset; None where there is none of that name."""
-        found = self._at(path).attributes.get(name)
+        found = self._object(path).attributes.get(name)
         if found is None:
             return None
         with self._reading(f"{_entry(path)}attribute {name!r} cannot be read"):
@@ -116,7 +115,7 @@ class File:
         """The file's state, which differs once the file was changed."""
         return state_of(self._file)
 
-    def _at(self, path: str) -> Object:
+    def _object(self, path: str) -> Object:
         """The object at a path. It is read again, since attributes are not kept."""
         if not path:
             return self._root

@@ -1,29 +1,27 @@
-"""SINGA's snapshots since 3.1, `Model.save_states(path)`: a zip archive of two deflated members. They are only read.
+"""SINGA's snapshots that are NumPy arrays by name: pickles until 3.0, zip archives since 3.1. They are only read.
+
+A pickle, `net.save(f, use_pickle=True)` or the model zoo's, has since 1.1.1 the number of a version too: see
+`readers.numpy_pickle`. A zip, `Model.save_states(path)`, has two deflated members:
 
 tensor_dict.npz    a NumPy archive, its arrays stored, by names with dots ("conv1.W", "block.bn1.running_mean")
 states_attr.json   {name: {"state_type": 0 of the model or 1 the user's own, "shape": [...], "dtype": number}}
 
-Arrays of the user's own are no part of a net. They are left out, and named in the attribute `left_out`.
+Arrays of the user's own are no part of a net. They are left out, and named in `left_out`.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 
-import numpy as np
-
-from singa_lite.common.array_types import Array
 from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.formats.singa.names import named
-from singa_lite.snapshots.readers import guarded_json, npy, raw, zip_archive
-from singa_lite.snapshots.readers.guarded_json import Json
-from singa_lite.snapshots.readers.npy import Head
-from singa_lite.snapshots.readers.raw import ByteArray, RawFile
-from singa_lite.snapshots.readers.zip_archive import Member
+from singa_lite.snapshots.formats.singa.records import VERSION
+from singa_lite.snapshots.readers import numpy_pickle, raw, zip_archive
+from singa_lite.snapshots.readers.numpy_pickle import PickledArray
+from singa_lite.snapshots.readers.raw import ByteArray, Json, RawFile
 from singa_lite.snapshots.tree import LazyArray, Tree
 
 _ARRAYS, _ATTRIBUTES = "tensor_dict.npz", "states_attr.json"
@@ -54,45 +52,41 @@ class _Inner(RawFile):
 
 @contextmanager
 def opened(path: str | os.PathLike[str], wanted: Tree | None) -> Iterator[Tree]:
-    """A .zip. wanted: the net's tree, see `names.named`. While it is open, all arrays are in memory.
+    """A .pickle, .pkl or .zip. wanted: the net's tree, see `names.named`. While it is open, its arrays are in memory.
 
-    FileNotFoundError if there is none; SnapshotError for an archive of other members, one that unpacks to more than
-    `raw` allows, and attributes that do not fit the arrays.
+    FileNotFoundError if there is none; SnapshotError for a pickle of anything but arrays of numbers by name, or one
+    that calls or names what such a pickle does not need; for a zip of other members, one that unpacks to more than
+    `raw` allows, and attributes that do not fit the arrays; and for a damaged one.
     """
     with raw.reading(path) as file:
-        members = zip_archive.members(file)
-        if members.keys() != {_ARRAYS, _ATTRIBUTES}:
-            raise SnapshotError(f"{file.path}: wanted {_ARRAYS} and {_ATTRIBUTES}, received {list(members)[:8]}")
-        text = zip_archive.read(file, members[_ATTRIBUTES])
-        attributes = guarded_json.loads(file, _ATTRIBUTES, text)
-        arrays = _arrays(_Inner(file, zip_archive.read(file, members[_ARRAYS])))
-        left_out = _checked(file.path, arrays, attributes)
+        if file.path.lower().endswith(".zip"):
+            arrays, left_out = _zipped_arrays(file)
+        else:
+            arrays, left_out = _pickled_arrays(file), []
         found = named(file.path, {name: lazy for name, lazy in arrays.items() if name not in left_out}, wanted)
-        if left_out:
-            found.attributes["left_out"] = json.dumps(left_out)
+        found.left_out = left_out
         yield found
 
 
-def _arrays(inner: _Inner) -> dict[str, LazyArray]:
+def _zipped_arrays(file: RawFile) -> tuple[dict[str, LazyArray], list[str]]:
+    """The arrays of a .zip by name, and the names of those that are left out."""
+    members = zip_archive.members(file)
+    if members.keys() != {_ARRAYS, _ATTRIBUTES}:
+        raise SnapshotError(f"{file.path}: wanted {_ARRAYS} and {_ATTRIBUTES}, received {list(members)[:8]}")
+    attributes = raw.load_json(file, _ATTRIBUTES, zip_archive.read(file, members[_ATTRIBUTES]))
+    arrays = _npz_arrays(_Inner(file, zip_archive.read(file, members[_ARRAYS])))
+    return arrays, _checked(file.path, arrays, attributes)
+
+
+def _npz_arrays(inner: _Inner) -> dict[str, LazyArray]:
     """The arrays of a .npz by name."""
     found: dict[str, LazyArray] = {}
     for name, member in zip_archive.members(inner).items():
-        where = f"{inner.path}: member {name!r}"
         if not name.endswith(".npy") or not member.is_stored:
-            raise SnapshotError(f"{where}: wanted a stored array")
-        head = npy.parse(where, zip_archive.head(inner, member, npy.MOST_BYTES), member.size)
-        native = head.dtype.newbyteorder("=")
-        found[name.removesuffix(".npy")] = LazyArray(head.shape, native, partial(_read, where, inner, member, head))
+            raise SnapshotError(f"{inner.path}: member {name!r}: wanted a stored array")
+        array = zip_archive.npy_array(inner, member)
+        found[name.removesuffix(".npy")] = LazyArray(array.shape, array.dtype.newbyteorder("="), array.read)
     return found
-
-
-def _read(where: str, inner: _Inner, member: Member, head: Head) -> Array:
-    data = zip_archive.read(inner, member)[head.start :]
-    if not head.dtype.isnative:  # `to_array` swaps bytes in place, and this is a view of the archive
-        data = data.copy()
-    if head.order == "C":
-        return raw.to_array(where, data, head.dtype, head.shape)
-    return np.ascontiguousarray(raw.to_array(where, data, head.dtype, head.shape[::-1]).T)
 
 
 def _checked(where: str, arrays: Mapping[str, LazyArray], attributes: Mapping[str, Json]) -> list[str]:
@@ -118,3 +112,20 @@ def _described(given: Mapping[str, Json]) -> tuple[int, dict[str, object]] | Non
     if type(kind) is not int or kind not in (_MODEL, _OWN) or type(dtype) is not int or not isinstance(shape, list):
         return None
     return kind, {"shape": shape, "dtype": _DTYPES.get(dtype)}
+
+
+def _pickled_arrays(file: RawFile) -> dict[str, LazyArray]:
+    found: dict[str, LazyArray] = {}
+    seen: set[int] = set()
+    for name, value in numpy_pickle.read(file).items():
+        where = f"{file.path}: entry {name!r}"
+        if name == VERSION and type(value) is int:
+            continue
+        if not isinstance(value, PickledArray) or value.data is None:
+            raise SnapshotError(f"{where}: wanted an array, received another value")
+        if value.data and id(value.data) in seen:  # else a small file could hold many large arrays
+            raise SnapshotError(f"{where}: wanted numbers of its own, received another's")
+        seen.add(id(value.data))
+        raw.check_shape(where, value.shape, value.dtype)
+        found[name] = LazyArray(value.shape, value.dtype.newbyteorder("="), partial(value.read, where))
+    return found

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import h5py
 
 from singa_lite.common.array_types import Array
-from singa_lite.snapshots.files.output import SaverThreads
 from singa_lite.snapshots.manifest import Manifest
+from singa_lite.snapshots.output import SaverThreads
 from singa_lite.snapshots.tree import LazyArray
 
 if TYPE_CHECKING:

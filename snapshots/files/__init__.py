@@ -1,1 +1,0 @@
-"""Writes files whole or not at all; all formats with a writer use it."""
