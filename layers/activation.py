@@ -65,6 +65,10 @@ class Activation(Elementwise):
     sigmoid(x); "softplus" log(1 + e**x). Default "relu", but beside a name that is another function's the mode
     is wanted: Activation("tanh") is refused, Activation("tanh", "tanh") is not. slope: of "leaky_relu" only,
     above 0, default 0.01. alpha: of "elu" only, above 0, default 1.
+
+    >>> net = Sequential([layers.Input((3,)), layers.Activation("act", "leaky_relu", slope=0.5)])
+    >>> print(net.predict([[-1.0, 0.0, 2.0]]))
+    [[-0.5  0.   2. ]]
     """
 
     def __init__(
@@ -126,6 +130,10 @@ class Softmax(Layer):
     Input and output samples of any shape with that axis.
 
     axis: counts the batch as 0, negative from the end; never the batch.
+
+    >>> net = Sequential([layers.Input((3,)), layers.Softmax()])
+    >>> print(net.predict([[0.0, 1.0, 2.0]]).round(3))
+    [[0.09  0.245 0.665]]
     """
 
     gives = "softmax"
@@ -154,6 +162,10 @@ class PReLU(Layer):
     shared_axes: axes along which one alpha serves all, counted from 1, the channels, as 0 is the batch; None for all
     but the channels, () for an alpha for each element, (1, 2, 3) for one alpha for all of an image. alpha_init: an
     Initializer, its name, or a number.
+
+    >>> net = Sequential([layers.Input((3, 4, 5)), layers.PReLU("act")])
+    >>> net.parameters()["act/alpha"].shape
+    (3, 1, 1)
     """
 
     def __init__(

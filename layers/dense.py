@@ -20,6 +20,10 @@ class Dense(WithActivation):
     use_bias: False leaves the bias out. activation: a mode of `Activation`, "softmax" (of the last axis), "linear",
     such an operation of `autograd`, or an Activation; None: none. weight_init, bias_init: an Initializer, its name,
     or a number.
+
+    >>> net = Sequential([layers.Input((5,)), layers.Dense(3, activation="relu")])
+    >>> net.predict(np.ones((2, 5), "float32")).shape
+    (2, 3)
     """
 
     passes_mask = True

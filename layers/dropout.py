@@ -38,6 +38,10 @@ class Dropout(Elementwise):
     goes up by one at each training call, so a restored state repeats the same numbers.
 
     p: the probability to drop, from 0 to below 1.
+
+    >>> net = Sequential([layers.Input((5,)), layers.Dropout("drop", 0.2)])
+    >>> print(net.predict([[1.0, 2.0, 3.0, 4.0, 5.0]]))  # evaluation drops nothing
+    [[1. 2. 3. 4. 5.]]
     """
 
     def __init__(self, name: str, p: float = 0.5, *, input_sample_shape: InputShape | None = None) -> None:
@@ -91,6 +95,10 @@ class SpatialDropout1D(SpatialDropout):
     Input and output samples (channels, length). State: random uint64 (3,), as of Dropout.
 
     p: the probability to drop, from 0 to below 1.
+
+    >>> net = Sequential([layers.Input((3, 10)), layers.SpatialDropout1D("drop", 0.2)])
+    >>> net.predict(np.ones((2, 3, 10), "float32")).shape
+    (2, 3, 10)
     """
 
     axes = SEQUENCE
@@ -103,6 +111,10 @@ class SpatialDropout2D(SpatialDropout):
     Input and output samples (channels, height, width). State: random uint64 (3,), as of Dropout.
 
     p: the probability to drop, from 0 to below 1.
+
+    >>> net = Sequential([layers.Input((3, 8, 6)), layers.SpatialDropout2D("drop", 0.2)])
+    >>> net.predict(np.ones((2, 3, 8, 6), "float32")).shape
+    (2, 3, 8, 6)
     """
 
     axes = IMAGE
@@ -115,6 +127,10 @@ class GaussianNoise(Elementwise):
     so that they are the same in a net of any dtype.
 
     std: the standard deviation of the numbers, 0 or more.
+
+    >>> net = Sequential([layers.Input((5,)), layers.GaussianNoise("noise", 0.1)])
+    >>> print(net.predict([[1.0, 2.0, 3.0, 4.0, 5.0]]))  # evaluation adds nothing
+    [[1. 2. 3. 4. 5.]]
     """
 
     def __init__(self, name: str, std: float, *, input_sample_shape: InputShape | None = None) -> None:

@@ -12,6 +12,13 @@ class Dummy(Elementwise):
     """y = x: gives a name to one of several inputs or outputs of a net.
 
     Input and output samples of any shape.
+
+    >>> net = FeedForwardNet()
+    >>> hidden = net.add(layers.Dense(4, input_sample_shape=(5,)))
+    >>> net.add(layers.Dummy("features"), hidden)
+    <Dummy 'features' -> (4,)>
+    >>> net.output_names()
+    ['features']
     """
 
     keeps_values = True
@@ -26,5 +33,10 @@ class Dummy(Elementwise):
 
 
 def Input(shape: InputShape, *, name: str | None = None) -> Dummy:
-    """A layer that is an input of a net, of samples of this shape, as `keras.Input`."""
+    """A layer that is an input of a net, of samples of this shape, as `keras.Input`.
+
+    >>> net = Sequential([layers.Input((5,), name="pixels"), layers.Dense(3)])
+    >>> net.input_shapes()
+    {'pixels': (5,)}
+    """
     return Dummy(name, shape)  # type: ignore[arg-type]

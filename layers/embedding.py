@@ -20,6 +20,10 @@ class PaddingMask(Layer):
     No derivative passes.
 
     padding_idx: the id of padding, at least 0.
+
+    >>> net = Sequential([layers.Input((4,)), layers.PaddingMask("mask")])
+    >>> print(net.predict(np.array([[7, 3, 0, 0]])))
+    [[1. 1. 0. 0.]]
     """
 
     input_ids = 2**63
@@ -67,6 +71,10 @@ class Embedding(Layer):
     `passes_mask`, to those that look at other positions (see docs/sequences.md); of samples (time,) alone.
     padding_idx: an id whose row begins as 0 and gets no gradient; None: none, as -1 is no id. weight_init: an
     Initializer, its name, or a number.
+
+    >>> net = Sequential([layers.Input((6,)), layers.Embedding("words", 100, 8)])  # 6 ids below 100
+    >>> net.predict(np.ones((2, 6), "int64")).shape
+    (2, 6, 8)
     """
 
     features_last = True
@@ -127,6 +135,11 @@ class TiedDense(Layer):
     embedding's name, and its gradient is the sum over both and is yielded once.
 
     embedding: the layer, which must be in the net, or in the same outer layer, before this one.
+
+    >>> words = layers.Embedding("words", 100, 8)
+    >>> net = Sequential([layers.Input((6,)), words, layers.TiedDense("head", words)])
+    >>> net.predict(np.ones((2, 6), "int64")).shape, sorted(net.parameters())
+    ((2, 6, 100), ['words/weight'])
     """
 
     passes_mask = True

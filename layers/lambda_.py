@@ -22,6 +22,10 @@ class Lambda(Layer):
     shapes are found by recording the function once, on two samples without values. It has no parameters: what trains
     is a Layer of one's own (docs/layers_of_layers.md). A function is no value that a file could hold: snapshots hold
     the net's tensors, and the script makes the layer again.
+
+    >>> net = Sequential([layers.Input((3,)), layers.Lambda("square", lambda x: x * x)])
+    >>> print(net.predict([[-1.0, 2.0, 3.0]]))
+    [[1. 4. 9.]]
     """
 
     def __init__(

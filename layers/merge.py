@@ -13,7 +13,15 @@ from singa_lite.tensor import Shape, Tensor
 
 
 class Merge(Layer):
-    """y = the sum of all inputs, two or more of equal sample shapes; the output has the same."""
+    """y = the sum of all inputs, two or more of equal sample shapes; the output has the same.
+
+    >>> net = FeedForwardNet()
+    >>> x = net.add(layers.Input((3,), name="x"))
+    >>> net.add(layers.Merge("sum"), [x, net.add(layers.Activation("act", "relu"), x)])
+    <Merge 'sum' -> (3,)>
+    >>> print(net.predict([[-1.0, 0.0, 2.0]]))
+    [[-1.  0.  4.]]
+    """
 
     passes_mask = True
 
@@ -36,7 +44,15 @@ class Merge(Layer):
 
 
 class Multiply(Layer):
-    """y = the product of all inputs, two or more of equal sample shapes; the output has the same."""
+    """y = the product of all inputs, two or more of equal sample shapes; the output has the same.
+
+    >>> net = FeedForwardNet()
+    >>> x = net.add(layers.Input((3,), name="x"))
+    >>> net.add(layers.Multiply("gated"), [x, net.add(layers.Activation("gate", "sigmoid"), x)])
+    <Multiply 'gated' -> (3,)>
+    >>> print(net.predict([[-1.0, 0.0, 2.0]]).round(3))
+    [[-0.269  0.     1.762]]
+    """
 
     passes_mask = True
 
@@ -61,6 +77,11 @@ class Concat(Layer):
     there.
 
     axis: counts the batch as 0, negative from the end; never the batch.
+
+    >>> net = FeedForwardNet()
+    >>> sources = [net.add(layers.Input((extent,)), src=[]) for extent in (3, 4)]
+    >>> net.add(layers.Concat("both", axis=1), sources).output_sample_shape
+    (7,)
     """
 
     def __init__(self, name: str, axis: int, *, input_sample_shape: InputShape | None = None) -> None:

@@ -37,6 +37,10 @@ class MultiHeadAttention(Products):
     them (grouped queries, arXiv 2305.13245); it divides heads, and is heads where None. use_bias: of all four. rotary:
     turn queries and keys by their positions (arXiv 2104.09864); of self-attention, with an even head_size. weight_init,
     bias_init: an Initializer, its name, or a number, of all four.
+
+    >>> net = Sequential([layers.Input((6, 8)), layers.MultiHeadAttention("attention", heads=2, causal=True)])
+    >>> net.predict(np.ones((3, 6, 8), "float32")).shape
+    (3, 6, 8)
     """
 
     passes_mask = True

@@ -24,6 +24,11 @@ class Net(Layer):
     that is used twice: the second time Net(name, net).share_parameters(first).
 
     net: on the device and of the dtype of the net that it becomes a part of, with all its layers.
+
+    >>> encoder = Sequential([layers.Input((5,)), layers.Dense(3)])
+    >>> net = Sequential([layers.Input((5,)), layers.Net("encoder", encoder), layers.Dense(2)])
+    >>> net.predict(np.ones((4, 5), "float32")).shape
+    (4, 2)
     """
 
     positionwise = True

@@ -21,6 +21,10 @@ class LearnedPositions(Layer):
 
     max_length: positions that the table has, at least time; None: time. weight_init: an Initializer, its name, or a
     number.
+
+    >>> net = Sequential([layers.Input((6, 4)), layers.LearnedPositions("positions", max_length=10)])
+    >>> net.parameters()["positions/weight"].shape
+    (10, 4)
     """
 
     passes_mask = True
@@ -71,6 +75,12 @@ class SinusoidalPositions(Layer):
     State: table (time, features), which never changes.
 
     base: above 0.
+
+    >>> net = Sequential([layers.Input((3, 2)), layers.SinusoidalPositions()])
+    >>> print(net.predict(np.zeros((1, 3, 2), "float32")).round(3))
+    [[[ 0.     1.   ]
+      [ 0.841  0.54 ]
+      [ 0.909 -0.416]]]
     """
 
     passes_mask = True

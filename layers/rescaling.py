@@ -13,6 +13,10 @@ class Rescaling(Elementwise):
     """y = scale * x + offset. Input and output samples of any shape.
 
     Rescaling(name, 1 / 255) makes bytes numbers from 0 to 1. scale, offset: finite numbers.
+
+    >>> net = Sequential([layers.Input((3,)), layers.Rescaling("scale", 1 / 4, offset=-1.0)])
+    >>> print(net.predict([[0.0, 4.0, 8.0]]))
+    [[-1.  0.  1.]]
     """
 
     def __init__(

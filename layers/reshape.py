@@ -18,6 +18,10 @@ class Reshape(Layer):
     Input samples of any shape; output samples of `shape`.
 
     shape: without the batch axis, as many elements as the input; one extent may be -1, to be worked out.
+
+    >>> net = Sequential([layers.Input((12,)), layers.Reshape("images", (3, 2, -1))])
+    >>> net.predict(np.ones((2, 12), "float32")).shape
+    (2, 3, 2, 2)
     """
 
     keeps_values = True
@@ -59,6 +63,10 @@ class Flatten(Layer):
     the others) for axis 2, and so on.
 
     axis: counts the batch as 0, negative from the end; never the batch.
+
+    >>> net = Sequential([layers.Input((3, 8, 6)), layers.Flatten()])
+    >>> net.predict(np.ones((2, 3, 8, 6), "float32")).shape
+    (2, 144)
     """
 
     keeps_values = True
@@ -87,6 +95,10 @@ class Permute(Layer):
 
     axes: each axis of a sample once, counted from 1, as the batch is axis 0 (as in Keras): (2, 1) turns
     (time, features) into (features, time).
+
+    >>> net = Sequential([layers.Input((7, 3)), layers.Permute("channels_first", (2, 1))])
+    >>> net.predict(np.ones((2, 7, 3), "float32")).shape
+    (2, 3, 7)
     """
 
     features_last = False

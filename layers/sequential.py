@@ -19,6 +19,10 @@ class Sequential(Layer):
 
     layers: one or more, of different names, in their order; they are in no net and in no other layer.
     input_sample_shape: default the first layer's.
+
+    >>> block = layers.Sequential("block", [layers.Dense("a", 4), layers.Dense("b", 3)])
+    >>> sorted(Sequential([layers.Input((5,)), block]).parameters())
+    ['block/a/bias', 'block/a/weight', 'block/b/bias', 'block/b/weight']
     """
 
     positionwise = True
@@ -65,6 +69,10 @@ class Residual(Sequential):
 
     layers: one or more, of different names, in their order; they are in no net and in no other layer.
     input_sample_shape: default the first layer's.
+
+    >>> block = layers.Residual("block", [layers.Dense("hidden", 8, activation="relu"), layers.Dense("out", 5)])
+    >>> Sequential([layers.Input((5,)), block]).predict(np.ones((2, 5), "float32")).shape
+    (2, 5)
     """
 
     passes_mask = True

@@ -20,6 +20,11 @@ class Slice(Layer):
 
     axis: counts the batch as 0, negative from the end; never the batch. slice_point: rising numbers from 1 to
     below the extent, one at least.
+
+    >>> net = FeedForwardNet()
+    >>> x = net.add(layers.Input((7, 3)))
+    >>> net.add(layers.Slice("pieces", 1, [2, 3]), x).output_sample_shape
+    [(2, 3), (1, 3), (4, 3)]
     """
 
     keeps_values = True
@@ -66,6 +71,11 @@ class Split(Layer):
     """num_output outputs, each the input itself: nothing is copied, their derivatives are summed.
 
     Input samples of any shape; a list of num_output output samples of the same.
+
+    >>> net = FeedForwardNet()
+    >>> x = net.add(layers.Input((5,)))
+    >>> net.add(layers.Split("copies", 2), x).output_sample_shape
+    [(5,), (5,)]
     """
 
     keeps_values = True

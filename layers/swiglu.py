@@ -15,6 +15,10 @@ class SwiGLU(Products):
 
     Input samples (..., features), output samples (..., num_output). Layers inside: gate and value, each a Dense of
     num_output. use_bias: of both. weight_init, bias_init: an Initializer, its name, or a number, of both.
+
+    >>> net = Sequential([layers.Input((6, 8)), layers.SwiGLU("hidden", 12)])
+    >>> net.predict(np.ones((2, 6, 8), "float32")).shape
+    (2, 6, 12)
     """
 
     passes_mask = True

@@ -1,12 +1,17 @@
-"""Every public module, class, function and method says what it is."""
+"""Every public module, class, function and method says what it is; examples in docstrings run."""
 
 from __future__ import annotations
 
+import ast
+import doctest
 import importlib
 import inspect
 from collections.abc import Iterator
 from functools import cached_property
+from pathlib import Path
 from types import ModuleType
+
+import numpy as np
 
 from every_row import over_rows
 from package_source import module_files
@@ -70,3 +75,34 @@ def test_public_names_are_documented():
         f"{__name__}.Bare",
         f"{__name__}.Bare.run",
     ]
+
+
+# ---- examples
+
+#: What an example may use without importing it, as the reference says.
+NAMES: dict[str, object] = {"np": np}
+exec("from singa_lite import *", NAMES)
+
+
+def examples() -> Iterator[tuple[str, str]]:
+    """The name and the docstring of each class, function and method with an example."""
+    for module, path in module_files().items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef) and ">>> " in (text := ast.get_docstring(node) or ""):
+                yield f"{module}.{node.name}, line {node.lineno}", text
+
+
+def check_example(name: str, text: str) -> None:
+    test = doctest.DocTestParser().get_doctest(text, dict(NAMES), name, None, 0)
+    report: list[str] = []
+    doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS).run(test, out=report.append)
+    assert not report, "".join(report)
+
+
+def test_examples_give_what_they_show(tmp_path, monkeypatch):
+    def check(name: str, text: str, folder: Path) -> None:
+        folder.mkdir()  # an empty one for each, as some write files
+        monkeypatch.chdir(folder)
+        check_example(name, text)
+
+    over_rows(check, ((name, (name, text, tmp_path / str(at))) for at, (name, text) in enumerate(examples())))

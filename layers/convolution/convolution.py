@@ -118,6 +118,10 @@ class Conv1D(Convolution):
 
     kernel, stride, dilation: int, at least 1. pad: int or (left, right). padding: also "causal", which pads before the
     first element alone. All others as of Conv2D, along one axis.
+
+    >>> net = Sequential([layers.Input((3, 10)), layers.Conv1D("conv", 5, kernel=3, padding="causal")])
+    >>> net.predict(np.ones((2, 3, 10), "float32")).shape
+    (2, 5, 10)
     """
 
     axes = SEQUENCE
@@ -140,6 +144,10 @@ class Conv2D(Convolution):
     ceil(width / stride) windows, with an odd row or column of zeros behind, "valid" pads nothing. groups: divides
     channels and nb_kernels; equal to channels, it makes the convolution depthwise. activation: as of Dense, softmax
     of the channels. weight_init, bias_init: an Initializer, its name, or a number.
+
+    >>> net = Sequential([layers.Input((3, 8, 6)), layers.Conv2D("conv", 5, kernel=3, stride=2, activation="relu")])
+    >>> net.predict(np.ones((2, 3, 8, 6), "float32")).shape
+    (2, 5, 3, 2)
     """
 
     axes = IMAGE
@@ -153,6 +161,10 @@ class DepthwiseConv2D(Convolution):
     depth_multiplier,).
 
     depth_multiplier: kernels for each channel, at least 1. All others as of Conv2D.
+
+    >>> net = Sequential([layers.Input((3, 8, 6)), layers.DepthwiseConv2D("conv", kernel=3, depth_multiplier=2)])
+    >>> net.parameters()["conv/weight"].shape
+    (6, 1, 3, 3)
     """
 
     axes = IMAGE

@@ -30,6 +30,10 @@ class ZeroPadding2D(Margins):
 
     pad: int, (height, width) or (top, bottom, left, right), at least 0. The layers over windows have a pad of their
     own, which costs no copy.
+
+    >>> net = Sequential([layers.Input((3, 8, 6)), layers.ZeroPadding2D("pad", (1, 2))])
+    >>> net.predict(np.ones((2, 3, 8, 6), "float32")).shape
+    (2, 3, 10, 10)
     """
 
     def __init__(self, name: str, pad: Extents = 1, *, input_sample_shape: InputShape | None = None) -> None:
@@ -51,6 +55,10 @@ class Cropping2D(Margins):
     Input samples (channels, height, width); output samples (channels, height - top - bottom, width - left - right).
 
     crop: int, (height, width) or (top, bottom, left, right), at least 0; something of the image must be left.
+
+    >>> net = Sequential([layers.Input((3, 8, 6)), layers.Cropping2D("crop", (1, 2, 0, 1))])
+    >>> net.predict(np.ones((2, 3, 8, 6), "float32")).shape
+    (2, 3, 5, 5)
     """
 
     what = "crop"

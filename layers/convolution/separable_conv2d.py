@@ -22,6 +22,10 @@ class SeparableConv2D(WithActivation):
     kernel, stride, border_mode, pad, padding, dilation: of the depthwise convolution, as of Conv2D. use_bias,
     bias_init: of the pointwise one. activation: of the sum, as of Conv2D. weight_init: of both, an Initializer, its
     name, or a number.
+
+    >>> net = Sequential([layers.Input((3, 8, 6)), layers.SeparableConv2D("conv", 5, kernel=3)])
+    >>> sorted(net.parameters())
+    ['conv/depthwise/weight', 'conv/pointwise/bias', 'conv/pointwise/weight']
     """
 
     features_last = False

@@ -110,6 +110,10 @@ class Conv1DTranspose(TransposedConvolution):
 
     kernel, stride, dilation: int, at least 1. pad: int or (left, right). output_padding: steps at the end, from 0 to
     below the stride. All others as of Conv2DTranspose, along one axis.
+
+    >>> net = Sequential([layers.Input((3, 10)), layers.Conv1DTranspose("up", 5, kernel=3, stride=2)])
+    >>> net.predict(np.ones((2, 3, 10), "float32")).shape
+    (2, 5, 20)
     """
 
     axes = SEQUENCE
@@ -134,6 +138,10 @@ class Conv2DTranspose(TransposedConvolution):
     whatever the kernel, "valid" leaves all that the kernels reach, and `stride` pixels for each of the input at
     least. groups: divides channels and nb_kernels. activation: as of Dense, softmax of the channels. weight_init,
     bias_init: an Initializer, its name, or a number.
+
+    >>> net = Sequential([layers.Input((3, 8, 6)), layers.Conv2DTranspose("up", 5, kernel=3, stride=2)])
+    >>> net.predict(np.ones((2, 3, 8, 6), "float32")).shape
+    (2, 5, 16, 12)
     """
 
     axes = IMAGE

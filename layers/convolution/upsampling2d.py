@@ -15,6 +15,10 @@ class Upsampling2D(Layer):
     Input samples (channels, height, width); output samples (channels, height * factor, width * factor).
 
     factor: int or pair (height, width), at least 1.
+
+    >>> net = Sequential([layers.Input((3, 8, 6)), layers.Upsampling2D("up", (2, 3))])
+    >>> net.predict(np.ones((2, 3, 8, 6), "float32")).shape
+    (2, 3, 16, 18)
     """
 
     def __init__(

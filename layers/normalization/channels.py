@@ -22,6 +22,10 @@ class BatchNormalization(Layer):
 
     momentum: from 0 to 1, the weight of the new batch. epsilon: above 0. gamma_init, beta_init: an
     Initializer, its name, or a number.
+
+    >>> net = Sequential([layers.Input((3, 8, 6)), layers.BatchNormalization("norm")])
+    >>> sorted(net.parameters()), sorted(net.states())
+    (['norm/beta', 'norm/gamma'], ['norm/running_mean', 'norm/running_var'])
     """
 
     batch_statistics = True
@@ -72,6 +76,10 @@ class GroupNormalization(Layer):
 
     groups: divides the channels; None for as many. epsilon: above 0. gamma_init, beta_init: an Initializer, its name,
     or a number.
+
+    >>> net = Sequential([layers.Input((6, 8, 5)), layers.GroupNormalization(groups=3)])
+    >>> net.predict(np.ones((2, 6, 8, 5), "float32")).shape
+    (2, 6, 8, 5)
     """
 
     def __init__(

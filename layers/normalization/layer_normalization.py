@@ -19,6 +19,10 @@ class LayerNormalization(Layer):
 
     axis: counts the batch as 0, negative from the end; never the batch. epsilon: above 0. gamma_init,
     beta_init: an Initializer, its name, or a number.
+
+    >>> net = Sequential([layers.Input((3,)), layers.LayerNormalization()])
+    >>> print(net.predict([[1.0, 2.0, 3.0]]).round(3))
+    [[-1.225  0.     1.225]]
     """
 
     passes_mask = True
@@ -61,6 +65,10 @@ class RMSNormalization(Layer):
     Input and output samples (..., features). Parameter: gamma (features,).
 
     epsilon: above 0. gamma_init: an Initializer, its name, or a number.
+
+    >>> net = Sequential([layers.Input((2,)), layers.RMSNormalization()])
+    >>> print(net.predict([[3.0, 4.0]]).round(3))
+    [[0.849 1.131]]
     """
 
     passes_mask = True
@@ -95,6 +103,10 @@ class L2Norm(Layer):
     """y = x / sqrt(sum of x**2 over the sample + epsilon).
 
     Input and output samples of any shape. epsilon: above 0.
+
+    >>> net = Sequential([layers.Input((2,)), layers.L2Norm()])
+    >>> print(net.predict([[3.0, 4.0]]).round(3))
+    [[0.6 0.8]]
     """
 
     def __init__(self, name: str, epsilon: float = 1e-8, *, input_sample_shape: InputShape | None = None) -> None:

@@ -17,6 +17,10 @@ class LRN(Layer):
     Input and output samples (channels, ...).
 
     size: odd. alpha: at least 0. beta: at least 0. k: above 0. mode: "cross_channel", the only one.
+
+    >>> net = Sequential([layers.Input((6, 8, 5)), layers.LRN(size=3, alpha=1e-4)])
+    >>> net.predict(np.ones((2, 6, 8, 5), "float32")).shape
+    (2, 6, 8, 5)
     """
 
     def __init__(

@@ -134,6 +134,10 @@ class MaxPooling1D(MaxPooling):
 
     kernel, stride: int, at least 1, by default 3 and 2. pad: int or (left, right), each below the kernel. border_mode,
     padding, ceil_mode: as of MaxPooling2D, along one axis.
+
+    >>> net = Sequential([layers.Input((1, 6)), layers.MaxPooling1D("pool", 3, 3, "valid")])
+    >>> print(net.predict([[[1.0, 3.0, 2.0, 7.0, 9.0, 8.0]]]))
+    [[[3. 9.]]]
     """
 
     axes = SEQUENCE
@@ -152,6 +156,10 @@ class MaxPooling2D(MaxPooling):
     are 2 and the kernel then, unless given.
     ceil_mode: PyTorch's: what is left at the end is pooled too; the division above is rounded up, but a window
     must begin inside the image or the padding before it.
+
+    >>> net = Sequential([layers.Input((3, 8, 6)), layers.MaxPooling2D(pool_size=2)])
+    >>> net.predict(np.ones((2, 3, 8, 6), "float32")).shape
+    (2, 3, 4, 3)
     """
 
     axes = IMAGE
@@ -165,6 +173,10 @@ class AvgPooling1D(AvgPooling):
 
     kernel, stride: int, at least 1, by default 3 and 2. pad: int or (left, right), each below the kernel. border_mode,
     padding, count_pad, ceil_mode: as of AvgPooling2D, along one axis.
+
+    >>> net = Sequential([layers.Input((1, 6)), layers.AvgPooling1D("pool", 2, 2, "valid")])
+    >>> print(net.predict([[[1.0, 3.0, 5.0, 7.0, 9.0, 11.0]]]))
+    [[[ 2.  6. 10.]]]
     """
 
     axes = SEQUENCE
@@ -184,6 +196,10 @@ class AvgPooling2D(AvgPooling):
     by the number of its elements inside the image; None is True, with `padding` False, as in Keras.
     ceil_mode: PyTorch's: what is left at the end is pooled too; the division above is rounded up, but a window
     must begin inside the image or the padding before it. What lies behind all padding does not count.
+
+    >>> net = Sequential([layers.Input((3, 8, 6)), layers.AvgPooling2D(pool_size=2)])
+    >>> net.predict(np.ones((2, 3, 8, 6), "float32")).shape
+    (2, 3, 4, 3)
     """
 
     axes = IMAGE

@@ -24,6 +24,11 @@ class Bidirectional(Layer):
 
     layer: an LSTM, GRU or SimpleRNN in no net, of one direction and not stateful; it stands for its options alone.
     merge: "concat", "sum", "mul" or "ave".
+
+    >>> inner = layers.GRU("gru", 4, return_sequences=True)
+    >>> net = Sequential([layers.Input((6, 3)), layers.Bidirectional("both", inner)])
+    >>> net.predict(np.ones((2, 6, 3), "float32")).shape
+    (2, 6, 8)
     """
 
     features_last = True

@@ -19,6 +19,10 @@ class GRU(RecurrentLayer):
     reset_after: as above; Keras has both. All else, but for the cell, as in `LSTM`: parameters weight_ih_l0 (features,
     3 * hidden_size), weight_hh_l0 (hidden_size, 3 * hidden_size), bias_ih_l0, bias_hh_l0 (3 * hidden_size,), state
     hidden_l0 (batch_size, hidden_size).
+
+    >>> net = Sequential([layers.Input((6, 3)), layers.GRU("gru", 4)])  # 6 steps of 3 features
+    >>> net.predict(np.ones((2, 6, 3), "float32")).shape
+    (2, 4)
     """
 
     gates = 3

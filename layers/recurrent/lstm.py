@@ -30,6 +30,10 @@ class LSTM(RecurrentLayer):
     one before ended with, without derivative; batch_size says of how many samples; evaluation begins at 0 and leaves
     them alone. recurrent_activation: s, "sigmoid" or "hard_sigmoid" (Keras 3). weight_init, recurrent_init, bias_init:
     an Initializer, its name, or a number; None: uniform within 1 / sqrt(hidden_size), as PyTorch.
+
+    >>> net = Sequential([layers.Input((6, 3)), layers.LSTM("lstm", 4, return_sequences=True)])
+    >>> net.predict(np.ones((2, 6, 3), "float32")).shape
+    (2, 6, 4)
     """
 
     gates = 4

@@ -16,6 +16,10 @@ class SimpleRNN(RecurrentLayer):
     activation: "tanh" or "relu". All else, but for gates and cell, as in `LSTM`: parameters weight_ih_l0 (features,
     hidden_size), weight_hh_l0 (hidden_size, hidden_size), bias_ih_l0, bias_hh_l0 (hidden_size,), state hidden_l0
     (batch_size, hidden_size).
+
+    >>> net = Sequential([layers.Input((6, 3)), layers.SimpleRNN("rnn", 4, activation="relu")])
+    >>> net.predict(np.ones((2, 6, 3), "float32")).shape
+    (2, 4)
     """
 
     gates = 1

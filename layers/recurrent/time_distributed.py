@@ -20,6 +20,10 @@ class TimeDistributed(Layer):
 
     layer: of one input and one output, in no net and in no other layer. One that works on statistics of the batch has
     them over all steps.
+
+    >>> net = Sequential([layers.Input((6, 3, 4)), layers.TimeDistributed("steps", layers.Flatten("flat"))])
+    >>> net.predict(np.ones((2, 6, 3, 4), "float32")).shape
+    (2, 6, 12)
     """
 
     passes_mask = True

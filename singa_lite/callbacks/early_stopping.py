@@ -30,6 +30,13 @@ class EarlyStopping(Watching):
     ```
 
     See `Watching` for the others.
+
+    >>> net = Sequential([layers.Dense(3, input_shape=(5,))])
+    >>> net.compile(optimizer.SGD(lr=0.0), "mse")  # a rate at which nothing becomes better
+    >>> stopping = callbacks.EarlyStopping("loss", patience=2)
+    >>> history = net.fit(np.ones((8, 5)), np.ones((8, 3)), epochs=10, callbacks=stopping, verbose=False)
+    >>> len(history["loss"])
+    3
     """
 
     def __init__(

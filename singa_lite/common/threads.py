@@ -74,7 +74,11 @@ _share: ContextVar[int] = ContextVar("share", default=0)
 
 
 def threads() -> int:
-    """Threads that an operation may use. ValueError for a SINGA_LITE_THREADS that is no whole number from 1."""
+    """Threads that an operation may use. ValueError for a SINGA_LITE_THREADS that is no whole number from 1.
+
+    >>> device.threads() >= 1
+    True
+    """
     return _setting.number or _thread_setting() or _of_openmp() or usable_cores()
 
 
@@ -83,6 +87,8 @@ def set_threads(number: int) -> None:
 
     DeviceError for another number than the present one once oneDNN is loaded, which the first device with its kernels
     does: its code is made for a number.
+
+    >>> device.set_threads(device.threads())  # before the first device: any number
     """
     number = _checked("set_threads", number)
     if _setting.openmp is not None and number != threads():

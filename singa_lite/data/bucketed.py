@@ -34,6 +34,11 @@ class Bucketed:
     A batch is (x, y): x (n, length) of ids, `padding` behind a sequence's end; y (n, length), `ignore_index` there, or
     (n, ...), a target each sequence. Each sequence is in one batch of an epoch. What is left of a bucket, too few for
     a batch, goes into batches of the next longer one, so that there is but one batch of another size, at the end.
+
+    >>> texts = [np.arange(1, length + 1) for length in (3, 5, 4, 9)]
+    >>> batches = data.bucketed(texts, np.array([0, 1, 1, 0]), batch_size=2, boundaries=[5, 10])
+    >>> batches.count, batches.boundaries, len(batches)
+    (4, (5, 10), 2)
     """
 
     def __init__(
@@ -142,6 +147,11 @@ def bucketed(
 
     TypeError for what are no sequences of integers, ShapeError for an empty one and for targets that are not as many,
     ValueError for numbers that make no sense; the message names the sequence.
+
+    >>> texts = [np.arange(1, length + 1) for length in (3, 5, 4, 9)]
+    >>> batches = data.bucketed(texts, np.array([0, 1, 1, 0]), batch_size=2, boundaries=[5, 10])
+    >>> sorted(x.shape for x, y in batches.epoch(0))
+    [(2, 5), (2, 10)]
     """
     sequences = _sequences("bucketed: sequence", x)
     targets = _targets(y, sequences)

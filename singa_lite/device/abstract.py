@@ -96,6 +96,12 @@ def abstract(
     device has the same limit. libraries: whether
     there are any. channels_last: as of `new_cuda`. DeviceError for another name, and for kernels that are not there;
     TypeError or ValueError for what is no size.
+
+    >>> with device.as_default(device.abstract("cuda", memory="24 GiB")):
+    ...     net = Sequential([layers.Dense(3, input_shape=(5,))])
+    >>> net.compile("adam", "mse")
+    >>> net.plan_batch(1000).arena_bytes < 24 * 1024**3
+    True
     """
     if not isinstance(kernels, str) or kernels not in KINDS:
         raise DeviceError(f"abstract kernels: wanted one of {KINDS}, received {kernels!r:.100}")

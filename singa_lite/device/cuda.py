@@ -28,6 +28,11 @@ def cuda(index: int = 0) -> Device:
     """NVIDIA GPU number `index`, the same device each time. DeviceError says what is missing for it.
 
     For a limit, TF32 or other workspaces make a device of its own: `new_cuda`.
+
+    >>> try:
+    ...     gpu = device.cuda(0)
+    ... except DeviceError as error:
+    ...     gpu = device.cpu()  # the error says what is missing
     """
     index = _number("device.cuda", index)
     with _one_at_a_time:
@@ -56,6 +61,11 @@ def new_cuda(
     the other wants, as far as there is room (docs/gpu.md). deterministic: equal bits each time. channels_last: how
     images lie in memory, else in C order, for which cuDNN has more engines in true float32; values and shapes are the
     same.
+
+    >>> try:
+    ...     gpu = device.new_cuda(0, limit=2 * 1024**3, allow_tf32=True)
+    ... except DeviceError as error:
+    ...     gpu = device.new_cpu(limit=2 * 1024**3)
     """
     from singa_lite.device.cuda_libraries import Options
 

@@ -58,6 +58,10 @@ class TopKAccuracy(_AmongTopK):
 
     y: integer class ids of x's shape without the axis of classes, or rows of x's shape whose largest entry names the
     class. axis, ignore_index: as of the loss SoftmaxCrossEntropy, and what the mean is of too.
+
+    >>> scores = tensor.as_tensor([[2.0, 0.0, 1.0], [0.0, 1.0, 4.0]])
+    >>> metric.TopKAccuracy(k=2).evaluate(scores, np.array([0, 1])).item()
+    1.0
     """
 
     kernel = "in_top_k"
@@ -108,6 +112,10 @@ class Accuracy(TopKAccuracy):
     """1 where the target's class has the highest score, else 0; of equal scores the lowest class is taken.
 
     y, axis, ignore_index: as of TopKAccuracy.
+
+    >>> scores = tensor.as_tensor([[2.0, 0.0, 1.0], [0.0, 1.0, 4.0]])
+    >>> metric.Accuracy().evaluate(scores, np.array([0, 1])).item()
+    0.5
     """
 
     def __init__(self, axis: int | None = None, *, ignore_index: int | None = None) -> None:
@@ -119,6 +127,10 @@ class BinaryAccuracy(Metric):
 
     The mean over each sample. x: scores (n, ...); y: x's shape and dtype, values from 0 to 1.
     threshold: 0 for raw scores, as SigmoidCrossEntropy takes them; 0.5 for probabilities.
+
+    >>> scores, y = tensor.as_tensor([[2.0], [-1.0], [0.5]]), tensor.as_tensor([[1.0], [0.0], [0.0]])
+    >>> print(metric.BinaryAccuracy().forward(scores, y))
+    [1. 1. 0.]
     """
 
     higher_is_better = True
@@ -153,6 +165,10 @@ class Precision(_AmongLabels):
     """How many of the `top_k` highest scores are labels, divided by top_k.
 
     The mean over a sample's positions. y: rows (n, c, ...), a label where above 0.
+
+    >>> scores, y = tensor.as_tensor([[2.0, 0.0, 1.0]]), tensor.as_tensor([[1.0, 0.0, 0.0]])
+    >>> metric.Precision(top_k=2).evaluate(scores, y).item()
+    0.5
     """
 
     kernel = "precision_at_k"
@@ -162,6 +178,10 @@ class Recall(_AmongLabels):
     """How many labels are among the `top_k` highest scores, divided by how many there are; 0 without labels.
 
     The mean over a sample's positions. y: rows (n, c, ...), a label where above 0.
+
+    >>> scores, y = tensor.as_tensor([[2.0, 0.0, 1.0]]), tensor.as_tensor([[1.0, 0.0, 0.0]])
+    >>> metric.Recall(top_k=2).evaluate(scores, y).item()
+    1.0
     """
 
     kernel = "recall_at_k"

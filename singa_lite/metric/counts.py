@@ -58,6 +58,12 @@ class ConfusionMatrix(_OfClasses):
     x: scores (n, c, ...); y: class ids (n, ...), or rows of x's shape whose largest entry names the class. Of equal
     scores the lower class is taken, NaN is never the highest, and a position whose scores are all NaN is in no column.
     axis, ignore_index: as of the loss SoftmaxCrossEntropy.
+
+    >>> scores = tensor.as_tensor([[2.0, 0.0, 1.0], [0.0, 1.0, 4.0], [0.0, 1.0, 0.0]])
+    >>> print(metric.ConfusionMatrix().evaluate(scores, np.array([0, 1, 1])))
+    [[1. 0. 0.]
+     [0. 1. 1.]
+     [0. 0. 0.]]
     """
 
     is_number = False
@@ -78,6 +84,10 @@ class F1(_OfClasses):
     value of yes, and a score above the threshold is one: 0 for raw scores, 0.5 for probabilities. 0 where nothing is
     right or wrong; as scikit-learn's f1_score. What has no score but NaN is taken for no class, and is missed.
     axis, ignore_index: of classes, as of the loss SoftmaxCrossEntropy.
+
+    >>> scores = tensor.as_tensor([[2.0, 0.0, 1.0], [0.0, 1.0, 4.0], [0.0, 1.0, 0.0]])
+    >>> print(metric.F1().evaluate(scores, np.array([0, 1, 1])))
+    0.5555555555555555
     """
 
     higher_is_better = True
@@ -126,6 +136,10 @@ class BinaryPrecision(EpochMetric):
 
     x: scores of any shape (n, ...), each by itself; y: x's shape and dtype, yes above 1/2. threshold: a score above it
     is taken for yes, 0 for raw scores, 0.5 for probabilities; NaN is not. 0 where none is taken for yes.
+
+    >>> scores, y = tensor.as_tensor([[2.0], [-1.0], [0.5]]), tensor.as_tensor([[1.0], [1.0], [0.0]])
+    >>> print(metric.BinaryPrecision().evaluate(scores, y))
+    0.5
     """
 
     higher_is_better = True
@@ -153,6 +167,10 @@ class BinaryRecall(BinaryPrecision):
     """tp / (tp + fn) over all scores: how many of those that are yes are taken for it; as scikit-learn's recall_score.
 
     x, y, threshold: as of BinaryPrecision. 0 where none is yes.
+
+    >>> scores, y = tensor.as_tensor([[2.0], [-1.0], [0.5]]), tensor.as_tensor([[1.0], [1.0], [0.0]])
+    >>> print(metric.BinaryRecall().evaluate(scores, y))
+    0.5
     """
 
     def _share(self, right: float, taken: float, missed: float) -> float:
@@ -189,6 +207,10 @@ class AUC(EpochMetric):
 
     Keeps 16 bytes a score until the end of the epoch: the score and the label in float64. Hanley and McNeil, Radiology
     143, 1982: the area is that share of pairs.
+
+    >>> scores, y = tensor.as_tensor([[0.1], [0.4], [0.3], [0.9]]), tensor.as_tensor([[0.0], [0.0], [1.0], [1.0]])
+    >>> print(metric.AUC().evaluate(scores, y))
+    0.75
     """
 
     gathers = True

@@ -46,5 +46,8 @@ def get(name: str) -> Metric:
     """A new metric with its usual options, such as "accuracy".
 
     ValueError for a name that is none, which says what ours is called where it is one of Keras's or scikit-learn's.
+
+    >>> metric.get("accuracy").name
+    'accuracy'
     """
     return by_name("metric", name, _KINDS, _OTHERS)()

@@ -43,6 +43,13 @@ class Optimizer(Stepping):
     schedule: may be exchanged at any time, also by its other name `lr`. step: how many steps have begun (`Stepping`).
     state: {parameter's name, or the parameter itself where it has none: {slot: Tensor}}; made at a parameter's first
     update. state_dtype: what `keep_state_as` was given last. gathering: what `compile(accumulate=)` has added up.
+
+    >>> sgd = optimizer.SGD(lr=0.1)
+    >>> sgd.register("*/bias", lr_mult=2.0)
+    >>> net = Sequential([layers.Dense(3, input_shape=(5,))])
+    >>> net.compile(sgd, "mse")
+    >>> sgd.lr, sgd.step
+    (0.1, 0)
     """
 
     kernel: str

@@ -25,6 +25,10 @@ class DataParallel:
 
     communicator: the others. bucket_bytes: gradients of fewer bytes are summed together; in_flight_bytes: the most that
     is under way at a time. What waits for the others is called by all ranks, in the same order.
+
+    >>> processes = parallel.mpi()
+    >>> processes.rank, processes.size
+    (0, 1)
     """
 
     communicator: Communicator = field(repr=False)

@@ -40,6 +40,11 @@ def mpi(
     ranks at the start and behind each so many steps. timeout: seconds that a rank waits for the others.
 
     ParallelError under mpiexec where mpi4py is missing; TypeError or ValueError for options that are none.
+
+    >>> net = Sequential([layers.Dense(3, input_shape=(5,))])
+    >>> net.compile("adam", "mse", parallel=parallel.mpi())  # mpiexec -n 4 python script.py
+    >>> net.parallel.size
+    1
     """
     where = "parallel.mpi"
     seconds = finite_above_zero(f"{where} timeout", timeout)

@@ -22,6 +22,11 @@ class NetClassifier(ClassifierMixin, NetEstimator):
 
     X: (n, features), or (n, ...) for a net whose `build` takes such samples. y: (n,) of any labels. classes_: which
     there are; the net has a score for each.
+
+    >>> from singa_lite.sklearn import NetClassifier
+    >>> X, y = np.array([[0.0, 0.0], [0.1, 0.2], [1.0, 0.9], [0.8, 1.0]]), ["no", "no", "yes", "yes"]
+    >>> print(NetClassifier(hidden=(8,), lr=0.05, random_state=0).fit(X, y).predict(X))
+    ['no' 'no' 'yes' 'yes']
     """
 
     def fit(self, X: object, y: object, sample_weight: object = None) -> Self:

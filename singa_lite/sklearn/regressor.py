@@ -17,6 +17,12 @@ class NetRegressor(RegressorMixin, NetEstimator):
     """A regressor by a net, trained with half the squared error. Parameters: see `NetEstimator`.
 
     X: (n, features), or (n, ...) for a net whose `build` takes such samples. y: (n,) or (n, outputs) of numbers.
+
+    >>> from singa_lite.sklearn import NetRegressor
+    >>> X = np.linspace(-1.0, 1.0, 20).reshape(-1, 1)
+    >>> net = NetRegressor(hidden=(8,), lr=0.05, random_state=0).fit(X, 3 * X[:, 0])
+    >>> net.score(X, 3 * X[:, 0]) > 0.9
+    True
     """
 
     def fit(self, X: object, y: object, sample_weight: object = None) -> Self:

@@ -32,6 +32,9 @@ def check_gradients(
     tolerance: the largest difference, as a part of the gradient's largest element. Returns a row for each tensor.
     CheckError names those that are off, with the element; also where the outputs hardly depend on a tensor, which
     proves nothing. TypeError, ValueError for other arguments.
+
+    >>> [row.name for row in testing.check_gradients(layers.Dense("dense", 3), np.array([[0.5, -1.5]]))]
+    ['input 0', 'weight', 'bias']
     """
     step, tolerance = finite_above_zero("step", step), finite_above_zero("tolerance", tolerance)
     subject = Subject("check_gradients", function, inputs, parameters, training)

@@ -42,6 +42,14 @@ class Checked:
     """The result of a check of a function. gradients: as of `check_gradients`, none of a function without derivatives
     or one that does not give the same again; allocated: {function: the most bytes that NumPy took for it beside what
     was planned}.
+
+    >>> class Double(autograd.Function):
+    ...     def makes(self, x):
+    ...         return {"y": autograd.Output(x.shape)}
+    ...     def forward(self, x, y):
+    ...         np.multiply(x, 2, out=y)
+    >>> sorted(testing.check_function(Double(), [0.5, -1.5]).allocated)
+    ['Double.forward']
     """
 
     gradients: list[Compared]
@@ -63,6 +71,16 @@ def check_function(
     anything written beyond those it is given. allowed_bytes: the most that NumPy may allocate within one of its
     functions; None only tells. A function that is not repeatable is only tried for what it keeps and where it writes.
     CheckError where one of these does not hold; TypeError, ValueError for other arguments.
+
+    >>> class Double(autograd.Function):
+    ...     def makes(self, x):
+    ...         return {"y": autograd.Output(x.shape)}
+    ...     def forward(self, x, y):
+    ...         np.multiply(x, 2, out=y)
+    ...     def derivative_x(self, dy, dx):
+    ...         np.multiply(dy, 2, out=dx)
+    >>> [row.name for row in testing.check_function(Double(), [0.5, -1.5]).gradients]
+    ['input 0']
     """
     if not isinstance(function, Function):
         raise TypeError(

@@ -34,6 +34,9 @@ def save(net: SteppingNet, path: Path, *, weights_only: bool = False, **options:
     """Write the net, in the format of the path's suffix. SnapshotError after an unfinished step, and as for `write`.
 
     Of several processes rank 0 writes; see `sharded_state.written`.
+
+    >>> net = Sequential([layers.Dense(3, input_shape=(5,))])
+    >>> snapshots.save(net, "net.npz")  # the same as net.save("net.npz")
     """
 
     def work(held: apart.ShardedState) -> None:
@@ -79,6 +82,11 @@ def load(
 
     A file that can hold none, as `holds_optimizer` says, leaves the optimizer as it is. One that Keras wrote warns of
     layers that compute otherwise there.
+
+    >>> net = Sequential([layers.Dense(3, input_shape=(5,))])
+    >>> net.save("net.npz")
+    >>> snapshots.load(net, "net.npz")  # the same as net.load("net.npz")
+    LeftOut(missing=(), differing=(), unused=())
     """
     of_file(path, options)  # raises for wrong arguments before the net is looked at
     if optimizer and (layers is not None or not strict):

@@ -113,6 +113,10 @@ def attention(
     scale: 1 / sqrt(size) where None. dropout: the share of probabilities that are set to 0, the others divided by
     1 - dropout; state, which it takes: uint64 (3,), (seed, stream, counter), whose counter goes up by one at each call.
     ShapeError or TypeError for tensors that do not fit, ValueError for other settings.
+
+    >>> q, k = tensor.ones((2, 5, 4, 8)), tensor.ones((2, 7, 2, 8))  # 5 queries, 7 keys, 4 heads over 2
+    >>> autograd.attention(q, k, k, causal=True).shape
+    (2, 5, 4, 8)
     """
     causal = flag("attention causal", causal)
     p = fraction("attention dropout", dropout)
@@ -182,5 +186,10 @@ def rotary(x: Tensor, table: Tensor, axis: int = -2) -> Tensor:
     x: (n, ..., size), size even; axis: that of time, neither the first nor the last; table: of
     `positions.rotary_table`, (2, x.shape[axis], size / 2) in x's dtype, which has no derivative; a view of later rows
     of it gives later positions.
+
+    >>> x = tensor.ones((2, 3, 4))  # 2 texts of 3 positions, 4 features
+    >>> table = tensor.from_numpy(np.stack([np.zeros((3, 2)), np.ones((3, 2))]).astype("float32"))
+    >>> print(autograd.rotary(x, table)[0, 0])
+    [-1. -1.  1.  1.]
     """
     return Rotary(axis)(x, table)

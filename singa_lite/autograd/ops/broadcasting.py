@@ -118,7 +118,11 @@ class Cast(Op):
 
 
 def cast(x: Tensor, dtype: DTypeLike) -> Tensor:
-    """x in another float dtype, itself if it has that. x: any shape."""
+    """x in another float dtype, itself if it has that. x: any shape.
+
+    >>> autograd.cast(tensor.ones((2, 3)), "float64").dtype
+    dtype('float64')
+    """
     wanted = checked_dtype("cast", dtype)
     if checked_tensor("cast", x).dtype == wanted:
         return x

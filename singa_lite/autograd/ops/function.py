@@ -54,6 +54,14 @@ class Function(Versioned):
     for the derivatives of the same call, and for no later one. A recorded function runs at
     each replay: it must not keep arrays it was given, nor go by anything else that changes. TypeError, ShapeError where
     the class states what does not fit together, at the call.
+
+    >>> class Double(autograd.Function):
+    ...     def makes(self, x):
+    ...         return {"y": autograd.Output(x.shape)}
+    ...     def forward(self, x, y):
+    ...         np.multiply(x, 2, out=y)
+    >>> print(Double()(tensor.as_tensor([1.0, 2.5])))
+    [2. 5.]
     """
 
     overwrites: ClassVar[tuple[tuple[str, str], ...]] = ()

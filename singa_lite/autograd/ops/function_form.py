@@ -27,7 +27,12 @@ DERIVATIVE = "derivative_"
 
 
 class Output:
-    """A result of a `Function`. dtype: None for that of the first input of floats. ShapeError, TypeError."""
+    """A result of a `Function`. dtype: None for that of the first input of floats. ShapeError, TypeError.
+
+    >>> output = autograd.Output((2, 3), "float64")
+    >>> output.shape, output.dtype
+    ((2, 3), dtype('float64'))
+    """
 
     def __init__(self, shape: Sequence[int], dtype: DTypeLike | None = None) -> None:
         self.shape = checked_shape("Output", shape)
@@ -41,6 +46,10 @@ class Scratch:
     "backward": `forward` writes it, derivatives read it; "step": from the first call of this object in a step to the
     last use of it there, shared by all calls: zeros at first, and then what the call before left there.
     dtype: as of `Output`. ShapeError, TypeError, ValueError for bad ones.
+
+    >>> scratch = autograd.Scratch((2, 3), bool, "backward")
+    >>> scratch.shape, scratch.lifespan
+    ((2, 3), 'backward')
     """
 
     def __init__(self, shape: Sequence[int], dtype: DTypeLike | None = None, lifespan: Lifespan = "operation") -> None:

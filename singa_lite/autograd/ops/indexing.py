@@ -62,6 +62,10 @@ def index(x: Tensor, at: Any) -> Tensor:
     A view of x, but where a step is below 0. x: any shape and dtype.
     IndexError for a number that names no element, or for more numbers and slices than x has axes; TypeError for
     anything else: `gather` takes elements by a tensor of ids, `where` chooses by a mask.
+
+    >>> x = tensor.as_tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    >>> print(autograd.index(x, (0, slice(1, None))))  # x[0, 1:]
+    [2. 3.]
     """
     entries = at if isinstance(at, tuple) else (at,)
     spans, shape = _parsed(checked_tensor("index", x).shape, entries)

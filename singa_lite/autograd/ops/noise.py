@@ -27,6 +27,11 @@ def normal(
 
     state: uint64 (3,), (seed, stream, counter); its counter goes up by one at each call. std: 0 or more. dtype: of the
     result, a float type. It is on the state's device.
+
+    >>> state = tensor.from_numpy(np.array([7, 0, 0], "uint64"))
+    >>> noise = autograd.normal((2, 3), state, std=0.1)
+    >>> noise.shape, state.tolist()
+    ((2, 3), [7, 0, 1])
     """
     extents = numbers("normal", "a shape", shape)
     if min(extents, default=1) < 1:
@@ -99,6 +104,10 @@ def dropout(x: Tensor, state: Tensor, p: float = 0.5) -> Tensor:
     """Zero each element with probability p, scale the others by 1 / (1 - p) (Srivastava 2014, inverted form).
 
     state: uint64 (3,), (seed, stream, counter); its counter goes up by one at each call.
+
+    >>> state = tensor.from_numpy(np.array([7, 0, 0], "uint64"))  # seed, stream, counter
+    >>> sorted(set(autograd.dropout(tensor.ones((50,)), state, p=0.5).tolist()))
+    [0.0, 2.0]
     """
     return Dropout(checked_state("dropout", state), fraction("dropout p", p))(x)
 
@@ -107,5 +116,9 @@ def spatial_dropout(x: Tensor, state: Tensor, p: float = 0.5) -> Tensor:
     """Zero each channel of each sample with probability p, scale the others by 1 / (1 - p) (arXiv 1411.4280).
 
     x: (n, c, ...); NaN and infinities of a channel that is dropped become NaN. state: as for `dropout`.
+
+    >>> state = tensor.from_numpy(np.array([7, 0, 0], "uint64"))
+    >>> autograd.spatial_dropout(tensor.ones((2, 3, 4, 5)), state, p=0.2).shape
+    (2, 3, 4, 5)
     """
     return SpatialDropout(checked_state("spatial_dropout", state), fraction("spatial_dropout p", p))(x)

@@ -26,7 +26,14 @@ def tape_position() -> int:
 
 @contextmanager
 def no_grad() -> Iterator[None]:
-    """Operations inside are not taped: they keep nothing, and no derivative passes through them."""
+    """Operations inside are not taped: they keep nothing, and no derivative passes through them.
+
+    >>> w = tensor.ones((3,))
+    >>> w.stores_grad = True
+    >>> with autograd.no_grad():
+    ...     print((w * 2.0).requires_grad)
+    False
+    """
     mark = object()  # its own, as one that an interrupt left unfinished may end much later, when it is collected
     try:
         _untaped.set(_untaped.get() | {mark})
@@ -56,6 +63,14 @@ class Op(Unique):
     backward(index, *dys) gives the derivative by input `index` from the derivatives by the outputs. The tape asks
     for inputs that lead on first (phase derivative), then for parameters (phase gradient). What comes along with
     another input's derivative may be left in `made[index]`, from where the tape takes it.
+
+    >>> class Triple(autograd.Op):
+    ...     def forward(self, x):
+    ...         return self.computed("scale", x, alpha=3.0, beta=0.0)
+    ...     def backward(self, index, *dys):
+    ...         return self.computed("scale", dys[0], alpha=3.0, beta=0.0)
+    >>> print(Triple()(tensor.as_tensor([1.0, 2.0])))
+    [3. 6.]
     """
 
     forward: Callable[..., Tensor | tuple[Tensor, ...]]

@@ -230,6 +230,11 @@ def lstm(
     without derivative, and none goes to the first ones or the mask. mask: (n, time), any real dtype: where it is 0, a
     step leaves the states as they are. reverse: from the last step to the first. recurrent_activation: s, "sigmoid" or
     "hard_sigmoid" (Keras 3). ShapeError, TypeError or ValueError for what does not fit.
+
+    >>> gates, weight = tensor.zeros((6, 2, 4 * 3)), tensor.zeros((3, 4 * 3))  # 6 steps, 2 samples, 3 units
+    >>> y, hidden, cell = autograd.lstm(gates, weight)
+    >>> y.shape, hidden.shape, cell.shape
+    ((6, 2, 3), (2, 3), (2, 3))
     """
     op = Lstm(flag("lstm reverse", reverse), flag("lstm last", last), **_activated("lstm", recurrent_activation))
     y = op(gates, weight, hidden, cell, mask)
@@ -253,6 +258,10 @@ def gru(
     tanh(gates_n + (r * h) @ weight_n + bias_n).
 
     gates: (time, n, 3 * h), of r, z and n; weight: (h, 3 * h); bias: (3 * h,). All else as for `lstm`.
+
+    >>> y, hidden = autograd.gru(tensor.zeros((6, 2, 3 * 4)), tensor.zeros((4, 3 * 4)), last=True)
+    >>> y.shape, hidden.shape
+    ((2, 4), (2, 4))
     """
     settings = _activated("gru", recurrent_activation)
     settings["reset_after"] = flag("gru reset_after", reset_after)
@@ -274,6 +283,10 @@ def simple_rnn(
     """(y, hidden): h' = activation(gates + h @ weight), "tanh" or "relu".
 
     gates: (time, n, h); weight: (h, h). All else as for `lstm`.
+
+    >>> y, hidden = autograd.simple_rnn(tensor.zeros((6, 2, 4)), tensor.zeros((4, 4)))
+    >>> y.shape, hidden.shape
+    ((6, 2, 4), (2, 4))
     """
     kind = check_choice("simple_rnn activation", activation, ACTIVATIONS)
     op = SimpleRnn(flag("simple_rnn reverse", reverse), flag("simple_rnn last", last), activation=kind)

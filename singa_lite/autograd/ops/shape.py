@@ -165,7 +165,11 @@ def _permuted(x: Tensor, axes: tuple[int, ...]) -> Tensor:
 
 
 def reshape(x: Tensor, shape: Sequence[int]) -> Tensor:
-    """x's elements in C order under `shape`; one extent may be -1. A view where x's strides allow it."""
+    """x's elements in C order under `shape`; one extent may be -1. A view where x's strides allow it.
+
+    >>> autograd.reshape(tensor.ones((2, 6)), (2, 3, -1)).shape
+    (2, 3, 2)
+    """
     checked_tensor("reshape", x)
     shape = numbers("reshape", "a shape", shape)
     if shape.count(-1) == 1:
@@ -177,14 +181,22 @@ def reshape(x: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def flatten(x: Tensor, axis: int = 1) -> Tensor:
-    """Two axes: those before `axis` in one, the rest in the other. axis 1 keeps the batch."""
+    """Two axes: those before `axis` in one, the rest in the other. axis 1 keeps the batch.
+
+    >>> autograd.flatten(tensor.ones((2, 3, 4))).shape
+    (2, 12)
+    """
     if not is_int(axis) or not 0 <= axis <= checked_tensor("flatten", x).ndim:
         raise ShapeError(f"flatten: wanted an axis from 0 to {x.ndim}, received {axis}")
     return reshape(x, (prod(x.shape[:axis]), prod(x.shape[axis:])))
 
 
 def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
-    """x's axes in the given order (default: reversed), as a view."""
+    """x's axes in the given order (default: reversed), as a view.
+
+    >>> autograd.transpose(tensor.ones((2, 3, 4)), (0, 2, 1)).shape
+    (2, 4, 3)
+    """
     chosen = (
         tuple(reversed(range(checked_tensor("transpose", x).ndim)))
         if axes is None
@@ -194,12 +206,20 @@ def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
 
 
 def split(x: Tensor, axis: int, points: Sequence[int]) -> tuple[Tensor, ...]:
-    """Pieces of x along `axis`, cut at the rising `points`; len(points) + 1 views."""
+    """Pieces of x along `axis`, cut at the rising `points`; len(points) + 1 views.
+
+    >>> [piece.shape for piece in autograd.split(tensor.ones((2, 7)), axis=1, points=[3, 4])]
+    [(2, 3), (2, 1), (2, 3)]
+    """
     return Split(axis, numbers("split", "points", points)).several(x)
 
 
 def concat(xs: Sequence[Tensor], axis: int) -> Tensor:
-    """The tensors side by side along `axis`; all other extents equal."""
+    """The tensors side by side along `axis`; all other extents equal.
+
+    >>> autograd.concat([tensor.ones((2, 3)), tensor.ones((2, 4))], axis=1).shape
+    (2, 7)
+    """
     if isinstance(xs, Tensor) or not isinstance(xs, Sequence):
         raise TypeError(f"concat: wanted a list of tensors, received {type(xs).__name__}")
     if not xs:
@@ -208,5 +228,11 @@ def concat(xs: Sequence[Tensor], axis: int) -> Tensor:
 
 
 def identity(x: Tensor) -> Tensor:
-    """x under a new handle, marked on the tape."""
+    """x under a new handle, marked on the tape.
+
+    >>> x = tensor.ones((2, 3))
+    >>> y = autograd.identity(x)
+    >>> y is x, y.block is x.block
+    (False, True)
+    """
     return Identity()(x)
