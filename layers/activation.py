@@ -57,7 +57,7 @@ _OTHERS = (
 
 
 class Activation(Elementwise):
-    """One function on each element. Input and output samples of any shape.
+    """Applies one function to each element, chosen by `mode`. Input and output samples of any shape.
 
     mode: "relu" max(x, 0); "relu6" min(max(x, 0), 6); "leaky_relu" x where x > 0, else slope * x; "elu" x
     where x > 0, else alpha * (e**x - 1); "sigmoid" 1 / (1 + e**-x); "tanh"; "gelu" x * (1 + erf(x / sqrt 2))
@@ -125,7 +125,7 @@ class Activation(Elementwise):
 
 
 class Softmax(Layer):
-    """y = e**x / sum of e**x along `axis`.
+    """Computes the softmax, y = e**x / sum of e**x along `axis`.
 
     Input and output samples of any shape with that axis.
 
@@ -154,7 +154,7 @@ class Softmax(Layer):
 
 
 class PReLU(Layer):
-    """y = x where x > 0, else alpha * x (He and others, arXiv 1502.01852).
+    """Computes y = x where x > 0, else alpha * x, with trained slopes alpha (He and others, arXiv 1502.01852).
 
     Input and output samples of any shape with an axis. Parameters: alpha, of the sample's shape with 1 for the axes
     that share it; by default one for each channel, (channels, 1, 1) for images.

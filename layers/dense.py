@@ -11,7 +11,7 @@ from singa_lite.tensor import Shape, Tensor
 
 
 class Dense(WithActivation):
-    """y = activation(x @ weight + bias) over the last axis, whatever axes stand before it.
+    """Computes y = activation(x @ weight + bias) over the last axis, whatever axes stand before it.
 
     Input samples (..., features), as (features,) or (time, features); output samples (..., num_output). Images want
     Flatten before, unless each row of pixels is meant.

@@ -29,7 +29,7 @@ def add_random_state(layer: Layer) -> None:
 
 
 class Dropout(Elementwise):
-    """In training each element is set to 0 with probability p, else divided by 1 - p; else y = x.
+    """Sets each element to 0 with probability p in training, else divides it by 1 - p; in evaluation y = x.
 
     From Srivastava et al. 2014 (JMLR 15), in the inverted form that leaves evaluation alone. No mask is kept:
     the derivative draws the same numbers again.
@@ -121,7 +121,7 @@ class SpatialDropout2D(SpatialDropout):
 
 
 class GaussianNoise(Elementwise):
-    """In training y = x + normal numbers of mean 0; else y = x.
+    """Adds normal numbers of mean 0 in training; in evaluation y = x.
 
     Input and output samples of any shape. State: random uint64 (3,), as of Dropout. The numbers are drawn in float32,
     so that they are the same in a net of any dtype.

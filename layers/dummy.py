@@ -9,7 +9,7 @@ from singa_lite.tensor import Tensor
 
 
 class Dummy(Elementwise):
-    """y = x: gives a name to one of several inputs or outputs of a net.
+    """Passes its input on, y = x, and so gives a name to one of several inputs or outputs of a net.
 
     Input and output samples of any shape.
 
@@ -33,7 +33,7 @@ class Dummy(Elementwise):
 
 
 def Input(shape: InputShape, *, name: str | None = None) -> Dummy:
-    """A layer that is an input of a net, of samples of this shape, as `keras.Input`.
+    """Returns a layer that is an input of a net, of samples of this shape, as `keras.Input`.
 
     >>> net = Sequential([layers.Input((5,), name="pixels"), layers.Dense(3)])
     >>> net.input_shapes()

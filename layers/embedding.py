@@ -14,7 +14,7 @@ from singa_lite.tensor import Shape, Tensor
 
 
 class PaddingMask(Layer):
-    """y = 1 where an id is not padding_idx, else 0: what attention takes as its mask.
+    """Computes y = 1 where an id is not padding_idx, else 0: what attention takes as its mask.
 
     Input samples of ids, integers of any dtype and shape, as (time,); output samples of that shape, in the net's dtype.
     No derivative passes.
@@ -57,7 +57,7 @@ def padding_mask(ids: Tensor, padding: int, dtype: DType) -> Tensor:
 
 
 class Embedding(Layer):
-    """y = weight[x], one row for each id.
+    """Looks up a row of a table for each id: y = weight[x].
 
     Input samples of ids, integers from 0 to num_embeddings - 1, of any integer dtype and any shape, as (time,); output
     samples (..., dim). Parameter: weight (num_embeddings, dim).
@@ -127,7 +127,8 @@ class Embedding(Layer):
 
 
 class TiedDense(Layer):
-    """y = x @ weight^T over the last axis, the weight being the table of an `Embedding`: one score for each id.
+    """Computes y = x @ weight^T over the last axis, the weight being the table of an `Embedding`: one score for each
+    id.
 
     As the heads of GPT-2 and of Press and Wolf, "Using the output embedding to improve language models" (arXiv
     1608.05859); Keras calls the two a reversible embedding, Hugging Face ties their weights. Input samples

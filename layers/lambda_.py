@@ -15,7 +15,8 @@ Given = Tensor | Sequence[Tensor]
 
 
 class Lambda(Layer):
-    """y = function(x), of operations of `autograd`, or of the operators of tensors: Lambda(name, lambda x: x * x).
+    """Computes y = function(x), of operations of `autograd`, or of the operators of tensors: Lambda(name, lambda x: x *
+    x).
 
     Input samples of any shape, of one input or several, which the function gets as so many tensors (n, ...); it returns
     a tensor (n, ...), or a list of them for several outputs. It does the same in training and in evaluation. Their

@@ -13,7 +13,7 @@ from singa_lite.tensor import Shape, Tensor
 
 
 class Merge(Layer):
-    """y = the sum of all inputs, two or more of equal sample shapes; the output has the same.
+    """Adds its inputs, two or more of equal sample shapes; the output has the same.
 
     >>> net = FeedForwardNet()
     >>> x = net.add(layers.Input((3,), name="x"))
@@ -44,7 +44,7 @@ class Merge(Layer):
 
 
 class Multiply(Layer):
-    """y = the product of all inputs, two or more of equal sample shapes; the output has the same.
+    """Multiplies its inputs, two or more of equal sample shapes; the output has the same.
 
     >>> net = FeedForwardNet()
     >>> x = net.add(layers.Input((3,), name="x"))
@@ -71,7 +71,7 @@ class Multiply(Layer):
 
 
 class Concat(Layer):
-    """The inputs side by side along `axis`, in the order of the sources.
+    """Puts its inputs side by side along `axis`, in the order of the sources.
 
     Two or more inputs whose sample shapes are equal but for that axis; the output has the sum of the extents
     there.

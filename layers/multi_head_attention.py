@@ -21,7 +21,7 @@ from singa_lite.tensor import Shape, Tensor
 
 
 class MultiHeadAttention(Products):
-    """y = output(attention(query(x), key(m), value(m))) (Vaswani and others, arXiv 1706.03762, 3.2.2).
+    """Computes y = output(attention(query(x), key(m), value(m))) (Vaswani and others, arXiv 1706.03762, 3.2.2).
 
     Neither scores nor probabilities exist whole, forward or backward (`autograd.attention`): memory is linear in the
     lengths. Inputs: x (time, features) alone, which attends to itself (m = x); x and memory m (length, width); either

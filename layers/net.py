@@ -15,7 +15,7 @@ from singa_lite.tensor import Shape, Tensor
 
 
 class Net(Layer):
-    """y = net(x): the layers of a net as those of this layer, wired as there.
+    """Runs the layers of a net as those of this layer, wired as there: y = net(x).
 
     Input samples: those of the net's inputs, in the order of `net.input_shapes()`; output samples: those of its
     outputs, in the order of `net.output_names()`. Parameters and state are the net's own, under the names

@@ -15,7 +15,7 @@ from singa_lite.tensor import Shape, Tensor
 
 
 class LearnedPositions(Layer):
-    """y = x + weight[:time].
+    """Adds a trained row for each position: y = x + weight[:time].
 
     Input and output samples (time, features). Parameter: weight (max_length, features).
 
@@ -69,7 +69,8 @@ class LearnedPositions(Layer):
 
 
 class SinusoidalPositions(Layer):
-    """y = x + table, table[t, 2 * i] = sin(t * base**(-2 * i / features)), the cosine at 2 * i + 1.
+    """Adds sines and cosines of the position: y = x + table, table[t, 2 * i] = sin(t * base**(-2 * i / features)), the
+    cosine at 2 * i + 1.
 
     From Vaswani and others, arXiv 1706.03762, section 3.5. Input and output samples (time, features), features even.
     State: table (time, features), which never changes.

@@ -10,7 +10,7 @@ from singa_lite.tensor import Tensor
 
 
 class Rescaling(Elementwise):
-    """y = scale * x + offset. Input and output samples of any shape.
+    """Computes y = scale * x + offset. Input and output samples of any shape.
 
     Rescaling(name, 1 / 255) makes bytes numbers from 0 to 1. scale, offset: finite numbers.
 

@@ -13,7 +13,7 @@ from singa_lite.tensor import Shape, Tensor
 
 
 class Reshape(Layer):
-    """The sample's elements, in C order, under another shape.
+    """Gives the sample's elements, in C order, another shape.
 
     Input samples of any shape; output samples of `shape`.
 
@@ -57,7 +57,7 @@ class Reshape(Layer):
 
 
 class Flatten(Layer):
-    """All axes from `axis` on become one, in C order; those before it stay.
+    """Makes one axis of all axes from `axis` on, in C order; those before it stay.
 
     Input samples of any shape; output samples (product of all extents,) for axis 1, (first extent, product of
     the others) for axis 2, and so on.
@@ -89,7 +89,7 @@ class Flatten(Layer):
 
 
 class Permute(Layer):
-    """The sample's axes in another order, as a view.
+    """Puts the sample's axes into another order, as a view.
 
     Input samples of as many axes as `axes` has; output samples with axis axes[i] of the input as axis i of the output.
 

@@ -12,7 +12,7 @@ from singa_lite.tensor import Shape, Tensor
 
 
 class Sequential(Layer):
-    """y = the output of the last of its layers, each of which takes all that the one before it gives.
+    """Runs layers one after the other: y is the output of the last one, and each takes all that the one before gives.
 
     Input samples as the first layer takes them, output samples as the last one gives them. Parameters and state: those
     of its layers, "<name>/<layer>/weight".
@@ -62,7 +62,7 @@ class Sequential(Layer):
 
 
 class Residual(Sequential):
-    """y = x + f(x), f its layers one after the other (He and others, arXiv 1512.03385).
+    """Adds to x what its layers make of it, one after the other: y = x + f(x) (He and others, arXiv 1512.03385).
 
     Input and output samples of one shape, which f has to keep: ShapeError if it does not. Parameters and state: those
     of its layers, "<name>/<layer>/weight".

@@ -13,7 +13,7 @@ from singa_lite.tensor import Shape, Tensor
 
 
 class Slice(Layer):
-    """Pieces of the input along `axis`, cut before each of the points; views, nothing is copied.
+    """Cuts its input into pieces along `axis`, before each of the points; they are views, nothing is copied.
 
     Input samples of any shape with that axis; a list of len(slice_point) + 1 output samples, each with the
     extent of its piece there.
@@ -68,7 +68,7 @@ class Slice(Layer):
 
 
 class Split(Layer):
-    """num_output outputs, each the input itself: nothing is copied, their derivatives are summed.
+    """Gives its input out num_output times: nothing is copied, their derivatives are summed.
 
     Input samples of any shape; a list of num_output output samples of the same.
 

@@ -11,7 +11,7 @@ from singa_lite.tensor import Shape, Tensor
 
 
 class SwiGLU(Products):
-    """y = silu(gate(x)) * value(x) over the last axis (Shazeer, arXiv 2002.05202), as in Llama.
+    """Computes y = silu(gate(x)) * value(x) over the last axis (Shazeer, arXiv 2002.05202), as in Llama.
 
     Input samples (..., features), output samples (..., num_output). Layers inside: gate and value, each a Dense of
     num_output. use_bias: of both. weight_init, bias_init: an Initializer, its name, or a number, of both.

@@ -107,7 +107,7 @@ class Convolution(WithActivation):
 
 
 class Conv1D(Convolution):
-    """Convolution over sequences: the Conv2D of images of height 1.
+    """Convolves sequences, as a Conv2D convolves images of height 1.
 
     y[k, i] = bias[k] + sum over c, u of weight[k, c, 0, u] * x[c, i * stride + u * dilation - left], x being
     0 outside its length and c running over the channels of k's group.
@@ -129,7 +129,7 @@ class Conv1D(Convolution):
 
 
 class Conv2D(Convolution):
-    """Convolution over images (cross-correlation, as everywhere in the field):
+    """Convolves images (cross-correlation, as everywhere in the field):
 
     y[k, i, j] = bias[k] + sum over c, u, v of weight[k, c, u, v] * x[c, i * stride + u * dilation - top, j *
     stride + v * dilation - left], x being 0 outside its extents and c running over the channels of k's group.
@@ -154,7 +154,7 @@ class Conv2D(Convolution):
 
 
 class DepthwiseConv2D(Convolution):
-    """A Conv2D with a group for each channel: output channel c * depth_multiplier + m sees input channel c alone.
+    """Convolves each channel alone: output channel c * depth_multiplier + m sees input channel c.
 
     Input samples (channels, height, width); output samples (channels * depth_multiplier, oh, ow), oh and ow as of
     Conv2D. Parameters: weight (channels * depth_multiplier, 1, kernel height, kernel width), bias (channels *

@@ -24,7 +24,7 @@ class Margins(Layer):
 
 
 class ZeroPadding2D(Margins):
-    """Zeros around each image.
+    """Puts zeros around each image.
 
     Input samples (channels, height, width); output samples (channels, top + height + bottom, left + width + right).
 
@@ -50,7 +50,7 @@ class ZeroPadding2D(Margins):
 
 
 class Cropping2D(Margins):
-    """Each image without its margins: a view of it, no copy.
+    """Cuts the margins off each image: the output is a view, no copy.
 
     Input samples (channels, height, width); output samples (channels, height - top - bottom, width - left - right).
 

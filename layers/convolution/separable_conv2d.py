@@ -14,7 +14,7 @@ from singa_lite.tensor import Shape, Tensor
 
 
 class SeparableConv2D(WithActivation):
-    """y = a 1 x 1 Conv2D of nb_kernels, over a DepthwiseConv2D of x without a bias (Chollet, arXiv 1610.02357).
+    """Computes a 1 x 1 Conv2D of nb_kernels over a DepthwiseConv2D of x without a bias (Chollet, arXiv 1610.02357).
 
     Input samples (channels, height, width); output samples (nb_kernels, oh, ow), oh and ow as of Conv2D. Layers
     inside: depthwise, with depth_multiplier kernels for each channel, and pointwise, which has the bias.

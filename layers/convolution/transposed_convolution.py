@@ -102,7 +102,7 @@ class TransposedConvolution(Convolution):
 
 
 class Conv1DTranspose(TransposedConvolution):
-    """Transposed convolution over sequences: the Conv2DTranspose of images of height 1.
+    """Convolves sequences transposed, as a Conv2DTranspose does images of height 1.
 
     Input samples (channels, length); output samples (nb_kernels, ol) with PyTorch's
     ol = (length - 1) * stride - left - right + dilation * (kernel - 1) + output_padding + 1.
@@ -120,7 +120,7 @@ class Conv1DTranspose(TransposedConvolution):
 
 
 class Conv2DTranspose(TransposedConvolution):
-    """Transposed convolution over images: the derivative of a Conv2D by its image (arXiv 1603.07285). Each pixel of the
+    """Convolves images transposed, by the derivative of a Conv2D by its image (arXiv 1603.07285). Each pixel of the
     input is multiplied by the kernels, and these products are added where the window lies:
 
     y[k, i, j] = bias[k] + sum of x[c, a, b] * weight[c, k, u, v] over c, a, b, u, v with a * stride + u * dilation -

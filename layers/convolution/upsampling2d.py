@@ -10,7 +10,7 @@ from singa_lite.tensor import Shape, Tensor
 
 
 class Upsampling2D(Layer):
-    """Nearest-neighbor upsampling: y[c, i, j] = x[c, i // factor, j // factor].
+    """Repeats pixels (nearest-neighbour upsampling): y[c, i, j] = x[c, i // factor, j // factor].
 
     Input samples (channels, height, width); output samples (channels, height * factor, width * factor).
 

@@ -11,7 +11,7 @@ from singa_lite.tensor import Shape, Tensor
 
 
 class BatchNormalization(Layer):
-    """y = gamma * (x - mean) / sqrt(var + epsilon) + beta, channel by channel.
+    """Normalises each channel over the batch: y = gamma * (x - mean) / sqrt(var + epsilon) + beta.
 
     From Ioffe and Szegedy, arXiv 1502.03167. In training, mean and biased variance are those of the batch,
     over all axes but the channels, and the running ones follow: running = (1 - momentum) * running +
@@ -65,7 +65,7 @@ class BatchNormalization(Layer):
 
 
 class GroupNormalization(Layer):
-    """y = gamma * (x - mean) / sqrt(var + epsilon) + beta (Wu and He, arXiv 1803.08494).
+    """Normalises groups of channels: y = gamma * (x - mean) / sqrt(var + epsilon) + beta (Wu and He, arXiv 1803.08494).
 
     mean and biased variance are those of each group of channels / groups channels of each sample, in training as in
     evaluation, so that no sample sees another. One group is layer normalisation over whole samples but for gamma and

@@ -10,7 +10,8 @@ from singa_lite.tensor import Shape, Tensor
 
 
 class LayerNormalization(Layer):
-    """y = gamma * (x - mean) / sqrt(var + epsilon) + beta (Ba, Kiros and Hinton, arXiv 1607.06450).
+    """Normalises each sample: y = gamma * (x - mean) / sqrt(var + epsilon) + beta (Ba, Kiros and Hinton, arXiv
+    1607.06450).
 
     mean and biased variance are taken over all axes from `axis` on, separately for each index along the
     others.
@@ -60,7 +61,8 @@ class LayerNormalization(Layer):
 
 
 class RMSNormalization(Layer):
-    """y = gamma * x / sqrt(mean of x**2 over the last axis + epsilon) (Zhang and Sennrich, arXiv 1910.07467).
+    """Normalises by the root mean square: y = gamma * x / sqrt(mean of x**2 over the last axis + epsilon) (Zhang and
+    Sennrich, arXiv 1910.07467).
 
     Input and output samples (..., features). Parameter: gamma (features,).
 
@@ -100,7 +102,7 @@ class RMSNormalization(Layer):
 
 
 class L2Norm(Layer):
-    """y = x / sqrt(sum of x**2 over the sample + epsilon).
+    """Scales each sample to a Euclidean norm of 1: y = x / sqrt(sum of x**2 over the sample + epsilon).
 
     Input and output samples of any shape. epsilon: above 0.
 

@@ -9,7 +9,8 @@ from singa_lite.tensor import Shape, Tensor
 
 
 class LRN(Layer):
-    """y = x / (k + alpha / size * sum of x**2 over `size` neighbouring channels) ** beta.
+    """Normalises over neighbouring channels: y = x / (k + alpha / size * sum of x**2 over `size` neighbouring channels)
+    ** beta.
 
     From Krizhevsky, Sutskever and Hinton 2012, with alpha divided by size as in Caffe, cuDNN and PyTorch;
     channels beyond the first and last count as 0.

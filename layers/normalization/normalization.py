@@ -35,7 +35,7 @@ class _Data(Protocol):
 
 
 class Normalization(Layer):
-    """y = (x - mean) / sqrt(variance), channel by channel, by numbers that no training changes.
+    """Computes y = (x - mean) / sqrt(variance), channel by channel, by numbers that no training changes.
 
     Input and output samples (channels,), (channels, length) or (channels, height, width). State: mean and std, of the
     shape (channels,), (channels, 1) or (channels, 1, 1).

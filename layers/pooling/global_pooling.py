@@ -43,7 +43,8 @@ class GlobalMaxPooling(GlobalPooling):
 
 
 class GlobalAvgPooling1D(GlobalAvgPooling):
-    """The average of each channel's whole sequence. Of samples (time, features) it takes Permute(name, (2, 1)) before.
+    """Takes the average of each channel's whole sequence. Of samples (time, features) it takes Permute(name, (2, 1))
+    before.
 
     Input samples (channels, length); output samples (channels,).
 
@@ -56,7 +57,7 @@ class GlobalAvgPooling1D(GlobalAvgPooling):
 
 
 class GlobalAvgPooling2D(GlobalAvgPooling):
-    """The average of each channel's whole image (Lin, Chen and Yan, arXiv 1312.4400).
+    """Takes the average of each channel's whole image (Lin, Chen and Yan, arXiv 1312.4400).
 
     Input samples (channels, height, width); output samples (channels,).
 
@@ -69,8 +70,8 @@ class GlobalAvgPooling2D(GlobalAvgPooling):
 
 
 class GlobalMaxPooling1D(GlobalMaxPooling):
-    """The largest element of each channel's whole sequence; of equals the first gets the derivative. Of samples (time,
-    features) it takes Permute(name, (2, 1)) before.
+    """Takes the largest element of each channel's whole sequence; of equals the first gets the derivative. Of samples
+    (time, features) it takes Permute(name, (2, 1)) before.
 
     Input samples (channels, length); output samples (channels,).
 
@@ -83,7 +84,7 @@ class GlobalMaxPooling1D(GlobalMaxPooling):
 
 
 class GlobalMaxPooling2D(GlobalMaxPooling):
-    """The largest element of each channel's whole image; of equals the first gets the derivative.
+    """Takes the largest element of each channel's whole image; of equals the first gets the derivative.
 
     Input samples (channels, height, width); output samples (channels,).
 

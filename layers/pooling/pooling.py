@@ -127,7 +127,7 @@ class AvgPooling(Pooling):
 
 
 class MaxPooling1D(MaxPooling):
-    """The largest element of each window over sequences; padding never wins, and of equals the first does.
+    """Takes the largest element of each window over sequences; padding never wins, and of equals the first does.
 
     Input samples (channels, length); output samples (channels, ol) with
     ol = (length + left + right - kernel) // stride + 1.
@@ -144,7 +144,7 @@ class MaxPooling1D(MaxPooling):
 
 
 class MaxPooling2D(MaxPooling):
-    """The largest element of each window over images; padding never wins, and of equals the first does.
+    """Takes the largest element of each window over images; padding never wins, and of equals the first does.
 
     Input samples (channels, height, width); output samples (channels, oh, ow) with
     oh = (height + top + bottom - kernel) // stride + 1, ow likewise.
@@ -166,7 +166,7 @@ class MaxPooling2D(MaxPooling):
 
 
 class AvgPooling1D(AvgPooling):
-    """The average of each window over sequences.
+    """Takes the average of each window over sequences.
 
     Input samples (channels, length); output samples (channels, ol) with
     ol = (length + left + right - kernel) // stride + 1.
@@ -183,7 +183,7 @@ class AvgPooling1D(AvgPooling):
 
 
 class AvgPooling2D(AvgPooling):
-    """The average of each window over images.
+    """Takes the average of each window over images.
 
     Input samples (channels, height, width); output samples (channels, oh, ow) with
     oh = (height + top + bottom - kernel) // stride + 1, ow likewise.

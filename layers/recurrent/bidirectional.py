@@ -13,7 +13,8 @@ from singa_lite.tensor import Shape, Tensor
 
 
 class Bidirectional(Layer):
-    """y = merge(forward(x), backward(x)): a recurrent layer, and one like it that goes from the last step to the first.
+    """Merges a recurrent layer with one like it that goes from the last step to the first: y = merge(forward(x),
+    backward(x)).
 
     Unlike `bidirectional=True`, where each stack takes both directions of the one before, the two meet at their ends
     only. Input samples (time, features), perhaps a mask (time,), as the layer takes them; output samples as the layer

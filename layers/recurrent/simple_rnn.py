@@ -11,7 +11,8 @@ from singa_lite.tensor import Tensor
 
 
 class SimpleRNN(RecurrentLayer):
-    """h' = activation(x @ weight_ih + bias_ih + h @ weight_hh + bias_hh) (Elman 1990; PyTorch's RNN).
+    """A simple recurrent layer, h' = activation(x @ weight_ih + bias_ih + h @ weight_hh + bias_hh) (Elman 1990;
+    PyTorch's RNN).
 
     activation: "tanh" or "relu". All else, but for gates and cell, as in `LSTM`: parameters weight_ih_l0 (features,
     hidden_size), weight_hh_l0 (hidden_size, hidden_size), bias_ih_l0, bias_hh_l0 (hidden_size,), state hidden_l0

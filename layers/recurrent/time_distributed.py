@@ -13,7 +13,7 @@ from singa_lite.tensor import Shape, Tensor
 
 
 class TimeDistributed(Layer):
-    """y[:, t] = layer(x[:, t]) for each step t: the steps of all samples go through the layer as one batch.
+    """Applies a layer to each time step, y[:, t] = layer(x[:, t]): the steps of all samples go through it as one batch.
 
     Input samples (time, ...), output samples (time, ...), behind the time what the layer takes and gives. Parameters
     and state: those of the layer, "<name>/<layer>/weight".

@@ -104,7 +104,7 @@ operators.put_on_tensor()
 def backward(
     y: Tensor, dy: Tensor | None = None, *, parameters: Collection[Tensor] | None = None
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield (parameter, gradient) for every tensor with `stores_grad` that y depends on.
+    """Yields (parameter, gradient) for every tensor with `stores_grad` that y depends on.
 
     A parameter comes as soon as its gradient is final, once, even if several operations used it. A gradient is
     valid until the generator is asked for the next; copy it to keep it. The derivative through an operation is

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class ShapeError(ValueError):
-    """Shapes or layouts that do not fit. The message says what was wanted, what was received, and where.
+    """Shapes or layouts do not fit. The message says what was wanted, what was received, and where.
 
     >>> autograd.matmul(tensor.ones((2, 3)), tensor.ones((2, 3)))
     Traceback (most recent call last):
@@ -17,7 +17,7 @@ class ShapeError(ValueError):
 
 
 class GraphError(RuntimeError):
-    """A net or a tape used in a way or at a time that it does not allow.
+    """A net or a tape is used in a way or at a time that it does not allow.
 
     >>> Sequential([layers.Dense(3, input_shape=(5,))]).train_one_batch(np.ones((2, 5)), np.ones((2, 3)))
     Traceback (most recent call last):
@@ -27,7 +27,7 @@ class GraphError(RuntimeError):
 
 
 class UnknownNameError(GraphError, KeyError):
-    """A name that is not in a net or a layer. The message says which there are.
+    """A name is not in a net or a layer. The message says which there are.
 
     >>> Sequential([layers.Dense(3, input_shape=(5,))]).layers["hidden"]
     Traceback (most recent call last):
@@ -39,7 +39,7 @@ class UnknownNameError(GraphError, KeyError):
 
 
 class RuleError(ValueError):
-    """A rule for rewriting that does not hold, or that cannot be found in a record; the message shows where.
+    """A rule for rewriting does not hold, or cannot be found in a record; the message shows where.
 
     >>> from singa_lite.rewriting import Rule
     >>> Rule("half", lambda x: x / 2.0, lambda x: x * 2.0)
@@ -50,7 +50,7 @@ class RuleError(ValueError):
 
 
 class NonFiniteError(FloatingPointError):
-    """A training step whose loss is NaN or infinite; the message names the first layer whose output is not finite.
+    """The loss of a training step is NaN or infinite; the message names the first layer whose output is not finite.
 
     >>> net = Sequential([layers.Dense(3, input_shape=(5,), weight_init=1e30)])
     >>> net.compile(optimizer.SGD(lr=0.1), "mse", on_nan="raise")
@@ -62,7 +62,7 @@ class NonFiniteError(FloatingPointError):
 
 
 class DeviceError(RuntimeError):
-    """A device or kernel set that is not there, or tensors of two devices in one operation.
+    """A device or kernel set is not there, or one operation has tensors of two devices.
 
     >>> device.get("tpu")
     Traceback (most recent call last):
@@ -82,7 +82,7 @@ class AbstractDeviceError(DeviceError):
 
 
 class SnapshotError(OSError):
-    """A snapshot that cannot be written or read; the message names the file and the entry.
+    """A snapshot cannot be written or read; the message names the file and the entry.
 
     >>> open("net.h5", "w").close()
     >>> load("net.h5")
@@ -93,7 +93,7 @@ class SnapshotError(OSError):
 
 
 class SnapshotVersionError(SnapshotError):
-    """A snapshot of a form that this version does not know, such as one of a later version; it is not damaged.
+    """A snapshot has a form that this version does not know, such as one of a later version; it is not damaged.
 
     >>> from singa_lite.errors import SnapshotVersionError
     >>> issubclass(SnapshotVersionError, SnapshotError)
@@ -102,7 +102,7 @@ class SnapshotVersionError(SnapshotError):
 
 
 class ConfigError(ValueError):
-    """A net that cannot be written down as a configuration, or a configuration that cannot be read.
+    """A net cannot be written down as a configuration, or a configuration cannot be read.
 
     >>> net = Sequential([layers.Lambda("square", lambda x: x * x, input_shape=(5,))])
     >>> net.config()
@@ -132,7 +132,7 @@ class PrecisionWarning(UserWarning):
 
 
 class DataError(RuntimeError):
-    """Data that could not be read or made; the message names the sample, the file or the batch.
+    """Data could not be read or made; the message names the sample, the file or the batch.
 
     >>> def broken(sample, random):
     ...     raise ValueError("no such colour")
@@ -146,7 +146,7 @@ class DataError(RuntimeError):
 
 
 class DataFileError(DataError, ValueError):
-    """A file that is damaged, empty, or of another kind than was wanted; the message begins with its path.
+    """A file is damaged, empty, or of another kind than was wanted; the message begins with its path.
 
     >>> open("empty.npz", "w").close()
     >>> data.load_npz("empty.npz", ["x"])
@@ -157,7 +157,7 @@ class DataFileError(DataError, ValueError):
 
 
 class ParallelError(RuntimeError):
-    """Processes that train together and no longer can: one has not come, differs, or failed; the message names it.
+    """Processes that train together no longer can: one has not come, differs, or failed; the message names it.
 
     >>> from singa_lite.errors import ParallelError
     >>> issubclass(ParallelError, RuntimeError)

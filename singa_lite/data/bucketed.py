@@ -26,7 +26,8 @@ class Group(NamedTuple):
 
 
 class Bucketed:
-    """What `bucketed` makes. Nothing is copied before its batch is asked for, so the sequences are to stay as they are.
+    """The batches of sequences in buckets that `bucketed` makes. Nothing is copied before its batch is asked for, so
+    the sequences are to stay as they are.
 
     count: sequences; boundaries: lengths of the buckets, rising; sizes: how many sequences a batch of each has;
     tokens: whether there is a target for each token. len() is the number of batches in an epoch.
@@ -136,7 +137,8 @@ def bucketed(
     ignore_index: int = -100,
     seed: int = 0,
 ) -> Bucketed:
-    """Sequences of unequal lengths for `net.fit(data, epochs=...)`, `net.evaluate(data)` and loops of one's own.
+    """Returns batches of sequences of unequal lengths, for `net.fit(data, epochs=...)`, `net.evaluate(data)` and loops
+    of one's own.
 
     x: a list of arrays (length,) of ids, of any integer dtype, each of at least one. y: a list of arrays like x's, a
     target each token, or one array (sequences, ...), a target each sequence. batch_size: sequences of a batch; or

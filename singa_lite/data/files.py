@@ -49,7 +49,7 @@ def load_idx(images: FilePath, labels: None = None) -> Array: ...
 def load_idx(images: FilePath, labels: FilePath) -> tuple[Array, Array]: ...
 @explains_keywords(images=checks.path, labels=checks.or_none(checks.path))
 def load_idx(images: FilePath, labels: FilePath | None = None) -> Array | tuple[Array, Array]:
-    """The array of an IDX file, and that of a second one with the labels if it is named.
+    """Returns the array of an IDX file, and that of a second one with the labels if it is named.
 
     Gzipped files are recognised by their content. Any of the six IDX types and any number of axes is read;
     MNIST's images are (n, 28, 28) uint8 (no channel axis) and its labels (n,) uint8. Format: "The IDX
@@ -76,7 +76,7 @@ def load_idx(images: FilePath, labels: FilePath | None = None) -> Array | tuple[
 
 @explains_keywords(paths=checks.paths)
 def load_cifar10(paths: FilePath | Sequence[FilePath]) -> tuple[Array, Array]:
-    """The images and labels of CIFAR-10's binary version.
+    """Returns the images and labels of CIFAR-10's binary version.
 
     A file is a row of records of one label byte and 3 x 32 x 32 pixel bytes. Format: "Binary version" in
     https://www.cs.toronto.edu/~kriz/cifar.html.
@@ -108,7 +108,7 @@ def load_cifar10(paths: FilePath | Sequence[FilePath]) -> tuple[Array, Array]:
 
 @explains_keywords(path=checks.path, names=_names)
 def load_npz(path: FilePath, names: Sequence[str]) -> tuple[Array, ...]:
-    """The named arrays of a `.npz` file, in the order of `names`.
+    """Returns the named arrays of a `.npz` file, in the order of `names`.
 
     `x, y = load_npz("set.npz", ["x", "y"])` reads two. Pickled objects are refused, since reading
     them could run any code.
@@ -130,7 +130,7 @@ def load_npz(path: FilePath, names: Sequence[str]) -> tuple[Array, ...]:
 
 @explains_keywords(path=checks.path, names=_names)
 def load_hdf5(path: FilePath, names: Sequence[str]) -> tuple[Array, ...]:
-    """The named data sets of an HDF5 file, in the order of `names`; `"group/name"` reaches into groups.
+    """Returns the named data sets of an HDF5 file, in the order of `names`; `"group/name"` reaches into groups.
 
     DataFileError for a malformed file, or a missing data set (with those there are).
 

@@ -28,7 +28,8 @@ class Paired:
 
 
 class Epochs:
-    """`net.fit(data.Epochs(make), epochs=5)`: make(epoch) gives that epoch's batches (x, y), epochs counted from 0.
+    """The batches (x, y) of each epoch, which make(epoch) gives: `net.fit(data.Epochs(make), epochs=5)`, epochs counted
+    from 0.
 
     make: gives the same batches whenever it is asked for the same epoch, such as a generator function that shuffles by
     `np.random.default_rng([seed, epoch])`. So training goes on from any checkpoint to equal bits: the batches that were
@@ -51,7 +52,7 @@ class Epochs:
 
 
 class Processes:
-    """`fit(workers=data.Processes(2))`: so many processes transform samples, instead of threads.
+    """The number of processes that transform samples, instead of threads: `fit(workers=data.Processes(2))`.
 
     For transforms written in Python, which hold the interpreter's lock: threads would slow the training step down. The
     transform is pickled, without the data, of which samples come batch by batch. So it is a function or an object of a

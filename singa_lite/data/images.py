@@ -84,7 +84,8 @@ class Images:
 
 
 class ImageFolder(Paired):
-    """What `image_folder` makes. classes: names of the subfolders, sorted; files: paths; y: int64 (n,) class ids.
+    """The images and class ids that `image_folder` found. classes: names of the subfolders, sorted; files: paths; y:
+    int64 (n,) class ids.
 
     >>> from pathlib import Path
     >>> from PIL import Image
@@ -123,7 +124,8 @@ class ImageFolder(Paired):
 def image_folder(
     path: str | os.PathLike[str], size: int | tuple[int, int], *, channels: int = 3, crop: bool = False
 ) -> ImageFolder:
-    """Images of a folder with a subfolder for each class, at any depth below: `net.fit(data.image_folder(...))`.
+    """Returns the images of a folder with a subfolder for each class, at any depth below:
+    `net.fit(data.image_folder(...))`.
 
     Class ids count the subfolders' names in sorted order, and images come in the order of their paths, those behind
     links too. Pillow decodes those of a batch as it is made, by `fit(workers=)` if there are any; memory holds paths

@@ -72,7 +72,8 @@ def csv(
     separator: str = ",",
     encoding: str | None = None,
 ) -> Table:
-    """A CSV file with a line of names first, for `net.fit(data.csv("t.csv", target=["price"]))`, whatever its size.
+    """Returns the table of a CSV file with a line of names first, for `net.fit(data.csv("t.csv", target=["price"]))`,
+    whatever its size.
 
     One reading finds where lines begin; then blocks of 1 MiB are read as batches ask for them, shuffled within windows.
     target: a column, "kind", for targets (n,), as class ids come, or a list, ["price"], for targets (n, columns), as a
@@ -101,7 +102,8 @@ def csv(
 def parquet(
     path: FilePath, target: str | Sequence[str], *, features: Sequence[str] | None = None, dtype: str = "float32"
 ) -> Table:
-    """A Parquet file, for `net.fit(data.parquet("t.parquet", target=["price"]))`: read by row groups and columns.
+    """Returns the table of a Parquet file, read by row groups and columns, for `net.fit(data.parquet("t.parquet",
+    target=["price"]))`.
 
     target, features, dtype: as for `csv`; pandas' index, which is no column of the table that was written, is left out.
     DataError for columns without numbers and missing values, DataFileError for a file that is damaged, found as for

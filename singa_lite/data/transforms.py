@@ -29,7 +29,7 @@ _ROUNDING = 2e-3
 
 
 class Compose:
-    """Several transforms, one behind the other, over the same random numbers.
+    """Applies several transforms, one behind the other, over the same random numbers.
 
     >>> from singa_lite.data import transforms
     >>> both = transforms.Compose([transforms.RandomFlip(), transforms.RandomCrop(4, padding=1)])

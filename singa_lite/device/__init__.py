@@ -24,7 +24,7 @@ _default: ContextVar[Device | None] = ContextVar("default", default=None)
 
 
 def default() -> Device:
-    """The device used where none is named: `as_default`'s, `SINGA_LITE_DEVICE`'s ("cpu", "cuda:0"), or the CPU.
+    """Returns the device used where none is named: `as_default`'s, `SINGA_LITE_DEVICE`'s ("cpu", "cuda:0"), or the CPU.
 
     >>> device.default() is device.cpu()
     True
@@ -37,7 +37,8 @@ def default() -> Device:
 
 @contextmanager
 def as_default(device: Device) -> Iterator[Device]:
-    """Inside, this device is used where none is named, by the thread that says so. TypeError for what is no Device.
+    """Makes this device the default within a `with` block, for the thread that enters it. TypeError for what is no
+    Device.
 
     >>> with device.as_default(device.new_cpu(limit=1_000_000)):
     ...     print(tensor.zeros((3,)).device.pool.limit)
@@ -53,7 +54,7 @@ def as_default(device: Device) -> Iterator[Device]:
 
 
 def get(spec: object = None) -> Device:
-    """The device that is named: a Device itself, None for the default one, "cpu" or "cuda:0".
+    """Returns the device that is named: a Device itself, None for the default one, "cpu" or "cuda:0".
 
     DeviceError for another text, and for a device that is not there; TypeError for anything else.
 
@@ -70,7 +71,7 @@ def get(spec: object = None) -> Device:
 
 
 def device_of(tensor: Tensor) -> Device:
-    """The device that holds the tensor, by its full type: `tensor.device` is typed as what tensors ask of it.
+    """Returns the device that holds the tensor, by its full type: `tensor.device` is typed as what tensors ask of it.
 
     >>> device.device_of(tensor.zeros((3,))).name
     'cpu'

@@ -83,9 +83,9 @@ def abstract(
     libraries: bool = True,
     channels_last: bool = True,
 ) -> Device:
-    """A new device whose tensors have shapes and strides but no bytes, for planning nets before there is a machine for
-    them. Nets on it record and plan their steps as on the real one, to the byte; AbstractDeviceError for whatever wants
-    values. `net.to_device(device.cpu())` makes such a net real.
+    """Returns a new device whose tensors have shapes and strides but no bytes, for planning nets before there is a
+    machine for them. Nets on it record and plan their steps as on the real one, to the byte; AbstractDeviceError for
+    whatever wants values. `net.to_device(device.cpu())` makes such a net real.
 
     kernels: "onednn" or "numpy", "cpu" for what `device.cpu()` takes, or "cuda". memory: what the real device's pool
     may hold, bytes or text such as "24 GiB"; plans keep to it as to a device's limit, and say by how much they cannot.

@@ -29,7 +29,7 @@ _BYTE = np.dtype(np.uint8)
 
 
 class Device(TensorMemory):
-    """Memory and kernels of one processor.
+    """The memory and kernels of one processor.
 
     phase, layer: where in the step the next operations of this thread stand; `scope` sets them. graph: the one that is
     being recorded, None for none.

@@ -19,7 +19,8 @@ _further = count(1)
 
 
 def cpu(kernels: str = "auto") -> Device:
-    """The CPU. kernels: "auto" (the fastest set there is), "onednn" or "numpy"; "auto" heeds SINGA_LITE_KERNELS.
+    """Returns the CPU's device. kernels: "auto" (the fastest set there is), "onednn" or "numpy"; "auto" heeds
+    SINGA_LITE_KERNELS.
 
     One device a set, the same each time. DeviceError for a set that is not there.
 
@@ -36,7 +37,8 @@ def _cpu(kernels: str) -> Device:
 
 
 def new_cpu(limit: int | None = None, kernels: str = "auto") -> Device:
-    """A further CPU device, with a pool of its own. limit: the most bytes that the pool may hold; kernels: as `cpu`.
+    """Returns a further CPU device, with a pool of its own. limit: the most bytes that the pool may hold; kernels: as
+    `cpu`.
 
     >>> small = device.new_cpu(limit=1_000_000)
     >>> x = tensor.zeros((100, 50), device=small)

@@ -25,7 +25,7 @@ _further = count(1)
 
 
 def cuda(index: int = 0) -> Device:
-    """NVIDIA GPU number `index`, the same device each time. DeviceError says what is missing for it.
+    """Returns the device of NVIDIA GPU number `index`, the same each time. DeviceError says what is missing for it.
 
     For a limit, TF32 or other workspaces make a device of its own: `new_cuda`.
 
@@ -53,7 +53,8 @@ def new_cuda(
     deterministic: bool = True,
     channels_last: bool = True,
 ) -> Device:
-    """A further device on that GPU, with a pool and a stream of its own. DeviceError says what is missing for it.
+    """Returns a further device on that GPU, with a pool and a stream of its own. DeviceError says what is missing for
+    it.
 
     limit: bytes that its pool may hold. allow_tf32: products and convolutions may round float32 factors to 10 bits,
     which is faster; `compile(precision="tf32")` says it for one net. workspace_limit: bytes of scratch that a call of

@@ -31,7 +31,7 @@ Held = TypeVar("Held", bound="Layer")
 
 
 class Layer(LayerBase):
-    """Base of all layers. A subclass gives `setup` and `forward`:
+    """The base of all layers. A subclass gives `setup` and `forward`:
 
     setup(*shapes) gets the sample shapes of the inputs (no batch axis), makes parameters with `add_parameter` and
     state with `add_state`, and returns the output's sample shape, or a list of them for several outputs.

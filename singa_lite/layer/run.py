@@ -22,7 +22,7 @@ from singa_lite.tensor import Shape, Tensor
 
 
 class LayerGradients(NamedTuple):
-    """What `backward` yields for a layer: its parameters' names, values and gradients, in equal order.
+    """The gradients that `backward` yields for a layer: its parameters' names, values and gradients, in equal order.
 
     layer_gradients: {layer name: derivative by its input, a list of them for several}, one dict for the whole walk.
 

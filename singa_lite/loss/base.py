@@ -33,7 +33,7 @@ class _Taped(NamedTuple):
 
 
 class Loss(Criterion, ABC):
-    """Base of all losses. A subclass gives `compute`, and `check_target` if not any target will do.
+    """The base of all losses. A subclass gives `compute`, and `check_target` if not any target will do.
 
     >>> class Cubed(loss.Loss):
     ...     def compute(self, x, target):

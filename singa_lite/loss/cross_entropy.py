@@ -34,7 +34,7 @@ _LEAST = 1e-7
 
 
 class SoftmaxCrossEntropy(Loss):
-    """-sum of t * log softmax(x) over the classes, the mean over a sample's positions.
+    """Computes -sum of t * log softmax(x) over the classes, the mean over a sample's positions.
 
     x: raw scores, at least 2 classes, (n, c, ...) or, as sequences have them, (n, ..., c); y: integer class ids of x's
     shape without the axis of classes, or rows of x's shape of weights that are normalized to sum 1 over the classes:
@@ -132,7 +132,8 @@ class SoftmaxCrossEntropy(Loss):
 
 
 class SigmoidCrossEntropy(LikeScores):
-    """-(w * t * log p + (1 - t) * log(1 - p)), p = sigmoid(x), the mean over each sample. x: raw scores (n, ...).
+    """Computes -(w * t * log p + (1 - t) * log(1 - p)) with p = sigmoid(x), the mean over each sample. x: raw scores
+    (n, ...).
 
     y: x's shape and dtype, values from 0 to 1. pos_weight: w, what yes counts as, such as the share of no over that of
     yes: a number or an array that broadcasts to a sample, as (c,), of finite numbers of at least 0; as of torch's

@@ -54,7 +54,7 @@ def _by_kernel(kernel: str, k: int, x: Tensor, target: Tensor) -> Tensor:
 
 
 class TopKAccuracy(_AmongTopK):
-    """1 where the target's class is among the k highest scores, else 0; the mean over a sample's positions.
+    """Counts 1 where the target's class is among the k highest scores, else 0; the mean over a sample's positions.
 
     y: integer class ids of x's shape without the axis of classes, or rows of x's shape whose largest entry names the
     class. axis, ignore_index: as of the loss SoftmaxCrossEntropy, and what the mean is of too.
@@ -109,7 +109,7 @@ class TopKAccuracy(_AmongTopK):
 
 
 class Accuracy(TopKAccuracy):
-    """1 where the target's class has the highest score, else 0; of equal scores the lowest class is taken.
+    """Counts 1 where the target's class has the highest score, else 0; of equal scores the lowest class is taken.
 
     y, axis, ignore_index: as of TopKAccuracy.
 
@@ -123,7 +123,7 @@ class Accuracy(TopKAccuracy):
 
 
 class BinaryAccuracy(Metric):
-    """1 where a score is above the threshold and its target above 1/2, or neither; else 0, as for NaN.
+    """Counts 1 where a score is above the threshold and its target above 1/2, or neither; else 0, as for NaN.
 
     The mean over each sample. x: scores (n, ...); y: x's shape and dtype, values from 0 to 1.
     threshold: 0 for raw scores, as SigmoidCrossEntropy takes them; 0.5 for probabilities.
@@ -162,7 +162,7 @@ class _AmongLabels(_AmongTopK):
 
 
 class Precision(_AmongLabels):
-    """How many of the `top_k` highest scores are labels, divided by top_k.
+    """Computes how many of the `top_k` highest scores are labels, divided by top_k.
 
     The mean over a sample's positions. y: rows (n, c, ...), a label where above 0.
 
@@ -175,7 +175,7 @@ class Precision(_AmongLabels):
 
 
 class Recall(_AmongLabels):
-    """How many labels are among the `top_k` highest scores, divided by how many there are; 0 without labels.
+    """Computes how many labels are among the `top_k` highest scores, divided by how many there are; 0 without labels.
 
     The mean over a sample's positions. y: rows (n, c, ...), a label where above 0.
 

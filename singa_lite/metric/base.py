@@ -14,7 +14,7 @@ from singa_lite.tensor import Tensor
 
 
 class Metric(Criterion, ABC):
-    """Base of all metrics. A subclass gives `compute`, and `check_target` if not any target will do.
+    """The base of all metrics. A subclass gives `compute`, and `check_target` if not any target will do.
 
     name: in the history of `fit`, "accuracy" and "val_accuracy"; a subclass has its own by its class's name, and both
     a class and an object may say another. higher_is_better: whether a callback that monitors it waits for more (True)

@@ -53,7 +53,8 @@ class _OfClasses(EpochMetric):
 
 
 class ConfusionMatrix(_OfClasses):
-    """(c, c) counts of all samples: in row i and column j those of class i whose highest score is that of class j.
+    """Counts samples by class and prediction, (c, c): in row i and column j those of class i whose highest score is
+    class j's.
 
     x: scores (n, c, ...); y: class ids (n, ...), or rows of x's shape whose largest entry names the class. Of equal
     scores the lower class is taken, NaN is never the highest, and a position whose scores are all NaN is in no column.
@@ -76,7 +77,7 @@ class ConfusionMatrix(_OfClasses):
 
 
 class F1(_OfClasses):
-    """2 * tp / (2 * tp + fp + fn) over all samples: the harmonic mean of precision and recall.
+    """Computes 2 * tp / (2 * tp + fp + fn) over all samples: the harmonic mean of precision and recall.
 
     x: scores (n, c, ...) of at least 2 classes, with class ids or one-hot rows; then average says what is made of the
     classes' values: "macro" their mean, over classes that occur as target or as prediction; "micro" the value of all
@@ -132,7 +133,8 @@ class F1(_OfClasses):
 
 
 class BinaryPrecision(EpochMetric):
-    """Share of true positives among all scores above the threshold: tp / (tp + fp), scikit-learn's precision_score.
+    """Computes the share of true positives among all scores above the threshold: tp / (tp + fp), scikit-learn's
+    precision_score.
 
     x: scores of any shape (n, ...), each by itself; y: x's shape and dtype, yes above 1/2. threshold: a score above it
     is taken for yes, 0 for raw scores, 0.5 for probabilities; NaN is not. 0 where none is taken for yes.
@@ -164,7 +166,7 @@ class BinaryPrecision(EpochMetric):
 
 
 class BinaryRecall(BinaryPrecision):
-    """tp / (tp + fn) over all scores: how many of those that are yes are taken for it; as scikit-learn's recall_score.
+    """Computes the share of positives that are found: tp / (tp + fn) over all scores, as scikit-learn's recall_score.
 
     x, y, threshold: as of BinaryPrecision. 0 where none is yes.
 
@@ -200,7 +202,8 @@ def _top_class(scores: Array) -> Array:
 
 
 class AUC(EpochMetric):
-    """How often a positive has a higher score than a negative, ties counting one half; of all samples of an epoch.
+    """Computes the area under the ROC curve of an epoch: how often a positive has a higher score than a negative, ties
+    counting one half.
 
     x: one score a sample or several, each by itself, y: x's shape and dtype, 0 or 1; or scores (n, 2) of two classes
     and ids (n,), where a sample's score is the difference. NaN where all are positive, or none is.

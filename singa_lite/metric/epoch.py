@@ -20,7 +20,7 @@ _TRIED = 8
 
 
 class EpochMetric(Metric):
-    """Base of the metrics that are exact over all samples. A subclass gives `statistics` and `result`.
+    """The base of the metrics that are exact over all samples of an epoch. A subclass gives `statistics` and `result`.
 
     A step hands its scores out, as a further output of the net's; the rest is NumPy in float64 on the host, behind
     each step, which so waits for a GPU. Between batches only the statistics are kept.

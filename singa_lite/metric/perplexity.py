@@ -16,7 +16,8 @@ _LARGEST = 709
 
 
 class Perplexity(Metric):
-    """e to the mean cross entropy of softmax(x): among so many classes that are equally likely one would choose.
+    """Computes e to the mean cross entropy of softmax(x): among so many classes that are equally likely one would
+    choose.
 
     `forward` gives the cross entropies, `evaluate` the perplexity of a batch; over an epoch it is that of all samples.
     y: integer class ids; axis, ignore_index: as of the loss SoftmaxCrossEntropy.

@@ -24,7 +24,8 @@ def bert(
     device: DeviceSpec = None,
     seed: int | None = None,
 ) -> FeedForwardNet:
-    """BERT (Devlin and others, arXiv 1810.04805), without a loss and not compiled: add a head, and compile with one.
+    """Returns BERT (Devlin and others, arXiv 1810.04805), without a loss and not compiled: add a head, and compile with
+    one.
 
     Inputs "ids" and "types", integers (time,): the words, and which of `types` sentences each is of. Positions of id 0
     are padding, which no other looks at. Output samples (features,) of the pooler, the tanh of a Dense on the first

@@ -22,7 +22,7 @@ def gpt2(
     device: DeviceSpec = None,
     seed: int | None = None,
 ) -> FeedForwardNet:
-    """GPT-2 (Radford and others, Language Models are Unsupervised Multitask Learners, 2019), not compiled.
+    """Returns GPT-2 (Radford and others, Language Models are Unsupervised Multitask Learners, 2019), not compiled.
 
     Input samples of ids (time,), output samples of scores (time, vocabulary), of which SoftmaxCrossEntropy is the
     loss. Layers: tokens (Embedding), positions, perhaps dropout, block0 and so on (TransformerBlock, norms first, with

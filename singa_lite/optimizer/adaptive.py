@@ -9,7 +9,8 @@ from singa_lite.optimizer.regularizer import Constraint, Regularizer
 
 
 class RMSProp(Optimizer):
-    """square_average = rho * square_average + (1 - rho) * g**2; value -= lr * g / (sqrt(square_average) + epsilon).
+    """Updates by square_average = rho * square_average + (1 - rho) * g**2; value -= lr * g / (sqrt(square_average) +
+    epsilon).
 
     g: the gradient + weight_decay * value. As torch.optim.RMSprop, whose alpha is rho (Tieleman and Hinton, 2012).
 
@@ -41,7 +42,7 @@ class RMSProp(Optimizer):
 
 
 class AdaGrad(Optimizer):
-    """square_sum += g**2; value -= lr * g / (sqrt(square_sum) + epsilon).
+    """Updates by square_sum += g**2; value -= lr * g / (sqrt(square_sum) + epsilon).
 
     g: the gradient + weight_decay * value. As torch.optim.Adagrad (Duchi and others, JMLR 12, 2011).
 
@@ -69,7 +70,7 @@ class AdaGrad(Optimizer):
 
 
 class Adam(Optimizer):
-    """m = beta_1 * m + (1 - beta_1) * g; v = beta_2 * v + (1 - beta_2) * g**2, in update t of a parameter:
+    """Updates by moments m = beta_1 * m + (1 - beta_1) * g and v = beta_2 * v + (1 - beta_2) * g**2; in update t:
 
     value -= lr / (1 - beta_1**t) * m / (sqrt(v / (1 - beta_2**t)) + epsilon). g: the gradient + weight_decay *
     value. As torch.optim.Adam (Kingma and Ba, arXiv 1412.6980). amsgrad: the largest v so far divides in the place of
@@ -113,7 +114,7 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam whose weight decay is apart from the gradient: value -= lr * weight_decay * value beforehand.
+    """Updates as Adam, with weight decay apart from the gradient: value -= lr * weight_decay * value beforehand.
 
     As torch.optim.AdamW (Loshchilov and Hutter, arXiv 1711.05101).
 

@@ -34,7 +34,7 @@ class NamedNet(Protocol):
 
 
 class Optimizer(Stepping):
-    """Base of all optimizers. A subclass names its kernel and the state that it keeps, and sets `settings`.
+    """The base of all optimizers. A subclass names its kernel and the state that it keeps, and sets `settings`.
 
     lr: the learning rate, a number or a schedule (`schedule(step)`, step 0 for the first update). weight_decay:
     that share of the value is added to the gradient. regularizer, constraint: applied to each gradient in place,

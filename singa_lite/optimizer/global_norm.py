@@ -75,7 +75,7 @@ def scale_by(factor: Tensor, gradient: Tensor) -> None:
 
 
 def clip_global_norm(gradients: Iterable[Tensor], limit: float) -> Tensor:
-    """Scale gradients in place so that the norm of all of them is at most `limit`, see `GlobalNorm`.
+    """Scales gradients in place so that the norm of all of them is at most `limit`, see `GlobalNorm`.
 
     For training loops by hand; `compile(clip_global_norm=)` does it within a step. gradients: floats on one device,
     each once, such as the values of `net.gradients(x, y)`. Returns the norm before: float64 ().

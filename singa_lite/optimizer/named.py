@@ -12,7 +12,7 @@ _OTHERS = {"adagrad": "optimizer.AdaGrad(), whose sums begin at 0,", "nesterov":
 
 
 def get(name: str) -> Optimizer:
-    """A new optimizer with Keras's defaults: "sgd", "adam", "adamw" or "rmsprop". ValueError for another name.
+    """Returns a new optimizer with Keras's defaults: "sgd", "adam", "adamw" or "rmsprop". ValueError for another name.
 
     >>> optimizer.get("adam").lr
     0.001

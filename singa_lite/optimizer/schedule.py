@@ -18,7 +18,8 @@ from singa_lite.common.keywords import class_lookup
 
 
 class Schedule(Described, ABC):
-    """Base of all schedules. A plain function of the step serves an optimizer as well.
+    """The base of all schedules, functions from a step to its learning rate. A plain function of the step serves an
+    optimizer as well.
 
     >>> class Halving(schedule.Schedule):
     ...     def __call__(self, step):
@@ -33,7 +34,7 @@ class Schedule(Described, ABC):
 
 
 class Constant(Schedule):
-    """`value` for ever; at least 0.
+    """Returns `value` at each step; at least 0.
 
     >>> schedule.Constant(0.1)(1000)
     0.1
@@ -47,7 +48,7 @@ class Constant(Schedule):
 
 
 class Step(Schedule):
-    """`base`, multiplied by `factor` every `step_size` updates, or at each of a rising list of steps.
+    """Returns `base`, multiplied by `factor` every `step_size` updates, or at each of a rising list of steps.
 
     Step(0.1, 30, 0.5) halves at steps 30, 60, 90 and so on; Step(0.1, [30, 80], 0.5) at 30 and 80 only.
 
@@ -72,7 +73,7 @@ class Step(Schedule):
 
 
 class Exponential(Schedule):
-    """base * decay_rate ** (step / decay_steps); the exponent is rounded down if `staircase`.
+    """Returns base * decay_rate ** (step / decay_steps); the exponent is rounded down if `staircase`.
 
     >>> decayed = schedule.Exponential(0.1, decay_steps=10, decay_rate=0.5)
     >>> decayed(0), decayed(10), decayed(20)
@@ -91,7 +92,7 @@ class Exponential(Schedule):
 
 
 class CosineWithWarmup(Schedule):
-    """A linear rise to `base` over `warmup_steps`, then half a cosine down to `final` at `total_steps`.
+    """Returns a linear rise to `base` over `warmup_steps`, then half a cosine down to `final` at `total_steps`.
 
     The first update has base / warmup_steps; from total_steps on the rate is `final`. Rise: Goyal and others,
     arXiv 1706.02677; cosine: Loshchilov and Hutter, arXiv 1608.03983, equation 5 without restarts.
@@ -121,7 +122,7 @@ class CosineWithWarmup(Schedule):
 
 
 def get(lr: float | Callable[[int], float], where: str = "learning rate") -> Callable[[int], float]:
-    """The schedule that `lr` stands for: a number is constant, a function of the step is itself.
+    """Returns the schedule that `lr` stands for: a number is constant, a function of the step is itself.
 
     TypeError for anything else, a class and a function of no argument among them. where: what an error begins with.
 

@@ -29,7 +29,7 @@ def mpi(
     check_every: int = 100,
     timeout: float = 300.0,
 ) -> DataParallel:
-    """The processes that mpiexec has started together, or this one alone where none has.
+    """Returns the processes that mpiexec has started together, or this one alone where none has.
 
     bucket_bytes: gradients that are smaller are sent together, as many as are that large, and as half of
     in_flight_bytes is: the most bytes, of gradients and of what comes from the others, that sums have under way at a

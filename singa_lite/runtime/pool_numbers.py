@@ -12,7 +12,8 @@ RESULTS = 16
 
 
 class OutOfMemoryError(MemoryError):
-    """A pool could not serve a request. Fields, in bytes: asked, used, free, limit (None: no limit).
+    """A pool cannot serve a request within its limit or the device's memory. Fields, in bytes: asked, used, free, limit
+    (None: no limit).
 
     >>> small = device.new_cpu(limit=10_000)
     >>> tensor.zeros((100, 200), device=small)

@@ -16,7 +16,7 @@ from singa_lite.sklearn.estimator import NetEstimator, checked_weights
 
 
 class NetClassifier(ClassifierMixin, NetEstimator):
-    """A classifier by a net, trained with softmax cross entropy. Parameters: see `NetEstimator`.
+    """A classifier for scikit-learn, a net that is trained with softmax cross entropy. Parameters: see `NetEstimator`.
 
         Pipeline([("scale", StandardScaler()), ("net", NetClassifier(hidden=(64, 32), random_state=0))]).fit(X, y)
 

@@ -14,7 +14,7 @@ from singa_lite.sklearn.estimator import NetEstimator, checked_weights
 
 
 class NetRegressor(RegressorMixin, NetEstimator):
-    """A regressor by a net, trained with half the squared error. Parameters: see `NetEstimator`.
+    """A regressor for scikit-learn, a net that is trained with half the squared error. Parameters: see `NetEstimator`.
 
     X: (n, features), or (n, ...) for a net whose `build` takes such samples. y: (n,) or (n, outputs) of numbers.
 

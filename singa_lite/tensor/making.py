@@ -15,7 +15,7 @@ from singa_lite.tensor.tensor import DeviceSpec, Tensor, found_device
 
 
 def empty(shape: Sequence[int], dtype: DTypeLike = np.float32, device: DeviceSpec = None) -> Tensor:
-    """A tensor whose values are whatever the memory held.
+    """Returns a tensor whose values are whatever the memory held.
 
     >>> tensor.empty((2, 3), "float64").shape
     (2, 3)
@@ -24,7 +24,7 @@ def empty(shape: Sequence[int], dtype: DTypeLike = np.float32, device: DeviceSpe
 
 
 def full(shape: Sequence[int], value: float, dtype: DTypeLike = np.float32, device: DeviceSpec = None) -> Tensor:
-    """A tensor with `value` everywhere.
+    """Returns a tensor with `value` everywhere.
 
     >>> print(tensor.full((2, 3), 0.5))
     [[0.5 0.5 0.5]
@@ -49,7 +49,7 @@ def _check_fits(value: float, dtype: DType) -> None:
 
 
 def zeros(shape: Sequence[int], dtype: DTypeLike = np.float32, device: DeviceSpec = None) -> Tensor:
-    """A tensor of zeros.
+    """Returns a tensor of zeros.
 
     >>> print(tensor.zeros((2, 3), "int64"))
     [[0 0 0]
@@ -59,7 +59,7 @@ def zeros(shape: Sequence[int], dtype: DTypeLike = np.float32, device: DeviceSpe
 
 
 def ones(shape: Sequence[int], dtype: DTypeLike = np.float32, device: DeviceSpec = None) -> Tensor:
-    """A tensor of ones.
+    """Returns a tensor of ones.
 
     >>> print(tensor.ones((2, 3)))
     [[1. 1. 1.]
@@ -69,7 +69,7 @@ def ones(shape: Sequence[int], dtype: DTypeLike = np.float32, device: DeviceSpec
 
 
 def from_numpy(array: ArrayLike, device: DeviceSpec = None) -> Tensor:
-    """A copy of `array` on `device` (default: `device.default()`), same shape and dtype.
+    """Returns a copy of `array` on `device` (default: `device.default()`), of the same shape and dtype.
 
     TypeError for dtypes without numbers in them (object, text, complex), masked arrays, and what is no array.
 
@@ -89,7 +89,8 @@ def from_host(array: object, device: DeviceSpec) -> Tensor:
 
 
 def operand(given: object, beside: Tensor) -> Any:
-    """What the operations take: tensors, numbers beside floats, and all else as a tensor of the dtype of `beside`.
+    """Returns what the operations take: tensors, numbers beside floats, and all else as a tensor of the dtype of
+    `beside`.
 
     Each operation says whether it takes numbers, so the type is left open.
     TypeError for values that its dtype would cut off, such as fractions beside integers.
@@ -106,7 +107,7 @@ def operand(given: object, beside: Tensor) -> Any:
 
 
 def to_numpy(tensor: Tensor | Array) -> Array:
-    """A NumPy array with a copy of the values, C order. Waits for the device.
+    """Returns a NumPy array with a copy of the values, in C order. Waits for the device.
 
     >>> tensor.to_numpy(tensor.ones((2, 3)))
     array([[1., 1., 1.],
@@ -120,7 +121,7 @@ def to_numpy(tensor: Tensor | Array) -> Array:
 
 
 def as_tensor(given: object, device: DeviceSpec = None) -> Tensor:
-    """A tensor of anything that holds an array: Tensor (moved only if it must), NumPy, CuPy, DLPack, numbers.
+    """Returns a tensor of anything that holds an array: Tensor (moved only if it must), NumPy, CuPy, DLPack, numbers.
 
     >>> tensor.as_tensor([[1, 2, 3], [4, 5, 6]])
     <Tensor (2, 3) int64 on cpu>
@@ -133,7 +134,7 @@ def as_tensor(given: object, device: DeviceSpec = None) -> Tensor:
 
 
 def from_dlpack(given: object, device: DeviceSpec = None) -> Tensor:
-    """A copy of any array that speaks DLPack (PyTorch, JAX, CuPy, NumPy, Tensor), on `device`.
+    """Returns a copy of any array that speaks DLPack (PyTorch, JAX, CuPy, NumPy, Tensor), on `device`.
 
     The values are copied, on the GPU where both are there: a tensor's bytes belong to its device's pool, and arrays of
     others may be read-only. TypeError for a tensor that requires grad, and for a dtype that NumPy has not.

@@ -65,7 +65,7 @@ _find: Callable[[DeviceSpec], TensorDevice] | None = None
 
 
 def find_devices_by(find: Callable[[DeviceSpec], TensorDevice]) -> None:
-    """Says how a device is found, as devices are made on a floor above this one.
+    """Sets how a device is found, as devices are made on a floor above this one.
 
     >>> tensor.find_devices_by(device.get)  # as the package does when it is imported
     """
@@ -81,7 +81,7 @@ def found_device(device: DeviceSpec) -> TensorDevice:
 
 
 class Block(Unique):
-    """Bytes on a device. `memory` is None until the block is bound.
+    """A span of bytes on a device, over which tensors lie. `memory` is None until the block is bound.
 
     A block lives as long as a Tensor lies over it. When the last one dies, it calls `give`, which takes the bytes.
 

@@ -63,7 +63,8 @@ def check_function(
     step: float = STEP,
     tolerance: float = TOLERANCE,
 ) -> Checked:
-    """All that a `Function` has to keep to, for these inputs, arrays or tensors; floats are taken in 32 and 64 bits.
+    """Checks all that a `Function` has to keep to, for these inputs, arrays or tensors; floats are taken in 32 and 64
+    bits.
 
     Its gradients, where it has any (`check_gradients`); that each of its functions writes all that it has to write,
     from what it reads alone, whatever was there and in its scratch before; that results are the same, bit for bit,

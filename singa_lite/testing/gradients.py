@@ -28,7 +28,7 @@ LEAST = 1e-3  # a gradient smaller than this all over would be no evidence
 
 
 class CheckError(AssertionError):
-    """A derivative, or another promise of an operation, that does not hold. The message says where.
+    """A derivative, or another promise of an operation, does not hold. The message says where.
 
     >>> class Wrong(autograd.Op):
     ...     def forward(self, x):

@@ -174,7 +174,7 @@ def checkpoints(folder: str | os.PathLike[str]) -> list[Path]:
 
 @explains_keywords(folder=checks.path)
 def latest(folder: str | os.PathLike[str]) -> Path | None:
-    """The newest checkpoint, None if there is none.
+    """Returns the path of the newest checkpoint in a folder, None if there is none.
 
     >>> net = Sequential([layers.Dense(3, input_shape=(5,))])
     >>> net.compile("adam", "mse")

@@ -31,7 +31,7 @@ def _is_net(where: str, given: object) -> None:
 
 @explains_keywords(net=_is_net, weights_only=checks.flag)
 def save(net: SteppingNet, path: Path, *, weights_only: bool = False, **options: object) -> None:
-    """Write the net, in the format of the path's suffix. SnapshotError after an unfinished step, and as for `write`.
+    """Writes the net, in the format of the path's suffix. SnapshotError after an unfinished step, and as for `write`.
 
     Of several processes rank 0 writes; see `sharded_state.written`.
 
@@ -77,7 +77,7 @@ def load(
     strict: bool = True,
     **options: object,
 ) -> LeftOut:
-    """Read the net, as `net_tree.restore` does, or parts of it, as `parts.restore` does. optimizer: None: if the net
+    """Reads the net, as `net_tree.restore` does, or parts of it, as `parts.restore` does. optimizer: None: if the net
     has one and the file has its state; ValueError if it is wanted beside parts.
 
     A file that can hold none, as `holds_optimizer` says, leaves the optimizer as it is. One that Keras wrote warns of

@@ -167,7 +167,7 @@ def _counted(given: Tensor, beside: Tensor) -> Tensor:
 
 
 def add(a: Term, b: Term) -> Tensor:
-    """a + b. Tensors of one dtype whose shapes broadcast together; either may be a number.
+    """Returns a + b, element by element. Tensors of one dtype whose shapes broadcast together; either may be a number.
 
     >>> x = tensor.as_tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
     >>> print(autograd.add(x, tensor.as_tensor([10.0, 20.0, 30.0])))  # the same as x + ...
@@ -180,7 +180,7 @@ def add(a: Term, b: Term) -> Tensor:
 
 
 def subtract(a: Term, b: Term) -> Tensor:
-    """a - b. Tensors of one dtype whose shapes broadcast together; either may be a number.
+    """Returns a - b, element by element. Tensors of one dtype whose shapes broadcast together; either may be a number.
 
     >>> x = tensor.as_tensor([1.0, 2.0, 4.0])
     >>> print(autograd.subtract(x, 1.0), autograd.subtract(1.0, x))
@@ -192,7 +192,7 @@ def subtract(a: Term, b: Term) -> Tensor:
 
 
 def multiply(a: Term, b: Term) -> Tensor:
-    """a * b, element by element. Tensors of one dtype whose shapes broadcast together; either may be a number.
+    """Returns a * b, element by element. Tensors of one dtype whose shapes broadcast together; either may be a number.
 
     >>> x = tensor.as_tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
     >>> print(autograd.multiply(x, tensor.as_tensor([[10.0], [-1.0]])))
@@ -205,7 +205,7 @@ def multiply(a: Term, b: Term) -> Tensor:
 
 
 def divide(a: Term, b: Term) -> Tensor:
-    """a / b, element by element. Tensors of one dtype whose shapes broadcast together; either may be a number.
+    """Returns a / b, element by element. Tensors of one dtype whose shapes broadcast together; either may be a number.
 
     >>> x = tensor.as_tensor([1.0, 2.0, 4.0])
     >>> print(autograd.divide(x, 4.0), autograd.divide(4.0, x))
@@ -215,7 +215,7 @@ def divide(a: Term, b: Term) -> Tensor:
 
 
 def scale(x: Tensor, alpha: float, beta: float = 0.0) -> Tensor:
-    """alpha * x + beta. alpha, beta: numbers, NaN and infinity too.
+    """Returns alpha * x + beta. alpha, beta: numbers, NaN and infinity too.
 
     >>> print(autograd.scale(tensor.as_tensor([1.0, 2.0, 4.0]), 3.0, beta=-1.0))
     [ 2.  5. 11.]
@@ -224,7 +224,7 @@ def scale(x: Tensor, alpha: float, beta: float = 0.0) -> Tensor:
 
 
 def shift(x: Tensor, beta: float) -> Tensor:
-    """x + beta. beta: a number, NaN and infinity too.
+    """Returns x + beta. beta: a number, NaN and infinity too.
 
     >>> print(autograd.shift(tensor.as_tensor([1.0, 2.0, 4.0]), -1.0))
     [0. 1. 3.]
@@ -237,7 +237,7 @@ def _scale(x: object, alpha: float, beta: float) -> Tensor:
 
 
 def power(x: Tensor, exponent: float) -> Tensor:
-    """x ** exponent, element by element.
+    """Returns x ** exponent, element by element.
 
     >>> print(autograd.power(tensor.as_tensor([1.0, 4.0, 9.0]), 1.5))
     [ 1.  8. 27.]
@@ -246,7 +246,7 @@ def power(x: Tensor, exponent: float) -> Tensor:
 
 
 def exp(x: Tensor) -> Tensor:
-    """e ** x, element by element.
+    """Returns e ** x, element by element.
 
     >>> print(autograd.exp(tensor.as_tensor([0.0, 1.0, 2.0])).round(3))
     [1.    2.718 7.389]
@@ -255,7 +255,7 @@ def exp(x: Tensor) -> Tensor:
 
 
 def log(x: Tensor) -> Tensor:
-    """Natural logarithm of x, element by element.
+    """Returns the natural logarithm of x, element by element.
 
     >>> print(autograd.log(tensor.as_tensor([1.0, 2.0, 10.0])).round(3))
     [0.    0.693 2.303]
@@ -264,7 +264,7 @@ def log(x: Tensor) -> Tensor:
 
 
 def square(x: Tensor) -> Tensor:
-    """x * x, element by element.
+    """Returns x * x, element by element.
 
     >>> print(autograd.square(tensor.as_tensor([-1.5, 2.0])))
     [2.25 4.  ]
@@ -273,7 +273,7 @@ def square(x: Tensor) -> Tensor:
 
 
 def sqrt(x: Tensor) -> Tensor:
-    """Square root of x, element by element: NaN below 0. The derivative at 0 is infinite.
+    """Returns the square root of x, element by element: NaN below 0. The derivative at 0 is infinite.
 
     >>> print(autograd.sqrt(tensor.as_tensor([1.0, 4.0, 6.25])))
     [1.  2.  2.5]

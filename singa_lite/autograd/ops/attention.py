@@ -104,7 +104,8 @@ def attention(
     dropout: float = 0.0,
     state: Tensor | None = None,
 ) -> Tensor:
-    """softmax(scale * q @ k^T) @ v, head by head (Vaswani and others, arXiv 1706.03762), by tiles (arXiv 2205.14135).
+    """Returns softmax(scale * q @ k^T) @ v for each head (Vaswani and others, arXiv 1706.03762), computed by tiles
+    (arXiv 2205.14135).
 
     q: (n, t, heads, size); k, v: (n, s, kv_heads, size), kv_heads divides heads: query head i goes with key head
     i // (heads / kv_heads), grouped queries (arXiv 2305.13245). Result (n, t, heads, size), of q's dtype.
@@ -181,7 +182,8 @@ class Rotary(Op):
 
 
 def rotary(x: Tensor, table: Tensor, axis: int = -2) -> Tensor:
-    """Pairs (x[..., i], x[..., i + size / 2]) turned by the angles of their position (Su and others, arXiv 2104.09864).
+    """Returns x with its pairs (x[..., i], x[..., i + size / 2]) turned by the angles of their position (Su and others,
+    arXiv 2104.09864).
 
     x: (n, ..., size), size even; axis: that of time, neither the first nor the last; table: of
     `positions.rotary_table`, (2, x.shape[axis], size / 2) in x's dtype, which has no derivative; a view of later rows

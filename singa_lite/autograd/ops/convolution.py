@@ -60,7 +60,7 @@ def conv2d(
     dilation: Extents = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Two-dimensional convolution (cross-correlation).
+    """Returns the two-dimensional convolution (cross-correlation) of x with the weight.
 
     x: (n, c, h, w); weight: (k, c / groups, kh, kw); bias: (k,) or None; result (n, k, oh, ow) with
     oh = (h + top + bottom - dilation_h * (kh - 1) - 1) // stride_h + 1, ow likewise.
@@ -146,7 +146,8 @@ def conv2d_transpose(
     groups: int = 1,
     output_padding: Extents = 0,
 ) -> Tensor:
-    """Two-dimensional transposed convolution, PyTorch's: the derivative of `conv2d` by its image (arXiv 1603.07285).
+    """Returns the two-dimensional transposed convolution of x, which is the derivative of `conv2d` by its image
+    (PyTorch's; arXiv 1603.07285).
 
     x: (n, c, h, w); weight: (c, k / groups, kh, kw); bias: (k,) or None; result (n, k, oh, ow) with
     oh = (h - 1) * stride_h - top - bottom + dilation_h * (kh - 1) + output_padding_h + 1, ow likewise.

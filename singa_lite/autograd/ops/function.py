@@ -26,7 +26,8 @@ from singa_lite.tensor import Tensor, full
 
 
 class Function(Versioned):
-    """Base of users' own operations. An object is called with tensors, as often as wanted, and gives the results.
+    """The base of users' own operations, written as functions of NumPy arrays. An object is called with tensors, as
+    often as wanted, and gives the results.
 
         class Shrink(autograd.Function):
             overwrites = (("y", "x"), ("dx", "dy"))

@@ -27,7 +27,8 @@ DERIVATIVE = "derivative_"
 
 
 class Output:
-    """A result of a `Function`. dtype: None for that of the first input of floats. ShapeError, TypeError.
+    """The shape and dtype of a result of a `Function`. dtype: None for that of the first input of floats. ShapeError,
+    TypeError.
 
     >>> output = autograd.Output((2, 3), "float64")
     >>> output.shape, output.dtype
@@ -40,7 +41,8 @@ class Output:
 
 
 class Scratch:
-    """Memory that a `Function` wants beside its inputs and results. It is planned as all else is.
+    """The shape, dtype and lifespan of memory that a `Function` wants beside its inputs and results. It is planned as
+    all else is.
 
     lifespan: "operation": while one of its functions runs, each has its own, whose values are whatever the memory held;
     "backward": `forward` writes it, derivatives read it; "step": from the first call of this object in a step to the

@@ -37,7 +37,8 @@ class Embedding(Op):
 
 
 def embedding(ids: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
-    """weight[ids]. ids: integers (...), from 0 to below rows; weight: (rows, features); result (..., features).
+    """Returns weight[ids], a row of the table for each id. ids: integers (...), from 0 to below rows; weight: (rows,
+    features); result (..., features).
 
     padding_idx: the row that gets no gradient. An id that names no row is an IndexError on a CPU, NaN on a GPU.
 
@@ -52,7 +53,7 @@ def embedding(ids: Tensor, weight: Tensor, padding_idx: int | None = None) -> Te
 
 
 def gather(x: Tensor, ids: Tensor, axis: int = 0) -> Tensor:
-    """x's elements along `axis` by their ids, as `numpy.take`: x[ids] for axis 0.
+    """Returns x's elements along `axis` by their ids, as `numpy.take`: x[ids] for axis 0.
 
     ids: integers of any shape, from 0 to below x.shape[axis]; result: x's shape with the shape of ids in the place of
     that axis. An element that is taken several times gets the sum of the derivatives, added in the order of the ids.
@@ -78,7 +79,7 @@ def gather(x: Tensor, ids: Tensor, axis: int = 0) -> Tensor:
 
 
 def stack(xs: Sequence[Tensor], axis: int = 0) -> Tensor:
-    """The tensors, all of one shape, one behind the other along a new axis, which is `axis` of the result.
+    """Returns the tensors, all of one shape, one behind the other along a new axis, which is `axis` of the result.
 
     >>> autograd.stack([tensor.ones((2, 3)), tensor.zeros((2, 3))], axis=1).shape
     (2, 2, 3)

@@ -57,7 +57,7 @@ class Flip(Op):
 
 
 def index(x: Tensor, at: Any) -> Tensor:
-    """x[at], as in NumPy: whole numbers, slices of any step, None for a new axis and `...`, or a tuple of these.
+    """Returns x[at], as NumPy: whole numbers, slices of any step, None for a new axis and `...`, or a tuple of these.
 
     A view of x, but where a step is below 0. x: any shape and dtype.
     IndexError for a number that names no element, or for more numbers and slices than x has axes; TypeError for

@@ -46,7 +46,8 @@ def check_same_shape_and_dtype(where: str, x: Tensor, target: Tensor) -> None:
 
 
 def sigmoid_cross_entropy_values(x: Tensor, target: Tensor) -> Tensor:
-    """Binary cross entropy of sigmoid(x), the mean over each sample. x: raw scores (n, ...); target: x's shape.
+    """Returns the binary cross entropy of sigmoid(x), the mean over each sample. x: raw scores (n, ...); target: x's
+    shape.
 
     >>> x, target = tensor.as_tensor([[0.0, 2.0], [-3.0, 1.0]]), tensor.as_tensor([[1.0, 1.0], [0.0, 0.0]])
     >>> print(autograd.sigmoid_cross_entropy_values(x, target).round(3))
@@ -56,7 +57,7 @@ def sigmoid_cross_entropy_values(x: Tensor, target: Tensor) -> Tensor:
 
 
 def sigmoid_cross_entropy(x: Tensor, target: Tensor) -> Tensor:
-    """Mean over the batch of `sigmoid_cross_entropy_values`; result ().
+    """Returns the mean over the batch of `sigmoid_cross_entropy_values`, of shape ().
 
     >>> x, target = tensor.as_tensor([[0.0, 2.0], [-3.0, 1.0]]), tensor.as_tensor([[1.0, 1.0], [0.0, 0.0]])
     >>> round(autograd.sigmoid_cross_entropy(x, target).item(), 3)
@@ -66,7 +67,7 @@ def sigmoid_cross_entropy(x: Tensor, target: Tensor) -> Tensor:
 
 
 def squared_error_values(x: Tensor, target: Tensor) -> Tensor:
-    """(x - target)**2 / 2, element by element. target: x's shape.
+    """Returns (x - target)**2 / 2, element by element. target: x's shape.
 
     >>> x, target = tensor.as_tensor([1.0, 2.0, 5.0]), tensor.as_tensor([1.0, 3.0, 3.0])
     >>> print(autograd.squared_error_values(x, target))
@@ -76,7 +77,7 @@ def squared_error_values(x: Tensor, target: Tensor) -> Tensor:
 
 
 def squared_error(x: Tensor, target: Tensor) -> Tensor:
-    """Mean over all elements of `squared_error_values`; result ().
+    """Returns the mean over all elements of `squared_error_values`, of shape ().
 
     >>> x, target = tensor.as_tensor([1.0, 2.0, 5.0]), tensor.as_tensor([1.0, 3.0, 4.0])
     >>> autograd.squared_error(x, target).item()
@@ -86,7 +87,8 @@ def squared_error(x: Tensor, target: Tensor) -> Tensor:
 
 
 def huber_values(x: Tensor, target: Tensor, delta: float = 1.0) -> Tensor:
-    """r**2 / 2 where |r| <= delta, else delta * (|r| - delta / 2), r = x - target; the mean over each sample.
+    """Returns the mean over each sample of r**2 / 2 where |r| <= delta, else delta * (|r| - delta / 2), with r = x -
+    target.
 
     >>> x, target = tensor.as_tensor([[1.0], [2.0], [5.0]]), tensor.as_tensor([[1.0], [3.0], [3.0]])
     >>> print(autograd.huber_values(x, target))
@@ -96,7 +98,7 @@ def huber_values(x: Tensor, target: Tensor, delta: float = 1.0) -> Tensor:
 
 
 def huber(x: Tensor, target: Tensor, delta: float = 1.0) -> Tensor:
-    """Mean over the batch of `huber_values`; result ().
+    """Returns the mean over the batch of `huber_values`, of shape ().
 
     >>> x, target = tensor.as_tensor([[2.0], [5.0]]), tensor.as_tensor([[3.0], [3.0]])
     >>> autograd.huber(x, target).item()
@@ -175,7 +177,7 @@ def check_classes(x: Tensor, target: Tensor) -> None:
 def softmax_cross_entropy_values(
     x: Tensor, target: Tensor, axis: int = 1, ignore_index: int | None = None, label_smoothing: float = 0.0
 ) -> Tensor:
-    """Cross entropy of softmax(x), one value a sample.
+    """Returns the cross entropy of softmax(x), one value a sample.
 
     x: raw scores (n, ...), the classes along `axis`, not the first; target: integer class ids of x's shape without that
     axis, or rows of x's shape of weights, normalised to sum 1 over the classes; result (n,), the mean over a sample's
@@ -235,7 +237,7 @@ def _smoothed(weights: Tensor, x: Tensor, smoothing: float) -> Tensor:
 def softmax_cross_entropy(
     x: Tensor, target: Tensor, axis: int = 1, ignore_index: int | None = None, label_smoothing: float = 0.0
 ) -> Tensor:
-    """Mean over the batch of `softmax_cross_entropy_values`; result ().
+    """Returns the mean over the batch of `softmax_cross_entropy_values`, of shape ().
 
     >>> scores = tensor.as_tensor([[2.0, 0.0, 0.0], [0.0, 0.0, 4.0]])
     >>> round(autograd.softmax_cross_entropy(scores, tensor.as_tensor([0, 1])).item(), 3)

@@ -23,7 +23,7 @@ drawing: ContextVar[Callable[[Tensor, Tensor], None] | None] = ContextVar("drawi
 def normal(
     shape: Sequence[int], state: Tensor, mean: float = 0.0, std: float = 1.0, dtype: DTypeLike = "float32"
 ) -> Tensor:
-    """Normal numbers, others at each call and at each replay of a record. No derivative leads to them.
+    """Returns normal random numbers, others at each call and at each replay of a record. No derivative leads to them.
 
     state: uint64 (3,), (seed, stream, counter); its counter goes up by one at each call. std: 0 or more. dtype: of the
     result, a float type. It is on the state's device.
@@ -101,7 +101,8 @@ class SpatialDropout(Op):
 
 
 def dropout(x: Tensor, state: Tensor, p: float = 0.5) -> Tensor:
-    """Zero each element with probability p, scale the others by 1 / (1 - p) (Srivastava 2014, inverted form).
+    """Returns x with each element set to 0 with probability p, the others divided by 1 - p (Srivastava 2014, inverted
+    form).
 
     state: uint64 (3,), (seed, stream, counter); its counter goes up by one at each call.
 
@@ -113,7 +114,8 @@ def dropout(x: Tensor, state: Tensor, p: float = 0.5) -> Tensor:
 
 
 def spatial_dropout(x: Tensor, state: Tensor, p: float = 0.5) -> Tensor:
-    """Zero each channel of each sample with probability p, scale the others by 1 / (1 - p) (arXiv 1411.4280).
+    """Returns x with each channel of each sample set to 0 with probability p, the others divided by 1 - p (arXiv
+    1411.4280).
 
     x: (n, c, ...); NaN and infinities of a channel that is dropped become NaN. state: as for `dropout`.
 

@@ -186,7 +186,8 @@ def batch_norm(
     momentum: float = 0.1,
     epsilon: float = 1e-5,
 ) -> Tensor:
-    """gamma * (x - mean) / sqrt(var + epsilon) + beta with this batch's mean and biased variance.
+    """Returns gamma * (x - mean) / sqrt(var + epsilon) + beta with this batch's mean and biased variance of each
+    channel.
 
     x: (n, c, ...); all others (c,). The running statistics are changed in place:
     running = (1 - momentum) * running + momentum * batch, the variance unbiased (arXiv 1502.03167). In a step of
@@ -208,7 +209,7 @@ def batch_norm(
 def batch_norm_inference(
     x: Tensor, gamma: Tensor, beta: Tensor, running_mean: Tensor, running_var: Tensor, epsilon: float = 1e-5
 ) -> Tensor:
-    """gamma * (x - running_mean) / sqrt(running_var + epsilon) + beta. x: (n, c, ...); all others (c,).
+    """Returns gamma * (x - running_mean) / sqrt(running_var + epsilon) + beta. x: (n, c, ...); all others (c,).
 
     >>> x, ones, zeros = tensor.full((2, 3, 4), 5.0), tensor.ones((3,)), tensor.zeros((3,))
     >>> print(autograd.batch_norm_inference(x, ones, zeros, running_mean=ones, running_var=4 * ones)[0, 0].round(3))
@@ -219,7 +220,8 @@ def batch_norm_inference(
 
 
 def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float = 1e-5) -> Tensor:
-    """Normalised over x's trailing axes, those of gamma and beta, then scaled and shifted (arXiv 1607.06450).
+    """Returns x normalised over its trailing axes, those of gamma and beta, then scaled and shifted by them (arXiv
+    1607.06450).
 
     >>> x = tensor.as_tensor([[1.0, 2.0, 3.0], [2.0, 2.0, 8.0]])
     >>> ones = tensor.ones((3,), "float64")
@@ -231,7 +233,8 @@ def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float = 1e-5) ->
 
 
 def rms_norm(x: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> Tensor:
-    """gamma * x / sqrt(mean of x**2 + epsilon), the mean over x's trailing axes, those of gamma (arXiv 1910.07467).
+    """Returns gamma * x / sqrt(mean of x**2 + epsilon), the mean over x's trailing axes, those of gamma (arXiv
+    1910.07467).
 
     >>> print(autograd.rms_norm(tensor.as_tensor([[3.0, 4.0], [0.0, 2.0]]), tensor.ones((2,), "float64")).round(3))
     [[0.849 1.131]
@@ -241,7 +244,7 @@ def rms_norm(x: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> Tensor:
 
 
 def lrn(x: Tensor, size: int = 5, alpha: float = 1.0, beta: float = 0.75, k: float = 1.0) -> Tensor:
-    """x / (k + alpha / size * sum of x**2 over `size` neighbouring channels) ** beta. x: (n, c, ...); size odd.
+    """Returns x / (k + alpha / size * sum of x**2 over `size` neighbouring channels) ** beta. x: (n, c, ...); size odd.
 
     >>> autograd.lrn(tensor.ones((2, 6, 4, 5)), size=3).shape
     (2, 6, 4, 5)
@@ -253,7 +256,7 @@ def lrn(x: Tensor, size: int = 5, alpha: float = 1.0, beta: float = 0.75, k: flo
 
 
 def l2_norm(x: Tensor, epsilon: float = 1e-8) -> Tensor:
-    """x / sqrt(sum of x**2 over the sample + epsilon). x: (n, ...).
+    """Returns x / sqrt(sum of x**2 over the sample + epsilon). x: (n, ...).
 
     >>> print(autograd.l2_norm(tensor.as_tensor([[3.0, 4.0], [0.0, 2.0]])).round(3))
     [[0.6 0.8]
@@ -280,9 +283,9 @@ class GroupNorm(SampleNorm):
 
 
 def group_norm(x: Tensor, groups: int, gamma: Tensor, beta: Tensor, epsilon: float = 1e-5) -> Tensor:
-    """gamma * (x - mean) / sqrt(var + epsilon) + beta, with mean and biased variance of each group of channels of each
-    sample. A group has c / groups channels (Wu and He, arXiv 1803.08494). x: (n, c, ...); gamma, beta: (c,); groups
-    divides c.
+    """Returns gamma * (x - mean) / sqrt(var + epsilon) + beta, with mean and biased variance of each group of channels
+    of each sample. A group has c / groups channels (Wu and He, arXiv 1803.08494). x: (n, c, ...); gamma, beta: (c,);
+    groups divides c.
 
     >>> autograd.group_norm(tensor.ones((2, 6, 4, 5)), 3, tensor.ones((6,)), tensor.zeros((6,))).shape
     (2, 6, 4, 5)

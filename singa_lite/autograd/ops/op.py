@@ -26,7 +26,7 @@ def tape_position() -> int:
 
 @contextmanager
 def no_grad() -> Iterator[None]:
-    """Operations inside are not taped: they keep nothing, and no derivative passes through them.
+    """Keeps operations in a `with` block off the tape: they keep nothing, and no derivative passes through them.
 
     >>> w = tensor.ones((3,))
     >>> w.stores_grad = True
@@ -56,7 +56,8 @@ class Edge(NamedTuple):
 
 
 class Op(Unique):
-    """Base of all operations. A subclass gives `forward` and `backward`; an instance is applied once.
+    """The base of all operations, one differentiable operation that is applied once. A subclass gives `forward` and
+    `backward`; an instance is applied once.
 
     forward(*inputs) makes the output tensor, or a tuple of several (new handles, never an input's own), and calls
     kernels to fill them; it saves what `backward` will need with `save`.

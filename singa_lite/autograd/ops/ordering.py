@@ -64,7 +64,8 @@ class Where(Broadcasting):
 
 
 def maximum(a: Term, b: Term) -> Tensor:
-    """The larger of a and b, element by element, NaN where either is. Tensors that broadcast; either may be a number.
+    """Returns the larger of a and b, element by element, NaN where either is. Tensors that broadcast; either may be a
+    number.
 
     The derivative goes to the larger one; where both are equal each gets a half, and where one is NaN each gets all.
 
@@ -75,7 +76,8 @@ def maximum(a: Term, b: Term) -> Tensor:
 
 
 def minimum(a: Term, b: Term) -> Tensor:
-    """The smaller of a and b, element by element, NaN where either is. Tensors that broadcast; either may be a number.
+    """Returns the smaller of a and b, element by element, NaN where either is. Tensors that broadcast; either may be a
+    number.
 
     The derivative goes to the smaller one; where both are equal each gets a half, and where one is NaN each gets all.
 
@@ -86,7 +88,7 @@ def minimum(a: Term, b: Term) -> Tensor:
 
 
 def abs(x: Tensor) -> Tensor:
-    """x without its sign; the derivative at 0 and at NaN is 0.
+    """Returns x without its sign; the derivative at 0 and at NaN is 0.
 
     >>> print(autograd.abs(tensor.as_tensor([1.0, -2.0, 3.0])))
     [1. 2. 3.]
@@ -95,7 +97,7 @@ def abs(x: Tensor) -> Tensor:
 
 
 def clip(x: Tensor, low: float | None = None, high: float | None = None) -> Tensor:
-    """min(max(x, low), high), NaN where x is NaN; None for no bound. The derivative at a bound is that within.
+    """Returns min(max(x, low), high), NaN where x is NaN; None for no bound. The derivative at a bound is that within.
 
     >>> print(autograd.clip(tensor.as_tensor([1.0, -2.0, 3.0]), low=-1.0, high=2.0))
     [ 1. -1.  2.]
@@ -114,7 +116,8 @@ def _bound(name: str, given: float | None, default: float) -> float:
 
 
 def equal(a: Term, b: Term) -> Tensor:
-    """a == b, element by element, of dtype bool; NaN equals nothing. Tensors that broadcast; either may be a number.
+    """Returns a == b, element by element, of dtype bool; NaN equals nothing. Tensors that broadcast; either may be a
+    number.
 
     Comparisons have no derivative. `a == b` itself says whether two tensors are one, as they are keys of dicts.
 
@@ -125,7 +128,7 @@ def equal(a: Term, b: Term) -> Tensor:
 
 
 def not_equal(a: Term, b: Term) -> Tensor:
-    """a != b, element by element, of dtype bool. As of `equal`.
+    """Returns a != b, element by element, of dtype bool. As of `equal`.
 
     >>> print(autograd.not_equal(tensor.as_tensor([1.0, -2.0, 3.0]), 1.0))
     [False  True  True]
@@ -134,7 +137,7 @@ def not_equal(a: Term, b: Term) -> Tensor:
 
 
 def less(a: Term, b: Term) -> Tensor:
-    """a < b, element by element, of dtype bool. As of `equal`.
+    """Returns a < b, element by element, of dtype bool. As of `equal`.
 
     >>> print(autograd.less(tensor.as_tensor([1.0, -2.0, 3.0]), 1.0))
     [False  True False]
@@ -143,7 +146,7 @@ def less(a: Term, b: Term) -> Tensor:
 
 
 def less_equal(a: Term, b: Term) -> Tensor:
-    """a <= b, element by element, of dtype bool. As of `equal`.
+    """Returns a <= b, element by element, of dtype bool. As of `equal`.
 
     >>> print(autograd.less_equal(tensor.as_tensor([1.0, -2.0, 3.0]), 1.0))
     [ True  True False]
@@ -152,7 +155,7 @@ def less_equal(a: Term, b: Term) -> Tensor:
 
 
 def greater(a: Term, b: Term) -> Tensor:
-    """a > b, element by element, of dtype bool. As of `equal`.
+    """Returns a > b, element by element, of dtype bool. As of `equal`.
 
     >>> print(autograd.greater(tensor.as_tensor([1.0, -2.0, 3.0]), 1.0))
     [False False  True]
@@ -161,7 +164,7 @@ def greater(a: Term, b: Term) -> Tensor:
 
 
 def greater_equal(a: Term, b: Term) -> Tensor:
-    """a >= b, element by element, of dtype bool. As of `equal`.
+    """Returns a >= b, element by element, of dtype bool. As of `equal`.
 
     >>> print(autograd.greater_equal(tensor.as_tensor([1.0, -2.0, 3.0]), 1.0))
     [ True False  True]
@@ -177,7 +180,7 @@ def _compared(relation: str, a: Tensor, b: Tensor) -> Tensor:
 
 
 def where(condition: Tensor | ArrayLike, a: Term, b: Term) -> Tensor:
-    """a where the condition holds, else b, element by element; all three broadcast together.
+    """Returns a where the condition holds, else b, element by element; all three broadcast together.
 
     condition: bool, a tensor or an array, as comparisons give it. a, b: tensors of one dtype; one may be a number.
     Each gets the derivative where it was chosen and 0 elsewhere, even where dy is not finite.

@@ -67,7 +67,7 @@ def within_zeros(op: Op, x: Tensor, margins: Margins) -> Tensor:
 
 
 def pad(x: Tensor, margins: Sequence[Sequence[int]]) -> Tensor:
-    """x with zeros around it. margins: (before, behind) for each of x's last axes, as in `numpy.pad` for all.
+    """Returns x with zeros around it. margins: (before, behind) for each of x's last axes, as in `numpy.pad` for all.
 
     >>> print(autograd.pad(tensor.as_tensor([[1.0, 2.0]]), [(0, 1), (2, 0)]))
     [[0. 0. 1. 2.]
@@ -77,7 +77,7 @@ def pad(x: Tensor, margins: Sequence[Sequence[int]]) -> Tensor:
 
 
 def crop(x: Tensor, margins: Sequence[Sequence[int]]) -> Tensor:
-    """x without its margins, as a view: the reverse of `pad`.
+    """Returns x without its margins, as a view: the reverse of `pad`.
 
     >>> print(autograd.crop(tensor.as_tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), [(1, 0), (0, 1)]))
     [[4. 5.]]

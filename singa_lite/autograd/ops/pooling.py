@@ -60,7 +60,7 @@ class AvgPool2d(_Pool2d):
 
 
 def max_pool2d(x: Tensor, kernel: Extents, stride: Extents, pad: Extents = 0) -> Tensor:
-    """Largest element of each window; padding never wins.
+    """Returns the largest element of each window; padding never wins.
 
     x: (n, c, h, w); kernel, stride: int or (height, width); pad: int, (height, width) or (top, bottom, left, right).
 
@@ -72,7 +72,7 @@ def max_pool2d(x: Tensor, kernel: Extents, stride: Extents, pad: Extents = 0) ->
 
 
 def avg_pool2d(x: Tensor, kernel: Extents, stride: Extents, pad: Extents = 0, count_pad: bool = True) -> Tensor:
-    """Average of each window. All as `max_pool2d`; count_pad: whether padding counts in the divisor.
+    """Returns the average of each window. All as `max_pool2d`; count_pad: whether padding counts in the divisor.
 
     >>> x = tensor.from_numpy(np.arange(16.0).reshape(1, 1, 2, 8))
     >>> print(autograd.avg_pool2d(x, kernel=2, stride=2))
@@ -83,7 +83,7 @@ def avg_pool2d(x: Tensor, kernel: Extents, stride: Extents, pad: Extents = 0, co
 
 
 def global_avg_pool2d(x: Tensor) -> Tensor:
-    """Average of each channel's image. x: (n, c, h, w); result (n, c).
+    """Returns the average of each channel's image. x: (n, c, h, w); result (n, c).
 
     >>> autograd.global_avg_pool2d(tensor.ones((2, 3, 4, 5))).shape
     (2, 3)
@@ -126,7 +126,7 @@ def _in_blocks(y: Tensor, factor: Pair) -> Tensor:
 
 
 def upsample_nearest(x: Tensor, factor: Extents) -> Tensor:
-    """Nearest-neighbor upsampling: each pixel as a block of equal ones.
+    """Returns the image with each pixel repeated as a block of equal ones (nearest-neighbour upsampling).
 
     x: (n, c, h, w); factor: int or (rows, columns), at least 1; result (n, c, h * rows, w * columns).
 

@@ -223,7 +223,8 @@ def lstm(
     last: bool = False,
     recurrent_activation: str = "sigmoid",
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(y, hidden, cell): i, f, g, o = gates + h @ weight; c' = s(f) * c + s(i) * tanh(g); h' = s(o) * tanh(c').
+    """Returns (y, hidden, cell) of a long short-term memory over all time steps. i, f, g, o = gates + h @ weight; c' =
+    s(f) * c + s(i) * tanh(g); h' = s(o) * tanh(c').
 
     gates: (time, n, 4 * h), x @ weight_ih and biases of all steps; weight: (h, 4 * h); hidden, cell: the first states,
     (n, h), 0 where None. y: (time, n, h), with `last` (n, h), that of the last step alone. The last states come
@@ -280,7 +281,8 @@ def simple_rnn(
     last: bool = False,
     activation: str = "tanh",
 ) -> tuple[Tensor, Tensor]:
-    """(y, hidden): h' = activation(gates + h @ weight), "tanh" or "relu".
+    """Returns (y, hidden) of a simple recurrent layer over all time steps. h' = activation(gates + h @ weight), "tanh"
+    or "relu".
 
     gates: (time, n, h); weight: (h, h). All else as for `lstm`.
 

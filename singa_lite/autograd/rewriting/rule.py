@@ -17,7 +17,7 @@ from singa_lite.tensor import DeviceSpec, checked_dtype
 
 
 class Rule:
-    """A rewriting rule: one function may stand for another in a recorded step.
+    """A rewriting rule, by which one function may stand for another in a recorded step.
 
         twice = Rule("twice", lambda x: x * 2.0, lambda x: x + x)
         graph.rewrite(twice)                                     # of device.recording()

@@ -12,7 +12,7 @@ from operator import index
 
 
 class PlanError(ValueError):
-    """A request that makes no sense, a plan that breaks a rule, or a capacity in which no plan was found.
+    """A request makes no sense, a plan breaks a rule, or no plan was found within a capacity.
 
     >>> net = Sequential([layers.Dense(300, input_shape=(200,)), layers.Dense(3)])
     >>> net.compile("sgd", "mse")
