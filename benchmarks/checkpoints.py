@@ -52,7 +52,7 @@ class Clock(Callback):
         self.checkpoint.on_start(training)
         writer = self.checkpoint._saver._writer
         writer.start = self._timed_write(writer.start)  # type: ignore[method-assign]
-        readers = training.net._trainer.readers
+        readers = training.net.trainer.runner.readers
         begin = readers.begin
 
         def timed_begin() -> Pause | None:

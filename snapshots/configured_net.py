@@ -18,9 +18,9 @@ from singa_lite.snapshots.formats import Path
 from singa_lite.snapshots.manifest import Attribute
 from singa_lite.snapshots.tree import LazyArray, Tree
 from singa_lite.tensor import DeviceSpec
-from singa_lite.training.stepping_net import SteppingNet
+from singa_lite.training.trained_net import TrainedNet
 
-Net = TypeVar("Net", bound=SteppingNet)
+Net = TypeVar("Net", bound=TrainedNet)
 
 
 def load(
@@ -51,15 +51,16 @@ def _parsed(path: Path, text: str) -> object:
         raise SnapshotError(f"{path!s}: attribute 'config': {error}") from None
 
 
-def pickled(net: SteppingNet) -> tuple[object, ...]:
+def pickled(net: TrainedNet) -> tuple[object, ...]:
     """Returns the arguments of `unpickled`: a net's configuration, with the user's own objects as they are, and arrays.
 
     SnapshotError after an unfinished step.
     """
-    if net.together is not None and net.together.ownership is not None:
+    ranks = net.trainer.ranks
+    if ranks is not None and ranks.ownership is not None:
         raise SnapshotError(
             "pickle: wanted a net whose optimizer's state is on this process, received one of "
-            f"{net.together.ranks.size} ranks that have parts of it (shard='state'); net.save collects them"
+            f"{ranks.ranks.size} ranks that have parts of it (shard='state'); net.save collects them"
         )
     tree = net_tree.of_net(net)
     arrays = {path: lazy.fetch() for path, lazy in tree.arrays.items()}

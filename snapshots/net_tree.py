@@ -19,19 +19,19 @@ from singa_lite.snapshots.config import config_of
 from singa_lite.snapshots.manifest import Attribute
 from singa_lite.snapshots.tree import VERSION, ArraySpec, LazyArray, Tree, check_format, entries_of, step_of
 from singa_lite.tensor import Shape, Tensor, to_numpy
-from singa_lite.training.stepping_net import SteppingNet
+from singa_lite.training.trained_net import TrainedNet
 
 #: Options of layers, numbers or flags, by which their arrays lie otherwise in other programs' files.
 _OPTIONS = ("heads", "kv_heads", "num_stacks", "bidirectional", "reset_after")
 
 
-def of_net(net: SteppingNet, whole_step: bool = True) -> Tree:
+def of_net(net: TrainedNet, whole_step: bool = True) -> Tree:
     """The tree of a net as it stands, as far as this process has it (`sharded_state`). whole_step: an unfinished step
     is a SnapshotError.
     """
-    if whole_step and net.unfinished_at:
+    if whole_step and net.trainer.runner.unfinished_at:
         raise SnapshotError(
-            f"save: wanted a whole step, but the last backward() was left at layer {net.unfinished_at!r}"
+            f"save: wanted a whole step, but the last backward() was left at layer {net.trainer.runner.unfinished_at!r}"
         )
     layers = [[path, type(layer).__name__] for path, layer in net.all_layers().items()]
     attributes: dict[str, Attribute] = {"format": "singa_lite", "version": VERSION, "layers": json.dumps(layers)}
@@ -48,7 +48,7 @@ def of_net(net: SteppingNet, whole_step: bool = True) -> Tree:
     return Tree(arrays, attributes | {"entries": len(arrays)})
 
 
-def _configuration(net: SteppingNet) -> dict[str, Attribute]:
+def _configuration(net: TrainedNet) -> dict[str, Attribute]:
     """How the net can be made again, or why it cannot."""
     try:
         return {"config": json.dumps(config_of(net))}
@@ -56,7 +56,7 @@ def _configuration(net: SteppingNet) -> dict[str, Attribute]:
         return {"config_missing": str(error)}
 
 
-def wiring(net: SteppingNet) -> list[dict[str, object]]:
+def wiring(net: TrainedNet) -> list[dict[str, object]]:
     """For each layer, in topological order, what surrounds it: Keras's layout of its arrays depends on that.
 
     inputs, outputs: sample shapes; sources: [[layer, number of its output], ...]; shares: the layer whose parameters it
@@ -81,7 +81,7 @@ def _wired(layer: Layer, inputs: Sequence[Shape] | None, sources: Sequence[tuple
 
 
 def restore(
-    net: SteppingNet, snapshot: Tree, optimizer: bool | None, last_check: Callable[[], object] = lambda: None
+    net: TrainedNet, snapshot: Tree, optimizer: bool | None, last_check: Callable[[], object] = lambda: None
 ) -> None:
     """Put what a snapshot holds into the net's tensors. optimizer: whether its state too; None: if there is one.
 
@@ -108,19 +108,19 @@ def restore(
     if receiver is not None:
         _make_room(own, receiver, updated)
         step_state.make_room(receiver, own, summed)
-    net.begin_restore()
+    net.trainer.begin_restore()
     if receiver is not None:
         _clear(receiver, updated)
         receiver.restore_step(step)
         receiver.gathering.done = 0
-        net.restart_scaling()
+        net.trainer.restart_scaling()
     found = of_layers(net) | _of_optimizer(receiver, updated) | step_state.tensors(receiver, summed)
     for path, tensor in (found | (step_state.step_tensors(net) if scaled else {})).items():
         tensor.copy_from_numpy(apart.own_elements(net, path, _read_again(snapshot, path)))
     if receiver is not None:
         step_state.restore_positions(snapshot, receiver, net.device)
         receiver.gathering.done = done
-    net.discard_step()
+    net.trainer.discard_step()
 
 
 def _read_again(snapshot: Tree, path: str) -> Array:
@@ -132,18 +132,19 @@ def _read_again(snapshot: Tree, path: str) -> Array:
         raise SnapshotError(f"{error}: {text}") from error
 
 
-def tensors(net: SteppingNet) -> dict[str, Tensor]:
+def tensors(net: TrainedNet) -> dict[str, Tensor]:
     """All tensors of a net and its optimizer that a snapshot holds and this process has whole, by path."""
     if net.optimizer is None:
         return of_layers(net)
-    if net.together is not None and net.together.ownership is not None:
+    ranks = net.trainer.ranks
+    if ranks is not None and ranks.ownership is not None:
         return of_layers(net) | step_state.step_tensors(net)
     found = of_layers(net) | _of_optimizer(net.optimizer, _names(net, net.optimizer))
     found |= step_state.tensors(net.optimizer, step_state.summed(net.optimizer, net.parameters()))
     return found | step_state.step_tensors(net)
 
 
-def of_layers(net: SteppingNet) -> dict[str, Tensor]:
+def of_layers(net: TrainedNet) -> dict[str, Tensor]:
     """A net's parameters and state, by their paths in the tree."""
     tensors = {f"parameters/{name}": tensor for name, tensor in net.parameters().items()}
     return tensors | {f"state/{name}": tensor for name, tensor in net.states().items()}
@@ -156,7 +157,7 @@ def _of_optimizer(optimizer: Optimizer | None, names: Collection[str]) -> dict[s
     return {f"optimizer/{name}/{slot}": t for name in names for slot, t in optimizer.state[name].items()}
 
 
-def _names(net: SteppingNet, optimizer: Optimizer) -> list[str]:
+def _names(net: TrainedNet, optimizer: Optimizer) -> list[str]:
     """Parameters that the optimizer has state of, in the net's order. SnapshotError for state of anything else."""
     parameters = net.parameters()
     strangers = [key for key in optimizer.state if key not in parameters]
@@ -189,7 +190,7 @@ def _updated(snapshot: Tree, parameters: list[str]) -> list[str]:
     return [name for name in parameters if f"optimizer/{name}" in heads]
 
 
-def _wanted_specs(net: SteppingNet, optimizer: Optimizer | None, updated: list[str]) -> dict[str, ArraySpec]:
+def _wanted_specs(net: TrainedNet, optimizer: Optimizer | None, updated: list[str]) -> dict[str, ArraySpec]:
     wanted = {path: ArraySpec(tensor.shape, tensor.dtype) for path, tensor in of_layers(net).items()}
     if optimizer is not None:
         parameters = net.parameters()

@@ -9,13 +9,13 @@ from singa_lite.common.errors import SnapshotError
 from singa_lite.common.notice import warn
 from singa_lite.snapshots.net_tree import of_layers
 from singa_lite.snapshots.tree import ArraySpec, Tree, check_format
-from singa_lite.training.stepping_net import SteppingNet
+from singa_lite.training.trained_net import TrainedNet
 
 #: How paths of a net's tensors begin, and of what a partial load leaves where it is.
 _OF_LAYERS, _OF_TRAINING = ("parameters/", "state/"), ("optimizer/", "training/")
 
 
-def restore(net: SteppingNet, snapshot: Tree, layers: Collection[str] | None, strict: bool) -> LeftOut:
+def restore(net: TrainedNet, snapshot: Tree, layers: Collection[str] | None, strict: bool) -> LeftOut:
     """Put a file's values of parameters and state into the net's tensors; the optimizer stays as it is.
 
     layers: paths of those that are read, with what is in them; None: all. strict: SnapshotError for a tensor of these
@@ -39,10 +39,10 @@ def restore(net: SteppingNet, snapshot: Tree, layers: Collection[str] | None, st
         )
     for path in fitting:
         snapshot.read(path)
-    net.begin_restore()
+    net.trainer.begin_restore()
     for path in fitting:
         tensors[path].copy_from_numpy(snapshot.read(path))
-    net.discard_step()
+    net.trainer.discard_step()
     return left._replace(unused=(*left.unused, *snapshot.left_out))
 
 

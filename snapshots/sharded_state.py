@@ -20,7 +20,7 @@ from singa_lite.parallel.gradients.buckets import in_line
 from singa_lite.snapshots.step_state import SUM
 from singa_lite.snapshots.tree import LazyArray
 from singa_lite.tensor import Shape, Tensor, to_numpy
-from singa_lite.training.stepping_net import SteppingNet
+from singa_lite.training.trained_net import TrainedNet
 
 
 class Entry(NamedTuple):
@@ -46,7 +46,7 @@ class _RankContents(NamedTuple):
 class ShardedState:
     """The arrays that a file wants of other ranks, as rank 0 has them while it writes. told: by rank."""
 
-    def __init__(self, net: SteppingNet, where: str, told: Sequence[_RankContents]) -> None:
+    def __init__(self, net: TrainedNet, where: str, told: Sequence[_RankContents]) -> None:
         self._net = net
         self._where = where
         self._told = told
@@ -93,7 +93,7 @@ class ShardedState:
 
 
 def written(
-    net: SteppingNet,
+    net: TrainedNet,
     where: str,
     work: Callable[[ShardedState], object],
     with_state: bool = True,
@@ -103,7 +103,7 @@ def written(
 
     with_state: whether the file has it. ParallelError on the others where rank 0 could not do it.
     """
-    ranks, together = net.parallel, net.together
+    ranks, together = net.trainer.parallel, net.trainer.ranks
     if ranks is None or not with_state or together is None or together.ownership is None:
         if ranks is None or ranks.rank == 0:
             work(ShardedState(net, where, ()))
@@ -122,8 +122,8 @@ def written(
     ranks.gathered(_End(""), where)
 
 
-def _rank_contents(net: SteppingNet) -> _RankContents:
-    optimizer, together = net.optimizer, net.together
+def _rank_contents(net: TrainedNet) -> _RankContents:
+    optimizer, together = net.optimizer, net.trainer.ranks
     if optimizer is None or together is None:
         return _RankContents((), ())
     sharded = together.ownership is not None
@@ -133,7 +133,7 @@ def _rank_contents(net: SteppingNet) -> _RankContents:
     return _RankContents(state, sums)
 
 
-def _give(net: SteppingNet, ranks: DataParallel, where: str) -> None:
+def _give(net: TrainedNet, ranks: DataParallel, where: str) -> None:
     """What rank 0 asks for, until it says that it has all."""
     while isinstance(asked := ranks.gathered(None, where)[0], Entry):
         ranks.collect(_rank_part(net, asked), ())
@@ -141,9 +141,9 @@ def _give(net: SteppingNet, ranks: DataParallel, where: str) -> None:
         raise ParallelError(f"{where}: wanted rank 0 to write the file, received of it {asked.error}")
 
 
-def _rank_part(net: SteppingNet, entry: Entry) -> Array:
+def _rank_part(net: TrainedNet, entry: Entry) -> Array:
     """What this rank has of it, of one axis, in the order of memory; perhaps nothing."""
-    optimizer, together = net.optimizer, net.together
+    optimizer, together = net.optimizer, net.trainer.ranks
     if optimizer is None or together is None:
         raise ParallelError(f"wanted a net that is compiled on all ranks, received one that is not, for {entry}")
     kept: Mapping[str, Tensor]
@@ -157,37 +157,37 @@ def _rank_part(net: SteppingNet, entry: Entry) -> Array:
     return to_numpy(tensor).transpose(tensor.memory_order()).reshape(-1)
 
 
-def _dtype(net: SteppingNet, optimizer: Optimizer, entry: Entry) -> DType:
+def _dtype(net: TrainedNet, optimizer: Optimizer, entry: Entry) -> DType:
     value = net.parameters()[entry.name]
     return optimizer.slot_form(entry.slot, value)[1] if entry.slot in optimizer.slots else value.dtype
 
 
-def _ranks(net: SteppingNet) -> DataParallel:
-    if net.together is None:
+def _ranks(net: TrainedNet) -> DataParallel:
+    if net.trainer.ranks is None:
         raise ParallelError("wanted a net that several processes train, received one that is compiled for one")
-    return net.together.ranks
+    return net.trainer.ranks.ranks
 
 
-def _parts(net: SteppingNet, name: str) -> list[slice]:
-    together = net.together
+def _parts(net: TrainedNet, name: str) -> list[slice]:
+    together = net.trainer.ranks
     return [] if together is None or together.ownership is None else together.ownership.parts(name)
 
 
 # ---- reading
 
 
-def own_values(net: SteppingNet) -> dict[str, Tensor]:
+def own_values(net: TrainedNet) -> dict[str, Tensor]:
     """{parameter: what of it this rank updates}: the whole, or its part as `Optimizer.update` is given it, if any."""
-    together, parameters = net.together, net.parameters()
+    together, parameters = net.trainer.ranks, net.parameters()
     if together is None or together.ownership is None:
         return parameters
     owns = {name: together.ownership.own_part(name) for name in parameters}
     return {name: in_line(parameters[name], own.start, own.stop) for name, own in owns.items() if own.start < own.stop}
 
 
-def own_elements(net: SteppingNet, path: str, array: Array) -> Array:
+def own_elements(net: TrainedNet, path: str, array: Array) -> Array:
     """What this rank keeps of an entry of a file: its part of the optimizer's state, all of anything else."""
-    together, (head, _, rest) = net.together, path.partition("/")
+    together, (head, _, rest) = net.trainer.ranks, path.partition("/")
     name = rest.rpartition("/")[0]
     if together is None or together.ownership is None or head != "optimizer" or name not in net.parameters():
         return array

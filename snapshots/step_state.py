@@ -14,8 +14,8 @@ from singa_lite.optimizer.loss_scale import LossScale
 from singa_lite.snapshots.manifest import Attribute
 from singa_lite.snapshots.tree import ArraySpec, Tree
 from singa_lite.tensor import Tensor
-from singa_lite.training.stepping_net import SteppingNet
 from singa_lite.training.steps.own_step import STEP_RANDOM
+from singa_lite.training.trained_net import TrainedNet
 
 #: The end of the path of a parameter's sum of gradients.
 SUM = "/sum"
@@ -106,12 +106,12 @@ def _path(name: str) -> str:
     return f"optimizer/{name}{SUM}"
 
 
-def step_tensors(net: SteppingNet) -> dict[str, Tensor]:
+def step_tensors(net: TrainedNet) -> dict[str, Tensor]:
     """By path; none where the net's loss is not scaled and its step the built-in one."""
-    return {f"optimizer/{name}": tensor for name, tensor in (net.scaling_state() | net.step_state()).items()}
+    return {f"optimizer/{name}": tensor for name, tensor in net.trainer.step_state().items()}
 
 
-def step_specs(net: SteppingNet, snapshot: Tree) -> dict[str, ArraySpec]:
+def step_specs(net: TrainedNet, snapshot: Tree) -> dict[str, ArraySpec]:
     """What is to be read for this net. A file without any was written by a net that had none: it begins anew."""
     wanted = {path: STEP_SPECS[path] for path in step_tensors(net)}
     return wanted if any(path in snapshot.arrays for path in wanted) else {}

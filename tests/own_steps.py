@@ -120,4 +120,4 @@ def vae(dtype: str = "float32", noise: bool = True, **options: Any) -> Pair:
 
 def values(*nets: FeedForwardNet) -> list[Any]:
     """The bits of all that training moves."""
-    return [(state_of(net), all_bits(net.step_state())) for net in nets]
+    return [(state_of(net), all_bits(net.trainer.step_state())) for net in nets]

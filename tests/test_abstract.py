@@ -315,7 +315,7 @@ def test_steps_of_ones_own_are_planned_and_begin_there():
         critic.train_one_batch(own_steps.X[:9], targets)
     for net, other in zip(first, second, strict=True):
         assert all_bits(net.parameters()) == all_bits(other.parameters())
-    assert bits(first[0].step_state()["step_random"]) == bits(second[0].step_state()["step_random"])
+    assert bits(first[0].trainer.step_state()["step_random"]) == bits(second[0].trainer.step_state()["step_random"])
 
 
 def test_what_a_layer_was_told_beside_its_options_is_told_there():

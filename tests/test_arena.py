@@ -198,7 +198,7 @@ def test_the_arena_changes_for_one_net_while_no_thread_runs_a_step_of_another(ch
     on = device.new_cpu(kernels="numpy")
     net, other = net_of(on, 30), net_of(on, 40)
     net.train_one_batch(X, Y)
-    steps, feeds = net._steps, net._steps.feeds
+    steps, feeds = net.trainer.steps, net.trainer.steps.feeds
     changes = {
         "a longer batch": lambda: feeds._grow(2 * feeds.nbytes),
         "a net that is gone": lambda: steps.exclusively(lambda: None),

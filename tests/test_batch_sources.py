@@ -504,7 +504,7 @@ def test_a_state_that_does_not_fit(tmp_path):
 
 def data_of(net: Any, x: Any, y: Any, **options: Any) -> DataSet:
     loading = sources.checked_loading("fit", options.pop("workers", 0), options.pop("window", None))
-    return sources.data_set("fit", net, net._objective(), x, y, options.pop("size", None), loading, **options)
+    return sources.data_set("fit", net, net.trainer.objective(), x, y, options.pop("size", None), loading, **options)
 
 
 def kinds(path: Any) -> dict[str, Any]:

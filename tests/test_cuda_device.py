@@ -98,7 +98,7 @@ def test_every_tensor_of_the_step_lies_in_one_span_at_multiples_of_512(cuda):
     assert len(offsets) > 40
     assert all(offset % 512 == 0 for offset in offsets)
     assert max(offsets) < net.memory_plan.arena_bytes == placed.arena_bytes
-    assert net._steps.arena.nbytes == placed.arena_bytes
+    assert net.trainer.steps.arena.nbytes == placed.arena_bytes
 
 
 def test_from_the_third_step_on_a_step_is_one_launch():
@@ -132,8 +132,8 @@ def test_two_shapes_are_two_graphs_over_one_arena(cuda):
         for count in (3, 5):
             wanted = losses(reference, 1, X[:count], Y[:count])
             np.testing.assert_allclose(losses(net, 1, X[:count], Y[:count]), wanted, rtol=2e-4)
-    assert len(net._steps._recorded) == 2
-    assert net._steps.arena.nbytes == net.memory_plan.arena_bytes, "that of the larger batch, which came last"
+    assert len(net.trainer.steps._recorded) == 2
+    assert net.trainer.steps.arena.nbytes == net.memory_plan.arena_bytes, "that of the larger batch, which came last"
 
 
 def test_a_step_allocates_nothing(cuda):

@@ -116,7 +116,7 @@ def test_a_group_with_one_bad_batch_is_skipped_as_a_whole():
 def test_scale_and_parameters_are_those_of_pytorch_s_grad_scaler():
     torch = skips.library("torch")
     net = net_of("adamw", norm=False, loss_scale="dynamic")
-    net._scale.interval = 3  # type: ignore[union-attr]
+    net.trainer.scale.interval = 3  # type: ignore[union-attr]
     given = {name: torch.tensor(tensor.to_numpy(v), requires_grad=True) for name, v in net.parameters().items()}
     peer = torch.optim.AdamW(given.values(), 0.01)
     scaler = torch.amp.GradScaler("cpu", growth_interval=3)

@@ -23,7 +23,7 @@ from random_graphs import compiled, random_batch, random_net
 from singa_lite import FeedForwardNet, device, layers, loss, metric, optimizer
 from singa_lite.compiler.recompute import offload, repeats
 from singa_lite.graph.budget_error import BudgetError
-from singa_lite.net import memory_questions as planned_net
+from singa_lite.net import memory_planner as planned_net
 from singa_lite.runtime.cuda import Cuda
 from singa_lite.runtime.host import Host
 from singa_lite.runtime.pinned import Copying
@@ -222,9 +222,9 @@ def test_a_gpu_offloads_to_the_host_and_bits_are_equal(kind, monkeypatch):
 )
 def test_where_nothing_can_be_offloaded_to(given, error, words):
     net = branches()
-    before = net._steps
+    before = net.trainer.steps
     refused(lambda: net.compile(net.optimizer, memory_budget="1 GiB", offload=given), error, *words)
-    assert net._steps is before
+    assert net.trainer.steps is before
 
 
 def test_offloading_without_a_budget_and_without_a_record():

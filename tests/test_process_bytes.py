@@ -157,10 +157,10 @@ def test_a_third_form_of_batch_takes_its_own_from_the_budget(monkeypatch, more):
     for number, count in enumerate((COUNT, COUNT - 100, COUNT - 1, COUNT)):
         x, y = rng.standard_normal((count, 7), dtype=np.float32), rng.integers(0, 5, count)
         assert bits(net.train_one_batch(x, y)[0]) == bits(free.train_one_batch(x, y)[0])
-        recorded = [step.graph.further_bytes for step in net._steps._recorded._steps.values()]
+        recorded = [step.graph.further_bytes for step in net.trainer.steps._recorded._steps.values()]
         assert all(recorded)
         assert len(recorded) == min(3, number + 1) or not more
-        assert net.device.pool.high_water + sum(recorded) <= net._steps.how.memory_budget
+        assert net.device.pool.high_water + sum(recorded) <= net.trainer.steps.how.memory_budget
     assert state_of(net) == state_of(free)
 
 

@@ -6,11 +6,9 @@ from inspect import signature
 from typing import Any
 
 import numpy as np
-import pytest
 
 from misuse import Row, assert_all_refused, refused, row
 from singa_lite import FeedForwardNet, layers, loss, optimizer, rewriting
-from singa_lite.errors import GraphError
 from singa_lite.parallel import DataParallel
 from singa_lite.parallel.communicator import Communicator
 from singa_lite.training.settings import ATTRIBUTES, CONSTRAINTS, DEFAULTS, NAMES, Constraint, Settings
@@ -115,11 +113,10 @@ def test_settings_follow_the_attributes_of_a_net():
     for name in ATTRIBUTES:
         setattr(net, name, values[name])
     assert {name: net.compiled_as[name] for name in ATTRIBUTES} == values
-    assert {name: getattr(net.settings, name) for name in ATTRIBUTES} == values
+    assert {name: getattr(net.trainer.settings, name) for name in ATTRIBUTES} == values
 
 
 def test_a_net_that_is_not_compiled_has_no_settings():
     net = FeedForwardNet()
     assert net.compiled_as == {}
-    with pytest.raises(GraphError, match="compile"):
-        _ = net.settings
+    assert net.trainer.settings is None

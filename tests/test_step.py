@@ -352,7 +352,7 @@ def test_inputs_of_all_forms_and_kinds_of_steps_take_what_the_largest_takes():
     net = small(make=optimizer.Adam)
     for count in (30, 7, 12, 1):
         all_steps(net, 0, count)
-    assert net._steps.feeds.nbytes == fed_bytes(30)
+    assert net.trainer.steps.feeds.nbytes == fed_bytes(30)
     level = net.device.pool.used
     all_steps(net, 0, 40)
     grown = net.device.pool.used - level
@@ -437,7 +437,7 @@ def test_many_batch_sizes_keep_no_more_than_a_few(monkeypatch):
     try:
         for count in range(29, 17, -1):
             all_steps(net, 0, count)
-            used.append(net.device.pool.used - net._steps.arena.nbytes)  # which a smaller batch may make larger
+            used.append(net.device.pool.used - net.trainer.steps.arena.nbytes)  # which a smaller batch may make larger
     finally:
         gc.enable()
     assert len(net.recorded_forms) == 6

@@ -121,7 +121,7 @@ class EarlyStopping(Watching):
 
     def _checkpoint(self, training: Training) -> Checkpoint | None:
         """The callback that keeps the best epoch, and ends before this one. It knows no min_delta, and one net."""
-        if self.min_delta or _net(training).nets_of_step:
+        if self.min_delta or _net(training).trainer.nets:
             return None
         for each in training.callbacks[training.callbacks.index(self) + 1 :]:
             if not isinstance(each, Checkpoint) or each.monitor.entry != self.monitor:
@@ -139,7 +139,7 @@ def _net(training: Training) -> FeedForwardNet:
 
 def _values(training: Training) -> dict[str, Tensor]:
     """Parameters and running statistics of all nets that are trained, by name."""
-    nets = {"": _net(training), **_net(training).nets_of_step}
+    nets = {"": _net(training), **_net(training).trainer.nets}
     return {
         f"{which} {name}": value
         for which, net in nets.items()

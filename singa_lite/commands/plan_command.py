@@ -114,7 +114,7 @@ def _compile(net: FeedForwardNet, wanted: PlanRequest) -> None:
         raise ValueError(f"--optimizer: wanted one of {', '.join(OPTIMIZERS)}, received {wanted.optimizer!r}")
     given = {name: getattr(wanted, name) for name in ("precision", "state_dtype") if getattr(wanted, name)}
     given |= {name: getattr(wanted, name) for name in ("accumulate", "micro_batches") if getattr(wanted, name) != 1}
-    own = net.own_step is not None
+    own = net.trainer.own_step is not None
     if net.optimizer is not None and not (given or wanted.optimizer or wanted.loss):
         return
     if net.optimizer is None and not wanted.optimizer:

@@ -15,9 +15,9 @@ from singa_lite.graph.budget_error import BudgetError
 from singa_lite.graph.graph import Graph
 from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.runtime.pool_numbers import overhead
+from singa_lite.training.step_runner import StepRunner
 from singa_lite.training.steps.step_functions import PredictStep
 from singa_lite.training.steps.train_step import TrainStep
-from singa_lite.training.trainer import Trainer
 
 Answer = TypeVar("Answer")
 
@@ -55,12 +55,12 @@ class BatchMemory:
     def __init__(
         self,
         layers: LayerGraph,
-        trainer: Trainer,
+        runner: StepRunner,
         step: TrainStep | None = None,
         begins: TrainStep | None = None,
         samples: int | None = None,
     ) -> None:
-        self._layers, self._trainer, self._step, self._begins, self._samples = layers, trainer, step, begins, samples
+        self._layers, self._runner, self._step, self._begins, self._samples = layers, runner, step, begins, samples
         #: {what `fit` does besides with batches of the same size: kind of step}
         self._kinds = {"evaluation": "evaluate"} | ({} if begins is None else {"first batch of a group": "begins"})
         self._alignment = layers.device.runtime.alignment
@@ -71,21 +71,21 @@ class BatchMemory:
     def record(self, kind: str, size: int, ask: Callable[[Graph], Answer], budget: int | None = None) -> Answer:
         """The answer of the record of a step for batches of a size. Nothing runs.
 
-        kind: "train", "begins", "evaluate" or "predict"; budget: bytes that it is planned within, see `StepCache.look`.
+        kind: "train", "begins", "evaluate" or "predict"; budget: of the plan in bytes, see `StepCache.dry_run`.
         """
-        layers, steps = self._layers, self._trainer.steps
+        layers, steps = self._layers, self._runner.steps
         dtypes = dict.fromkeys(layers.input_ids(), np.dtype(np.int64))
         inputs = {
             name: ((size, *shape), dtypes.get(name, layers.dtype)) for name, shape in layers.input_shapes().items()
         }
         if kind == "predict" or self._step is None:
-            return steps.look(PredictStep(layers), {"input": inputs}, ask, budget)
+            return steps.dry_run(PredictStep(layers), {"input": inputs}, ask, budget)
         forms = {"input": inputs, "target": self._step.objective.batch_forms(layers, size)}
         if kind == "evaluate":
-            return steps.look(self._step.evaluation(), forms, ask, budget)
-        self._trainer.open_forward.forget()
+            return steps.dry_run(self._step.evaluation(), forms, ask, budget)
+        self._runner.open_forward.forget()
         step = self._begins if kind == "begins" and self._begins is not None else self._step
-        return self._trainer.look(step, forms, ask, budget)
+        return self._runner.dry_run(step, forms, ask, budget)
 
     def _answer(self, kind: str, size: int, ask: Callable[[Graph], Answer]) -> Answer:
         """The answer of a record without a budget, which is made once."""

@@ -1,4 +1,4 @@
-"""FeedForwardNet: a net that is compiled, trained, asked, saved and loaded; by hand and beforehand in its bases."""
+"""FeedForwardNet: a net over data sets, its copies, parts and files; single batches are in `StepMethods`."""
 
 from __future__ import annotations
 
@@ -24,21 +24,19 @@ from singa_lite.data.loading import splitting
 from singa_lite.data.loading.data_set import InTurn, Share
 from singa_lite.layer.layer import OneOrMore
 from singa_lite.layer.layer_graph import LayerGraph
-from singa_lite.net.compile_checks import check_trains_no_other
 from singa_lite.net.generation import generate
+from singa_lite.net.step_methods import StepMethods
 from singa_lite.net.submodel import Family, move, part_of
 from singa_lite.net.summary_rows import layer_rows
-from singa_lite.net.train_batch import BatchNet
 from singa_lite.tensor import DeviceSpec
 from singa_lite.training import checked, fit, weights
 from singa_lite.training.loop import evaluation, sources
-from singa_lite.training.trainer import Trainer
 
 if TYPE_CHECKING:
     from singa_lite.snapshots.parts import LeftOut  # formats of files take time to import
 
 
-class FeedForwardNet(BatchNet, Unique):
+class FeedForwardNet(StepMethods, Unique):
     """A net of layers, any directed acyclic graph of them.
 
     loss, metric: may also be given to `compile`; objects, or names such as "softmax_cross_entropy" and "accuracy"; a
@@ -58,17 +56,15 @@ class FeedForwardNet(BatchNet, Unique):
 
         GraphError after an unfinished step. A forward that waits for its backward is not copied.
         """
-        self.device.check_bytes("deepcopy")
-        self._trainer.check_whole("deepcopy")
-        check_trains_no_other("deepcopy", self.nets_of_step)
+        self._trainer.runner.check_whole("deepcopy")
+        self._trainer.check_copied("deepcopy")
         made = type(self).__new__(type(self))
         memo[id(self)] = made
-        vars(made).update({name: deepcopy(value, memo) for name, value in vars(self).items() if name != "_trainer"})
-        made._trainer = Trainer(self._steps.of(made, made.optimizer))
-        if made.optimizer is not None:
-            made.optimizer.serve(made)
+        kept = {name: value for name, value in vars(self).items() if name not in ("_trainer", "_planner", "_batches")}
+        vars(made).update({name: deepcopy(value, memo) for name, value in kept.items()})
+        vars(made)["_trainer"] = self._trainer.copy_for(made, memo)
         if made._family is not None:
-            made._family.join(made, made._trainer)
+            made._family.join(made)
         return made
 
     def __reduce_ex__(self, protocol: object) -> tuple[object, ...]:
@@ -78,8 +74,7 @@ class FeedForwardNet(BatchNet, Unique):
         """
         from singa_lite.snapshots.configured_net import pickled, unpickled
 
-        self.device.check_bytes("pickle")
-        check_trains_no_other("pickle", self.nets_of_step)
+        self._trainer.check_copied("pickle")
         return unpickled, (FeedForwardNet, *pickled(self))
 
     def to_device(self, device: DeviceSpec) -> None:
@@ -99,8 +94,8 @@ class FeedForwardNet(BatchNet, Unique):
         """
         made = FeedForwardNet(device=self.device, dtype=self.dtype, seed=self.seed)
         made.adopt(*part_of(self, outputs, inputs))
-        made._family = self._family = self._family or Family(self, self._trainer)
-        made._family.join(made, made._trainer)
+        made._family = self._family = self._family or Family(self)
+        made._family.join(made)
         return made
 
     @explains_keywords()
@@ -124,9 +119,9 @@ class FeedForwardNet(BatchNet, Unique):
         """
         self.device.check_bytes("evaluate")
         loading, ahead = sources.checked_loading("evaluate", workers, None), integer("evaluate prefetch", prefetch, 0)
-        objective = self._objective()
+        objective = self._trainer.objective()
         shown = sources.checked_verbose("evaluate verbose", verbose)
-        self._refuse_weights("evaluate", sample_weight=sample_weight, class_weight=class_weight)
+        self._batches.refuse_weights("evaluate", sample_weight=sample_weight, class_weight=class_weight)
         weights.class_weights("evaluate", class_weight, self, objective)
         data = sources.data_set("evaluate", self, objective, x, y, batch_size, loading, steps=("steps", steps))
         weights.weigh("evaluate", data, self, objective, sample_weight)
@@ -157,7 +152,7 @@ class FeedForwardNet(BatchNet, Unique):
         checked.single_outputs(self)
         data = sources.data_to_predict(self, x, batch_size, sources.checked_loading("predict", workers, None))
         with closing(data):
-            return evaluation.predict(self, data, self._wanted("predict", output))
+            return evaluation.predict(self, data, self._batches.output_paths("predict", output))
 
     def generate(
         self, prompt: object, steps: int, temperature: float = 1.0, top_k: int = 0, seed: int = 0
@@ -178,7 +173,8 @@ class FeedForwardNet(BatchNet, Unique):
         changed. See docs/generation.md.
         """
         self.device.check_bytes("generate")
-        return self._steps.exclusively(generate, self, self._steps, prompt, steps, temperature, top_k, seed)
+        cache = self._trainer.steps
+        return cache.exclusively(generate, self, cache, prompt, steps, temperature, top_k, seed)
 
     @explains_keywords()
     def fit(
@@ -235,9 +231,9 @@ class FeedForwardNet(BatchNet, Unique):
         validation data. initial_epoch: how many epochs count as done. See docs/metrics_and_callbacks.md.
         """
         self.device.check_bytes("fit")
-        self._optimizer("fit")
-        objective = self._objective()
-        self._refuse_weights("fit", sample_weight=sample_weight, class_weight=class_weight)
+        self._trainer.required_optimizer("fit")
+        objective = self._trainer.objective()
+        self._batches.refuse_weights("fit", sample_weight=sample_weight, class_weight=class_weight)
         begun = sources.checked_initial_epoch(initial_epoch, epochs, resume)
         classes = weights.class_weights("fit", class_weight, self, objective)
         given = splitting.split(x, y, sample_weight, validation_data, validation_split)
@@ -249,9 +245,11 @@ class FeedForwardNet(BatchNet, Unique):
         weights.weigh("fit", data, self, objective, given.sample_weight)
         weights.check_classes("fit", data, self, objective, class_weight)
         sources.divide("fit", data, self.parallel, Share)
-        kind = sources.Validation(batch_size, loading, validation_steps, self._own is not None, self.parallel)
+        kind = sources.Validation(
+            batch_size, loading, validation_steps, self._trainer.own_step is not None, self.parallel
+        )
         validation = kind.data(self, objective, given)
-        self._steps.check_forms("fit", data.forms + (0 if validation is None else validation.forms))
+        self._trainer.steps.check_forms("fit", data.forms + (0 if validation is None else validation.forms))
         training = fit.Training(
             self, data, validation, epochs, shuffle, verbose, callbacks, prefetch, classes or None, begun
         )

@@ -12,11 +12,11 @@ from singa_lite.device import Device
 from singa_lite.layer.layer import Layer, Node
 from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.layer.topology import Source
-from singa_lite.net.compile_checks import check_device
 from singa_lite.tensor import Shape
+from singa_lite.training.compile_checks import check_device
 from singa_lite.training.readers import Readers
-from singa_lite.training.stepping_net import SteppingNet
-from singa_lite.training.trainer import Trainer
+from singa_lite.training.step_runner import StepRunner
+from singa_lite.training.trained_net import TrainedNet
 
 
 class SubmodelLayers(NamedTuple):
@@ -109,11 +109,11 @@ class Family:
     step of one was left before its end, none goes on; and all of them move to another device together.
     """
 
-    def __init__(self, net: SteppingNet | None = None, trainer: Trainer | None = None) -> None:
-        self._nets: list[weakref.ref[SteppingNet]] = []
+    def __init__(self, net: TrainedNet | None = None) -> None:
+        self._nets: list[weakref.ref[TrainedNet]] = []
         self._readers: Readers | None = None
-        if net is not None and trainer is not None:
-            self.join(net, trainer)
+        if net is not None:
+            self.join(net)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Family:
         """An empty one: a net that is copied joins it, and so do others of the family that are copied with it."""
@@ -121,44 +121,42 @@ class Family:
         memo[id(self)] = made
         return made
 
-    def join(self, net: SteppingNet, trainer: Trainer) -> None:
-        """trainer: the net's."""
+    def join(self, net: TrainedNet) -> None:
+        """Take a net in: it waits for the readers of all, and does no step while one of them is unfinished."""
+        runner = net.trainer.runner
         if self._readers is None:
-            self._readers = trainer.readers
-        trainer.readers, trainer.beside = self._readers, self._trainers
+            self._readers = runner.readers
+        runner.readers, runner.relatives = self._readers, self._runners
         self._nets = [ref for ref in self._nets if ref() is not None]
         self._nets.append(weakref.ref(net))
 
-    def nets(self) -> list[SteppingNet]:
+    def nets(self) -> list[TrainedNet]:
         """Those that are still there, in the order of joining."""
         return [net for net in (ref() for ref in self._nets) if net is not None]
 
-    def _trainers(self) -> list[Trainer]:
-        return [net.trainer for net in self.nets()]
+    def _runners(self) -> list[StepRunner]:
+        return [net.trainer.runner for net in self.nets()]
 
 
-def move(nets: Sequence[SteppingNet], to: Device) -> None:
+def move(nets: Sequence[TrainedNet], to: Device) -> None:
     """Move the parameters, state and optimizer's state of nets. All of them are checked before one of them changes."""
     for net in nets:
         _check(net, to)
     for net in nets:
-        net.trainer.left_at = "(while the net was being moved to another device)"
-        net.trainer.steps = net.trainer.steps.anew()  # recorded steps are bound to the old device
+        runner = net.trainer.runner
+        runner.interrupted_at = "(while the net was being moved to another device)"
+        runner.steps = runner.steps.anew()  # recorded steps are bound to the old device
     layers: dict[int, Layer] = {id(node.layer): node.layer for net in nets for node in net.ordered()}
     _move_layers(list(layers.values()), nets, to)
     for net in nets:
-        if net.optimizer is not None:
-            net.optimizer.to_device(to)
-        if net.together is not None:
-            net.together.follow_device()
-        net.move_step(to)
+        net.trainer.follow_device(to)
         vars(net)["device"] = to
-        net.trainer.steps = net.trainer.steps.anew()
+        net.trainer.runner.steps = net.trainer.steps.anew()
     for net in nets:
-        net.trainer.forget()
+        net.trainer.runner.forget()
 
 
-def _move_layers(layers: Sequence[Layer], nets: Sequence[SteppingNet], to: Device) -> None:
+def _move_layers(layers: Sequence[Layer], nets: Sequence[TrainedNet], to: Device) -> None:
     """Where that fails on the way from an abstract device, as where memory is too small, they are back there."""
     before = nets[0].device
     try:
@@ -169,17 +167,17 @@ def _move_layers(layers: Sequence[Layer], nets: Sequence[SteppingNet], to: Devic
             for layer in layers:
                 layer.set_up_anew(before)
             for net in nets:
-                net.trainer.forget()
+                net.trainer.runner.forget()
         raise
 
 
-def _check(net: SteppingNet, to: Device) -> None:
+def _check(net: TrainedNet, to: Device) -> None:
     """Refuses a move to another device. GraphError after an unfinished step, AbstractDeviceError for a device that
     would forget what the net has, and the errors of `compile` where its options are not for that device.
     """
-    net.trainer.check_whole("to_device")
+    net.trainer.runner.check_whole("to_device")
     if not net.device.is_abstract:
         to.check_bytes("to_device")
-    if net.together is not None:
-        net.together.ranks.check_device("to_device", to)
+    if net.trainer.ranks is not None:
+        net.trainer.ranks.ranks.check_device("to_device", to)
     check_device(net.trainer.steps.how, to, "to_device")

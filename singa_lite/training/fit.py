@@ -247,7 +247,7 @@ class Training(OnRanks):
             progress.begin_epoch(self._data.draw, self._data.is_random)
         self._batches()
         if self.is_first:
-            self.net.tell_norms()
+            self.net.print_norms()
         validated = self._validated()
         spent = self.gathered((progress.seconds, self.net.device.pool.high_water), "fit: the end of an epoch")
         progress.end_epoch(

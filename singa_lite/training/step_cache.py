@@ -258,7 +258,7 @@ class StepCache(StepRecords):
         return [(key[0], key[-1]) for key in self._recorded]
 
     @in_own_context
-    def look(
+    def dry_run(
         self, step: StepFunction[object], forms: Forms, ask: Callable[[Graph], Seen], budget: int | None = None
     ) -> Seen:
         """Ask something of the record of a step for batches of these forms. No batch is needed, nothing runs.
@@ -266,12 +266,14 @@ class StepCache(StepRecords):
         budget: see `Graph`; OWN: what the net has, and its device, as for the steps that run; ALONE: the same where the
         net's other steps make room for it, as they do.
         """
-        seen = self._seen(step, forms, ask, budget)
+        seen = self._dry_run(step, forms, ask, budget)
         kernels = self.layers.device.kernels
         forget_planning(tf32_of(kernels) if self.how.precision == "tf32" else kernels)
         return seen
 
-    def _seen(self, step: StepFunction[object], forms: Forms, ask: Callable[[Graph], Seen], budget: int | None) -> Seen:
+    def _dry_run(
+        self, step: StepFunction[object], forms: Forms, ask: Callable[[Graph], Seen], budget: int | None
+    ) -> Seen:
         check_recordable("a plan", step)
         device = self.layers.device
         arena = Arena(device, self.how.offload is not None)

@@ -1,199 +1,334 @@
-"""Trainer: does training steps. Each is done wholly, or changes nothing, or is noted as left before its end."""
+"""Trainer: trains the layers of one net by the options of `compile`, and reports what its steps observed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextvars import ContextVar
-from operator import attrgetter
-from typing import TypeVar
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from typing import Any
 
-from singa_lite.common.contexts import in_own_context
 from singa_lite.common.errors import GraphError
 from singa_lite.common.unique import Unique
-from singa_lite.graph.graph import Graph
-from singa_lite.training.readers import Readers
+from singa_lite.device import Device
+from singa_lite.layer import freezing
+from singa_lite.layer.layer_graph import LayerGraph
+from singa_lite.loss import Loss
+from singa_lite.optimizer import GlobalNorm, Optimizer, state_dtype
+from singa_lite.optimizer.gradient_accumulation import AccumulationSlot
+from singa_lite.optimizer.loss_scale import LossScale
+from singa_lite.parallel.data_parallel import DataParallel
+from singa_lite.parallel.gradients.data_parallel_step import DataParallelStep
+from singa_lite.tensor import Tensor
+from singa_lite.training import checked, compile_checks
+from singa_lite.training.loop.settings import OF_RANKS, described
+from singa_lite.training.objective import GivenLosses, GivenMetrics, Objective, losses_of, metrics_of
+from singa_lite.training.settings import ALIKE, ATTRIBUTES, OF_OWN_STEPS, Settings, check_default
 from singa_lite.training.step_cache import StepCache
-from singa_lite.training.steps.bound_step import Batch, BoundStep
-from singa_lite.training.steps.fed_tensors import Forms
-from singa_lite.training.steps.open_forward import OpenForward
-from singa_lite.training.steps.recorded_steps import Feeds, RecordedStep
-from singa_lite.training.steps.step_functions import Values
-from singa_lite.training.steps.train_step import Look, TrainStep
-
-Seen = TypeVar("Seen")
-
-LEFT_WITHIN = "(somewhere within it: running statistics may have moved, and some layers may be updated)"
-LEFT_PLANNING = "(while a step was being planned: the count of steps may be off by one)"
-
-#: The trainer whose step the present call is a part of.
-_under_way: ContextVar[Trainer | None] = ContextVar("under_way", default=None)
+from singa_lite.training.step_runner import StepRunner
+from singa_lite.training.steps.micro_batches import checked_count
+from singa_lite.training.steps.observer import Norms, Observer
+from singa_lite.training.steps.own_step import STEP_RANDOM, OwnEvaluation, OwnFunction, OwnStep
+from singa_lite.training.steps.step_call import Member
+from singa_lite.training.steps.step_functions import EvaluateStep
+from singa_lite.training.steps.step_objective import StepObjective
+from singa_lite.training.steps.train_step import TrainStep
 
 
 class Trainer(Unique):
-    """Trains one net, and knows what of it is left of the last step.
+    """Trains the layers of one net.
 
-    steps: how a batch is done, exchanged when the net is compiled or moved; readers: what reads parameters beside a
-    step; open_forward: the forward by hand that waits for its backward; beside: gives the trainers of all nets that
-    have layers of this one, this one among them, if there are others.
+    layers: the net's. loss, metric, optimizer, loss_weights, micro_batches, on_nan: as for `compile`; verbose: 1 prints
+    norms. settings: the options of `compile`, None before it. clip: the limit of the gradients' norm; scale: of losses;
+    own_step: the user's step function; nets: other nets that it trains, by name; ranks: what a step does because other
+    processes train the net too. runner: runs the steps.
     """
 
-    def __init__(self, steps: StepCache) -> None:
-        self.steps = steps
-        self.readers = Readers()
-        self.open_forward = OpenForward()
-        self.beside: Callable[[], Iterable[Trainer]] = tuple
-        self._left_at = ""
-        self._step: TrainStep | None = None
+    def __init__(self, layers: LayerGraph, loss: GivenLosses | None, metric: GivenMetrics | None) -> None:
+        self.layers = layers
+        self.loss = losses_of(loss)
+        self.metric = metrics_of(metric)
+        self.optimizer: Optimizer | None = None
+        self.loss_weights: Mapping[str, float] | None = None
+        self.micro_batches = 1
+        self.on_nan: str | None = None
+        self.verbose = 0
+        self.settings: Settings | None = None
+        self.clip: GlobalNorm | None = None
+        self.scale: LossScale | None = None
+        self.own_step: OwnFunction | None = None
+        self.nets: Mapping[str, Any] = {}
+        self.ranks: DataParallelStep | None = None
+        self.runner = StepRunner(StepCache(layers, Settings(graph=False)))
 
-    @property
-    def left_at(self) -> str:
-        """Where the last step was left, so that some layers are updated and others are not; "" after whole steps.
-
-        A layer's name, or text in parentheses. It is noted when a step begins, as an interrupt leaves no time to note
-        it afterwards; asked within that step it is "".
-        """
-        layer = self._step.stopped_at if self._step is not None else ""
-        return layer or ("" if self.under_way else self._left_at)
-
-    @left_at.setter
-    def left_at(self, where: str) -> None:
-        self._left_at = where
-
-    @property
-    def under_way(self) -> bool:
-        """Whether the present call is a part of a training step."""
-        return _under_way.get() is self
-
-    @property
-    def unfinished_at(self) -> str:
-        """Where the last walk back by hand, or the last step, was left, perhaps one of a net that shares layers; ""
-        after whole ones.
-        """
-        return self._own_unfinished_at or self._unfinished_beside
-
-    @property
-    def _own_unfinished_at(self) -> str:
-        return self.open_forward.stopped_at or self.left_at
-
-    @property
-    def _unfinished_beside(self) -> str:
-        """The same of the first of the others."""
-        return next((left for left in (other._own_unfinished_at for other in self.beside()) if left), "")
-
-    def check_whole(self, where: str) -> None:
-        """GraphError if the last step was left before its end, or that of a net that has layers of this one. Outside of
-        a step, what still reads parameters is ended.
-
-        where: the call that wants to begin something new, for the message.
-        """
-        if not self.under_way and not any(other.under_way for other in self.beside()):
-            self.readers.end()
-        own, beside = self._own_unfinished_at, self._unfinished_beside
-        if own:
+    def check_copied(self, caller: str) -> None:
+        """GraphError after an unfinished step, and for a net whose step trains others too, which a copy would train."""
+        self.layers.device.check_bytes(caller)
+        if self.nets:
             raise GraphError(
-                f"{where}: wanted a whole step, but {_unfinished_text(own)}. Load a snapshot, or call discard_step() "
-                "to go on from here"
-            )
-        if beside:
-            raise GraphError(
-                f"{where}: wanted a whole step of each net that has layers of this one, but of one of them "
-                f"{_unfinished_text(beside)}. Let that net load a snapshot, or call its discard_step()"
+                f"{caller}: wanted a net whose step trains it alone, received one of compile(nets={[*self.nets]}), "
+                "which the step would still train; save each net, and compile the copies with a step of theirs"
             )
 
+    def copy_for(self, layers: LayerGraph, memo: dict[int, object]) -> Trainer:
+        """Returns a trainer of copied layers, with copies of all that this one has; it records its steps anew."""
+        made = type(self).__new__(type(self))
+        memo[id(self)] = made
+        kept = {name: value for name, value in vars(self).items() if name not in ("layers", "runner")}
+        vars(made).update({name: deepcopy(value, memo) for name, value in kept.items()})
+        made.layers, made.runner = layers, StepRunner(self.steps.of(layers, made.optimizer))
+        if made.optimizer is not None:
+            made.optimizer.serve(layers)
+        return made
+
+    # ---- options
+
+    def compile(
+        self,
+        optimizer: Optimizer | str,
+        loss: GivenLosses | None,
+        metric: GivenMetrics | None,
+        options: Mapping[str, Any],
+    ) -> None:
+        """Train by these options from now on, see `FeedForwardNet.compile`. Nothing changes where one is refused."""
+        settings = Settings.checked(options)
+        self._check_nets(settings)
+        losses = self.loss if loss is None else losses_of(loss)
+        metrics = self.metric if metric is None else metrics_of(metric)
+        found = compile_checks.compiled(self.layers, optimizer, losses, metrics, settings)
+        optimizer, settings = found.optimizer, found.settings
+        steps = StepCache(self.layers, settings, optimizer)
+        own = (
+            None
+            if settings.step is None
+            else self.own_step or OwnFunction(settings.step, self.layers.seed, self.layers.device)
+        )
+        before = None if self.ranks is None or optimizer is not self.optimizer else self.ranks.ownership
+        ranks = compile_checks.data_parallel_step(self.layers, settings, optimizer, before, self.rank_settings)
+        clip = None if settings.clip_global_norm is None else GlobalNorm(settings.clip_global_norm)
+        self._bind(optimizer, settings, losses, clip is not None or found.scale is not None)
+        self.layers.note_setting()
+        self.optimizer = None  # an interrupt before the last line leaves a net that is not compiled
+        self.loss, self.metric, self.layers.freeze = losses, metrics, settings.freeze
+        self.micro_batches, self.on_nan = settings.micro_batches, settings.on_nan
+        self.loss_weights = None if settings.loss_weights is None else dict(settings.loss_weights)
+        self.clip, self.scale, self.ranks = clip, found.scale, ranks
+        if own is not None and settings.step is not None:
+            own.function, own.objective = settings.step, StepObjective()
+        self.own_step, self.nets = own, settings.nets or {}
+        self.settings = settings
+        self.runner.steps, self.optimizer = steps, optimizer
+
+    def set_option(self, name: str, value: Any) -> None:
+        """Set an attribute that steps follow; an optimizer takes the place of that of `compile`."""
+        if name == "optimizer" and value is not None:
+            value = self._exchanged_optimizer(value)
+        setattr(self, name, value)
+        self.note_option(name, value)
+
+    def note_option(self, name: str, value: Any) -> None:
+        """An attribute that steps follow was set: the next step of each form is found, or recorded, by its value."""
+        self.layers.note_setting()
+        if name in ATTRIBUTES and self.settings is not None:
+            self.settings = self.settings.changed(name, value)
+
+    def _exchanged_optimizer(self, given: object) -> Optimizer:
+        optimizer, layers = compile_checks.checked_optimizer(given), self.layers
+        if self.settings is None:
+            return optimizer
+        compile_checks.check(layers.ordered(), None, optimizer, None, layers.dtype)
+        state_dtype.check(optimizer, self.settings.state_dtype, layers.dtype)
+        self._bind(optimizer, self.settings, self.loss, self.clip is not None or self.scale is not None)
+        self.steps.optimizer = optimizer
+        return optimizer
+
+    def _bind(self, optimizer: Optimizer, settings: Settings, losses: object, is_clipped: bool) -> None:
+        """The optimizer serves this net, and does what `compile` says of it. GraphError if it serves another one."""
+        optimizer.serve(self.layers)
+        optimizer.gather(settings.accumulate, is_clipped or _counts_positions(losses))
+        optimizer.keep_state_as(settings.state_dtype)
+
+    def _check_nets(self, settings: Settings) -> None:
+        """TypeError, GraphError or ValueError for other nets that a step of the user's own cannot train."""
+        for name, net in (settings.nets or {}).items():
+            where, other = f"compile nets: net {name!r}", getattr(net, "trainer", None)
+            if not isinstance(other, Trainer) or other is self:
+                shown = "the net itself" if other is self else type(net)
+                raise TypeError(f"{where}: wanted another net, received {shown}")
+            if other.settings is None or other.optimizer is None or other.optimizer is self.optimizer:
+                raise GraphError(f"{where}: wanted it compiled with an optimizer of its own first")
+            own_device, device = self.layers.device, other.layers.device
+            if device is not own_device:
+                raise GraphError(f"{where}: wanted it on {own_device.name}, as the net, received it on {device.name}")
+            check_default(where, other.settings, OF_OWN_STEPS)
+
     @property
-    def is_at_rest(self) -> bool:
-        """Whether nothing is under way here, was left, waits or reads parameters, and no net that shares layers was
-        left within a step.
-        """
-        if self._step is not None or self._left_at or not self.readers.are_idle or not self.open_forward.is_forgotten:
-            return False
-        return not any(map(_own_unfinished_at, self.beside()))
+    def compiled_as(self) -> dict[str, object]:
+        """The options of `compile` by name, as `compile` takes them again; empty before it."""
+        return {} if self.settings is None else self.settings.as_keywords()
 
-    def discard(self) -> None:
-        """Nothing reads parameters, no forward waits, and whatever was left counts as whole from now on."""
-        self.readers.end()
-        self.forget()
+    @property
+    def parallel(self) -> DataParallel | None:
+        """The processes that train the net too, `compile(parallel=)`; None: this one trains it alone."""
+        return None if self.settings is None else self.settings.parallel
 
-    def forget(self) -> None:
-        """No forward waits any more, and whatever was left counts as whole from now on."""
-        self.open_forward.forget()
-        self._forget_step()
+    @property
+    def accumulate(self) -> int:
+        """The number of batches by whose mean the net is updated."""
+        return 1 if self.optimizer is None else self.optimizer.gathering.count
 
-    def _forget_step(self) -> None:
-        self._step = None
-        self._left_at = ""
+    @property
+    def clip_global_norm(self) -> float | None:
+        """The most that the norm of all gradients may be; None: whatever it is."""
+        return None if self.clip is None else self.clip.limit
 
-    @in_own_context
-    def train(self, step: TrainStep, feeds: Feeds) -> Values:
-        """One batch: forward, loss, and each layer's update as soon as its gradients are there; (loss, metric)."""
-        _under_way.set(self)
-        block = step.one_step()
-        self._step, self._left_at = step, LEFT_WITHIN
-        try:
-            with block:
-                pause = self.readers.begin()  # which looks whether the nets are whole
-                _mark(step, LEFT_WITHIN)
-                results = self.steps.train(step, feeds, pause, block.keep)
-                block.complete()
-        finally:
-            self.readers.end(give_up=False)  # also of a step that ended before its pause
-            if block.is_whole:
-                self._forget_step()
-                _mark(step, "")
-        return self.steps.own(results)
+    @property
+    def loss_scaling(self) -> str | float | None:
+        """The `loss_scale` of `compile`: "dynamic", a number, or None where nothing is scaled."""
+        if self.scale is None:
+            return None
+        return "dynamic" if self.scale.interval else self.scale.first
 
-    def train_bound(self, recorded: RecordedStep, batch: Batch, look: Look | None = None) -> Values:
-        """As `train`, of a batch in a form that was bound; at rest, and where nobody looks at operations.
+    def described_settings(self) -> dict[str, str]:
+        """Returns what the net is trained by, as text: settings of the optimizer, its rules, losses and metrics."""
+        optimizer, found = self.optimizer, dict[str, object]()
+        if optimizer is not None:
+            found |= {"schedule": optimizer.schedule, "weight_decay": optimizer.weight_decay, **optimizer.settings}
+            found["rules"] = optimizer.rules
+        found |= {"loss": self.loss, "metric": self.metric, "freeze": self.layers.freeze}
+        given = {
+            "loss_weights": self.loss_weights,
+            "micro_batches": self.micro_batches if self.micro_batches > 1 else None,
+            "accumulate": self.accumulate if self.accumulate > 1 else None,
+            "clip_global_norm": self.clip_global_norm,
+            "loss_scaling": self.loss_scaling,
+            "step": None if self.own_step is None else self.own_step.function,
+            "processes": self.parallel.size if self.parallel is not None and self.parallel.size > 1 else None,
+        }
+        found |= {name: value for name, value in given.items() if value is not None}
+        return {name: described(value) for name, value in found.items()}
 
-        Such a step makes no state, is alone in its group, and no other net waits for its end: so what can be left of it
-        is the count of steps, and all else once parameters had begun to change. look: as of the step.
-        """
-        bound: BoundStep = recorded.bound
-        optimizer = bound.step.optimizer
-        before, is_kept, is_whole = optimizer.step, False, False
-        token = _under_way.set(self)  # ends with the turn, too, see `StepCache.exclusively`
-        self._step, self._left_at = bound.step, LEFT_WITHIN
-        try:
-            with bound.here():
-                optimizer.count_step()  # first, as a schedule may do anything
-                if not recorded.load_bound_batch(batch):
-                    recorded.load_batch(bound.by_layer(batch))
-                is_kept = True
-                self.steps.train_bound(recorded, look)
-                is_whole = True
-                return bound.results()
-        finally:
-            if not is_kept:
-                optimizer.restore_step(before)
-            if is_whole or not is_kept:
-                self._step, self._left_at = None, ""
-            _under_way.reset(token)
+    def rank_settings(self) -> dict[str, str]:
+        """Returns, as text, all that ranks which train a net together are to have alike."""
+        compiled = {name: described(self.compiled_as.get(name)) for name in ALIKE}
+        ranks = {f"{name} of parallel.mpi": described(getattr(self.parallel, name, None)) for name in OF_RANKS}
+        return {"optimizer": type(self.optimizer).__name__} | self.described_settings() | compiled | ranks
 
-    @in_own_context
-    def look(self, step: TrainStep, forms: Forms, ask: Callable[[Graph], Seen], budget: int | None = None) -> Seen:
-        """As `StepCache.look`; the count of steps stays as it is."""
-        _under_way.set(self)
-        block = step.one_step()
-        self._step, self._left_at = step, LEFT_PLANNING
-        try:
-            with block:  # never kept
-                return self.steps.look(step, forms, ask, budget)
-        finally:
-            self.steps.layers.device.pool.release_free()  # the optimizer's state, which was there for the record alone
-            if block.is_whole:
-                self._forget_step()
+    def required_optimizer(self, caller: str) -> Optimizer:
+        """Returns the optimizer. GraphError where the net is not compiled."""
+        if self.optimizer is None:
+            raise GraphError(f"{caller}: wanted an optimizer, call compile(optimizer) first")
+        return self.optimizer
+
+    # ---- steps
+
+    @property
+    def steps(self) -> StepCache:
+        """The steps that were recorded."""
+        return self.runner.steps
+
+    def objective(self) -> Objective:
+        """Returns losses and metrics by output. GraphError where the net has no loss."""
+        if self.own_step is not None:
+            return self.own_step.objective
+        if self.loss is None:
+            raise GraphError("wanted a loss, give one to the net or to compile()")
+        checked.single_outputs(self.layers)
+        return Objective(self.loss, self.metric, self.layers.output_names(), self.loss_weights)
+
+    def train_step(self, objective: Objective, optimizer: Optimizer, part: AccumulationSlot | None = None) -> TrainStep:
+        """Returns the training step. part: of a group of batches; None: the last, which takes most memory."""
+        if self.own_step is not None:
+            if self.verbose:
+                raise GraphError(
+                    "net.verbose: wanted 0 for a net of compile(step=), whose norms are not taken, received 1"
+                )
+            return OwnStep(self.own_step, self._members(optimizer))
+        layers, freeze = self.layers, self.layers.freeze
+        layers._check_names("training with freeze", freezing.names_in(freeze))  # which may have changed since compile
+        checked_count(layers.ordered(), self.micro_batches, freeze, objective.criteria)
+        part = optimizer.gathering.last_part if part is None else part
+        step = TrainStep(layers, objective, optimizer, freeze, self.micro_batches, self.clip, part, self.scale)
+        step.together = self.ranks
+        step.observer = self._observer(bool(self.verbose))
+        return step
+
+    def evaluate_step(self, objective: Objective) -> EvaluateStep:
+        """Returns the step that evaluates."""
+        if self.own_step is not None:
+            return OwnEvaluation(self.own_step, self._members(self.required_optimizer("evaluate")))
+        step = EvaluateStep(self.layers, objective)
+        step.observer = self._observer(norms=False)
+        return step
+
+    def _observer(self, norms: bool) -> Observer | None:
+        """Observes outputs that are kept, and norms, in a step; None: there is nothing to observe."""
+        keep = self.keep
+        return Observer(keep, norms, self.steps.how.is_narrow) if keep or norms else None
+
+    @property
+    def keep(self) -> tuple[str, ...]:
+        """Paths of the layers whose outputs are kept, `compile(keep=)`."""
+        return () if self.settings is None else tuple(self.settings.keep or ())
+
+    def _members(self, optimizer: Optimizer) -> list[Member]:
+        """The nets that a step of the user's own trains, itself first. GraphError for one that cannot be."""
+        members = [Member("", self.layers, optimizer, self.clip, self.runner)]
+        for name, net in self.nets.items():
+            other: Trainer = net.trainer
+            if other.optimizer is None:
+                raise GraphError(f"net {name!r} of compile(nets=): wanted a compiled net")
+            other.optimizer.check_serves(other.layers)
+            members.append(Member(name, other.layers, other.optimizer, other.clip, other.runner))
+        return members
+
+    def discard_step(self) -> None:
+        """Forget a forward, or a step or load that was left before its end. What it has changed stays."""
+        if self.optimizer is not None:
+            self.optimizer.end_step()
+        self.runner.discard()
+
+    # ---- reports
+
+    @property
+    def norms(self) -> Norms:
+        """Norms of the last training step. GraphError unless it was done with verbose = 1."""
+        seen = self.steps.seen
+        if seen is None or not seen.parameters:
+            raise GraphError("net.norms: wanted a training step with net.verbose = 1 before, received none")
+        return seen.norms()
+
+    # ---- snapshots, and moves to another device
+
+    def step_state(self) -> dict[str, Tensor]:
+        """Returns what lasts of steps, by name: the state of a loss's scale, and the random state of a user's step."""
+        scaling = {} if self.scale is None else self.scale.tensors(self.layers.device)
+        return scaling if self.own_step is None else scaling | {STEP_RANDOM: self.own_step.random}
+
+    def restart_scaling(self) -> None:
+        """Set the loss's scale to what it was before the first step."""
+        if self.scale is not None:
+            self.scale.begin_anew()
+
+    def note_measures(self, names: Iterable[str]) -> None:
+        """Note what a step of the user's own returns beside its loss, as a checkpoint of its run says."""
+        found = list(names)
+        if self.own_step is not None and found:
+            self.own_step.objective.note(found, True)
+
+    def begin_restore(self) -> None:
+        """Note that a snapshot is being put into the net: until `discard_step` it counts as unfinished."""
+        self.runner.readers.end()
+        self.runner.interrupted_at = "(while a snapshot was being loaded: parts of it are in the net)"
+
+    def follow_device(self, device: Device) -> None:
+        """Move what lasts of steps to a device, where the layers are by now; steps are recorded anew."""
+        if self.optimizer is not None:
+            self.optimizer.to_device(device)
+        if self.ranks is not None:
+            self.ranks.follow_device()
+        if self.own_step is not None:
+            self.own_step.to_device(device)
 
 
-_own_unfinished_at = attrgetter("_own_unfinished_at")
-
-
-def _mark(step: TrainStep, where: str) -> None:
-    """Note of other nets that the step trains where it was left."""
-    for other in step.beside:
-        other.left_at = where
-
-
-def _unfinished_text(left_at: str) -> str:
-    if left_at.startswith("("):
-        return f"the last step was left {left_at}"
-    return f"the last backward() was left at layer {left_at!r}: layers after it are updated, those before it are not"
+def _counts_positions(losses: object) -> bool:
+    """Whether an only loss is a mean of the positions that count, by which the batches of a group are weighed then."""
+    return isinstance(losses, Loss) and losses.is_counted and losses.of_whole_batch

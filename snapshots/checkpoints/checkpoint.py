@@ -19,7 +19,6 @@ from singa_lite.snapshots.tree import LazyArray, Tree
 from singa_lite.training.fit import Training
 from singa_lite.training.loop.means import MEAN
 from singa_lite.training.loop.progress import Progress
-from singa_lite.training.loop.settings import settings
 
 
 def save(training: Training, path: str | os.PathLike[str]) -> None:
@@ -59,7 +58,7 @@ def restore(
     settings that differ, as the bits of results may then differ too.
     """
     where, net = os.fsdecode(path), net_of(training)
-    kernels, chosen = environment(net.device.kernels.name), settings(net)
+    kernels, chosen = environment(net.device.kernels.name), net.trainer.described_settings()
     with formats.opened(path, net_tree.of_net(net, whole_step=False)) as snapshot:
         run = stored_run.read(snapshot)
         _check_fit(where, training.progress, run.progress)
@@ -74,7 +73,7 @@ def restore(
             _go_to(where, training, run.progress)
 
         nets.restore(net, snapshot, last_check)
-    net.note_measures(key.removeprefix(MEAN) for key in run.progress.mean.sums if key.startswith(MEAN))
+    net.trainer.note_measures(key.removeprefix(MEAN) for key in run.progress.mean.sums if key.startswith(MEAN))
     training.progress = run.progress
     net.seed = run.seed
     net.device.restore_seeds(*run.device_seeds)

@@ -12,7 +12,7 @@ from singa_lite.snapshots import net_tree
 from singa_lite.snapshots.tree import LazyArray, Tree
 from singa_lite.tensor import Tensor
 from singa_lite.training.fit import Training
-from singa_lite.training.stepping_net import SteppingNet
+from singa_lite.training.trained_net import TrainedNet
 
 #: Before "<name>/<path of the net's tree>".
 _NETS = "training/nets/"
@@ -22,7 +22,7 @@ _ATTRIBUTES = "attributes"
 _LEFT_OUT, _MOST = ("config", "config_missing", "layers", "wiring"), 1 << 16
 
 
-def arrays(net: SteppingNet) -> dict[str, LazyArray]:
+def arrays(net: TrainedNet) -> dict[str, LazyArray]:
     """The entries of the other nets as they stand. SnapshotError after an unfinished step."""
     found: dict[str, LazyArray] = {}
     for name, other in _other_nets(net).items():
@@ -34,7 +34,7 @@ def arrays(net: SteppingNet) -> dict[str, LazyArray]:
     return found
 
 
-def tensors(net: SteppingNet) -> dict[str, Tensor]:
+def tensors(net: TrainedNet) -> dict[str, Tensor]:
     """All tensors that a checkpoint holds, by path: of the net, and of the others."""
     found = dict(net_tree.tensors(net))
     for name, other in _other_nets(net).items():
@@ -42,7 +42,7 @@ def tensors(net: SteppingNet) -> dict[str, Tensor]:
     return found
 
 
-def restore(net: SteppingNet, snapshot: Tree, last_check: Callable[[], object]) -> None:
+def restore(net: TrainedNet, snapshot: Tree, last_check: Callable[[], object]) -> None:
     """Put what a checkpoint holds into the net and the others; nothing changes unless all of them fit."""
     others = _other_nets(net)
     found = {path.removeprefix(_NETS).partition("/")[0] for path in snapshot.arrays if path.startswith(_NETS)}
@@ -53,7 +53,7 @@ def restore(net: SteppingNet, snapshot: Tree, last_check: Callable[[], object]) 
     _restore_all([(net, snapshot), *((other, _tree(snapshot, name)) for name, other in others.items())], last_check)
 
 
-def _restore_all(pairs: list[tuple[SteppingNet, Tree]], last_check: Callable[[], object]) -> None:
+def _restore_all(pairs: list[tuple[TrainedNet, Tree]], last_check: Callable[[], object]) -> None:
     """All checks come before the first change, as each net's last check is the others' whole restoring."""
     (net, tree), *left = pairs
     after = (lambda: _restore_all(left, last_check)) if left else last_check
@@ -76,13 +76,13 @@ def _tree(snapshot: Tree, name: str) -> Tree:
     return Tree(arrays, dict(attributes), where)
 
 
-def _other_nets(net: SteppingNet) -> dict[str, SteppingNet]:
-    return {name: other for name, other in net.nets_of_step.items() if isinstance(other, SteppingNet)}
+def _other_nets(net: TrainedNet) -> dict[str, TrainedNet]:
+    return {name: other for name, other in net.trainer.nets.items() if isinstance(other, TrainedNet)}
 
 
-def net_of(training: Training) -> SteppingNet:
+def net_of(training: Training) -> TrainedNet:
     """The net. TypeError for anything else that trains, which no format can hold."""
-    if not isinstance(training.net, SteppingNet):
+    if not isinstance(training.net, TrainedNet):
         raise TypeError(f"checkpoint: wanted a FeedForwardNet, received {type(training.net).__name__}")
     return training.net
 

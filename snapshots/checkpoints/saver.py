@@ -87,7 +87,7 @@ class Saver:
         self.last = time.monotonic()
         self._waiting = partial(self._begin, training, best, self._collected(held))
         if self._writer.background:
-            net_of(training).beside_next_step(self.begin)
+            net_of(training).trainer.runner.readers.at_next_step(self.begin)
         else:
             self.begin()
 
@@ -165,7 +165,7 @@ class Saver:
 
         pause = Pause(copying.read_later, copied.wait, give_up)
         try:
-            net_of(training).reads(pause)
+            net_of(training).trainer.runner.readers.note(pause)
             self._writer.start(work)
         except BaseException:  # Ctrl-C too: a step would wait for ever for a copy that nobody makes
             if not claims.setdefault("copied", False):

@@ -21,7 +21,6 @@ from singa_lite.snapshots.readers.guarded_json import Unchecked
 from singa_lite.snapshots.tree import Tree
 from singa_lite.training.fit import Training
 from singa_lite.training.loop.progress import Mean, Progress
-from singa_lite.training.loop.settings import settings
 
 #: JSON in an array of bytes: position, means, random state, recorded shapes, versions.
 PROGRESS = "training/progress"
@@ -91,9 +90,9 @@ def _json_of(training: Training) -> dict[str, object]:
         "callbacks": [[type(each).__name__, state] for each in training.callbacks if (state := each.state())],
         "seed": net.seed,
         "device_seeds": net.device.seeds_given,
-        "recorded": net.recorded_forms[-_MOST_RECORDED:],
+        "recorded": net.trainer.steps.recorded_forms[-_MOST_RECORDED:],
         "environment": environment(net.device.kernels.name),
-        "settings": settings(net),
+        "settings": net.trainer.described_settings(),
     }
 
 

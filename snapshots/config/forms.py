@@ -13,7 +13,7 @@ from singa_lite.optimizer.rules import Rule
 from singa_lite.snapshots.config.values import Plain, Reader, Writer
 from singa_lite.tensor import Shape
 from singa_lite.training.settings import OF_MACHINE
-from singa_lite.training.stepping_net import SteppingNet
+from singa_lite.training.trained_net import TrainedNet
 
 #: What the net and the layers around it say of a layer, and what its own constructor gives under another form.
 _NOT_OPTIONS = frozenset({"name", "input_sample_shape", "layers", "layer", "net", "embedding"})
@@ -98,11 +98,11 @@ def _shapes(given: object) -> list[tuple[int, ...]]:
     return [shape for shape in given if isinstance(shape, tuple)] if isinstance(given, Sequence) else []
 
 
-def compiled_form(net: SteppingNet, writer: Writer) -> Plain:
+def compiled_form(net: TrainedNet, writer: Writer) -> Plain:
     """The optimizer and the options of `compile`; None for a net that is not compiled."""
     if net.optimizer is None:
         return None
-    options = {name: value for name, value in net.compiled_as.items() if name not in OF_MACHINE}
+    options = {name: value for name, value in net.trainer.compiled_as.items() if name not in OF_MACHINE}
     return {
         "optimizer": _optimizer_form(net.optimizer, writer.at("optimizer")),
         "options": writer.write(options),

@@ -12,10 +12,10 @@ from singa_lite.snapshots.config.forms import compile_by, compiled_form, form_of
 from singa_lite.snapshots.config.values import Plain, Reader, Writer
 from singa_lite.tensor import DeviceSpec
 from singa_lite.training.objective import losses_of, metrics_of
-from singa_lite.training.stepping_net import SteppingNet
+from singa_lite.training.trained_net import TrainedNet
 
 Criteria = TypeVar("Criteria")
-Net = TypeVar("Net", bound=SteppingNet)
+Net = TypeVar("Net", bound=TrainedNet)
 
 #: The version of configurations that are written; a later one is refused.
 VERSION = 1
@@ -32,7 +32,7 @@ def refused(where: str, value: object) -> Plain:
 
 
 def config_of(
-    net: SteppingNet, foreign: Callable[[str, object], Plain] = refused, classes: dict[str, type] | None = None
+    net: TrainedNet, foreign: Callable[[str, object], Plain] = refused, classes: dict[str, type] | None = None
 ) -> dict[str, Plain]:
     """The net as plain values, which JSON can hold. foreign: writes what is no plain value; classes: where the classes
     that it is made of are entered by name.
@@ -46,7 +46,7 @@ def config_of(
     known: dict[str, type] = {} if classes is None else classes
 
     def other(where: str, value: object) -> Plain:
-        if isinstance(value, SteppingNet):
+        if isinstance(value, TrainedNet):
             return {"net": config_of(value, foreign, known)}
         return foreign(where, value)
 
@@ -54,7 +54,7 @@ def config_of(
     held |= {"loss": writer.at("loss").write(net.loss), "metric": writer.at("metric").write(net.metric)}
 
     def rebuilt_net(config: object) -> object:
-        return net.from_config(config, net.device, custom=known)
+        return net_of(TrainedNet, config, net.device, known)
 
     reader = Reader(known, lambda path: net.all_layers()[path], rebuilt_net)
     forms: list[Plain] = []

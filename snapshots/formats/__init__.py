@@ -21,16 +21,16 @@ from singa_lite.snapshots.formats.table import Path as Path
 from singa_lite.snapshots.formats.table import of_path as of_path
 from singa_lite.snapshots.parts import LeftOut
 from singa_lite.snapshots.tree import Tree, completed, is_of_weights, only_weights
-from singa_lite.training.stepping_net import SteppingNet
+from singa_lite.training.trained_net import TrainedNet
 
 
 def _is_net(where: str, given: object) -> None:
-    if not isinstance(given, SteppingNet):
+    if not isinstance(given, TrainedNet):
         raise TypeError(f"{where}: wanted a FeedForwardNet, received {checks.kind_of(given)}")
 
 
 @explains_keywords(net=_is_net, weights_only=checks.flag)
-def save(net: SteppingNet, path: Path, *, weights_only: bool = False, **options: object) -> None:
+def save(net: TrainedNet, path: Path, *, weights_only: bool = False, **options: object) -> None:
     """Writes the net, in the format of the path's suffix. SnapshotError after an unfinished step, and as for `write`.
 
     Of several processes rank 0 writes; see `sharded_state.written`.
@@ -70,7 +70,7 @@ def writer(path: Path) -> Save:
     net=_is_net, optimizer=checks.or_none(checks.flag), layers=checks.or_none(checks.names), strict=checks.flag
 )
 def load(
-    net: SteppingNet,
+    net: TrainedNet,
     path: Path,
     optimizer: bool | None = None,
     layers: Collection[str] | None = None,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from singa_lite.layer.layer import Layer
+from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.snapshots.maps import parts
 from singa_lite.snapshots.torch_layout import NameMap
-from singa_lite.training.stepping_net import SteppingNet
 
 _FORM = "Embedding Embedding LearnedPositions LayerNormalization (TransformerBlock )+(Dense ){0,2}"
 _WANTED = (
@@ -19,7 +19,7 @@ _WANTED = (
 _BUFFERS = (r"(bert\.)?embeddings\.position_ids",)
 
 
-def bert(net: SteppingNet, *, leave_out: Sequence[str] = ()) -> NameMap:
+def bert(net: LayerGraph, *, leave_out: Sequence[str] = ()) -> NameMap:
     """The names of a BERT net, for `net.load` and `net.save` of .safetensors files.
 
     The net has the layers of `models.bert`: Embedding of words, Embedding of types, LearnedPositions,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from singa_lite.layer.layer import Layer
+from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.snapshots.maps import parts
 from singa_lite.snapshots.torch_layout import AxisSlice, NameMap, TorchLayout
-from singa_lite.training.stepping_net import SteppingNet
 
 _FORM = "Embedding LearnedPositions (TransformerBlock )+LayerNormalization (Dense )?"
 _WANTED = "Embedding, LearnedPositions, TransformerBlock, ..., LayerNormalization, perhaps a Dense head"
@@ -16,7 +16,7 @@ _WANTED = "Embedding, LearnedPositions, TransformerBlock, ..., LayerNormalizatio
 _BUFFERS = (r"(transformer\.)?h\.\d+\.attn\.(bias|masked_bias)",)
 
 
-def gpt2(net: SteppingNet, *, leave_out: Sequence[str] = ()) -> NameMap:
+def gpt2(net: LayerGraph, *, leave_out: Sequence[str] = ()) -> NameMap:
     """The names of a GPT-2 net, for `net.load` and `net.save` of .safetensors files.
 
     The net has the layers of `models.gpt2`: Embedding, LearnedPositions, TransformerBlocks with norms first and

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from singa_lite.common.errors import SnapshotError
 from singa_lite.layer.layer import Layer
+from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.snapshots.torch_layout import Axes, TorchLayout
-from singa_lite.training.stepping_net import SteppingNet
 
 #: {our name: PyTorch's}, of a Linear and of a LayerNorm; and what the latter's are called in old files.
 NORM = {"gamma": "weight", "beta": "bias"}
@@ -20,9 +20,9 @@ LINEAR = (1, 0)
 Places = dict[str, tuple[TorchLayout, ...]]
 
 
-def parted(net: SteppingNet) -> list[Layer]:
+def parted(net: LayerGraph) -> list[Layer]:
     """The layers of a net that have parameters of their own, or whose layers have, in topological order."""
-    if not isinstance(net, SteppingNet):
+    if not isinstance(net, LayerGraph):
         raise TypeError(f"wanted a FeedForwardNet to make a map for, received {net!r:.100}")
     return [node.layer for node in net.ordered() if node.layer.parameters and node.layer.shared_with is None]
 
@@ -33,7 +33,7 @@ def kind(layer: Layer) -> str:
     return next((cls.__name__ for cls in type(layer).__mro__ if cls.__name__ in known), "")
 
 
-def checked(model: str, net: SteppingNet, form: str, wanted: str) -> list[Layer]:
+def checked(model: str, net: LayerGraph, form: str, wanted: str) -> list[Layer]:
     """The layers of `parted`. SnapshotError unless their kinds, a space behind each, match the pattern `form`."""
     found = parted(net)
     kinds = "".join(f"{kind(layer) or type(layer).__name__} " for layer in found)

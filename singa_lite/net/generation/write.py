@@ -106,11 +106,11 @@ def generation_plan(layers: LayerGraph, steps: StepCache, batch: int, length: in
     net = checked.text_net(where, layers)
     most = checked.positions(where, layers, length)
     past = Past(layers.device, layers.dtype, checked.cache_of(layers, batch, most), batch, most, planned=True)
-    plan = steps.look(ScoreStep(layers, past, net.gives), _forms(net.entry, batch, 1), _plan, OWN)
+    plan = steps.dry_run(ScoreStep(layers, past, net.gives), _forms(net.entry, batch, 1), _plan, OWN)
     beside = {"the prompt": 0}
     for size in sizes(length - 1, net.reads_again):
         reading: TextStep[None] = ReadStep(layers, past)
-        found = steps.look(reading, _forms(net.entry, batch, size), _plan, OWN)
+        found = steps.dry_run(reading, _forms(net.entry, batch, size), _plan, OWN)
         longer = batch * (size - 1) * _INT64.itemsize  # of the ids, whose place is as large as the longest piece
         beside["the prompt"] = max(beside["the prompt"], found.arena_bytes + longer)
     held, arena = plan.held_blocks, max(plan.arena_bytes, *beside.values())

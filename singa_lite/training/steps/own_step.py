@@ -19,8 +19,7 @@ from singa_lite.tensor import Tensor, from_numpy
 from singa_lite.training.steps.micro_batches import Fed
 from singa_lite.training.steps.step_call import Member, StepCall, under_way
 from singa_lite.training.steps.step_functions import EvaluateStep, Values
-from singa_lite.training.steps.step_objective import StepObjective
-from singa_lite.training.steps.step_values import values_of
+from singa_lite.training.steps.step_objective import StepObjective, values_of
 from singa_lite.training.steps.train_step import Marked, TrainStep
 
 #: The name of its random state in snapshots.

@@ -20,8 +20,7 @@ from singa_lite.optimizer.gradient_accumulation import WHOLE
 from singa_lite.tensor import Tensor
 from singa_lite.training.steps.step_objective import TARGET
 from singa_lite.training.steps.train_step import Marked
-from singa_lite.training.steps.unscale_and_clip import UnscaleAndClip
-from singa_lite.training.steps.updates import Updates, updates_of
+from singa_lite.training.steps.updates import UnscaleAndClip, Updates, updates_of
 
 
 class Member(NamedTuple):

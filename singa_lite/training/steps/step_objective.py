@@ -1,4 +1,4 @@
-"""What stands in the place of losses and metrics where a step is the user's own: any targets, or none."""
+"""Targets and results of a step of the user's own, in the place of losses and metrics."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ import numpy as np
 
 from singa_lite.common.array_types import DType, Shaped
 from singa_lite.common.arrays import converted
-from singa_lite.common.errors import GraphError, ShapeError
+from singa_lite.common.errors import DeviceError, GraphError, ShapeError
 from singa_lite.data.loading.batch import as_array
 from singa_lite.data.loading.samples import ArraySource, checked_targets
+from singa_lite.device import Device
 from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.metric import Metric
 from singa_lite.tensor import Shape, Tensor
 from singa_lite.training.loop.measures import Measure, check_entries
 from singa_lite.training.objective import Objective
+from singa_lite.training.steps.step_functions import Values
 
 #: The name of targets that are one array.
 TARGET = "y"
@@ -97,3 +99,37 @@ def _target(where: str, given: object, dtype: DType) -> Shaped:
     if isinstance(array, np.ndarray):
         return converted(array, np.dtype(np.int64) if array.dtype.kind in "iu" else dtype)
     return array
+
+
+LOSS = "loss"
+
+
+def values_of(returned: object, device: Device) -> Values:
+    """(loss, {name: number}) of what the function returned: a loss, or a dict with one, all 0-d tensors of the step."""
+    named = {LOSS: returned} if isinstance(returned, Tensor) else returned
+    if not isinstance(named, Mapping) or LOSS not in named:
+        received = f"names {[*named]}" if isinstance(named, Mapping) else f"{type(named).__name__}"
+        raise TypeError(f'step: wanted it to return a loss, or {{"loss": tensor, ...}}, received {received}')
+    values = {str(name): _checked(str(name), given, device) for name, given in named.items()}
+    return values.pop(LOSS), values
+
+
+def _checked(name: str, given: object, device: Device) -> Tensor:
+    """The tensor apart from its tape, so that nothing of the step is held by it."""
+    if not isinstance(given, Tensor):
+        hint = ": a number of Python's would be the same at each replay" if isinstance(given, int | float) else ""
+        raise TypeError(f"step: wanted {name!r} as a tensor of the step, received {type(given).__name__}{hint}")
+    if given.shape != () or given.dtype.kind != "f":
+        raise ShapeError(
+            f"step: wanted {name!r} as one float (), such as autograd.reduce_mean gives, received {given.shape} "
+            f"{np.dtype(given.dtype)}"
+        )
+    if given.block.device is not device:
+        raise DeviceError(f"step: wanted {name!r} on {device.name}, received it on {given.device.name}")
+    graph = device.graph
+    if graph is not None and not graph.knows(given.block):
+        raise GraphError(
+            f"step: wanted {name!r} made by an operation of this step, received a tensor from outside of it, which no "
+            "replay would change"
+        )
+    return given.detach()

@@ -25,8 +25,7 @@ from singa_lite.training.objective import Objective
 from singa_lite.training.steps.micro_batches import Fed, GradientSums, Share, added, cut, positions
 from singa_lite.training.steps.recorded_steps import Feeds
 from singa_lite.training.steps.step_functions import EvaluateStep, Values
-from singa_lite.training.steps.unscale_and_clip import UnscaleAndClip
-from singa_lite.training.steps.updates import Updates, updates_of
+from singa_lite.training.steps.updates import UnscaleAndClip, Updates, updates_of
 
 #: Called with each step's loss, and whether parameters have moved since.
 Look: TypeAlias = Callable[[Tensor, bool], None]
@@ -35,7 +34,7 @@ Look: TypeAlias = Callable[[Tensor, bool], None]
 class Marked(Protocol):
     """What says of a net where its last step was left, "" after whole ones."""
 
-    left_at: str
+    interrupted_at: str
 
 
 class TrainStep(EvaluateStep):

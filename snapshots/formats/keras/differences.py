@@ -7,6 +7,7 @@ from math import prod
 
 from singa_lite.common.notice import warn
 from singa_lite.layer.layer import Layer
+from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.layers._windows import padded
 from singa_lite.layers.convolution.convolution import Convolution
 from singa_lite.layers.convolution.transposed_convolution import TransposedConvolution, keras_pads
@@ -15,13 +16,12 @@ from singa_lite.snapshots.formats.keras.net import LayerInfo, layers_of
 from singa_lite.snapshots.formats.keras.orders import channel_axes, input_orders
 from singa_lite.snapshots.tree import Tree
 from singa_lite.tensor import Shape
-from singa_lite.training.stepping_net import SteppingNet
 
 #: Layers that go along the last axis, which has the channels in Keras.
 _LAST_AXIS = ("LayerNormalization", "RMSNormalization")
 
 
-def warn_of(net: SteppingNet, wanted: Tree, where: str) -> None:
+def warn_of(net: LayerGraph, wanted: Tree, where: str) -> None:
     """Warns of layers that no layer of Keras with the same arrays is like. wanted: the net's tree; where: the file."""
     infos = layers_of(where, wanted.attributes)
     axes, orders = channel_axes(infos), input_orders(infos)

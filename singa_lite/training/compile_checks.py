@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,61 +18,81 @@ from singa_lite.kernels.kernel_set import tf32_of
 from singa_lite.layer import freezing
 from singa_lite.layer.freezing import Freeze
 from singa_lite.layer.layer import Layer, Node
+from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.loss import Loss
 from singa_lite.optimizer import Optimizer, precision, state_dtype
 from singa_lite.optimizer.loss_scale import LossScale
 from singa_lite.optimizer.loss_scale import checked as loss_scale_of
 from singa_lite.parallel.data_parallel import DataParallel
+from singa_lite.parallel.gradients.data_parallel_step import DataParallelStep
+from singa_lite.parallel.gradients.ownership import Ownership, ownership_of
 from singa_lite.runtime.pool_numbers import in_words
-from singa_lite.training.objective import GivenLosses, GivenMetrics, Losses, Metrics, Objective, losses_of, metrics_of
-from singa_lite.training.settings import OF_OWN_STEPS, Settings, check_default, narrow_dtype
-from singa_lite.training.stepping_net import SteppingNet
+from singa_lite.training.objective import Losses, Metrics, Objective
+from singa_lite.training.settings import Settings, narrow_dtype
 from singa_lite.training.steps.micro_batches import checked_count
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Compiled:
-    """What a net is to train by, checked."""
+    """The optimizer and the settings that a net is to train by, checked with its layers; scale: of its losses."""
 
     settings: Settings
     optimizer: Optimizer
-    losses: Losses | None
-    metrics: Metrics | None
     scale: LossScale | None
 
 
 def compiled(
-    net: SteppingNet,
-    given: Optimizer | str,
-    loss: GivenLosses | None,
-    metric: GivenMetrics | None,
-    settings: Settings,
+    layers: LayerGraph, given: Optimizer | str, losses: Losses | None, metrics: Metrics | None, settings: Settings
 ) -> Compiled:
-    """Returns what `compile` is to put into the net, or raises its errors. Nothing of the net changes."""
-    optimizer = optimizers.get(given) if isinstance(given, str) else given
-    check_optimizer(optimizer)
-    losses = net.loss if loss is None else losses_of(loss)
-    metrics = net.metric if metric is None else metrics_of(metric)
-    _check_own_step(net, settings, losses, metrics)
-    nodes, dtype, freeze = net.ordered(), net.dtype, settings.freeze
+    """Returns what a net is to train by, or raises the errors of `compile`. Nothing of the net changes."""
+    optimizer = checked_optimizer(optimizers.get(given) if isinstance(given, str) else given)
+    for name, criterion in {"loss": losses, "metric": metrics}.items():
+        if settings.step is not None and criterion is not None:
+            raise ValueError(f"compile step: wanted no {name} beside it, as the step computes its own, received one")
+    nodes, dtype, freeze = layers.ordered(), layers.dtype, settings.freeze
     if freeze is not None:
-        freeze = freezing.checked("compile freeze", freeze, net.all_layers())
-    objective = None if losses is None else Objective(losses, metrics, net.output_names(), settings.loss_weights)
+        freeze = freezing.checked("compile freeze", freeze, layers.all_layers())
+    objective = None if losses is None else Objective(losses, metrics, layers.output_names(), settings.loss_weights)
     check(nodes, objective, optimizer, freeze, dtype)
     if settings.micro_batches > 1:
         checked_count(nodes, settings.micro_batches, freeze, () if objective is None else objective.criteria)
     state_dtype.check(optimizer, settings.state_dtype, dtype)
     scale = loss_scale_of(settings.loss_scale, settings.precision, dtype)
-    net._check_names("compile keep", settings.keep or ())
+    layers._check_names("compile keep", settings.keep or ())
     for rule in settings.rules or ():
-        rule.on(net.device)
-    check_device(settings, net.device)
+        rule.on(layers.device)
+    check_device(settings, layers.device)
     settings = replace(settings, freeze=freeze)
-    _check_precision(settings, [node.layer for node in nodes], net.device)
+    _check_precision(settings, [node.layer for node in nodes], layers.device)
     if settings.parallel is not None and settings.parallel.size > 1:
-        settings.parallel.check_device("compile parallel", net.device)
+        settings.parallel.check_device("compile parallel", layers.device)
         check_ranks(settings.parallel, objective, optimizer, settings.state_dtype)
-    return Compiled(settings=settings, optimizer=optimizer, losses=losses, metrics=metrics, scale=scale)
+    return Compiled(settings=settings, optimizer=optimizer, scale=scale)
+
+
+def data_parallel_step(
+    layers: LayerGraph,
+    settings: Settings,
+    optimizer: Optimizer,
+    before: Ownership | None,
+    compared: Callable[[], dict[str, str]],
+) -> DataParallelStep | None:
+    """Returns the step that several processes do together; None where this one trains alone. GraphError as of
+    `ownership_of`. before: which rank has which state of the optimizer by now. compared: returns
+    what all ranks are to have alike.
+    """
+    ranks = settings.parallel
+    if ranks is None and before is None:
+        return None
+    trained_layers = freezing.freezing((node.layer for node in layers.ordered()), settings.freeze).trained
+    own = (value for layer in trained_layers if layer.trainable for value in layer.own_parameters.values())
+    trained = {value.name for value in own if value.stores_grad}
+    parts = ownership_of(ranks, layers.parameters(), trained, before, optimizer.has_state)
+    if ranks is None:
+        return None
+    ranks.bind_net(layers)
+    names = layers.output_names()
+    return None if ranks.size == 1 else DataParallelStep(ranks, names, layers.parameters, compared, parts)
 
 
 def check_device(settings: Settings, device: Device, where: str = "compile") -> None:
@@ -156,37 +176,12 @@ def check_ranks(ranks: DataParallel, objective: Objective | None, optimizer: Opt
             )
 
 
-def _check_own_step(net: SteppingNet, settings: Settings, loss: object, metric: object) -> None:
-    """ValueError or GraphError for what a step of the user's own leaves no use for, and nets that it cannot train."""
-    for name, value in {"loss": loss, "metric": metric}.items():
-        if settings.step is not None and value is not None:
-            raise ValueError(f"compile step: wanted no {name} beside it, as the step computes its own, received one")
-    for name, other in (settings.nets or {}).items():
-        where = f"compile nets: net {name!r}"
-        if not isinstance(other, type(net)) or other is net:
-            shown = "the net itself" if other is net else type(other)
-            raise TypeError(f"{where}: wanted another net, received {shown}")
-        if other.optimizer is None or other.optimizer is net.optimizer:
-            raise GraphError(f"{where}: wanted it compiled with an optimizer of its own first")
-        if other.device is not net.device:
-            raise GraphError(f"{where}: wanted it on {net.device.name}, as the net, received it on {other.device.name}")
-        check_default(where, other.settings, OF_OWN_STEPS)
-
-
-def check_trains_no_other(where: str, nets: Collection[str]) -> None:
-    """GraphError for a net whose step trains others too, which the step's function names itself."""
-    if nets:
-        raise GraphError(
-            f"{where}: wanted a net whose step trains it alone, received one of compile(nets={[*nets]}), "
-            "which the step would still train; save each net, and compile the copies with a step of theirs"
-        )
-
-
-def check_optimizer(given: object) -> None:
-    """TypeError unless it is an optimizer."""
+def checked_optimizer(given: object) -> Optimizer:
+    """Returns the optimizer. TypeError for anything else."""
     if not isinstance(given, Optimizer):
         hint = f", perhaps {given.__name__}()" if isinstance(given, type) else ""
         raise TypeError(f"compile: wanted an Optimizer{hint}, received {kind_of(given)}")
+    return given
 
 
 def check(

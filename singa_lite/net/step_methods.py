@@ -1,0 +1,314 @@
+"""StepMethods: what `FeedForwardNet` does with one batch, by a recorded step or by hand, and what steps report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import cached_property
+from math import nan
+
+from singa_lite.common.errors import GraphError
+from singa_lite.common.table import Table
+from singa_lite.compiler.report.memory_plan import MemoryPlan
+from singa_lite.graph.executable import Pause
+from singa_lite.graph.graph import Graph
+from singa_lite.layer.layer import OneOrMore
+from singa_lite.layer.run import LayerGradients
+from singa_lite.net.batch_steps import BatchSteps
+from singa_lite.net.memory_planner import MemoryPlanner
+from singa_lite.parallel.data_parallel import DataParallel
+from singa_lite.tensor import Tensor
+from singa_lite.training import by_hand
+from singa_lite.training.loop.measures import Measures, Observed
+from singa_lite.training.steps.observer import KeptTensors, Norms
+from singa_lite.training.steps.recorded_steps import StepForm
+from singa_lite.training.trained_net import TrainedNet
+
+
+class StepMethods(TrainedNet):
+    """Methods of `FeedForwardNet` about single steps; its trainer, its planner and its batch steps do the work."""
+
+    @cached_property
+    def _planner(self) -> MemoryPlanner:
+        return MemoryPlanner(self._trainer)
+
+    @cached_property
+    def _batches(self) -> BatchSteps:
+        return BatchSteps(self._trainer, self._planner)
+
+    # ---- one batch
+
+    def train_one_batch(
+        self, x: object, y: object = None, sample_weight: object = None, class_weight: object = None
+    ) -> tuple[Tensor, OneOrMore]:
+        """One step: forward, loss, and an update of each layer as soon as its gradients are there.
+
+        x: a batch, or {input layer: batch}; y: targets, or {output layer: targets}; NumPy, CuPy, DLPack or Tensor, in
+        any byte order and layout, or an open HDF5 set.
+        sample_weight: (n,), what each sample's loss is multiplied by, or (n, length), (n, h, w), each position's;
+        class_weight: {class id: the same for its samples or positions}; either also {output layer: ...}. The loss is
+        then sum(weight * loss) / n, as of Keras, n counting samples or positions; metrics are not weighted.
+        Returns (loss, metric), 0-d tensors from before the update; the metric is None if the net has none, a dict by
+        name or by output where several were given.
+        Input that does not fit is refused before anything changes.
+        """
+        return self._batches.train(x, y, sample_weight, class_weight)
+
+    def evaluate_one_batch(
+        self, x: object, y: object = None, sample_weight: object = None, class_weight: object = None
+    ) -> tuple[Tensor, OneOrMore]:
+        """(loss, metric) of one batch, as 0-d tensors, without training. Weights: as for `train_one_batch`."""
+        return self._batches.evaluate(x, y, sample_weight, class_weight)
+
+    def predict_one_batch(self, x: object, output: Collection[str] = ()) -> OneOrMore:
+        """The net's output for one batch, in evaluation mode; its tensors are overwritten by the next call.
+
+        output: as for `predict`.
+        """
+        return self._batches.predict(x, output)
+
+    def gradients(self, x: object, y: object) -> dict[str, Tensor]:
+        """All parameters' gradients of the loss's mean over a batch, by name.
+
+        Parameters stay as they are; running statistics and random state move, as in any training forward.
+        All of them are in memory at once: for training, `train_one_batch` needs one layer's at a time.
+        """
+        return self._batches.gradients(x, y)
+
+    def record_again(self) -> None:
+        """Record each step anew when its next batch comes, with all that layers, losses and updates read elsewhere."""
+        self._trainer.steps.exclusively(self._trainer.steps.record_again)
+
+    # ---- by hand
+
+    def forward(
+        self, training: bool, x: object, output: Collection[str] = (), *, freeze: str | None = None
+    ) -> OneOrMore:
+        """Run all layers.
+
+        training: keep what backward needs, drop out, use the batch's statistics. x: the batch, or {input layer:
+        batch}. output: layers whose outputs are wanted too, by path (those of each run, where one runs more than
+        once); the result is a dict {name: output} then, and for a net with several outputs; otherwise the output
+        itself. freeze: layers before this one, in topological order, run as in evaluation and keep nothing.
+
+        x may come from a tape, such as another net's output: `autograd.backward` of what is computed from the result
+        walks back through both, this net's `backward` through its own layers alone. GraphError where a frozen layer
+        would cut that tape.
+        """
+        return by_hand.forward(self, self._trainer.runner, training, x, output, freeze)
+
+    def backward(
+        self, dy: object, output: Collection[str] = (), *, freeze: str | None = None
+    ) -> Iterator[LayerGradients]:
+        """Yield each layer's gradients, last layer first: (names, values, gradients, layer_gradients).
+
+        dy: the derivative by the net's output, or {layer: derivative}. Layers without parameters are yielded too.
+        A layer's derivative is computed before its gradients are handed out, so its parameters may be updated at
+        once. The gradients are given back when the next layer is asked for: copy what must stay. A shared
+        parameter comes once, with the layer that contributes last. layer_gradients is one dict for the whole
+        walk; a layer named in `output` is entered with the derivative by its input (a list for several inputs).
+        The walk ends at the net's inputs: if another net's output went in, name the input layer in `output`, and give
+        what comes back to the other net's backward.
+        freeze: stop after this layer. Draining the generator ends the step; one closed earlier leaves the net
+        half updated, and it says so until `discard_step` or `load`.
+        GraphError without a forward(True) before, for a second backward, or if there were two forwards and the outputs
+        of both are still held.
+        """
+        return by_hand.backward(self, self._trainer.runner, dy, output, freeze)
+
+    def beside_next_step(self, begin: Callable[[], Pause]) -> None:
+        """Let something read the parameters while the next training step runs forward, as a checkpoint does.
+
+        begin: called once, when that step begins. What it returns says which blocks are read meanwhile, and how to wait
+        for that; the step waits before its first operation that writes one of them.
+        """
+        self._trainer.runner.readers.at_next_step(begin)
+
+    @property
+    def unfinished_at(self) -> str:
+        """The layer at which the last backward() was left before its end; "" after whole steps."""
+        return self._trainer.runner.unfinished_at
+
+    def discard_step(self) -> None:
+        """Forget a forward, or a step or load that was left before its end. What it has changed stays."""
+        self._trainer.discard_step()
+
+    # ---- reports
+
+    @property
+    def gradient_norm(self) -> Tensor:
+        """The Euclidean norm of all gradients together, before they were clipped, of the last update: float64 ().
+
+        NaN before the first one. GraphError unless compile was given clip_global_norm (math.inf clips nothing).
+        """
+        clip = self._trainer.clip
+        if clip is None:
+            raise GraphError("gradient_norm: wanted a net of compile(clip_global_norm=...), received one without")
+        return self._copied(clip.norm(self.device))
+
+    @property
+    def loss_scale(self) -> Tensor:
+        """What the next step's loss is multiplied by before it is derived: float64 (). GraphError where none is."""
+        return self._scaling_value("loss_scale")
+
+    @property
+    def skipped_steps(self) -> Tensor:
+        """How many updates were left out, as gradients were not finite: int64 (). GraphError where none is scaled."""
+        return self._scaling_value("skipped_steps")
+
+    def _scaling_value(self, name: str) -> Tensor:
+        if self._trainer.scale is None:
+            raise GraphError(f"{name}: wanted a net of compile(loss_scale=...), received one without")
+        return self._copied(self._trainer.scale.tensors(self.device)[name])
+
+    def _copied(self, value: Tensor) -> Tensor:
+        copied: Tensor = self.device.empty(value.shape, value.dtype)
+        self.device.run("copy", value, copied)
+        return copied
+
+    @property
+    def norms(self) -> Norms:
+        """Euclidean norms of the last training step, which `verbose` prints; reading them waits for the step.
+
+        GraphError unless it was done with verbose = 1.
+        """
+        return self._trainer.norms
+
+    @property
+    def kept(self) -> Mapping[str, KeptTensors]:
+        """{layer that `compile(keep=)` names: its output and the derivative by it} of the last training step, or
+        evaluation, whichever was later.
+
+        The tensors are overwritten by the next step: `tensor.to_numpy` copies. Derivatives are of the loss's mean over
+        the batch, or of what it adds to a group's with accumulate; None behind an evaluation. With precision="bfloat16"
+        they are copies in float32 of what the step computed. GraphError before the first step, or without keep.
+        """
+        if not self._trainer.keep:
+            raise GraphError("net.kept: wanted a net of compile(keep=[...]), received one without")
+        observed = self._trainer.steps.seen
+        if observed is None:
+            raise GraphError("net.kept: wanted a step before, received a net that has done none since it was compiled")
+        return Table(observed.kept, "net.kept", "compile(keep=[...])")
+
+    @property
+    def loss_weight(self) -> float:
+        """The number of values of which the last loss of `train_one_batch` is the mean on this rank. These are its
+        samples, or those of its targets that are not ignored; 0 where it had none, and its loss means nothing. NaN
+        without `compile(parallel=)`.
+        """
+        ranks = self._trainer.ranks
+        return nan if ranks is None else ranks.loss_weight
+
+    @property
+    def measures(self) -> Measures:
+        """The metrics, each with its output and its name in the history."""
+        return self._trainer.objective().measures
+
+    @property
+    def observed(self) -> Observed | None:
+        """What metrics over an epoch take of the last batch."""
+        return self._batches.observed
+
+    @property
+    def knows_measures(self) -> bool:
+        """Whether the numbers that a step gives are known; a step of the user's own says them when it is first done."""
+        own_step = self._trainer.own_step
+        return own_step is None or own_step.objective.is_known
+
+    @property
+    def compiled_as(self) -> dict[str, object]:
+        """The options of `compile` by name, as `compile` takes them again; empty before it."""
+        return self._trainer.compiled_as
+
+    @property
+    def accumulate(self) -> int:
+        """The number of batches by whose mean the net is updated."""
+        return self._trainer.accumulate
+
+    @property
+    def clip_global_norm(self) -> float | None:
+        """The most that the norm of all gradients may be; None: whatever it is."""
+        return self._trainer.clip_global_norm
+
+    @property
+    def loss_scaling(self) -> str | float | None:
+        """The `loss_scale` of `compile`: "dynamic", a number, or None where nothing is scaled."""
+        return self._trainer.loss_scaling
+
+    @property
+    def parallel(self) -> DataParallel | None:
+        """The processes that train the net too, `compile(parallel=)`; None: this one trains it alone."""
+        return self._trainer.parallel
+
+    @property
+    def recorded_forms(self) -> list[tuple[str, StepForm]]:
+        """("train", "evaluate" or "predict", form of the batch) of each step that was recorded."""
+        return self._trainer.steps.recorded_forms
+
+    def print_norms(self) -> None:
+        """Print `norms` where `verbose` asks for it, on the first of several processes."""
+        self._batches.print_norms()
+
+    # ---- memory
+
+    @property
+    def training_graph(self) -> Graph:
+        """The last training step that was recorded. GraphError if there is none. Running it trains."""
+        return self._trainer.steps.training_graph
+
+    @property
+    def memory_plan(self) -> MemoryPlan:
+        """The memory plan of the last training step that was recorded. GraphError if there is none."""
+        return self.training_graph.memory_plan
+
+    def plan_batch(
+        self,
+        batch_size: int,
+        training: bool = True,
+        *,
+        samples: int | None = None,
+        memory_budget: int | str | None = None,
+    ) -> MemoryPlan:
+        """The memory plan of a step with batches of this size. Nothing runs and no batch is needed.
+
+        training: a training step of the compiled net, else a prediction. The plan of a training step answers for `fit`:
+        its `total_bytes` counts evaluation with batches of this size and a last, shorter batch, which share the arena
+        and the buffer of the batch (`plan.beside`), and what the pool adds (`plan.overhead_bytes`). samples: how many
+        there will be, if it is known: the last batch then has `samples % batch_size`, and within a budget it is planned
+        too where kernels ask for more scratch with that size. Not counted: what `predict` returns, and the batch that
+        is taken from the data on the host. memory_budget: as for `compile`, whose it is by default, or the device's
+        limit; `plan.recomputed`, `plan.extra_flops` and `plan.estimated_slowdown` say what it
+        costs. PlanError names the least total that was found, where the budget is below it, and what would
+        help. ValueError for no batch size; ShapeError for one whose tensors have more bytes than can be counted.
+        """
+        return self._planner.plan_batch(batch_size, training, samples, memory_budget)
+
+    def plan_generation(self, batch_size: int, length: int) -> MemoryPlan:
+        """The memory plan of `generate` for so many texts of up to `length` ids, prompt included. Nothing runs.
+
+        It is that of the step that gives the scores of the next id; what layers keep of a text stands in
+        `by_role["state"]`, `total_bytes` counts the steps that read the prompt, too, which share the arena. Within the
+        net's memory_budget or the device's limit; errors as for `generate`, and PlanError as of `plan_batch`.
+        """
+        return self._planner.plan_generation(batch_size, length)
+
+    def budget_curve(self, batch_size: int) -> list[tuple[int, float]]:
+        """What less memory costs: (bytes of a budget, estimated slowdown), from the free plan down to the least found.
+
+        At most twenty points; bytes fall, the slowdown never does. It is the time of what is computed again as a share
+        of the step's, by a rule (`plan_batch`). Nothing runs; each point takes as long as a search. The budget that the
+        net was compiled with and its device's limit do not matter.
+        """
+        return self._planner.budget_curve(batch_size)
+
+    def largest_batch(self, nbytes: int | str, extra_time: float = 0.0, *, samples: int | None = None) -> int:
+        """The most samples for which what `fit` takes fits into `nbytes`, all counted; predicted, nothing is tried.
+
+        nbytes: a number, or text such as "4 GiB" (1024**3 bytes) or "1.5GB" (1000**3); no more of them count than the
+        net's own memory_budget. samples: as for `plan_batch`, by whose `total_bytes` it goes. extra_time: by which
+        share repeats may slow the step, as estimated (`plan.estimated_slowdown`): 0, nothing is repeated; 0.2 is a good
+        choice where memory bounds the batch, and the net is then compiled with memory_budget=nbytes. Totals may fall
+        where the batch grows, as kernels' scratch may: without repeats none of the 64 sizes beyond the answer fits;
+        with repeats it is sought by bisection. 0 if not even one sample fits. TypeError or ValueError for what is no
+        size, or no share of at least 0.
+        """
+        return self._planner.largest_batch(nbytes, extra_time, samples)
