@@ -9,10 +9,10 @@ from __future__ import annotations
 class ShapeError(ValueError):
     """Shapes or layouts do not fit. The message says what was wanted, what was received, and where.
 
-    >>> autograd.matmul(tensor.ones((2, 3)), tensor.ones((2, 3)))
+    >>> tensor.zeros((2, 3)).copy_from_numpy(np.ones((3, 2)))
     Traceback (most recent call last):
         ...
-    singa_lite.common.errors.ShapeError: matmul: wanted (n, k) and (k, m), received (2, 3) and (2, 3)
+    singa_lite.common.errors.ShapeError: copy_from_numpy: wanted shape (2, 3), received (3, 2)
     """
 
 

@@ -46,14 +46,13 @@ class Layer(LayerBase):
 
     What else a layer says of itself, where it differs from most, is in `LayerBase`.
 
-    >>> class Shift(Layer):
+    >>> class Double(Layer):
     ...     def setup(self, shape):
-    ...         self.add_parameter("offset", shape, 0.5)
     ...         return shape
     ...     def forward(self, training, x):
-    ...         return x + self.parameters["offset"]
-    >>> print(Sequential([layers.Input((3,)), Shift("shift")]).predict([[1.0, 2.0, 3.0]]))
-    [[1.5 2.5 3.5]]
+    ...         return 2.0 * x
+    >>> print(Sequential([layers.Input((3,)), Double("double")]).predict([[1.0, 2.0, 3.0]]))
+    [[2. 4. 6.]]
     """
 
     setup: Callable[..., SampleShape]

@@ -44,12 +44,7 @@ class Optimizer(Stepping):
     state: {parameter's name, or the parameter itself where it has none: {slot: Tensor}}; made at a parameter's first
     update. state_dtype: what `keep_state_as` was given last. gathering: what `compile(accumulate=)` has added up.
 
-    >>> sgd = optimizer.SGD(lr=0.1)
-    >>> sgd.register("*/bias", lr_mult=2.0)
-    >>> net = Sequential([layers.Dense(3, input_shape=(5,))])
-    >>> net.compile(sgd, "mse")
-    >>> sgd.lr, sgd.step
-    (0.1, 0)
+    >>> optimizer.SGD(lr=0.1).register("*/bias", lr_mult=2.0)  # twice the rate for all biases
     """
 
     kernel: str
