@@ -265,6 +265,18 @@ def test_a_budget_of_the_very_total_is_kept_by_plans_before_and_behind_steps(giv
 # --- what lies beside a step --------------------------------------------------------------------------------
 
 
+def test_the_least_at_the_first_batch_of_a_group_does_for_the_group():
+    """The last batch of a group also holds the optimizer's state, so that its step needs more than the first one."""
+    net = HEAVY_STATE.make(memory_budget=1, accumulate=3)
+    x, y = HEAVY_STATE.data()
+    with pytest.raises(BudgetError) as found:
+        net.train_one_batch(x, y)
+    net.compile(net.optimizer, memory_budget=found.value.total_bytes, accumulate=3)
+    for _ in range(6):
+        net.train_one_batch(x, y)
+    assert net.optimizer.step == 2 and net.device.pool.used <= found.value.total_bytes
+
+
 def test_the_least_for_a_number_of_samples_does_for_all_of_fit():
     """Kernels may ask for more scratch with the shorter last batch: oneDNN's normalisations do with 14 of 16."""
 

@@ -80,6 +80,7 @@ class BatchSteps(Unique):
         is_idle = ranks is not None and ranks.is_idle  # the loss of its one sample counts nowhere
         step.look = look = None if is_idle else self._loss_look(step, feeds)
         try:
+            self._check_group(step, checked.count(feeds))
             loss, values = runner.train(step, feeds)
         except BudgetError as error:
             raise self._planner.with_remedies(error, checked.count(feeds)) from None
@@ -93,6 +94,13 @@ class BatchSteps(Unique):
             fresh, checks_loss = trainer.train_step(objective, optimizer, WHOLE), look is not None
             runner.steps.bind(x, y, settings, fresh, feeds, checks_loss)
         return loss, self._observed(objective, (loss, values), feeds)
+
+    def _check_group(self, step: TrainStep, size: int) -> None:
+        """BudgetError at the first batch of a group where its last one will not fit."""
+        steps = self.trainer.steps
+        if not step.part.updates and steps.how.memory_budget is not None and size not in steps.group_sizes:
+            self._planner.check_group(size)
+            steps.group_sizes.add(size)
 
     def _train_bound(self, recorded: RecordedStep, batch: Batch) -> tuple[Tensor, OneOrMore]:
         """A batch in a form that was trained before, see `BoundStep`."""

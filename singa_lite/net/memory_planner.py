@@ -82,6 +82,13 @@ class MemoryPlanner:
         begins = None if first.updates or own_step is not None else trainer.train_step(objective, optimizer, first)
         return BatchMemory(trainer.layers, trainer.runner, trainer.train_step(objective, optimizer), begins, known)
 
+    def check_group(self, size: int) -> None:
+        """BudgetError where the last batch of a group, which updates, does not fit into the net's budget."""
+        trainer = self._trainer
+        step = trainer.train_step(trainer.objective(), trainer.required_optimizer("train_one_batch"))
+        memory = BatchMemory(trainer.layers, trainer.runner, step)
+        memory.record("train", size, lambda graph: graph.memory_plan, ALONE)  # recorded steps make room for it
+
     def with_remedies(self, error: BudgetError, size: int) -> BudgetError:
         """Returns the error of a training step with what would help. size: of its batch."""
         trainer, optimizer = self._trainer, self._trainer.optimizer
