@@ -212,7 +212,7 @@ def test_the_arena_changes_for_one_net_while_no_thread_runs_a_step_of_another(ch
         inside.set()
         go.wait(60)
 
-    worker = threading.Thread(target=lambda: other._steps.arena.turn.run(held), daemon=True)
+    worker = threading.Thread(target=lambda: other.trainer.steps.arena.turn.run(held), daemon=True)
     changing = threading.Thread(target=changes[change], daemon=True)
     worker.start()
     inside.wait(60)
@@ -261,7 +261,7 @@ def test_a_child_process_does_not_wait_for_a_thread_that_it_does_not_have(monkey
         inside.set()
         assert go.wait(60)
 
-    worker = threading.Thread(target=lambda: busy._steps.exclusively(held), daemon=True)
+    worker = threading.Thread(target=lambda: busy.trainer.steps.exclusively(held), daemon=True)
     worker.start()
     assert inside.wait(60)
     child = os.fork()

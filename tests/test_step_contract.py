@@ -287,6 +287,8 @@ def test_a_class_that_is_not_recordable_runs_each_time(made, criterion, given, w
     assert net.recorded_forms == [] or word in ("EagerLoss", "EagerOptimizer", "EagerPull")
     with pytest.raises(GraphError, match=f"{word}.*recordable = False"):
         net.plan_batch(5)
+    with pytest.raises(GraphError, match=f"{word}.*recordable = False"):
+        _ = net.memory_plan
     net.compile(net.optimizer, memory_budget="1 GiB")
     before = all_bits(net.parameters())
     with pytest.raises(GraphError, match=f"memory_budget.*{word}.*recordable = False"):

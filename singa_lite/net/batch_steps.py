@@ -46,7 +46,7 @@ class BatchSteps(Unique):
         """Do one training step; no other thread does a step of the net meanwhile."""
         ranks = self.trainer.ranks
         if ranks is None:
-            return self.trainer.steps.exclusively(self._train, x, y, sample_weight, class_weight)
+            return self.trainer.runner.steps.exclusively(self._train, x, y, sample_weight, class_weight)
         ranks.begin()
         try:
             ranks.ranks.bind_net(self.trainer.layers)

@@ -75,7 +75,7 @@ class MemoryPlanner:
         trainer = self._trainer
         trainer.runner.check_whole(where)
         optimizer, own_step = trainer.optimizer, trainer.own_step
-        if optimizer is None or (trainer.loss is None and own_step is None):
+        if optimizer is None or not trainer.has_objective:
             raise GraphError(f"{where}: wanted a compiled net with a loss")
         known = None if samples is None else integer(f"{where} samples", samples, 1)
         first, objective = optimizer.gathering.first_part, trainer.objective()

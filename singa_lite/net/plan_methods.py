@@ -7,6 +7,7 @@ from functools import cached_property
 from singa_lite.compiler.report.memory_plan import MemoryPlan
 from singa_lite.graph.graph import Graph
 from singa_lite.net.memory_planner import MemoryPlanner
+from singa_lite.training.steps.recordings import check_recordable
 from singa_lite.training.trained_net import TrainedNet
 
 
@@ -20,7 +21,11 @@ class PlanMethods(TrainedNet):
     @property
     def training_graph(self) -> Graph:
         """The last training step that was recorded. GraphError if there is none. Running it trains."""
-        return self._trainer.steps.training_graph
+        steps = self._trainer.steps
+        trainer = self._trainer
+        if not steps.has_trained and trainer.optimizer is not None and trainer.has_objective:
+            check_recordable("training_graph", trainer.train_step(trainer.objective(), trainer.optimizer))
+        return steps.training_graph
 
     @property
     def memory_plan(self) -> MemoryPlan:

@@ -9,7 +9,7 @@ from singa_lite.graph.executable import Pause
 
 
 class Readers:
-    """Those that read parameters now, and those that will at the next step; a Pause says how to wait for one."""
+    """Readers of parameters. reading: how to wait for each of now; waiting: those that begin at the next step."""
 
     def __init__(self) -> None:
         self.after_fork()
@@ -17,38 +17,33 @@ class Readers:
 
     def after_fork(self) -> None:
         """In a child process nothing reads: the threads that would are its parent's."""
-        self._next: list[Callable[[], Pause]] = []
-        self._reading: list[Pause] = []
-
-    @property
-    def are_idle(self) -> bool:
-        """Whether nothing reads, and nothing is to begin."""
-        return not self._next and not self._reading
+        self.waiting: list[Callable[[], Pause]] = []
+        self.reading: list[Pause] = []
 
     def at_next_step(self, begin: Callable[[], Pause]) -> None:
         """Let something begin to read when the next step begins. See `FeedForwardNet.beside_next_step`."""
-        self._next.append(begin)
+        self.waiting.append(begin)
 
     def begin(self) -> Pause | None:
         """Begin what is to run beside the step that begins now; how to wait for all that reads, None: nothing does."""
-        if not self._next:
+        if not self.waiting:
             return None
-        several, self._next = self._next, []
+        several, self.waiting = self.waiting, []
         for begin in several:
             self.note(begin())
-        return Pause.of_all(self._reading)
+        return Pause.of_all(self.reading)
 
     def note(self, pause: Pause) -> None:
         """Note something that is about to read parameters, so that no step overwrites them meanwhile."""
-        if pause not in self._reading:
-            self._reading.append(pause)
+        if pause not in self.reading:
+            self.reading.append(pause)
 
     def end(self, give_up: bool = True) -> None:
         """Wait until nothing reads parameters any more. give_up: readers that have not begun are told not to."""
-        while self._reading:
-            reader = self._reading[0]
+        while self.reading:
+            reader = self.reading[0]
             if give_up:
                 reader.end()
             else:
                 reader.wait()
-            self._reading.remove(reader)
+            self.reading.remove(reader)

@@ -236,6 +236,11 @@ class StepCache(StepRecords):
         return found
 
     @property
+    def has_trained(self) -> bool:
+        """Whether there is a recorded training step."""
+        return self._trained is not None
+
+    @property
     def training_graph(self) -> Graph:
         """The last recorded training step. GraphError if there is none."""
         if self._trained is None:

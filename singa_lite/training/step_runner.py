@@ -108,7 +108,8 @@ class StepRunner(Unique):
         if (
             self._step is not None
             or self._interrupted_at
-            or not self.readers.are_idle
+            or self.readers.waiting
+            or self.readers.reading
             or not self.open_forward.is_forgotten
         ):
             return False

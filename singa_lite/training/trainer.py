@@ -225,6 +225,11 @@ class Trainer(Unique):
         """The steps that were recorded."""
         return self.runner.steps
 
+    @property
+    def has_objective(self) -> bool:
+        """Whether the net has a loss, or a step of the user's own."""
+        return self.loss is not None or self.own_step is not None
+
     def objective(self) -> Objective:
         """Returns losses and metrics by output. GraphError where the net has no loss."""
         if self.own_step is not None:
