@@ -58,7 +58,7 @@ _OTHERS = (
 
 
 class Activation(Elementwise):
-    """One function on each element. Input and output samples of any shape.
+    """Applies one function to each element, chosen by `mode`. Input and output samples of any shape.
 
     mode: "relu" max(x, 0); "relu6" min(max(x, 0), 6); "leaky_relu" x where x > 0, else slope * x; "elu" x
     where x > 0, else alpha * (e**x - 1); "sigmoid" 1 / (1 + e**-x); "tanh"; "gelu" x * (1 + erf(x / sqrt 2))
@@ -66,6 +66,10 @@ class Activation(Elementwise):
     sigmoid(x); "softplus" log(1 + e**x). Default "relu", but beside a name that is another function's the mode
     is wanted: Activation("tanh") is refused, Activation("tanh", "tanh") is not. slope: of "leaky_relu" only,
     above 0, default 0.01. alpha: of "elu" only, above 0, default 1.
+
+    >>> net = Sequential([layers.Input((3,)), layers.Activation("act", "leaky_relu", slope=0.5)])
+    >>> print(net.predict([[-1.0, 0.0, 2.0]]))
+    [[-0.5  0.   2. ]]
     """
 
     def __init__(
@@ -122,11 +126,15 @@ class Activation(Elementwise):
 
 
 class Softmax(Layer):
-    """y = e**x / sum of e**x along `axis`.
+    """Computes the softmax, y = e**x / sum of e**x along `axis`.
 
     Input and output samples of any shape with that axis.
 
     axis: counts the batch as 0, negative from the end; never the batch.
+
+    >>> net = Sequential([layers.Input((3,)), layers.Softmax()])
+    >>> print(net.predict([[0.0, 1.0, 2.0]]).round(3))
+    [[0.09  0.245 0.665]]
     """
 
     gives = "softmax"
@@ -147,7 +155,7 @@ class Softmax(Layer):
 
 
 class PReLU(Layer):
-    """y = x where x > 0, else alpha * x (He and others, arXiv 1502.01852).
+    """Computes y = x where x > 0, else alpha * x, with trained slopes alpha (He and others, arXiv 1502.01852).
 
     Input and output samples of any shape with an axis. Parameters: alpha, of the sample's shape with 1 for the axes
     that share it; by default one for each channel, (channels, 1, 1) for images.
@@ -155,6 +163,10 @@ class PReLU(Layer):
     shared_axes: axes along which one alpha serves all, counted from 1, the channels, as 0 is the batch; None for all
     but the channels, () for an alpha for each element, (1, 2, 3) for one alpha for all of an image. alpha_init: an
     Initializer, its name, or a number.
+
+    >>> net = Sequential([layers.Input((3, 4, 5)), layers.PReLU("act")])
+    >>> net.parameters()["act/alpha"].shape
+    (3, 1, 1)
     """
 
     def __init__(

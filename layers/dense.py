@@ -11,7 +11,7 @@ from singa_lite.tensor import Shape, Tensor
 
 
 class Dense(WithActivation):
-    """y = activation(x @ weight + bias) over the last axis, whatever axes stand before it.
+    """Computes y = activation(x @ weight + bias) over the last axis, whatever axes stand before it.
 
     Input samples (..., features), as (features,) or (time, features); output samples (..., num_output). Images want
     Flatten before, unless each row of pixels is meant.
@@ -20,6 +20,10 @@ class Dense(WithActivation):
     use_bias: False leaves the bias out. activation: a mode of `Activation`, "softmax" (of the last axis), "linear",
     such an operation of `autograd`, or an Activation; None: none. weight_init, bias_init: an Initializer, its name,
     or a number.
+
+    >>> net = Sequential([layers.Input((5,)), layers.Dense(3, activation="relu")])
+    >>> net.predict(np.ones((2, 5), "float32")).shape
+    (2, 3)
     """
 
     passes_mask = True
@@ -55,10 +59,14 @@ class Products(Weighted):
 
 
 class SwiGLU(Products):
-    """y = silu(gate(x)) * value(x) over the last axis (Shazeer, arXiv 2002.05202), as in Llama.
+    """Computes y = silu(gate(x)) * value(x) over the last axis (Shazeer, arXiv 2002.05202), as in Llama.
 
     Input samples (..., features), output samples (..., num_output). Layers inside: gate and value, each a Dense of
     num_output. use_bias: of both. weight_init, bias_init: an Initializer, its name, or a number, of both.
+
+    >>> net = Sequential([layers.Input((6, 8)), layers.SwiGLU("hidden", 12)])
+    >>> net.predict(np.ones((2, 6, 8), "float32")).shape
+    (2, 6, 12)
     """
 
     passes_mask = True

@@ -21,7 +21,7 @@ def add_random_state(layer: Layer) -> None:
 
 
 class Dropout(Elementwise):
-    """In training each element is set to 0 with probability p, else divided by 1 - p; else y = x.
+    """Sets each element to 0 with probability p in training, else divides it by 1 - p; in evaluation y = x.
 
     From Srivastava et al. 2014 (JMLR 15), in the inverted form that leaves evaluation alone. No mask is kept:
     the derivative draws the same numbers again.
@@ -30,6 +30,10 @@ class Dropout(Elementwise):
     goes up by one at each training call, so a restored state repeats the same numbers.
 
     p: the probability to drop, from 0 to below 1.
+
+    >>> net = Sequential([layers.Input((5,)), layers.Dropout("drop", 0.2)])
+    >>> print(net.predict([[1.0, 2.0, 3.0, 4.0, 5.0]]))  # evaluation drops nothing
+    [[1. 2. 3. 4. 5.]]
     """
 
     def __init__(self, name: str, p: float = 0.5, **options: Any) -> None:
@@ -83,6 +87,10 @@ class SpatialDropout1D(SpatialDropout):
     Input and output samples (channels, length). State: random uint64 (3,), as of Dropout.
 
     p: the probability to drop, from 0 to below 1.
+
+    >>> net = Sequential([layers.Input((3, 10)), layers.SpatialDropout1D("drop", 0.2)])
+    >>> net.predict(np.ones((2, 3, 10), "float32")).shape
+    (2, 3, 10)
     """
 
     axes = SEQUENCE
@@ -95,18 +103,26 @@ class SpatialDropout2D(SpatialDropout):
     Input and output samples (channels, height, width). State: random uint64 (3,), as of Dropout.
 
     p: the probability to drop, from 0 to below 1.
+
+    >>> net = Sequential([layers.Input((3, 8, 6)), layers.SpatialDropout2D("drop", 0.2)])
+    >>> net.predict(np.ones((2, 3, 8, 6), "float32")).shape
+    (2, 3, 8, 6)
     """
 
     axes = IMAGE
 
 
 class GaussianNoise(Elementwise):
-    """In training y = x + normal numbers of mean 0; else y = x.
+    """Adds normal numbers of mean 0 in training; in evaluation y = x.
 
     Input and output samples of any shape. State: random uint64 (3,), as of Dropout. The numbers are drawn in float32,
     so that they are the same in a net of any dtype.
 
     std: the standard deviation of the numbers, 0 or more.
+
+    >>> net = Sequential([layers.Input((5,)), layers.GaussianNoise("noise", 0.1)])
+    >>> print(net.predict([[1.0, 2.0, 3.0, 4.0, 5.0]]))  # evaluation adds nothing
+    [[1. 2. 3. 4. 5.]]
     """
 
     def __init__(self, name: str, std: float, **options: Any) -> None:

@@ -23,9 +23,16 @@ class Elementwise(Layer):
 
 
 class Dummy(Elementwise):
-    """y = x: gives a name to one of several inputs or outputs of a net.
+    """Passes its input on, y = x, and so gives a name to one of several inputs or outputs of a net.
 
     Input and output samples of any shape.
+
+    >>> net = FeedForwardNet()
+    >>> hidden = net.add(layers.Dense(4, input_sample_shape=(5,)))
+    >>> net.add(layers.Dummy("features"), hidden)
+    <Dummy 'features' -> (4,)>
+    >>> net.output_names()
+    ['features']
     """
 
     keeps_values = True
@@ -40,14 +47,23 @@ class Dummy(Elementwise):
 
 
 def Input(shape: InputShape, *, name: str | None = None) -> Dummy:
-    """A layer that is an input of a net, of samples of this shape, as `keras.Input`."""
+    """Returns a layer that is an input of a net, of samples of this shape, as `keras.Input`.
+
+    >>> net = Sequential([layers.Input((5,), name="pixels"), layers.Dense(3)])
+    >>> net.input_shapes()
+    {'pixels': (5,)}
+    """
     return Dummy(name, shape)  # type: ignore[arg-type]
 
 
 class Rescaling(Elementwise):
-    """y = scale * x + offset. Input and output samples of any shape.
+    """Computes y = scale * x + offset. Input and output samples of any shape.
 
     Rescaling(name, 1 / 255) makes bytes numbers from 0 to 1. scale, offset: finite numbers.
+
+    >>> net = Sequential([layers.Input((3,)), layers.Rescaling("scale", 1 / 4, offset=-1.0)])
+    >>> print(net.predict([[0.0, 4.0, 8.0]]))
+    [[-1.  0.  1.]]
     """
 
     def __init__(self, name: str, scale: float, offset: float = 0.0, **options: Any) -> None:

@@ -16,12 +16,16 @@ from singa_lite.tensor import Shape, Tensor
 
 
 class PaddingMask(Layer):
-    """y = 1 where an id is not padding_idx, else 0: what attention takes as its mask.
+    """Computes y = 1 where an id is not padding_idx, else 0: what attention takes as its mask.
 
     Input samples of ids, integers of any dtype and shape, as (time,); output samples of that shape, in the net's dtype.
     No derivative passes.
 
     padding_idx: the id of padding, at least 0.
+
+    >>> net = Sequential([layers.Input((4,)), layers.PaddingMask("mask")])
+    >>> print(net.predict(np.array([[7, 3, 0, 0]])))
+    [[1. 1. 0. 0.]]
     """
 
     input_ids = 2**63
@@ -55,7 +59,7 @@ def padding_mask(ids: Tensor, padding: int, dtype: DType) -> Tensor:
 
 
 class Embedding(Layer):
-    """y = weight[x], one row for each id.
+    """Looks up a row of a table for each id: y = weight[x].
 
     Input samples of ids, integers from 0 to num_embeddings - 1, of any integer dtype and any shape, as (time,); output
     samples (..., dim). Parameter: weight (num_embeddings, dim).
@@ -69,6 +73,10 @@ class Embedding(Layer):
     `passes_mask`, to those that look at other positions (see docs/sequences.md); of samples (time,) alone.
     padding_idx: an id whose row begins as 0 and gets no gradient; None: none, as -1 is no id. weight_init: an
     Initializer, its name, or a number.
+
+    >>> net = Sequential([layers.Input((6,)), layers.Embedding("words", 100, 8)])  # 6 ids below 100
+    >>> net.predict(np.ones((2, 6), "int64")).shape
+    (2, 6, 8)
     """
 
     features_last = True
@@ -120,7 +128,8 @@ class Embedding(Layer):
 
 
 class TiedDense(Layer):
-    """y = x @ weight^T over the last axis, the weight being the table of an `Embedding`: one score for each id.
+    """Computes y = x @ weight^T over the last axis, the weight being the table of an `Embedding`: one score for each
+    id.
 
     As the heads of GPT-2 and of Press and Wolf, "Using the output embedding to improve language models" (arXiv
     1608.05859); Keras calls the two a reversible embedding, Hugging Face ties their weights. Input samples
@@ -128,6 +137,11 @@ class TiedDense(Layer):
     embedding's name, and its gradient is the sum over both and is yielded once.
 
     embedding: the layer, which must be in the net, or in the same outer layer, before this one.
+
+    >>> words = layers.Embedding("words", 100, 8)
+    >>> net = Sequential([layers.Input((6,)), words, layers.TiedDense("head", words)])
+    >>> net.predict(np.ones((2, 6), "int64")).shape, sorted(net.parameters())
+    ((2, 6, 100), ['words/weight'])
     """
 
     passes_mask = True

@@ -16,13 +16,18 @@ Given = Tensor | Sequence[Tensor]
 
 
 class Lambda(Layer):
-    """y = function(x), of operations of `autograd`, or of the operators of tensors: Lambda(name, lambda x: x * x).
+    """Computes y = function(x), of operations of `autograd`, or of the operators of tensors: Lambda(name, lambda x: x *
+    x).
 
     Input samples of any shape, of one input or several, which the function gets as so many tensors (n, ...); it returns
     a tensor (n, ...), or a list of them for several outputs. It does the same in training and in evaluation. Their
     shapes are found by recording the function once, on two samples without values. It has no parameters: what trains
     is a Layer of one's own (docs/layers_of_layers.md). A function is no value that a file could hold: snapshots hold
     the net's tensors, and the script makes the layer again.
+
+    >>> net = Sequential([layers.Input((3,)), layers.Lambda("square", lambda x: x * x)])
+    >>> print(net.predict([[-1.0, 2.0, 3.0]]))
+    [[1. 4. 9.]]
     """
 
     def __init__(self, name: str, function: Callable[..., Given], **options: Any) -> None:

@@ -25,7 +25,15 @@ from singa_lite.tensor import Shape, Tensor
 
 
 class Merge(Layer):
-    """y = the sum of all inputs, two or more of equal sample shapes; the output has the same."""
+    """Adds its inputs, two or more of equal sample shapes; the output has the same.
+
+    >>> net = FeedForwardNet()
+    >>> x = net.add(layers.Input((3,), name="x"))
+    >>> net.add(layers.Merge("sum"), [x, net.add(layers.Activation("act", "relu"), x)])
+    <Merge 'sum' -> (3,)>
+    >>> print(net.predict([[-1.0, 0.0, 2.0]]))
+    [[-1.  0.  4.]]
+    """
 
     passes_mask = True
     positionwise = True
@@ -47,7 +55,15 @@ class Merge(Layer):
 
 
 class Multiply(Layer):
-    """y = the product of all inputs, two or more of equal sample shapes; the output has the same."""
+    """Multiplies its inputs, two or more of equal sample shapes; the output has the same.
+
+    >>> net = FeedForwardNet()
+    >>> x = net.add(layers.Input((3,), name="x"))
+    >>> net.add(layers.Multiply("gated"), [x, net.add(layers.Activation("gate", "sigmoid"), x)])
+    <Multiply 'gated' -> (3,)>
+    >>> print(net.predict([[-1.0, 0.0, 2.0]]).round(3))
+    [[-0.269  0.     1.762]]
+    """
 
     passes_mask = True
     positionwise = True
@@ -65,12 +81,17 @@ class Multiply(Layer):
 
 
 class Concat(Layer):
-    """The inputs side by side along `axis`, in the order of the sources.
+    """Puts its inputs side by side along `axis`, in the order of the sources.
 
     Two or more inputs whose sample shapes are equal but for that axis; the output has the sum of the extents
     there.
 
     axis: counts the batch as 0, negative from the end; never the batch.
+
+    >>> net = FeedForwardNet()
+    >>> sources = [net.add(layers.Input((extent,)), src=[]) for extent in (3, 4)]
+    >>> net.add(layers.Concat("both", axis=1), sources).output_sample_shape
+    (7,)
     """
 
     def __init__(self, name: str, axis: int, **options: Any) -> None:
@@ -98,13 +119,18 @@ class Concat(Layer):
 
 
 class Slice(Layer):
-    """Pieces of the input along `axis`, cut before each of the points; views, nothing is copied.
+    """Cuts its input into pieces along `axis`, before each of the points; they are views, nothing is copied.
 
     Input samples of any shape with that axis; a list of len(slice_point) + 1 output samples, each with the
     extent of its piece there.
 
     axis: counts the batch as 0, negative from the end; never the batch. slice_point: rising numbers from 1 to
     below the extent, one at least.
+
+    >>> net = FeedForwardNet()
+    >>> x = net.add(layers.Input((7, 3)))
+    >>> net.add(layers.Slice("pieces", 1, [2, 3]), x).output_sample_shape
+    [(2, 3), (1, 3), (4, 3)]
     """
 
     keeps_values = True
@@ -141,9 +167,14 @@ class Slice(Layer):
 
 
 class Split(Layer):
-    """num_output outputs, each the input itself: nothing is copied, their derivatives are summed.
+    """Gives its input out num_output times: nothing is copied, their derivatives are summed.
 
     Input samples of any shape; a list of num_output output samples of the same.
+
+    >>> net = FeedForwardNet()
+    >>> x = net.add(layers.Input((5,)))
+    >>> net.add(layers.Split("copies", 2), x).output_sample_shape
+    [(5,), (5,)]
     """
 
     keeps_values = True

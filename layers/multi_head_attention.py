@@ -21,7 +21,7 @@ from singa_lite.tensor import Shape, Tensor
 
 
 class MultiHeadAttention(Products):
-    """y = output(attention(query(x), key(m), value(m))) (Vaswani and others, arXiv 1706.03762, 3.2.2).
+    """Computes y = output(attention(query(x), key(m), value(m))) (Vaswani and others, arXiv 1706.03762, 3.2.2).
 
     Neither scores nor probabilities exist whole, forward or backward (`autograd.attention`): memory is linear in the
     lengths. Inputs: x (time, features) alone, which attends to itself (m = x); x and memory m (length, width); either
@@ -37,6 +37,10 @@ class MultiHeadAttention(Products):
     them (grouped queries, arXiv 2305.13245); it divides heads, and is heads where None. use_bias: of all four. rotary:
     turn queries and keys by their positions (arXiv 2104.09864); of self-attention, with an even head_size. weight_init,
     bias_init: an Initializer, its name, or a number, of all four.
+
+    >>> net = Sequential([layers.Input((6, 8)), layers.MultiHeadAttention("attention", heads=2, causal=True)])
+    >>> net.predict(np.ones((3, 6, 8), "float32")).shape
+    (3, 6, 8)
     """
 
     passes_mask = True

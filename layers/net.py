@@ -16,7 +16,7 @@ from singa_lite.tensor import Shape, Tensor
 
 
 class Net(Layer):
-    """y = net(x): the layers of a net as those of this layer, wired as there.
+    """Runs the layers of a net as those of this layer, wired as there: y = net(x).
 
     Input samples: those of the net's inputs, in the order of `net.input_shapes()`; output samples: those of its
     outputs, in the order of `net.output_names()`. Parameters and state are the net's own, under the names
@@ -25,6 +25,11 @@ class Net(Layer):
     that is used twice: the second time Net(name, net).share_parameters(first).
 
     net: on the device and of the dtype of the net that it becomes a part of, with all its layers.
+
+    >>> encoder = Sequential([layers.Input((5,)), layers.Dense(3)])
+    >>> net = Sequential([layers.Input((5,)), layers.Net("encoder", encoder), layers.Dense(2)])
+    >>> net.predict(np.ones((4, 5), "float32")).shape
+    (4, 2)
     """
 
     positionwise = True

@@ -48,12 +48,16 @@ def _angles(where: str, time: int, size: int, base: float) -> Array:
 
 
 class LearnedPositions(Layer):
-    """y = x + weight[:time].
+    """Adds a trained row for each position: y = x + weight[:time].
 
     Input and output samples (time, features). Parameter: weight (max_length, features).
 
     max_length: positions that the table has, at least time; None: time. weight_init: an Initializer, its name, or a
     number.
+
+    >>> net = Sequential([layers.Input((6, 4)), layers.LearnedPositions("positions", max_length=10)])
+    >>> net.parameters()["positions/weight"].shape
+    (10, 4)
     """
 
     passes_mask = True
@@ -92,12 +96,19 @@ class LearnedPositions(Layer):
 
 
 class SinusoidalPositions(Layer):
-    """y = x + table, table[t, 2 * i] = sin(t * base**(-2 * i / features)), the cosine at 2 * i + 1.
+    """Adds sines and cosines of the position: y = x + table, table[t, 2 * i] = sin(t * base**(-2 * i / features)), the
+    cosine at 2 * i + 1.
 
     From Vaswani and others, arXiv 1706.03762, section 3.5. Input and output samples (time, features), features even.
     State: table (time, features), which never changes.
 
     base: above 0.
+
+    >>> net = Sequential([layers.Input((3, 2)), layers.SinusoidalPositions()])
+    >>> print(net.predict(np.zeros((1, 3, 2), "float32")).round(3))
+    [[[ 0.     1.   ]
+      [ 0.841  0.54 ]
+      [ 0.909 -0.416]]]
     """
 
     passes_mask = True

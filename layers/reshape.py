@@ -14,11 +14,15 @@ from singa_lite.tensor import Shape, Tensor
 
 
 class Reshape(Layer):
-    """The sample's elements, in C order, under another shape.
+    """Gives the sample's elements, in C order, another shape.
 
     Input samples of any shape; output samples of `shape`.
 
     shape: without the batch axis, as many elements as the input; one extent may be -1, to be worked out.
+
+    >>> net = Sequential([layers.Input((12,)), layers.Reshape("images", (3, 2, -1))])
+    >>> net.predict(np.ones((2, 12), "float32")).shape
+    (2, 3, 2, 2)
     """
 
     keeps_values = True
@@ -54,12 +58,16 @@ class Reshape(Layer):
 
 
 class Flatten(Layer):
-    """All axes from `axis` on become one, in C order; those before it stay.
+    """Makes one axis of all axes from `axis` on, in C order; those before it stay.
 
     Input samples of any shape; output samples (product of all extents,) for axis 1, (first extent, product of
     the others) for axis 2, and so on.
 
     axis: counts the batch as 0, negative from the end; never the batch.
+
+    >>> net = Sequential([layers.Input((3, 8, 6)), layers.Flatten()])
+    >>> net.predict(np.ones((2, 3, 8, 6), "float32")).shape
+    (2, 144)
     """
 
     keeps_values = True
@@ -82,12 +90,16 @@ class Flatten(Layer):
 
 
 class Permute(Layer):
-    """The sample's axes in another order, as a view.
+    """Puts the sample's axes into another order, as a view.
 
     Input samples of as many axes as `axes` has; output samples with axis axes[i] of the input as axis i of the output.
 
     axes: each axis of a sample once, counted from 1, as the batch is axis 0 (as in Keras): (2, 1) turns
     (time, features) into (features, time).
+
+    >>> net = Sequential([layers.Input((7, 3)), layers.Permute("channels_first", (2, 1))])
+    >>> net.predict(np.ones((2, 7, 3), "float32")).shape
+    (2, 3, 7)
     """
 
     features_last = False

@@ -13,13 +13,17 @@ from singa_lite.tensor import Shape, Tensor
 
 
 class Sequential(Layer):
-    """y = the output of the last of its layers, each of which takes all that the one before it gives.
+    """Runs layers one after the other: y is the output of the last one, and each takes all that the one before gives.
 
     Input samples as the first layer takes them, output samples as the last one gives them. Parameters and state: those
     of its layers, "<name>/<layer>/weight".
 
     layers: one or more, of different names, in their order; they are in no net and in no other layer.
     input_sample_shape: default the first layer's.
+
+    >>> block = layers.Sequential("block", [layers.Dense("a", 4), layers.Dense("b", 3)])
+    >>> sorted(Sequential([layers.Input((5,)), block]).parameters())
+    ['block/a/bias', 'block/a/weight', 'block/b/bias', 'block/b/weight']
     """
 
     positionwise = True
@@ -59,13 +63,17 @@ class Sequential(Layer):
 
 
 class Residual(Sequential):
-    """y = x + f(x), f its layers one after the other (He and others, arXiv 1512.03385).
+    """Adds to x what its layers make of it, one after the other: y = x + f(x) (He and others, arXiv 1512.03385).
 
     Input and output samples of one shape, which f has to keep: ShapeError if it does not. Parameters and state: those
     of its layers, "<name>/<layer>/weight".
 
     layers: one or more, of different names, in their order; they are in no net and in no other layer.
     input_sample_shape: default the first layer's.
+
+    >>> block = layers.Residual("block", [layers.Dense("hidden", 8, activation="relu"), layers.Dense("out", 5)])
+    >>> Sequential([layers.Input((5,)), block]).predict(np.ones((2, 5), "float32")).shape
+    (2, 5)
     """
 
     passes_mask = True

@@ -39,6 +39,10 @@ class TransformerBlock(Products):
 
     GPT-2's: causal, "gelu_tanh". BERT's: normalize_first=False. Llama's: causal, norm="rms", activation="swiglu",
     rotary=True, use_bias=False, kv_heads.
+
+    >>> net = Sequential([layers.Input((6, 8)), layers.TransformerBlock("block", heads=2, causal=True)])
+    >>> net.predict(np.ones((3, 6, 8), "float32")).shape
+    (3, 6, 8)
     """
 
     passes_mask = True

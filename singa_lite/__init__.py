@@ -3,7 +3,7 @@
 The modules, in the order of a batch: net, layer, autograd, ops, device, graph, tensor, kernels, memory; beside them
 loss, metric, initializer, optimizer, schedule, regularizer and data. Layers are in `singa_lite.layers`, file formats
 in `singa_lite.snapshots`; both, and `callbacks`, `models`, `parallel`, `sklearn` and `testing`, are imported when asked
-for.
+for. Examples in docstrings come behind `from singa_lite import *`, and `np` is NumPy there.
 """
 
 from importlib import import_module

@@ -1,18 +1,29 @@
-"""Every public module, class, function and method says what it is."""
+"""Every public module, class, function and method says what it is; examples in docstrings run."""
 
 from __future__ import annotations
 
+import ast
+import doctest
 import importlib
+import importlib.util
 import inspect
+import pkgutil
+import re
 from collections.abc import Iterator
 from functools import cached_property
+from pathlib import Path
 from types import ModuleType
 
+import numpy as np
+import pytest
+
+import singa_lite
 from every_row import over_rows
 from package_source import module_files
 
 MODULES = [name for name in module_files() if not any(part.startswith("_") for part in name.split("."))]
 OPTIONAL_LIBRARIES = ("cupy", "sklearn")
+DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
 def undocumented(module: ModuleType) -> Iterator[str]:
@@ -70,3 +81,67 @@ def test_public_names_are_documented():
         f"{__name__}.Bare",
         f"{__name__}.Bare.run",
     ]
+
+
+# ---- examples
+
+#: What an example may use without importing it, as the reference says.
+NAMES: dict[str, object] = {"np": np}
+exec("from singa_lite import *", NAMES)
+
+
+def manual() -> ModuleType:
+    """docs/site.py, which knows what the reference prints and needs no mkdocs."""
+    spec = importlib.util.spec_from_file_location("manual_site", DOCS / "site.py")
+    assert spec and spec.loader
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+def public_names() -> Iterator[tuple[str, tuple[str]]]:
+    """Paths of the public classes and functions, and of the methods of a net that the guides call."""
+    listed = {name for name in [*singa_lite.__all__, *singa_lite._LATER, *singa_lite._BY_NAME] if name.islower()}
+    modules = {"singa_lite"} | {importlib.import_module(f"singa_lite.{name}").__name__ for name in listed - {"load"}}
+    guides = {DOCS.parent / "README.md", *DOCS.glob("*.md")} - {DOCS / "internals.md", DOCS / "lineage.md"}
+    text = "".join(page.read_text(encoding="utf-8") for page in guides)
+    methods = set(re.findall(r"\b(?:net|FeedForwardNet)\.(\w+)\(", text))
+    paths = [path for module in modules for path in manual().names(module).values()]
+    paths += [f"singa_lite.FeedForwardNet.{method}" for method in methods]
+    return ((path, (path,)) for path in sorted(paths))
+
+
+def check_has_example(path: str) -> None:
+    item = pkgutil.resolve_name(path)
+    if inspect.isclass(item) or inspect.isroutine(item):
+        has_example = ">>> " in (item.__doc__ or "")
+        assert has_example
+
+
+@pytest.mark.skipif(not DOCS.is_dir(), reason="this copy has no docs, the checkout has")
+def test_public_names_have_an_example():
+    over_rows(check_has_example, public_names())
+
+
+def examples() -> Iterator[tuple[str, str]]:
+    """The name and the docstring of each class, function and method with an example."""
+    for module, path in module_files().items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef) and ">>> " in (text := ast.get_docstring(node) or ""):
+                yield f"{module}.{node.name}, line {node.lineno}", text
+
+
+def check_example(name: str, text: str) -> None:
+    test = doctest.DocTestParser().get_doctest(text, dict(NAMES), name, None, 0)
+    report: list[str] = []
+    doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS).run(test, out=report.append)
+    assert not report, "".join(report)
+
+
+def test_examples_give_what_they_show(tmp_path, monkeypatch):
+    def check(name: str, text: str, folder: Path) -> None:
+        folder.mkdir()  # an empty one for each, as some write files
+        monkeypatch.chdir(folder)
+        check_example(name, text)
+
+    over_rows(check, ((name, (name, text, tmp_path / str(at))) for at, (name, text) in enumerate(examples())))

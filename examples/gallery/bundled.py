@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from singa_lite import FeedForwardNet, layers
+from singa_lite import FeedForwardNet
 
 
 def digits(test_size: float = 0.2) -> list[np.ndarray]:
@@ -12,16 +12,6 @@ def digits(test_size: float = 0.2) -> list[np.ndarray]:
     pictures, labels = load_digits(return_X_y=True)
     x = (pictures / 16).astype(np.float32).reshape(-1, 1, 8, 8)
     return train_test_split(x, labels, test_size=test_size, stratify=labels, random_state=0)
-
-
-def perceptron(width: int, seed: int = 0) -> FeedForwardNet:
-    """One hidden layer over the digits, for scripts about something else; not compiled."""
-    net = FeedForwardNet("softmax_cross_entropy", "accuracy", seed=seed)
-    net.add(layers.Flatten(input_sample_shape=(1, 8, 8)))
-    net.add(layers.Dense(width))
-    net.add(layers.Activation(mode="relu"))
-    net.add(layers.Dense(10))
-    return net
 
 
 def planned_kib(net: FeedForwardNet, batch_size: int = 32) -> float:

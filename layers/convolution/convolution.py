@@ -100,7 +100,7 @@ class Convolution(WithActivation):
 
 
 class Conv1D(Convolution):
-    """Convolution over sequences: the Conv2D of images of height 1.
+    """Convolves sequences, as a Conv2D convolves images of height 1.
 
     y[k, i] = bias[k] + sum over c, u of weight[k, c, 0, u] * x[c, i * stride + u * dilation - left], x being
     0 outside its length and c running over the channels of k's group.
@@ -111,6 +111,10 @@ class Conv1D(Convolution):
 
     kernel, stride, dilation: int, at least 1. pad: int or (left, right). padding: also "causal", which pads before the
     first element alone. All others as of Conv2D, along one axis.
+
+    >>> net = Sequential([layers.Input((3, 10)), layers.Conv1D("conv", 5, kernel=3, padding="causal")])
+    >>> net.predict(np.ones((2, 3, 10), "float32")).shape
+    (2, 5, 10)
     """
 
     axes = SEQUENCE
@@ -118,7 +122,7 @@ class Conv1D(Convolution):
 
 
 class Conv2D(Convolution):
-    """Convolution over images (cross-correlation, as everywhere in the field):
+    """Convolves images (cross-correlation, as everywhere in the field):
 
     y[k, i, j] = bias[k] + sum over c, u, v of weight[k, c, u, v] * x[c, i * stride + u * dilation - top, j *
     stride + v * dilation - left], x being 0 outside its extents and c running over the channels of k's group.
@@ -133,19 +137,27 @@ class Conv2D(Convolution):
     ceil(width / stride) windows, with an odd row or column of zeros behind, "valid" pads nothing. groups: divides
     channels and nb_kernels; equal to channels, it makes the convolution depthwise. activation: as of Dense, softmax
     of the channels. weight_init, bias_init: an Initializer, its name, or a number.
+
+    >>> net = Sequential([layers.Input((3, 8, 6)), layers.Conv2D("conv", 5, kernel=3, stride=2, activation="relu")])
+    >>> net.predict(np.ones((2, 3, 8, 6), "float32")).shape
+    (2, 5, 3, 2)
     """
 
     axes = IMAGE
 
 
 class DepthwiseConv2D(Convolution, without=("nb_kernels", "groups")):
-    """A Conv2D with a group for each channel: output channel c * depth_multiplier + m sees input channel c alone.
+    """Convolves each channel alone: output channel c * depth_multiplier + m sees input channel c.
 
     Input samples (channels, height, width); output samples (channels * depth_multiplier, oh, ow), oh and ow as of
     Conv2D. Parameters: weight (channels * depth_multiplier, 1, kernel height, kernel width), bias (channels *
     depth_multiplier,).
 
     depth_multiplier: kernels for each channel, at least 1. All others as of Conv2D.
+
+    >>> net = Sequential([layers.Input((3, 8, 6)), layers.DepthwiseConv2D("conv", kernel=3, depth_multiplier=2)])
+    >>> net.parameters()["conv/weight"].shape
+    (6, 1, 3, 3)
     """
 
     axes = IMAGE

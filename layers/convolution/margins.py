@@ -26,12 +26,16 @@ class Margins(Layer):
 
 
 class ZeroPadding2D(Margins):
-    """Zeros around each image.
+    """Puts zeros around each image.
 
     Input samples (channels, height, width); output samples (channels, top + height + bottom, left + width + right).
 
     pad: int, (height, width) or (top, bottom, left, right), at least 0. The layers over windows have a pad of their
     own, which costs no copy.
+
+    >>> net = Sequential([layers.Input((3, 8, 6)), layers.ZeroPadding2D("pad", (1, 2))])
+    >>> net.predict(np.ones((2, 3, 8, 6), "float32")).shape
+    (2, 3, 10, 10)
     """
 
     def __init__(self, name: str, pad: Extents = 1, **options: Any) -> None:
@@ -48,11 +52,15 @@ class ZeroPadding2D(Margins):
 
 
 class Cropping2D(Margins):
-    """Each image without its margins: a view of it, no copy.
+    """Cuts the margins off each image: the output is a view, no copy.
 
     Input samples (channels, height, width); output samples (channels, height - top - bottom, width - left - right).
 
     crop: int, (height, width) or (top, bottom, left, right), at least 0; something of the image must be left.
+
+    >>> net = Sequential([layers.Input((3, 8, 6)), layers.Cropping2D("crop", (1, 2, 0, 1))])
+    >>> net.predict(np.ones((2, 3, 8, 6), "float32")).shape
+    (2, 3, 5, 5)
     """
 
     what = "crop"
@@ -77,11 +85,15 @@ class Cropping2D(Margins):
 
 
 class Upsampling2D(Layer):
-    """Nearest-neighbor upsampling: y[c, i, j] = x[c, i // factor, j // factor].
+    """Repeats pixels (nearest-neighbour upsampling): y[c, i, j] = x[c, i // factor, j // factor].
 
     Input samples (channels, height, width); output samples (channels, height * factor, width * factor).
 
     factor: int or pair (height, width), at least 1.
+
+    >>> net = Sequential([layers.Input((3, 8, 6)), layers.Upsampling2D("up", (2, 3))])
+    >>> net.predict(np.ones((2, 3, 8, 6), "float32")).shape
+    (2, 3, 16, 18)
     """
 
     def __init__(self, name: str, factor: Extents = 2, **options: Any) -> None:

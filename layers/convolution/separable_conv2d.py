@@ -12,7 +12,7 @@ from singa_lite.tensor import Shape, Tensor
 
 
 class SeparableConv2D(WithActivation):
-    """y = a 1 x 1 Conv2D of nb_kernels, over a DepthwiseConv2D of x without a bias (Chollet, arXiv 1610.02357).
+    """Computes a 1 x 1 Conv2D of nb_kernels over a DepthwiseConv2D of x without a bias (Chollet, arXiv 1610.02357).
 
     Input samples (channels, height, width); output samples (nb_kernels, oh, ow), oh and ow as of Conv2D. Layers
     inside: depthwise, with depth_multiplier kernels for each channel, and pointwise, which has the bias.
@@ -20,6 +20,10 @@ class SeparableConv2D(WithActivation):
     kernel, stride, border_mode, pad, padding, dilation: of the depthwise convolution, as of Conv2D. use_bias,
     bias_init: of the pointwise one. activation: of the sum, as of Conv2D. weight_init: of both, an Initializer, its
     name, or a number.
+
+    >>> net = Sequential([layers.Input((3, 8, 6)), layers.SeparableConv2D("conv", 5, kernel=3)])
+    >>> sorted(net.parameters())
+    ['conv/depthwise/weight', 'conv/pointwise/bias', 'conv/pointwise/weight']
     """
 
     features_last = False

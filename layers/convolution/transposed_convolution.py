@@ -67,7 +67,7 @@ class TransposedConvolution(Convolution):
 
 
 class Conv1DTranspose(TransposedConvolution):
-    """Transposed convolution over sequences: the Conv2DTranspose of images of height 1.
+    """Convolves sequences transposed, as a Conv2DTranspose does images of height 1.
 
     Input samples (channels, length); output samples (nb_kernels, ol) with PyTorch's
     ol = (length - 1) * stride - left - right + dilation * (kernel - 1) + output_padding + 1.
@@ -75,13 +75,17 @@ class Conv1DTranspose(TransposedConvolution):
 
     kernel, stride, dilation: int, at least 1. pad: int or (left, right). output_padding: steps at the end, from 0 to
     below the stride. All others as of Conv2DTranspose, along one axis.
+
+    >>> net = Sequential([layers.Input((3, 10)), layers.Conv1DTranspose("up", 5, kernel=3, stride=2)])
+    >>> net.predict(np.ones((2, 3, 10), "float32")).shape
+    (2, 5, 20)
     """
 
     axes = SEQUENCE
 
 
 class Conv2DTranspose(TransposedConvolution):
-    """Transposed convolution over images: the derivative of a Conv2D by its image (arXiv 1603.07285). Each pixel of the
+    """Convolves images transposed, by the derivative of a Conv2D by its image (arXiv 1603.07285). Each pixel of the
     input is multiplied by the kernels, and these products are added where the window lies:
 
     y[k, i, j] = bias[k] + sum of x[c, a, b] * weight[c, k, u, v] over c, a, b, u, v with a * stride + u * dilation -
@@ -99,6 +103,10 @@ class Conv2DTranspose(TransposedConvolution):
     whatever the kernel, "valid" leaves all that the kernels reach, and `stride` pixels for each of the input at
     least. groups: divides channels and nb_kernels. activation: as of Dense, softmax of the channels. weight_init,
     bias_init: an Initializer, its name, or a number.
+
+    >>> net = Sequential([layers.Input((3, 8, 6)), layers.Conv2DTranspose("up", 5, kernel=3, stride=2)])
+    >>> net.predict(np.ones((2, 3, 8, 6), "float32")).shape
+    (2, 5, 16, 12)
     """
 
     axes = IMAGE

@@ -13,7 +13,7 @@ from singa_lite.tensor import Shape, Tensor
 
 
 class BatchNormalization(Scaled):
-    """y = gamma * (x - mean) / sqrt(var + epsilon) + beta, channel by channel.
+    """Normalises each channel over the batch: y = gamma * (x - mean) / sqrt(var + epsilon) + beta.
 
     From Ioffe and Szegedy, arXiv 1502.03167. In training, mean and biased variance are those of the batch,
     over all axes but the channels, and the running ones follow: running = (1 - momentum) * running +
@@ -24,6 +24,10 @@ class BatchNormalization(Scaled):
 
     momentum: from 0 to 1, the weight of the new batch. epsilon: above 0. gamma_init, beta_init: an
     Initializer, its name, or a number.
+
+    >>> net = Sequential([layers.Input((3, 8, 6)), layers.BatchNormalization("norm")])
+    >>> sorted(net.parameters()), sorted(net.states())
+    (['norm/beta', 'norm/gamma'], ['norm/running_mean', 'norm/running_var'])
     """
 
     batch_statistics = True
@@ -50,7 +54,7 @@ class BatchNormalization(Scaled):
 
 
 class GroupNormalization(Scaled):
-    """y = gamma * (x - mean) / sqrt(var + epsilon) + beta (Wu and He, arXiv 1803.08494).
+    """Normalises groups of channels: y = gamma * (x - mean) / sqrt(var + epsilon) + beta (Wu and He, arXiv 1803.08494).
 
     mean and biased variance are those of each group of channels / groups channels of each sample, in training as in
     evaluation, so that no sample sees another. One group is layer normalisation over whole samples but for gamma and
@@ -61,6 +65,10 @@ class GroupNormalization(Scaled):
 
     groups: divides the channels; None for as many. epsilon: above 0. gamma_init, beta_init: an Initializer, its name,
     or a number.
+
+    >>> net = Sequential([layers.Input((6, 8, 5)), layers.GroupNormalization(groups=3)])
+    >>> net.predict(np.ones((2, 6, 8, 5), "float32")).shape
+    (2, 6, 8, 5)
     """
 
     def __init__(self, name: str, groups: int | None = 32, **options: Any) -> None:
@@ -85,7 +93,8 @@ class GroupNormalization(Scaled):
 
 
 class LRN(Layer):
-    """y = x / (k + alpha / size * sum of x**2 over `size` neighbouring channels) ** beta.
+    """Normalises over neighbouring channels: y = x / (k + alpha / size * sum of x**2 over `size` neighbouring channels)
+    ** beta.
 
     From Krizhevsky, Sutskever and Hinton 2012, with alpha divided by size as in Caffe, cuDNN and PyTorch;
     channels beyond the first and last count as 0.
@@ -93,6 +102,10 @@ class LRN(Layer):
     Input and output samples (channels, ...).
 
     size: odd. alpha: at least 0. beta: at least 0. k: above 0. mode: "cross_channel", the only one.
+
+    >>> net = Sequential([layers.Input((6, 8, 5)), layers.LRN(size=3, alpha=1e-4)])
+    >>> net.predict(np.ones((2, 6, 8, 5), "float32")).shape
+    (2, 6, 8, 5)
     """
 
     def __init__(

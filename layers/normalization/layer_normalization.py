@@ -35,7 +35,8 @@ class Scaled(Layer):
 
 
 class LayerNormalization(Scaled):
-    """y = gamma * (x - mean) / sqrt(var + epsilon) + beta (Ba, Kiros and Hinton, arXiv 1607.06450).
+    """Normalises each sample: y = gamma * (x - mean) / sqrt(var + epsilon) + beta (Ba, Kiros and Hinton, arXiv
+    1607.06450).
 
     mean and biased variance are taken over all axes from `axis` on, separately for each index along the
     others.
@@ -44,6 +45,10 @@ class LayerNormalization(Scaled):
 
     axis: counts the batch as 0, negative from the end; never the batch. epsilon: above 0. gamma_init,
     beta_init: an Initializer, its name, or a number.
+
+    >>> net = Sequential([layers.Input((3,)), layers.LayerNormalization()])
+    >>> print(net.predict([[1.0, 2.0, 3.0]]).round(3))
+    [[-1.225  0.     1.225]]
     """
 
     passes_mask = True
@@ -68,11 +73,16 @@ class LayerNormalization(Scaled):
 
 
 class RMSNormalization(Layer):
-    """y = gamma * x / sqrt(mean of x**2 over the last axis + epsilon) (Zhang and Sennrich, arXiv 1910.07467).
+    """Normalises by the root mean square: y = gamma * x / sqrt(mean of x**2 over the last axis + epsilon) (Zhang and
+    Sennrich, arXiv 1910.07467).
 
     Input and output samples (..., features). Parameter: gamma (features,).
 
     epsilon: above 0. gamma_init: an Initializer, its name, or a number.
+
+    >>> net = Sequential([layers.Input((2,)), layers.RMSNormalization()])
+    >>> print(net.predict([[3.0, 4.0]]).round(3))
+    [[0.849 1.131]]
     """
 
     passes_mask = True
@@ -96,9 +106,13 @@ class RMSNormalization(Layer):
 
 
 class L2Norm(Layer):
-    """y = x / sqrt(sum of x**2 over the sample + epsilon).
+    """Scales each sample to a Euclidean norm of 1: y = x / sqrt(sum of x**2 over the sample + epsilon).
 
     Input and output samples of any shape. epsilon: above 0.
+
+    >>> net = Sequential([layers.Input((2,)), layers.L2Norm()])
+    >>> print(net.predict([[3.0, 4.0]]).round(3))
+    [[0.6 0.8]]
     """
 
     def __init__(self, name: str, epsilon: float = 1e-8, **options: Any) -> None:

@@ -35,7 +35,7 @@ class _Data(Protocol):
 
 
 class Normalization(Layer):
-    """y = (x - mean) / sqrt(variance), channel by channel, by numbers that no training changes.
+    """Computes y = (x - mean) / sqrt(variance), channel by channel, by numbers that no training changes.
 
     Input and output samples (channels,), (channels, length) or (channels, height, width). State: mean and std, of the
     shape (channels,), (channels, 1) or (channels, 1, 1).
@@ -43,6 +43,10 @@ class Normalization(Layer):
     mean, variance: a number or one for each channel, variances of at least 0; or neither, and `adapt` takes them from
     data. A variance of 0 counts as 1, as of a feature that is always the same. Until `adapt` or a snapshot brings the
     numbers they are NaN, and a net refuses batches.
+
+    >>> net = Sequential([layers.Input((2,)), layers.Normalization("norm", mean=[1.0, 10.0], variance=[4.0, 25.0])])
+    >>> print(net.predict([[3.0, 20.0]]))
+    [[1. 2.]]
     """
 
     def __init__(self, name: str, mean: Numbers | None = None, variance: Numbers | None = None, **options: Any) -> None:

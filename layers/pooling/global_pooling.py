@@ -43,37 +43,54 @@ class GlobalMaxPooling(GlobalPooling):
 
 
 class GlobalAvgPooling1D(GlobalAvgPooling):
-    """The average of each channel's whole sequence. Of samples (time, features) it takes Permute(name, (2, 1)) before.
+    """Takes the average of each channel's whole sequence. Of samples (time, features) it takes Permute(name, (2, 1))
+    before.
 
     Input samples (channels, length); output samples (channels,).
+
+    >>> net = Sequential([layers.Input((2, 3)), layers.GlobalAvgPooling1D()])
+    >>> print(net.predict([[[1.0, 2.0, 6.0], [4.0, 4.0, 4.0]]]))
+    [[3. 4.]]
     """
 
     axes = SEQUENCE
 
 
 class GlobalAvgPooling2D(GlobalAvgPooling):
-    """The average of each channel's whole image (Lin, Chen and Yan, arXiv 1312.4400).
+    """Takes the average of each channel's whole image (Lin, Chen and Yan, arXiv 1312.4400).
 
     Input samples (channels, height, width); output samples (channels,).
+
+    >>> net = Sequential([layers.Input((3, 8, 6)), layers.GlobalAvgPooling2D()])
+    >>> net.predict(np.ones((2, 3, 8, 6), "float32")).shape
+    (2, 3)
     """
 
     axes = IMAGE
 
 
 class GlobalMaxPooling1D(GlobalMaxPooling):
-    """The largest element of each channel's whole sequence; of equals the first gets the derivative. Of samples (time,
-    features) it takes Permute(name, (2, 1)) before.
+    """Takes the largest element of each channel's whole sequence; of equals the first gets the derivative. Of samples
+    (time, features) it takes Permute(name, (2, 1)) before.
 
     Input samples (channels, length); output samples (channels,).
+
+    >>> net = Sequential([layers.Input((2, 3)), layers.GlobalMaxPooling1D()])
+    >>> print(net.predict([[[1.0, 2.0, 6.0], [4.0, 4.0, 4.0]]]))
+    [[6. 4.]]
     """
 
     axes = SEQUENCE
 
 
 class GlobalMaxPooling2D(GlobalMaxPooling):
-    """The largest element of each channel's whole image; of equals the first gets the derivative.
+    """Takes the largest element of each channel's whole image; of equals the first gets the derivative.
 
     Input samples (channels, height, width); output samples (channels,).
+
+    >>> net = Sequential([layers.Input((3, 8, 6)), layers.GlobalMaxPooling2D()])
+    >>> net.predict(np.ones((2, 3, 8, 6), "float32")).shape
+    (2, 3)
     """
 
     axes = IMAGE

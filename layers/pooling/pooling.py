@@ -106,20 +106,24 @@ class AvgPooling(Pooling):
 
 
 class MaxPooling1D(MaxPooling):
-    """The largest element of each window over sequences; padding never wins, and of equals the first does.
+    """Takes the largest element of each window over sequences; padding never wins, and of equals the first does.
 
     Input samples (channels, length); output samples (channels, ol) with
     ol = (length + left + right - kernel) // stride + 1.
 
     kernel, stride: int, at least 1, by default 3 and 2. pad: int or (left, right), each below the kernel. border_mode,
     padding, ceil_mode: as of MaxPooling2D, along one axis.
+
+    >>> net = Sequential([layers.Input((1, 6)), layers.MaxPooling1D("pool", 3, 3, "valid")])
+    >>> print(net.predict([[[1.0, 3.0, 2.0, 7.0, 9.0, 8.0]]]))
+    [[[3. 9.]]]
     """
 
     axes = SEQUENCE
 
 
 class MaxPooling2D(MaxPooling):
-    """The largest element of each window over images; padding never wins, and of equals the first does.
+    """Takes the largest element of each window over images; padding never wins, and of equals the first does.
 
     Input samples (channels, height, width); output samples (channels, oh, ow) with
     oh = (height + top + bottom - kernel) // stride + 1, ow likewise.
@@ -131,26 +135,34 @@ class MaxPooling2D(MaxPooling):
     are 2 and the kernel then, unless given.
     ceil_mode: PyTorch's: what is left at the end is pooled too; the division above is rounded up, but a window
     must begin inside the image or the padding before it.
+
+    >>> net = Sequential([layers.Input((3, 8, 6)), layers.MaxPooling2D(pool_size=2)])
+    >>> net.predict(np.ones((2, 3, 8, 6), "float32")).shape
+    (2, 3, 4, 3)
     """
 
     axes = IMAGE
 
 
 class AvgPooling1D(AvgPooling):
-    """The average of each window over sequences.
+    """Takes the average of each window over sequences.
 
     Input samples (channels, length); output samples (channels, ol) with
     ol = (length + left + right - kernel) // stride + 1.
 
     kernel, stride: int, at least 1, by default 3 and 2. pad: int or (left, right), each below the kernel. border_mode,
     padding, count_pad, ceil_mode: as of AvgPooling2D, along one axis.
+
+    >>> net = Sequential([layers.Input((1, 6)), layers.AvgPooling1D("pool", 2, 2, "valid")])
+    >>> print(net.predict([[[1.0, 3.0, 5.0, 7.0, 9.0, 11.0]]]))
+    [[[ 2.  6. 10.]]]
     """
 
     axes = SEQUENCE
 
 
 class AvgPooling2D(AvgPooling):
-    """The average of each window over images.
+    """Takes the average of each window over images.
 
     Input samples (channels, height, width); output samples (channels, oh, ow) with
     oh = (height + top + bottom - kernel) // stride + 1, ow likewise.
@@ -163,6 +175,10 @@ class AvgPooling2D(AvgPooling):
     by the number of its elements inside the image; None is True, with `padding` False, as in Keras.
     ceil_mode: PyTorch's: what is left at the end is pooled too; the division above is rounded up, but a window
     must begin inside the image or the padding before it. What lies behind all padding does not count.
+
+    >>> net = Sequential([layers.Input((3, 8, 6)), layers.AvgPooling2D(pool_size=2)])
+    >>> net.predict(np.ones((2, 3, 8, 6), "float32")).shape
+    (2, 3, 4, 3)
     """
 
     axes = IMAGE

@@ -30,6 +30,10 @@ class LSTM(RecurrentLayer):
     one before ended with, without derivative; batch_size says of how many samples; evaluation begins at 0 and leaves
     them alone. recurrent_activation: s, "sigmoid" or "hard_sigmoid" (Keras 3). weight_init, recurrent_init, bias_init:
     an Initializer, its name, or a number; None: uniform within 1 / sqrt(hidden_size), as PyTorch.
+
+    >>> net = Sequential([layers.Input((6, 3)), layers.LSTM("lstm", 4, return_sequences=True)])
+    >>> net.predict(np.ones((2, 6, 3), "float32")).shape
+    (2, 6, 4)
     """
 
     gates = 4
@@ -58,6 +62,10 @@ class GRU(RecurrentLayer):
     reset_after: as above; Keras has both. All else, but for the cell, as in `LSTM`: parameters weight_ih_l0 (features,
     3 * hidden_size), weight_hh_l0 (hidden_size, 3 * hidden_size), bias_ih_l0, bias_hh_l0 (3 * hidden_size,), state
     hidden_l0 (batch_size, hidden_size).
+
+    >>> net = Sequential([layers.Input((6, 3)), layers.GRU("gru", 4)])  # 6 steps of 3 features
+    >>> net.predict(np.ones((2, 6, 3), "float32")).shape
+    (2, 4)
     """
 
     gates = 3
@@ -92,11 +100,16 @@ class GRU(RecurrentLayer):
 
 
 class SimpleRNN(RecurrentLayer):
-    """h' = activation(x @ weight_ih + bias_ih + h @ weight_hh + bias_hh) (Elman 1990; PyTorch's RNN).
+    """A simple recurrent layer, h' = activation(x @ weight_ih + bias_ih + h @ weight_hh + bias_hh) (Elman 1990;
+    PyTorch's RNN).
 
     activation: "tanh" or "relu". All else, but for gates and cell, as in `LSTM`: parameters weight_ih_l0 (features,
     hidden_size), weight_hh_l0 (hidden_size, hidden_size), bias_ih_l0, bias_hh_l0 (hidden_size,), state hidden_l0
     (batch_size, hidden_size).
+
+    >>> net = Sequential([layers.Input((6, 3)), layers.SimpleRNN("rnn", 4, activation="relu")])
+    >>> net.predict(np.ones((2, 6, 3), "float32")).shape
+    (2, 4)
     """
 
     gates = 1

@@ -18,7 +18,8 @@ from singa_lite.tensor import Shape, Tensor
 
 
 class Bidirectional(Layer):
-    """y = merge(forward(x), backward(x)): a recurrent layer, and one like it that goes from the last step to the first.
+    """Merges a recurrent layer with one like it that goes from the last step to the first: y = merge(forward(x),
+    backward(x)).
 
     Unlike `bidirectional=True`, where each stack takes both directions of the one before, the two meet at their ends
     only. Input samples (time, features), perhaps a mask (time,), as the layer takes them; output samples as the layer
@@ -29,6 +30,11 @@ class Bidirectional(Layer):
 
     layer: an LSTM, GRU or SimpleRNN in no net, of one direction and not stateful; it stands for its options alone.
     merge: "concat", "sum", "mul" or "ave".
+
+    >>> inner = layers.GRU("gru", 4, return_sequences=True)
+    >>> net = Sequential([layers.Input((6, 3)), layers.Bidirectional("both", inner)])
+    >>> net.predict(np.ones((2, 6, 3), "float32")).shape
+    (2, 6, 8)
     """
 
     features_last = True
@@ -71,13 +77,17 @@ def _named(layer: RecurrentLayer, direction: str) -> RecurrentLayer:
 
 
 class TimeDistributed(Layer):
-    """y[:, t] = layer(x[:, t]) for each step t: the steps of all samples go through the layer as one batch.
+    """Applies a layer to each time step, y[:, t] = layer(x[:, t]): the steps of all samples go through it as one batch.
 
     Input samples (time, ...), output samples (time, ...), behind the time what the layer takes and gives. Parameters
     and state: those of the layer, "<name>/<layer>/weight".
 
     layer: of one input and one output, in no net and in no other layer. One that works on statistics of the batch has
     them over all steps.
+
+    >>> net = Sequential([layers.Input((6, 3, 4)), layers.TimeDistributed("steps", layers.Flatten("flat"))])
+    >>> net.predict(np.ones((2, 6, 3, 4), "float32")).shape
+    (2, 6, 12)
     """
 
     passes_mask = True

@@ -104,7 +104,7 @@ operators.put_on_tensor()
 def backward(
     y: Tensor, dy: Tensor | None = None, *, parameters: Collection[Tensor] | None = None
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield (parameter, gradient) for every tensor with `stores_grad` that y depends on.
+    """Yields (parameter, gradient) for every tensor with `stores_grad` that y depends on.
 
     A parameter comes as soon as its gradient is final, once, even if several operations used it. A gradient is
     valid until the generator is asked for the next; copy it to keep it. The derivative through an operation is
@@ -113,6 +113,12 @@ def backward(
     y: made by taped operations; dy: the derivative by y, y's shape, default 1 for a y of one element. parameters: only
     these, and nothing is computed for others alone; None: all.
     GraphError if y is not on the tape or was walked before; ShapeError or TypeError if dy does not fit.
+
+    >>> w = tensor.as_tensor([1.0, 2.0, 3.0])
+    >>> w.stores_grad = True
+    >>> for parameter, gradient in autograd.backward((w * w).sum()):
+    ...     print(gradient)
+    [2. 4. 6.]
     """
     if y.creator is None:
         raise GraphError("backward: y was not made by taped operations over tensors with stores_grad")

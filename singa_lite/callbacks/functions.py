@@ -20,6 +20,12 @@ class LambdaCallback(Callback):
 
     What they return is not looked at; StopTraining that one raises ends the training. TypeError for what cannot be
     called so.
+
+    >>> net = Sequential([layers.Dense(3, input_shape=(5,))])
+    >>> net.compile("adam", "mse")
+    >>> shown = callbacks.LambdaCallback(on_start=lambda training: print(training.epochs))
+    >>> history = net.fit(np.ones((8, 5)), np.ones((8, 3)), epochs=2, callbacks=shown, verbose=False)
+    2
     """
 
     def __init__(
@@ -48,6 +54,13 @@ class TerminateOnNaN(Callback):
     """Ends the training, with a warning, after the first batch whose loss is NaN or infinite, and keeps what there is.
 
     Without it `fit` raises an error there that names the layer, see `compile(on_nan=)`.
+
+    >>> net = Sequential([layers.Dense(3, input_shape=(5,))])
+    >>> net.compile("adam", "mse")
+    >>> ending = callbacks.TerminateOnNaN()
+    >>> history = net.fit(np.ones((8, 5)), np.ones((8, 3)), epochs=2, callbacks=ending, verbose=False)
+    >>> len(history["loss"])  # no loss was NaN
+    2
     """
 
     takes_nan = True
@@ -67,6 +80,13 @@ class TimeLimit(Callback):
 
     seconds: above 0. The validation is not interrupted. With a `Checkpoint` behind it, `fit(resume="auto")` goes on.
     Where several processes train together, the first whose time is over ends it.
+
+    >>> net = Sequential([layers.Dense(3, input_shape=(5,))])
+    >>> net.compile("adam", "mse")
+    >>> limit = callbacks.TimeLimit(seconds=1e-6)  # over after the first batch
+    >>> history = net.fit(np.ones((8, 5)), np.ones((8, 3)), batch_size=2, callbacks=limit, verbose=False)
+    >>> net.optimizer.step
+    1
     """
 
     def __init__(self, seconds: float) -> None:

@@ -30,6 +30,14 @@ class CSVLogger(Callback):
     before a checkpoint that the training goes on from. Until then the file stays as it is, and a failure loses no row.
     Rows that are there have empty fields in columns that are new. OSError where it cannot be written, ValueError for a
     file with columns that this training lacks, before the first batch.
+
+    >>> from pathlib import Path
+    >>> net = Sequential([layers.Dense(3, input_shape=(5,))])
+    >>> net.compile("adam", "mse")
+    >>> logger = callbacks.CSVLogger("log.csv")
+    >>> history = net.fit(np.ones((8, 5)), np.ones((8, 3)), epochs=2, callbacks=logger, verbose=False)
+    >>> Path("log.csv").read_text().split(",")[:2]
+    ['epoch', 'loss']
     """
 
     def __init__(self, path: str | os.PathLike[str], append: bool = False) -> None:
@@ -127,6 +135,8 @@ class TensorBoard(Callback):
     By the package tensorboard itself: `pip install "singa-lite[tensorboard]"`; ImportError at the start where it is
     missing, OSError for a folder that cannot be written to. Where the training goes on from a checkpoint, later epochs
     that are in the folder are hidden.
+
+    >>> logger = callbacks.TensorBoard("logs")  # net.fit(..., callbacks=logger), then: tensorboard --logdir logs
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:

@@ -95,6 +95,13 @@ class ReduceLROnPlateau(Watching):
     cooldown: epochs after that which do not count; min_lr: the least rate. The optimizer's rate must be a number, not a
     schedule: ValueError at the start otherwise. The rate stays as it is at the end; a checkpoint keeps it. See
     `Watching` for the others.
+
+    >>> net = Sequential([layers.Dense(3, input_shape=(5,))])
+    >>> net.compile(optimizer.SGD(lr=1e-9), "mse")
+    >>> lowering = callbacks.ReduceLROnPlateau("loss", factor=0.5, patience=2)
+    >>> history = net.fit(np.ones((8, 5)), np.ones((8, 3)), epochs=3, callbacks=lowering, verbose=False)
+    >>> net.optimizer.lr
+    5e-10
     """
 
     sets_rate = True
@@ -170,6 +177,13 @@ class EarlyStopping(Watching):
     ```
 
     See `Watching` for the others.
+
+    >>> net = Sequential([layers.Dense(3, input_shape=(5,))])
+    >>> net.compile(optimizer.SGD(lr=0.0), "mse")  # a rate at which nothing becomes better
+    >>> stopping = callbacks.EarlyStopping("loss", patience=2)
+    >>> history = net.fit(np.ones((8, 5)), np.ones((8, 3)), epochs=10, callbacks=stopping, verbose=False)
+    >>> len(history["loss"])
+    3
     """
 
     def __init__(

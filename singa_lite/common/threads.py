@@ -74,15 +74,22 @@ _share: ContextVar[int] = ContextVar("share", default=0)
 
 
 def threads() -> int:
-    """Threads that an operation may use. ValueError for a SINGA_LITE_THREADS that is no whole number from 1."""
+    """Returns how many threads an operation may use. ValueError for a SINGA_LITE_THREADS that is no whole number from
+    1.
+
+    >>> device.threads() >= 1
+    True
+    """
     return _setting.number or _thread_setting() or _of_openmp() or usable_cores()
 
 
 def set_threads(number: int) -> None:
-    """Let every library use so many threads, 1 or more.
+    """Sets how many threads every library may use, 1 or more.
 
     DeviceError for another number than the present one once oneDNN is loaded, which the first device with its kernels
     does: its code is made for a number.
+
+    >>> device.set_threads(device.threads())  # before the first device: any number
     """
     number = _checked("set_threads", number)
     if _setting.openmp is not None and number != threads():

@@ -27,7 +27,8 @@ class Group(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class Bucketed:
-    """What `bucketed` makes. Nothing is copied before its batch is asked for, so the sequences are to stay as they are.
+    """The batches of sequences in buckets that `bucketed` makes. Nothing is copied before its batch is asked for, so
+    the sequences are to stay as they are.
 
     count: sequences; boundaries: lengths of the buckets, rising; sizes: how many sequences a batch of each has;
     tokens: whether there is a target for each token. len() is the number of batches in an epoch.
@@ -35,6 +36,11 @@ class Bucketed:
     A batch is (x, y): x (n, length) of ids, `padding` behind a sequence's end; y (n, length), `ignore_index` there, or
     (n, ...), a target each sequence. Each sequence is in one batch of an epoch. What is left of a bucket, too few for
     a batch, goes into batches of the next longer one, so that there is but one batch of another size, at the end.
+
+    >>> texts = [np.arange(1, length + 1) for length in (3, 5, 4, 9)]
+    >>> batches = data.bucketed(texts, np.array([0, 1, 1, 0]), batch_size=2, boundaries=[5, 10])
+    >>> batches.count, batches.boundaries, len(batches)
+    (4, (5, 10), 2)
     """
 
     x: list[Array]
@@ -127,7 +133,8 @@ def bucketed(
     ignore_index: int = -100,
     seed: int = 0,
 ) -> Bucketed:
-    """Sequences of unequal lengths for `net.fit(data, epochs=...)`, `net.evaluate(data)` and loops of one's own.
+    """Returns batches of sequences of unequal lengths, for `net.fit(data, epochs=...)`, `net.evaluate(data)` and loops
+    of one's own.
 
     x: a list of arrays (length,) of ids, of any integer dtype, each of at least one. y: a list of arrays like x's, a
     target each token, or one array (sequences, ...), a target each sequence. batch_size: sequences of a batch; or
@@ -138,6 +145,11 @@ def bucketed(
 
     TypeError for what are no sequences of integers, ShapeError for an empty one and for targets that are not as many,
     ValueError for numbers that make no sense; the message names the sequence.
+
+    >>> texts = [np.arange(1, length + 1) for length in (3, 5, 4, 9)]
+    >>> batches = data.bucketed(texts, np.array([0, 1, 1, 0]), batch_size=2, boundaries=[5, 10])
+    >>> sorted(x.shape for x, y in batches.epoch(0))
+    [(2, 5), (2, 10)]
     """
     sequences = _sequences("bucketed: sequence", x)
     targets = _targets(y, sequences)

@@ -49,7 +49,7 @@ def load_idx(images: FilePath, labels: None = None) -> Array: ...
 def load_idx(images: FilePath, labels: FilePath) -> tuple[Array, Array]: ...
 @explains_keywords(images=checks.path, labels=checks.or_none(checks.path))
 def load_idx(images: FilePath, labels: FilePath | None = None) -> Array | tuple[Array, Array]:
-    """The array of an IDX file, and that of a second one with the labels if it is named.
+    """Returns the array of an IDX file, and that of a second one with the labels if it is named.
 
     Gzipped files are recognised by their content. Any of the six IDX types and any number of axes is read;
     MNIST's images are (n, 28, 28) uint8 (no channel axis) and its labels (n,) uint8. Format: "The IDX
@@ -57,6 +57,12 @@ def load_idx(images: FilePath, labels: FilePath | None = None) -> Array | tuple[
 
     images: the file with the samples; labels: the file with one label a sample. The arrays have the file's
     shape and type, in native byte order. DataFileError for a malformed file, or unequal sample counts.
+
+    >>> from pathlib import Path
+    >>> _ = Path("images.idx").write_bytes(bytes([0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 3, 1, 2, 3, 4, 5, 6]))
+    >>> print(data.load_idx("images.idx"))
+    [[1 2 3]
+     [4 5 6]]
     """
     samples = _read_idx(Path(images))
     if labels is None:
@@ -70,7 +76,7 @@ def load_idx(images: FilePath, labels: FilePath | None = None) -> Array | tuple[
 
 @explains_keywords(paths=checks.paths)
 def load_cifar10(paths: FilePath | Sequence[FilePath]) -> tuple[Array, Array]:
-    """The images and labels of CIFAR-10's binary version.
+    """Returns the images and labels of CIFAR-10's binary version.
 
     A file is a row of records of one label byte and 3 x 32 x 32 pixel bytes. Format: "Binary version" in
     https://www.cs.toronto.edu/~kriz/cifar.html.
@@ -79,6 +85,11 @@ def load_cifar10(paths: FilePath | Sequence[FilePath]) -> tuple[Array, Array]:
     training files; the test set is `folder / "test_batch.bin"`. Gives images (n, 3, 32, 32) uint8, channels
     red, green, blue, and labels (n,) uint8 in 0..9; files follow each other in the order given. ValueError if
     no file is named, DataFileError for one without a whole number of records, or with a label above 9.
+
+    >>> np.zeros((2, 1 + 3 * 32 * 32), "uint8").tofile("batch.bin")
+    >>> images, labels = data.load_cifar10("batch.bin")
+    >>> images.shape, labels.shape
+    ((2, 3, 32, 32), (2,))
     """
     files = _cifar10_files(paths)
     record = 1 + math.prod(CIFAR10_SHAPE)
@@ -97,12 +108,17 @@ def load_cifar10(paths: FilePath | Sequence[FilePath]) -> tuple[Array, Array]:
 
 @explains_keywords(path=checks.path, names=_names)
 def load_npz(path: FilePath, names: Sequence[str]) -> tuple[Array, ...]:
-    """The named arrays of a `.npz` file, in the order of `names`.
+    """Returns the named arrays of a `.npz` file, in the order of `names`.
 
     `x, y = load_npz("set.npz", ["x", "y"])` reads two. Pickled objects are refused, since reading
     them could run any code.
 
     DataFileError for a malformed file, an entry of Python objects, or a missing one (with those there are).
+
+    >>> np.savez("set.npz", x=np.ones((4, 5)), y=np.ones(4))
+    >>> x, y = data.load_npz("set.npz", ["x", "y"])
+    >>> x.shape, y.shape
+    ((4, 5), (4,))
     """
     with reading(path, "an .npz archive"), open(path, "rb") as file:  # np.load leaves a broken archive open
         archive = np.load(file, allow_pickle=False)
@@ -114,9 +130,16 @@ def load_npz(path: FilePath, names: Sequence[str]) -> tuple[Array, ...]:
 
 @explains_keywords(path=checks.path, names=_names)
 def load_hdf5(path: FilePath, names: Sequence[str]) -> tuple[Array, ...]:
-    """The named data sets of an HDF5 file, in the order of `names`; `"group/name"` reaches into groups.
+    """Returns the named data sets of an HDF5 file, in the order of `names`; `"group/name"` reaches into groups.
 
     DataFileError for a malformed file, or a missing data set (with those there are).
+
+    >>> import h5py
+    >>> with h5py.File("set.h5", "w") as file:
+    ...     file["train/x"] = np.ones((4, 5))
+    >>> (x,) = data.load_hdf5("set.h5", ["train/x"])
+    >>> x.shape
+    (4, 5)
     """
     import h5py
 

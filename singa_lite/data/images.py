@@ -84,7 +84,16 @@ class Images:
 
 
 class ImageFolder(Paired):
-    """What `image_folder` makes. classes: names of the subfolders, sorted; files: paths; y: int64 (n,) class ids."""
+    """The images and class ids that `image_folder` found. classes: names of the subfolders, sorted; files: paths; y:
+    int64 (n,) class ids.
+
+    >>> from pathlib import Path
+    >>> from PIL import Image
+    >>> Path("pets", "cats").mkdir(parents=True, exist_ok=True)
+    >>> Image.new("RGB", (8, 6)).save("pets/cats/0.png")
+    >>> len(data.image_folder("pets", size=4))
+    1
+    """
 
     x: Images
     y: Array
@@ -115,7 +124,8 @@ class ImageFolder(Paired):
 def image_folder(
     path: str | os.PathLike[str], size: int | tuple[int, int], *, channels: int = 3, crop: bool = False
 ) -> ImageFolder:
-    """Images of a folder with a subfolder for each class, at any depth below: `net.fit(data.image_folder(...))`.
+    """Returns the images of a folder with a subfolder for each class, at any depth below:
+    `net.fit(data.image_folder(...))`.
 
     Class ids count the subfolders' names in sorted order, and images come in the order of their paths, those behind
     links too. Pillow decodes those of a batch as it is made, by `fit(workers=)` if there are any; memory holds paths
@@ -128,6 +138,15 @@ def image_folder(
     without images, images beside the classes, a link to nothing, and a file that has no image's ending, does not begin
     as an image, or is cut off. DataError for one that is damaged within, when it is decoded: at once where all have at
     most 16 MiB.
+
+    >>> from pathlib import Path
+    >>> from PIL import Image
+    >>> for kind in ("cats", "dogs"):
+    ...     Path("pets", kind).mkdir(parents=True)
+    ...     Image.new("RGB", (8, 6)).save(f"pets/{kind}/0.png")
+    >>> pets = data.image_folder("pets", size=(4, 5))
+    >>> pets.classes, pets.x[0:2].shape
+    (('cats', 'dogs'), (2, 3, 4, 5))
     """
     require("image_folder", "PIL")
     height, width = _size(size)

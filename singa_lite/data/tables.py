@@ -72,7 +72,8 @@ def csv(
     separator: str = ",",
     encoding: str | None = None,
 ) -> Table:
-    """A CSV file with a line of names first, for `net.fit(data.csv("t.csv", target=["price"]))`, whatever its size.
+    """Returns the table of a CSV file with a line of names first, for `net.fit(data.csv("t.csv", target=["price"]))`,
+    whatever its size.
 
     One reading finds where lines begin; then blocks of 1 MiB are read as batches ask for them, shuffled within windows.
     target: a column, "kind", for targets (n,), as class ids come, or a list, ["price"], for targets (n, columns), as a
@@ -87,6 +88,12 @@ def csv(
     missing values, for quoted text with line ends in it, and DataFileError, also a ValueError, for an empty file, a
     folder, and what is no text. A file of at most 64 MiB is read once for this at the beginning; of a larger one, lines
     of too few or too many values are found then, and other faults as their block is read.
+
+    >>> from pathlib import Path
+    >>> _ = Path("flats.csv").write_text("rooms,size,price" + chr(10) + "2,60,300" + chr(10) + "3,80,400")
+    >>> flats = data.csv("flats.csv", target=["price"])
+    >>> flats.x[0:2].tolist(), flats.y[0:2].tolist()
+    ([[2.0, 60.0], [3.0, 80.0]], [[300], [400]])
     """
     return _table("csv", CsvBlocks(path, separator, encoding), target, features, dtype)
 
@@ -95,11 +102,18 @@ def csv(
 def parquet(
     path: FilePath, target: str | Sequence[str], *, features: Sequence[str] | None = None, dtype: str = "float32"
 ) -> Table:
-    """A Parquet file, for `net.fit(data.parquet("t.parquet", target=["price"]))`: read by row groups and columns.
+    """Returns the table of a Parquet file, read by row groups and columns, for `net.fit(data.parquet("t.parquet",
+    target=["price"]))`.
 
     target, features, dtype: as for `csv`; pandas' index, which is no column of the table that was written, is left out.
     DataError for columns without numbers and missing values, DataFileError for a file that is damaged, found as for
     `csv`. Needs pyarrow, extra `data`.
+
+    >>> import pandas
+    >>> pandas.DataFrame({"rooms": [2, 3], "size": [60, 80], "price": [300, 400]}).to_parquet("flats.parquet")
+    >>> flats = data.parquet("flats.parquet", target=["price"])
+    >>> flats.x[0:2].tolist(), flats.y[0:2].tolist()
+    ([[2.0, 60.0], [3.0, 80.0]], [[300], [400]])
     """
     return _table("parquet", ParquetBlocks(path), target, features, dtype)
 

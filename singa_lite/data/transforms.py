@@ -29,7 +29,13 @@ _ROUNDING = 2e-3
 
 
 class Compose:
-    """Several transforms, one behind the other, over the same random numbers."""
+    """Applies several transforms, one behind the other, over the same random numbers.
+
+    >>> from singa_lite.data import transforms
+    >>> both = transforms.Compose([transforms.RandomFlip(), transforms.RandomCrop(4, padding=1)])
+    >>> both(np.ones((3, 6, 5)), np.random.default_rng(0)).shape
+    (3, 4, 4)
+    """
 
     def __init__(self, transforms: Sequence[Transform]) -> None:
         for each in transforms:
@@ -47,6 +53,11 @@ class RandomFlip:
     """Mirrors an image with probability 1/2: left and right (horizontal), top and bottom (vertical), each by itself.
 
     Values of any range. ShapeError for an image that has not three axes.
+
+    >>> from singa_lite.data import transforms
+    >>> image = np.arange(3.0).reshape(1, 1, 3)
+    >>> print(transforms.RandomFlip()(image, np.random.default_rng(3)))
+    [[[2. 1. 0.]]]
     """
 
     def __init__(self, horizontal: bool = True, vertical: bool = False) -> None:
@@ -72,6 +83,10 @@ class RandomCrop:
 
     size: (height, width), or one number for both. Values of any range. ShapeError for an image that is smaller, or has
     not three axes.
+
+    >>> from singa_lite.data import transforms
+    >>> transforms.RandomCrop((4, 3), padding=1)(np.ones((3, 6, 5)), np.random.default_rng(0)).shape
+    (3, 4, 3)
     """
 
     def __init__(self, size: int | tuple[int, int], padding: int = 0) -> None:
@@ -93,6 +108,10 @@ class RandomRotation:
     """Turns an image about its centre by up to so many degrees either way, bilinear; zeros where it gives nothing.
 
     Values of any range; integers are rounded. ShapeError for an image that has not three axes.
+
+    >>> from singa_lite.data import transforms
+    >>> transforms.RandomRotation(10)(np.ones((3, 6, 5)), np.random.default_rng(0)).shape
+    (3, 6, 5)
     """
 
     def __init__(self, degrees: float) -> None:
@@ -116,6 +135,11 @@ class RandomColor:
     As torchvision's ColorJitter blends: with black, with the mean of the grey image, and with the grey image.
     Saturation is that of images of three channels: red, green, blue. image: uint8, or floats from 0 to 1: TypeError for
     another dtype, ValueError for another range, ShapeError for an image that has not three axes.
+
+    >>> from singa_lite.data import transforms
+    >>> image = np.full((3, 6, 5), 100, "uint8")
+    >>> transforms.RandomColor(brightness=0.2)(image, np.random.default_rng(0)).shape
+    (3, 6, 5)
     """
 
     def __init__(self, brightness: float = 0.0, contrast: float = 0.0, saturation: float = 0.0) -> None:

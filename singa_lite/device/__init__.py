@@ -24,7 +24,11 @@ _default: ContextVar[Device | None] = ContextVar("default", default=None)
 
 
 def default() -> Device:
-    """The device used where none is named: `as_default`'s, `SINGA_LITE_DEVICE`'s ("cpu", "cuda:0"), or the CPU."""
+    """Returns the device used where none is named: `as_default`'s, `SINGA_LITE_DEVICE`'s ("cpu", "cuda:0"), or the CPU.
+
+    >>> device.default() is device.cpu()
+    True
+    """
     given = _default.get()
     if given is not None:
         return given
@@ -33,7 +37,13 @@ def default() -> Device:
 
 @contextmanager
 def as_default(device: Device) -> Iterator[Device]:
-    """Inside, this device is used where none is named, by the thread that says so. TypeError for what is no Device."""
+    """Makes this device the default within a `with` block, for the thread that enters it. TypeError for what is no
+    Device.
+
+    >>> with device.as_default(device.new_cpu(limit=1_000_000)):
+    ...     print(tensor.zeros((3,)).device.pool.limit)
+    1000000
+    """
     if not isinstance(device, Device):
         raise TypeError(f"as_default: wanted a Device, received {device!r:.100}")
     token = _default.set(device)
@@ -44,9 +54,12 @@ def as_default(device: Device) -> Iterator[Device]:
 
 
 def get(spec: object = None) -> Device:
-    """The device that is named: a Device itself, None for the default one, "cpu" or "cuda:0".
+    """Returns the device that is named: a Device itself, None for the default one, "cpu" or "cuda:0".
 
     DeviceError for another text, and for a device that is not there; TypeError for anything else.
+
+    >>> device.get("cpu").name
+    'cpu'
     """
     if spec is None:
         return default()
@@ -58,7 +71,11 @@ def get(spec: object = None) -> Device:
 
 
 def device_of(tensor: Tensor) -> Device:
-    """The device that holds the tensor, by its full type: `tensor.device` is typed as what tensors ask of it."""
+    """Returns the device that holds the tensor, by its full type: `tensor.device` is typed as what tensors ask of it.
+
+    >>> device.device_of(tensor.zeros((3,))).name
+    'cpu'
+    """
     device = tensor.device
     if not isinstance(device, Device):
         raise TypeError(f"wanted a tensor on a Device, received one on {device!r}")

@@ -83,9 +83,9 @@ def abstract(
     libraries: bool = True,
     channels_last: bool = True,
 ) -> Device:
-    """A new device whose tensors have shapes and strides but no bytes, for planning nets before there is a machine for
-    them. Nets on it record and plan their steps as on the real one, to the byte; AbstractDeviceError for whatever wants
-    values. `net.to_device(device.cpu())` makes such a net real.
+    """Returns a new device whose tensors have shapes and strides but no bytes, for planning nets before there is a
+    machine for them. Nets on it record and plan their steps as on the real one, to the byte; AbstractDeviceError for
+    whatever wants values. `net.to_device(device.cpu())` makes such a net real.
 
     kernels: "onednn" or "numpy", "cpu" for what `device.cpu()` takes, or "cuda". memory: what the real device's pool
     may hold, bytes or text such as "24 GiB"; plans keep to it as to a device's limit, and say by how much they cannot.
@@ -96,6 +96,12 @@ def abstract(
     device has the same limit. libraries: whether
     there are any. channels_last: as of `new_cuda`. DeviceError for another name, and for kernels that are not there;
     TypeError or ValueError for what is no size.
+
+    >>> with device.as_default(device.abstract("cuda", memory="24 GiB")):
+    ...     net = Sequential([layers.Dense(3, input_shape=(5,))])
+    >>> net.compile("adam", "mse")
+    >>> net.plan_batch(1000).arena_bytes < 24 * 1024**3
+    True
     """
     if not isinstance(kernels, str) or kernels not in KINDS:
         raise DeviceError(f"abstract kernels: wanted one of {KINDS}, received {kernels!r:.100}")

@@ -29,13 +29,18 @@ _BYTE = np.dtype(np.uint8)
 
 
 class Device(TensorMemory):
-    """Memory and kernels of one processor.
+    """The memory and kernels of one processor.
 
     phase, layer: where in the step the next operations of this thread stand; `scope` sets them. graph: the one that is
     being recorded, None for none.
     A device records for one thread at a time, and refuses the others meanwhile. They may do operations on tensors of
     their own; watchers and seeds are the device's, so which thread's an operation is counted as is left to chance.
     To train in several threads, give each a device of its own: `new_cpu`.
+
+    >>> cpu = device.new_cpu(limit=1_000_000)
+    >>> x = tensor.zeros((100, 50), device=cpu)
+    >>> cpu.pool.used, cpu.pool.limit
+    (20032, 1000000)
     """
 
     instead = "a process makes its devices by device.cpu() and device.cuda()"

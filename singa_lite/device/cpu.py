@@ -19,9 +19,13 @@ _further = count(1)
 
 
 def cpu(kernels: str = "auto") -> Device:
-    """The CPU. kernels: "auto" (the fastest set there is), "onednn" or "numpy"; "auto" heeds SINGA_LITE_KERNELS.
+    """Returns the CPU's device. kernels: "auto" (the fastest set there is), "onednn" or "numpy"; "auto" heeds
+    SINGA_LITE_KERNELS.
 
     One device a set, the same each time. DeviceError for a set that is not there.
+
+    >>> device.cpu("numpy").name
+    'cpu'
     """
     with _one_at_a_time.lock:
         return _cpu(cpu_kernels(kernels).name)
@@ -33,7 +37,14 @@ def _cpu(kernels: str) -> Device:
 
 
 def new_cpu(limit: int | None = None, kernels: str = "auto") -> Device:
-    """A further CPU device, with a pool of its own. limit: the most bytes that the pool may hold; kernels: as `cpu`."""
+    """Returns a further CPU device, with a pool of its own. limit: the most bytes that the pool may hold; kernels: as
+    `cpu`.
+
+    >>> small = device.new_cpu(limit=1_000_000)
+    >>> x = tensor.zeros((100, 50), device=small)
+    >>> small.pool.used
+    20032
+    """
     limit = None if limit is None else integer("new_cpu limit", limit, 0)
     return _new_cpu(f"cpu#{next(_further)}", limit, cpu_kernels(kernels))
 

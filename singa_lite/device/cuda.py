@@ -25,9 +25,14 @@ _further = count(1)
 
 
 def cuda(index: int = 0) -> Device:
-    """NVIDIA GPU number `index`, the same device each time. DeviceError says what is missing for it.
+    """Returns the device of NVIDIA GPU number `index`, the same each time. DeviceError says what is missing for it.
 
     For a limit, TF32 or other workspaces make a device of its own: `new_cuda`.
+
+    >>> try:
+    ...     gpu = device.cuda(0)
+    ... except DeviceError as error:
+    ...     gpu = device.cpu()  # the error says what is missing
     """
     index = _number("device.cuda", index)
     with _one_at_a_time:
@@ -48,7 +53,8 @@ def new_cuda(
     deterministic: bool = True,
     channels_last: bool = True,
 ) -> Device:
-    """A further device on that GPU, with a pool and a stream of its own. DeviceError says what is missing for it.
+    """Returns a further device on that GPU, with a pool and a stream of its own. DeviceError says what is missing for
+    it.
 
     limit: bytes that its pool may hold. allow_tf32: products and convolutions may round float32 factors to 10 bits,
     which is faster; `compile(precision="tf32")` says it for one net. workspace_limit: bytes of scratch that a call of
@@ -56,6 +62,11 @@ def new_cuda(
     the other wants, as far as there is room (docs/gpu.md). deterministic: equal bits each time. channels_last: how
     images lie in memory, else in C order, for which cuDNN has more engines in true float32; values and shapes are the
     same.
+
+    >>> try:
+    ...     gpu = device.new_cuda(0, limit=2 * 1024**3, allow_tf32=True)
+    ... except DeviceError as error:
+    ...     gpu = device.new_cpu(limit=2 * 1024**3)
     """
     from singa_lite.device.cuda_libraries import Options
 

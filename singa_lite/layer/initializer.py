@@ -17,7 +17,16 @@ from singa_lite.tensor import Tensor, from_numpy, to_numpy
 
 
 class Initializer(ABC):
-    """Base of all initializers. A subclass gives `__call__`."""
+    """The base of all initializers. A subclass gives `__call__`.
+
+    >>> class Identity(initializer.Initializer):
+    ...     def __call__(self, value, key, fan_in, fan_out):
+    ...         value.copy_from_numpy(np.eye(*value.shape, dtype=value.dtype))
+    >>> net = Sequential([layers.Dense(3, input_shape=(2,), weight_init=Identity())])
+    >>> print(net.parameters()["dense/weight"])
+    [[1. 0. 0.]
+     [0. 1. 0.]]
+    """
 
     def __new__(cls, *args: object, **named: object) -> Self:
         if named:
@@ -46,7 +55,12 @@ Spec = Initializer | str | float
 
 @dataclass(frozen=True)
 class Constant(Initializer):
-    """`value` everywhere."""
+    """Sets all elements to `value`.
+
+    >>> net = Sequential([layers.Dense(3, input_shape=(2,), bias_init=initializer.Constant(0.5))])
+    >>> print(net.parameters()["dense/bias"])
+    [0.5 0.5 0.5]
+    """
 
     value: float
 
@@ -59,7 +73,12 @@ class Constant(Initializer):
 
 @dataclass(frozen=True)
 class Uniform(Initializer):
-    """Uniform numbers in [low, high)."""
+    """Draws uniform numbers in [low, high).
+
+    >>> net = Sequential([layers.Dense(50, input_shape=(200,), weight_init=initializer.Uniform(-1.0, 1.0))])
+    >>> print(tensor.to_numpy(net.parameters()["dense/weight"]).max().round(2))
+    1.0
+    """
 
     low: float = -0.05
     high: float = 0.05
@@ -76,7 +95,12 @@ class Uniform(Initializer):
 
 @dataclass(frozen=True)
 class Normal(Initializer):
-    """Normal numbers. std: the standard deviation, 0 or more."""
+    """Draws normal numbers. std: the standard deviation, 0 or more.
+
+    >>> net = Sequential([layers.Dense(50, input_shape=(200,), weight_init=initializer.Normal(std=0.1))])
+    >>> print(tensor.to_numpy(net.parameters()["dense/weight"]).std().round(2))
+    0.1
+    """
 
     mean: float = 0.0
     std: float = 0.05
@@ -92,17 +116,26 @@ class Normal(Initializer):
 
 @dataclass(frozen=True)
 class TruncatedNormal(Normal):
-    """Normal numbers, those further than 2 `std` from the mean drawn again."""
+    """Draws normal numbers, those further than 2 `std` from the mean drawn again.
+
+    >>> net = Sequential([layers.Dense(50, input_shape=(200,), weight_init=initializer.TruncatedNormal(std=0.1))])
+    >>> print(tensor.to_numpy(net.parameters()["dense/weight"]).max().round(2))
+    0.2
+    """
 
     kernel: ClassVar[str] = "truncated_normal"
 
 
 @dataclass(frozen=True)
 class FanScaled(Initializer):
-    """Base of the initializers that scale by fans: mean 0, standard deviation gain * sqrt(scale / fan).
+    """The base of the initializers that scale by fans: mean 0, standard deviation gain * sqrt(scale / fan).
 
     fan: fan_in, or with `average` (fan_in + fan_out) / 2. gain: what the activation that follows asks for.
     ValueError at the call if a fan that is needed is 0.
+
+    >>> net = Sequential([layers.Dense(50, input_shape=(200,), weight_init=initializer.HeNormal())])
+    >>> print(tensor.to_numpy(net.parameters()["dense/weight"]).std().round(2))  # sqrt(2 / 200)
+    0.1
     """
 
     gain: float = 1.0
@@ -137,48 +170,83 @@ class FanScaled(Initializer):
 
 
 class GlorotUniform(FanScaled):
-    """Uniform in ±gain * sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio, AISTATS 2010, equation 16)."""
+    """Draws uniform numbers in ±gain * sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio, AISTATS 2010, equation 16).
+
+    >>> net = Sequential([layers.Dense(50, input_shape=(200,), weight_init=initializer.GlorotUniform())])
+    >>> print(tensor.to_numpy(net.parameters()["dense/weight"]).max().round(2))  # sqrt(6 / 250)
+    0.15
+    """
 
     average = True
 
 
 class GlorotNormal(FanScaled):
-    """Normal with std gain * sqrt(2 / (fan_in + fan_out)) (Glorot and Bengio, AISTATS 2010, equation 12)."""
+    """Draws normal numbers of std gain * sqrt(2 / (fan_in + fan_out)) (Glorot and Bengio, AISTATS 2010, equation 12).
+
+    >>> net = Sequential([layers.Dense(50, input_shape=(200,), weight_init=initializer.GlorotNormal())])
+    >>> print(tensor.to_numpy(net.parameters()["dense/weight"]).std().round(2))  # sqrt(2 / 250)
+    0.09
+    """
 
     average = True
     normal = True
 
 
 class HeUniform(FanScaled):
-    """Uniform in ±gain * sqrt(6 / fan_in), for ReLU (He and others, arXiv 1502.01852)."""
+    """Draws uniform numbers in ±gain * sqrt(6 / fan_in), for ReLU (He and others, arXiv 1502.01852).
+
+    >>> net = Sequential([layers.Dense(50, input_shape=(200,), weight_init=initializer.HeUniform())])
+    >>> print(tensor.to_numpy(net.parameters()["dense/weight"]).max().round(2))  # sqrt(6 / 200)
+    0.17
+    """
 
     scale = 2.0
 
 
 class HeNormal(FanScaled):
-    """Normal with std gain * sqrt(2 / fan_in), for ReLU (He and others, arXiv 1502.01852, equation 10)."""
+    """Draws normal numbers of std gain * sqrt(2 / fan_in), for ReLU (He and others, arXiv 1502.01852, equation 10).
+
+    >>> net = Sequential([layers.Dense(50, input_shape=(200,), weight_init=initializer.HeNormal())])
+    >>> print(tensor.to_numpy(net.parameters()["dense/weight"]).std().round(2))  # sqrt(2 / 200)
+    0.1
+    """
 
     scale = 2.0
     normal = True
 
 
 class LecunUniform(FanScaled):
-    """Uniform in ±gain * sqrt(3 / fan_in) (LeCun and others, Efficient BackProp, 1998, section 4.6)."""
+    """Draws uniform numbers in ±gain * sqrt(3 / fan_in) (LeCun and others, Efficient BackProp, 1998, section 4.6).
+
+    >>> net = Sequential([layers.Dense(50, input_shape=(200,), weight_init=initializer.LecunUniform())])
+    >>> print(tensor.to_numpy(net.parameters()["dense/weight"]).max().round(2))  # sqrt(3 / 200)
+    0.12
+    """
 
 
 class LecunNormal(FanScaled):
-    """Normal with std gain * sqrt(1 / fan_in) (LeCun and others, Efficient BackProp, 1998, section 4.6)."""
+    """Draws normal numbers of std gain * sqrt(1 / fan_in) (LeCun and others, Efficient BackProp, 1998, section 4.6).
+
+    >>> net = Sequential([layers.Dense(50, input_shape=(200,), weight_init=initializer.LecunNormal())])
+    >>> print(tensor.to_numpy(net.parameters()["dense/weight"]).std().round(2))  # sqrt(1 / 200)
+    0.07
+    """
 
     normal = True
 
 
 @dataclass(frozen=True)
 class Orthogonal(Initializer):
-    """`gain` times a matrix (first axis, all others) with orthonormal rows or columns, whichever are fewer.
+    """Draws `gain` times a matrix (first axis, all others) with orthonormal rows or columns, whichever are fewer.
 
     Uniformly distributed among those matrices: Q of a normal matrix's QR, its signs those of R's diagonal
     (Saxe and others, arXiv 1312.6120; Mezzadri, arXiv math-ph/0609050). Factored on the host.
     ShapeError at the call for a tensor of fewer than two axes.
+
+    >>> net = Sequential([layers.Dense(3, input_shape=(5,), weight_init=initializer.Orthogonal())])
+    >>> w = tensor.to_numpy(net.parameters()["dense/weight"])
+    >>> np.allclose(w.T @ w, np.eye(3), atol=1e-5)
+    True
     """
 
     gain: float = 1.0
@@ -203,9 +271,14 @@ class Orthogonal(Initializer):
 
 @dataclass(frozen=True)
 class UnitForget(Initializer):
-    """Zeros but for the forget gate of an LSTM's bias, a second quarter of 0.5: it begins at 1, as both biases add up.
+    """Sets zeros but for the forget gate of an LSTM's bias, a second quarter of 0.5: it begins at 1, as both biases add
+    up.
 
     Keras's unit_forget_bias. ShapeError at the call for a tensor of other than one axis of four equal parts.
+
+    >>> net = Sequential([layers.Input((6, 3)), layers.LSTM("lstm", 2, bias_init=initializer.UnitForget())])
+    >>> print(net.parameters()["lstm/bias_ih_l0"])
+    [0.  0.  0.5 0.5 0.  0.  0.  0. ]
     """
 
     def __call__(self, value: Tensor, key: Tensor, fan_in: int, fan_out: int) -> None:
@@ -240,7 +313,14 @@ NAMES: dict[str, Initializer] = {
 
 
 def fill(spec: Spec, value: Tensor, key: NDArray[np.uint64], fan_in: int, fan_out: int) -> None:
-    """Give a tensor its first values, where it has bytes for them; the rest is as of `Initializer`."""
+    """Gives a tensor its first values, where it has bytes for them; the rest is as of `Initializer`.
+
+    >>> value = tensor.zeros((2, 3))
+    >>> initializer.fill("ones", value, np.array([7, 0, 0], "uint64"), fan_in=2, fan_out=3)
+    >>> print(value)
+    [[1. 1. 1.]
+     [1. 1. 1.]]
+    """
     initializer = get(spec)
     initializer.check(value, fan_in, fan_out)
     if not value.device.is_abstract:
@@ -248,9 +328,14 @@ def fill(spec: Spec, value: Tensor, key: NDArray[np.uint64], fan_in: int, fan_ou
 
 
 def get(spec: Spec, where: str = "initializer") -> Initializer:
-    """The initializer that `spec` stands for. ValueError for an unknown name, TypeError for anything else.
+    """Returns the initializer that `spec` stands for. ValueError for an unknown name, TypeError for anything else.
 
     where: what an error begins with.
+
+    >>> initializer.get("he_normal")
+    HeNormal(gain=1.0)
+    >>> initializer.get(0.5)
+    Constant(value=0.5)
     """
     if isinstance(spec, Initializer):
         return spec

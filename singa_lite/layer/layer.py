@@ -31,7 +31,7 @@ Held = TypeVar("Held", bound="Layer")
 
 
 class Layer(LayerBase):
-    """Base of all layers. A subclass gives `setup` and `forward`:
+    """The base of all layers. A subclass gives `setup` and `forward`:
 
     setup(*shapes) gets the sample shapes of the inputs (no batch axis), makes parameters with `add_parameter` and
     state with `add_state`, and returns the output's sample shape, or a list of them for several outputs.
@@ -45,6 +45,14 @@ class Layer(LayerBase):
     from (a list of shapes for several inputs).
 
     What else a layer says of itself, where it differs from most, is in `LayerBase`.
+
+    >>> class Double(Layer):
+    ...     def setup(self, shape):
+    ...         return shape
+    ...     def forward(self, training, x):
+    ...         return 2.0 * x
+    >>> print(Sequential([layers.Input((3,)), Double("double")]).predict([[1.0, 2.0, 3.0]]))
+    [[2. 4. 6.]]
     """
 
     setup: Callable[..., SampleShape]

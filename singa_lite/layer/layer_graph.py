@@ -60,6 +60,11 @@ class LayerGraph:
         `input_sample_shape`. A source may be named before it is added; the layer is then set up when it comes.
         GraphError for a name that is taken or a cycle, ShapeError for shapes that do not fit; the net is then
         as before.
+
+        >>> net = FeedForwardNet()
+        >>> x = net.add(layers.Input((5,)))
+        >>> net.add(layers.Dense("scores", 3), src=x)
+        <Dense 'scores' -> (3,)>
         """
         check_new("add", layer)
         layer.take_free_name(self._layers)
@@ -177,11 +182,21 @@ class LayerGraph:
         return self._nodes
 
     def all_layers(self) -> dict[str, Layer]:
-        """The layers by path, those within others too: in topological order, within a layer in that of adding."""
+        """The layers by path, those within others too: in topological order, within a layer in that of adding.
+
+        >>> block = layers.Residual("block", [layers.Dense("inner", 5)])
+        >>> list(Sequential([layers.Input((5,), name="x"), block]).all_layers())
+        ['x', 'block', 'block/inner']
+        """
         return {layer.path: layer for node in self.ordered() for layer in node.layer.with_sublayers()}
 
     def parameters(self) -> dict[str, Tensor]:
-        """All parameters by name, in topological order; a shared one once."""
+        """All parameters by name, in topological order; a shared one once.
+
+        >>> net = Sequential([layers.Dense(3, input_shape=(5,))])
+        >>> {name: value.shape for name, value in net.parameters().items()}
+        {'dense/weight': (5, 3), 'dense/bias': (3,)}
+        """
         values = (value for node in self.ordered() for value in node.layer.parameters.values())
         return {value.name: value for value in values}
 

@@ -22,9 +22,14 @@ from singa_lite.tensor import Shape, Tensor
 
 
 class LayerGradients(NamedTuple):
-    """What `backward` yields for a layer: its parameters' names, values and gradients, in equal order.
+    """The gradients that `backward` yields for a layer: its parameters' names, values and gradients, in equal order.
 
     layer_gradients: {layer name: derivative by its input, a list of them for several}, one dict for the whole walk.
+
+    >>> net = Sequential([layers.Dense("hidden", 4, input_shape=(5,)), layers.Dense("out", 3)])
+    >>> y = net.forward(True, np.ones((2, 5), "float32"))
+    >>> [made.names for made in net.backward(tensor.ones((2, 3)))]
+    [['out/weight', 'out/bias'], ['hidden/weight', 'hidden/bias']]
     """
 
     names: list[str]

@@ -33,7 +33,14 @@ class _Taped(NamedTuple):
 
 
 class Loss(Criterion, ABC):
-    """Base of all losses. A subclass gives `compute`, and `check_target` if not any target will do."""
+    """The base of all losses. A subclass gives `compute`, and `check_target` if not any target will do.
+
+    >>> class Cubed(loss.Loss):
+    ...     def compute(self, x, target):
+    ...         return autograd.abs(x - target) ** 3
+    >>> Cubed().evaluate(False, tensor.as_tensor([[1.0], [4.0]]), tensor.as_tensor([[1.0], [2.0]])).item()
+    4.0
+    """
 
     #: What the loss applies to the scores itself, so that no layer before it should: "softmax" or "sigmoid".
     applies: str = ""

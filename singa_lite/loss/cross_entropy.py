@@ -34,7 +34,7 @@ _LEAST = 1e-7
 
 
 class SoftmaxCrossEntropy(Loss):
-    """-sum of t * log softmax(x) over the classes, the mean over a sample's positions.
+    """Computes -sum of t * log softmax(x) over the classes, the mean over a sample's positions.
 
     x: raw scores, at least 2 classes, (n, c, ...) or, as sequences have them, (n, ..., c); y: integer class ids of x's
     shape without the axis of classes, or rows of x's shape of weights that are normalized to sum 1 over the classes:
@@ -48,6 +48,10 @@ class SoftmaxCrossEntropy(Loss):
     label_smoothing: from 0 to 1, the share of the target that goes to all classes alike.
     from_logits: False, Keras's default: x are probabilities, such as a softmax gives, divided by their sum. Those below
     1e-7 count as 1e-7 and have no derivative, as in Keras.
+
+    >>> scores = tensor.as_tensor([[2.0, 0.0, 0.0], [0.0, 0.0, 4.0]])
+    >>> print(loss.SoftmaxCrossEntropy().forward(False, scores, np.array([0, 1])).round(3))
+    [0.24  4.036]
     """
 
     is_counted = True
@@ -128,12 +132,17 @@ class SoftmaxCrossEntropy(Loss):
 
 
 class SigmoidCrossEntropy(LikeScores):
-    """-(w * t * log p + (1 - t) * log(1 - p)), p = sigmoid(x), the mean over each sample. x: raw scores (n, ...).
+    """Computes -(w * t * log p + (1 - t) * log(1 - p)) with p = sigmoid(x), the mean over each sample. x: raw scores
+    (n, ...).
 
     y: x's shape and dtype, values from 0 to 1. pos_weight: w, what yes counts as, such as the share of no over that of
     yes: a number or an array that broadcasts to a sample, as (c,), of finite numbers of at least 0; as of torch's
     BCEWithLogitsLoss. ShapeError where it does not broadcast to the scores. from_logits: False, Keras's default: x are
     probabilities, such as a sigmoid gives, at least 1e-7 from 0 and 1.
+
+    >>> scores, y = tensor.as_tensor([[0.0, 2.0], [-3.0, 1.0]]), tensor.as_tensor([[1.0, 1.0], [0.0, 0.0]])
+    >>> print(loss.SigmoidCrossEntropy().forward(False, scores, y).round(3))
+    [0.41  0.681]
     """
 
     def __init__(self, pos_weight: float | Sequence[float] | Array | None = None, *, from_logits: bool = True) -> None:

@@ -54,10 +54,14 @@ def _by_kernel(kernel: str, k: int, x: Tensor, target: Tensor) -> Tensor:
 
 
 class TopKAccuracy(_AmongTopK):
-    """1 where the target's class is among the k highest scores, else 0; the mean over a sample's positions.
+    """Counts 1 where the target's class is among the k highest scores, else 0; the mean over a sample's positions.
 
     y: integer class ids of x's shape without the axis of classes, or rows of x's shape whose largest entry names the
     class. axis, ignore_index: as of the loss SoftmaxCrossEntropy, and what the mean is of too.
+
+    >>> scores = tensor.as_tensor([[2.0, 0.0, 1.0], [0.0, 1.0, 4.0]])
+    >>> metric.TopKAccuracy(k=2).evaluate(scores, np.array([0, 1])).item()
+    1.0
     """
 
     kernel = "in_top_k"
@@ -105,9 +109,13 @@ class TopKAccuracy(_AmongTopK):
 
 
 class Accuracy(TopKAccuracy):
-    """1 where the target's class has the highest score, else 0; of equal scores the lowest class is taken.
+    """Counts 1 where the target's class has the highest score, else 0; of equal scores the lowest class is taken.
 
     y, axis, ignore_index: as of TopKAccuracy.
+
+    >>> scores = tensor.as_tensor([[2.0, 0.0, 1.0], [0.0, 1.0, 4.0]])
+    >>> metric.Accuracy().evaluate(scores, np.array([0, 1])).item()
+    0.5
     """
 
     def __init__(self, axis: int | None = None, *, ignore_index: int | None = None) -> None:
@@ -115,10 +123,14 @@ class Accuracy(TopKAccuracy):
 
 
 class BinaryAccuracy(Metric):
-    """1 where a score is above the threshold and its target above 1/2, or neither; else 0, as for NaN.
+    """Counts 1 where a score is above the threshold and its target above 1/2, or neither; else 0, as for NaN.
 
     The mean over each sample. x: scores (n, ...); y: x's shape and dtype, values from 0 to 1.
     threshold: 0 for raw scores, as SigmoidCrossEntropy takes them; 0.5 for probabilities.
+
+    >>> scores, y = tensor.as_tensor([[2.0], [-1.0], [0.5]]), tensor.as_tensor([[1.0], [0.0], [0.0]])
+    >>> print(metric.BinaryAccuracy().forward(scores, y))
+    [1. 1. 0.]
     """
 
     higher_is_better = True
@@ -150,18 +162,26 @@ class _AmongLabels(_AmongTopK):
 
 
 class Precision(_AmongLabels):
-    """How many of the `top_k` highest scores are labels, divided by top_k.
+    """Computes how many of the `top_k` highest scores are labels, divided by top_k.
 
     The mean over a sample's positions. y: rows (n, c, ...), a label where above 0.
+
+    >>> scores, y = tensor.as_tensor([[2.0, 0.0, 1.0]]), tensor.as_tensor([[1.0, 0.0, 0.0]])
+    >>> metric.Precision(top_k=2).evaluate(scores, y).item()
+    0.5
     """
 
     kernel = "precision_at_k"
 
 
 class Recall(_AmongLabels):
-    """How many labels are among the `top_k` highest scores, divided by how many there are; 0 without labels.
+    """Computes how many labels are among the `top_k` highest scores, divided by how many there are; 0 without labels.
 
     The mean over a sample's positions. y: rows (n, c, ...), a label where above 0.
+
+    >>> scores, y = tensor.as_tensor([[2.0, 0.0, 1.0]]), tensor.as_tensor([[1.0, 0.0, 0.0]])
+    >>> metric.Recall(top_k=2).evaluate(scores, y).item()
+    1.0
     """
 
     kernel = "recall_at_k"

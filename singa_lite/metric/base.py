@@ -14,11 +14,18 @@ from singa_lite.tensor import Tensor
 
 
 class Metric(Criterion, ABC):
-    """Base of all metrics. A subclass gives `compute`, and `check_target` if not any target will do.
+    """The base of all metrics. A subclass gives `compute`, and `check_target` if not any target will do.
 
     name: in the history of `fit`, "accuracy" and "val_accuracy"; a subclass has its own by its class's name, and both
     a class and an object may say another. higher_is_better: whether a callback that monitors it waits for more (True)
     or less; None: nobody knows, and the callback wants a mode.
+
+    >>> class WithinOne(metric.Metric):
+    ...     def compute(self, x, target):
+    ...         within = autograd.less(autograd.abs(x - target), 1.0)
+    ...         return autograd.reduce_mean(autograd.cast(within, x.dtype), axes=1)
+    >>> WithinOne().evaluate(tensor.as_tensor([[1.0], [4.0]]), tensor.as_tensor([[1.5], [2.0]])).item()
+    0.5
     """
 
     further_options: ClassVar[frozenset[str]] = frozenset({"name"})

@@ -53,11 +53,18 @@ class _OfClasses(EpochMetric):
 
 
 class ConfusionMatrix(_OfClasses):
-    """(c, c) counts of all samples: in row i and column j those of class i whose highest score is that of class j.
+    """Counts samples by class and prediction, (c, c): in row i and column j those of class i whose highest score is
+    class j's.
 
     x: scores (n, c, ...); y: class ids (n, ...), or rows of x's shape whose largest entry names the class. Of equal
     scores the lower class is taken, NaN is never the highest, and a position whose scores are all NaN is in no column.
     axis, ignore_index: as of the loss SoftmaxCrossEntropy.
+
+    >>> scores = tensor.as_tensor([[2.0, 0.0, 1.0], [0.0, 1.0, 4.0], [0.0, 1.0, 0.0]])
+    >>> print(metric.ConfusionMatrix().evaluate(scores, np.array([0, 1, 1])))
+    [[1. 0. 0.]
+     [0. 1. 1.]
+     [0. 0. 0.]]
     """
 
     is_number = False
@@ -70,7 +77,7 @@ class ConfusionMatrix(_OfClasses):
 
 
 class F1(_OfClasses):
-    """2 * tp / (2 * tp + fp + fn) over all samples: the harmonic mean of precision and recall.
+    """Computes 2 * tp / (2 * tp + fp + fn) over all samples: the harmonic mean of precision and recall.
 
     x: scores (n, c, ...) of at least 2 classes, with class ids or one-hot rows; then average says what is made of the
     classes' values: "macro" their mean, over classes that occur as target or as prediction; "micro" the value of all
@@ -78,6 +85,10 @@ class F1(_OfClasses):
     value of yes, and a score above the threshold is one: 0 for raw scores, 0.5 for probabilities. 0 where nothing is
     right or wrong; as scikit-learn's f1_score. What has no score but NaN is taken for no class, and is missed.
     axis, ignore_index: of classes, as of the loss SoftmaxCrossEntropy.
+
+    >>> scores = tensor.as_tensor([[2.0, 0.0, 1.0], [0.0, 1.0, 4.0], [0.0, 1.0, 0.0]])
+    >>> print(metric.F1().evaluate(scores, np.array([0, 1, 1])))
+    0.5555555555555555
     """
 
     higher_is_better = True
@@ -122,10 +133,15 @@ class F1(_OfClasses):
 
 
 class BinaryPrecision(EpochMetric):
-    """Share of true positives among all scores above the threshold: tp / (tp + fp), scikit-learn's precision_score.
+    """Computes the share of true positives among all scores above the threshold: tp / (tp + fp), scikit-learn's
+    precision_score.
 
     x: scores of any shape (n, ...), each by itself; y: x's shape and dtype, yes above 1/2. threshold: a score above it
     is taken for yes, 0 for raw scores, 0.5 for probabilities; NaN is not. 0 where none is taken for yes.
+
+    >>> scores, y = tensor.as_tensor([[2.0], [-1.0], [0.5]]), tensor.as_tensor([[1.0], [1.0], [0.0]])
+    >>> print(metric.BinaryPrecision().evaluate(scores, y))
+    0.5
     """
 
     higher_is_better = True
@@ -150,9 +166,13 @@ class BinaryPrecision(EpochMetric):
 
 
 class BinaryRecall(BinaryPrecision):
-    """tp / (tp + fn) over all scores: how many of those that are yes are taken for it; as scikit-learn's recall_score.
+    """Computes the share of positives that are found: tp / (tp + fn) over all scores, as scikit-learn's recall_score.
 
     x, y, threshold: as of BinaryPrecision. 0 where none is yes.
+
+    >>> scores, y = tensor.as_tensor([[2.0], [-1.0], [0.5]]), tensor.as_tensor([[1.0], [1.0], [0.0]])
+    >>> print(metric.BinaryRecall().evaluate(scores, y))
+    0.5
     """
 
     def _share(self, right: float, taken: float, missed: float) -> float:
@@ -182,13 +202,18 @@ def _top_class(scores: Array) -> Array:
 
 
 class AUC(EpochMetric):
-    """How often a positive has a higher score than a negative, ties counting one half; of all samples of an epoch.
+    """Computes the area under the ROC curve of an epoch: how often a positive has a higher score than a negative, ties
+    counting one half.
 
     x: one score a sample or several, each by itself, y: x's shape and dtype, 0 or 1; or scores (n, 2) of two classes
     and ids (n,), where a sample's score is the difference. NaN where all are positive, or none is.
 
     Keeps 16 bytes a score until the end of the epoch: the score and the label in float64. Hanley and McNeil, Radiology
     143, 1982: the area is that share of pairs.
+
+    >>> scores, y = tensor.as_tensor([[0.1], [0.4], [0.3], [0.9]]), tensor.as_tensor([[0.0], [0.0], [1.0], [1.0]])
+    >>> print(metric.AUC().evaluate(scores, y))
+    0.75
     """
 
     gathers = True

@@ -20,12 +20,21 @@ _TRIED = 8
 
 
 class EpochMetric(Metric):
-    """Base of the metrics that are exact over all samples. A subclass gives `statistics` and `result`.
+    """The base of the metrics that are exact over all samples of an epoch. A subclass gives `statistics` and `result`.
 
     A step hands its scores out, as a further output of the net's; the rest is NumPy in float64 on the host, behind
     each step, which so waits for a GPU. Between batches only the statistics are kept.
 
     gathers: whether statistics are rows that are put one below the other; else `joined` makes one of two.
+
+    >>> class Largest(metric.EpochMetric):
+    ...     def statistics(self, scores, target):
+    ...         return np.array([np.abs(scores - target).max()])
+    ...     joined = staticmethod(np.maximum)
+    ...     def result(self, statistics):
+    ...         return float(statistics[0])
+    >>> print(Largest().evaluate(tensor.as_tensor([[1.0], [4.0]]), tensor.as_tensor([[1.5], [2.0]])))
+    2.0
     """
 
     gathers: ClassVar[bool] = False

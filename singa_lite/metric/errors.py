@@ -25,7 +25,12 @@ class _Errors(Metric):
 
 
 class MeanSquaredError(_Errors):
-    """(x - y)**2, the mean over each sample. y: x's shape and dtype."""
+    """Computes the squared error, (x - y)**2, the mean over each sample. y: x's shape and dtype.
+
+    >>> x, y = tensor.as_tensor([[1.0], [4.0]]), tensor.as_tensor([[1.0], [1.0]])
+    >>> metric.MeanSquaredError().evaluate(x, y).item()
+    4.5
+    """
 
     def compute(self, x: Tensor, target: Tensor) -> Tensor:
         difference = x - target
@@ -33,7 +38,12 @@ class MeanSquaredError(_Errors):
 
 
 class MeanAbsoluteError(_Errors):
-    """|x - y|, the mean over each sample. y: x's shape and dtype."""
+    """Computes the absolute error, |x - y|, the mean over each sample. y: x's shape and dtype.
+
+    >>> x, y = tensor.as_tensor([[1.0], [4.0]]), tensor.as_tensor([[1.0], [1.0]])
+    >>> metric.MeanAbsoluteError().evaluate(x, y).item()
+    1.5
+    """
 
     def compute(self, x: Tensor, target: Tensor) -> Tensor:
         difference = x - target
@@ -45,10 +55,14 @@ def _means(values: Tensor) -> Tensor:
 
 
 class R2(EpochMetric):
-    """1 - sum of (y - x)**2 / sum of (y - mean of y)**2 over all samples; the mean over a sample's elements.
+    """Computes 1 - sum of (y - x)**2 / sum of (y - mean of y)**2 over all samples; the mean over a sample's elements.
 
     y: x's shape and dtype. An element whose targets are all equal counts 1 where it is predicted exactly, else 0, as of
     scikit-learn's r2_score. NaN for fewer than two samples.
+
+    >>> x, y = tensor.as_tensor([[1.0], [4.0], [3.0]]), tensor.as_tensor([[1.0], [5.0], [3.0]])
+    >>> print(metric.R2().evaluate(x, y))
+    0.875
     """
 
     higher_is_better = True

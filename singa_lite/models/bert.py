@@ -24,7 +24,8 @@ def bert(
     device: DeviceSpec = None,
     seed: int | None = None,
 ) -> FeedForwardNet:
-    """BERT (Devlin and others, arXiv 1810.04805), without a loss and not compiled: add a head, and compile with one.
+    """Returns BERT (Devlin and others, arXiv 1810.04805), without a loss and not compiled: add a head, and compile with
+    one.
 
     Inputs "ids" and "types", integers (time,): the words, and which of `types` sentences each is of. Positions of id 0
     are padding, which no other looks at. Output samples (features,) of the pooler, the tanh of a Dense on the first
@@ -36,6 +37,11 @@ def bert(
     positions: the longest text; time: the length of a sample, `positions` where None; hidden_size: 4 times the
     features where None; dropout: of the embeddings and in each block, 0.1 in the paper's training; device, seed: of
     the net.
+
+    >>> net = models.bert(vocabulary=100, positions=16, features=8, heads=2, blocks=1)
+    >>> ids, types = np.ones((3, 16), "int64"), np.zeros((3, 16), "int64")
+    >>> net.predict({"ids": ids, "types": types}).shape
+    (3, 8)
     """
     init, epsilon = initializer.Normal(std=0.02), 1e-12
     net = FeedForwardNet(device=device, seed=seed)

@@ -32,7 +32,8 @@ def densenet121(
 
     shape: of the samples, (channels, height, width); init: of all weights; device, seed: of the net.
 
-    >>> models.densenet121(10, shape=(3, 64, 64)).layers["scores"].get_output_sample_shape()
+    >>> net = models.densenet121(10, shape=(3, 64, 64))
+    >>> net.layers["scores"].output_sample_shape
     (10,)
     """
     blocks = Blocks(shape, device, seed, init)

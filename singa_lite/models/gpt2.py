@@ -22,7 +22,7 @@ def gpt2(
     device: DeviceSpec = None,
     seed: int | None = None,
 ) -> FeedForwardNet:
-    """GPT-2 (Radford and others, Language Models are Unsupervised Multitask Learners, 2019), not compiled.
+    """Returns GPT-2 (Radford and others, Language Models are Unsupervised Multitask Learners, 2019), not compiled.
 
     Input samples of ids (time,), output samples of scores (time, vocabulary), of which SoftmaxCrossEntropy is the
     loss. Layers: tokens (Embedding), positions, perhaps dropout, block0 and so on (TransformerBlock, norms first, with
@@ -32,6 +32,10 @@ def gpt2(
     positions: the longest text; time: the length of a sample, `positions` where None; dropout: of the sum of the
     embeddings and in each block, 0.1 in the paper's training; tied: whether the head uses the table of the embedding,
     as all published ones do; device, seed: of the net.
+
+    >>> net = models.gpt2(vocabulary=100, positions=16, features=8, heads=2, blocks=1)
+    >>> net.predict(np.ones((3, 16), "int64")).shape
+    (3, 16, 100)
     """
     init = initializer.Normal(std=0.02)
     net = FeedForwardNet(loss.SoftmaxCrossEntropy(axis=-1), device=device, seed=seed)

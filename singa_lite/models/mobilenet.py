@@ -39,7 +39,8 @@ def mobilenet_v2(
 
     shape: of the samples, (channels, height, width); init: of all weights; device, seed: of the net.
 
-    >>> models.mobilenet_v2(10, shape=(3, 64, 64)).layers["scores"].get_output_sample_shape()
+    >>> net = models.mobilenet_v2(10, shape=(3, 64, 64))
+    >>> net.layers["scores"].output_sample_shape
     (10,)
     """
     blocks = Blocks(shape, device, seed, init)

@@ -31,7 +31,8 @@ def resnet50(
 
     shape: of the samples, (channels, height, width); init: of all weights; device, seed: of the net.
 
-    >>> models.resnet50(10, shape=(3, 64, 64)).layers["scores"].get_output_sample_shape()
+    >>> net = models.resnet50(10, shape=(3, 64, 64))
+    >>> net.layers["scores"].output_sample_shape
     (10,)
     """
     blocks = Blocks(shape, device, seed, init)

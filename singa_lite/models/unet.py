@@ -29,8 +29,9 @@ def unet(
     shape: of the samples, (channels, height, width), the last two divisible by 2 ** (levels - 1); widths: channels of
     each level, top first; init: of all weights; device, seed: of the net.
 
-    >>> models.unet(3, shape=(1, 32, 48), widths=(8, 16, 32)).layers["scores"].get_output_sample_shape()
-    (3, 32, 48)
+    >>> net = models.unet(3, shape=(1, 32, 48), widths=(8, 16, 32))
+    >>> net.predict(np.ones((2, 1, 32, 48), "float32")).shape
+    (2, 3, 32, 48)
     """
     blocks = Blocks(shape, device, seed, init)
     if len(widths) < 1 or any(extent % 2 ** (len(widths) - 1) for extent in tuple(shape)[1:]):

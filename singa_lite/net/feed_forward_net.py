@@ -1,4 +1,4 @@
-"""FeedForwardNet: a net over data sets, its copies, parts and files; single batches are in `StepMethods`."""
+"""FeedForwardNet: a net over data sets, its copies and parts; see `StepMethods` and `FileMethods` for the rest."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from contextlib import closing
 from copy import deepcopy
 from inspect import isfunction
 from os import PathLike
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite import device as devices
 from singa_lite.autograd.rewriting import Rule
-from singa_lite.common.checks import flag, integer, names
+from singa_lite.common.checks import integer
 from singa_lite.common.keywords import explains_keywords
 from singa_lite.common.unique import Unique
 from singa_lite.compiler.report import net_text
@@ -24,6 +23,7 @@ from singa_lite.data.loading import splitting
 from singa_lite.data.loading.data_set import InTurn, Share
 from singa_lite.layer.layer import OneOrMore
 from singa_lite.layer.layer_graph import LayerGraph
+from singa_lite.net.file_methods import FileMethods
 from singa_lite.net.generation import generate
 from singa_lite.net.step_methods import StepMethods
 from singa_lite.net.submodel import Family, move, part_of
@@ -32,11 +32,8 @@ from singa_lite.tensor import DeviceSpec
 from singa_lite.training import checked, fit, weights
 from singa_lite.training.loop import evaluation, sources
 
-if TYPE_CHECKING:
-    from singa_lite.snapshots.parts import LeftOut  # formats of files take time to import
 
-
-class FeedForwardNet(StepMethods, Unique):
+class FeedForwardNet(StepMethods, FileMethods, Unique):
     """A net of layers, any directed acyclic graph of them.
 
     loss, metric: may also be given to `compile`; objects, or names such as "softmax_cross_entropy" and "accuracy"; a
@@ -44,6 +41,15 @@ class FeedForwardNet(StepMethods, Unique):
     device: where parameters and batches live, default `device.default()`; dtype: of parameters and inputs.
     seed: of the net's random numbers (initial values, dropout); default the device's next one, so that a script
     gives the same numbers each time it runs.
+
+    >>> net = FeedForwardNet("softmax_cross_entropy", "accuracy", seed=7)
+    >>> hidden = net.add(layers.Dense("hidden", 4, activation="relu", input_shape=(5,)))
+    >>> scores = net.add(layers.Dense("scores", 3))
+    >>> net.compile("adam")
+    >>> net
+    <FeedForwardNet of 2 layers on cpu: hidden, scores
+     39 parameters of float32
+     compiled with Adam, SoftmaxCrossEntropy, Accuracy>
     """
 
     instead = "copy.deepcopy(net) is a net of its own"
@@ -78,19 +84,28 @@ class FeedForwardNet(StepMethods, Unique):
         return unpickled, (FeedForwardNet, *pickled(self))
 
     def to_device(self, device: DeviceSpec) -> None:
-        """Move parameters, state and the optimizer's state; those of all nets that have layers of this one."""
+        """Moves parameters, state and the optimizer's state; those of all nets that have layers of this one.
+
+        >>> net = Sequential([layers.Dense(3, input_shape=(5,))])
+        >>> net.to_device(device.new_cpu())
+        """
         others = [] if self._family is None else [net for net in self._family.nets() if net is not self]
         move([self, *others], devices.get(device))
 
     def submodel(self, outputs: str | Collection[str], inputs: str | Collection[str] | None = None) -> FeedForwardNet:
-        """A net of those layers of this one that lead to `outputs`: the same layer objects, with their parameters and
-        state. So training either moves both, `layer.trainable` is of both, and `add` puts a layer into one alone.
+        """Returns a net of those layers of this one that lead to `outputs`: the same layer objects, with their
+        parameters and state. So training either moves both, `layer.trainable` is of both, and `add` puts a layer into
+        one alone.
 
         outputs: a layer's name, or several, none of which feeds another; inputs: the layers that are fed, in the place
         of their source; default: the net's. The new net has no loss and no optimizer yet; an optimizer's state is its
         own. Saved, pickled or copied it is a net by itself; nets that are copied by one call of `deepcopy` share layers
         again, and `to_device` moves all nets that have layers in common. GraphError for names of no layers, outputs
         that feed others, inputs that do not lead to them, or leave out what does. See docs/submodels.md.
+
+        >>> net = Sequential([layers.Dense("hidden", 4, input_shape=(5,)), layers.Dense("scores", 3)])
+        >>> net.submodel("hidden").predict(np.ones((2, 5), "float32")).shape
+        (2, 4)
         """
         made = FeedForwardNet(device=self.device, dtype=self.dtype, seed=self.seed)
         made.adopt(*part_of(self, outputs, inputs))
@@ -112,10 +127,15 @@ class FeedForwardNet(StepMethods, Unique):
         class_weight: object = None,
         verbose: bool | int | str = False,
     ) -> tuple[float, OneOrMore]:
-        """(loss, metric) over all samples, as numbers, without training; the metric is None if there is none.
+        """Returns (loss, metric) over all samples, as numbers, without training; the metric is None if there is none.
 
         x, y, prefetch, workers, sample_weight, class_weight: as for `fit`, and checked as there. steps: so many batches
         and no more. verbose: print both on a line.
+
+        >>> net = Sequential([layers.Dense(3, input_shape=(5,), weight_init=0.0)])
+        >>> net.compile("sgd", "mse", "mae")
+        >>> net.evaluate(np.ones((8, 5)), np.full((8, 3), 2.0))
+        (4.0, 2.0)
         """
         self.device.check_bytes("evaluate")
         loading, ahead = sources.checked_loading("evaluate", workers, None), integer("evaluate prefetch", prefetch, 0)
@@ -142,11 +162,15 @@ class FeedForwardNet(StepMethods, Unique):
         output: Collection[str] = (),
         workers: int | Processes = 0,
     ) -> OneOrMore:
-        """The net's output for all samples, in evaluation mode: a Tensor, or {output layer: Tensor}.
+        """Returns the net's output for all samples, in evaluation mode: a Tensor, or {output layer: Tensor}.
 
         What the last layer gives, as it is: raw scores where the loss works on raw scores. output: layers whose outputs
         are wanted too, by path, each of one output; the result is {layer: Tensor} then. x: as for `fit`, or batches of
         samples alone. workers: as for `fit`.
+
+        >>> net = Sequential([layers.Dense(3, input_shape=(5,))])
+        >>> net.predict(np.ones((8, 5))).shape
+        (8, 3)
         """
         self.device.check_bytes("predict")
         checked.single_outputs(self)
@@ -157,7 +181,7 @@ class FeedForwardNet(StepMethods, Unique):
     def generate(
         self, prompt: object, steps: int, temperature: float = 1.0, top_k: int = 0, seed: int = 0
     ) -> NDArray[np.int64]:
-        """Texts that go on from a prompt, id by id, each drawn by what the net gives for those before it.
+        """Returns texts that go on from a prompt, id by id, each drawn by what the net gives for those before it.
 
         prompt: ids (time,), or (n, time) for n texts, of any integer dtype. steps: how many ids are added, at least 1.
         Returns int64 (time + steps,) or (n, time + steps), the prompt first.
@@ -171,6 +195,10 @@ class FeedForwardNet(StepMethods, Unique):
         GraphError for layers that need later positions, each with its reason; ShapeError where the text would be longer
         than layers have positions; ValueError for ids that the net does not have. Nothing that training uses is
         changed. See docs/generation.md.
+
+        >>> net = models.gpt2(vocabulary=20, positions=16, features=8, heads=2, blocks=1)
+        >>> net.generate([3, 7, 5], steps=4).shape
+        (7,)
         """
         self.device.check_bytes("generate")
         cache = self._trainer.steps
@@ -200,7 +228,7 @@ class FeedForwardNet(StepMethods, Unique):
         validation_split: float = 0.0,
         initial_epoch: int = 0,
     ) -> fit.History:
-        """Train for some epochs, with a progress bar.
+        """Trains for some epochs, with a progress bar.
 
         x, y: arrays, or dicts of arrays, of equally many samples; or x alone: what has its targets
         (`data.image_folder`, `data.parquet`), sequences in buckets (`data.bucketed`), or what gives batches, (x, y) or
@@ -229,6 +257,12 @@ class FeedForwardNet(StepMethods, Unique):
         sample_weight, class_weight: as for `train_one_batch`, of all samples; of the validation by
         validation_data=(x, y, sample_weight). validation_split: that share of the samples, the last ones, is the
         validation data. initial_epoch: how many epochs count as done. See docs/metrics_and_callbacks.md.
+
+        >>> net = Sequential([layers.Dense(3, input_shape=(5,))])
+        >>> net.compile("adam", "mse")
+        >>> history = net.fit(np.ones((20, 5)), np.ones((20, 3)), batch_size=4, epochs=2, verbose=False)
+        >>> len(history["loss"]), net.optimizer.step
+        (2, 10)
         """
         self.device.check_bytes("fit")
         self._trainer.required_optimizer("fit")
@@ -264,8 +298,17 @@ class FeedForwardNet(StepMethods, Unique):
         return list(layer_rows(self.ordered()))
 
     def summary(self) -> str:
-        """Print a table of the layers with shapes, parameters and bytes; returns its text, which a notebook does not
+        """Prints a table of the layers with shapes, parameters and bytes; returns its text, which a notebook does not
         show again.
+
+        >>> net = Sequential([layers.Dense(3, input_shape=(5,))])
+        >>> text = net.summary()
+        ┌───────────────┬────────────┬──────────────┬────────────┬───────┐
+        │ layer (kind)  │ input from │ output shape │ parameters │ bytes │
+        ├───────────────┼────────────┼──────────────┼────────────┼───────┤
+        │ dense (Dense) │ input      │ (3,)         │         18 │    72 │
+        └───────────────┴────────────┴──────────────┴────────────┴───────┘
+        parameters: 18 (72 bytes), state: 0 bytes
         """
         return net_text.printed(net_text.table(self.layer_rows(), sum(t.nbytes for t in self.states().values())))
 
@@ -275,66 +318,21 @@ class FeedForwardNet(StepMethods, Unique):
         shown = self.device.name, [layer.name for layer in self.layers.values()], str(self.dtype), sizes.values()
         return net_text.brief(type(self).__name__, *shown, criteria)
 
-    def config(self) -> dict[str, object]:
-        """Returns the net without parameters as plain values for JSON: layers, wiring, loss, metric, optimizer and the
-        options of `compile`. `from_config` makes such a net again, and `save` puts it into files.
-
-        Rewriting rules are in it by their names. ConfigError names what cannot be written down, such as a function that
-        a layer was given.
-        """
-        from singa_lite.snapshots.config import config_of
-
-        return dict(config_of(self))
-
     @classmethod
     def from_config(
         cls, config: object, device: DeviceSpec = None, *, custom: Mapping[str, type | Rule] | None = None
     ) -> FeedForwardNet:
-        """A new net as `config` wrote down, with initial values. custom: {name: class} of the user's own layers, losses
-        and metrics, {name: rule} of its rewriting rules. ConfigError for what is no configuration, or of a class or a
-        rule that is not in custom.
+        """Returns a new net as `config` wrote it down, with initial values. custom: {name: class} of the user's own
+        layers, losses and metrics, {name: rule} of its rewriting rules. ConfigError for what is no configuration, or of
+        a class or a rule that is not in custom.
+
+        >>> net = Sequential([layers.Dense(3, input_shape=(5,))])
+        >>> FeedForwardNet.from_config(net.config()).predict(np.ones((2, 5))).shape
+        (2, 3)
         """
         from singa_lite.snapshots.config import net_of
 
         return net_of(FeedForwardNet, config, device, custom)
-
-    def save(self, path: str | PathLike[str], *, weights_only: bool = False, **options: object) -> None:
-        """Write parameters, state, optimizer state and step to a file: the whole new file or the old one.
-
-        The path's suffix chooses the format; .h5 is the native one. weights_only: parameters and running statistics
-        alone, for other programs. options: of the format, `snapshots.formats`. Of several processes that train it
-        together rank 0 writes, and the others return at once; with shard="state" all call it, and rank 0 collects their
-        parts of the state, one array at a time.
-        """
-        from singa_lite.snapshots import formats
-
-        self.device.check_bytes("save")
-        formats.save(self, path, weights_only=weights_only, **options)
-
-    def load(
-        self,
-        path: str | PathLike[str],
-        optimizer: bool | None = None,
-        *,
-        layers: Collection[str] | None = None,
-        strict: bool = True,
-        **options: object,
-    ) -> LeftOut:
-        """Read what `save` wrote. Missing, extra, wrong-shaped or wrong-typed entries are a SnapshotError.
-
-        optimizer: whether to read the optimizer's state too; default: if the net is compiled, unless the file is of a
-        kind that has none, such as one of weights alone.
-        layers: only these, by name or path, with what is in them; the file may hold others. strict: False reads what
-        fits and leaves the rest as it is. With either the optimizer stays as it is. Returns the names of what was left
-        out: (missing, differing, unused).
-        Nothing changes unless all that is to be read can be. options: of the format, as in `save`.
-        """
-        from singa_lite.snapshots import formats
-
-        self.device.check_bytes("load")
-        chosen = None if layers is None else names("load layers", layers)
-        self._check_names("load layers", chosen or ())
-        return formats.load(self, path, optimizer, chosen, flag("load strict", strict), **options)
 
 
 for _kind in FeedForwardNet.__mro__[1:]:  # what Python itself says of arguments names the class that users know

@@ -21,12 +21,17 @@ def _is_table(where: str, given: object) -> None:
 def load(
     path: str | PathLike[str], device: DeviceSpec = None, *, custom: Mapping[str, type | Rule] | None = None
 ) -> FeedForwardNet:
-    """The net that `net.save(path)` wrote: its layers, values, and the optimizer with its state, if it was compiled.
+    """Returns the net that `net.save(path)` wrote: its layers, values, and the optimizer with its state, if it was
+    compiled.
 
     device: where it is to live, default `device.default()`. custom: {name: class} of the user's own layers, losses and
     metrics, {name: rule} of its rewriting rules. SnapshotError for a file without a configuration: of another program,
     of weights alone, or of a net that has none, such as one with a function in a layer; make that net by its script,
     and call its `load`. ConfigError for a class or a rule that is not in custom.
+
+    >>> Sequential([layers.Dense(3, input_shape=(5,))]).save("net.h5")
+    >>> load("net.h5").predict(np.ones((2, 5), "float32")).shape
+    (2, 3)
     """
     from singa_lite.snapshots import configured_net
 

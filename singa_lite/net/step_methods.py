@@ -8,29 +8,21 @@ from math import nan
 
 from singa_lite.common.errors import GraphError
 from singa_lite.common.table import Table
-from singa_lite.compiler.report.memory_plan import MemoryPlan
 from singa_lite.graph.executable import Pause
-from singa_lite.graph.graph import Graph
 from singa_lite.layer.layer import OneOrMore
 from singa_lite.layer.run import LayerGradients
 from singa_lite.net.batch_steps import BatchSteps
-from singa_lite.net.memory_planner import MemoryPlanner
+from singa_lite.net.plan_methods import PlanMethods
 from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.tensor import Tensor
 from singa_lite.training import by_hand
 from singa_lite.training.loop.measures import Measures, Observed
 from singa_lite.training.steps.observer import KeptTensors, Norms
 from singa_lite.training.steps.recorded_steps import StepForm
-from singa_lite.training.steps.recordings import check_recordable
-from singa_lite.training.trained_net import TrainedNet
 
 
-class StepMethods(TrainedNet):
+class StepMethods(PlanMethods):
     """Methods of `FeedForwardNet` about single steps; its trainer, its planner and its batch steps do the work."""
-
-    @cached_property
-    def _planner(self) -> MemoryPlanner:
-        return MemoryPlanner(self._trainer)
 
     @cached_property
     def _batches(self) -> BatchSteps:
@@ -41,7 +33,7 @@ class StepMethods(TrainedNet):
     def train_one_batch(
         self, x: object, y: object = None, sample_weight: object = None, class_weight: object = None
     ) -> tuple[Tensor, OneOrMore]:
-        """One step: forward, loss, and an update of each layer as soon as its gradients are there.
+        """Does one training step: forward, loss, and an update of each layer as soon as its gradients are there.
 
         x: a batch, or {input layer: batch}; y: targets, or {output layer: targets}; NumPy, CuPy, DLPack or Tensor, in
         any byte order and layout, or an open HDF5 set.
@@ -51,32 +43,57 @@ class StepMethods(TrainedNet):
         Returns (loss, metric), 0-d tensors from before the update; the metric is None if the net has none, a dict by
         name or by output where several were given.
         Input that does not fit is refused before anything changes.
+
+        >>> net = Sequential([layers.Dense(3, input_shape=(5,), weight_init=0.0)])
+        >>> net.compile(optimizer.SGD(lr=0.1), "mse", "mae")
+        >>> mean, metrics = net.train_one_batch(np.ones((4, 5), "float32"), np.full((4, 3), 2.0, "float32"))
+        >>> mean.item(), metrics.item(), net.optimizer.step
+        (4.0, 2.0, 1)
         """
         return self._batches.train(x, y, sample_weight, class_weight)
 
     def evaluate_one_batch(
         self, x: object, y: object = None, sample_weight: object = None, class_weight: object = None
     ) -> tuple[Tensor, OneOrMore]:
-        """(loss, metric) of one batch, as 0-d tensors, without training. Weights: as for `train_one_batch`."""
+        """Returns (loss, metric) of one batch, as 0-d tensors, without training. Weights: as for `train_one_batch`.
+
+        >>> net = Sequential([layers.Dense(3, input_shape=(5,), weight_init=0.0)])
+        >>> net.compile("sgd", "mse")
+        >>> net.evaluate_one_batch(np.ones((4, 5), "float32"), np.full((4, 3), 2.0, "float32"))[0].item()
+        4.0
+        """
         return self._batches.evaluate(x, y, sample_weight, class_weight)
 
     def predict_one_batch(self, x: object, output: Collection[str] = ()) -> OneOrMore:
-        """The net's output for one batch, in evaluation mode; its tensors are overwritten by the next call.
+        """Returns the net's output for one batch, in evaluation mode; its tensors are overwritten by the next call.
 
         output: as for `predict`.
+
+        >>> net = Sequential([layers.Dense(3, input_shape=(5,))])
+        >>> net.predict_one_batch(np.ones((4, 5), "float32")).shape
+        (4, 3)
         """
         return self._batches.predict(x, output)
 
     def gradients(self, x: object, y: object) -> dict[str, Tensor]:
-        """All parameters' gradients of the loss's mean over a batch, by name.
+        """Returns all parameters' gradients of the loss's mean over a batch, by name.
 
         Parameters stay as they are; running statistics and random state move, as in any training forward.
         All of them are in memory at once: for training, `train_one_batch` needs one layer's at a time.
+
+        >>> net = Sequential([layers.Dense(3, input_shape=(5,))])
+        >>> net.compile("sgd", "mse")
+        >>> net.gradients(np.ones((4, 5), "float32"), np.ones((4, 3), "float32"))["dense/weight"].shape
+        (5, 3)
         """
         return self._batches.gradients(x, y)
 
     def record_again(self) -> None:
-        """Record each step anew when its next batch comes, with all that layers, losses and updates read elsewhere."""
+        """Records each step anew when its next batch comes, with all that layers, losses and updates read elsewhere.
+
+        >>> net = Sequential([layers.Dense(3, input_shape=(5,))])
+        >>> net.record_again()  # after a change to what a function of yours reads elsewhere
+        """
         self._trainer.steps.exclusively(self._trainer.steps.record_again)
 
     # ---- by hand
@@ -84,7 +101,7 @@ class StepMethods(TrainedNet):
     def forward(
         self, training: bool, x: object, output: Collection[str] = (), *, freeze: str | None = None
     ) -> OneOrMore:
-        """Run all layers.
+        """Runs all layers on a batch and returns the output.
 
         training: keep what backward needs, drop out, use the batch's statistics. x: the batch, or {input layer:
         batch}. output: layers whose outputs are wanted too, by path (those of each run, where one runs more than
@@ -94,13 +111,17 @@ class StepMethods(TrainedNet):
         x may come from a tape, such as another net's output: `autograd.backward` of what is computed from the result
         walks back through both, this net's `backward` through its own layers alone. GraphError where a frozen layer
         would cut that tape.
+
+        >>> net = Sequential([layers.Dense("hidden", 4, input_shape=(5,)), layers.Dense("scores", 3)])
+        >>> net.forward(False, np.ones((2, 5), "float32")).shape
+        (2, 3)
         """
         return by_hand.forward(self, self._trainer.runner, training, x, output, freeze)
 
     def backward(
         self, dy: object, output: Collection[str] = (), *, freeze: str | None = None
     ) -> Iterator[LayerGradients]:
-        """Yield each layer's gradients, last layer first: (names, values, gradients, layer_gradients).
+        """Yields each layer's gradients, last layer first: (names, values, gradients, layer_gradients).
 
         dy: the derivative by the net's output, or {layer: derivative}. Layers without parameters are yielded too.
         A layer's derivative is computed before its gradients are handed out, so its parameters may be updated at
@@ -113,6 +134,13 @@ class StepMethods(TrainedNet):
         half updated, and it says so until `discard_step` or `load`.
         GraphError without a forward(True) before, for a second backward, or if there were two forwards and the outputs
         of both are still held.
+
+        >>> net = Sequential([layers.Dense("hidden", 4, input_shape=(5,)), layers.Dense("scores", 3)])
+        >>> scores = net.forward(True, np.ones((2, 5), "float32"))
+        >>> for names, values, gradients, _ in net.backward(tensor.ones((2, 3))):
+        ...     print(names, [gradient.shape for gradient in gradients])
+        ['scores/weight', 'scores/bias'] [(4, 3), (3,)]
+        ['hidden/weight', 'hidden/bias'] [(5, 4), (4,)]
         """
         return by_hand.backward(self, self._trainer.runner, dy, output, freeze)
 
@@ -248,72 +276,3 @@ class StepMethods(TrainedNet):
     def print_norms(self) -> None:
         """Print `norms` where `verbose` asks for it, on the first of several processes."""
         self._batches.print_norms()
-
-    # ---- memory
-
-    @property
-    def training_graph(self) -> Graph:
-        """The last training step that was recorded. GraphError if there is none. Running it trains."""
-        steps = self._trainer.steps
-        trainer = self._trainer
-        if not steps.has_trained and trainer.optimizer is not None and trainer.has_objective:
-            check_recordable("training_graph", trainer.train_step(trainer.objective(), trainer.optimizer))
-        return steps.training_graph
-
-    @property
-    def memory_plan(self) -> MemoryPlan:
-        """The memory plan of the last training step that was recorded. GraphError if there is none."""
-        return self.training_graph.memory_plan
-
-    def plan_batch(
-        self,
-        batch_size: int,
-        training: bool = True,
-        *,
-        samples: int | None = None,
-        memory_budget: int | str | None = None,
-    ) -> MemoryPlan:
-        """The memory plan of a step with batches of this size. Nothing runs and no batch is needed.
-
-        training: a training step of the compiled net, else a prediction. The plan of a training step answers for `fit`:
-        its `total_bytes` counts evaluation with batches of this size and a last, shorter batch, which share the arena
-        and the buffer of the batch (`plan.beside`), and what the pool adds (`plan.overhead_bytes`). samples: how many
-        there will be, if it is known: the last batch then has `samples % batch_size`, and within a budget it is planned
-        too where kernels ask for more scratch with that size. Not counted: what `predict` returns, and the batch that
-        is taken from the data on the host. memory_budget: as for `compile`, whose it is by default, or the device's
-        limit; `plan.recomputed`, `plan.extra_flops` and `plan.estimated_slowdown` say what it
-        costs. PlanError names the least total that was found, where the budget is below it, and what would
-        help. ValueError for no batch size; ShapeError for one whose tensors have more bytes than can be counted.
-        """
-        return self._planner.plan_batch(batch_size, training, samples, memory_budget)
-
-    def plan_generation(self, batch_size: int, length: int) -> MemoryPlan:
-        """The memory plan of `generate` for so many texts of up to `length` ids, prompt included. Nothing runs.
-
-        It is that of the step that gives the scores of the next id; what layers keep of a text stands in
-        `by_role["state"]`, `total_bytes` counts the steps that read the prompt, too, which share the arena. Within the
-        net's memory_budget or the device's limit; errors as for `generate`, and PlanError as of `plan_batch`.
-        """
-        return self._planner.plan_generation(batch_size, length)
-
-    def budget_curve(self, batch_size: int) -> list[tuple[int, float]]:
-        """What less memory costs: (bytes of a budget, estimated slowdown), from the free plan down to the least found.
-
-        At most twenty points; bytes fall, the slowdown never does. It is the time of what is computed again as a share
-        of the step's, by a rule (`plan_batch`). Nothing runs; each point takes as long as a search. The budget that the
-        net was compiled with and its device's limit do not matter.
-        """
-        return self._planner.budget_curve(batch_size)
-
-    def largest_batch(self, nbytes: int | str, extra_time: float = 0.0, *, samples: int | None = None) -> int:
-        """The most samples for which what `fit` takes fits into `nbytes`, all counted; predicted, nothing is tried.
-
-        nbytes: a number, or text such as "4 GiB" (1024**3 bytes) or "1.5GB" (1000**3); no more of them count than the
-        net's own memory_budget. samples: as for `plan_batch`, by whose `total_bytes` it goes. extra_time: by which
-        share repeats may slow the step, as estimated (`plan.estimated_slowdown`): 0, nothing is repeated; 0.2 is a good
-        choice where memory bounds the batch, and the net is then compiled with memory_budget=nbytes. Totals may fall
-        where the batch grows, as kernels' scratch may: without repeats none of the 64 sizes beyond the answer fits;
-        with repeats it is sought by bisection. 0 if not even one sample fits. TypeError or ValueError for what is no
-        size, or no share of at least 0.
-        """
-        return self._planner.largest_batch(nbytes, extra_time, samples)

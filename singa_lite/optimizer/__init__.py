@@ -18,7 +18,11 @@ _OTHERS = {"adagrad": "optimizer.AdaGrad(), whose sums begin at 0,", "nesterov":
 
 
 def get(name: str) -> Optimizer:
-    """A new optimizer with Keras's defaults: "sgd", "adam", "adamw" or "rmsprop". ValueError for another name."""
+    """Returns a new optimizer with Keras's defaults: "sgd", "adam", "adamw" or "rmsprop". ValueError for another name.
+
+    >>> optimizer.get("adam").lr
+    0.001
+    """
     kind = by_name("optimizer", name.lower() if isinstance(name, str) else name, _KINDS, _OTHERS)
     return kind(**keras_defaults(kind, {}))  # type: ignore[arg-type]
 

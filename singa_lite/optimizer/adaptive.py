@@ -10,9 +10,15 @@ from singa_lite.optimizer.base import LearningRate, Optimizer, Parts
 
 
 class RMSProp(Optimizer):
-    """square_average = rho * square_average + (1 - rho) * g**2; value -= lr * g / (sqrt(square_average) + epsilon).
+    """Updates by square_average = rho * square_average + (1 - rho) * g**2; value -= lr * g / (sqrt(square_average) +
+    epsilon).
 
     g: the gradient + weight_decay * value. As torch.optim.RMSprop, whose alpha is rho (Tieleman and Hinton, 2012).
+
+    >>> w, gradient = tensor.as_tensor([1.0, 2.0]), tensor.as_tensor([0.5, -1.0])
+    >>> optimizer.RMSProp(lr=0.1).update("w", w, gradient)
+    >>> print(w.round(3))
+    [0.684 2.316]
     """
 
     kernel = "rms_prop"
@@ -35,9 +41,14 @@ class RMSProp(Optimizer):
 
 
 class AdaGrad(Optimizer):
-    """square_sum += g**2; value -= lr * g / (sqrt(square_sum) + epsilon).
+    """Updates by square_sum += g**2; value -= lr * g / (sqrt(square_sum) + epsilon).
 
     g: the gradient + weight_decay * value. As torch.optim.Adagrad (Duchi and others, JMLR 12, 2011).
+
+    >>> w, gradient = tensor.as_tensor([1.0, 2.0]), tensor.as_tensor([0.5, -1.0])
+    >>> optimizer.AdaGrad(lr=0.1).update("w", w, gradient)
+    >>> print(w.round(3))
+    [0.9 2.1]
     """
 
     kernel = "ada_grad"
@@ -56,11 +67,16 @@ class AdaGrad(Optimizer):
 
 
 class Adam(Optimizer):
-    """m = beta_1 * m + (1 - beta_1) * g; v = beta_2 * v + (1 - beta_2) * g**2, in update t of a parameter:
+    """Updates by moments m = beta_1 * m + (1 - beta_1) * g and v = beta_2 * v + (1 - beta_2) * g**2; in update t:
 
     value -= lr / (1 - beta_1**t) * m / (sqrt(v / (1 - beta_2**t)) + epsilon). g: the gradient + weight_decay *
     value. As torch.optim.Adam (Kingma and Ba, arXiv 1412.6980). amsgrad: the largest v so far divides in the place of
     v (Reddi and others, ICLR 2018); it is kept as a third number for each parameter.
+
+    >>> w, gradient = tensor.as_tensor([1.0, 2.0]), tensor.as_tensor([0.5, -1.0])
+    >>> optimizer.Adam(lr=0.1).update("w", w, gradient)
+    >>> print(w.round(3))
+    [0.9 2.1]
     """
 
     kernel = "adam"
@@ -94,9 +110,14 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam whose weight decay is apart from the gradient: value -= lr * weight_decay * value beforehand.
+    """Updates as Adam, with weight decay apart from the gradient: value -= lr * weight_decay * value beforehand.
 
     As torch.optim.AdamW (Loshchilov and Hutter, arXiv 1711.05101).
+
+    >>> w, gradient = tensor.as_tensor([1.0, 2.0]), tensor.as_tensor([0.5, -1.0])
+    >>> optimizer.AdamW(lr=0.1, weight_decay=0.5).update("w", w, gradient)
+    >>> print(w.round(3))
+    [0.85 2.  ]
     """
 
     decoupled = True

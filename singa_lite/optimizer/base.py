@@ -41,7 +41,7 @@ class NamedNet(Protocol):
 
 
 class Optimizer(Stepping):
-    """Base of all optimizers. A subclass names its kernel and the state that it keeps, and sets `settings`.
+    """The base of all optimizers. A subclass names its kernel and the state that it keeps, and sets `settings`.
 
     lr: the learning rate, a number or a schedule (`schedule(step)`, step 0 for the first update). weight_decay:
     that share of the value is added to the gradient. regularizer, constraint: applied to each gradient in place,
@@ -50,6 +50,8 @@ class Optimizer(Stepping):
     schedule: may be exchanged at any time, also by its other name `lr`. step: how many steps have begun (`Stepping`).
     state: {parameter's name, or the parameter itself where it has none: {slot: Tensor}}; made at a parameter's first
     update. state_dtype: what `keep_state_as` was given last. gathering: what `compile(accumulate=)` has added up.
+
+    >>> optimizer.SGD(lr=0.1).register("*/bias", lr_mult=2.0)  # twice the rate for all biases
     """
 
     kernel: str

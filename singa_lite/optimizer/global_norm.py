@@ -24,6 +24,13 @@ class GlobalNorm:
     is NaN makes all gradients NaN, and an infinite one those that are infinite, and the others 0.
 
     limit: above 0; infinite: the norm is known and nothing is scaled.
+
+    >>> clip = optimizer.GlobalNorm(limit=1.0)
+    >>> squares = clip.squares(device.cpu())
+    >>> for gradient in (tensor.as_tensor([3.0]), tensor.as_tensor([4.0, 0.0])):
+    ...     squares.add(gradient)
+    >>> round(clip.factor(squares).item(), 3), clip.norm(device.cpu()).item()
+    (0.2, 5.0)
     """
 
     def __init__(self, limit: float, where: str = "GlobalNorm limit") -> None:
@@ -68,12 +75,18 @@ def scale_by(factor: Tensor, gradient: Tensor) -> None:
 
 
 def clip_global_norm(gradients: Iterable[Tensor], limit: float) -> Tensor:
-    """Scale gradients in place so that the norm of all of them is at most `limit`, see `GlobalNorm`.
+    """Scales gradients in place so that the norm of all of them is at most `limit`, see `GlobalNorm`.
 
     For training loops by hand; `compile(clip_global_norm=)` does it within a step. gradients: floats on one device,
     each once, such as the values of `net.gradients(x, y)`. Returns the norm before: float64 ().
     TypeError for what is no tensor of floats, ValueError for no gradients, one given twice, or a limit that is not
     above 0, DeviceError for several devices.
+
+    >>> gradients = [tensor.as_tensor([3.0]), tensor.as_tensor([4.0, 0.0])]
+    >>> optimizer.clip_global_norm(gradients, limit=1.0).item()
+    5.0
+    >>> print(*(gradient.round(3) for gradient in gradients))
+    [0.6] [0.8 0. ]
     """
     given, clip = _checked(gradients), GlobalNorm(limit, "clip_global_norm limit")
     device = common_device("clip_global_norm", given)

@@ -18,7 +18,15 @@ from singa_lite.common.keywords import class_lookup
 
 
 class Schedule(Described, ABC):
-    """Base of all schedules. A plain function of the step serves an optimizer as well."""
+    """The base of all schedules, functions from a step to its learning rate. A plain function of the step serves an
+    optimizer as well.
+
+    >>> class Halving(schedule.Schedule):
+    ...     def __call__(self, step):
+    ...         return 0.5**step
+    >>> optimizer.SGD(lr=Halving()).lr
+    1.0
+    """
 
     @abstractmethod
     def __call__(self, step: int) -> float:
@@ -26,7 +34,11 @@ class Schedule(Described, ABC):
 
 
 class Constant(Schedule):
-    """`value` for ever; at least 0."""
+    """Returns `value` at each step; at least 0.
+
+    >>> schedule.Constant(0.1)(1000)
+    0.1
+    """
 
     def __init__(self, value: float) -> None:
         self.value = at_least_zero("Constant value", value)
@@ -36,9 +48,13 @@ class Constant(Schedule):
 
 
 class Step(Schedule):
-    """`base`, multiplied by `factor` every `step_size` updates, or at each of a rising list of steps.
+    """Returns `base`, multiplied by `factor` every `step_size` updates, or at each of a rising list of steps.
 
     Step(0.1, 30, 0.5) halves at steps 30, 60, 90 and so on; Step(0.1, [30, 80], 0.5) at 30 and 80 only.
+
+    >>> halved = schedule.Step(0.1, 30, 0.5)
+    >>> halved(0), halved(30), halved(60)
+    (0.1, 0.05, 0.025)
     """
 
     def __init__(self, base: float, step_size: int | Sequence[int], factor: float = 0.1) -> None:
@@ -57,7 +73,12 @@ class Step(Schedule):
 
 
 class Exponential(Schedule):
-    """base * decay_rate ** (step / decay_steps); the exponent is rounded down if `staircase`."""
+    """Returns base * decay_rate ** (step / decay_steps); the exponent is rounded down if `staircase`.
+
+    >>> decayed = schedule.Exponential(0.1, decay_steps=10, decay_rate=0.5)
+    >>> decayed(0), decayed(10), decayed(20)
+    (0.1, 0.05, 0.025)
+    """
 
     def __init__(self, base: float, decay_steps: int, decay_rate: float, staircase: bool = False) -> None:
         self.base = at_least_zero("Exponential base", base)
@@ -71,10 +92,14 @@ class Exponential(Schedule):
 
 
 class CosineWithWarmup(Schedule):
-    """A linear rise to `base` over `warmup_steps`, then half a cosine down to `final` at `total_steps`.
+    """Returns a linear rise to `base` over `warmup_steps`, then half a cosine down to `final` at `total_steps`.
 
     The first update has base / warmup_steps; from total_steps on the rate is `final`. Rise: Goyal and others,
     arXiv 1706.02677; cosine: Loshchilov and Hutter, arXiv 1608.03983, equation 5 without restarts.
+
+    >>> rate = schedule.CosineWithWarmup(0.1, total_steps=100, warmup_steps=10)
+    >>> [round(rate(step), 3) for step in (0, 9, 55, 100)]
+    [0.01, 0.1, 0.05, 0.0]
     """
 
     def __init__(self, base: float, total_steps: int, warmup_steps: int = 0, final: float = 0.0) -> None:
@@ -97,9 +122,12 @@ class CosineWithWarmup(Schedule):
 
 
 def get(lr: float | Callable[[int], float], where: str = "learning rate") -> Callable[[int], float]:
-    """The schedule that `lr` stands for: a number is constant, a function of the step is itself.
+    """Returns the schedule that `lr` stands for: a number is constant, a function of the step is itself.
 
     TypeError for anything else, a class and a function of no argument among them. where: what an error begins with.
+
+    >>> schedule.get(0.1)(7), schedule.get(lambda step: 1 / (1 + step))(4)
+    (0.1, 0.2)
     """
     number = real(lr)
     if number is not None:

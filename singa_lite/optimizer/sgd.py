@@ -13,11 +13,16 @@ from singa_lite.tensor import Tensor
 
 
 class SGD(Optimizer):
-    """velocity = momentum * velocity + (1 - dampening) * g, just g at first; value -= lr * velocity.
+    """Updates by velocity = momentum * velocity + (1 - dampening) * g, just g at first; value -= lr * velocity.
 
     g: the gradient + weight_decay * value. momentum 0: value -= lr * g, and no velocity is kept. nesterov:
     value -= lr * (g + momentum * velocity) (Sutskever and others, ICML 2013, in PyTorch's form); it wants a
     momentum and no dampening. momentum: from 0 to below 1; dampening: from 0 to 1, with a momentum.
+
+    >>> w, gradient = tensor.as_tensor([1.0, 2.0]), tensor.as_tensor([0.5, -1.0])
+    >>> optimizer.SGD(lr=0.1).update("w", w, gradient)
+    >>> print(w.round(3))
+    [0.95 2.1 ]
     """
 
     kernel = "sgd"
@@ -72,7 +77,13 @@ class SGD(Optimizer):
 
 
 class Nesterov(SGD):
-    """SGD with Nesterov momentum: value -= lr * (g + momentum * velocity)."""
+    """Updates as SGD with Nesterov momentum: value -= lr * (g + momentum * velocity).
+
+    >>> w, gradient = tensor.as_tensor([1.0, 2.0]), tensor.as_tensor([0.5, -1.0])
+    >>> optimizer.Nesterov(lr=0.1, momentum=0.5).update("w", w, gradient)
+    >>> print(w.round(3))
+    [0.925 2.15 ]
+    """
 
     def __init__(
         self,

@@ -21,10 +21,15 @@ from singa_lite.tensor import Tensor
 
 @dataclass(frozen=True, eq=False)
 class DataParallel:
-    """One process's part in a job that trains one net together. Made by `parallel.mpi`, which says what each option is.
+    """The part of one process in a job that trains one net together. Made by `parallel.mpi`, which says what each
+    option is.
 
     communicator: the others. bucket_bytes: gradients of fewer bytes are summed together; in_flight_bytes: the most that
     is under way at a time. What waits for the others is called by all ranks, in the same order.
+
+    >>> processes = parallel.mpi()
+    >>> processes.rank, processes.size
+    (0, 1)
     """
 
     communicator: Communicator = field(repr=False)

@@ -57,7 +57,7 @@ def mpi(
     check_every: int = 100,
     timeout: float = 300.0,
 ) -> DataParallel:
-    """The processes that mpiexec has started together, or this one alone where none has.
+    """Returns the processes that mpiexec has started together, or this one alone where none has.
 
     bucket_bytes: gradients that are smaller are sent together, as many as are that large, and as half of
     in_flight_bytes is: the most bytes, of gradients and of what comes from the others, that sums have under way at a
@@ -68,6 +68,11 @@ def mpi(
     ranks at the start and behind each so many steps. timeout: seconds that a rank waits for the others.
 
     ParallelError under mpiexec where mpi4py is missing; TypeError or ValueError for options that are none.
+
+    >>> net = Sequential([layers.Dense(3, input_shape=(5,))])
+    >>> net.compile("adam", "mse", parallel=parallel.mpi())  # mpiexec -n 4 python script.py
+    >>> net.parallel.size
+    1
     """
     where = "parallel.mpi"
     seconds = finite_above_zero(f"{where} timeout", timeout)

@@ -12,7 +12,15 @@ RESULTS = 16
 
 
 class OutOfMemoryError(MemoryError):
-    """A pool could not serve a request. Fields, in bytes: asked, used, free, limit (None: no limit)."""
+    """A pool cannot serve a request within its limit or the device's memory. Fields, in bytes: asked, used, free, limit
+    (None: no limit).
+
+    >>> small = device.new_cpu(limit=10_000)
+    >>> tensor.zeros((100, 200), device=small)
+    Traceback (most recent call last):
+        ...
+    singa_lite.runtime.pool_numbers.OutOfMemoryError: wanted 80000 bytes from a pool that holds 0 bytes (0 ...
+    """
 
     def __init__(self, asked: int, used: int, free: int, limit: int | None) -> None:
         super().__init__(asked, used, free, limit)

@@ -17,12 +17,17 @@ from singa_lite.sklearn.estimator import NetEstimator, checked_weights
 
 
 class NetClassifier(ClassifierMixin, NetEstimator):
-    """A classifier by a net, trained with softmax cross entropy. Parameters: see `NetEstimator`.
+    """A classifier for scikit-learn, a net that is trained with softmax cross entropy. Parameters: see `NetEstimator`.
 
         Pipeline([("scale", StandardScaler()), ("net", NetClassifier(hidden=(64, 32), random_state=0))]).fit(X, y)
 
     X: (n, features), or (n, ...) for a net whose `build` takes such samples. y: (n,) of any labels. classes_: which
     there are; the net has a score for each.
+
+    >>> from singa_lite.sklearn import NetClassifier
+    >>> X, y = np.array([[0.0, 0.0], [0.1, 0.2], [1.0, 0.9], [0.8, 1.0]]), ["no", "no", "yes", "yes"]
+    >>> print(NetClassifier(hidden=(8,), lr=0.05, random_state=0).fit(X, y).predict(X))
+    ['no' 'no' 'yes' 'yes']
     """
 
     def fit(self, X: object, y: object, sample_weight: object = None) -> Self:
@@ -80,9 +85,15 @@ class NetClassifier(ClassifierMixin, NetEstimator):
 
 
 class NetRegressor(RegressorMixin, NetEstimator):
-    """A regressor by a net, trained with half the squared error. Parameters: see `NetEstimator`.
+    """A regressor for scikit-learn, a net that is trained with half the squared error. Parameters: see `NetEstimator`.
 
     X: (n, features), or (n, ...) for a net whose `build` takes such samples. y: (n,) or (n, outputs) of numbers.
+
+    >>> from singa_lite.sklearn import NetRegressor
+    >>> X = np.linspace(-1.0, 1.0, 20).reshape(-1, 1)
+    >>> net = NetRegressor(hidden=(8,), lr=0.05, random_state=0).fit(X, 3 * X[:, 0])
+    >>> net.score(X, 3 * X[:, 0]) > 0.9
+    True
     """
 
     def fit(self, X: object, y: object, sample_weight: object = None) -> Self:

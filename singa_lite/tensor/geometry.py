@@ -20,7 +20,11 @@ LAYOUTS = ("", "image", "filters")
 
 
 def contiguous_strides(shape: Shape, dtype: DType) -> Shape:
-    """Strides in bytes of C order."""
+    """Returns the strides of C order, in bytes.
+
+    >>> tensor.contiguous_strides((2, 3), np.dtype("float32"))
+    (12, 4)
+    """
     return ordered_strides(shape, range(len(shape)), dtype.itemsize)
 
 
@@ -39,7 +43,11 @@ def check_within(nbytes: int, shape: Shape, dtype: DType, strides: Shape, offset
 
 
 def checked_dtype(where: str, given: DTypeLike) -> DType:
-    """The dtype. TypeError for one that a tensor cannot have, such as object, and for what is none."""
+    """Returns the dtype as NumPy's. TypeError for one that a tensor cannot have, such as object, and for what is none.
+
+    >>> tensor.checked_dtype("my function", "float32")
+    dtype('float32')
+    """
     try:
         dtype = given if isinstance(given, np.dtype) else np.dtype(given)
     except (TypeError, ValueError):
@@ -51,7 +59,11 @@ def checked_dtype(where: str, given: DTypeLike) -> DType:
 
 
 def checked_shape(where: str, given: object, what: str = "shape") -> Shape:
-    """The shape, or the strides, as a tuple of Python's ints. TypeError or ShapeError for anything else."""
+    """Returns the shape, or the strides, as a tuple of Python's ints. TypeError or ShapeError for anything else.
+
+    >>> tensor.checked_shape("my function", [2, np.int64(3)])
+    (2, 3)
+    """
     if type(given) is tuple:  # as nearly always
         for extent in given:
             if type(extent) is not int or extent < 0:

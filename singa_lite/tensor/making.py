@@ -15,12 +15,21 @@ from singa_lite.tensor.tensor import DeviceSpec, Tensor, found_device
 
 
 def empty(shape: Sequence[int], dtype: DTypeLike = np.float32, device: DeviceSpec = None) -> Tensor:
-    """A tensor whose values are whatever the memory held."""
+    """Returns a tensor whose values are whatever the memory held.
+
+    >>> tensor.empty((2, 3), "float64").shape
+    (2, 3)
+    """
     return found_device(device).empty(shape, dtype)
 
 
 def full(shape: Sequence[int], value: float, dtype: DTypeLike = np.float32, device: DeviceSpec = None) -> Tensor:
-    """A tensor with `value` everywhere."""
+    """Returns a tensor with `value` everywhere.
+
+    >>> print(tensor.full((2, 3), 0.5))
+    [[0.5 0.5 0.5]
+     [0.5 0.5 0.5]]
+    """
     made = empty(shape, dtype, device)
     _check_fits(value, made.dtype)
     with made.device.first_values():
@@ -40,19 +49,32 @@ def _check_fits(value: float, dtype: DType) -> None:
 
 
 def zeros(shape: Sequence[int], dtype: DTypeLike = np.float32, device: DeviceSpec = None) -> Tensor:
-    """A tensor of zeros."""
+    """Returns a tensor of zeros.
+
+    >>> print(tensor.zeros((2, 3), "int64"))
+    [[0 0 0]
+     [0 0 0]]
+    """
     return full(shape, 0, dtype, device)
 
 
 def ones(shape: Sequence[int], dtype: DTypeLike = np.float32, device: DeviceSpec = None) -> Tensor:
-    """A tensor of ones."""
+    """Returns a tensor of ones.
+
+    >>> print(tensor.ones((2, 3)))
+    [[1. 1. 1.]
+     [1. 1. 1.]]
+    """
     return full(shape, 1, dtype, device)
 
 
 def from_numpy(array: ArrayLike, device: DeviceSpec = None) -> Tensor:
-    """A copy of `array` on `device` (default: `device.default()`), same shape and dtype.
+    """Returns a copy of `array` on `device` (default: `device.default()`), of the same shape and dtype.
 
     TypeError for dtypes without numbers in them (object, text, complex), masked arrays, and what is no array.
+
+    >>> tensor.from_numpy(np.ones((2, 3), "float32"))
+    <Tensor (2, 3) float32 on cpu>
     """
     given = numbers("from_numpy", array)
     made = empty(given.shape, given.dtype.newbyteorder("="), device)
@@ -62,10 +84,14 @@ def from_numpy(array: ArrayLike, device: DeviceSpec = None) -> Tensor:
 
 
 def operand(given: object, beside: Tensor) -> Any:
-    """What the operations take: tensors, numbers beside floats, and all else as a tensor of the dtype of `beside`.
+    """Returns what the operations take: tensors, numbers beside floats, and all else as a tensor of the dtype of
+    `beside`.
 
     Each operation says whether it takes numbers, so the type is left open.
     TypeError for values that its dtype would cut off, such as fractions beside integers.
+
+    >>> tensor.operand([1, 2], tensor.ones((2,), "float64"))
+    <Tensor (2,) float64 on cpu>
     """
     if isinstance(given, Tensor) or (isinstance(given, int | float) and beside.dtype.kind == "f"):
         return given
@@ -76,7 +102,12 @@ def operand(given: object, beside: Tensor) -> Any:
 
 
 def to_numpy(tensor: Tensor | Array) -> Array:
-    """A NumPy array with a copy of the values, C order. Waits for the device."""
+    """Returns a NumPy array with a copy of the values, in C order. Waits for the device.
+
+    >>> tensor.to_numpy(tensor.ones((2, 3)))
+    array([[1., 1., 1.],
+           [1., 1., 1.]], dtype=float32)
+    """
     if isinstance(tensor, np.ndarray):
         return np.array(tensor)
     if not isinstance(tensor, Tensor):
@@ -85,7 +116,11 @@ def to_numpy(tensor: Tensor | Array) -> Array:
 
 
 def as_tensor(given: object, device: DeviceSpec = None) -> Tensor:
-    """A tensor of anything that holds an array: Tensor (moved only if it must), NumPy, CuPy, DLPack, numbers."""
+    """Returns a tensor of anything that holds an array: Tensor (moved only if it must), NumPy, CuPy, DLPack, numbers.
+
+    >>> tensor.as_tensor([[1, 2, 3], [4, 5, 6]])
+    <Tensor (2, 3) int64 on cpu>
+    """
     if isinstance(given, Tensor):
         return given if device is None else given.to_device(device)
     if hasattr(given, "__dlpack__") and not isinstance(given, np.ndarray):
@@ -94,10 +129,13 @@ def as_tensor(given: object, device: DeviceSpec = None) -> Tensor:
 
 
 def from_dlpack(given: object, device: DeviceSpec = None) -> Tensor:
-    """A copy of any array that speaks DLPack (PyTorch, JAX, CuPy, NumPy, Tensor), on `device`.
+    """Returns a copy of any array that speaks DLPack (PyTorch, JAX, CuPy, NumPy, Tensor), on `device`.
 
     The values are copied, on the GPU where both are there: a tensor's bytes belong to its device's pool, and arrays of
     others may be read-only. TypeError for a tensor that requires grad, and for a dtype that NumPy has not.
+
+    >>> print(tensor.from_dlpack(np.array([1.0, 2.0])))
+    [1. 2.]
     """
     if not hasattr(given, "__dlpack__") or isinstance(given, type):
         raise TypeError(f"from_dlpack: wanted an array that speaks DLPack, received {type(given).__name__}")

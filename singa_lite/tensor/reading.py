@@ -43,9 +43,21 @@ class Readable(Unique):
     def __array__(self) -> Array:
         """All values, copied to the host."""
 
-    @abstractmethod
     def item(self) -> float | int | bool:
-        """The value of a tensor with one element."""
+        """The value of a tensor with one element, as a Python number; waits for the device."""
+        if prod(self.shape) != 1:
+            raise ShapeError(f"item(): wanted a tensor with one element, received shape {self.shape}")
+        value: float | int | bool = self.__array__().reshape(()).item()
+        return value
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec else repr(self)
 
     def _values(self, what: str, has_derivative: bool = True) -> Array:
         if has_derivative and self.requires_grad:

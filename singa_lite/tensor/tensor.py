@@ -22,7 +22,11 @@ from singa_lite.tensor.reading import Readable
 
 
 class TensorDevice(Protocol):
-    """What a tensor asks of the device that holds it; `device.Device`, which lies above, says what each does."""
+    """What a tensor asks of the device that holds it; `device.Device`, which lies above, says what each does.
+
+    >>> tensor.zeros((2, 3)).device.name
+    'cpu'
+    """
 
     name: str
 
@@ -61,7 +65,10 @@ _find: Callable[[DeviceSpec], TensorDevice] | None = None
 
 
 def find_devices_by(find: Callable[[DeviceSpec], TensorDevice]) -> None:
-    """Says how a device is found, as devices are made on a floor above this one."""
+    """Sets how a device is found, as devices are made on a floor above this one.
+
+    >>> tensor.find_devices_by(device.get)  # as the package does when it is imported
+    """
     global _find
     _find = find
 
@@ -74,9 +81,13 @@ def found_device(device: DeviceSpec) -> TensorDevice:
 
 
 class Block(Unique):
-    """Bytes on a device. `memory` is None until the block is bound.
+    """A span of bytes on a device, over which tensors lie. `memory` is None until the block is bound.
 
     A block lives as long as a Tensor lies over it. When the last one dies, it calls `give`, which takes the bytes.
+
+    >>> x = tensor.zeros((2, 3))
+    >>> x.block.nbytes, x.view((6,)).block is x.block
+    (24, True)
     """
 
     __slots__ = ("__weakref__", "_give", "device", "memory", "nbytes")
@@ -108,6 +119,11 @@ class Tensor(Readable):
     creator, output_index: the operation of the tape that made it, and which of its outputs it is.
     layout: the kind of tensor ("image", "filters") that its device lays out as its kernels like best; "": C order.
     mask: of a layer's output, which positions (n, time) are text, 1, and which padding, 0; None: not said.
+
+    >>> x = tensor.from_numpy(np.arange(6, dtype="float32").reshape(2, 3))
+    >>> print(x * 2.0 + 1.0)
+    [[ 1.  3.  5.]
+     [ 7.  9. 11.]]
     """
 
     #: Above NumPy's, so that `array + tensor` asks the tensor and stays on the tape.
@@ -288,22 +304,6 @@ class Tensor(Readable):
         made.name, made.layout = self.name, self.layout
         made.stores_grad, made.requires_grad = self.stores_grad, self.requires_grad
         return made
-
-    def item(self) -> float | int | bool:
-        """The value of a tensor with one element, as a Python number; waits for the device."""
-        if self.size() != 1:
-            raise ShapeError(f"item(): wanted a tensor with one element, received shape {self.shape}")
-        value: float | int | bool = self.device.copy_out(self).reshape(()).item()
-        return value
-
-    def __float__(self) -> float:
-        return float(self.item())
-
-    def __int__(self) -> int:
-        return int(self.item())
-
-    def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if spec else repr(self)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
         if copy is False:

@@ -22,7 +22,7 @@ def check_gradients(
     step: float = STEP,
     tolerance: float = TOLERANCE,
 ) -> list[Compared]:
-    """The gradients of a function or a layer by the tape against central differences, in float64 on the CPU.
+    """Compares the gradients of a function or a layer by the tape with central differences, in float64 on the CPU.
 
     function: a `Function`, anything that takes tensors and gives one or several, or a layer that is in no net yet,
     whose parameters are checked as well. It must give the same from the same; a layer's state is put back each time.
@@ -32,6 +32,9 @@ def check_gradients(
     tolerance: the largest difference, as a part of the gradient's largest element. Returns a row for each tensor.
     CheckError names those that are off, with the element; also where the outputs hardly depend on a tensor, which
     proves nothing. TypeError, ValueError for other arguments.
+
+    >>> [row.name for row in testing.check_gradients(layers.Dense("dense", 3), np.array([[0.5, -1.5]]))]
+    ['input 0', 'weight', 'bias']
     """
     step, tolerance = finite_above_zero("step", step), finite_above_zero("tolerance", tolerance)
     subject = Subject("check_gradients", function, inputs, parameters, training)

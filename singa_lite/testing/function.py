@@ -42,6 +42,14 @@ class Checked:
     """The result of a check of a function. gradients: as of `check_gradients`, none of a function without derivatives
     or one that does not give the same again; allocated: {function: the most bytes that NumPy took for it beside what
     was planned}.
+
+    >>> class Double(autograd.Function):
+    ...     def makes(self, x):
+    ...         return {"y": autograd.Output(x.shape)}
+    ...     def forward(self, x, y):
+    ...         np.multiply(x, 2, out=y)
+    >>> sorted(testing.check_function(Double(), [0.5, -1.5]).allocated)
+    ['Double.forward']
     """
 
     gradients: list[Compared]
@@ -55,7 +63,8 @@ def check_function(
     step: float = STEP,
     tolerance: float = TOLERANCE,
 ) -> Checked:
-    """All that a `Function` has to keep to, for these inputs, arrays or tensors; floats are taken in 32 and 64 bits.
+    """Checks all that a `Function` has to keep to, for these inputs, arrays or tensors; floats are taken in 32 and 64
+    bits.
 
     Its gradients, where it has any (`check_gradients`); that each of its functions writes all that it has to write,
     from what it reads alone, whatever was there and in its scratch before; that results are the same, bit for bit,
@@ -63,6 +72,16 @@ def check_function(
     anything written beyond those it is given. allowed_bytes: the most that NumPy may allocate within one of its
     functions; None only tells. A function that is not repeatable is only tried for what it keeps and where it writes.
     CheckError where one of these does not hold; TypeError, ValueError for other arguments.
+
+    >>> class Double(autograd.Function):
+    ...     def makes(self, x):
+    ...         return {"y": autograd.Output(x.shape)}
+    ...     def forward(self, x, y):
+    ...         np.multiply(x, 2, out=y)
+    ...     def derivative_x(self, dy, dx):
+    ...         np.multiply(dy, 2, out=dx)
+    >>> [row.name for row in testing.check_function(Double(), [0.5, -1.5]).gradients]
+    ['input 0']
     """
     if not isinstance(function, Function):
         raise TypeError(

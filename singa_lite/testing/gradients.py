@@ -28,13 +28,28 @@ LEAST = 1e-3  # a gradient smaller than this all over would be no evidence
 
 
 class CheckError(AssertionError):
-    """A derivative, or another promise of an operation, that does not hold. The message says where."""
+    """A derivative, or another promise of an operation, does not hold. The message says where.
+
+    >>> class Wrong(autograd.Op):
+    ...     def forward(self, x):
+    ...         return self.computed("scale", x, alpha=3.0, beta=0.0)
+    ...     def backward(self, index, *dys):
+    ...         return self.computed("scale", dys[0], alpha=2.0, beta=0.0)
+    >>> testing.check_gradients(lambda x: Wrong()(x), [0.5, 1.5])
+    Traceback (most recent call last):
+        ...
+    singa_lite.testing.gradients.CheckError: wanted gradients within 1e-06 of central differences, ...
+    """
 
 
 @dataclass(frozen=True)
 class Compared:
     """The comparison of one tensor's gradient with central differences. name: what it is called; error: the largest
     difference, as a part of the largest element; found, wanted: the two gradients.
+
+    >>> (row,) = testing.check_gradients(autograd.tanh, np.array([0.5, -1.5]))
+    >>> row.name, row.error < 1e-6
+    ('input 0', True)
     """
 
     name: str

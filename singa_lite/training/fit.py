@@ -49,12 +49,17 @@ def is_training(net: object) -> bool:
 
 
 class Callback:
-    """What `fit` calls on its way, in the order of `callbacks`; `on_end` in the reverse order. All do nothing here.
+    """The base of what `fit` calls on its way, in the order of `callbacks`; `on_end` in the reverse order. All do
+    nothing here.
 
     An error that one raises ends the training and comes out of `fit`, but for StopTraining. sets_rate: whether it sets
     the learning rate, and brings it back from a checkpoint. takes_nan: whether it looks at losses that are not finite
     itself, so that `compile(on_nan="fit")` leaves them to it. enters: whether it puts entries of its own into the
     history, which a `Checkpoint` may then monitor; None: a user's class with an `on_start` or `on_epoch` may.
+
+    >>> class Shown(callbacks.Callback):
+    ...     def on_epoch(self, training):
+    ...         print(f"epoch {training.progress.epoch} is done")
     """
 
     sets_rate: ClassVar[bool] = False
@@ -103,6 +108,8 @@ class Training(OnRanks):
 
     data, validation: checked already. progress: how far it has come; loss, metric: of the last batch, 0-d tensors, None
     before the first; waiting: for the data, `waiting.seconds` out of `waiting.of`.
+
+    >>> shown = callbacks.LambdaCallback(on_epoch=lambda training: print(training.progress.epoch))
     """
 
     def __init__(
@@ -297,9 +304,7 @@ class Training(OnRanks):
                 self._each(lambda callback: callback.on_batch(self))
 
     def _end_parts(self, parts: list[MetricShard], seconds: float) -> int:
-        """Enter what all processes have seen of a batch; its loss and metrics are then those of the whole. Returns its
-        samples.
-        """
+        """Enters what all processes have seen of a batch, makes loss and metrics the whole's; returns its samples."""
         mean = Mean()
         mean.add_parts(parts, self.measures)
         self.loss = self._tensor(mean.loss())

@@ -155,5 +155,10 @@ class TrainedNet(LayerGraph):
           a row counts. See docs/everyday.md.
         * parallel: `parallel.mpi()`: train with the processes of mpiexec, each on its part of every batch; all make
           the same update. See docs/parallel.md.
+
+        >>> net = Sequential([layers.Dense(3, input_shape=(5,))])
+        >>> net.compile(optimizer.Adam(lr=0.01), "mse", "mae", memory_budget="1 MiB", clip_global_norm=1.0)
+        >>> net.optimizer.lr
+        0.01
         """
         self._trainer.compile(optimizer, loss, metric, locals())

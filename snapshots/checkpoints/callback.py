@@ -91,6 +91,13 @@ class Checkpoint(Callback):
 
     Where several processes train together, rank 0 writes for all, each asks the others at every step whether to leave,
     and none leaves before the last checkpoint is there.
+
+    >>> net = Sequential([layers.Dense(3, input_shape=(5,))])
+    >>> net.compile("adam", "mse")
+    >>> saving = callbacks.Checkpoint("run", keep=2)
+    >>> history = net.fit(np.ones((8, 5)), np.ones((8, 3)), epochs=3, callbacks=saving, verbose=False)
+    >>> snapshots.latest("run").name
+    'checkpoint-0000000003.h5'
     """
 
     def __init__(

@@ -174,7 +174,15 @@ def checkpoints(folder: str | os.PathLike[str]) -> list[Path]:
 
 @explains_keywords(folder=checks.path)
 def latest(folder: str | os.PathLike[str]) -> Path | None:
-    """The newest checkpoint, None if there is none."""
+    """Returns the path of the newest checkpoint in a folder, None if there is none.
+
+    >>> net = Sequential([layers.Dense(3, input_shape=(5,))])
+    >>> net.compile("adam", "mse")
+    >>> saving = callbacks.Checkpoint("run")
+    >>> history = net.fit(np.ones((8, 5)), np.ones((8, 3)), callbacks=saving, verbose=False)
+    >>> snapshots.latest("run").name, snapshots.latest("other")
+    ('checkpoint-0000000001.h5', None)
+    """
     return next(iter(checkpoints(folder)), None)
 
 

@@ -29,9 +29,12 @@ def _is_net(where: str, given: object) -> None:
 
 @explains_keywords(net=_is_net, weights_only=checks.flag)
 def save(net: TrainedNet, path: Path, *, weights_only: bool = False, **options: object) -> None:
-    """Write the net, in the format of the path's suffix. SnapshotError after an unfinished step, and as for `write`.
+    """Writes the net, in the format of the path's suffix. SnapshotError after an unfinished step, and as for `write`.
 
     Of several processes rank 0 writes; see `sharded_state.written`.
+
+    >>> net = Sequential([layers.Dense(3, input_shape=(5,))])
+    >>> snapshots.save(net, "net.npz")  # the same as net.save("net.npz")
     """
 
     def work(held: sharded_state.ShardedState) -> None:
@@ -72,11 +75,16 @@ def load(
     strict: bool = True,
     **options: object,
 ) -> LeftOut:
-    """Read the net, as `net_tree.restore` does, or parts of it, as `parts.restore` does. optimizer: None: if the net
+    """Reads the net, as `net_tree.restore` does, or parts of it, as `parts.restore` does. optimizer: None: if the net
     has one and the file has its state; ValueError if it is wanted beside parts.
 
     A file that can hold none, as `holds_optimizer` says, leaves the optimizer as it is. One that Keras wrote warns of
     layers that compute otherwise there.
+
+    >>> net = Sequential([layers.Dense(3, input_shape=(5,))])
+    >>> net.save("net.npz")
+    >>> snapshots.load(net, "net.npz")  # the same as net.load("net.npz")
+    LeftOut(missing=(), differing=(), unused=())
     """
     of_file(path, options)  # raises for wrong arguments before the net is looked at
     if optimizer and (layers is not None or not strict):

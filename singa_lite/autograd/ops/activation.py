@@ -25,57 +25,103 @@ class Activation(KernelOp):
 
 
 def relu(x: Tensor) -> Tensor:
-    """max(x, 0)."""
+    """Returns max(x, 0), element by element.
+
+    >>> print(autograd.relu(tensor.as_tensor([-1.5, 0.0, 2.0])))
+    [0. 0. 2.]
+    """
     return Activation("relu")(x)
 
 
 def relu6(x: Tensor) -> Tensor:
-    """min(max(x, 0), 6)."""
+    """Returns min(max(x, 0), 6), element by element.
+
+    >>> print(autograd.relu6(tensor.as_tensor([-1.5, 2.0, 9.0])))
+    [0. 2. 6.]
+    """
     return Activation("relu6")(x)
 
 
 def leaky_relu(x: Tensor, slope: float = 0.01) -> Tensor:
-    """x where x > 0, else slope * x; slope above 0."""
+    """Returns x where x > 0, else slope * x, with slope above 0.
+
+    >>> print(autograd.leaky_relu(tensor.as_tensor([-1.5, 2.0]), slope=0.1))
+    [-0.15  2.  ]
+    """
     return Activation("leaky_relu", slope=finite_above_zero("leaky_relu slope", slope))(x)
 
 
 def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
-    """x where x > 0, else alpha * (e**x - 1); alpha above 0 (Clevert, arXiv 1511.07289)."""
+    """Returns x where x > 0, else alpha * (e**x - 1), with alpha above 0 (Clevert, arXiv 1511.07289).
+
+    >>> print(autograd.elu(tensor.as_tensor([-1.5, 2.0])).round(3))
+    [-0.777  2.   ]
+    """
     return Activation("elu", alpha=finite_above_zero("elu alpha", alpha))(x)
 
 
 def sigmoid(x: Tensor) -> Tensor:
-    """1 / (1 + e**-x)."""
+    """Returns 1 / (1 + e**-x), element by element.
+
+    >>> print(autograd.sigmoid(tensor.as_tensor([-1.5, 0.0, 2.0])).round(3))
+    [0.182 0.5   0.881]
+    """
     return Activation("sigmoid")(x)
 
 
 def tanh(x: Tensor) -> Tensor:
-    """Hyperbolic tangent."""
+    """Returns the hyperbolic tangent of x, element by element.
+
+    >>> print(autograd.tanh(tensor.as_tensor([-1.5, 0.0, 2.0])).round(3))
+    [-0.905  0.     0.964]
+    """
     return Activation("tanh")(x)
 
 
 def gelu(x: Tensor) -> Tensor:
-    """x * (1 + erf(x / sqrt 2)) / 2, the exact form (arXiv 1606.08415)."""
+    """Returns x * (1 + erf(x / sqrt 2)) / 2, the exact form of GELU (arXiv 1606.08415).
+
+    >>> print(autograd.gelu(tensor.as_tensor([-1.5, 0.0, 2.0])).round(3))
+    [-0.1    0.     1.954]
+    """
     return Activation("gelu", from_output=False)(x)
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
-    """x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))) / 2, near gelu: GPT-2's form (arXiv 1606.08415)."""
+    """Returns GPT-2's approximation of GELU, x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))) / 2 (arXiv
+    1606.08415).
+
+    >>> print(autograd.gelu_tanh(tensor.as_tensor([-1.5, 0.0, 2.0])).round(3))
+    [-0.1    0.     1.955]
+    """
     return Activation("gelu_tanh", from_output=False)(x)
 
 
 def silu(x: Tensor) -> Tensor:
-    """x * sigmoid(x)."""
+    """Returns x * sigmoid(x), element by element.
+
+    >>> print(autograd.silu(tensor.as_tensor([-1.5, 0.0, 2.0])).round(3))
+    [-0.274  0.     1.762]
+    """
     return Activation("silu", from_output=False)(x)
 
 
 def softplus(x: Tensor) -> Tensor:
-    """log(1 + e**x)."""
+    """Returns log(1 + e**x), element by element.
+
+    >>> print(autograd.softplus(tensor.as_tensor([-1.5, 0.0, 2.0])).round(3))
+    [0.201 0.693 2.127]
+    """
     return Activation("softplus")(x)
 
 
 def softmax(x: Tensor, axis: int = 1) -> Tensor:
-    """e**x / sum of e**x along `axis` (axis 0 is the batch)."""
+    """Returns e**x divided by its sum along `axis`, where axis 0 is the batch.
+
+    >>> print(autograd.softmax(tensor.as_tensor([[0.0, 1.0, 2.0], [3.0, 3.0, 3.0]])).round(3))
+    [[0.09  0.245 0.665]
+     [0.333 0.333 0.333]]
+    """
     return Activation("softmax", axis=axis_of("softmax", axis, checked_tensor("softmax", x).shape))(x)
 
 
@@ -129,5 +175,11 @@ class PRelu(Op):
 
 
 def prelu(x: Tensor, alpha: Tensor) -> Tensor:
-    """x where x > 0, else alpha * x (He and others, arXiv 1502.01852). alpha: of a shape that broadcasts to x's."""
+    """Returns x where x > 0, else alpha * x (He and others, arXiv 1502.01852). alpha: of a shape that broadcasts to
+    x's.
+
+    >>> print(autograd.prelu(tensor.as_tensor([[-1.5, 2.0], [3.0, -4.0]]), tensor.as_tensor([0.1, 0.5])))
+    [[-0.15  2.  ]
+     [ 3.   -2.  ]]
+    """
     return PRelu()(x, alpha)

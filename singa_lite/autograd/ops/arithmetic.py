@@ -107,38 +107,68 @@ def _counted(given: Tensor, beside: Tensor) -> Tensor:
 
 
 def add(a: Term, b: Term) -> Tensor:
-    """a + b. Tensors of one dtype whose shapes broadcast together; either may be a number."""
+    """Returns a + b, element by element. Tensors of one dtype whose shapes broadcast together; either may be a number.
+
+    >>> x = tensor.as_tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    >>> print(autograd.add(x, tensor.as_tensor([10.0, 20.0, 30.0])))  # the same as x + ...
+    [[11. 22. 33.]
+     [14. 25. 36.]]
+    """
     if not isinstance(a, Tensor):
         return add(checked_tensor("add", b), a)
     return shift(a, b) if isinstance(b, int | float) else _binary(Add, a, b)
 
 
 def subtract(a: Term, b: Term) -> Tensor:
-    """a - b. Tensors of one dtype whose shapes broadcast together; either may be a number."""
+    """Returns a - b, element by element. Tensors of one dtype whose shapes broadcast together; either may be a number.
+
+    >>> x = tensor.as_tensor([1.0, 2.0, 4.0])
+    >>> print(autograd.subtract(x, 1.0), autograd.subtract(1.0, x))
+    [0. 1. 3.] [ 0. -1. -3.]
+    """
     if isinstance(b, int | float):
         return shift(a, -b)
     return _scale(b, -1.0, plain_number("subtract", a)) if isinstance(a, int | float) else _binary(Subtract, a, b)
 
 
 def multiply(a: Term, b: Term) -> Tensor:
-    """a * b, element by element. Tensors of one dtype whose shapes broadcast together; either may be a number."""
+    """Returns a * b, element by element. Tensors of one dtype whose shapes broadcast together; either may be a number.
+
+    >>> x = tensor.as_tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    >>> print(autograd.multiply(x, tensor.as_tensor([[10.0], [-1.0]])))
+    [[10. 20. 30.]
+     [-4. -5. -6.]]
+    """
     if not isinstance(a, Tensor):
         return multiply(checked_tensor("multiply", b), a)
     return scale(a, b) if isinstance(b, int | float) else _binary(Multiply, a, b)
 
 
 def divide(a: Term, b: Term) -> Tensor:
-    """a / b, element by element. Tensors of one dtype whose shapes broadcast together; either may be a number."""
+    """Returns a / b, element by element. Tensors of one dtype whose shapes broadcast together; either may be a number.
+
+    >>> x = tensor.as_tensor([1.0, 2.0, 4.0])
+    >>> print(autograd.divide(x, 4.0), autograd.divide(4.0, x))
+    [0.25 0.5  1.  ] [4. 2. 1.]
+    """
     return _scale(a, 1.0 / plain_number("divide", b), 0.0) if isinstance(b, int | float) else _binary(Divide, a, b)
 
 
 def scale(x: Tensor, alpha: float, beta: float = 0.0) -> Tensor:
-    """alpha * x + beta. alpha, beta: numbers, NaN and infinity too."""
+    """Returns alpha * x + beta. alpha, beta: numbers, NaN and infinity too.
+
+    >>> print(autograd.scale(tensor.as_tensor([1.0, 2.0, 4.0]), 3.0, beta=-1.0))
+    [ 2.  5. 11.]
+    """
     return _scale(x, plain_number("scale", alpha), plain_number("scale", beta))
 
 
 def shift(x: Tensor, beta: float) -> Tensor:
-    """x + beta. beta: a number, NaN and infinity too."""
+    """Returns x + beta. beta: a number, NaN and infinity too.
+
+    >>> print(autograd.shift(tensor.as_tensor([1.0, 2.0, 4.0]), -1.0))
+    [0. 1. 3.]
+    """
     return _scale(x, 1.0, plain_number("shift", beta))
 
 
@@ -147,29 +177,49 @@ def _scale(x: object, alpha: float, beta: float) -> Tensor:
 
 
 def power(x: Tensor, exponent: float) -> Tensor:
-    """x ** exponent, element by element."""
+    """Returns x ** exponent, element by element.
+
+    >>> print(autograd.power(tensor.as_tensor([1.0, 4.0, 9.0]), 1.5))
+    [ 1.  8. 27.]
+    """
     return Power(plain_number("power", exponent))(x)
 
 
 def exp(x: Tensor) -> Tensor:
-    """e ** x, element by element."""
+    """Returns e ** x, element by element.
+
+    >>> print(autograd.exp(tensor.as_tensor([0.0, 1.0, 2.0])).round(3))
+    [1.    2.718 7.389]
+    """
     return Elementary("exp", "multiply", from_output=True)(x)
 
 
 def log(x: Tensor) -> Tensor:
-    """Natural logarithm of x, element by element."""
+    """Returns the natural logarithm of x, element by element.
+
+    >>> print(autograd.log(tensor.as_tensor([1.0, 2.0, 10.0])).round(3))
+    [0.    0.693 2.303]
+    """
     return Elementary("log", "divide", from_output=False)(x)
 
 
 def square(x: Tensor) -> Tensor:
-    """x * x, element by element."""
+    """Returns x * x, element by element.
+
+    >>> print(autograd.square(tensor.as_tensor([-1.5, 2.0])))
+    [2.25 4.  ]
+    """
     return Elementary("power", "multiply", from_output=False, is_doubled=True, exponent=2.0)(
         checked_tensor("square", x)
     )
 
 
 def sqrt(x: Tensor) -> Tensor:
-    """Square root of x, element by element: NaN below 0. The derivative at 0 is infinite."""
+    """Returns the square root of x, element by element: NaN below 0. The derivative at 0 is infinite.
+
+    >>> print(autograd.sqrt(tensor.as_tensor([1.0, 4.0, 6.25])))
+    [1.  2.  2.5]
+    """
     return Elementary("power", "divide", from_output=True, is_doubled=True, exponent=0.5)(checked_tensor("sqrt", x))
 
 

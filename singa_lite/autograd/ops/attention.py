@@ -91,7 +91,8 @@ def attention(
     dropout: float = 0.0,
     state: Tensor | None = None,
 ) -> Tensor:
-    """softmax(scale * q @ k^T) @ v, head by head (Vaswani and others, arXiv 1706.03762), by tiles (arXiv 2205.14135).
+    """Returns softmax(scale * q @ k^T) @ v for each head (Vaswani and others, arXiv 1706.03762), computed by tiles
+    (arXiv 2205.14135).
 
     q: (n, t, heads, size); k, v: (n, s, kv_heads, size), kv_heads divides heads: query head i goes with key head
     i // (heads / kv_heads), grouped queries (arXiv 2305.13245). Result (n, t, heads, size), of q's dtype.
@@ -100,6 +101,10 @@ def attention(
     scale: 1 / sqrt(size) where None. dropout: the share of probabilities that are set to 0, the others divided by
     1 - dropout; state, which it takes: uint64 (3,), (seed, stream, counter), whose counter goes up by one at each call.
     ShapeError or TypeError for tensors that do not fit, ValueError for other settings.
+
+    >>> q, k = tensor.ones((2, 5, 4, 8)), tensor.ones((2, 7, 2, 8))  # 5 queries, 7 keys, 4 heads over 2
+    >>> autograd.attention(q, k, k, causal=True).shape
+    (2, 5, 4, 8)
     """
     causal = flag("attention causal", causal)
     p = fraction("attention dropout", dropout)
@@ -136,11 +141,17 @@ def cached_attention(q: Tensor, keys: Tensor, values: Tensor, mask: Tensor | Non
 
 
 def rotary(x: Tensor, table: Tensor, axis: int = -2) -> Tensor:
-    """Pairs (x[..., i], x[..., i + size / 2]) turned by the angles of their position (Su and others, arXiv 2104.09864).
+    """Returns x with its pairs (x[..., i], x[..., i + size / 2]) turned by the angles of their position (Su and others,
+    arXiv 2104.09864).
 
     x: (n, ..., size), size even; axis: that of time, neither the first nor the last; table: of
     `positions.rotary_table`, (2, x.shape[axis], size / 2) in x's dtype, which has no derivative; a view of later rows
     of it gives later positions.
+
+    >>> x = tensor.ones((2, 3, 4))  # 2 texts of 3 positions, 4 features
+    >>> table = tensor.from_numpy(np.stack([np.zeros((3, 2)), np.ones((3, 2))]).astype("float32"))
+    >>> print(autograd.rotary(x, table)[0, 0])
+    [-1. -1.  1.  1.]
     """
     shape, angles = checked_tensor("rotary", x).shape, checked_tensor("rotary", table)
     along = axis_of("rotary", axis, shape)

@@ -121,7 +121,11 @@ class Cast(Op):
 
 
 def cast(x: Tensor, dtype: DTypeLike) -> Tensor:
-    """x in another float dtype, itself if it has that. x: any shape."""
+    """Returns x in another float dtype, or x itself if it has that dtype. x: any shape.
+
+    >>> autograd.cast(tensor.ones((2, 3)), "float64").dtype
+    dtype('float64')
+    """
     wanted = checked_dtype("cast", dtype)
     if checked_tensor("cast", x).dtype == wanted:
         return x

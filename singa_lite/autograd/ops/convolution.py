@@ -72,11 +72,15 @@ def conv2d(
     dilation: Extents = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Two-dimensional convolution (cross-correlation).
+    """Returns the two-dimensional convolution (cross-correlation) of x with the weight.
 
     x: (n, c, h, w); weight: (k, c / groups, kh, kw); bias: (k,) or None; result (n, k, oh, ow) with
     oh = (h + top + bottom - dilation_h * (kh - 1) - 1) // stride_h + 1, ow likewise.
     stride, dilation: int or (height, width); pad: of zeros, int, (height, width) or (top, bottom, left, right).
+
+    >>> x, weight = tensor.ones((2, 3, 8, 6)), tensor.ones((5, 3, 3, 3))
+    >>> autograd.conv2d(x, weight, stride=2, pad=1).shape
+    (2, 5, 4, 3)
     """
     groups = integer("conv2d groups", groups, 1)
     steps = pair("conv2d", "stride", stride), pads("conv2d", pad), pair("conv2d", "dilation", dilation)
@@ -148,12 +152,17 @@ def conv2d_transpose(
     groups: int = 1,
     output_padding: Extents = 0,
 ) -> Tensor:
-    """Two-dimensional transposed convolution, PyTorch's: the derivative of `conv2d` by its image (arXiv 1603.07285).
+    """Returns the two-dimensional transposed convolution of x, which is the derivative of `conv2d` by its image
+    (PyTorch's; arXiv 1603.07285).
 
     x: (n, c, h, w); weight: (c, k / groups, kh, kw); bias: (k,) or None; result (n, k, oh, ow) with
     oh = (h - 1) * stride_h - top - bottom + dilation_h * (kh - 1) + output_padding_h + 1, ow likewise.
     stride, dilation: int or (height, width); pad: cut off the result, int, (height, width) or (top, bottom, left,
     right). output_padding: int or (height, width), from 0 to below the stride.
+
+    >>> x, weight = tensor.ones((2, 3, 4, 3)), tensor.ones((3, 5, 3, 3))
+    >>> autograd.conv2d_transpose(x, weight, stride=2, pad=1, output_padding=1).shape
+    (2, 5, 8, 6)
     """
     where = "conv2d_transpose"
     groups, steps = integer(f"{where} groups", groups, 1), pair(where, "stride", stride)

@@ -25,7 +25,8 @@ from singa_lite.tensor import Tensor, full
 
 
 class Function(Versioned):
-    """Base of users' own operations. An object is called with tensors, as often as wanted, and gives the results.
+    """The base of users' own operations, written as functions of NumPy arrays. An object is called with tensors, as
+    often as wanted, and gives the results.
 
         class Shrink(autograd.Function):
             overwrites = (("y", "x"), ("dx", "dy"))
@@ -53,6 +54,14 @@ class Function(Versioned):
     for the derivatives of the same call, and for no later one. A recorded function runs at
     each replay: it must not keep arrays it was given, nor go by anything else that changes. TypeError, ShapeError where
     the class states what does not fit together, at the call.
+
+    >>> class Double(autograd.Function):
+    ...     def makes(self, x):
+    ...         return {"y": autograd.Output(x.shape)}
+    ...     def forward(self, x, y):
+    ...         np.multiply(x, 2, out=y)
+    >>> print(Double()(tensor.as_tensor([1.0, 2.5])))
+    [2. 5.]
     """
 
     overwrites: ClassVar[tuple[tuple[str, str], ...]] = ()

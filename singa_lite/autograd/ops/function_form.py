@@ -26,7 +26,13 @@ DERIVATIVE = "derivative_"
 
 
 class Output:
-    """A result of a `Function`. dtype: None for that of the first input of floats. ShapeError, TypeError."""
+    """The shape and dtype of a result of a `Function`. dtype: None for that of the first input of floats. ShapeError,
+    TypeError.
+
+    >>> output = autograd.Output((2, 3), "float64")
+    >>> output.shape, output.dtype
+    ((2, 3), dtype('float64'))
+    """
 
     def __init__(self, shape: Sequence[int], dtype: DTypeLike | None = None) -> None:
         self.shape = checked_shape("Output", shape)
@@ -34,12 +40,17 @@ class Output:
 
 
 class Scratch:
-    """Memory that a `Function` wants beside its inputs and results. It is planned as all else is.
+    """The shape, dtype and lifespan of memory that a `Function` wants beside its inputs and results. It is planned as
+    all else is.
 
     lifespan: "operation": while one of its functions runs, each has its own, whose values are whatever the memory held;
     "backward": `forward` writes it, derivatives read it; "step": from the first call of this object in a step to the
     last use of it there, shared by all calls: zeros at first, and then what the call before left there.
     dtype: as of `Output`. ShapeError, TypeError, ValueError for bad ones.
+
+    >>> scratch = autograd.Scratch((2, 3), bool, "backward")
+    >>> scratch.shape, scratch.lifespan
+    ((2, 3), 'backward')
     """
 
     def __init__(self, shape: Sequence[int], dtype: DTypeLike | None = None, lifespan: Lifespan = "operation") -> None:

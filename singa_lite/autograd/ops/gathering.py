@@ -37,9 +37,15 @@ class Embedding(Op):
 
 
 def embedding(ids: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
-    """weight[ids]. ids: integers (...), from 0 to below rows; weight: (rows, features); result (..., features).
+    """Returns weight[ids], a row of the table for each id. ids: integers (...), from 0 to below rows; weight: (rows,
+    features); result (..., features).
 
     padding_idx: the row that gets no gradient. An id that names no row is an IndexError on a CPU, NaN on a GPU.
+
+    >>> table = tensor.as_tensor([[0.0, 0.5], [1.0, 1.5], [2.0, 2.5]])
+    >>> print(autograd.embedding(tensor.as_tensor([2, 0]), table))
+    [[2.  2.5]
+     [0.  0.5]]
     """
     rows = checked_tensor("embedding", weight).shape[0] if checked_tensor("embedding", weight).ndim else 0
     padding = -1 if padding_idx is None else integer("embedding padding_idx", padding_idx, 0, max(rows - 1, 0))
@@ -47,12 +53,17 @@ def embedding(ids: Tensor, weight: Tensor, padding_idx: int | None = None) -> Te
 
 
 def gather(x: Tensor, ids: Tensor, axis: int = 0) -> Tensor:
-    """x's elements along `axis` by their ids, as `numpy.take`: x[ids] for axis 0.
+    """Returns x's elements along `axis` by their ids, as `numpy.take`: x[ids] for axis 0.
 
     ids: integers of any shape, from 0 to below x.shape[axis]; result: x's shape with the shape of ids in the place of
     that axis. An element that is taken several times gets the sum of the derivatives, added in the order of the ids.
     An id that names no element is an IndexError on a CPU, NaN on a GPU. For axis 0 of a tensor in C order only what is
     taken is copied; along other axes x is, once.
+
+    >>> x = tensor.as_tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    >>> print(autograd.gather(x, tensor.as_tensor([2, 0]), axis=1))
+    [[3. 1.]
+     [6. 4.]]
     """
     along = axis_of("gather", axis, checked_tensor("gather", x).shape)
     if checked_tensor("gather ids", ids).dtype.kind not in "iu":
@@ -68,7 +79,11 @@ def gather(x: Tensor, ids: Tensor, axis: int = 0) -> Tensor:
 
 
 def stack(xs: Sequence[Tensor], axis: int = 0) -> Tensor:
-    """The tensors, all of one shape, one behind the other along a new axis, which is `axis` of the result."""
+    """Returns the tensors, all of one shape, one behind the other along a new axis, which is `axis` of the result.
+
+    >>> autograd.stack([tensor.ones((2, 3)), tensor.zeros((2, 3))], axis=1).shape
+    (2, 2, 3)
+    """
     shape = checked_list("stack", xs)[0].shape
     if any(x.shape != shape or x.dtype != xs[0].dtype for x in xs):
         raise ShapeError(

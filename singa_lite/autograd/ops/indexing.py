@@ -76,11 +76,15 @@ def within_zeros(op: Op, x: Tensor, margins: Margins) -> Tensor:
 
 
 def index(x: Tensor, at: Any) -> Tensor:
-    """x[at], as in NumPy: whole numbers, slices of any step, None for a new axis and `...`, or a tuple of these.
+    """Returns x[at], as NumPy: whole numbers, slices of any step, None for a new axis and `...`, or a tuple of these.
 
     A view of x, but where a step is below 0. x: any shape and dtype.
     IndexError for a number that names no element, or for more numbers and slices than x has axes; TypeError for
     anything else: `gather` takes elements by a tensor of ids, `where` chooses by a mask.
+
+    >>> x = tensor.as_tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    >>> print(autograd.index(x, (0, slice(1, None))))  # x[0, 1:]
+    [2. 3.]
     """
     entries = at if isinstance(at, tuple) else (at,)
     spans, shape = _parsed(checked_tensor("index", x).shape, entries)
@@ -176,12 +180,21 @@ def _described(given: object) -> str:
 
 
 def pad(x: Tensor, margins: Sequence[Sequence[int]]) -> Tensor:
-    """x with zeros around it. margins: (before, behind) for each of x's last axes, as in `numpy.pad` for all."""
+    """Returns x with zeros around it. margins: (before, behind) for each of x's last axes, as in `numpy.pad` for all.
+
+    >>> print(autograd.pad(tensor.as_tensor([[1.0, 2.0]]), [(0, 1), (2, 0)]))
+    [[0. 0. 1. 2.]
+     [0. 0. 0. 0.]]
+    """
     return Pad(_margins("pad", x, margins))(x)
 
 
 def crop(x: Tensor, margins: Sequence[Sequence[int]]) -> Tensor:
-    """x without its margins, as a view: the reverse of `pad`."""
+    """Returns x without its margins, as a view: the reverse of `pad`.
+
+    >>> print(autograd.crop(tensor.as_tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), [(1, 0), (0, 1)]))
+    [[4. 5.]]
+    """
     checked = _margins("crop", x, margins)
     spans = tuple(Span(before, n - before - behind, 1) for n, (before, behind) in zip(x.shape, checked, strict=True))
     if min((span.extent for span in spans), default=1) < 1:

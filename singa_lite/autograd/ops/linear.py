@@ -134,20 +134,35 @@ def _check_dtypes(where: str, a: Tensor, b: Tensor) -> None:
 
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:
-    """Matrix product. a: (..., n, k); b: (..., k, m); result (..., n, m), leading axes broadcast as in NumPy."""
+    """Returns the matrix product a @ b. a: (..., n, k); b: (..., k, m); result (..., n, m), leading axes broadcast as
+    in NumPy.
+
+    >>> autograd.matmul(tensor.ones((4, 2, 3)), tensor.ones((3, 5))).shape
+    (4, 2, 5)
+    """
     return MatMul()(a, b)
 
 
 def add_bias(x: Tensor, bias: Tensor, axis: int = 1) -> Tensor:
-    """x + bias along `axis`. x: any shape; bias: (x.shape[axis],)."""
+    """Returns x + bias, the bias along `axis`. x: any shape; bias: (x.shape[axis],).
+
+    >>> x = tensor.as_tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    >>> print(autograd.add_bias(x, tensor.as_tensor([10.0, 20.0, 30.0])))
+    [[11. 22. 33.]
+     [14. 25. 36.]]
+    """
     return AddBias(axis)(x, bias)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, transposed: bool = False) -> Tensor:
-    """x @ weight + bias over the last axis. x: (..., in); weight: (in, out); bias: (out,); result (..., out).
+    """Returns x @ weight + bias over the last axis. x: (..., in); weight: (in, out); bias: (out,); result (..., out).
 
     transposed: the weight is (out, in), as an embedding's table is; there is no bias then. The kernel sees x as rows
     (rows, in), a view where x lies in C order without gaps.
+
+    >>> x, weight, bias = tensor.ones((4, 3)), tensor.ones((3, 5)), tensor.zeros((5,))
+    >>> autograd.linear(x, weight, bias).shape
+    (4, 5)
     """
     if flag("linear transposed", transposed) and bias is not None:
         raise ValueError("linear: wanted no bias beside transposed=True, received one; add_bias() adds it")

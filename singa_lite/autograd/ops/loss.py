@@ -47,32 +47,64 @@ def check_same_shape_and_dtype(where: str, x: Tensor, target: Tensor) -> None:
 
 
 def sigmoid_cross_entropy_values(x: Tensor, target: Tensor) -> Tensor:
-    """Binary cross entropy of sigmoid(x), the mean over each sample. x: raw scores (n, ...); target: x's shape."""
+    """Returns the binary cross entropy of sigmoid(x), the mean over each sample. x: raw scores (n, ...); target: x's
+    shape.
+
+    >>> x, target = tensor.as_tensor([[0.0, 2.0], [-3.0, 1.0]]), tensor.as_tensor([[1.0, 1.0], [0.0, 0.0]])
+    >>> print(autograd.sigmoid_cross_entropy_values(x, target).round(3))
+    [0.41  0.681]
+    """
     return ElementLoss("sigmoid_cross_entropy")(x, target)
 
 
 def sigmoid_cross_entropy(x: Tensor, target: Tensor) -> Tensor:
-    """Mean over the batch of `sigmoid_cross_entropy_values`; result ()."""
+    """Returns the mean over the batch of `sigmoid_cross_entropy_values`, of shape ().
+
+    >>> x, target = tensor.as_tensor([[0.0, 2.0], [-3.0, 1.0]]), tensor.as_tensor([[1.0, 1.0], [0.0, 0.0]])
+    >>> round(autograd.sigmoid_cross_entropy(x, target).item(), 3)
+    0.545
+    """
     return reduce_mean(sigmoid_cross_entropy_values(x, target))
 
 
 def squared_error_values(x: Tensor, target: Tensor) -> Tensor:
-    """(x - target)**2 / 2, element by element. target: x's shape."""
+    """Returns (x - target)**2 / 2, element by element. target: x's shape.
+
+    >>> x, target = tensor.as_tensor([1.0, 2.0, 5.0]), tensor.as_tensor([1.0, 3.0, 3.0])
+    >>> print(autograd.squared_error_values(x, target))
+    [0.  0.5 2. ]
+    """
     return ElementLoss("squared_error", per_element=True)(x, target)
 
 
 def squared_error(x: Tensor, target: Tensor) -> Tensor:
-    """Mean over all elements of `squared_error_values`; result ()."""
+    """Returns the mean over all elements of `squared_error_values`, of shape ().
+
+    >>> x, target = tensor.as_tensor([1.0, 2.0, 5.0]), tensor.as_tensor([1.0, 3.0, 4.0])
+    >>> autograd.squared_error(x, target).item()
+    0.3333333333333333
+    """
     return reduce_mean(squared_error_values(x, target))
 
 
 def huber_values(x: Tensor, target: Tensor, delta: float = 1.0) -> Tensor:
-    """r**2 / 2 where |r| <= delta, else delta * (|r| - delta / 2), r = x - target; the mean over each sample."""
+    """Returns the mean over each sample of r**2 / 2 where |r| <= delta, else delta * (|r| - delta / 2), with r = x -
+    target.
+
+    >>> x, target = tensor.as_tensor([[1.0], [2.0], [5.0]]), tensor.as_tensor([[1.0], [3.0], [3.0]])
+    >>> print(autograd.huber_values(x, target))
+    [0.  0.5 1.5]
+    """
     return ElementLoss("huber", delta=above_zero("huber delta", delta))(x, target)
 
 
 def huber(x: Tensor, target: Tensor, delta: float = 1.0) -> Tensor:
-    """Mean over the batch of `huber_values`; result ()."""
+    """Returns the mean over the batch of `huber_values`, of shape ().
+
+    >>> x, target = tensor.as_tensor([[2.0], [5.0]]), tensor.as_tensor([[3.0], [3.0]])
+    >>> autograd.huber(x, target).item()
+    1.0
+    """
     return reduce_mean(huber_values(x, target, delta))
 
 
@@ -133,7 +165,7 @@ def check_classes(x: Tensor, target: Tensor) -> None:
 def softmax_cross_entropy_values(
     x: Tensor, target: Tensor, axis: int = 1, ignore_index: int | None = None, label_smoothing: float = 0.0
 ) -> Tensor:
-    """Cross entropy of softmax(x), one value a sample.
+    """Returns the cross entropy of softmax(x), one value a sample.
 
     x: raw scores (n, ...), the classes along `axis`, not the first; target: integer class ids of x's shape without that
     axis, or rows of x's shape of weights, normalised to sum 1 over the classes; result (n,), the mean over a sample's
@@ -143,6 +175,10 @@ def softmax_cross_entropy_values(
     over the sample's other positions times n / (positions of the whole batch that count). So the mean of the values is
     the mean over the positions that count, as of torch.nn.functional.cross_entropy; 0 where none does.
     label_smoothing: from 0 to 1, this share of the target goes to all classes alike, as there.
+
+    >>> scores = tensor.as_tensor([[2.0, 0.0, 0.0], [0.0, 0.0, 4.0]])
+    >>> print(autograd.softmax_cross_entropy_values(scores, tensor.as_tensor([0, 1])).round(3))
+    [0.24  4.036]
     """
     smoothing = share("softmax_cross_entropy label_smoothing", label_smoothing)
     axis = axis_of("softmax_cross_entropy", axis, checked_tensor("softmax_cross_entropy", x).shape)
@@ -189,5 +225,10 @@ def _smoothed(weights: Tensor, x: Tensor, smoothing: float) -> Tensor:
 def softmax_cross_entropy(
     x: Tensor, target: Tensor, axis: int = 1, ignore_index: int | None = None, label_smoothing: float = 0.0
 ) -> Tensor:
-    """Mean over the batch of `softmax_cross_entropy_values`; result ()."""
+    """Returns the mean over the batch of `softmax_cross_entropy_values`, of shape ().
+
+    >>> scores = tensor.as_tensor([[2.0, 0.0, 0.0], [0.0, 0.0, 4.0]])
+    >>> round(autograd.softmax_cross_entropy(scores, tensor.as_tensor([0, 1])).item(), 3)
+    2.138
+    """
     return reduce_mean(softmax_cross_entropy_values(x, target, axis, ignore_index, label_smoothing))

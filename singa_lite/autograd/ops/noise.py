@@ -23,10 +23,15 @@ drawing: ContextVar[Callable[[Tensor, Tensor], None] | None] = ContextVar("drawi
 def normal(
     shape: Sequence[int], state: Tensor, mean: float = 0.0, std: float = 1.0, dtype: DTypeLike = "float32"
 ) -> Tensor:
-    """Normal numbers, others at each call and at each replay of a record. No derivative leads to them.
+    """Returns normal random numbers, others at each call and at each replay of a record. No derivative leads to them.
 
     state: uint64 (3,), (seed, stream, counter); its counter goes up by one at each call. std: 0 or more. dtype: of the
     result, a float type. It is on the state's device.
+
+    >>> state = tensor.from_numpy(np.array([7, 0, 0], "uint64"))
+    >>> noise = autograd.normal((2, 3), state, std=0.1)
+    >>> noise.shape, state.tolist()
+    ((2, 3), [7, 0, 1])
     """
     extents = numbers("normal", "a shape", shape)
     if min(extents, default=1) < 1:
@@ -55,9 +60,14 @@ def drawn_key(where: str, state: object) -> Tensor:
 
 
 def dropout(x: Tensor, state: Tensor, p: float = 0.5) -> Tensor:
-    """Zero each element with probability p, scale the others by 1 / (1 - p) (Srivastava 2014, inverted form).
+    """Returns x with each element set to 0 with probability p, the others divided by 1 - p (Srivastava 2014, inverted
+    form).
 
     state: uint64 (3,), (seed, stream, counter); its counter goes up by one at each call.
+
+    >>> state = tensor.from_numpy(np.array([7, 0, 0], "uint64"))  # seed, stream, counter
+    >>> sorted(set(autograd.dropout(tensor.ones((50,)), state, p=0.5).tolist()))
+    [0.0, 2.0]
     """
     p = fraction("dropout p", p)
     checked_tensor("dropout", x)
@@ -65,9 +75,14 @@ def dropout(x: Tensor, state: Tensor, p: float = 0.5) -> Tensor:
 
 
 def spatial_dropout(x: Tensor, state: Tensor, p: float = 0.5) -> Tensor:
-    """Zero each channel of each sample with probability p, scale the others by 1 / (1 - p) (arXiv 1411.4280).
+    """Returns x with each channel of each sample set to 0 with probability p, the others divided by 1 - p (arXiv
+    1411.4280).
 
     x: (n, c, ...); NaN and infinities of a channel that is dropped become NaN. state: as for `dropout`.
+
+    >>> state = tensor.from_numpy(np.array([7, 0, 0], "uint64"))
+    >>> autograd.spatial_dropout(tensor.ones((2, 3, 4, 5)), state, p=0.2).shape
+    (2, 3, 4, 5)
     """
     p = fraction("spatial_dropout p", p)
     if checked_tensor("spatial_dropout", x).ndim < 2:

@@ -125,11 +125,17 @@ def batch_norm(
     momentum: float = 0.1,
     epsilon: float = 1e-5,
 ) -> Tensor:
-    """gamma * (x - mean) / sqrt(var + epsilon) + beta with this batch's mean and biased variance.
+    """Returns gamma * (x - mean) / sqrt(var + epsilon) + beta with this batch's mean and biased variance of each
+    channel.
 
     x: (n, c, ...); all others (c,). The running statistics are changed in place:
     running = (1 - momentum) * running + momentum * batch, the variance unbiased (arXiv 1502.03167). In a step of
     `compile(parallel=parallel.mpi(sync=True))` the batch is that of all processes.
+
+    >>> mean, var = tensor.zeros((3,)), tensor.ones((3,))
+    >>> y = autograd.batch_norm(tensor.ones((2, 3, 4, 5)), tensor.ones((3,)), tensor.zeros((3,)), mean, var)
+    >>> print(y.shape, mean)
+    (2, 3, 4, 5) [0.1 0.1 0.1]
     """
     momentum, epsilon = share("batch_norm momentum", momentum), finite_above_zero("batch_norm epsilon", epsilon)
     others = across.get()
@@ -142,19 +148,38 @@ def batch_norm(
 def batch_norm_inference(
     x: Tensor, gamma: Tensor, beta: Tensor, running_mean: Tensor, running_var: Tensor, epsilon: float = 1e-5
 ) -> Tensor:
-    """gamma * (x - running_mean) / sqrt(running_var + epsilon) + beta. x: (n, c, ...); all others (c,)."""
+    """Returns gamma * (x - running_mean) / sqrt(running_var + epsilon) + beta. x: (n, c, ...); all others (c,).
+
+    >>> x, ones, zeros = tensor.full((2, 3, 4), 5.0), tensor.ones((3,)), tensor.zeros((3,))
+    >>> print(autograd.batch_norm_inference(x, ones, zeros, running_mean=ones, running_var=4 * ones)[0, 0].round(3))
+    [2. 2. 2. 2.]
+    """
     epsilon = finite_above_zero("batch_norm_inference epsilon", epsilon)
     return BatchNormInference(running_mean, running_var, epsilon)(x, gamma, beta)
 
 
 def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float = 1e-5) -> Tensor:
-    """Normalised over x's trailing axes, those of gamma and beta, then scaled and shifted (arXiv 1607.06450)."""
+    """Returns x normalised over its trailing axes, those of gamma and beta, then scaled and shifted by them (arXiv
+    1607.06450).
+
+    >>> x = tensor.as_tensor([[1.0, 2.0, 3.0], [2.0, 2.0, 8.0]])
+    >>> ones = tensor.ones((3,), "float64")
+    >>> print(autograd.layer_norm(x, ones, 0 * ones).round(3))
+    [[-1.225  0.     1.225]
+     [-0.707 -0.707  1.414]]
+    """
     rows = _rows("layer_norm", x, gamma, beta)
     return SampleNorm("layer_norm", rows, finite_above_zero("layer_norm epsilon", epsilon))(x, gamma, beta)
 
 
 def rms_norm(x: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> Tensor:
-    """gamma * x / sqrt(mean of x**2 + epsilon), the mean over x's trailing axes, those of gamma (arXiv 1910.07467)."""
+    """Returns gamma * x / sqrt(mean of x**2 + epsilon), the mean over x's trailing axes, those of gamma (arXiv
+    1910.07467).
+
+    >>> print(autograd.rms_norm(tensor.as_tensor([[3.0, 4.0], [0.0, 2.0]]), tensor.ones((2,), "float64")).round(3))
+    [[0.849 1.131]
+     [0.    1.414]]
+    """
     return SampleNorm("rms_norm", _rows("rms_norm", x, gamma), finite_above_zero("rms_norm epsilon", epsilon))(x, gamma)
 
 
@@ -171,7 +196,11 @@ def _rows(where: str, x: Tensor, *vectors: Tensor) -> Shape:
 
 
 def lrn(x: Tensor, size: int = 5, alpha: float = 1.0, beta: float = 0.75, k: float = 1.0) -> Tensor:
-    """x / (k + alpha / size * sum of x**2 over `size` neighbouring channels) ** beta. x: (n, c, ...); size odd."""
+    """Returns x / (k + alpha / size * sum of x**2 over `size` neighbouring channels) ** beta. x: (n, c, ...); size odd.
+
+    >>> autograd.lrn(tensor.ones((2, 6, 4, 5)), size=3).shape
+    (2, 6, 4, 5)
+    """
     if not is_int(size) or size < 1 or size % 2 == 0:
         raise ValueError(f"lrn size: wanted an odd number of channels, received {size!r}")
     alpha, beta = at_least_zero("lrn alpha", alpha), at_least_zero("lrn beta", beta)
@@ -182,14 +211,22 @@ def lrn(x: Tensor, size: int = 5, alpha: float = 1.0, beta: float = 0.75, k: flo
 
 
 def l2_norm(x: Tensor, epsilon: float = 1e-8) -> Tensor:
-    """x / sqrt(sum of x**2 over the sample + epsilon). x: (n, ...)."""
+    """Returns x / sqrt(sum of x**2 over the sample + epsilon). x: (n, ...).
+
+    >>> print(autograd.l2_norm(tensor.as_tensor([[3.0, 4.0], [0.0, 2.0]])).round(3))
+    [[0.6 0.8]
+     [0.  1. ]]
+    """
     return ScaledNorm("l2_norm", {"epsilon": finite_above_zero("l2_norm epsilon", epsilon)})(x)
 
 
 def group_norm(x: Tensor, groups: int, gamma: Tensor, beta: Tensor, epsilon: float = 1e-5) -> Tensor:
-    """gamma * (x - mean) / sqrt(var + epsilon) + beta, with mean and biased variance of each group of channels of each
-    sample. A group has c / groups channels (Wu and He, arXiv 1803.08494). x: (n, c, ...); gamma, beta: (c,); groups
-    divides c.
+    """Returns gamma * (x - mean) / sqrt(var + epsilon) + beta, with mean and biased variance of each group of channels
+    of each sample. A group has c / groups channels (Wu and He, arXiv 1803.08494). x: (n, c, ...); gamma, beta: (c,);
+    groups divides c.
+
+    >>> autograd.group_norm(tensor.ones((2, 6, 4, 5)), 3, tensor.ones((6,)), tensor.zeros((6,))).shape
+    (2, 6, 4, 5)
     """
     groups = integer("group_norm groups", groups, 1)
     epsilon = finite_above_zero("group_norm epsilon", epsilon)

@@ -27,7 +27,14 @@ def tape_position() -> int:
 
 @contextmanager
 def no_grad() -> Iterator[None]:
-    """Operations inside are not taped: they keep nothing, and no derivative passes through them."""
+    """Keeps operations in a `with` block off the tape: they keep nothing, and no derivative passes through them.
+
+    >>> w = tensor.ones((3,))
+    >>> w.stores_grad = True
+    >>> with autograd.no_grad():
+    ...     print((w * 2.0).requires_grad)
+    False
+    """
     mark = object()  # its own, as one that an interrupt left unfinished may end much later, when it is collected
     try:
         _untaped.set(_untaped.get() | {mark})
@@ -50,13 +57,22 @@ class Edge(NamedTuple):
 
 
 class Op(Unique):
-    """Base of all operations. A subclass gives `forward` and `backward`; an instance is applied once.
+    """The base of all operations, one differentiable operation that is applied once. A subclass gives `forward` and
+    `backward`; an instance is applied once.
 
     forward(*inputs) makes the output tensor, or a tuple of several (new handles, never an input's own), and calls
     kernels to fill them; it saves what `backward` will need with `save`.
     backward(index, *dys) gives the derivative by input `index` from the derivatives by the outputs. The tape asks
     for inputs that lead on first (phase derivative), then for parameters (phase gradient). What comes along with
     another input's derivative may be left in `made[index]`, from where the tape takes it.
+
+    >>> class Triple(autograd.Op):
+    ...     def forward(self, x):
+    ...         return self.computed("scale", x, alpha=3.0, beta=0.0)
+    ...     def backward(self, index, *dys):
+    ...         return self.computed("scale", dys[0], alpha=3.0, beta=0.0)
+    >>> print(Triple()(tensor.as_tensor([1.0, 2.0])))
+    [3. 6.]
     """
 
     forward: Callable[..., Tensor | tuple[Tensor, ...]]

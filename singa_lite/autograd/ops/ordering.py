@@ -50,28 +50,44 @@ class Where(Broadcasting):
 
 
 def maximum(a: Term, b: Term) -> Tensor:
-    """The larger of a and b, element by element, NaN where either is. Tensors that broadcast; either may be a number.
+    """Returns the larger of a and b, element by element, NaN where either is. Tensors that broadcast; either may be a
+    number.
 
     The derivative goes to the larger one; where both are equal each gets a half, and where one is NaN each gets all.
+
+    >>> print(autograd.maximum(tensor.as_tensor([1.0, -2.0, 3.0]), 0.0))
+    [1. 0. 3.]
     """
     return Extreme("maximum")(*both("maximum", a, b))
 
 
 def minimum(a: Term, b: Term) -> Tensor:
-    """The smaller of a and b, element by element, NaN where either is. Tensors that broadcast; either may be a number.
+    """Returns the smaller of a and b, element by element, NaN where either is. Tensors that broadcast; either may be a
+    number.
 
     The derivative goes to the smaller one; where both are equal each gets a half, and where one is NaN each gets all.
+
+    >>> print(autograd.minimum(tensor.as_tensor([1.0, -2.0, 3.0]), tensor.as_tensor([2.0, 2.0, 2.0])))
+    [ 1. -2.  2.]
     """
     return Extreme("minimum")(*both("minimum", a, b))
 
 
 def abs(x: Tensor) -> Tensor:
-    """x without its sign; the derivative at 0 and at NaN is 0."""
+    """Returns x without its sign; the derivative at 0 and at NaN is 0.
+
+    >>> print(autograd.abs(tensor.as_tensor([1.0, -2.0, 3.0])))
+    [1. 2. 3.]
+    """
     return Activation("absolute", from_output=False)(x)
 
 
 def clip(x: Tensor, low: float | None = None, high: float | None = None) -> Tensor:
-    """min(max(x, low), high), NaN where x is NaN; None for no bound. The derivative at a bound is that within."""
+    """Returns min(max(x, low), high), NaN where x is NaN; None for no bound. The derivative at a bound is that within.
+
+    >>> print(autograd.clip(tensor.as_tensor([1.0, -2.0, 3.0]), low=-1.0, high=2.0))
+    [ 1. -1.  2.]
+    """
     least, most = _bound("low", low, -inf), _bound("high", high, inf)
     if not least <= most:
         raise ValueError(f"clip: wanted low of at most high, received {low} and {high}")
@@ -86,35 +102,59 @@ def _bound(name: str, given: float | None, default: float) -> float:
 
 
 def equal(a: Term, b: Term) -> Tensor:
-    """a == b, element by element, of dtype bool; NaN equals nothing. Tensors that broadcast; either may be a number.
+    """Returns a == b, element by element, of dtype bool; NaN equals nothing. Tensors that broadcast; either may be a
+    number.
 
     Comparisons have no derivative. `a == b` itself says whether two tensors are one, as they are keys of dicts.
+
+    >>> print(autograd.equal(tensor.as_tensor([1.0, -2.0, 3.0]), tensor.as_tensor([1.0, 2.0, 3.0])))
+    [ True False  True]
     """
     return _compared("equal", *both("equal", a, b))
 
 
 def not_equal(a: Term, b: Term) -> Tensor:
-    """a != b, element by element, of dtype bool. As of `equal`."""
+    """Returns a != b, element by element, of dtype bool. As of `equal`.
+
+    >>> print(autograd.not_equal(tensor.as_tensor([1.0, -2.0, 3.0]), 1.0))
+    [False  True  True]
+    """
     return _compared("not_equal", *both("not_equal", a, b))
 
 
 def less(a: Term, b: Term) -> Tensor:
-    """a < b, element by element, of dtype bool. As of `equal`."""
+    """Returns a < b, element by element, of dtype bool. As of `equal`.
+
+    >>> print(autograd.less(tensor.as_tensor([1.0, -2.0, 3.0]), 1.0))
+    [False  True False]
+    """
     return _compared("less", *both("less", a, b))
 
 
 def less_equal(a: Term, b: Term) -> Tensor:
-    """a <= b, element by element, of dtype bool. As of `equal`."""
+    """Returns a <= b, element by element, of dtype bool. As of `equal`.
+
+    >>> print(autograd.less_equal(tensor.as_tensor([1.0, -2.0, 3.0]), 1.0))
+    [ True  True False]
+    """
     return _compared("less_equal", *both("less_equal", a, b))
 
 
 def greater(a: Term, b: Term) -> Tensor:
-    """a > b, element by element, of dtype bool. As of `equal`."""
+    """Returns a > b, element by element, of dtype bool. As of `equal`.
+
+    >>> print(autograd.greater(tensor.as_tensor([1.0, -2.0, 3.0]), 1.0))
+    [False False  True]
+    """
     return _compared("less", *reversed(both("greater", a, b)))
 
 
 def greater_equal(a: Term, b: Term) -> Tensor:
-    """a >= b, element by element, of dtype bool. As of `equal`."""
+    """Returns a >= b, element by element, of dtype bool. As of `equal`.
+
+    >>> print(autograd.greater_equal(tensor.as_tensor([1.0, -2.0, 3.0]), 1.0))
+    [ True False  True]
+    """
     return _compared("less_equal", *reversed(both("greater_equal", a, b)))
 
 
@@ -126,10 +166,14 @@ def _compared(relation: str, a: Tensor, b: Tensor) -> Tensor:
 
 
 def where(condition: Tensor | ArrayLike, a: Term, b: Term) -> Tensor:
-    """a where the condition holds, else b, element by element; all three broadcast together.
+    """Returns a where the condition holds, else b, element by element; all three broadcast together.
 
     condition: bool, a tensor or an array, as comparisons give it. a, b: tensors of one dtype; one may be a number.
     Each gets the derivative where it was chosen and 0 elsewhere, even where dy is not finite.
+
+    >>> x = tensor.as_tensor([1.0, -2.0, 3.0])
+    >>> print(autograd.where(autograd.less(x, 0.0), 0.0, x))
+    [1. 0. 3.]
     """
     left, right = both("where", a, b)
     if not isinstance(condition, Tensor):

@@ -45,21 +45,34 @@ class Pool2d(KernelOp):
 
 
 def max_pool2d(x: Tensor, kernel: Extents, stride: Extents, pad: Extents = 0) -> Tensor:
-    """Largest element of each window; padding never wins.
+    """Returns the largest element of each window; padding never wins.
 
     x: (n, c, h, w); kernel, stride: int or (height, width); pad: int, (height, width) or (top, bottom, left, right).
+
+    >>> x = tensor.from_numpy(np.arange(16.0).reshape(1, 1, 2, 8))
+    >>> print(autograd.max_pool2d(x, kernel=2, stride=2))
+    [[[[ 9. 11. 13. 15.]]]]
     """
     return Pool2d("max_pool2d", window("max_pool2d", kernel, stride, pad))(x)
 
 
 def avg_pool2d(x: Tensor, kernel: Extents, stride: Extents, pad: Extents = 0, count_pad: bool = True) -> Tensor:
-    """Average of each window. All as `max_pool2d`; count_pad: whether padding counts in the divisor."""
+    """Returns the average of each window. All as `max_pool2d`; count_pad: whether padding counts in the divisor.
+
+    >>> x = tensor.from_numpy(np.arange(16.0).reshape(1, 1, 2, 8))
+    >>> print(autograd.avg_pool2d(x, kernel=2, stride=2))
+    [[[[ 4.5  6.5  8.5 10.5]]]]
+    """
     count_pad = flag("avg_pool2d count_pad", count_pad)
     return Pool2d("avg_pool2d", window("avg_pool2d", kernel, stride, pad), count_pad=count_pad)(x)
 
 
 def global_avg_pool2d(x: Tensor) -> Tensor:
-    """Average of each channel's image. x: (n, c, h, w); result (n, c)."""
+    """Returns the average of each channel's image. x: (n, c, h, w); result (n, c).
+
+    >>> autograd.global_avg_pool2d(tensor.ones((2, 3, 4, 5))).shape
+    (2, 3)
+    """
     if checked_tensor("global_avg_pool2d", x).ndim != 4:
         raise ShapeError(f"global_avg_pool2d: wanted x (n, c, h, w), received {x.shape}")
     return reduce_mean(x, (2, 3))
@@ -98,8 +111,12 @@ def _in_blocks(y: Tensor, factor: Pair) -> Tensor:
 
 
 def upsample_nearest(x: Tensor, factor: Extents) -> Tensor:
-    """Nearest-neighbor upsampling: each pixel as a block of equal ones.
+    """Returns the image with each pixel repeated as a block of equal ones (nearest-neighbour upsampling).
 
     x: (n, c, h, w); factor: int or (rows, columns), at least 1; result (n, c, h * rows, w * columns).
+
+    >>> print(autograd.upsample_nearest(tensor.as_tensor([[[[1.0, 2.0]]]]), (2, 3))[0, 0])
+    [[1. 1. 1. 2. 2. 2.]
+     [1. 1. 1. 2. 2. 2.]]
     """
     return UpsampleNearest(pair("upsample_nearest", "factor", factor))(x)

@@ -220,13 +220,19 @@ def lstm(
     last: bool = False,
     recurrent_activation: str = "sigmoid",
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(y, hidden, cell): i, f, g, o = gates + h @ weight; c' = s(f) * c + s(i) * tanh(g); h' = s(o) * tanh(c').
+    """Returns (y, hidden, cell) of a long short-term memory over all time steps. i, f, g, o = gates + h @ weight; c' =
+    s(f) * c + s(i) * tanh(g); h' = s(o) * tanh(c').
 
     gates: (time, n, 4 * h), x @ weight_ih and biases of all steps; weight: (h, 4 * h); hidden, cell: the first states,
     (n, h), 0 where None. y: (time, n, h), with `last` (n, h), that of the last step alone. The last states come
     without derivative, and none goes to the first ones or the mask. mask: (n, time), any real dtype: where it is 0, a
     step leaves the states as they are. reverse: from the last step to the first. recurrent_activation: s, "sigmoid" or
     "hard_sigmoid" (Keras 3). ShapeError, TypeError or ValueError for what does not fit.
+
+    >>> gates, weight = tensor.zeros((6, 2, 4 * 3)), tensor.zeros((3, 4 * 3))  # 6 steps, 2 samples, 3 units
+    >>> y, hidden, cell = autograd.lstm(gates, weight)
+    >>> y.shape, hidden.shape, cell.shape
+    ((6, 2, 3), (2, 3), (2, 3))
     """
     kind = check_choice("lstm recurrent_activation", recurrent_activation, GATE_ACTIVATIONS)
     op = Lstm("lstm", reverse, last, recurrent_activation=kind)
@@ -251,6 +257,10 @@ def gru(
     tanh(gates_n + (r * h) @ weight_n + bias_n).
 
     gates: (time, n, 3 * h), of r, z and n; weight: (h, 3 * h); bias: (3 * h,). All else as for `lstm`.
+
+    >>> y, hidden = autograd.gru(tensor.zeros((6, 2, 3 * 4)), tensor.zeros((4, 3 * 4)), last=True)
+    >>> y.shape, hidden.shape
+    ((2, 4), (2, 4))
     """
     kind = check_choice("gru recurrent_activation", recurrent_activation, GATE_ACTIVATIONS)
     reset_after = flag("gru reset_after", reset_after)
@@ -269,9 +279,14 @@ def simple_rnn(
     last: bool = False,
     activation: str = "tanh",
 ) -> tuple[Tensor, Tensor]:
-    """(y, hidden): h' = activation(gates + h @ weight), "tanh" or "relu".
+    """Returns (y, hidden) of a simple recurrent layer over all time steps. h' = activation(gates + h @ weight), "tanh"
+    or "relu".
 
     gates: (time, n, h); weight: (h, h). All else as for `lstm`.
+
+    >>> y, hidden = autograd.simple_rnn(tensor.zeros((6, 2, 4)), tensor.zeros((4, 4)))
+    >>> y.shape, hidden.shape
+    ((6, 2, 4), (2, 4))
     """
     kind = check_choice("simple_rnn activation", activation, ACTIVATIONS)
     op = SimpleRnn("simple_rnn", reverse, last, activation=kind)

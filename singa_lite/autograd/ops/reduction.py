@@ -76,14 +76,23 @@ class ReduceExtreme(_Reduction):
 
 
 def reduce_sum(x: Tensor, axes: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """Sum of x along `axes` (default all), left out of the shape or, with keepdims, kept as 1."""
+    """Returns the sum of x along `axes` (default all), left out of the shape or, with keepdims, kept as 1.
+
+    >>> x = tensor.as_tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    >>> print(autograd.reduce_sum(x), autograd.reduce_sum(x, axes=0))
+    21.0 [5. 7. 9.]
+    """
     chosen = axes_of("reduce_sum axes", axes, checked_tensor("reduce_sum", x).shape)
     return ReduceSum(chosen, flag("reduce_sum keepdims", keepdims), 1.0)(x)
 
 
 def reduce_mean(x: Tensor, axes: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """Mean of x along `axes` (default all), left out of the shape or, with keepdims, kept as 1; that of nothing is
-    NaN.
+    """Returns the mean of x along `axes` (default all), left out of the shape or, with keepdims, kept as 1; that of
+    nothing is NaN.
+
+    >>> print(autograd.reduce_mean(tensor.as_tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), axes=1, keepdims=True))
+    [[2.]
+     [5.]]
     """
     chosen = axes_of("reduce_mean axes", axes, checked_tensor("reduce_mean", x).shape)
     count = prod(x.shape[axis] for axis in chosen)
@@ -91,16 +100,23 @@ def reduce_mean(x: Tensor, axes: int | Sequence[int] | None = None, keepdims: bo
 
 
 def reduce_max(x: Tensor, axes: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """The largest of x along `axes` (default all), left out of the shape or, with keepdims, kept as 1.
+    """Returns the largest of x along `axes` (default all), left out of the shape or, with keepdims, kept as 1.
 
     NaN where one of them is. The derivative is shared evenly by the elements that are equal to the largest. ShapeError
     where there are none.
+
+    >>> print(autograd.reduce_max(tensor.as_tensor([[1.0, 9.0, 3.0], [4.0, 5.0, 6.0]]), axes=0))
+    [4. 9. 6.]
     """
     return _extreme("reduce_max", x, axes, keepdims)
 
 
 def reduce_min(x: Tensor, axes: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """The smallest of x along `axes`, as of `reduce_max`."""
+    """Returns the smallest of x along `axes`; all else is as of `reduce_max`.
+
+    >>> print(autograd.reduce_min(tensor.as_tensor([[1.0, 9.0, 3.0], [4.0, 5.0, 6.0]]), axes=1))
+    [1. 4.]
+    """
     return _extreme("reduce_min", x, axes, keepdims)
 
 

@@ -160,7 +160,11 @@ def _permuted(x: Tensor, axes: tuple[int, ...]) -> Tensor:
 
 
 def reshape(x: Tensor, shape: Sequence[int]) -> Tensor:
-    """x's elements in C order under `shape`; one extent may be -1. A view where x's strides allow it."""
+    """Returns x's elements in C order under `shape`; one extent may be -1. A view where x's strides allow it.
+
+    >>> autograd.reshape(tensor.ones((2, 6)), (2, 3, -1)).shape
+    (2, 3, 2)
+    """
     checked_tensor("reshape", x)
     shape = numbers("reshape", "a shape", shape)
     if shape.count(-1) == 1:
@@ -172,14 +176,22 @@ def reshape(x: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def flatten(x: Tensor, axis: int = 1) -> Tensor:
-    """Two axes: those before `axis` in one, the rest in the other. axis 1 keeps the batch."""
+    """Returns x with two axes: those before `axis` in one, the rest in the other.
+
+    >>> autograd.flatten(tensor.ones((2, 3, 4))).shape
+    (2, 12)
+    """
     if not is_int(axis) or not 0 <= axis <= checked_tensor("flatten", x).ndim:
         raise ShapeError(f"flatten: wanted an axis from 0 to {x.ndim}, received {axis}")
     return reshape(x, (prod(x.shape[:axis]), prod(x.shape[axis:])))
 
 
 def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
-    """x's axes in the given order (default: reversed), as a view."""
+    """Returns x with its axes in the given order (default: reversed), as a view.
+
+    >>> autograd.transpose(tensor.ones((2, 3, 4)), (0, 2, 1)).shape
+    (2, 4, 3)
+    """
     chosen = (
         tuple(reversed(range(checked_tensor("transpose", x).ndim)))
         if axes is None
@@ -189,12 +201,20 @@ def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
 
 
 def split(x: Tensor, axis: int, points: Sequence[int]) -> tuple[Tensor, ...]:
-    """Pieces of x along `axis`, cut at the rising `points`; len(points) + 1 views."""
+    """Returns the pieces of x along `axis`, cut at the rising `points`: len(points) + 1 views.
+
+    >>> [piece.shape for piece in autograd.split(tensor.ones((2, 7)), axis=1, points=[3, 4])]
+    [(2, 3), (2, 1), (2, 3)]
+    """
     return Split(axis, numbers("split", "points", points)).several(x)
 
 
 def concat(xs: Sequence[Tensor], axis: int) -> Tensor:
-    """The tensors side by side along `axis`; all other extents equal."""
+    """Returns the tensors side by side along `axis`; all other extents are equal.
+
+    >>> autograd.concat([tensor.ones((2, 3)), tensor.ones((2, 4))], axis=1).shape
+    (2, 7)
+    """
     return Concat(axis)(*checked_list("concat", xs))
 
 
@@ -208,5 +228,11 @@ def checked_list(where: str, xs: object) -> Sequence[Tensor]:
 
 
 def identity(x: Tensor) -> Tensor:
-    """x under a new handle, marked on the tape."""
+    """Returns x under a new handle, marked on the tape.
+
+    >>> x = tensor.ones((2, 3))
+    >>> y = autograd.identity(x)
+    >>> y is x, y.block is x.block
+    (False, True)
+    """
     return Identity()(x)

@@ -16,7 +16,7 @@ from singa_lite.tensor import DeviceSpec, checked_dtype
 
 
 class Rule:
-    """A rewriting rule: one function may stand for another in a recorded step.
+    """A rewriting rule, by which one function may stand for another in a recorded step.
 
         twice = Rule("twice", lambda x: x * 2.0, lambda x: x + x)
         graph.rewrite(twice)                                     # of device.recording()
@@ -34,6 +34,15 @@ class Rule:
 
     RuleError for a rule that does not hold, with the first input on which both sides differ; for functions that are no
     such. TypeError, ValueError for other arguments.
+
+    >>> from singa_lite.rewriting import Rule
+    >>> one_relu = Rule("one relu", lambda x: autograd.relu(autograd.relu(x)), autograd.relu)
+    >>> net = Sequential([layers.Input((5,)), layers.Activation("a", "relu"), layers.Activation("b", "relu")])
+    >>> net.add(layers.Dense(3))
+    <Dense 'dense' -> (3,)>
+    >>> net.compile("sgd", "mse", rules=[one_relu])
+    >>> net.plan_batch(8).rewrites
+    {'one relu': 1}
     """
 
     def __init__(

@@ -11,7 +11,15 @@ from operator import index
 
 
 class PlanError(ValueError):
-    """A request that makes no sense, a plan that breaks a rule, or a capacity in which no plan was found."""
+    """A request makes no sense, a plan breaks a rule, or no plan was found within a capacity.
+
+    >>> net = Sequential([layers.Dense(300, input_shape=(200,)), layers.Dense(3)])
+    >>> net.compile("sgd", "mse")
+    >>> net.plan_batch(64, memory_budget="10 KB")
+    Traceback (most recent call last):
+        ...
+    singa_lite.graph.budget_error.BudgetError: memory_budget: wanted at most 10,000 bytes in all, ...
+    """
 
 
 @dataclass(frozen=True, slots=True)

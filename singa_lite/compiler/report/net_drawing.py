@@ -110,10 +110,16 @@ class Drawable(Protocol):
 
 
 def plot_net(net: Drawable, path: str | PathLike[str] | None = None) -> str:
-    """The net's layers as an SVG picture, inputs above: name and kind, output sample shapes, parameters and bytes.
+    """Returns the net's layers as an SVG picture, inputs above: name and kind, output sample shapes, parameters and
+    bytes.
 
     Layers within others are not drawn; their parameters count in the layer that holds them. path: where it is also
     written. Returns the picture's text, which notebooks show by IPython.display.SVG.
+
+    >>> from singa_lite import reports
+    >>> net = Sequential([layers.Input((5,)), layers.Dense(3)])
+    >>> reports.plot_net(net, "net.svg")[:4]
+    '<svg'
     """
     text = drawing([row for row in net.layer_rows() if not row.depth])
     if path is not None:

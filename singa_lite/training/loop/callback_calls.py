@@ -14,9 +14,18 @@ End = Callable[[BaseException | None], object]
 
 
 class StopTraining(Exception):
-    """Raised by a callback: `fit` ends here, without an error, and returns the history of the whole epochs.
+    """Ends the training without an error when a callback raises it: `fit` returns the history of the whole epochs.
 
     The other callbacks still see the batch or the epoch at whose end it was raised.
+
+    >>> class Enough(callbacks.Callback):
+    ...     def on_batch(self, training):
+    ...         raise callbacks.StopTraining
+    >>> net = Sequential([layers.Dense(3, input_shape=(5,))])
+    >>> net.compile("adam", "mse")
+    >>> history = net.fit(np.ones((8, 5)), np.ones((8, 3)), 2, callbacks=Enough(), verbose=False)
+    >>> net.optimizer.step
+    1
     """
 
 
