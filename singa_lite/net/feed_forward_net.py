@@ -25,6 +25,7 @@ from singa_lite.layer.layer import OneOrMore
 from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.net.file_methods import FileMethods
 from singa_lite.net.generation import generate
+from singa_lite.net.plan_methods import PlanMethods
 from singa_lite.net.step_methods import StepMethods
 from singa_lite.net.submodel import Family, move, part_of
 from singa_lite.net.summary_rows import layer_rows
@@ -33,7 +34,7 @@ from singa_lite.training import checked, fit, weights
 from singa_lite.training.loop import evaluation, sources
 
 
-class FeedForwardNet(StepMethods, FileMethods, Unique):
+class FeedForwardNet(StepMethods, PlanMethods, FileMethods, Unique):
     """A net of layers, any directed acyclic graph of them.
 
     loss, metric: may also be given to `compile`; objects, or names such as "softmax_cross_entropy" and "accuracy"; a

@@ -21,8 +21,7 @@ class PlanMethods(TrainedNet):
     @property
     def training_graph(self) -> Graph:
         """The last training step that was recorded. GraphError if there is none. Running it trains."""
-        steps = self._trainer.steps
-        trainer = self._trainer
+        trainer, steps = self._trainer, self._trainer.steps
         if not steps.has_trained and trainer.optimizer is not None and trainer.has_objective:
             check_recordable("training_graph", trainer.train_step(trainer.objective(), trainer.optimizer))
         return steps.training_graph

@@ -12,21 +12,22 @@ from singa_lite.graph.executable import Pause
 from singa_lite.layer.layer import OneOrMore
 from singa_lite.layer.run import LayerGradients
 from singa_lite.net.batch_steps import BatchSteps
-from singa_lite.net.plan_methods import PlanMethods
+from singa_lite.net.memory_planner import MemoryPlanner
 from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.tensor import Tensor
 from singa_lite.training import by_hand
 from singa_lite.training.loop.measures import Measures, Observed
 from singa_lite.training.steps.observer import KeptTensors, Norms
 from singa_lite.training.steps.recorded_steps import StepForm
+from singa_lite.training.trained_net import TrainedNet
 
 
-class StepMethods(PlanMethods):
-    """Methods of `FeedForwardNet` about single steps; its trainer, its planner and its batch steps do the work."""
+class StepMethods(TrainedNet):
+    """Methods of `FeedForwardNet` about single steps; its trainer and its batch steps do the work."""
 
     @cached_property
     def _batches(self) -> BatchSteps:
-        return BatchSteps(self._trainer, self._planner)
+        return BatchSteps(self._trainer, MemoryPlanner(self._trainer))
 
     # ---- one batch
 
