@@ -414,6 +414,18 @@ def test_what_was_changed_of_layers_within_others_is_kept():
     assert made.config() == net.config()
 
 
+def test_what_was_changed_within_a_layer_whose_input_is_added_after_it_is_kept():
+    net = FeedForwardNet(seed=2)
+    net.add(layers.SwiGLU("glu", 3), src="block")
+    net.add(layers.TransformerBlock("block", 2), src="x")
+    net.add(layers.Input((4, 6), name="x"))
+    net.layers["block"].layers["hidden"].trainable = False
+    made = again(net)
+    assert not made.layers["block"].layers["hidden"].trainable
+    assert not made.layers["block"].layers["hidden"].parameters["weight"].stores_grad
+    assert made.config() == net.config()
+
+
 def test_a_configuration_is_written_without_making_a_layer(monkeypatch):
     net = a_net()
     net.layers["drop"].p = 0.1

@@ -159,6 +159,22 @@ def test_a_layer_that_is_not_trainable_stays_as_it_is_from_now_on(graph, capsys)
     assert moved(net) == names and "not trained" not in net.summary()
 
 
+class Untrained(layers.Sequential):
+    """Its layers do not train, whenever they are added."""
+
+    def __init__(self, name):
+        super().__init__(name, [layers.Dense("first", 3)])
+        self.trainable = False
+        self.add_layer(layers.Dense("second", 2))
+
+
+def test_a_layer_that_is_added_to_one_that_is_not_trainable_does_not_train_either():
+    net = FeedForwardNet()
+    net.add(layers.Input((4,)))
+    net.add(Untrained("body"))
+    assert not any(value.stores_grad for value in net.parameters().values())
+
+
 def test_a_layer_may_be_made_untrainable_before_it_is_added_and_a_configuration_keeps_it():
     net, block = FeedForwardNet(loss.SoftmaxCrossEntropy(), seed=5), layers.TransformerBlock(heads=2)
     block.trainable = False

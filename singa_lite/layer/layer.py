@@ -114,6 +114,8 @@ class Layer(LayerBase):
         make_room(len([*self._holders()]) + sharing.depth([layer]))
         if self.context is not None:
             self._made_in_setup.append(layer.name)
+        elif not self.trainable:
+            layer.trainable = False
         return layer
 
     def take_free_name(self, taken: Collection[str]) -> None:

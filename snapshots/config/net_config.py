@@ -108,12 +108,13 @@ def net_of(
     loss = _criteria(losses_of, reader.read(held.get("loss")))
     metric = _criteria(metrics_of, reader.read(held.get("metric")))
     net = kind(loss, metric, device, dtype=_text(held, "dtype"), seed=_seed(held))
+    inner: dict[str, set[str]] = {}
     for form in _forms(held):
         added = layer(_text(form, "name"))
-        inner = {path for path, _ in with_inner(added)}
+        inner[_text(form, "name")] = {path for path, _ in with_inner(added)}
         net.add(added, _sources(form))
-        change(added, form, reader, inner)
-    for form in _forms(held):
+    for form in _forms(held):  # of which some are only set up when a later one is added
+        change(made[_text(form, "name")], form, reader, inner[_text(form, "name")])
         fixed = form.get("fixed", [])
         for name in fixed if isinstance(fixed, list) else []:
             net.layers[_text(form, "name")].own_parameters[str(name)].stores_grad = False
