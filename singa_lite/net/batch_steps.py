@@ -35,10 +35,10 @@ class BatchSteps(Unique):
     observed: what metrics over an epoch take of the last batch.
     """
 
-    def __init__(self, trainer: Trainer, planner: MemoryPlanner) -> None:
+    def __init__(self, trainer: Trainer) -> None:
         self.trainer = trainer
         self.observed: Observed | None = None
-        self._planner = planner
+        self._planner = MemoryPlanner(trainer)
         self._seen_batch = False
         self._bad_losses = 0
 
@@ -97,10 +97,10 @@ class BatchSteps(Unique):
 
     def _check_group(self, step: TrainStep, size: int) -> None:
         """BudgetError at the first batch of a group where its last one will not fit."""
-        steps = self.trainer.steps
-        if not step.part.updates and steps.how.memory_budget is not None and size not in steps.group_sizes:
+        steps, group = self.trainer.steps, (size, self.trainer.layers.settings_version)
+        if not step.part.updates and steps.how.memory_budget is not None and group not in steps.groups_that_fit:
             self._planner.check_group(size)
-            steps.group_sizes.add(size)
+            steps.groups_that_fit.add(group)
 
     def _train_bound(self, recorded: RecordedStep, batch: Batch) -> tuple[Tensor, OneOrMore]:
         """A batch in a form that was trained before, see `BoundStep`."""

@@ -12,7 +12,6 @@ from singa_lite.graph.executable import Pause
 from singa_lite.layer.layer import OneOrMore
 from singa_lite.layer.run import LayerGradients
 from singa_lite.net.batch_steps import BatchSteps
-from singa_lite.net.memory_planner import MemoryPlanner
 from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.tensor import Tensor
 from singa_lite.training import by_hand
@@ -27,7 +26,8 @@ class StepMethods(TrainedNet):
 
     @cached_property
     def _batches(self) -> BatchSteps:
-        return BatchSteps(self._trainer, MemoryPlanner(self._trainer))
+        kept: dict[str, BatchSteps] = vars(self)
+        return kept.setdefault("_batches", BatchSteps(self._trainer))  # of two threads the first one's is that of both
 
     # ---- one batch
 

@@ -50,8 +50,8 @@ class StepCache(StepRecords):
         self._turn = StepLock(arena_busy_error)
         #: {form of a batch: the record whose bound step trains it}.
         self._bound_steps: WeakValueDictionary[Hashable, RecordedStep] = WeakValueDictionary()
-        #: Sizes of batches whose group, see `compile(accumulate=)`, fits into the budget.
-        self.group_sizes: set[int] = set()
+        #: (size of batches, version of settings) whose group, see `compile(accumulate=)`, fits into the budget.
+        self.groups_that_fit: set[tuple[int, int]] = set()
         self._past: ReferenceType[Past] | None = None
 
     def anew(self) -> StepCache:
