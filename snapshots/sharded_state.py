@@ -44,12 +44,12 @@ class _RankContents(NamedTuple):
 
 
 class ShardedState:
-    """The arrays that a file wants of other ranks, as rank 0 has them while it writes. told: by rank."""
+    """The arrays that a file wants of other ranks, as rank 0 has them while it writes. contents: by rank."""
 
-    def __init__(self, net: TrainedNet, where: str, told: Sequence[_RankContents]) -> None:
+    def __init__(self, net: TrainedNet, where: str, contents: Sequence[_RankContents]) -> None:
         self._net = net
         self._where = where
-        self._contents = told
+        self._contents = contents
 
     def state(self) -> dict[str, LazyArray]:
         """Of the optimizer, by path. SnapshotError where ranks do not have it of the same parameters."""

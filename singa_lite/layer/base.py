@@ -105,12 +105,12 @@ class LayerBase(Described):
             layer.trainable = wanted
 
     def note_change(self, option: str) -> None:
-        """An option has another value from now on, for recorded steps and for the net's configuration."""
+        """Notes that an option has another value, for recorded steps and for the net's configuration."""
         super().note_change(option)
         self.note_set(option)
 
     def note_set(self, name: str) -> None:
-        """What was set is written into the net's configuration, if the constructor has ended."""
+        """Notes what was set after the constructor, which the net's configuration is to have."""
         if self._given.is_complete:
             object.__setattr__(self, "set_later", self.set_later | {name})
 

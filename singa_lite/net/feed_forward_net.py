@@ -1,4 +1,4 @@
-"""FeedForwardNet: a net over data sets, its copies and parts; see `StepMethods` and `FileMethods` for the rest."""
+"""FeedForwardNet: a net over data sets, its copies and parts; its other methods are in the three bases beside it."""
 
 from __future__ import annotations
 

@@ -77,9 +77,10 @@ def data_parallel_step(
     before: Ownership | None,
     compared: Callable[[], dict[str, str]],
 ) -> DataParallelStep | None:
-    """Returns the step that several processes do together; None where this one trains alone. GraphError as of
-    `ownership_of`. before: which rank has which state of the optimizer by now. compared: returns
-    what all ranks are to have alike.
+    """Returns the step that several processes do together; None where this one trains alone.
+
+    before: which rank has which state of the optimizer by now; compared: returns what all ranks are to have alike.
+    GraphError as of `ownership_of`.
     """
     ranks = settings.parallel
     if ranks is None and before is None:

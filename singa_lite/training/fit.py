@@ -34,9 +34,9 @@ from singa_lite.training.loop.on_ranks import OnRanks, in_words, own_process
 from singa_lite.training.loop.progress import History as History
 from singa_lite.training.loop.progress import Progress
 from singa_lite.training.loop.rank_batches import RankBatches, check_same_call, joined_places, own_place
-from singa_lite.training.loop.settings import described
 from singa_lite.training.loop.sources import check_epochs, checked_verbose
 from singa_lite.training.non_finite import look_in_fit
+from singa_lite.training.settings import described
 from singa_lite.training.trainable import Trainable
 
 #: The runs of `fit` that the present call is a part of.

@@ -9,7 +9,7 @@ from singa_lite.graph.executable import Pause
 
 
 class Readers:
-    """Readers of parameters. reading: how to wait for each of now; waiting: those that begin at the next step."""
+    """Keeps what reads parameters. reading: a pause to wait by for each; waiting: what begins at the next step."""
 
     def __init__(self) -> None:
         self.after_fork()

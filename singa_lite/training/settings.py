@@ -36,8 +36,10 @@ OF_BUILT_IN_STEP = ("loss_weights", "freeze", "micro_batches", "accumulate", "lo
 OF_OWN_STEPS = (*OF_BUILT_IN_STEP, "memory_budget", "offload", "order", "precision", "step", "on_nan")
 #: Options that several processes cannot have together, beside parallel=.
 OF_ONE_PROCESS = ("offload", "order", "step")
-#: Options that processes which train a net together have alike, beside those of `loop/settings.py`.
+#: Options that processes which train a net together have alike, beside `OF_RANKS`.
 ALIKE = ("graph", "fuse", "precision", "float32_layers")
+#: Options of `parallel.mpi` that they have alike.
+OF_RANKS = ("bucket_bytes", "in_flight_bytes", "shard", "sync", "check_every")
 #: Options that go by the machine: a configuration is the same whatever its net was trained within.
 OF_MACHINE = ("memory_budget", "offload", "order", "workers", "limits", "parallel")
 #: Options that are attributes of a net, too, and may be set afterwards.
@@ -189,6 +191,20 @@ CONSTRAINTS: Sequence[Constraint] = (
         when=lambda ranks: ranks.size > 1 and ranks.sync,
     ),
 )
+
+
+def described(value: object) -> str:
+    """A text that each process gives to equal settings: a class with its public attributes, or a function's name."""
+    if value is None or isinstance(value, bool | int | float | str | np.generic):
+        return repr(value.item() if isinstance(value, np.generic) else value)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {described(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, Sequence):
+        return "[" + ", ".join(map(described, value)) + "]"
+    if hasattr(value, "__qualname__"):
+        return f"{value.__module__}.{value.__qualname__}"
+    public = {name: item for name, item in getattr(value, "__dict__", {}).items() if not name.startswith("_")}
+    return f"{type(value).__name__}({', '.join(f'{name}={described(item)}' for name, item in sorted(public.items()))})"
 
 
 def check_default(where: str, settings: Settings, options: Sequence[str]) -> None:

@@ -19,9 +19,16 @@ from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.parallel.gradients.data_parallel_step import DataParallelStep
 from singa_lite.tensor import Tensor
 from singa_lite.training import checked, compile_checks
-from singa_lite.training.loop.settings import OF_RANKS, described
 from singa_lite.training.objective import GivenLosses, GivenMetrics, Objective, losses_of, metrics_of
-from singa_lite.training.settings import ALIKE, ATTRIBUTES, OF_OWN_STEPS, Settings, check_default
+from singa_lite.training.settings import (
+    ALIKE,
+    ATTRIBUTES,
+    OF_OWN_STEPS,
+    OF_RANKS,
+    Settings,
+    check_default,
+    described,
+)
 from singa_lite.training.step_cache import StepCache
 from singa_lite.training.step_runner import StepRunner
 from singa_lite.training.steps.micro_batches import checked_count
@@ -60,7 +67,7 @@ class Trainer(Unique):
         self.runner = StepRunner(StepCache(layers, Settings(graph=False)))
 
     def check_copied(self, caller: str) -> None:
-        """GraphError after an unfinished step, and for a net whose step trains others too, which a copy would train."""
+        """AbstractDeviceError for a net without values, GraphError for one whose step trains others: its copy would."""
         self.layers.device.check_bytes(caller)
         if self.nets:
             raise GraphError(
@@ -325,7 +332,7 @@ class Trainer(Unique):
         self.runner.interrupted_at = "(while a snapshot was being loaded: parts of it are in the net)"
 
     def follow_device(self, device: Device) -> None:
-        """Move what lasts of steps to a device, where the layers are by now; steps are recorded anew."""
+        """Move what lasts of steps to a device, where the layers are by now."""
         if self.optimizer is not None:
             self.optimizer.to_device(device)
         if self.ranks is not None:
