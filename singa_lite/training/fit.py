@@ -27,7 +27,7 @@ from singa_lite.tensor import Tensor, from_numpy
 from singa_lite.training.loop.callback_calls import StopTraining as StopTraining
 from singa_lite.training.loop.callback_calls import call_each, call_each_end, check_calls, check_methods
 from singa_lite.training.loop.callback_calls import is_stop as is_stop
-from singa_lite.training.loop.evaluation import evaluate
+from singa_lite.training.loop.evaluation import Trainable, evaluate
 from singa_lite.training.loop.means import Mean, MetricShard, Value, part_of, texts
 from singa_lite.training.loop.measures import Measures, direction, entries
 from singa_lite.training.loop.on_ranks import OnRanks, in_words, own_process
@@ -37,7 +37,6 @@ from singa_lite.training.loop.rank_batches import RankBatches, check_same_call, 
 from singa_lite.training.loop.sources import check_epochs, checked_verbose
 from singa_lite.training.non_finite import look_in_fit
 from singa_lite.training.settings import described
-from singa_lite.training.trainable import Trainable
 
 #: The runs of `fit` that the present call is a part of.
 _under_way: ContextVar[tuple[Training, ...]] = ContextVar("fits under way", default=())

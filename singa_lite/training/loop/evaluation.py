@@ -1,19 +1,21 @@
-"""Evaluation and prediction over many samples, and an evaluation's totals, of one process or of several."""
+"""Evaluation and prediction over many samples, totals of one process or several, and the protocols that know a net."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from itertools import islice
+from os import PathLike
 from typing import Protocol
 
 import numpy as np
 
-from singa_lite.common.array_types import Array
+from singa_lite.common.array_types import Array, DType
 from singa_lite.data.loading.data_set import DataSet, count_of
 from singa_lite.device import Device
 from singa_lite.layer.layer import OneOrMore
 from singa_lite.metric import EpochMetric
+from singa_lite.optimizer import Optimizer
 from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.tensor import Tensor, from_numpy, to_numpy
 from singa_lite.training.loop.means import Mean, MetricShard, part_of
@@ -37,6 +39,33 @@ class Evaluable(Protocol):
     ) -> tuple[Tensor, OneOrMore]: ...
 
     def predict_one_batch(self, x: object, output: Collection[str] = ()) -> OneOrMore: ...
+
+
+class Trainable(Evaluable, Protocol):
+    """The protocol by which the training loop, and callbacks, know a net."""
+
+    seed: int
+    optimizer: Optimizer | None
+
+    @property
+    def knows_measures(self) -> bool: ...
+
+    @property
+    def dtype(self) -> DType: ...
+
+    @property
+    def parallel(self) -> DataParallel | None: ...
+
+    @property
+    def loss_weight(self) -> float: ...
+
+    def train_one_batch(
+        self, x: object, y: object, sample_weight: object = None, class_weight: object = None
+    ) -> tuple[Tensor, OneOrMore]: ...
+
+    def save(self, path: str | PathLike[str], *, weights_only: bool = False, **options: object) -> None: ...
+
+    def print_norms(self) -> None: ...
 
 
 def evaluate(

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from singa_lite.common.errors import RankFailedError
 from singa_lite.parallel.data_parallel import DataParallel
+from singa_lite.training.loop.evaluation import Trainable
 from singa_lite.training.loop.rank_batches import gather_values
-from singa_lite.training.trainable import Trainable
 
 T = TypeVar("T")
 
