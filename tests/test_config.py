@@ -418,7 +418,7 @@ def test_what_was_changed_within_a_layer_whose_input_is_added_after_it_is_kept()
     net = FeedForwardNet(seed=2)
     net.add(layers.SwiGLU("glu", 3), src="block")
     net.add(layers.TransformerBlock("block", 2), src="x")
-    net.add(layers.Input((4, 6), name="x"))
+    net.add(layers.Input((4, 6), name="x"), src=[])
     net.layers["block"].layers["hidden"].trainable = False
     made = again(net)
     assert not made.layers["block"].layers["hidden"].trainable
@@ -446,6 +446,19 @@ def test_a_constructor_that_takes_no_keywords_has_no_configuration(tmp_path):
     with pytest.raises(ConfigError, match="layer 'positional': wanted a constructor that takes keywords"):
         net.config()
     net.save(tmp_path / "net.h5", weights_only=True)
+
+
+def test_a_constructor_that_was_given_unnamed_arguments_has_no_configuration():
+    class HandedOn(layers.Dense):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+
+    net = FeedForwardNet()
+    net.add(HandedOn(num_output=3, input_sample_shape=(2,)))
+    assert net.config()
+    net.add(HandedOn(4))
+    with pytest.raises(ConfigError, match=r"layer 'handed_on_1': wanted a constructor .*, received one of \*arguments"):
+        net.config()
 
 
 def test_what_was_changed_of_layers_of_a_net_within_is_kept():

@@ -172,6 +172,10 @@ def test_a_layer_that_is_added_to_one_that_is_not_trainable_does_not_train_eithe
     net = FeedForwardNet()
     net.add(layers.Input((4,)))
     net.add(Untrained("body"))
+    inner = singa_lite.Sequential([layers.Dense("in", 3, input_sample_shape=(2,))])
+    whole = layers.Net("whole", inner)
+    whole.trainable = False
+    net.add(whole)
     assert not any(value.stores_grad for value in net.parameters().values())
 
 

@@ -114,7 +114,7 @@ class Layer(LayerBase):
         make_room(len([*self._holders()]) + sharing.depth([layer]))
         if self.context is not None:
             self._made_in_setup.append(layer.name)
-        elif not self.trainable:
+        if not self.trainable:
             layer.trainable = False
         return layer
 
@@ -266,8 +266,6 @@ class Layer(LayerBase):
             if not self.trainable:
                 for tensor in self._parameters.values():
                     tensor.stores_grad = False
-                for name in self._made_in_setup:
-                    self._layers[name].trainable = False
         except BaseException:
             self.reset()
             raise

@@ -77,6 +77,8 @@ def add_copies(holder: LayerBase, layers: Sequence[LayerBase]) -> None:
         layer._holder = holder
         holder._made_in_setup.append(layer.name)
         _name_tensors(layer, other)
+        if not holder.trainable:
+            layer.trainable = False
 
 
 def _over_same_bytes(tensor: Tensor) -> Tensor:

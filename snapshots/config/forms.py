@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from inspect import Parameter
 
 from singa_lite.common.described import options_of
 from singa_lite.common.errors import ConfigError
@@ -48,11 +49,14 @@ def form_of(node: Node, fed: Sequence[Shape] | None, writer: Writer) -> dict[str
 
 def _arguments(layer: Layer) -> dict[str, object]:
     """What the layer's constructor makes an equal one of. ConfigError where it takes no such keywords."""
-    arguments = names.with_name(layer, layer.given_arguments)
+    arguments, form = names.with_name(layer, layer.given_arguments), signature_of(type(layer).__init__)
+    where = f"config: layer {layer.name!r}: wanted a constructor that takes keywords"
+    if any(each.kind is Parameter.VAR_POSITIONAL and name in arguments for name, each in form.parameters.items()):
+        raise ConfigError(f"{where}, received one of *arguments, of which it was given some")
     try:
-        signature_of(type(layer).__init__).bind(None, **arguments)
+        form.bind(None, **arguments)
     except TypeError as error:
-        raise ConfigError(f"config: layer {layer.name!r}: wanted a constructor that takes keywords: {error}") from None
+        raise ConfigError(f"{where}: {error}") from None
     return arguments
 
 
