@@ -1,5 +1,5 @@
-"""One of several processes is killed, hangs, raises or differs: all end within seconds, with one message that names it,
-and the last checkpoint is whole.
+"""One of several processes is killed, hangs, raises or differs: all end within seconds, with one message that names it
+unless it was killed, and the last checkpoint is whole.
 """
 
 from __future__ import annotations

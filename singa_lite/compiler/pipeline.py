@@ -115,7 +115,7 @@ def run_passes(
     program: Program, passes: Iterable[Pass], gains: dict[str, int] | None = None, searches: Searches | None = None
 ) -> Program:
     """The program behind these passes. gains: where to put by how many bytes each of them lowers the floor; searches:
-    what limited passes go by.
+    what limited passes go by; None where none of the passes is one.
     """
     level = 0 if gains is None else floor(program)
     for one in passes:

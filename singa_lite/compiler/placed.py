@@ -38,7 +38,7 @@ class Placed:
     record. That these agree in value is tested, pass by pass.
     planned: the program behind all passes, as it runs.
     plan: of `requests(planned)`. gains: {pass: bytes by which it lowered the floor}. seconds: {stage: time it took}.
-    host: the plan of `host_requests(planned)`, None where nothing is offloaded.
+    host: the plan of `host_requests(planned)`; None where no host memory is planned.
     chosen: how values are held so that the limit is kept, and free: the program without one; None where nothing is.
     form: of the record, in words, where it is another one than the recorded.
     """

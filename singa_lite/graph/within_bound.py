@@ -35,8 +35,8 @@ class WithinBound(Unique):
         """Those of the record as it is."""
         return PlanVariants(self._recorded, fuse=self._fuse)
 
-    def plan(self, bound: ByteLimit, told: Callable[[Placed], MemoryPlan]) -> Placed:
-        """A plan within the bound. BudgetError where none is found, which shows the least as `told` tells it.
+    def plan(self, bound: ByteLimit, plan_of: Callable[[Placed], MemoryPlan]) -> Placed:
+        """A plan within the bound. BudgetError where none is found, which shows the least as `plan_of` makes it.
 
         What the process takes for its calls is known of the plan alone: where that is more than was left for it, the
         plan is searched for again with so much less, which ends, as each time more is left.
@@ -56,12 +56,12 @@ class WithinBound(Unique):
             least = min(found, key=lambda placed: self._total(bound, placed))  # a repeat may take more than it frees
             if may_hold or (left is not bound and self._keeps(bound, least)):
                 return least
-            raise _error(bound, self._total(bound, least), told(least)) from None
+            raise _error(bound, self._total(bound, least), plan_of(least)) from None
 
-    def check_keeps(self, bound: ByteLimit, placed: Placed, told: Callable[[Placed], MemoryPlan]) -> None:
+    def check_keeps(self, bound: ByteLimit, placed: Placed, plan_of: Callable[[Placed], MemoryPlan]) -> None:
         """BudgetError for a plan that does not keep a bound, where no other is searched for."""
         if not self._keeps(bound, placed):
-            raise _error(bound, self._total(bound, placed), told(placed))
+            raise _error(bound, self._total(bound, placed), plan_of(placed))
 
     def on_rung(self, bound: ByteLimit) -> ByteLimit:
         """A bound not above this one, within which a search takes half as long."""
@@ -114,7 +114,7 @@ class WithinBound(Unique):
         return min(found, key=seconds_of) if found[1:] else found[0]
 
     def _of_form(self, placed: Placed, form: str) -> Placed:
-        """The same plan, whose time is told beside that of the recorded form without a limit.
+        """The same plan, whose time is compared with that of the recorded form without a limit.
 
         PlanError where the form, which is no record, does something else than the record.
         """

@@ -24,7 +24,7 @@ def densenet121(
     device: DeviceSpec = None,
     seed: int | None = None,
 ) -> FeedForwardNet:
-    """DenseNet-121 (Huang and others, arXiv 1608.06993) with SoftmaxCrossEntropy as its loss, not compiled.
+    """Returns DenseNet-121 (Huang and others, arXiv 1608.06993) with SoftmaxCrossEntropy as its loss, not compiled.
 
     Output samples of scores (classes,). Layers: stem, block1_1_conv1 and so on, transition1, last, scores; each
     convolution's normalization is called after it. torchvision's weights load:

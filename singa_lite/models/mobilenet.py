@@ -31,7 +31,8 @@ def mobilenet_v2(
     device: DeviceSpec = None,
     seed: int | None = None,
 ) -> FeedForwardNet:
-    """MobileNetV2 of width 1 (Sandler and others, arXiv 1801.04381) with SoftmaxCrossEntropy as its loss, not compiled.
+    """Returns MobileNetV2 of width 1 (Sandler and others, arXiv 1801.04381) with SoftmaxCrossEntropy as its loss, not
+    compiled.
 
     Output samples of scores (classes,), behind a dropout of 0.2. Layers: stem, stage1_1_depthwise and so on, last,
     scores; each convolution's normalization is called after it. torchvision's weights load:

@@ -23,7 +23,7 @@ def resnet50(
     device: DeviceSpec = None,
     seed: int | None = None,
 ) -> FeedForwardNet:
-    """ResNet-50 (He and others, arXiv 1512.03385) with SoftmaxCrossEntropy as its loss, not compiled.
+    """Returns ResNet-50 (He and others, arXiv 1512.03385) with SoftmaxCrossEntropy as its loss, not compiled.
 
     The stride is on the 3 x 3, as in torchvision. Output samples of scores (classes,). Layers: stem, stage1_1_conv1
     and so on, scores; each convolution's normalization is called after it. torchvision's weights load:

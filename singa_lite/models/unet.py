@@ -21,7 +21,7 @@ def unet(
     device: DeviceSpec = None,
     seed: int | None = None,
 ) -> FeedForwardNet:
-    """U-Net (Ronneberger and others, arXiv 1505.04597) with SoftmaxCrossEntropy as its loss, not compiled.
+    """Returns U-Net (Ronneberger and others, arXiv 1505.04597) with SoftmaxCrossEntropy as its loss, not compiled.
 
     It keeps the extents: convolutions are padded, and batch normalized. Output samples of scores for each pixel,
     (classes, height, width). Layers: down1_conv1 and so on, level4, up3 and so on, scores. torchvision has no U-Net.

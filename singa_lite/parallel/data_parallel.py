@@ -73,8 +73,9 @@ class DataParallel:
     ) -> None:
         """Have a sum over the ranks done or recorded. values: without gaps; turn: float64 (), one for all of a step.
 
-        is_urgent: whether what comes next waits for it; of_samples: whether a rank without any adds zeros; kind: which
-        values are sums behind it, or, of ALL_PARTS, come from the others; unit, in_line: see `Collective`.
+        is_urgent: whether what comes next waits for it; of_samples: whether a rank without any adds zeros; kind: SUM
+        makes all values sums, OWN_PART those of this rank's part, ALL_PARTS gives all ranks each rank's part; unit,
+        in_line: see `Collective`.
         """
         clears = of_samples and kind is not CollectiveKind.ALL_PARTS
         on_gpu = isinstance(device_of(values).runtime, Cuda)

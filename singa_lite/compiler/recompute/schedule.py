@@ -194,12 +194,8 @@ class Schedule:
 
     def _absent_at(self, now: int) -> Callable[[int], bool]:
         """Whether a block is not there before a step."""
-        levels, stays_from, passing, gaps = (
-            self.levels,
-            self.stays_from,
-            self.repeater.passing,
-            self.repeater.candidates,
-        )
+        levels, stays_from = self.levels, self.stays_from
+        passing, gaps = self.repeater.passing, self.repeater.candidates
 
         def is_absent(block: int) -> bool:
             last = passing.get(block)

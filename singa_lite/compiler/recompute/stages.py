@@ -42,7 +42,7 @@ class Stage(NamedTuple):
 
     @classmethod
     def joined(cls, stages: Sequence[Stage]) -> Stage:
-        """Returns stages in a row as one, at whose end goes on what does behind the last of them."""
+        """Returns stages in a row as one stage, which ends as the last of them does."""
         *others, last = stages
         inside = (*(block for stage in stages for block in stage.inside), *(b for stage in others for b in stage.own))
         inner = last.inner + sum(stage.size + stage.inner for stage in others)

@@ -236,7 +236,7 @@ def _difference(one: Mapping[str, str], other: Mapping[str, str]) -> tuple[str, 
 
 
 class Comparison:
-    """values: gives what is to be equal, by name."""
+    """A comparison of parameters over the ranks. values: gives what is to be equal, by name."""
 
     def __init__(self, values: Callable[[], Mapping[str, Tensor]]) -> None:
         self._values = values

@@ -61,7 +61,7 @@ class History(Mapping[str, list[OneOrMore]]):
         return f"<History of {max(map(len, self.history.values()), default=0)} epochs, last {last}>"
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Progress:
     """How far a run of `fit` has come; another run that goes on from it comes to equal bits.
 
