@@ -173,10 +173,10 @@ def test_drawings_are_fresh():
 
 
 def test_drawings_are_shown_and_can_be_read():
-    manual = "".join(page.read_text(encoding="utf-8") for page in DOCS.glob("*.md"))
+    manual = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "README.md", *DOCS.glob("*.md")))
     for path in DOCS.glob("*.svg"):
         root = ET.fromstring(path.read_text(encoding="utf-8"))
-        assert f"]({path.name})" in manual, path.name
+        assert f"]({path.name})" in manual or f"](docs/{path.name})" in manual, path.name
         assert [child.tag.split("}")[1] for child in root][:3] == ["title", "desc", "style"], path.name
         assert float(root.attrib["viewBox"].split()[2]) <= 440, "too wide for a phone"
 

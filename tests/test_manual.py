@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import re
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 import singa_lite
 from every_row import over_rows
-from package_source import module_files
+from package_source import module_files, script
 from singa_lite import layers
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -22,13 +23,10 @@ DOCS = ROOT / "docs"
 pytestmark = pytest.mark.skipif(not DOCS.is_dir(), reason="this copy has no docs, the checkout has")
 
 
+@cache
 def site() -> ModuleType:
     """docs/site.py, which needs no mkdocs to be read."""
-    spec = importlib.util.spec_from_file_location("manual_site", DOCS / "site.py")
-    assert spec and spec.loader
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    return made
+    return script(DOCS / "site.py")
 
 
 def check_names(module: str) -> None:
