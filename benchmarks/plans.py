@@ -96,7 +96,7 @@ def prediction_row(title: str, plan: MemoryPlan) -> list[Cell]:
     return [title, plan.operations, *sizes, gap(plan)]
 
 
-def tables(kernels: str, nets: list[str], precision: str | None, watch: quiet.Watch) -> dict[str, Table]:
+def tables(kernels: str, nets: list[str], precision: str, watch: quiet.Watch) -> dict[str, Table]:
     """Returns the tables of bytes of a set of kernels, by the set and what they are of; prints that of seconds."""
     print(f"\n{line(SECONDS)}\n|{'---|' * len(SECONDS)}", flush=True)
     training, prediction = [], []
@@ -130,7 +130,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("nets", nargs="*", metavar="NET", help=f"of {', '.join(BATCHES)}; all if none is named")
     parser.add_argument("--kernels", choices=(*SETS, "both"), default="both", help="default both, where oneDNN is")
-    parser.add_argument("--precision", help="as of compile, such as bfloat16")
+    parser.add_argument("--precision", default="float32", help="as of compile, such as bfloat16")
     add_option(parser)
     quiet.add_option(parser)
     options = parsed(parser, nets=["digits_cnn"])
@@ -156,7 +156,9 @@ def main() -> int:
         print("".join(f"\n## {name}\n\n{table.markdown()}\n" for name, table in made.items()), flush=True)
         found |= made
     if options.write:
-        command = f"python benchmarks/plans.py{f' --precision {options.precision}' if options.precision else ''}"
+        command = "python benchmarks/plans.py"
+        if options.precision != "float32":
+            command += f" --precision {options.precision}"
         write(options.write, origin(command, ("NumPy", "oneDNN's wheel")), found)
     return watch.status
 
