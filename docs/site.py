@@ -28,7 +28,7 @@ OUTSIDE = {
 }
 
 
-def lists(path: str) -> dict[str, Any]:
+def literals(path: str) -> dict[str, Any]:
     """Returns {name: value} of the lists and tables that a file of the package writes out."""
     found = {}
     for node in ast.parse((ROOT / path).read_text(encoding="utf-8")).body:
@@ -38,22 +38,22 @@ def lists(path: str) -> dict[str, Any]:
     return found
 
 
-def present(module: str) -> str:
+def present_name(module: str) -> str:
     """Returns the name of the module that a public name stands for: most are the same, some modules have moved."""
-    moved = lists("singa_lite/common/old_paths.py")["MOVED"]
+    moved = literals("singa_lite/common/old_paths.py")["MOVED"]
     package, _, path = module.partition(".")
     return f"{package}.{moved[path]}" if path in moved else module
 
 
 def source(module: str) -> Path:
     """Returns the path of the module's file."""
-    path = ROOT.joinpath(*present(module).split("."))
+    path = ROOT.joinpath(*present_name(module).split("."))
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
 def modules() -> tuple[str, ...]:
     """Returns the public modules, the package first: those in its `__all__`, `_LATER` and `_BY_NAME`."""
-    written = lists("singa_lite/__init__.py")
+    written = literals("singa_lite/__init__.py")
     found = {name for key in ("__all__", "_LATER", "_BY_NAME") for name in written[key]}
     within = [f"singa_lite.{name}" for name in sorted(found) if name.islower()]  # classes have capitals
     return "singa_lite", *(module for module in within if source(module).exists())
@@ -65,7 +65,7 @@ def names(module: str) -> dict[str, str]:
     The full name is that of the module that defines it, since stubs (.pyi) have no docstrings. Modules are left out.
     """
     found: dict[str, str] = {}
-    defined = present(module)
+    defined = present_name(module)
     body = ast.parse(source(module).read_text(encoding="utf-8")).body
     for node in (inner for top in body for inner in (top.body if isinstance(top, ast.If) else [top])):
         if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
@@ -97,7 +97,8 @@ from singa_lite import *
 def reference() -> dict[str, str]:
     """Returns {place on the site: text} of the reference's pages."""
     pages = {"reference/index.md": f"# Reference\n\n{FIRST}\n\n"}
-    order = (MODULES[0], *reversed(MODULES[1:]))  # a module's page before the package's, that of errors before others
+    # A name of several modules is whole on one page, on the last of this order: a module's and not the package's.
+    order = (MODULES[0], *reversed(MODULES[1:]))
     homes = {path: module for module in order for path in names(module).values()}
     for module in MODULES:
         own = names(module)
@@ -128,10 +129,10 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return markdown
     paths = {where: path for path, where in OUTSIDE.items()}
     folder = posixpath.dirname(paths.get(page.file.src_uri, "docs/"))
-    return re.sub(r"\]\(([^)#:\s]+)", lambda link: f"]({place(posixpath.join(folder, link[1]))}", markdown)
+    return re.sub(r"\]\(([^)#:\s]+)", lambda link: f"]({site_path(posixpath.join(folder, link[1]))}", markdown)
 
 
-def place(path: str) -> str:
+def site_path(path: str) -> str:
     """Returns where a file of the repository lies on the site."""
     path = posixpath.normpath(path)
     return OUTSIDE.get(path, path.removeprefix("docs/"))
