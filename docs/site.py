@@ -86,12 +86,19 @@ def is_module(module: str, node: ast.ImportFrom, name: str) -> bool:
 
 #: Each has a page of all its public names.
 MODULES = modules()
+#: Classes that are shown with the methods of their bases, which have no page.
+WHOLE = {"Device", "FeedForwardNet", "Layer", "NetClassifier", "NetRegressor", "Optimizer", "Tensor", "Training"}
 FIRST = """Every public name, by module. The examples assume these two lines:
 
 ```python
 import numpy as np
 from singa_lite import *
 ```"""
+
+
+def block(name: str, path: str) -> str:
+    """Returns the lines that stand for a class or function."""
+    return f"::: {path}\n" + "    options: {inherited_members: true}\n" * (name in WHOLE)
 
 
 def reference() -> dict[str, str]:
@@ -102,10 +109,10 @@ def reference() -> dict[str, str]:
     homes = {path: module for module in order for path in names(module).values()}
     for module in MODULES:
         own = names(module)
-        here = [f"::: {path}\n" for path in own.values() if homes[path] == module]
+        here = [block(name, path) for name, path in own.items() if homes[path] == module]
         links = [f"* [`{name}`]({homes[path]}.md#{path})" for name, path in own.items() if homes[path] != module]
-        blocks = "\n".join([*links, "", *here])
-        pages[f"reference/{module}.md"] = f"# {module}\n\n{blocks}"
+        text = "\n".join([*links, "", *here])
+        pages[f"reference/{module}.md"] = f"# {module}\n\n{text}"
         pages["reference/index.md"] += f"* [`{module}`]({module}.md): {', '.join(f'`{name}`' for name in own)}\n"
     return pages
 

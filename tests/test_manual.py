@@ -52,6 +52,7 @@ def test_the_reference_has_a_page_for_each_public_module():
     found = {name for name in named if name.islower() and importlib.util.find_spec(name)}
     assert set(site().MODULES) == {"singa_lite", *found}
     assert {"singa_lite.errors", "singa_lite.schedule"} <= found
+    assert {name for module in site().MODULES for name in site().names(module)} >= site().WHOLE
 
 
 #: Parts of the manual that are no guides: their pages may be long.
