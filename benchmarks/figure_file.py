@@ -24,8 +24,9 @@ from typing import Any
 Cell = float | str
 #: Libraries that compute, and the names of their packages.
 LIBRARIES = {"NumPy": "numpy", "oneDNN's wheel": "onednn-cpu-gomp", "PyTorch": "torch"}
-#: Holds oneDNN to the instructions of a lesser processor. Its scratch goes by them: with AVX2, bytes are equal on all.
-ISA = "ONEDNN_MAX_CPU_ISA"
+#: Variables that plans go by. The first holds oneDNN to the instructions of a lesser processor, as its scratch goes by
+#: them: with AVX2, bytes are equal on all. The second leaves passes out.
+VARIABLES = ("ONEDNN_MAX_CPU_ISA", "SINGA_LITE_PASSES")
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ def add_option(parser: argparse.ArgumentParser) -> None:
 def origin(command: str, libraries: Sequence[str] = tuple(LIBRARIES), remark: str = "") -> Origin:
     """Returns this machine, its versions and the date. libraries: those that the figures depend on."""
     used = {name: number for name, number in versions().items() if name not in LIBRARIES or name in libraries}
-    command = f"{ISA}={os.environ[ISA]} {command}" if ISA in os.environ else command
+    command = " ".join([*(f"{name}={os.environ[name]}" for name in VARIABLES if name in os.environ), command])
     found = machine()
     return Origin(command, f"{found['cores']} cores of an {processor()}", used, found["date"], remark)
 

@@ -1,9 +1,10 @@
 """Memory plans of training steps: what the passes and the placement make of each benchmark net.
 
-    pip install ".[onednn]" && python benchmarks/plans.py [--kernels SET] [--write FILE] [NET ...]
+    pip install ".[onednn]" && python benchmarks/plans.py [--kernels SET] [--precision NAME] [--write FILE] [NET ...]
 
 Nothing is trained: a step is recorded and planned, for each set of kernels that a CPU may run, the default device's
-first: kernels differ in scratch and layouts. All float32, SGD with momentum. MiB, but for the gap, which is in bytes.
+first: kernels differ in scratch and layouts. SGD with momentum, float32 unless --precision says other. MiB, but for the
+gap, which is in bytes.
 held: parameters and the optimizer's state, which all columns but total leave out. unshared: every tensor and all
 scratch with bytes of its own. eager: high water of doing each operation at once and freeing what Python lets go of.
 total: all that fit takes of the device's memory. A second table is of prediction, the forward pass alone.
@@ -95,7 +96,7 @@ def prediction_row(title: str, plan: MemoryPlan) -> list[Cell]:
     return [title, plan.operations, *sizes, gap(plan)]
 
 
-def tables(kernels: str, nets: list[str], watch: quiet.Watch) -> dict[str, Table]:
+def tables(kernels: str, nets: list[str], precision: str, watch: quiet.Watch) -> dict[str, Table]:
     """Returns the tables of bytes of a set of kernels, by the set and what they are of; prints that of seconds."""
     print(f"\n{line(SECONDS)}\n|{'---|' * len(SECONDS)}", flush=True)
     training, prediction = [], []
@@ -103,7 +104,7 @@ def tables(kernels: str, nets: list[str], watch: quiet.Watch) -> dict[str, Table
         for batch in BATCHES[name]:
             title = f"{name}, {batch}"
             net = NETS[name].build(device.new_cpu(kernels=kernels), init=0.0)
-            net.compile(optimizer.SGD(lr=0.1, momentum=0.9))
+            net.compile(optimizer.SGD(lr=0.1, momentum=0.9), precision=precision)
             start = time.perf_counter()
             plan = net.plan_batch(batch)
             planned = time.perf_counter()
@@ -129,6 +130,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("nets", nargs="*", metavar="NET", help=f"of {', '.join(BATCHES)}; all if none is named")
     parser.add_argument("--kernels", choices=(*SETS, "both"), default="both", help="default both, where oneDNN is")
+    parser.add_argument("--precision", default="float32", help="as of compile, such as bfloat16")
     add_option(parser)
     quiet.add_option(parser)
     options = parsed(parser, nets=["digits_cnn"])
@@ -150,11 +152,14 @@ def main() -> int:
         print("plans.py: there is no oneDNN: plans for NumPy's kernels alone", file=sys.stderr)
     found: dict[str, Table] = {}
     for kernels in sets:
-        made = tables(kernels, options.nets, watch)
+        made = tables(kernels, options.nets, options.precision, watch)
         print("".join(f"\n## {name}\n\n{table.markdown()}\n" for name, table in made.items()), flush=True)
         found |= made
     if options.write:
-        write(options.write, origin("python benchmarks/plans.py", ("NumPy", "oneDNN's wheel")), found)
+        command = "python benchmarks/plans.py"
+        if options.precision != "float32":
+            command += f" --precision {options.precision}"
+        write(options.write, origin(command, ("NumPy", "oneDNN's wheel")), found)
     return watch.status
 
 

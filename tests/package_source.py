@@ -1,9 +1,11 @@
-"""The modules of the package under test, found beside its own `__init__.py`, installed or not."""
+"""The modules of the package under test, found beside its own `__init__.py`, installed or not; scripts as modules."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from pathlib import Path
+from types import ModuleType
 
 import singa_lite
 
@@ -20,6 +22,15 @@ def module_files() -> dict[str, Path]:
             if path.suffix == ".py":
                 files[_module_name(path.relative_to(root))] = path
     return dict(sorted(files.items()))
+
+
+def script(path: Path) -> ModuleType:
+    """A script that lies in no package, run as a module of its name."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec and spec.loader
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
 
 
 def _module_name(path: Path) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 
 import pytest
+
+from package_source import script
 
 ROOT = Path(__file__).resolve().parents[1]
 CI = ROOT / ".ci"
@@ -15,9 +16,7 @@ pytestmark = pytest.mark.skipif(not CI.is_dir(), reason="this copy has no .ci, t
 
 
 def test_the_project_names_extras_that_it_has():
-    spec = importlib.util.spec_from_file_location("resolve", CI / "resolve.py")
-    resolve = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(resolve)
+    resolve = script(CI / "resolve.py")
     extras = set(re.findall(r'^        "(\w+)": [\[A-Z]', (ROOT / "setup.py").read_text(), re.MULTILINE))
     named = set().union(*resolve.named_together())
     assert {"cudatest", "peer"} <= named <= extras

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import doctest
 import importlib
-import importlib.util
 import inspect
 import pkgutil
 import re
@@ -17,9 +16,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-import singa_lite
 from every_row import over_rows
-from package_source import module_files
+from package_source import module_files, script
 
 MODULES = [name for name in module_files() if not any(part.startswith("_") for part in name.split("."))]
 OPTIONAL_LIBRARIES = ("cupy", "sklearn")
@@ -90,23 +88,13 @@ NAMES: dict[str, object] = {"np": np}
 exec("from singa_lite import *", NAMES)
 
 
-def manual() -> ModuleType:
-    """docs/site.py, which knows what the reference prints and needs no mkdocs."""
-    spec = importlib.util.spec_from_file_location("manual_site", DOCS / "site.py")
-    assert spec and spec.loader
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    return made
-
-
 def public_names() -> Iterator[tuple[str, tuple[str]]]:
     """Paths of the public classes and functions, and of the methods of a net that the guides call."""
-    listed = {name for name in [*singa_lite.__all__, *singa_lite._LATER, *singa_lite._BY_NAME] if name.islower()}
-    modules = {"singa_lite"} | {importlib.import_module(f"singa_lite.{name}").__name__ for name in listed - {"load"}}
     guides = {DOCS.parent / "README.md", *DOCS.glob("*.md")} - {DOCS / "internals.md", DOCS / "lineage.md"}
     text = "".join(page.read_text(encoding="utf-8") for page in guides)
     methods = set(re.findall(r"\b(?:net|FeedForwardNet)\.(\w+)\(", text))
-    paths = [path for module in modules for path in manual().names(module).values()]
+    site = script(DOCS / "site.py")  # knows what the reference prints, and needs no mkdocs
+    paths = [path for module in site.MODULES for path in site.names(module).values()]
     paths += [f"singa_lite.FeedForwardNet.{method}" for method in methods]
     return ((path, (path,)) for path in sorted(paths))
 

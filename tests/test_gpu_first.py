@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -18,6 +17,7 @@ import host_loader
 import skips
 from benchmark_modules import FOLDER, benchmark_modules
 from late_gpu import late_gpu
+from package_source import script
 
 SCRIPT = FOLDER / "gpu_first.py"
 PLANTS = Path(__file__).resolve().parent / "cuda_host" / "planted_faults.py"
@@ -251,10 +251,7 @@ def test_cudnn_takes_the_graphs_that_part_2_times(name, dtype):
         cudnn = frontend()
     except OSError as error:
         pytest.skip(str(error))
-    spec = importlib.util.spec_from_file_location("cudnn_graphs", FOLDER / "first_run" / "cudnn_graphs.py")
-    assert spec is not None and spec.loader is not None
-    graphs = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(graphs)
+    graphs = script(FOLDER / "first_run" / "cudnn_graphs.py")
     types = cudnn.data_type
     graph = cudnn.pygraph(
         io_data_type=getattr(types, dtype),

@@ -44,7 +44,7 @@ def drawing() -> Drawing:
     _once(made, last - GAP)
     right = LEFT + BOX
     made.arrow([(right, last + 40), (right + 24, last + 40), (right + 24, last + 16), (right, last + 16)])
-    made.label(middle, last + HEIGHT + 22, "the next batch of this form: replay alone", "soft", "middle")
+    made.label(middle, last + HEIGHT + 22, "the next batch of this shape: replay alone", "soft", "middle")
     proof = last - GAP - HEIGHT / 2
     made.arrow([(right, proof), (right + 24, proof), (right + 24, proof - 40)], dashed=True)
     made.label(WIDTH - 4, proof - 46, "or error", "soft", "end", size=12)
@@ -52,8 +52,8 @@ def drawing() -> Drawing:
 
 
 def _once(made: Drawing, bottom: float) -> None:
-    """Adds the bracket around what is done once for a form of batch."""
+    """Adds the bracket around what is done once for a shape of batch."""
     made.line([(LEFT - 8, TOP), (LEFT - 16, TOP), (LEFT - 16, bottom), (LEFT - 8, bottom)])
     made.label(4, (TOP + bottom) / 2 - 4, "once")
     made.label(4, (TOP + bottom) / 2 + 12, "each")
-    made.label(4, (TOP + bottom) / 2 + 28, "form")
+    made.label(4, (TOP + bottom) / 2 + 28, "shape")
