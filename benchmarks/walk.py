@@ -30,7 +30,7 @@ MOST = {
     "plan_batch": (137, 935),
     "first batch": (158, 1134),
     "repeated batch": (42, 136),
-    "save": (42, 228),
+    "save": (42, 230),
 }
 
 
