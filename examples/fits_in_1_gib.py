@@ -29,6 +29,9 @@ MIB, CLASSES, RATE = 2**20, 4, {"lr": 0.003, "momentum": 0.9}
 #: MiB that the plan leaves to Python's objects, the kernels' code and buffers, and the stacks of at most four threads.
 ROOM = 200
 THREADS = min(4, device.threads())
+for name, least in {"steps": 1, "batch": 1, "image": 1, "limit": ROOM + 1}.items():
+    if (given := getattr(options, name)) is not None and given < least:
+        arguments.error(f"--{name}: wanted at least {least}, received {given}")
 
 
 def status(name: str) -> int:
@@ -42,7 +45,10 @@ def set_limit(nbytes: int) -> None:
     import mmap
     import resource
 
-    resource.setrlimit(resource.RLIMIT_DATA, (nbytes, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    if most != resource.RLIM_INFINITY and most < nbytes:
+        raise SystemExit(f"wanted a limit of {nbytes:,} bytes, received a process that may have {most:,} (ulimit -d)")
+    resource.setrlimit(resource.RLIMIT_DATA, (nbytes, most))
     try:
         mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
     except OSError:

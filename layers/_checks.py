@@ -57,7 +57,7 @@ def flag(layer: Layer, what: str, value: object) -> bool:
 def check_choice(layer: Layer, what: str, value: object, names: Collection[str]) -> str:
     """The value itself. ValueError unless it is one of the names."""
     if not isinstance(value, str) or value not in names:
-        raise ValueError(f"{label(layer)}: wanted a {what} of {', '.join(names)}, received {value!r}")
+        raise ValueError(f"{label(layer)}: wanted {what} to be one of {', '.join(names)}, received {value!r}")
     return value
 
 

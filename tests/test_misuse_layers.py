@@ -272,6 +272,16 @@ class Forgetful(Layer):
         self.size = 3
 
 
+class Untold(Layer):
+    """Its forward does not take whether it is training."""
+
+    def setup(self, shape: Any) -> Any:
+        return shape
+
+    def forward(self, x: Any) -> Any:
+        return x
+
+
 def net_of(*added: Layer) -> FeedForwardNet:
     net = FeedForwardNet(device=device.new_cpu(), seed=0)
     for layer in added:
@@ -312,6 +322,8 @@ OWN = [
     row(lambda: net_of(Own(W)).forward(True, X), ShapeError, "'own'", "(2,)", "(3,)"),
     row(lambda: net_of(Holding()).forward(False, X), GraphError, "'inner'", "add_layer"),
     row(lambda: net_of(Forgetful()), GraphError, "super().__init__(name)"),
+    row(lambda: net_of(Layer("own", input_sample_shape=(3,))), TypeError, "'own'", "setup(*shapes)", "class Layer"),
+    row(lambda: net_of(Untold("own", input_sample_shape=(3,))), TypeError, "'own'", "forward(training, *inputs)"),
     row(lambda: net_of(layers.Flatten), TypeError, "Flatten(name, ...)"),  # type: ignore[arg-type]
     row(tied_to_others, ShapeError, "'t'", "(5, 2)"),
     # what is in a layer is changed by its own methods alone

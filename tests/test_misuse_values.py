@@ -20,6 +20,7 @@ from singa_lite import (
     layers,
     loss,
     metric,
+    models,
     optimizer,
     regularizer,
     schedule,
@@ -88,6 +89,25 @@ def test_every_option_takes_or_refuses_whatever_is_given(call, given):
     assert_options_are_checked(call, given)
 
 
+class OwnOptimizer(optimizer.SGD):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+
+
+class Forgetful(optimizer.SGD):
+    def __init__(self) -> None:
+        pass
+
+
+class WithoutKernel(optimizer.Optimizer):
+    pass
+
+
+class OneArgument(loss.Loss):
+    def compute(self, x: Any) -> Any:  # type: ignore[override]
+        return x
+
+
 ONES = tensor.ones((3,))
 VALUES = [
     row(lambda: optimizer.SGD(dampening=0.5), ValueError, "dampening", "momentum"),
@@ -122,6 +142,13 @@ VALUES = [
     row(lambda: device.new_cpu(limit="1GB"), TypeError, "limit", "'1GB'"),
     row(lambda: device.cpu(["numpy"]), DeviceError, "kernels", "['numpy']"),
     row(lambda: device.set_threads("2"), TypeError, "set_threads", "'2'"),
+    # the user's classes
+    row(lambda: FeedForwardNet("mse").compile(Forgetful()), TypeError, "Forgetful", "super().__init__(lr)"),
+    row(lambda: WithoutKernel(0.1), TypeError, "WithoutKernel", "kernel_slots"),
+    row(lambda: FeedForwardNet(OneArgument()), TypeError, "OneArgument", "compute(x, target)"),
+    # nets of published forms
+    row(lambda: models.resnet50(shpe=(3, 96, 96)), TypeError, "resnet50", "perhaps shape"),
+    row(lambda: models.unet(shape=(1, 8, 8), widths=8), TypeError, "unet widths", "8"),
     # of a net
     row(lambda: FeedForwardNet(seed=-1), ValueError, "seed of the net", "received -1"),
     row(lambda: FeedForwardNet(seed=2**70), ValueError, "seed of the net", str(2**64 - 1)),
@@ -162,6 +189,9 @@ UNKNOWN = [
         row(lambda name=name: getattr(FeedForwardNet(seed=0), name)(bogus=1), TypeError, f"FeedForwardNet.{name}")
         for name in ("train_one_batch", "forward", "plan_batch", "backward", "add", "generate")
     ),
+    # of a base's constructor, which a user's class calls
+    row(lambda: OwnOptimizer(momentun=0.9), TypeError, "OwnOptimizer", "perhaps momentum"),
+    row(lambda: OwnOptimizer(lr=0.1, learning_rate=0.1), TypeError, "OwnOptimizer", "received both"),
     # words of other frameworks
     row(lambda: optimizer.SGD(0.1, learning_rate=0.1), TypeError, "SGD", "lr", "learning_rate"),
     row(lambda: optimizer.SGD(0.1, decay=0.1), TypeError, "SGD", "weight_decay"),

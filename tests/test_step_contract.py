@@ -115,6 +115,16 @@ class EagerLoss(Weighted):
     recordable = False
 
 
+class Held(loss.Loss):
+    """A loss that is computed by another."""
+
+    def __init__(self, inner: Any) -> None:
+        self.parts = [inner]
+
+    def compute(self, x: Any, y: Any) -> Any:
+        return self.parts[0].compute(x, y)
+
+
 class EagerOptimizer(Shared):
     recordable = False
 
@@ -160,6 +170,20 @@ def test_an_option_is_followed_exactly(name, options):
         CHANGES[name](net)
     assert train(recorded, 3) == train(eager, 3)
     assert all_bits(recorded.parameters()) == all_bits(eager.parameters())
+
+
+class Doubling(Scaled):
+    """Doubles once the option of its constructor is taken away."""
+
+    scale = 2.0
+
+
+def test_an_option_that_is_taken_away_is_followed():
+    recorded, eager = net_of(Doubling), net_of(Doubling, graph=False)
+    assert train(recorded, 3) == train(eager, 3)
+    for net in (recorded, eager):
+        del net.layers["own"].scale
+    assert train(recorded, 3) == train(eager, 3)
 
 
 class Late(Scaled):
@@ -274,10 +298,11 @@ def test_what_is_read_elsewhere_is_frozen_until_it_is_recorded_again(monkeypatch
         (Eager, None, None, "Eager"),
         (lambda name, **o: layers.Sequential(name, [Eager("within")], **o), None, None, "layer 'own/within'.*Eager"),
         (Scaled, EagerLoss(), None, "EagerLoss"),
+        (Scaled, Held(EagerLoss()), None, "EagerLoss"),
         (Scaled, None, EagerOptimizer(), "EagerOptimizer"),
         (Scaled, None, optimizer.SGD(0.1, regularizer=EagerPull()), "EagerPull"),
     ],
-    ids=["layer", "within", "loss", "optimizer", "regularizer"],
+    ids=["layer", "within", "loss", "within a loss", "optimizer", "regularizer"],
 )
 def test_a_class_that_is_not_recordable_runs_each_time(made, criterion, given, word):
     net = net_of(made, criterion=criterion, given=given)

@@ -15,7 +15,7 @@ from functools import lru_cache
 from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
-from singa_lite.common.keywords import check_keywords, hint_for, own_words
+from singa_lite.common.keywords import check_keywords, explains_keywords, hint_for, own_words
 from singa_lite.common.option_version import Versioned, equal_values, is_option, parameters_of, signature_of
 from singa_lite.common.unique import Unique
 from singa_lite.common.words import ALIASES
@@ -87,6 +87,7 @@ class Described(Versioned, metaclass=_Kind):
         if own is not None and is_ours(own):
             base = next(vars(each)["__init__"] for each in cls.__mro__[1:] if "__init__" in vars(each))
             own.__signature__ = _joined(signature(own), signature(base), without)
+            setattr(cls, "__init__", explains_keywords()(own))  # noqa: B010, mypy wants it so; for subclasses' calls
 
     def __new__(cls, *args: object, **named: object) -> Self:
         if named:

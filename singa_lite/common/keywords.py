@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial, wraps
-from inspect import Parameter, signature
+from inspect import Parameter, Signature, signature
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from singa_lite.common.deleted_options import check_deleted
@@ -177,14 +177,29 @@ def explains_keywords(**checks: Callable[[str, Any], object]) -> Callable[[Calla
             is_method = next(iter(form.parameters), "") == "self"
             own = own_words(where, call, args[1:] if is_method else args, options, None)
             check_keywords(where, own, call)
-            given = form.bind(*args, **own).arguments if checks else {}
-            for name in given.keys() & checks.keys():
-                checks[name](f"{where} {name}", given[name])
-            return call(*args, **own)
+            try:
+                given = form.bind(*args, **own).arguments if checks else {}
+                for name in given.keys() & checks.keys():
+                    checks[name](f"{where} {name}", given[name])
+                return call(*args, **own)
+            except TypeError:
+                problem = _unfit(form, args, own)
+                if problem is None:
+                    raise
+            raise TypeError(f"{where}: {problem}")
 
         return checked
 
     return decorate
+
+
+def _unfit(form: Signature, args: Sequence[object], named: Mapping[str, object]) -> TypeError | None:
+    """Why arguments do not fit a call; None: they fit, so that an error is of something within it."""
+    try:
+        form.bind(*args, **named)
+    except TypeError as error:
+        return error
+    return None
 
 
 def class_lookup(module: str) -> Callable[[str], object]:

@@ -61,6 +61,12 @@ class Versioned:
             if changes:
                 self.note_change(name)
 
+        def __delattr__(self, name):
+            """Takes the attribute away, and notes the change of an option."""
+            object.__delattr__(self, name)
+            if is_option(type(self), name):
+                Versioned.note_change(self, name)
+
 
 class StateTable(dict[Any, Any]):
     """A dict that notes which entries are exchanged or taken out: a recorded step uses the tensors of those it had."""

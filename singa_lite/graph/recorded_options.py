@@ -108,6 +108,18 @@ class RecordedOptions:
                 optimizer.renew_rate()
 
 
+def reached(things: Iterable[Optioned]) -> Iterable[Optioned]:
+    """Returns objects with options, and those among their attributes, at any depth, each once."""
+    found: dict[int, Optioned] = {}
+    rest = list(things)
+    while rest:
+        thing = rest.pop()
+        if id(thing) not in found:
+            found[id(thing)] = thing
+            rest += _attributes(thing)
+    return found.values()
+
+
 def _attributes(thing: Optioned) -> Iterator[Versioned]:
     """The objects with options among an object's attributes, and in lists, tuples and dicts that are attributes.
 

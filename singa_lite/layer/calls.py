@@ -9,7 +9,7 @@ before the walk goes on: those of a block never stand together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextvars import ContextVar
 from operator import eq
 from typing import NamedTuple, Protocol, TypeVar
@@ -19,6 +19,7 @@ from singa_lite.autograd.ops.op import Op, tape_position
 from singa_lite.autograd.ops.shape import Identity
 from singa_lite.common.contexts import in_own_context
 from singa_lite.common.errors import GraphError, ShapeError
+from singa_lite.common.keywords import accepts_arguments
 from singa_lite.common.notice import warn
 from singa_lite.common.unique import Unique
 from singa_lite.device import Device
@@ -27,6 +28,23 @@ from singa_lite.layer.sample_shape import is_shorter
 from singa_lite.tensor import Shape, Tensor
 
 R = TypeVar("R")
+
+
+def set_up(layer: LayerBase, shapes: Sequence[Shape]) -> object:
+    """Returns what the layer's setup gives. TypeError where its class has no setup or forward for such inputs."""
+    _check_method(layer, "setup(*shapes)", shapes, 0)
+    output: object = getattr(layer, "setup")(*shapes)  # noqa: B009
+    _check_method(layer, "forward(training, *inputs)", shapes, 1)
+    return output
+
+
+def _check_method(layer: LayerBase, form: str, shapes: Sequence[Shape], further: int) -> None:
+    """further: how many arguments come before the inputs."""
+    if not accepts_arguments(getattr(layer, form.partition("(")[0], None), further + len(shapes)):
+        raise TypeError(
+            f"layer {layer.path!r}: wanted a method {form} for inputs {list(shapes)}, received class "
+            f"{type(layer).__name__} without one"
+        )
 
 
 def no_op() -> None:

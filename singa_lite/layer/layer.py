@@ -255,7 +255,7 @@ class Layer(LayerBase):
         self.context, self._prepared_for = context, tuple(shapes)
         try:
             with context.device.first_values():
-                self.output_sample_shape = checked_output(self.path, self.setup(*shapes))
+                self.output_sample_shape = checked_output(self.path, calls.set_up(self, shapes))
             left = [name for name, inner in self._layers.items() if inner.context is None]
             if left:
                 raise GraphError(

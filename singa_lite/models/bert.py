@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from singa_lite import layers
 from singa_lite.common.checks import flag, fraction, integer
+from singa_lite.common.keywords import explains_keywords
 from singa_lite.layer import initializer
 from singa_lite.net.feed_forward_net import FeedForwardNet
 from singa_lite.tensor import DeviceSpec
 
 
+@explains_keywords()
 def bert(
     vocabulary: int = 30522,
     positions: int = 512,

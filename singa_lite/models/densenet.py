@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from singa_lite.common.keywords import explains_keywords
 from singa_lite.layer.initializer import Spec
 from singa_lite.layer.layer import Layer
 from singa_lite.layers import AvgPooling2D, Concat, MaxPooling2D
@@ -16,6 +17,7 @@ GROWTH = 32
 BLOCKS = (6, 12, 24, 16)
 
 
+@explains_keywords()
 def densenet121(
     classes: int = 1000,
     *,

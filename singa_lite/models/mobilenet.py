@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from singa_lite.common.keywords import explains_keywords
 from singa_lite.layer.initializer import Spec
 from singa_lite.layer.layer import Layer
 from singa_lite.layers import Merge
@@ -23,6 +24,7 @@ STAGES = (
 )
 
 
+@explains_keywords()
 def mobilenet_v2(
     classes: int = 1000,
     *,

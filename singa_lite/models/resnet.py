@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from singa_lite.common.keywords import explains_keywords
 from singa_lite.layer.initializer import Spec
 from singa_lite.layer.layer import Layer
 from singa_lite.layers import MaxPooling2D, Merge
@@ -15,6 +16,7 @@ from singa_lite.tensor import DeviceSpec
 Steps = tuple[tuple[int, int, int], ...]
 
 
+@explains_keywords()
 def resnet50(
     classes: int = 1000,
     *,

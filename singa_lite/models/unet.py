@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 
+from singa_lite.common.keywords import explains_keywords
 from singa_lite.layer.initializer import Spec
 from singa_lite.layer.layer import Layer
 from singa_lite.layers import Concat, MaxPooling2D, Upsampling2D
@@ -12,6 +13,7 @@ from singa_lite.net.feed_forward_net import FeedForwardNet
 from singa_lite.tensor import DeviceSpec
 
 
+@explains_keywords()
 def unet(
     classes: int = 2,
     *,
@@ -34,7 +36,9 @@ def unet(
     (2, 3, 32, 48)
     """
     blocks = Blocks(shape, device, seed, init)
-    if len(widths) < 1 or any(extent % 2 ** (len(widths) - 1) for extent in tuple(shape)[1:]):
+    if not isinstance(widths, Sized) or len(widths) < 1:
+        raise TypeError(f"unet widths: wanted the channels of each level, at least one, received {widths!r:.100}")
+    if any(extent % 2 ** (len(widths) - 1) for extent in tuple(shape)[1:]):
         raise ValueError(f"unet: wanted levels that halve the shape without a rest, received {shape}, widths {widths}")
     *upper, (lowest, widest) = enumerate(widths, 1)
     skips = []

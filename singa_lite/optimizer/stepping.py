@@ -32,6 +32,11 @@ class Stepping(Described):
     state_dtype: str | None
 
     def __init__(self, lr: LearningRate) -> None:
+        if not hasattr(type(self), "kernel_slots"):
+            raise TypeError(
+                f"{type(self).__name__}: wanted a class with kernel, hyper and kernel_slots, as a subclass of SGD has, "
+                "received one without"
+            )
         self.schedule = lr
         self._rates: dict[Device, Tensor] = {}
         self._rate = 0.0

@@ -182,6 +182,10 @@ def checked_optimizer(given: object) -> Optimizer:
     if not isinstance(given, Optimizer):
         hint = f", perhaps {given.__name__}()" if isinstance(given, type) else ""
         raise TypeError(f"compile: wanted an Optimizer{hint}, received {kind_of(given)}")
+    if "settings" not in vars(given):
+        raise TypeError(
+            f"compile: wanted an optimizer whose __init__ calls super().__init__(lr), received {kind_of(given)}"
+        )
     return given
 
 

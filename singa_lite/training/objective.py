@@ -16,6 +16,7 @@ from singa_lite.autograd import add, no_grad, reduce_mean, scale
 from singa_lite.common.array_types import DType, Shaped
 from singa_lite.common.checks import at_least_zero, kind_of
 from singa_lite.common.errors import GraphError
+from singa_lite.common.keywords import accepts_arguments
 from singa_lite.data.loading.batch import as_array, by_name
 from singa_lite.data.loading.samples import ArraySource
 from singa_lite.layer.criterion import received
@@ -263,6 +264,7 @@ def _one_loss(given: object, where: str) -> Loss:
         return loss_room.get(given)
     if not isinstance(given, Loss):
         raise _refused_criterion(where, "Loss", given)
+    _check_compute(where, given)
     return given
 
 
@@ -277,7 +279,13 @@ def _one_metric(given: object, where: str) -> Metric:
         return metric_room.get(given)
     if not isinstance(given, Metric):
         raise _refused_criterion(where, "Metric", given)
+    _check_compute(where, given)
     return given
+
+
+def _check_compute(where: str, given: Loss | Metric) -> None:
+    if not accepts_arguments(given.compute, 2):
+        raise TypeError(f"{where}: wanted a method compute(x, target), received {type(given).__name__} with another")
 
 
 def _refused_criterion(where: str, base: str, given: object) -> TypeError:

@@ -73,7 +73,7 @@ def _layers_in(values: Iterable[object]) -> Iterator[Layer]:
 def _changes(layer: Layer, is_written: bool, writer: Writer) -> dict[str, Plain]:
     """What was set after construction and is not in the layer's arguments. is_written: these are in the form."""
     options = options_of(type(layer))
-    found = {name: getattr(layer, name) for name in sorted(layer.set_later - _NOT_OPTIONS)}
+    found = {name: getattr(layer, name) for name in sorted(layer.set_later - _NOT_OPTIONS) if hasattr(layer, name)}
     return {
         name: writer.at(name).write(value)
         for name, value in found.items()

@@ -97,7 +97,8 @@ def _text(file: RawFile) -> bytes:
     size = int.from_bytes(bytes(file.read("the header's length", 0, 8)), "little")
     if not 2 <= size <= min(LONGEST, file.size - 8):
         raise SnapshotError(
-            f"{file.path}: wanted a header of 2 to {min(LONGEST, file.size - 8)} bytes, received one of {size}"
+            f"{file.path}: wanted a header that a file of {file.size} bytes can hold, of 2 to {LONGEST} bytes, "
+            f"received one of {size}"
         )
     text = bytes(file.read("the header", 8, size))
     if not text.startswith(b"{"):

@@ -8,6 +8,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
+from singa_lite.common import checks
 from singa_lite.compiler.ir.collectives import most_in_flight
 from singa_lite.compiler.ir.operation import Role
 from singa_lite.compiler.ir.program import host_requests, lifespans, live_bytes, requests
@@ -264,7 +265,7 @@ class MemoryPlan:
         """
         if net is not None and not callable(getattr(net, "layer_rows", None)):
             raise TypeError(f"to_html net: wanted a FeedForwardNet, received {net!r:.100}")
-        plan_page.write(self, path, net)
+        plan_page.write(self, checks.path("to_html", path), net)
 
     def __repr__(self) -> str:
         return f"<MemoryPlan arena {_mib(self.arena_bytes)}, floor {_mib(self.floor_bytes)}>"

@@ -8,6 +8,7 @@ from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 from singa_lite.common.described import Described
 from singa_lite.graph.graph import Graph
+from singa_lite.graph.recorded_options import reached
 from singa_lite.layer.criterion import Criterion
 from singa_lite.layer.layer import OneOrMore
 from singa_lite.layer.layer_graph import LayerGraph
@@ -51,10 +52,10 @@ class StepFunction(ABC, Generic[Results]):
 
     @property
     def parts(self) -> Iterable[Described]:
-        """All objects whose Python it runs: layers, with those within them, losses and metrics."""
+        """All objects whose Python it runs: layers, with those within them, losses and metrics, and what these hold."""
         for layer in self.layers.layers.values():
             yield from layer.with_sublayers()
-        yield from self.criteria
+        yield from (part for part in reached(self.criteria) if isinstance(part, Described))
 
     def note_in(self, graph: Graph) -> None:
         """Note in its record what that was made by, beside the layers that were called."""
