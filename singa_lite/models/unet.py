@@ -36,9 +36,9 @@ def unet(
     (2, 3, 32, 48)
     """
     blocks = Blocks(shape, device, seed, init)
-    if not isinstance(widths, Sized) or len(widths) < 1:
-        raise TypeError(f"unet widths: wanted the channels of each level, at least one, received {widths!r:.100}")
-    if any(extent % 2 ** (len(widths) - 1) for extent in tuple(shape)[1:]):
+    if not isinstance(widths, Sized):
+        raise TypeError(f"unet widths: wanted the channels of each level, received {widths!r:.100}")
+    if not len(widths) or any(extent % 2 ** (len(widths) - 1) for extent in tuple(shape)[1:]):
         raise ValueError(f"unet: wanted levels that halve the shape without a rest, received {shape}, widths {widths}")
     *upper, (lowest, widest) = enumerate(widths, 1)
     skips = []
