@@ -49,23 +49,23 @@ class ByteLimit:
 
     def arena(self, held: Sequence[int], alignment: int) -> int:
         """The most bytes that the step's arena may have. held: of each block outside it; alignment: of the pool's."""
-        return arena_within(self.nbytes - self.process, self._held_sizes(held), alignment)
+        return arena_within(self.nbytes - self.process, self._region_sizes(held), alignment)
 
     def total(self, held: Sequence[int], arena: int, alignment: int) -> int:
         """All that is held with an arena of so many bytes: the step, what the pool adds, and what others hold."""
-        everything = self._held_sizes(held)
+        everything = self._region_sizes(held)
         return sum(everything) + arena + overhead(everything, arena, alignment) + self.process
 
     def leaves(self, held: Sequence[int], arena: int, alignment: int) -> bool:
         """Whether a step has room beside an arena of so many bytes, which others may have made larger than it needs."""
-        return least_total(self._held_sizes(held), arena, alignment) <= self.nbytes - self.process
+        return least_total(self._region_sizes(held), arena, alignment) <= self.nbytes - self.process
 
     def may_hold(self, held: Sequence[int], arena: int, alignment: int) -> bool:
         """Whether a pool with this limit holds the step where regions lie in its segments without a gap."""
         regions = (nbytes + -nbytes % alignment for nbytes in (*held, arena))
         return bool(self.device) and sum(regions) + self.taken <= self.nbytes
 
-    def _held_sizes(self, held: Sequence[int]) -> list[int]:
+    def _region_sizes(self, held: Sequence[int]) -> list[int]:
         return [*held, self.taken] if self.taken else list(held)
 
 

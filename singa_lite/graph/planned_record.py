@@ -199,10 +199,10 @@ class PlannedRecord(Record):
 
     def _lower(self) -> WithinBound:
         if self._lowering is None:
-            self._lowering = WithinBound(self._recorded(), self._held_sizes(), self.device, self.fuse)
+            self._lowering = WithinBound(self._recorded(), self._sizes_outside_arena(), self.device, self.fuse)
         return self._lowering
 
-    def _held_sizes(self) -> list[int]:
+    def _sizes_outside_arena(self) -> list[int]:
         """Bytes of each block outside the arena."""
         return [block.nbytes for n, block in enumerate(self.blocks) if self.role(n) is not Role.INTERMEDIATE]
 
@@ -216,7 +216,7 @@ class PlannedRecord(Record):
         if self.bound is None:
             return True
         beside = self.bound.beside(self.memory_plan.process_bytes)
-        return beside.leaves(self._held_sizes(), arena, self.device.runtime.alignment)
+        return beside.leaves(self._sizes_outside_arena(), arena, self.device.runtime.alignment)
 
     def _recorded(self) -> Program:
         """The record as a program for the device."""

@@ -16,6 +16,7 @@ from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.tensor import Tensor
 from singa_lite.training import by_hand
 from singa_lite.training.loop.measures import Measures, Observed
+from singa_lite.training.steps.bound_step import copy_of
 from singa_lite.training.steps.observer import KeptTensors, Norms
 from singa_lite.training.steps.recorded_steps import StepForm
 from singa_lite.training.trained_net import TrainedNet
@@ -173,7 +174,7 @@ class StepMethods(TrainedNet):
         clip = self._trainer.clip
         if clip is None:
             raise GraphError("gradient_norm: wanted a net of compile(clip_global_norm=...), received one without")
-        return self._copied(clip.norm(self.device))
+        return copy_of(clip.norm(self.device))
 
     @property
     def loss_scale(self) -> Tensor:
@@ -188,12 +189,7 @@ class StepMethods(TrainedNet):
     def _scaling_value(self, name: str) -> Tensor:
         if self._trainer.scale is None:
             raise GraphError(f"{name}: wanted a net of compile(loss_scale=...), received one without")
-        return self._copied(self._trainer.scale.tensors(self.device)[name])
-
-    def _copied(self, value: Tensor) -> Tensor:
-        copied: Tensor = self.device.empty(value.shape, value.dtype)
-        self.device.run("copy", value, copied)
-        return copied
+        return copy_of(self._trainer.scale.tensors(self.device)[name])
 
     @property
     def norms(self) -> Norms:

@@ -22,7 +22,7 @@ def check_gradients(
     step: float = STEP,
     tolerance: float = TOLERANCE,
 ) -> list[Compared]:
-    """Compares the gradients of a function or a layer by the tape with central differences, in float64 on the CPU.
+    """Compares gradients that the tape gives for a function or a layer with central differences, in float64 on a CPU.
 
     function: a `Function`, anything that takes tensors and gives one or several, or a layer that is in no net yet,
     whose parameters are checked as well. It must give the same from the same; a layer's state is put back each time.

@@ -95,7 +95,7 @@ class Trainer(Unique):
         metric: GivenMetrics | None,
         options: Mapping[str, Any],
     ) -> None:
-        """Train by these options from now on, see `FeedForwardNet.compile`. Nothing changes where one is refused."""
+        """Sets how the layers are trained, see `FeedForwardNet.compile`; an option that is refused changes nothing."""
         settings = Settings.checked(options)
         self._check_nets(settings)
         losses = self.loss if loss is None else losses_of(loss)

@@ -94,12 +94,12 @@ def _earlier_places(program: Program) -> dict[int, int]:
     uses, found = Uses(program.instructions), dict[int, int]()
     for step, before in enumerate(predecessors(program.instructions)):
         behind = before[-1] if before else step
-        if behind < step - 1 and _given_back(program, uses, step, behind) > 0:
+        if behind < step - 1 and _live_bytes_saved(program, uses, step, behind) > 0:
             found[step] = behind
     return found
 
 
-def _given_back(program: Program, uses: Uses, step: int, behind: int) -> int:
+def _live_bytes_saved(program: Program, uses: Uses, step: int, behind: int) -> int:
     """Bytes fewer that live between the two steps where the instruction is done right behind the earlier one."""
     nbytes = 0
     blocks = {o.block for o in program.instructions[step].operands if o is not None and o.block in program.sizes}

@@ -276,7 +276,10 @@ def _on_host(value: Tensor) -> Array:
 
 
 def _digest(array: Array) -> tuple[object, ...]:
-    """Form and sums of the bits, in one pass over memory each: quicker than any hash, and no two roundings agree."""
+    """Returns dtype, shape and sums of an array's bits, to compare ranks.
+
+    It goes over the memory twice, in less time than a hash takes. Two roundings of one value differ in it.
+    """
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     words = flat[: flat.size // 8 * 8].view(np.uint64)
     rest = flat[words.size * 8 :].tobytes()
