@@ -371,7 +371,7 @@ WANTS_VALUES: dict[str, Callable[[FeedForwardNet], object]] = {
     "values for a tensor": lambda net: net.parameters()["scores/bias"].copy_from_numpy(np.zeros(5)),
     "'relu'": lambda net: autograd.relu(net.param_values()[0]),
     "to_device": lambda net: tensor.zeros((2,)).to_device(net.device),
-    "'copy'": lambda net: net.gradient_norm,
+    "a tensor of shape ()": lambda net: net.gradient_norm,
 }
 
 
