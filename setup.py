@@ -7,10 +7,12 @@ checkout. They are left out of the search for packages: with or without them, th
 
 from __future__ import annotations
 
+import platform
+import sys
 from contextlib import suppress
 from pathlib import Path
 
-from setuptools import find_packages, setup
+from setuptools import Extension, find_packages, setup
 from setuptools.command.sdist import sdist
 
 ROOT = Path(__file__).resolve().parent
@@ -33,6 +35,10 @@ SENTRYWARD = "sentryward>=0.1.1,<0.2; sys_platform == 'linux' and platform_machi
 NCCL13 = ["nvidia-nccl-cu13>=2.27.7,<3"]
 #: What reads image folders, CSV and Parquet.
 DATA = ["pillow>=10.3", "pandas>=2.2", "pyarrow>=16"]
+#: The loops in C, relative to this file, and how each file of code is compiled: {name: flags for its processors}.
+LOOPS = Path("singa_lite", "kernels", "loop_kernels")
+LEVELS = {"avx512": ["-march=x86-64-v4", "-mprefer-vector-width=512"], "avx2": ["-march=x86-64-v3"]}
+CFLAGS = ["-std=gnu11", "-O3", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-fvisibility=default"]
 CORE = "singa_lite"
 MAPPED = ("layers", "snapshots")
 
@@ -55,6 +61,28 @@ def packages() -> list[str]:
     for name in MAPPED:
         found += [f"{CORE}.{package}" for package in find_packages(str(ROOT), include=[name, f"{name}.*"])]
     return found
+
+
+def compiled_loops() -> list[Extension]:
+    """The loops for each kind of processor. Where there is no C compiler with OpenMP they are left out."""
+    if sys.platform != "linux":
+        return []
+    levels = LEVELS if platform.machine() == "x86_64" else {"plain": []}
+    sources = sorted(str(path.relative_to(ROOT)) for path in (ROOT / LOOPS / "source").glob("*.c"))
+    headers = sorted(str(path.relative_to(ROOT)) for path in (ROOT / LOOPS / "source").glob("*.h"))
+    return [
+        Extension(
+            ".".join((*LOOPS.parts, f"_loops_{level}")),
+            sources,
+            depends=headers,
+            extra_compile_args=[*CFLAGS, *flags],
+            extra_link_args=["-fopenmp"],
+            libraries=["m"],
+            py_limited_api=True,
+            optional=True,
+        )
+        for level, flags in levels.items()
+    ]
 
 
 def long_description() -> str:
@@ -83,9 +111,11 @@ setup(
     ],
     keywords=["deep learning", "training", "memory planning", "numpy", "cupy"],
     cmdclass={"sdist": SourceArchive},
+    ext_modules=compiled_loops(),
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},
     packages=packages(),
     package_dir={CORE: CORE, **{f"{CORE}.{name}": name for name in MAPPED}},
-    package_data={CORE: ["py.typed"], "": ["*.cu", "*.cuh", "*.pyi"]},
+    package_data={CORE: ["py.typed"], "": ["*.c", "*.h", "*.cu", "*.cuh", "*.pyi"]},
     include_package_data=False,
     zip_safe=False,
     python_requires=">=3.11",

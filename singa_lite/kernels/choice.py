@@ -13,6 +13,7 @@ from singa_lite.common.errors import DeviceError
 from singa_lite.common.notice import warn
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import DeviceArray, Kernel, KernelSet, Launch, Settings, TensorSpecs
+from singa_lite.kernels.loop_kernels import loops
 from singa_lite.kernels.numpy_kernels import NUMPY
 
 SETS = ("auto", "onednn", "numpy")
@@ -64,7 +65,7 @@ def _onednn() -> KernelSet | str:
     except (OSError, OneDNNError) as error:
         return str(error)
     threads.use_openmp_of(path)
-    return onednn(_beside_openmp(NUMPY))
+    return onednn(loops(_beside_openmp(NUMPY)))
 
 
 @cache

@@ -73,8 +73,11 @@ LAYOUTS = {**PAIRS, "at odd places": (at_an_odd_place, at_an_odd_place)}
 
 
 def serves(kernels: KernelSet, name: str, tensors: Tensors, settings: Mapping[str, Any]) -> bool:
-    """Whether the set itself has code for the call."""
-    return kernels.kernels[name].serves(specs_of(tensors), settings)
+    """Whether the set has fast code for the call, a library's or a loop."""
+    own: KernelSet | None = kernels
+    while own is not None and name not in own.kernels:
+        own = own.fallback
+    return own is not None and own.name != "numpy" and own.kernels[name].serves(specs_of(tensors), settings)
 
 
 def image(*shape: int, dtype: Any = np.float32) -> TensorSpec:

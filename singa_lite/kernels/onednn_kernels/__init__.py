@@ -35,7 +35,9 @@ class OneDNNSet(WideningSet):
 
     def takes_narrow(self, name: str, specs: TensorSpecs, settings: Settings) -> bool:
         """Whether the library has code for it; it is asked once for each combination of specs."""
-        return name in self.kernels and self.kernels[name].serves(specs, settings)
+        if name in self.kernels and self.kernels[name].serves(specs, settings):
+            return True
+        return isinstance(self.fallback, WideningSet) and self.fallback.takes_narrow(name, specs, settings)
 
 
 @cache
@@ -48,10 +50,6 @@ def onednn(fallback: KernelSet) -> KernelSet:
     from singa_lite.kernels.onednn_kernels import (
         activation,
         attention,
-        batch_norm,
-        batch_norm_activation,
-        batch_norm_add,
-        batch_norm_gradients,
         bfloat16,
         convolution,
         elementwise,
@@ -71,24 +69,23 @@ def onednn(fallback: KernelSet) -> KernelSet:
     from singa_lite.kernels.onednn_kernels.routine import collect
 
     load()
-    norms = batch_norm, batch_norm_activation, batch_norm_add, batch_norm_gradients, layer_norm, rms_norm
     modules = (
         activation,
         attention,
-        *norms,
         convolution,
         elementwise,
+        layer_norm,
         linear,
         loss,
         pooling,
         recurrent,
         reduction,
+        rms_norm,
         update,
     )
     kernels = collect(*modules, variants=[FILTER_GRADIENTS])
     fusions = [(kernel, activation) for kernel in ("conv2d", "linear") for activation in POST_OPS]
-    for module in (batch_norm_activation, batch_norm_add, elementwise):
-        fusions += module.FUSIONS
+    fusions += [*elementwise.FUSIONS, *fallback.fusions]
     found = OneDNNSet(
         "onednn",
         kernels,

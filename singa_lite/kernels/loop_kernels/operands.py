@@ -1,0 +1,130 @@
+"""Operands as loops go over them, by the shapes and strides of tensors: rows of a matrix, or boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from singa_lite.common.strides import memory_order, ordered_strides
+from singa_lite.kernels.kernel_set import TensorSpec
+from singa_lite.kernels.loop_kernels.library import AXES
+from singa_lite.kernels.loop_kernels.routine import BoxView, Routine, RowsView
+from singa_lite.kernels.routine import BufferView
+from singa_lite.kernels.widening import NARROW
+
+FLOAT = np.dtype(np.float32)
+
+
+class Matrix(NamedTuple):
+    """Operands of one shape as matrices of so many rows and columns."""
+
+    rows: int
+    columns: int
+    views: tuple[RowsView, ...]
+
+
+class Boxes(NamedTuple):
+    """Operands of one shape, or broadcast to it, as boxes with the same axes."""
+
+    extents: tuple[int, ...]
+    views: tuple[BoxView, ...]
+
+
+def is_narrow(spec: TensorSpec) -> bool:
+    """Whether it is bfloat16."""
+    return spec.dtype.name == NARROW
+
+
+def are_stored(*specs: TensorSpec) -> bool:
+    """Whether each is float32 or bfloat16."""
+    return all(spec.dtype == FLOAT or is_narrow(spec) for spec in specs)
+
+
+def are_vectors(*specs: TensorSpec) -> bool:
+    """Whether all are float32 in C order without gaps, read as vectors."""
+    return all(spec.dtype == FLOAT and _pitch(spec, (), range(spec.ndim)) is not None for spec in specs)
+
+
+def as_matrix(
+    routine: Routine, specs: Sequence[TensorSpec], columns: Sequence[int], written: Collection[TensorSpec] = ()
+) -> Matrix | None:
+    """Returns operands of one shape as rows, whose elements are along the axes `columns` and lie without gaps.
+
+    The other axes are the rows, in the order in which the first operand that fits has them in memory; rows may lie
+    apart. An operand that lies otherwise is copied into the scratch first, or from there at the end, where it is one of
+    `written`. None for other types than float32 and bfloat16.
+    """
+    shape = specs[0].shape
+    if not are_stored(*specs) or any(spec.shape != shape for spec in specs):
+        return None
+    orders = [[axis for axis in memory_order(shape, spec.strides) if axis not in columns] for spec in specs]
+    fitting = [outer for spec, outer in zip(specs, orders, strict=True) if _pitch(spec, outer, columns) is not None]
+    outer = fitting[0] if fitting else orders[0]
+    views = tuple(_rows(routine, spec, outer, columns, spec in written) for spec in specs)
+    width = prod(shape[axis] for axis in columns)
+    return Matrix(specs[0].size // width, width, views)
+
+
+def _rows(
+    routine: Routine, spec: TensorSpec, outer: Sequence[int], columns: Sequence[int], is_written: bool
+) -> RowsView:
+    pitch = _pitch(spec, outer, columns)
+    if pitch is not None:
+        return RowsView(spec, pitch, is_narrow(spec))
+    copied = routine.temporary(spec.shape, spec.dtype)
+    strides = ordered_strides(spec.shape, [*outer, *columns], spec.dtype.itemsize)
+    lying = TensorSpec(spec.shape, spec.dtype, strides)
+    extents, (own, there) = as_boxes([(spec, spec), (lying, copied)])
+    if is_written:
+        routine.run_last("copy", there, own, extents)
+    else:
+        routine.run("copy", own, there, extents)
+    return RowsView(copied, prod(spec.shape[axis] for axis in columns), is_narrow(spec))
+
+
+def as_boxes(operands: Sequence[tuple[TensorSpec, BufferView]]) -> Boxes:
+    """Returns operands of one shape, of any strides, each with the buffer that it lies in, as boxes.
+
+    Axes lie as the last operand has them, and those that all operands have evenly are one. ValueError for more than
+    `AXES` that are left.
+    """
+    shape, last = operands[-1][0].shape, operands[-1][0]
+    steps = [[stride // spec.dtype.itemsize for stride in spec.strides] for spec, _ in operands]
+    axes: list[tuple[int, ...]] = []  # extent and steps of each operand, from the outermost axis on
+    for axis in memory_order(shape, last.strides):
+        here = (shape[axis], *(each[axis] for each in steps))
+        if here[0] == 1:
+            continue
+        if axes and all(outer == step * here[0] for outer, step in zip(axes[-1][1:], here[1:], strict=True)):
+            axes[-1] = (axes[-1][0] * here[0], *here[1:])
+        else:
+            axes.append(here)
+    missing = AXES - len(axes)
+    if missing < 0:
+        raise ValueError(f"a loop: wanted at most {AXES} axes that lie apart, received {len(axes)}")
+    filled = [(1, *[0] * len(operands))] * missing + axes
+    extents, *found = zip(*filled, strict=True)
+    views = [BoxView(view, each, is_narrow(spec)) for each, (spec, view) in zip(found, operands, strict=True)]
+    return Boxes(extents, tuple(views))
+
+
+def _pitch(spec: TensorSpec, outer: Sequence[int], inner: Sequence[int]) -> int | None:
+    """Elements from one row to the next; None where the elements of a row have gaps, or rows do not lie evenly."""
+    width = spec.dtype.itemsize
+    for axis in reversed(inner):
+        if spec.shape[axis] != 1 and spec.strides[axis] != width:
+            return None
+        width *= spec.shape[axis]
+    pitch, rows = 0, 1
+    for axis in reversed(outer):
+        if spec.shape[axis] == 1:
+            continue
+        pitch = pitch or spec.strides[axis]
+        if spec.strides[axis] != pitch * rows:
+            return None
+        rows *= spec.shape[axis]
+    pitch = pitch or width
+    return pitch // spec.dtype.itemsize if pitch >= width and pitch % spec.dtype.itemsize == 0 else None

@@ -1,0 +1,175 @@
+"""Routines of the loops: calls of C functions one after the other, over the operands of a call and its scratch."""
+
+from __future__ import annotations
+
+import ctypes as c
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from singa_lite.kernels import routine as base
+from singa_lite.kernels.built import BuiltKernel
+from singa_lite.kernels.interface import SIGNATURES
+from singa_lite.kernels.kernel_set import DeviceArray, Launch, Settings, TensorSpec, TensorSpecs
+from singa_lite.kernels.loop_kernels.library import Box, Extents, Library, Rows, load
+from singa_lite.kernels.routine import Binding, BufferView, Step
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a kernel: its operands by their names in the interface, and its settings.
+
+    The names of the interface are asked for: `call["x"]`, or `call.given("other")` for what a kernel may lack.
+    """
+
+    kernel: str
+    operands: Mapping[str, TensorSpec]
+    settings: Settings
+
+    @classmethod
+    def of(cls, kernel: str, specs: TensorSpecs, settings: Settings) -> Call:
+        """The call by the specs of its tensors, in the interface's order."""
+        named = zip(SIGNATURES[kernel].tensors, specs, strict=True)
+        return cls(kernel, {name: spec for name, spec in named if spec is not None}, settings)
+
+    def __getitem__(self, name: str) -> TensorSpec:
+        """The operand. KeyError where it is left out."""
+        return self.operands[name]
+
+    def given(self, name: str) -> TensorSpec | None:
+        """The operand; None where it is left out, or where the kernel has none of this name."""
+        return self.operands.get(name)
+
+    def all(self, *names: str) -> list[TensorSpec]:
+        """Those of the operands that are given."""
+        return [self.operands[name] for name in names if name in self.operands]
+
+    def number(self, setting: str, default: float = 0.0) -> float:
+        """A setting that is a number."""
+        return float(self.settings.get(setting, default))  # type: ignore[arg-type]  # settings are plain values
+
+    def text(self, setting: str) -> str:
+        """A setting that is a name; "" where the kernel has none of this name."""
+        return str(self.settings.get(setting, ""))
+
+
+@dataclass(frozen=True)
+class RowsView:
+    """A buffer as rows of a matrix, see `Rows`."""
+
+    view: BufferView
+    pitch: int
+    is_narrow: bool = False
+
+
+@dataclass(frozen=True)
+class BoxView:
+    """A buffer as a tensor of any strides, see `Box`. steps: in elements, of all axes of a box."""
+
+    view: BufferView
+    steps: tuple[int, ...]
+    is_narrow: bool = False
+
+
+#: What a loop is given: a buffer, its form, a number, extents; None for an operand that is left out.
+Argument = BufferView | RowsView | BoxView | float | tuple[int, ...] | None
+
+
+class Addresses(Binding[int]):
+    """Where the buffers of a call begin; 0 for one that is left out."""
+
+    def __getitem__(self, view: BufferView | None) -> int:
+        """The address of its first byte."""
+        if view is None:
+            return 0
+        if isinstance(view, base.Temporary):
+            return int(self.scratch.ctypes.data) + view.offset
+        return int(self.arrays[id(view)].ctypes.data)
+
+
+@dataclass
+class LoopStep(Step[Addresses]):
+    """One call of a C function."""
+
+    library: Library
+    function: str
+    arguments: tuple[Argument, ...]
+
+    def bind(self, binding: Addresses) -> Launch:
+        """The function with all its arguments, in the types that it is declared with."""
+        types = self.library.types[self.function]
+        bound = [_bound(given, kind, binding) for given, kind in zip(self.arguments, types, strict=True)]
+        return partial(self.library.function(self.function), *bound)
+
+
+def _bound(given: Argument, kind: type, binding: Addresses) -> object:
+    match given:
+        case None:
+            return kind()
+        case RowsView():
+            value: object = Rows(binding[given.view], given.pitch, given.is_narrow)
+        case BoxView():
+            value = Box(binding[given.view], given.steps, given.is_narrow)
+        case tuple():
+            value = Extents(given)
+        case int() | float():
+            return kind(given)
+        case _:
+            value = c.c_void_p(binding[given])
+    if not isinstance(value, kind):
+        raise TypeError(f"a loop: wanted {kind.__name__}, received {given!r}")
+    return value
+
+
+@dataclass
+class Routine(base.Routine[LoopStep]):
+    """Loops done one after the other. Builders of kernels make one for a call."""
+
+    ALIGNMENT = 64
+
+    library: Library = field(kw_only=True)
+    #: Done behind all steps: results that were made elsewhere are put where they belong.
+    last: list[LoopStep] = field(default_factory=list)
+
+    def run(self, function: str, *arguments: Argument) -> None:
+        """A step: the C function over these arguments, in the order in which its header has them."""
+        self.steps.append(LoopStep(self.library, function, arguments))
+
+    def run_last(self, function: str, *arguments: Argument) -> None:
+        """A step behind all others."""
+        self.last.append(LoopStep(self.library, function, arguments))
+
+    def _binding(
+        self, arrays: Mapping[int, DeviceArray], scratch: DeviceArray | None, rest: base.Temporary
+    ) -> Addresses:
+        return Addresses(arrays, scratch, rest)
+
+
+#: Adds the steps of a call to a routine; False: the loops cannot do it.
+Builder = Callable[[Call, Routine], bool]
+
+
+class LoopKernel(BuiltKernel[Routine]):
+    """A kernel of this set. name: in the interface; build: adds its steps."""
+
+    def __init__(self, name: str, build: Builder) -> None:
+        super().__init__(partial(_routine, name, build))
+
+    def prepare(
+        self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
+    ) -> Launch:
+        """Bind the routine. The launch has the call's arrays, as loops know addresses only."""
+        launch = super().prepare(arrays, scratch, settings)
+        launch.arrays = arrays, scratch  # type: ignore[attr-defined]
+        return launch
+
+
+def _routine(name: str, build: Builder, *specs: TensorSpec | None, **settings: object) -> Routine | None:
+    library = load()
+    if library is None:
+        return None
+    routine = Routine(library=library)
+    if not build(Call.of(name, specs, settings), routine):
+        return None
+    routine.steps += routine.last
+    return routine

@@ -1,0 +1,97 @@
+/* Numbers as they lie in memory: float32 and bfloat16, whole rows of them at a time. */
+#ifndef NUMBERS_H
+#define NUMBERS_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Columns that are read, computed and written at a time: their float32 copies stay in the first cache. */
+#define CHUNK 512
+/* Work of fewer elements than this is done by the calling thread alone: waking the others takes longer. */
+#define SMALL (1 << 15)
+
+/* Rows of a matrix. at: the first element, NULL for an operand that is left out; pitch: elements from one row to the
+ * next; is_narrow: 1 for bfloat16, 0 for float32. */
+typedef struct {
+    void *at;
+    int64_t pitch;
+    int64_t is_narrow;
+} Rows;
+
+/* Axes of a box, the outermost first. Those that a tensor lacks have one element. */
+#define AXES 6
+
+typedef struct {
+    int64_t of[AXES];
+} Extents;
+
+/* A tensor of any strides: elements from one to the next along each axis, 0 where it is the same all along it. */
+typedef struct {
+    void *at;
+    int64_t steps[AXES];
+    int64_t is_narrow;
+} Box;
+
+/* Lines of a box: rows along the last axis. */
+static inline int64_t line_count(Extents extents) {
+    int64_t lines = 1;
+    for (int axis = 0; axis < AXES - 1; axis++)
+        lines *= extents.of[axis];
+    return lines;
+}
+
+/* Where a line begins, in elements. */
+static inline int64_t line_start(Box box, Extents extents, int64_t line) {
+    int64_t start = 0;
+    for (int axis = AXES - 2; axis >= 0; axis--) {
+        start += line % extents.of[axis] * box.steps[axis];
+        line /= extents.of[axis];
+    }
+    return start;
+}
+
+static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static inline float widened(uint16_t half) {
+    uint32_t bits = (uint32_t)half << 16;
+    float number;
+    memcpy(&number, &bits, sizeof number);
+    return number;
+}
+
+/* To the nearest, to even in between; NaN stays NaN. */
+static inline uint16_t narrowed(float number) {
+    uint32_t bits;
+    memcpy(&bits, &number, sizeof bits);
+    uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? (bits >> 16) | 0x40 : rounded);
+}
+
+/* Where `count` elements of a row are in float32: in place, or widened into the buffer. */
+static inline const float *read_chunk(Rows rows, int64_t row, int64_t column, int64_t count, float *buffer) {
+    int64_t start = row * rows.pitch + column;
+    if (!rows.is_narrow)
+        return (const float *)rows.at + start;
+    const uint16_t *from = (const uint16_t *)rows.at + start;
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++)
+        buffer[i] = widened(from[i]);
+    return buffer;
+}
+
+/* Where `count` results in float32 are put: in place, or into the buffer, which `write_chunk` rounds. */
+static inline float *target_chunk(Rows rows, int64_t row, int64_t column, float *buffer) {
+    return rows.is_narrow ? buffer : (float *)rows.at + row * rows.pitch + column;
+}
+
+static inline void write_chunk(Rows rows, int64_t row, int64_t column, int64_t count, const float *buffer) {
+    if (!rows.is_narrow)
+        return;
+    uint16_t *to = (uint16_t *)rows.at + row * rows.pitch + column;
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++)
+        to[i] = narrowed(buffer[i]);
+}
+
+#endif
