@@ -62,8 +62,8 @@ def matmul(a, b, transpose_a, transpose_b):
     return np.einsum("...ij,...jk->...ik", swapped(a, transpose_a), swapped(b, transpose_b), optimize=True)
 
 
-def linear(x, weight, bias):
-    return x @ weight + (0 if bias is None else bias)
+def linear(x, weight, bias, activation=""):
+    return activated(activation, x @ weight + (0 if bias is None else bias))
 
 
 # ---- convolution: for each element of the window, the pixels that it meets
@@ -85,7 +85,7 @@ def by_groups(a, groups, axis):
     return a.reshape(*a.shape[:axis], groups, -1, *a.shape[axis + 1 :])
 
 
-def conv2d(x, weight, bias, window, groups):
+def conv2d(x, weight, bias, window, groups, activation=""):
     padded, slices = met(x, window, groups)
     weight = by_groups(weight, groups, 0)
     terms = (
@@ -93,7 +93,8 @@ def conv2d(x, weight, bias, window, groups):
         for (i, j), where in slices.items()
     )
     y = sum(terms)
-    return y.reshape(len(x), -1, *y.shape[3:]) + (0 if bias is None else bias[:, None, None])
+    y = y.reshape(len(x), -1, *y.shape[3:]) + (0 if bias is None else bias[:, None, None])
+    return activated(activation, y)
 
 
 def conv2d_derivative(dy, weight, dx_shape, window, groups):
@@ -121,35 +122,28 @@ def normalized(x, axes, epsilon):
     return (x - mean) * inv_std, mean, inv_std
 
 
-def batch_norm(x, gamma, beta, running_mean, running_var, momentum, epsilon, other=0.0, activation=""):
+def batch_norm(x, gamma, beta, running_mean, running_var, momentum, epsilon, other=None, activation=""):
     axes = (0, *range(2, x.ndim))
     z, mean, inv_std = normalized(x, axes, epsilon)
     variance = x.var(axes, ddof=1 if x.size > x.shape[1] else 0)
     running = (1 - momentum) * running_mean + momentum * mean.ravel(), (1 - momentum) * running_var
-    y = activated(activation, along(gamma, x) * z + along(beta, x) + other)
+    y = activated(activation, along(gamma, x) * z + along(beta, x) + (0 if other is None else other))
     return running[0], running[1] + momentum * variance, y, mean, inv_std
 
 
-def batch_normalize(x, gamma, beta, mean, inv_std, other=0.0, activation=""):
-    return activated(activation, along(gamma * inv_std, x) * (x - along(mean, x)) + along(beta, x) + other)
+def batch_normalize(x, gamma, beta, mean, inv_std, other=None, activation=""):
+    z = along(gamma * inv_std, x) * (x - along(mean, x)) + along(beta, x)
+    return activated(activation, z + (0 if other is None else other))
 
 
-def batch_norm_derivative(dy, x, gamma, mean, inv_std):
+def batch_norm_derivative(dy, x, gamma, beta, mean, inv_std, other=None, activation=""):
+    if activation:
+        z = batch_normalize(x, gamma, beta, mean, inv_std)
+        dy = np.where((z > 0) & ((z < 6) | (activation != "relu6")), dy, 0)
     axes, xhat = (0, *range(2, x.ndim)), (x - along(mean, x)) * along(inv_std, x)
     dgamma, dbeta, m = (dy * xhat).sum(axes), dy.sum(axes), x.size / x.shape[1]
     dx = along(gamma * inv_std, x) * (dy - along(dbeta, x) / m - xhat * along(dgamma, x) / m)
-    return dx, dgamma, dbeta
-
-
-def batch_norm_activation_derivative(dy, x, gamma, beta, mean, inv_std, activation):
-    z = batch_normalize(x, gamma, beta, mean, inv_std)
-    is_open = (z > 0) & ((z < 6) | (activation != "relu6"))
-    return batch_norm_derivative(np.where(is_open, dy, 0), x, gamma, mean, inv_std)
-
-
-def batch_norm_derivative_add(dy, x, gamma, mean, inv_std, other):
-    dx, *gradients = batch_norm_derivative(dy, x, gamma, mean, inv_std)
-    return dx + other, *gradients
+    return dx + (0 if other is None else other), dgamma, dbeta
 
 
 def layer_norm(x, gamma, beta, epsilon):
@@ -335,8 +329,7 @@ FORMULAS: dict[str, Formula] = {
     **ACTIVATIONS,
     "copy": lambda x: x,
     "fill": lambda value: value,
-    "add": lambda a, b: a + b,
-    "add_activation": lambda a, b, activation: activated(activation, a + b),
+    "add": lambda a, b, activation="": activated(activation, a + b),
     "subtract": lambda a, b: a - b,
     "multiply": lambda a, b: a * b,
     "divide": lambda a, b: a / b,
@@ -359,13 +352,9 @@ FORMULAS: dict[str, Formula] = {
     "matmul": matmul,
     "matmul_add": lambda a, b, y, transpose_a, transpose_b: y + matmul(a, b, transpose_a, transpose_b),
     "linear": linear,
-    "linear_activation": lambda x, weight, bias, activation: activated(activation, linear(x, weight, bias)),
     "linear_gradient": lambda x, dy: (x.T @ dy, dy.sum(0)),
     "add_bias": lambda x, bias, axis: x + along(bias, x, axis),
     "conv2d": conv2d,
-    "conv2d_activation": lambda x, weight, bias, window, groups, activation: activated(
-        activation, conv2d(x, weight, bias, window, groups)
-    ),
     "conv2d_derivative": conv2d_derivative,
     "conv2d_gradient": conv2d_gradient,
     "softmax": softmax,
@@ -380,17 +369,11 @@ FORMULAS: dict[str, Formula] = {
     "weigh": lambda x, weights: x * weights,
     "differs": lambda x, value: x != value,
     "batch_norm": batch_norm,
-    "batch_norm_activation": batch_norm,
-    "batch_norm_add": batch_norm,
     "batch_normalize": batch_normalize,
-    "batch_normalize_activation": batch_normalize,
-    "batch_normalize_add": batch_normalize,
     "batch_norm_inference": lambda x, gamma, beta, running_mean, running_var, epsilon: batch_normalize(
         x, gamma, beta, running_mean, 1 / np.sqrt(running_var + epsilon)
     ),
     "batch_norm_derivative": batch_norm_derivative,
-    "batch_norm_derivative_add": batch_norm_derivative_add,
-    "batch_norm_activation_derivative": batch_norm_activation_derivative,
     "layer_norm": layer_norm,
     "group_norm": group_norm,
     "rms_norm": rms_norm,

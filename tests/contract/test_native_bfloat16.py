@@ -16,7 +16,7 @@ import pytest
 import skips
 from kernel_case import Tensors, run
 from kernel_cases import CASES
-from layouts import LAYOUTS, Layout, at_an_odd_place, channels_last, double
+from layouts import LAYOUTS, Layout, double
 from singa_lite.compiler.rewrite.narrow import ACTIVATIONS
 from singa_lite.kernels.choice import find_onednn
 from singa_lite.kernels.interface import SIGNATURES
@@ -29,12 +29,11 @@ NARROW = np.dtype(ml_dtypes.bfloat16)
 
 #: Kernels that are wanted where the processor has such instructions.
 WANTED = {
-    *("conv2d", "conv2d_activation", "conv2d_derivative", "conv2d_gradient", "linear", "matmul"),
+    *("conv2d", "conv2d_derivative", "conv2d_gradient", "linear", "matmul"),
     *("bias_gradient", "reduce_sum"),
     *("batch_norm", "batch_normalize", "batch_norm_inference", "batch_norm_derivative", "batch_norm_gradient"),
-    *("batch_norm_activation", "batch_normalize_activation", "batch_norm_activation_derivative"),
     *("max_pool2d", "avg_pool2d", "relu", "relu_derivative", "relu6", "sigmoid", "tanh", "silu", "gelu"),
-    *("add", "add_activation", "multiply", "copy"),
+    *("add", "multiply", "copy"),
 }
 #: Of these the bits are those of float32, rounded.
 EQUAL = "batch_normalize", "max_pool2d", "relu", "copy", "add", "multiply"
@@ -148,12 +147,12 @@ def test_layouts_change_sums_only(pair: tuple[Layout, Layout], native):
             assert_near(name, laid, exact)
 
 
-@pytest.mark.parametrize("name", ["relu", "max_pool2d", "batch_norm_activation", "conv2d_activation"])
-def test_nan_and_infinity_are_kept(name, native):
+@pytest.mark.parametrize("key", ["relu", "max_pool2d", "batch_norm:relu", "conv2d:relu"])
+def test_nan_and_infinity_are_kept(key, native):
     """Of minus infinity an activation within a convolution may make NaN."""
-    _, tensors, settings = built(name)
+    name, tensors, settings = built(key)
     x = tensors[0].astype(np.float32)
-    x.flat[0], x.flat[-1] = np.nan, x.flat[-1] if name == "conv2d_activation" else np.inf
+    x.flat[0], x.flat[-1] = np.nan, x.flat[-1] if name == "conv2d" else np.inf
     given = [x.astype(NARROW), *tensors[1:]]
     got = copies(given)
     with np.errstate(invalid="ignore"):
@@ -162,60 +161,3 @@ def test_nan_and_infinity_are_kept(name, native):
     at = SIGNATURES[name].tensors.index("y")
     for holds in (np.isnan, np.isposinf):
         np.testing.assert_array_equal(holds(got[at].astype(np.float32)), holds(right[at]))
-
-
-# --- batch normalisation, of which the library sums pieces
-
-MOMENTS = {"momentum": 0.1, "epsilon": 1e-5}
-CALLS = [
-    ("batch_norm", MOMENTS),
-    ("batch_norm_activation", {**MOMENTS, "activation": "relu6"}),
-    ("batch_norm_add", {**MOMENTS, "activation": "relu"}),
-    ("batch_norm_derivative", {}),
-    ("batch_norm_derivative_add", {}),
-    ("batch_norm_activation_derivative", {"activation": "relu"}),
-    ("batch_norm_gradient", {}),
-]
-#: (n, c, h, w): whole registers of channels, or of several pixels' channels; the last piece is shorter.
-PIECE_SHAPES = [(3, 16, 14, 10), (2, 24, 9, 8), (5, 48, 7, 3), (4, 4, 6, 5)]
-
-
-LIES = {"c": np.ascontiguousarray, "last": channels_last, "within": at_an_odd_place}
-
-
-@pytest.fixture
-def short_pieces(monkeypatch: pytest.MonkeyPatch) -> KernelSet:
-    """A set of its own, which takes short pieces."""
-    wanted_processor()
-    from singa_lite.kernels.onednn_kernels import onednn
-    from singa_lite.kernels.onednn_kernels.sums import piece_sums
-
-    monkeypatch.setattr(piece_sums, "PIECE_BYTES", 1 << 10)
-    return onednn.__wrapped__(NUMPY)
-
-
-@pytest.mark.parametrize("shape", PIECE_SHAPES, ids=str)
-@pytest.mark.parametrize("name, settings", CALLS, ids=[name for name, _ in CALLS])
-@pytest.mark.parametrize("x_lies, dy_lies", [("last", "last"), ("last", "c"), ("within", "last"), ("last", "within")])
-def test_pieces_of_images_sum_to_what_float64_gives(name, settings, shape, x_lies, dy_lies, short_pieces):
-    random = np.random.default_rng(5)
-    given = {}
-    for label in SIGNATURES[name].tensors:
-        if label in ("x", "dy", "y", "dx", "other"):
-            values = random.normal(3.0 if label == "x" else 0.1, 1.5, shape).astype(NARROW)
-            given[label] = LIES[dy_lies if label in ("dy", "other") else x_lies](values)
-        else:
-            given[label] = random.uniform(0.5, 1.5, shape[1]).astype(np.float32)
-    exact = {label: values.astype(np.float64) for label, values in given.items()}
-    for of, tensors in ((short_pieces, given), (NUMPY, exact)):
-        specs = specs_of(tensors.values())
-        scratch = np.full(of.scratch_bytes(name, specs, settings), 255, np.uint8)
-        of.prepare(name, tuple(tensors.values()), scratch, settings)()
-    mixes = name == "batch_norm_gradient" and dy_lies == "c"
-    assert short_pieces.takes_narrow(name, specs_of(given.values()), settings) is not mixes
-    for label, role in zip(given, SIGNATURES[name].roles, strict=True):
-        if role == "Read":
-            continue
-        wanted, got = exact[label], given[label].astype(np.float64)
-        rtol = 2.0**-8 if given[label].dtype == NARROW else 2e-6
-        np.testing.assert_allclose(got, wanted, rtol=rtol, atol=rtol * np.abs(wanted).max(), err_msg=label)

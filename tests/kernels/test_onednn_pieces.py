@@ -98,8 +98,8 @@ def test_a_sum_is_rectified_to_the_bits_of_the_two_kernels(onednn, lay, over):
     run(onednn, "relu", [apart, apart], {})
     given = [a.copy(order="K"), b.copy(order="K")]
     y = lay(garbage(IMAGES, np.float32)) if over is None else given[over]
-    assert serves(onednn, "add_activation", [*given, y], {"activation": "relu"})
-    run(onednn, "add_activation", [*given, y], {"activation": "relu"})
+    assert serves(onednn, "add", [*given, y], {"activation": "relu"})
+    run(onednn, "add", [*given, y], {"activation": "relu"})
     assert bits(y) == bits(apart)
     assert np.isnan(y).sum() == 2 * len(edges) + 1, "of each NaN, and of infinity less infinity"
 
@@ -151,7 +151,7 @@ def test_a_last_group_of_one_short_piece(onednn, monkeypatch, mean):
     monkeypatch.setattr(running_sums, "_PIECE", 2 * 6 * 11 * 13)
     monkeypatch.setattr(channel_sums, "_PIECES", 2)
     x = (mean + normal(*shape)).astype(np.float32)
-    check(onednn, "batch_norm", [x, *vectors(c, 4), empty(*shape), empty(c), empty(c)], MOMENTS, roundings=128)
+    check(onednn, "batch_norm", [x, *vectors(c, 4), None, empty(*shape), empty(c), empty(c)], MOMENTS, roundings=128)
 
 
 @pytest.mark.parametrize("layout", [channels_last, piece_of_channels_last])
@@ -159,12 +159,12 @@ def test_in_place_gives_equal_bits(onednn, layout):
     shape, c = (3, 16, 25, 70), 16
 
     def forward(x: Array, y: Array) -> bytes:
-        run(onednn, "batch_norm", [x, *vectors(c, 4), y, empty(c), empty(c)], MOMENTS)
+        run(onednn, "batch_norm", [x, *vectors(c, 4), None, y, empty(c), empty(c)], MOMENTS)
         return y.tobytes()
 
     def backward(dy: Array, dx: Array) -> bytes:
-        x = layout(normal(*shape, seed=2))
-        run(onednn, "batch_norm_derivative", [dy, x, *vectors(c, 3), dx, empty(c), empty(c)], {})
+        x, (gamma, mean, inv_std) = layout(normal(*shape, seed=2)), vectors(c, 3)
+        run(onednn, "batch_norm_derivative", [dy, x, gamma, None, mean, inv_std, None, dx, empty(c), empty(c)], {})
         return dx.tobytes()
 
     for step in (forward, backward):
@@ -209,7 +209,12 @@ def statistics(onednn, x: Array, lay: Layout, into: Layout = channels_last) -> d
     ones, zeros = np.ones(c, np.float32), np.zeros(c, np.float32)
     results = [np.zeros(c, np.float32), np.zeros(c, np.float32), into(empty(*x.shape)), empty(c), empty(c)]
     with np.errstate(invalid="ignore"):  # NumPy warns of what infinity less infinity is
-        run(onednn, "batch_norm", [lay(x), ones, zeros, *results], {"momentum": 1.0, "epsilon": 1e-5})
+        run(
+            onednn,
+            "batch_norm",
+            [lay(x), ones, zeros, *results[:2], None, *results[2:]],
+            {"momentum": 1.0, "epsilon": 1e-5},
+        )
     return dict(zip(NAMES, results, strict=True))
 
 
@@ -271,7 +276,7 @@ def test_images_that_are_too_large_to_work_in(onednn, monkeypatch):
 # --- what the launches of a step hold of the library
 
 CUT_SHAPE, C = (3, 16, 90, 70), 16
-NAME, SETTINGS = "batch_norm_activation_derivative", {"activation": "relu"}
+NAME, SETTINGS = "batch_norm_derivative", {"activation": "relu"}
 
 
 def call(seed: int, mean: float = 0.0) -> list[Array]:
@@ -280,7 +285,7 @@ def call(seed: int, mean: float = 0.0) -> list[Array]:
     x += mean
     gamma, beta, inv_std = vectors(C, 3)
     means = np.full(C, mean, np.float32)
-    return [dy, x, gamma, beta, means, inv_std, piece_of_channels_last(empty(*CUT_SHAPE)), empty(C), empty(C)]
+    return [dy, x, gamma, beta, means, inv_std, None, piece_of_channels_last(empty(*CUT_SHAPE)), empty(C), empty(C)]
 
 
 def bound(kernels: KernelSet, arrays: list[Array]) -> Launch:

@@ -23,91 +23,43 @@ def batch_norm(
     beta: TensorSpec,
     running_mean: TensorSpec,
     running_var: TensorSpec,
+    other: TensorSpec | None,
     y: TensorSpec,
     mean: TensorSpec,
     inv_std: TensorSpec,
     *,
     momentum: float,
     epsilon: float,
+    activation: str = "",
 ) -> Routine | None:
     """Steps: the moments of slabs, the statistics of channels from them, then y."""
-    behind = batch_normalize(x, gamma, beta, mean, inv_std, y)
-    return _behind_statistics(x, (running_mean, running_var, mean, inv_std), (momentum, epsilon), behind)
-
-
-def batch_norm_activation(
-    x: TensorSpec,
-    gamma: TensorSpec,
-    beta: TensorSpec,
-    running_mean: TensorSpec,
-    running_var: TensorSpec,
-    y: TensorSpec,
-    mean: TensorSpec,
-    inv_std: TensorSpec,
-    *,
-    momentum: float,
-    epsilon: float,
-    activation: str,
-) -> Routine | None:
-    """The activation before y is stored."""
-    behind = batch_normalize_activation(x, gamma, beta, mean, inv_std, y, activation=activation)
-    return _behind_statistics(x, (running_mean, running_var, mean, inv_std), (momentum, epsilon), behind)
-
-
-def batch_norm_add(
-    x: TensorSpec,
-    gamma: TensorSpec,
-    beta: TensorSpec,
-    running_mean: TensorSpec,
-    running_var: TensorSpec,
-    other: TensorSpec,
-    y: TensorSpec,
-    mean: TensorSpec,
-    inv_std: TensorSpec,
-    *,
-    momentum: float,
-    epsilon: float,
-    activation: str,
-) -> Routine | None:
-    """The sum and the activation before y is stored."""
-    behind = batch_normalize_add(x, gamma, beta, mean, inv_std, other, y, activation=activation)
-    return _behind_statistics(x, (running_mean, running_var, mean, inv_std), (momentum, epsilon), behind)
+    results, found = (running_mean, running_var, mean, inv_std), plane(CHANNELS, [x])
+    behind = batch_normalize(x, gamma, beta, mean, inv_std, other, y, activation=activation)
+    if found is None or behind is None or types_of((x,), results) is None:
+        return None
+    routine = Routine()
+    partial = add_moments(routine, x, found)
+    counts = np.uint32(found.slabs), np.int64(found.slab), np.int64(found.summed)
+    values = walk((found.kept,), results), *partial, *counts, np.float64(momentum), np.float64(epsilon)
+    types = {"T": x.dtype, "S": running_mean.dtype}
+    routine.launch(FILE, "batch_statistics", *values, *results, types=types, grid=warps(found.kept))
+    return routine.then(behind)
 
 
 def batch_normalize(
-    x: TensorSpec, gamma: TensorSpec, beta: TensorSpec, mean: TensorSpec, inv_std: TensorSpec, y: TensorSpec
-) -> Routine | None:
-    """y."""
-    return _normalized("batch_normalize", (x, y), (mean, inv_std, gamma, beta), bound_of(""))
-
-
-def batch_normalize_activation(
     x: TensorSpec,
     gamma: TensorSpec,
     beta: TensorSpec,
     mean: TensorSpec,
     inv_std: TensorSpec,
+    other: TensorSpec | None,
     y: TensorSpec,
     *,
-    activation: str,
-) -> Routine | None:
-    """y, bounded before it is stored."""
-    return _normalized("batch_normalize", (x, y), (mean, inv_std, gamma, beta), bound_of(activation))
-
-
-def batch_normalize_add(
-    x: TensorSpec,
-    gamma: TensorSpec,
-    beta: TensorSpec,
-    mean: TensorSpec,
-    inv_std: TensorSpec,
-    other: TensorSpec,
-    y: TensorSpec,
-    *,
-    activation: str,
+    activation: str = "",
 ) -> Routine | None:
     """y, summed and bounded before it is stored."""
-    return _normalized("batch_normalize_add", (x, y, other), (mean, inv_std, gamma, beta), bound_of(activation))
+    kernel, tensors = ("batch_normalize", (x, y)) if other is None else ("batch_normalize_add", (x, y, other))
+    return _normalized(kernel, tensors, (mean, inv_std, gamma, beta), bound_of(activation))
 
 
 def batch_norm_inference(
@@ -137,19 +89,3 @@ def _normalized(
     x, y, *others = tensors
     arguments: tuple[Argument, ...] = found.struct, walk((found.kept,), vectors), x, *vectors, y, *others, value
     return Routine().launch(FILE, kernel, *arguments, types=types, grid=found.blocks)
-
-
-def _behind_statistics(
-    x: TensorSpec, results: tuple[TensorSpec, ...], settings: tuple[float, float], behind: Routine | None
-) -> Routine | None:
-    """Steps that make the statistics, then those of `behind`. results: running mean and variance, mean, inv_std."""
-    found = plane(CHANNELS, [x])
-    if found is None or behind is None or types_of((x,), results) is None:
-        return None
-    routine = Routine()
-    partial = add_moments(routine, x, found)
-    counts = np.uint32(found.slabs), np.int64(found.slab), np.int64(found.summed)
-    values = walk((found.kept,), results), *partial, *counts, *map(np.float64, settings)
-    types = {"T": x.dtype, "S": results[0].dtype}
-    routine.launch(FILE, "batch_statistics", *values, *results, types=types, grid=warps(found.kept))
-    return routine.then(behind)

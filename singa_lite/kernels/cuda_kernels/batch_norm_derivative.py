@@ -32,51 +32,26 @@ def batch_norm_derivative(
     dy: TensorSpec,
     x: TensorSpec,
     gamma: TensorSpec,
+    beta: TensorSpec | None,
     mean: TensorSpec,
     inv_std: TensorSpec,
-    dx: TensorSpec,
-    dgamma: TensorSpec,
-    dbeta: TensorSpec,
-) -> Routine | None:
-    """The gradients, then dx from them."""
-    vectors = mean, inv_std, gamma, dgamma, dbeta
-    return _derivative("batch_derivative", (dy, x, dx), vectors)
-
-
-def batch_norm_derivative_add(
-    dy: TensorSpec,
-    x: TensorSpec,
-    gamma: TensorSpec,
-    mean: TensorSpec,
-    inv_std: TensorSpec,
-    other: TensorSpec,
-    dx: TensorSpec,
-    dgamma: TensorSpec,
-    dbeta: TensorSpec,
-) -> Routine | None:
-    """The other derivative is added before dx is stored."""
-    vectors = mean, inv_std, gamma, dgamma, dbeta
-    return _derivative("batch_derivative_add", (dy, x, dx, other), vectors)
-
-
-def batch_norm_activation_derivative(
-    dy: TensorSpec,
-    x: TensorSpec,
-    gamma: TensorSpec,
-    beta: TensorSpec,
-    mean: TensorSpec,
-    inv_std: TensorSpec,
+    other: TensorSpec | None,
     dx: TensorSpec,
     dgamma: TensorSpec,
     dbeta: TensorSpec,
     *,
-    activation: str,
+    activation: str = "",
 ) -> Routine | None:
-    """dy is masked wherever it is read, so that its masked form is stored nowhere."""
-    bound = bound_of(activation)
-    if bound is None or beta.dtype != gamma.dtype:
-        return None
+    """The gradients, then dx from them. dy is masked wherever it is read, so that its masked form is stored nowhere."""
     vectors = mean, inv_std, gamma, dgamma, dbeta
+    if not activation:
+        kernel, tensors = (
+            ("batch_derivative", (dy, x, dx)) if other is None else ("batch_derivative_add", (dy, x, dx, other))
+        )
+        return _derivative(kernel, tensors, vectors)
+    bound = bound_of(activation)
+    if bound is None or beta is None or beta.dtype != gamma.dtype or other is not None:
+        return None
     return _derivative("batch_derivative_masked", (dy, x, dx), vectors, _Mask(gamma, beta, bound))
 
 

@@ -72,15 +72,11 @@ def _sums(routine: Routine, matrix: Matrix, vectors: int) -> tuple[int, Temporar
 
 #: {kernel: what adds its steps}.
 KERNELS: dict[str, Builder] = {
-    **dict.fromkeys(("batch_norm", "batch_norm_activation", "batch_norm_add"), _forward),
-    **dict.fromkeys(("batch_normalize", "batch_normalize_activation", "batch_normalize_add"), _normalize),
-    "batch_norm_inference": _normalize,
-    **dict.fromkeys(("batch_norm_derivative", "batch_norm_activation_derivative"), _derivative),
-    **dict.fromkeys(("batch_norm_derivative_add", "batch_norm_gradient"), _derivative),
+    "batch_norm": _forward,
+    **dict.fromkeys(("batch_normalize", "batch_norm_inference"), _normalize),
+    **dict.fromkeys(("batch_norm_derivative", "batch_norm_gradient"), _derivative),
 }
 #: What is done in one go.
 FUSIONS = [
-    *((kernel, name) for kernel in ("batch_norm", "batch_norm_derivative") for name in ("relu", "relu6")),
-    *(("batch_norm_add", activation) for activation in BOUNDS),
-    ("batch_norm_derivative_add", ""),
+    (kernel, option) for kernel in ("batch_norm", "batch_norm_derivative") for option in ("relu", "relu6", "other")
 ]

@@ -44,12 +44,14 @@ def copy(x: TensorSpec, y: TensorSpec) -> Routine | None:
     return _one_step(reorder, {f.SRC: x, f.DST: y})
 
 
-def add(a: TensorSpec, b: TensorSpec, y: TensorSpec) -> Routine | None:
-    """Large tensors; a or b may broadcast."""
+def add(a: TensorSpec, b: TensorSpec, y: TensorSpec, *, activation: str = "") -> Routine | None:
+    """Large tensors; a or b may broadcast, where there is no activation."""
+    if activation:
+        return _add_activation(a, b, y, activation)
     return _two_operands(algorithms.ADD, a, b, y) or _two_operands(algorithms.ADD, b, a, y)
 
 
-def add_activation(a: TensorSpec, b: TensorSpec, y: TensorSpec, *, activation: str) -> Routine | None:
+def _add_activation(a: TensorSpec, b: TensorSpec, y: TensorSpec, activation: str) -> Routine | None:
     """Large tensors that lie alike: the larger of a and -b, and b added, which is a + b rounded once, or 0.
 
     So NaN stays NaN: of two numbers of which one is NaN the library takes the second, and its own relu gives 0. The
