@@ -156,9 +156,9 @@ NO_FILE = "from singa_lite.kernels.loop_kernels import library; library.FOLDER =
 
 @needs_training
 def test_the_chain_of_sets_and_what_is_said_once_without_loops():
-    said, *chain = output(CHAIN.format(before="")).splitlines()
+    said, *chain = output(CHAIN.format(before=""), SINGA_LITE_LOOPS="").splitlines()
     assert (said, chain) == ("", ["onednn", "loops", "numpy"])
-    said, *chain = output(CHAIN.format(before=NO_FILE)).splitlines()
+    said, *chain = output(CHAIN.format(before=NO_FILE), SINGA_LITE_LOOPS="").splitlines()
     assert chain == ["onednn", "numpy"]
     assert said.count("SINGA_LITE_LOOPS=off") == said.count("build_ext --inplace") == 1
     said, *chain = output(CHAIN.format(before=NO_FILE), SINGA_LITE_LOOPS="off").splitlines()
@@ -222,12 +222,12 @@ print(found == [wanted] * 6)
 
 @needs_training
 def test_a_forked_child_trains_after_its_parent_used_all_threads():
-    assert output(TRAIN + FORK, SINGA_LITE_THREADS=2).split() == ["0", "True"]
+    assert output(TRAIN + FORK, SINGA_LITE_THREADS=2, SINGA_LITE_LOOPS="").split() == ["0", "True"]
 
 
 @needs_training
 def test_two_threads_train_at_the_same_time_with_equal_bits():
-    assert output(TRAIN + TWO_THREADS, SINGA_LITE_THREADS=2).split() == ["True"]
+    assert output(TRAIN + TWO_THREADS, SINGA_LITE_THREADS=2, SINGA_LITE_LOOPS="").split() == ["True"]
 
 
 # The loops above NumPy's kernels alone, as products of oneDNN may depend on the number of threads.
@@ -242,5 +242,6 @@ print(trained(loops(_beside_openmp(NUMPY))))
 @needs_loops
 def test_results_have_the_same_bits_for_every_number_of_threads():
     script = TRAIN + OVER_NUMPY
-    results = {output(script, OMP_NUM_THREADS=number, OPENBLAS_NUM_THREADS=1) for number in (1, 2, 3)}
+    set_to = {"OPENBLAS_NUM_THREADS": 1, "SINGA_LITE_LOOPS": ""}
+    results = {output(script, OMP_NUM_THREADS=number, **set_to) for number in (1, 2, 3)}
     assert len(results) == 1
