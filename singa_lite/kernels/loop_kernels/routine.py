@@ -96,29 +96,37 @@ class LoopStep(Step[Addresses]):
     arguments: tuple[Argument, ...]
 
     def bind(self, binding: Addresses) -> Launch:
-        """The function with all its arguments, in the types that it is declared with."""
-        types = self.library.types[self.function]
-        bound = [_bound(given, kind, binding) for given, kind in zip(self.arguments, types, strict=True)]
+        """The function with all its arguments, in the types that its header states. TypeError where they do not fit."""
+        types, given = self.library.types[self.function], self.arguments
+        if len(given) != len(types):
+            raise TypeError(f"loop {self.function}: wanted {len(types)} arguments, received {len(given)}")
+        try:
+            bound = [_bound(one, kind, binding) for one, kind in zip(given, types, strict=True)]
+        except TypeError as error:
+            raise TypeError(f"loop {self.function}: {error}") from None
         return partial(self.library.function(self.function), *bound)
 
 
+#: Types that an operand has, which may be left out. The others are numbers.
+_OPERANDS = (c.c_void_p, Rows, Box)
+
+
 def _bound(given: Argument, kind: type, binding: Addresses) -> object:
+    """An argument in the type that the header states. TypeError for another one."""
     match given:
-        case None:
+        case None if kind in _OPERANDS:
             return kind()
-        case RowsView():
-            value: object = Rows(binding[given.view], given.pitch, given.is_narrow)
-        case BoxView():
-            value = Box(binding[given.view], given.steps, given.is_narrow)
-        case tuple():
-            value = Extents(given)
-        case int() | float():
+        case int() | float() if kind not in (*_OPERANDS, Extents):
             return kind(given)
-        case _:
-            value = c.c_void_p(binding[given])
-    if not isinstance(value, kind):
-        raise TypeError(f"a loop: wanted {kind.__name__}, received {given!r}")
-    return value
+        case RowsView() if kind is Rows:
+            return Rows(binding[given.view], given.pitch, given.is_narrow)
+        case BoxView() if kind is Box:
+            return Box(binding[given.view], given.steps, given.is_narrow)
+        case tuple() if kind is Extents:
+            return Extents(given)
+        case TensorSpec() | base.Temporary() if kind is c.c_void_p:
+            return c.c_void_p(binding[given])
+    raise TypeError(f"wanted {kind.__name__}, received {given!r}")
 
 
 @dataclass
