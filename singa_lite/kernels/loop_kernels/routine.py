@@ -68,7 +68,7 @@ class BoxView:
 
     view: BufferView
     steps: tuple[int, ...]
-    is_narrow: bool = False
+    type: int = 0
 
 
 #: What a loop is given: a buffer, its form, a number, extents; None for an operand that is left out.
@@ -121,7 +121,7 @@ def _bound(given: Argument, kind: type, binding: Addresses) -> object:
         case RowsView() if kind is Rows:
             return Rows(binding[given.view], given.pitch, given.is_narrow)
         case BoxView() if kind is Box:
-            return Box(binding[given.view], given.steps, given.is_narrow)
+            return Box(binding[given.view], given.steps, given.type)
         case tuple() if kind is Extents:
             return Extents(given)
         case TensorSpec() | base.Temporary() if kind is c.c_void_p:
