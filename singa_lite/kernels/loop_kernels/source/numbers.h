@@ -44,7 +44,7 @@ static inline int64_t line_count(Extents extents) {
 /* Where a line begins, in elements. */
 static inline int64_t line_start(Box box, Extents extents, int64_t line) {
     int64_t start = 0;
-    for (int axis = AXES - 2; axis >= 0; axis--) {
+    for (int axis = AXES - 2; line > 0; axis--) {
         start += line % extents.of[axis] * box.steps[axis];
         line /= extents.of[axis];
     }
