@@ -16,6 +16,9 @@ from singa_lite.kernels.routine import BufferView
 from singa_lite.kernels.widening import NARROW
 
 FLOAT = np.dtype(np.float32)
+#: {dtype: its number in numbers.h}, and that of random numbers by their place.
+TYPES = {"float32": 0, NARROW: 1, "bool": 2}
+UNIFORM = 3
 
 
 class Matrix(NamedTuple):
@@ -107,8 +110,14 @@ def as_boxes(operands: Sequence[tuple[TensorSpec, BufferView]]) -> Boxes:
         raise ValueError(f"a loop: wanted at most {AXES} axes that lie apart, received {len(axes)}")
     filled = [(1, *[0] * len(operands))] * missing + axes
     extents, *found = zip(*filled, strict=True)
-    views = [BoxView(view, each, is_narrow(spec)) for each, (spec, view) in zip(found, operands, strict=True)]
+    views = [BoxView(view, each, TYPES[spec.dtype.name]) for each, (spec, view) in zip(found, operands, strict=True)]
     return Boxes(extents, tuple(views))
+
+
+def broadcast(spec: TensorSpec, shape: tuple[int, ...]) -> TensorSpec:
+    """Returns the spec of the same elements under a shape that theirs broadcasts to."""
+    kept = [0 if extent == 1 else stride for extent, stride in zip(spec.shape, spec.strides, strict=True)]
+    return TensorSpec(shape, spec.dtype, (*[0] * (len(shape) - spec.ndim), *kept))
 
 
 def _pitch(spec: TensorSpec, outer: Sequence[int], inner: Sequence[int]) -> int | None:

@@ -64,7 +64,7 @@ def _along(spec: TensorSpec, axes: list[int] | range) -> TensorSpec:
 
 def _outer(box: BoxView) -> BoxView:
     view: BufferView = box.view
-    return BoxView(view, (0, *box.steps[:-1]), box.is_narrow)
+    return BoxView(view, (0, *box.steps[:-1]), box.type)
 
 
 def _without_last(extents: tuple[int, ...]) -> tuple[int, ...]:

@@ -26,8 +26,8 @@ static int64_t place(Box box, Extents extents, int64_t number) {
 }
 
 static Rows rows_at(Box x, int64_t start, int64_t pitch) {
-    char *at = (char *)x.at + start * (x.is_narrow ? 2 : 4);
-    return (Rows){at, pitch, x.is_narrow};
+    char *at = (char *)x.at + start * (x.type == BFLOAT16 ? 2 : 4);
+    return (Rows){at, pitch, x.type == BFLOAT16};
 }
 
 /* How many short rows without gaps are taken as a long one: of whole blocks of columns, where these are not too many. */
@@ -75,7 +75,7 @@ INLINE double fold_segments(Fold fold, const Axes *axes, int64_t start, int64_t 
 }
 
 static void put(Box y, int64_t at, double value) {
-    if (y.is_narrow)
+    if (y.type == BFLOAT16)
         ((uint16_t *)y.at)[at] = narrowed((float)value);
     else
         ((float *)y.at)[at] = (float)value;
