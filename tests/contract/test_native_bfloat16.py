@@ -16,7 +16,7 @@ import pytest
 import skips
 from kernel_case import Tensors, run
 from kernel_cases import CASES
-from layouts import LAYOUTS, Layout, double
+from layouts import LAYOUTS, Layout, at_an_odd_place, channels_last, double
 from singa_lite.compiler.rewrite.narrow import ACTIVATIONS
 from singa_lite.kernels.choice import find_onednn
 from singa_lite.kernels.interface import SIGNATURES
@@ -60,11 +60,9 @@ def native(monkeypatch: pytest.MonkeyPatch) -> KernelSet:
     wanted_processor()
     from singa_lite.kernels.onednn_kernels import linear, onednn
     from singa_lite.kernels.onednn_kernels.library.primitive import Primitive
-    from singa_lite.kernels.onednn_kernels.sums import piece_sums
 
     monkeypatch.setattr(linear, "_REUSE", 1)
     monkeypatch.setattr(Primitive, "implementation", property(lambda _: "jit:avx512"))
-    monkeypatch.setattr(piece_sums, "PIECE_BYTES", 1 << 8)
     return onednn.__wrapped__(loops(NUMPY))
 
 
@@ -161,3 +159,60 @@ def test_nan_and_infinity_are_kept(key, native):
     at = SIGNATURES[name].tensors.index("y")
     for holds in (np.isnan, np.isposinf):
         np.testing.assert_array_equal(holds(got[at].astype(np.float32)), holds(right[at]))
+
+
+# --- batch normalisation, which the loops do on every processor
+
+MOMENTS = {"momentum": 0.1, "epsilon": 1e-5}
+#: The kernel, its optional operands that are left out, its settings.
+CALLS = [
+    ("batch_norm", {"other"}, MOMENTS),
+    ("batch_norm", {"other"}, {**MOMENTS, "activation": "relu6"}),
+    ("batch_norm", set[str](), {**MOMENTS, "activation": "relu"}),
+    ("batch_norm_derivative", {"beta", "other"}, {}),
+    ("batch_norm_derivative", {"beta"}, {}),
+    ("batch_norm_derivative", {"other"}, {"activation": "relu"}),
+    ("batch_norm_gradient", set[str](), {}),
+]
+#: (n, c, h, w): rows that are taken together, or one by one; more channels than are read at a time; several pieces.
+NORM_SHAPES = [(3, 16, 14, 10), (2, 24, 9, 8), (5, 48, 7, 3), (2, 2100, 3, 1), (8, 64, 33, 20)]
+
+
+LIES = {"c": np.ascontiguousarray, "last": channels_last, "within": at_an_odd_place}
+
+
+@pytest.fixture(scope="module")
+def looping() -> KernelSet:
+    """The loops, where they were compiled."""
+    found = loops(NUMPY)
+    if found is NUMPY:
+        pytest.skip("the loops were not compiled")
+    return found
+
+
+@pytest.mark.parametrize("shape", NORM_SHAPES, ids=str)
+@pytest.mark.parametrize("name, lacking, settings", CALLS)
+@pytest.mark.parametrize("x_lies, dy_lies", [("last", "last"), ("last", "c"), ("within", "last"), ("last", "within")])
+def test_normalizations_give_what_float64_gives(name, lacking, settings, shape, x_lies, dy_lies, looping):
+    random = np.random.default_rng(5)
+    given = dict[str, Any]()
+    for label in SIGNATURES[name].tensors:
+        if label in lacking:
+            given[label] = None
+        elif label in ("x", "dy", "y", "dx", "other"):
+            values = random.normal(3.0 if label == "x" else 0.1, 1.5, shape).astype(NARROW)
+            given[label] = LIES[dy_lies if label in ("dy", "other") else x_lies](values)
+        else:
+            given[label] = random.uniform(0.5, 1.5, shape[1]).astype(np.float32)
+    exact = {label: None if values is None else values.astype(np.float64) for label, values in given.items()}
+    for of, tensors in ((looping, given), (NUMPY, exact)):
+        specs = specs_of(tensors.values())
+        scratch = np.full(of.scratch_bytes(name, specs, settings), 255, np.uint8)
+        of.prepare(name, tuple(tensors.values()), scratch, settings)()
+    assert looping.takes_narrow(name, specs_of(given.values()), settings)
+    for label, role in zip(given, SIGNATURES[name].roles, strict=True):
+        if role == "Read":
+            continue
+        wanted, got = exact[label], given[label].astype(np.float64)
+        rtol = 2.0**-8 if given[label].dtype == NARROW else 2e-6
+        np.testing.assert_allclose(got, wanted, rtol=rtol, atol=rtol * np.abs(wanted).max(), err_msg=label)
