@@ -49,7 +49,6 @@ def onednn(fallback: KernelSet) -> KernelSet:
     """
     from singa_lite.kernels.onednn_kernels import (
         activation,
-        attention,
         bfloat16,
         convolution,
         elementwise,
@@ -71,7 +70,6 @@ def onednn(fallback: KernelSet) -> KernelSet:
     load()
     modules = (
         activation,
-        attention,
         convolution,
         elementwise,
         layer_norm,
