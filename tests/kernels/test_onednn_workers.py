@@ -10,13 +10,11 @@ import pytest
 
 from singa_lite.kernels import workers
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.kernels.onednn_kernels import attention, one_thread, recurrent
+from singa_lite.kernels.onednn_kernels import one_thread, recurrent
 
 pytestmark = pytest.mark.usefixtures("onednn")
 
 RNG = np.random.default_rng(5)
-#: More scores than are done by one thread in any case.
-N, T, S, H, SIZE = 3, 90, 101, 6, 8
 STEPS, ROWS, UNITS = 3, 29, 160
 
 
@@ -33,11 +31,6 @@ class Case(NamedTuple):
     settings: dict[str, object]
 
 
-Q, K, V, DY = normal(N, T, H, SIZE), normal(N, S, 3, SIZE), normal(N, S, 3, SIZE), normal(N, T, H, SIZE)
-MASK = (RNG.random((N, S)) > 0.3).astype("f")
-KEY = np.array([3, 0, 7], np.uint64)
-ATTENTION = {"causal": True, "scale": 0.3}
-LSE = np.abs(normal(N, H, T)) + 4
 GATES = {4: normal(STEPS, ROWS, 4 * UNITS), 3: normal(STEPS, ROWS, 3 * UNITS), 1: normal(STEPS, ROWS, 1200)}
 SEEN = (RNG.random((ROWS, STEPS)) > 0.3).astype("f")
 WIDE = 1200
@@ -51,16 +44,6 @@ def weight(gates: int) -> np.ndarray:
 
 STATES = (STEPS + 1, ROWS, UNITS)
 CASES = {
-    "attention": Case(attention.attention, (Q, K, V, MASK), (Q.shape, LSE.shape), ATTENTION),
-    "attention_dropout": Case(
-        attention.attention_dropout, (Q, K, V, None, KEY), (Q.shape, LSE.shape), {**ATTENTION, "p": 0.2}
-    ),
-    "attention_derivative": Case(
-        attention.attention_derivative,
-        (DY, Q, K, V, MASK, normal(*Q.shape), LSE),
-        (Q.shape, K.shape, V.shape),
-        {**ATTENTION, "causal": False},
-    ),
     "lstm": Case(
         recurrent.lstm,
         (GATES[4], weight(4), normal(ROWS, UNITS), normal(ROWS, UNITS), SEEN),
@@ -124,14 +107,3 @@ def test_bits_are_equal_however_many_workers_there_are(name, monkeypatch):
         for one, other in zip(found[0], several, strict=True):
             assert np.isfinite(one).all()
             np.testing.assert_array_equal(one, other)
-
-
-def test_an_error_of_a_library_call_in_a_worker_arrives(monkeypatch):
-    monkeypatch.setattr(one_thread, "slots", lambda: 2)
-
-    def fail(self: object, sample: int, group: slice) -> None:
-        raise MemoryError(f"sample {sample}")
-
-    monkeypatch.setattr(attention.Forward, "group", fail)
-    with pytest.raises(MemoryError, match="sample"):
-        results(CASES["attention"])

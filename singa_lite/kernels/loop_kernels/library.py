@@ -21,7 +21,8 @@ NEEDS = {"avx512": {*_AVX2, "avx512f", "avx512bw", "avx512dq", "avx512vl"}, "avx
 OFF = "off"
 
 _OPERATION = re.compile(r"^ +OF\((\w+),", re.MULTILINE)
-_PROTOTYPE = re.compile(r"void (\w+)\(([^)]*)\);")
+#: Of a function for Python; those for other loops do not begin with their type.
+_PROTOTYPE = re.compile(r"^void (\w+)\(([^)]*)\);", re.MULTILINE)
 
 
 class Rows(c.Structure):

@@ -36,7 +36,6 @@ def onednn(fallback: KernelSet) -> KernelSet:
     of the set may round otherwise where they change, but for those of the operands in `any_strides.py`.
     """
     from singa_lite.kernels.onednn_kernels import (
-        attention,
         bfloat16,
         convolution,
         layer_norm,
@@ -57,7 +56,6 @@ def onednn(fallback: KernelSet) -> KernelSet:
 
     load()
     modules = (
-        attention,
         convolution,
         layer_norm,
         linear,
