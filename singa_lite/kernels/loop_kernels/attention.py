@@ -5,7 +5,7 @@ from __future__ import annotations
 from singa_lite.common import threads
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.loop_kernels.library import AXES
-from singa_lite.kernels.loop_kernels.operands import are_stored, is_narrow
+from singa_lite.kernels.loop_kernels.operands import TYPES, are_stored
 from singa_lite.kernels.loop_kernels.routine import BoxView, Builder, Call, Routine
 
 #: As in `source/`: rows of a panel, keys of a tile, panels of a task forward, and what sizes are padded to.
@@ -61,7 +61,7 @@ def _box(spec: TensorSpec | None) -> BoxView | None:
     if spec is None:
         return None
     steps = [stride // spec.dtype.itemsize for stride in spec.strides]
-    return BoxView(spec, (*[0] * (AXES - len(steps)), *steps), is_narrow(spec))
+    return BoxView(spec, (*[0] * (AXES - len(steps)), *steps), TYPES[spec.dtype.name])
 
 
 #: {kernel: what adds its steps}.

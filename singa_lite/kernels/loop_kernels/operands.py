@@ -71,6 +71,14 @@ def as_matrix(
     return Matrix(specs[0].size // width, width, views)
 
 
+def in_order(routine: Routine, spec: TensorSpec, is_written: bool = False) -> RowsView:
+    """Returns an operand as rows whose elements are along its last axis, in C order of the other axes.
+
+    One that lies otherwise is copied into the scratch first, or from there at the end, where it is written.
+    """
+    return _rows(routine, spec, range(spec.ndim - 1), [spec.ndim - 1], is_written)
+
+
 def _rows(
     routine: Routine, spec: TensorSpec, outer: Sequence[int], columns: Sequence[int], is_written: bool
 ) -> RowsView:

@@ -70,13 +70,13 @@ static inline int64_t place_of(Box x, int64_t sample, int64_t first, int64_t hea
 static inline Lines read_lines(Box x, int64_t start, int64_t count, int64_t size, int is_whole, float *buffer) {
     int64_t pitch = x.steps[AXES - 3], step = x.steps[AXES - 1], padded = up_to(size, STEP);
     int is_even = count % STEP == 0 && size % STEP == 0;
-    if (!x.is_narrow && step == 1 && (is_even || !is_whole))
+    if (x.type == FLOAT32 && step == 1 && (is_even || !is_whole))
         return (Lines){(float *)x.at + start, pitch};
     for (int64_t row = 0; row < count; row++) {
         float *to = buffer + row * padded;
         const float *from = (const float *)x.at + start + row * pitch;
         const uint16_t *half = (const uint16_t *)x.at + start + row * pitch;
-        if (x.is_narrow)
+        if (x.type == BFLOAT16)
             for (int64_t i = 0; i < size; i++)
                 to[i] = widened(half[i * step]);
         else
@@ -95,7 +95,7 @@ static inline void write_lines(Box y, int64_t start, int64_t count, int64_t size
         const float *from = x.at + row * x.pitch;
         float *to = (float *)y.at + start + row * pitch;
         uint16_t *half = (uint16_t *)y.at + start + row * pitch;
-        if (y.is_narrow)
+        if (y.type == BFLOAT16)
             for (int64_t i = 0; i < size; i++)
                 half[i * step] = narrowed(from[i] * factor);
         else
@@ -112,14 +112,14 @@ static inline int64_t lse_place(Box lse, Panel panel) {
 static inline void read_lse(Box lse, Panel panel, float *values) {
     int64_t start = lse_place(lse, panel), step = lse.steps[AXES - 1];
     for (int64_t row = 0; row < panel.count; row++)
-        values[row] = lse.is_narrow ? widened(((const uint16_t *)lse.at)[start + row * step])
+        values[row] = lse.type == BFLOAT16 ? widened(((const uint16_t *)lse.at)[start + row * step])
                                     : ((const float *)lse.at)[start + row * step];
 }
 
 static inline void write_lse(Box lse, Panel panel, const float *values) {
     int64_t start = lse_place(lse, panel), step = lse.steps[AXES - 1];
     for (int64_t row = 0; row < panel.count; row++)
-        if (lse.is_narrow)
+        if (lse.type == BFLOAT16)
             ((uint16_t *)lse.at)[start + row * step] = narrowed(values[row]);
         else
             ((float *)lse.at)[start + row * step] = values[row];
