@@ -48,6 +48,17 @@ def are_vectors(*specs: TensorSpec) -> bool:
     return all(spec.dtype == FLOAT and _pitch(spec, (), range(spec.ndim)) is not None for spec in specs)
 
 
+def is_number(spec: TensorSpec) -> bool:
+    """Whether it is one number of float64, which a loop reads or writes as it is."""
+    return spec.dtype == np.float64 and spec.size == 1
+
+
+def lie_alike(*specs: TensorSpec) -> bool:
+    """Whether all have one shape and one order of axes in memory, without gaps: they are lines of elements."""
+    order = memory_order(specs[0].shape, specs[0].strides)
+    return all(spec.shape == specs[0].shape and _pitch(spec, (), order) is not None for spec in specs)
+
+
 def as_matrix(
     routine: Routine, specs: Sequence[TensorSpec], columns: Sequence[int], written: Collection[TensorSpec] = ()
 ) -> Matrix | None:

@@ -60,7 +60,6 @@ def onednn(fallback: KernelSet) -> KernelSet:
         recurrent,
         reduction,
         rms_norm,
-        update,
     )
     from singa_lite.kernels.onednn_kernels.filter_gradient import FILTER_GRADIENTS
     from singa_lite.kernels.onednn_kernels.library import layouts
@@ -81,7 +80,6 @@ def onednn(fallback: KernelSet) -> KernelSet:
         recurrent,
         reduction,
         rms_norm,
-        update,
     )
     kernels = collect(*modules, variants=[FILTER_GRADIENTS])
     fusions = [(kernel, activation) for kernel in ("conv2d", "linear") for activation in POST_OPS]
