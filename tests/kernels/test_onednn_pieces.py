@@ -33,7 +33,7 @@ UFUNCS = {"add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divi
 LAYOUTS = {"channels last": channels_last, "c order": c_order}
 
 
-@pytest.mark.parametrize("name", [name for name in FORWARD if name != "softplus"])
+@pytest.mark.parametrize("name", FORWARD)
 def test_one_thread_or_more_give_equal_bits(onednn, name):
     x = 3 * normal(3, 50_001)
     rows = [applied(onednn, name, row, **FORWARD[name]) for row in x]

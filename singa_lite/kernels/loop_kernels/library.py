@@ -17,6 +17,7 @@ NEEDS = {"avx512": {"avx512f", "avx512bw", "avx512vl", "fma"}, "avx2": {"avx2", 
 #: What `SINGA_LITE_LOOPS` may hold: do without the loops.
 OFF = "off"
 
+_OPERATION = re.compile(r"^ +OF\((\w+),", re.MULTILINE)
 _PROTOTYPE = re.compile(r"void (\w+)\(([^)]*)\);")
 
 
@@ -39,7 +40,7 @@ class Extents(c.Structure):
 class Box(c.Structure):
     """An operand of a loop as a tensor of any strides, see numbers.h."""
 
-    _fields_ = [("at", c.c_void_p), ("steps", c.c_int64 * AXES), ("is_narrow", c.c_int64)]
+    _fields_ = [("at", c.c_void_p), ("steps", c.c_int64 * AXES), ("type", c.c_int64)]
 
 
 #: {type in the headers: type in Python}. All pointers are addresses.
@@ -69,6 +70,13 @@ def argument_types(headers: str) -> dict[str, tuple[type, ...]]:
         name: tuple(c.c_void_p if "*" in text else TYPES[text.split()[0]] for text in arguments.split(","))
         for name, arguments in _PROTOTYPE.findall(headers)
     }
+
+
+@cache
+def operations() -> dict[str, int]:
+    """Returns {operation: its number} of all element-wise operations, see operations.h."""
+    names = _OPERATION.findall((FOLDER / "source" / "operations.h").read_text())
+    return {name: number for number, name in enumerate(names)}
 
 
 @cache

@@ -16,6 +16,9 @@ from singa_lite.kernels.routine import BufferView
 from singa_lite.kernels.widening import NARROW
 
 FLOAT = np.dtype(np.float32)
+#: {dtype: its number in numbers.h}, and that of random numbers by their place.
+TYPES = {"float32": 0, NARROW: 1, "bool": 2}
+UNIFORM = 3
 
 
 class Matrix(NamedTuple):
@@ -60,13 +63,17 @@ def lie_alike(*specs: TensorSpec) -> bool:
 
 
 def as_matrix(
-    routine: Routine, specs: Sequence[TensorSpec], columns: Sequence[int], written: Collection[TensorSpec] = ()
+    routine: Routine,
+    specs: Sequence[TensorSpec],
+    columns: Sequence[int],
+    written: Collection[TensorSpec] = (),
+    updated: Collection[TensorSpec] = (),
 ) -> Matrix | None:
     """Returns operands of one shape as rows, whose elements are along the axes `columns` and lie without gaps.
 
     The other axes are the rows, in the order in which the first operand that fits has them in memory; rows may lie
     apart. An operand that lies otherwise is copied into the scratch first, or from there at the end, where it is one of
-    `written`. None for other types than float32 and bfloat16.
+    `written`, or both, where it is one of `updated`. None for other types than float32 and bfloat16.
     """
     shape = specs[0].shape
     if not are_stored(*specs) or any(spec.shape != shape for spec in specs):
@@ -74,13 +81,15 @@ def as_matrix(
     orders = [[axis for axis in memory_order(shape, spec.strides) if axis not in columns] for spec in specs]
     fitting = [outer for spec, outer in zip(specs, orders, strict=True) if _pitch(spec, outer, columns) is not None]
     outer = fitting[0] if fitting else orders[0]
-    views = tuple(_rows(routine, spec, outer, columns, spec in written) for spec in specs)
+    views = tuple(
+        _rows(routine, spec, outer, columns, spec not in written, spec in written or spec in updated) for spec in specs
+    )
     width = prod(shape[axis] for axis in columns)
     return Matrix(specs[0].size // width, width, views)
 
 
 def _rows(
-    routine: Routine, spec: TensorSpec, outer: Sequence[int], columns: Sequence[int], is_written: bool
+    routine: Routine, spec: TensorSpec, outer: Sequence[int], columns: Sequence[int], is_read: bool, is_written: bool
 ) -> RowsView:
     pitch = _pitch(spec, outer, columns)
     if pitch is not None:
@@ -89,10 +98,10 @@ def _rows(
     strides = ordered_strides(spec.shape, [*outer, *columns], spec.dtype.itemsize)
     lying = TensorSpec(spec.shape, spec.dtype, strides)
     extents, (own, there) = as_boxes([(spec, spec), (lying, copied)])
+    if is_read:
+        routine.run("copy", own, there, extents)
     if is_written:
         routine.run_last("copy", there, own, extents)
-    else:
-        routine.run("copy", own, there, extents)
     return RowsView(copied, prod(spec.shape[axis] for axis in columns), is_narrow(spec))
 
 
@@ -118,8 +127,14 @@ def as_boxes(operands: Sequence[tuple[TensorSpec, BufferView]]) -> Boxes:
         raise ValueError(f"a loop: wanted at most {AXES} axes that lie apart, received {len(axes)}")
     filled = [(1, *[0] * len(operands))] * missing + axes
     extents, *found = zip(*filled, strict=True)
-    views = [BoxView(view, each, is_narrow(spec)) for each, (spec, view) in zip(found, operands, strict=True)]
+    views = [BoxView(view, each, TYPES[spec.dtype.name]) for each, (spec, view) in zip(found, operands, strict=True)]
     return Boxes(extents, tuple(views))
+
+
+def broadcast(spec: TensorSpec, shape: tuple[int, ...]) -> TensorSpec:
+    """Returns the spec of the same elements under a shape that theirs broadcasts to."""
+    kept = [0 if extent == 1 else stride for extent, stride in zip(spec.shape, spec.strides, strict=True)]
+    return TensorSpec(shape, spec.dtype, (*[0] * (len(shape) - spec.ndim), *kept))
 
 
 def _pitch(spec: TensorSpec, outer: Sequence[int], inner: Sequence[int]) -> int | None:

@@ -71,7 +71,7 @@ class BoxView:
 
     view: BufferView
     steps: tuple[int, ...]
-    is_narrow: bool = False
+    type: int = 0
 
 
 #: What a loop is given: a buffer, its form, a number, extents, a table that is never changed or dropped; None for an
@@ -113,7 +113,7 @@ def _bound(given: Argument, kind: type, binding: Addresses) -> object:
         case RowsView():
             value: object = Rows(binding[given.view], given.pitch, given.is_narrow)
         case BoxView():
-            value = Box(binding[given.view], given.steps, given.is_narrow)
+            value = Box(binding[given.view], given.steps, given.type)
         case tuple():
             value = Extents(given)
         case int() | float():
