@@ -51,14 +51,29 @@ def are_vectors(*specs: TensorSpec) -> bool:
     return all(spec.dtype == FLOAT and _pitch(spec, (), range(spec.ndim)) is not None for spec in specs)
 
 
+def is_number(spec: TensorSpec) -> bool:
+    """Whether it is one number of float64, which a loop reads or writes as it is."""
+    return spec.dtype == np.float64 and spec.size == 1
+
+
+def lie_alike(*specs: TensorSpec) -> bool:
+    """Whether all have one shape and one order of axes in memory, without gaps: they are lines of elements."""
+    order = memory_order(specs[0].shape, specs[0].strides)
+    return all(spec.shape == specs[0].shape and _pitch(spec, (), order) is not None for spec in specs)
+
+
 def as_matrix(
-    routine: Routine, specs: Sequence[TensorSpec], columns: Sequence[int], written: Collection[TensorSpec] = ()
+    routine: Routine,
+    specs: Sequence[TensorSpec],
+    columns: Sequence[int],
+    written: Collection[TensorSpec] = (),
+    updated: Collection[TensorSpec] = (),
 ) -> Matrix | None:
     """Returns operands of one shape as rows, whose elements are along the axes `columns` and lie without gaps.
 
     The other axes are the rows, in the order in which the first operand that fits has them in memory; rows may lie
     apart. An operand that lies otherwise is copied into the scratch first, or from there at the end, where it is one of
-    `written`. None for other types than float32 and bfloat16.
+    `written`, or both, where it is one of `updated`. None for other types than float32 and bfloat16.
     """
     shape = specs[0].shape
     if not are_stored(*specs) or any(spec.shape != shape for spec in specs):
@@ -66,7 +81,9 @@ def as_matrix(
     orders = [[axis for axis in memory_order(shape, spec.strides) if axis not in columns] for spec in specs]
     fitting = [outer for spec, outer in zip(specs, orders, strict=True) if _pitch(spec, outer, columns) is not None]
     outer = fitting[0] if fitting else orders[0]
-    views = tuple(_rows(routine, spec, outer, columns, spec in written) for spec in specs)
+    views = tuple(
+        _rows(routine, spec, outer, columns, spec not in written, spec in written or spec in updated) for spec in specs
+    )
     width = prod(shape[axis] for axis in columns)
     return Matrix(specs[0].size // width, width, views)
 
@@ -80,7 +97,7 @@ def in_order(routine: Routine, spec: TensorSpec, is_written: bool = False) -> Ro
 
 
 def _rows(
-    routine: Routine, spec: TensorSpec, outer: Sequence[int], columns: Sequence[int], is_written: bool
+    routine: Routine, spec: TensorSpec, outer: Sequence[int], columns: Sequence[int], is_read: bool, is_written: bool
 ) -> RowsView:
     pitch = _pitch(spec, outer, columns)
     if pitch is not None:
@@ -89,10 +106,10 @@ def _rows(
     strides = ordered_strides(spec.shape, [*outer, *columns], spec.dtype.itemsize)
     lying = TensorSpec(spec.shape, spec.dtype, strides)
     extents, (own, there) = as_boxes([(spec, spec), (lying, copied)])
+    if is_read:
+        routine.run("copy", own, there, extents)
     if is_written:
         routine.run_last("copy", there, own, extents)
-    else:
-        routine.run("copy", own, there, extents)
     return RowsView(copied, prod(spec.shape[axis] for axis in columns), is_narrow(spec))
 
 

@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
+import numpy as np
+
+from singa_lite.common.array_types import Array
 from singa_lite.kernels import routine as base
 from singa_lite.kernels.built import BuiltKernel
 from singa_lite.kernels.interface import SIGNATURES
@@ -71,8 +74,9 @@ class BoxView:
     type: int = 0
 
 
-#: What a loop is given: a buffer, its form, a number, extents; None for an operand that is left out.
-Argument = BufferView | RowsView | BoxView | float | tuple[int, ...] | None
+#: What a loop is given: a buffer, its form, a number, extents, a table that is never changed or dropped; None for an
+#: operand that is left out.
+Argument = BufferView | RowsView | BoxView | float | tuple[int, ...] | Array | None
 
 
 class Addresses(Binding[int]):
@@ -126,6 +130,8 @@ def _bound(given: Argument, kind: type, binding: Addresses) -> object:
             return Extents(given)
         case TensorSpec() | base.Temporary() if kind is c.c_void_p:
             return c.c_void_p(binding[given])
+        case np.ndarray() if kind is c.c_void_p:
+            return c.c_void_p(given.ctypes.data)
     raise TypeError(f"wanted {kind.__name__}, received {given!r}")
 
 

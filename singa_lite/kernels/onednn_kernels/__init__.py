@@ -45,7 +45,6 @@ def onednn(fallback: KernelSet) -> KernelSet:
         reduction,
         rms_norm,
         softmax,
-        update,
     )
     from singa_lite.kernels.onednn_kernels.filter_gradient import FILTER_GRADIENTS
     from singa_lite.kernels.onednn_kernels.library import layouts
@@ -63,7 +62,6 @@ def onednn(fallback: KernelSet) -> KernelSet:
         reduction,
         rms_norm,
         softmax,
-        update,
     )
     kernels = collect(*modules, variants=[FILTER_GRADIENTS])
     fusions = [(kernel, activation) for kernel in ("conv2d", "linear") for activation in POST_OPS]
