@@ -41,12 +41,9 @@ def onednn(fallback: KernelSet) -> KernelSet:
         convolution,
         layer_norm,
         linear,
-        loss,
         pooling,
         recurrent,
-        reduction,
         rms_norm,
-        softmax,
         update,
     )
     from singa_lite.kernels.onednn_kernels.filter_gradient import FILTER_GRADIENTS
@@ -61,12 +58,9 @@ def onednn(fallback: KernelSet) -> KernelSet:
         convolution,
         layer_norm,
         linear,
-        loss,
         pooling,
         recurrent,
-        reduction,
         rms_norm,
-        softmax,
         update,
     )
     kernels = collect(*modules, variants=[FILTER_GRADIENTS])
