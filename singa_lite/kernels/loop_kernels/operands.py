@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.common.strides import memory_order, ordered_strides
+from singa_lite.common.strides import laid_out, memory_order, ordered_strides
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.loop_kernels.library import AXES
 from singa_lite.kernels.loop_kernels.routine import BoxView, Routine, RowsView
@@ -62,28 +62,33 @@ def lie_alike(*specs: TensorSpec) -> bool:
     return all(spec.shape == specs[0].shape and _pitch(spec, (), order) is not None for spec in specs)
 
 
+def without_gaps(spec: TensorSpec) -> TensorSpec:
+    """Returns the spec of a tensor without gaps whose axes lie in the same order."""
+    order = memory_order(spec.shape, spec.strides)
+    return TensorSpec(spec.shape, spec.dtype, laid_out(spec.shape, order, spec.dtype.itemsize))
+
+
 def as_matrix(
     routine: Routine,
     specs: Sequence[TensorSpec],
     columns: Sequence[int],
     written: Collection[TensorSpec] = (),
+    order: Sequence[int] | None = None,
     updated: Collection[TensorSpec] = (),
 ) -> Matrix | None:
     """Returns operands of one shape as rows, whose elements are along the axes `columns` and lie without gaps.
 
-    The other axes are the rows, in the order in which the first operand that fits has them in memory; rows may lie
-    apart. An operand that lies otherwise is copied into the scratch first, or from there at the end, where it is one of
-    `written`, or both, where it is one of `updated`. None for other types than float32 and bfloat16.
+    The other axes are the rows, in this order, or in that in which the first operand that fits has them in memory; rows
+    may lie apart. An operand that lies otherwise is copied into the scratch first, or from there at the end, where it is
+    one of `written`; both, where it is one of `updated`. None for other types than float32 and bfloat16.
     """
     shape = specs[0].shape
     if not are_stored(*specs) or any(spec.shape != shape for spec in specs):
         return None
     orders = [[axis for axis in memory_order(shape, spec.strides) if axis not in columns] for spec in specs]
     fitting = [outer for spec, outer in zip(specs, orders, strict=True) if _pitch(spec, outer, columns) is not None]
-    outer = fitting[0] if fitting else orders[0]
-    views = tuple(
-        _rows(routine, spec, outer, columns, spec not in written, spec in written or spec in updated) for spec in specs
-    )
+    outer = order or (fitting[0] if fitting else orders[0])
+    views = tuple(_rows(routine, spec, outer, columns, spec in written, spec in updated) for spec in specs)
     width = prod(shape[axis] for axis in columns)
     return Matrix(specs[0].size // width, width, views)
 
@@ -97,7 +102,12 @@ def in_order(routine: Routine, spec: TensorSpec, is_written: bool = False) -> Ro
 
 
 def _rows(
-    routine: Routine, spec: TensorSpec, outer: Sequence[int], columns: Sequence[int], is_read: bool, is_written: bool
+    routine: Routine,
+    spec: TensorSpec,
+    outer: Sequence[int],
+    columns: Sequence[int],
+    is_written: bool,
+    is_updated: bool = False,
 ) -> RowsView:
     pitch = _pitch(spec, outer, columns)
     if pitch is not None:
@@ -106,9 +116,9 @@ def _rows(
     strides = ordered_strides(spec.shape, [*outer, *columns], spec.dtype.itemsize)
     lying = TensorSpec(spec.shape, spec.dtype, strides)
     extents, (own, there) = as_boxes([(spec, spec), (lying, copied)])
-    if is_read:
+    if not is_written:
         routine.run("copy", own, there, extents)
-    if is_written:
+    if is_written or is_updated:
         routine.run_last("copy", there, own, extents)
     return RowsView(copied, prod(spec.shape[axis] for axis in columns), is_narrow(spec))
 

@@ -111,6 +111,18 @@ class LoopStep(Step[Addresses]):
         return partial(self.library.function(self.function), *bound)
 
 
+@dataclass
+class CheckStep(Step[Addresses]):
+    """A look at an operand's values, which may raise an error. check: is given the operand."""
+
+    check: Callable[[DeviceArray], None]
+    operand: TensorSpec
+
+    def bind(self, binding: Addresses) -> Launch:
+        """The check of the operand's array."""
+        return partial(self.check, binding.arrays[id(self.operand)])
+
+
 #: Types that an operand has, which may be left out. The others are numbers.
 _OPERANDS = (c.c_void_p, Rows, Box)
 
@@ -136,7 +148,7 @@ def _bound(given: Argument, kind: type, binding: Addresses) -> object:
 
 
 @dataclass
-class Routine(base.Routine[LoopStep]):
+class Routine(base.Routine[Step[Addresses]]):
     """Loops done one after the other. Builders of kernels make one for a call."""
 
     ALIGNMENT = 64
@@ -148,6 +160,10 @@ class Routine(base.Routine[LoopStep]):
     def run(self, function: str, *arguments: Argument) -> None:
         """A step: the C function over these arguments, in the order in which its header has them."""
         self.steps.append(LoopStep(self.library, function, arguments))
+
+    def check(self, check: Callable[[DeviceArray], None], operand: TensorSpec) -> None:
+        """A step: the check of an operand's values."""
+        self.steps.append(CheckStep(check, operand))
 
     def run_last(self, function: str, *arguments: Argument) -> None:
         """A step behind all others."""

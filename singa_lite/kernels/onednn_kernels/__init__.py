@@ -40,11 +40,8 @@ def onednn(fallback: KernelSet) -> KernelSet:
         convolution,
         layer_norm,
         linear,
-        loss,
         pooling,
-        reduction,
         rms_norm,
-        softmax,
     )
     from singa_lite.kernels.onednn_kernels.filter_gradient import FILTER_GRADIENTS
     from singa_lite.kernels.onednn_kernels.library import layouts
@@ -57,11 +54,8 @@ def onednn(fallback: KernelSet) -> KernelSet:
         convolution,
         layer_norm,
         linear,
-        loss,
         pooling,
-        reduction,
         rms_norm,
-        softmax,
     )
     kernels = collect(*modules, variants=[FILTER_GRADIENTS])
     fusions = [(kernel, activation) for kernel in ("conv2d", "linear") for activation in POST_OPS]

@@ -57,6 +57,12 @@ static inline int64_t line_start(Box box, Extents extents, int64_t line) {
     return start;
 }
 
+/* Where an element is, in the order of the axes, in elements. */
+static inline int64_t place(Box box, Extents extents, int64_t number) {
+    int64_t last = extents.of[AXES - 1], step = box.steps[AXES - 1];
+    return number < last ? number * step : line_start(box, extents, number / last) + number % last * step;
+}
+
 static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static inline float widened(uint16_t half) {

@@ -17,14 +17,6 @@ typedef struct {
     int64_t width, y_step, pieces;
 } Axes;
 
-/* The element of an axis-by-axis count of a box. */
-static int64_t place(Box box, Extents extents, int64_t number) {
-    int64_t last = extents.of[AXES - 1];
-    if (number < last)
-        return number * box.steps[AXES - 1];
-    return line_start(box, extents, number / last) + number % last * box.steps[AXES - 1];
-}
-
 static Rows rows_at(Box x, int64_t start, int64_t pitch) {
     char *at = (char *)x.at + start * (x.type == BFLOAT16 ? 2 : 4);
     return (Rows){at, pitch, x.type == BFLOAT16};

@@ -45,6 +45,19 @@ INLINE float number_at(Rows rows, int64_t row, int64_t column) {
     return rows.is_narrow ? widened(((const uint16_t *)rows.at)[at]) : ((const float *)rows.at)[at];
 }
 
+static inline void set_number(Rows x, int64_t row, int64_t column, float value) {
+    int64_t at = row * x.pitch + column;
+    if (x.is_narrow)
+        ((uint16_t *)x.at)[at] = narrowed(value);
+    else
+        ((float *)x.at)[at] = value;
+}
+
+/* The rows from that one on. */
+static inline Rows rows_from(Rows x, int64_t row) {
+    return (Rows){(char *)x.at + row * x.pitch * (x.is_narrow ? 2 : 4), x.pitch, x.is_narrow};
+}
+
 /* Of elements of a row. Sums are in float32, over a 64th of them each. */
 INLINE float fold_row(Fold fold, Rows x, int64_t row, int64_t column, int64_t count) {
     Numbers sums[4];
@@ -87,6 +100,21 @@ INLINE void fold_rows(Fold fold, Rows x, int64_t rows, int64_t count, double *to
     for (; column < count; column++)
         for (int64_t row = 0; row < rows; row++)
             totals[column] = folded(fold, totals[column], number_at(x, row, column));
+}
+
+/* The sum of a row. */
+static inline double sum_of_row(Rows x, int64_t row, int64_t columns) {
+    double total = 0;
+    for (int64_t column = 0; column < columns; column += CHUNK)
+        total += fold_row(SUM, x, row, column, least(CHUNK, columns - column));
+    return total;
+}
+
+/* y = means of so many numbers each. */
+static inline void means(const float *numbers, float *y, int64_t rows, int64_t columns) {
+    Rows all = {(void *)numbers, columns, 0};
+    for (int64_t row = 0; row < rows; row++)
+        y[row] = (float)(sum_of_row(all, row, columns) / (double)columns);
 }
 
 #endif
