@@ -19,6 +19,10 @@ FLOAT = np.dtype(np.float32)
 #: {dtype: its number in numbers.h}, and that of random numbers by their place.
 TYPES = {"float32": 0, NARROW: 1, "bool": 2}
 UNIFORM = 3
+#: Pieces of rows: enough for the cores of a large machine.
+MOST_PIECES = 64
+#: Elements and rows of a piece at least.
+LEAST_PIECE, LEAST_ROWS = 1 << 15, 32
 
 
 class Matrix(NamedTuple):
@@ -46,19 +50,34 @@ def are_stored(*specs: TensorSpec) -> bool:
     return all(spec.dtype == FLOAT or is_narrow(spec) for spec in specs)
 
 
+def piece_count(rows: int, columns: int) -> int:
+    """Into how many pieces rows are cut, each with sums of its own that are added up one by one: a power of 2."""
+    most = min(MOST_PIECES, rows // LEAST_ROWS, rows * columns // LEAST_PIECE)
+    return 1 << max(0, most.bit_length() - 1)
+
+
 def are_vectors(*specs: TensorSpec) -> bool:
     """Whether all are float32 in C order without gaps, read as vectors."""
     return all(spec.dtype == FLOAT and _pitch(spec, (), range(spec.ndim)) is not None for spec in specs)
 
 
+def as_vector(routine: Routine, spec: TensorSpec, is_written: bool = False) -> BufferView:
+    """Returns where its elements lie in C order without gaps: its own place, or a copy in the scratch."""
+    return _rows(routine, spec, (), range(spec.ndim), is_written).view
+
+
 def as_matrix(
-    routine: Routine, specs: Sequence[TensorSpec], columns: Sequence[int], written: Collection[TensorSpec] = ()
+    routine: Routine,
+    specs: Sequence[TensorSpec],
+    columns: Sequence[int],
+    written: Collection[TensorSpec] = (),
+    in_order: bool = False,
 ) -> Matrix | None:
     """Returns operands of one shape as rows, whose elements are along the axes `columns` and lie without gaps.
 
-    The other axes are the rows, in the order in which the first operand that fits has them in memory; rows may lie
-    apart. An operand that lies otherwise is copied into the scratch first, or from there at the end, where it is one of
-    `written`. None for other types than float32 and bfloat16.
+    The other axes are the rows, in the order in which the first operand that fits has them in memory, or in C order;
+    rows may lie apart. An operand that lies otherwise is copied into the scratch first, or from there at the end, where
+    it is one of `written`. None for other types than float32 and bfloat16.
     """
     shape = specs[0].shape
     if not are_stored(*specs) or any(spec.shape != shape for spec in specs):
@@ -66,6 +85,8 @@ def as_matrix(
     orders = [[axis for axis in memory_order(shape, spec.strides) if axis not in columns] for spec in specs]
     fitting = [outer for spec, outer in zip(specs, orders, strict=True) if _pitch(spec, outer, columns) is not None]
     outer = fitting[0] if fitting else orders[0]
+    if in_order:
+        outer = sorted(outer)
     views = tuple(_rows(routine, spec, outer, columns, spec in written) for spec in specs)
     width = prod(shape[axis] for axis in columns)
     return Matrix(specs[0].size // width, width, views)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.loop_kernels.operands import are_stored, in_order, is_narrow
 from singa_lite.kernels.loop_kernels.routine import Argument, Builder, Call, Routine, RowsView
 from singa_lite.kernels.routine import Temporary

@@ -38,12 +38,10 @@ def onednn(fallback: KernelSet) -> KernelSet:
     from singa_lite.kernels.onednn_kernels import (
         bfloat16,
         convolution,
-        layer_norm,
         linear,
         loss,
         pooling,
         reduction,
-        rms_norm,
         softmax,
         update,
     )
@@ -56,12 +54,10 @@ def onednn(fallback: KernelSet) -> KernelSet:
     load()
     modules = (
         convolution,
-        layer_norm,
         linear,
         loss,
         pooling,
         reduction,
-        rms_norm,
         softmax,
         update,
     )
