@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from math import inf
 
-from singa_lite.kernels.loop_kernels.operands import Matrix, are_vectors, as_matrix
+from singa_lite.kernels.loop_kernels.operands import Matrix, are_vectors, as_matrix, piece_count
 from singa_lite.kernels.loop_kernels.routine import Builder, Call, Routine
 from singa_lite.kernels.routine import Temporary
 
 #: {activation: the bounds of its result}.
 BOUNDS = {"": (-inf, inf), "relu": (0.0, inf), "relu6": (0.0, 6.0)}
-#: Pieces whose sums are added up one by one: enough for the cores of a large machine.
-MOST_PIECES = 64
-#: Elements and rows of a piece at least, as each has sums of its own.
-LEAST_PIECE, LEAST_ROWS = 1 << 15, 32
 #: Columns of rows that are taken together at most.
 TOGETHER = 512
 
@@ -75,8 +71,7 @@ def _sums(routine: Routine, matrix: Matrix, vectors: int) -> tuple[Temporary, in
     """Room for two sums of each piece and so many vectors, rows, columns, rows taken together, pieces."""
     rows, columns = matrix.rows, matrix.columns
     together = _together(matrix)
-    most = min(MOST_PIECES, rows // together // LEAST_ROWS, rows * columns // LEAST_PIECE)
-    pieces = 1 << max(0, most.bit_length() - 1)
+    pieces = piece_count(rows // together, columns * together)
     return routine.temporary(columns * together * (2 * 8 * pieces + 4 * vectors)), rows, columns, together, pieces
 
 

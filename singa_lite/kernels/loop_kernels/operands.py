@@ -19,6 +19,10 @@ FLOAT = np.dtype(np.float32)
 #: {dtype: its number in numbers.h}, and that of random numbers by their place.
 TYPES = {"float32": 0, NARROW: 1, "bool": 2}
 UNIFORM = 3
+#: Pieces of rows: enough for the cores of a large machine.
+MOST_PIECES = 64
+#: Elements and rows of a piece at least.
+LEAST_PIECE, LEAST_ROWS = 1 << 15, 32
 
 
 class Matrix(NamedTuple):
@@ -46,6 +50,12 @@ def are_stored(*specs: TensorSpec) -> bool:
     return all(spec.dtype == FLOAT or is_narrow(spec) for spec in specs)
 
 
+def piece_count(rows: int, columns: int) -> int:
+    """Into how many pieces rows are cut, each with sums of its own that are added up one by one: a power of 2."""
+    most = min(MOST_PIECES, rows // LEAST_ROWS, rows * columns // LEAST_PIECE)
+    return 1 << max(0, most.bit_length() - 1)
+
+
 def are_vectors(*specs: TensorSpec) -> bool:
     """Whether all are float32 in C order without gaps, read as vectors."""
     return all(spec.dtype == FLOAT and _pitch(spec, (), range(spec.ndim)) is not None for spec in specs)
@@ -68,6 +78,11 @@ def without_gaps(spec: TensorSpec) -> TensorSpec:
     return TensorSpec(spec.shape, spec.dtype, laid_out(spec.shape, order, spec.dtype.itemsize))
 
 
+def as_vector(routine: Routine, spec: TensorSpec, is_written: bool = False) -> BufferView:
+    """Returns where its elements lie in C order without gaps: its own place, or a copy in the scratch."""
+    return _rows(routine, spec, (), range(spec.ndim), is_written).view
+
+
 def as_matrix(
     routine: Routine,
     specs: Sequence[TensorSpec],
@@ -79,8 +94,8 @@ def as_matrix(
     """Returns operands of one shape as rows, whose elements are along the axes `columns` and lie without gaps.
 
     The other axes are the rows, in this order, or in that in which the first operand that fits has them in memory; rows
-    may lie apart. An operand that lies otherwise is copied into the scratch first, or from there at the end, where it is
-    one of `written`; both, where it is one of `updated`. None for other types than float32 and bfloat16.
+    may lie apart. An operand that lies otherwise is copied into the scratch first, or from there at the end, where it
+    is one of `written`; both, where it is one of `updated`. None for other types than float32 and bfloat16.
     """
     shape = specs[0].shape
     if not are_stored(*specs) or any(spec.shape != shape for spec in specs):

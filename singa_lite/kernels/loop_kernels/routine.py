@@ -47,6 +47,12 @@ class Call:
         """Those of the operands that are given."""
         return [self.operands[name] for name in names if name in self.operands]
 
+    @property
+    def written(self) -> set[str]:
+        """Names of the operands that the kernel fills."""
+        signature = SIGNATURES[self.kernel]
+        return {name for name, role in zip(signature.tensors, signature.roles, strict=True) if role == "Write"}
+
     def number(self, setting: str, default: float = 0.0) -> float:
         """A setting that is a number."""
         return float(self.settings.get(setting, default))  # type: ignore[arg-type]  # settings are plain values

@@ -38,10 +38,8 @@ def onednn(fallback: KernelSet) -> KernelSet:
     from singa_lite.kernels.onednn_kernels import (
         bfloat16,
         convolution,
-        layer_norm,
         linear,
         pooling,
-        rms_norm,
     )
     from singa_lite.kernels.onednn_kernels.filter_gradient import FILTER_GRADIENTS
     from singa_lite.kernels.onednn_kernels.library import layouts
@@ -52,10 +50,8 @@ def onednn(fallback: KernelSet) -> KernelSet:
     load()
     modules = (
         convolution,
-        layer_norm,
         linear,
         pooling,
-        rms_norm,
     )
     kernels = collect(*modules, variants=[FILTER_GRADIENTS])
     fusions = [(kernel, activation) for kernel in ("conv2d", "linear") for activation in POST_OPS]

@@ -10,6 +10,7 @@
  * of threads. The second pass begins at the last piece, part of which is still in the cache. */
 #include "batch_norm.h"
 
+#include "pieces.h"
 #include "wide_rows.h"
 
 /* Rows that are added up in float32. */
@@ -30,8 +31,6 @@ typedef struct {
     const float *mean, *scale, *beta;
     float low, high;
 } Normal;
-
-static int64_t piece_start(int64_t piece, int64_t pieces, int64_t rows) { return rows * piece / pieces; }
 
 /* Sums of the distances from the centre, and of their squares. */
 static void sum_block(Wide x, int64_t start, int64_t end, int64_t column, int64_t count, const float *restrict centre,
@@ -73,14 +72,8 @@ static void sum_piece(Wide x, int64_t start, int64_t end, int64_t column, int64_
 }
 
 /* The sums of all pieces, and of the rows that were taken together, in the first `channels` of both vectors. */
-static void add_pieces(double *sums, int64_t pieces, int64_t columns, int64_t channels) {
-#pragma omp parallel for schedule(static) if (pieces * columns > SMALL)
-    for (int64_t start = 0; start < 2 * columns; start += SPAN) {
-        int64_t end = least(2 * columns, start + SPAN);
-        for (int64_t piece = 1; piece < pieces; piece++)
-            for (int64_t i = start; i < end; i++)
-                sums[i] += sums[piece * 2 * columns + i];
-    }
+static void add_sums(double *sums, int64_t pieces, int64_t columns, int64_t channels) {
+    add_pieces(sums, pieces, 2 * columns);
     for (int64_t part = channels; part < columns; part += channels)
         for (int64_t i = 0; i < channels; i++) {
             sums[i] += sums[part + i];
@@ -138,7 +131,7 @@ void batch_norm(Rows x, Rows other, Rows y, const float *gamma, const float *bet
                       least(SPAN, size.columns - column), shift + column, total + column,
                       total + size.columns + column);
     }
-    add_pieces(sums, pieces, size.columns, channels);
+    add_sums(sums, pieces, size.columns, channels);
     float *means = shift + size.columns, *scales = means + size.columns, *betas = scales + size.columns;
     for (int64_t i = 0; i < channels; i++) {
         double offset = sums[i] / count, var = sums[size.columns + i] / count - offset * offset;
@@ -272,7 +265,7 @@ static void sums_of_derivative(Wide dy, Wide x, Normal by, Size size, int64_t ch
                          piece_start(piece + 1, pieces, size.rows), column, least(SPAN, size.columns - column),
                          total + column, total + size.columns + column);
     }
-    add_pieces(sums, pieces, size.columns, channels);
+    add_sums(sums, pieces, size.columns, channels);
 }
 
 void batch_norm_derivative(Rows dy, Rows x, Rows other, Rows dx, const float *gamma, const float *beta,
