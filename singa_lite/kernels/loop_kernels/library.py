@@ -17,7 +17,8 @@ NEEDS = {"avx512": {"avx512f", "avx512bw", "avx512vl", "fma"}, "avx2": {"avx2", 
 #: What `SINGA_LITE_LOOPS` may hold: do without the loops.
 OFF = "off"
 
-_PROTOTYPE = re.compile(r"void (\w+)\(([^)]*)\);")
+#: Of a function for Python; those for other loops do not begin with their type.
+_PROTOTYPE = re.compile(r"^void (\w+)\(([^)]*)\);", re.MULTILINE)
 
 
 class Rows(c.Structure):
