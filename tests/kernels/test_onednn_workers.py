@@ -10,14 +10,13 @@ import pytest
 
 from singa_lite.kernels import workers
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.kernels.onednn_kernels import attention, one_thread, recurrent
+from singa_lite.kernels.onednn_kernels import attention, one_thread
 
 pytestmark = pytest.mark.usefixtures("onednn")
 
 RNG = np.random.default_rng(5)
 #: More scores than are done by one thread in any case.
 N, T, S, H, SIZE = 3, 90, 101, 6, 8
-STEPS, ROWS, UNITS = 3, 29, 160
 
 
 def normal(*shape: int) -> np.ndarray:
@@ -38,18 +37,7 @@ MASK = (RNG.random((N, S)) > 0.3).astype("f")
 KEY = np.array([3, 0, 7], np.uint64)
 ATTENTION = {"causal": True, "scale": 0.3}
 LSE = np.abs(normal(N, H, T)) + 4
-GATES = {4: normal(STEPS, ROWS, 4 * UNITS), 3: normal(STEPS, ROWS, 3 * UNITS), 1: normal(STEPS, ROWS, 1200)}
-SEEN = (RNG.random((ROWS, STEPS)) > 0.3).astype("f")
-WIDE = 1200
-RNN = {"reverse": True, "activation": "tanh"}
-LSTM = {"reverse": False, "recurrent_activation": "sigmoid"}
 
-
-def weight(gates: int) -> np.ndarray:
-    return normal(UNITS, gates * UNITS) / 20
-
-
-STATES = (STEPS + 1, ROWS, UNITS)
 CASES = {
     "attention": Case(attention.attention, (Q, K, V, MASK), (Q.shape, LSE.shape), ATTENTION),
     "attention_dropout": Case(
@@ -60,36 +48,6 @@ CASES = {
         (DY, Q, K, V, MASK, normal(*Q.shape), LSE),
         (Q.shape, K.shape, V.shape),
         {**ATTENTION, "causal": False},
-    ),
-    "lstm": Case(
-        recurrent.lstm,
-        (GATES[4], weight(4), normal(ROWS, UNITS), normal(ROWS, UNITS), SEEN),
-        (GATES[4].shape, STATES, STATES),
-        LSTM,
-    ),
-    "lstm_derivative": Case(
-        recurrent.lstm_derivative,
-        (normal(ROWS, UNITS), weight(4), SEEN, GATES[4], normal(*STATES)),
-        (GATES[4].shape,),
-        {**LSTM, "last": True},
-    ),
-    "gru": Case(
-        recurrent.gru,
-        (GATES[3], weight(3), normal(3 * UNITS), None, None),
-        (GATES[3].shape, (STEPS, ROWS, UNITS), STATES),
-        {**LSTM, "reset_after": True},
-    ),
-    "gru_derivative": Case(
-        recurrent.gru_derivative,
-        (normal(STEPS, ROWS, UNITS), weight(3), SEEN, GATES[3], normal(STEPS, ROWS, UNITS), normal(*STATES)),
-        (GATES[3].shape, (STEPS, ROWS, UNITS)),
-        {**LSTM, "last": False, "reset_after": True},
-    ),
-    "simple_rnn": Case(
-        recurrent.simple_rnn,
-        (GATES[1], normal(WIDE, WIDE) / 40, normal(ROWS, WIDE), SEEN),
-        ((STEPS + 1, ROWS, WIDE),),
-        RNN,
     ),
 }
 

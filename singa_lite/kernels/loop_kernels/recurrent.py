@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.loop_kernels.operands import are_stored, in_order, is_narrow
 from singa_lite.kernels.loop_kernels.routine import Argument, Builder, Call, Routine, RowsView
 from singa_lite.kernels.routine import Temporary
@@ -100,7 +99,11 @@ def _gru(call: Call, routine: Routine) -> bool:
     given: list[Argument] = [plan.read("gates_in"), plan.read("bias"), plan.read("hidden0"), plan.seen()]
     given += [plan.written(name) for name in ("gates", "products", "hidden")]
     given += [plan.packed(0, units, 2 * units), plan.packed(2 * units, units, units)]
-    given += [plan.of_rows(plan.rows, 2 * units), plan.of_rows(plan.rows, units), plan.wide(units, "hidden", "products")]
+    given += [
+        plan.of_rows(plan.rows, 2 * units),
+        plan.of_rows(plan.rows, units),
+        plan.wide(units, "hidden", "products"),
+    ]
     routine.run("gru", *given, *plan.sizes, is_after, plan.is_hard)
     return True
 
