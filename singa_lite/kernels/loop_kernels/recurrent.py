@@ -7,7 +7,7 @@ from singa_lite.kernels.loop_kernels.routine import Argument, Builder, Call, Rou
 from singa_lite.kernels.routine import Temporary
 
 #: Columns of a panel at most: scratch has room for matrices whose columns are filled up to a multiple of it.
-PANEL = 32
+PANEL = 64
 
 
 class _Plan:
@@ -52,9 +52,9 @@ class _Plan:
         """Room for a matrix in float32, whose columns are those of whole panels."""
         return self.routine.temporary((rows, -(-columns // PANEL) * PANEL), "float32")
 
-    def wide(self, name: str, columns: int) -> Temporary | None:
-        """Room for a step's rows of an operand in float32, None where it is stored so."""
-        return self.of_rows(self.rows, columns) if is_narrow(self.call[name]) else None
+    def wide(self, columns: int, *names: str) -> Temporary | None:
+        """Room for a step's rows of one of these operands in float32, None where all are stored so."""
+        return self.of_rows(self.rows, columns) if any(map(is_narrow, self.call.all(*names))) else None
 
     def carried(self) -> Temporary:
         """Room for what goes past a step to the one before."""
@@ -75,7 +75,7 @@ def _lstm(call: Call, routine: Routine) -> bool:
     states: list[Argument] = [plan.read("gates_in"), plan.read("hidden0"), plan.read("cell0"), plan.seen()]
     states += [plan.written(name) for name in ("gates", "hidden", "cell")]
     panels, sums = plan.packed(0, plan.units, columns), plan.of_rows(plan.rows, columns)
-    routine.run("lstm", *states, panels, sums, plan.wide("hidden", plan.units), *plan.sizes, plan.is_hard)
+    routine.run("lstm", *states, panels, sums, plan.wide(plan.units, "hidden"), *plan.sizes, plan.is_hard)
     return True
 
 
@@ -86,10 +86,71 @@ def _lstm_derivative(call: Call, routine: Routine) -> bool:
     columns = 4 * plan.units
     given: list[Argument] = [plan.read("dy"), plan.seen(), plan.read("gates"), plan.read("cell")]
     given += [plan.written("dgates"), plan.packed(0, columns, plan.units, transposed=True)]
-    given += [plan.of_rows(plan.rows, plan.units), plan.wide("dgates", columns), plan.carried(), plan.carried()]
+    given += [plan.of_rows(plan.rows, plan.units), plan.wide(columns, "dgates"), plan.carried(), plan.carried()]
     routine.run("lstm_derivative", *given, *plan.sizes, int(call.number("last")), plan.is_hard)
     return True
 
 
+def _gru(call: Call, routine: Routine) -> bool:
+    plan = _planned(call, routine)
+    if plan is None:
+        return False
+    units, is_after = plan.units, int(call.number("reset_after"))
+    given: list[Argument] = [plan.read("gates_in"), plan.read("bias"), plan.read("hidden0"), plan.seen()]
+    given += [plan.written(name) for name in ("gates", "products", "hidden")]
+    given += [plan.packed(0, units, 2 * units), plan.packed(2 * units, units, units)]
+    given += [
+        plan.of_rows(plan.rows, 2 * units),
+        plan.of_rows(plan.rows, units),
+        plan.wide(units, "hidden", "products"),
+    ]
+    routine.run("gru", *given, *plan.sizes, is_after, plan.is_hard)
+    return True
+
+
+def _gru_derivative(call: Call, routine: Routine) -> bool:
+    plan = _planned(call, routine)
+    if plan is None:
+        return False
+    units, dproducts = plan.units, call.given("dproducts") and plan.written("dproducts")
+    given: list[Argument] = [plan.read("dy"), plan.seen(), *map(plan.read, ("gates", "products", "hidden"))]
+    given += [plan.written("dgates"), dproducts, plan.packed(0, 2 * units, units, transposed=True)]
+    given += [plan.packed(2 * units, units, units, transposed=True), plan.of_rows(plan.rows, units)]
+    given += [plan.wide(2 * units, "dgates", "dproducts"), plan.carried()]
+    routine.run("gru_derivative", *given, *plan.sizes, int(call.number("last")), plan.is_hard)
+    return True
+
+
+def _simple_rnn(call: Call, routine: Routine) -> bool:
+    plan = _planned(call, routine)
+    if plan is None:
+        return False
+    units = plan.units
+    given: list[Argument] = [plan.read("gates_in"), plan.read("hidden0"), plan.seen(), plan.written("hidden")]
+    given += [plan.packed(0, units, units), plan.of_rows(plan.rows, units), plan.wide(units, "hidden")]
+    routine.run("simple_rnn", *given, *plan.sizes, int(call.text("activation") == "relu"))
+    return True
+
+
+def _simple_rnn_derivative(call: Call, routine: Routine) -> bool:
+    plan = _planned(call, routine)
+    if plan is None:
+        return False
+    units = plan.units
+    given: list[Argument] = [plan.read("dy"), plan.seen(), plan.read("hidden"), plan.written("dgates")]
+    given += [plan.packed(0, units, units, transposed=True), plan.of_rows(plan.rows, units)]
+    given += [plan.wide(units, "dgates"), plan.carried()]
+    is_relu = int(call.text("activation") == "relu")
+    routine.run("simple_rnn_derivative", *given, *plan.sizes, int(call.number("last")), is_relu)
+    return True
+
+
 #: {kernel: what adds its steps}.
-KERNELS: dict[str, Builder] = {"lstm": _lstm, "lstm_derivative": _lstm_derivative}
+KERNELS: dict[str, Builder] = {
+    "lstm": _lstm,
+    "lstm_derivative": _lstm_derivative,
+    "gru": _gru,
+    "gru_derivative": _gru_derivative,
+    "simple_rnn": _simple_rnn,
+    "simple_rnn_derivative": _simple_rnn_derivative,
+}

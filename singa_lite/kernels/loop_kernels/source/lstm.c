@@ -50,7 +50,7 @@ void lstm(Rows gates_in, Rows hidden0, Rows cell0, const uint8_t *seen, Rows gat
           int64_t is_hard) {
     Span span = {steps, rows, units, reverse, seen};
     Lstm of = {gates_in, gates, hidden, cell, is_hard};
-    int64_t pieces = row_pieces(span, 4), pitch = panel_columns(4 * units);
+    int64_t pieces = row_pieces(span, 4), pitch = padded_columns(4 * units);
 #pragma omp parallel for schedule(static) if (pieces > 1)
     for (int64_t piece = 0; piece < pieces; piece++) {
         int64_t start = first_row(span, piece, pieces), end = first_row(span, piece + 1, pieces);
@@ -112,7 +112,7 @@ void lstm_derivative(Rows dy, const uint8_t *seen, Rows gates, Rows cell, Rows d
                      int64_t reverse, int64_t last, int64_t is_hard) {
     Span span = {steps, rows, units, reverse, seen};
     Lstm of = {.gates = gates, .cell = cell, .is_hard = is_hard};
-    int64_t pieces = row_pieces(span, 4), pitch = panel_columns(units);
+    int64_t pieces = row_pieces(span, 4), pitch = padded_columns(units);
 #pragma omp parallel for schedule(static) if (pieces > 1)
     for (int64_t piece = 0; piece < pieces; piece++) {
         int64_t start = first_row(span, piece, pieces), end = first_row(span, piece + 1, pieces);

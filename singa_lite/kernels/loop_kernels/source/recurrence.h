@@ -71,7 +71,7 @@ static inline void multiply_rows(Rows a, int64_t first, int64_t column, int64_t 
     if (a.is_narrow)
         for (int64_t row = 0; row < rows; row++)
             read_chunk(a, first + row, column, depth, wide + row * depth);
-    multiply_panels(a.is_narrow ? wide : from, a.is_narrow ? depth : a.pitch, panels, c, panel_columns(columns), rows,
+    multiply_panels(a.is_narrow ? wide : from, a.is_narrow ? depth : a.pitch, panels, c, padded_columns(columns), rows,
                     depth, columns, adds);
 }
 

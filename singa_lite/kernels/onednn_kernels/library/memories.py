@@ -177,23 +177,6 @@ class Memories(Unique):
         return _Kind(nbytes, index)
 
 
-def of_rounds(execution: Execution) -> Callable[[int], None]:
-    """Returns a function of an index that executes one round over memory objects of its own. For rounds with other work
-    between them.
-    """
-    memories = [_own_memory(execution, argument) for argument in execution.arguments]
-    launch, point = _call(execution, memories), load().point
-    pairs = zip(memories, execution.arguments, strict=True)
-    moved = tuple((memory.pointer, each.addresses) for memory, each in pairs if len(each.addresses) > 1)
-
-    def run(index: int) -> None:
-        for memory, addresses in moved:
-            point(memory, addresses[index])
-        launch()
-
-    return run
-
-
 _current: ContextVar[Memories | None] = ContextVar("memories", default=None)
 
 
