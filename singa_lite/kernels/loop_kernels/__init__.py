@@ -29,9 +29,9 @@ def loops(fallback: KernelSet) -> KernelSet:
     """Returns the loops above the fallback, or the fallback where they were not compiled."""
     if load() is None:
         return fallback
-    from singa_lite.kernels.loop_kernels import attention, batch_norm
+    from singa_lite.kernels.loop_kernels import attention, batch_norm, position
 
-    tables: list[Mapping[str, Builder]] = [attention.KERNELS, batch_norm.KERNELS]
+    tables: list[Mapping[str, Builder]] = [attention.KERNELS, batch_norm.KERNELS, position.KERNELS]
     kernels = {name: LoopKernel(name, build) for table in tables for name, build in table.items()}
     fusions = [*batch_norm.FUSIONS]
     found = LoopSet("loops", kernels, fallback, fusions=fusions, strides_matter=kernels.keys(), one_pass=True)

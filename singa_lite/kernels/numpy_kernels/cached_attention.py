@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.kernels.numpy_kernels.position import checked_span
+from singa_lite.kernels.ids import checked_span
 from singa_lite.kernels.numpy_kernels.scratch import BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
 from singa_lite.kernels.tiled_attention.tiles import HIDDEN, cut
 

@@ -33,6 +33,8 @@ typedef struct {
     int64_t is_narrow;
 } Box;
 
+static inline int is_half(Box x) { return x.is_narrow != 0; }
+
 /* Lines of a box: rows along the last axis. */
 static inline int64_t line_count(Extents extents) {
     int64_t lines = 1;
