@@ -53,13 +53,14 @@ def loops(fallback: KernelSet) -> KernelSet:
         elementwise,
         gradients,
         loss,
+        position,
         recurrent,
         reduction,
         row_norm,
         update,
     )
 
-    modules = attention, batch_norm, elementwise, gradients, loss, recurrent, reduction, row_norm, update
+    modules = attention, batch_norm, elementwise, gradients, loss, position, recurrent, reduction, row_norm, update
     tables: list[Mapping[str, Builder]] = [module.KERNELS for module in modules]
     kernels = {name: LoopKernel(name, build) for table in tables for name, build in table.items()}
     fusions = [*batch_norm.FUSIONS, *elementwise.FUSIONS]

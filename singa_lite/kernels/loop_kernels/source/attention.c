@@ -112,7 +112,8 @@ static void finish_panel(const Task *task, Box y, Box lse, State *state, float *
     transpose((Lines){state->result, PANEL}, (Lines){buffer, task->padded}, task->padded, panel.width, 1);
     int64_t start = place_of(y, panel.sample, panel.first, panel.head);
     write_lines(y, start, panel.count, task->size, (Lines){buffer, task->padded}, 1);
-    write_lse(lse, panel, total);
+    if (lse.at)
+        write_lse(lse, panel, total);
 }
 
 static void attend(const Task *task, Box q, Box k, Box v, Box y, Box lse, int64_t sample, int64_t head, int64_t first,
@@ -129,7 +130,7 @@ static void attend(const Task *task, Box q, Box k, Box v, Box y, Box lse, int64_
     }
     int64_t keys = seen_keys(task, states[panels - 1].panel);
     for (int64_t key = 0; key < keys; key += KEYS) {
-        Tile tile = read_tile(task, k, v, states[0].panel, key, buffers);
+        Tile tile = read_tile(task, k, v, states[0].panel, key, 0, buffers);
         for (int64_t i = 0; i < panels && tile.count; i++)
             if (key < seen_keys(task, states[i].panel))
                 add_tile(task, &states[i], &tile, scores, kept);
@@ -138,15 +139,30 @@ static void attend(const Task *task, Box q, Box k, Box v, Box y, Box lse, int64_
         finish_panel(task, y, lse, &states[i], buffer);
 }
 
+/* All heads and blocks of rows, the last ones first, as these see the most keys where it is causal. */
+static void attend_all(const Task *task, Box q, Box k, Box v, Box y, Box lse, int64_t samples, char *scratch,
+                       int64_t slots, int64_t slot_bytes) {
+    int64_t blocks = (task->rows + PANELS * PANEL - 1) / (PANELS * PANEL), heads = samples * task->heads;
+#pragma omp parallel for schedule(dynamic) num_threads(slots)
+    for (int64_t i = 0; i < heads * blocks; i++) {
+        int64_t block = blocks - 1 - i / heads, head = i % heads;
+        attend(task, q, k, v, y, lse, head / task->heads, head % task->heads, block * PANELS * PANEL,
+               (float *)(scratch + omp_get_thread_num() * slot_bytes));
+    }
+}
+
 void attention(Box q, Box k, Box v, Box mask, Box y, Box lse, const uint64_t *key, void *scratch, Extents sizes,
                int64_t mask_bytes, int64_t mask_is_float, int64_t is_causal, int64_t slots, int64_t slot_bytes,
                float scale, float p) {
     Task task = task_of(mask, key, sizes, mask_bytes, mask_is_float, is_causal, scale, p);
-    int64_t blocks = (task.rows + PANELS * PANEL - 1) / (PANELS * PANEL), heads = sizes.of[0] * task.heads;
-#pragma omp parallel for schedule(dynamic) num_threads(slots)
-    for (int64_t i = 0; i < heads * blocks; i++) {
-        int64_t block = blocks - 1 - i / heads, head = i % heads;
-        attend(&task, q, k, v, y, lse, head / task.heads, head % task.heads, block * PANELS * PANEL,
-               (float *)((char *)scratch + omp_get_thread_num() * slot_bytes));
-    }
+    attend_all(&task, q, k, v, y, lse, sizes.of[0], scratch, slots, slot_bytes);
+}
+
+void cached_attention(Box q, Box keys, Box values, Box mask, Box y, const int64_t *position, void *scratch,
+                      Extents sizes, int64_t mask_bytes, int64_t mask_is_float, int64_t slots, int64_t slot_bytes,
+                      float scale) {
+    Task task = task_of(mask, NULL, sizes, mask_bytes, mask_is_float, 1, scale, 0);
+    task.before = *position;
+    task.keys = *position + task.rows;
+    attend_all(&task, q, keys, values, y, (Box){NULL}, sizes.of[0], scratch, slots, slot_bytes);
 }

@@ -92,7 +92,7 @@ static void derive_panel(const Task *task, const Operands *all, Panel panel, Wor
     memset(work->dquery, 0, task->padded * PANEL * sizeof(float));
     int64_t keys = seen_keys(task, panel);
     for (int64_t key = 0; key < keys; key += KEYS) {
-        Tile tile = read_tile(task, all->k, all->v, panel, key, work->tile);
+        Tile tile = read_tile(task, all->k, all->v, panel, key, 0, work->tile);
         if (!tile.count)
             continue;
         multiply_keys(task, panel, &tile, tile.keys, work->query, work->products);

@@ -20,11 +20,12 @@
 #define HIDDEN -1e30f
 #define LOG2_OF_E 1.44269504f
 
-/* One call. padded: size, up to a multiple of STEP. */
+/* One call. padded: size, up to a multiple of STEP; before: keys that the first row sees beside its own, where each row
+ * sees one more than the row before it (is_causal). */
 typedef struct {
     Box mask;
     const uint64_t *key;
-    int64_t rows, keys, heads, share, size, padded, mask_bytes, mask_is_float, is_causal;
+    int64_t rows, keys, heads, share, size, padded, mask_bytes, mask_is_float, is_causal, before;
     float scale, p;
 } Task;
 
@@ -50,9 +51,11 @@ static inline int64_t up_to(int64_t count, int64_t step) { return (count + step 
 
 static inline Task task_of(Box mask, const uint64_t *key, Extents sizes, int64_t mask_bytes, int64_t mask_is_float,
                            int64_t is_causal, float scale, float p) {
-    int64_t size = sizes.of[5], heads = sizes.of[3];
-    return (Task){mask,       key,        sizes.of[1],   sizes.of[2], heads, heads / sizes.of[4], size, up_to(size, STEP),
-                  mask_bytes, mask_is_float, is_causal, scale,       p};
+    Task task = {mask, key, sizes.of[1], sizes.of[2], sizes.of[3], sizes.of[3] / sizes.of[4], sizes.of[5]};
+    task.padded = up_to(task.size, STEP);
+    task.mask_bytes = mask_bytes, task.mask_is_float = mask_is_float;
+    task.is_causal = is_causal, task.scale = scale, task.p = p;
+    return task;
 }
 
 static inline Panel panel_of(const Task *task, int64_t sample, int64_t head, int64_t first) {
@@ -70,13 +73,13 @@ static inline int64_t place_of(Box x, int64_t sample, int64_t first, int64_t hea
 static inline Lines read_lines(Box x, int64_t start, int64_t count, int64_t size, int is_whole, float *buffer) {
     int64_t pitch = x.steps[AXES - 3], step = x.steps[AXES - 1], padded = up_to(size, STEP);
     int is_even = count % STEP == 0 && size % STEP == 0;
-    if (x.type == FLOAT32 && step == 1 && (is_even || !is_whole))
+    if (!is_half(x) && step == 1 && (is_even || !is_whole))
         return (Lines){(float *)x.at + start, pitch};
     for (int64_t row = 0; row < count; row++) {
         float *to = buffer + row * padded;
         const float *from = (const float *)x.at + start + row * pitch;
         const uint16_t *half = (const uint16_t *)x.at + start + row * pitch;
-        if (x.type == BFLOAT16)
+        if (is_half(x))
             for (int64_t i = 0; i < size; i++)
                 to[i] = widened(half[i * step]);
         else
@@ -95,7 +98,7 @@ static inline void write_lines(Box y, int64_t start, int64_t count, int64_t size
         const float *from = x.at + row * x.pitch;
         float *to = (float *)y.at + start + row * pitch;
         uint16_t *half = (uint16_t *)y.at + start + row * pitch;
-        if (y.type == BFLOAT16)
+        if (is_half(y))
             for (int64_t i = 0; i < size; i++)
                 half[i * step] = narrowed(from[i] * factor);
         else
@@ -112,14 +115,14 @@ static inline int64_t lse_place(Box lse, Panel panel) {
 static inline void read_lse(Box lse, Panel panel, float *values) {
     int64_t start = lse_place(lse, panel), step = lse.steps[AXES - 1];
     for (int64_t row = 0; row < panel.count; row++)
-        values[row] = lse.type == BFLOAT16 ? widened(((const uint16_t *)lse.at)[start + row * step])
+        values[row] = is_half(lse) ? widened(((const uint16_t *)lse.at)[start + row * step])
                                     : ((const float *)lse.at)[start + row * step];
 }
 
 static inline void write_lse(Box lse, Panel panel, const float *values) {
     int64_t start = lse_place(lse, panel), step = lse.steps[AXES - 1];
     for (int64_t row = 0; row < panel.count; row++)
-        if (lse.type == BFLOAT16)
+        if (is_half(lse))
             ((uint16_t *)lse.at)[start + row * step] = narrowed(values[row]);
         else
             ((float *)lse.at)[start + row * step] = values[row];
@@ -134,8 +137,10 @@ static inline int is_hidden(const Task *task, int64_t sample, int64_t key) {
     return (task->mask_is_float ? number << (65 - 8 * task->mask_bytes) : number) == 0;
 }
 
-/* The keys from `first` on with their values. Those that the mask hides are not read: zeros are in their place. */
-static inline Tile read_tile(const Task *task, Box k, Box v, Panel panel, int64_t first, Buffers buffers) {
+/* The keys from `first` on with their values. Those that the mask hides are not read: zeros are in their place.
+ * is_whole: values are padded, see `read_lines`. */
+static inline Tile read_tile(const Task *task, Box k, Box v, Panel panel, int64_t first, int is_whole,
+                             Buffers buffers) {
     int64_t count = least(KEYS, task->keys - first), hidden = 0, head = panel.head / task->share;
     for (int64_t i = 0; task->mask.at && i < count; i++)
         hidden += buffers.hidden[i] = is_hidden(task, panel.sample, first + i);
@@ -144,7 +149,7 @@ static inline Tile read_tile(const Task *task, Box k, Box v, Panel panel, int64_
         return tile;
     int64_t key = place_of(k, panel.sample, first, head), value = place_of(v, panel.sample, first, head);
     tile.keys = read_lines(k, key, count, task->size, 0, buffers.keys);
-    tile.values = read_lines(v, value, count, task->size, 0, buffers.values);
+    tile.values = read_lines(v, value, count, task->size, is_whole, buffers.values);
     if (!hidden)
         return tile;
     for (int64_t i = 0; i < count; i++)
@@ -159,18 +164,23 @@ static inline Tile read_tile(const Task *task, Box k, Box v, Panel panel, int64_
 
 /* Keys that the rows of a panel see. */
 static inline int64_t seen_keys(const Task *task, Panel panel) {
-    return task->is_causal ? least(task->keys, panel.first + panel.count) : task->keys;
+    return task->is_causal ? least(task->keys, task->before + panel.first + panel.count) : task->keys;
+}
+
+/* How many rows of the panel do not see this key of a tile, or fewer than none: only where is_causal. */
+static inline int64_t behind(const Task *task, Panel panel, const Tile *tile, int64_t key) {
+    return task->is_causal ? tile->first + key - panel.first - task->before : 0;
 }
 
 /* Keys that are multiplied at a time: all where the diagonal does not go through the tile. */
 static inline int64_t strip_of(const Task *task, Panel panel, const Tile *tile) {
-    return task->is_causal && tile->first + tile->count > panel.first + 1 ? STEP : KEYS;
+    return behind(task, panel, tile, tile->count - 1) > 0 ? STEP : KEYS;
 }
 
-/* The first row of a panel that may see a key of the tile: what lies to the left of it is not computed. */
+/* The first row that may see a key of the tile, down to a multiple of STEP: rows before it are not computed. */
 static inline int64_t first_row(const Task *task, Panel panel, const Tile *tile, int64_t key) {
-    int64_t behind = tile->first + key - panel.first;
-    return task->is_causal && behind > 0 ? behind / STEP * STEP : 0;
+    int64_t rows = behind(task, panel, tile, key / STEP * STEP);
+    return rows > 0 ? rows / STEP * STEP : 0;
 }
 
 /* scores = keys @ rows, for the rows that may see them. rows: (size, PANEL). */
@@ -200,7 +210,7 @@ static inline void add_products(const Task *task, Panel panel, const Tile *tile,
 static inline void hide(const Task *task, Panel panel, const Tile *tile, float *scores) {
     int is_cut = strip_of(task, panel, tile) == STEP;
     for (int64_t key = 0; key < tile->count && (is_cut || tile->hidden); key++) {
-        int64_t end = is_cut ? tile->first + key - panel.first : 0;
+        int64_t end = least(panel.width, behind(task, panel, tile, key));
         if (tile->hidden && tile->hidden[key])
             end = panel.width;
         for (int64_t row = first_row(task, panel, tile, key); row < end; row++)
@@ -213,17 +223,14 @@ static inline void draw_kept(const Task *task, Panel panel, const Tile *tile, fl
     float factor = 1 / (1 - task->p);
     memset(kept, 0, KEYS * PANEL * sizeof(float));
     for (int64_t row = 0; row < panel.count; row++) {
-        uint64_t line = (uint64_t)((panel.sample * task->heads + panel.head) * task->rows + panel.first + row);
-        uint64_t first = line * task->keys + tile->first;
-        int64_t count = tile->count;
+        int64_t line = (panel.sample * task->heads + panel.head) * task->rows + panel.first + row;
+        int64_t first = line * task->keys + tile->first, count = tile->count;
         if (task->is_causal)
             count = least(count, panel.first + row + 1 - tile->first);
-        uint32_t words[DRAWN];
-        for (int64_t key = -(int64_t)(first % DRAWN); key < count; key += DRAWN) {
-            draw(task->key, (first + key) / DRAWN, words);
-            for (int64_t i = key < 0 ? -key : 0; i < DRAWN && key + i < count; i++)
-                kept[(key + i) * PANEL + row] = uniform_of(words[i]) < task->p ? 0 : factor;
-        }
+        float numbers[KEYS];
+        uniform_numbers(task->key, first, count, numbers);
+        for (int64_t key = 0; key < count; key++)
+            kept[key * PANEL + row] = numbers[key] < task->p ? 0 : factor;
     }
 }
 
