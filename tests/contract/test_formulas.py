@@ -28,7 +28,7 @@ ELSEWHERE = {
     **dict.fromkeys(("max_pool2d", "avg_pool2d"), "test_pooling_values.py"),
     **dict.fromkeys(("draw_key", "dropout", "uniform", "normal", "truncated_normal"), "test_random_values.py"),
     **dict.fromkeys(("in_top_k", "precision_at_k", "recall_at_k"), "test_loss_values.py"),
-    **dict.fromkeys(("attention", "attention_dropout"), "test_attention_values.py"),
+    "attention": "test_attention_values.py",
     **dict.fromkeys(("clip_factor", "unscale_factor", "next_loss_scale"), "test_update_values.py"),
     **dict.fromkeys(("lstm", "gru", "simple_rnn"), "layers/test_recurrent.py"),
 }

@@ -51,13 +51,13 @@ def weight(gates: int) -> np.ndarray:
 
 STATES = (STEPS + 1, ROWS, UNITS)
 CASES = {
-    "attention": Case(attention.attention, (Q, K, V, MASK), (Q.shape, LSE.shape), ATTENTION),
-    "attention_dropout": Case(
-        attention.attention_dropout, (Q, K, V, None, KEY), (Q.shape, LSE.shape), {**ATTENTION, "p": 0.2}
+    "attention": Case(attention.attention, (Q, K, V, MASK, None), (Q.shape, LSE.shape), ATTENTION),
+    "attention, dropout": Case(
+        attention.attention, (Q, K, V, None, KEY), (Q.shape, LSE.shape), {**ATTENTION, "p": 0.2}
     ),
     "attention_derivative": Case(
         attention.attention_derivative,
-        (DY, Q, K, V, MASK, normal(*Q.shape), LSE),
+        (DY, Q, K, V, MASK, None, normal(*Q.shape), LSE),
         (Q.shape, K.shape, V.shape),
         {**ATTENTION, "causal": False},
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -66,44 +65,33 @@ def _carve(scratch: Bytes, buffers: BufferSpecs) -> dict[str, Array]:
     return dict(zip(buffers, carve(scratch, *buffers.values()), strict=True))
 
 
-def _forward_buffers(tiles: Tiling, mask: object, drops: bool) -> BufferSpecs:
-    return tiles.forward_buffers(mask is not None, drops)
-
-
 def _forward_rule(
-    q: Shaped, k: Shaped, v: Shaped, mask: Shaped | None, *others: object, causal: bool, **settings: object
+    q: Shaped,
+    k: Shaped,
+    v: Shaped,
+    mask: Shaped | None,
+    key: Shaped | None,
+    *_: Shaped,
+    causal: bool,
+    **settings: float,
 ) -> int:
-    """Scratch of `attention`; with dropout there is a key among the others."""
-    buffers = _forward_buffers(_tiling(q, k, causal), mask, "p" in settings)
+    buffers = _tiling(q, k, causal).forward_buffers(mask is not None, key is not None)
     return bytes_for(*buffers.values())
 
 
 def _backward_rule(
-    dy: Shaped, q: Shaped, k: Shaped, v: Shaped, mask: Shaped | None, *others: object, causal: bool, **settings: object
+    dy: Shaped,
+    q: Shaped,
+    k: Shaped,
+    v: Shaped,
+    mask: Shaped | None,
+    key: Shaped | None,
+    *_: Shaped,
+    causal: bool,
+    **settings: float,
 ) -> int:
-    """Scratch of `attention_derivative`; with dropout there is a key among the others."""
-    buffers = _tiling(q, k, causal).backward_buffers(mask is not None, "p" in settings)
+    buffers = _tiling(q, k, causal).backward_buffers(mask is not None, key is not None)
     return bytes_for(*buffers.values())
-
-
-def _forward(
-    tensors: Sequence[Array], mask: Array | None, drop: Drop | None, causal: bool, scale: float, scratch: Bytes
-) -> None:
-    names = "q", "k", "v", "y", "lse"
-    tiles = _tiling(tensors[0], tensors[1], causal)
-    buffers = _carve(scratch, _forward_buffers(tiles, mask, drop is not None))
-    call = Call(dict(zip(names, tensors, strict=True)), mask, drop, scale, buffers)
-    Forward(tiles, call, _Arithmetic())()
-
-
-def _backward(
-    tensors: Sequence[Array], mask: Array | None, drop: Drop | None, causal: bool, scale: float, scratch: Bytes
-) -> None:
-    names = "dy", "q", "k", "v", "y", "lse", "dq", "dk", "dv"
-    tiles = _tiling(tensors[1], tensors[2], causal)
-    buffers = _carve(scratch, tiles.backward_buffers(mask is not None, drop is not None))
-    call = Call(dict(zip(names, tensors, strict=True)), mask, drop, scale, buffers)
-    Backward(tiles, call, _Arithmetic())()
 
 
 @scratch(_forward_rule)
@@ -112,15 +100,21 @@ def attention(
     k: Array,
     v: Array,
     mask: Array | None,
+    key: Array | None,
     y: Array,
     lse: Array,
     *,
     causal: bool,
     scale: float,
+    p: float = 0.0,
     scratch: Bytes,
 ) -> None:
-    """Nothing is dropped."""
-    _forward((q, k, v, y, lse), mask, None, causal, scale, scratch)
+    """All tiles, one after the other."""
+    drop = None if key is None else Drop(key, p)
+    tiles = _tiling(q, k, causal)
+    buffers = _carve(scratch, tiles.forward_buffers(mask is not None, key is not None))
+    call = Call({"q": q, "k": k, "v": v, "y": y, "lse": lse}, mask, drop, scale, buffers)
+    Forward(tiles, call, _Arithmetic())()
 
 
 @scratch(_backward_rule)
@@ -130,6 +124,7 @@ def attention_derivative(
     k: Array,
     v: Array,
     mask: Array | None,
+    key: Array | None,
     y: Array,
     lse: Array,
     dq: Array,
@@ -138,49 +133,12 @@ def attention_derivative(
     *,
     causal: bool,
     scale: float,
+    p: float = 0.0,
     scratch: Bytes,
 ) -> None:
-    """Nothing was dropped."""
-    _backward((dy, q, k, v, y, lse, dq, dk, dv), mask, None, causal, scale, scratch)
-
-
-@scratch(_forward_rule)
-def attention_dropout(
-    q: Array,
-    k: Array,
-    v: Array,
-    mask: Array | None,
-    key: Array,
-    y: Array,
-    lse: Array,
-    *,
-    causal: bool,
-    scale: float,
-    p: float,
-    scratch: Bytes,
-) -> None:
-    """By the key."""
-    _forward((q, k, v, y, lse), mask, Drop(key, p), causal, scale, scratch)
-
-
-@scratch(_backward_rule)
-def attention_dropout_derivative(
-    dy: Array,
-    q: Array,
-    k: Array,
-    v: Array,
-    mask: Array | None,
-    key: Array,
-    y: Array,
-    lse: Array,
-    dq: Array,
-    dk: Array,
-    dv: Array,
-    *,
-    causal: bool,
-    scale: float,
-    p: float,
-    scratch: Bytes,
-) -> None:
-    """By the same key."""
-    _backward((dy, q, k, v, y, lse, dq, dk, dv), mask, Drop(key, p), causal, scale, scratch)
+    """All tiles, one after the other."""
+    drop = None if key is None else Drop(key, p)
+    tiles = _tiling(q, k, causal)
+    buffers = _carve(scratch, tiles.backward_buffers(mask is not None, key is not None))
+    tensors = {"dy": dy, "q": q, "k": k, "v": v, "y": y, "lse": lse, "dq": dq, "dk": dk, "dv": dv}
+    Backward(tiles, Call(tensors, mask, drop, scale, buffers), _Arithmetic())()

@@ -190,15 +190,17 @@ def attention(
     k: TensorSpec,
     v: TensorSpec,
     mask: TensorSpec | None,
+    key: TensorSpec | None,
     y: TensorSpec,
     lse: TensorSpec,
     *,
     causal: bool,
     scale: float,
+    p: float = 0.0,
 ) -> Routine | None:
-    """Nothing is dropped."""
+    """All tiles, in one step."""
     tensors = {"q": q, "k": k, "v": v, "y": y, "lse": lse}
-    return _routine(_AttentionCall(Forward, tensors, mask, None, scale, 0.0), causal)
+    return _routine(_AttentionCall(Forward, tensors, mask, key, scale, p), causal)
 
 
 def attention_derivative(
@@ -207,6 +209,7 @@ def attention_derivative(
     k: TensorSpec,
     v: TensorSpec,
     mask: TensorSpec | None,
+    key: TensorSpec | None,
     y: TensorSpec,
     lse: TensorSpec,
     dq: TensorSpec,
@@ -215,47 +218,8 @@ def attention_derivative(
     *,
     causal: bool,
     scale: float,
+    p: float = 0.0,
 ) -> Routine | None:
-    """Nothing was dropped."""
-    tensors = {"dy": dy, "q": q, "k": k, "v": v, "y": y, "lse": lse, "dq": dq, "dk": dk, "dv": dv}
-    return _routine(_AttentionCall(Backward, tensors, mask, None, scale, 0.0), causal)
-
-
-def attention_dropout(
-    q: TensorSpec,
-    k: TensorSpec,
-    v: TensorSpec,
-    mask: TensorSpec | None,
-    key: TensorSpec,
-    y: TensorSpec,
-    lse: TensorSpec,
-    *,
-    causal: bool,
-    scale: float,
-    p: float,
-) -> Routine | None:
-    """By the key."""
-    tensors = {"q": q, "k": k, "v": v, "y": y, "lse": lse}
-    return _routine(_AttentionCall(Forward, tensors, mask, key, scale, p), causal)
-
-
-def attention_dropout_derivative(
-    dy: TensorSpec,
-    q: TensorSpec,
-    k: TensorSpec,
-    v: TensorSpec,
-    mask: TensorSpec | None,
-    key: TensorSpec,
-    y: TensorSpec,
-    lse: TensorSpec,
-    dq: TensorSpec,
-    dk: TensorSpec,
-    dv: TensorSpec,
-    *,
-    causal: bool,
-    scale: float,
-    p: float,
-) -> Routine | None:
-    """By the same key."""
+    """All tiles, in one step."""
     tensors = {"dy": dy, "q": q, "k": k, "v": v, "y": y, "lse": lse, "dq": dq, "dk": dk, "dv": dv}
     return _routine(_AttentionCall(Backward, tensors, mask, key, scale, p), causal)
