@@ -86,7 +86,7 @@ def updated(call: Call) -> Routine | None:
 
 
 #: Kernels of optimizers; their state follows from the hyperparameters.
-KERNELS: dict[str, CallBuilder[Routine]] = dict.fromkeys(("sgd", "rms_prop", "ada_grad", "adam", "ams_grad"), updated)
+KERNELS: dict[str, CallBuilder[Routine]] = dict.fromkeys(("sgd", "rms_prop", "ada_grad", "adam"), updated)
 
 
 def add_scaled(x: TensorSpec, y: TensorSpec, *, alpha: float) -> Routine | None:

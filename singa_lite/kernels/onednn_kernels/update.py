@@ -131,27 +131,14 @@ def adam(
     value: TensorSpec,
     first_moment: TensorSpec,
     second_moment: TensorSpec,
+    max_second_moment: TensorSpec | None,
     count: TensorSpec,
     *,
     hyper: AdamHyper,
 ) -> Routine | None:
     """See `_adam`."""
-    return _adam(gradient, rate, value, (first_moment, second_moment), count, hyper)
-
-
-def ams_grad(
-    gradient: TensorSpec,
-    rate: TensorSpec,
-    value: TensorSpec,
-    first_moment: TensorSpec,
-    second_moment: TensorSpec,
-    max_second_moment: TensorSpec,
-    count: TensorSpec,
-    *,
-    hyper: AdamHyper,
-) -> Routine | None:
-    """See `_adam`."""
-    return _adam(gradient, rate, value, (first_moment, second_moment, max_second_moment), count, hyper)
+    largest = () if max_second_moment is None else (max_second_moment,)
+    return _adam(gradient, rate, value, (first_moment, second_moment, *largest), count, hyper)
 
 
 def _adam(
