@@ -40,7 +40,14 @@ FLOORS = (
 )
 
 BESIDE = (
-    *("kernels.interface", "kernels.kernel_set", "kernels.built", "kernels.routine", "kernels.variants"),
+    *(
+        "kernels.interface",
+        "kernels.kernel_set",
+        "kernels.built",
+        "kernels.call",
+        "kernels.routine",
+        "kernels.variants",
+    ),
     "kernels.widening",
 )
 SHARED = (

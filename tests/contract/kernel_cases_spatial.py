@@ -266,7 +266,8 @@ def update(hyper: Hyper, states: int, count: int = 0, has_state: bool = True) ->
     def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
         shape = PARAMETERS[big]
         gradient, value = normal(rng, shape, dtype), normal(rng, shape, dtype)
-        state = [positive(rng, shape, dtype) if has_state else None for _ in range(states)]
+        state: Tensors = [positive(rng, shape, dtype) if has_state else None for _ in range(states)]
+        state += [None] * (isinstance(hyper, AdamHyper) and states == 2)  # no largest second moment
         rate, counter = np.array(0.03, np.float64), np.array(count, np.int64)
         return [gradient, rate, value, *state, counter], {"hyper": hyper}
 
@@ -417,8 +418,8 @@ CASES: dict[str, Case] = {
     "ada_grad": update(AdaGradHyper(epsilon=1e-3, weight_decay=0.01, lr_mult=0.5), 1, 3),
     "adam": update(ADAM, 2, 3),
     "adam:decoupled": update(replace(ADAM, decoupled=True), 2),
-    "ams_grad": update(ADAM, 3, 3),
-    "ams_grad:decoupled": update(replace(ADAM, decoupled=True), 3),
+    "adam:largest": update(ADAM, 3, 3),
+    "adam:largest, decoupled": update(replace(ADAM, decoupled=True), 3),
     "add_scaled": Case(build_add_scaled),
     "clip_elements": clip(0.5),
     "clip_norm": clip(3.0),

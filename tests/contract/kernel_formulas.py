@@ -288,19 +288,15 @@ def ada_grad(gradient, rate, value, square_sum, count, hyper):
     return value - rate * hyper.lr_mult * g / (np.sqrt(square_sum) + hyper.epsilon), square_sum, count + 1
 
 
-def adam(gradient, rate, value, first_moment, second_moment, count, hyper, max_second_moment=None):
+def adam(gradient, rate, value, first_moment, second_moment, max_second_moment, count, hyper):
     b1, b2, epsilon, decay = (asdict(hyper)[name] for name in ("beta_1", "beta_2", "epsilon", "weight_decay"))
     lr, t = rate * hyper.lr_mult, count + 1
     g = gradient if hyper.decoupled else gradient_of(gradient, value, decay)
     value = value * (1 - lr * decay) if hyper.decoupled else value
     moments = b1 * first_moment + (1 - b1) * g, b2 * second_moment + (1 - b2) * g**2
-    kept = moments if max_second_moment is None else (*moments, np.maximum(max_second_moment, moments[1]))
-    step = moments[0] / (1 - b1**t) / (np.sqrt(kept[-1] / (1 - b2**t)) + epsilon)
-    return value - lr * step, *kept, t
-
-
-def ams_grad(gradient, rate, value, first_moment, second_moment, max_second_moment, count, hyper):
-    return adam(gradient, rate, value, first_moment, second_moment, count, hyper, max_second_moment)
+    largest = moments[1] if max_second_moment is None else np.maximum(max_second_moment, moments[1])
+    step = moments[0] / (1 - b1**t) / (np.sqrt(largest / (1 - b2**t)) + epsilon)
+    return value - lr * step, *moments, largest, t
 
 
 # ---- all
@@ -393,7 +389,6 @@ FORMULAS: dict[str, Formula] = {
     "rms_prop": rms_prop,
     "ada_grad": ada_grad,
     "adam": adam,
-    "ams_grad": ams_grad,
     "add_scaled": lambda x, y, alpha: y + alpha * x,
     "clip_elements": lambda y, threshold: np.minimum(np.maximum(y, -threshold), threshold),
     "clip_norm": lambda y, threshold: y * min(1, threshold / np.sqrt((y**2).sum())),

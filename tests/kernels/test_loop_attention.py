@@ -29,16 +29,16 @@ MASK = (RNG.random((N, S)) > 0.3).astype("f")
 KEY = np.array([3, 0, 7], np.uint64)
 CAUSAL = {"causal": True, "scale": 0.3}
 LSE = np.abs(normal(N, H, T)) + 4
-#: {kernel: what is given, the shapes of the results, settings}.
+#: {kernel, case: what is given, the shapes of the results, settings}.
 CASES: dict[str, tuple[Sequence[Any], Sequence[tuple[int, ...]], dict[str, object]]] = {
-    "attention": ((Q, K, V, MASK), (Q.shape, LSE.shape), CAUSAL),
-    "attention_dropout": ((Q, K, V, None, KEY), (Q.shape, LSE.shape), {**CAUSAL, "p": 0.2}),
+    "attention": ((Q, K, V, MASK, None), (Q.shape, LSE.shape), CAUSAL),
+    "attention, dropout": ((Q, K, V, None, KEY), (Q.shape, LSE.shape), {**CAUSAL, "p": 0.2}),
     "attention_derivative": (
-        (DY, Q, K, V, MASK, normal(*Q.shape), LSE),
+        (DY, Q, K, V, MASK, None, normal(*Q.shape), LSE),
         (Q.shape, K.shape, V.shape),
         {**CAUSAL, "causal": False},
     ),
-    "attention_dropout_derivative": (
+    "attention_derivative, dropout": (
         (DY, Q, K, V, None, KEY, normal(*Q.shape), LSE),
         (Q.shape, K.shape, V.shape),
         {**CAUSAL, "p": 0.2},
@@ -49,6 +49,7 @@ CASES: dict[str, tuple[Sequence[Any], Sequence[tuple[int, ...]], dict[str, objec
 def results(name: str) -> list[np.ndarray]:
     """Of the call, done twice, whose scratch is full of NaN before it and has 64 bytes more, which must stay so."""
     given, made, settings = CASES[name]
+    name = name.partition(",")[0]
     arrays = (*given, *(np.full(shape, np.nan, np.float32) for shape in made))
     kernels = loops(NUMPY)
     size = kernels.scratch_bytes(name, arrays, settings)

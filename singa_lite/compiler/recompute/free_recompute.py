@@ -29,7 +29,7 @@ from singa_lite.kernels.interface import SIGNATURES
 STEP_DOWN = 0.99
 #: Bytes of a product's result from which on a bias within its call saves a pass over memory, and not over a cache.
 LARGE = 1 << 20
-ATTENTION = "attention", "attention_dropout"
+ATTENTION = "attention"
 #: Calls besides that go over their tensors a few times: norms by rows, and activations that take little longer.
 CHEAP = frozenset({"layer_norm", "rms_norm", *OF_ACTIVATIONS})
 WIDTHS = (1, 1, 1)
@@ -100,10 +100,10 @@ def _saved(program: Program) -> Iterator[float]:
                 y = i.by_name["y"]
                 activation = replace(i, kernel="relu", operands=(y, y), settings={})
                 yield seconds(replace(i, settings=settings)) + seconds(activation) - seconds(i)
-        elif i.kernel in ("linear", *ATTENTION):
-            y = _scores(i) if i.kernel in ATTENTION else i.by_name["y"] if i.by_name["bias"] else None
+        elif i.kernel in ("linear", ATTENTION):
+            y = _scores(i) if i.kernel == ATTENTION else i.by_name["y"] if i.by_name["bias"] else None
             if y and y.nbytes >= LARGE and program.target.in_one_pass(i.kernel, i.operands, i.settings):
-                yield seconds(replace(i, kernel="copy", operands=(y, y), settings={})) * (1 + (i.kernel in ATTENTION))
+                yield seconds(replace(i, kernel="copy", operands=(y, y), settings={})) * (1 + (i.kernel == ATTENTION))
 
 
 def _scores(attention: Instruction) -> Operand | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 from weakref import WeakValueDictionary
@@ -38,6 +38,7 @@ class Facts:
     and settings have the names that they have here. "": the kernel itself.
     by_samples: names of the tensors whose axis 0 are samples that are done each by itself, so that pieces of a batch
     give what the batch gives; all others are the same for all samples. (): samples are not done by themselves.
+    joins_samples: an optional tensor with which they are not, as its random numbers go on from sample to sample.
     sums_over: names of the tensors whose axis 0 are samples, of a kernel all of whose results are sums over these.
     once: it may not be done again, as it would not give the same. activations: names of the tensors that are
     activations or derivatives by these, None: those that the interface calls so everywhere, x, y, dx and so on.
@@ -52,6 +53,7 @@ class Facts:
     commutes_with_max: bool = False
     again: str = ""
     by_samples: tuple[str, ...] = ()
+    joins_samples: str = ""
     sums_over: tuple[str, ...] = ()
     once: bool = False
     activations: tuple[str, ...] | None = None
@@ -84,6 +86,12 @@ class Signature:
     family: str = ""
     doc: str = ""
     defaults: Mapping[str, object] = field(default_factory=dict)
+
+    def by_samples(self, operands: Sequence[object | None]) -> tuple[str, ...]:
+        """`Facts.by_samples` of a call with these operands."""
+        joins = self.facts.joins_samples
+        is_joined = bool(joins) and operands[self.tensors.index(joins)] is not None
+        return () if is_joined else self.facts.by_samples
 
     def settings_of(self, given: Mapping[str, object]) -> dict[str, object]:
         """Those of the given settings that a call of this kernel states. KeyError for one that is missing."""

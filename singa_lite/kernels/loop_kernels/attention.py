@@ -145,7 +145,7 @@ def _heads_as_rows(box: BoxView, share: int) -> BoxView:
 
 #: {kernel: what adds its steps}.
 KERNELS: dict[str, Builder] = {
-    **dict.fromkeys(("attention", "attention_dropout"), _attention),
-    **dict.fromkeys(("attention_derivative", "attention_dropout_derivative"), _derivative),
+    "attention": _attention,
+    "attention_derivative": _derivative,
     "cached_attention": _cached,
 }

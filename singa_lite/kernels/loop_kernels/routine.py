@@ -12,54 +12,10 @@ import numpy as np
 from singa_lite.common.array_types import Array
 from singa_lite.kernels import routine as base
 from singa_lite.kernels.built import BuiltKernel
-from singa_lite.kernels.interface import SIGNATURES
-from singa_lite.kernels.kernel_set import DeviceArray, Launch, Settings, TensorSpec, TensorSpecs
+from singa_lite.kernels.call import Call as Call
+from singa_lite.kernels.kernel_set import DeviceArray, Launch, Settings, TensorSpec
 from singa_lite.kernels.loop_kernels.library import Box, Extents, Library, Rows, load
 from singa_lite.kernels.routine import Binding, BufferView, Step
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call of a kernel: its operands by their names in the interface, and its settings.
-
-    The names of the interface are asked for: `call["x"]`, or `call.given("other")` for what a kernel may lack.
-    """
-
-    kernel: str
-    operands: Mapping[str, TensorSpec]
-    settings: Settings
-
-    @classmethod
-    def of(cls, kernel: str, specs: TensorSpecs, settings: Settings) -> Call:
-        """The call by the specs of its tensors, in the interface's order."""
-        named = zip(SIGNATURES[kernel].tensors, specs, strict=True)
-        return cls(kernel, {name: spec for name, spec in named if spec is not None}, settings)
-
-    def __getitem__(self, name: str) -> TensorSpec:
-        """The operand. KeyError where it is left out."""
-        return self.operands[name]
-
-    def given(self, name: str) -> TensorSpec | None:
-        """The operand; None where it is left out, or where the kernel has none of this name."""
-        return self.operands.get(name)
-
-    def all(self, *names: str) -> list[TensorSpec]:
-        """Those of the operands that are given."""
-        return [self.operands[name] for name in names if name in self.operands]
-
-    @property
-    def written(self) -> set[str]:
-        """Names of the operands that the kernel fills."""
-        signature = SIGNATURES[self.kernel]
-        return {name for name, role in zip(signature.tensors, signature.roles, strict=True) if role == "Write"}
-
-    def number(self, setting: str, default: float = 0.0) -> float:
-        """A setting that is a number."""
-        return float(self.settings.get(setting, default))  # type: ignore[arg-type]  # settings are plain values
-
-    def text(self, setting: str) -> str:
-        """A setting that is a name; "" where the kernel has none of this name."""
-        return str(self.settings.get(setting, ""))
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,6 @@ def codes(squares: bool) -> Array:
 KERNELS: dict[str, Builder] = {
     "ada_grad": _ada_grad,
     "adam": _adam,
-    "ams_grad": _adam,
     "rms_prop": _rms_prop,
     "sgd": _sgd,
 }

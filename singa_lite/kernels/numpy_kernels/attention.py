@@ -125,16 +125,13 @@ class _Backward(Tiles):
         return np.multiply(ds, p, out=ds)
 
 
-_GIVEN = "q", "k", "v", "mask"
+_GIVEN = "q", "k", "v", "mask", "key"
 _NAMES = {_Forward: (*_GIVEN, "y", "lse"), _Backward: ("dy", *_GIVEN, "y", "lse", "dq", "dk", "dv")}
 
 
 def _tiles(kind: type[Tiles], tensors: Sequence[Any], scratch: Bytes | None, **settings: Any) -> Tiles:
-    """The call of these tensors, in the interface's order; with p among the settings there is a key."""
-    names = list(_NAMES[kind])
-    if "p" in settings:
-        names.insert(names.index("mask") + 1, "key")
-    return kind(dict(zip(names, tensors, strict=True)), scratch, **settings)
+    """The call of these tensors, in the interface's order."""
+    return kind(dict(zip(_NAMES[kind], tensors, strict=True)), scratch, **settings)
 
 
 def _forward_rule(*tensors: Shaped | None, **settings: object) -> int:
@@ -151,15 +148,17 @@ def attention(
     k: Array,
     v: Array,
     mask: Array | None,
+    key: Array | None,
     y: Array,
     lse: Array,
     *,
     causal: bool,
     scale: float,
+    p: float = 0.0,
     scratch: Bytes,
 ) -> None:
-    """Nothing is dropped."""
-    _tiles(_Forward, (q, k, v, mask, y, lse), scratch, causal=causal, scale=scale)()
+    """All tiles, one after the other."""
+    _tiles(_Forward, (q, k, v, mask, key, y, lse), scratch, causal=causal, scale=scale, p=p)()
 
 
 @scratch(_backward_rule)
@@ -169,6 +168,7 @@ def attention_derivative(
     k: Array,
     v: Array,
     mask: Array | None,
+    key: Array | None,
     y: Array,
     lse: Array,
     dq: Array,
@@ -177,49 +177,8 @@ def attention_derivative(
     *,
     causal: bool,
     scale: float,
+    p: float = 0.0,
     scratch: Bytes,
 ) -> None:
-    """Nothing was dropped."""
-    _tiles(_Backward, (dy, q, k, v, mask, y, lse, dq, dk, dv), scratch, causal=causal, scale=scale)()
-
-
-@scratch(_forward_rule)
-def attention_dropout(
-    q: Array,
-    k: Array,
-    v: Array,
-    mask: Array | None,
-    key: Array,
-    y: Array,
-    lse: Array,
-    *,
-    causal: bool,
-    scale: float,
-    p: float,
-    scratch: Bytes,
-) -> None:
-    """By the key."""
-    _tiles(_Forward, (q, k, v, mask, key, y, lse), scratch, causal=causal, scale=scale, p=p)()
-
-
-@scratch(_backward_rule)
-def attention_dropout_derivative(
-    dy: Array,
-    q: Array,
-    k: Array,
-    v: Array,
-    mask: Array | None,
-    key: Array,
-    y: Array,
-    lse: Array,
-    dq: Array,
-    dk: Array,
-    dv: Array,
-    *,
-    causal: bool,
-    scale: float,
-    p: float,
-    scratch: Bytes,
-) -> None:
-    """By the same key."""
+    """All tiles, one after the other."""
     _tiles(_Backward, (dy, q, k, v, mask, key, y, lse, dq, dk, dv), scratch, causal=causal, scale=scale, p=p)()
