@@ -141,8 +141,9 @@ def masked_within(program: Program) -> Program:
 
     What the activation was given is worked out again from x, by the same arithmetic, so that y need not be kept. That
     is done where nothing else of the backward part reads y. Where a convolution's gradient does, y is there anyway, and
-    takes less time as a mask. The activation's derivative must be a whole intermediate block that nothing but the
-    normalisation's reads. Kernels may normalise tensors that lie otherwise by other arithmetic, so all must lie alike.
+    the mask is made again only where the kernel set saves a pass over memory by it. The activation's derivative must be
+    a whole intermediate block that nothing but the normalisation's reads. Kernels may normalise tensors that lie
+    otherwise by other arithmetic, so all must lie alike.
     """
     fusions = program.target.fusions
     if not any(kernel == NORM_DERIVATIVE and option != SUM for kernel, option in fusions):
@@ -154,7 +155,12 @@ def masked_within(program: Program) -> Program:
         users = (step for step in replacing.uses.steps[place.named["y"].block] if step != place.steps[0])
         return all(program.instructions[step].phase == Phase.FORWARD for step in users)
 
-    found = (p for p in replacing.places(MASK_OF_NORM) if (NORM_DERIVATIVE, p.activation) in fusions and only_masks(p))
+    def saves_a_pass(place: Place) -> bool:
+        call = program.instructions[place.steps[1]]
+        return program.target.in_one_pass(call.kernel, call.operands, call.settings)
+
+    found = (p for p in replacing.places(MASK_OF_NORM) if (NORM_DERIVATIVE, p.activation) in fusions)
+    found = (place for place in found if only_masks(place) or saves_a_pass(place))
     return _replaced(replacing, ((p, AT_SECOND) for p in found if p.lie_equal("x", "y", "dy", "d", "dx")))
 
 
