@@ -27,7 +27,7 @@ PACKAGES = HOME + "singa_lite" + os.sep
 MOST = {
     "add": (41, 190),
     "compile": (31, 134),
-    "plan_batch": (137, 940),
+    "plan_batch": (138, 940),
     "first batch": (158, 1140),
     "repeated batch": (42, 136),
     "save": (42, 230),

@@ -90,8 +90,7 @@ class KernelSet:
 
     layouts: {kind of tensor: its axes from the outermost to the innermost}, as the kernels like them best; C order
     where a kind is not named. Kinds: "image" (n, c, h, w), "filters" (k, c / groups, kh, kw). fusions: (kernel,
-    activation) that the interface has a kernel for, `Facts.activated`, and that this set does in one go; of a kernel
-    that is several in one itself, with the activations that it takes, "" for none.
+    option) that this set does in one go: an activation, or "other", the sum that a kernel takes in.
     strides_matter: kernels of this set whose results any stride may change, beside those of which the interface says so
     and those of the fallback. any_strides: {kernel of this set: those of its tensors that may lie with gaps all the
     same}. tile_bytes: of the gradient of a large weight that is made and applied at a time, what a

@@ -21,7 +21,8 @@ def pieces(name: str, specs: TensorSpecs, nbytes: int, summed: bool = False) -> 
 
     A piece has at least one sample. [] where the call is to be done as a whole.
     """
-    if not summed and not SIGNATURES[name].by_samples(specs):
+    tensors, joins = SIGNATURES[name].tensors, SIGNATURES[name].facts.joins_samples
+    if joins and specs[tensors.index(joins)] is not None:
         return []
     axes = zip(specs, _batched(name, summed), strict=True)
     batched = [spec for spec, is_batched in axes if spec is not None and is_batched]

@@ -147,6 +147,12 @@ class Instruction:
         """Its operands by the names that the interface gives them."""
         return dict(zip(SIGNATURES[self.kernel].tensors, self.operands, strict=True))
 
+    @property
+    def by_samples(self) -> tuple[str, ...]:
+        """`Facts.by_samples`; none where it has the tensor that joins samples."""
+        facts = SIGNATURES[self.kernel].facts
+        return () if facts.joins_samples and self.by_name[facts.joins_samples] else facts.by_samples
+
 
 def repeat_of(instruction: Instruction) -> Instruction:
     """The call that makes results of a recorded one again: the same, or the one that `Facts.again` names.

@@ -65,7 +65,7 @@ def _by_elements(instruction: Instruction) -> Iterator[Split]:
 def _by_samples(instruction: Instruction) -> Iterator[Split]:
     """Axis 0 of what the kernel says. What is broadcast is not cut."""
     signature, named = SIGNATURES[instruction.kernel], instruction.by_name
-    cut = {name: o for name in signature.by_samples(instruction.operands) if (o := named[name]) is not None}
+    cut = {name: o for name in instruction.by_samples if (o := named[name]) is not None}
     if not cut or not all(operand.shape for operand in cut.values()):
         return  # one sample alone
     if signature.family != "elementwise" or len({o.shape for o in cut.values()}) == 1:

@@ -49,7 +49,7 @@ class Narrow(NamedTuple):
 class Target:
     """Facts on a kernel set and on the memory of its device; by default kernels that fuse nothing, on a CPU.
 
-    Rules are methods of `KernelSet`. fusions: (kernel, activation) that are done in one go, and `fusions.PAIR`.
+    Rules are methods of `KernelSet`. fusions: (kernel, option) as of `KernelSet`, and `fusions.PAIR`.
     scratch_bytes: the rule; in_one_pass: whether a fused call takes less time than the calls apart. strides_matter:
     kernels whose results may depend on any strides of their operands; inner_strides_matter: those, and those on any but
     that of axis 0. free_of_strides: of which operands they do not depend on them. tile_bytes: of a large

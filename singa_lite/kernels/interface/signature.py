@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 from weakref import WeakValueDictionary
@@ -86,12 +86,6 @@ class Signature:
     family: str = ""
     doc: str = ""
     defaults: Mapping[str, object] = field(default_factory=dict)
-
-    def by_samples(self, operands: Sequence[object | None]) -> tuple[str, ...]:
-        """`Facts.by_samples` of a call with these operands."""
-        joins = self.facts.joins_samples
-        is_joined = bool(joins) and operands[self.tensors.index(joins)] is not None
-        return () if is_joined else self.facts.by_samples
 
     def settings_of(self, given: Mapping[str, object]) -> dict[str, object]:
         """Those of the given settings that a call of this kernel states. KeyError for one that is missing."""

@@ -81,7 +81,8 @@ def _product_layout(weight: Shaped, y: Shaped, window: Window, groups: int) -> L
 def _conv2d_bytes(
     x: Shaped, weight: Shaped, bias: Shaped | None, y: Shaped, *, activation: str = "", **settings: Any
 ) -> int:
-    return max(bytes_for(*_product_layout(weight, y, **settings).buffers), activation_bytes(y, activation))
+    own = bytes_for(*_product_layout(weight, y, **settings).buffers)
+    return max(own, activation_bytes(y, activation)) if activation else own
 
 
 @scratch(_conv2d_bytes)
@@ -97,28 +98,23 @@ def conv2d(
     scratch: Bytes,
 ) -> None:
     """y = weight @ columns of x, plus bias, then the activation in place."""
-    _convolve(x, weight, bias, y, window, groups, scratch)
-    activate(y, activation, scratch)
-
-
-def _convolve(
-    x: Array, weight: Array, bias: Array | None, y: Array, window: Window, groups: int, scratch: Bytes
-) -> None:
     if _is_direct(y, window) and _are_plain(weight, x, y):
         _product(_matrices(weight, groups), _pixels(x, groups), _pixels(y, groups))
         if bias is not None:
             np.add(y, bias[:, None, None], out=y)
-        return
-    layout = _product_layout(weight, y, window, groups)
-    *buffers, block = carve(scratch, *layout.buffers)
-    for tile in _tiles(x, y, window, layout, buffers):
-        _gather(tile, window)
-        for filters, matrices in _filter_blocks(weight, layout, block):
-            _product(matrices, _flat(tile.columns, 3), _flat(tile.outputs, 2)[:, filters])
-        if bias is None:
-            np.copyto(tile.y, tile.outputs)
-        else:
-            np.add(tile.outputs, bias.reshape(groups, -1, 1, 1, 1), out=tile.y)
+    else:
+        layout = _product_layout(weight, y, window, groups)
+        *buffers, block = carve(scratch, *layout.buffers)
+        for tile in _tiles(x, y, window, layout, buffers):
+            _gather(tile, window)
+            for filters, matrices in _filter_blocks(weight, layout, block):
+                _product(matrices, _flat(tile.columns, 3), _flat(tile.outputs, 2)[:, filters])
+            if bias is None:
+                np.copyto(tile.y, tile.outputs)
+            else:
+                np.add(tile.outputs, bias.reshape(groups, -1, 1, 1, 1), out=tile.y)
+    if activation:
+        activate(y, activation, scratch)
 
 
 @scratch(lambda dy, weight, dx, **settings: bytes_for(*_product_layout(weight, dy, **settings).buffers))

@@ -19,11 +19,12 @@ def fill(y: Array, *, value: float) -> None:
     y.fill(value)
 
 
-@scratch(lambda a, b, y, *, activation="": activation_bytes(y, activation))
+@scratch(lambda a, b, y, *, activation="": activation_bytes(y, activation) if activation else 0)
 def add(a: Array, b: Array, y: Array, *, activation: str = "", scratch: Bytes) -> None:
     """y = a + b, then the activation in place."""
     np.add(a, b, out=y)
-    activate(y, activation, scratch)
+    if activation:
+        activate(y, activation, scratch)
 
 
 def subtract(a: Array, b: Array, y: Array) -> None:
