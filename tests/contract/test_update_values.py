@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from every_row import over_rows
-from every_set import every_own_set
+from every_set import ON_CPU, every_own_set, parameter
 from joined_cases import JOINED
 from kernel_case import run
 from layouts import c_order, turned
@@ -285,19 +285,20 @@ def test_taken_back_only_where_the_rate_is_nan(kernels: KernelSet, lay):
     np.testing.assert_array_equal(y, before)
 
 
-@pytest.mark.parametrize("shape", [(37, 41), (5, 9001), (700, 1)])
-def test_squares_by_pieces_of_rows_give_equal_bits(shape):
+@pytest.mark.parametrize("kernels", [parameter(kernels) for kernels in ON_CPU])
+@pytest.mark.parametrize("shape", [(37, 41), (5, 9001), (700, 1), (5000, 3)])
+def test_squares_by_pieces_of_rows_give_equal_bits(kernels: KernelSet, shape):
     """As a large gradient is squared tile by tile."""
     x = normal(*shape)
     for lay in (lambda a: a, lambda a: np.asfortranarray(a.T)):
         laid, whole = lay(x), np.array(0.3)
         axis = int(laid.strides[1] > laid.strides[0])
-        run(NUMPY, "add_squares", [laid, whole], {})
+        run(kernels, "add_squares", [laid, whole], {})
         for rows in (1, 3, 19):
             total = np.array(0.3)
             for start in range(0, laid.shape[axis], rows):
                 piece = laid[start : start + rows] if axis == 0 else laid[:, start : start + rows]
-                run(NUMPY, "add_squares", [piece, total], {})
+                run(kernels, "add_squares", [piece, total], {})
             assert total.tobytes() == whole.tobytes()
 
 

@@ -84,6 +84,8 @@ def call_of(name: str, states: int, shape: tuple[int, ...], kind: str, lay: Any 
     floats = [np.abs(x) * np.float32(1e-3) if s else x for x, s in zip(floats, squares, strict=True)]
     if kind == "int8":
         kept = [encoded(x, s) for x, s in zip(floats, squares, strict=True)]
+    elif kind == "float32":
+        kept = [lay(x) for x in floats]
     else:
         kept = [lay(cut(x)) for x in floats]
     return [lay(gradient), np.array(0.1), lay(value), *kept, *left_out, np.array(2)]
@@ -173,6 +175,21 @@ def test_tiles_of_rows_give_equal_bits(kernels: KernelSet, name, states, hyper, 
         counts.append(int(count))
     assert set(counts) == {3}
     assert [x.tobytes() for x in changed(call)] == [x.tobytes() for x in changed(whole)]
+
+
+@every_set
+@every_update
+@pytest.mark.parametrize("kind", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("shape", [(67, 71), (3, 2049), (40, 2048)])
+def test_every_set_has_the_bits_of_numpy(kernels: KernelSet, name, states, hyper, kind, shape):
+    """Over gradients of many magnitudes, so that all codes occur, some of which are zeros."""
+    calls = [call_of(name, states, shape, kind) for _ in range(2)]
+    for one, call in zip((kernels, NUMPY), calls, strict=True):
+        call[0] *= np.exp(4 * normal(*shape, seed=9))
+        call[0][::5] = 0
+        for _ in range(2):
+            run(one, name, call, {"hyper": hyper})
+    assert [x.tobytes() for x in changed(calls[0])] == [x.tobytes() for x in changed(calls[1])]
 
 
 @every_set

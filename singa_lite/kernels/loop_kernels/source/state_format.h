@@ -1,4 +1,6 @@
-/* State of updates as it is kept: float32, bfloat16 rounded by chance, or 8 bits in blocks (interface/state_format.py). */
+/* State of updates as it is kept: float32, bfloat16 rounded by chance, or 8 bits in blocks.
+ *
+ * interface/state_format.py defines the formats. */
 #ifndef STATE_FORMAT_H
 #define STATE_FORMAT_H
 

@@ -1,7 +1,7 @@
 /* Updates of optimizers, in place. rate: where it is NaN nothing changes; count: updates so far, one is added.
  *
- * Gradient, value and state are of one shape (rows, columns) and lie alike without gaps. bits: of the state, 32, 16 or 8;
- * the rows matter for 8 bits only. codes: of state with a sign, and of squares; read for 8 bits only. */
+ * Gradient, value and state are of one shape (rows, columns) and lie alike without gaps. bits: of the state, 32, 16 or
+ * 8; the rows matter for 8 bits only. codes: of state with a sign, and of squares; read for 8 bits only. */
 #ifndef UPDATE_H
 #define UPDATE_H
 
