@@ -58,7 +58,7 @@ class WideningSet(KernelSet):
         """As `KernelSet.choose`; of a call in 16 bits the kernel that takes it as it is, or the one that widens."""
         if not _narrow(name, specs) or self._takes(name, specs, settings):
             return super().choose(name, specs, settings)
-        if pieces_of(name, specs):
+        if pieces_of(name, specs, settings):
             return CutNorm(name, self)
         widened = WidenedKernel(name, self)
         return SummedKernel(name, widened, self) if summed_pieces(name, specs) else widened
@@ -85,6 +85,8 @@ class WideningSet(KernelSet):
         They have one shape, and their axes lie in one order. ml_dtypes rounds an element in 0.5 ns, in one thread, as
         it holds Python's lock; the same in NumPy's integers, eight passes over a block, takes 1.1 ns.
         """
+        if isinstance(self.fallback, WideningSet):
+            return self.fallback.converted(source, target)
         return partial(_round if target.dtype.name == _HALF else np.copyto, target, source, casting="unsafe")
 
     def _takes(self, name: str, specs: TensorSpecs, settings: Settings) -> bool:

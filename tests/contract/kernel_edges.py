@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from math import e, exp, expm1, log, log1p, tanh
 from typing import Any
 
-from singa_lite.kernels.choice import find_onednn
-
 NAN, INF = float("nan"), float("inf")
 
 #: What activations are given below.
@@ -133,32 +131,6 @@ EDGES: dict[str, Edge] = {
     "squared_error_derivative": Edge(([1.0] * 4, [NAN, INF, -INF, 0], [0.5] * 4), [NAN, INF, -INF, -0.5]),
 }
 
-
-def _has_avx512() -> bool:
-    """Whether oneDNN's code here is for AVX-512."""
-    if isinstance(find_onednn(), str):
-        return False
-    from singa_lite.kernels.onednn_kernels.library.library import load
-
-    return load().has_avx512
-
-
-#: Where a set has another result: (set, key) -> what it gives. The library's derivatives multiply dy by 1 or 0, which
-#: gives NaN where dy is infinite; it takes a NaN result for an open unit; its gelu multiplies infinity by 0, on both
-#: sides with AVX-512.
-DIFFERENT: dict[tuple[str, str], list[float]] = {
-    ("onednn", "gelu"): [NAN, NAN if _has_avx512() else INF, NAN, 0, 0, 0, 1e4, 0],
-    ("onednn", "gelu_derivative"): [1, 1, NAN, NAN, 2, 0, NAN],
-    ("onednn", "gelu_tanh"): [NAN, INF, NAN, 0, 0, 0, 1e4, 0],
-    ("onednn", "gelu_tanh_derivative"): [1, 1, NAN, NAN, 2, 0, NAN],
-    ("onednn", "elu_derivative"): [1.4, 1.4, 2, 2, 0.4, 2],
-    ("onednn", "relu_derivative:of NaN"): [2, 2],
-    **{("onednn", f"{name}_derivative:closed"): [NAN, NAN, NAN, 0] for name in ("relu", "relu6")},
-    ("onednn", "relu6_derivative:closed above"): [NAN, NAN, NAN, 0],
-}
-
-#: Rows that a set leaves to the one below.
-LEFT_BELOW = {("onednn", "power:inverse root")}
 
 #: Kernels in which NumPy warns of infinity by infinity; all others do their work in silence.
 NUMPY_WARNS = {"silu", "sigmoid_cross_entropy"}

@@ -34,7 +34,7 @@ def of_each(*further: tuple[int, ...]) -> Any:
 
 every_shape = of_each(*SHAPES)
 #: Where a wrong id is found while the kernel runs, it is an error; a GPU cannot raise one, and gives NaN.
-REFUSING = {"numpy", "onednn"}
+REFUSING = {"numpy", "onednn", "loops"}
 
 
 def scores(shape: tuple[int, ...], scale: float = 3) -> Array:

@@ -9,15 +9,16 @@ import pytest
 from host_loader import missing_to_run
 from kernel_sets import cuda_sets
 from singa_lite.kernels.kernel_set import KernelSet
+from singa_lite.kernels.loop_kernels import loops
 from singa_lite.kernels.numpy_kernels import NUMPY
 from singa_lite.kernels.onednn_kernels import onednn as onednn_over
 
 
 @pytest.fixture(scope="session")
 def onednn() -> KernelSet:
-    """The oneDNN set. Tests that ask for it are skipped where there is no library, and say where it was looked for."""
+    """The oneDNN set above the loops. Tests that ask for it are skipped where there is no library, and say why."""
     try:
-        return onednn_over(NUMPY)
+        return onednn_over(loops(NUMPY))
     except OSError as error:
         pytest.skip(f"{error}; pip install onednn-cpu-gomp")
 

@@ -71,9 +71,9 @@ MATRIX, BOX = RowsView(X, 5), BoxView(X, (0, 0, 0, 0, 5, 1))
         ((MATRIX, BOX, (1,) * 6), "wanted Box, received RowsView"),
         ((1.5, BOX, (1,) * 6), "wanted Box, received 1.5"),
         ((None, None, None), "wanted Extents, received None"),
-        ((None, None, X), "wanted Extents, received"),
+        ((None, None, X), "wanted Extents, received <"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_arguments_that_do_not_fit_are_named_before_the_call(arguments: Any, says: str):
     step = LoopStep(Library(FILES[LEVELS[0]]), "copy", arguments)

@@ -1,8 +1,7 @@
 """Activations and softmax. Derivatives take the output where that suffices, so that the input can die.
 
 NaN gives NaN, and an infinite x the limit of the formula, unless a kernel says otherwise. At a kink, where y is 0
-(or 6, of relu6), a derivative is what its "else" says. `tests/contract/kernel_edges.py` has the values, and those of
-a kernel set that has others.
+(or 6, of relu6), a derivative is what its "else" says. `tests/contract/kernel_edges.py` has the values.
 """
 
 from __future__ import annotations
@@ -24,10 +23,7 @@ def relu(x: Read, y: Write) -> None:
 
 @kernel(BY_RESULT, dx="dy")
 def relu_derivative(dy: Read, y: Read, dx: Write) -> None:
-    """dx = dy where y > 0, else 0, also where y is NaN or dy is not finite.
-
-    The oneDNN set multiplies dy by 0 there, which gives NaN for an infinite dy, and takes a NaN y for an open unit.
-    """
+    """dx = dy where y > 0, else 0, also where y is NaN or dy is not finite."""
 
 
 @kernel(COMMUTES_WITH_MAX, y="x")
@@ -84,7 +80,7 @@ def tanh_derivative(dy: Read, y: Read, dx: Write) -> None:
 def gelu(x: Read, y: Write) -> None:
     """y = x * (1 + erf(x / sqrt 2)) / 2, the exact form (Hendrycks and Gimpel, arXiv 1606.08415).
 
-    0 for minus infinity (NaN in the oneDNN set).
+    0 for minus infinity.
     """
 
 
@@ -97,7 +93,7 @@ def gelu_derivative(dy: Read, x: Read, dx: Write) -> None:
 def gelu_tanh(x: Read, y: Write) -> None:
     """y = x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))) / 2, near gelu (Hendrycks and Gimpel, arXiv 1606.08415).
 
-    0 for minus infinity (NaN in the oneDNN set).
+    0 for minus infinity.
     """
 
 

@@ -20,7 +20,9 @@ NEEDS = {"avx512": {*_AVX2, "avx512f", "avx512bw", "avx512dq", "avx512vl"}, "avx
 #: What `SINGA_LITE_LOOPS` may hold instead of a level: do without the loops.
 OFF = "off"
 
-_PROTOTYPE = re.compile(r"void (\w+)\(([^)]*)\);")
+_OPERATION = re.compile(r"^ +OF\((\w+),", re.MULTILINE)
+#: Of a function for Python; those for other loops do not begin with their type.
+_PROTOTYPE = re.compile(r"^void (\w+)\(([^)]*)\);", re.MULTILINE)
 
 
 class Rows(c.Structure):
@@ -42,7 +44,7 @@ class Extents(c.Structure):
 class Box(c.Structure):
     """An operand of a loop as a tensor of any strides, see numbers.h."""
 
-    _fields_ = [("at", c.c_void_p), ("steps", c.c_int64 * AXES), ("is_narrow", c.c_int64)]
+    _fields_ = [("at", c.c_void_p), ("steps", c.c_int64 * AXES), ("type", c.c_int64)]
 
 
 #: {type in the headers: type in Python}. All pointers are addresses.
@@ -83,6 +85,13 @@ def argument_types(headers: str) -> dict[str, tuple[type, ...]]:
         name: tuple(c.c_void_p if "*" in text else TYPES[text.split()[0]] for text in arguments.split(","))
         for name, arguments in _PROTOTYPE.findall(headers)
     }
+
+
+@cache
+def operations() -> dict[str, int]:
+    """Returns {operation: its number} of all element-wise operations, see operations.h."""
+    names = _OPERATION.findall((FOLDER / "source" / "operations.h").read_text())
+    return {name: number for number, name in enumerate(names)}
 
 
 @cache

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.common.strides import memory_order, ordered_strides
+from singa_lite.common.strides import laid_out, memory_order, ordered_strides
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.loop_kernels.library import AXES
 from singa_lite.kernels.loop_kernels.routine import BoxView, Routine, RowsView
@@ -16,6 +16,13 @@ from singa_lite.kernels.routine import BufferView
 from singa_lite.kernels.widening import NARROW
 
 FLOAT = np.dtype(np.float32)
+#: {dtype: its number in numbers.h}, and that of random numbers by their place.
+TYPES = {"float32": 0, NARROW: 1, "bool": 2}
+UNIFORM = 3
+#: Pieces of rows: enough for the cores of a large machine.
+MOST_PIECES = 64
+#: Elements and rows of a piece at least.
+LEAST_PIECE, LEAST_ROWS = 1 << 15, 32
 
 
 class Matrix(NamedTuple):
@@ -43,33 +50,79 @@ def are_stored(*specs: TensorSpec) -> bool:
     return all(spec.dtype == FLOAT or is_narrow(spec) for spec in specs)
 
 
+def piece_count(rows: int, columns: int) -> int:
+    """Into how many pieces rows are cut, each with sums of its own that are added up one by one: a power of 2."""
+    most = min(MOST_PIECES, rows // LEAST_ROWS, rows * columns // LEAST_PIECE)
+    return 1 << max(0, most.bit_length() - 1)
+
+
 def are_vectors(*specs: TensorSpec) -> bool:
     """Whether all are float32 in C order without gaps, read as vectors."""
     return all(spec.dtype == FLOAT and _pitch(spec, (), range(spec.ndim)) is not None for spec in specs)
 
 
+def is_number(spec: TensorSpec) -> bool:
+    """Whether it is one number of float64, which a loop reads or writes as it is."""
+    return spec.dtype == np.float64 and spec.size == 1
+
+
+def lie_alike(*specs: TensorSpec) -> bool:
+    """Whether all have one shape and one order of axes in memory, without gaps: they are lines of elements."""
+    order = memory_order(specs[0].shape, specs[0].strides)
+    return all(spec.shape == specs[0].shape and _pitch(spec, (), order) is not None for spec in specs)
+
+
+def without_gaps(spec: TensorSpec) -> TensorSpec:
+    """Returns the spec of a tensor without gaps whose axes lie in the same order."""
+    order = memory_order(spec.shape, spec.strides)
+    return TensorSpec(spec.shape, spec.dtype, laid_out(spec.shape, order, spec.dtype.itemsize))
+
+
+def as_vector(routine: Routine, spec: TensorSpec, is_written: bool = False) -> BufferView:
+    """Returns where its elements lie in C order without gaps: its own place, or a copy in the scratch."""
+    return _rows(routine, spec, (), range(spec.ndim), is_written).view
+
+
 def as_matrix(
-    routine: Routine, specs: Sequence[TensorSpec], columns: Sequence[int], written: Collection[TensorSpec] = ()
+    routine: Routine,
+    specs: Sequence[TensorSpec],
+    columns: Sequence[int],
+    written: Collection[TensorSpec] = (),
+    order: Sequence[int] | None = None,
+    updated: Collection[TensorSpec] = (),
 ) -> Matrix | None:
     """Returns operands of one shape as rows, whose elements are along the axes `columns` and lie without gaps.
 
-    The other axes are the rows, in the order in which the first operand that fits has them in memory; rows may lie
-    apart. An operand that lies otherwise is copied into the scratch first, or from there at the end, where it is one of
-    `written`. None for other types than float32 and bfloat16.
+    The other axes are the rows, in this order, or in that in which the first operand that fits has them in memory; rows
+    may lie apart. An operand that lies otherwise is copied into the scratch first, or from there at the end, where it
+    is one of `written`; both, where it is one of `updated`. None for other types than float32 and bfloat16.
     """
     shape = specs[0].shape
     if not are_stored(*specs) or any(spec.shape != shape for spec in specs):
         return None
     orders = [[axis for axis in memory_order(shape, spec.strides) if axis not in columns] for spec in specs]
     fitting = [outer for spec, outer in zip(specs, orders, strict=True) if _pitch(spec, outer, columns) is not None]
-    outer = fitting[0] if fitting else orders[0]
-    views = tuple(_rows(routine, spec, outer, columns, spec in written) for spec in specs)
+    outer = order or (fitting[0] if fitting else orders[0])
+    views = tuple(_rows(routine, spec, outer, columns, spec in written, spec in updated) for spec in specs)
     width = prod(shape[axis] for axis in columns)
     return Matrix(specs[0].size // width, width, views)
 
 
+def in_order(routine: Routine, spec: TensorSpec, is_written: bool = False) -> RowsView:
+    """Returns an operand as rows whose elements are along its last axis, in C order of the other axes.
+
+    One that lies otherwise is copied into the scratch first, or from there at the end, where it is written.
+    """
+    return _rows(routine, spec, range(spec.ndim - 1), [spec.ndim - 1], is_written)
+
+
 def _rows(
-    routine: Routine, spec: TensorSpec, outer: Sequence[int], columns: Sequence[int], is_written: bool
+    routine: Routine,
+    spec: TensorSpec,
+    outer: Sequence[int],
+    columns: Sequence[int],
+    is_written: bool,
+    is_updated: bool = False,
 ) -> RowsView:
     pitch = _pitch(spec, outer, columns)
     if pitch is not None:
@@ -78,10 +131,10 @@ def _rows(
     strides = ordered_strides(spec.shape, [*outer, *columns], spec.dtype.itemsize)
     lying = TensorSpec(spec.shape, spec.dtype, strides)
     extents, (own, there) = as_boxes([(spec, spec), (lying, copied)])
-    if is_written:
-        routine.run_last("copy", there, own, extents)
-    else:
+    if not is_written:
         routine.run("copy", own, there, extents)
+    if is_written or is_updated:
+        routine.run_last("copy", there, own, extents)
     return RowsView(copied, prod(spec.shape[axis] for axis in columns), is_narrow(spec))
 
 
@@ -107,8 +160,14 @@ def as_boxes(operands: Sequence[tuple[TensorSpec, BufferView]]) -> Boxes:
         raise ValueError(f"a loop: wanted at most {AXES} axes that lie apart, received {len(axes)}")
     filled = [(1, *[0] * len(operands))] * missing + axes
     extents, *found = zip(*filled, strict=True)
-    views = [BoxView(view, each, is_narrow(spec)) for each, (spec, view) in zip(found, operands, strict=True)]
+    views = [BoxView(view, each, TYPES[spec.dtype.name]) for each, (spec, view) in zip(found, operands, strict=True)]
     return Boxes(extents, tuple(views))
+
+
+def broadcast(spec: TensorSpec, shape: tuple[int, ...]) -> TensorSpec:
+    """Returns the spec of the same elements under a shape that theirs broadcasts to."""
+    kept = [0 if extent == 1 else stride for extent, stride in zip(spec.shape, spec.strides, strict=True)]
+    return TensorSpec(shape, spec.dtype, (*[0] * (len(shape) - spec.ndim), *kept))
 
 
 def _pitch(spec: TensorSpec, outer: Sequence[int], inner: Sequence[int]) -> int | None:

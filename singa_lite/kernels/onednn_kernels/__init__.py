@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-import numpy as np
-
-from singa_lite.common.array_types import Array
-from singa_lite.kernels.kernel_set import KernelSet, Launch, Settings, TensorSpecs, Turns
+from singa_lite.kernels.kernel_set import KernelSet, Settings, TensorSpecs, Turns
 from singa_lite.kernels.onednn_kernels.library.library import load
 from singa_lite.kernels.widening import WideningSet
 
@@ -17,15 +14,6 @@ CODE_BYTES = 80 << 10
 
 class OneDNNSet(WideningSet):
     """The kernels of the library, of which many take bfloat16 where the processor does."""
-
-    def converted(self, source: Array, target: Array) -> Launch:
-        """By the library, where it has fast code for it."""
-        from singa_lite.kernels.onednn_kernels import bfloat16
-        from singa_lite.kernels.onednn_kernels.library import reorders
-
-        halves = np.dtype(np.float16) in (source.dtype, target.dtype)
-        made = reorders.converted(source, target) if bfloat16.converts() and not halves else None
-        return made or super().converted(source, target)
 
     def turns(self) -> Turns:
         """They share the library's memory objects."""
@@ -48,19 +36,10 @@ def onednn(fallback: KernelSet) -> KernelSet:
     of the set may round otherwise where they change, but for those of the operands in `any_strides.py`.
     """
     from singa_lite.kernels.onednn_kernels import (
-        activation,
-        attention,
         bfloat16,
         convolution,
-        elementwise,
-        layer_norm,
         linear,
-        loss,
         pooling,
-        recurrent,
-        reduction,
-        rms_norm,
-        update,
     )
     from singa_lite.kernels.onednn_kernels.filter_gradient import FILTER_GRADIENTS
     from singa_lite.kernels.onednn_kernels.library import layouts
@@ -70,22 +49,13 @@ def onednn(fallback: KernelSet) -> KernelSet:
 
     load()
     modules = (
-        activation,
-        attention,
         convolution,
-        elementwise,
-        layer_norm,
         linear,
-        loss,
         pooling,
-        recurrent,
-        reduction,
-        rms_norm,
-        update,
     )
     kernels = collect(*modules, variants=[FILTER_GRADIENTS])
     fusions = [(kernel, activation) for kernel in ("conv2d", "linear") for activation in POST_OPS]
-    fusions += [*elementwise.FUSIONS, *fallback.fusions]
+    fusions += fallback.fusions
     found = OneDNNSet(
         "onednn",
         kernels,

@@ -1,25 +1,149 @@
-/* Element by element, over tensors of any strides. */
+/* Element by element: blocks of up to CHUNK elements, whole lines of a box or a part of one.
+ *
+ * A block of float32 without gaps is read and written in place. Any other is widened or gathered into a buffer in the
+ * first cache, and its result is rounded or scattered from there. */
 #include "elementwise.h"
+#include "operations.h"
+#include "philox.h"
 
-static void copy_line(Box x, Box y, int64_t from, int64_t to, int64_t count) {
-    int64_t a = x.steps[AXES - 1], b = y.steps[AXES - 1];
-    if (x.is_narrow && y.is_narrow)
+typedef void Operation(const float *as, const float *bs, const float *cs, float *ys, int64_t count, float p, float q);
+
+#define FUNCTION(name, result) \
+    static void each_##name(const float *as, const float *bs, const float *cs, float *ys, int64_t count, float p, \
+                            float q) { \
+        (void)as, (void)bs, (void)cs, (void)p, (void)q; \
+        _Pragma("omp simd") for (int64_t i = 0; i < count; i++) { \
+            float a = as[i], b = bs[i], c = cs[i]; \
+            (void)a, (void)b, (void)c; \
+            ys[i] = result; \
+        } \
+    }
+#define ADDRESS(name, result) each_##name,
+
+OPERATIONS(FUNCTION)
+
+static Operation *const operations[] = {OPERATIONS(ADDRESS)};
+
+/* What is done with all blocks, and how many lines and columns a block has. */
+typedef struct {
+    Operation *does, *then;
+    Box read[3], y;
+    Extents extents;
+    int64_t lines, columns;
+    float p, q;
+} Work;
+
+/* The elements of a line in float32, into the buffer. */
+static void read_line(Box box, int64_t start, int64_t count, float *buffer) {
+    int64_t step = box.steps[AXES - 1];
+    if (box.type == UNIFORM)
+        uniform_numbers(box.at, start, count, buffer);
+    else if (box.type == BFLOAT16 && step == 1)
         for (int64_t i = 0; i < count; i++)
-            ((uint16_t *)y.at)[to + i * b] = ((const uint16_t *)x.at)[from + i * a];
-    else if (x.is_narrow)
+            buffer[i] = widened(((const uint16_t *)box.at)[start + i]);
+    else if (box.type == BFLOAT16)
         for (int64_t i = 0; i < count; i++)
-            ((float *)y.at)[to + i * b] = widened(((const uint16_t *)x.at)[from + i * a]);
-    else if (y.is_narrow)
+            buffer[i] = widened(((const uint16_t *)box.at)[start + i * step]);
+    else if (box.type == BOOL)
         for (int64_t i = 0; i < count; i++)
-            ((uint16_t *)y.at)[to + i * b] = narrowed(((const float *)x.at)[from + i * a]);
+            buffer[i] = ((const uint8_t *)box.at)[start + i * step] != 0;
+    else if (step == 1)
+        for (int64_t i = 0; i < count; i++)
+            buffer[i] = ((const float *)box.at)[start + i];
     else
         for (int64_t i = 0; i < count; i++)
-            ((float *)y.at)[to + i * b] = ((const float *)x.at)[from + i * a];
+            buffer[i] = ((const float *)box.at)[start + i * step];
+}
+
+static void write_line(Box box, int64_t start, int64_t count, const float *buffer) {
+    int64_t step = box.steps[AXES - 1];
+    if (box.type == BFLOAT16 && step == 1)
+        for (int64_t i = 0; i < count; i++)
+            ((uint16_t *)box.at)[start + i] = narrowed(buffer[i]);
+    else if (box.type == BFLOAT16)
+        for (int64_t i = 0; i < count; i++)
+            ((uint16_t *)box.at)[start + i * step] = narrowed(buffer[i]);
+    else if (box.type == BOOL)
+        for (int64_t i = 0; i < count; i++)
+            ((uint8_t *)box.at)[start + i * step] = buffer[i] != 0;
+    else if (step == 1)
+        for (int64_t i = 0; i < count; i++)
+            ((float *)box.at)[start + i] = buffer[i];
+    else
+        for (int64_t i = 0; i < count; i++)
+            ((float *)box.at)[start + i * step] = buffer[i];
+}
+
+/* A block as one line, where its lines lie one behind the other. */
+static inline int is_dense(Box box, int64_t lines, int64_t columns) {
+    return box.steps[AXES - 1] == 1 && (lines == 1 || box.steps[AXES - 2] == columns);
+}
+
+static const float *read_block(Box box, int64_t start, int64_t lines, int64_t columns, float *buffer) {
+    int dense = is_dense(box, lines, columns);
+    if (dense && box.type == FLOAT32)
+        return (const float *)box.at + start;
+    if (dense)
+        columns *= lines, lines = 1;
+    for (int64_t line = 0; line < lines; line++)
+        read_line(box, start + line * box.steps[AXES - 2], columns, buffer + line * columns);
+    return buffer;
+}
+
+static void write_block(Box box, int64_t start, int64_t lines, int64_t columns, const float *buffer) {
+    if (is_dense(box, lines, columns))
+        columns *= lines, lines = 1;
+    for (int64_t line = 0; line < lines; line++)
+        write_line(box, start + line * box.steps[AXES - 2], columns, buffer + line * columns);
+}
+
+/* Rounds to bfloat16, as a result that another operation reads would be. */
+static void round_line(float *numbers, int64_t count) {
+    for (int64_t i = 0; i < count; i++)
+        numbers[i] = widened(narrowed(numbers[i]));
+}
+
+static void do_block(const Work *work, int64_t line, int64_t lines, int64_t column, int64_t columns) {
+    float buffers[4][CHUNK];
+    const float *found[3];
+    int64_t count = lines * columns, start = line_start(work->y, work->extents, line) + column * work->y.steps[AXES - 1];
+    int in_place = work->y.type == FLOAT32 && is_dense(work->y, lines, columns);
+    float *result = in_place ? (float *)work->y.at + start : buffers[3];
+    for (int each = 0; each < 3; each++) {
+        Box box = work->read[each];
+        int64_t from = line_start(box, work->extents, line) + column * box.steps[AXES - 1];
+        found[each] = box.at ? read_block(box, from, lines, columns, buffers[each]) : result;
+    }
+    work->does(found[0], found[1], found[2], result, count, work->p, work->q);
+    if (work->then) {
+        if (work->y.type == BFLOAT16)
+            round_line(result, count);
+        work->then(result, result, result, result, count, work->p, work->q);
+    }
+    if (!in_place)
+        write_block(work->y, start, lines, columns, result);
+}
+
+static void do_blocks(const Work *work) {
+    int64_t count = work->extents.of[AXES - 1], beside = work->extents.of[AXES - 2];
+    int64_t across = (count + work->columns - 1) / work->columns, down = (beside + work->lines - 1) / work->lines;
+    int64_t lines = line_count(work->extents), blocks = beside ? lines / beside * down * across : 0;
+#pragma omp parallel for schedule(static) if (lines * count > SMALL)
+    for (int64_t block = 0; block < blocks; block++) {
+        int64_t column = block % across * work->columns, group = block / across;
+        int64_t line = group % down * work->lines, outer = group / down;
+        do_block(work, outer * beside + line, least(work->lines, beside - line), column,
+                 least(work->columns, count - column));
+    }
+}
+
+void elementwise(int64_t operation, int64_t then, Box a, Box b, Box c, Box y, Extents extents, float p, float q) {
+    Operation *second = then < 0 ? NULL : operations[then];
+    int64_t count = extents.of[AXES - 1], columns = least(count, CHUNK), lines = columns ? CHUNK / columns : 1;
+    Work work = {operations[operation], second, {a, b, c}, y, extents, lines, columns ? columns : 1, p, q};
+    do_blocks(&work);
 }
 
 void copy(Box x, Box y, Extents extents) {
-    int64_t lines = line_count(extents), count = extents.of[AXES - 1];
-#pragma omp parallel for schedule(static) if (lines * count > SMALL)
-    for (int64_t line = 0; line < lines; line++)
-        copy_line(x, y, line_start(x, extents, line), line_start(y, extents, line), count);
+    elementwise(0, -1, x, (Box){0}, (Box){0}, y, extents, 0, 0);
 }

@@ -26,12 +26,18 @@ typedef struct {
     int64_t of[AXES];
 } Extents;
 
-/* A tensor of any strides: elements from one to the next along each axis, 0 where it is the same all along it. */
+/* Of the elements of a box. UNIFORM: random numbers in [0, 1) of the key that lies there, by their place. */
+enum { FLOAT32, BFLOAT16, BOOL, UNIFORM };
+
+/* A tensor of any strides: elements from one to the next along each axis, 0 where it is the same all along it. at:
+ * NULL for an operand that is left out. */
 typedef struct {
     void *at;
     int64_t steps[AXES];
-    int64_t is_narrow;
+    int64_t type;
 } Box;
+
+static inline int is_half(Box x) { return x.type == BFLOAT16; }
 
 /* Lines of a box: rows along the last axis. */
 static inline int64_t line_count(Extents extents) {
@@ -44,11 +50,19 @@ static inline int64_t line_count(Extents extents) {
 /* Where a line begins, in elements. */
 static inline int64_t line_start(Box box, Extents extents, int64_t line) {
     int64_t start = 0;
-    for (int axis = AXES - 2; axis >= 0; axis--) {
+    for (int axis = AXES - 2; axis >= 0 && line; axis--) {
+        if (extents.of[axis] == 1)
+            continue;
         start += line % extents.of[axis] * box.steps[axis];
         line /= extents.of[axis];
     }
     return start;
+}
+
+/* Where an element is, in the order of the axes, in elements. */
+static inline int64_t place(Box box, Extents extents, int64_t number) {
+    int64_t last = extents.of[AXES - 1], step = box.steps[AXES - 1];
+    return number < last ? number * step : line_start(box, extents, number / last) + number % last * step;
 }
 
 static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
