@@ -11,6 +11,7 @@ import os
 import platform
 import sys
 from contextlib import suppress
+from copy import copy
 from hashlib import sha256
 from pathlib import Path
 
@@ -75,9 +76,9 @@ class Loops(build_ext):
     """The command that compiles the loops, or says once why it cannot."""
 
     def finalize_options(self) -> None:
-        """Files are compiled one after the other: those of both levels go through the same object files."""
+        """All levels are compiled at the same time."""
         super().finalize_options()
-        self.parallel = None
+        self.parallel = self.parallel or True
 
     def run(self) -> None:
         """Compiles what can be compiled, and says what was left out."""
@@ -85,14 +86,16 @@ class Loops(build_ext):
         super().run()
         if self.failed:
             compiler = getattr(self.compiler, "compiler_so", ["none found"])[0]
-            print(NOT_COMPILED.format(levels=" and ".join(self.failed), compiler=compiler), file=sys.stderr)
+            print(NOT_COMPILED.format(levels=" and ".join(sorted(self.failed)), compiler=compiler), file=sys.stderr)
 
     def build_extension(self, ext: Extension) -> None:
         """Compiles one file of loops; where that fails it is left out."""
+        level, own = ext.name.rpartition("_")[2], copy(self)
+        own.build_temp = str(Path(self.build_temp, level))  # object files of one level must not be linked into another
         try:
-            super().build_extension(ext)
+            super(Loops, own).build_extension(ext)
         except (BaseError, CCompilerError, CompileError, OSError) as error:
-            self.failed.append(ext.name.rpartition("_")[2])
+            self.failed.append(level)
             print(error, file=sys.stderr)
 
 

@@ -9,6 +9,10 @@ has (blocked as it chooses, channels last), nothing converted, no bias, the same
 of the step, and what its bytes take at the rate of a copy that no cache holds. So `bound` is about the step that this
 library could not beat on this machine, and --goal milliseconds is told beside it. Ours is the median of --runs, the
 library's the least of as many, as other work on the machine would make a bound of it too large.
+
+--peaks: instead, all kernels of the step beside both peaks of the machine: time, share of a copy's bandwidth, share of
+the arithmetic of a float32 product, and the limit: the longer one of what each call's bytes and its arithmetic take at
+the peaks. A kernel whose tensors lie in a cache may take less than its limit.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from nets import batch, entry
 from singa_lite import device, optimizer
 from singa_lite.compiler.ir.operation import Instruction
 from singa_lite.compiler.ir.time_model import flops
-from singa_lite.compiler.report.profile import Profile
+from singa_lite.compiler.report.profile import Cost, Profile
 from singa_lite.kernels.interface.signature import SIGNATURES
 from singa_lite.kernels.kernel_set import TensorSpec, specs_of
 from singa_lite.kernels.onednn_kernels.convolution import DIRECT, chosen_filters, geometry
@@ -176,6 +180,31 @@ def report(found: Sequence[Row], profile: Profile, step: float, options: argpars
     print(f"; wanted {options.goal:.1f}" if options.goal else "")
 
 
+def report_peaks(profile: Profile) -> None:
+    """Print each kernel's time beside what its bytes and its arithmetic take at the peaks, the slowest first."""
+    peaks = profile.peaks
+    if peaks is None:
+        raise ValueError("--peaks: wanted memory for a product and a copy beside the step, received less")
+    limits = defaultdict[str, float](float)
+    for call in profile.operations:
+        least = max((call.bytes_read + call.bytes_written) / peaks.nbytes, call.flops / peaks.flops)
+        limits[call.kernel] += least
+        limits["all"] += least
+    print(
+        "| kernel | calls | ms | of the step | of the copy's GB/s | of the product's GFLOP/s | limit, ms | ms / limit |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
+    kernels = profile.by_kernel()
+    sums = zip(*(kernel[1:] for kernel in kernels), strict=True)
+    for kernel in (*kernels, Cost("all", *map(sum, sums))):
+        limit, seconds = limits[kernel.name], kernel.seconds
+        moved = (kernel.bytes_read + kernel.bytes_written) / seconds / peaks.nbytes
+        computed = f"{kernel.flops / seconds / peaks.flops:.0%}" if kernel.flops else ""
+        time_of = f"{kernel.name} | {kernel.operations} | {1e3 * seconds:.2f} | {seconds / profile.seconds:.1%}"
+        print(f"| {time_of} | {moved:.0%} | {computed} | {1e3 * limit:.2f} | {seconds / limit:.2f} |")
+    print(f"\npeaks: {peaks.nbytes / 1e9:.1f} GB/s of a copy, read and written, {peaks.flops / 1e9:.0f} GFLOP/s")
+
+
 def _sum(found: Sequence[Row]) -> Row:
     return Row("", *(sum(column) for column in list(zip(*found, strict=True))[1:]))
 
@@ -194,6 +223,9 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--goal", type=float, help="milliseconds that are wanted of the step")
     parser.add_argument("--rows", type=int, default=12, help="calls that are listed, those with most to gain first")
+    parser.add_argument(
+        "--peaks", action="store_true", help="all kernels beside the machine's peaks, and no other table"
+    )
     options = parsed(parser, net="lenet", batch=2, runs=1)
     net = entry(options.net).build(device.new_cpu(kernels="onednn"))
     net.compile(optimizer.SGD(0.001, momentum=0.9), precision=options.precision)
@@ -204,6 +236,9 @@ def main() -> None:
         float(net.train_one_batch(x, y)[0])
         steps.append(time.perf_counter() - start)
     profile = net.training_graph.profile(options.runs)
+    if options.peaks:
+        report_peaks(profile)
+        return
     found = rows(net.memory_plan.placed.planned.instructions, profile, options.runs)
     report(found, profile, min(steps[3:]), options)
 

@@ -42,6 +42,7 @@ ROWS = [
     ("host_cost.py", "", "fastest  median", "cupy"),
     ("kernels.py", "", "| kernel, shape | ours, ms | PyTorch, ms |", "torch"),
     ("library_best.py", "", "| call | in a step | ours, ms |", "onednn"),
+    ("library_best.py", "--peaks", "| kernel | calls | ms | of the step |", "onednn"),
     ("long_chains.py", "", "free: arena", ""),
     ("long_chains.py", "--operations 50", "dependencies", ""),
     ("nested.py", "", "nested: a step done at once takes", ""),

@@ -7,6 +7,7 @@ import ctypes.util
 import pytest
 
 from in_process import output
+from singa_lite.kernels.choice import find_onednn
 
 # Ask for the kernels as `WANTED` names them, three times; print the warnings, then the set or the error.
 CHOOSE = """
@@ -129,3 +130,21 @@ print(len(found), len(set(map(id, found))), len({{id(one.kernels) for one in fou
 def test_threads_that_ask_at_once_get_one_device_and_one_warning(no_library):
     assert output(AT_ONCE.format(ask="cpu"), SINGA_LITE_ONEDNN=no_library).split() == ["8", "1", "1", "1"]
     assert output(AT_ONCE.format(ask="new_cpu"), SINGA_LITE_ONEDNN=no_library).split() == ["8", "8", "1", "1"]
+
+
+# How many primitives whose launches are gone the library keeps.
+KEPT = """
+import ctypes
+from singa_lite.kernels.onednn_kernels.library.library import load
+kept = ctypes.c_int()
+load()._library.dnnl_get_primitive_cache_capacity(ctypes.byref(kept))
+print(kept.value)
+"""
+
+
+def test_the_library_keeps_few_primitives_unless_the_user_says_how_many():
+    """Its own 1,024 would be some 60 MiB of the process after many sizes of batch."""
+    if isinstance(find_onednn(), str):
+        pytest.skip(f"{find_onednn()}; pip install onednn-cpu-gomp")
+    assert int(output(KEPT)) == 64
+    assert int(output(KEPT, ONEDNN_PRIMITIVE_CACHE_CAPACITY=7)) == 7

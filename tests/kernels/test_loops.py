@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes as c
 import shutil
+from textwrap import dedent
 from typing import Any
 
 import numpy as np
@@ -33,14 +34,14 @@ X = TensorSpec((7, 5), np.dtype("f"), (20, 4))
 
 
 def test_types_of_arguments_come_from_the_headers():
-    text = """
-    /* A loop (with a comment that has brackets); */
-    typedef struct { void *at; } Rows;
-    void first(Rows x, const float *gamma, void *scratch, int64_t rows, double epsilon, float low);
-    void second(Box x,
-                Box y, Extents extents);
-    static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-    """
+    text = dedent("""
+        /* A loop (with a comment that has brackets); */
+        typedef struct { void *at; } Rows;
+        void first(Rows x, const float *gamma, void *scratch, int64_t rows, double epsilon, float low);
+        void second(Box x,
+                    Box y, Extents extents);
+        static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+        """)
     wanted = (Rows, c.c_void_p, c.c_void_p, c.c_int64, c.c_double, c.c_float)
     assert argument_types(text) == {"first": wanted, "second": (Box, Box, Extents)}
 

@@ -25,6 +25,7 @@ TYPES: dict[str, CType] = {
 
 #: Functions that return a status, without the prefix `dnnl_`, and the letters of their arguments.
 FUNCTIONS = {
+    "set_primitive_cache_capacity": "i",
     "engine_create": "oiz",
     "stream_create": "opi",
     "memory_desc_create_with_strides": "oidid",

@@ -17,6 +17,12 @@ OFF = "off"
 #: The major version whose C interface `functions.py` states.
 MAJOR = 3
 
+#: Primitives whose code the library keeps when the last launch with it has gone, some 60 KiB each. Launches keep theirs
+#: themselves, so these serve only what is recorded again. The library's own number is 1,024.
+CACHED = 64
+#: By which a user sets another number.
+_CACHE_VARIABLES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "DNNL_PRIMITIVE_CACHE_CAPACITY")
+
 _STATUS = {1: "out of memory", 2: "invalid arguments", 3: "unimplemented", 5: "runtime error"}
 
 
@@ -62,6 +68,8 @@ class Library(Unique):
         # One of each for the life of the process: a stream of the CPU runs its calls in the caller's thread.
         self.engine = self.make("engine_create", 1, 0)
         self.stream = self.make("stream_create", self.engine, 1)
+        if not any(name in os.environ for name in _CACHE_VARIABLES):
+            self.set_primitive_cache_capacity(CACHED)
 
     @cached_property
     def has_avx512(self) -> bool:
