@@ -47,9 +47,17 @@ def loops(fallback: KernelSet) -> KernelSet:
     """Returns the loops above the fallback, or the fallback where they were not compiled."""
     if load() is None:
         return fallback
-    from singa_lite.kernels.loop_kernels import attention, batch_norm, elementwise, recurrent, reduction, row_norm
+    from singa_lite.kernels.loop_kernels import (
+        attention,
+        batch_norm,
+        elementwise,
+        group_norm,
+        recurrent,
+        reduction,
+        row_norm,
+    )
 
-    modules = attention, batch_norm, elementwise, recurrent, reduction, row_norm
+    modules = attention, batch_norm, elementwise, group_norm, recurrent, reduction, row_norm
     tables: list[Mapping[str, Builder]] = [module.KERNELS for module in modules]
     kernels = {name: LoopKernel(name, build) for table in tables for name, build in table.items()}
     fusions = [*batch_norm.FUSIONS, *elementwise.FUSIONS]

@@ -50,7 +50,14 @@ def _derivative(call: Call, routine: Routine) -> bool:
         return False
     x, dy, *more = matrix.views
     dx, other = [*more, None, None][:2]
-    vectors = gamma, beta, call["mean"], call["inv_std"], call["dgamma"], call["dbeta"]
+    vectors = (
+        gamma,
+        beta if call.text("activation") else None,
+        call["mean"],
+        call["inv_std"],
+        call["dgamma"],
+        call["dbeta"],
+    )
     numbers = *_sums(routine, matrix, 5), *BOUNDS[call.text("activation")]
     routine.run("batch_norm_derivative", dy, x, other, dx, *vectors, *numbers)
     return True
