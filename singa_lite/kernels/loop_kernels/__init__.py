@@ -52,12 +52,13 @@ def loops(fallback: KernelSet) -> KernelSet:
         batch_norm,
         elementwise,
         group_norm,
+        lrn,
         recurrent,
         reduction,
         row_norm,
     )
 
-    modules = attention, batch_norm, elementwise, group_norm, recurrent, reduction, row_norm
+    modules = attention, batch_norm, elementwise, group_norm, lrn, recurrent, reduction, row_norm
     tables: list[Mapping[str, Builder]] = [module.KERNELS for module in modules]
     kernels = {name: LoopKernel(name, build) for table in tables for name, build in table.items()}
     fusions = [*batch_norm.FUSIONS, *elementwise.FUSIONS]

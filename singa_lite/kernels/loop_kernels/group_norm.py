@@ -17,7 +17,7 @@ def _norm(call: Call, routine: Routine) -> bool:
     if matrix is None or not _are_floats(call, "gamma", "beta", "mean", "inv_std"):
         return False
     vectors = (as_vector(routine, call[name], name in call.written) for name in ("gamma", "beta", "mean", "inv_std"))
-    scratch, sizes = _room(call, routine, matrix, 3)
+    scratch, sizes = _scratch(call, routine, matrix, 3)
     routine.run("group_norm", *matrix.views, *vectors, scratch, *sizes, call.number("epsilon"))
     return True
 
@@ -27,7 +27,7 @@ def _derivative(call: Call, routine: Routine) -> bool:
     if matrix is None or not _are_floats(call, "gamma", "mean", "inv_std"):
         return False
     vectors = (as_vector(routine, call[name]) for name in ("gamma", "mean", "inv_std"))
-    scratch, sizes = _room(call, routine, matrix, 4)
+    scratch, sizes = _scratch(call, routine, matrix, 4)
     routine.run("group_norm_derivative", *matrix.views, *vectors, scratch, *sizes)
     return True
 
@@ -37,7 +37,7 @@ def _gradient(call: Call, routine: Routine) -> bool:
     if matrix is None or not _are_floats(call, *names):
         return False
     vectors = (as_vector(routine, call[name], name in call.written) for name in names)
-    scratch, sizes = _room(call, routine, matrix, 1)
+    scratch, sizes = _scratch(call, routine, matrix, 1)
     routine.run("group_norm_gradient", *matrix.views, *vectors, scratch, *sizes)
     return True
 
@@ -52,7 +52,7 @@ def _are_floats(call: Call, *names: str) -> bool:
     return all(call[name].dtype == FLOAT for name in names)
 
 
-def _room(call: Call, routine: Routine, matrix: Matrix, numbers: int) -> tuple[Temporary, Sizes]:
+def _scratch(call: Call, routine: Routine, matrix: Matrix, numbers: int) -> tuple[Temporary, Sizes]:
     """Room for sums and so many numbers of each channel of each sample, and the sizes of the call."""
     samples, groups = call["mean"].shape
     scratch = routine.temporary(samples * matrix.columns * (SUMS + NUMBER * numbers))
