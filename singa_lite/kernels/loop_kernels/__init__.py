@@ -52,7 +52,9 @@ def loops(fallback: KernelSet) -> KernelSet:
         batch_norm,
         elementwise,
         gradients,
+        group_norm,
         loss,
+        lrn,
         position,
         recurrent,
         reduction,
@@ -60,7 +62,20 @@ def loops(fallback: KernelSet) -> KernelSet:
         update,
     )
 
-    modules = attention, batch_norm, elementwise, gradients, loss, position, recurrent, reduction, row_norm, update
+    modules = (
+        attention,
+        batch_norm,
+        elementwise,
+        gradients,
+        group_norm,
+        loss,
+        lrn,
+        position,
+        recurrent,
+        reduction,
+        row_norm,
+        update,
+    )
     tables: list[Mapping[str, Builder]] = [module.KERNELS for module in modules]
     kernels = {name: LoopKernel(name, build) for table in tables for name, build in table.items()}
     fusions = [*batch_norm.FUSIONS, *elementwise.FUSIONS]

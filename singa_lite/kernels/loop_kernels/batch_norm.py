@@ -34,7 +34,7 @@ def _normalize(call: Call, routine: Routine) -> bool:
     if matrix is None or not are_vectors(gamma, beta, mean, *call.all("inv_std", "running_var")):
         return False
     x, y, *other = matrix.views
-    together = _together(matrix)
+    together = _joined_rows(matrix)
     scratch = routine.temporary((3, together * matrix.columns), "float32")
     vectors = gamma, beta, mean, inv_std, var, scratch
     numbers = matrix.rows, matrix.columns, together, call.number("epsilon"), *BOUNDS[call.text("activation")]
@@ -50,7 +50,14 @@ def _derivative(call: Call, routine: Routine) -> bool:
         return False
     x, dy, *more = matrix.views
     dx, other = [*more, None, None][:2]
-    vectors = gamma, beta, call["mean"], call["inv_std"], call["dgamma"], call["dbeta"]
+    vectors = (
+        gamma,
+        beta if call.text("activation") else None,
+        call["mean"],
+        call["inv_std"],
+        call["dgamma"],
+        call["dbeta"],
+    )
     numbers = *_sums(routine, matrix, 5), *BOUNDS[call.text("activation")]
     routine.run("batch_norm_derivative", dy, x, other, dx, *vectors, *numbers)
     return True
@@ -61,7 +68,7 @@ def _images(call: Call, routine: Routine, *names: str) -> Matrix | None:
     return as_matrix(routine, call.all(*names), [1], written=call.all("y", "dx"))
 
 
-def _together(matrix: Matrix) -> int:
+def _joined_rows(matrix: Matrix) -> int:
     """How many rows of few columns are taken as one, so that loops along a row are long."""
     most = min(TOGETHER // matrix.columns, matrix.rows & -matrix.rows)
     return 1 << max(0, most.bit_length() - 1)
@@ -70,7 +77,7 @@ def _together(matrix: Matrix) -> int:
 def _sums(routine: Routine, matrix: Matrix, vectors: int) -> tuple[Temporary, int, int, int, int]:
     """Room for two sums of each piece and so many vectors, rows, columns, rows taken together, pieces."""
     rows, columns = matrix.rows, matrix.columns
-    together = _together(matrix)
+    together = _joined_rows(matrix)
     pieces = piece_count(rows // together, columns * together)
     return routine.temporary(columns * together * (2 * 8 * pieces + 4 * vectors)), rows, columns, together, pieces
 
