@@ -47,9 +47,9 @@ def loops(fallback: KernelSet) -> KernelSet:
     """Returns the loops above the fallback, or the fallback where they were not compiled."""
     if load() is None:
         return fallback
-    from singa_lite.kernels.loop_kernels import batch_norm, elementwise
+    from singa_lite.kernels.loop_kernels import batch_norm, elementwise, embedding
 
-    tables: list[Mapping[str, Builder]] = [batch_norm.KERNELS, elementwise.KERNELS]
+    tables: list[Mapping[str, Builder]] = [batch_norm.KERNELS, elementwise.KERNELS, embedding.KERNELS]
     kernels = {name: LoopKernel(name, build) for table in tables for name, build in table.items()}
     fusions = [*batch_norm.FUSIONS, *elementwise.FUSIONS]
     found = LoopSet("loops", kernels, fallback, fusions=fusions, one_pass=True)
