@@ -11,14 +11,19 @@ from singa_lite.kernels.numpy_kernels import NUMPY
 
 
 def kernel_sets() -> list[KernelSet]:
-    """The sets for CPUs, the reference set first, then each above the one before it."""
+    """The sets that a device for CPUs may be given, the reference set first."""
     try:
-        found = [cpu_kernels("onednn")]
+        return [NUMPY, cpu_kernels("onednn")]
     except DeviceError:  # no library: tests of the choice say why, the others run over what there is
         return [NUMPY]
-    while found[0].fallback is not None and found[0].fallback.name != NUMPY.name:
-        found.insert(0, found[0].fallback)
-    return [NUMPY, *found]
+
+
+def sets_of_a_chain() -> list[KernelSet]:
+    """The same, and each set that one of them has below it: the loops."""
+    found = kernel_sets()
+    while (below := found[1].fallback if len(found) > 1 else None) and below.name != NUMPY.name:
+        found.insert(1, below)
+    return found
 
 
 @cache

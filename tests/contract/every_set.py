@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from kernel_sets import cuda_sets, kernel_sets
+from kernel_sets import cuda_sets, sets_of_a_chain
 from singa_lite.kernels.kernel_set import KernelSet
 
 #: Where CUDA kernels run on the host, each of their threads takes microseconds.
-ON_CPU = kernel_sets()
+ON_CPU = sets_of_a_chain()
 ALL = [*ON_CPU, *cuda_sets()]
 #: Without those that only put a library's kernels before the kernels of another one here.
 WITHOUT_LIBRARIES = [kernels for kernels in ALL if kernels.name not in ("cuda-libraries", "gpu")]

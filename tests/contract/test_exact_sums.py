@@ -14,7 +14,7 @@ import pytest
 
 from every_set import every_set
 from kernel_case import garbage, run
-from kernel_sets import kernel_sets
+from kernel_sets import sets_of_a_chain
 from layouts import c_order, channels_last
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import KernelSet
@@ -78,7 +78,7 @@ LAYOUTS = {"channels_last": channels_last, "c_order": np.ascontiguousarray}
 
 def long(kernels: KernelSet) -> tuple[int, ...]:
     """50,000 values a channel and more; on a GPU's stand-in, where each thread takes microseconds, a tenth."""
-    return (32, 16, 56, 56) if kernels in kernel_sets() else (8, 5, 25, 28)
+    return (32, 16, 56, 56) if kernels in sets_of_a_chain() else (8, 5, 25, 28)
 
 
 def assert_within(got: Array, wanted: Array, roundings: float, magnitude: Array, where: str) -> None:

@@ -12,7 +12,7 @@ import skips
 from every_row import over_rows
 from kernel_case import Tensors, garbage, run
 from kernel_cases import CASES
-from kernel_sets import kernel_sets
+from kernel_sets import sets_of_a_chain
 from singa_lite.kernels import cut_norm, summed, widening
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import KernelSet, specs_of
@@ -23,7 +23,7 @@ ml_dtypes = skips.library("ml_dtypes")
 NARROW = np.dtype(ml_dtypes.bfloat16)
 
 KEYS = sorted(CASES)
-SETS = pytest.mark.parametrize("kernels", kernel_sets(), ids=lambda kernels: kernels.name)
+SETS = pytest.mark.parametrize("kernels", sets_of_a_chain(), ids=lambda kernels: kernels.name)
 
 
 def built(key: str, dtype: str = "float32") -> tuple[str, Tensors, dict[str, Any]]:

@@ -164,6 +164,14 @@ def as_boxes(operands: Sequence[tuple[TensorSpec, BufferView]]) -> Boxes:
     return Boxes(extents, tuple(views))
 
 
+def as_rows(spec: TensorSpec) -> RowsView | None:
+    """Returns an operand as rows along its last axis, in C order of the others; None where it lies otherwise."""
+    if not spec.ndim:
+        return None
+    pitch = _pitch(spec, range(spec.ndim - 1), [spec.ndim - 1])
+    return None if pitch is None else RowsView(spec, pitch, is_narrow(spec))
+
+
 def broadcast(spec: TensorSpec, shape: tuple[int, ...]) -> TensorSpec:
     """Returns the spec of the same elements under a shape that theirs broadcasts to."""
     kept = [0 if extent == 1 else stride for extent, stride in zip(spec.shape, spec.strides, strict=True)]

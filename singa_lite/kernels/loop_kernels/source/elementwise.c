@@ -33,6 +33,10 @@ typedef struct {
     float p, q;
 } Work;
 
+/* Lines and columns of a block of operands that lie turned: whole cache lines of each. */
+#define TURNED_LINES 32
+#define TURNED_COLUMNS (CHUNK / TURNED_LINES)
+
 /* The elements of a line in float32, into the buffer. */
 static void read_line(Box box, int64_t start, int64_t count, float *buffer) {
     int64_t step = box.steps[AXES - 1];
@@ -74,15 +78,36 @@ static void write_line(Box box, int64_t start, int64_t count, const float *buffe
             ((float *)box.at)[start + i * step] = buffer[i];
 }
 
+/* Whether the elements of a box are neighbours along another axis than the last. */
+static inline int lies_turned(Box box, int axis) {
+    return box.steps[axis] == 1 && box.steps[AXES - 1] != 1 && box.steps[AXES - 1] != 0;
+}
+
 /* A block as one line, where its lines lie one behind the other. */
 static inline int is_dense(Box box, int64_t lines, int64_t columns) {
     return box.steps[AXES - 1] == 1 && (lines == 1 || box.steps[AXES - 2] == columns);
+}
+
+/* A block whose columns lie in memory as its lines should. */
+static void read_turned(Box box, int64_t start, int64_t lines, int64_t columns, float *buffer) {
+    float column[TURNED_LINES];
+    int64_t step = box.steps[AXES - 1];
+    box.steps[AXES - 1] = 1;
+    for (int64_t i = 0; i < columns; i++) {
+        read_line(box, start + i * step, lines, column);
+        for (int64_t line = 0; line < lines; line++)
+            buffer[line * columns + i] = column[line];
+    }
 }
 
 static const float *read_block(Box box, int64_t start, int64_t lines, int64_t columns, float *buffer) {
     int dense = is_dense(box, lines, columns);
     if (dense && box.type == FLOAT32)
         return (const float *)box.at + start;
+    if (lies_turned(box, AXES - 2) && lines <= TURNED_LINES) {
+        read_turned(box, start, lines, columns, buffer);
+        return buffer;
+    }
     if (dense)
         columns *= lines, lines = 1;
     for (int64_t line = 0; line < lines; line++)
@@ -137,10 +162,32 @@ static void do_blocks(const Work *work) {
     }
 }
 
+static void swap(int64_t *numbers, int one, int other) {
+    int64_t kept = numbers[one];
+    numbers[one] = numbers[other];
+    numbers[other] = kept;
+}
+
+/* Makes that axis the lines of blocks along which an operand's elements are neighbours, if it is not the last. */
+static void turn(Work *work) {
+    for (int each = 0; each < 3; each++)
+        for (int axis = 0; axis < AXES - 1 && work->read[each].at; axis++)
+            if (lies_turned(work->read[each], axis) && work->extents.of[axis] >= TURNED_COLUMNS) {
+                for (int one = 0; one < 3; one++)
+                    swap(work->read[one].steps, axis, AXES - 2);
+                swap(work->y.steps, axis, AXES - 2);
+                swap(work->extents.of, axis, AXES - 2);
+                work->lines = TURNED_LINES;
+                work->columns = TURNED_COLUMNS;
+                return;
+            }
+}
+
 void elementwise(int64_t operation, int64_t then, Box a, Box b, Box c, Box y, Extents extents, float p, float q) {
     Operation *second = then < 0 ? NULL : operations[then];
     int64_t count = extents.of[AXES - 1], columns = least(count, CHUNK), lines = columns ? CHUNK / columns : 1;
     Work work = {operations[operation], second, {a, b, c}, y, extents, lines, columns ? columns : 1, p, q};
+    turn(&work);
     do_blocks(&work);
 }
 

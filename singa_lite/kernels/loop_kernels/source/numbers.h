@@ -78,8 +78,8 @@ static inline float widened(uint16_t half) {
 static inline uint16_t narrowed(float number) {
     uint32_t bits;
     memcpy(&bits, &number, sizeof bits);
-    uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-    return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? (bits >> 16) | 0x40 : rounded);
+    uint32_t rounded = bits + 0x7fff + ((bits >> 16) & 1);
+    return (uint16_t)((number == number ? rounded : bits | 0x400000) >> 16);
 }
 
 /* Where `count` elements of a row are in float32: in place, or widened into the buffer. */

@@ -23,17 +23,30 @@ static inline void philox(const uint64_t *key, uint64_t count, uint64_t words[4]
     words[0] = a, words[1] = b, words[2] = c, words[3] = d;
 }
 
-/* Uniform numbers in [0, 1) of a key, those from `start` on. */
+/* The uniform numbers of a count, in [0, 1): 24 bits of each half of a word, the lower half first. */
+static inline void draw(const uint64_t *key, int64_t count, float numbers[DRAWN]) {
+    uint64_t words[4];
+    philox(key, (uint64_t)count + 1, words); /* NumPy counts before it draws */
+    for (int each = 0; each < 4; each++) {
+        numbers[2 * each] = (float)(int32_t)((uint32_t)words[each] >> 8) * (1.0f / 16777216.0f);
+        numbers[2 * each + 1] = (float)(int32_t)(words[each] >> 40) * (1.0f / 16777216.0f);
+    }
+}
+
+/* Uniform numbers of a key, those from `start` on. */
 static inline void uniform_numbers(const uint64_t *key, int64_t start, int64_t count, float *numbers) {
-    for (int64_t i = 0; i < count;) {
-        int64_t skipped = (start + i) % DRAWN, end = least(DRAWN, skipped + count - i);
-        uint32_t halves[DRAWN];
-        uint64_t words[4];
-        philox(key, (uint64_t)((start + i) / DRAWN) + 1, words); /* NumPy counts before it draws */
-        for (int64_t each = 0; each < DRAWN; each++)
-            halves[each] = (uint32_t)(words[each / 2] >> (32 * (each % 2)));
-        for (int64_t each = skipped; each < end; each++)
-            numbers[i++] = (float)(halves[each] >> 8) * (1.0f / 16777216.0f);
+    float few[DRAWN];
+    int64_t skipped = start % DRAWN, i = 0;
+    if (skipped) {
+        draw(key, start / DRAWN, few);
+        for (; i < count && skipped + i < DRAWN; i++)
+            numbers[i] = few[skipped + i];
+    }
+    for (; i + DRAWN <= count; i += DRAWN)
+        draw(key, (start + i) / DRAWN, numbers + i);
+    if (i < count) {
+        draw(key, (start + i) / DRAWN, few);
+        memcpy(numbers + i, few, (count - i) * sizeof(float));
     }
 }
 
