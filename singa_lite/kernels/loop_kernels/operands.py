@@ -68,8 +68,8 @@ def as_matrix(
     """Returns operands of one shape as rows, whose elements are along the axes `columns` and lie without gaps.
 
     The other axes are the rows, in this order, or in that in which the first operand that fits has them in memory; rows
-    may lie apart. An operand that lies otherwise is copied into the scratch first, or from there at the end, where it is
-    one of `written`; both, where it is one of `updated`. None for other types than float32 and bfloat16.
+    may lie apart. An operand that lies otherwise is copied into the scratch first, or from there at the end, where it
+    is one of `written`; both, where it is one of `updated`. None for other types than float32 and bfloat16.
     """
     shape = specs[0].shape
     if not are_stored(*specs) or any(spec.shape != shape for spec in specs):
