@@ -47,9 +47,9 @@ def loops(fallback: KernelSet) -> KernelSet:
     """Returns the loops above the fallback, or the fallback where they were not compiled."""
     if load() is None:
         return fallback
-    from singa_lite.kernels.loop_kernels import batch_norm, elementwise, loss, reduction, sample_loss
+    from singa_lite.kernels.loop_kernels import batch_norm, elementwise, loss, pooling, reduction, sample_loss
 
-    modules = batch_norm, elementwise, loss, reduction, sample_loss
+    modules = batch_norm, elementwise, loss, pooling, reduction, sample_loss
     tables: list[Mapping[str, Builder]] = [module.KERNELS for module in modules]
     kernels = {name: LoopKernel(name, build) for table in tables for name, build in table.items()}
     fusions = [*batch_norm.FUSIONS, *elementwise.FUSIONS]
