@@ -7,13 +7,18 @@ checkout. They are left out of the search for packages: with or without them, th
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_ext import build_ext
 from setuptools.command.sdist import sdist
+from setuptools.errors import BaseError, CCompilerError, CompileError
 
 ROOT = Path(__file__).resolve().parent
 #: The oneDNN library alone, with GCC's OpenMP; other systems and processors have no such wheel.
@@ -35,10 +40,22 @@ SENTRYWARD = "sentryward>=0.1.1,<0.2; sys_platform == 'linux' and platform_machi
 NCCL13 = ["nvidia-nccl-cu13>=2.27.7,<3"]
 #: What reads image folders, CSV and Parquet.
 DATA = ["pillow>=10.3", "pandas>=2.2", "pyarrow>=16"]
-#: The loops in C, relative to this file, and how each file of code is compiled: {name: flags for its processors}.
+#: The loops in C, relative to this file.
 LOOPS = Path("singa_lite", "kernels", "loop_kernels")
-LEVELS = {"avx512": ["-march=x86-64-v4", "-mprefer-vector-width=512"], "avx2": ["-march=x86-64-v3"]}
-CFLAGS = ["-std=gnu11", "-O3", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-fvisibility=default"]
+#: Instruction sets, by the names that Linux and GCC give them.
+AVX2 = ("avx2", "fma", "f16c")
+#: {compiled file: instruction sets that its code needs}; `library.py` loads a file where the processor has them.
+LEVELS = {"avx512": (*AVX2, "avx512f", "avx512bw", "avx512dq", "avx512vl"), "avx2": AVX2}
+#: {compiled file: further options}.
+WIDE = {"avx512": ["-mprefer-vector-width=512"]}
+#: Options for all of them.
+CFLAGS = ["-std=gnu11", "-O3", "-g0", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-fvisibility=default"]
+#: What is said where there is no compiler.
+NOT_COMPILED = """
+singa_lite: no loops in C for {levels}, as the compiler failed (its messages are above): {compiler}
+    All works without them. Training takes longer, as NumPy does their work.
+    To change that: install GCC with OpenMP (Debian, Ubuntu: apt install gcc libc6-dev), then install singa_lite again.
+"""
 CORE = "singa_lite"
 MAPPED = ("layers", "snapshots")
 
@@ -54,6 +71,48 @@ class SourceArchive(sdist):
                 Path(base_dir, CORE, name).symlink_to(Path("..", name), target_is_directory=True)
 
 
+class Loops(build_ext):
+    """The command that compiles the loops, or says once why it cannot."""
+
+    def finalize_options(self) -> None:
+        """Files are compiled one after the other: those of both levels go through the same object files."""
+        super().finalize_options()
+        self.parallel = None
+
+    def run(self) -> None:
+        """Compiles what can be compiled, and says what was left out."""
+        self.failed: list[str] = []
+        super().run()
+        if self.failed:
+            compiler = getattr(self.compiler, "compiler_so", ["none found"])[0]
+            print(NOT_COMPILED.format(levels=" and ".join(self.failed), compiler=compiler), file=sys.stderr)
+
+    def build_extension(self, ext: Extension) -> None:
+        """Compiles one file of loops; where that fails it is left out."""
+        try:
+            super().build_extension(ext)
+        except (BaseError, CCompilerError, CompileError, OSError) as error:
+            self.failed.append(ext.name.rpartition("_")[2])
+            print(error, file=sys.stderr)
+
+
+class Wheel(bdist_wheel):
+    """The command that makes a wheel: for this system where loops were compiled, else for any."""
+
+    def run(self) -> None:
+        """Compiles first, as the name of the wheel depends on what there is."""
+        self.run_command("build")
+        compile_loops, wanted = self.get_finalized_command("build_ext"), self.distribution.ext_modules
+        made = [one for one in wanted or () if os.path.exists(compile_loops.get_ext_fullpath(one.name))]
+        self.distribution.ext_modules = made
+        self.root_is_pure = not made
+        super().run()
+
+    def get_tag(self) -> tuple[str, str, str]:
+        """Returns the tag: any Python 3, as the loops use nothing of it, and this system or any."""
+        return ("py3", "none", super().get_tag()[2])
+
+
 def packages() -> list[str]:
     """All packages by their installed names, each once."""
     links = [pattern for name in MAPPED for pattern in (f"{CORE}.{name}", f"{CORE}.{name}.*")]
@@ -64,24 +123,25 @@ def packages() -> list[str]:
 
 
 def compiled_loops() -> list[Extension]:
-    """The loops for each kind of processor. Where there is no C compiler with OpenMP they are left out."""
+    """The loops for each kind of processor. They use nothing of Python: one file serves all versions of it."""
     if sys.platform != "linux":
         return []
-    levels = LEVELS if platform.machine() == "x86_64" else {"plain": []}
-    sources = sorted(str(path.relative_to(ROOT)) for path in (ROOT / LOOPS / "source").glob("*.c"))
-    headers = sorted(str(path.relative_to(ROOT)) for path in (ROOT / LOOPS / "source").glob("*.h"))
+    levels = LEVELS if platform.machine() == "x86_64" else {"plain": ()}
+    sources, headers = (sorted((ROOT / LOOPS / "source").glob(f"*.{kind}")) for kind in "ch")
+    stamp = sha256(b"".join(header.read_bytes() for header in headers)).hexdigest()
     return [
         Extension(
             ".".join((*LOOPS.parts, f"_loops_{level}")),
-            sources,
-            depends=headers,
-            extra_compile_args=[*CFLAGS, *flags],
+            [str(path.relative_to(ROOT)) for path in sources],
+            depends=[str(path.relative_to(ROOT)) for path in headers],
+            define_macros=[("HEADERS", f'"{stamp}"')],
+            extra_compile_args=[*CFLAGS, *(f"-m{name}" for name in needed), *WIDE.get(level, [])],
             extra_link_args=["-fopenmp"],
             libraries=["m"],
             py_limited_api=True,
             optional=True,
         )
-        for level, flags in levels.items()
+        for level, needed in levels.items()
     ]
 
 
@@ -110,12 +170,11 @@ setup(
         "Typing :: Typed",
     ],
     keywords=["deep learning", "training", "memory planning", "numpy", "cupy"],
-    cmdclass={"sdist": SourceArchive},
+    cmdclass={"sdist": SourceArchive, "build_ext": Loops, "bdist_wheel": Wheel},
     ext_modules=compiled_loops(),
-    options={"bdist_wheel": {"py_limited_api": "cp311"}},
     packages=packages(),
     package_dir={CORE: CORE, **{f"{CORE}.{name}": name for name in MAPPED}},
-    package_data={CORE: ["py.typed"], "": ["*.c", "*.h", "*.cu", "*.cuh", "*.pyi"]},
+    package_data={CORE: ["py.typed"], "": ["*.cu", "*.cuh", "*.pyi"], ".".join(LOOPS.parts): ["source/*.[ch]"]},
     include_package_data=False,
     zip_safe=False,
     python_requires=">=3.11",

@@ -152,9 +152,10 @@ def _normalizations() -> Iterator[Case]:
         given = dict.fromkeys(("gamma", "beta", "running_mean", "running_var"), (x[1],))
         made = {"mean": (x[1],), "inv_std": (x[1],)}
         settings = {"momentum": 0.1, "epsilon": 1e-5}
-        yield Case(title, "batch_norm", {"x": x, **given, "y": x, **made}, settings)
+        yield Case(title, "batch_norm", {"x": x, **given, "other": None, "y": x, **made}, settings)
         yield Case(title, "batch_norm_inference", {"x": x, **given, "y": x}, {"epsilon": 1e-5})
-        back = {"gamma": (x[1],), **made, "dx": x, "dgamma": (x[1],), "dbeta": (x[1],)}
+        given = {"gamma": (x[1],), "beta": None, **made, "other": None}
+        back = {**given, "dx": x, "dgamma": (x[1],), "dbeta": (x[1],)}
         yield Case(title, "batch_norm_derivative", {"dy": x, "x": x, **back}, {}, "dx")
     x, row = (32, 128, 768), (768,)
     made = {"mean": (32, 128), "inv_std": (32, 128)}

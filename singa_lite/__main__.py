@@ -27,6 +27,7 @@ from singa_lite.common.errors import DeviceError
 from singa_lite.common.terminal import escape_streams
 from singa_lite.device import cuda_libraries
 from singa_lite.kernels.choice import cpu_kernels, find_onednn
+from singa_lite.kernels.loop_kernels.library import find as find_loops
 from singa_lite.kernels.onednn_kernels.library.library import load
 from singa_lite.kernels.tuning_file import path, read_tuning
 
@@ -179,6 +180,7 @@ def facts() -> Iterator[Fact]:
     yield "NumPy", np.__version__
     yield "BLAS", _or_error(_blas)
     yield "oneDNN", _or_error(_onednn)
+    yield "loops", _or_error(_loops)
     yield "kernels", _or_error(_kernels)
     yield "tuning", _or_error(_tuning)
     yield "threads", _or_error(_threads)
@@ -214,6 +216,12 @@ def _onednn() -> str:
         return f"none: {found}"
     library = load()
     return f"{library.version}, {library.path}"
+
+
+def _loops() -> str:
+    """For which processors they were compiled, or why there are none."""
+    found = find_loops()
+    return f"none: {found or 'SINGA_LITE_LOOPS=off'}" if isinstance(found, str) else found.level
 
 
 def _kernels() -> str:

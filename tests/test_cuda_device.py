@@ -12,6 +12,7 @@ import pytest
 
 from cuda_devices import KINDS, needs_a_gpu, new_device
 from nets import bits, state_of
+from programs import with_options
 from singa_lite import FeedForwardNet, OutOfMemoryError, device, layers, loss, metric, optimizer, tensor
 from singa_lite.compiler.ir.operation import Phase
 from singa_lite.device import Device
@@ -78,8 +79,8 @@ def test_planned_unplanned_and_eager_steps_give_equal_bits(cuda, monkeypatch):
 def test_a_normalisation_takes_the_sum_and_the_activation_behind_it_in(libraries):
     plan = residual_net(device.abstract("cuda", libraries=libraries)).plan_batch(5)
     calls = [i for i in plan.placed.planned.instructions if i.repeats is None and i.phase is Phase.FORWARD]
-    assert {"batch_norm_activation", "batch_norm_add"} <= {i.kernel for i in calls}
-    assert not {"batch_norm", "add", "add_activation"} & {i.kernel for i in calls}
+    assert {"batch_norm+relu", "batch_norm+other"} <= set(map(with_options, calls))
+    assert not {"batch_norm", "add", "add+relu"} & set(map(with_options, calls))
     assert [i.layer for i in calls if i.kernel == "relu"] == ["relu2"], "behind the pooling, where there is less of it"
 
 

@@ -42,8 +42,8 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 def test_both_bring_their_kernels_and_are_told_the_options(stand_ins):
     products, pixels, convolutions = libraries(7, Options(allow_tf32=True, workspace_limit=123, deterministic=False))
-    assert {"linear", "linear_activation", "linear_gradient", "matmul", "matmul_add"} == set(products.builders)
-    assert {"conv2d", "conv2d_activation", "conv2d_derivative", "conv2d_gradient"} == set(convolutions.builders)
+    assert {"linear", "linear_gradient", "matmul", "matmul_add"} == set(products.builders)
+    assert {"conv2d", "conv2d_derivative", "conv2d_gradient"} == set(convolutions.builders)
     assert set(pixels.builders) == set(convolutions.builders)
     product, convolution = products.builders["matmul"].__self__, convolutions.builders["conv2d"].__self__
     assert (product.tf32, product.multiplier.limit, product.multiplier.stream) == (True, 123, 7)

@@ -9,6 +9,7 @@ import pytest
 
 from kernel_sets import kernel_sets
 from nets import bits, state_of
+from programs import with_options
 from singa_lite import FeedForwardNet, device, layers, loss, optimizer, regularizer, tensor
 
 every_set = pytest.mark.parametrize("kernels", [s.name for s in kernel_sets()])
@@ -50,8 +51,8 @@ def trained(net: FeedForwardNet, shape: tuple[int, ...], steps: int = 3) -> list
 
 
 def kernels_of(net: FeedForwardNet) -> list[str]:
-    """The kernels of the planned training step, in order."""
-    return [instruction.kernel for instruction in net.memory_plan.placed.planned.instructions]
+    """The kernels of the planned training step, with their options, in order."""
+    return list(map(with_options, net.memory_plan.placed.planned.instructions))
 
 
 @every_set
@@ -171,10 +172,11 @@ def pooled_besides(kernels: str, **compiling: Any) -> FeedForwardNet:
     return ended(net, **compiling)
 
 
-NORMS = "batch_norm_activation batch_norm_add batch_norm_activation_derivative batch_norm batch_norm_derivative add"
+#: f: for the net's activation, which may stand behind a sum or within its call.
+NORMS = "batch_norm+f batch_norm+other batch_norm_derivative+f batch_norm batch_norm_derivative add"
 #: (net, its options, samples, kernels to count, how many of each are in the fused step, and in the other one).
 ROWS: dict[str, tuple[Any, dict[str, Any], int, str, list[int], list[int]]] = {
-    "used elsewhere": (image_net, {"merged": True}, 6, "conv2d_activation conv2d relu", [0, 1, 1], [0, 1, 1]),
+    "used elsewhere": (image_net, {"merged": True}, 6, "conv2d+relu conv2d relu", [0, 1, 1], [0, 1, 1]),
     "normalised": (normalised_net, {}, 6, NORMS, [2, 1, 1, 0, 2, 1], [0, 0, 0, 3, 3, 2]),
     "normalised, relu6": (normalised_net, {"mode": "relu6"}, 6, NORMS, [2, 1, 1, 0, 2, 1], [0, 0, 0, 3, 3, 2]),
     "pooled": (pooled_net, {}, 6, "relu max_pool2d", [2, 2], [2, 2]),
@@ -203,10 +205,13 @@ def equal_bits(one: FeedForwardNet, other: FeedForwardNet, count: int) -> None:
 def test_activations_are_fused_with_the_normalisation_before_them(kernels, name):
     """And a pooling goes before its activation where that is exact and used by nobody else."""
     make, options, count, names, joined, apart = ROWS[name]
+    activation = options.get("mode", "relu")
+    names = names.replace("+f", f"+{activation}")
     fused, whole = (make(kernels, fuse=fuse, **options) for fuse in (True, False))
     equal_bits(fused, whole, count)
-    assert [kernels_of(fused).count(kernel) for kernel in names.split()] == joined
-    assert [kernels_of(whole).count(kernel) for kernel in names.split()] == apart
+    for net, counts in ((fused, joined), (whole, apart)):
+        made = [kernel.replace(f"+other+{activation}", "+other") for kernel in kernels_of(net)]
+        assert [made.count(kernel) for kernel in names.split()] == counts
     if "max_pool2d" in names:
         mode = names.split()[0]
         order = [kernel for kernel in kernels_of(fused) if kernel in (mode, "max_pool2d")]
@@ -221,8 +226,8 @@ def test_activations_are_fused_with_the_normalisation_before_them(kernels, name)
 def test_activations_are_fused_where_the_kernels_can(kernels):
     fused, whole = (image_net(kernels, fuse=fuse) for fuse in (True, False))
     equal_bits(fused, whole, 6)
-    assert ("conv2d_activation" in kernels_of(fused)) is (("conv2d", "relu") in fused.device.kernels.fusions)
-    assert "conv2d_activation" not in kernels_of(whole)
+    assert ("conv2d+relu" in kernels_of(fused)) is (("conv2d", "relu") in fused.device.kernels.fusions)
+    assert "conv2d+relu" not in kernels_of(whole)
     x = images(fused, 2)
     x[1, 2, 4, 3] = np.nan
     for net in (fused, whole):
@@ -235,7 +240,7 @@ def test_derivatives_of_a_dense_block_are_summed_within_those_of_normalisations(
     """With a batch so large that the scratch of kernels is little."""
     fused, whole = (dense_net(kernels, fuse=fuse) for fuse in (True, False))
     equal_bits(fused, whole, 200)
-    joined, apart = (kernels_of(fused).count(name) for name in ("batch_norm_derivative_add", "add"))
+    joined, apart = (kernels_of(fused).count(name) for name in ("batch_norm_derivative+other", "add"))
     assert joined + apart == kernels_of(whole).count("add") == 2
     assert joined >= 1  # where the joined call's scratch would raise the floor, they stay apart
     assert fused.memory_plan.floor_bytes <= whole.memory_plan.floor_bytes

@@ -40,11 +40,18 @@ FLOORS = (
 )
 
 BESIDE = (
-    *("kernels.interface", "kernels.kernel_set", "kernels.built", "kernels.routine", "kernels.variants"),
+    *(
+        "kernels.interface",
+        "kernels.kernel_set",
+        "kernels.built",
+        "kernels.call",
+        "kernels.routine",
+        "kernels.variants",
+    ),
     "kernels.widening",
 )
 SHARED = (
-    *("kernels.ids", "kernels.philox", "kernels.recurrence", "kernels.tiled_attention", "kernels.unweighted"),
+    *("kernels.ids", "kernels.philox", "kernels.recurrence", "kernels.unweighted"),
     "kernels.workers",
 )
 

@@ -15,7 +15,7 @@ from singa_lite import device
 from singa_lite.kernels.choice import find_onednn
 
 NAMES = (
-    *("singa_lite", "Python", "NumPy", "BLAS", "oneDNN", "kernels", "tuning", "threads"),
+    *("singa_lite", "Python", "NumPy", "BLAS", "oneDNN", "loops", "kernels", "tuning", "threads"),
     *("processor", "instruction sets", "bfloat16", "memory", "CuPy"),
     *(("GPU", "NVRTC", "cuBLASLt", "cuDNN") if find_spec("cupy") else ()),
 )

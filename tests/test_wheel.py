@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import platform
 import re
 import shutil
 import subprocess
 import sys
 import zipfile
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
+from singa_lite.common.machine import INSTRUCTION_SETS
+from singa_lite.kernels.loop_kernels.library import NEEDS
+
 ROOT = Path(__file__).resolve().parents[1]
 MAPPED = ("layers", "snapshots")
+#: How the names of compiled files begin, in a wheel.
+LOOPS = "singa_lite/kernels/loop_kernels/_loops_"
 PACKAGED = ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "singa_lite", *MAPPED)
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.py").exists(), reason="this copy has no setup.py, the checkout has")
@@ -30,7 +38,7 @@ def run(*command: object, **settings) -> str:
 def copy_checkout(target: Path, links: bool) -> Path:
     """What is packaged, alone: no output of an earlier build, nothing that could be imported by accident."""
     target.mkdir()
-    ignore = shutil.ignore_patterns("__pycache__")
+    ignore = shutil.ignore_patterns("__pycache__", "*.so")
     for name in PACKAGED:
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, target / name, symlinks=True, ignore=ignore)
@@ -44,10 +52,11 @@ def copy_checkout(target: Path, links: bool) -> Path:
     return target
 
 
-def build_wheel(source: Path, target: Path) -> Path:
+def build_wheel(source: Path, target: Path, **variables: str) -> Path:
     """A wheel of a checkout or source archive, by pip; asks no index where setuptools is new enough."""
     isolation = ["--no-build-isolation"] if _setuptools_version() >= 77 else []
-    run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", *isolation, "-w", target, source)
+    command = sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", *isolation, "-w", target, source
+    run(*command, env={**os.environ, **variables})
     (wheel,) = target.glob("*.whl")
     return wheel
 
@@ -85,17 +94,68 @@ def wanted_files() -> set[str]:
         Path(folder, name).relative_to(ROOT).as_posix()
         for folder, _, names in os.walk(ROOT / "singa_lite")  # not into links
         for name in names
-        if name.endswith((".py", ".pyi", ".cu", ".cuh", "py.typed"))
+        if name.endswith((".py", ".pyi", ".c", ".h", ".cu", ".cuh", "py.typed"))
     }
     return mapped | core
+
+
+def compiled_files(names: Iterable[str]) -> set[str]:
+    """The files of loops among these, by their levels."""
+    return {name.removeprefix(LOOPS).split(".")[0] for name in names if name.startswith(LOOPS)}
+
+
+def without_compiled(names: Iterable[str]) -> set[str]:
+    return {name for name in names if not name.startswith(LOOPS)}
 
 
 def test_each_file_is_in_the_wheel_once_and_nothing_else(wheel):
     with zipfile.ZipFile(wheel) as archive:
         counts = Counter(name for name in archive.namelist() if ".dist-info/" not in name)
     assert set(counts.values()) == {1}
-    assert set(counts) == wanted_files()
+    assert without_compiled(counts) == wanted_files()
     assert "singa_lite/py.typed" in counts
+
+
+def test_a_wheel_has_the_loops_of_each_level_and_serves_every_python(wheel):
+    if not (sys.platform == "linux" and platform.machine() == "x86_64" and shutil.which("gcc")):
+        pytest.skip("loops for x86-64 are compiled by GCC on Linux; apt install gcc brings it")
+    assert compiled_files(contents(wheel)) == {"avx512", "avx2"}
+    assert wheel.name.endswith("-py3-none-linux_x86_64.whl")
+
+
+def test_without_a_compiler_the_wheel_serves_every_system(tmp_path):
+    """All but the loops is there, and it trains: by NumPy, and says so where it is not meant."""
+    made = build_wheel(copy_checkout(tmp_path / "checkout", links=True), tmp_path, CC="/no/compiler")
+    assert made.name.endswith("-py3-none-any.whl")
+    assert set(contents(made)) == wanted_files()
+    site = tmp_path / "site"
+    run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", site, made)
+    environment = {**os.environ, "PYTHONPATH": str(site), "SINGA_LITE_LOOPS": "off"}
+    run(sys.executable, "-W", "error", "-c", TRAIN, site, cwd=tmp_path, env=environment)
+
+
+def test_what_cannot_be_compiled_is_said_once(tmp_path):
+    source = copy_checkout(tmp_path / "checkout", links=True)
+    command = sys.executable, "setup.py", "--quiet", "build"
+    log = subprocess.run(command, cwd=source, env={**os.environ, "CC": "/no/compiler"}, capture_output=True, text=True)
+    assert log.returncode == 0
+    assert log.stderr.count("singa_lite: no loops in C for avx512 and avx2, as the compiler failed") == 1
+
+
+def test_the_compiler_is_given_the_instruction_sets_that_the_package_asks_the_processor_for():
+    """Code of others would end the process on a processor without them."""
+    names = {"AVX2", "LEVELS"}
+    lines = [
+        node
+        for node in ast.parse((ROOT / "setup.py").read_text(encoding="utf-8")).body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id in names
+    ]
+    stated: dict[str, dict[str, tuple[str, ...]]] = {}
+    exec(compile(ast.Module(lines, []), "setup.py", "exec"), stated)
+    assert {level: set(sets) for level, sets in stated["LEVELS"].items()} == {
+        level: needed for level, needed in NEEDS.items() if needed
+    }
+    assert set().union(*NEEDS.values()) <= set(INSTRUCTION_SETS)
 
 
 def test_one_version_stands_everywhere(wheel):
@@ -205,4 +265,4 @@ def test_installed_wheel_trains_saves_and_loads(wheel, tmp_path):
     elsewhere.mkdir()
     run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", site, wheel)
     environment = {**os.environ, "PYTHONPATH": str(site)}
-    run(sys.executable, "-W", "error", "-c", TRAIN, site, cwd=elsewhere, env=environment)
+    run(sys.executable, "-W", "error", "-W", "ignore:the loops in C", "-c", TRAIN, site, cwd=elsewhere, env=environment)

@@ -124,7 +124,7 @@ def products(context: Context) -> Values:
     y, on = np.zeros((130, 259)), context.machine.on
     values: Values = {
         "linear": against_numpy(on, "linear", [x, weight, bias, y], {}, "float32", EXACT),
-        "relu": against_numpy(on, "linear_activation", [x, weight, bias, y], {"activation": "relu"}, "float32", EXACT),
+        "relu": against_numpy(on, "linear", [x, weight, bias, y], {"activation": "relu"}, "float32", EXACT),
         "bias_gradient": against_numpy(on, "bias_gradient", [x, np.zeros(67)], {"axis": 1}, "float32", EXACT),
     }
     if on.kernels.in_tf32 is not None:
@@ -138,7 +138,7 @@ def _own_launches(on: Any, *arrays: Any) -> list[str]:
     from singa_lite.kernels.kernel_set import specs_of
 
     settings, specs = {"activation": "relu"}, specs_of(tuple(a.astype(np.float32) for a in arrays))
-    kernel = on.kernels.choose("linear_activation", specs, settings)
+    kernel = on.kernels.choose("linear", specs, settings)
     with here(on):
         routine = kernel.attempt(specs, settings)
     return [] if routine is None else [step.kernel for step in routine.launches]

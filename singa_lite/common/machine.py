@@ -61,8 +61,9 @@ def _trim() -> Callable[[int], object]:
 
 #: Instruction sets that kernels are chosen by, as Linux names them: x86-64, then Arm.
 INSTRUCTION_SETS = (
-    *("sse4_2", "avx", "fma", "avx2", "avx_vnni", "avx512f", "avx512bw", "avx512vl", "avx512_vnni", "avx512_bf16"),
-    *("avx512_fp16", "amx_bf16", "amx_int8", "asimd", "asimddp", "bf16", "i8mm", "sve", "sve2", "sme"),
+    *("sse4_2", "avx", "fma", "f16c", "avx2", "avx_vnni", "avx512f", "avx512bw", "avx512dq", "avx512vl"),
+    *("avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_int8"),
+    *("asimd", "asimddp", "bf16", "i8mm", "sve", "sve2", "sme"),
 )
 
 

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from singa_lite.common import threads
 from singa_lite.common.unique import Unique
+from singa_lite.kernels.call import Call
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import DeviceArray, Launch, Settings, SpecKey, TensorSpec, TensorSpecs
 from singa_lite.kernels.routine import Routine
@@ -19,6 +20,8 @@ from singa_lite.kernels.variants import Variants, stamp
 #: Makes the routine for the tensors' specs (positional, None where left out) and settings; None: this set cannot.
 AnyRoutine = TypeVar("AnyRoutine", bound=Routine[Any])
 Builder = Callable[..., AnyRoutine | None]
+#: The same for a call, whose operands have the names of the interface.
+CallBuilder = Callable[[Call], AnyRoutine | None]
 
 #: How many routines a kernel keeps for calls to come. Those of a recorded step stay with its launches in any case.
 MOST_ROUTINES = 128
@@ -165,10 +168,22 @@ def _drop_oldest(table: dict[Entry, Any], most: int) -> None:
 
 
 def builders(*modules: ModuleType) -> dict[str, Builder[Any]]:
-    """The builders named in the interface that the modules define."""
-    return {
+    """The builders named in the interface that the modules define, and those of their tables `KERNELS`."""
+    found = {
         name: builder
         for module in modules
         for name, builder in vars(module).items()
         if name in SIGNATURES and getattr(builder, "__module__", None) == module.__name__
     }
+    tables: list[dict[str, CallBuilder[Any]]] = [getattr(module, "KERNELS", {}) for module in modules]
+    return found | {name: of_specs(name, build) for table in tables for name, build in table.items()}
+
+
+def of_specs(name: str, build: CallBuilder[AnyRoutine]) -> Builder[AnyRoutine]:
+    """The builder of a kernel by its tensors' specs and settings, of one that takes the call."""
+
+    def built(*specs: TensorSpec | None, **settings: object) -> AnyRoutine | None:
+        return build(Call.of(name, specs, settings))
+
+    built.__name__ = name
+    return built

@@ -14,6 +14,7 @@ from singa_lite.common.notice import warn
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import DeviceArray, Kernel, KernelSet, Launch, Settings, TensorSpecs
 from singa_lite.kernels.loop_kernels import loops
+from singa_lite.kernels.loop_kernels.library import find as find_loops
 from singa_lite.kernels.numpy_kernels import NUMPY
 
 SETS = ("auto", "onednn", "numpy")
@@ -40,11 +41,13 @@ def cpu_kernels(wanted: str = "auto") -> KernelSet:
         return NUMPY
     found = find_onednn()
     if isinstance(found, KernelSet):
+        with _lock.lock:
+            _warn_of_loops()
         return found
     if wanted == "onednn":
         raise DeviceError(f"{where}: wanted the oneDNN kernels, but {found}")
     with _lock.lock:
-        _warn(found)
+        _warn_of_onednn(found)
     return NUMPY
 
 
@@ -69,7 +72,19 @@ def _onednn() -> KernelSet | str:
 
 
 @cache
-def _warn(why: str) -> None:
+def _warn_of_loops() -> None:
+    """Once in a process, unless there are loops or the user has said that it is meant."""
+    found = find_loops()
+    if isinstance(found, str) and found:
+        warn(
+            f"{found}; the NumPy kernels do their work, several times slower. To change that: install GCC and then "
+            "singa_lite again, or in a checkout python setup.py build_ext --inplace --force; to say that this is "
+            "meant: SINGA_LITE_LOOPS=off",
+        )
+
+
+@cache
+def _warn_of_onednn(why: str) -> None:
     """Once in a process, unless the user has said that it is meant."""
     from singa_lite.kernels.onednn_kernels.library.library import OFF
 

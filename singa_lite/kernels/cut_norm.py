@@ -19,19 +19,16 @@ import numpy as np
 
 from singa_lite.common.array_types import Array
 from singa_lite.common.strides import laid_out, memory_order
-from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import Launch, Settings, TensorSpec, TensorSpecs, specs_of
 from singa_lite.kernels.routine import in_order
 
-#: The kernels that are done so.
-CUT = frozenset({"batch_norm_derivative", "batch_norm_derivative_add"})
+#: The kernel that is done so, where no activation is behind it.
+CUT = "batch_norm_derivative"
 #: What the buffers of a piece take together, where its samples take less, and what a call takes that is not cut.
 PIECE_BYTES, LEAST_BYTES = 4 << 20, 16 << 20
 #: Tensors of a piece that there are in float32 at a time.
 _BUFFERS = 2
 _ALIGNMENT = 64
-#: No activation behind the sum.
-_PLAIN = {"activation": ""}
 _WIDE = np.dtype(np.float32)
 
 
@@ -64,6 +61,7 @@ class _Call(NamedTuple):
     dy: Array
     x: Array
     gamma: Array
+    beta: Array | None
     mean: Array
     inv_std: Array
     other: Array | None
@@ -72,9 +70,9 @@ class _Call(NamedTuple):
     dbeta: Array
 
 
-def pieces_of(name: str, specs: TensorSpecs) -> list[slice]:
+def pieces_of(name: str, specs: TensorSpecs, settings: Settings) -> list[slice]:
     """The samples of each piece, as even as can be; [] where the call is better done as a whole, or cannot be cut."""
-    if name not in CUT:
+    if name != CUT or settings.get("activation"):
         return []
     activations = [spec for spec in specs if spec is not None and len(spec.shape) > 1]
     shape, whole = activations[0].shape, _buffer_bytes(activations[0].shape) * _BUFFERS
@@ -103,25 +101,24 @@ class CutNorm:
     def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
         """Of the largest piece, with the vectors."""
         shape = _shape(specs)
-        of = {piece.stop - piece.start for piece in pieces_of(self.name, specs)}
+        of = {piece.stop - piece.start for piece in pieces_of(self.name, specs, settings)}
         return _vector_bytes(shape[1]) + max(self._piece_bytes((count, *shape[1:]), specs) for count in of)
 
     def _piece_bytes(self, shape: tuple[int, ...], specs: TensorSpecs) -> int:
         piece, vector = _spec(shape, specs[0]), TensorSpec((shape[1],), _WIDE, (_WIDE.itemsize,))
         sums = self.kernels.scratch_bytes("batch_norm_gradient", (piece, piece, *(vector,) * 4), {})
-        normalized = self.kernels.scratch_bytes("batch_normalize", (piece, *(vector,) * 4, piece), {})
-        summed = self.kernels.scratch_bytes("batch_normalize_add", (piece, *(vector,) * 4, piece, piece), _PLAIN)
+        normalized = self.kernels.scratch_bytes("batch_normalize", (piece, *(vector,) * 4, None, piece), {})
+        summed = self.kernels.scratch_bytes("batch_normalize", (piece, *(vector,) * 4, piece, piece), {})
         added = self.kernels.scratch_bytes("add", (piece, piece, piece), {})
         return _BUFFERS * _buffer_bytes(shape) + max(sums, normalized, summed, added)
 
     def prepare(self, arrays: tuple[Array | None, ...], scratch: Array | None, settings: Settings) -> Launch:
         """Both passes over all pieces."""
-        named = dict(zip(SIGNATURES[self.name].tensors, arrays, strict=True))
-        call = _Call(**{"other": None, **named})  # type: ignore[arg-type]
+        call = _Call(*arrays)  # type: ignore[arg-type]  # those that may be None are so there too
         if scratch is None:
             raise ValueError(f"{self.name}: wanted scratch, received none")
         vectors, rest = _vectors(scratch, call.x.shape[1])
-        cuts = pieces_of(self.name, specs_of(arrays))
+        cuts = pieces_of(self.name, specs_of(arrays), settings)
         launches: list[Launch] = [partial(_begin, vectors)]
         for piece in cuts:
             launches += self._sums(call, vectors, rest, piece)
@@ -154,9 +151,9 @@ class CutNorm:
         run: Callable[..., Launch] = self.kernels.prepare
         yield self._converted(call.dy[piece], dy)
         yield self._converted(call.x[piece], x)
-        yield run("batch_normalize", (dy, call.gamma, vectors.shift, vectors.zeros, call.inv_std, dy), rest, {})
+        yield run("batch_normalize", (dy, call.gamma, vectors.shift, vectors.zeros, call.inv_std, None, dy), rest, {})
         operands = x, vectors.scale, vectors.zeros, call.mean, call.inv_std, dy, x
-        yield run("batch_normalize_add", operands, rest, _PLAIN)
+        yield run("batch_normalize", operands, rest, {})
         if call.other is not None:
             yield self._converted(call.other[piece], dy)
             yield run("add", (x, dy, x), rest, {})

@@ -21,6 +21,8 @@ def pieces(name: str, specs: TensorSpecs, nbytes: int, summed: bool = False) -> 
 
     A piece has at least one sample. [] where the call is to be done as a whole.
     """
+    if not summed and not SIGNATURES[name].by_samples(specs):
+        return []
     axes = zip(specs, _batched(name, summed), strict=True)
     batched = [spec for spec, is_batched in axes if spec is not None and is_batched]
     if not batched or not _lie_along(name, batched):

@@ -58,7 +58,7 @@ class WideningSet(KernelSet):
         """As `KernelSet.choose`; of a call in 16 bits the kernel that takes it as it is, or the one that widens."""
         if not _narrow(name, specs) or self._takes(name, specs, settings):
             return super().choose(name, specs, settings)
-        if pieces_of(name, specs):
+        if pieces_of(name, specs, settings):
             return CutNorm(name, self)
         widened = WidenedKernel(name, self)
         return SummedKernel(name, widened, self) if summed_pieces(name, specs) else widened

@@ -81,7 +81,7 @@ class Adam(Optimizer):
 
     kernel = "adam"
     hyper = AdamHyper
-    kernel_slots: tuple[str, ...] = ("first_moment", "second_moment", "count")
+    kernel_slots = ("first_moment", "second_moment", "max_second_moment", "count")
     decoupled = False
 
     def __init__(
@@ -98,9 +98,8 @@ class Adam(Optimizer):
         super().__init__(lr, weight_decay=weight_decay, **parts)
         name = type(self).__name__
         self.amsgrad = flag(f"{name} amsgrad", amsgrad)
-        if self.amsgrad:
-            self.kernel = "ams_grad"
-            self.slots = self.kernel_slots = ("first_moment", "second_moment", "max_second_moment", "count")
+        if not self.amsgrad:
+            self.slots = ("first_moment", "second_moment", "count")
         self.settings = {
             "beta_1": fraction(f"{name} beta_1", beta_1),
             "beta_2": fraction(f"{name} beta_2", beta_2),

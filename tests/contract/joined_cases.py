@@ -27,6 +27,7 @@ def several(hyper: Hyper, states: int, shapes: tuple[tuple[int, ...], ...], has_
             made = [rng.standard_normal(shape).astype(dtype) for _ in range(2 + states * has_state)]
             gradient, value, *state = made
             state = [np.abs(one) for one in state] if has_state else [None] * states
+            state += [None] * (isinstance(hyper, AdamHyper) and states == 2)  # no largest second moment
             tensors += [gradient, np.array(0.03 + 0.01 * count), value, *state, np.array(count, np.int64)]
         return tensors, {"hyper": hyper}
 
@@ -44,8 +45,8 @@ _RULES: dict[str, tuple[str, Hyper, int, bool]] = {
         2,
         True,
     ),
-    "ams_grad": (
-        "ams_grad",
+    "largest": (
+        "adam",
         AdamHyper(beta_1=0.9, beta_2=0.99, epsilon=1e-3, weight_decay=0.1, decoupled=False, lr_mult=0.5),
         3,
         True,

@@ -30,13 +30,13 @@ def attention(
         scale = 0.7 / np.sqrt(size)
         y, lse = reference(q, k, v, seen, causal, scale)
         y, lse, q, k, v = (a.astype(dtype) for a in (y, lse, q, k, v))
-        keys = [] if p is None else [KEY.copy()]
+        key = None if p is None else KEY.copy()
         settings = {"causal": causal, "scale": scale, **({} if p is None else {"p": p})}
         if not backward:
-            return [q, k, v, seen, *keys, garbage(q.shape, dtype), garbage(lse.shape, dtype)], settings
+            return [q, k, v, seen, key, garbage(q.shape, dtype), garbage(lse.shape, dtype)], settings
         dy = rng.standard_normal(q.shape).astype(dtype)
         results = [garbage(a.shape, dtype) for a in (q, k, v)]
-        return [dy, q, k, v, seen, *keys, y, lse, *results], settings
+        return [dy, q, k, v, seen, key, y, lse, *results], settings
 
     return Case(build)
 
@@ -94,8 +94,8 @@ CASES: dict[str, Case] = {
     "attention_derivative:mask": attention(mask=True, backward=True),
     "attention_derivative:causal": attention(causal=True, sizes=GROUPED, backward=True),
     "attention_derivative:both": attention(mask=True, causal=True, sizes=GROUPED, backward=True),
-    "attention_dropout": attention(p=0.3),
-    "attention_dropout:all": attention(mask=True, causal=True, sizes=GROUPED, p=0.6),
-    "attention_dropout_derivative": attention(p=0.3, backward=True),
-    "attention_dropout_derivative:all": attention(mask=True, causal=True, sizes=GROUPED, p=0.6, backward=True),
+    "attention:dropout": attention(p=0.3),
+    "attention:dropout and all else": attention(mask=True, causal=True, sizes=GROUPED, p=0.6),
+    "attention_derivative:dropout": attention(p=0.3, backward=True),
+    "attention_derivative:dropout and all else": attention(mask=True, causal=True, sizes=GROUPED, p=0.6, backward=True),
 }

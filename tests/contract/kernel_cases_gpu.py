@@ -138,7 +138,7 @@ FURTHER: dict[str, Case] = {
     **{f"softmax_derivative:images {a}": softmax_derivative((2, 5, 7, 3), a) for a in range(4)},
     **{f"linear:{m, k, n}": fixed((m, k), (k, n), (n,), (m, n)) for m, k, n in PRODUCTS},
     **{
-        f"linear_activation:{a} {m, k, n}": fixed((m, k), (k, n), (n,), (m, n), activation=a)
+        f"linear:{a} {m, k, n}": fixed((m, k), (k, n), (n,), (m, n), activation=a)
         for m, k, n in PRODUCTS
         for a in ("relu", "sigmoid")
     },
@@ -174,9 +174,7 @@ FURTHER: dict[str, Case] = {
         for label in CONVOLUTIONS
     },
     **{
-        f"conv2d_activation:{label} {activation} {bias}": convolution(
-            "conv2d_activation", label, with_bias=bias, activation=activation
-        )
+        f"conv2d:{label} {activation} {bias}": convolution("conv2d", label, with_bias=bias, activation=activation)
         for label in ("square tiles", "depthwise")
         for activation in ("relu", "sigmoid")
         for bias in (True, False)

@@ -16,15 +16,17 @@ GATES = {"lstm": 4, "gru": 3, "simple_rnn": 1}
 BACK = ("last",)
 
 
-def recurrent(name: str, without: tuple[str, ...] = (), **settings: Any) -> Case:
-    """A call of a kernel. without: tensors that are left out."""
+def recurrent(
+    name: str, without: tuple[str, ...] = (), sizes: tuple[tuple[int, int, int], ...] = SIZES, **settings: Any
+) -> Case:
+    """A call of a kernel. without: tensors that are left out. sizes: steps, samples, units of the small and the big."""
     forward = name.removesuffix("_derivative")
     usual: dict[str, Any] = {"reverse": False, "last": False, "reset_after": True}
     usual |= {"recurrent_activation": "sigmoid", "activation": "tanh", **settings}
     chosen = {key: usual[key] for key in SIGNATURES[name].settings}
 
     def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> tuple[Tensors, dict[str, Any]]:
-        t, n, h = SIZES[big] if forward != "simple_rnn" or not big else (131, 41, 191)
+        t, n, h = sizes[big] if forward != "simple_rnn" or not big else (131, 41, 191)
         values = states(rng, forward, t, n, h, chosen)
         tensors: Tensors = []
         for key, role in zip(SIGNATURES[name].tensors, SIGNATURES[name].roles, strict=True):

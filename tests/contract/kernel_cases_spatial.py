@@ -44,7 +44,7 @@ def convolution(
         weight_shape = k, x_shape[1] // groups, *window.kernel
         y_shape = x_shape[0], k, *window.positions("y", x_shape[2:])
         x, weight, y = (normal(rng, shape, dtype) for shape in (x_shape, weight_shape, y_shape))
-        if direction in ("conv2d", "conv2d_activation"):
+        if direction == "conv2d":
             bias = normal(rng, (k,), dtype) if with_bias else None
             return [x, weight, bias, garbage(y_shape, dtype)], dict(settings)
         if direction == "conv2d_derivative":
@@ -131,8 +131,8 @@ def pooling_cases() -> dict[str, Case]:
 CHANNELS = {0: ((9, 7), (1037, 511)), 1: ((3, 5, 7), (5, 17, 6151)), 2: ((3, 5, 7, 2), (3, 11, 127, 129))}
 
 
-def batch(name: str, trailing: int = 2, **settings: Any) -> Case:
-    """A kernel of batch normalization over x with so many axes behind the channels."""
+def batch(name: str, trailing: int = 2, summed: bool = False, **settings: Any) -> Case:
+    """A kernel of batch normalization over x with so many axes behind the channels. summed: with a sum behind it."""
 
     def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
         shape = CHANNELS[trailing][big]
@@ -141,19 +141,14 @@ def batch(name: str, trailing: int = 2, **settings: Any) -> Case:
         gamma, beta, mean = (normal(rng, channels, dtype) for _ in range(3))
         variance, beyond = positive(rng, channels, dtype), normal(rng, shape, dtype)
         blank, spare = garbage(channels, dtype), garbage(channels, dtype)
+        other, masking = beyond if summed else None, beta if settings.get("activation") else None
         tensors: dict[str, Tensors] = {
-            "batch_norm": [x, gamma, beta, mean, variance, out, blank, spare],
-            "batch_normalize": [x, gamma, beta, mean, variance, out],
+            "batch_norm": [x, gamma, beta, mean, variance, other, out, blank, spare],
+            "batch_normalize": [x, gamma, beta, mean, variance, other, out],
             "batch_norm_inference": [x, gamma, beta, mean, variance, out],
-            "batch_norm_derivative": [dy, x, gamma, mean, variance, out, blank, spare],
+            "batch_norm_derivative": [dy, x, gamma, masking, mean, variance, other, out, blank, spare],
             "batch_norm_gradient": [dy, x, mean, variance, blank, spare],
-            "batch_norm_activation_derivative": [dy, x, gamma, beta, mean, variance, out, blank, spare],
-            "batch_norm_add": [x, gamma, beta, mean, variance, dy, out, blank, spare],
-            "batch_normalize_add": [x, gamma, beta, mean, variance, dy, out],
-            "batch_norm_derivative_add": [dy, x, gamma, mean, variance, beyond, out, blank, spare],
         }
-        for alike in ("batch_norm", "batch_normalize"):
-            tensors[f"{alike}_activation"] = tensors[alike]
         return tensors[name], settings
 
     return Case(build)
@@ -271,7 +266,8 @@ def update(hyper: Hyper, states: int, count: int = 0, has_state: bool = True) ->
     def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
         shape = PARAMETERS[big]
         gradient, value = normal(rng, shape, dtype), normal(rng, shape, dtype)
-        state = [positive(rng, shape, dtype) if has_state else None for _ in range(states)]
+        state: Tensors = [positive(rng, shape, dtype) if has_state else None for _ in range(states)]
+        state += [None] * (isinstance(hyper, AdamHyper) and states == 2)  # no largest second moment
         rate, counter = np.array(0.03, np.float64), np.array(count, np.int64)
         return [gradient, rate, value, *state, counter], {"hyper": hyper}
 
@@ -342,6 +338,15 @@ def scaled(factor: float) -> Case:
     return Case(build)
 
 
+#: What stands behind a batch normalization.
+NORM_OPTIONS: dict[str, dict[str, Any]] = {
+    "relu": {"activation": "relu"},
+    "relu6": {"activation": "relu6"},
+    "sum": {"summed": True},
+    "sum and relu": {"summed": True, "activation": "relu"},
+    "sum and relu6": {"summed": True, "activation": "relu6"},
+}
+MOMENTS = {"momentum": 0.1, "epsilon": 1e-3}
 SGD = SgdHyper(momentum=0.9, dampening=0.0, nesterov=False, weight_decay=0.01, lr_mult=0.5)
 ADAM = AdamHyper(beta_1=0.9, beta_2=0.99, epsilon=1e-3, weight_decay=0.1, decoupled=False, lr_mult=0.5)
 
@@ -351,33 +356,27 @@ CASES: dict[str, Case] = {
         for direction in ("conv2d", "conv2d_derivative", "conv2d_gradient")
         for label, settings in CONVOLUTIONS.items()
     },
-    "conv2d_activation": convolution("conv2d_activation", activation="relu", **CONVOLUTIONS[""]),
-    "conv2d_activation:grouped": convolution("conv2d_activation", activation="sigmoid", **CONVOLUTIONS[":grouped"]),
+    "conv2d:relu": convolution("conv2d", activation="relu", **CONVOLUTIONS[""]),
+    "conv2d:grouped sigmoid": convolution("conv2d", activation="sigmoid", **CONVOLUTIONS[":grouped"]),
     **pooling_cases(),
     **{
         name + label: batch(name, trailing, **settings)
         for name, settings in {
-            "batch_norm": {"momentum": 0.1, "epsilon": 1e-3},
+            "batch_norm": MOMENTS,
             "batch_normalize": {},
             "batch_norm_inference": {"epsilon": 1e-3},
             "batch_norm_derivative": {},
             "batch_norm_gradient": {},
-            "batch_norm_activation": {"momentum": 0.1, "epsilon": 1e-3, "activation": "relu"},
-            "batch_normalize_activation": {"activation": "relu6"},
-            "batch_norm_activation_derivative": {"activation": "relu"},
-            "batch_norm_add": {"momentum": 0.1, "epsilon": 1e-3, "activation": "relu"},
-            "batch_normalize_add": {"activation": ""},
-            "batch_norm_derivative_add": {},
         }.items()
         for trailing, label in enumerate((":flat", ":sequence", ""))
     },
-    "batch_norm_activation:relu6": batch("batch_norm_activation", momentum=0.1, epsilon=1e-3, activation="relu6"),
-    "batch_normalize_activation:relu": batch("batch_normalize_activation", activation="relu"),
-    "batch_norm_activation_derivative:relu6": batch("batch_norm_activation_derivative", activation="relu6"),
-    "batch_norm_add:sum": batch("batch_norm_add", momentum=0.1, epsilon=1e-3, activation=""),
-    "batch_norm_add:relu6": batch("batch_norm_add", momentum=0.1, epsilon=1e-3, activation="relu6"),
-    "batch_normalize_add:relu": batch("batch_normalize_add", activation="relu"),
-    "batch_normalize_add:relu6": batch("batch_normalize_add", activation="relu6"),
+    **{
+        f"{name}:{option}{label}": batch(name, trailing, **settings, **given)
+        for name, settings in {"batch_norm": MOMENTS, "batch_normalize": {}, "batch_norm_derivative": {}}.items()
+        for option, given in NORM_OPTIONS.items()
+        for trailing, label in enumerate((" flat", " sequence", ""))
+        if name != "batch_norm_derivative" or len(given) == 1  # which takes one of them
+    },
     **{
         name + label: layer(name, label, **settings)
         for name, settings in {
@@ -419,8 +418,8 @@ CASES: dict[str, Case] = {
     "ada_grad": update(AdaGradHyper(epsilon=1e-3, weight_decay=0.01, lr_mult=0.5), 1, 3),
     "adam": update(ADAM, 2, 3),
     "adam:decoupled": update(replace(ADAM, decoupled=True), 2),
-    "ams_grad": update(ADAM, 3, 3),
-    "ams_grad:decoupled": update(replace(ADAM, decoupled=True), 3),
+    "adam:largest": update(ADAM, 3, 3),
+    "adam:largest, decoupled": update(replace(ADAM, decoupled=True), 3),
     "add_scaled": Case(build_add_scaled),
     "clip_elements": clip(0.5),
     "clip_norm": clip(3.0),

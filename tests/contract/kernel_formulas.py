@@ -62,8 +62,8 @@ def matmul(a, b, transpose_a, transpose_b):
     return np.einsum("...ij,...jk->...ik", swapped(a, transpose_a), swapped(b, transpose_b), optimize=True)
 
 
-def linear(x, weight, bias):
-    return x @ weight + (0 if bias is None else bias)
+def linear(x, weight, bias, activation=""):
+    return activated(activation, x @ weight + (0 if bias is None else bias))
 
 
 # ---- convolution: for each element of the window, the pixels that it meets
@@ -85,7 +85,7 @@ def by_groups(a, groups, axis):
     return a.reshape(*a.shape[:axis], groups, -1, *a.shape[axis + 1 :])
 
 
-def conv2d(x, weight, bias, window, groups):
+def conv2d(x, weight, bias, window, groups, activation=""):
     padded, slices = met(x, window, groups)
     weight = by_groups(weight, groups, 0)
     terms = (
@@ -93,7 +93,8 @@ def conv2d(x, weight, bias, window, groups):
         for (i, j), where in slices.items()
     )
     y = sum(terms)
-    return y.reshape(len(x), -1, *y.shape[3:]) + (0 if bias is None else bias[:, None, None])
+    y = y.reshape(len(x), -1, *y.shape[3:]) + (0 if bias is None else bias[:, None, None])
+    return activated(activation, y)
 
 
 def conv2d_derivative(dy, weight, dx_shape, window, groups):
@@ -121,35 +122,28 @@ def normalized(x, axes, epsilon):
     return (x - mean) * inv_std, mean, inv_std
 
 
-def batch_norm(x, gamma, beta, running_mean, running_var, momentum, epsilon, other=0.0, activation=""):
+def batch_norm(x, gamma, beta, running_mean, running_var, momentum, epsilon, other=None, activation=""):
     axes = (0, *range(2, x.ndim))
     z, mean, inv_std = normalized(x, axes, epsilon)
     variance = x.var(axes, ddof=1 if x.size > x.shape[1] else 0)
     running = (1 - momentum) * running_mean + momentum * mean.ravel(), (1 - momentum) * running_var
-    y = activated(activation, along(gamma, x) * z + along(beta, x) + other)
+    y = activated(activation, along(gamma, x) * z + along(beta, x) + (0 if other is None else other))
     return running[0], running[1] + momentum * variance, y, mean, inv_std
 
 
-def batch_normalize(x, gamma, beta, mean, inv_std, other=0.0, activation=""):
-    return activated(activation, along(gamma * inv_std, x) * (x - along(mean, x)) + along(beta, x) + other)
+def batch_normalize(x, gamma, beta, mean, inv_std, other=None, activation=""):
+    z = along(gamma * inv_std, x) * (x - along(mean, x)) + along(beta, x)
+    return activated(activation, z + (0 if other is None else other))
 
 
-def batch_norm_derivative(dy, x, gamma, mean, inv_std):
+def batch_norm_derivative(dy, x, gamma, beta, mean, inv_std, other=None, activation=""):
+    if activation:
+        z = batch_normalize(x, gamma, beta, mean, inv_std)
+        dy = np.where((z > 0) & ((z < 6) | (activation != "relu6")), dy, 0)
     axes, xhat = (0, *range(2, x.ndim)), (x - along(mean, x)) * along(inv_std, x)
     dgamma, dbeta, m = (dy * xhat).sum(axes), dy.sum(axes), x.size / x.shape[1]
     dx = along(gamma * inv_std, x) * (dy - along(dbeta, x) / m - xhat * along(dgamma, x) / m)
-    return dx, dgamma, dbeta
-
-
-def batch_norm_activation_derivative(dy, x, gamma, beta, mean, inv_std, activation):
-    z = batch_normalize(x, gamma, beta, mean, inv_std)
-    is_open = (z > 0) & ((z < 6) | (activation != "relu6"))
-    return batch_norm_derivative(np.where(is_open, dy, 0), x, gamma, mean, inv_std)
-
-
-def batch_norm_derivative_add(dy, x, gamma, mean, inv_std, other):
-    dx, *gradients = batch_norm_derivative(dy, x, gamma, mean, inv_std)
-    return dx + other, *gradients
+    return dx + (0 if other is None else other), dgamma, dbeta
 
 
 def layer_norm(x, gamma, beta, epsilon):
@@ -294,19 +288,15 @@ def ada_grad(gradient, rate, value, square_sum, count, hyper):
     return value - rate * hyper.lr_mult * g / (np.sqrt(square_sum) + hyper.epsilon), square_sum, count + 1
 
 
-def adam(gradient, rate, value, first_moment, second_moment, count, hyper, max_second_moment=None):
+def adam(gradient, rate, value, first_moment, second_moment, max_second_moment, count, hyper):
     b1, b2, epsilon, decay = (asdict(hyper)[name] for name in ("beta_1", "beta_2", "epsilon", "weight_decay"))
     lr, t = rate * hyper.lr_mult, count + 1
     g = gradient if hyper.decoupled else gradient_of(gradient, value, decay)
     value = value * (1 - lr * decay) if hyper.decoupled else value
     moments = b1 * first_moment + (1 - b1) * g, b2 * second_moment + (1 - b2) * g**2
-    kept = moments if max_second_moment is None else (*moments, np.maximum(max_second_moment, moments[1]))
-    step = moments[0] / (1 - b1**t) / (np.sqrt(kept[-1] / (1 - b2**t)) + epsilon)
-    return value - lr * step, *kept, t
-
-
-def ams_grad(gradient, rate, value, first_moment, second_moment, max_second_moment, count, hyper):
-    return adam(gradient, rate, value, first_moment, second_moment, count, hyper, max_second_moment)
+    largest = moments[1] if max_second_moment is None else np.maximum(max_second_moment, moments[1])
+    step = moments[0] / (1 - b1**t) / (np.sqrt(largest / (1 - b2**t)) + epsilon)
+    return value - lr * step, *moments, largest, t
 
 
 # ---- all
@@ -335,8 +325,7 @@ FORMULAS: dict[str, Formula] = {
     **ACTIVATIONS,
     "copy": lambda x: x,
     "fill": lambda value: value,
-    "add": lambda a, b: a + b,
-    "add_activation": lambda a, b, activation: activated(activation, a + b),
+    "add": lambda a, b, activation="": activated(activation, a + b),
     "subtract": lambda a, b: a - b,
     "multiply": lambda a, b: a * b,
     "divide": lambda a, b: a / b,
@@ -359,13 +348,9 @@ FORMULAS: dict[str, Formula] = {
     "matmul": matmul,
     "matmul_add": lambda a, b, y, transpose_a, transpose_b: y + matmul(a, b, transpose_a, transpose_b),
     "linear": linear,
-    "linear_activation": lambda x, weight, bias, activation: activated(activation, linear(x, weight, bias)),
     "linear_gradient": lambda x, dy: (x.T @ dy, dy.sum(0)),
     "add_bias": lambda x, bias, axis: x + along(bias, x, axis),
     "conv2d": conv2d,
-    "conv2d_activation": lambda x, weight, bias, window, groups, activation: activated(
-        activation, conv2d(x, weight, bias, window, groups)
-    ),
     "conv2d_derivative": conv2d_derivative,
     "conv2d_gradient": conv2d_gradient,
     "softmax": softmax,
@@ -380,17 +365,11 @@ FORMULAS: dict[str, Formula] = {
     "weigh": lambda x, weights: x * weights,
     "differs": lambda x, value: x != value,
     "batch_norm": batch_norm,
-    "batch_norm_activation": batch_norm,
-    "batch_norm_add": batch_norm,
     "batch_normalize": batch_normalize,
-    "batch_normalize_activation": batch_normalize,
-    "batch_normalize_add": batch_normalize,
     "batch_norm_inference": lambda x, gamma, beta, running_mean, running_var, epsilon: batch_normalize(
         x, gamma, beta, running_mean, 1 / np.sqrt(running_var + epsilon)
     ),
     "batch_norm_derivative": batch_norm_derivative,
-    "batch_norm_derivative_add": batch_norm_derivative_add,
-    "batch_norm_activation_derivative": batch_norm_activation_derivative,
     "layer_norm": layer_norm,
     "group_norm": group_norm,
     "rms_norm": rms_norm,
@@ -410,7 +389,6 @@ FORMULAS: dict[str, Formula] = {
     "rms_prop": rms_prop,
     "ada_grad": ada_grad,
     "adam": adam,
-    "ams_grad": ams_grad,
     "add_scaled": lambda x, y, alpha: y + alpha * x,
     "clip_elements": lambda y, threshold: np.minimum(np.maximum(y, -threshold), threshold),
     "clip_norm": lambda y, threshold: y * min(1, threshold / np.sqrt((y**2).sum())),

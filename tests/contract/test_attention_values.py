@@ -36,15 +36,22 @@ def forward(kernels: KernelSet, given: list[np.ndarray], seen: Any, causal: bool
     """y and lse in float32."""
     q, k, v = (a.astype("f") for a in given)
     y, lse = garbage(q.shape, "f"), garbage((q.shape[0], q.shape[2], q.shape[1]), "f")
-    run(kernels, "attention", [q, k, v, seen, y, lse], {"causal": causal, "scale": scale})
+    run(kernels, "attention", [q, k, v, seen, None, y, lse], {"causal": causal, "scale": scale})
     return [y, lse]
 
 
-def backward(kernels: KernelSet, given: list[np.ndarray], *others: Any, causal: bool, scale: float) -> list[np.ndarray]:
-    """dq, dk and dv in float32. others: mask, y, lse."""
+def backward(
+    kernels: KernelSet, given: list[np.ndarray], seen: Any, *others: Any, causal: bool, scale: float
+) -> list[np.ndarray]:
+    """dq, dk and dv in float32. others: y, lse."""
     dy, q, k, v = (a.astype("f") for a in given)
     results = [garbage(a.shape, "f") for a in (q, k, v)]
-    run(kernels, "attention_derivative", [dy, q, k, v, *others, *results], {"causal": causal, "scale": scale})
+    run(
+        kernels,
+        "attention_derivative",
+        [dy, q, k, v, seen, None, *others, *results],
+        {"causal": causal, "scale": scale},
+    )
     return results
 
 
@@ -135,12 +142,12 @@ def test_dropout_drops_what_the_dropout_of_all_probabilities_would(kernels, caus
     run(kernels, "dropout", [wanted, KEY, dropped], {"p": p})
     settings = {"causal": causal, "scale": scale, "p": p}
     y, lse = garbage(q.shape, "f"), garbage((n, heads, t), "f")
-    run(kernels, "attention_dropout", [q, k, v, None, KEY, y, lse], settings)
+    run(kernels, "attention", [q, k, v, None, KEY, y, lse], settings)
     np.testing.assert_allclose(y.transpose(0, 2, 1, 3), dropped, rtol=1e-4, atol=1e-6)
     assert abs(np.mean(y[:, s:] == 0) - p) < 0.01 or causal
     dy = np.random.default_rng(5).standard_normal(q.shape).astype("f")
     results = [garbage(a.shape, "f") for a in (q, k, v)]
-    run(kernels, "attention_dropout_derivative", [dy, q, k, v, None, KEY, y, lse, *results], settings)
+    run(kernels, "attention_derivative", [dy, q, k, v, None, KEY, y, lse, *results], settings)
     np.testing.assert_allclose(results[2], np.einsum("nhts,nthd->nshd", dropped, dy), rtol=1e-3, atol=1e-4)
 
 
@@ -150,7 +157,7 @@ def test_scratch_is_linear_in_the_lengths(kernels, name):
     def scratch(length: int) -> int:
         q = np.broadcast_to(np.float32(0), (1, length, 8, 64))
         lse = np.broadcast_to(np.float32(0), (1, 8, length))
-        tensors = [q, q, q, None, q, lse] if name == "attention" else [q, q, q, q, None, q, lse, q, q, q]
+        tensors = [q, q, q, None, None, q, lse] if name == "attention" else [q, q, q, q, None, None, q, lse, q, q, q]
         return kernels.scratch_bytes(name, tensors, {"causal": True, "scale": 0.125})
 
     least, most = scratch(2048), scratch(16_384)

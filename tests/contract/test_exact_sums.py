@@ -101,8 +101,9 @@ def test_batch_norm(kernels, layout, kind):
     outputs = [np.zeros(c, np.float32) for _ in range(2)] + [lay(garbage(shape, np.float32))]
     outputs += [garbage((c,), np.float32) for _ in range(2)]
     exact = [np.zeros(c), np.zeros(c), np.zeros(shape), np.zeros(c), np.zeros(c)]
-    run(kernels, "batch_norm", [x, gamma, beta, *outputs], settings)
-    run(NUMPY, "batch_norm", [a.astype(np.float64) for a in (x, gamma, beta)] + exact, settings)
+    run(kernels, "batch_norm", [x, gamma, beta, *outputs[:2], None, *outputs[2:]], settings)
+    given = [a.astype(np.float64) for a in (x, gamma, beta)]
+    run(NUMPY, "batch_norm", [*given, *exact[:2], None, *exact[2:]], settings)
     running_mean, running_var, y, mean, inv_std = exact
     wide = x.astype(np.float64)
     deviation = np.sqrt(running_var)
@@ -128,7 +129,7 @@ def test_batch_norm_of_constants(kernels, layout):
     x, y = lay(np.broadcast_to(per_channel(values, np.empty(shape)), shape)), lay(garbage(shape, np.float32))
     running_mean, running_var = np.zeros(c, np.float32), np.ones(c, np.float32)
     mean, inv_std = garbage((c,), np.float32), garbage((c,), np.float32)
-    run(kernels, "batch_norm", [x, gamma, beta, running_mean, running_var, y, mean, inv_std], settings)
+    run(kernels, "batch_norm", [x, gamma, beta, running_mean, running_var, None, y, mean, inv_std], settings)
     np.testing.assert_array_equal(mean, values)
     np.testing.assert_array_equal(running_mean, values)
     assert np.all((running_var >= 0) & (running_var <= 1e-12 * np.square(values, dtype=np.float64)))
@@ -151,7 +152,8 @@ def test_gradients_of_batch_norm(kernels, layout, kind):
     sizes = {"dgamma": np.sqrt(np.square(terms).sum(axes)), "dbeta": np.sqrt(np.square(dy, dtype=float).sum(axes))}
     for name in ("batch_norm_derivative", "batch_norm_gradient"):
         sums = {key: garbage((c,), np.float32) for key in exact}
-        given = [dy, x, gamma, mean, inv_std, dx] if name == "batch_norm_derivative" else [dy, x, mean, inv_std]
+        given = [dy, x, mean, inv_std]
+        given = [dy, x, gamma, None, mean, inv_std, None, dx] if name == "batch_norm_derivative" else given
         run(kernels, name, [*given, *sums.values()], {})
         for key, got in sums.items():
             assert_within(got, exact[key], 16, sizes[key], f"{name}: {key}")
@@ -272,7 +274,7 @@ def test_nan_and_infinity_stay_in_their_rows(kernels: KernelSet, rows, transpose
     a, b, y = normal(rows, 520), np.abs(normal(520, 70, seed=4)), garbage((rows, 70), np.float32)
     a[3, 5], a[5, 2] = NAN, INF
     calls = [("matmul", [a, b.T.copy() if transpose_b else b], {"transpose_a": False, "transpose_b": transpose_b})]
-    calls += [("linear", [a, b, None], {}), ("linear_activation", [a, b, None], {"activation": "relu"})]
+    calls += [("linear", [a, b, None], {}), ("linear", [a, b, None], {"activation": "relu"})]
     for name, given, settings in calls:
         with np.errstate(invalid="ignore"):  # NumPy's may warn of NaN
             run(kernels, name, [*given, y], settings)

@@ -28,7 +28,7 @@ ELSEWHERE = {
     **dict.fromkeys(("max_pool2d", "avg_pool2d"), "test_pooling_values.py"),
     **dict.fromkeys(("draw_key", "dropout", "uniform", "normal", "truncated_normal"), "test_random_values.py"),
     **dict.fromkeys(("in_top_k", "precision_at_k", "recall_at_k"), "test_loss_values.py"),
-    **dict.fromkeys(("attention", "attention_dropout"), "test_attention_values.py"),
+    "attention": "test_attention_values.py",
     **dict.fromkeys(("clip_factor", "unscale_factor", "next_loss_scale"), "test_update_values.py"),
     **dict.fromkeys(("lstm", "gru", "simple_rnn"), "layers/test_recurrent.py"),
 }
@@ -271,16 +271,16 @@ def test_updates_give_what_their_formulas_give_step_by_step(name, states, settin
 
 
 #: PyTorch's names.
-PEERS = {"sgd": "SGD", "rms_prop": "RMSprop", "ada_grad": "Adagrad", "adam": "Adam", "ams_grad": "Adam"}
+PEERS = {"sgd": "SGD", "rms_prop": "RMSprop", "ada_grad": "Adagrad", "adam": "Adam"}
 PEERS |= {"rho": "alpha", "epsilon": "eps"}
 
 
-def peer_of(torch: Any, name: str, hyper: Hyper, parameter: Any) -> Any:
+def peer_of(torch: Any, name: str, states: int, hyper: Hyper, parameter: Any) -> Any:
     """PyTorch's optimizer with these hyperparameters."""
     settings = {PEERS.get(key, key): value for key, value in asdict(hyper).items() if key != "lr_mult"}
     kind = PEERS[name] + ("W" if settings.pop("decoupled", False) else "")
-    if name in ("adam", "ams_grad"):
-        settings["amsgrad"] = name == "ams_grad"
+    if name == "adam":
+        settings["amsgrad"] = states == 3
         settings["betas"] = settings.pop("beta_1"), settings.pop("beta_2")
     return getattr(torch.optim, kind)([parameter], lr=1.0, **settings)
 
@@ -290,7 +290,7 @@ def peer_of(torch: Any, name: str, hyper: Hyper, parameter: Any) -> Any:
 def test_updates_equal_pytorch(name, states, settings):
     torch = skips.library("torch")
     parameter = torch.nn.Parameter(torch.tensor(arguments(states, (5, 37, 101))[2].astype(float)))
-    optimizer = peer_of(torch, name, settings["hyper"], parameter)
+    optimizer = peer_of(torch, name, states, settings["hyper"], parameter)
     for _, call in steps(name, states, settings, "float64"):
         optimizer.param_groups[0]["lr"] = settings["hyper"].lr_mult * float(call[1])
         parameter.grad = torch.tensor(call[0])

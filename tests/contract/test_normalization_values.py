@@ -43,7 +43,12 @@ def forward(kernels: KernelSet, x: Array, epsilon: float = 1e-5) -> dict[str, Ar
     results = [np.zeros(c, x.dtype), np.zeros(c, x.dtype), np.empty_like(x), empty(c), empty(c)]
     ones, zeros = np.ones(c, x.dtype), np.zeros(c, x.dtype)
     with np.errstate(invalid="ignore"):  # NumPy warns of what infinity less infinity is
-        run(kernels, "batch_norm", [x, ones, zeros, *results], {"momentum": 1.0, "epsilon": epsilon})
+        run(
+            kernels,
+            "batch_norm",
+            [x, ones, zeros, *results[:2], None, *results[2:]],
+            {"momentum": 1.0, "epsilon": epsilon},
+        )
     return dict(zip(names, results, strict=True))
 
 
@@ -115,10 +120,10 @@ def test_batch_normalize_gives_the_bits_of_batch_norm_again(kernels: KernelSet, 
     x, c = lay(7 + 3 * normal(*shape)), shape[1]
     gamma, beta, running_mean, running_var = vectors(c, 4)
     y, mean, inv_std, again = np.empty_like(x), empty(c), empty(c), np.empty_like(x)
-    run(kernels, "batch_norm", [x, gamma, -beta, running_mean, running_var, y, mean, inv_std], FORWARD)
-    run(kernels, "batch_normalize", [x, gamma, -beta, mean, inv_std, again], {})
+    run(kernels, "batch_norm", [x, gamma, -beta, running_mean, running_var, None, y, mean, inv_std], FORWARD)
+    run(kernels, "batch_normalize", [x, gamma, -beta, mean, inv_std, None, again], {})
     np.testing.assert_array_equal(again.view(np.int32), y.view(np.int32))
-    run(kernels, "batch_normalize", [x, gamma, -beta, mean, inv_std, x], {})
+    run(kernels, "batch_normalize", [x, gamma, -beta, mean, inv_std, None, x], {})
     np.testing.assert_array_equal(x.view(np.int32), y.view(np.int32))
 
 
@@ -136,9 +141,9 @@ def bounded(kernels: KernelSet, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(min(extent, 40) for extent in shape) if kernels.name == "cuda" else shape
 
 
-def exact(kernels: KernelSet, name: str, tensors: list[Array], **settings: Any) -> list[Array]:
+def exact(kernels: KernelSet, name: str, tensors: list[Any], **settings: Any) -> list[Any]:
     """Copies of all tensors, as they lie, behind the call."""
-    copies = [np.copy(t, order="K") for t in tensors]
+    copies = [None if t is None else np.copy(t, order="K") for t in tensors]
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         run(kernels, name, copies, settings)
     return copies
@@ -160,18 +165,28 @@ def around_kinks(shape: tuple[int, ...], lay: Any) -> tuple[Array, Array, list[A
     return x, dy, [gamma, beta, *running]
 
 
+def normalized(
+    kernels: KernelSet, x: Array, given: list[Array], other: Array | None = None, **option: str
+) -> list[Array]:
+    """Running statistics, y, mean and inv_std of a normalization with these options."""
+    c = x.shape[1]
+    tensors = [x, *given, other, np.empty_like(x), empty(c), empty(c)]
+    made = exact(kernels, "batch_norm", tensors, **option, **FORWARD)
+    return [*made[3:5], *made[6:]]
+
+
 def apart(
     kernels: KernelSet, x: Array, dy: Array, given: list[Array], activation: str
 ) -> tuple[list[Array], list[Array], list[Array]]:
     """Results of kernels one after the other: running statistics, y, mean, inv_std; y; dx, dgamma, dbeta."""
     c, (gamma, beta, *_) = x.shape[1], given
-    results = exact(kernels, "batch_norm", [x, *given, np.empty_like(x), empty(c), empty(c)], **FORWARD)[3:]
+    results = normalized(kernels, x, given)
     z, mean, inv_std = results[2:]
     y = exact(kernels, activation, [z, np.empty_like(x)])[1]
-    again = exact(kernels, "batch_normalize", [x, gamma, beta, mean, inv_std, np.empty_like(x)])[-1]
+    again = exact(kernels, "batch_normalize", [x, gamma, beta, mean, inv_std, None, np.empty_like(x)])[-1]
     again = exact(kernels, activation, [again, np.empty_like(x)])[1]
     masked = exact(kernels, f"{activation}_derivative", [dy, y, np.empty_like(x)])[2]
-    tensors = [masked, x, gamma, mean, inv_std, np.empty_like(x), empty(c), empty(c)]
+    tensors = [masked, x, gamma, None, mean, inv_std, None, np.empty_like(x), empty(c), empty(c)]
     return [*results[:2], y, mean, inv_std], [again], exact(kernels, "batch_norm_derivative", tensors)[-3:]
 
 
@@ -180,16 +195,15 @@ def at_once(
 ) -> tuple[list[Array], list[Array], list[Array]]:
     """The same of the fused kernels; y is written over x, and dx over dy, as a plan may have it."""
     c, (gamma, beta, *_) = x.shape[1], given
-    tensors = [x, *given, np.empty_like(x), empty(c), empty(c)]
-    results = exact(kernels, "batch_norm_activation", tensors, activation=activation, **FORWARD)[3:]
+    results = normalized(kernels, x, given, activation=activation)
     mean, inv_std = results[3:]
     again = np.copy(x, order="K")
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        tensors = [again, gamma, beta, mean, inv_std, again]
-        run(kernels, "batch_normalize_activation", tensors, {"activation": activation})
+        tensors = [again, gamma, beta, mean, inv_std, None, again]
+        run(kernels, "batch_normalize", tensors, {"activation": activation})
         dx, dgamma, dbeta = np.copy(dy, order="K"), empty(c), empty(c)
-        tensors = [dx, x, gamma, beta, mean, inv_std, dx, dgamma, dbeta]
-        run(kernels, "batch_norm_activation_derivative", tensors, {"activation": activation})
+        tensors = [dx, x, gamma, beta, mean, inv_std, None, dx, dgamma, dbeta]
+        run(kernels, "batch_norm_derivative", tensors, {"activation": activation})
     return results, [again], [dx, dgamma, dbeta]
 
 
@@ -240,11 +254,9 @@ def test_normalization_with_its_activation_shows_what_is_no_number(kernels: Kern
 # --- a normalization with the sum behind it, and its derivative with one: the bits of the kernels apart
 
 
-def fusing(kernel: str) -> Any:
-    """Each set that does it, with each activation that it takes."""
-    rows = [(kernels, a) for kernels in WITHOUT_LIBRARIES for name, a in sorted(kernels.fusions) if name == kernel]
-    assert {kernels.name for kernels, _ in rows} >= {"numpy"}
-    return pytest.mark.parametrize("kernels, activation", [parameter(k, a, label=a or "sum") for k, a in rows])
+#: Each set that takes in a sum, with each activation behind it.
+SUMMING = [kernels for kernels in WITHOUT_LIBRARIES if ("batch_norm", "other") in kernels.fusions]
+BEHIND = [parameter(kernels, a, label=a or "sum") for kernels in SUMMING for a in ("", "relu", "relu6")]
 
 
 def activated(kernels: KernelSet, activation: str, y: Array) -> Array:
@@ -255,7 +267,7 @@ def activated(kernels: KernelSet, activation: str, y: Array) -> Array:
 SHAPES_OF_SUMS = [(3, 16, 5, 7), (5, 24, 131, 97), (1, 2, 1, 1), (3, 1, 7, 5)]
 
 
-@fusing("batch_norm_add")
+@pytest.mark.parametrize("kernels, activation", BEHIND)
 @LAYOUTS
 @pytest.mark.parametrize("shape", SHAPES_OF_SUMS, ids=str)
 @pytest.mark.parametrize("over", ["apart", "x", "other"])
@@ -265,15 +277,15 @@ def test_a_normalization_with_its_sum_gives_the_bits_of_the_kernels(kernels, act
     x, other, given = around_kinks(shape, lay)
     x[0, 0, 0, 0], other[-1, -1, -1, -1] = np.nan, np.nan
     c, (gamma, beta, *_) = shape[1], given
-    results = exact(kernels, "batch_norm", [x, *given, np.empty_like(x), empty(c), empty(c)], **FORWARD)[3:]
+    results = normalized(kernels, x, given)
     z, mean, inv_std = results[2:]
     y = activated(kernels, activation, exact(kernels, "add", [z, other, np.empty_like(x)])[2])
     wanted = [*results[:2], y, mean, inv_std]
-    for name, known in (("batch_norm_add", given), ("batch_normalize_add", [gamma, beta, mean, inv_std])):
+    for name, known in (("batch_norm", given), ("batch_normalize", [gamma, beta, mean, inv_std])):
         tensors = [np.copy(t, order="K") for t in (x, *known, other)]
         target = {"apart": np.empty_like(x), "x": tensors[0], "other": tensors[-1]}[over]
-        found = [empty(c), empty(c)] if name == "batch_norm_add" else []
-        settings = {"activation": activation} | (FORWARD if found else {})
+        found = [empty(c), empty(c)] if name == "batch_norm" else []
+        settings = ({"activation": activation} if activation else {}) | (FORWARD if found else {})
         with np.errstate(invalid="ignore"):
             run(kernels, name, [*tensors, target, *found], settings)
         got = [*tensors[3:5], target, *found] if found else [target]
@@ -285,12 +297,10 @@ def test_statistics_of_a_large_mean_are_those_of_the_normalization():
     """Sums are then of shifted x."""
     x, other, given = around_kinks((3, 8, 9, 7), channels_last)
     x += np.float32(1e4)
-    for kernels in (k for k in WITHOUT_LIBRARIES if ("batch_norm_add", "") in k.fusions):
-        spare = [np.empty_like(x), empty(8), empty(8)]
-        z = exact(kernels, "batch_norm", [x, *given, *spare], **FORWARD)[3:]
-        y = exact(kernels, "batch_norm_add", [x, *given, other, *spare], activation="", **FORWARD)
-        assert_bits([*y[3:5], *y[7:]], [*z[:2], *z[3:]])
-        assert_bits([y[6]], [z[2] + other])
+    for kernels in SUMMING:
+        z, y = normalized(kernels, x, given), normalized(kernels, x, given, other)
+        assert_bits([*y[:2], *y[3:]], [*z[:2], *z[3:]])
+        assert_bits([y[2]], [z[2] + other])
 
 
 @pytest.mark.parametrize("kernels", [parameter(k) for k in FUSING])
@@ -303,11 +313,11 @@ def test_a_derivative_with_its_sum_gives_the_bits_of_the_two(kernels, shape, lay
     c, (mean, inv_std) = shape[1], vectors(shape[1], 2)
     wide = lay(normal(shape[0], c + 5, *shape[2:], seed=6))
     other = wide[:, 2:-3] if form == "a piece" else lay(normal(*shape, seed=6))
-    given = [x, gamma, mean, inv_std]
-    dx, *gradients = exact(kernels, "batch_norm_derivative", [dy, *given, np.empty_like(x), empty(c), empty(c)])[5:]
+    given, spare = [x, gamma, None, mean, inv_std], [np.empty_like(x), empty(c), empty(c)]
+    dx, *gradients = exact(kernels, "batch_norm_derivative", [dy, *given, None, *spare])[-3:]
     wanted = [exact(kernels, "add", [dx, other, np.empty_like(x)])[2], *gradients]
     target = np.copy(dy, order="K") if form == "over dy" else np.empty_like(x)
     got = [target, empty(c), empty(c)]
     tensors = [target if form == "over dy" else dy, *given, other, *got]
-    run(kernels, "batch_norm_derivative_add", tensors, {})
+    run(kernels, "batch_norm_derivative", tensors, {})
     assert_bits(got, wanted)

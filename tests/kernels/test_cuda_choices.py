@@ -123,7 +123,7 @@ def test_more_ids_or_rows_than_32_bits_count_are_left(cuda):
 def test_ids_an_activation_without_a_fused_kernel_and_too_many_axes_are_left(cuda):
     assert not serves(cuda, "precision_at_k", tensors([(3, 5), (3,), (3,)], "f4 i4 f4"), {"k": 1})
     given = tensors(CONVOLVED, "f4 f4 f4 f4")
-    assert not serves(cuda, "conv2d_activation", given, {**WINDOW, "activation": "gelu"})
+    assert not serves(cuda, "conv2d", given, {**WINDOW, "activation": "gelu"})
     parts = np.ones((3,) * 14, np.uint8)[(slice(2),) * 14].view()
     wide = TensorSpec(parts.shape, np.dtype("f4"), tuple(4 * stride for stride in parts.strides))
     rest = specs_of([normal(*(2,) * 7)])[0]

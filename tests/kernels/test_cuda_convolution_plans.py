@@ -56,8 +56,8 @@ def calls(
     return {
         "forward": ("conv2d", [x_like(x), filters, None, blank(setting.y, y_like)], setting.settings),
         "bias": ("conv2d", [x_like(x), filters, bias, blank(setting.y, y_like)], setting.settings),
-        "relu": ("conv2d_activation", [x_like(x), filters, None, blank(setting.y, y_like)], fused),
-        "bias, relu": ("conv2d_activation", [x_like(x), filters, bias, blank(setting.y, y_like)], fused),
+        "relu": ("conv2d", [x_like(x), filters, None, blank(setting.y, y_like)], fused),
+        "bias, relu": ("conv2d", [x_like(x), filters, bias, blank(setting.y, y_like)], fused),
         "derivative": ("conv2d_derivative", [y_like(dy), filters, blank(setting.x, x_like)], setting.settings),
         "gradient": (
             "conv2d_gradient",
@@ -98,7 +98,7 @@ def specs(setting: Setting, direction: str, dtype: str = "float32") -> tuple[str
     name = calls(PLAIN)[direction][0]
     x, weight, y = (image(*shape, dtype=dtype) for shape in (setting.x, setting.weight, setting.y))
     bias = TensorSpec((setting.filters,), x.dtype, (x.dtype.itemsize,))
-    fused = {"activation": "relu"} if name == "conv2d_activation" else {}
+    fused = {"activation": "relu"} if "relu" in direction else {}
     operands = {
         "derivative": [y, weight, x],
         "gradient": [x, y, weight],

@@ -78,7 +78,7 @@ def dense(on: Device, rows: int = 6, bias: bool = True, dtype: str = "float32") 
     given = [x, np.ones((9, 6), dtype), np.zeros(6, dtype) if bias else None]
     placed = [None if a is None else tensor.from_numpy(a, on) for a in given]
     y = on.empty((rows, 6), dtype)
-    on.run("linear_activation", *placed, y, activation="relu")
+    on.run("linear", *placed, y, activation="relu")
     assert_kept(tensor.to_numpy(y))
 
 
@@ -89,7 +89,7 @@ def convolved(on: Device) -> None:
     image, y = on.empty(x.shape, x.dtype, "image"), on.empty((6, 4, 7, 8), x.dtype, "image")
     image.copy_from_numpy(x)
     settings = {"window": Window((3, 3), pad=(1, 1, 1, 1)), "groups": 1, "activation": "relu"}
-    on.run("conv2d_activation", image, weight, bias, y, **settings)
+    on.run("conv2d", image, weight, bias, y, **settings)
     assert_kept(tensor.to_numpy(y))
 
 
@@ -112,7 +112,7 @@ def operands(on: Device) -> list[Any]:
 def steps(on: Device, given: list[Any]) -> int:
     """How many steps the call has: the library's alone, or ours behind it."""
     arrays = [None if one is None else one.array for one in given]
-    return len(on.kernels["linear_activation"].build(*arrays, activation="relu").steps)
+    return len(on.kernels["linear"].build(*arrays, activation="relu").steps)
 
 
 def test_a_library_that_keeps_nan_does_relu_itself_and_is_asked_once_for_each_form(trials):
@@ -127,7 +127,7 @@ def test_a_trial_takes_no_bytes_for_longer_than_it_lasts():
     on = host_cuda(libraries=True)
     given = operands(on)
     used = on.pool.used
-    on.kernels.scratch_bytes("linear_activation", given, {"activation": "relu"})
+    on.kernels.scratch_bytes("linear", given, {"activation": "relu"})
     assert on.pool.used == used < on.pool.high_water
 
 

@@ -136,7 +136,7 @@ def test_a_row_has_any_stride(kernels):
     assert_close(memory, x[0].astype(np.float64) @ weight + bias)
 
 
-@pytest.mark.parametrize("name, settings", [("linear", {}), ("linear_activation", RELU)])
+@pytest.mark.parametrize("name, settings", [("linear", {}), ("linear", RELU)])
 @pytest.mark.parametrize("right_layout", LAYOUTS, ids=lambda f: f.__name__)
 def test_bias_and_activation_are_within_the_product(kernels, multiplier, name, settings, right_layout):
     for rows, inputs, outputs in ((33, 65, 70), (1, 5, 1), (9, 64, 1), (1, 3, 8)):
@@ -162,7 +162,7 @@ def test_what_is_not_served(kernels):
     ):
         assert not serves(kernels, "matmul", tensors, PLAIN)
     for activation in ("gelu", "tanh"):
-        assert not serves(kernels, "linear_activation", (a, b, None, y), {"activation": activation})
+        assert not serves(kernels, "linear", (a, b, None, y), {"activation": activation})
     assert not serves(kernels, "linear", (a, b, normal(6), by_columns(y)), {})
 
 

@@ -169,8 +169,8 @@ def placed(tensor: Any, shift: int) -> Any:
 
 # ---- the tests
 
-NAMES = ("linear", "linear_activation", "matmul", "matmul_add", "linear_gradient")
-CONVOLUTIONS = ("conv2d", "conv2d_activation", "conv2d_derivative", "conv2d_gradient")
+NAMES = ("linear", "matmul", "matmul_add", "linear_gradient")
+CONVOLUTIONS = ("conv2d", "conv2d_derivative", "conv2d_gradient")
 #: What results may be off by, as a share of the largest: many roundings of sums; of halves the result's own one.
 ROUNDINGS = {"float32": 2.0**-16, "float64": 2.0**-45, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
@@ -201,7 +201,7 @@ def of_many_channels() -> Iterator[tuple[str, list[Any], dict[str, Any]]]:
     y, window = garbage((2, 16, 5, 7), np.float32), Window((3, 3), pad=(1, 1, 1, 1))
     settings = {"window": window, "groups": 1}
     dy = rng.standard_normal(y.shape, dtype="f")
-    yield "conv2d_activation", [x, weight, bias, y], {**settings, "activation": "relu"}
+    yield "conv2d", [x, weight, bias, y], {**settings, "activation": "relu"}
     yield "conv2d", [x, weight, bias, y], settings
     yield "conv2d_derivative", [dy, weight, garbage(x.shape, np.float32)], settings
     yield "conv2d_gradient", [x, dy, garbage(weight.shape, np.float32)], settings

@@ -99,10 +99,10 @@ def without_avx512(onednn, monkeypatch):
     from singa_lite.kernels.onednn_kernels.library.library import load
 
     monkeypatch.setitem(load().__dict__, "has_avx512", False)
-    for name in ("linear", "linear_activation", "matmul"):
+    for name in ("linear", "matmul"):
         onednn.kernels[name].forget()
     yield onednn
-    for name in ("linear", "linear_activation", "matmul"):
+    for name in ("linear", "matmul"):
         onednn.kernels[name].forget()
 
 
@@ -145,7 +145,7 @@ def test_linear_and_relu_behind_blas(without_avx512, blas_calls, step):
         y = garbage((150, 512), np.float32)
         run(without_avx512, "linear", (x, weight, given, y), {})
         np.testing.assert_allclose(y, wanted + offset, rtol=0, atol=1e-4)
-        run(without_avx512, "linear_activation", (x, weight, given, y), {"activation": "relu"})
+        run(without_avx512, "linear", (x, weight, given, y), {"activation": "relu"})
         np.testing.assert_allclose(y, np.maximum(wanted + offset, 0), rtol=0, atol=1e-4)
         assert not np.signbit(y[~np.isnan(y)]).any()
     assert len(blas_calls) >= 4

@@ -66,7 +66,7 @@ def elementwise() -> Iterator[Call]:
             yield f"{shape}", name, [zeros(531, 521), zeros(*shape), zeros(531, 521)], {}
     for name in ("add", "multiply"):  # the two commute
         yield "broadcast first", name, [zeros(40, 1, 1), LAST, LAST], {}
-    yield "a sum and relu", "add_activation", [LARGE, piece(LARGE), LARGE], {"activation": "relu"}
+    yield "a sum and relu", "add", [LARGE, piece(LARGE), LARGE], {"activation": "relu"}
     for first in (LAST, LARGE):
         for second in (LAST, LARGE, piece(LARGE), piece_of_channels_last(LARGE)):
             yield "from one layout to another", "copy", [first, second], {}
@@ -96,9 +96,9 @@ def images() -> Iterator[Call]:
         # Channels by which the library picks its code: multiples of 16, 8 and 4, and others; one value a channel.
         for shape in ((3, 16, 5, 7), (3, 24, 5, 7), (3, 12, 5, 7), (3, 5, 6, 7), (9, 16), (9, 5), (3, 5, 7), (1, 16)):
             x, y, v = first(zeros(*shape)), second(zeros(*shape)), zeros(shape[1])
-            yield f"{shape}", "batch_norm", [x, v, v, v, v, y, v, v], BATCH_NORM
+            yield f"{shape}", "batch_norm", [x, v, v, v, v, None, y, v, v], BATCH_NORM
             yield f"{shape}", "batch_norm_inference", [x, v, v, v, v, y], {"epsilon": 1e-3}
-            yield f"{shape}", "batch_norm_derivative", [x, y, v, v, v, y, v, v], {}
+            yield f"{shape}", "batch_norm_derivative", [x, y, v, None, v, v, None, y, v, v], {}
         for settings in WINDOWS.values():
             of_y = output_shape((3, 18, 7, 9), settings["window"])
             x, y, index = zeros(3, 18, 7, 9), zeros(*of_y), zeros(*of_y, dtype=index_dtype(settings["window"]))
@@ -165,9 +165,9 @@ def norms() -> NetCalls:
     for shape in (*resnet, (16, 32, 112, 112), (16, 24, 56, 56), (16, 144, 28, 28), (16, 1280, 7, 7)):
         x, v = image(*shape), spec(shape[1])
         most = (3 << 19) + 4 * x.size // 16  # a piece of x less its mean
-        yield "batch_norm", [x, v, v, v, v, x, v, v], BATCH_NORM, most
+        yield "batch_norm", [x, v, v, v, v, None, x, v, v], BATCH_NORM, most
         yield "batch_norm_inference", [x, v, v, v, v, x], {"epsilon": 1e-5}, 1 << 17
-        yield "batch_norm_derivative", [x, x, v, v, v, x, v, v], {}, most
+        yield "batch_norm_derivative", [x, x, v, None, v, v, None, x, v, v], {}, most
     x, r, v = spec(5000, 130), spec(5000), spec(130)
     yield "layer_norm_gradient", [x, x, r, r, v, v], {}, 9 << 18
 

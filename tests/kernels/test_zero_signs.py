@@ -57,7 +57,7 @@ def test_what_is_not_positive_becomes_a_zero_without_sign(kernels, name, size):
 def fused_and_not(kernels: KernelSet, name: str, inputs: list[Array], shape: tuple[int, ...], **settings: Any) -> Any:
     plain, fused = garbage(shape, np.float32), garbage(shape, np.float32)
     run(kernels, name, [*inputs, None, plain], settings)
-    run(kernels, f"{name}_activation", [*inputs, None, fused], {**settings, "activation": "relu"})
+    run(kernels, name, [*inputs, None, fused], {**settings, "activation": "relu"})
     return bits(applied(kernels, "relu", plain)), bits(fused)
 
 

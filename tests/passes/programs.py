@@ -210,7 +210,14 @@ def numbers(given: Program) -> list[int]:
 
 
 def kernels(given: Program) -> list[str]:
-    return [instruction.kernel for instruction in given.instructions]
+    return list(map(with_options, given.instructions))
+
+
+def with_options(instruction: Instruction) -> str:
+    """The kernel with the sum and the activation that it takes in: "batch_norm+other+relu"."""
+    summed = ["other"] if instruction.by_name.get("other") is not None else []
+    activation = instruction.settings.get("activation", "")
+    return "+".join([instruction.kernel, *summed, *([str(activation)] if activation else [])])
 
 
 def changed(given: Program, at: int, change: Callable[[Instruction], Instruction]) -> Program:

@@ -32,9 +32,10 @@ from programs import (
     thorough,
     update,
     whole,
+    with_options,
 )
 from singa_lite.compiler.ir.laws import ACTIVATED
-from singa_lite.compiler.ir.operation import Operand, repeat_of
+from singa_lite.compiler.ir.operation import Operand
 from singa_lite.compiler.ir.program import Program, floor, live_bytes
 from singa_lite.compiler.order.updates import updated_together
 from singa_lite.compiler.placement.problem import PlanError
@@ -69,7 +70,7 @@ PIECE = part(whole(18, 5, 8, 4, 2), 1, 2, 5)
 
 
 def norm(y: Operand = Z, x: Operand = X, statistics: tuple[Operand, Operand] = (MEAN, INV_STD)) -> Call:
-    return call("batch_norm", x, GAMMA, BETA, RUNNING, RUNNING_VAR, y, *statistics, momentum=0.1, epsilon=1e-3)
+    return call("batch_norm", x, GAMMA, BETA, RUNNING, RUNNING_VAR, None, y, *statistics, momentum=0.1, epsilon=1e-3)
 
 
 def masked(kernel: str = "relu", dy: Operand = DY, y: Operand = Y, dx: Operand = DZ) -> Call:
@@ -77,7 +78,7 @@ def masked(kernel: str = "relu", dy: Operand = DY, y: Operand = Y, dx: Operand =
 
 
 def back(dy: Operand = DZ, x: Operand = X, gamma: Operand = GAMMA, dx: Operand = DX) -> Call:
-    return call("batch_norm_derivative", dy, x, gamma, MEAN, INV_STD, dx, DGAMMA, DBETA)
+    return call("batch_norm_derivative", dy, x, gamma, None, MEAN, INV_STD, None, dx, DGAMMA, DBETA)
 
 
 def product(x: Operand = ROWS, dy: Operand = DROWS, y: Operand = DWEIGHT, transpose_b: bool = False) -> Call:
@@ -127,36 +128,36 @@ JOINED: dict[str, tuple[Pass, tuple[Call, ...], str]] = {
         GRADIENT, (product(), sums(), sums(y=whole(27, 3))), "linear_gradient bias_gradient",
     ),
     "mask": (
-        MASK, (*FORTH, masked(), back(), LEAVES), "batch_norm_activation batch_norm_activation_derivative copy",
+        MASK, (*FORTH, masked(), back(), LEAVES), "batch_norm+relu batch_norm_derivative+relu copy",
     ),
     "mask of relu6": (
         MASK,
         (norm(), call("relu6", Z, Y), masked("relu6"), back(), LEAVES),
-        "batch_norm_activation batch_norm_activation_derivative copy",
+        "batch_norm+relu6 batch_norm_derivative+relu6 copy",
     ),
     "mask, others between": (
         MASK,
         (fill(OTHER), *FORTH, copy(Y, OTHER), masked(), clip(OTHER), back(), LEAVES),
-        "fill batch_norm_activation copy clip_elements batch_norm_activation_derivative copy",
+        "fill batch_norm+relu copy clip_elements batch_norm_derivative+relu copy",
     ),
     "sum and activation": (
-        SUM, (norm(), fill(SECOND), add(Z, OTHER, Y), relu(Y, DZ), copy(DZ, OUT)), "fill batch_norm_add copy",
+        SUM, (norm(), fill(SECOND), add(Z, OTHER, Y), relu(Y, DZ), copy(DZ, OUT)), "fill batch_norm+other+relu copy",
     ),
     "sum, the other way round": (
-        SUM, (norm(), fill(SECOND), add(OTHER, Z, Y), relu(Y, DZ), copy(DZ, OUT)), "fill batch_norm_add copy",
+        SUM, (norm(), fill(SECOND), add(OTHER, Z, Y), relu(Y, DZ), copy(DZ, OUT)), "fill batch_norm+other+relu copy",
     ),
-    "sum alone": (SUM, (norm(), add(Z, OTHER, Y), copy(Y, OUT)), "batch_norm_add copy"),
+    "sum alone": (SUM, (norm(), add(Z, OTHER, Y), copy(Y, OUT)), "batch_norm+other copy"),
     # Both move the same running statistics, so the first one cannot go behind the second.
     "the later of two": (
         SUM,
         (norm(), norm(DZ, SECOND, (MEAN_2, INV_STD_2)), add(Z, DZ, Y), copy(Y, OUT)),
-        "batch_norm batch_norm_add copy",
+        "batch_norm batch_norm+other copy",
     ),
     **{
         f"derivatives, {name}": (
             DERIVATIVES,
             (BACK, update(DGAMMA, GAMMA), add(*operands, TOTAL), END),
-            "batch_norm_derivative_add add_scaled copy",
+            "batch_norm_derivative+other add_scaled copy",
         )
         for name, operands in {
             "first": (DX, OTHER), "second": (OTHER, DX), "piece first": (PIECE, DX), "piece second": (DX, PIECE),
@@ -243,7 +244,7 @@ def test_what_stays_apart(one: Pass, calls):
         *((name, set()) for name in ("gradients", "mask", "sum alone", "derivatives, first")),
         ("gradients", {("linear", "relu")}),
         ("mask", {("batch_norm", "relu"), ("batch_norm_derivative", "relu6")}),
-        ("sum alone", {("batch_norm_add", "relu")}),
+        ("sum alone", {("batch_norm", "relu"), ("batch_norm_derivative", "other")}),
     ],
 )
 def test_without_the_sets_kernels_nothing_changes(name, fusions):
@@ -279,15 +280,15 @@ def repeated(monkeypatch, one: Pass, value: Operand, *calls: Call) -> tuple[Prog
 @pytest.mark.parametrize(
     ("one", "value", "calls", "kernel"),
     [
-        (MASK, Y, FORTH, "batch_normalize_activation"),
-        (SUM, DZ, (norm(), add(Z, SECOND, Y), relu(Y, DZ)), "batch_normalize_add"),
+        (MASK, Y, FORTH, "batch_normalize+relu"),
+        (SUM, DZ, (norm(), add(Z, SECOND, Y), relu(Y, DZ)), "batch_normalize+other+relu"),
     ],
     ids=["activation", "sum"],
 )
 def test_it_is_repeated_from_kept_statistics(monkeypatch, one, value, calls, kernel):
     made, found, at = repeated(monkeypatch, one, value, *calls)
     again = found.instructions[at]
-    assert (again.kernel, again.settings) == (kernel, {"activation": "relu"})
+    assert (with_options(again), again.settings) == (kernel, {"activation": "relu"})
     assert again.scratch_bytes == NUMPY.scratch_bytes(again.kernel, again.operands, again.settings)
     check_reads(made, found, {})
     assert_same(made, found)
@@ -295,15 +296,15 @@ def test_it_is_repeated_from_kept_statistics(monkeypatch, one, value, calls, ker
 
 def test_the_proof_finds_planted_faults_of_a_repeat(monkeypatch):
     made, found, at = repeated(monkeypatch, MASK, Y, *FORTH)
-    x, gamma, beta, mean, inv_std, y = found.instructions[at].operands
+    x, gamma, beta, mean, inv_std, _, y = found.instructions[at].operands
     original = next(i for i in made.instructions if i.number == found.instructions[at].repeats)
-    plain = repeat_of(replace(original, kernel="batch_norm", settings={"momentum": 0.1, "epsilon": 1e-3}))
     faults = [
         {"settings": {"activation": "relu6"}},  # another activation
-        {"kernel": plain.kernel, "settings": plain.settings},  # none
-        {"operands": (x, beta, gamma, mean, inv_std, y)},  # vectors exchanged
-        {"operands": (x, gamma, beta, RUNNING, RUNNING_VAR, y)},  # other statistics
-        {"operands": (SECOND, gamma, beta, mean, inv_std, y)},  # another x
+        {"settings": {}},  # none
+        {"operands": (x, beta, gamma, mean, inv_std, None, y)},  # vectors exchanged
+        {"operands": (x, gamma, beta, RUNNING, RUNNING_VAR, None, y)},  # other statistics
+        {"operands": (x, gamma, beta, mean, inv_std, SECOND, y)},  # a sum
+        {"operands": (SECOND, gamma, beta, mean, inv_std, None, y)},  # another x
         {"kernel": original.kernel, "operands": original.operands, "settings": original.settings},  # they move twice
     ]
     for fault in faults:
@@ -328,7 +329,7 @@ def put(given: Program, at: list[CallPosition]) -> list[str]:
             replacing.put(place, at)
     made = replacing.result()
     assert_same(given, made)
-    return [instruction.kernel for instruction in made.instructions]
+    return kernels(made)
 
 
 @pytest.mark.parametrize(
@@ -347,7 +348,7 @@ def put(given: Program, at: list[CallPosition]) -> list[str]:
 )
 def test_nothing_comes_too_late_or_too_early(calls: list[Call], first: bool, last: bool):
     given = program(*calls, copy(V, whole(20, 5, 3)), held=KEPT)
-    assert ("add_activation" in put(given, AT_FIRST), "add_activation" in put(given, AT_LAST)) == (first, last)
+    assert ("add+relu" in put(given, AT_FIRST), "add+relu" in put(given, AT_LAST)) == (first, last)
 
 
 @pytest.mark.parametrize("offset", [0, 96])

@@ -6,7 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from programs import TARGET, Call, add, assert_same, call, copy, double, instructions, program, relu, whole
+from programs import (
+    TARGET,
+    Call,
+    add,
+    assert_same,
+    call,
+    copy,
+    double,
+    instructions,
+    program,
+    relu,
+    whole,
+    with_options,
+)
 from singa_lite.compiler.ir.program import Program
 from singa_lite.compiler.ir.time_model import flops, seconds
 from singa_lite.compiler.lower import lower
@@ -23,10 +36,9 @@ def normalised(number: int, source: int, activation: str | None = "relu") -> lis
     """Blocks from 10 times the number on: x, y, mean, inv_std; the vectors 1 to 4 are held."""
     x, y, mean, inv_std = (whole(10 * number, *SHAPE), whole(10 * number + 1, *SHAPE), *_vectors(10 * number + 2, 2))
     settings = {"momentum": 0.1, "epsilon": 1e-5} | ({} if activation is None else {"activation": activation})
-    kernel = "batch_norm" if activation is None else "batch_norm_activation"
     return [
         double(whole(source, *SHAPE), x),
-        call(kernel, x, *_vectors(1, 4), y, mean, inv_std, **settings),
+        call("batch_norm", x, *_vectors(1, 4), None, y, mean, inv_std, **settings),
     ]
 
 
@@ -64,7 +76,9 @@ def test_fused_calls_pay_for_as_many_repeats_as_they_saved_time(activation):
     given = net(9, activation)
     placed = lower(given)
     made = [i for i in placed.planned.instructions if i.repeats is not None]
-    assert {i.kernel for i in made} == {"batch_normalize_activation"}  # and never what goes into it, kept as long
+    assert {with_options(i) for i in made} == {
+        f"batch_normalize+{activation}"
+    }  # and never what goes into it, kept as long
     x = whole(10, *SHAPE)
     saved = 9 * seconds(replace(given.instructions[0], kernel="relu", operands=(x, x), settings={}))
     assert 0.5 * saved < sum(map(seconds, made)) <= saved
@@ -89,7 +103,7 @@ X, Y = whole(0, 5, 6000), whole(1, 5, 6000)
 def attention(causal: bool) -> Call:
     """2 samples of 3 rows and 5 keys, 4 heads of 7, in groups of two."""
     q, k, v, y = whole(0, 2, 3, 4, 7), whole(1, 2, 5, 2, 7), whole(2, 2, 5, 2, 7), whole(3, 2, 3, 4, 7)
-    return call("attention", q, k, v, None, y, whole(4, 2, 4, 3), causal=causal, scale=1.0)
+    return call("attention", q, k, v, None, None, y, whole(4, 2, 4, 3), causal=causal, scale=1.0)
 
 
 def conv2d(channels: int, kernels: int, groups: int) -> Call:

@@ -26,17 +26,16 @@ class Attention(Op):
     def __init__(self, causal: bool, scale: float, p: float, state: Tensor | None) -> None:
         self.settings: dict[str, object] = {"causal": causal, "scale": scale}
         self.state = state
-        self.ending = ""
         if state is not None:
-            self.settings["p"], self.ending = p, "_dropout"
+            self.settings["p"] = p
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         _check(q, k, v, mask)
-        keys = [] if self.state is None else [drawn_key("attention", self.state)]
+        key = None if self.state is None else drawn_key("attention", self.state)
         y = self.device.empty(q.shape, q.dtype)
         lse = self.device.empty((q.shape[0], q.shape[2], q.shape[1]), q.dtype)
-        self.device.run(f"attention{self.ending}", q, k, v, mask, *keys, y, lse, **self.settings)
-        self.save(q, k, v, y, lse, mask, *keys)
+        self.device.run("attention", q, k, v, mask, key, y, lse, **self.settings)
+        self.save(q, k, v, y, lse, mask, key)
         return y
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
@@ -44,10 +43,9 @@ class Attention(Op):
         if index == 3:
             return super().backward(index, *dys)
         q, k, v, y, lse = map(self.kept, range(5))
-        mask, keys = self.saved[5], self.saved[6:]
+        mask, key = self.saved[5:]
         made = [self.device.empty(t.shape, t.dtype) for t in (q, k, v)]
-        name = f"attention{self.ending}_derivative"
-        self.device.run(name, dys[0], q, k, v, mask, *keys, y, lse, *made, **self.settings)
+        self.device.run("attention_derivative", dys[0], q, k, v, mask, key, y, lse, *made, **self.settings)
         self.made = {other: made[other] for other in range(3) if other != index and self.needs[other]}
         return made[index]
 

@@ -21,7 +21,7 @@ class BatchNorm(Op):
     def forward(self, x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
         _check_channels("batch_norm", x, gamma, beta, *self.running)
         y, mean, inv_std = self.empty_like(x), self.empty_like(gamma), self.empty_like(gamma)
-        self.device.run("batch_norm", x, gamma, beta, *self.running, y, mean, inv_std, **self.settings)
+        self.device.run("batch_norm", x, gamma, beta, *self.running, None, y, mean, inv_std, **self.settings)
         self.save(x, gamma, mean, inv_std)
         return y
 
@@ -30,8 +30,8 @@ class BatchNorm(Op):
         dgamma, dbeta = self.empty_like(gamma), self.empty_like(gamma)
         self.made = {1: dgamma, 2: dbeta}
         if index == 0:
-            dx = self.empty_like(dys[0])
-            self.device.run("batch_norm_derivative", dys[0], x, gamma, mean, inv_std, dx, dgamma, dbeta)
+            dx, given = self.empty_like(dys[0]), (x, gamma, None, mean, inv_std, None)
+            self.device.run("batch_norm_derivative", dys[0], *given, dx, dgamma, dbeta)
             return dx
         self.device.run("batch_norm_gradient", dys[0], x, mean, inv_std, dgamma, dbeta)
         return self.made.pop(index)

@@ -1,12 +1,13 @@
 """Laws: which calls are the same as which others, in one small language. They are what the passes that rewrite go by.
 
-    conv2d x weight bias z; $f z y    ->    conv2d_activation x weight bias y~z
+    conv2d x weight bias z; $f z y    ->    conv2d x weight bias y~z
 
 A word behind a kernel is a value, in the order of the interface's tensors: the same word is the same value. `v>w` is a
 value that is updated, and what it is then; `y~z` one that lies as z does; `-` none; `$f` any activation without
 settings, `$m` one that commutes with a maximum, whose derivative goes by its result. A word whose tensor the kernel may
 do without stands for none as well. A call to the right has the settings of those to the left, by their names, and
-`activation` is the name of $f or $m. A call to the left in parentheses stays where it is.
+`activation` is the name of $f or $m. A call to the left has no activation in its settings, but where a `+` is behind
+its kernel, which says that it may have one. A call to the left in parentheses stays where it is.
 """
 
 from __future__ import annotations
@@ -43,11 +44,14 @@ class LawWord(NamedTuple):
 
 
 class LawCall(NamedTuple):
-    """A call of a law. kernel: may begin with a variable; words: of its tensors; stays: whether it is kept."""
+    """A call of a law. kernel: may begin with a variable; words: of its tensors; stays: whether it is kept; activated:
+    whether it may have an activation in its settings.
+    """
 
     kernel: str
     words: tuple[LawWord, ...]
     stays: bool
+    activated: bool
 
     @property
     def variable(self) -> str:
@@ -87,12 +91,17 @@ class Law(NamedTuple):
 def law(text: str, holds: Condition = lambda calls: True) -> Law:
     """A law as it is written."""
     left, right = (tuple(_part(part) for part in side.split(";")) for side in text.split("->"))
-    return Law(left, right, holds)
+
+    def is_plain(calls: Sequence[Instruction]) -> bool:
+        pairs = zip(left, calls, strict=True)
+        return all(part.activated or not call.settings.get("activation") for part, call in pairs)
+
+    return Law(left, right, lambda calls: is_plain(calls) and holds(calls))
 
 
 def _part(text: str) -> LawCall:
     kernel, *words = text.strip(" ()").split()
-    return LawCall(kernel, tuple(map(_word, words)), text.strip().startswith("("))
+    return LawCall(kernel.rstrip("+"), tuple(map(_word, words)), text.strip().startswith("("), kernel.endswith("+"))
 
 
 def _word(text: str) -> LawWord:
@@ -107,12 +116,12 @@ def settings_of(
     """The settings of a call to the right of a law. left: the calls to the left; variables: {variable: activation};
     known: settings that no call to the left has.
     """
-    found: dict[str, object] = {"activation": "", "first": 0, "share": 0.0, **known}
+    found: dict[str, object] = {"first": 0, "share": 0.0, **known}
     for instruction in reversed(left):
         found |= instruction.settings
     for activation in variables.values():
         found["activation"] = activation
-    return {name: found[name] for name in SIGNATURES[kernel].settings}
+    return SIGNATURES[kernel].settings_of(found)
 
 
 @cache
@@ -130,22 +139,27 @@ def activations(variable: str) -> Collection[str]:
     return {name for name in plain if SIGNATURES[name].facts.commutes_with_max} if variable == "$m" else plain
 
 
+def applies_activation(kernel: str) -> bool:
+    """Whether a kernel of the interface may apply an activation to its result y."""
+    return "activation" in SIGNATURES[kernel].defaults and "y" in SIGNATURES[kernel].tensors
+
+
 def _fused() -> Iterator[Law]:
     """That a kernel with an activation is the kernel, and then the activation."""
     for name, signature in SIGNATURES.items():
-        if not signature.facts.activated:
+        if not applies_activation(name):
             continue
         pairs = zip(signature.tensors, signature.roles, strict=True)
         words = [f"{tensor}>{tensor}2" if role == "Update" else tensor for tensor, role in pairs]
         apart = " ".join("z" if word == "y" else word for word in words)
         together = " ".join("y~z" if word == "y" else word for word in words)
-        yield law(f"{name} {apart}; $f z y -> {signature.facts.activated} {together}")
+        yield law(f"{name} {apart}; $f z y -> {name} {together}")
 
 
 def _sums_of_norms() -> Iterator[Law]:
-    norm = "batch_norm x gamma beta rm>rm2 rv>rv2 z mean inv_std"
-    for add in ("add z other y", "add other z y", "add_activation z other y", "add_activation other z y"):
-        yield law(f"{norm}; {add} -> batch_norm_add x gamma beta rm>rm2 rv>rv2 other y mean inv_std")
+    norm = "batch_norm x gamma beta rm>rm2 rv>rv2"
+    for terms in ("z other", "other z"):
+        yield law(f"{norm} - z mean inv_std; add+ {terms} y -> {norm} other y mean inv_std")
 
 
 def _is_linear_gradient(calls: Sequence[Instruction]) -> bool:
@@ -164,7 +178,7 @@ def _moves_rows_alone(calls: Sequence[Instruction]) -> bool:
 
 def _is_of_one_activation(calls: Sequence[Instruction]) -> bool:
     """Whether what is derived is what the normalisation applied."""
-    return calls[0].kernel == f"{calls[2].settings['activation']}_derivative"
+    return calls[0].kernel == f"{calls[2].settings.get('activation')}_derivative"
 
 
 def _has_ids(calls: Sequence[Instruction]) -> bool:
@@ -183,15 +197,15 @@ ACTIVATED = tuple(_fused())
 SUMS_OF_NORMS = tuple(_sums_of_norms())
 SUM_OF_DERIVATIVES = tuple(
     law(
-        f"batch_norm_derivative dy x gamma mean inv_std d dgamma dbeta; add {terms} dx"
-        "-> batch_norm_derivative_add dy x gamma mean inv_std other dx dgamma dbeta"
+        f"batch_norm_derivative dy x gamma - mean inv_std - d dgamma dbeta; add {terms} dx"
+        "-> batch_norm_derivative dy x gamma - mean inv_std other dx dgamma dbeta"
     )
     for terms in ("d other", "other d")
 )
 MASK_OF_NORM = law(
-    "$m_derivative dy y d; batch_norm_derivative d x gamma mean inv_std dx dgamma dbeta;"
-    "(batch_norm_activation x gamma beta rm>rm2 rv>rv2 y mean inv_std)"
-    "-> batch_norm_activation_derivative dy x gamma beta mean inv_std dx dgamma dbeta",
+    "$m_derivative dy y d; batch_norm_derivative d x gamma - mean inv_std - dx dgamma dbeta;"
+    "(batch_norm+ x gamma beta rm>rm2 rv>rv2 - y mean inv_std)"
+    "-> batch_norm_derivative dy x gamma beta mean inv_std - dx dgamma dbeta",
     _is_of_one_activation,
 )
 LINEAR_GRADIENT = law(

@@ -158,7 +158,7 @@ def repeat_of(instruction: Instruction) -> Instruction:
         return replace(instruction, repeats=instruction.number)
     by_name = instruction.by_name
     operands = tuple(by_name[name] for name in SIGNATURES[kernel].tensors)
-    settings = {name: instruction.settings[name] for name in SIGNATURES[kernel].settings}
+    settings = SIGNATURES[kernel].settings_of(instruction.settings)
     return replace(instruction, kernel=kernel, operands=operands, settings=settings, repeats=instruction.number)
 
 

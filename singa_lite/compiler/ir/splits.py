@@ -49,7 +49,7 @@ def splits(instruction: Instruction) -> Iterator[Split]:
         yield Split({"x": 1, "dx": 1})
     elif facts.by_elements:
         yield from _by_elements(instruction)
-    elif facts.by_samples:
+    else:
         yield from _by_samples(instruction)
 
 
@@ -65,8 +65,8 @@ def _by_elements(instruction: Instruction) -> Iterator[Split]:
 def _by_samples(instruction: Instruction) -> Iterator[Split]:
     """Axis 0 of what the kernel says. What is broadcast is not cut."""
     signature, named = SIGNATURES[instruction.kernel], instruction.by_name
-    cut = {name: o for name in signature.facts.by_samples if (o := named[name]) is not None}
-    if not all(operand.shape for operand in cut.values()):
+    cut = {name: o for name in signature.by_samples(instruction.operands) if (o := named[name]) is not None}
+    if not cut or not all(operand.shape for operand in cut.values()):
         return  # one sample alone
     if signature.family != "elementwise" or len({o.shape for o in cut.values()}) == 1:
         yield Split(dict.fromkeys(cut, 0))

@@ -27,7 +27,7 @@ LANES = 4
 #: Of the rate, what a gradient by filters reaches, which sums over all images: of filters of one element, and larger.
 OF_GRADIENT, OF_LARGER_GRADIENT = 0.7, 0.4
 #: What a call takes for its bytes, in times of one that copies as many, by family. Random numbers are made one by one.
-PASSES = {"normalization": 4.0, "fused": 4.0, "pooling": 4.0, "reduction": 4.0, "random": 60.0}
+PASSES = {"normalization": 4.0, "pooling": 4.0, "reduction": 4.0, "random": 60.0}
 #: The same of a normalisation's derivative, and of what makes its result again, by statistics that are there.
 BY_STATISTICS, AGAIN = 2.0, 1.2
 #: Of an operand whose rows have gaps between them, as pieces of concatenations have, what going through a scratch takes
@@ -126,11 +126,12 @@ def _passes(instruction: Instruction) -> float:
         return BOUNDED if kernel == "relu6" else 1.0
     if kernel in _makes_again():  # whatever activation is behind is done on the way
         return AGAIN
+    is_summed = instruction.by_name.get("other") is not None
     if {"dy", "mean", "inv_std"} <= {*tensors}:  # the derivative of a normalisation
-        if "other" in tensors:
+        if is_summed:
             return SUMMED_BACK
-        return BY_STATISTICS if family == "normalization" else PASSES[family]
-    return SUMMED if family == "fused" and "other" in tensors else PASSES.get(family, 1.0)
+        return PASSES[family] if instruction.settings.get("activation") else BY_STATISTICS
+    return SUMMED if is_summed else PASSES.get(family, 1.0)
 
 
 @remembered(1)

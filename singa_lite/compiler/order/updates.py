@@ -80,7 +80,8 @@ class _Walk:
         most = target.most_joined(instruction.kernel, instruction.operands, instruction.settings)
         if most < 2 or instruction.transfer is not None or instruction.repeats is not None:
             return
-        key = instruction.kernel, frozen(instruction.settings), tuple(_shared(instruction))
+        left_out = tuple(operand is None for operand in instruction.operands)
+        key = instruction.kernel, frozen(instruction.settings), left_out, tuple(_shared(instruction))
         group = self._open.get(key)
         if group is None or not self._joins(group, step, most):
             group = self._open[key] = _Group(most, self.program.rounded(instruction.scratch_bytes))

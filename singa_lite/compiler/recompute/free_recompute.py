@@ -13,15 +13,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from singa_lite.compiler.ir.laws import applies_activation
 from singa_lite.compiler.ir.operation import Instruction, Operand
 from singa_lite.compiler.ir.program import Program, floor
-from singa_lite.compiler.ir.remembered import remembered
 from singa_lite.compiler.ir.time_model import OF_ACTIVATIONS
 from singa_lite.compiler.ir.time_model import seconds_without_gaps as seconds
 from singa_lite.compiler.recompute.budget import Searches
 from singa_lite.compiler.recompute.local_search import SECOND, LocalSearch
 from singa_lite.compiler.recompute.repeats import Repeater
-from singa_lite.compiler.rewrite.fusions import NORM_SUM
+from singa_lite.compiler.rewrite.fusions import NORM
 from singa_lite.compiler.share.in_place import in_place
 from singa_lite.kernels.interface import SIGNATURES
 
@@ -29,7 +29,7 @@ from singa_lite.kernels.interface import SIGNATURES
 STEP_DOWN = 0.99
 #: Bytes of a product's result from which on a bias within its call saves a pass over memory, and not over a cache.
 LARGE = 1 << 20
-ATTENTION = "attention", "attention_dropout"
+ATTENTION = "attention"
 #: Calls besides that go over their tensors a few times: norms by rows, and activations that take little longer.
 CHEAP = frozenset({"layer_norm", "rms_norm", *OF_ACTIVATIONS})
 WIDTHS = (1, 1, 1)
@@ -76,13 +76,12 @@ def _is_cheap(instruction: Instruction) -> bool:
     if instruction.kernel in CHEAP:
         return True
     facts = SIGNATURES[instruction.kernel].facts
-    return bool(facts.again) or (instruction.kernel in _plain() and not facts.multiplies)
+    return bool(facts.again) or (_is_activated(instruction) and not facts.multiplies)
 
 
-@remembered(256)
-def _plain() -> dict[str, str]:
-    """{kernel that applies an activation besides: the one that does not}."""
-    return {one.facts.activated: name for name, one in SIGNATURES.items() if one.facts.activated}
+def _is_activated(instruction: Instruction) -> bool:
+    """Whether it applies an activation to what it makes, within its call."""
+    return bool(instruction.settings.get("activation")) and applies_activation(instruction.kernel)
 
 
 def _saved(program: Program) -> Iterator[float]:
@@ -92,17 +91,19 @@ def _saved(program: Program) -> Iterator[float]:
     bias within a product is one, too, where its result is large; within attention scores are neither written for their
     softmax nor read by it, and neither written by it nor read again.
     """
-    plain = _plain()
     for i in map(_sum_alone, program.instructions):
-        if i.kernel in ("linear", *ATTENTION) and i.repeats is None:
-            y = _scores(i) if i.kernel in ATTENTION else i.by_name["y"] if i.by_name["bias"] else None
+        if i.repeats is not None:
+            continue
+        if _is_activated(i):
+            if program.target.in_one_pass(i.kernel, i.operands, i.settings):
+                settings = {name: value for name, value in i.settings.items() if name != "activation"}
+                y = i.by_name["y"]
+                activation = replace(i, kernel="relu", operands=(y, y), settings={})
+                yield seconds(replace(i, settings=settings)) + seconds(activation) - seconds(i)
+        elif i.kernel in ("linear", ATTENTION):
+            y = _scores(i) if i.kernel == ATTENTION else i.by_name["y"] if i.by_name["bias"] else None
             if y and y.nbytes >= LARGE and program.target.in_one_pass(i.kernel, i.operands, i.settings):
-                yield seconds(replace(i, kernel="copy", operands=(y, y), settings={})) * (1 + (i.kernel in ATTENTION))
-        if i.kernel in plain and i.repeats is None and program.target.in_one_pass(i.kernel, i.operands, i.settings):
-            settings = {name: value for name, value in i.settings.items() if name != "activation"}
-            y = i.by_name["y"]
-            activation = replace(i, kernel="relu", operands=(y, y), settings={})
-            yield seconds(replace(i, kernel=plain[i.kernel], settings=settings)) + seconds(activation) - seconds(i)
+                yield seconds(replace(i, kernel="copy", operands=(y, y), settings={})) * (1 + (i.kernel == ATTENTION))
 
 
 def _scores(attention: Instruction) -> Operand | None:
@@ -113,8 +114,8 @@ def _scores(attention: Instruction) -> Operand | None:
 
 def _sum_alone(instruction: Instruction) -> Instruction:
     """The sum and activation of a normalisation that has them within; any other call as it is."""
-    if instruction.kernel != NORM_SUM or not instruction.settings["activation"]:
+    other, activation = instruction.by_name.get("other"), instruction.settings.get("activation")
+    if instruction.kernel != NORM or other is None or not activation:
         return instruction
-    other, y = instruction.by_name["other"], instruction.by_name["y"]
-    settings = {"activation": instruction.settings["activation"]}
-    return replace(instruction, kernel="add_activation", operands=(other, y, y), settings=settings)
+    y = instruction.by_name["y"]
+    return replace(instruction, kernel="add", operands=(other, y, y), settings={"activation": activation})

@@ -1,8 +1,8 @@
 """Rewriting by laws: places that match a law's left side, and the calls of its right side put there.
 
-    law:        conv2d x weight bias z; $f z y  ->  conv2d_activation x weight bias y~z
+    law:        conv2d x weight bias z; $f z y  ->  conv2d x weight bias y~z
     recorded:   z = conv2d(x, w, b);  y = relu(z)
-    here:       y = conv2d_activation(x, w, b), relu
+    here:       y = conv2d(x, w, b, activation="relu")
 
 Passes say which places are worth it: by shapes, costs and what the kernels do in one go.
 """

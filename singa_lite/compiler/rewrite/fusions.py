@@ -34,7 +34,9 @@ FORWARD, BACKWARD = [CallPosition(0, 0), CallPosition(0, 1)], [CallPosition(3, 3
 ADDED = "embedding_gradient_add"
 #: What a kernel set does in one go: the product x^T @ dy, and the sums of dy over its rows.
 PAIR = ("matmul", "bias_gradient")
-NORM_DERIVATIVE, NORM_SUM, DERIVATIVE_SUM = "batch_norm_derivative", "batch_norm_add", "batch_norm_derivative_add"
+NORM, NORM_DERIVATIVE = "batch_norm", "batch_norm_derivative"
+#: The option of both by which they take in a sum, in the place of an activation in `Target.fusions`.
+SUM = "other"
 
 
 def fused(program: Program) -> Program:
@@ -139,11 +141,12 @@ def masked_within(program: Program) -> Program:
 
     What the activation was given is worked out again from x, by the same arithmetic, so that y need not be kept. That
     is done where nothing else of the backward part reads y. Where a convolution's gradient does, y is there anyway, and
-    takes less time as a mask. The activation's derivative must be a whole intermediate block that nothing but the
-    normalisation's reads. Kernels may normalise tensors that lie otherwise by other arithmetic, so all must lie alike.
+    the mask is made again only where the kernel set saves a pass over memory by it. The activation's derivative must be
+    a whole intermediate block that nothing but the normalisation's reads. Kernels may normalise tensors that lie
+    otherwise by other arithmetic, so all must lie alike.
     """
     fusions = program.target.fusions
-    if not any(kernel == NORM_DERIVATIVE for kernel, _ in fusions):
+    if not any(kernel == NORM_DERIVATIVE and option != SUM for kernel, option in fusions):
         return program
     replacing = Replacing(program)
 
@@ -152,7 +155,12 @@ def masked_within(program: Program) -> Program:
         users = (step for step in replacing.uses.steps[place.named["y"].block] if step != place.steps[0])
         return all(program.instructions[step].phase == Phase.FORWARD for step in users)
 
-    found = (p for p in replacing.places(MASK_OF_NORM) if (NORM_DERIVATIVE, p.activation) in fusions and only_masks(p))
+    def saves_a_pass(place: Place) -> bool:
+        call = program.instructions[place.steps[1]]
+        return program.target.in_one_pass(call.kernel, call.operands, call.settings)
+
+    found = (p for p in replacing.places(MASK_OF_NORM) if (NORM_DERIVATIVE, p.activation) in fusions)
+    found = (place for place in found if only_masks(place) or saves_a_pass(place))
     return _replaced(replacing, ((p, AT_SECOND) for p in found if p.lie_equal("x", "y", "dy", "d", "dx")))
 
 
@@ -168,14 +176,18 @@ def summed_within(program: Program) -> Program:
     z must be a whole intermediate block that nothing but the sum reads; of two whose results are added the later one
     takes the sum. Kernels may normalise tensors that lie otherwise by other arithmetic, so all must lie alike.
     """
-    if not any(kernel == NORM_SUM for kernel, _ in program.target.fusions):
+    if (NORM, SUM) not in program.target.fusions:
         return program
     replacing = Replacing(program)
     found: dict[int, Place] = {}  # by the step of the sum
     for place in replacing.places(*SUMS_OF_NORMS):
         step = place.steps[1]
-        wanted = (NORM_SUM, str(program.instructions[step].settings.get("activation", ""))) in program.target.fusions
-        if wanted and place.lie_equal("x", "z", "other", "y") and replacing.may_put(place, AT_SUM):
+        activation = program.instructions[step].settings.get("activation", SUM)
+        if (
+            (NORM, activation) in program.target.fusions
+            and place.lie_equal("x", "z", "other", "y")
+            and replacing.may_put(place, AT_SUM)
+        ):
             found[step] = max(place, found.get(step, place), key=lambda place: place.steps)
     joins = [Join(step, place.steps[0], *replacing.calls_of(place, AT_SUM)) for step, place in sorted(found.items())]
     return _joined_below_floor(program, joins)
@@ -193,7 +205,7 @@ def added_within(program: Program) -> Program:
     normalisation's result must be a whole intermediate block that nothing but the sum reads, and the sum's one that is
     new there. The other derivative may have gaps, as a piece of a larger one has.
     """
-    if (DERIVATIVE_SUM, "") not in program.target.fusions:
+    if (NORM_DERIVATIVE, SUM) not in program.target.fusions:
         return program
     replacing = Replacing(program)
 

@@ -46,7 +46,7 @@ def cut_along(instruction: Instruction) -> tuple[str, ...]:
     if instruction.kernel == "bias_gradient":
         dy = instruction.by_name["dy"]
         return ("dy",) if dy is not None and len(dy.shape) == 2 and instruction.settings["axis"] in (1, -1) else ()
-    return SIGNATURES[instruction.kernel].facts.by_samples
+    return SIGNATURES[instruction.kernel].by_samples(instruction.operands)
 
 
 def sums(instruction: Instruction) -> bool:

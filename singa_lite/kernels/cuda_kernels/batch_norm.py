@@ -7,149 +7,58 @@ from __future__ import annotations
 
 import numpy as np
 
+from singa_lite.kernels.built import CallBuilder
+from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels.bounds import bound_of
 from singa_lite.kernels.cuda_kernels.plane import PASS_BLOCKS, add_moments, plane, types_of, warps
 from singa_lite.kernels.cuda_kernels.routine import Argument, Routine
 from singa_lite.kernels.cuda_kernels.walk import walk
-from singa_lite.kernels.kernel_set import TensorSpec
 
 FILE = "batch_norm.cu"
 CHANNELS = (1,)
 
 
-def batch_norm(
-    x: TensorSpec,
-    gamma: TensorSpec,
-    beta: TensorSpec,
-    running_mean: TensorSpec,
-    running_var: TensorSpec,
-    y: TensorSpec,
-    mean: TensorSpec,
-    inv_std: TensorSpec,
-    *,
-    momentum: float,
-    epsilon: float,
-) -> Routine | None:
+def _forward(call: Call) -> Routine | None:
     """Steps: the moments of slabs, the statistics of channels from them, then y."""
-    behind = batch_normalize(x, gamma, beta, mean, inv_std, y)
-    return _behind_statistics(x, (running_mean, running_var, mean, inv_std), (momentum, epsilon), behind)
-
-
-def batch_norm_activation(
-    x: TensorSpec,
-    gamma: TensorSpec,
-    beta: TensorSpec,
-    running_mean: TensorSpec,
-    running_var: TensorSpec,
-    y: TensorSpec,
-    mean: TensorSpec,
-    inv_std: TensorSpec,
-    *,
-    momentum: float,
-    epsilon: float,
-    activation: str,
-) -> Routine | None:
-    """The activation before y is stored."""
-    behind = batch_normalize_activation(x, gamma, beta, mean, inv_std, y, activation=activation)
-    return _behind_statistics(x, (running_mean, running_var, mean, inv_std), (momentum, epsilon), behind)
-
-
-def batch_norm_add(
-    x: TensorSpec,
-    gamma: TensorSpec,
-    beta: TensorSpec,
-    running_mean: TensorSpec,
-    running_var: TensorSpec,
-    other: TensorSpec,
-    y: TensorSpec,
-    mean: TensorSpec,
-    inv_std: TensorSpec,
-    *,
-    momentum: float,
-    epsilon: float,
-    activation: str,
-) -> Routine | None:
-    """The sum and the activation before y is stored."""
-    behind = batch_normalize_add(x, gamma, beta, mean, inv_std, other, y, activation=activation)
-    return _behind_statistics(x, (running_mean, running_var, mean, inv_std), (momentum, epsilon), behind)
-
-
-def batch_normalize(
-    x: TensorSpec, gamma: TensorSpec, beta: TensorSpec, mean: TensorSpec, inv_std: TensorSpec, y: TensorSpec
-) -> Routine | None:
-    """y."""
-    return _normalized("batch_normalize", (x, y), (mean, inv_std, gamma, beta), bound_of(""))
-
-
-def batch_normalize_activation(
-    x: TensorSpec,
-    gamma: TensorSpec,
-    beta: TensorSpec,
-    mean: TensorSpec,
-    inv_std: TensorSpec,
-    y: TensorSpec,
-    *,
-    activation: str,
-) -> Routine | None:
-    """y, bounded before it is stored."""
-    return _normalized("batch_normalize", (x, y), (mean, inv_std, gamma, beta), bound_of(activation))
-
-
-def batch_normalize_add(
-    x: TensorSpec,
-    gamma: TensorSpec,
-    beta: TensorSpec,
-    mean: TensorSpec,
-    inv_std: TensorSpec,
-    other: TensorSpec,
-    y: TensorSpec,
-    *,
-    activation: str,
-) -> Routine | None:
-    """y, summed and bounded before it is stored."""
-    return _normalized("batch_normalize_add", (x, y, other), (mean, inv_std, gamma, beta), bound_of(activation))
-
-
-def batch_norm_inference(
-    x: TensorSpec,
-    gamma: TensorSpec,
-    beta: TensorSpec,
-    running_mean: TensorSpec,
-    running_var: TensorSpec,
-    y: TensorSpec,
-    *,
-    epsilon: float,
-) -> Routine | None:
-    """One step."""
-    return _normalized("batch_inference", (x, y), (running_mean, running_var, gamma, beta), np.float64(epsilon))
-
-
-def _normalized(
-    kernel: str,
-    tensors: tuple[TensorSpec, ...],
-    vectors: tuple[TensorSpec, TensorSpec, TensorSpec, TensorSpec],
-    value: np.int32 | np.float64 | None,
-) -> Routine | None:
-    """The step that writes y. tensors: x, y and what is added; vectors: in the kernel's order; value: its last."""
-    types, found = types_of(tensors, vectors), plane(CHANNELS, tensors, PASS_BLOCKS)
-    if types is None or found is None or value is None:
-        return None
-    x, y, *others = tensors
-    arguments: tuple[Argument, ...] = found.struct, walk((found.kept,), vectors), x, *vectors, y, *others, value
-    return Routine().launch(FILE, kernel, *arguments, types=types, grid=found.blocks)
-
-
-def _behind_statistics(
-    x: TensorSpec, results: tuple[TensorSpec, ...], settings: tuple[float, float], behind: Routine | None
-) -> Routine | None:
-    """Steps that make the statistics, then those of `behind`. results: running mean and variance, mean, inv_std."""
-    found = plane(CHANNELS, [x])
-    if found is None or behind is None or types_of((x,), results) is None:
+    x, results = call["x"], call.all("running_mean", "running_var", "mean", "inv_std")
+    found, behind = plane(CHANNELS, [x]), _normalize(call)
+    if found is None or behind is None or types_of([x], results) is None:
         return None
     routine = Routine()
     partial = add_moments(routine, x, found)
     counts = np.uint32(found.slabs), np.int64(found.slab), np.int64(found.summed)
-    values = walk((found.kept,), results), *partial, *counts, *map(np.float64, settings)
+    numbers = np.float64(call.number("momentum")), np.float64(call.number("epsilon"))
+    values = walk((found.kept,), results), *partial, *counts, *numbers
     types = {"T": x.dtype, "S": results[0].dtype}
     routine.launch(FILE, "batch_statistics", *values, *results, types=types, grid=warps(found.kept))
     return routine.then(behind)
+
+
+def _normalize(call: Call) -> Routine | None:
+    """y, summed and bounded before it is stored."""
+    kernel = "batch_normalize" if call.given("other") is None else "batch_normalize_add"
+    return _normalized(call, kernel, ["mean", "inv_std"], bound_of(call.text("activation")))
+
+
+def _inference(call: Call) -> Routine | None:
+    """One step."""
+    statistics = ["running_mean", "running_var"]
+    return _normalized(call, "batch_inference", statistics, np.float64(call.number("epsilon")))
+
+
+def _normalized(call: Call, kernel: str, statistics: list[str], value: np.int32 | np.float64 | None) -> Routine | None:
+    """The step that writes y. kernel: of the source; value: its last argument."""
+    tensors, vectors = call.all("x", "y", "other"), call.all(*statistics, "gamma", "beta")
+    types, found = types_of(tensors, vectors), plane(CHANNELS, tensors, PASS_BLOCKS)
+    if types is None or found is None or value is None:
+        return None
+    x, *results = tensors
+    arguments: tuple[Argument, ...] = found.struct, walk((found.kept,), vectors), x, *vectors, *results, value
+    return Routine().launch(FILE, kernel, *arguments, types=types, grid=found.blocks)
+
+
+KERNELS: dict[str, CallBuilder[Routine]] = {
+    "batch_norm": _forward,
+    "batch_normalize": _normalize,
+    "batch_norm_inference": _inference,
+}

@@ -6,126 +6,61 @@ the arithmetic of `batch_norm.py`. A sum of derivatives is made before dx is sto
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
+from singa_lite.kernels.built import CallBuilder
+from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels.batch_norm import CHANNELS
 from singa_lite.kernels.cuda_kernels.bounds import bound_of
 from singa_lite.kernels.cuda_kernels.plane import PASS_BLOCKS, computed, partial_results, plane, types_of, warps
 from singa_lite.kernels.cuda_kernels.routine import Argument, Routine
 from singa_lite.kernels.cuda_kernels.walk import walk
-from singa_lite.kernels.kernel_set import TensorSpec
 
 FILE = "batch_norm_derivative.cu"
 
 
-class _Mask(NamedTuple):
-    """What an activation's derivative goes by, beside mean and inv_std. bound: its number."""
-
-    gamma: TensorSpec
-    beta: TensorSpec
-    bound: np.int32
-
-
-def batch_norm_derivative(
-    dy: TensorSpec,
-    x: TensorSpec,
-    gamma: TensorSpec,
-    mean: TensorSpec,
-    inv_std: TensorSpec,
-    dx: TensorSpec,
-    dgamma: TensorSpec,
-    dbeta: TensorSpec,
-) -> Routine | None:
-    """The gradients, then dx from them."""
-    vectors = mean, inv_std, gamma, dgamma, dbeta
-    return _derivative("batch_derivative", (dy, x, dx), vectors)
-
-
-def batch_norm_derivative_add(
-    dy: TensorSpec,
-    x: TensorSpec,
-    gamma: TensorSpec,
-    mean: TensorSpec,
-    inv_std: TensorSpec,
-    other: TensorSpec,
-    dx: TensorSpec,
-    dgamma: TensorSpec,
-    dbeta: TensorSpec,
-) -> Routine | None:
-    """The other derivative is added before dx is stored."""
-    vectors = mean, inv_std, gamma, dgamma, dbeta
-    return _derivative("batch_derivative_add", (dy, x, dx, other), vectors)
-
-
-def batch_norm_activation_derivative(
-    dy: TensorSpec,
-    x: TensorSpec,
-    gamma: TensorSpec,
-    beta: TensorSpec,
-    mean: TensorSpec,
-    inv_std: TensorSpec,
-    dx: TensorSpec,
-    dgamma: TensorSpec,
-    dbeta: TensorSpec,
-    *,
-    activation: str,
-) -> Routine | None:
-    """dy is masked wherever it is read, so that its masked form is stored nowhere."""
-    bound = bound_of(activation)
-    if bound is None or beta.dtype != gamma.dtype:
-        return None
-    vectors = mean, inv_std, gamma, dgamma, dbeta
-    return _derivative("batch_derivative_masked", (dy, x, dx), vectors, _Mask(gamma, beta, bound))
-
-
-def batch_norm_gradient(
-    dy: TensorSpec, x: TensorSpec, mean: TensorSpec, inv_std: TensorSpec, dgamma: TensorSpec, dbeta: TensorSpec
-) -> Routine | None:
-    """Steps: sums of slabs, then of channels."""
-    return _gradient((dy, x), (mean, inv_std, dgamma, dbeta))
-
-
-def _derivative(
-    kernel: str, tensors: tuple[TensorSpec, ...], vectors: tuple[TensorSpec, ...], mask: _Mask | None = None
-) -> Routine | None:
-    """tensors: dy, x, dx and what is added; vectors: mean, inv_std, gamma, dgamma, dbeta."""
-    dy, x, dx, *others = tensors
-    mean, inv_std, _, dgamma, dbeta = vectors
+def _derivative(call: Call) -> Routine | None:
+    """The gradients, then dx from them. dy is masked wherever it is read, so that its masked form is stored nowhere."""
+    tensors = call.all("dy", "x", "dx", "other")
+    vectors = call.all("mean", "inv_std", "gamma", "dgamma", "dbeta")
     types, found = types_of(tensors, vectors), plane(CHANNELS, tensors, PASS_BLOCKS)
-    routine = _gradient((dy, x), (mean, inv_std, dgamma, dbeta), mask)
-    if types is None or routine is None or found is None:
+    routine, is_summed, beta = _gradient(call), call.given("other") is not None, call.given("beta")
+    if types is None or routine is None or found is None or (beta is not None and is_summed):
         return None
-    masking: tuple[Argument, ...] = ()
-    if mask is not None:
-        masking = _masking(found.kept, mean, inv_std, mask), mask.beta, mask.bound
-    arguments: tuple[Argument, ...] = found.struct, walk((found.kept,), vectors), dy, x, *vectors, dx, *others, *masking
+    dy, x, *results = tensors
+    kernel = "batch_derivative_add" if is_summed else "batch_derivative"
+    masking: list[Argument] = []
+    if beta is not None:
+        kernel, masking = "batch_derivative_masked", [_masking(call), beta, bound_of(call.text("activation"))]
+    walked = walk((found.kept,), vectors)
+    arguments: tuple[Argument, ...] = found.struct, walked, dy, x, *vectors, *results, *masking
     return routine.launch(FILE, kernel, *arguments, types=types, grid=found.blocks)
 
 
-def _gradient(
-    tensors: tuple[TensorSpec, TensorSpec], vectors: tuple[TensorSpec, ...], mask: _Mask | None = None
-) -> Routine | None:
-    """tensors: dy, x; vectors: mean, inv_std, dgamma, dbeta."""
-    (dy, x), (mean, inv_std, *gradients) = tensors, vectors
-    types, found = types_of(tensors, vectors), plane(CHANNELS, tensors)
-    if types is None or found is None:
+def _gradient(call: Call) -> Routine | None:
+    """Steps: sums of slabs, then of channels."""
+    dy, x, mean, beta = call["dy"], call["x"], call["mean"], call.given("beta")
+    vectors, bound = call.all("mean", "inv_std", "dgamma", "dbeta", "gamma", "beta"), bound_of(call.text("activation"))
+    types, found = types_of((dy, x), vectors), plane(CHANNELS, (dy, x))
+    if types is None or found is None or bound is None:
         return None
     routine = Routine()
     partial = [partial_results(routine, found, computed(x)) for _ in range(2)]
     step = np.int64(mean.strides[0] // mean.dtype.itemsize)
+    kernel = "batch_slab_gradients"
     first: tuple[Argument, ...] = found.struct, dy, x, mean, step, *partial
-    if mask is not None:
-        masking = _masking(found.kept, mean, inv_std, mask)
-        first = found.struct, masking, dy, x, mean, inv_std, *mask, step, *partial
-    kernel = "batch_slab_gradients" if mask is None else "batch_slab_masked"
+    if beta is not None:
+        masking = call["inv_std"], call["gamma"], beta, bound
+        kernel, first = "batch_slab_masked", (found.struct, _masking(call), dy, x, mean, *masking, step, *partial)
     routine.launch(FILE, kernel, *first, types=types, grid=found.blocks)
-    results = inv_std, *gradients
+    results = call.all("inv_std", "dgamma", "dbeta")
     second: tuple[Argument, ...] = walk((found.kept,), results), *partial, np.uint32(found.slabs), *results
     return routine.launch(FILE, "batch_gradients", *second, types=types, grid=warps(found.kept))
 
 
-def _masking(channels: int, mean: TensorSpec, inv_std: TensorSpec, mask: _Mask) -> Argument:
+def _masking(call: Call) -> Argument:
     """Where the vectors that a mask is made of have their elements."""
-    return walk((channels,), (mean, inv_std, mask.gamma, mask.beta))
+    return walk(call["mean"].shape, call.all("mean", "inv_std", "gamma", "beta"))
+
+
+KERNELS: dict[str, CallBuilder[Routine]] = {"batch_norm_derivative": _derivative, "batch_norm_gradient": _gradient}

@@ -11,8 +11,7 @@ ACTIVATIONS = ("relu", "relu6")
 #: What is done in one go.
 FUSIONS = (
     *((kernel, activation) for kernel in ("batch_norm", "batch_norm_derivative", "add") for activation in ACTIVATIONS),
-    *(("batch_norm_add", activation) for activation in _BOUNDS),
-    ("batch_norm_derivative_add", ""),
+    *((kernel, "other") for kernel in ("batch_norm", "batch_norm_derivative")),
 )
 
 

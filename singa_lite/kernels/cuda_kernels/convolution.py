@@ -41,13 +41,6 @@ MOST_GROUPS = 65535
 
 
 def conv2d(
-    x: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, y: TensorSpec, *, window: Window, groups: int
-) -> Routine | None:
-    """Forward."""
-    return _forward(x, weight, bias, y, window, groups, "")
-
-
-def conv2d_activation(
     x: TensorSpec,
     weight: TensorSpec,
     bias: TensorSpec | None,
@@ -55,10 +48,21 @@ def conv2d_activation(
     *,
     window: Window,
     groups: int,
-    activation: str,
+    activation: str = "",
 ) -> Routine | None:
     """Forward, and the activation before the result is stored."""
-    return _forward(x, weight, bias, y, window, groups, activation)
+    number = ACTIVATIONS.get(activation)
+    if number is None or not _fit(groups, x, weight, y, *(() if bias is None else (bias,))):
+        return None
+    step = np.int64(0 if bias is None else bias.strides[0] // bias.dtype.itemsize)
+    if depthwise.is_better(weight, groups):
+        return depthwise.forward(x, weight, bias, step, y, window, np.int32(number))
+    settings = _settings(x, weight, y, window, groups, y, weight.shape[1])
+    filters = weight.shape[0] // groups
+    narrow = filters <= NARROW
+    grid = _tiles(_pixels(y), filters, narrow), 1, groups
+    operands = settings, np.int32(narrow), x, weight, bias, step, y, np.int32(number)
+    return Routine().launch(FILE, "conv2d", *operands, types={"T": y.dtype}, grid=grid)
 
 
 def conv2d_derivative(
@@ -95,29 +99,6 @@ def conv2d_gradient(
     grid = tiles, splits.number, groups
     routine.launch(FILE, "conv2d_gradient", *operands, types={"T": x.dtype}, grid=grid)
     return sum_of_splits(routine, splits, partials, dweight)
-
-
-def _forward(
-    x: TensorSpec,
-    weight: TensorSpec,
-    bias: TensorSpec | None,
-    y: TensorSpec,
-    window: Window,
-    groups: int,
-    activation: str,
-) -> Routine | None:
-    number = ACTIVATIONS.get(activation)
-    if number is None or not _fit(groups, x, weight, y, *(() if bias is None else (bias,))):
-        return None
-    step = np.int64(0 if bias is None else bias.strides[0] // bias.dtype.itemsize)
-    if depthwise.is_better(weight, groups):
-        return depthwise.forward(x, weight, bias, step, y, window, np.int32(number))
-    settings = _settings(x, weight, y, window, groups, y, weight.shape[1])
-    filters = weight.shape[0] // groups
-    narrow = filters <= NARROW
-    grid = _tiles(_pixels(y), filters, narrow), 1, groups
-    operands = settings, np.int32(narrow), x, weight, bias, step, y, np.int32(number)
-    return Routine().launch(FILE, "conv2d", *operands, types={"T": y.dtype}, grid=grid)
 
 
 def _fit(groups: int, *specs: TensorSpec) -> bool:

@@ -55,15 +55,12 @@ def fill(y: TensorSpec, *, value: float) -> Routine | None:
     return mapped("fill.cu", "fill", y, values=(np.array(value).astype(y.dtype),))
 
 
-def add(a: TensorSpec, b: TensorSpec, y: TensorSpec) -> Routine | None:
-    """a + b."""
-    return _float("add", y, a, b)
-
-
-def add_activation(a: TensorSpec, b: TensorSpec, y: TensorSpec, *, activation: str) -> Routine | None:
-    """The activation before the sum is stored."""
+def add(a: TensorSpec, b: TensorSpec, y: TensorSpec, *, activation: str = "") -> Routine | None:
+    """a + b, and the activation before the sum is stored."""
     bound = bound_of(activation)
-    return None if bound is None else _float("add_activation", y, a, b, values=(bound,))
+    if bound is None:
+        return None
+    return _float("add_activation", y, a, b, values=(bound,)) if activation else _float("add", y, a, b)
 
 
 def subtract(a: TensorSpec, b: TensorSpec, y: TensorSpec) -> Routine | None:

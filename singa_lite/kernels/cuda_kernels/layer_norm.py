@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from singa_lite.kernels.built import CallBuilder
+from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels.long_layer_norm import normalize_long_rows, propagate_long_rows
 from singa_lite.kernels.cuda_kernels.plane import (
     Plane,
@@ -29,75 +31,57 @@ WARP_FEATURES, FEW_FEATURES, MANY_ROWS = 8192, 1024, 512
 _Walks = tuple[Struct, Struct, np.uint32, np.uint32]
 
 
-def layer_norm(
-    x: TensorSpec,
-    gamma: TensorSpec,
-    beta: TensorSpec,
-    y: TensorSpec,
-    mean: TensorSpec,
-    inv_std: TensorSpec,
-    *,
-    epsilon: float,
-) -> Routine | None:
+def _forward(call: Call) -> Routine | None:
     """Statistics and y, at once if a warp can take a row."""
-    types = types_of((x, y), (gamma, beta, mean, inv_std))
+    statistics, parameters = call.all("mean", "inv_std"), call.all("gamma", "beta")
+    types = types_of(call.all("x", "y"), [*parameters, *statistics])
     if types is None:
         return None
-    if not _is_short(mean, gamma):
-        return normalize_long_rows(x, gamma, beta, y, mean, inv_std, epsilon, types)
-    walks = _walks((x, y), (mean, inv_std), (gamma, beta))
-    return _by_warps("layer_rows", walks, (x, gamma, beta, y, mean, inv_std), types, np.float64(epsilon))
+    if not _is_short(call):
+        return normalize_long_rows(call, types)
+    walks = _walks(call.all("x", "y"), statistics, parameters)
+    operands = call.all("x", "gamma", "beta", "y", "mean", "inv_std")
+    return _by_warps("layer_rows", walks, operands, types, np.float64(call.number("epsilon")))
 
 
-def layer_norm_derivative(
-    dy: TensorSpec, x: TensorSpec, gamma: TensorSpec, mean: TensorSpec, inv_std: TensorSpec, dx: TensorSpec
-) -> Routine | None:
+def _derivative(call: Call) -> Routine | None:
     """dx, at once if a warp can take a row."""
-    types = types_of((dy, x, dx), (gamma, mean, inv_std))
+    tensors, statistics, parameters = call.all("dy", "x", "dx"), call.all("mean", "inv_std"), call.all("gamma")
+    types = types_of(tensors, [*parameters, *statistics])
     if types is None:
         return None
-    if not _is_short(mean, gamma):
-        return propagate_long_rows(dy, x, gamma, mean, inv_std, dx, types)
-    walks = _walks((dy, x, dx), (mean, inv_std), (gamma,))
-    return _by_warps("layer_rows_derivative", walks, (dy, x, gamma, mean, inv_std, dx), types)
+    if not _is_short(call):
+        return propagate_long_rows(call, types)
+    operands = call.all("dy", "x", "gamma", "mean", "inv_std", "dx")
+    return _by_warps("layer_rows_derivative", _walks(tensors, statistics, parameters), operands, types)
 
 
-def layer_norm_gradient(
-    dy: TensorSpec, x: TensorSpec, mean: TensorSpec, inv_std: TensorSpec, dgamma: TensorSpec, dbeta: TensorSpec
-) -> Routine | None:
+def _gradient(call: Call) -> Routine | None:
     """Steps: sums of slabs of rows, then of features."""
-    types = types_of((dy, x), (mean, inv_std, dgamma, dbeta))
-    rows, features = range(mean.ndim), range(mean.ndim, x.ndim)
-    found = plane(features, (dy, x, *(spread(spec, rows, x.shape) for spec in (mean, inv_std))))
-    vectors = walk(dgamma.shape, (axis_spec(features, dy), dgamma, dbeta))
+    tensors, statistics, results = call.all("dy", "x"), call.all("mean", "inv_std"), call.all("dgamma", "dbeta")
+    types, (dy, x) = types_of(tensors, [*statistics, *results]), tensors
+    rows = range(statistics[0].ndim)
+    features = range(len(rows), x.ndim)
+    found = plane(features, (dy, x, *(spread(spec, rows, x.shape) for spec in statistics)))
+    vectors = walk(results[0].shape, (axis_spec(features, dy), *results))
     if types is None or found is None or vectors is None:
         return None
-    return sum_rows(dy, x, mean, inv_std, dgamma, dbeta, types, found, vectors)
+    return sum_rows(call, types, found, vectors)
 
 
-def sum_rows(
-    dy: TensorSpec,
-    x: TensorSpec,
-    mean: TensorSpec,
-    inv_std: TensorSpec,
-    dgamma: TensorSpec,
-    dbeta: TensorSpec,
-    types: Types,
-    found: Plane,
-    vectors: Struct,
-) -> Routine:
+def sum_rows(call: Call, types: Types, found: Plane, vectors: Struct) -> Routine:
     """The gradients' two steps. found: dy, x, mean and inv_std, summed; vectors: dy of one sum, dgamma, dbeta."""
     routine = Routine()
-    partial = [partial_results(routine, found, computed(x)) for _ in range(2)]
-    first: tuple[Argument, ...] = found.struct, dy, x, mean, inv_std, *partial
+    partial = [partial_results(routine, found, computed(call["x"])) for _ in range(2)]
+    first: tuple[Argument, ...] = found.struct, *call.all("dy", "x", "mean", "inv_std"), *partial
     routine.launch(FILE, "layer_slab_gradients", *first, types=types, grid=found.blocks)
-    second: tuple[Argument, ...] = vectors, *partial, np.uint32(found.slabs), dgamma, dbeta
+    second: tuple[Argument, ...] = vectors, *partial, np.uint32(found.slabs), *call.all("dgamma", "dbeta")
     return routine.launch(FILE, "layer_gradients", *second, types=types, grid=warps(found.kept))
 
 
-def _is_short(mean: TensorSpec, gamma: TensorSpec) -> bool:
+def _is_short(call: Call) -> bool:
     """Whether a warp is to take a row."""
-    return gamma.size <= (WARP_FEATURES if mean.size >= MANY_ROWS else FEW_FEATURES)
+    return call["gamma"].size <= (WARP_FEATURES if call["mean"].size >= MANY_ROWS else FEW_FEATURES)
 
 
 def _walks(
@@ -126,3 +110,10 @@ def _by_warps(
         return None
     grid = blocks(int(walks[0]["count"]), THREADS // 32)
     return Routine().launch(FILE, kernel, *walks, *operands, *values, types=types, grid=grid)
+
+
+KERNELS: dict[str, CallBuilder[Routine]] = {
+    "layer_norm": _forward,
+    "layer_norm_derivative": _derivative,
+    "layer_norm_gradient": _gradient,
+}

@@ -48,18 +48,12 @@ def matmul_add(a: TensorSpec, b: TensorSpec, y: TensorSpec, *, transpose_a: bool
     return _product((a, left), (b, right), None, (y, y), _ADDED)
 
 
-def linear(x: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, y: TensorSpec) -> Routine | None:
-    """The bias is added before the result is stored."""
-    return _product((x, x), (weight, weight), bias, (y, y), _NONE)
-
-
-def linear_activation(
-    x: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, y: TensorSpec, *, activation: str
+def linear(
+    x: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, y: TensorSpec, *, activation: str = ""
 ) -> Routine | None:
-    """ReLU before the result is stored, other activations behind it."""
-    fused = activation == "relu"
-    routine = _product((x, x), (weight, weight), bias, (y, y), _RELU if fused else _NONE)
-    if routine is None or fused:
+    """The bias is added, and ReLU applied, before the result is stored, other activations behind it."""
+    routine = _product((x, x), (weight, weight), bias, (y, y), _RELU if activation == "relu" else _NONE)
+    if routine is None or activation in ("", "relu"):
         return routine
     behind: Routine | None = getattr(activations, activation)(y, y)
     return None if behind is None else routine.then(behind)

@@ -8,6 +8,7 @@ import numpy as np
 
 from singa_lite.common.array_types import DType
 from singa_lite.common.strides import ordered_strides
+from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels.plane import (
     add_moments,
     axis_spec,
@@ -32,19 +33,10 @@ def _as_it_is(spec: TensorSpec) -> TensorSpec:
     return spec
 
 
-def normalize_long_rows(
-    x: TensorSpec,
-    gamma: TensorSpec,
-    beta: TensorSpec,
-    y: TensorSpec,
-    mean: TensorSpec,
-    inv_std: TensorSpec,
-    epsilon: float,
-    types: Types,
-    view: View = _as_it_is,
-) -> Routine | None:
+def normalize_long_rows(call: Call, types: Types, view: View = _as_it_is) -> Routine | None:
     """layer_norm, of x, y, gamma and beta as `view` shows them."""
-    axes, whole = range(mean.ndim), view(x)
+    x, gamma, beta, mean, inv_std = reads = call.all("x", "gamma", "beta", "mean", "inv_std")
+    y, axes, whole = call["y"], range(mean.ndim), view(x)
     found = plane(axes, [whole])
     rows = walk(mean.shape, (axis_spec(axes, whole), mean, inv_std))
     elements = walk(whole.shape, (view(y), whole, view(gamma), view(beta), *_spread(whole, mean, inv_std)))
@@ -52,27 +44,18 @@ def normalize_long_rows(
         return None
     routine = Routine()
     partial = add_moments(routine, x, found)
-    counts = np.uint32(found.slabs), np.int64(found.slab), np.int64(found.summed)
-    arguments: tuple[Argument, ...] = rows, *partial, *counts, np.float64(epsilon), mean, inv_std
+    counts = np.uint32(found.slabs), np.int64(found.slab), np.int64(found.summed), np.float64(call.number("epsilon"))
+    arguments: tuple[Argument, ...] = rows, *partial, *counts, mean, inv_std
     routine.launch(FILE, "row_statistics", *arguments, types=types, grid=warps(found.kept))
-    reads = x, gamma, beta, mean, inv_std
     return routine.launch(FILE, "row_normalize", elements, *reads, y, types=types, grid=pass_blocks(y))
 
 
-def propagate_long_rows(
-    dy: TensorSpec,
-    x: TensorSpec,
-    gamma: TensorSpec,
-    mean: TensorSpec,
-    inv_std: TensorSpec,
-    dx: TensorSpec,
-    types: Types,
-    view: View = _as_it_is,
-) -> Routine | None:
+def propagate_long_rows(call: Call, types: Types, view: View = _as_it_is) -> Routine | None:
     """layer_norm_derivative, of dy, x, gamma and dx as `view` shows them.
 
     Rows' offsets and slopes are kept in scratch, in C order.
     """
+    dy, x, gamma, mean, inv_std, dx = call.all("dy", "x", "gamma", "mean", "inv_std", "dx")
     axes, (top, whole, scale) = range(mean.ndim), map(view, (dy, x, gamma))
     average = _dense(mean.shape, computed(x))
     found = plane(axes, (top, whole, _broadcast_spec(scale, whole.shape)))

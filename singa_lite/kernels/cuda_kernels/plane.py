@@ -127,7 +127,7 @@ def _dtype(operands: int) -> DType:
     return np.dtype([("kept", own), ("summed", own), ("slab", "i8"), *((name, "u4") for name in counts)])
 
 
-def types_of(tensors: tuple[TensorSpec, ...], vectors: tuple[TensorSpec, ...]) -> dict[str, DType] | None:
+def types_of(tensors: Sequence[TensorSpec], vectors: Sequence[TensorSpec]) -> dict[str, DType] | None:
     """T, the tensors' type, and S, the vectors'; None if they differ within a group or are no floats."""
     given = [{spec.dtype for spec in group} for group in (tensors, vectors)]
     if any(len(dtypes) != 1 for dtypes in given) or not all(d.name in FLOATS for dtypes in given for d in dtypes):

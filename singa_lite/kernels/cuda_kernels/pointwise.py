@@ -28,20 +28,10 @@ class PointwiseConvolutions:
     @property
     def builders(self) -> Mapping[str, Builder[Routine]]:
         """By kernel."""
-        mine = self.conv2d, self.conv2d_activation, self.conv2d_derivative, self.conv2d_gradient
+        mine = self.conv2d, self.conv2d_derivative, self.conv2d_gradient
         return {builder.__name__: builder for builder in mine}
 
     def conv2d(
-        self, x: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, y: TensorSpec, *, window: Window, groups: int
-    ) -> Routine | None:
-        """y = x @ weight^T + bias over the pixels."""
-        views = _views((x, y), weight, window, groups, turned=True)
-        if views is None:
-            return None
-        rows, results, filters = views
-        return _over_views(self.products.linear(rows, filters, bias, results), views, (x, y, weight))
-
-    def conv2d_activation(
         self,
         x: TensorSpec,
         weight: TensorSpec,
@@ -50,14 +40,14 @@ class PointwiseConvolutions:
         *,
         window: Window,
         groups: int,
-        activation: str,
+        activation: str = "",
     ) -> Routine | None:
-        """The same, with the activations that a product has."""
+        """y = x @ weight^T + bias over the pixels, with the activations that a product has."""
         views = _views((x, y), weight, window, groups, turned=True)
         if views is None:
             return None
         rows, results, filters = views
-        routine = self.products.linear_activation(rows, filters, bias, results, activation=activation)
+        routine = self.products.linear(rows, filters, bias, results, activation=activation)
         return _over_views(routine, views, (x, y, weight))
 
     def conv2d_derivative(

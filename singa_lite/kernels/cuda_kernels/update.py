@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
+from singa_lite.kernels.built import CallBuilder
+from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels.elementwise import mapped
-from singa_lite.kernels.cuda_kernels.routine import THREADS, Routine, blocks
+from singa_lite.kernels.cuda_kernels.routine import THREADS, Argument, Routine, blocks
 from singa_lite.kernels.cuda_kernels.source import FLOATS
 from singa_lite.kernels.cuda_kernels.walk import VECTOR_BYTES, walk
 from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, Hyper, RmsPropHyper, SgdHyper
@@ -17,20 +18,12 @@ from singa_lite.kernels.kernel_set import TensorSpec
 FILE = "update.cu"
 #: Shape and dtype of `Step` in the source, whose numbers have at most 8 bytes each.
 STEP = (4,), "float64"
+#: Tensors of state, in the order of the source's kernels.
+STATE = "velocity", "square_average", "square_sum", "first_moment", "second_moment", "max_second_moment"
 #: Most sums of squares, for every block adds them up.
 MOST_SUMS = 1024
 #: Of a loss: the smallest normal number of float32.
 LEAST_SCALE = 2.0**-126
-
-
-@dataclass(frozen=True)
-class _Tensors:
-    """The tensors that all kinds have."""
-
-    gradient: TensorSpec
-    rate: TensorSpec
-    value: TensorSpec
-    count: TensorSpec
 
 
 class Rates(NamedTuple):
@@ -75,73 +68,25 @@ def rule_of(hyper: Hyper, states: int) -> Rule:
     raise TypeError(f"wanted hyperparameters of an update, received {hyper}")
 
 
-def sgd(
-    gradient: TensorSpec,
-    rate: TensorSpec,
-    value: TensorSpec,
-    velocity: TensorSpec | None,
-    count: TensorSpec,
-    *,
-    hyper: SgdHyper,
-) -> Routine | None:
-    """Without momentum there is no velocity."""
-    return _updated(_Tensors(gradient, rate, value, count), () if velocity is None else (velocity,), hyper)
+def updated(call: Call) -> Routine | None:
+    """The kernel over all elements of the value, the state and the gradient."""
+    gradient, value, state = call["gradient"], call["value"], call.all(*STATE)
+    operands = value, *state, gradient
+    if value.dtype.name not in FLOATS or any(spec.dtype != value.dtype for spec in operands):
+        return None  # state in fewer bits is left to the next set
+    elements = walk(value.shape, operands)
+    if elements is None:
+        return None
+    routine, types, rule = Routine(), {"T": value.dtype}, rule_of(cast(Hyper, call.settings["hyper"]), len(state))
+    step = routine.temporary(*STEP)
+    begun = call["rate"], call["count"], step
+    routine.launch(FILE, "begin_update", *begun, *map(np.float64, rule.rates), types=types, grid=1, block=1)
+    walked: tuple[Argument, ...] = elements, gradient, step, value, *state
+    return routine.launch(FILE, rule.kernel, *walked, *rule.numbers, types=types, grid=blocks_of(value))
 
 
-def rms_prop(
-    gradient: TensorSpec,
-    rate: TensorSpec,
-    value: TensorSpec,
-    square_average: TensorSpec,
-    count: TensorSpec,
-    *,
-    hyper: RmsPropHyper,
-) -> Routine | None:
-    """The gradient by the root of the average of its squares."""
-    return _updated(_Tensors(gradient, rate, value, count), (square_average,), hyper)
-
-
-def ada_grad(
-    gradient: TensorSpec,
-    rate: TensorSpec,
-    value: TensorSpec,
-    square_sum: TensorSpec,
-    count: TensorSpec,
-    *,
-    hyper: AdaGradHyper,
-) -> Routine | None:
-    """The gradient by the root of the sum of its squares."""
-    return _updated(_Tensors(gradient, rate, value, count), (square_sum,), hyper)
-
-
-def adam(
-    gradient: TensorSpec,
-    rate: TensorSpec,
-    value: TensorSpec,
-    first_moment: TensorSpec,
-    second_moment: TensorSpec,
-    count: TensorSpec,
-    *,
-    hyper: AdamHyper,
-) -> Routine | None:
-    """Two moments."""
-    return _updated(_Tensors(gradient, rate, value, count), (first_moment, second_moment), hyper)
-
-
-def ams_grad(
-    gradient: TensorSpec,
-    rate: TensorSpec,
-    value: TensorSpec,
-    first_moment: TensorSpec,
-    second_moment: TensorSpec,
-    max_second_moment: TensorSpec,
-    count: TensorSpec,
-    *,
-    hyper: AdamHyper,
-) -> Routine | None:
-    """Two moments, and the largest that the second one was."""
-    moments = first_moment, second_moment, max_second_moment
-    return _updated(_Tensors(gradient, rate, value, count), moments, hyper)
+#: Kernels of optimizers; their state follows from the hyperparameters.
+KERNELS: dict[str, CallBuilder[Routine]] = dict.fromkeys(("sgd", "rms_prop", "ada_grad", "adam"), updated)
 
 
 def add_scaled(x: TensorSpec, y: TensorSpec, *, alpha: float) -> Routine | None:
@@ -224,23 +169,6 @@ def take_back(applied: TensorSpec, before: TensorSpec, y: TensorSpec) -> Routine
         return None
     values = elements, applied, before, y
     return Routine().launch("clip_norm.cu", "take_back", *values, types={"T": y.dtype}, grid=blocks_of(y))
-
-
-def _updated(tensors: _Tensors, state: tuple[TensorSpec, ...], hyper: Hyper) -> Routine | None:
-    """The kernel over all elements of the value, the state and the gradient."""
-    value, gradient = tensors.value, tensors.gradient
-    operands = value, *state, gradient
-    if value.dtype.name not in FLOATS or any(spec.dtype != value.dtype for spec in operands):
-        return None  # state in fewer bits is left to the next set
-    elements = walk(value.shape, operands)
-    if elements is None:
-        return None
-    routine, types, rule = Routine(), {"T": value.dtype}, rule_of(hyper, len(state))
-    step = routine.temporary(*STEP)
-    begun = tensors.rate, tensors.count, step
-    routine.launch(FILE, "begin_update", *begun, *map(np.float64, rule.rates), types=types, grid=1, block=1)
-    updated = elements, gradient, step, value
-    return routine.launch(FILE, rule.kernel, *updated, *state, *rule.numbers, types=types, grid=blocks_of(value))
 
 
 def blocks_of(spec: TensorSpec) -> int:

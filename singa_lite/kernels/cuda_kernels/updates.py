@@ -9,6 +9,7 @@ import numpy as np
 
 from singa_lite.common.array_types import DType
 from singa_lite.kernels.built import Builder
+from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels import update
 from singa_lite.kernels.cuda_kernels.routine import CudaKernel, Loader, Routine, Table
 from singa_lite.kernels.cuda_kernels.source import FLOATS
@@ -23,18 +24,10 @@ MOST = 64
 #: moves several times as much.
 SMALL = 1 << 18
 
-_ONE: dict[str, Builder[Routine]] = {
-    "sgd": update.sgd,
-    "rms_prop": update.rms_prop,
-    "ada_grad": update.ada_grad,
-    "adam": update.adam,
-    "ams_grad": update.ams_grad,
-}
-
 
 def joins(loader: Loader) -> dict[str, Join]:
     """Joined updates by kernel. loader: compiles the sources."""
-    return {name: Join(CudaKernel(_joined_builder(name), loader), _most) for name in _ONE}
+    return {name: Join(CudaKernel(_joined_builder(name), loader), _most) for name in update.KERNELS}
 
 
 def _most(specs: TensorSpecs, settings: Settings) -> int:
@@ -53,7 +46,7 @@ def _joined_builder(name: str) -> Builder[Routine]:
             return _joined_routine(calls, hyper)
         routine = Routine()
         for call in calls:
-            one = _ONE[name](*call, hyper=hyper)
+            one = update.updated(Call.of(name, call, {"hyper": hyper}))
             if one is None:
                 return None
             routine.then(one)

@@ -11,23 +11,39 @@ from singa_lite.kernels.interface.signature import Facts, Read, Write, kernel
 # q, y, dy, dq: (n, t, heads, size); k, v, dk, dv: (n, s, kv_heads, size), kv_heads divides heads, and query head i goes
 # with key head i // (heads / kv_heads). mask: (n, s), any real dtype; a key is seen where it is not 0, by all rows.
 # causal: row i sees keys 0 to i, counted from the first of both, also where t and s differ. lse: (n, heads, t).
+# key: each of the probabilities (n, heads, t, s) is dropped as `dropout` would by this key and the share p; which are
+# dropped hangs on the key alone, not on tiles. Without a key p is 0.
 # NaN in a row of q makes NaN of that row of y, NaN in a key or value of all rows that see it, and of earlier ones where
 # causal hides it alone, as 0 times NaN is. Keys and values that the mask hides are not read, whatever is there (but by
 # `cached_attention`). Scores are taken to be finite and far below 1e29.
 
 
-@kernel(Facts(multiplies="scores", by_samples=("q", "k", "v", "mask", "y", "lse")), y="q")
+@kernel(Facts(multiplies="scores", by_samples=("q", "k", "v", "mask", "y", "lse"), joins_samples="key"), y="q")
 def attention(
-    q: Read, k: Read, v: Read, mask: Read | None, y: Write, lse: Write, *, causal: bool, scale: float
+    q: Read,
+    k: Read,
+    v: Read,
+    mask: Read | None,
+    key: Read | None,
+    y: Write,
+    lse: Write,
+    *,
+    causal: bool,
+    scale: float,
+    p: float = 0.0,
 ) -> None:
-    """y = p @ v, p = softmax(scale * q @ k^T) over the keys that a row sees; lse = the log of the sum of e**score.
+    """y = dropped(P) @ v, P = softmax(scale * q @ k^T) over the keys that a row sees; lse = log of the sum of e**score.
 
     A row that sees no key has y = 0 and lse = 0, and passes no derivative on.
     """
 
 
 @kernel(
-    Facts(multiplies="scores", by_samples=("dy", "q", "k", "v", "mask", "y", "lse", "dq", "dk", "dv")),
+    Facts(
+        multiplies="scores",
+        by_samples=("dy", "q", "k", "v", "mask", "y", "lse", "dq", "dk", "dv"),
+        joins_samples="key",
+    ),
     dq="q dy y",
     dk="k",
     dv="v",
@@ -38,6 +54,7 @@ def attention_derivative(
     k: Read,
     v: Read,
     mask: Read | None,
+    key: Read | None,
     y: Read,
     lse: Read,
     dq: Write,
@@ -46,52 +63,12 @@ def attention_derivative(
     *,
     causal: bool,
     scale: float,
+    p: float = 0.0,
 ) -> None:
-    """dq, dk and dv, from p = e**(scale * q @ k^T - lse), made again tile by tile.
+    """dq, dk and dv, from P = e**(scale * q @ k^T - lse), made again tile by tile; the same of it are dropped again.
 
-    ds = p * (dy @ v^T - sum of dy * y); dq = scale * ds @ k; dk = scale * ds^T @ q; dv = p^T @ dy.
+    dS = P * (dropped(dy @ v^T) - sum of dy * y); dq = scale * dS @ k; dk = scale * dS^T @ q; dv = dropped(P)^T @ dy.
     """
-
-
-@kernel(Facts(multiplies="scores"), y="q")
-def attention_dropout(
-    q: Read,
-    k: Read,
-    v: Read,
-    mask: Read | None,
-    key: Read,
-    y: Write,
-    lse: Write,
-    *,
-    causal: bool,
-    scale: float,
-    p: float,
-) -> None:
-    """`attention`, of whose probabilities (n, heads, t, s) each is dropped as `dropout` would by the same key.
-
-    Which are dropped hangs on the key alone, not on tiles. lse is that of `attention`.
-    """
-
-
-@kernel(Facts(multiplies="scores"), dq="q dy y", dk="k", dv="v")
-def attention_dropout_derivative(
-    dy: Read,
-    q: Read,
-    k: Read,
-    v: Read,
-    mask: Read | None,
-    key: Read,
-    y: Read,
-    lse: Read,
-    dq: Write,
-    dk: Write,
-    dv: Write,
-    *,
-    causal: bool,
-    scale: float,
-    p: float,
-) -> None:
-    """dq, dk and dv of `attention_dropout`, which drops the same probabilities again."""
 
 
 @kernel(Facts(multiplies="scores", by_samples=("q", "keys", "values", "mask", "y")), y="q")

@@ -9,9 +9,11 @@ from singa_lite.kernels.interface.window import Window
 # ow), oh and ow being its positions over (h, w). Its padding is of zeros; groups divides c and k.
 
 
-@kernel(Facts(inner_strides_matter=True, multiplies="patches", activated="conv2d_activation", by_samples=("x", "y")))
-def conv2d(x: Read, weight: Read, bias: Read | None, y: Write, *, window: Window, groups: int) -> None:
-    """y = x convolved with weight, plus bias (k,)."""
+@kernel(Facts(inner_strides_matter=True, multiplies="patches", by_samples=("x", "y")))
+def conv2d(
+    x: Read, weight: Read, bias: Read | None, y: Write, *, window: Window, groups: int, activation: str = ""
+) -> None:
+    """y = activation(x convolved with weight, plus bias (k,)). activation: one without settings, such as "relu"."""
 
 
 @kernel(Facts(inner_strides_matter=True, multiplies="patches", by_samples=("dy", "dx")))

@@ -20,16 +20,11 @@ def fill(y: Write, *, value: float) -> None:
     """y = value everywhere."""
 
 
-@kernel(Facts(activated="add_activation", by_samples=("a", "b", "y")), y="a b")
-def add(a: Read, b: Read, y: Write) -> None:
-    """y = a + b. a, b: broadcast to the shape of y."""
-
-
 @kernel(OF_TWO, y="a b")
-def add_activation(a: Read, b: Read, y: Write, *, activation: str) -> None:
-    """y = activation(a + b), made by the pass `fuse` of both operations. activation: as in `fused.py`.
+def add(a: Read, b: Read, y: Write, *, activation: str = "") -> None:
+    """y = activation(a + b). a, b: broadcast to the shape of y. activation: one without settings, such as "relu".
 
-    To the bit what the two give; where b is minus infinity and a is not NaN, a set may give NaN instead.
+    To the bit what the two give; where b is minus infinity and a is not NaN, an activation may give NaN instead.
     """
 
 

@@ -18,9 +18,20 @@ def matmul_add(a: Read, b: Read, y: Update, *, transpose_a: bool, transpose_b: b
     """y += op(a) @ op(b), of matrices (rows, columns); what is added is summed up first."""
 
 
-@kernel(Facts(strides_matter=True, multiplies="tensors", activated="linear_activation", by_samples=("x", "y")))
-def linear(x: Read, weight: Read, bias: Read | None, y: Write) -> None:
-    """y = x @ weight + bias. x: (n, in); weight: (in, out); bias: (out,); y: (n, out)."""
+@kernel(Facts(strides_matter=True, multiplies="tensors", by_samples=("x", "y")))
+def linear(x: Read, weight: Read, bias: Read | None, y: Write, *, activation: str = "") -> None:
+    """y = activation(x @ weight + bias). x: (n, in); weight: (in, out); bias: (out,); y: (n, out).
+
+    activation: one without settings, such as "relu".
+    """
+
+
+@kernel(Facts(strides_matter=True, multiplies="tensors"))
+def linear_gradient(x: Read, dy: Read, dweight: Write, dbias: Write) -> None:
+    """dweight = x^T @ dy; dbias = sum of dy over its rows.
+
+    x: (n, in); dy: (n, out); dweight: (in, out); dbias: (out,).
+    """
 
 
 @kernel(y="x")

@@ -10,22 +10,30 @@ from singa_lite.kernels.interface.signature import Facts, Read, Update, Write, k
 # NaN or an infinity among what a statistic is of makes all that is computed of it NaN or infinite, and nothing else: of
 # one channel, or one row. The variance of a channel of equal numbers is 0, and its y is beta.
 
+# Behind batch normalisation stand a sum with `other` and an activation, each where it is given: so ends a block of a
+# residual net. activation: "relu", "relu6" or "", none. To the bit what the kernels do one after the other, with NaN,
+# infinities and at kinks too; of two numbers that are added, minus infinity and no NaN, a set may give NaN for what an
+# activation bounds. The result before them is stored nowhere: in 16 bits it is rounded once. other: as x. x, other, y,
+# dy and dx lie alike, as a set may normalise images that lie otherwise by other arithmetic.
 
-@kernel(Facts(again="batch_normalize", activated="batch_norm_activation"), y="x")
+
+@kernel(Facts(again="batch_normalize"), y="x other")
 def batch_norm(
     x: Read,
     gamma: Read,
     beta: Read,
     running_mean: Update,
     running_var: Update,
+    other: Read | None,
     y: Write,
     mean: Write,
     inv_std: Write,
     *,
     momentum: float,
     epsilon: float,
+    activation: str = "",
 ) -> None:
-    """y = gamma * inv_std * (x - mean) + beta, inv_std = 1 / sqrt(var + epsilon), mean and var of this batch.
+    """y = activation(gamma * inv_std * (x - mean) + beta + other), inv_std = 1 / sqrt(var + epsilon), of this batch.
 
     y goes by mean and inv_std as they are kept, rounded to their dtype, so that `batch_normalize` gives it again.
     running = (1 - momentum) * running + momentum * batch; the running variance takes var * m / (m - 1)
@@ -33,8 +41,10 @@ def batch_norm(
     """
 
 
-@kernel(Facts(by_samples=("x", "y")), y="x")
-def batch_normalize(x: Read, gamma: Read, beta: Read, mean: Read, inv_std: Read, y: Write) -> None:
+@kernel(Facts(by_samples=("x", "other", "y")), y="x other")
+def batch_normalize(
+    x: Read, gamma: Read, beta: Read, mean: Read, inv_std: Read, other: Read | None, y: Write, *, activation: str = ""
+) -> None:
     """y of `batch_norm` by the statistics that it kept, to the bit."""
 
 
@@ -47,12 +57,25 @@ def batch_norm_inference(
 
 @kernel(dx="dy x")
 def batch_norm_derivative(
-    dy: Read, x: Read, gamma: Read, mean: Read, inv_std: Read, dx: Write, dgamma: Write, dbeta: Write
+    dy: Read,
+    x: Read,
+    gamma: Read,
+    beta: Read | None,
+    mean: Read,
+    inv_std: Read,
+    other: Read | None,
+    dx: Write,
+    dgamma: Write,
+    dbeta: Write,
+    *,
+    activation: str = "",
 ) -> None:
     """dx, with dgamma and dbeta, which it needs anyway.
 
-    dbeta = sum(dy); dgamma = sum(dy * xhat), xhat = (x - mean) * inv_std;
-    dx = gamma * inv_std * (dy - dbeta / m - xhat * dgamma / m).
+    dbeta = sum(d); dgamma = sum(d * xhat), xhat = (x - mean) * inv_std;
+    dx = gamma * inv_std * (d - dbeta / m - xhat * dgamma / m) + other. d: the activation's derivative of dy, whose mask
+    is worked out from x and beta again; dy itself where there is none, and no beta. other:
+    may have gaps, and is not given with an activation.
     """
 
 

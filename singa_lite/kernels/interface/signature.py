@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 from weakref import WeakValueDictionary
@@ -28,17 +28,17 @@ class Facts:
 
     strides_matter: it may sum in another order, and so round otherwise, where tensors have other strides.
     inner_strides_matter: the same, but not where only the stride of axis 0 is larger than the extents need. Of any
-    other kernel results are the same for all such strides, bit for bit. activated: the kernel that applies an
-    activation besides, "" if there is none. by_elements: an update that treats each element of a gradient by itself,
-    whatever piece of the gradient it is given. multiplies: "tensors" of a kernel that is a product of its own tensors
-    as matrices, "patches" where one of the matrices has the elements under each window and is no tensor of the call,
-    "scores" of attention, whose products are of rows and keys, head by head, "steps" of a recurrent layer, which
-    multiplies each step's state by its weight, else "". commutes_with_max: an activation
+    other kernel results are the same for all such strides, bit for bit. by_elements: an update that treats each element
+    of a gradient by itself, whatever piece of the gradient it is given. multiplies: "tensors" of a kernel that is a
+    product of its own tensors as matrices, "patches" where one of the matrices has the elements under each window and
+    is no tensor of the call, "scores" of attention, whose products are of rows and keys, head by head, "steps" of a
+    recurrent layer, which multiplies each step's state by its weight, else "". commutes_with_max: an activation
     f with max(f(a), f(b)) = f(max(a, b)), to the bit, that is flat only where it passes nothing back. again: the kernel
     that gives y again from what this one kept, to the bit, where this one moves state that must move once; its tensors
     and settings have the names that they have here. "": the kernel itself.
     by_samples: names of the tensors whose axis 0 are samples that are done each by itself, so that pieces of a batch
     give what the batch gives; all others are the same for all samples. (): samples are not done by themselves.
+    joins_samples: an optional tensor with which they are not, as its random numbers go on from sample to sample.
     sums_over: names of the tensors whose axis 0 are samples, of a kernel all of whose results are sums over these.
     once: it may not be done again, as it would not give the same. activations: names of the tensors that are
     activations or derivatives by these, None: those that the interface calls so everywhere, x, y, dx and so on.
@@ -48,12 +48,12 @@ class Facts:
 
     strides_matter: bool = False
     inner_strides_matter: bool = False
-    activated: str = ""
     by_elements: bool = False
     multiplies: Literal["", "tensors", "patches", "scores", "steps"] = ""
     commutes_with_max: bool = False
     again: str = ""
     by_samples: tuple[str, ...] = ()
+    joins_samples: str = ""
     sums_over: tuple[str, ...] = ()
     once: bool = False
     activations: tuple[str, ...] | None = None
@@ -70,6 +70,7 @@ class Signature:
 
     tensors: names of the tensor arguments in order; roles: the role of each ("Read", "Update", "Write");
     optional: names that may be None; settings: names of the plain values, all passed by keyword;
+    defaults: of those settings that a call may leave out. A record leaves out each that has its default;
     overwrites: {output: inputs whose bytes that output may share, if shapes and dtypes are equal};
     facts: what else holds in every kernel set; family: the module of this folder that states it, whose kernels take
     about as long a byte; doc: shapes and formula.
@@ -84,6 +85,19 @@ class Signature:
     facts: Facts = NONE
     family: str = ""
     doc: str = ""
+    defaults: Mapping[str, object] = field(default_factory=dict)
+
+    def by_samples(self, operands: Sequence[object | None]) -> tuple[str, ...]:
+        """`Facts.by_samples` of a call with these operands."""
+        joins = self.facts.joins_samples
+        is_joined = bool(joins) and operands[self.tensors.index(joins)] is not None
+        return () if is_joined else self.facts.by_samples
+
+    def settings_of(self, given: Mapping[str, object]) -> dict[str, object]:
+        """Those of the given settings that a call of this kernel states. KeyError for one that is missing."""
+        known = {**self.defaults, **given}
+        pairs = [(name, known[name]) for name in self.settings]
+        return {name: value for name, value in pairs if name not in self.defaults or value != self.defaults[name]}
 
 
 class Signatures(dict[str, Signature]):
@@ -142,7 +156,8 @@ def _joined(one: Signature, count: int) -> Signature:
     tensors = tuple(f"{name}_{call}" for call in range(1, count + 1) for name in one.tensors)
     optional = frozenset(f"{name}_{call}" for call in range(1, count + 1) for name in one.optional)
     name, doc = joined_name(one.name, count), f"{count} calls of `{one.name}`, none of which uses what another writes."
-    return Signature(name, tensors, one.roles * count, optional, one.settings, family=one.family, doc=doc)
+    facts, defaults = NONE, one.defaults
+    return Signature(name, tensors, one.roles * count, optional, one.settings, {}, facts, one.family, doc, defaults)
 
 
 #: Every kernel by name. Filled by the modules of this folder, complete once the folder is imported.
@@ -160,12 +175,14 @@ def kernel(facts: Facts = NONE, /, **overwrites: str) -> Callable[[Callable[...,
     def enter(stub: Callable[..., None]) -> Signature:
         parameters = inspect.signature(stub).parameters.values()
         tensors = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+        plain = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
         signature = Signature(
             name=stub.__name__,
             tensors=tuple(p.name for p in tensors),
             roles=tuple(str(p.annotation).split(" ")[0] for p in tensors),
             optional=frozenset(p.name for p in tensors if "None" in str(p.annotation)),
-            settings=tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY),
+            settings=tuple(p.name for p in plain),
+            defaults={p.name: p.default for p in plain if p.default is not p.empty},
             overwrites=shared,
             facts=facts,
             family=stub.__module__.rpartition(".")[2],

@@ -91,6 +91,7 @@ def adam(
     value: Update,
     first_moment: Update,
     second_moment: Update,
+    max_second_moment: Update | None,
     count: Update,
     *,
     hyper: AdamHyper,
@@ -99,24 +100,8 @@ def adam(
 
     value -= lr / (1 - beta_1**t) * m / (sqrt(v / (1 - beta_2**t)) + epsilon) (Kingma and Ba, arXiv 1412.6980).
     decoupled: g = gradient and value -= lr * weight_decay * value beforehand (AdamW, arXiv 1711.05101).
-    """
-
-
-@kernel(BY_ELEMENTS)
-def ams_grad(
-    gradient: Read,
-    rate: Read,
-    value: Update,
-    first_moment: Update,
-    second_moment: Update,
-    max_second_moment: Update,
-    count: Update,
-    *,
-    hyper: AdamHyper,
-) -> None:
-    """As `adam`, and max_second_moment = max(max_second_moment, v) divides in the place of v; NaN is the largest.
-
-    Reddi, Kale and Kumar, ICLR 2018, in PyTorch's form: what is corrected by 1 - beta_2**t is the maximum.
+    max_second_moment: where it is given it becomes max(max_second_moment, v), NaN being the largest, and divides in
+    the place of v (AMSGrad, Reddi, Kale and Kumar, ICLR 2018, in PyTorch's form: 1 - beta_2**t corrects the maximum).
     """
 
 

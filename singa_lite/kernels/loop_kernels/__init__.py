@@ -47,9 +47,24 @@ def loops(fallback: KernelSet) -> KernelSet:
     """Returns the loops above the fallback, or the fallback where they were not compiled."""
     if load() is None:
         return fallback
-    from singa_lite.kernels.loop_kernels import batch_norm, elementwise, loss, pooling, reduction, sample_loss
+    from singa_lite.kernels.loop_kernels import (
+        attention,
+        batch_norm,
+        elementwise,
+        gradients,
+        loss,
+        pooling,
+        position,
+        recurrent,
+        reduction,
+        row_norm,
+        sample_loss,
+        update,
+    )
 
-    modules = batch_norm, elementwise, loss, pooling, reduction, sample_loss
+    norms = batch_norm, row_norm
+    losses = loss, sample_loss
+    modules = *norms, *losses, attention, elementwise, gradients, pooling, position, recurrent, reduction, update
     tables: list[Mapping[str, Builder]] = [module.KERNELS for module in modules]
     kernels = {name: LoopKernel(name, build) for table in tables for name, build in table.items()}
     fusions = [*batch_norm.FUSIONS, *elementwise.FUSIONS]

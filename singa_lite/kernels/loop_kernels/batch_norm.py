@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from math import inf
 
-from singa_lite.kernels.loop_kernels.operands import Matrix, are_vectors, as_matrix
+from singa_lite.kernels.loop_kernels.operands import Matrix, are_vectors, as_matrix, piece_count
 from singa_lite.kernels.loop_kernels.routine import Builder, Call, Routine
 from singa_lite.kernels.routine import Temporary
 
 #: {activation: the bounds of its result}.
 BOUNDS = {"": (-inf, inf), "relu": (0.0, inf), "relu6": (0.0, 6.0)}
-#: Pieces whose sums are added up one by one: enough for the cores of a large machine.
-MOST_PIECES = 64
-#: Elements of a piece at least, as each has sums of its own.
-LEAST_PIECE = 1 << 15
+#: Columns of rows that are taken together at most.
+TOGETHER = 512
 
 
 def _forward(call: Call, routine: Routine) -> bool:
@@ -22,10 +20,9 @@ def _forward(call: Call, routine: Routine) -> bool:
     if matrix is None or not are_vectors(*vectors):
         return False
     x, y, *other = matrix.views
-    pieces, scratch = _sums(routine, matrix, 2)
     numbers = call.number("momentum"), call.number("epsilon"), *BOUNDS[call.text("activation")]
-    sizes = matrix.rows, matrix.columns, pieces
-    routine.run("batch_norm", x, other[0] if other else None, y, *vectors, scratch, *sizes, *numbers)
+    sums = _sums(routine, matrix, 4)
+    routine.run("batch_norm", x, other[0] if other else None, y, *vectors, *sums, *numbers)
     return True
 
 
@@ -37,10 +34,11 @@ def _normalize(call: Call, routine: Routine) -> bool:
     if matrix is None or not are_vectors(gamma, beta, mean, *call.all("inv_std", "running_var")):
         return False
     x, y, *other = matrix.views
-    scratch = routine.temporary(gamma.shape, "float32")
+    together = _together(matrix)
+    scratch = routine.temporary((3, together * matrix.columns), "float32")
     vectors = gamma, beta, mean, inv_std, var, scratch
-    numbers = call.number("epsilon"), *BOUNDS[call.text("activation")]
-    routine.run("batch_normalize", x, other[0] if other else None, y, *vectors, matrix.rows, matrix.columns, *numbers)
+    numbers = matrix.rows, matrix.columns, together, call.number("epsilon"), *BOUNDS[call.text("activation")]
+    routine.run("batch_normalize", x, other[0] if other else None, y, *vectors, *numbers)
     return True
 
 
@@ -52,9 +50,8 @@ def _derivative(call: Call, routine: Routine) -> bool:
         return False
     x, dy, *more = matrix.views
     dx, other = [*more, None, None][:2]
-    pieces, scratch = _sums(routine, matrix, 4)
-    vectors = gamma, beta, call["mean"], call["inv_std"], call["dgamma"], call["dbeta"], scratch
-    numbers = matrix.rows, matrix.columns, pieces, *BOUNDS[call.text("activation")]
+    vectors = gamma, beta, call["mean"], call["inv_std"], call["dgamma"], call["dbeta"]
+    numbers = *_sums(routine, matrix, 5), *BOUNDS[call.text("activation")]
     routine.run("batch_norm_derivative", dy, x, other, dx, *vectors, *numbers)
     return True
 
@@ -64,23 +61,27 @@ def _images(call: Call, routine: Routine, *names: str) -> Matrix | None:
     return as_matrix(routine, call.all(*names), [1], written=call.all("y", "dx"))
 
 
-def _sums(routine: Routine, matrix: Matrix, vectors: int) -> tuple[int, Temporary]:
-    """How many pieces the rows are cut into, and room for two sums of each and for so many vectors behind."""
-    pieces = max(1, min(MOST_PIECES, matrix.rows, matrix.rows * matrix.columns // LEAST_PIECE))
-    return pieces, routine.temporary(matrix.columns * (2 * 8 * pieces + 4 * vectors))
+def _together(matrix: Matrix) -> int:
+    """How many rows of few columns are taken as one, so that loops along a row are long."""
+    most = min(TOGETHER // matrix.columns, matrix.rows & -matrix.rows)
+    return 1 << max(0, most.bit_length() - 1)
+
+
+def _sums(routine: Routine, matrix: Matrix, vectors: int) -> tuple[Temporary, int, int, int, int]:
+    """Room for two sums of each piece and so many vectors, rows, columns, rows taken together, pieces."""
+    rows, columns = matrix.rows, matrix.columns
+    together = _together(matrix)
+    pieces = piece_count(rows // together, columns * together)
+    return routine.temporary(columns * together * (2 * 8 * pieces + 4 * vectors)), rows, columns, together, pieces
 
 
 #: {kernel: what adds its steps}.
 KERNELS: dict[str, Builder] = {
-    **dict.fromkeys(("batch_norm", "batch_norm_activation", "batch_norm_add"), _forward),
-    **dict.fromkeys(("batch_normalize", "batch_normalize_activation", "batch_normalize_add"), _normalize),
-    "batch_norm_inference": _normalize,
-    **dict.fromkeys(("batch_norm_derivative", "batch_norm_activation_derivative"), _derivative),
-    **dict.fromkeys(("batch_norm_derivative_add", "batch_norm_gradient"), _derivative),
+    "batch_norm": _forward,
+    **dict.fromkeys(("batch_normalize", "batch_norm_inference"), _normalize),
+    **dict.fromkeys(("batch_norm_derivative", "batch_norm_gradient"), _derivative),
 }
 #: What is done in one go.
 FUSIONS = [
-    *((kernel, name) for kernel in ("batch_norm", "batch_norm_derivative") for name in ("relu", "relu6")),
-    *(("batch_norm_add", activation) for activation in BOUNDS),
-    ("batch_norm_derivative_add", ""),
+    (kernel, option) for kernel in ("batch_norm", "batch_norm_derivative") for option in ("relu", "relu6", "other")
 ]

@@ -53,7 +53,7 @@ def _operation(call: Call) -> str:
     """The name of what is done with each element."""
     if call.kernel == "power":
         return _POWERS.get(call.number("exponent"), "")
-    return call.text("relation") or call.kernel.removesuffix("_activation")
+    return call.text("relation") or call.kernel
 
 
 def _has_types(kernel: str, *specs: TensorSpec) -> bool:
@@ -89,7 +89,7 @@ def run(
 #: {kernel: what adds its steps}.
 KERNELS: dict[str, Builder] = {
     **dict.fromkeys((name for name in operations() if name in SIGNATURES), _elementwise),
-    **dict.fromkeys(("power", "compare", "add_activation"), _elementwise),
+    **dict.fromkeys(("power", "compare"), _elementwise),
     "dropout": _dropout,
     "add_bias": _add_bias,
 }

@@ -5,20 +5,24 @@ from __future__ import annotations
 import ctypes as c
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
+from singa_lite.common.errors import DeviceError
 from singa_lite.common.machine import instruction_sets
 
 FOLDER = Path(__file__).parent
-#: {file: flags of the processor that its code needs}, the fastest first.
-NEEDS = {"avx512": {"avx512f", "avx512bw", "avx512vl", "fma"}, "avx2": {"avx2", "fma"}, "plain": set[str]()}
-#: What `SINGA_LITE_LOOPS` may hold: do without the loops.
+_AVX2 = {"avx2", "fma", "f16c"}
+#: {level: instruction sets that the code of its file needs}, the fastest first. setup.py compiles for these.
+NEEDS = {"avx512": {*_AVX2, "avx512f", "avx512bw", "avx512dq", "avx512vl"}, "avx2": _AVX2, "plain": set[str]()}
+#: What `SINGA_LITE_LOOPS` may hold instead of a level: do without the loops.
 OFF = "off"
 
 _OPERATION = re.compile(r"^ +OF\((\w+),", re.MULTILINE)
-_PROTOTYPE = re.compile(r"void (\w+)\(([^)]*)\);")
+#: Of a function for Python; those for other loops do not begin with their type.
+_PROTOTYPE = re.compile(r"^void (\w+)\(([^)]*)\);", re.MULTILINE)
 
 
 class Rows(c.Structure):
@@ -50,11 +54,22 @@ Function = Callable[..., object]
 
 
 class Library:
-    """Functions of a compiled file by name. types: {function: types of its arguments}."""
+    """Functions of a compiled file by name. types: {function: types of its arguments}.
 
-    def __init__(self, path: Path) -> None:
+    OSError for a file that this system cannot load, or that was compiled from other headers than those that are here.
+    """
+
+    def __init__(self, path: Path, level: str = "") -> None:
+        self.level = level
         self._library = c.CDLL(str(path))
-        self.types = argument_types("".join(path.read_text() for path in (FOLDER / "source").glob("*.h")))
+        headers = [header.read_bytes() for header in sorted((FOLDER / "source").glob("*.h"))]
+        try:
+            stamp = c.c_char_p.in_dll(self._library, "compiled_headers").value or b""
+        except ValueError:
+            stamp = b""
+        if stamp.decode() != sha256(b"".join(headers)).hexdigest():
+            raise OSError(f"{path} was compiled from other headers")
+        self.types = argument_types(b"".join(headers).decode())
 
     @cache  # noqa: B019 - there is one library
     def function(self, name: str) -> Function:
@@ -80,13 +95,39 @@ def operations() -> dict[str, int]:
 
 
 @cache
-def load() -> Library | None:
-    """The loops for this processor, loaded once; None where none were compiled, or SINGA_LITE_LOOPS is "off"."""
-    if os.environ.get("SINGA_LITE_LOOPS", "") == OFF:
-        return None
-    flags = {*instruction_sets()}
-    for level, needed in NEEDS.items():
+def find() -> Library | str:
+    """The loops for this processor, loaded once; or why there are none, "" where that is meant.
+
+    SINGA_LITE_LOOPS may name a level, or be "off". DeviceError for another value, and for a level that is not there.
+    """
+    wanted = os.environ.get("SINGA_LITE_LOOPS", "")
+    if wanted == OFF:
+        return ""
+    if wanted and wanted not in NEEDS:
+        raise DeviceError(f"SINGA_LITE_LOOPS: wanted one of {(*NEEDS, OFF)}, received {wanted!r}")
+    found = _fastest([wanted] if wanted else [*NEEDS])
+    if wanted and isinstance(found, str):
+        raise DeviceError(f"SINGA_LITE_LOOPS: wanted the loops for {wanted}, but {found}")
+    return found
+
+
+def _fastest(levels: Sequence[str]) -> Library | str:
+    """The first of the levels that is compiled and that the processor has; or why there is none."""
+    flags, why = {*instruction_sets()}, "the loops in C were not compiled when singa_lite was installed"
+    for level in levels:
         for path in FOLDER.glob(f"_loops_{level}.*"):
-            if needed <= flags:
-                return Library(path)
-    return None
+            lacks = NEEDS[level] - flags
+            if lacks:
+                why = f"the processor lacks {' '.join(sorted(lacks))}, which {path} needs"
+                continue
+            try:
+                return Library(path, level)
+            except OSError as error:
+                why = str(error)
+    return why
+
+
+def load() -> Library | None:
+    """The loops for this processor; None where there are none."""
+    found = find()
+    return found if isinstance(found, Library) else None

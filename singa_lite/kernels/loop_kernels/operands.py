@@ -19,6 +19,10 @@ FLOAT = np.dtype(np.float32)
 #: {dtype: its number in numbers.h}, and that of random numbers by their place.
 TYPES = {"float32": 0, NARROW: 1, "bool": 2}
 UNIFORM = 3
+#: Pieces of rows: enough for the cores of a large machine.
+MOST_PIECES = 64
+#: Elements and rows of a piece at least.
+LEAST_PIECE, LEAST_ROWS = 1 << 15, 32
 
 
 class Matrix(NamedTuple):
@@ -46,15 +50,37 @@ def are_stored(*specs: TensorSpec) -> bool:
     return all(spec.dtype == FLOAT or is_narrow(spec) for spec in specs)
 
 
+def piece_count(rows: int, columns: int) -> int:
+    """Into how many pieces rows are cut, each with sums of its own that are added up one by one: a power of 2."""
+    most = min(MOST_PIECES, rows // LEAST_ROWS, rows * columns // LEAST_PIECE)
+    return 1 << max(0, most.bit_length() - 1)
+
+
 def are_vectors(*specs: TensorSpec) -> bool:
     """Whether all are float32 in C order without gaps, read as vectors."""
     return all(spec.dtype == FLOAT and _pitch(spec, (), range(spec.ndim)) is not None for spec in specs)
+
+
+def is_number(spec: TensorSpec) -> bool:
+    """Whether it is one number of float64, which a loop reads or writes as it is."""
+    return spec.dtype == np.float64 and spec.size == 1
+
+
+def lie_alike(*specs: TensorSpec) -> bool:
+    """Whether all have one shape and one order of axes in memory, without gaps: they are lines of elements."""
+    order = memory_order(specs[0].shape, specs[0].strides)
+    return all(spec.shape == specs[0].shape and _pitch(spec, (), order) is not None for spec in specs)
 
 
 def without_gaps(spec: TensorSpec) -> TensorSpec:
     """Returns the spec of a tensor without gaps whose axes lie in the same order."""
     order = memory_order(spec.shape, spec.strides)
     return TensorSpec(spec.shape, spec.dtype, laid_out(spec.shape, order, spec.dtype.itemsize))
+
+
+def as_vector(routine: Routine, spec: TensorSpec, is_written: bool = False) -> BufferView:
+    """Returns where its elements lie in C order without gaps: its own place, or a copy in the scratch."""
+    return _rows(routine, spec, (), range(spec.ndim), is_written).view
 
 
 def as_matrix(
@@ -80,6 +106,14 @@ def as_matrix(
     views = tuple(_rows(routine, spec, outer, columns, spec in written, spec in updated) for spec in specs)
     width = prod(shape[axis] for axis in columns)
     return Matrix(specs[0].size // width, width, views)
+
+
+def in_order(routine: Routine, spec: TensorSpec, is_written: bool = False) -> RowsView:
+    """Returns an operand as rows whose elements are along its last axis, in C order of the other axes.
+
+    One that lies otherwise is copied into the scratch first, or from there at the end, where it is written.
+    """
+    return _rows(routine, spec, range(spec.ndim - 1), [spec.ndim - 1], is_written)
 
 
 def _rows(

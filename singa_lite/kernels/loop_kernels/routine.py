@@ -7,50 +7,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
+import numpy as np
+
+from singa_lite.common.array_types import Array
 from singa_lite.kernels import routine as base
 from singa_lite.kernels.built import BuiltKernel
-from singa_lite.kernels.interface import SIGNATURES
-from singa_lite.kernels.kernel_set import DeviceArray, Launch, Settings, TensorSpec, TensorSpecs
+from singa_lite.kernels.call import Call as Call
+from singa_lite.kernels.kernel_set import DeviceArray, Launch, Settings, TensorSpec
 from singa_lite.kernels.loop_kernels.library import Box, Extents, Library, Rows, load
 from singa_lite.kernels.routine import Binding, BufferView, Step
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call of a kernel: its operands by their names in the interface, and its settings.
-
-    The names of the interface are asked for: `call["x"]`, or `call.given("other")` for what a kernel may lack.
-    """
-
-    kernel: str
-    operands: Mapping[str, TensorSpec]
-    settings: Settings
-
-    @classmethod
-    def of(cls, kernel: str, specs: TensorSpecs, settings: Settings) -> Call:
-        """The call by the specs of its tensors, in the interface's order."""
-        named = zip(SIGNATURES[kernel].tensors, specs, strict=True)
-        return cls(kernel, {name: spec for name, spec in named if spec is not None}, settings)
-
-    def __getitem__(self, name: str) -> TensorSpec:
-        """The operand. KeyError where it is left out."""
-        return self.operands[name]
-
-    def given(self, name: str) -> TensorSpec | None:
-        """The operand; None where it is left out, or where the kernel has none of this name."""
-        return self.operands.get(name)
-
-    def all(self, *names: str) -> list[TensorSpec]:
-        """Those of the operands that are given."""
-        return [self.operands[name] for name in names if name in self.operands]
-
-    def number(self, setting: str, default: float = 0.0) -> float:
-        """A setting that is a number."""
-        return float(self.settings.get(setting, default))  # type: ignore[arg-type]  # settings are plain values
-
-    def text(self, setting: str) -> str:
-        """A setting that is a name; "" where the kernel has none of this name."""
-        return str(self.settings.get(setting, ""))
 
 
 @dataclass(frozen=True)
@@ -71,8 +36,9 @@ class BoxView:
     type: int = 0
 
 
-#: What a loop is given: a buffer, its form, a number, extents; None for an operand that is left out.
-Argument = BufferView | RowsView | BoxView | float | tuple[int, ...] | None
+#: What a loop is given: a buffer, its form, a number, extents, a table that is never changed or dropped; None for an
+#: operand that is left out.
+Argument = BufferView | RowsView | BoxView | float | tuple[int, ...] | Array | None
 
 
 class Addresses(Binding[int]):
@@ -96,9 +62,14 @@ class LoopStep(Step[Addresses]):
     arguments: tuple[Argument, ...]
 
     def bind(self, binding: Addresses) -> Launch:
-        """The function with all its arguments, in the types that it is declared with."""
-        types = self.library.types[self.function]
-        bound = [_bound(given, kind, binding) for given, kind in zip(self.arguments, types, strict=True)]
+        """The function with all its arguments, in the types that its header states. TypeError where they do not fit."""
+        types, given = self.library.types[self.function], self.arguments
+        if len(given) != len(types):
+            raise TypeError(f"loop {self.function}: wanted {len(types)} arguments, received {len(given)}")
+        try:
+            bound = [_bound(one, kind, binding) for one, kind in zip(given, types, strict=True)]
+        except TypeError as error:
+            raise TypeError(f"loop {self.function}: {error}") from None
         return partial(self.library.function(self.function), *bound)
 
 
@@ -114,23 +85,28 @@ class CheckStep(Step[Addresses]):
         return partial(self.check, binding.arrays[id(self.operand)])
 
 
+#: Types that an operand has, which may be left out. The others are numbers.
+_OPERANDS = (c.c_void_p, Rows, Box)
+
+
 def _bound(given: Argument, kind: type, binding: Addresses) -> object:
+    """An argument in the type that the header states. TypeError for another one."""
     match given:
-        case None:
+        case None if kind in _OPERANDS:
             return kind()
-        case RowsView():
-            value: object = Rows(binding[given.view], given.pitch, given.is_narrow)
-        case BoxView():
-            value = Box(binding[given.view], given.steps, given.type)
-        case tuple():
-            value = Extents(given)
-        case int() | float():
+        case int() | float() if kind not in (*_OPERANDS, Extents):
             return kind(given)
-        case _:
-            value = c.c_void_p(binding[given])
-    if not isinstance(value, kind):
-        raise TypeError(f"a loop: wanted {kind.__name__}, received {given!r}")
-    return value
+        case RowsView() if kind is Rows:
+            return Rows(binding[given.view], given.pitch, given.is_narrow)
+        case BoxView() if kind is Box:
+            return Box(binding[given.view], given.steps, given.type)
+        case tuple() if kind is Extents:
+            return Extents(given)
+        case TensorSpec() | base.Temporary() if kind is c.c_void_p:
+            return c.c_void_p(binding[given])
+        case np.ndarray() if kind is c.c_void_p:
+            return c.c_void_p(given.ctypes.data)
+    raise TypeError(f"wanted {kind.__name__}, received {given!r}")
 
 
 @dataclass

@@ -1,109 +1,145 @@
-"""Attention by tiles: NumPy's products and exponentials over a tile of one key head at a time."""
+"""Attention by tiles: NumPy's products and exponentials over a tile of one key head at a time.
+
+Forward, the largest score of each row so far and the sum of e**(score - largest) are kept, and what was summed up is
+scaled whenever a larger score comes (Milakov and Gimelshein, arXiv 1805.02867; Dao and others, arXiv 2205.14135).
+Backward, the probabilities of a tile are made again from the log of the sum of each row.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from typing import Any
 
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.kernels.kernel_set import Launch
-from singa_lite.kernels.numpy_kernels.scratch import Bytes, Shaped, bytes_for, carve, scratch
-from singa_lite.kernels.tiled_attention import Backward, BufferSpecs, Call, Drop, Forward, Tiling, tiling
-
-#: Rows and keys of a tile: its scores are 128 KiB in float32, a part of a core's cache.
-ROWS, KEYS = 128, 256
+from singa_lite.kernels.numpy_kernels.attention_tiles import HIDDEN, Tiles
+from singa_lite.kernels.numpy_kernels.scratch import Bytes, Shaped, scratch
 
 
-class _Arithmetic:
-    """`Arithmetic`, by functions of NumPy's."""
+class _Forward(Tiles):
+    """y and lse."""
 
-    def scores(self, a: Array, b: Array, offsets: Array | None, y: Array) -> Launch:
-        """y = a @ b^T + offsets."""
-        product = partial(np.matmul, a, b.swapaxes(1, 2), out=y)
-        return product if offsets is None else _both(product, partial(np.add, y, offsets, out=y))
+    def own_buffers(self) -> dict[str, int]:
+        """top: the largest score; total: the sum of powers; result: y so far."""
+        vectors = dict.fromkeys(("top", "new", "shrink", "part", "total"), self.lines)
+        return {"result": self.lines * self.size, **vectors}
 
-    def powers(self, x: Array, rows: Array) -> Launch:
-        """x = e**(x - rows)."""
-        return _both(partial(np.subtract, x, rows[..., None], out=x), partial(np.exp, x, out=x))
+    def block(self, sample: int, heads: slice, block: slice) -> None:
+        """All tiles of these rows of these query heads."""
+        lines = self.share * (block.stop - block.start)
+        query, result = (self.matrix(name, lines, self.size) for name in ("query", "result"))
+        top, new, shrink, part, total = (self.matrix(name, lines) for name in ("top", "new", "shrink", "part", "total"))
+        np.multiply(self.part("q", sample, heads, block), self.scale, out=self.by_heads(query))
+        top.fill(-np.inf)
+        total.fill(0)
+        result.fill(0)
+        kept = self.draw_kept(sample, heads, block)
+        for tile in self.tiles(block):
+            scores = self.scores(block, tile)
+            np.maximum.reduce(scores, axis=1, out=part)
+            np.maximum(top, part, out=new)
+            np.subtract(top, new, out=shrink)
+            np.exp(shrink, out=shrink)
+            np.copyto(top, new)
+            np.subtract(scores, top[:, None], out=scores)
+            np.exp(scores, out=scores)
+            np.add.reduce(scores, axis=1, out=part)
+            np.multiply(total, shrink, out=total)
+            np.add(total, part, out=total)
+            if kept is not None:
+                np.multiply(scores, kept[:, tile], out=scores)
+            if tile.start:
+                np.multiply(result, shrink[:, None], out=result)
+            self.add_product(scores, self.lines_of("values", tile), result)
+        self._finish(sample, heads, block)
 
-    def score_powers(self, a: Array, b: Array, offsets: Array | None, rows: Array, y: Array) -> Launch:
-        """y = e**(a @ b^T + offsets - rows)."""
-        return _both(self.scores(a, b, offsets, y), self.powers(y, rows))
-
-    def slopes(self, a: Array, b: Array, rows: Array, p: Array, y: Array) -> Launch:
-        """y = p * (a @ b^T - rows)."""
-        less = _both(self.scores(a, b, None, y), partial(np.subtract, y, rows[..., None], out=y))
-        return _both(less, partial(np.multiply, y, p, out=y))
-
-    def largest(self, x: Array, y: Array) -> Launch:
-        """y = the largest of each row of x."""
-        return partial(np.maximum.reduce, x, axis=2, out=y)
-
-    def total(self, x: Array, y: Array) -> Launch:
-        """y = the sum of each row of x."""
-        return partial(np.add.reduce, x, axis=2, out=y)
-
-    def add_product(self, a: Array, b: Array, y: Array, product: Array) -> Launch:
-        """y += a @ b."""
-        return _both(partial(np.matmul, a, b, out=product), partial(np.add, y, product, out=y))
-
-
-def _both(first: Launch, second: Launch) -> Launch:
-    def run() -> None:
-        first()
-        second()
-
-    return run
-
-
-def _tiling(q: Shaped, k: Shaped, causal: bool) -> Tiling:
-    return tiling(q, k, causal, together=1, rows=ROWS, keys=KEYS)
-
-
-def _carve(scratch: Bytes, buffers: BufferSpecs) -> dict[str, Array]:
-    return dict(zip(buffers, carve(scratch, *buffers.values()), strict=True))
-
-
-def _forward_buffers(tiles: Tiling, mask: object, drops: bool) -> BufferSpecs:
-    return tiles.forward_buffers(mask is not None, drops)
-
-
-def _forward_rule(
-    q: Shaped, k: Shaped, v: Shaped, mask: Shaped | None, *others: object, causal: bool, **settings: object
-) -> int:
-    """Scratch of `attention`; with dropout there is a key among the others."""
-    buffers = _forward_buffers(_tiling(q, k, causal), mask, "p" in settings)
-    return bytes_for(*buffers.values())
+    def _finish(self, sample: int, heads: slice, block: slice) -> None:
+        """y = what was summed up / total, lse = top + log of total; 0 of rows that see no key."""
+        lines = self.share * (block.stop - block.start)
+        top, part, total, new = (self.matrix(name, lines) for name in ("top", "part", "total", "new"))
+        hidden = new.view(np.bool_)[:lines]
+        np.log(total, out=part)
+        np.add(part, top, out=part)
+        np.less(top, HIDDEN / 2, out=hidden)
+        np.copyto(part, 0, where=hidden)
+        np.copyto(self.given["lse"][sample, heads, block], self.by_heads(part), casting="same_kind")
+        np.copyto(total, np.inf, where=hidden)
+        np.multiply(total, 1 - self.p, out=total)
+        result = self.by_heads(self.matrix("result", lines, self.size))
+        np.divide(result, self.by_heads(total)[..., None], out=self.part("y", sample, heads, block))
 
 
-def _backward_rule(
-    dy: Shaped, q: Shaped, k: Shaped, v: Shaped, mask: Shaped | None, *others: object, causal: bool, **settings: object
-) -> int:
-    """Scratch of `attention_derivative`; with dropout there is a key among the others."""
-    buffers = _tiling(q, k, causal).backward_buffers(mask is not None, "p" in settings)
-    return bytes_for(*buffers.values())
+class _Backward(Tiles):
+    """dq, dk and dv."""
+
+    def own_buffers(self) -> dict[str, int]:
+        """dkeys, dvalues: sums over all rows; slopes: the derivative by a tile's scores."""
+        lines, keys = self.lines * self.size, self.keys * self.size
+        sums = {"dy": lines, "dquery": lines, "dkeys": keys, "dvalues": keys}
+        return {**sums, "slopes": self.lines * self.key_step, "lse": self.lines, "delta": self.lines}
+
+    def head(self, sample: int, head: int) -> None:
+        """All rows of this key head."""
+        for name in ("dkeys", "dvalues"):
+            self.buffers[name].fill(0)
+        super().head(sample, head)
+        np.divide(self.buffers["dvalues"], 1 - self.p, out=self.buffers["dvalues"])
+        for tensor, name in (("dk", "dkeys"), ("dv", "dvalues")):
+            total = self.matrix(name, self.keys, self.size)
+            np.copyto(self.given[tensor][sample, :, head], total, casting="same_kind")
+
+    def block(self, sample: int, heads: slice, block: slice) -> None:
+        """All tiles of these rows of these query heads."""
+        lines = self.share * (block.stop - block.start)
+        query, dy, dquery = (self.matrix(name, lines, self.size) for name in ("query", "dy", "dquery"))
+        lse, delta = (self.matrix(name, lines) for name in ("lse", "delta"))
+        np.multiply(self.part("q", sample, heads, block), self.scale, out=self.by_heads(query))
+        np.copyto(self.by_heads(lse), self.given["lse"][sample, heads, block])
+        np.copyto(self.by_heads(dy), self.part("dy", sample, heads, block))
+        np.multiply(self.by_heads(dy), self.part("y", sample, heads, block), out=self.by_heads(dquery))
+        np.add.reduce(dquery, axis=1, out=delta)
+        dquery.fill(0)
+        kept = self.draw_kept(sample, heads, block)
+        for tile in self.tiles(block):
+            p = self.scores(block, tile)
+            np.subtract(p, lse[:, None], out=p)
+            np.exp(p, out=p)
+            ds = self._slopes(p, dy, tile, None if kept is None else kept[:, tile])
+            self.add_product(ds, self.lines_of("keys", tile), dquery)
+            self.add_product(ds.T, query, self.lines_of("dkeys", tile))
+        dq = self.part("dq", sample, heads, block)
+        np.multiply(self.by_heads(dquery), self.scale, out=dq, casting="same_kind")
+
+    def _slopes(self, p: Array, dy: Array, tile: slice, kept: Array | None) -> Array:
+        """The derivative by the scores of a tile; adds to that by its values."""
+        ds, used = self.matrix("slopes", *p.shape), p
+        if kept is not None:
+            used = np.multiply(p, kept, out=ds)
+        self.add_product(used.T, dy, self.lines_of("dvalues", tile))
+        np.matmul(dy, self.lines_of("values", tile).T, out=ds)
+        if kept is not None:
+            np.multiply(ds, kept, out=ds)
+            np.divide(ds, 1 - self.p, out=ds)
+        np.subtract(ds, self.matrix("delta", len(p))[:, None], out=ds)
+        return np.multiply(ds, p, out=ds)
 
 
-def _forward(
-    tensors: Sequence[Array], mask: Array | None, drop: Drop | None, causal: bool, scale: float, scratch: Bytes
-) -> None:
-    names = "q", "k", "v", "y", "lse"
-    tiles = _tiling(tensors[0], tensors[1], causal)
-    buffers = _carve(scratch, _forward_buffers(tiles, mask, drop is not None))
-    call = Call(dict(zip(names, tensors, strict=True)), mask, drop, scale, buffers)
-    Forward(tiles, call, _Arithmetic())()
+_GIVEN = "q", "k", "v", "mask", "key"
+_NAMES = {_Forward: (*_GIVEN, "y", "lse"), _Backward: ("dy", *_GIVEN, "y", "lse", "dq", "dk", "dv")}
 
 
-def _backward(
-    tensors: Sequence[Array], mask: Array | None, drop: Drop | None, causal: bool, scale: float, scratch: Bytes
-) -> None:
-    names = "dy", "q", "k", "v", "y", "lse", "dq", "dk", "dv"
-    tiles = _tiling(tensors[1], tensors[2], causal)
-    buffers = _carve(scratch, tiles.backward_buffers(mask is not None, drop is not None))
-    call = Call(dict(zip(names, tensors, strict=True)), mask, drop, scale, buffers)
-    Backward(tiles, call, _Arithmetic())()
+def _tiles(kind: type[Tiles], tensors: Sequence[Any], scratch: Bytes | None, **settings: Any) -> Tiles:
+    """The call of these tensors, in the interface's order."""
+    return kind(dict(zip(_NAMES[kind], tensors, strict=True)), scratch, **settings)
+
+
+def _forward_rule(*tensors: Shaped | None, **settings: object) -> int:
+    return _tiles(_Forward, tensors, None, **settings).scratch_bytes
+
+
+def _backward_rule(*tensors: Shaped | None, **settings: object) -> int:
+    return _tiles(_Backward, tensors, None, **settings).scratch_bytes
 
 
 @scratch(_forward_rule)
@@ -112,15 +148,17 @@ def attention(
     k: Array,
     v: Array,
     mask: Array | None,
+    key: Array | None,
     y: Array,
     lse: Array,
     *,
     causal: bool,
     scale: float,
+    p: float = 0.0,
     scratch: Bytes,
 ) -> None:
-    """Nothing is dropped."""
-    _forward((q, k, v, y, lse), mask, None, causal, scale, scratch)
+    """All tiles, one after the other."""
+    _tiles(_Forward, (q, k, v, mask, key, y, lse), scratch, causal=causal, scale=scale, p=p)()
 
 
 @scratch(_backward_rule)
@@ -130,6 +168,7 @@ def attention_derivative(
     k: Array,
     v: Array,
     mask: Array | None,
+    key: Array | None,
     y: Array,
     lse: Array,
     dq: Array,
@@ -138,49 +177,8 @@ def attention_derivative(
     *,
     causal: bool,
     scale: float,
+    p: float = 0.0,
     scratch: Bytes,
 ) -> None:
-    """Nothing was dropped."""
-    _backward((dy, q, k, v, y, lse, dq, dk, dv), mask, None, causal, scale, scratch)
-
-
-@scratch(_forward_rule)
-def attention_dropout(
-    q: Array,
-    k: Array,
-    v: Array,
-    mask: Array | None,
-    key: Array,
-    y: Array,
-    lse: Array,
-    *,
-    causal: bool,
-    scale: float,
-    p: float,
-    scratch: Bytes,
-) -> None:
-    """By the key."""
-    _forward((q, k, v, y, lse), mask, Drop(key, p), causal, scale, scratch)
-
-
-@scratch(_backward_rule)
-def attention_dropout_derivative(
-    dy: Array,
-    q: Array,
-    k: Array,
-    v: Array,
-    mask: Array | None,
-    key: Array,
-    y: Array,
-    lse: Array,
-    dq: Array,
-    dk: Array,
-    dv: Array,
-    *,
-    causal: bool,
-    scale: float,
-    p: float,
-    scratch: Bytes,
-) -> None:
-    """By the same key."""
-    _backward((dy, q, k, v, y, lse, dq, dk, dv), mask, Drop(key, p), causal, scale, scratch)
+    """All tiles, one after the other."""
+    _tiles(_Backward, (dy, q, k, v, mask, key, y, lse, dq, dk, dv), scratch, causal=causal, scale=scale, p=p)()

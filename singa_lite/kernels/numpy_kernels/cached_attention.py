@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.kernels.numpy_kernels.position import checked_span
+from singa_lite.kernels.ids import checked_span
+from singa_lite.kernels.numpy_kernels.attention_tiles import HIDDEN, cut
 from singa_lite.kernels.numpy_kernels.scratch import BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
-from singa_lite.kernels.tiled_attention.tiles import HIDDEN, cut
 
 #: Scores that are there at a time, unless one key head of one sample has more: 1 MiB of float32.
 SCORES = 1 << 18

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from singa_lite.common.array_types import Array
 from singa_lite.kernels.interface.window import Window
+from singa_lite.kernels.numpy_kernels.activated import activate, activation_bytes
 from singa_lite.kernels.numpy_kernels.boxes import box_extents, boxes, shaped
 from singa_lite.kernels.numpy_kernels.scratch import BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
 from singa_lite.kernels.numpy_kernels.windows import taps
@@ -77,11 +78,32 @@ def _product_layout(weight: Shaped, y: Shaped, window: Window, groups: int) -> L
     return _layout(weight, y, groups, SMALL if _is_direct(y, window) else TILE)
 
 
-@scratch(lambda x, weight, bias, y, **settings: bytes_for(*_product_layout(weight, y, **settings).buffers))
+def _conv2d_bytes(
+    x: Shaped, weight: Shaped, bias: Shaped | None, y: Shaped, *, activation: str = "", **settings: Any
+) -> int:
+    return max(bytes_for(*_product_layout(weight, y, **settings).buffers), activation_bytes(y, activation))
+
+
+@scratch(_conv2d_bytes)
 def conv2d(
-    x: Array, weight: Array, bias: Array | None, y: Array, *, window: Window, groups: int, scratch: Bytes
+    x: Array,
+    weight: Array,
+    bias: Array | None,
+    y: Array,
+    *,
+    window: Window,
+    groups: int,
+    activation: str = "",
+    scratch: Bytes,
 ) -> None:
-    """y = weight @ columns of x, plus bias."""
+    """y = weight @ columns of x, plus bias, then the activation in place."""
+    _convolve(x, weight, bias, y, window, groups, scratch)
+    activate(y, activation, scratch)
+
+
+def _convolve(
+    x: Array, weight: Array, bias: Array | None, y: Array, window: Window, groups: int, scratch: Bytes
+) -> None:
     if _is_direct(y, window) and _are_plain(weight, x, y):
         _product(_matrices(weight, groups), _pixels(x, groups), _pixels(y, groups))
         if bias is not None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.kernels.numpy_kernels.scratch import blocks
+from singa_lite.kernels.numpy_kernels.activated import activate, activation_bytes
+from singa_lite.kernels.numpy_kernels.scratch import Bytes, blocks, scratch
 
 
 def copy(x: Array, y: Array) -> None:
@@ -18,9 +19,11 @@ def fill(y: Array, *, value: float) -> None:
     y.fill(value)
 
 
-def add(a: Array, b: Array, y: Array) -> None:
-    """y = a + b."""
+@scratch(lambda a, b, y, *, activation="": activation_bytes(y, activation))
+def add(a: Array, b: Array, y: Array, *, activation: str = "", scratch: Bytes) -> None:
+    """y = a + b, then the activation in place."""
     np.add(a, b, out=y)
+    activate(y, activation, scratch)
 
 
 def subtract(a: Array, b: Array, y: Array) -> None:

@@ -11,10 +11,9 @@ from math import prod
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.kernels.numpy_kernels.normalization import averages
 from singa_lite.kernels.numpy_kernels.rows import piece_buffer
 from singa_lite.kernels.numpy_kernels.scratch import BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
-from singa_lite.kernels.numpy_kernels.standardize import invert_std, propagate, standardize, sum_gradients
+from singa_lite.kernels.numpy_kernels.standardize import averages, invert_std, propagate, standardize, sum_gradients
 from singa_lite.kernels.numpy_kernels.sums import moments
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.kernels.numpy_kernels.scratch import BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
+from singa_lite.kernels.numpy_kernels.activated import activate, activation_bytes
+from singa_lite.kernels.numpy_kernels.reduction import bias_gradient
+from singa_lite.kernels.numpy_kernels.scratch import RULES, BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
 
 #: Elements of the part of a product that is summed up before it is added to something.
 _PART = 1 << 18
@@ -49,11 +51,20 @@ def matmul_add(a: Array, b: Array, y: Array, *, transpose_a: bool, transpose_b: 
             np.add(target, product, out=target)
 
 
-def linear(x: Array, weight: Array, bias: Array | None, y: Array) -> None:
-    """y = x @ weight + bias."""
+@scratch(lambda x, weight, bias, y, *, activation="": activation_bytes(y, activation))
+def linear(x: Array, weight: Array, bias: Array | None, y: Array, *, activation: str = "", scratch: Bytes) -> None:
+    """y = x @ weight + bias, then the activation in place."""
     np.matmul(x, weight, out=y)
     if bias is not None:
         np.add(y, bias, out=y)
+    activate(y, activation, scratch)
+
+
+@scratch(lambda x, dy, dweight, dbias: RULES[bias_gradient](dy, dbias))
+def linear_gradient(x: Array, dy: Array, dweight: Array, dbias: Array, *, scratch: Bytes) -> None:
+    """The product, then the sums."""
+    matmul(x, dy, dweight, transpose_a=True, transpose_b=False)
+    bias_gradient(dy, dbias, axis=1, scratch=scratch)
 
 
 def add_bias(x: Array, bias: Array, y: Array, *, axis: int) -> None:

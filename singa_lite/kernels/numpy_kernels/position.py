@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from singa_lite.common.array_types import Array
+from singa_lite.kernels.ids import checked_span
 from singa_lite.kernels.numpy_kernels.boxes import shaped
 from singa_lite.kernels.numpy_kernels.pieces import pieces
 from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
@@ -33,14 +34,6 @@ def rotary(x: Array, table: Array, y: Array, *, axis: int, inverse: bool, scratc
         np.multiply(b, c, out=yb)
         plus(yb, other, out=yb)
         np.copyto(ya, kept)
-
-
-def checked_span(position: Array, count: int, length: int) -> slice:
-    """The next `count` places behind the position. IndexError where they are not among `length`."""
-    start = int(position[0])
-    if not 0 <= start <= length - count:
-        raise IndexError(f"position must be in 0..{length - count} for {count} of {length} places, received {start}")
-    return slice(start, start + count)
 
 
 def read_at(x: Array, position: Array, y: Array) -> None:

@@ -43,11 +43,30 @@ def sum_gradients(
     """
     for total in sums:
         total.fill(0)
+    add_gradients(g, x, statistics, sums, buffer, partial)
+
+
+def add_gradients(
+    g: Array,
+    x: Array,
+    statistics: tuple[Array, Array],
+    sums: tuple[Array, Array],
+    buffer: Array,
+    partial: Array,
+) -> None:
+    """As `sum_gradients`, added to what is there."""
     for piece, values, centre, inv_std, sum_g, sum_product in pieces(x, g, *statistics, *sums):
         add_sum(values, sum_g, partial)
         products = np.subtract(piece, centre, dtype=np.float64, out=shaped(buffer, piece.shape))
         np.multiply(products, inv_std, out=products)
         add_sum(np.multiply(products, values, out=products), sum_product, partial)
+
+
+def averages(sums: Array, inv_std: Array, count: int, offset: Array, slope: Array) -> None:
+    """offset = mean of g, slope = inv_std * mean of g * xhat. sums: the sums of both, overwritten."""
+    np.divide(sums[0], max(1, count), out=offset)
+    np.multiply(sums[1], inv_std, out=sums[1])
+    np.divide(sums[1], max(1, count), out=slope)
 
 
 def propagate(

@@ -92,46 +92,19 @@ def adam(
     value: Array,
     first_moment: Array,
     second_moment: Array,
+    max_second_moment: Array | None,
     count: Array,
     *,
     hyper: AdamHyper,
     scratch: Bytes,
 ) -> None:
-    """torch.optim.Adam's step, or AdamW's if decoupled."""
-    _adam(gradient, rate, value, (first_moment, second_moment), count, hyper, scratch)
-
-
-@scratch(scratch_bytes)
-def ams_grad(
-    gradient: Array,
-    rate: Array,
-    value: Array,
-    first_moment: Array,
-    second_moment: Array,
-    max_second_moment: Array,
-    count: Array,
-    *,
-    hyper: AdamHyper,
-    scratch: Bytes,
-) -> None:
-    """The same with amsgrad=True."""
-    _adam(gradient, rate, value, (first_moment, second_moment, max_second_moment), count, hyper, scratch)
-
-
-def _adam(
-    gradient: Array,
-    rate: Array,
-    value: Array,
-    moments: tuple[Array, ...],
-    count: Array,
-    hyper: AdamHyper,
-    scratch: Bytes,
-) -> None:
+    """torch.optim.Adam's step, or AdamW's if decoupled; with a maximum that of amsgrad=True."""
     if isnan(rate):
         return
     t, lr = _count_up(count), float(rate) * hyper.lr_mult
     shrink = 1 - lr * hyper.weight_decay if hyper.decoupled else 1.0
-    kept = [StateSlot(moment, squares=place > 0) for place, moment in enumerate(moments)]
+    squares = [second_moment] if max_second_moment is None else [second_moment, max_second_moment]
+    kept = [StateSlot(first_moment), *(StateSlot(moment, squares=True) for moment in squares)]
     for piece, target, first, second, *largest, decayed, temporary in opened(scratch, t, gradient, value, *kept):
         if shrink != 1:
             np.multiply(target, shrink, out=target)

@@ -36,15 +36,10 @@ def onednn(fallback: KernelSet) -> KernelSet:
     of the set may round otherwise where they change, but for those of the operands in `any_strides.py`.
     """
     from singa_lite.kernels.onednn_kernels import (
-        attention,
         bfloat16,
         convolution,
-        layer_norm,
         linear,
         pooling,
-        recurrent,
-        rms_norm,
-        update,
     )
     from singa_lite.kernels.onednn_kernels.filter_gradient import FILTER_GRADIENTS
     from singa_lite.kernels.onednn_kernels.library import layouts
@@ -54,14 +49,9 @@ def onednn(fallback: KernelSet) -> KernelSet:
 
     load()
     modules = (
-        attention,
         convolution,
-        layer_norm,
         linear,
         pooling,
-        recurrent,
-        rms_norm,
-        update,
     )
     kernels = collect(*modules, variants=[FILTER_GRADIENTS])
     fusions = [(kernel, activation) for kernel in ("conv2d", "linear") for activation in POST_OPS]

@@ -23,7 +23,6 @@ from singa_lite.kernels.onednn_kernels.library import primitive as p
 from singa_lite.kernels.onednn_kernels.library.conversion import read_as
 from singa_lite.kernels.onednn_kernels.library.primitive import MemoryDesc, Primitive
 from singa_lite.kernels.onednn_kernels.routine import BufferView, FlatSlice, Routine
-from singa_lite.kernels.onednn_kernels.work import is_dense
 from singa_lite.kernels.routine import Temporary
 
 #: Of x and dy of the samples that are done at a time, unless one sample has more, or the filters have.
@@ -103,10 +102,12 @@ class _Samples:
 
     def __init__(self, routine: Routine, tensor: TensorSpec, argument: int, primitives: dict[int, Primitive]) -> None:
         self._routine, self._shape = routine, tensor.shape[1:]
-        self._axes = _C_ORDER if is_dense(tensor, _C_ORDER) else layouts.CHANNELS_LAST
+        self._axes = _C_ORDER if layouts.is_dense(tensor, _C_ORDER) else layouts.CHANNELS_LAST
         lying = memory_descs.dense(tensor.shape, axes=self._axes)
         self._dense = (
-            tensor if is_dense(tensor, self._axes) else read_as(routine, tensor, memory_descs.desc_of(tensor), lying)
+            tensor
+            if layouts.is_dense(tensor, self._axes)
+            else read_as(routine, tensor, memory_descs.desc_of(tensor), lying)
         )
         self._wanted = {length: primitive.memory_desc(argument) for length, primitive in primitives.items()}
         self._copy = routine.temporary(max(desc.nbytes for desc in self._wanted.values()))

@@ -44,13 +44,6 @@ class _Descs(NamedTuple):
 
 
 def conv2d(
-    x: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, y: TensorSpec, *, window: Window, groups: int
-) -> Routine | None:
-    """Forward."""
-    return _forward(x, weight, bias, y, window, groups)
-
-
-def conv2d_activation(
     x: TensorSpec,
     weight: TensorSpec,
     bias: TensorSpec | None,
@@ -58,35 +51,23 @@ def conv2d_activation(
     *,
     window: Window,
     groups: int,
-    activation: str,
+    activation: str = "",
 ) -> Routine | None:
     """Forward, and the activation before the result is stored."""
-    post_ops = POST_OPS.get(activation)
+    post_ops = POST_OPS.get(activation) if activation else ()
     if post_ops is None:
         return None
-    return _forward(x, weight, bias, y, window, groups, post_ops)
-
-
-def _forward(
-    x: TensorSpec,
-    weight: TensorSpec,
-    bias: TensorSpec | None,
-    y: TensorSpec,
-    window: Window,
-    groups: int,
-    post_ops: tuple[p.PostOp, ...] = (),
-) -> Routine | None:
     if not _supports((x, y), weight, bias):
         return None
     dtype = layouts.factors_of(x, y)
     image, result = _image(x, dtype), _image(y)
     vector = None if bias is None else memory_descs.dense(bias.shape)
 
-    def made(filters: p.MemoryDesc) -> Primitive:
+    def forward(filters: p.MemoryDesc) -> Primitive:
         return _Descs(image, filters, vector, result).forward(window, post_ops)
 
     as_it_lies = [lying_filters(weight, groups)] if dtype == layouts.FLOAT.name else []
-    primitive = _fastest(made, *as_it_lies, chosen_filters(weight, groups, dtype))
+    primitive = _fastest(forward, *as_it_lies, chosen_filters(weight, groups, dtype))
     if primitive is None:
         return None
     routine = Routine()

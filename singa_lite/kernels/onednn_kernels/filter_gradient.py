@@ -20,7 +20,6 @@ from singa_lite.kernels.onednn_kernels.library import primitive as p
 from singa_lite.kernels.onednn_kernels.library.library import OneDNNError, load
 from singa_lite.kernels.onednn_kernels.library.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
-from singa_lite.kernels.onednn_kernels.work import is_dense
 from singa_lite.kernels.variants import Variants
 
 
@@ -39,7 +38,7 @@ def product_gradient(
         return None
     routine = Routine()
     operands = {f.SRC: _pixels(routine, x, _covered_pixels(x, dy, window)), f.WEIGHTS: _pixels(routine, dy, dy)}
-    if is_dense(dweight, layouts.KERNELS_LAST):
+    if layouts.is_dense(dweight, layouts.KERNELS_LAST):
         routine.run(primitive, {**operands, f.DST: dweight})
         return routine
     made = memory_descs.dense(dweight.shape, axes=layouts.KERNELS_LAST)
@@ -58,7 +57,7 @@ def _covered_pixels(x: TensorSpec, dy: TensorSpec, window: Window) -> TensorSpec
 
 def _pixels(routine: Routine, tensor: TensorSpec, seen: TensorSpec) -> BufferView:
     """`seen`, a part of the tensor, as a matrix of pixels by channels without gaps: the tensor itself, or a copy."""
-    if is_dense(seen, layouts.CHANNELS_LAST):
+    if layouts.is_dense(seen, layouts.CHANNELS_LAST):
         return tensor
     wanted = memory_descs.dense(seen.shape, str(seen.dtype), layouts.CHANNELS_LAST)
     copy = routine.temporary(wanted.nbytes)

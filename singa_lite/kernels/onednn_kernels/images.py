@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 
-from singa_lite.common.array_types import DType
-from singa_lite.kernels.kernel_set import Axes, TensorSpec
+from singa_lite.kernels.kernel_set import Axes, DeviceArray, Launch, TensorSpec, TensorSpecs
+from singa_lite.kernels.onednn_kernels import one_thread
 from singa_lite.kernels.onednn_kernels.library import layouts, memory_descs
 from singa_lite.kernels.onednn_kernels.library import primitive as p
 from singa_lite.kernels.onednn_kernels.library.conversion import read_as, written_as
-from singa_lite.kernels.onednn_kernels.pitched import Pitched
-from singa_lite.kernels.onednn_kernels.routine import BufferView
-from singa_lite.kernels.onednn_kernels.work import Work, is_dense
+from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
 
 _C_ORDER = (0, 1, 2, 3)
 
 
-class Images(Work):
+class Images(Routine):
     """Steps over tensors (n, c, ...), taken as images (n, c, h, w) with h and w of 1 where they have fewer axes.
 
-    The primitives are given them in C order if all lie so, else channels last; gaps, as a piece of a larger tensor has
-    them, change nothing of that. What lies otherwise, has gaps, or is in bfloat16, is converted: whole by `read` and
-    `written`, a cacheful of pixels at a time by `source` and `sink`. as_stored: primitives are given bfloat16 as it is;
-    else in float32.
+    The primitives are given them in C order if all lie so, else channels last; what lies otherwise, or has gaps, is
+    converted. Up to `one_thread.SMALL` elements are done by one thread.
     """
 
-    def __init__(self, *tensors: TensorSpec, as_stored: bool = False) -> None:
-        super().__init__(max(tensor.size for tensor in tensors))
-        self._as_stored = as_stored
+    def __init__(self, *tensors: TensorSpec) -> None:
+        super().__init__()
+        self._is_small = max(tensor.size for tensor in tensors) <= one_thread.SMALL
         images = [_as_image(tensor) for tensor in tensors]
         orders: tuple[Axes, ...] = (layouts.CHANNELS_LAST, _C_ORDER)
         fitting = [axes for axes in orders if all(layouts.lies_in_order(image, axes) for image in images)]
@@ -39,52 +34,14 @@ class Images(Work):
         """Whether the library can take such tensors: two to four axes, none of them broadcast or backwards."""
         return all(2 <= tensor.ndim <= 4 and _goes_forward(tensor) for tensor in tensors)
 
-    @staticmethod
-    def shape(tensor: TensorSpec) -> tuple[int, ...]:
-        """(n, c, h, w)."""
-        return _as_image(tensor).shape
-
     def desc(self, tensor: TensorSpec) -> p.MemoryDesc:
         """How the primitives are given the tensor."""
-        return memory_descs.dense(self.shape(tensor), str(self.stored(tensor)), self.axes)
+        return memory_descs.dense(_as_image(tensor).shape, str(tensor.dtype), self.axes)
 
-    def stored(self, tensor: TensorSpec) -> DType:
-        """The type in which the primitives are given the tensor."""
-        return layouts.FLOAT if self._widens(tensor) else tensor.dtype
-
-    def keep(self, *tensors: TensorSpec) -> bool:
-        """Whether all are given to the primitives as they are."""
-        return all(is_dense(_as_image(tensor), self.axes) and not self._widens(tensor) for tensor in tensors)
-
-    def lie(self, *tensors: TensorSpec) -> bool:
-        """Whether all lie in the order in which the primitives are given them, perhaps with gaps."""
-        return all(layouts.lies_in_order(_as_image(tensor), self.axes) for tensor in tensors)
-
-    def source(self, tensor: TensorSpec, copy: TensorSpec | None = None) -> BufferView | Pitched:
-        """What to give to steps that read the tensor as `Columns` has it: a piece of a larger one stays where it is.
-
-        copy: a result of the same shape, written behind these steps, where such a piece may be left without gaps for
-        others to read; that is not done if it has gaps itself.
-        """
-        pitched = self._pitched(tensor, copy if copy is not None and self.keep(copy) else None)
-        return self.read(tensor) if pitched is None else pitched
-
-    @contextmanager
-    def sink(self, tensor: TensorSpec) -> Iterator[BufferView | Pitched]:
-        """What to give to the steps inside, which write the tensor as `Columns` has it."""
-        pitched = self._pitched(tensor)
-        if pitched is not None:
-            yield pitched
-            return
-        with self.written(tensor) as target:
-            yield target
-
-    def _pitched(self, tensor: TensorSpec, copy: TensorSpec | None = None) -> Pitched | None:
-        """The tensor with a scratch for a cacheful of it; None where the pixels lie otherwise, or stay as they are."""
-        if self.axes != layouts.CHANNELS_LAST or self.keep(tensor):
-            return None
-        pitch = layouts.pitch_of(_as_image(tensor))
-        return None if pitch is None else Pitched(self, tensor, self.shape(tensor), pitch, copy, self.stored(tensor))
+    def make(self, function: str, *arguments: object, forward: p.Primitive | None = None) -> p.Primitive:
+        """A primitive for as many threads as will run it."""
+        with one_thread.making_if(self._is_small):
+            return p.Primitive(function, *arguments, forward=forward)
 
     def read(self, tensor: TensorSpec) -> BufferView:
         """What to give to a primitive that reads the tensor."""
@@ -94,11 +51,14 @@ class Images(Work):
         """What to give to the primitive inside, which writes the tensor."""
         return written_as(self, tensor, self._lying(tensor), self.desc(tensor))
 
-    def _widens(self, tensor: TensorSpec) -> bool:
-        return layouts.is_narrow(tensor) and not self._as_stored
+    def bind(self, specs: TensorSpecs, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None) -> Launch:
+        """The steps over these arrays. specs: those that the routine was built with."""
+        launch = super().bind(specs, arrays, scratch)
+        return one_thread.running(launch) if self._is_small else launch
 
     def _lying(self, tensor: TensorSpec) -> p.MemoryDesc:
-        return self.desc(tensor) if self.keep(tensor) else memory_descs.desc_of(_as_image(tensor))
+        image = _as_image(tensor)
+        return self.desc(tensor) if layouts.is_dense(image, self.axes) else memory_descs.desc_of(image)
 
 
 def _as_image(tensor: TensorSpec) -> TensorSpec:

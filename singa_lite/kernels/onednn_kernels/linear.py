@@ -56,19 +56,11 @@ def matmul_add(a: TensorSpec, b: TensorSpec, y: TensorSpec, *, transpose_a: bool
     return _product(left, right, result, post_ops=(_INTO,))
 
 
-def linear(x: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, y: TensorSpec) -> Routine | None:
-    """The bias is added before the result is stored."""
-    left, right, result = map(matrix_of, (x, weight, y))
-    if not _are_products((x, weight, y), bias) or left is None or right is None or result is None:
-        return None
-    return _product(left, right, result, bias)
-
-
-def linear_activation(
-    x: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, y: TensorSpec, *, activation: str
+def linear(
+    x: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, y: TensorSpec, *, activation: str = ""
 ) -> Routine | None:
-    """The activation is applied before the result is stored, too."""
-    post_ops = POST_OPS.get(activation)
+    """The bias is added, and the activation applied, before the result is stored."""
+    post_ops = POST_OPS.get(activation) if activation else ()
     left, right, result = map(matrix_of, (x, weight, y))
     if post_ops is None or not _are_products((x, weight, y), bias) or left is None or right is None or result is None:
         return None

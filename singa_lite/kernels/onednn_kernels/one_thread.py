@@ -9,7 +9,6 @@ from functools import cache
 
 from singa_lite.kernels.kernel_set import Launch
 from singa_lite.kernels.onednn_kernels.library.library import load
-from singa_lite.kernels.workers import Work
 
 #: Elements up to which one thread is as fast as several: waking and awaiting the others takes microseconds, and
 #: milliseconds where they share their cores with other busy processes.
@@ -55,16 +54,6 @@ def running(launch: Launch) -> Launch:
             launch()
         finally:
             put(before)
-
-    return run
-
-
-def working(work: Work) -> Work:
-    """What does pieces of a call in a slot, its primitives on the thread that it is done by."""
-
-    def run(pieces: Iterator[int]) -> None:
-        with thread_count():
-            work(pieces)
 
     return run
 

@@ -32,7 +32,7 @@ def max_pool2d(x: TensorSpec, y: TensorSpec, index: TensorSpec | None, *, window
         return None
     if index is not None and layouts.is_narrow(x) and index.dtype != np.uint8:
         return None  # with AVX-512 the library writes other numbers into an index of 32 bits
-    images = Images(*tensors, as_stored=True)
+    images = Images(*tensors)
     kind = f.FORWARD_INFERENCE if index is None else f.FORWARD_TRAINING
     maximum = _forward(images, window, _MAXIMUM, images.desc(x), images.desc(y), kind)
     if _is_slow(maximum) or (index is not None and maximum.memory_desc(f.WORKSPACE) != images.desc(index)):
@@ -103,7 +103,7 @@ def max_pool2d_derivative(dy: TensorSpec, index: TensorSpec, dx: TensorSpec, *, 
     """From the index alone."""
     if not _adds_in_float32(window, dy, dx) or not Images.fit(dy, index, dx):
         return None
-    images = Images(dy, index, dx, as_stored=True)
+    images = Images(dy, index, dx)
     hint = _forward(images, window, _MAXIMUM, images.desc(dx), images.desc(dy))
     if hint.memory_desc(f.WORKSPACE) != images.desc(index):
         return None
@@ -114,7 +114,7 @@ def avg_pool2d(x: TensorSpec, y: TensorSpec, *, window: Window, count_pad: bool)
     """One primitive."""
     if not layouts.are_of_one_type(x, y) or not Images.fit(x, y):
         return None
-    images = Images(x, y, as_stored=True)
+    images = Images(x, y)
     primitive = _forward(images, window, _average(count_pad), images.desc(x), images.desc(y), f.FORWARD_INFERENCE)
     if _is_slow(primitive):
         return None
@@ -128,7 +128,7 @@ def avg_pool2d_derivative(dy: TensorSpec, dx: TensorSpec, *, window: Window, cou
     """One primitive."""
     if not _adds_in_float32(window, dy, dx) or not Images.fit(dy, dx):
         return None
-    return _derivative(Images(dy, dx, as_stored=True), _average(count_pad), window, dy, dx)
+    return _derivative(Images(dy, dx), _average(count_pad), window, dy, dx)
 
 
 def _adds_in_float32(window: Window, dy: TensorSpec, dx: TensorSpec) -> bool:

@@ -1,10 +1,10 @@
-"""Routine of this set: primitives and small host functions in a row, some of them on condition or over many pieces."""
+"""Routine of this set: primitives and small host functions in a row, some of them over many pieces."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
 from typing import TypeVar, cast
@@ -13,7 +13,7 @@ from singa_lite.kernels import routine as base
 from singa_lite.kernels.built import BuiltKernel, builders
 from singa_lite.kernels.kernel_set import DeviceArray, Launch, Settings, TensorSpecs
 from singa_lite.kernels.onednn_kernels import bfloat16
-from singa_lite.kernels.onednn_kernels.library import layouts, memories
+from singa_lite.kernels.onednn_kernels.library import layouts
 from singa_lite.kernels.onednn_kernels.library.library import OneDNNError
 from singa_lite.kernels.onednn_kernels.library.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.loop import Loop, Run
@@ -22,7 +22,7 @@ from singa_lite.kernels.onednn_kernels.views import BufferView as BufferView
 from singa_lite.kernels.onednn_kernels.views import FlatSlice as FlatSlice
 from singa_lite.kernels.onednn_kernels.views import RowSlice as RowSlice
 from singa_lite.kernels.onednn_kernels.views import flat as flat
-from singa_lite.kernels.routine import Row, Step, Temporary
+from singa_lite.kernels.routine import Step, Temporary
 from singa_lite.kernels.variants import Variants
 
 Piece = TypeVar("Piece")
@@ -42,53 +42,11 @@ class _HostCall(Step[Arrays]):
         return partial(self.function, *(binding[view] for view in self.views))
 
 
-class _Conditional(Row[Arrays]):
-    """Steps that are done if one bool is True when their turn comes. again: repeated as long as it is True.
-
-    likely: they are bound with all others; else when it first is True, as most nets never meet such cases. Until then
-    nothing is kept of them: the routine is built once more, of which they are the conditional steps of this index.
-    """
-
-    def __init__(
-        self, steps: Sequence[Step[Arrays]], condition: Temporary, again: bool, likely: bool, index: int
-    ) -> None:
-        super().__init__(steps)
-        self.condition, self.again, self.likely, self.index = condition, again, likely, index
-
-    def bind(self, binding: Arrays) -> Launch:
-        condition, index, more = binding.array(self.condition), self.index, memories.current().more
-        bound = [super().bind(binding)] if self.likely else []
-
-        def launch() -> None:
-            if not bound:
-                with more():
-                    bound.append(binding.built_again(index).bind(binding))
-            bound[0]()
-
-        def once() -> None:
-            if condition[0]:
-                launch()
-
-        def repeatedly() -> None:
-            while condition[0]:
-                launch()
-
-        return repeatedly if self.again else once
-
-
 @dataclass
 class Routine(base.Routine[Step[Arrays]]):
-    """Steps done one after the other. Builders of kernels make one for the tensor specs that they are given.
-
-    conditional: the conditional ones, in the order in which they were added; built_again: makes the same routine once
-    more.
-    """
+    """Steps done one after the other. Builders of kernels make one for the tensor specs that they are given."""
 
     ALIGNMENT = 64
-
-    # Functions of host calls hold no routine: it would be a cycle, which only the collector of garbage ends.
-    conditional: list[_Conditional] = field(default_factory=list)
-    built_again: Callable[[], Routine] | None = None
 
     def run(self, primitive: Primitive, views: Mapping[int, BufferView | None]) -> None:
         """A step: the primitive over these buffers, {argument: buffer}; None for one that is left out."""
@@ -114,19 +72,6 @@ class Routine(base.Routine[Step[Arrays]]):
                 self.steps.append(loop)
 
     @contextmanager
-    def only_if(self, condition: Temporary, again: bool = False, likely: bool = False) -> Iterator[None]:
-        """Steps added inside are done where a step before them has made this one bool True. likely: it mostly will."""
-        with self._apart() as steps:
-            yield
-        made = _Conditional(steps, condition, again, likely, len(self.conditional))
-        self.conditional.append(made)
-        self.steps.append(made)
-
-    def repeat_while(self, condition: Temporary) -> AbstractContextManager[None]:
-        """Steps added inside are done again and again, as long as this one bool is True before the first of them."""
-        return self.only_if(condition, again=True)
-
-    @contextmanager
     def _apart(self) -> Iterator[list[Step[Arrays]]]:
         """Steps added inside go to a list of their own, which is given."""
         before, self.steps = self.steps, []
@@ -136,13 +81,7 @@ class Routine(base.Routine[Step[Arrays]]):
             self.steps = before
 
     def _binding(self, arrays: Mapping[int, DeviceArray], scratch: DeviceArray | None, rest: Temporary) -> Arrays:
-        again = partial(_unchanged, self) if self.built_again is None else self.built_again
-        return Arrays(arrays, scratch, rest, lambda index: Row(again().conditional[index].steps))
-
-
-def _unchanged(routine: Routine) -> Routine:
-    """For one that no kernel made."""
-    return routine
+        return Arrays(arrays, scratch, rest)
 
 
 class RoutineKernel(BuiltKernel[Routine]):
@@ -175,21 +114,11 @@ class RoutineKernel(BuiltKernel[Routine]):
         if any(map(layouts.is_narrow, given)) and not bfloat16.converts():
             return None
         try:
-            made = super().attempt(specs, settings)
+            return super().attempt(specs, settings)
         except OneDNNError as error:
             if error.status != OneDNNError.UNIMPLEMENTED:
                 raise
             return None
-        if made is not None and made.conditional:
-            made.built_again = partial(self._again, specs, settings)
-        return made
-
-    def _again(self, specs: TensorSpecs, settings: Settings) -> Routine:
-        """A routine that was made before."""
-        made = super().attempt(specs, settings)
-        if made is None:
-            raise LookupError(f"{self.build.__name__}: wanted the routine that there was before, received none")
-        return made
 
 
 def collect(*modules: ModuleType, variants: Sequence[Variants[Routine]] = ()) -> dict[str, RoutineKernel]:

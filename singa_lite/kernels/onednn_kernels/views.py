@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 from singa_lite.common.array_types import Array
 from singa_lite.kernels import routine as base
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.kernels.routine import Binding, Step, Temporary
+from singa_lite.kernels.routine import Binding, Temporary
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,7 @@ BufferView = base.BufferView | FlatSlice | RowSlice
 
 @dataclass(frozen=True)
 class Arrays(Binding[Array | None]):
-    """The NumPy arrays of a call. built_again: conditional steps of the routine by their index, made once more."""
-
-    built_again: Callable[[int], Step[Arrays]]
+    """The NumPy arrays of a call."""
 
     def __getitem__(self, view: BufferView | None) -> Array | None:
         """The buffer's array; None for a tensor that is left out."""

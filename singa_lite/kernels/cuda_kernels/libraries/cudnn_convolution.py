@@ -76,18 +76,11 @@ class Convolutions:
         """By kernel."""
         return {
             "conv2d": self.conv2d,
-            "conv2d_activation": self.conv2d_activation,
             "conv2d_derivative": self.conv2d_derivative,
             "conv2d_gradient": self.conv2d_gradient,
         }
 
     def conv2d(
-        self, x: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, y: TensorSpec, *, window: Window, groups: int
-    ) -> Routine | None:
-        """The bias is added before the result is stored."""
-        return None if _is_ours(weight, groups) else self._forward(x, weight, bias, y, window)
-
-    def conv2d_activation(
         self,
         x: TensorSpec,
         weight: TensorSpec,
@@ -96,11 +89,13 @@ class Convolutions:
         *,
         window: Window,
         groups: int,
-        activation: str,
+        activation: str = "",
     ) -> Routine | None:
-        """ReLU only: in the same graph, or where that is not to be had or loses NaN, by a kernel of ours behind it."""
-        if activation != "relu" or _is_ours(weight, groups):
+        """With ReLU: in the same graph, or where that is not to be had or loses NaN, by a kernel of ours behind it."""
+        if activation not in ("", "relu") or _is_ours(weight, groups):
             return None
+        if not activation:
+            return self._forward(x, weight, bias, y, window)
         fused = self._forward(x, weight, bias, y, window, relu=True) if self.keeps_nan(x, bias) else None
         if fused is not None:
             return fused

@@ -25,7 +25,7 @@ from singa_lite.kernels.routine import Temporary
 
 #: Epilogues by activation, of a result without a bias and of one with.
 _EPILOGUES = {
-    None: (Epilogue.DEFAULT, Epilogue.BIAS),
+    "": (Epilogue.DEFAULT, Epilogue.BIAS),
     "relu": (Epilogue.RELU, Epilogue.RELU_BIAS),
 }
 
@@ -55,7 +55,7 @@ class Products:
 
     #: Pairs of kernels that are done in one go.
     FUSIONS = (
-        *(("linear", activation) for activation in _EPILOGUES if activation is not None),
+        *(("linear", activation) for activation in _EPILOGUES if activation),
         ("matmul", "bias_gradient"),
     )
 
@@ -67,22 +67,18 @@ class Products:
     @property
     def builders(self) -> Mapping[str, Callable[..., Routine | None]]:
         """By kernel."""
-        mine = self.linear, self.linear_activation, self.linear_gradient, self.matmul, self.matmul_add
+        mine = self.linear, self.linear_gradient, self.matmul, self.matmul_add
         return {builder.__name__: builder for builder in mine}
 
-    def linear(self, x: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, y: TensorSpec) -> Routine | None:
-        """The bias is added before the result is stored."""
-        return self._dense(x, weight, bias, y, None)
-
-    def linear_activation(
-        self, x: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, y: TensorSpec, *, activation: str
+    def linear(
+        self, x: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, y: TensorSpec, *, activation: str = ""
     ) -> Routine | None:
-        """ReLU only."""
+        """The bias is added, and ReLU applied, before the result is stored."""
         if activation not in _EPILOGUES:
             return None
-        if self.keeps_nan(x, bias, y):
+        if not activation or self.keeps_nan(x, bias, y):
             return self._dense(x, weight, bias, y, activation)
-        routine, relu = self._dense(x, weight, bias, y, None), mapped("activation.cu", "relu", y, y)
+        routine, relu = self._dense(x, weight, bias, y), mapped("activation.cu", "relu", y, y)
         return None if routine is None or relu is None else routine.then(relu)
 
     def keeps_nan(self, x: TensorSpec, bias: TensorSpec | None, y: TensorSpec) -> bool:
@@ -160,7 +156,7 @@ class Products:
         return self._product(routine, left.transposed, right, result, Epilogue.BGRADA, dbias)
 
     def _dense(
-        self, x: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, y: TensorSpec, activation: str | None
+        self, x: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, y: TensorSpec, activation: str = ""
     ) -> Routine | None:
         routine, result = Routine(), _written(y)
         left, right = _read(routine, x), _read(routine, weight)

@@ -37,6 +37,8 @@ typedef struct {
     int64_t type;
 } Box;
 
+static inline int is_half(Box x) { return x.type == BFLOAT16; }
+
 /* Lines of a box: rows along the last axis. */
 static inline int64_t line_count(Extents extents) {
     int64_t lines = 1;

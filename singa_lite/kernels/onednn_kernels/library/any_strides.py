@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 _IMAGES = {
     **dict.fromkeys(("max_pool2d", "avg_pool2d"), "x y"),
     **dict.fromkeys(("max_pool2d_derivative", "avg_pool2d_derivative"), "dy dx"),
-    **dict.fromkeys(("conv2d", "conv2d_activation"), "y"),
+    "conv2d": "y",
     "conv2d_derivative": "dx",
 }
 

@@ -69,9 +69,9 @@ def order_of(spec: TensorSpec) -> tuple[int, ...]:
     return memory_order(spec.shape, strides_of(spec))
 
 
-def is_dense(spec: TensorSpec) -> bool:
-    """Whether the elements lie without gaps, in whatever order."""
-    wanted = ordered_strides(spec.shape, order_of(spec))
+def is_dense(spec: TensorSpec, axes: Sequence[int] | None = None) -> bool:
+    """Whether the elements lie without gaps, the axes in this order, outermost first, or in any order."""
+    wanted = ordered_strides(spec.shape, order_of(spec) if axes is None else axes)
     return all(e == 1 or a == b for e, a, b in zip(spec.shape, strides_of(spec), wanted, strict=True))
 
 
@@ -86,26 +86,6 @@ def lies_in_order(spec: TensorSpec, axes: Sequence[int]) -> bool:
             return False
         reach = stride * extent
     return True
-
-
-def pitch_of(spec: TensorSpec) -> int | None:
-    """Returns the elements from one pixel to the next of images (n, c, h, w) that lie channels last. They are as many
-    as the channels where there are no gaps, more where it is some channels of a larger tensor. None if the pixels lie
-    otherwise.
-    """
-    (n, c, h, w), size = spec.shape, spec.dtype.itemsize
-    steps = ((w, spec.strides[3]), (h, spec.strides[2]), (n, spec.strides[0]))
-    pitch, pixels = 0, 1
-    for extent, stride in steps:
-        if extent == 1:
-            continue
-        pitch = pitch or stride // pixels
-        if stride != pitch * pixels:
-            return None
-        pixels *= extent
-    pitch = pitch or c * size
-    fits = (c == 1 or spec.strides[1] == size) and pitch % size == 0 and pitch >= c * size
-    return pitch // size if fits else None
 
 
 def same_layout(*specs: TensorSpec) -> bool:

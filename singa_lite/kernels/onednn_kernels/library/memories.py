@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ctypes as c
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, partial
 from math import inf
@@ -79,26 +79,17 @@ class Memories(Unique):
         self._kinds: dict[tuple[PrimitiveDesc, int], _Kind] = {}
         self._shared: dict[tuple[_Kind, bool, int], Handle] = {}
         self._calls: dict[tuple[PrimitiveDesc, tuple[int, ...]], Launch] = {}
-        self._slots: dict[int, Memories] = {}
-
-    def binding(self) -> AbstractContextManager[None]:
-        """Launches bound inside use these objects, the first of them some of their own."""
-        self._left = OWN
-        return self.more()
 
     @contextmanager
-    def more(self) -> Iterator[None]:
-        """Further launches of the last binding are bound inside."""
+    def binding(self) -> Iterator[None]:
+        """Launches bound inside use these objects, the first of them some of their own."""
+        self._left = OWN
         token = _current.set(self)
         try:
             yield
         finally:
             _current.reset(token)
             self._kinds.clear()
-
-    def of_slot(self, slot: int) -> AbstractContextManager[None]:
-        """Launches bound inside may run beside those of other slots of one call (`workers`): they share no objects."""
-        return self.more() if slot == 0 else self._slots.setdefault(slot, Memories(0)).more()
 
     def launch(self, executions: Sequence[Execution], rounds: int = 1) -> Launch:
         """What does the executions one after the other, in as many rounds as each moved argument has addresses.
@@ -175,23 +166,6 @@ class Memories(Unique):
         if index == len(alike):
             alike.append(desc)
         return _Kind(nbytes, index)
-
-
-def of_rounds(execution: Execution) -> Callable[[int], None]:
-    """Returns a function of an index that executes one round over memory objects of its own. For rounds with other work
-    between them.
-    """
-    memories = [_own_memory(execution, argument) for argument in execution.arguments]
-    launch, point = _call(execution, memories), load().point
-    pairs = zip(memories, execution.arguments, strict=True)
-    moved = tuple((memory.pointer, each.addresses) for memory, each in pairs if len(each.addresses) > 1)
-
-    def run(index: int) -> None:
-        for memory, addresses in moved:
-            point(memory, addresses[index])
-        launch()
-
-    return run
 
 
 _current: ContextVar[Memories | None] = ContextVar("memories", default=None)

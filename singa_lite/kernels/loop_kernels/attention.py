@@ -1,0 +1,151 @@
+"""Attention by tiles, in both directions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from singa_lite.common import threads
+from singa_lite.kernels.ids import checked_span
+from singa_lite.kernels.kernel_set import Launch, TensorSpec
+from singa_lite.kernels.loop_kernels.library import AXES
+from singa_lite.kernels.loop_kernels.operands import TYPES, are_stored
+from singa_lite.kernels.loop_kernels.routine import Addresses, BoxView, Builder, Call, LoopStep, Routine
+from singa_lite.kernels.routine import Temporary
+
+#: As in `source/`: rows of a panel, keys of a tile, panels of a task forward, and what sizes are padded to.
+PANEL, KEYS, PANELS, STEP = 64, 64, 4, 16
+#: Scores up to which the calling thread does all.
+SMALL = 1 << 14
+
+
+def _attention(call: Call, routine: Routine) -> bool:
+    """y and lse."""
+    pieces = call["q"].shape[0] * call["q"].shape[2] * -(-call["q"].shape[1] // (PANEL * PANELS))
+    plan = _planned(call, routine, pieces, _forward_floats(call["q"].shape[3]))
+    if plan is None:
+        return False
+    numbers = int(bool(call.settings["causal"])), *plan.slots, call.number("scale"), call.number("p")
+    operands = _boxes(call, "q", "k", "v", "mask", "y", "lse")
+    routine.run("attention", *operands, call.given("key"), plan.scratch, plan.sizes, *plan.mask, *numbers)
+    return True
+
+
+def _derivative(call: Call, routine: Routine) -> bool:
+    """dq, dk and dv."""
+    samples, keys, kv_heads, size = call["k"].shape
+    plan = _planned(call, routine, samples * kv_heads, _backward_floats(keys, size))
+    if plan is None:
+        return False
+    numbers = int(bool(call.settings["causal"])), *plan.slots, call.number("scale"), call.number("p")
+    operands = _boxes(call, "dy", "q", "k", "v", "mask", "y", "lse", "dq", "dk", "dv")
+    routine.run("attention_derivative", *operands, call.given("key"), plan.scratch, plan.sizes, *plan.mask, *numbers)
+    return True
+
+
+def _cached(call: Call, routine: Routine) -> bool:
+    """y of the last rows. Of one row, all query heads of a key head are done as so many rows of one head."""
+    (samples, rows, heads, size), (_, length, kv_heads, _) = call["q"].shape, call["keys"].shape
+    function, share, floats = "cached_attention", 1, _forward_floats(size)
+    if rows == 1:
+        function, share = "cached_row", heads // kv_heads
+        floats = _row_floats(share, size)
+    plan = _planned(call, routine, samples * heads // share, floats, share)
+    if plan is None:
+        return False
+    q, y = (_heads_as_rows(_box(call[name]), share) for name in ("q", "y"))
+    others = _boxes(call, "keys", "values", "mask")
+    arguments = q, *others, y, call["position"], plan.scratch, plan.sizes, *plan.mask, *plan.slots, call.number("scale")
+    routine.steps.append(_SpanStep(routine.library, function, arguments, call["position"], rows, length))
+    return True
+
+
+@dataclass
+class _SpanStep(LoopStep):
+    """A call of a C function that goes over `count` places of `length` behind a position."""
+
+    position: TensorSpec
+    count: int
+    length: int
+
+    def bind(self, binding: Addresses) -> Launch:
+        """The function behind a look at the position, with the IndexError of `checked_span`."""
+        launch, position = super().bind(binding), binding.arrays[id(self.position)]
+
+        def run() -> None:
+            checked_span(position, self.count, self.length)
+            launch()
+
+        return run
+
+
+class _Plan(NamedTuple):
+    """What all functions are given. mask: bytes of a number, whether it is a float; slots: how many, of what bytes."""
+
+    scratch: Temporary
+    sizes: tuple[int, ...]
+    mask: tuple[int, int]
+    slots: tuple[int, int]
+
+
+def _planned(call: Call, routine: Routine, pieces: int, floats: int, share: int = 1) -> _Plan | None:
+    """The scratch for so many floats of each thread; None where the loops cannot do the call.
+
+    share: heads that are done as rows of one.
+    """
+    k, mask = call.given("k") or call["keys"], call.given("mask")
+    tensors = [spec for name, spec in call.operands.items() if name not in ("mask", "key", "position")]
+    if not are_stored(*tensors) or (mask is not None and mask.dtype.kind not in "fiub"):
+        return None
+    if any(stride % spec.dtype.itemsize for spec in call.operands.values() for stride in spec.strides):
+        return None
+    samples, rows, heads, size = call["q"].shape
+    is_small = samples * heads * rows * k.shape[1] <= SMALL
+    slots = 1 if is_small else min(threads.share() or threads.threads(), pieces)
+    scratch = routine.temporary((slots, floats), "float32")
+    sizes = samples, rows * share, k.shape[1], heads // share, k.shape[2], size
+    of_mask = (mask.dtype.itemsize, int(mask.dtype.kind == "f")) if mask is not None else (1, 0)
+    return _Plan(scratch, sizes, of_mask, (slots, 4 * floats))
+
+
+def _forward_floats(size: int) -> int:
+    """Of a thread: two tiles, three matrices of a panel, hidden keys, and what is kept of each panel."""
+    matrix = PANEL * -(-size // STEP) * STEP
+    return 2 * KEYS * PANEL + 3 * matrix + KEYS + PANELS * (2 * matrix + 2 * PANEL)
+
+
+def _backward_floats(keys: int, size: int) -> int:
+    """Of a thread: seven matrices of a panel, three tiles, sums of rows, sums of all keys, and hidden keys."""
+    padded = -(-size // STEP) * STEP
+    return 7 * PANEL * padded + 3 * KEYS * PANEL + 2 * PANEL + 2 * keys * padded + KEYS
+
+
+def _row_floats(share: int, size: int) -> int:
+    """Of a thread, where there is one row: keys and values of a tile, hidden keys, y, q, and scores."""
+    padded = -(-size // STEP) * STEP
+    return 2 * KEYS * padded + KEYS + (share + -(-share // STEP) * STEP) * padded + share * (2 + KEYS)
+
+
+def _box(spec: TensorSpec) -> BoxView:
+    """The tensor with its own axes as the last of a box."""
+    steps = [stride // spec.dtype.itemsize for stride in spec.strides]
+    return BoxView(spec, (*[0] * (AXES - len(steps)), *steps), TYPES[spec.dtype.name])
+
+
+def _boxes(call: Call, *names: str) -> list[BoxView | None]:
+    """Those operands; None for one that is left out."""
+    return [None if call.given(name) is None else _box(call[name]) for name in names]
+
+
+def _heads_as_rows(box: BoxView, share: int) -> BoxView:
+    """The same where `share` heads one behind the other are the rows of one head; of 1, all as it was."""
+    *others, row, head, number = box.steps
+    return BoxView(box.view, (*others, head if share > 1 else row, share * head, number), box.type)
+
+
+#: {kernel: what adds its steps}.
+KERNELS: dict[str, Builder] = {
+    "attention": _attention,
+    "attention_derivative": _derivative,
+    "cached_attention": _cached,
+}

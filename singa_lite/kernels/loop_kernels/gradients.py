@@ -1,0 +1,76 @@
+"""Gradients and other tensors of parameters: added, scaled and clipped in place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from singa_lite.common.strides import memory_order
+from singa_lite.kernels.kernel_set import TensorSpec
+from singa_lite.kernels.loop_kernels.operands import Matrix, as_matrix, is_number, lie_alike
+from singa_lite.kernels.loop_kernels.routine import Builder, Call, Routine
+
+#: Sums of squares that are made before they are added up, see gradients.h.
+PARTIAL_SUMS = 4096
+
+
+def _add_scaled(call: Call, routine: Routine) -> bool:
+    matrix = _lines(routine, [call["y"], call["x"]])
+    if matrix is None:
+        return False
+    y, x = matrix.views
+    routine.run("add_scaled", x, y, matrix.rows, matrix.columns, call.number("alpha"))
+    return True
+
+
+def _clip_elements(call: Call, routine: Routine) -> bool:
+    matrix = _lines(routine, [call["y"]])
+    if matrix is None:
+        return False
+    routine.run("clip_elements", *matrix.views, matrix.rows, matrix.columns, call.number("threshold"))
+    return True
+
+
+def _scale_by(call: Call, routine: Routine) -> bool:
+    factor = call["factor"]
+    matrix = _lines(routine, [call["y"]]) if is_number(factor) else None
+    if matrix is None:
+        return False
+    routine.run("scale_by", factor, *matrix.views, matrix.rows, matrix.columns)
+    return True
+
+
+def _add_squares(call: Call, routine: Routine) -> bool:
+    x, total = call["x"], call["total"]
+    outermost_first = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))
+    columns = outermost_first[1:] if x.ndim > 1 else outermost_first
+    matrix = as_matrix(routine, [x], columns) if is_number(total) else None
+    if matrix is None:
+        return False
+    sums = routine.temporary((PARTIAL_SUMS,), "float64")
+    routine.run("add_squares", *matrix.views, total, sums, matrix.rows, matrix.columns)
+    return True
+
+
+def _clip_norm(call: Call, routine: Routine) -> bool:
+    matrix = _lines(routine, [call["y"]])
+    if matrix is None:
+        return False
+    sums = routine.temporary((PARTIAL_SUMS,), "float64")
+    routine.run("clip_norm", *matrix.views, sums, matrix.rows, matrix.columns, call.number("threshold"))
+    return True
+
+
+def _lines(routine: Routine, specs: Sequence[TensorSpec]) -> Matrix | None:
+    """Operands as one row, or as many as the outermost axis has where they have gaps. The first of them is updated."""
+    order = memory_order(specs[0].shape, specs[0].strides)
+    return as_matrix(routine, specs, order if lie_alike(*specs) else order[1:], updated=specs[:1])
+
+
+#: {kernel: what adds its steps}.
+KERNELS: dict[str, Builder] = {
+    "add_scaled": _add_scaled,
+    "add_squares": _add_squares,
+    "clip_elements": _clip_elements,
+    "clip_norm": _clip_norm,
+    "scale_by": _scale_by,
+}

@@ -1,1 +1,0 @@
-"""Sums and moments along rows, columns and channels."""
