@@ -56,10 +56,12 @@ def loops(fallback: KernelSet) -> KernelSet:
         group_norm,
         loss,
         lrn,
+        pooling,
         position,
         recurrent,
         reduction,
         row_norm,
+        sample_loss,
         update,
     )
 
@@ -72,10 +74,12 @@ def loops(fallback: KernelSet) -> KernelSet:
         group_norm,
         loss,
         lrn,
+        pooling,
         position,
         recurrent,
         reduction,
         row_norm,
+        sample_loss,
         update,
     )
     tables: list[Mapping[str, Builder]] = [module.KERNELS for module in modules]

@@ -17,7 +17,7 @@ _POWERS = {1.0: "copy", 2.0: "square", 0.5: "square_root", -1.0: "inverse", -0.5
 #: Kernels that take tensors of bool.
 _CHOOSING = {"copy", "compare", "where"}
 #: Of an operation that is left out.
-_NONE = -1
+NONE = -1
 
 
 def _elementwise(call: Call, routine: Routine) -> bool:
@@ -33,7 +33,19 @@ def _elementwise(call: Call, routine: Routine) -> bool:
     except ValueError:
         return False
     *found, result = views
-    _run(routine, operation, operations().get(call.text("activation"), _NONE), found, result, extents, numbers)
+    run(routine, operation, operations().get(call.text("activation"), NONE), found, result, extents, numbers)
+    return True
+
+
+def _add_bias(call: Call, routine: Routine) -> bool:
+    x, bias, y = call["x"], call["bias"], call["y"]
+    if not are_stored(x, bias, y):
+        return False
+    strides = [0] * x.ndim
+    strides[int(call.number("axis"))] = bias.strides[0]
+    repeated = TensorSpec(x.shape, bias.dtype, tuple(strides))
+    extents, (*read, result) = as_boxes([(x, x), (repeated, bias), (y, y)])
+    run(routine, operations()["add"], NONE, read, result, extents, [])
     return True
 
 
@@ -56,11 +68,11 @@ def _dropout(call: Call, routine: Routine) -> bool:
     places = TensorSpec(y.shape, y.dtype, ordered_strides(y.shape, range(y.ndim), y.dtype.itemsize))
     extents, (given, result, numbered) = as_boxes([(x, x), (y, y), (places, call["key"])])
     numbers = BoxView(call["key"], numbered.steps, UNIFORM)
-    _run(routine, operations()["dropout"], _NONE, [given, numbers], result, extents, [p, 1 - p])
+    run(routine, operations()["dropout"], NONE, [given, numbers], result, extents, [p, 1 - p])
     return True
 
 
-def _run(
+def run(
     routine: Routine,
     operation: int,
     then: int,
@@ -69,6 +81,7 @@ def _run(
     extents: tuple[int, ...],
     numbers: list[float],
 ) -> None:
+    """Adds the step of an operation on what is read, and of the activation `then` behind it."""
     three, two = [*read, None, None, None][:3], [*numbers, 0.0, 0.0][:2]
     routine.run("elementwise", operation, then, *three, result, extents, *two)
 
@@ -78,6 +91,7 @@ KERNELS: dict[str, Builder] = {
     **dict.fromkeys((name for name in operations() if name in SIGNATURES), _elementwise),
     **dict.fromkeys(("power", "compare"), _elementwise),
     "dropout": _dropout,
+    "add_bias": _add_bias,
 }
 #: What is done in one go.
 FUSIONS = [("add", "relu"), ("add", "relu6")]

@@ -39,7 +39,7 @@ def _cross_entropy(call: Call, routine: Routine) -> bool:
     positions = prod(x.shape[2:])
     numbers = routine.temporary((found.rows,), "float32") if positions > 1 else None
     routine.run(
-        call.kernel, scores, share, *_one_of(weights), *ids, numbers, losses, found.rows, found.columns, positions
+        call.kernel, scores, share, *_weights(weights), *ids, numbers, losses, found.rows, found.columns, positions
     )
     return True
 
@@ -50,7 +50,7 @@ def _cross_entropy_derivative(call: Call, routine: Routine) -> bool:
     if found is None:
         return False
     (share, dx, *weights), ids = found.views, _ids(routine, target, p)
-    routine.run(call.kernel, dlosses, share, *_one_of(weights), *ids, dx, found.rows, found.columns, prod(p.shape[2:]))
+    routine.run(call.kernel, dlosses, share, *_weights(weights), *ids, dx, found.rows, found.columns, prod(p.shape[2:]))
     return True
 
 
@@ -144,8 +144,9 @@ def _check(target: Array, classes: int) -> None:
     check_ids("class ids", target, classes)
 
 
-def _one_of(weights: Sequence[Argument]) -> Sequence[Argument]:
-    return weights or (None,)
+def _weights(rows: Sequence[Argument]) -> Sequence[Argument]:
+    """The target's rows as an operand; None for one of ids."""
+    return rows or (None,)
 
 
 #: {kernel: what adds its steps}.

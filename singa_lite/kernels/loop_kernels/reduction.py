@@ -39,13 +39,13 @@ def _add(routine: Routine, function: str, x: TensorSpec, y: TensorSpec, axes: tu
     """
     if not are_stored(x, y) or any(stride < 0 for stride in (*x.strides, *y.strides)):
         return False
-    form, wanted = _Form.of((x, x), (y, y), axes), _Form.of((without_gaps(x), x), (without_gaps(y), y), axes)
-    if form.order != wanted.order:
+    form, dense_x, dense_y = _Form.by_strides((x, x), (y, y), axes), without_gaps(x), without_gaps(y)
+    if form.order != _Form.by_strides((dense_x, x), (dense_y, y), axes).order:
         source, target = (routine.temporary(spec.shape, spec.dtype) for spec in (x, y))
-        extents, views = as_boxes([(x, x), (without_gaps(x), source)])
+        extents, views = as_boxes([(x, x), (dense_x, source)])
         routine.run("copy", *views, extents)
-        form = _Form.of((without_gaps(x), source), (without_gaps(y), target), axes)
-        extents, views = as_boxes([(without_gaps(y), target), (y, y)])
+        form = _Form.by_strides((dense_x, source), (dense_y, target), axes)
+        extents, views = as_boxes([(dense_y, target), (y, y)])
         routine.run_last("copy", *views, extents)
     scratch = routine.temporary((y.size * form.pieces,), "float64") if form.pieces > 1 else None
     boxes = form.x, form.y, form.kept, form.across, form.summed
@@ -65,14 +65,14 @@ class _Form(NamedTuple):
     y_step: int
 
     @classmethod
-    def of(cls, of_x: Operand, of_y: Operand, axes: tuple[int, ...]) -> _Form:
+    def by_strides(cls, of_x: Operand, of_y: Operand, axes: tuple[int, ...]) -> _Form:
         """By the specs of x and y, each with the buffer that it lies in."""
         (x, source), (y, target) = of_x, of_y
         summed = sorted({axis % x.ndim for axis in axes})
         others = [axis for axis in range(x.ndim) if axis not in summed]
         places = others if y.ndim == x.ndim else range(y.ndim)
-        kept, (into, outer) = as_boxes([(_along(y, places), target), (_along(x, others), source)])
-        terms, (across,) = as_boxes([(_along(x, summed), source)])
+        kept, (into, outer) = as_boxes([(_restricted(y, places), target), (_restricted(x, others), source)])
+        terms, (across,) = as_boxes([(_restricted(x, summed), source)])
         if kept[-1] > 1 and outer.steps[-1] == 1:
             step = into.steps[-1]
             return cls(_outer(outer), _outer(into), (1, *kept[:-1]), across, terms, kept[-1], step)
@@ -95,7 +95,7 @@ class _Form(NamedTuple):
         return self.kept, self.summed, self.width, self.y_step == 0, is_dense or self.width % BLOCK == 0
 
 
-def _along(spec: TensorSpec, axes: Sequence[int]) -> TensorSpec:
+def _restricted(spec: TensorSpec, axes: Sequence[int]) -> TensorSpec:
     """The tensor's first element and all others along these axes."""
     return TensorSpec(tuple(spec.shape[axis] for axis in axes), spec.dtype, tuple(spec.strides[axis] for axis in axes))
 

@@ -7,14 +7,10 @@ power of two. For a batch of a few dozen rows that costs more than it saves.
 
 from __future__ import annotations
 
-from math import prod
-
-import numpy as np
-
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import bfloat16, blas_product
-from singa_lite.kernels.onednn_kernels.library import algorithms, layouts, memory_descs
 from singa_lite.kernels.onednn_kernels.library import functions as f
+from singa_lite.kernels.onednn_kernels.library import layouts, memory_descs
 from singa_lite.kernels.onednn_kernels.library import primitive as p
 from singa_lite.kernels.onednn_kernels.library.conversion import read_as
 from singa_lite.kernels.onednn_kernels.library.library import OneDNNError
@@ -25,8 +21,6 @@ from singa_lite.kernels.onednn_kernels.product_by_pieces import by_pieces, meets
 from singa_lite.kernels.onednn_kernels.routine import Routine
 from singa_lite.kernels.widening import NARROW
 
-#: The fewest elements to which the library adds a bias faster than NumPy; elements of the rows that it works on.
-_ELEMENTS_TO_ADD, _ROW = 1 << 15, 1 << 12
 #: The most rows for which `inner_product` reads a weight in C order as it is; for more it makes blocks as well.
 _ROWS_WITHOUT_BLOCKS = 96
 #: The most rows, and the fewest elements of a transposed weight, for which two small transpositions cost less.
@@ -71,29 +65,6 @@ def linear(
     if post_ops is None or not _are_products((x, weight, y), bias) or left is None or right is None or result is None:
         return None
     return _product(left, right, result, bias, post_ops)
-
-
-def add_bias(x: TensorSpec, bias: TensorSpec, y: TensorSpec, *, axis: int) -> Routine | None:
-    """For x and y that lie alike, without gaps. Several short rows are taken as one, with the bias repeated."""
-    if not layouts.same_layout(x, y) or not layouts.are_floats(bias) or x.size < _ELEMENTS_TO_ADD:
-        return None
-    order = layouts.order_of(x)
-    index, channels = order.index(axis % x.ndim), bias.size
-    outer, inner = (prod(x.shape[other] for other in axes) for axes in (order[:index], order[index + 1 :]))
-    most = min(outer, max(_ROW // channels, 1)) if inner == 1 else 1
-    times = max(n for n in range(1, most + 1) if outer % n == 0)
-    image, row = (
-        memory_descs.dense((outer // times, times * channels, inner)),
-        memory_descs.dense((1, times * channels, 1)),
-    )
-    primitive = _usable("binary", algorithms.ADD, image, row, image)
-    if primitive is None:
-        return None
-    routine = Routine()
-    repeated = routine.temporary((times, channels), "float32")
-    routine.call(np.copyto, repeated, bias)
-    routine.run(primitive, {f.SRC: x, f.SRC_1: repeated, f.DST: y})
-    return routine
 
 
 def _product(

@@ -51,6 +51,11 @@
     OF(silu, silu(a)) \
     OF(silu_derivative, a * silu_slope(b)) \
     OF(softplus, softplus(a)) \
-    OF(softplus_derivative, a * -exponential_less_1(-b))
+    OF(softplus_derivative, a * -exponential_less_1(-b)) \
+    OF(squared_error, (a - b) * (a - b) * 0.5f) \
+    OF(squared_error_derivative, a * (b - c)) \
+    OF(sigmoid_error, a * p * (logistic(b) - c)) \
+    OF(bounded_error, a * p * bounded(b - c, -q, q)) \
+    OF(weigh, b == 0 ? 0 : a * b)
 
 #endif

@@ -13,5 +13,3 @@ LOGISTIC_FROM_RESULT, CLIP_FROM_RESULT = 0x104, 0x106
 # Two operands: of the primitive "binary" and the post-op "binary". Comparisons: 1 where it holds, else 0.
 ADD, MULTIPLY, MAXIMUM, MINIMUM, DIVIDE, SUBTRACT = 0x1FFF0, 0x1FFF1, 0x1FFF2, 0x1FFF3, 0x1FFF4, 0x1FFF5
 LESS_EQUAL, LESS, EQUAL, NOT_EQUAL = 0x1FFF8, 0x1FFF9, 0x1FFFA, 0x1FFFB
-
-SOFTMAX = 0x30000
