@@ -44,7 +44,7 @@ BESIDE = (
     "kernels.widening",
 )
 SHARED = (
-    *("kernels.ids", "kernels.philox", "kernels.recurrence", "kernels.tiled_attention", "kernels.unweighted"),
+    *("kernels.ids", "kernels.philox", "kernels.tiled_attention", "kernels.unweighted"),
     "kernels.workers",
 )
 
