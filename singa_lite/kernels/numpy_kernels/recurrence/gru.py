@@ -115,7 +115,7 @@ class GruBackward(BackwardPass):
         self._update_gate(index)
         both, of_n = self.products
         if self.after:
-            self._after(index, dead)
+            self._reset_after(index, dead)
             of_n(index)
         else:
             self._first(index, of_n, dead)
@@ -138,7 +138,7 @@ class GruBackward(BackwardPass):
         np.multiply(a, part, out=a)
         np.copyto(self.dn[index], a, casting="same_kind")
 
-    def _after(self, index: int, dead: Array | None) -> None:
+    def _reset_after(self, index: int, dead: Array | None) -> None:
         """dr and dproducts."""
         call, r, p = self.call, self.r[index], self.p[index]
         a, b, part = (call[name] for name in ("a", "b", "part"))

@@ -124,14 +124,14 @@ class Pass(ABC):
         """y[i] = a[i] @ weight, and y[i] before it if add."""
         made = self.call["spare"][: y[0].size].reshape(y[0].shape)
 
-        def put(index: int) -> None:
+        def write_product(index: int) -> None:
             np.matmul(a[index], weight, out=y[index])
 
-        def put_onto(index: int) -> None:
+        def add_product(index: int) -> None:
             np.matmul(a[index], weight, out=made)
             np.add(y[index], made, out=y[index])
 
-        return put_onto if add else put
+        return add_product if add else write_product
 
     def dead(self, index: int) -> Array | None:
         """(n, 1): the samples whose step is masked; None without a mask."""
