@@ -17,7 +17,7 @@ from singa_lite.kernels.loop_kernels import loops
 from singa_lite.kernels.loop_kernels.library import load
 from singa_lite.kernels.numpy_kernels import NUMPY
 
-pytestmark = pytest.mark.skipif(load() is None, reason="no loops were compiled")
+pytestmark = pytest.mark.skipif(load() is None, reason="this system has no compiled loops")
 
 #: More products than are done by one thread in any case; samples and units are no multiples of anything.
 SIZES = ((3, 29, 161),) * 2
