@@ -51,7 +51,7 @@ BESIDE = (
     "kernels.widening",
 )
 SHARED = (
-    *("kernels.ids", "kernels.philox", "kernels.recurrence", "kernels.unweighted"),
+    *("kernels.ids", "kernels.philox", "kernels.unweighted"),
     "kernels.workers",
 )
 

@@ -30,7 +30,7 @@ class _Plan:
         """An operand that is written, and perhaps read."""
         return in_order(self.routine, self.call[name], is_written=True)
 
-    def seen(self) -> Temporary | None:
+    def counted_steps(self) -> Temporary | None:
         """Of each step and sample, whether the step counts; None without a mask."""
         mask = self.call.given("mask")
         if mask is None:
@@ -56,7 +56,7 @@ class _Plan:
         """Room for a step's rows of one of these operands in float32, None where all are stored so."""
         return self.of_rows(self.rows, columns) if any(map(is_narrow, self.call.all(*names))) else None
 
-    def carried(self) -> Temporary:
+    def carry_buffer(self) -> Temporary:
         """Room for what goes past a step to the one before."""
         return self.routine.temporary((self.rows, self.units), "float32")
 
@@ -72,7 +72,7 @@ def _lstm(call: Call, routine: Routine) -> bool:
     if plan is None:
         return False
     columns = 4 * plan.units
-    states: list[Argument] = [plan.read("gates_in"), plan.read("hidden0"), plan.read("cell0"), plan.seen()]
+    states: list[Argument] = [plan.read("gates_in"), plan.read("hidden0"), plan.read("cell0"), plan.counted_steps()]
     states += [plan.written(name) for name in ("gates", "hidden", "cell")]
     panels, sums = plan.packed(0, plan.units, columns), plan.of_rows(plan.rows, columns)
     routine.run("lstm", *states, panels, sums, plan.wide(plan.units, "hidden"), *plan.sizes, plan.is_hard)
@@ -84,9 +84,14 @@ def _lstm_derivative(call: Call, routine: Routine) -> bool:
     if plan is None:
         return False
     columns = 4 * plan.units
-    given: list[Argument] = [plan.read("dy"), plan.seen(), plan.read("gates"), plan.read("cell")]
+    given: list[Argument] = [plan.read("dy"), plan.counted_steps(), plan.read("gates"), plan.read("cell")]
     given += [plan.written("dgates"), plan.packed(0, columns, plan.units, transposed=True)]
-    given += [plan.of_rows(plan.rows, plan.units), plan.wide(columns, "dgates"), plan.carried(), plan.carried()]
+    given += [
+        plan.of_rows(plan.rows, plan.units),
+        plan.wide(columns, "dgates"),
+        plan.carry_buffer(),
+        plan.carry_buffer(),
+    ]
     routine.run("lstm_derivative", *given, *plan.sizes, int(call.number("last")), plan.is_hard)
     return True
 
@@ -96,7 +101,7 @@ def _gru(call: Call, routine: Routine) -> bool:
     if plan is None:
         return False
     units, is_after = plan.units, int(call.number("reset_after"))
-    given: list[Argument] = [plan.read("gates_in"), plan.read("bias"), plan.read("hidden0"), plan.seen()]
+    given: list[Argument] = [plan.read("gates_in"), plan.read("bias"), plan.read("hidden0"), plan.counted_steps()]
     given += [plan.written(name) for name in ("gates", "products", "hidden")]
     given += [plan.packed(0, units, 2 * units), plan.packed(2 * units, units, units)]
     given += [
@@ -113,10 +118,10 @@ def _gru_derivative(call: Call, routine: Routine) -> bool:
     if plan is None:
         return False
     units, dproducts = plan.units, call.given("dproducts") and plan.written("dproducts")
-    given: list[Argument] = [plan.read("dy"), plan.seen(), *map(plan.read, ("gates", "products", "hidden"))]
+    given: list[Argument] = [plan.read("dy"), plan.counted_steps(), *map(plan.read, ("gates", "products", "hidden"))]
     given += [plan.written("dgates"), dproducts, plan.packed(0, 2 * units, units, transposed=True)]
     given += [plan.packed(2 * units, units, units, transposed=True), plan.of_rows(plan.rows, units)]
-    given += [plan.wide(2 * units, "dgates", "dproducts"), plan.carried()]
+    given += [plan.wide(2 * units, "dgates", "dproducts"), plan.carry_buffer()]
     routine.run("gru_derivative", *given, *plan.sizes, int(call.number("last")), plan.is_hard)
     return True
 
@@ -126,7 +131,7 @@ def _simple_rnn(call: Call, routine: Routine) -> bool:
     if plan is None:
         return False
     units = plan.units
-    given: list[Argument] = [plan.read("gates_in"), plan.read("hidden0"), plan.seen(), plan.written("hidden")]
+    given: list[Argument] = [plan.read("gates_in"), plan.read("hidden0"), plan.counted_steps(), plan.written("hidden")]
     given += [plan.packed(0, units, units), plan.of_rows(plan.rows, units), plan.wide(units, "hidden")]
     routine.run("simple_rnn", *given, *plan.sizes, int(call.text("activation") == "relu"))
     return True
@@ -137,9 +142,9 @@ def _simple_rnn_derivative(call: Call, routine: Routine) -> bool:
     if plan is None:
         return False
     units = plan.units
-    given: list[Argument] = [plan.read("dy"), plan.seen(), plan.read("hidden"), plan.written("dgates")]
+    given: list[Argument] = [plan.read("dy"), plan.counted_steps(), plan.read("hidden"), plan.written("dgates")]
     given += [plan.packed(0, units, units, transposed=True), plan.of_rows(plan.rows, units)]
-    given += [plan.wide(units, "dgates"), plan.carried()]
+    given += [plan.wide(units, "dgates"), plan.carry_buffer()]
     is_relu = int(call.text("activation") == "relu")
     routine.run("simple_rnn_derivative", *given, *plan.sizes, int(call.number("last")), is_relu)
     return True

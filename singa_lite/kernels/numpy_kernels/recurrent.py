@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from singa_lite.common.array_types import Array
 from singa_lite.kernels.interface import SIGNATURES
-from singa_lite.kernels.numpy_kernels.scratch import Bytes, Shaped, bytes_for, carve, scratch
-from singa_lite.kernels.recurrence import (
+from singa_lite.kernels.numpy_kernels.recurrence import (
     BufferSpecs,
     Call,
     GruBackward,
@@ -18,53 +16,10 @@ from singa_lite.kernels.recurrence import (
     LstmBackward,
     LstmForward,
     Pass,
-    Product,
     SimpleRnnBackward,
     SimpleRnnForward,
 )
-from singa_lite.kernels.recurrence.activations import APPLY
-
-
-@dataclass(frozen=True)
-class _Arithmetic:
-    """`Arithmetic`, by functions of NumPy's. spare: a product that is to be added, flat."""
-
-    spare: Array
-
-    def product(self, a: Sequence[Array], weight: Array, y: Sequence[Array], add: bool = False) -> Product:
-        """y[i] = a[i] @ weight, and y[i] before it if add."""
-        made = self.spare[: y[0].size].reshape(y[0].shape)
-
-        def put(index: int) -> None:
-            np.matmul(a[index], weight, out=y[index])
-
-        def put_onto(index: int) -> None:
-            np.matmul(a[index], weight, out=made)
-            np.add(y[index], made, out=y[index])
-
-        return Product(lambda: None, put_onto if add else put)
-
-    def apply(self, kind: str, x: Sequence[Array], y: Sequence[Array]) -> Callable[[int], object]:
-        """y[i] = kind(x[i])."""
-        function = APPLY[kind]
-
-        def run(index: int) -> None:
-            if x is not y:
-                np.copyto(y[index], x[index], casting="same_kind")
-            function(y[index])
-
-        return run
-
-    def gates(self, steps: Sequence[Array], kinds: Sequence[str]) -> Callable[[int], object]:
-        """The activation of each gate in place."""
-        size = steps[0].shape[1] // len(kinds)
-        functions = [(APPLY[kind], slice(at * size, (at + 1) * size)) for at, kind in enumerate(kinds)]
-
-        def run(index: int) -> None:
-            for function, columns in functions:
-                function(steps[index][:, columns])
-
-        return run
+from singa_lite.kernels.numpy_kernels.scratch import Bytes, Shaped, bytes_for, carve, scratch
 
 
 def _buffers(kind: type[Pass], name: str, tensors: Sequence[Shaped | None]) -> BufferSpecs:
@@ -88,7 +43,7 @@ def _run(kind: type[Pass], name: str, tensors: Sequence[Array | None], scratch: 
     specs = _buffers(kind, name, tensors)
     buffers = dict(zip(specs, carve(scratch, *specs.values()), strict=True))
     call = Call(dict(zip(SIGNATURES[name].tensors, tensors, strict=True)), settings, buffers)
-    kind(call, _Arithmetic(buffers["spare"]))()
+    kind(call)()
 
 
 @scratch(_rule(LstmForward, "lstm"))

@@ -7,8 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.kernels.recurrence.activations import SLOPES, tanh_slopes
-from singa_lite.kernels.recurrence.passes import BackwardPass, ForwardPass, Product
+from singa_lite.kernels.numpy_kernels.recurrence.activations import SLOPES, tanh_slopes
+from singa_lite.kernels.numpy_kernels.recurrence.passes import (
+    BackwardPass,
+    ForwardPass,
+    StepCall,
+    apply,
+    apply_to_gates,
+)
 
 
 class GruForward(ForwardPass):
@@ -16,7 +22,7 @@ class GruForward(ForwardPass):
 
     matrices = ("part",)
 
-    def bind(self) -> Sequence[Product]:
+    def bind(self) -> Sequence[StepCall]:
         """Of r and z, and of n."""
         call, size = self.call, self.size
         weight, kind = call["weight"], str(call.settings["recurrent_activation"])
@@ -27,13 +33,13 @@ class GruForward(ForwardPass):
         bias = call.tensors["bias"]
         self.bias = None if bias is None else (bias[: 2 * size], bias[2 * size :])
         states = [self.h[at] for at in self.before]
-        self.activate = self.arithmetic.gates(self.rz, (kind, kind))
-        self.tanh = self.arithmetic.apply("tanh", [call["part"]] * self.steps, self.n)
-        both = self.arithmetic.product(states, weight[:, : 2 * size], self.rz, True)
+        self.activate = apply_to_gates(self.rz, (kind, kind))
+        self.tanh = apply("tanh", [call["part"]] * self.steps, self.n)
+        both = self.product(states, weight[:, : 2 * size], self.rz, True)
         of_n = weight[:, 2 * size :]
         if self.after:
-            return both, self.arithmetic.product(states, of_n, self.p)
-        return both, self.arithmetic.product(self.p, of_n, self.n, True)
+            return both, self.product(states, of_n, self.p)
+        return both, self.product(self.p, of_n, self.n, True)
 
     def begin(self) -> None:
         """The first state."""
@@ -46,7 +52,7 @@ class GruForward(ForwardPass):
         if self.bias is not None:
             np.add(self.rz[index], self.bias[0], out=self.rz[index])
         both, of_n = self.products
-        both.step(index)
+        both(index)
         self.activate(index)
         before, behind = self.before[index], self.behind[index]
         h, n, part, dead = self.h[before], self.n[index], self.call["part"], self.dead(index)
@@ -59,7 +65,7 @@ class GruForward(ForwardPass):
             if dead is not None:  # the gradient of the weight has it as a factor
                 np.copyto(self.p[index], 0, where=dead)
             self._biased(index, n)
-            of_n.step(index)
+            of_n(index)
             np.copyto(part, n)
         self.tanh(index)
         np.subtract(h, n, out=part)
@@ -68,8 +74,8 @@ class GruForward(ForwardPass):
         if dead is not None:
             np.copyto(self.h[behind], h, where=dead)
 
-    def _product(self, index: int, of_n: Product) -> None:
-        of_n.step(index)
+    def _product(self, index: int, of_n: StepCall) -> None:
+        of_n(index)
         self._biased(index, self.p[index])
 
     def _biased(self, index: int, target: Array) -> None:
@@ -83,7 +89,7 @@ class GruBackward(BackwardPass):
     matrices = ("dh", "a", "b", "part")
     held = ("dh",)
 
-    def bind(self) -> Sequence[Product]:
+    def bind(self) -> Sequence[StepCall]:
         """By r and z, and by n."""
         call, size = self.call, self.size
         self.slopes, self.after = SLOPES[str(call.settings["recurrent_activation"])], bool(call.settings["reset_after"])
@@ -93,11 +99,11 @@ class GruBackward(BackwardPass):
         self.dgates = list(call["dgates"])
         self.dp = list(call["dproducts"]) if self.after else []
         weight, dh = call["weight"], [call["dh"]] * self.steps
-        both = self.arithmetic.product(self.columns("dgates", 0, 2), weight[:, : 2 * size].T, dh, True)
+        both = self.product(self.columns("dgates", 0, 2), weight[:, : 2 * size].T, dh, True)
         of_n = weight[:, 2 * size :].T
         if self.after:
-            return both, self.arithmetic.product(self.dp, of_n, dh, True)
-        return both, self.arithmetic.product(self.dn, of_n, [call["b"]] * self.steps)
+            return both, self.product(self.dp, of_n, dh, True)
+        return both, self.product(self.dn, of_n, [call["b"]] * self.steps)
 
     def step(self, index: int) -> None:
         """The derivatives by the gates, then by the state before."""
@@ -109,11 +115,11 @@ class GruBackward(BackwardPass):
         self._update_gate(index)
         both, of_n = self.products
         if self.after:
-            self._after(index, dead)
-            of_n.step(index)
+            self._reset_after(index, dead)
+            of_n(index)
         else:
             self._first(index, of_n, dead)
-        both.step(index)
+        both(index)
         if dead is not None:
             np.copyto(dh, call["dh_before"], where=dead)
 
@@ -132,7 +138,7 @@ class GruBackward(BackwardPass):
         np.multiply(a, part, out=a)
         np.copyto(self.dn[index], a, casting="same_kind")
 
-    def _after(self, index: int, dead: Array | None) -> None:
+    def _reset_after(self, index: int, dead: Array | None) -> None:
         """dr and dproducts."""
         call, r, p = self.call, self.r[index], self.p[index]
         a, b, part = (call[name] for name in ("a", "b", "part"))
@@ -144,11 +150,11 @@ class GruBackward(BackwardPass):
             np.copyto(self.dp[index], 0, where=dead)
             np.copyto(self.dgates[index], 0, where=dead)
 
-    def _first(self, index: int, of_n: Product, dead: Array | None) -> None:
+    def _first(self, index: int, of_n: StepCall, dead: Array | None) -> None:
         """b = the derivative by r * h; dr, and what goes to the state by it."""
         call, r, h = self.call, self.r[index], self.h[self.before[index]]
         dh, a, b, part = (call[name] for name in ("dh", "a", "b", "part"))
-        of_n.step(index)
+        of_n(index)
         np.multiply(b, r, out=a)
         np.add(dh, a, out=dh)
         np.multiply(b, h, out=b)

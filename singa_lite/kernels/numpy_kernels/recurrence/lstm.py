@@ -6,8 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from singa_lite.kernels.recurrence.activations import SLOPES, tanh_slopes
-from singa_lite.kernels.recurrence.passes import BackwardPass, ForwardPass, Product
+from singa_lite.kernels.numpy_kernels.recurrence.activations import SLOPES, tanh_slopes
+from singa_lite.kernels.numpy_kernels.recurrence.passes import (
+    BackwardPass,
+    ForwardPass,
+    StepCall,
+    apply,
+    apply_to_gates,
+)
 
 
 class LstmForward(ForwardPass):
@@ -15,15 +21,15 @@ class LstmForward(ForwardPass):
 
     matrices = ("part",)
 
-    def bind(self) -> Sequence[Product]:
+    def bind(self) -> Sequence[StepCall]:
         """One product of all gates."""
         call, kind = self.call, str(self.call.settings["recurrent_activation"])
         self.h, self.c, gates = list(call["hidden"]), list(call["cell"]), list(call["gates"])
         self.copied = self.copies_of("gates_in", "gates")
         self.i, self.f, self.g, self.o = (self.columns("gates", at, at + 1) for at in range(4))
-        self.activate = self.arithmetic.gates(gates, (kind, kind, "tanh", kind))
-        self.tanh = self.arithmetic.apply("tanh", [self.c[at] for at in self.behind], [call["part"]] * self.steps)
-        return [self.arithmetic.product([self.h[at] for at in self.before], call["weight"], gates, True)]
+        self.activate = apply_to_gates(gates, (kind, kind, "tanh", kind))
+        self.tanh = apply("tanh", [self.c[at] for at in self.behind], [call["part"]] * self.steps)
+        return [self.product([self.h[at] for at in self.before], call["weight"], gates, True)]
 
     def begin(self) -> None:
         """The first states."""
@@ -35,7 +41,7 @@ class LstmForward(ForwardPass):
         part = self.call["part"]
         if self.copied:
             np.copyto(self.copied[index][1], self.copied[index][0])
-        self.products[0].step(index)
+        self.products[0](index)
         self.activate(index)
         before, behind = self.before[index], self.behind[index]
         c, h, dead = self.c[behind], self.h[behind], self.dead(index)
@@ -61,17 +67,17 @@ class LstmBackward(BackwardPass):
     wide = ("results", "slopes")
     held = ("dh", "dc")
 
-    def bind(self) -> Sequence[Product]:
+    def bind(self) -> Sequence[StepCall]:
         """dh of the step before."""
         call = self.call
         self.slopes = SLOPES[str(call.settings["recurrent_activation"])]
         self.c, self.gates, self.dgates = list(call["cell"]), list(call["gates"]), list(call["dgates"])
-        self.tanh = self.arithmetic.apply("tanh", [self.c[at] for at in self.behind], [call["a"]] * self.steps)
+        self.tanh = apply("tanh", [self.c[at] for at in self.behind], [call["a"]] * self.steps)
         self.i, self.f, self.g, self.o = (self.columns("gates", at, at + 1) for at in range(4))
         columns = [slice(at * self.size, (at + 1) * self.size) for at in range(4)]
         self.di, self.df, self.dg, self.do = (call["results"][:, at] for at in columns)
         self.slope_of_g = call["slopes"][:, columns[2]]
-        return [self.arithmetic.product(self.dgates, call["weight"].T, [call["dh"]] * self.steps)]
+        return [self.product(self.dgates, call["weight"].T, [call["dh"]] * self.steps)]
 
     def begin(self) -> None:
         """Nothing comes from behind the last step."""
@@ -95,7 +101,7 @@ class LstmBackward(BackwardPass):
         if dead is not None:
             np.copyto(self.dgates[index], 0, where=dead)
             np.copyto(dc, call["dc_before"], where=dead)
-        self.products[0].step(index)
+        self.products[0](index)
         if dead is not None:
             np.copyto(dh, call["dh_before"], where=dead)
 

@@ -1,4 +1,4 @@
-"""What all recurrent kernels share: the order of steps, masked samples, and the products that a kernel set brings.
+"""What all recurrent kernels share: the order of steps, masked samples, products and activations.
 
 A pass binds, once for each step, views of the step's tensors and its products, and goes over them. What is between two
 steps alone lies in buffers of one step's size, which are the scratch of the call.
@@ -9,38 +9,43 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 
 from singa_lite.common.array_types import Array, DType
+from singa_lite.kernels.numpy_kernels.recurrence.activations import APPLY
 
 Shape = tuple[int, ...]
 BufferSpecs = dict[str, tuple[Shape, DType]]
 
 
-@dataclass(frozen=True)
-class Product:
-    """A product of a step. begin: what is done once before all steps; step: what is done at the step of an index."""
-
-    begin: Callable[[], object]
-    step: Callable[[int], object]
+#: What is done at the step of an index.
+StepCall = Callable[[int], object]
 
 
-class Arithmetic(Protocol):
-    """What a kernel set does in a step. Of each list, all lie alike."""
+def apply(kind: str, x: Sequence[Array], y: Sequence[Array]) -> StepCall:
+    """y[i] = kind(x[i]), perhaps in place. kind: an activation, a key of `APPLY`."""
+    function = APPLY[kind]
 
-    def product(self, a: Sequence[Array], weight: Array, y: Sequence[Array], add: bool = False) -> Product:
-        """y[i] = a[i] @ weight, and y[i] before it if add. a: (n, k); weight: (k, m); y: (n, m).
+    def run(index: int) -> None:
+        if x is not y:
+            np.copyto(y[index], x[index], casting="same_kind")
+        function(y[index])
 
-        The weight may change between calls, not within one.
-        """
+    return run
 
-    def apply(self, kind: str, x: Sequence[Array], y: Sequence[Array]) -> Callable[[int], object]:
-        """y[i] = kind(x[i]), perhaps in place. kind: an activation, a key of `APPLY`."""
 
-    def gates(self, steps: Sequence[Array], kinds: Sequence[str]) -> Callable[[int], object]:
-        """The activation of each gate in place. steps: (n, G * h), kinds: G of them."""
+def apply_to_gates(steps: Sequence[Array], kinds: Sequence[str]) -> StepCall:
+    """The activation of each gate in place. steps: (n, G * h), kinds: G of them."""
+    size = steps[0].shape[1] // len(kinds)
+    functions = [(APPLY[kind], slice(at * size, (at + 1) * size)) for at, kind in enumerate(kinds)]
+
+    def run(index: int) -> None:
+        for function, columns in functions:
+            function(steps[index][:, columns])
+
+    return run
 
 
 @dataclass(frozen=True)
@@ -69,8 +74,8 @@ class Pass(ABC):
     #: Whether steps are done in the opposite order.
     backward: ClassVar[bool] = False
 
-    def __init__(self, call: Call, arithmetic: Arithmetic) -> None:
-        self.call, self.arithmetic = call, arithmetic
+    def __init__(self, call: Call) -> None:
+        self.call = call
         self.size = call["weight"].shape[0]
         steps = self.steps
         reverse = bool(call.settings["reverse"])
@@ -88,7 +93,7 @@ class Pass(ABC):
         """How many."""
 
     @abstractmethod
-    def bind(self) -> Sequence[Product]:
+    def bind(self) -> Sequence[StepCall]:
         """Make views and products of all steps; the products."""
 
     @abstractmethod
@@ -111,11 +116,22 @@ class Pass(ABC):
     def __call__(self) -> None:
         """The whole call."""
         with np.errstate(all="ignore"):
-            for product in self.products:
-                product.begin()
             self.begin()
             for index in self.order:
                 self.step(index)
+
+    def product(self, a: Sequence[Array], weight: Array, y: Sequence[Array], add: bool = False) -> StepCall:
+        """y[i] = a[i] @ weight, and y[i] before it if add."""
+        made = self.call["spare"][: y[0].size].reshape(y[0].shape)
+
+        def write_product(index: int) -> None:
+            np.matmul(a[index], weight, out=y[index])
+
+        def add_product(index: int) -> None:
+            np.matmul(a[index], weight, out=made)
+            np.add(y[index], made, out=y[index])
+
+        return add_product if add else write_product
 
     def dead(self, index: int) -> Array | None:
         """(n, 1): the samples whose step is masked; None without a mask."""
