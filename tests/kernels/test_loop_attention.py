@@ -13,7 +13,7 @@ from singa_lite.kernels.loop_kernels import loops
 from singa_lite.kernels.loop_kernels.library import load
 from singa_lite.kernels.numpy_kernels import NUMPY
 
-pytestmark = pytest.mark.skipif(load() is None, reason="no loops were compiled")
+pytestmark = pytest.mark.skipif(load() is None, reason="this system has no compiled loops, or SINGA_LITE_LOOPS is off")
 
 RNG = np.random.default_rng(5)
 #: More scores than are done by one thread in any case, and more rows than a panel has.

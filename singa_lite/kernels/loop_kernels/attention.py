@@ -15,8 +15,8 @@ from singa_lite.kernels.routine import Temporary
 
 #: As in `source/`: rows of a panel, keys of a tile, panels of a task forward, and what sizes are padded to.
 PANEL, KEYS, PANELS, STEP = 64, 64, 4, 16
-#: Scores up to which the calling thread does all.
-SMALL = 1 << 14
+#: Scores up to which the calling thread does all; of one row, where each takes the reading of a key and its value.
+SMALL, SMALL_ROW = 1 << 14, 1 << 11
 
 
 def _attention(call: Call, routine: Routine) -> bool:
@@ -100,7 +100,7 @@ def _planned(call: Call, routine: Routine, pieces: int, floats: int, share: int 
     if any(stride % spec.dtype.itemsize for spec in call.operands.values() for stride in spec.strides):
         return None
     samples, rows, heads, size = call["q"].shape
-    is_small = samples * heads * rows * k.shape[1] <= SMALL
+    is_small = samples * heads * rows * k.shape[1] <= (SMALL if rows > 1 else SMALL_ROW)
     slots = 1 if is_small else min(threads.share() or threads.threads(), pieces)
     scratch = routine.temporary((slots, floats), "float32")
     sizes = samples, rows * share, k.shape[1], heads // share, k.shape[2], size

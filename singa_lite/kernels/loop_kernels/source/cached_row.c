@@ -37,6 +37,15 @@ static float score_row(const Task *task, const float *query, const Tile *tile, f
     return shrink;
 }
 
+/* Asks memory for the lines from `start` on, of which each lies far from the one before it: no processor foresees that. */
+static void prefetch_lines(Box x, int64_t start, int64_t count, int64_t size) {
+    int64_t bytes = is_half(x) ? 2 : 4, pitch = x.steps[AXES - 3] * bytes;
+    const char *at = (const char *)x.at + start * bytes;
+    for (int64_t row = 0; row < count; row++)
+        for (int64_t byte = 0; byte < size * bytes; byte += 64)
+            __builtin_prefetch(at + row * pitch + byte);
+}
+
 static void attend(const Task *task, Box q, Box k, Box v, Box y, Panel panel, float *scratch) {
     int64_t matrix = task->padded * KEYS, padded = task->padded;
     Buffers buffers = {scratch, scratch + matrix, (uint8_t *)(scratch + 2 * matrix)};
@@ -47,6 +56,9 @@ static void attend(const Task *task, Box q, Box k, Box v, Box y, Panel panel, fl
     for (int64_t row = 0; row < task->rows; row++)
         top[row] = HIDDEN, total[row] = 0;
     for (int64_t key = 0; key < task->keys; key += KEYS) {
+        int64_t next = key + KEYS, ahead = least(KEYS, task->keys - next);
+        prefetch_lines(k, place_of(k, panel.sample, next, panel.head), ahead, task->size);
+        prefetch_lines(v, place_of(v, panel.sample, next, panel.head), ahead, task->size);
         Tile tile = read_tile(task, k, v, panel, key, 1, buffers);
         for (int64_t row = 0; row < task->rows && tile.count; row++) {
             float *line = scores + row * KEYS;

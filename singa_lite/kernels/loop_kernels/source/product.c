@@ -1,49 +1,55 @@
 /* Products of matrices that lie in the caches: a block of the result is summed up in registers.
  *
- * A block has ROWS rows and up to VECTORS vectors of columns, which are enough sums to hide the time of one addition.
- * An element of the left factor is read once for all columns of a block, wherever it lies. */
+ * A block has ROWS rows of VECTORS vectors, or 8 rows of one vector: these are enough sums to hide the time of one
+ * addition, and the processor's registers hold them. An element of the left factor is read once for all columns of a
+ * block, wherever it lies. */
 #include "product.h"
 
-#define ROWS 4
-/* With more, AVX2's 16 registers do not hold the sums. */
 #if LANES == 16
+#define ROWS 4
 #define VECTORS 4
 #else
+#define ROWS 6
 #define VECTORS 2
 #endif
+#define MOST_ROWS 8
 #define IN_LINE __attribute__((always_inline)) static inline
 
 IN_LINE void multiply_block(const int rows, const int vectors, Factor a, Lines b, Lines c, int64_t k, int adds) {
-    Vector sums[ROWS][VECTORS];
-#pragma GCC unroll 4
+    Vector sums[MOST_ROWS][VECTORS];
+#pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
         for (int j = 0; j < vectors; j++)
             sums[i][j] = adds ? *(const Vector *)(c.at + i * c.pitch + j * LANES) : (Vector){0};
     for (int64_t p = 0; p < k; p++) {
         const float *line = b.at + p * b.pitch, *column = a.at + p * a.column;
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
             for (int j = 0; j < vectors; j++)
                 sums[i][j] += column[i * a.row] * *(const Vector *)(line + j * LANES);
     }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
         for (int j = 0; j < vectors; j++)
             *(Vector *)(c.at + i * c.pitch + j * LANES) = sums[i][j];
 }
 
-/* All rows of so many columns. */
+/* Blocks of so many rows, from row `first` on, while there are as many. Returns the first row that is left. */
+IN_LINE int64_t multiply_rows(const int rows, const int vectors, Factor a, Lines b, Lines c, int64_t first, int64_t m,
+                              int64_t k, int adds) {
+    for (; first + rows <= m; first += rows)
+        multiply_block(rows, vectors, (Factor){a.at + first * a.row, a.row, a.column}, b,
+                       (Lines){c.at + first * c.pitch, c.pitch}, k, adds);
+    return first;
+}
+
 IN_LINE void multiply_columns(const int vectors, Factor a, Lines b, Lines c, int64_t m, int64_t k, int adds) {
-    int64_t i = 0;
-    for (; i + ROWS <= m; i += ROWS)
-        multiply_block(ROWS, vectors, (Factor){a.at + i * a.row, a.row, a.column}, b,
-                       (Lines){c.at + i * c.pitch, c.pitch}, k, adds);
-    for (; i < m; i++)
-        multiply_block(1, vectors, (Factor){a.at + i * a.row, a.row, a.column}, b,
-                       (Lines){c.at + i * c.pitch, c.pitch}, k, adds);
+    int64_t left = multiply_rows(vectors == 1 ? MOST_ROWS : ROWS, vectors, a, b, c, 0, m, k, adds);
+    left = multiply_rows(4, vectors, a, b, c, left, m, k, adds);
+    multiply_rows(1, vectors, a, b, c, left, m, k, adds);
 }
 
 void multiply(Factor a, Lines b, Lines c, int64_t m, int64_t n, int64_t k, int adds) {
