@@ -183,7 +183,7 @@ def of_specs(name: str, build: CallBuilder[AnyRoutine]) -> Builder[AnyRoutine]:
     """The builder of a kernel by its tensors' specs and settings, of one that takes the call."""
 
     def built(*specs: TensorSpec | None, **settings: object) -> AnyRoutine | None:
-        return build(Call.of(name, specs, settings))
+        return build(Call.from_specs(name, specs, settings))
 
     built.__name__ = name
     return built

@@ -13,7 +13,7 @@ from singa_lite.kernels.specs import TensorSpec, TensorSpecs
 class Call:
     """One call of a kernel: its operands by their names in the interface, and its settings.
 
-    The names of the interface are asked for: `call["x"]`, or `call.given("other")` for what a kernel may lack.
+    The names of the interface are asked for: `call["x"]`, or `call.optional("other")` for what a kernel may lack.
     """
 
     kernel: str
@@ -21,7 +21,7 @@ class Call:
     settings: Mapping[str, object]
 
     @classmethod
-    def of(cls, kernel: str, specs: TensorSpecs, settings: Mapping[str, object]) -> Call:
+    def from_specs(cls, kernel: str, specs: TensorSpecs, settings: Mapping[str, object]) -> Call:
         """The call by the specs of its tensors, in the interface's order."""
         named = zip(SIGNATURES[kernel].tensors, specs, strict=True)
         return cls(kernel, {name: spec for name, spec in named if spec is not None}, settings)
@@ -30,7 +30,7 @@ class Call:
         """The operand. KeyError where it is left out."""
         return self.operands[name]
 
-    def given(self, name: str) -> TensorSpec | None:
+    def optional(self, name: str) -> TensorSpec | None:
         """The operand; None where it is left out, or where the kernel has none of this name."""
         return self.operands.get(name)
 

@@ -36,7 +36,7 @@ def _forward(call: Call) -> Routine | None:
 
 def _normalize(call: Call) -> Routine | None:
     """y, summed and bounded before it is stored."""
-    kernel = "batch_normalize" if call.given("other") is None else "batch_normalize_add"
+    kernel = "batch_normalize" if call.optional("other") is None else "batch_normalize_add"
     return _normalized(call, kernel, ["mean", "inv_std"], bound_of(call.text("activation")))
 
 

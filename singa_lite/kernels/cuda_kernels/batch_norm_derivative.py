@@ -24,7 +24,7 @@ def _derivative(call: Call) -> Routine | None:
     tensors = call.all("dy", "x", "dx", "other")
     vectors = call.all("mean", "inv_std", "gamma", "dgamma", "dbeta")
     types, found = types_of(tensors, vectors), plane(CHANNELS, tensors, PASS_BLOCKS)
-    routine, is_summed, beta = _gradient(call), call.given("other") is not None, call.given("beta")
+    routine, is_summed, beta = _gradient(call), call.optional("other") is not None, call.optional("beta")
     if types is None or routine is None or found is None or (beta is not None and is_summed):
         return None
     dy, x, *results = tensors
@@ -39,7 +39,7 @@ def _derivative(call: Call) -> Routine | None:
 
 def _gradient(call: Call) -> Routine | None:
     """Steps: sums of slabs, then of channels."""
-    dy, x, mean, beta = call["dy"], call["x"], call["mean"], call.given("beta")
+    dy, x, mean, beta = call["dy"], call["x"], call["mean"], call.optional("beta")
     vectors, bound = call.all("mean", "inv_std", "dgamma", "dbeta", "gamma", "beta"), bound_of(call.text("activation"))
     types, found = types_of((dy, x), vectors), plane(CHANNELS, (dy, x))
     if types is None or found is None or bound is None:

@@ -46,7 +46,7 @@ def _joined_builder(name: str) -> Builder[Routine]:
             return _joined_routine(calls, hyper)
         routine = Routine()
         for call in calls:
-            one = update.updated(Call.of(name, call, {"hyper": hyper}))
+            one = update.updated(Call.from_specs(name, call, {"hyper": hyper}))
             if one is None:
                 return None
             routine.then(one)

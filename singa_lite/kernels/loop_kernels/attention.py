@@ -27,7 +27,7 @@ def _attention(call: Call, routine: Routine) -> bool:
         return False
     numbers = int(bool(call.settings["causal"])), *plan.slots, call.number("scale"), call.number("p")
     operands = _boxes(call, "q", "k", "v", "mask", "y", "lse")
-    routine.run("attention", *operands, call.given("key"), plan.scratch, plan.sizes, *plan.mask, *numbers)
+    routine.run("attention", *operands, call.optional("key"), plan.scratch, plan.sizes, *plan.mask, *numbers)
     return True
 
 
@@ -39,7 +39,7 @@ def _derivative(call: Call, routine: Routine) -> bool:
         return False
     numbers = int(bool(call.settings["causal"])), *plan.slots, call.number("scale"), call.number("p")
     operands = _boxes(call, "dy", "q", "k", "v", "mask", "y", "lse", "dq", "dk", "dv")
-    routine.run("attention_derivative", *operands, call.given("key"), plan.scratch, plan.sizes, *plan.mask, *numbers)
+    routine.run("attention_derivative", *operands, call.optional("key"), plan.scratch, plan.sizes, *plan.mask, *numbers)
     return True
 
 
@@ -93,7 +93,7 @@ def _planned(call: Call, routine: Routine, pieces: int, floats: int, share: int 
 
     share: heads that are done as rows of one.
     """
-    k, mask = call.given("k") or call["keys"], call.given("mask")
+    k, mask = call.optional("k") or call["keys"], call.optional("mask")
     tensors = [spec for name, spec in call.operands.items() if name not in ("mask", "key", "position")]
     if not are_stored(*tensors) or (mask is not None and mask.dtype.kind not in "fiub"):
         return None
@@ -134,7 +134,7 @@ def _box(spec: TensorSpec) -> BoxView:
 
 def _boxes(call: Call, *names: str) -> list[BoxView | None]:
     """Those operands; None for one that is left out."""
-    return [None if call.given(name) is None else _box(call[name]) for name in names]
+    return [None if call.optional(name) is None else _box(call[name]) for name in names]
 
 
 def _heads_as_rows(box: BoxView, share: int) -> BoxView:

@@ -29,8 +29,8 @@ def _forward(call: Call, routine: Routine) -> bool:
 def _normalize(call: Call, routine: Routine) -> bool:
     matrix = _images(call, routine, "x", "y", "other")
     gamma, beta = call["gamma"], call["beta"]
-    mean = call.given("mean") or call["running_mean"]
-    inv_std, var = call.given("inv_std"), call.given("running_var")
+    mean = call.optional("mean") or call["running_mean"]
+    inv_std, var = call.optional("inv_std"), call.optional("running_var")
     if matrix is None or not are_vectors(gamma, beta, mean, *call.all("inv_std", "running_var")):
         return False
     x, y, *other = matrix.views
@@ -44,7 +44,7 @@ def _normalize(call: Call, routine: Routine) -> bool:
 
 def _derivative(call: Call, routine: Routine) -> bool:
     matrix = _images(call, routine, "x", "dy", "dx", "other")
-    gamma, beta = call.given("gamma"), call.given("beta")
+    gamma, beta = call.optional("gamma"), call.optional("beta")
     given = call.all("gamma", "beta", "mean", "inv_std", "dgamma", "dbeta")
     if matrix is None or not are_vectors(*given):
         return False

@@ -45,7 +45,8 @@ def _gradient(call: Call, routine: Routine) -> bool:
 def _operands(call: Call, routine: Routine, *names: str) -> Matrix | None:
     """Operands (n, c, ...) as rows of channels, sample by sample; None for other types."""
     written = [call[name] for name in call.written if name in names]
-    return as_matrix(routine, call.all(*names), [1], written, in_order=True)
+    order = [axis for axis in range(call[names[0]].ndim) if axis != 1]
+    return as_matrix(routine, call.all(*names), [1], written, order)
 
 
 def _are_floats(call: Call, *names: str) -> bool:

@@ -21,7 +21,7 @@ BYTE = np.dtype(np.bool_)
 
 def _softmax(call: Call, routine: Routine) -> bool:
     axis, names = int(call.number("axis")), ("x", "dy", "y", "dx")
-    given = {name: call[name] for name in names if call.given(name)}
+    given = {name: call[name] for name in names if call.optional(name)}
     spec = given["y"]
     matrix = as_matrix(routine, [*given.values()], [axis % spec.ndim], written=call.all("dx") or [spec])
     if matrix is None:

@@ -13,7 +13,7 @@ _ROWS, _CHANNELS = (0, 2, 3), (1,)
 
 
 def _maximum(call: Call, routine: Routine) -> bool:
-    x, y, index = call["x"], call["y"], call.given("index")
+    x, y, index = call["x"], call["y"], call.optional("index")
     rows = _rows(routine, [x], [y], index)
     if rows is None:
         return False

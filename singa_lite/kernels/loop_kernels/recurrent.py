@@ -15,7 +15,7 @@ class _Plan:
 
     def __init__(self, call: Call, routine: Routine) -> None:
         self.call, self.routine = call, routine
-        gates = call.given("gates_in") or call["dgates"]
+        gates = call.optional("gates_in") or call["dgates"]
         self.steps, self.rows, self.units = *gates.shape[:2], call["weight"].shape[0]
         self.weight = in_order(routine, call["weight"])
         self.sizes = self.steps, self.rows, self.units, int(call.number("reverse"))
@@ -23,7 +23,7 @@ class _Plan:
 
     def read(self, name: str) -> RowsView | None:
         """An operand that is only read; None where it is left out."""
-        spec = self.call.given(name)
+        spec = self.call.optional(name)
         return None if spec is None else in_order(self.routine, spec)
 
     def written(self, name: str) -> RowsView:
@@ -32,7 +32,7 @@ class _Plan:
 
     def counted_steps(self) -> Temporary | None:
         """Of each step and sample, whether the step counts; None without a mask."""
-        mask = self.call.given("mask")
+        mask = self.call.optional("mask")
         if mask is None:
             return None
         seen = self.routine.temporary((self.steps, self.rows), "uint8")
@@ -117,7 +117,7 @@ def _gru_derivative(call: Call, routine: Routine) -> bool:
     plan = _planned(call, routine)
     if plan is None:
         return False
-    units, dproducts = plan.units, call.given("dproducts") and plan.written("dproducts")
+    units, dproducts = plan.units, call.optional("dproducts") and plan.written("dproducts")
     given: list[Argument] = [plan.read("dy"), plan.counted_steps(), *map(plan.read, ("gates", "products", "hidden"))]
     given += [plan.written("dgates"), dproducts, plan.packed(0, 2 * units, units, transposed=True)]
     given += [plan.packed(2 * units, units, units, transposed=True), plan.of_rows(plan.rows, units)]

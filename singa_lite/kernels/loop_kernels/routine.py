@@ -161,7 +161,7 @@ def _routine(name: str, build: Builder, *specs: TensorSpec | None, **settings: o
     if library is None:
         return None
     routine = Routine(library=library)
-    if not build(Call.of(name, specs, settings), routine):
+    if not build(Call.from_specs(name, specs, settings), routine):
         return None
     routine.steps += routine.last
     return routine

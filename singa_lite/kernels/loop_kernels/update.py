@@ -28,7 +28,7 @@ def _sgd(call: Call, routine: Routine) -> bool:
     if sizes is None:
         return False
     numbers = hyper.momentum, hyper.dampening, hyper.nesterov, hyper.weight_decay, hyper.lr_mult
-    routine.run("sgd", *_begin(call), call.given("velocity"), call["count"], codes(squares=False), *sizes, *numbers)
+    routine.run("sgd", *_begin(call), call.optional("velocity"), call["count"], codes(squares=False), *sizes, *numbers)
     return True
 
 
@@ -55,7 +55,7 @@ def _scaled_by_squares(
 
 def _adam(call: Call, routine: Routine) -> bool:
     hyper = cast(AdamHyper, call.settings["hyper"])
-    first, second, largest = call["first_moment"], call["second_moment"], call.given("max_second_moment")
+    first, second, largest = call["first_moment"], call["second_moment"], call.optional("max_second_moment")
     sizes = _sizes(call, first, second, *call.all("max_second_moment"))
     if sizes is None:
         return False
