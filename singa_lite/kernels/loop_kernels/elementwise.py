@@ -75,15 +75,15 @@ def _dropout(call: Call, routine: Routine) -> bool:
 def run(
     routine: Routine,
     operation: int,
-    then: int,
+    activation: int,
     read: list[BoxView],
     result: BoxView,
     extents: tuple[int, ...],
     numbers: list[float],
 ) -> None:
-    """Adds the step of an operation on what is read, and of the activation `then` behind it."""
+    """Adds the step of an operation on what is read, and of the activation behind it."""
     three, two = [*read, None, None, None][:3], [*numbers, 0.0, 0.0][:2]
-    routine.run("elementwise", operation, then, *three, result, extents, *two)
+    routine.run("elementwise", operation, activation, *three, result, extents, *two)
 
 
 #: {kernel: what adds its steps}.

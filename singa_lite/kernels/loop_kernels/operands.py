@@ -20,8 +20,8 @@ FLOAT = np.dtype(np.float32)
 TYPES = {"float32": 0, NARROW: 1, "bool": 2}
 UNIFORM = 3
 #: Pieces of rows: enough for the cores of a large machine.
-MOST_PIECES = 64
-#: Elements and rows of a piece at least.
+MAX_PIECES = 64
+#: Elements and rows of a piece at least, as each has sums of its own.
 LEAST_PIECE, LEAST_ROWS = 1 << 15, 32
 
 
@@ -50,10 +50,15 @@ def are_stored(*specs: TensorSpec) -> bool:
     return all(spec.dtype == FLOAT or is_narrow(spec) for spec in specs)
 
 
+def id_type(ids: TensorSpec) -> int:
+    """The type of ids as ids.h numbers it: bytes of an id, negative if it has a sign."""
+    return ids.dtype.itemsize * (-1 if ids.dtype.kind == "i" else 1)
+
+
 def piece_count(rows: int, columns: int) -> int:
     """Into how many pieces rows are cut, each with sums of its own that are added up one by one: a power of 2."""
-    most = min(MOST_PIECES, rows // LEAST_ROWS, rows * columns // LEAST_PIECE)
-    return 1 << max(0, most.bit_length() - 1)
+    limit = min(MAX_PIECES, rows // LEAST_ROWS, rows * columns // LEAST_PIECE)
+    return 1 << max(0, limit.bit_length() - 1)
 
 
 def are_vectors(*specs: TensorSpec) -> bool:

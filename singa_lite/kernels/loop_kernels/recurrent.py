@@ -6,7 +6,7 @@ from singa_lite.kernels.loop_kernels.operands import are_stored, in_order, is_na
 from singa_lite.kernels.loop_kernels.routine import Argument, Builder, Call, Routine, RowsView
 from singa_lite.kernels.routine import Temporary
 
-#: Columns of a panel at most: scratch has room for matrices whose columns are filled up to a multiple of it.
+#: Columns of a panel at most: columns of matrices in the scratch are filled up to a multiple of it.
 PANEL = 64
 
 
@@ -49,15 +49,15 @@ class _Plan:
         return panels
 
     def of_rows(self, rows: int, columns: int) -> Temporary:
-        """Room for a matrix in float32, whose columns are those of whole panels."""
+        """A buffer for a matrix in float32, whose columns are those of whole panels."""
         return self.routine.temporary((rows, -(-columns // PANEL) * PANEL), "float32")
 
     def wide(self, columns: int, *names: str) -> Temporary | None:
-        """Room for a step's rows of one of these operands in float32, None where all are stored so."""
+        """A buffer for a step's rows of one of these operands in float32, None where all are stored so."""
         return self.of_rows(self.rows, columns) if any(map(is_narrow, self.call.all(*names))) else None
 
     def carry_buffer(self) -> Temporary:
-        """Room for what goes past a step to the one before."""
+        """A buffer for what goes past a step to the one before."""
         return self.routine.temporary((self.rows, self.units), "float32")
 
 
