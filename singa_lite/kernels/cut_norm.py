@@ -185,7 +185,7 @@ def _finish_sums(call: _Call, vectors: _Vectors, count: int) -> None:
 
 def _shape(specs: TensorSpecs) -> tuple[int, ...]:
     if specs[0] is None:
-        raise ValueError("a normalisation has a derivative to go on from")
+        raise ValueError(f"{CUT}: wanted dy, received none")
     return specs[0].shape
 
 

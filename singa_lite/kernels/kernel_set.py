@@ -15,8 +15,6 @@ from singa_lite.kernels.kernel import Kernel as Kernel
 from singa_lite.kernels.kernel import Launch as Launch
 from singa_lite.kernels.kernel import Leveled as Leveled
 from singa_lite.kernels.kernel import Naming as Naming
-from singa_lite.kernels.kernel import OwnCall as OwnCall
-from singa_lite.kernels.kernel import ScratchRule as ScratchRule
 from singa_lite.kernels.kernel import Settings as Settings
 from singa_lite.kernels.kernel import collect as collect
 from singa_lite.kernels.specs import Described as Described

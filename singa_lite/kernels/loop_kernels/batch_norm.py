@@ -10,8 +10,8 @@ from singa_lite.kernels.routine import Temporary
 
 #: {activation: the bounds of its result}.
 BOUNDS = {"": (-inf, inf), "relu": (0.0, inf), "relu6": (0.0, 6.0)}
-#: Columns of rows that are taken together at most.
-TOGETHER = 512
+#: Columns of joined rows at most.
+JOINED_COLUMNS = 512
 
 
 def _forward(call: Call, routine: Routine) -> bool:
@@ -34,10 +34,10 @@ def _normalize(call: Call, routine: Routine) -> bool:
     if matrix is None or not are_vectors(gamma, beta, mean, *call.all("inv_std", "running_var")):
         return False
     x, y, *other = matrix.views
-    together = _joined_rows(matrix)
-    scratch = routine.temporary((3, together * matrix.columns), "float32")
+    joined = _joined_rows(matrix)
+    scratch = routine.temporary((3, joined * matrix.columns), "float32")
     vectors = gamma, beta, mean, inv_std, var, scratch
-    numbers = matrix.rows, matrix.columns, together, call.number("epsilon"), *BOUNDS[call.text("activation")]
+    numbers = matrix.rows, matrix.columns, joined, call.number("epsilon"), *BOUNDS[call.text("activation")]
     routine.run("batch_normalize", x, other[0] if other else None, y, *vectors, *numbers)
     return True
 
@@ -69,17 +69,17 @@ def _images(call: Call, routine: Routine, *names: str) -> Matrix | None:
 
 
 def _joined_rows(matrix: Matrix) -> int:
-    """How many rows of few columns are taken as one, so that loops along a row are long."""
-    most = min(TOGETHER // matrix.columns, matrix.rows & -matrix.rows)
-    return 1 << max(0, most.bit_length() - 1)
+    """How many rows of few columns are joined to one, so that loops along a row are long."""
+    limit = min(JOINED_COLUMNS // matrix.columns, matrix.rows & -matrix.rows)
+    return 1 << max(0, limit.bit_length() - 1)
 
 
 def _sums(routine: Routine, matrix: Matrix, vectors: int) -> tuple[Temporary, int, int, int, int]:
-    """Room for two sums of each piece and so many vectors, rows, columns, rows taken together, pieces."""
+    """Scratch for two sums of each piece and so many vectors; rows, columns, rows that are joined, pieces."""
     rows, columns = matrix.rows, matrix.columns
-    together = _joined_rows(matrix)
-    pieces = piece_count(rows // together, columns * together)
-    return routine.temporary(columns * together * (2 * 8 * pieces + 4 * vectors)), rows, columns, together, pieces
+    joined = _joined_rows(matrix)
+    pieces = piece_count(rows // joined, columns * joined)
+    return routine.temporary(columns * joined * (2 * 8 * pieces + 4 * vectors)), rows, columns, joined, pieces
 
 
 #: {kernel: what adds its steps}.

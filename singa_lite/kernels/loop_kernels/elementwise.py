@@ -28,10 +28,7 @@ def _elementwise(call: Call, routine: Routine) -> bool:
     numbers = [float(value) for value in call.settings.values() if isinstance(value, float | int)]
     if call.kernel == "scale" and not numbers[1]:
         numbers[1] = -0.0  # added to a zero, it keeps the sign
-    try:
-        extents, views = as_boxes([*((broadcast(spec, y.shape), spec) for spec in read), (y, y)])
-    except ValueError:
-        return False
+    extents, views = as_boxes([*((broadcast(spec, y.shape), spec) for spec in read), (y, y)])
     *found, result = views
     run(routine, operation, operations().get(call.text("activation"), NONE), found, result, extents, numbers)
     return True
@@ -75,15 +72,15 @@ def _dropout(call: Call, routine: Routine) -> bool:
 def run(
     routine: Routine,
     operation: int,
-    then: int,
+    activation: int,
     read: list[BoxView],
     result: BoxView,
     extents: tuple[int, ...],
     numbers: list[float],
 ) -> None:
-    """Adds the step of an operation on what is read, and of the activation `then` behind it."""
+    """Adds the step of an operation on what is read, and of the activation behind it."""
     three, two = [*read, None, None, None][:3], [*numbers, 0.0, 0.0][:2]
-    routine.run("elementwise", operation, then, *three, result, extents, *two)
+    routine.run("elementwise", operation, activation, *three, result, extents, *two)
 
 
 #: {kernel: what adds its steps}.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from singa_lite.kernels.loop_kernels.operands import are_stored, as_rows
+from singa_lite.kernels.loop_kernels.operands import are_stored, as_rows, id_type
 from singa_lite.kernels.loop_kernels.routine import Builder, Call, Routine
 
 
@@ -17,7 +17,7 @@ def _gradient(call: Call, routine: Routine) -> bool:
         return False
     scratch = routine.temporary((rows + 1 + ids.size,), "int32")
     numbers = call.number("first"), call.number("padding"), call.kernel == "embedding_gradient_add"
-    sizes = ids.dtype.itemsize, ids.dtype.kind == "i", ids.size, rows, features
+    sizes = id_type(ids), ids.size, rows, features
     routine.run("embedding_gradient", ids, given, result, scratch, *sizes, *map(int, numbers))
     return True
 

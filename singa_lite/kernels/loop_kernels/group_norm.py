@@ -54,7 +54,7 @@ def _are_floats(call: Call, *names: str) -> bool:
 
 
 def _scratch(call: Call, routine: Routine, matrix: Matrix, numbers: int) -> tuple[Temporary, Sizes]:
-    """Room for sums and so many numbers of each channel of each sample, and the sizes of the call."""
+    """Scratch for sums and so many numbers of each channel of each sample, and the sizes of the call."""
     samples, groups = call["mean"].shape
     scratch = routine.temporary(samples * matrix.columns * (SUMS + NUMBER * numbers))
     return scratch, (samples, matrix.rows // samples, matrix.columns, groups)

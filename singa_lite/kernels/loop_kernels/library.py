@@ -68,7 +68,7 @@ class Library:
         except ValueError:
             stamp = b""
         if stamp.decode() != sha256(b"".join(headers)).hexdigest():
-            raise OSError(f"{path} was compiled from other headers")
+            raise OSError(f"{path}: wanted loops compiled from the headers beside it, received others")
         self.types = argument_types(b"".join(headers).decode())
 
     @cache  # noqa: B019 - there is one library

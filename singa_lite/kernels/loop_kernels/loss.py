@@ -12,7 +12,7 @@ from singa_lite.common.array_types import Array
 from singa_lite.common.strides import ordered_strides
 from singa_lite.kernels.ids import check_ids
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.kernels.loop_kernels.operands import Matrix, are_vectors, as_boxes, as_matrix
+from singa_lite.kernels.loop_kernels.operands import Matrix, are_vectors, as_boxes, as_matrix, id_type
 from singa_lite.kernels.loop_kernels.routine import Argument, BoxView, Builder, Call, Routine
 
 #: Of a box whose steps are in bytes.
@@ -137,7 +137,7 @@ def _box_of(ids: TensorSpec) -> tuple[BoxView, tuple[int, ...]]:
     by_bytes = TensorSpec(ids.shape, BYTE, ids.strides)
     in_order = TensorSpec(ids.shape, BYTE, ordered_strides(ids.shape, range(ids.ndim)))
     extents, (found, _) = as_boxes([(by_bytes, ids), (in_order, ids)])
-    return BoxView(ids, found.steps, ids.dtype.itemsize * (-1 if ids.dtype.kind == "i" else 1)), extents
+    return BoxView(ids, found.steps, id_type(ids)), extents
 
 
 def _check(target: Array, classes: int) -> None:

@@ -6,8 +6,10 @@ from singa_lite.kernels.loop_kernels.operands import are_stored, in_order, is_na
 from singa_lite.kernels.loop_kernels.routine import Argument, Builder, Call, Routine, RowsView
 from singa_lite.kernels.routine import Temporary
 
-#: Columns of a panel at most: scratch has room for matrices whose columns are filled up to a multiple of it.
+#: Columns of a panel at most: columns of matrices in the scratch are filled up to a multiple of it.
 PANEL = 64
+#: Bytes of a mask's number at most: a longer one has bytes that mean nothing.
+MOST_BYTES = 8
 
 
 class _Plan:
@@ -49,22 +51,23 @@ class _Plan:
         return panels
 
     def of_rows(self, rows: int, columns: int) -> Temporary:
-        """Room for a matrix in float32, whose columns are those of whole panels."""
+        """A buffer for a matrix in float32, whose columns are those of whole panels."""
         return self.routine.temporary((rows, -(-columns // PANEL) * PANEL), "float32")
 
     def wide(self, columns: int, *names: str) -> Temporary | None:
-        """Room for a step's rows of one of these operands in float32, None where all are stored so."""
+        """A buffer for a step's rows of one of these operands in float32, None where all are stored so."""
         return self.of_rows(self.rows, columns) if any(map(is_narrow, self.call.all(*names))) else None
 
     def carry_buffer(self) -> Temporary:
-        """Room for what goes past a step to the one before."""
+        """A buffer for what goes past a step to the one before."""
         return self.routine.temporary((self.rows, self.units), "float32")
 
 
 def _planned(call: Call, routine: Routine) -> _Plan | None:
-    """The plan; None for other types than float32 and bfloat16."""
-    given = [spec for name, spec in call.operands.items() if name != "mask"]
-    return _Plan(call, routine) if are_stored(*given) else None
+    """The plan; None for other types than float32 and bfloat16, and for a mask of longer numbers."""
+    given, mask = [spec for name, spec in call.operands.items() if name != "mask"], call.optional("mask")
+    has_known_mask = mask is None or mask.dtype.itemsize <= MOST_BYTES
+    return _Plan(call, routine) if are_stored(*given) and has_known_mask else None
 
 
 def _lstm(call: Call, routine: Routine) -> bool:

@@ -7,14 +7,10 @@ from math import prod
 from typing import NamedTuple
 
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.kernels.loop_kernels.operands import are_stored, as_boxes, without_gaps
+from singa_lite.kernels.loop_kernels.operands import LEAST_PIECE, MAX_PIECES, are_stored, as_boxes, without_gaps
 from singa_lite.kernels.loop_kernels.routine import BoxView, Builder, Call, Routine
 from singa_lite.kernels.routine import BufferView
 
-#: Into how many pieces work is cut at most: enough for the cores of a large machine.
-MOST_PIECES = 64
-#: Elements of a piece at least, as each has sums of its own.
-LEAST_PIECE = 1 << 15
 #: Columns that a loop adds up at a time, as in numbers.h, and those of a block in registers.
 CHUNK, BLOCK = 512, 64
 
@@ -86,7 +82,7 @@ class _Form(NamedTuple):
         chunks = prod(self.kept) * (-(-self.width // CHUNK) if self.y_step else 1)
         terms = prod(self.summed) * (1 if self.y_step else self.width)
         all_terms = prod(self.kept) * prod(self.summed) * self.width
-        return max(1, min(MOST_PIECES // chunks, all_terms // LEAST_PIECE // chunks, terms))
+        return max(1, min(MAX_PIECES // chunks, all_terms // LEAST_PIECE // chunks, terms))
 
     @property
     def order(self) -> tuple[object, ...]:

@@ -8,8 +8,14 @@ from singa_lite.common.strides import memory_order
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.loop_kernels.elementwise import NONE, run
 from singa_lite.kernels.loop_kernels.library import operations
-from singa_lite.kernels.loop_kernels.operands import are_stored, are_vectors, as_boxes, as_matrix
-from singa_lite.kernels.loop_kernels.reduction import LEAST_PIECE, MOST_PIECES
+from singa_lite.kernels.loop_kernels.operands import (
+    LEAST_PIECE,
+    MAX_PIECES,
+    are_stored,
+    are_vectors,
+    as_boxes,
+    as_matrix,
+)
 from singa_lite.kernels.loop_kernels.routine import Builder, Call, Routine
 
 #: {kernel: the operation that makes each element of it}.
@@ -22,7 +28,7 @@ def _mean(call: Call, routine: Routine) -> bool:
     matrix = as_matrix(routine, [x, call["target"]], columns)
     if matrix is None or not are_vectors(losses):
         return False
-    pieces = max(1, min(MOST_PIECES, matrix.columns // LEAST_PIECE))
+    pieces = max(1, min(MAX_PIECES, matrix.columns // LEAST_PIECE))
     scratch = routine.temporary((matrix.rows * pieces,), "float64")
     sizes = matrix.rows, matrix.columns, pieces
     routine.run(call.kernel, *matrix.views, losses, scratch, *sizes, *map(float, call.settings.values()))  # type: ignore[arg-type]

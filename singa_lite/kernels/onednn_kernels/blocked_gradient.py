@@ -17,8 +17,8 @@ from typing import cast
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels.convolution import DIRECT, chosen_filters, geometry, lying_filters
-from singa_lite.kernels.onednn_kernels.library import algorithms, layouts, memory_descs
 from singa_lite.kernels.onednn_kernels.library import functions as f
+from singa_lite.kernels.onednn_kernels.library import layouts, memory_descs
 from singa_lite.kernels.onednn_kernels.library import primitive as p
 from singa_lite.kernels.onednn_kernels.library.conversion import read_as
 from singa_lite.kernels.onednn_kernels.library.primitive import MemoryDesc, Primitive
@@ -29,6 +29,8 @@ from singa_lite.kernels.routine import Temporary
 PIECE_BYTES = 1 << 21
 
 _C_ORDER = (0, 1, 2, 3)
+#: dnnl_binary_add.
+_ADD = 0x1FFF0
 
 
 def blocked_gradient(
@@ -49,7 +51,7 @@ def blocked_gradient(
     if len(pieces) > 1:  # dweight has room for it until the end, unless blocks are padded
         fits = layouts.is_dense(dweight) and dweight.size * layouts.FLOAT.itemsize >= filters.nbytes
         further = dweight if fits else routine.temporary(filters.nbytes)
-    plus = Primitive("binary", algorithms.ADD, flat, flat, flat)
+    plus = Primitive("binary", _ADD, flat, flat, flat)
 
     def add(piece: tuple[int, int]) -> None:
         start, stop = piece

@@ -21,7 +21,6 @@ from singa_lite.kernels.onednn_kernels.views import Arrays as Arrays
 from singa_lite.kernels.onednn_kernels.views import BufferView as BufferView
 from singa_lite.kernels.onednn_kernels.views import FlatSlice as FlatSlice
 from singa_lite.kernels.onednn_kernels.views import RowSlice as RowSlice
-from singa_lite.kernels.onednn_kernels.views import flat as flat
 from singa_lite.kernels.routine import Step, Temporary
 from singa_lite.kernels.variants import Variants
 

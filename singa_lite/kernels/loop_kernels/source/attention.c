@@ -142,7 +142,7 @@ static void attend(const Task *task, Box q, Box k, Box v, Box y, Box lse, int64_
 /* All heads and blocks of rows, the last ones first, as these see the most keys where it is causal. */
 static void attend_all(const Task *task, Box q, Box k, Box v, Box y, Box lse, int64_t samples, char *scratch,
                        int64_t slots, int64_t slot_bytes) {
-    int64_t blocks = (task->rows + PANELS * PANEL - 1) / (PANELS * PANEL), heads = samples * task->heads;
+    int64_t blocks = quotient_up(task->rows, PANELS * PANEL), heads = samples * task->heads;
 #pragma omp parallel for schedule(dynamic) num_threads(slots)
     for (int64_t i = 0; i < heads * blocks; i++) {
         int64_t block = blocks - 1 - i / heads, head = i % heads;

@@ -12,7 +12,7 @@ void attention(Box q, Box k, Box v, Box mask, Box y, Box lse, const uint64_t *ke
                int64_t mask_bytes, int64_t mask_is_float, int64_t is_causal, int64_t slots, int64_t slot_bytes,
                float scale, float p);
 
-/* y of `attention` behind `position` other rows: row i sees keys 0 to position + i. */
+/* y of `attention` for rows after `position` others: row i sees keys 0 to position + i. */
 void cached_attention(Box q, Box keys, Box values, Box mask, Box y, const int64_t *position, void *scratch,
                       Extents sizes, int64_t mask_bytes, int64_t mask_is_float, int64_t slots, int64_t slot_bytes,
                       float scale);

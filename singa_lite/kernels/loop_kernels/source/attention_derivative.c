@@ -36,12 +36,7 @@ static void read_sums(const Task *task, const Operands *all, Panel panel, Lines 
     memset(work->lse, 0, PANEL * sizeof(float));
     read_lse(all->lse, panel, work->lse);
     for (int64_t row = 0; row < panel.count; row++) {
-        const float *a = dy.at + row * dy.pitch, *b = y.at + row * y.pitch;
-        float sum = 0;
-#pragma omp simd reduction(+ : sum)
-        for (int64_t i = 0; i < task->size; i++)
-            sum += a[i] * b[i];
-        work->delta[row] = sum;
+        work->delta[row] = dot(dy.at + row * dy.pitch, y.at + row * y.pitch, task->size);
         work->lse[row] *= LOG2_OF_E;
     }
 }
@@ -84,8 +79,8 @@ static void add_rows(const Task *task, Panel panel, const Tile *tile, const floa
 static void derive_panel(const Task *task, const Operands *all, Panel panel, Work *work) {
     int64_t start = place_of(all->q, panel.sample, panel.first, panel.head);
     Lines q = read_lines(all->q, start, panel.count, task->size, 1, work->rows);
-    int64_t behind = place_of(all->dy, panel.sample, panel.first, panel.head);
-    Lines dy = read_lines(all->dy, behind, panel.count, task->size, 1, work->slope_rows);
+    int64_t slope_start = place_of(all->dy, panel.sample, panel.first, panel.head);
+    Lines dy = read_lines(all->dy, slope_start, panel.count, task->size, 1, work->slope_rows);
     transpose(q, (Lines){work->query, PANEL}, panel.width, task->padded, task->scale * LOG2_OF_E);
     transpose(dy, (Lines){work->slope, PANEL}, panel.width, task->padded, 1);
     read_sums(task, all, panel, dy, work);

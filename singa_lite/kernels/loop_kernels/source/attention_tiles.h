@@ -47,7 +47,7 @@ typedef struct {
     uint8_t *hidden;
 } Buffers;
 
-static inline int64_t up_to(int64_t count, int64_t step) { return (count + step - 1) / step * step; }
+static inline int64_t up_to(int64_t count, int64_t step) { return quotient_up(count, step) * step; }
 
 static inline Task task_of(Box mask, const uint64_t *key, Extents sizes, int64_t mask_bytes, int64_t mask_is_float,
                            int64_t is_causal, float scale, float p) {
@@ -107,6 +107,14 @@ static inline void write_lines(Box y, int64_t start, int64_t count, int64_t size
     }
 }
 
+static inline float dot(const float *a, const float *b, int64_t count) {
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < count; i++)
+        sum += a[i] * b[i];
+    return sum;
+}
+
 static inline int64_t lse_place(Box lse, Panel panel) {
     const int64_t *steps = lse.steps + AXES - 3;
     return panel.sample * steps[0] + panel.head * steps[1] + panel.first * steps[2];
@@ -115,26 +123,20 @@ static inline int64_t lse_place(Box lse, Panel panel) {
 static inline void read_lse(Box lse, Panel panel, float *values) {
     int64_t start = lse_place(lse, panel), step = lse.steps[AXES - 1];
     for (int64_t row = 0; row < panel.count; row++)
-        values[row] = is_half(lse) ? widened(((const uint16_t *)lse.at)[start + row * step])
-                                    : ((const float *)lse.at)[start + row * step];
+        values[row] = element(lse.at, is_half(lse), start + row * step);
 }
 
 static inline void write_lse(Box lse, Panel panel, const float *values) {
     int64_t start = lse_place(lse, panel), step = lse.steps[AXES - 1];
     for (int64_t row = 0; row < panel.count; row++)
-        if (is_half(lse))
-            ((uint16_t *)lse.at)[start + row * step] = narrowed(values[row]);
-        else
-            ((float *)lse.at)[start + row * step] = values[row];
+        set_element(lse.at, is_half(lse), start + row * step, values[row]);
 }
 
 /* Whether the mask hides a key: its number is 0, of either sign. */
 static inline int is_hidden(const Task *task, int64_t sample, int64_t key) {
     const int64_t *steps = task->mask.steps + AXES - 2;
-    uint64_t number = 0;
-    memcpy(&number, (const char *)task->mask.at + (sample * steps[0] + key * steps[1]) * task->mask_bytes,
-           task->mask_bytes);
-    return (task->mask_is_float ? number << (65 - 8 * task->mask_bytes) : number) == 0;
+    const char *at = (const char *)task->mask.at + (sample * steps[0] + key * steps[1]) * task->mask_bytes;
+    return is_zero(at, task->mask_bytes, task->mask_is_float);
 }
 
 /* The keys from `first` on with their values. Those that the mask hides are not read: zeros are in their place.
@@ -168,18 +170,18 @@ static inline int64_t seen_keys(const Task *task, Panel panel) {
 }
 
 /* How many rows of the panel do not see this key of a tile, or fewer than none: only where is_causal. */
-static inline int64_t behind(const Task *task, Panel panel, const Tile *tile, int64_t key) {
+static inline int64_t blind_rows(const Task *task, Panel panel, const Tile *tile, int64_t key) {
     return task->is_causal ? tile->first + key - panel.first - task->before : 0;
 }
 
 /* Keys that are multiplied at a time: all where the diagonal does not go through the tile. */
 static inline int64_t strip_of(const Task *task, Panel panel, const Tile *tile) {
-    return behind(task, panel, tile, tile->count - 1) > 0 ? STEP : KEYS;
+    return blind_rows(task, panel, tile, tile->count - 1) > 0 ? STEP : KEYS;
 }
 
 /* The first row that may see a key of the tile, down to a multiple of STEP: rows before it are not computed. */
 static inline int64_t first_row(const Task *task, Panel panel, const Tile *tile, int64_t key) {
-    int64_t rows = behind(task, panel, tile, key / STEP * STEP);
+    int64_t rows = blind_rows(task, panel, tile, key / STEP * STEP);
     return rows > 0 ? rows / STEP * STEP : 0;
 }
 
@@ -201,8 +203,9 @@ static inline void add_products(const Task *task, Panel panel, const Tile *tile,
     int64_t strip = strip_of(task, panel, tile);
     for (int64_t key = 0; key < tile->count; key += strip) {
         int64_t from = first_row(task, panel, tile, key);
-        multiply((Factor){keys.at + key * keys.pitch, 1, keys.pitch}, (Lines){(float *)scores + key * PANEL + from, PANEL},
-                 (Lines){sums + from, PANEL}, task->size, panel.width - from, least(strip, tile->count - key), 1);
+        multiply((Factor){keys.at + key * keys.pitch, 1, keys.pitch},
+                 (Lines){(float *)scores + key * PANEL + from, PANEL}, (Lines){sums + from, PANEL}, task->size,
+                 panel.width - from, least(strip, tile->count - key), 1);
     }
 }
 
@@ -210,7 +213,7 @@ static inline void add_products(const Task *task, Panel panel, const Tile *tile,
 static inline void hide(const Task *task, Panel panel, const Tile *tile, float *scores) {
     int is_cut = strip_of(task, panel, tile) == STEP;
     for (int64_t key = 0; key < tile->count && (is_cut || tile->hidden); key++) {
-        int64_t end = least(panel.width, behind(task, panel, tile, key));
+        int64_t end = least(panel.width, blind_rows(task, panel, tile, key));
         if (tile->hidden && tile->hidden[key])
             end = panel.width;
         for (int64_t row = first_row(task, panel, tile, key); row < end; row++)
@@ -239,14 +242,10 @@ static inline float power_of_2(float x) {
     const float whole_and_bias = 12582912.0f + 127.0f; /* the sum has the exponent of the result in its low bits */
     x = x < -127.0f ? -127.0f : x;
     x = x > 128.0f ? 128.0f : x;
-    float sum = x + whole_and_bias, rest = x - (sum - whole_and_bias), power;
+    float sum = x + whole_and_bias, rest = x - (sum - whole_and_bias);
     float slope = ((1.53533619e-4f * rest + 1.33988744e-3f) * rest + 9.61843736e-3f) * rest + 5.55033247e-2f;
     slope = ((slope * rest + 0.240226479f) * rest + 0.693147203f) * rest + 1.0f;
-    uint32_t bits;
-    memcpy(&bits, &sum, sizeof bits);
-    bits <<= 23;
-    memcpy(&power, &bits, sizeof power);
-    return slope * power;
+    return slope * number_of(bits_of(sum) << 23);
 }
 
 #endif

@@ -2,13 +2,11 @@
  *
  *     scale = gamma * inv_std,   slope = -scale * inv_std^2 * mean of dy * (x - mean),   offset = -scale * mean of dy
  *
- * Rows of few channels are taken `together`, as one row of columns. Rows are cut into pieces by their number alone, and
- * the pieces' sums are added up in order: results are the same for every number of threads. The second pass begins at
- * the last piece, part of which is still in the cache. */
+ * Rows of few channels are joined: so many of them are one row of columns. Rows are cut into pieces, see sums.h. The
+ * second pass begins at the last piece, part of which is still in the cache. */
 #include "batch_norm.h"
 
 #include "column_norm.h"
-#include "pieces.h"
 
 /* Pieces of a pass without sums. */
 #define PARTS 64
@@ -17,7 +15,7 @@ typedef struct {
     int64_t rows, columns;
 } Size;
 
-/* The sums of all pieces, and of the rows that were taken together, in the first `channels` of both vectors. */
+/* The sums of all pieces, and of the rows that were joined, in the first `channels` of both vectors. */
 static void add_sums(double *sums, int64_t pieces, int64_t columns, int64_t channels) {
     add_pieces(sums, pieces, 2 * columns);
     for (int64_t part = channels; part < columns; part += channels)
@@ -36,14 +34,14 @@ static void normalize(Wide x, Wide other, Wide y, Normal by, Size size) {
 
 void batch_norm(Rows x, Rows other, Rows y, const float *gamma, const float *beta, float *running_mean,
                 float *running_var, float *mean, float *inv_std, void *scratch, int64_t rows, int64_t channels,
-                int64_t together, int64_t pieces, double momentum, double epsilon, float low, float high) {
-    Wide wide = wide_rows(x, rows, channels, together);
-    Size size = {rows / together, channels * together};
+                int64_t joined, int64_t pieces, double momentum, double epsilon, float low, float high) {
+    Wide wide = wide_rows(x, rows, channels, joined);
+    Size size = {rows / joined, channels * joined};
     double *sums = scratch, count = (double)rows;
     float *shift = (float *)(sums + 2 * size.columns * pieces);
     for (int64_t column = 0; column < channels; column += SPAN) {
-        int64_t there = least(SPAN, channels - column);
-        memmove(shift + column, read_chunk(x, 0, column, there, shift + column), there * sizeof(float));
+        int64_t width = least(SPAN, channels - column);
+        memmove(shift + column, read_chunk(x, 0, column, width, shift + column), width * sizeof(float));
     }
     for (int64_t part = channels; part < size.columns; part += channels)
         memcpy(shift + part, shift, channels * sizeof(float));
@@ -68,27 +66,27 @@ void batch_norm(Rows x, Rows other, Rows y, const float *gamma, const float *bet
         running_var[i] = (float)((1 - momentum) * running_var[i] + momentum * unbiased);
         shift[i] = gamma[i] * inv_std[i];
     }
-    repeat(means, mean, channels, together);
-    repeat(scales, shift, channels, together);
-    repeat(betas, beta, channels, together);
+    repeat(means, mean, channels, joined);
+    repeat(scales, shift, channels, joined);
+    repeat(betas, beta, channels, joined);
     Normal by = {means, scales, betas, low, high};
-    normalize(wide, wide_rows(other, rows, channels, together), wide_rows(y, rows, channels, together), by, size);
+    normalize(wide, wide_rows(other, rows, channels, joined), wide_rows(y, rows, channels, joined), by, size);
 }
 
 void batch_normalize(Rows x, Rows other, Rows y, const float *gamma, const float *beta, const float *mean,
                      const float *inv_std, const float *var, void *scratch, int64_t rows, int64_t channels,
-                     int64_t together, double epsilon, float low, float high) {
-    Size size = {rows / together, channels * together};
+                     int64_t joined, double epsilon, float low, float high) {
+    Size size = {rows / joined, channels * joined};
     float *scale = scratch, *means = scale + size.columns, *betas = means + size.columns;
     for (int64_t i = 0; i < size.columns; i++) {
         int64_t channel = i % channels;
         scale[i] = gamma[channel] * (inv_std ? inv_std[channel] : (float)(1 / sqrt(var[channel] + epsilon)));
     }
-    repeat(means, mean, channels, together);
-    repeat(betas, beta, channels, together);
+    repeat(means, mean, channels, joined);
+    repeat(betas, beta, channels, joined);
     Normal by = {means, scale, betas, low, high};
-    normalize(wide_rows(x, rows, channels, together), wide_rows(other, rows, channels, together),
-              wide_rows(y, rows, channels, together), by, size);
+    normalize(wide_rows(x, rows, channels, joined), wide_rows(other, rows, channels, joined),
+              wide_rows(y, rows, channels, joined), by, size);
 }
 
 /* Sums of dy and of its products with x less the mean, of each channel. */
@@ -107,15 +105,16 @@ static void sums_of_derivative(Wide dy, Wide x, Normal by, Size size, int64_t ch
 
 void batch_norm_derivative(Rows dy, Rows x, Rows other, Rows dx, const float *gamma, const float *beta,
                            const float *mean, const float *inv_std, float *dgamma, float *dbeta, void *scratch,
-                           int64_t rows, int64_t channels, int64_t together, int64_t pieces, float low, float high) {
-    Size size = {rows / together, channels * together};
-    Wide slopes = wide_rows(dy, rows, channels, together), values = wide_rows(x, rows, channels, together);
+                           int64_t rows, int64_t channels, int64_t joined, int64_t pieces, float low, float high) {
+    Size size = {rows / joined, channels * joined};
+    Wide slopes = wide_rows(dy, rows, channels, joined), values = wide_rows(x, rows, channels, joined);
     double *sums = scratch, count = (double)rows;
     float *means = (float *)(sums + 2 * size.columns * pieces);
-    float *scale = means + size.columns, *betas = scale + size.columns, *slope = betas + size.columns, *offset = slope + size.columns;
-    repeat(means, mean, channels, together);
+    float *scale = means + size.columns, *betas = scale + size.columns;
+    float *slope = betas + size.columns, *offset = slope + size.columns;
+    repeat(means, mean, channels, joined);
     if (beta)
-        repeat(betas, beta, channels, together);
+        repeat(betas, beta, channels, joined);
     for (int64_t i = 0; gamma && i < size.columns; i++)
         scale[i] = gamma[i % channels] * inv_std[i % channels];
     Normal by = {means, scale, beta ? betas : NULL, low, high};
@@ -131,7 +130,7 @@ void batch_norm_derivative(Rows dy, Rows x, Rows other, Rows dx, const float *ga
         slope[i] = (float)(-sums[size.columns + i % channels] * inverse * inverse * share);
         offset[i] = (float)(-sums[i % channels] * share);
     }
-    Wide results = wide_rows(dx, rows, channels, together), added = wide_rows(other, rows, channels, together);
+    Wide results = wide_rows(dx, rows, channels, joined), added = wide_rows(other, rows, channels, joined);
 #pragma omp parallel for schedule(static) if (rows * channels > SMALL)
     for (int64_t piece = PARTS - 1; piece >= 0; piece--)
         derive_rows(slopes, values, added, results, by, slope, offset, piece_start(piece, PARTS, size.rows),

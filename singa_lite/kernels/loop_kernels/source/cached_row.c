@@ -6,14 +6,6 @@
 
 #include "attention_tiles.h"
 
-static float dot(const float *a, const float *b, int64_t count) {
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < count; i++)
-        sum += a[i] * b[i];
-    return sum;
-}
-
 /* scores = powers of 2 of the scaled scores' distance from the largest so far, top[0]; total[0]: their sum so far.
  * Returns what all before is to be multiplied by. */
 static float score_row(const Task *task, const float *query, const Tile *tile, float *scores, float *top,
@@ -37,7 +29,7 @@ static float score_row(const Task *task, const float *query, const Tile *tile, f
     return shrink;
 }
 
-/* Asks memory for the lines from `start` on, of which each lies far from the one before it: no processor foresees that. */
+/* Asks memory for the lines from `start` on, each far from the one before it: no processor foresees that. */
 static void prefetch_lines(Box x, int64_t start, int64_t count, int64_t size) {
     int64_t bytes = is_half(x) ? 2 : 4, pitch = x.steps[AXES - 3] * bytes;
     const char *at = (const char *)x.at + start * bytes;
@@ -46,7 +38,7 @@ static void prefetch_lines(Box x, int64_t start, int64_t count, int64_t size) {
             __builtin_prefetch(at + row * pitch + byte);
 }
 
-static void attend(const Task *task, Box q, Box k, Box v, Box y, Panel panel, float *scratch) {
+static void attend_row(const Task *task, Box q, Box k, Box v, Box y, Panel panel, float *scratch) {
     int64_t matrix = task->padded * KEYS, padded = task->padded;
     Buffers buffers = {scratch, scratch + matrix, (uint8_t *)(scratch + 2 * matrix)};
     float *result = scratch + 2 * matrix + KEYS, *queries = result + padded * task->rows;
@@ -82,6 +74,6 @@ void cached_row(Box q, Box keys, Box values, Box mask, Box y, const int64_t *pos
     int64_t heads = task.heads;
 #pragma omp parallel for schedule(dynamic) num_threads(slots)
     for (int64_t i = 0; i < sizes.of[0] * heads; i++)
-        attend(&task, q, keys, values, y, (Panel){i / heads, i % heads},
+        attend_row(&task, q, keys, values, y, (Panel){i / heads, i % heads},
                (float *)((char *)scratch + omp_get_thread_num() * slot_bytes));
 }

@@ -3,29 +3,26 @@
  *     y  = (x - mean) * scale + beta
  *     dx = (x - mean) * slope + (dy * scale + offset)
  *
- * Sums are in float32 over BLOCK rows and in float64 over these; those of x are of its distance from the mean so far,
- * which is close enough to lose nothing. */
+ * Sums are in float32 over FLOAT_ROWS rows and in float64 over these; those of x are of its distance from the mean so
+ * far, which is close enough to lose nothing. */
 #ifndef COLUMN_NORM_H
 #define COLUMN_NORM_H
 
+#include "sums.h"
 #include "wide_rows.h"
 
-/* Rows that are added up in float32. */
-#define BLOCK 64
 /* Rows whose mean is the first centre. */
 #define FIRST 16
 
-#define INLINE static inline __attribute__((always_inline))
-
-/* Vectors of columns. beta: of derivatives NULL where no activation stands behind the normalization. */
+/* Vectors of columns. beta: of derivatives NULL where no activation follows the normalization. */
 typedef struct {
     const float *mean, *scale, *beta;
     float low, high;
 } Normal;
 
 /* Sums of the distances from the centre, and of their squares. */
-static inline void sum_block(Wide x, int64_t start, int64_t end, int64_t column, int64_t count, const float *restrict centre,
-                      float *restrict sum, float *restrict square) {
+static inline void sum_block(Wide x, int64_t start, int64_t end, int64_t column, int64_t count,
+                             const float *restrict centre, float *restrict sum, float *restrict square) {
     float buffer[SPAN];
     memset(sum, 0, count * sizeof(float));
     memset(square, 0, count * sizeof(float));
@@ -41,22 +38,22 @@ static inline void sum_block(Wide x, int64_t start, int64_t end, int64_t column,
 }
 
 /* Sums of the distances from the shift, and of their squares, over a few columns of a piece. */
-static inline void sum_piece(Wide x, int64_t start, int64_t end, int64_t column, int64_t count, const float *restrict shift,
-                      double *restrict total, double *restrict squares) {
+static inline void sum_piece(Wide x, int64_t start, int64_t end, int64_t column, int64_t count,
+                             const float *restrict shift, double *restrict total, double *restrict squares) {
     float centre[SPAN], sum[SPAN], square[SPAN];
     int64_t first = least(start + FIRST, end);
     memmove(centre, read_wide(x, start, column, count, centre), count * sizeof(float));
     sum_block(x, start, first, column, count, centre, sum, square);
     for (int64_t i = 0; i < count; i++)
         centre[i] += sum[i] / (first - start);
-    for (int64_t row = start; row < end; row += BLOCK) {
-        int64_t stop = least(row + BLOCK, end);
+    for (int64_t row = start; row < end; row += FLOAT_ROWS) {
+        int64_t stop = least(row + FLOAT_ROWS, end);
         sum_block(x, row, stop, column, count, centre, sum, square);
-        double there = (double)(stop - row), share = 1 / (double)(stop - start);
+        double rows = (double)(stop - row), share = 1 / (double)(stop - start);
         for (int64_t i = 0; i < count; i++) {
-            double apart = (double)centre[i] - shift[i];
-            total[i] += sum[i] + there * apart;
-            squares[i] += square[i] + apart * (2 * (double)sum[i] + there * apart);
+            double offset = (double)centre[i] - shift[i];
+            total[i] += sum[i] + rows * offset;
+            squares[i] += square[i] + offset * (2 * (double)sum[i] + rows * offset);
             centre[i] = (float)(shift[i] + total[i] * share);
         }
     }
@@ -83,12 +80,12 @@ static inline void normalize_rows(Wide x, Wide other, Wide y, Normal by, int64_t
         }
 }
 
-/* Whether an activation behind the normalization passes on what it is given. */
+/* Whether an activation after the normalization passes on what it is given. */
 static inline int passes(float value, float low, float high) { return (value > low) & (value < high); }
 
 /* Adds a row to the sums of dy, as the activation passes it on, and of its products with x less the mean. */
-static inline void add_row(const float *restrict dy, const float *restrict x, Normal by, int64_t count, float *restrict sum,
-                    float *restrict product) {
+static inline void add_row(const float *restrict dy, const float *restrict x, Normal by, int64_t count,
+                           float *restrict sum, float *restrict product) {
     const float *restrict mean = by.mean, *restrict scale = by.scale, *restrict beta = by.beta;
     float low = by.low, high = by.high;
     if (!beta) {
@@ -114,12 +111,12 @@ static inline Normal from_column(Normal by, int64_t column) {
 
 /* Both sums over a few columns of a piece. */
 static inline void sum_products(Wide dy, Wide x, Normal by, int64_t start, int64_t end, int64_t column, int64_t count,
-                         double *restrict total, double *restrict products) {
+                                double *restrict total, double *restrict products) {
     float slopes[SPAN], values[SPAN], sum[SPAN], product[SPAN];
-    for (int64_t row = start; row < end; row += BLOCK) {
+    for (int64_t row = start; row < end; row += FLOAT_ROWS) {
         memset(sum, 0, count * sizeof(float));
         memset(product, 0, count * sizeof(float));
-        for (int64_t each = row; each < least(row + BLOCK, end); each++)
+        for (int64_t each = row; each < least(row + FLOAT_ROWS, end); each++)
             add_row(read_wide(dy, each, column, count, slopes), read_wide(x, each, column, count, values), by, count,
                     sum, product);
         for (int64_t i = 0; i < count; i++) {
@@ -130,9 +127,8 @@ static inline void sum_products(Wide dy, Wide x, Normal by, int64_t start, int64
 }
 
 /* Of a row; more: NULL, or what is added. */
-static inline __attribute__((always_inline)) void derive(const float *dy, const float *x, const float *more, Normal by,
-                                                         const float *slope, const float *offset, int64_t count,
-                                                         float *result, const int masks, const int adds) {
+INLINE void derive(const float *dy, const float *x, const float *more, Normal by, const float *slope,
+                   const float *offset, int64_t count, float *result, const int masks, const int adds) {
     const float *mean = by.mean, *scale = by.scale, *beta = by.beta;
     float low = by.low, high = by.high;
 #pragma omp simd
@@ -146,7 +142,7 @@ static inline __attribute__((always_inline)) void derive(const float *dy, const 
 }
 
 static inline void derive_row(const float *dy, const float *x, const float *more, Normal by, const float *slope,
-                       const float *offset, int64_t count, float *result) {
+                              const float *offset, int64_t count, float *result) {
     if (by.beta && more)
         derive(dy, x, more, by, slope, offset, count, result, 1, 1);
     else if (by.beta)
@@ -158,7 +154,7 @@ static inline void derive_row(const float *dy, const float *x, const float *more
 }
 
 static inline void derive_rows(Wide dy, Wide x, Wide other, Wide dx, Normal by, const float *slope, const float *offset,
-                        int64_t start, int64_t end, int64_t columns) {
+                               int64_t start, int64_t end, int64_t columns) {
     float buffers[4][SPAN];
     for (int64_t row = start; row < end; row++)
         for (int64_t column = 0; column < columns; column += SPAN) {

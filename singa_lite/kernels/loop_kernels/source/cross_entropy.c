@@ -1,4 +1,6 @@
-/* Cross entropy of softmax, a row at a time: loss = log(sum of e^z) - z of its class, z = x - the row's largest. */
+/* Cross entropy of softmax, a row at a time: forward as in softmax.c, backward one pass.
+ *
+ *     loss = log(sum of e^z) - z of its class, z = x - the row's largest;   dx = dloss * (p - t) */
 #include "cross_entropy.h"
 #include "ids.h"
 #include "powers.h"
@@ -54,7 +56,7 @@ void softmax_cross_entropy(Rows x, Rows p, Rows weights, Box ids, Extents of_ids
                 result[start + row] = loss_of_row(x, p, weights, own[row], start + row, columns);
     }
     if (numbers)
-        means(numbers, losses, rows / positions, positions);
+        mean_of_rows(numbers, losses, rows / positions, positions);
 }
 
 /* dx = factor * (p - a row of weights / their sum); p may lie where dx does. */
@@ -90,7 +92,7 @@ void softmax_cross_entropy_derivative(const float *dlosses, Rows p, Rows weights
                                       Rows dx, int64_t rows, int64_t columns, int64_t positions) {
     /* Short rows of a sample without gaps are scaled as one. */
     int64_t even = p.pitch == columns && dx.pitch == columns && !weights.at;
-    int64_t block = even ? least(BLOCK, 1 + CHUNK / columns) : 1, blocks = (positions + block - 1) / block;
+    int64_t block = even ? least(BLOCK, 1 + CHUNK / columns) : 1, blocks = quotient_up(positions, block);
 #pragma omp parallel for schedule(static) if (rows * columns > SMALL)
     for (int64_t item = 0; item < rows / positions * blocks; item++) {
         int64_t sample = item / blocks, first = item % blocks * block, row = sample * positions + first;

@@ -26,7 +26,7 @@ static Operation *const operations[] = {OPERATIONS(ADDRESS)};
 
 /* What is done with all blocks, and how many lines and columns a block has. */
 typedef struct {
-    Operation *does, *then;
+    Operation *operation, *activation;
     Box read[3], y;
     Extents extents;
     int64_t lines, columns;
@@ -83,7 +83,7 @@ static inline int lies_turned(Box box, int axis) {
     return box.steps[axis] == 1 && box.steps[AXES - 1] != 1 && box.steps[AXES - 1] != 0;
 }
 
-/* A block as one line, where its lines lie one behind the other. */
+/* A block as one line, where its lines have no gap between them. */
 static inline int is_dense(Box box, int64_t lines, int64_t columns) {
     return box.steps[AXES - 1] == 1 && (lines == 1 || box.steps[AXES - 2] == columns);
 }
@@ -131,7 +131,8 @@ static void round_line(float *numbers, int64_t count) {
 static void do_block(const Work *work, int64_t line, int64_t lines, int64_t column, int64_t columns) {
     float buffers[4][CHUNK];
     const float *found[3];
-    int64_t count = lines * columns, start = line_start(work->y, work->extents, line) + column * work->y.steps[AXES - 1];
+    int64_t count = lines * columns, step = work->y.steps[AXES - 1];
+    int64_t start = line_start(work->y, work->extents, line) + column * step;
     int in_place = work->y.type == FLOAT32 && is_dense(work->y, lines, columns);
     float *result = in_place ? (float *)work->y.at + start : buffers[3];
     for (int each = 0; each < 3; each++) {
@@ -139,25 +140,25 @@ static void do_block(const Work *work, int64_t line, int64_t lines, int64_t colu
         int64_t from = line_start(box, work->extents, line) + column * box.steps[AXES - 1];
         found[each] = box.at ? read_block(box, from, lines, columns, buffers[each]) : result;
     }
-    work->does(found[0], found[1], found[2], result, count, work->p, work->q);
-    if (work->then) {
+    work->operation(found[0], found[1], found[2], result, count, work->p, work->q);
+    if (work->activation) {
         if (work->y.type == BFLOAT16)
             round_line(result, count);
-        work->then(result, result, result, result, count, work->p, work->q);
+        work->activation(result, result, result, result, count, work->p, work->q);
     }
     if (!in_place)
         write_block(work->y, start, lines, columns, result);
 }
 
 static void do_blocks(const Work *work) {
-    int64_t count = work->extents.of[AXES - 1], beside = work->extents.of[AXES - 2];
-    int64_t across = (count + work->columns - 1) / work->columns, down = (beside + work->lines - 1) / work->lines;
-    int64_t lines = line_count(work->extents), blocks = beside ? lines / beside * down * across : 0;
+    int64_t count = work->extents.of[AXES - 1], inner = work->extents.of[AXES - 2];
+    int64_t across = quotient_up(count, work->columns), down = quotient_up(inner, work->lines);
+    int64_t lines = line_count(work->extents), blocks = inner ? lines / inner * down * across : 0;
 #pragma omp parallel for schedule(static) if (lines * count > SMALL)
     for (int64_t block = 0; block < blocks; block++) {
         int64_t column = block % across * work->columns, group = block / across;
         int64_t line = group % down * work->lines, outer = group / down;
-        do_block(work, outer * beside + line, least(work->lines, beside - line), column,
+        do_block(work, outer * inner + line, least(work->lines, inner - line), column,
                  least(work->columns, count - column));
     }
 }
@@ -183,8 +184,8 @@ static void turn(Work *work) {
             }
 }
 
-void elementwise(int64_t operation, int64_t then, Box a, Box b, Box c, Box y, Extents extents, float p, float q) {
-    Operation *second = then < 0 ? NULL : operations[then];
+void elementwise(int64_t operation, int64_t activation, Box a, Box b, Box c, Box y, Extents extents, float p, float q) {
+    Operation *second = activation < 0 ? NULL : operations[activation];
     int64_t count = extents.of[AXES - 1], columns = least(count, CHUNK), lines = columns ? CHUNK / columns : 1;
     Work work = {operations[operation], second, {a, b, c}, y, extents, lines, columns ? columns : 1, p, q};
     turn(&work);

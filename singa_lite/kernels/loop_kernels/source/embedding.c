@@ -3,22 +3,19 @@
  * A sum goes in the order of the ids, GROUP of them at a time, as NumPy's kernels go: bits are the same. */
 #include "embedding.h"
 
+#include <stdlib.h>
+
+#include "ids.h"
+
 /* Rows that are added up before their sum is added to that of the others. */
 #define GROUP 64
 /* Rows of the table that a thread takes at a time: rows differ in how often they occur. */
 #define TAKEN 64
 
-static int64_t id_at(const void *ids, int64_t width, int64_t has_sign, int64_t i) {
-    switch (width) {
-    case 1:
-        return has_sign ? ((const int8_t *)ids)[i] : ((const uint8_t *)ids)[i];
-    case 2:
-        return has_sign ? ((const int16_t *)ids)[i] : ((const uint16_t *)ids)[i];
-    case 4:
-        return has_sign ? (int64_t)((const int32_t *)ids)[i] : ((const uint32_t *)ids)[i];
-    default:
-        return ((const int64_t *)ids)[i];
-    }
+/* The row of the table that id `i` names; -1 for an id that is passed over. */
+static int64_t row_of(const void *ids, int64_t type, int64_t i, int64_t first, int64_t rows, int64_t padding) {
+    int64_t id = read_id((const char *)ids + i * llabs(type), type), row = id - first;
+    return row >= 0 && row < rows && id != padding ? row : -1;
 }
 
 /* Columns of the rows at these places, added up in `sum`. */
@@ -54,26 +51,26 @@ static void sum_rows(Rows dy, Rows dweight, int64_t row, const int32_t *places, 
     }
 }
 
-void embedding_gradient(const void *ids, Rows dy, Rows dweight, void *scratch, int64_t width, int64_t has_sign,
-                        int64_t count, int64_t rows, int64_t features, int64_t first, int64_t padding, int64_t adds) {
+void embedding_gradient(const void *ids, Rows dy, Rows dweight, void *scratch, int64_t type, int64_t count,
+                        int64_t rows, int64_t features, int64_t first, int64_t padding, int64_t adds) {
     int32_t *ends = scratch, *places = ends + rows + 1;
     memset(ends, 0, (rows + 1) * sizeof(int32_t));
     for (int64_t i = 0; i < count; i++) {
-        int64_t id = id_at(ids, width, has_sign, i), row = id - first;
-        if (row >= 0 && row < rows && id != padding)
+        int64_t row = row_of(ids, type, i, first, rows, padding);
+        if (row >= 0)
             ends[row + 1]++;
     }
     for (int64_t row = 0; row < rows; row++)
         ends[row + 1] += ends[row];
     for (int64_t i = 0; i < count; i++) {
-        int64_t id = id_at(ids, width, has_sign, i), row = id - first;
-        if (row >= 0 && row < rows && id != padding)
+        int64_t row = row_of(ids, type, i, first, rows, padding);
+        if (row >= 0)
             places[ends[row]++] = (int32_t)i; /* where a row ends at last is where the next one began */
     }
 #pragma omp parallel for schedule(dynamic, TAKEN) if ((adds ? count : rows + count) * features > SMALL)
     for (int64_t row = 0; row < rows; row++) {
-        int64_t start = row ? ends[row - 1] : 0, there = ends[row] - start;
-        if (there || !adds)
-            sum_rows(dy, dweight, row, places + start, there, features, adds);
+        int64_t start = row ? ends[row - 1] : 0, times = ends[row] - start;
+        if (times || !adds)
+            sum_rows(dy, dweight, row, places + start, times, features, adds);
     }
 }

@@ -5,21 +5,7 @@
 #ifndef FUNCTIONS_H
 #define FUNCTIONS_H
 
-#include <math.h>
-#include <stdint.h>
-#include <string.h>
-
-static inline uint32_t bits_of(float number) {
-    uint32_t bits;
-    memcpy(&bits, &number, sizeof bits);
-    return bits;
-}
-
-static inline float number_of(uint32_t bits) {
-    float number;
-    memcpy(&number, &bits, sizeof number);
-    return number;
-}
+#include "numbers.h"
 
 /* A whole number in the low bits of the sum with this: 1.5 * 2^23. */
 #define WHOLE 12582912.0f
@@ -37,7 +23,7 @@ static inline Parts parts_by_log2(float x) {
 }
 
 /* 2^power; power from -126 to 127. */
-static inline float power_of_2(int32_t power) { return number_of((uint32_t)(power + 127) << 23); }
+static inline float whole_power_of_2(int32_t power) { return number_of((uint32_t)(power + 127) << 23); }
 
 /* e^x - 1 for x at most log(2) / 2 from 0. */
 static inline float near_0(float x) {
@@ -51,14 +37,14 @@ static inline float exponential(float x) {
     x = x > 89.0f ? 89.0f : x;
     Parts parts = parts_by_log2(x < -104.0f ? -104.0f : x);
     int32_t half = parts.times >> 1; /* 2^times itself may be no float32 */
-    return (1.0f + near_0(parts.rest)) * power_of_2(half) * power_of_2(parts.times - half);
+    return (1.0f + near_0(parts.rest)) * whole_power_of_2(half) * whole_power_of_2(parts.times - half);
 }
 
 /* e^x - 1, exact where x is near 0. */
 static inline float exponential_less_1(float x) {
     x = x > 89.0f ? 89.0f : x;
     Parts parts = parts_by_log2(x < -30.0f ? -30.0f : x);
-    float half = power_of_2(parts.times - 1);
+    float half = whole_power_of_2(parts.times - 1);
     return 2.0f * fmaf(near_0(parts.rest), half, half - 0.5f);
 }
 

@@ -31,7 +31,7 @@ static void change(Change what, float number, const float *x, float *y, int64_t 
 
 /* What each row of y becomes, chunk by chunk. x.at: NULL where y alone is read. */
 static void change_all(Change what, float number, Rows x, Rows y, int64_t rows, int64_t columns) {
-    int64_t chunks = (columns + CHUNK - 1) / CHUNK;
+    int64_t chunks = quotient_up(columns, CHUNK);
 #pragma omp parallel for schedule(static) if (rows * columns > SMALL)
     for (int64_t part = 0; part < rows * chunks; part++) {
         float from[CHUNK], to[CHUNK];
@@ -74,16 +74,16 @@ static double sum_of_squares(Rows x, int64_t row, int64_t start, int64_t end) {
 }
 
 void add_squares(Rows x, double *total, double *scratch, int64_t rows, int64_t columns) {
-    int64_t chunks = (columns + WIDE - 1) / WIDE, parts = rows * chunks;
+    int64_t chunks = quotient_up(columns, WIDE), parts = rows * chunks;
     double of_row = 0;
     for (int64_t first = 0; first < parts; first += PARTIAL_SUMS) {
-        int64_t there = least(PARTIAL_SUMS, parts - first);
-#pragma omp parallel for schedule(static) if (there * least(WIDE, columns) > SMALL)
-        for (int64_t i = 0; i < there; i++) {
+        int64_t count = least(PARTIAL_SUMS, parts - first);
+#pragma omp parallel for schedule(static) if (count * least(WIDE, columns) > SMALL)
+        for (int64_t i = 0; i < count; i++) {
             int64_t start = (first + i) % chunks * WIDE;
             scratch[i] = sum_of_squares(x, (first + i) / chunks, start, least(start + WIDE, columns));
         }
-        for (int64_t i = 0; i < there; i++) {
+        for (int64_t i = 0; i < count; i++) {
             of_row += scratch[i];
             if ((first + i + 1) % chunks)
                 continue;

@@ -7,9 +7,8 @@
 #include "group_norm.h"
 
 #include "column_norm.h"
-#include "pieces.h"
 
-/* The float32 vectors of a sample, behind the sums of all. */
+/* The float32 vectors of a sample, which lie after the sums of all. */
 static float *vectors_of(void *scratch, int64_t samples, int64_t sample, int64_t channels, int64_t vectors) {
     return (float *)((double *)scratch + 2 * channels * samples) + sample * vectors * channels;
 }
@@ -22,8 +21,8 @@ static double merge(const double *total, const double *squares, const float *shi
         mean += shift[i] + total[i] / rows - first;
     mean = first + mean / (double)width;
     for (int64_t i = 0; i < width; i++) {
-        double average = total[i] / rows, apart = shift[i] + average - mean;
-        all += squares[i] - average * total[i] + rows * apart * apart;
+        double average = total[i] / rows, distance = shift[i] + average - mean;
+        all += squares[i] - average * total[i] + rows * distance * distance;
     }
     *var = all / (rows * (double)width);
     *var = *var < 0 ? 0 : *var;

@@ -1,5 +1,10 @@
-/* A gated recurrent unit. Its candidate state n takes the state times the reset gate r, either behind the product by the
- * weight (products = h @ weight_n + bias_n) or before it (products = r * h). */
+/* A gated recurrent unit.
+ *
+ *     r, z = gate(gates_in + h @ weight + bias),   h' = n + z * (h - n)
+ *     n = tanh(gates_in + r * products),   products = h @ weight_n + bias_n   where the reset stands after the product
+ *     n = tanh(gates_in + products @ weight_n),   products = r * h              where it stands before it
+ *
+ * Each step is a product and a pass for r and z, then a product and a pass for n and the state. */
 #include "recurrence.h"
 #include "recurrent.h"
 
@@ -58,7 +63,7 @@ static void gru_state(Gru of, Span span, Step at, int64_t row, const float *sums
         const float *update = read_chunk(of.gates, own, units + unit, count, buffers[2]);
         const float *before = read_chunk(of.hidden, at.before + row, unit, count, buffers[3]);
         float *n = target_chunk(of.gates, own, 2 * units + unit, buffers[4]);
-        float *behind = target_chunk(of.hidden, at.behind + row, unit, buffers[5]);
+        float *after = target_chunk(of.hidden, at.after + row, unit, buffers[5]);
         if (of.is_after) {
             float *product = target_chunk(of.products, own, unit, buffers[6]);
 #pragma omp simd
@@ -72,12 +77,12 @@ static void gru_state(Gru of, Span span, Step at, int64_t row, const float *sums
         }
 #pragma omp simd
         for (int64_t i = 0; i < count; i++)
-            behind[i] = fmaf(update[i], before[i] - n[i], n[i]);
+            after[i] = fmaf(update[i], before[i] - n[i], n[i]);
         write_chunk(of.gates, own, 2 * units + unit, count, n);
-        write_chunk(of.hidden, at.behind + row, unit, count, behind);
+        write_chunk(of.hidden, at.after + row, unit, count, after);
     }
     if (is_masked(span, at, row))
-        copy_row(of.hidden, at.before + row, of.hidden, at.behind + row, units);
+        copy_row(of.hidden, at.before + row, of.hidden, at.after + row, units);
 }
 
 /* panels: of r and z; panels_n: of n. */

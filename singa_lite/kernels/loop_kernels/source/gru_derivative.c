@@ -1,4 +1,9 @@
-/* The derivative of a gated recurrent unit by its gates, and by products where the reset stands behind the product. */
+/* The derivative of a gated recurrent unit by its gates, and by products where the reset stands after the product.
+ *
+ *     dz = dh * (h - n) * slope(z),   dn = dh * (1 - z) * (1 - n^2)
+ *     dproducts = dn * r,   dr = dn * products * slope(r)
+ *
+ * From the last step on: each is a product by the weight, transposed, then one pass over gates and states. */
 #include "recurrence.h"
 #include "recurrent.h"
 
@@ -8,9 +13,8 @@ typedef struct {
     int64_t is_hard;
 } Gru;
 
-/* Derivatives by z and n, with the reset behind by r and products too; what goes by z to the step before is carried.
- *
- * dz = dh * (h - n) * slope(z), dn = dh * (1 - z) * (1 - n * n), dproducts = dn * r, dr = dn * products * slope(r). */
+/* Derivatives by z and n, and by r and products where the reset stands after the product. What goes by z to the step
+ * before is carried. */
 static void gru_slopes(Gru of, Span span, Step at, int64_t row, const float *sums, float *carried) {
     float buffers[10][UNITS];
     int64_t units = span.units, is_hard = of.is_hard, own = at.own + row, masked = is_masked(span, at, row);

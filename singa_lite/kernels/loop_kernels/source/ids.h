@@ -4,10 +4,9 @@
 
 #include "numbers.h"
 
-/* Number `i` of ids in the order of the box, whose steps are in bytes. type: bytes of an id, negative if signed. */
-static inline int64_t id_at(Box ids, Extents extents, int64_t i) {
-    const void *at = (const char *)ids.at + place(ids, extents, i);
-    switch (ids.type) {
+/* The id that lies there. type: its bytes, negative if it has a sign. */
+static inline int64_t read_id(const void *at, int64_t type) {
+    switch (type) {
     case -8:
         return *(const int64_t *)at;
     case -4:
@@ -25,6 +24,11 @@ static inline int64_t id_at(Box ids, Extents extents, int64_t i) {
     default:
         return (int64_t)(*(const uint64_t *)at);
     }
+}
+
+/* Number `i` of ids in the order of the box, whose steps are in bytes and whose type is as in `read_id`. */
+static inline int64_t id_at(Box ids, Extents extents, int64_t i) {
+    return read_id((const char *)ids.at + place(ids, extents, i), ids.type);
 }
 
 #endif

@@ -1,4 +1,11 @@
-/* A long short-term memory and its derivative by the gates. */
+/* A long short-term memory and its derivative by the gates.
+ *
+ *     i, f, o = gate(gates_in + h @ weight),   g = tanh(gates_in + h @ weight)
+ *     c' = f * c + i * g,   h' = o * tanh(c')
+ *     dc = dh * o * (1 - tanh(c')^2) + what step t + 1 carries,   carried to step t - 1: dc * f
+ *     di = dc * g * slope(i),   df = dc * c * slope(f),   dg = dc * i * (1 - g^2),   do = dh * tanh(c') * slope(o)
+ *
+ * Each step is a product by the weight, then one pass over gates and states; backward from the last step on. */
 #include "recurrence.h"
 #include "recurrent.h"
 
@@ -26,8 +33,8 @@ static void lstm_cell(Lstm of, Span span, Step at, int64_t row, const float *sum
         }
         const float *i_gate = made[0], *f_gate = made[1], *g_gate = made[2], *o_gate = made[3];
         const float *before = read_chunk(of.cell, at.before + row, unit, count, buffers[4]);
-        float *cell = target_chunk(of.cell, at.behind + row, unit, buffers[5]);
-        float *hidden = target_chunk(of.hidden, at.behind + row, unit, buffers[6]);
+        float *cell = target_chunk(of.cell, at.after + row, unit, buffers[5]);
+        float *hidden = target_chunk(of.hidden, at.after + row, unit, buffers[6]);
 #pragma omp simd
         for (int64_t i = 0; i < count; i++) {
             float c = fmaf(f_gate[i], before[i], i_gate[i] * g_gate[i]);
@@ -36,12 +43,12 @@ static void lstm_cell(Lstm of, Span span, Step at, int64_t row, const float *sum
         }
         for (int64_t each = 0; each < 4; each++)
             write_chunk(of.gates, own, each * units + unit, count, buffers[each]);
-        write_chunk(of.cell, at.behind + row, unit, count, buffers[5]);
-        write_chunk(of.hidden, at.behind + row, unit, count, buffers[6]);
+        write_chunk(of.cell, at.after + row, unit, count, buffers[5]);
+        write_chunk(of.hidden, at.after + row, unit, count, buffers[6]);
     }
     if (is_masked(span, at, row)) {
-        copy_row(of.cell, at.before + row, of.cell, at.behind + row, units);
-        copy_row(of.hidden, at.before + row, of.hidden, at.behind + row, units);
+        copy_row(of.cell, at.before + row, of.cell, at.after + row, units);
+        copy_row(of.hidden, at.before + row, of.hidden, at.after + row, units);
     }
 }
 
@@ -81,7 +88,7 @@ static void lstm_slopes(Lstm of, Span span, Step at, int64_t row, Rows dy, Rows 
         }
         const float *i_gate = gates[0], *f_gate = gates[1], *g_gate = gates[2], *o_gate = gates[3];
         const float *before = read_chunk(of.cell, at.before + row, unit, count, buffers[9]);
-        const float *cell = read_chunk(of.cell, at.behind + row, unit, count, buffers[10]);
+        const float *cell = read_chunk(of.cell, at.after + row, unit, count, buffers[10]);
         float *i_slope = to[0], *f_slope = to[1], *g_slope = to[2], *o_slope = to[3];
         receive(dy, own, unit, count, sums, carried, slope);
         if (masked) {

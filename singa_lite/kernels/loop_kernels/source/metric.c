@@ -1,4 +1,6 @@
-/* Metrics of rows of scores: what stands before an id's score is counted. */
+/* The share of ids whose score is among the k largest of its row.
+ *
+ * One pass: larger scores are counted, and equal ones of lower ids. */
 #include "metric.h"
 #include "ids.h"
 #include "sums.h"
@@ -26,5 +28,5 @@ void in_top_k(Rows x, Box ids, Extents of_ids, float *numbers, float *values, in
     for (int64_t row = 0; row < rows; row++)
         result[row] = is_hit(x, row, columns, id_at(ids, of_ids, row), k);
     if (numbers)
-        means(numbers, values, rows / positions, positions);
+        mean_of_rows(numbers, values, rows / positions, positions);
 }

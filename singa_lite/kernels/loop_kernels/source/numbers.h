@@ -19,6 +19,8 @@ typedef struct {
     int64_t is_narrow;
 } Rows;
 
+#define INLINE static inline __attribute__((always_inline))
+
 /* Axes of a box, the outermost first. Those that a tensor lacks have one element. */
 #define AXES 6
 
@@ -67,19 +69,47 @@ static inline int64_t place(Box box, Extents extents, int64_t number) {
 
 static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-static inline float widened(uint16_t half) {
-    uint32_t bits = (uint32_t)half << 16;
+/* a / b, rounded up. */
+static inline int64_t quotient_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+static inline uint32_t bits_of(float number) {
+    uint32_t bits;
+    memcpy(&bits, &number, sizeof bits);
+    return bits;
+}
+
+static inline float number_of(uint32_t bits) {
     float number;
     memcpy(&number, &bits, sizeof number);
     return number;
 }
 
+/* bfloat16 is the upper half of float32. */
+static inline float widened(uint16_t half) { return number_of((uint32_t)half << 16); }
+
 /* To the nearest, to even in between; NaN stays NaN. */
 static inline uint16_t narrowed(float number) {
-    uint32_t bits;
-    memcpy(&bits, &number, sizeof bits);
-    uint32_t rounded = bits + 0x7fff + ((bits >> 16) & 1);
+    uint32_t bits = bits_of(number), rounded = bits + 0x7fff + ((bits >> 16) & 1);
     return (uint16_t)((number == number ? rounded : bits | 0x400000) >> 16);
+}
+
+/* Element `i` of an operand of float32, or of bfloat16 where it is narrow. */
+static inline float element(const void *at, int64_t is_narrow, int64_t i) {
+    return is_narrow ? widened(((const uint16_t *)at)[i]) : ((const float *)at)[i];
+}
+
+static inline void set_element(void *at, int64_t is_narrow, int64_t i, float value) {
+    if (is_narrow)
+        ((uint16_t *)at)[i] = narrowed(value);
+    else
+        ((float *)at)[i] = value;
+}
+
+/* Whether a number of any type is 0: of up to 8 bytes, a float of either sign. */
+static inline int is_zero(const void *at, int64_t bytes, int64_t is_float) {
+    uint64_t number = 0;
+    memcpy(&number, at, bytes);
+    return (is_float ? number << (65 - 8 * bytes) : number) == 0;
 }
 
 /* Where `count` elements of a row are in float32: in place, or widened into the buffer. */

@@ -1,4 +1,4 @@
-/* Products by a packed matrix: one panel of it at a time. */
+/* Products by a packed matrix, c = a @ matrix: it is packed in one pass, then multiplied one panel at a time. */
 #include "panel_product.h"
 
 /* Rows of a panel that are transposed at a time: they stay in the first cache. */

@@ -12,7 +12,7 @@
 #define PANEL 64
 
 /* Columns of a result: whole vectors. */
-static inline int64_t padded_columns(int64_t columns) { return (columns + LANES - 1) / LANES * LANES; }
+static inline int64_t padded_columns(int64_t columns) { return quotient_up(columns, LANES) * LANES; }
 
 /* Packs `columns` columns of the matrix from the column `first` on. */
 void pack_panels(Rows matrix, float *panels, int64_t first, int64_t depth, int64_t columns);

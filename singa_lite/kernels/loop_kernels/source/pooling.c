@@ -9,7 +9,7 @@ typedef struct {
     int64_t rows, columns, down, across, top, left;
 } Shape;
 
-/* From the first to behind the last of taps or windows. */
+/* Taps or windows from `first` to `end`, which is not one of them. */
 typedef struct {
     int64_t first, end;
 } Span;
@@ -98,7 +98,8 @@ static void derive_element(Rows dy, const void *index, int64_t bytes, Rows dx, S
                            int64_t w, int64_t channel, int64_t count, int64_t count_pad) {
     Span down = meeting(h, s.down, s.rows, s.top, s.y_height);
     Span across = meeting(w, s.across, s.columns, s.left, s.y_width);
-    float buffer[CHUNK], results[CHUNK], *sums = target_chunk(dx, (image * s.height + h) * s.width + w, channel, results);
+    int64_t own = (image * s.height + h) * s.width + w;
+    float buffer[CHUNK], results[CHUNK], *sums = target_chunk(dx, own, channel, results);
     memset(sums, 0, count * sizeof(float));
     for (int64_t row = down.end - 1; row >= down.first; row--)
         for (int64_t column = across.end - 1; column >= across.first; column--) {
@@ -114,7 +115,7 @@ static void derive_element(Rows dy, const void *index, int64_t bytes, Rows dx, S
             for (int64_t i = 0; i < count; i++)
                 sums[i] += given[i] * share;
         }
-    write_chunk(dx, (image * s.height + h) * s.width + w, channel, count, results);
+    write_chunk(dx, own, channel, count, results);
 }
 
 static void derive(Rows dy, const void *index, int64_t bytes, Rows dx, Shape s, int64_t count_pad) {

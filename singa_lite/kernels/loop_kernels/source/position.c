@@ -1,31 +1,28 @@
-/* Pairs of numbers turned by the angles of their positions. */
+/* Rotary positions: pairs of numbers (a, b) turned by the angles of their positions, in one pass.
+ *
+ *     a' = a * cosine - b * sine,   b' = b * cosine + a * sine;   backward the sine is negative */
 #include "position.h"
 
-/* A line of x, of the table or of y: where it and what belongs to it, `far` elements behind, begin. */
+/* A line of x, of the table or of y. near: where its first numbers begin; far: where the second ones of pairs do. */
 typedef struct {
     Box box;
     int64_t near, far;
 } Line;
 
 static float number_at(Box box, int64_t start, int64_t i) {
-    int64_t at = start + i * box.steps[AXES - 1];
-    return is_half(box) ? widened(((const uint16_t *)box.at)[at]) : ((const float *)box.at)[at];
+    return element(box.at, is_half(box), start + i * box.steps[AXES - 1]);
 }
 
-static void put(Box box, int64_t start, int64_t i, float number) {
-    int64_t at = start + i * box.steps[AXES - 1];
-    if (is_half(box))
-        ((uint16_t *)box.at)[at] = narrowed(number);
-    else
-        ((float *)box.at)[at] = number;
+static void set_number(Box box, int64_t start, int64_t i, float number) {
+    set_element(box.at, is_half(box), start + i * box.steps[AXES - 1], number);
 }
 
 static void turn(Line x, Line angle, Line y, int64_t count, float sign) {
     for (int64_t i = 0; i < count; i++) {
         float a = number_at(x.box, x.near, i), b = number_at(x.box, x.far, i);
         float c = number_at(angle.box, angle.near, i), s = sign * number_at(angle.box, angle.far, i);
-        put(y.box, y.near, i, a * c - b * s);
-        put(y.box, y.far, i, b * c + a * s);
+        set_number(y.box, y.near, i, a * c - b * s);
+        set_number(y.box, y.far, i, b * c + a * s);
     }
 }
 
@@ -56,14 +53,14 @@ static Line next(Line line) {
 
 void rotary(Box x, Box table, Box y, Extents extents, int64_t far_of_x, int64_t sine, int64_t far_of_y,
             int64_t is_inverse) {
-    int64_t together = extents.of[AXES - 2], lines = line_count(extents), count = extents.of[AXES - 1];
+    int64_t inner = extents.of[AXES - 2], lines = line_count(extents), count = extents.of[AXES - 1];
     float sign = is_inverse ? -1 : 1;
     int plain = is_plain(x) && is_plain(table) && is_plain(y);
 #pragma omp parallel for schedule(static) if (lines * count > SMALL)
-    for (int64_t line = 0; line < lines; line += together) {
+    for (int64_t line = 0; line < lines; line += inner) {
         Line from = line_of(x, extents, line, far_of_x), angle = line_of(table, extents, line, sine);
         Line to = line_of(y, extents, line, far_of_y);
-        for (int64_t i = 0; i < together; i++, from = next(from), angle = next(angle), to = next(to))
+        for (int64_t i = 0; i < inner; i++, from = next(from), angle = next(angle), to = next(to))
             if (plain)
                 turn_plain(from, angle, to, count, sign);
             else

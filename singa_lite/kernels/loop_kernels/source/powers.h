@@ -10,7 +10,7 @@
 /* e^x for x up to 0, 0 from -87.3 down: fewer steps than `exponential`, which most of the time here goes into. */
 static inline float power(float x) {
     Parts parts = parts_by_log2(x);
-    float found = (1.0f + near_0(parts.rest)) * power_of_2(parts.times);
+    float found = (1.0f + near_0(parts.rest)) * whole_power_of_2(parts.times);
     return x < -87.3f ? 0 : found;
 }
 

@@ -5,6 +5,8 @@
  * block, wherever it lies. */
 #include "product.h"
 
+#include "numbers.h"
+
 #if LANES == 16
 #define ROWS 4
 #define VECTORS 4
@@ -12,11 +14,10 @@
 #define ROWS 6
 #define VECTORS 2
 #endif
-#define MOST_ROWS 8
-#define IN_LINE __attribute__((always_inline)) static inline
+#define MAX_ROWS 8
 
-IN_LINE void multiply_block(const int rows, const int vectors, Factor a, Lines b, Lines c, int64_t k, int adds) {
-    Vector sums[MOST_ROWS][VECTORS];
+INLINE void multiply_block(const int rows, const int vectors, Factor a, Lines b, Lines c, int64_t k, int adds) {
+    Vector sums[MAX_ROWS][VECTORS];
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
@@ -38,16 +39,16 @@ IN_LINE void multiply_block(const int rows, const int vectors, Factor a, Lines b
 }
 
 /* Blocks of so many rows, from row `first` on, while there are as many. Returns the first row that is left. */
-IN_LINE int64_t multiply_rows(const int rows, const int vectors, Factor a, Lines b, Lines c, int64_t first, int64_t m,
-                              int64_t k, int adds) {
+INLINE int64_t multiply_rows(const int rows, const int vectors, Factor a, Lines b, Lines c, int64_t first, int64_t m,
+                             int64_t k, int adds) {
     for (; first + rows <= m; first += rows)
         multiply_block(rows, vectors, (Factor){a.at + first * a.row, a.row, a.column}, b,
                        (Lines){c.at + first * c.pitch, c.pitch}, k, adds);
     return first;
 }
 
-IN_LINE void multiply_columns(const int vectors, Factor a, Lines b, Lines c, int64_t m, int64_t k, int adds) {
-    int64_t left = multiply_rows(vectors == 1 ? MOST_ROWS : ROWS, vectors, a, b, c, 0, m, k, adds);
+INLINE void multiply_columns(const int vectors, Factor a, Lines b, Lines c, int64_t m, int64_t k, int adds) {
+    int64_t left = multiply_rows(vectors == 1 ? MAX_ROWS : ROWS, vectors, a, b, c, 0, m, k, adds);
     left = multiply_rows(4, vectors, a, b, c, left, m, k, adds);
     multiply_rows(1, vectors, a, b, c, left, m, k, adds);
 }

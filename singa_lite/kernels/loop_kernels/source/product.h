@@ -26,7 +26,8 @@ typedef struct {
 } Lines;
 
 /* c (m, n) += a (m, k) @ b (k, n), or c = a @ b. n: a multiple of LANES. Sums are taken in order of k. */
-__attribute__((visibility("hidden"))) void multiply(Factor a, Lines b, Lines c, int64_t m, int64_t n, int64_t k, int adds);
+__attribute__((visibility("hidden"))) void multiply(Factor a, Lines b, Lines c, int64_t m, int64_t n, int64_t k,
+                                                    int adds);
 
 /* y (columns, rows) = x (rows, columns) times a factor; both multiples of LANES. */
 __attribute__((visibility("hidden"))) void transpose(Lines x, Lines y, int64_t rows, int64_t columns, float factor);

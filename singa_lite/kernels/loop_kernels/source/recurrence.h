@@ -22,9 +22,9 @@ typedef struct {
     const uint8_t *seen;
 } Span;
 
-/* Rows of a step in its tensors, and of the states before and behind it. */
+/* Rows of a step in its tensors, and of the states before and after it. */
 typedef struct {
-    int64_t own, before, behind;
+    int64_t own, before, after;
 } Step;
 
 static inline Step step_of(Span span, int64_t step) {
@@ -64,7 +64,7 @@ static inline void begin_state(Span span, Rows given, Rows state, int64_t start,
         copy_row(given, row, state, before + row, span.units);
 }
 
-/* c = rows of a matrix by packed ones, see `multiply_panels`. wide: room for the rows in float32, if they are narrow. */
+/* c = rows of a matrix by packed ones, see `multiply_panels`. wide: buffer for narrow rows in float32. */
 static inline void multiply_rows(Rows a, int64_t first, int64_t column, int64_t rows, int64_t depth,
                                  const float *panels, float *c, int64_t columns, int64_t adds, float *wide) {
     const float *from = (const float *)a.at + first * a.pitch + column;
@@ -87,7 +87,7 @@ static inline int is_counted(Span span, int64_t number, int64_t row) {
     return number > 0 && !is_masked(span, step_of(span, nth_step(span, number - 1, 1)), row);
 }
 
-/* The derivative by a step's output: what is carried past the step behind, what came through the weight, and dy.
+/* The derivative by a step's output: what is carried past the step after it, what came through the weight, and dy.
  * sums and dy.at: NULL for none. */
 static inline void receive(Rows dy, int64_t row, int64_t unit, int64_t count, const float *sums, const float *carried,
                            float *slopes) {

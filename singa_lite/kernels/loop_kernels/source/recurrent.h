@@ -22,7 +22,7 @@ void lstm_derivative(Rows dy, const uint8_t *seen, Rows gates, Rows cell, Rows d
                      float *wide, float *carried, float *carried_cell, int64_t steps, int64_t rows, int64_t units,
                      int64_t reverse, int64_t last, int64_t is_hard);
 
-/* r, z = gates of gates_in + h @ weight + bias; n by the reset gate behind the product or before it; h' = n + z * (h - n).
+/* r, z = gates of gates_in + h @ weight + bias; n by the reset gate after the product or before; h' = n + z * (h - n).
  * bias.at: NULL for none. panels: (h, 2 * h) of r and z; panels_n: (h, h); sums_n: as sums. */
 void gru(Rows gates_in, Rows bias, Rows hidden0, const uint8_t *seen, Rows gates, Rows products, Rows hidden,
          const float *panels, const float *panels_n, float *sums, float *sums_n, float *wide, int64_t steps,

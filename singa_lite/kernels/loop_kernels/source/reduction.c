@@ -6,8 +6,6 @@
 #include "reduction.h"
 #include "sums.h"
 
-/* Rows whose columns are added up in float32. */
-#define TOGETHER 64
 /* Elements of a row that are added up in float32, 64 by themselves. */
 #define SEGMENT (64 * 4 * SIDE)
 
@@ -18,11 +16,11 @@ typedef struct {
 } Axes;
 
 static Rows rows_at(Box x, int64_t start, int64_t pitch) {
-    char *at = (char *)x.at + start * (x.type == BFLOAT16 ? 2 : 4);
-    return (Rows){at, pitch, x.type == BFLOAT16};
+    char *at = (char *)x.at + start * (is_half(x) ? 2 : 4);
+    return (Rows){at, pitch, is_half(x)};
 }
 
-/* How many short rows without gaps are taken as a long one: of whole blocks of columns, where these are not too many. */
+/* How many short rows without gaps are taken as a long one: of whole blocks of columns, if not too many. */
 static int64_t rows_in_one(int64_t width, int64_t rows) {
     int64_t block = 4 * SIDE, even = width & -width, times = even < block ? block / even : 1;
     return least(times * width > CHUNK ? CHUNK / width : times, 1 + rows / 8);
@@ -31,22 +29,22 @@ static int64_t rows_in_one(int64_t width, int64_t rows) {
 /* Rows `first` to `end` of those that are added up for the columns from `start` on. */
 INLINE void fold_columns(Fold fold, const Axes *axes, int64_t start, int64_t count, int64_t first, int64_t end,
                          double *totals) {
-    int64_t together = axes->summed.of[AXES - 1], pitch = axes->across.steps[AXES - 1], width = axes->width;
+    int64_t line = axes->summed.of[AXES - 1], pitch = axes->across.steps[AXES - 1], width = axes->width;
     int64_t times = pitch == width && count == width ? rows_in_one(width, end - first) : 1;
     double wide[CHUNK];
     for (int64_t i = 0; i < times * count; i++)
         wide[i] = first_of(fold);
     while (first < end) {
-        int64_t there = least(together - first % together, end - first), from = start;
+        int64_t taken = least(line - first % line, end - first), from = start;
         from += place(axes->across, axes->summed, first);
-        there = least(there, times * TOGETHER);
-        if (there >= times)
-            there -= there % times;
-        if (there >= times)
-            fold_rows(fold, rows_at(axes->x, from, pitch * times), there / times, count * times, wide);
+        taken = least(taken, times * FLOAT_ROWS);
+        if (taken >= times)
+            taken -= taken % times;
+        if (taken >= times)
+            fold_rows(fold, rows_at(axes->x, from, pitch * times), taken / times, count * times, wide);
         else
-            fold_rows(fold, rows_at(axes->x, from, pitch), there, count, wide);
-        first += there;
+            fold_rows(fold, rows_at(axes->x, from, pitch), taken, count, wide);
+        first += taken;
     }
     for (int64_t i = 0; i < count; i++)
         totals[i] = wide[i];
@@ -56,7 +54,7 @@ INLINE void fold_columns(Fold fold, const Axes *axes, int64_t start, int64_t cou
 
 /* Segments `first` to `end` of the rows that go into one result. */
 INLINE double fold_segments(Fold fold, const Axes *axes, int64_t start, int64_t first, int64_t end) {
-    int64_t of_row = (axes->width + SEGMENT - 1) / SEGMENT;
+    int64_t of_row = quotient_up(axes->width, SEGMENT);
     double total = first_of(fold);
     for (; first < end; first++) {
         Rows row = rows_at(axes->x, start + place(axes->across, axes->summed, first / of_row), 0);
@@ -66,23 +64,16 @@ INLINE double fold_segments(Fold fold, const Axes *axes, int64_t start, int64_t 
     return total;
 }
 
-static void put(Box y, int64_t at, double value) {
-    if (y.type == BFLOAT16)
-        ((uint16_t *)y.at)[at] = narrowed((float)value);
-    else
-        ((float *)y.at)[at] = (float)value;
-}
-
 INLINE void reduce(Fold fold, Axes axes, double *scratch, double alpha) {
-    int64_t width = axes.y_step ? axes.width : 1, chunks = (width + CHUNK - 1) / CHUNK, pieces = axes.pieces;
+    int64_t width = axes.y_step ? axes.width : 1, chunks = quotient_up(width, CHUNK), pieces = axes.pieces;
     int64_t results = line_count(axes.kept) * axes.kept.of[AXES - 1];
     int64_t rows = line_count(axes.summed) * axes.summed.of[AXES - 1];
-    int64_t parts = axes.y_step ? rows : rows * ((axes.width + SEGMENT - 1) / SEGMENT);
+    int64_t parts = axes.y_step ? rows : rows * quotient_up(axes.width, SEGMENT);
 #pragma omp parallel for schedule(static) if (results * rows * axes.width > SMALL)
     for (int64_t item = 0; item < results * chunks * pieces; item++) {
         int64_t result = item / (chunks * pieces), chunk = item / pieces % chunks, piece = item % pieces;
         int64_t from = place(axes.x, axes.kept, result), to = place(axes.y, axes.kept, result);
-        int64_t first = parts * piece / pieces, end = parts * (piece + 1) / pieces;
+        int64_t first = piece_start(piece, pieces, parts), end = piece_start(piece + 1, pieces, parts);
         int64_t start = chunk * CHUNK, count = least(CHUNK, width - start);
         double own[CHUNK], *totals = pieces > 1 ? scratch + (result * pieces + piece) * width + start : own;
         if (axes.y_step)
@@ -90,7 +81,7 @@ INLINE void reduce(Fold fold, Axes axes, double *scratch, double alpha) {
         else
             *totals = fold_segments(fold, &axes, from, first, end);
         for (int64_t i = 0; i < count && pieces == 1; i++)
-            put(axes.y, to + (start + i) * axes.y_step, alpha * totals[i]);
+            set_element(axes.y.at, is_half(axes.y), to + (start + i) * axes.y_step, (float)(alpha * totals[i]));
     }
     for (int64_t item = 0; item < results * chunks && pieces > 1; item++) {
         int64_t result = item / chunks, start = item % chunks * CHUNK, count = least(CHUNK, width - start);
@@ -100,7 +91,7 @@ INLINE void reduce(Fold fold, Axes axes, double *scratch, double alpha) {
             for (int64_t i = 0; i < count; i++)
                 totals[i] = folded(fold, totals[i], totals[piece * width + i]);
         for (int64_t i = 0; i < count; i++)
-            put(axes.y, to + (start + i) * axes.y_step, alpha * totals[i]);
+            set_element(axes.y.at, is_half(axes.y), to + (start + i) * axes.y_step, (float)(alpha * totals[i]));
     }
 }
 

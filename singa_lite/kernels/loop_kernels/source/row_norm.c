@@ -7,15 +7,13 @@
  *     y  = x / norm,   dx = (dy - y * sum of dy * y) / norm
  *
  * Sums along a row are in float32 over SEGMENT elements, some 60 in each lane, and in float64 over these; those of
- * squares that float32 may not hold in float64. Gradients are sums over rows: in float32 over BLOCK of them. */
+ * squares that float32 may not hold in float64. Gradients are sums over rows: in float32 over FLOAT_ROWS of them. */
 #include "row_norm.h"
 
-#include "pieces.h"
+#include "sums.h"
 
 /* Elements of a row that are added up in float32. */
 #define SEGMENT 1024
-/* Rows that are added up in float32. */
-#define BLOCK 64
 
 /* Sums of the distances of a row's elements from a centre, and of their squares. */
 static void sum_row(Rows x, int64_t row, int64_t columns, float centre, double *total, double *squares) {
@@ -128,10 +126,10 @@ void row_norm_derivative(Rows dy, Rows x, Rows dx, const float *gamma, const flo
 static void sum_gradients(Rows dy, Rows x, const float *mean, const float *inverse, int64_t start, int64_t end,
                           int64_t column, int64_t count, double *restrict products, double *restrict total) {
     float slopes[CHUNK], values[CHUNK], sum[CHUNK], product[CHUNK];
-    for (int64_t row = start; row < end; row += BLOCK) {
+    for (int64_t row = start; row < end; row += FLOAT_ROWS) {
         memset(sum, 0, count * sizeof(float));
         memset(product, 0, count * sizeof(float));
-        for (int64_t each = row; each < least(row + BLOCK, end); each++) {
+        for (int64_t each = row; each < least(row + FLOAT_ROWS, end); each++) {
             const float *a = read_chunk(dy, each, column, count, slopes);
             const float *b = read_chunk(x, each, column, count, values);
             float centre = mean ? mean[each] : 0, factor = inverse[each];

@@ -1,18 +1,22 @@
-/* Losses that are means over the elements of a sample: one pass, a row in pieces, whose sums are added up in order. */
+/* Losses that are means over the elements of a sample: one pass, a row in pieces, whose sums are added up in order.
+ *
+ *     sigmoid cross entropy: log(1 + e^-|x|) - x * t + max(x, 0)
+ *     Huber: part * (|x - t| - part / 2),   part = min(|x - t|, delta) */
 #include "sample_loss.h"
 #include "functions.h"
+#include "sums.h"
 
 typedef enum { SIGMOID, HUBER } Loss;
 
-static inline __attribute__((always_inline)) float value_of(Loss loss, float x, float t, float delta) {
+INLINE float value_of(Loss loss, float x, float t, float delta) {
     if (loss == SIGMOID)
         return logarithm_above_1(exponential(-fabsf(x))) - x * t + (x < 0 ? 0 : x);
     float distance = fabsf(x - t), part = distance > delta ? delta : distance;
     return 0.5f * part * (2 * distance - part);
 }
 
-static inline __attribute__((always_inline)) double sum_part(Loss loss, Rows x, Rows target, int64_t row, int64_t start,
-                                                             int64_t end, float delta) {
+/* The sum of the losses of a row's elements from `start` to `end`. */
+INLINE double sum_part(Loss loss, Rows x, Rows target, int64_t row, int64_t start, int64_t end, float delta) {
     float buffers[2][CHUNK];
     double total = 0;
     for (int64_t column = start; column < end; column += CHUNK) {
@@ -28,12 +32,12 @@ static inline __attribute__((always_inline)) double sum_part(Loss loss, Rows x, 
     return total;
 }
 
-static inline __attribute__((always_inline)) void mean_losses(Loss loss, Rows x, Rows target, float *losses,
-                                                              double *scratch, int64_t rows, int64_t columns,
-                                                              int64_t pieces, float delta) {
+INLINE void mean_losses(Loss loss, Rows x, Rows target, float *losses, double *scratch, int64_t rows, int64_t columns,
+                        int64_t pieces, float delta) {
 #pragma omp parallel for schedule(static) if (rows * columns > SMALL / 4)
     for (int64_t item = 0; item < rows * pieces; item++) {
-        int64_t piece = item % pieces, start = columns * piece / pieces, end = columns * (piece + 1) / pieces;
+        int64_t piece = item % pieces, start = piece_start(piece, pieces, columns);
+        int64_t end = piece_start(piece + 1, pieces, columns);
         scratch[item] = sum_part(loss, x, target, item / pieces, start, end, delta);
     }
     for (int64_t row = 0; row < rows; row++) {

@@ -2,13 +2,13 @@
 #include "recurrence.h"
 #include "recurrent.h"
 
-/* The state of one sample behind one step. sums: h @ weight. */
+/* The state of one sample after one step. sums: h @ weight. */
 static void rnn_cell(Rows gates_in, Rows hidden, Span span, Step at, int64_t row, int64_t is_relu, const float *sums) {
     float buffers[2][UNITS];
     for (int64_t unit = 0; unit < span.units; unit += UNITS) {
         int64_t count = least(UNITS, span.units - unit);
         const float *in = read_chunk(gates_in, at.own + row, unit, count, buffers[0]), *sum = sums + unit;
-        float *y = target_chunk(hidden, at.behind + row, unit, buffers[1]);
+        float *y = target_chunk(hidden, at.after + row, unit, buffers[1]);
         if (is_relu) {
 #pragma omp simd
             for (int64_t i = 0; i < count; i++) {
@@ -18,10 +18,10 @@ static void rnn_cell(Rows gates_in, Rows hidden, Span span, Step at, int64_t row
         } else {
             activate_tanh(in, sum, y, count);
         }
-        write_chunk(hidden, at.behind + row, unit, count, y);
+        write_chunk(hidden, at.after + row, unit, count, y);
     }
     if (is_masked(span, at, row))
-        copy_row(hidden, at.before + row, hidden, at.behind + row, span.units);
+        copy_row(hidden, at.before + row, hidden, at.after + row, span.units);
 }
 
 void simple_rnn(Rows gates_in, Rows hidden0, const uint8_t *seen, Rows hidden, const float *panels, float *sums,
@@ -49,7 +49,7 @@ static void rnn_slopes(Rows dy, Rows hidden, Rows dgates, Span span, Step at, in
     int64_t masked = is_masked(span, at, row);
     for (int64_t unit = 0; unit < span.units; unit += UNITS) {
         int64_t count = least(UNITS, span.units - unit);
-        const float *state = read_chunk(hidden, at.behind + row, unit, count, buffers[0]);
+        const float *state = read_chunk(hidden, at.after + row, unit, count, buffers[0]);
         float *slope = buffers[1], *carry = carried + unit;
         receive(dy, at.own + row, unit, count, sums, carried, slope);
         float *to = target_chunk(dgates, at.own + row, unit, buffers[2]);

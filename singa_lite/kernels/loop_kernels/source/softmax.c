@@ -1,4 +1,4 @@
-/* Softmax of the rows of a matrix.
+/* Softmax of the rows of a matrix: y = e^z / sum of e^z, z = x - the row's largest;   dx = y * (dy - sum of dy * y).
  *
  * A row is read from memory once: its largest element is found, then powers of e and their sum, then all are divided
  * by it while they are in the cache. The logarithm of a sum needs one pass, chunk by chunk: the sum so far is scaled

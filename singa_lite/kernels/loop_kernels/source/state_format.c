@@ -12,24 +12,16 @@
 #define INFINITE 0x7f800000u
 #define QUIET_NAN 0x7fc0
 
-static inline uint32_t bits_of(float number) {
-    uint32_t bits;
-    memcpy(&bits, &number, sizeof bits);
-    return bits;
-}
-
-static int64_t over(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 Format format_of(int64_t rows, int64_t columns, int64_t bits) {
     if (bits != 8)
-        return (Format){bits, rows, columns, BLOCK, over(rows * columns, BLOCK), rows, 0};
-    int64_t chunks = columns <= BLOCK ? 1 : over(columns, BLOCK);
+        return (Format){bits, rows, columns, BLOCK, quotient_up(rows * columns, BLOCK), rows, 0};
+    int64_t chunks = columns <= BLOCK ? 1 : quotient_up(columns, BLOCK);
     int64_t group_rows = columns <= BLOCK ? BLOCK / columns : 1;
-    int64_t elements = columns <= BLOCK ? group_rows * columns : over(columns, chunks);
-    return (Format){bits, rows, columns, elements, chunks, group_rows, over(chunks * (4 + elements), 4) * 4};
+    int64_t elements = columns <= BLOCK ? group_rows * columns : quotient_up(columns, chunks);
+    return (Format){bits, rows, columns, elements, chunks, group_rows, quotient_up(chunks * (4 + elements), 4) * 4};
 }
 
-int64_t parts_of(const Format *format) { return over(format->rows, format->group_rows) * format->chunks; }
+int64_t parts_of(const Format *format) { return quotient_up(format->rows, format->group_rows) * format->chunks; }
 
 Part part_of(const Format *format, int64_t number) {
     int64_t group = number / format->chunks, chunk = number % format->chunks;
@@ -57,15 +49,14 @@ static void round_by_chance(const float *from, uint16_t *to, int64_t count, uint
 
 /* The largest magnitude, 0 below normal numbers, NaN where one is not finite. */
 static float scale_of(const float *from, int64_t count) {
-    uint32_t most = 0;
-#pragma omp simd reduction(max : most)
+    uint32_t largest = 0;
+#pragma omp simd reduction(max : largest)
     for (int64_t i = 0; i < count; i++) {
         uint32_t bits = bits_of(from[i]) & ~(1u << 31);
-        most = bits > most ? bits : most;
+        largest = bits > largest ? bits : largest;
     }
-    float scale;
-    memcpy(&scale, &most, sizeof scale);
-    return most >= INFINITE ? NAN : scale < FLT_MIN ? 0 : scale;
+    float scale = number_of(largest);
+    return largest >= INFINITE ? NAN : scale < FLT_MIN ? 0 : scale;
 }
 
 static void encode(const float *from, uint8_t *to, int64_t count, float scale, const Codes *codes) {

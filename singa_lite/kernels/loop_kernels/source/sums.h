@@ -1,13 +1,17 @@
-/* Sums and extremes of numbers in float32: of rows, and of the columns of a few rows. */
+/* Sums and extremes: of rows, of the columns of a few rows, and of pieces of the rows.
+ *
+ * Terms are added up in float32, some 64 of them, and these sums in float64. Rows are cut into pieces by their number
+ * alone, and the pieces' sums are added up in order: results are the same for every number of threads. */
 #ifndef SUMS_H
 #define SUMS_H
 
 #include "numbers.h"
 
 #pragma GCC diagnostic ignored "-Wpsabi" /* of vectors as arguments: the functions are inlined */
-#define INLINE static inline __attribute__((always_inline))
 /* Numbers that are taken side by side, the same number for every processor, so that sums have the same bits. */
 #define SIDE 16
+/* Rows whose columns are added up in float32. */
+#define FLOAT_ROWS 64
 
 typedef float Numbers __attribute__((vector_size(4 * SIDE), aligned(4), may_alias));
 typedef uint32_t Words __attribute__((vector_size(4 * SIDE), aligned(4), may_alias));
@@ -41,16 +45,11 @@ INLINE Numbers numbers_at(Rows rows, int64_t row, int64_t column) {
 }
 
 INLINE float number_at(Rows rows, int64_t row, int64_t column) {
-    int64_t at = row * rows.pitch + column;
-    return rows.is_narrow ? widened(((const uint16_t *)rows.at)[at]) : ((const float *)rows.at)[at];
+    return element(rows.at, rows.is_narrow, row * rows.pitch + column);
 }
 
 static inline void set_number(Rows x, int64_t row, int64_t column, float value) {
-    int64_t at = row * x.pitch + column;
-    if (x.is_narrow)
-        ((uint16_t *)x.at)[at] = narrowed(value);
-    else
-        ((float *)x.at)[at] = value;
+    set_element(x.at, x.is_narrow, row * x.pitch + column, value);
 }
 
 /* The rows from that one on. */
@@ -90,7 +89,7 @@ INLINE void fold_block(Fold fold, Rows x, int64_t rows, int64_t column, const in
             totals[each * SIDE + lane] = folded(fold, totals[each * SIDE + lane], sums[each][lane]);
 }
 
-/* Of the columns of at most 64 rows, into `totals`. */
+/* Of the columns of at most FLOAT_ROWS rows, into `totals`. */
 INLINE void fold_rows(Fold fold, Rows x, int64_t rows, int64_t count, double *totals) {
     int64_t column = 0;
     for (; column + 4 * SIDE <= count; column += 4 * SIDE)
@@ -110,8 +109,20 @@ static inline double sum_of_row(Rows x, int64_t row, int64_t columns) {
     return total;
 }
 
+/* The row at which a piece begins. */
+static inline int64_t piece_start(int64_t piece, int64_t pieces, int64_t rows) { return rows * piece / pieces; }
+
+/* The sums of all pieces, `width` of each, in the place of those of the first. */
+static inline void add_pieces(double *sums, int64_t pieces, int64_t width) {
+#pragma omp parallel for schedule(static) if (pieces * width > SMALL)
+    for (int64_t start = 0; start < width; start += CHUNK)
+        for (int64_t piece = 1; piece < pieces; piece++)
+            for (int64_t i = start; i < least(width, start + CHUNK); i++)
+                sums[i] += sums[piece * width + i];
+}
+
 /* y = means of so many numbers each. */
-static inline void means(const float *numbers, float *y, int64_t rows, int64_t columns) {
+static inline void mean_of_rows(const float *numbers, float *y, int64_t rows, int64_t columns) {
     Rows all = {(void *)numbers, columns, 0};
     for (int64_t row = 0; row < rows; row++)
         y[row] = (float)(sum_of_row(all, row, columns) / (double)columns);

@@ -1,4 +1,5 @@
-/* Cross entropy of rows of which only some classes are there, and smoothed labels: one pass each. */
+/* Cross entropy of rows of which only some classes are there, and smoothed labels: one pass each, formulas in
+ * token_loss.h. */
 #include "token_loss.h"
 #include "functions.h"
 #include "ids.h"

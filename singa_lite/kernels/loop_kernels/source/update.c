@@ -10,7 +10,7 @@
 /* Tensors of state at most. */
 #define STATES 3
 
-/* What is updated. state: NULL behind the last one; codes: of each, read for 8 bits only; t: number of the update. */
+/* What is updated. state: NULL after the last one; codes: of each, read for 8 bits only; t: number of the update. */
 typedef struct {
     const float *gradient;
     float *value;

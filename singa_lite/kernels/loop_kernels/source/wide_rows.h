@@ -17,12 +17,12 @@ typedef struct {
     int64_t width, parts, ahead;
 } Wide;
 
-/* `together` rows as one. Results do not depend on whether there are gaps between them. */
-static inline Wide wide_rows(Rows x, int64_t rows, int64_t width, int64_t together) {
-    int64_t columns = width * together, ahead = rows * width > FAR ? 1 + AHEAD / columns : 0;
-    if (x.pitch == width || together == 1)
-        return (Wide){{x.at, x.pitch * together, x.is_narrow}, columns, 1, ahead};
-    return (Wide){x, width, together, ahead};
+/* `joined` rows as one. Results do not depend on whether there are gaps between them. */
+static inline Wide wide_rows(Rows x, int64_t rows, int64_t width, int64_t joined) {
+    int64_t columns = width * joined, ahead = rows * width > FAR ? 1 + AHEAD / columns : 0;
+    if (x.pitch == width || joined == 1)
+        return (Wide){{x.at, x.pitch * joined, x.is_narrow}, columns, 1, ahead};
+    return (Wide){x, width, joined, ahead};
 }
 
 /* Asks for what is read soon. Processors do not look far enough ahead by themselves where a loop does much with each
@@ -69,10 +69,10 @@ static inline void write_wide(Wide y, int64_t row, int64_t column, int64_t count
 }
 
 /* A vector as often as there are rows side by side. Returns where it ends. */
-static inline float *repeat(float *restrict to, const float *restrict vector, int64_t width, int64_t together) {
-    for (int64_t part = 0; part < together; part++)
+static inline float *repeat(float *restrict to, const float *restrict vector, int64_t width, int64_t times) {
+    for (int64_t part = 0; part < times; part++)
         memcpy(to + part * width, vector, width * sizeof(float));
-    return to + width * together;
+    return to + width * times;
 }
 
 #endif

@@ -1,8 +1,8 @@
 """Operands that may have gaps, as a piece of a concatenation has them, without changing a bit of the results.
 
 The library picks its code by strides, and for those with gaps it has plain loops. So such operands are given to it
-without gaps: a cacheful at a time (`pitched.py`), or whole, through a copy in the scratch, which costs what
-the concatenation's own copy would. What convolutions read is not here, as it is read two or three times.
+without gaps, through a copy in the scratch, which costs what the concatenation's own copy would. What convolutions
+read is not here, as it is read two or three times.
 """
 
 from __future__ import annotations

@@ -15,10 +15,7 @@ TYPES: dict[str, CType] = {
     "o": c.POINTER(c.c_void_p),
     "p": c.c_void_p,
     "d": c.POINTER(c.c_int64),
-    "a": c.POINTER(c.c_float),
     "i": c.c_int,
-    "u": c.c_uint,
-    "n": c.c_int64,
     "z": c.c_size_t,
     "f": c.c_float,
 }
@@ -38,7 +35,6 @@ FUNCTIONS = {
     "post_ops_create": "o",
     "post_ops_append_eltwise": "piff",
     "post_ops_append_sum": "pfii",
-    "post_ops_append_binary": "pip",
     "post_ops_append_prelu": "pi",
     "post_ops_destroy": "p",
     "primitive_attr_create": "o",
@@ -51,7 +47,6 @@ FUNCTIONS = {
     "primitive_desc_destroy": "p",
     "primitive_execute": "ppip",
     "binary_primitive_desc_create": "opipppp",
-    "sum_primitive_desc_create": "oppiaop",
     "reorder_primitive_desc_create": "oppppp",
     "matmul_primitive_desc_create": "opppppp",
     "inner_product_forward_primitive_desc_create": "opippppp",
@@ -60,32 +55,15 @@ FUNCTIONS = {
     "convolution_backward_weights_primitive_desc_create": "opippppddddpp",
     "pooling_forward_primitive_desc_create": "opiippdddddp",
     "pooling_backward_primitive_desc_create": "opippdddddpp",
-    "eltwise_forward_primitive_desc_create": "opiippffp",
-    "eltwise_backward_primitive_desc_create": "opipppffpp",
-    "lrn_forward_primitive_desc_create": "opiippnfffp",
-    "lrn_backward_primitive_desc_create": "opipppnfffpp",
-    "batch_normalization_forward_primitive_desc_create": "opippfup",
-    "batch_normalization_backward_primitive_desc_create": "opipppfupp",
-    "layer_normalization_forward_primitive_desc_create": "opipppfup",
-    "layer_normalization_backward_primitive_desc_create": "opippppfupp",
 }
 
 # dnnl_prop_kind_t
 FORWARD_TRAINING, FORWARD_INFERENCE = 64, 96
-BACKWARD, BACKWARD_DATA, BACKWARD_WEIGHTS = 128, 160, 192
 
 # Arguments of an execution, DNNL_ARG_*
 SRC, SRC_1, DST, WEIGHTS, BIAS = 1, 2, 17, 33, 41
-MEAN, VARIANCE, SCALE, SHIFT = 49, 50, 51, 52
 WORKSPACE, SCRATCHPAD = 64, 80
-DIFF_SRC, DIFF_DST, DIFF_WEIGHTS, DIFF_BIAS = 129, 145, 161, 169
-DIFF_SCALE, DIFF_SHIFT = 255, 256
-MULTIPLE_SRC = 1024
-
-
-def post_op(index: int) -> int:
-    """The second operand of the binary post-op of this index, DNNL_ARG_ATTR_MULTIPLE_POST_OP | DNNL_ARG_SRC_1."""
-    return 32768 * (index + 1) | SRC_1
+DIFF_SRC, DIFF_DST, DIFF_WEIGHTS = 129, 145, 161
 
 
 def slope(index: int) -> int:
@@ -101,6 +79,3 @@ DATA_TYPES = {"bfloat16": 2, "float32": 3, "int32": 4, "int8": 5, "uint8": 6}
 
 # dnnl_format_tag_t: as the primitive likes it best
 ANY = 1
-
-# dnnl_normalization_flags_t
-USE_GLOBAL_STATS, USE_SCALE, USE_SHIFT, FUSE_RELU = 1, 2, 4, 8

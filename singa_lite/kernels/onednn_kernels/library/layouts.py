@@ -86,18 +86,3 @@ def lies_in_order(spec: TensorSpec, axes: Sequence[int]) -> bool:
             return False
         reach = stride * extent
     return True
-
-
-def same_layout(*specs: TensorSpec) -> bool:
-    """Whether all are float32, without gaps, of one shape and one order: element-wise work can go along memory."""
-    return are_floats(*specs) and lie_alike(*specs)
-
-
-def lie_alike(*specs: TensorSpec) -> bool:
-    """The same of tensors that are all float32, or all bfloat16."""
-    first = specs[0]
-    return (
-        are_of_one_type(*specs)
-        and is_dense(first)
-        and all(spec.shape == first.shape and strides_of(spec) == strides_of(first) for spec in specs)
-    )

@@ -16,7 +16,7 @@ from singa_lite.kernels.onednn_kernels.library import functions as f
 from singa_lite.kernels.onednn_kernels.library.handles import Handle, MemoryDesc
 from singa_lite.kernels.onednn_kernels.library.library import load
 
-#: One post-op: its kind ("eltwise", "sum", "binary", "prelu") and what its function takes.
+#: One post-op: its kind ("eltwise", "sum", "prelu") and what its function takes.
 PostOp: TypeAlias = tuple[str, *tuple[object, ...]]
 #: Makes the library's descriptor of arguments, hints and attributes.
 Make = Callable[[tuple[object, ...]], c.c_void_p]
