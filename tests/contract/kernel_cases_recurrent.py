@@ -63,6 +63,8 @@ def states(
     }
     made |= {key: rng.uniform(-0.9, 0.9, (n, h)) for key in ("hidden0", "cell0")}
     made |= {key: rng.uniform(-0.9, 0.9, (t + 1, n, h)) for key in ("hidden", "cell")}
+    if settings.get("activation") == "relu":  # which gives no state below 0
+        made["hidden"] = np.abs(made["hidden"])
     return made | {"products": rng.uniform(-0.9, 0.9, (t, n, h))}
 
 

@@ -17,6 +17,8 @@ from singa_lite.kernels.routine import Temporary
 PANEL, KEYS, PANELS, STEP = 64, 64, 4, 16
 #: Scores up to which the calling thread does all; of one row, where each takes the reading of a key and its value.
 SMALL, SMALL_ROW = 1 << 14, 1 << 11
+#: Bytes of a mask's number at most.
+MOST_BYTES = 8
 
 
 def _attention(call: Call, routine: Routine) -> bool:
@@ -93,9 +95,11 @@ def _planned(call: Call, routine: Routine, pieces: int, floats: int, share: int 
 
     share: heads that are done as rows of one.
     """
-    k, mask = call.optional("k") or call["keys"], call.optional("mask")
+    k, mask, key = call.optional("k") or call["keys"], call.optional("mask"), call.optional("key")
     tensors = [spec for name, spec in call.operands.items() if name not in ("mask", "key", "position")]
     if not are_stored(*tensors) or (mask is not None and mask.dtype.kind not in "fiub"):
+        return None
+    if (mask is not None and mask.dtype.itemsize > MOST_BYTES) or (key is not None and key.strides != (8,)):
         return None
     if any(stride % spec.dtype.itemsize for spec in call.operands.values() for stride in spec.strides):
         return None
@@ -129,7 +133,8 @@ def _row_floats(share: int, size: int) -> int:
 def _box(spec: TensorSpec) -> BoxView:
     """The tensor with its own axes as the last of a box."""
     steps = [stride // spec.dtype.itemsize for stride in spec.strides]
-    return BoxView(spec, (*[0] * (AXES - len(steps)), *steps), TYPES[spec.dtype.name])
+    type = TYPES.get(spec.dtype.name, 0)  # that of a mask stands elsewhere
+    return BoxView(spec, (*[0] * (AXES - len(steps)), *steps), type)
 
 
 def _boxes(call: Call, *names: str) -> list[BoxView | None]:

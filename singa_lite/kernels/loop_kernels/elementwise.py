@@ -28,10 +28,7 @@ def _elementwise(call: Call, routine: Routine) -> bool:
     numbers = [float(value) for value in call.settings.values() if isinstance(value, float | int)]
     if call.kernel == "scale" and not numbers[1]:
         numbers[1] = -0.0  # added to a zero, it keeps the sign
-    try:
-        extents, views = as_boxes([*((broadcast(spec, y.shape), spec) for spec in read), (y, y)])
-    except ValueError:
-        return False
+    extents, views = as_boxes([*((broadcast(spec, y.shape), spec) for spec in read), (y, y)])
     *found, result = views
     run(routine, operation, operations().get(call.text("activation"), NONE), found, result, extents, numbers)
     return True

@@ -11,7 +11,7 @@ import numpy as np
 from singa_lite.common.strides import laid_out, memory_order, ordered_strides
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.loop_kernels.library import AXES
-from singa_lite.kernels.loop_kernels.routine import BoxView, Routine, RowsView
+from singa_lite.kernels.loop_kernels.routine import BoxView, Routine, RowsView, UnservedError
 from singa_lite.kernels.routine import BufferView
 from singa_lite.kernels.widening import NARROW
 
@@ -141,10 +141,12 @@ def _rows(
 def as_boxes(operands: Sequence[tuple[TensorSpec, BufferView]]) -> Boxes:
     """Returns operands of one shape, of any strides, each with the buffer that it lies in, as boxes.
 
-    Axes lie as the last operand has them, and those that all operands have evenly are one. ValueError for more than
-    `AXES` that are left.
+    Axes lie as the last operand has them, and those that all operands have evenly are one. UnservedError for more than
+    `AXES` that are left, and for strides that are no whole elements.
     """
     shape, last = operands[-1][0].shape, operands[-1][0]
+    if any(stride % spec.dtype.itemsize for spec, _ in operands for stride in spec.strides):
+        raise UnservedError("a loop: wanted strides of whole elements")
     steps = [[stride // spec.dtype.itemsize for stride in spec.strides] for spec, _ in operands]
     axes: list[tuple[int, ...]] = []  # extent and steps of each operand, from the outermost axis on
     for axis in memory_order(shape, last.strides):
@@ -157,7 +159,7 @@ def as_boxes(operands: Sequence[tuple[TensorSpec, BufferView]]) -> Boxes:
             axes.append(here)
     missing = AXES - len(axes)
     if missing < 0:
-        raise ValueError(f"a loop: wanted at most {AXES} axes that lie apart, received {len(axes)}")
+        raise UnservedError(f"a loop: wanted at most {AXES} axes that lie apart, received {len(axes)}")
     filled = [(1, *[0] * len(operands))] * missing + axes
     extents, *found = zip(*filled, strict=True)
     views = [BoxView(view, each, TYPES[spec.dtype.name]) for each, (spec, view) in zip(found, operands, strict=True)]

@@ -8,6 +8,8 @@ from singa_lite.kernels.routine import Temporary
 
 #: Columns of a panel at most: scratch has room for matrices whose columns are filled up to a multiple of it.
 PANEL = 64
+#: Bytes of a mask's number at most: a longer one has bytes that mean nothing.
+MOST_BYTES = 8
 
 
 class _Plan:
@@ -62,9 +64,10 @@ class _Plan:
 
 
 def _planned(call: Call, routine: Routine) -> _Plan | None:
-    """The plan; None for other types than float32 and bfloat16."""
-    given = [spec for name, spec in call.operands.items() if name != "mask"]
-    return _Plan(call, routine) if are_stored(*given) else None
+    """The plan; None for other types than float32 and bfloat16, and for a mask of longer numbers."""
+    given, mask = [spec for name, spec in call.operands.items() if name != "mask"], call.optional("mask")
+    has_known_mask = mask is None or mask.dtype.itemsize <= MOST_BYTES
+    return _Plan(call, routine) if are_stored(*given) and has_known_mask else None
 
 
 def _lstm(call: Call, routine: Routine) -> bool:

@@ -18,6 +18,10 @@ from singa_lite.kernels.loop_kernels.library import Box, Extents, Library, Rows,
 from singa_lite.kernels.routine import Binding, BufferView, Step
 
 
+class UnservedError(ValueError):
+    """Says why a loop cannot go over operands. The kernel then leaves the call to the next set."""
+
+
 @dataclass(frozen=True)
 class RowsView:
     """A buffer as rows of a matrix, see `Rows`."""
@@ -161,7 +165,12 @@ def _routine(name: str, build: Builder, *specs: TensorSpec | None, **settings: o
     if library is None:
         return None
     routine = Routine(library=library)
-    if not build(Call.from_specs(name, specs, settings), routine):
+    if not all(spec is None or spec.dtype.isnative for spec in specs):
+        return None
+    try:
+        if not build(Call.from_specs(name, specs, settings), routine):
+            return None
+    except UnservedError:
         return None
     routine.steps += routine.last
     return routine
