@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernel_sets import kernel_sets
+from kernel_sets import sets_of_a_chain
 from nets import bits, explicit_step, state_of
 from singa_lite import (
     FeedForwardNet,
@@ -250,7 +250,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, kernel: str) -> None:
     def raising(*arrays: Any, **settings: Any) -> None:
         raise Interrupted(kernel)
 
-    for kernels in kernel_sets():
+    for kernels in sets_of_a_chain():
         if kernel in kernels.kernels:
             monkeypatch.setitem(kernels.kernels, kernel, FunctionKernel(raising))
 

@@ -97,11 +97,14 @@ def _updates_first(program: Program, before: Sequence[Sequence[int]], after: Seq
 
 
 def _longest_path(before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]) -> list[int]:
-    """The instruction with the longest chain behind it goes first (as Caffe2's memonger orders)."""
+    """The instruction with the longest chain behind it goes first (as Caffe2's memonger orders).
+
+    What nothing follows, such as the mean of a loss or an update, goes as soon as it may: it only frees memory.
+    """
     depth = [0] * len(before)
     for step in reversed(range(len(before))):
         depth[step] = 1 + max((depth[later] for later in after[step]), default=0)
-    return _by_priority(before, after, lambda step: -depth[step])
+    return _by_priority(before, after, lambda step: -depth[step] if after[step] else -len(before))
 
 
 def _depth_first(before: Sequence[Sequence[int]]) -> list[int]:
