@@ -181,6 +181,10 @@ def calls_free_of_strides() -> Iterator[Any]:
                 yield parameter(kernels, key, label=key)
 
 
+#: Tensors whose gaps are tried in all combinations: there are up to 4 forms of each.
+FEW = 4
+
+
 def orders(ndim: int) -> list[tuple[int, ...]]:
     """In C order, and with axis 1 innermost."""
     return [tuple(range(ndim)), (0, *range(2, ndim), 1)]
@@ -235,9 +239,9 @@ def gaps_change_no_bit(kernels: KernelSet, key: str, size: str) -> None:
 
 
 def gapped(given: Tensors, free: list[int], size: str) -> Iterator[dict[int, tuple[int, ...]]]:
-    """Gaps of these tensors: all combinations in small ones; in others each alone, and all alike."""
+    """Gaps of these tensors: all combinations of a few small ones; of others each alone, and all alike."""
     axes = {index: given[index].ndim for index in free}  # type: ignore[union-attr]
-    if size == "small":
+    if size == "small" and len(free) <= FEW:
         for chosen in product(*([None, *forms(axes[index])] for index in free)):
             yield {index: gaps for index, gaps in zip(free, chosen, strict=True) if gaps is not None}
         return

@@ -28,6 +28,7 @@ import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from singa_lite.compiler.ir.operation import Phase
 from singa_lite.compiler.ir.program import Program, floor, lifespans
 from singa_lite.compiler.ir.uses import predecessors, successors
 from singa_lite.compiler.share.in_place import in_place
@@ -67,7 +68,7 @@ def orders(program: Program) -> Iterator[tuple[str, Program]]:
     for name, order in (
         ("updates first", _updates_first(program, before, after)),
         ("least peak first", _least_peak(program, before, after)),
-        ("longest path first", _longest_path(before, after)),
+        ("longest path first", _longest_path(program, before, after)),
         ("depth first", _depth_first(before)),
         ("breadth first", _by_priority(before, after, lambda step: step)),
     ):
@@ -96,15 +97,17 @@ def _updates_first(program: Program, before: Sequence[Sequence[int]], after: Seq
     return _by_priority(before, after, lambda step: step - (len(before) if change[step] < 0 else 0))
 
 
-def _longest_path(before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]) -> list[int]:
+def _longest_path(program: Program, before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]) -> list[int]:
     """The instruction with the longest chain behind it goes first (as Caffe2's memonger orders).
 
-    What nothing follows, such as the mean of a loss or an update, goes as soon as it may: it only frees memory.
+    The mean of a loss, which nothing follows, goes as soon as it may, so that it is there before an update.
     """
     depth = [0] * len(before)
     for step in reversed(range(len(before))):
         depth[step] = 1 + max((depth[later] for later in after[step]), default=0)
-    return _by_priority(before, after, lambda step: -depth[step] if after[step] else -len(before))
+    last = {step for step, later in enumerate(after) if not later}
+    early = {step for step in last if program.instructions[step].phase != Phase.UPDATE}
+    return _by_priority(before, after, lambda step: -len(before) if step in early else -depth[step])
 
 
 def _depth_first(before: Sequence[Sequence[int]]) -> list[int]:
