@@ -22,7 +22,10 @@ def start(*arguments: str, **variables: object) -> subprocess.CompletedProcess[s
     """Python with these arguments, and these environment variables alone of those above."""
     environment = {name: value for name, value in os.environ.items() if name not in UNSET}
     environment |= {"PYTHONPATH": ROOT, **{name: str(value) for name, value in variables.items()}}
-    return subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=120)
+    flags = ["-P"] if "-c" in arguments else []  # not the package of the present folder, which has no compiled loops
+    return subprocess.run(
+        [sys.executable, *flags, *arguments], env=environment, capture_output=True, text=True, timeout=120
+    )
 
 
 def output(program: str, *arguments: str, **variables: object) -> str:
