@@ -20,7 +20,7 @@
     OF(exp, exponential(a)) \
     OF(log, logarithm(a)) \
     OF(absolute, fabsf(a)) \
-    OF(absolute_derivative, b > 0 ? a : b < 0 ? -a : 0) \
+    OF(absolute_derivative, a * (float)((b > 0) - (b < 0))) \
     OF(clip, bounded(a, p, q)) \
     OF(clip_derivative, (b >= p) & (b <= q) ? a : 0) \
     OF(maximum, (a > b) | (a != a) ? a : b) \
