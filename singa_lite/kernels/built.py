@@ -146,6 +146,18 @@ class BuiltKernel(Unique, Generic[AnyRoutine]):
         return self.build(*specs, **settings) if self.variants is None else self.variants.routine(specs, settings)
 
 
+class AddressKernel(BuiltKernel[AnyRoutine]):
+    """A kernel whose steps know addresses only, so its launches hold the arrays of their calls."""
+
+    def prepare(
+        self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
+    ) -> Launch:
+        """Bind the routine."""
+        launch = super().prepare(arrays, scratch, settings)
+        launch.arrays = arrays, scratch  # type: ignore[attr-defined]
+        return launch
+
+
 def _key(specs: TensorSpecs, settings: Settings) -> _Key:
     return (
         tuple(None if spec is None else spec.key for spec in specs),

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from singa_lite.kernels.kernel_set import KernelSet
 from singa_lite.testing.kernel_call import Tensors
 from singa_lite.testing.kernel_call import garbage as garbage
 from singa_lite.testing.kernel_call import run as run
@@ -32,3 +33,14 @@ class Case:
     """
 
     build: Build
+
+
+def run_twice(kernels: KernelSet, name: str, arrays: tuple[Any, ...], settings: dict[str, Any]) -> None:
+    """Runs a call twice, whose scratch is full of NaN before it and has 64 bytes more, which must stay so."""
+    size = kernels.scratch_bytes(name, arrays, settings)
+    scratch = np.full(size + 128, 255, np.uint8)
+    start = -scratch.__array_interface__["data"][0] % 64
+    launch = kernels.prepare(name, arrays, scratch[start : start + size], settings)
+    launch()
+    launch()
+    assert (scratch[start + size :] == 255).all()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from kernel_case import Case, Tensors, run
+from kernel_case import Case, Tensors, run, run_twice
 from kernel_cases_recurrent import BACKWARDS, GATES, NOTHING, recurrent
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import specs_of
@@ -31,7 +31,7 @@ CASES: dict[str, Case] = {
 
 
 def results(key: str, dtype: type = np.float32) -> list[np.ndarray]:
-    """Of the call, done twice, whose scratch is full of NaN before it and has 64 bytes more, which must stay so."""
+    """Results of a case."""
     name = key.split(":")[0]
     tensors, settings = CASES[key].build(np.random.default_rng(7), np.dtype(np.float32), False)
     arrays: Tensors = [None if a is None else a.astype(dtype) for a in tensors]
@@ -43,13 +43,7 @@ def outputs(name: str, tensors: Tensors, settings: dict[str, Any]) -> list[np.nd
     arrays = tuple(tensors)
     kernels = loops(NUMPY)
     assert kernels.kernels[name].serves(specs_of(arrays), settings)
-    size = kernels.scratch_bytes(name, arrays, settings)
-    scratch = np.full(size + 128, 255, np.uint8)
-    start = -scratch.__array_interface__["data"][0] % 64
-    launch = kernels.prepare(name, arrays, scratch[start : start + size], settings)
-    launch()
-    launch()
-    assert (scratch[start + size :] == 255).all()
+    run_twice(kernels, name, arrays, settings)
     roles = SIGNATURES[name].roles
     return [array for array, role in zip(arrays, roles, strict=True) if array is not None and role == "Write"]
 

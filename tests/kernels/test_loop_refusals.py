@@ -21,7 +21,7 @@ AXES = 8
 SHAPE = (2,) * AXES
 
 
-def apart() -> np.ndarray:
+def strided() -> np.ndarray:
     """Numbers of `AXES` axes with gaps along each, so that no two are one."""
     made: np.ndarray = RNG.normal(size=(3,) * AXES).astype("f")[(slice(2),) * AXES]
     return made
@@ -42,25 +42,25 @@ def result(*shape: int) -> np.ndarray:
 KEY = np.array([3, 0, 7], np.uint64)
 #: {kernel, case: tensors, settings}.
 CASES: dict[str, tuple[list[np.ndarray], dict[str, Any]]] = {
-    "add": ([apart(), apart(), result(*SHAPE)], {}),
-    "copy": ([apart(), result(*SHAPE)], {}),
-    "add_bias": ([apart(), dense(2), result(*SHAPE)], {"axis": 1}),
-    "dropout": ([apart(), KEY, result(*SHAPE)], {"p": 0.4}),
-    "rotary": ([apart(), dense(2, 2, 1), result(*SHAPE)], {"axis": 1, "inverse": False}),
-    "softmax": ([apart(), result(*SHAPE)], {"axis": 1}),
-    "reduce_sum": ([apart(), result(2)], {"axes": tuple(range(1, AXES)), "alpha": 1.0}),
-    "reduce_max": ([apart(), result()], {"axes": tuple(range(AXES))}),
-    "bias_gradient": ([apart(), result(2)], {"axis": 1}),
-    "sigmoid_cross_entropy": ([apart(), apart(), result(2)], {}),
-    "sigmoid_cross_entropy_derivative": ([dense(2), apart(), apart(), result(*SHAPE)], {}),
-    "l2_norm": ([apart(), result(*SHAPE), result(2)], {"epsilon": 1e-6}),
-    "rms_norm": ([apart(), dense(2, 2), result(*SHAPE), result(*SHAPE[2:])], {"epsilon": 1e-3}),
+    "add": ([strided(), strided(), result(*SHAPE)], {}),
+    "copy": ([strided(), result(*SHAPE)], {}),
+    "add_bias": ([strided(), dense(2), result(*SHAPE)], {"axis": 1}),
+    "dropout": ([strided(), KEY, result(*SHAPE)], {"p": 0.4}),
+    "rotary": ([strided(), dense(2, 2, 1), result(*SHAPE)], {"axis": 1, "inverse": False}),
+    "softmax": ([strided(), result(*SHAPE)], {"axis": 1}),
+    "reduce_sum": ([strided(), result(2)], {"axes": tuple(range(1, AXES)), "alpha": 1.0}),
+    "reduce_max": ([strided(), result()], {"axes": tuple(range(AXES))}),
+    "bias_gradient": ([strided(), result(2)], {"axis": 1}),
+    "sigmoid_cross_entropy": ([strided(), strided(), result(2)], {}),
+    "sigmoid_cross_entropy_derivative": ([dense(2), strided(), strided(), result(*SHAPE)], {}),
+    "l2_norm": ([strided(), result(*SHAPE), result(2)], {"epsilon": 1e-6}),
+    "rms_norm": ([strided(), dense(2, 2), result(*SHAPE), result(*SHAPE[2:])], {"epsilon": 1e-3}),
     "batch_norm_inference": (
-        [apart(), *(dense(2) for _ in range(4)), result(*SHAPE)],
+        [strided(), *(dense(2) for _ in range(4)), result(*SHAPE)],
         {"epsilon": 1e-3},
     ),
-    "scale_by": ([np.array(0.3), apart()], {}),
-    "add_squares": ([apart(), np.array(0.5)], {}),
+    "scale_by": ([np.array(0.3), strided()], {}),
+    "add_squares": ([strided(), np.array(0.5)], {}),
 }
 
 

@@ -9,7 +9,7 @@ from singa_lite.common import threads
 from singa_lite.kernels.ids import checked_span
 from singa_lite.kernels.kernel_set import Launch, TensorSpec
 from singa_lite.kernels.loop_kernels.library import AXES
-from singa_lite.kernels.loop_kernels.operands import TYPES, are_stored
+from singa_lite.kernels.loop_kernels.operands import MASK_BYTES, TYPES, are_stored
 from singa_lite.kernels.loop_kernels.routine import Addresses, BoxView, Builder, Call, LoopStep, Routine
 from singa_lite.kernels.routine import Temporary
 
@@ -17,8 +17,6 @@ from singa_lite.kernels.routine import Temporary
 PANEL, KEYS, PANELS, STEP = 64, 64, 4, 16
 #: Scores up to which the calling thread does all; of one row, where each takes the reading of a key and its value.
 SMALL, SMALL_ROW = 1 << 14, 1 << 11
-#: Bytes of a mask's number at most.
-MOST_BYTES = 8
 
 
 def _attention(call: Call, routine: Routine) -> bool:
@@ -82,7 +80,10 @@ class _SpanStep(LoopStep):
 
 
 class _Plan(NamedTuple):
-    """What all functions are given. mask: bytes of a number, whether it is a float; slots: how many, of what bytes."""
+    """Arguments that all functions have. mask: bytes of one of its numbers, and whether these are floats.
+
+    slots: of threads, and bytes of scratch of each.
+    """
 
     scratch: Temporary
     sizes: tuple[int, ...]
@@ -99,7 +100,7 @@ def _planned(call: Call, routine: Routine, pieces: int, floats: int, share: int 
     tensors = [spec for name, spec in call.operands.items() if name not in ("mask", "key", "position")]
     if not are_stored(*tensors) or (mask is not None and mask.dtype.kind not in "fiub"):
         return None
-    if (mask is not None and mask.dtype.itemsize > MOST_BYTES) or (key is not None and key.strides != (8,)):
+    if (mask is not None and mask.dtype.itemsize > MASK_BYTES) or (key is not None and key.strides != (8,)):
         return None
     if any(stride % spec.dtype.itemsize for spec in call.operands.values() for stride in spec.strides):
         return None
@@ -119,7 +120,7 @@ def _forward_floats(size: int) -> int:
 
 
 def _backward_floats(keys: int, size: int) -> int:
-    """Of a thread: seven matrices of a panel, three tiles, sums of rows, sums of all keys, and hidden keys."""
+    """Returns floats of scratch of a thread: matrices of a panel, tiles, sums of rows and of keys, hidden keys."""
     padded = -(-size // STEP) * STEP
     return 7 * PANEL * padded + 3 * KEYS * PANEL + 2 * PANEL + 2 * keys * padded + KEYS
 

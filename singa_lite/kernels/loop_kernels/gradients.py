@@ -61,7 +61,10 @@ def _clip_norm(call: Call, routine: Routine) -> bool:
 
 
 def _lines(routine: Routine, specs: Sequence[TensorSpec]) -> Matrix | None:
-    """Operands as one row, or as many as the outermost axis has where they have gaps. The first of them is updated."""
+    """Returns operands as one row, or where they have gaps as a row for each index of the outermost axis.
+
+    The first of them is updated.
+    """
     order = memory_order(specs[0].shape, specs[0].strides)
     return as_matrix(routine, specs, order if lie_alike(*specs) else order[1:], updated=specs[:1])
 

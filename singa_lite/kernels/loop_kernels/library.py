@@ -1,4 +1,4 @@
-"""The compiled loops: which file serves this processor, and their functions with the types of their arguments."""
+"""The library of compiled loops: the file for this processor, and the types of arguments of its functions."""
 
 from __future__ import annotations
 

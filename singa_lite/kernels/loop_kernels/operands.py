@@ -19,6 +19,8 @@ FLOAT = np.dtype(np.float32)
 #: {dtype: its number in numbers.h}, and that of random numbers by their place.
 TYPES = {"float32": 0, NARROW: 1, "bool": 2}
 UNIFORM = 3
+#: Bytes of a mask's number at most: a longer one has bytes that mean nothing.
+MASK_BYTES = 8
 #: Pieces of rows: enough for the cores of a large machine.
 MAX_PIECES = 64
 #: Elements and rows of a piece at least, as each has sums of its own.

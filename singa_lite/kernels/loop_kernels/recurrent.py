@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from singa_lite.kernels.loop_kernels.operands import are_stored, in_order, is_narrow
+from singa_lite.kernels.loop_kernels.operands import MASK_BYTES, are_stored, in_order, is_narrow
 from singa_lite.kernels.loop_kernels.routine import Argument, Builder, Call, Routine, RowsView
 from singa_lite.kernels.routine import Temporary
 
 #: Columns of a panel at most: columns of matrices in the scratch are filled up to a multiple of it.
 PANEL = 64
-#: Bytes of a mask's number at most: a longer one has bytes that mean nothing.
-MOST_BYTES = 8
 
 
 class _Plan:
@@ -66,7 +64,7 @@ class _Plan:
 def _planned(call: Call, routine: Routine) -> _Plan | None:
     """The plan; None for other types than float32 and bfloat16, and for a mask of longer numbers."""
     given, mask = [spec for name, spec in call.operands.items() if name != "mask"], call.optional("mask")
-    has_known_mask = mask is None or mask.dtype.itemsize <= MOST_BYTES
+    has_known_mask = mask is None or mask.dtype.itemsize <= MASK_BYTES
     return _Plan(call, routine) if are_stored(*given) and has_known_mask else None
 
 

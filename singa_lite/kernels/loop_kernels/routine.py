@@ -11,9 +11,9 @@ import numpy as np
 
 from singa_lite.common.array_types import Array
 from singa_lite.kernels import routine as base
-from singa_lite.kernels.built import BuiltKernel
+from singa_lite.kernels.built import AddressKernel
 from singa_lite.kernels.call import Call as Call
-from singa_lite.kernels.kernel_set import DeviceArray, Launch, Settings, TensorSpec
+from singa_lite.kernels.kernel_set import DeviceArray, Launch, TensorSpec
 from singa_lite.kernels.loop_kernels.library import Box, Extents, Library, Rows, load
 from singa_lite.kernels.routine import Binding, BufferView, Step
 
@@ -145,19 +145,11 @@ class Routine(base.Routine[Step[Addresses]]):
 Builder = Callable[[Call, Routine], bool]
 
 
-class LoopKernel(BuiltKernel[Routine]):
+class LoopKernel(AddressKernel[Routine]):
     """A kernel of this set. name: in the interface; build: adds its steps."""
 
     def __init__(self, name: str, build: Builder) -> None:
         super().__init__(partial(_routine, name, build))
-
-    def prepare(
-        self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
-    ) -> Launch:
-        """Bind the routine. The launch has the call's arrays, as loops know addresses only."""
-        launch = super().prepare(arrays, scratch, settings)
-        launch.arrays = arrays, scratch  # type: ignore[attr-defined]
-        return launch
 
 
 def _routine(name: str, build: Builder, *specs: TensorSpec | None, **settings: object) -> Routine | None:

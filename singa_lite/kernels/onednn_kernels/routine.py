@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import TypeVar, cast
 
 from singa_lite.kernels import routine as base
-from singa_lite.kernels.built import BuiltKernel, builders
+from singa_lite.kernels.built import AddressKernel, builders
 from singa_lite.kernels.kernel_set import DeviceArray, Launch, Settings, TensorSpecs
 from singa_lite.kernels.onednn_kernels import bfloat16
 from singa_lite.kernels.onednn_kernels.library import layouts
@@ -83,16 +83,8 @@ class Routine(base.Routine[Step[Arrays]]):
         return Arrays(arrays, scratch, rest)
 
 
-class RoutineKernel(BuiltKernel[Routine]):
+class RoutineKernel(AddressKernel[Routine]):
     """A kernel of this set."""
-
-    def prepare(
-        self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
-    ) -> Launch:
-        """Bind the routine. The launch has the call's arrays, as primitives know addresses only."""
-        launch = super().prepare(arrays, scratch, settings)
-        launch.arrays = arrays, scratch  # type: ignore[attr-defined]
-        return launch
 
     def variant(self, specs: TensorSpecs, settings: Settings) -> str:
         """As `BuiltKernel.variant`, and whether operands are taken in bfloat16."""
