@@ -11,12 +11,13 @@ from singa_lite import autograd
 from singa_lite.autograd.ops.attention import cached_attention, rows_at, write_rows
 from singa_lite.autograd.ops.shape import first_rows
 from singa_lite.common.errors import ShapeError
-from singa_lite.layer.layer import Layer
 from singa_lite.layer.past import LayerPast
-from singa_lite.layers._checks import dropout_share, flag, label, positive_int
+from singa_lite.layers._checks import dropout_share, flag, label, positive, positive_int
 from singa_lite.layers._masks import finite_padding, without_padding
 from singa_lite.layers.dense import Products
+from singa_lite.layers.normalization.layer_normalization import RMSNormalization
 from singa_lite.layers.positions import rotary_table
+from singa_lite.layers.rotary_scaling import Scaling, checked_scaling
 from singa_lite.tensor import Shape, Tensor
 
 
@@ -29,14 +30,18 @@ class MultiHeadAttention(Products):
     derivative. Output samples (time, features); positions that see none give output's bias.
 
     Layers inside: query, key, value and output, each a Dense: weights (features, heads * head_size), (width, kv_heads *
-    head_size) twice, and (heads * head_size, features). State, with dropout: random uint64 (3,), as in Dropout; with
-    rotary: table (2, time, head_size / 2).
+    head_size) twice, and (heads * head_size, features); with query_key_norm also query_norm and key_norm, each an
+    RMSNormalization of head_size. State, with dropout: random uint64 (3,), as in Dropout.
 
     heads: they divide the features where head_size is None. causal: position i sees positions 0 to i of m alone.
     dropout: the share of probabilities that training drops. kv_heads: fewer keys and values than queries, which share
-    them (grouped queries, arXiv 2305.13245); it divides heads, and is heads where None. use_bias: of all four. rotary:
-    turn queries and keys by their positions (arXiv 2104.09864); of self-attention, with an even head_size. weight_init,
-    bias_init: an Initializer, its name, or a number, of all four.
+    them (grouped queries, arXiv 2305.13245); it divides heads, and is heads where None. use_bias: of all four;
+    qkv_bias: of query, key and value, use_bias where None (Qwen2 has these alone). rotary: turn queries and keys by
+    their positions (arXiv 2104.09864); of self-attention, with an even head_size. rotary_base: above 0, larger for
+    longer texts; rotary_scaling: None, {"rope_type": "linear", "factor": 4.0}, or "llama3" or "factors" with their
+    numbers, as Hugging Face writes them (`rotary_scaling.NUMBERS`). query_key_norm: normalise each head's queries and
+    keys before they are turned (Qwen3); epsilon: of these norms. weight_init, bias_init: an Initializer, its name, or a
+    number, of all four.
 
     >>> net = Sequential([layers.Input((6, 8)), layers.MultiHeadAttention("attention", heads=2, causal=True)])
     >>> net.predict(np.ones((3, 6, 8), "float32")).shape
@@ -57,6 +62,11 @@ class MultiHeadAttention(Products):
         *,
         kv_heads: int | None = None,
         rotary: bool = False,
+        rotary_base: float = 10000.0,
+        rotary_scaling: Scaling = None,
+        qkv_bias: bool | None = None,
+        query_key_norm: bool = False,
+        epsilon: float = 1e-6,
         **options: Any,
     ) -> None:
         super().__init__(name, **options)
@@ -68,6 +78,11 @@ class MultiHeadAttention(Products):
         if self.heads % self.kv_heads:
             raise ValueError(f"{label(self)}: wanted kv_heads to divide the {self.heads} heads, received {kv_heads}")
         self.rotary = flag(self, "rotary", rotary)
+        self.rotary_base = positive(self, "rotary_base", rotary_base)
+        self.rotary_scaling = checked_scaling(f"{label(self)}: rotary_scaling", rotary_scaling)
+        self.qkv_bias = None if qkv_bias is None else flag(self, "qkv_bias", qkv_bias)
+        self.query_key_norm = flag(self, "query_key_norm", query_key_norm)
+        self.epsilon = positive(self, "epsilon", epsilon)
         self._head_size, self._is_cross = 0, False
         #: Whether what holds this layer has put zeros in the place of padding already.
         self.without_padding = False
@@ -77,16 +92,31 @@ class MultiHeadAttention(Products):
         shape, memory = self._checked(shapes)
         (time, features), size = shape, self._size(shape[1])
         self._head_size, self._is_cross = size, [len(s) for s in shapes].count(2) > 1
-        self.set_up(self._dense("query", self.heads * size), shape)
-        self.set_up(self._dense("key", self.kv_heads * size), memory)
-        self.set_up(self._dense("value", self.kv_heads * size), memory)
-        self.set_up(self._dense("output", features), (time, self.heads * size))
+        self._set_up_heads("query", self.heads, shape)
+        self._set_up_heads("key", self.kv_heads, memory)
+        self._set_up_heads("value", self.kv_heads, memory)
+        self.set_up(self.add_layer(self.product("output", features)), (time, self.heads * size))
         if self.dropout:
             self.add_state("random", (3,), dtype=np.uint64).copy_from_numpy(self.random_key("random"))
         if self.rotary:
-            table = self.add_state("table", (2, time, size // 2))
-            table.copy_from_numpy(rotary_table(time, size).astype(table.dtype))
+            self._add_table(time)
         return shape
+
+    def _set_up_heads(self, name: str, heads: int, shape: Shape) -> None:
+        """A product, and its norm where it has one."""
+        self.set_up(self.add_layer(self.product(name, heads * self._head_size, self.qkv_bias)), shape)
+        if self.query_key_norm and name != "value":
+            norm = self.add_layer(RMSNormalization(f"{name}_norm", self.epsilon))
+            self.set_up(norm, (shape[0], heads, self._head_size))
+
+    def _add_table(self, time: int) -> None:
+        table = rotary_table(time, self._head_size, self.rotary_base, self.rotary_scaling)
+        self.add_constant("table", table)
+
+    def options_changed(self) -> None:
+        """The table is that of the base and the scaling."""
+        if self.rotary:
+            self._add_table(self.constants["table"].shape[1])
 
     def _checked(self, shapes: Sequence[Shape]) -> tuple[Shape, Shape]:
         """The sample shapes of x and of what it attends to. ShapeError for inputs that are no such, or fit no mask."""
@@ -117,9 +147,6 @@ class MultiHeadAttention(Products):
             raise ShapeError(f"{label(self)}: wanted an even head_size with rotary=True, received {size}")
         return size
 
-    def _dense(self, name: str, num_output: int) -> Layer:
-        return self.add_layer(self.product(name, num_output))
-
     def forward(self, training: bool, *inputs: Tensor) -> Tensor:
         """x (n, time, features), perhaps m (n, length, width), perhaps mask (n, length) -> (n, time, features)."""
         x = inputs[0]
@@ -129,7 +156,7 @@ class MultiHeadAttention(Products):
             is_self = memory is x
             x = finite_padding(x, mask if is_self else x.mask)
             memory = x if is_self else without_padding(memory, mask)
-        table = first_rows(self.states["table"], 1, x.shape[1]) if self.rotary else None
+        table = first_rows(self.constants["table"], 1, x.shape[1]) if self.rotary else None
         q, k, v = self._heads(training, x, memory, table)
         p = self.dropout if training else 0.0
         state = self.states["random"] if p else None
@@ -164,14 +191,14 @@ class MultiHeadAttention(Products):
 
     def most_positions(self) -> int | None:
         """Of the table that turns them."""
-        return self.states["table"].shape[1] if self.rotary else None
+        return self.constants["table"].shape[1] if self.rotary else None
 
     def continued(self, past: LayerPast, *inputs: Tensor) -> Tensor:
         """x (n, m, features), perhaps mask (n, m) -> (n, m, features)."""
         x, *masks = inputs
         mask = masks[0] if masks else x.mask
         x = finite_padding(x, mask)
-        table = rows_at(self.states["table"], past.position, x.shape[1]) if self.rotary else None
+        table = rows_at(self.constants["table"], past.position, x.shape[1]) if self.rotary else None
         q, k, v = self._heads(False, x, x, table)
         write_rows(k, past.position, past["keys"])
         write_rows(v, past.position, past["values"])
@@ -183,4 +210,6 @@ class MultiHeadAttention(Products):
     def _projected(self, name: str, training: bool, x: Tensor, heads: int) -> Tensor:
         """(n, time, heads, size)."""
         y = self.run(self.layers[name], training, x)
-        return autograd.reshape(y, (*y.shape[:2], heads, y.shape[2] // heads))
+        y = autograd.reshape(y, (*y.shape[:2], heads, y.shape[2] // heads))
+        norm = self._layers.get(f"{name}_norm")
+        return y if norm is None else self.run(norm, training, y)

@@ -14,6 +14,7 @@ from singa_lite.layers.dense import Products, SwiGLU
 from singa_lite.layers.dropout import Dropout
 from singa_lite.layers.multi_head_attention import MultiHeadAttention
 from singa_lite.layers.normalization.layer_normalization import LayerNormalization, RMSNormalization
+from singa_lite.layers.rotary_scaling import Scaling
 from singa_lite.tensor import Shape, Tensor
 
 
@@ -31,14 +32,15 @@ class TransformerBlock(Products):
     part with normalize_first=False; dropouts only where there is some; with "swiglu" hidden is a SwiGLU, whose
     activation is within it.
 
-    heads, head_size, kv_heads, causal, rotary: as for MultiHeadAttention. hidden_size: outputs of `hidden`, default 4
+    heads, head_size, kv_heads, causal, rotary, rotary_base, rotary_scaling, qkv_bias, query_key_norm: as for
+    MultiHeadAttention. hidden_size: outputs of `hidden`, default 4
     times the features. dropout: from 0 to below 1; hidden_dropout: of what the activation gives, as PyTorch's
     TransformerEncoderLayer has beside the others. activation: a mode of Activation, or "swiglu". norm: "layer" for
     LayerNormalization, "rms" for RMSNormalization. epsilon: of the norms. use_bias: of all products. weight_init,
     bias_init: of all products, an Initializer, its name, or a number.
 
     GPT-2's: causal, "gelu_tanh". BERT's: normalize_first=False. Llama's: causal, norm="rms", activation="swiglu",
-    rotary=True, use_bias=False, kv_heads.
+    rotary=True, use_bias=False, kv_heads; Qwen2's: the same and qkv_bias=True; Qwen3's: and query_key_norm=True.
 
     >>> net = Sequential([layers.Input((6, 8)), layers.TransformerBlock("block", heads=2, causal=True)])
     >>> net.predict(np.ones((3, 6, 8), "float32")).shape
@@ -65,6 +67,10 @@ class TransformerBlock(Products):
         head_size: int | None = None,
         kv_heads: int | None = None,
         rotary: bool = False,
+        rotary_base: float = 10000.0,
+        rotary_scaling: Scaling = None,
+        qkv_bias: bool | None = None,
+        query_key_norm: bool = False,
         epsilon: float = 1e-5,
         **options: Any,
     ) -> None:
@@ -75,7 +81,15 @@ class TransformerBlock(Products):
         self.activation = check_choice(self, "activation", activation, (*MODES, "swiglu"))
         self.norm = check_choice(self, "norm", norm, ("layer", "rms"))
         self._attention = MultiHeadAttention(
-            *("attention", heads, head_size, causal, dropout), kv_heads=kv_heads, rotary=rotary, **self.weight_options
+            *("attention", heads, head_size, causal, dropout),
+            kv_heads=kv_heads,
+            rotary=rotary,
+            rotary_base=rotary_base,
+            rotary_scaling=rotary_scaling,
+            qkv_bias=qkv_bias,
+            query_key_norm=query_key_norm,
+            epsilon=epsilon,
+            **self.weight_options,
         )
         self._attention.without_padding = True
         kind = RMSNormalization if self.norm == "rms" else LayerNormalization
