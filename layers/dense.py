@@ -53,9 +53,11 @@ class Dense(WithActivation):
 class Products(Weighted):
     """Base of layers that hold several Dense, all with the same `use_bias`, `weight_init` and `bias_init`."""
 
-    def product(self, name: str, num_output: int) -> Dense:
-        """A layer that this one is to hold."""
-        return Dense(name, num_output, **self.weight_options)
+    def product(self, name: str, num_output: int, use_bias: bool | None = None) -> Dense:
+        """A layer that this one is to hold. use_bias: whether it has a bias; this layer's own option where None."""
+        use_bias = self.use_bias if use_bias is None else use_bias
+        bias_init = self.bias_init if use_bias else 0.0
+        return Dense(name, num_output, use_bias, weight_init=self.weight_init, bias_init=bias_init)
 
 
 class SwiGLU(Products):

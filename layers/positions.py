@@ -16,15 +16,16 @@ from singa_lite.layer import initializer
 from singa_lite.layer.layer import Layer
 from singa_lite.layer.past import LayerPast
 from singa_lite.layers._checks import init, input_axes, label, positive, positive_int
+from singa_lite.layers.rotary_scaling import Scaling, scaled_rates
 from singa_lite.tensor import Shape, Tensor
 
 
-def rotary_table(time: int, size: int, base: float = 10000.0) -> Array:
+def rotary_table(time: int, size: int, base: float = 10000.0, scaling: Scaling = None) -> Array:
     """Cosines and sines of position * base**(-2 * i / size), as `autograd.rotary` takes them (arXiv 2104.09864).
 
-    float64 (2, time, size / 2); size: of the features that are turned, even.
+    float64 (2, time, size / 2); size: of the features that are turned, even; scaling: of the angles, see `scaled_rates`.
     """
-    angles = _angles("rotary_table", time, size, base)
+    angles = _angles("rotary_table", time, size, base, scaling)
     return np.stack([np.cos(angles), np.sin(angles)])
 
 
@@ -37,13 +38,13 @@ def sinusoidal_table(time: int, size: int, base: float = 10000.0) -> Array:
     return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(time, size)
 
 
-def _angles(where: str, time: int, size: int, base: float) -> Array:
+def _angles(where: str, time: int, size: int, base: float, scaling: Scaling = None) -> Array:
     """(time, size / 2)."""
     time, size = integer(f"{where} time", time, 1), integer(f"{where} size", size, 2)
     if size % 2:
         raise ValueError(f"{where} size: wanted an even number, received {size}")
     rates = above_zero(f"{where} base", base) ** (-np.arange(0, size, 2) / size)
-    angles: Array = np.arange(time)[:, None] * rates
+    angles: Array = np.arange(time)[:, None] * scaled_rates(where, rates, scaling)
     return angles
 
 
@@ -95,12 +96,40 @@ class LearnedPositions(Layer):
         return autograd.add(x, weight if weight.shape[0] == time else autograd.split(weight, 0, (time,))[0])
 
 
+class TextStarts(Layer):
+    """Passes on where the text of each position begins, for rows that hold several texts: an input of a net.
+
+    Input and output samples (time,), integers from 0: of a row of a text of 3 ids and one of 2, [0, 0, 0, 3, 3]. Layers
+    with packed=True take it. Texts that are generated are alone in their rows, and need none.
+
+    >>> net = FeedForwardNet()
+    >>> tokens = net.add(layers.Embedding("tokens", 100, 8, input_sample_shape=(5,)))
+    >>> starts = net.add(layers.TextStarts("starts", input_sample_shape=(5,)), [])
+    >>> block = net.add(layers.TransformerBlock("block", 2, True, packed=True), [tokens, starts])
+    >>> net.predict({"tokens": np.ones((2, 5), "int64"), "starts": np.zeros((2, 5), "int64")}).shape
+    (2, 5, 8)
+    """
+
+    input_ids = 2**63
+    positionwise = True
+    any_length = True
+    begins_texts = True
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """The shape is kept."""
+        return input_axes(self, shapes, ("time",))
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, time) of integers -> the same bytes."""
+        return autograd.identity(x)
+
+
 class SinusoidalPositions(Layer):
     """Adds sines and cosines of the position: y = x + table, table[t, 2 * i] = sin(t * base**(-2 * i / features)), the
     cosine at 2 * i + 1.
 
     From Vaswani and others, arXiv 1706.03762, section 3.5. Input and output samples (time, features), features even.
-    State: table (time, features), which never changes.
+    The table (time, features) follows from the base, and is no state.
 
     base: above 0.
 
@@ -123,26 +152,24 @@ class SinusoidalPositions(Layer):
         time, features = input_axes(self, shapes, ("time", "features"))
         if features % 2:
             raise ShapeError(f"{label(self)}: wanted an even number of features, received {(time, features)}")
-        self.add_state("table", (time, features))
-        self.options_changed()
+        self.add_constant("table", sinusoidal_table(time, features, self.base))
         return time, features
 
     def options_changed(self) -> None:
         """The table is that of the base."""
-        table = self.states["table"]
-        time, features = table.shape
-        table.copy_from_numpy(sinusoidal_table(time, features, self.base).astype(table.dtype))
+        time, features = self.constants["table"].shape
+        self.add_constant("table", sinusoidal_table(time, features, self.base))
 
     def most_positions(self) -> int | None:
         """Rows of the table."""
-        return self.states["table"].shape[0]
+        return self.constants["table"].shape[0]
 
     def continued(self, past: LayerPast, *inputs: Tensor) -> Tensor:
         """x (n, m, features) -> the same shape, by the next m rows."""
         (x,) = inputs
-        table = self.states["table"]
+        table = self.constants["table"]
         return autograd.add(x, rows_at(table.view((1, *table.shape)), past.position, x.shape[1]))
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, time, features) -> the same shape."""
-        return autograd.add(x, first_rows(self.states["table"], 0, x.shape[1]))
+        return autograd.add(x, first_rows(self.constants["table"], 0, x.shape[1]))

@@ -14,6 +14,7 @@ from singa_lite.layers.dense import Products, SwiGLU
 from singa_lite.layers.dropout import Dropout
 from singa_lite.layers.multi_head_attention import MultiHeadAttention
 from singa_lite.layers.normalization.layer_normalization import LayerNormalization, RMSNormalization
+from singa_lite.layers.rotary_scaling import Scaling
 from singa_lite.tensor import Shape, Tensor
 
 
@@ -25,20 +26,21 @@ class TransformerBlock(Products):
     and others (arXiv 2002.04745). Dropout, where there is some, is on the probabilities of the attention and on what
     attention and output add to x, as in GPT-2.
 
-    Input samples (time, features), perhaps beside a mask (time,) of 1 for what is seen and 0 for padding; output
-    samples (time, features). Layers in it, in this order: attention_norm, attention (MultiHeadAttention),
+    Input samples (time, features), perhaps beside a mask (time,) of 1 for what is seen and 0 for padding, with packed
+    last of all the ints of `TextStarts` (time,); output samples (time, features). Layers in it, in this order: attention_norm, attention (MultiHeadAttention),
     attention_dropout, hidden_norm, hidden, activation, hidden_dropout, output, output_dropout; each norm behind its
     part with normalize_first=False; dropouts only where there is some; with "swiglu" hidden is a SwiGLU, whose
     activation is within it.
 
-    heads, head_size, kv_heads, causal, rotary: as for MultiHeadAttention. hidden_size: outputs of `hidden`, default 4
+    heads, head_size, kv_heads, causal, rotary, rotary_base, rotary_scaling, qkv_bias, query_key_norm, window,
+    packed: as for MultiHeadAttention. hidden_size: outputs of `hidden`, default 4
     times the features. dropout: from 0 to below 1; hidden_dropout: of what the activation gives, as PyTorch's
     TransformerEncoderLayer has beside the others. activation: a mode of Activation, or "swiglu". norm: "layer" for
     LayerNormalization, "rms" for RMSNormalization. epsilon: of the norms. use_bias: of all products. weight_init,
     bias_init: of all products, an Initializer, its name, or a number.
 
     GPT-2's: causal, "gelu_tanh". BERT's: normalize_first=False. Llama's: causal, norm="rms", activation="swiglu",
-    rotary=True, use_bias=False, kv_heads.
+    rotary=True, use_bias=False, kv_heads; Qwen2's: the same and qkv_bias=True; Qwen3's: and query_key_norm=True.
 
     >>> net = Sequential([layers.Input((6, 8)), layers.TransformerBlock("block", heads=2, causal=True)])
     >>> net.predict(np.ones((3, 6, 8), "float32")).shape
@@ -65,6 +67,12 @@ class TransformerBlock(Products):
         head_size: int | None = None,
         kv_heads: int | None = None,
         rotary: bool = False,
+        rotary_base: float = 10000.0,
+        rotary_scaling: Scaling = None,
+        qkv_bias: bool | None = None,
+        query_key_norm: bool = False,
+        window: int | None = None,
+        packed: bool = False,
         epsilon: float = 1e-5,
         **options: Any,
     ) -> None:
@@ -75,7 +83,17 @@ class TransformerBlock(Products):
         self.activation = check_choice(self, "activation", activation, (*MODES, "swiglu"))
         self.norm = check_choice(self, "norm", norm, ("layer", "rms"))
         self._attention = MultiHeadAttention(
-            *("attention", heads, head_size, causal, dropout), kv_heads=kv_heads, rotary=rotary, **self.weight_options
+            *("attention", heads, head_size, causal, dropout),
+            kv_heads=kv_heads,
+            rotary=rotary,
+            rotary_base=rotary_base,
+            rotary_scaling=rotary_scaling,
+            qkv_bias=qkv_bias,
+            query_key_norm=query_key_norm,
+            window=window,
+            packed=packed,
+            epsilon=epsilon,
+            **self.weight_options,
         )
         self._attention.without_padding = True
         kind = RMSNormalization if self.norm == "rms" else LayerNormalization
@@ -86,19 +104,20 @@ class TransformerBlock(Products):
         self._parts: list[list[Layer]] = []
 
     def setup(self, *shapes: Shape) -> Shape:
-        """(time, features), perhaps (time,) of a mask -> (time, features)."""
-        if [len(shape) for shape in shapes] not in ([2], [2, 1]):
+        """(time, features), perhaps (time,) of a mask, with packed (time,) of starts -> (time, features)."""
+        starts = [1] if self._attention.packed else []
+        if [len(shape) for shape in shapes] not in ([2, *starts], [2, 1, *starts]):
             raise ShapeError(
-                f"{label(self)}: wanted an input (time, features), perhaps a mask (time,) beside it, received "
-                f"{list(shapes)}"
+                f"{label(self)}: wanted an input (time, features), perhaps a mask (time,) beside it, with packed=True "
+                f"starts (time,) last, received {list(shapes)}"
             )
-        shape, *mask = shapes
+        shape, *others = shapes
         self._parts = [[self._attention, *self._dropouts[:1]], [*self._mapping(shape[1]), *self._dropouts[1:]]]
         for norm, part in zip(self._norms, self._parts, strict=True):
             flow = shape
             for layer in [norm, *part] if self.normalize_first else [*part, norm]:
                 self.add_layer(layer)
-                flow = self.set_up(layer, flow, *(mask if layer is self._attention else ()))
+                flow = self.set_up(layer, flow, *(others if layer is self._attention else ()))
         return shape
 
     def _mapping(self, features: int) -> list[Layer]:
@@ -110,13 +129,14 @@ class TransformerBlock(Products):
         return [self.product("hidden", size), activation, *self._hidden_dropout, output]
 
     def forward(self, training: bool, *inputs: Tensor) -> Tensor:
-        """x (n, time, features), perhaps mask (n, time) -> (n, time, features)."""
-        x, *mask = inputs
-        x = finite_padding(x, mask[0] if mask else x.mask)
+        """x (n, time, features), perhaps mask (n, time), with packed starts (n, time) -> (n, time, features)."""
+        x, *others = inputs
+        has_mask = len(others) > self._attention.packed
+        x = finite_padding(x, others[0] if has_mask else x.mask)
         for norm, part in zip(self._norms, self._parts, strict=True):
             y = self.run(norm, training, x) if self.normalize_first else x
             for layer in part:
-                y = self.run(layer, training, y, *(mask if layer is self._attention else ()))
+                y = self.run(layer, training, y, *(others if layer is self._attention else ()))
             x = autograd.add(x, y)
             x = x if self.normalize_first else self.run(norm, training, x)
         return x

@@ -17,6 +17,7 @@ from singa_lite.common.errors import GraphError
 from singa_lite.common.table import Table
 from singa_lite.device import Device
 from singa_lite.layer import initializer, names
+from singa_lite.layer.constants import shared_constant
 from singa_lite.layer.past import LayerPast
 from singa_lite.layer.sample_shape import SampleShape
 from singa_lite.tensor import Shape, Tensor, full
@@ -47,6 +48,8 @@ class LayerBase(Described):
     keeps_values: bool = False
     #: How many ids there are for a layer that takes ids: its input is of integers from 0 to below. None: of numbers.
     input_ids: int | None = None
+    #: Whether its input says where texts begin in rows of several: 0 for texts that are alone in theirs.
+    begins_texts: bool = False
     #: Whether a mask of its input is one of its output too: it does something at each position, perhaps by others.
     passes_mask: bool = False
     #: Whether it takes a mask of its input into account, though its output has none.
@@ -82,6 +85,7 @@ class LayerBase(Described):
         self.output_sample_shape: SampleShape | None = None
         self._parameters: dict[str, Tensor] = {}
         self._states: dict[str, Tensor] = {}
+        self._constants: dict[str, Tensor] = {}
         self.context: Context | None = None
         vars(self)["trainable"] = True
 
@@ -231,6 +235,24 @@ class LayerBase(Described):
         self._states[name] = tensor
         return tensor
 
+    @property
+    def constants(self) -> Mapping[str, Tensor]:
+        """What `add_constant` made, by name, without that of layers that it holds."""
+        return MappingProxyType(self._constants)
+
+    def add_constant(self, name: str, values: NDArray[Any]) -> Tensor:
+        """For `setup` and `options_changed`: a tensor of values that follow from options. It is neither trained nor
+        saved, and layers of one device share it where their values are equal.
+
+        values: floats become those of the net's dtype. Errors as for `add_state`.
+        """
+        context = self._placed() if name in self._constants else self._check_new("add_constant", name)
+        dtype = context.dtype if values.dtype.kind == "f" else values.dtype
+        tensor = shared_constant(context.device, values.astype(dtype))
+        tensor.name = tensor.name or f"{self.path}/{name}"
+        self._constants[name] = tensor
+        return tensor
+
     def _borrowed(self, name: str, shape: Shape) -> Tensor | None:
         """Another layer's parameter that stands for a new one; None where the layer makes its own."""
         return None
@@ -249,7 +271,8 @@ class LayerBase(Described):
 
     def _check_free(self, where: str, name: str) -> None:
         """GraphError for the name of a parameter, a state or a layer of this layer."""
-        for kind, table in (("layer", self._layers), ("state", self._states), ("parameter", self._parameters)):
+        tables = {"layer": self._layers, "state": self._states, "parameter": self._parameters}
+        for kind, table in {**tables, "constant": self._constants}.items():
             if name in table:
                 raise GraphError(f"{where}: wanted a name that is not taken, received that of a {kind} that is there")
 

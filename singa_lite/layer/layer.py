@@ -14,12 +14,13 @@ from singa_lite.device import Device
 from singa_lite.layer import calls, names, options, sharing
 from singa_lite.layer.base import Context as Context
 from singa_lite.layer.base import LayerBase
+from singa_lite.layer.constants import shared_constant
 from singa_lite.layer.names import free_name, name_may_be_left_out
 from singa_lite.layer.past import LayerPast as LayerPast
 from singa_lite.layer.sample_shape import InputShape as InputShape
 from singa_lite.layer.sample_shape import SampleShape as SampleShape
 from singa_lite.layer.sample_shape import checked_inputs, checked_output
-from singa_lite.tensor import Shape, Tensor
+from singa_lite.tensor import Shape, Tensor, to_numpy
 
 #: One value, or a list or a dict of several, or None. Which of them a user gets depends on the net that the script has
 #: built; a union would make the script ask at each use.
@@ -107,7 +108,7 @@ class Layer(LayerBase):
             raise GraphError(
                 f"{where}({layer.name!r}): wanted the call in __init__() or setup(), received it afterwards"
             )
-        layer.take_free_name({**self._parameters, **self._states, **self._layers})
+        layer.take_free_name({**self._parameters, **self._states, **self._constants, **self._layers})
         self._check_free(f"{where}({layer.name!r})", layer.name)
         self._layers[layer.name] = layer
         layer._holder = self
@@ -272,7 +273,7 @@ class Layer(LayerBase):
 
     def reset(self) -> None:
         """Back to before `prepare`: no parameters, no state, no shape, no layers that `setup` has added."""
-        self._parameters, self._states = {}, {}
+        self._parameters, self._states, self._constants = {}, {}, {}
         self.context = self.output_sample_shape = None
         for inner in self._layers.values():
             inner.reset()
@@ -292,6 +293,8 @@ class Layer(LayerBase):
             self._parameters[name] = tensor.to_device(device) if other is None else other.parameters[name]
         for name, tensor in self._states.items():
             self._states[name] = tensor.to_device(device)
+        for name, tensor in self._constants.items():
+            self._constants[name] = shared_constant(device, to_numpy(tensor))
         for inner in self._layers.values():
             inner.to_device(device)
         self.context = context._replace(device=device)

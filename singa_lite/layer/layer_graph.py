@@ -205,6 +205,10 @@ class LayerGraph:
         values = (value for node in self.ordered() for value in node.layer.states.values())
         return {value.name: value for value in values}
 
+    def constants(self) -> list[Tensor]:
+        """All tensors of layers that are neither parameters nor state, such as tables of positions."""
+        return [tensor for layer in self.all_layers().values() for tensor in layer.constants.values()]
+
     def param_names(self) -> list[str]:
         """Names of all parameters, "<layer>/weight" and so on, in topological order."""
         return list(self.parameters())

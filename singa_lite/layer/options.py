@@ -15,7 +15,7 @@ from singa_lite.layer.base import LayerBase
 #: What a net makes of a layer, not its options.
 OF_THE_NET = frozenset(
     {"_name", "_unnamed", "_holder", "_layers", "_parameters", "_states", "_made_in_setup", "_prepared_for", "context"}
-    | {"output_sample_shape", "input_sample_shapes", "shared_with", "trainable", "set_later"}
+    | {"_constants", "output_sample_shape", "input_sample_shapes", "shared_with", "trainable", "set_later"}
 )
 
 
@@ -70,7 +70,7 @@ def _take(layer: LayerBase, before: LayerBase, after: LayerBase) -> None:
 def _form(layer: LayerBase, is_set_up: bool) -> Iterator[object]:
     """What a change must leave as it is."""
     for each in layer.with_sublayers():
-        yield each.path, type(each)
+        yield each.path, type(each), [(name, tensor.shape) for name, tensor in each.constants.items()]
     if is_set_up:
         yield layer.output_sample_shapes
         for table in (layer.parameters, layer.states):

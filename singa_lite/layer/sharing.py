@@ -67,6 +67,8 @@ def add_copies(holder: LayerBase, layers: Sequence[LayerBase]) -> None:
     make_room(len([*holder._holders()]) + depth(layers))
     tensors = [t for layer in layers for table in (layer.parameters, layer.states) for t in table.values()]
     memo: dict[int, object] = {id(tensor): _over_same_bytes(tensor) for tensor in tensors}
+    every = (inner for layer in layers for inner in layer.with_sublayers())
+    memo |= {id(tensor): tensor for each in every for tensor in each.constants.values()}
     others = [None if holder.shared_with is None else counterpart(layer.name, holder) for layer in layers]
     for layer, other in zip(layers, others, strict=True):
         if other is not None:

@@ -1,0 +1,1 @@
+"""Language models: their configuration, files and tokenizers."""

@@ -1,0 +1,87 @@
+"""LanguageConfig: the sizes and options of a language model, whatever file they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from singa_lite.common.checks import finite_above_zero, flag, integer
+from singa_lite.layers.rotary_scaling import checked_scaling
+
+#: Those that `models.language_model` builds.
+ARCHITECTURES = ("llama", "qwen2", "qwen3", "mistral", "gpt2")
+
+_SIZES = ("width", "layers", "heads", "kv_heads", "head_size", "hidden_size", "vocabulary", "context")
+_FLAGS = ("biases", "query_key_norm", "tied")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageConfig:
+    """The sizes and options of a decoder of text. ValueError or TypeError for values that no model has.
+
+    architecture: one of `ARCHITECTURES`; width: features of a position; layers: blocks; heads, kv_heads: of queries,
+    and of keys and values; head_size: features of a head; hidden_size: outputs of the feed-forward part's first
+    product; vocabulary: ids; rotary_base, rotary_scaling: as for `MultiHeadAttention`; epsilon: of the norms; biases:
+    of query, key and value (GPT-2 has them everywhere); query_key_norm: whether each head's queries and keys are
+    normalised; window: how many keys a position sees at most, None for all before it; tied: whether the head uses the
+    embedding's table; context: the longest text that the model was trained for.
+
+    >>> from singa_lite.snapshots.language.config import LanguageConfig
+    >>> LanguageConfig(architecture="llama", width=8, layers=1, heads=2, vocabulary=100, hidden_size=12).head_size
+    4
+    """
+
+    architecture: str
+    width: int
+    layers: int
+    heads: int
+    hidden_size: int
+    vocabulary: int
+    kv_heads: int = 0
+    head_size: int = 0
+    rotary_base: float = 10000.0
+    rotary_scaling: Mapping[str, object] | None = None
+    epsilon: float = 1e-5
+    biases: bool = False
+    query_key_norm: bool = False
+    window: int | None = None
+    tied: bool = False
+    context: int = 2048
+
+    def __post_init__(self) -> None:
+        where = "LanguageConfig"
+        if self.architecture not in ARCHITECTURES:
+            raise ValueError(
+                f"{where} architecture: wanted one of {', '.join(ARCHITECTURES)}, received {self.architecture!r:.100}"
+            )
+        if not self.kv_heads:
+            object.__setattr__(self, "kv_heads", self.heads)
+        if not self.head_size:
+            self._check_divides("heads", "width")
+            object.__setattr__(self, "head_size", self.width // self.heads)
+        for name in _SIZES:
+            integer(f"{where} {name}", getattr(self, name), 1)
+        for name in ("rotary_base", "epsilon"):
+            finite_above_zero(f"{where} {name}", getattr(self, name))
+        for name in _FLAGS:
+            flag(f"{where} {name}", getattr(self, name))
+        if self.window is not None:
+            integer(f"{where} window", self.window, 1)
+        checked_scaling(f"{where} rotary_scaling", self.rotary_scaling)
+        self._check_divides("kv_heads", "heads")
+        if self.head_size % 2 and self.architecture != "gpt2":
+            raise ValueError(f"{where} head_size: wanted an even number, received {self.head_size}")
+        if self.architecture == "gpt2":
+            self._check_gpt2()
+
+    def _check_divides(self, divisor: str, name: str) -> None:
+        count, whole = (integer(f"LanguageConfig {each}", getattr(self, each), 1) for each in (divisor, name))
+        if whole % count:
+            raise ValueError(f"LanguageConfig {divisor}: wanted a divisor of the {name}, {whole}, received {count}")
+
+    def _check_gpt2(self) -> None:
+        """ValueError for what GPT-2's blocks lack."""
+        beside = {"kv_heads": self.heads, "head_size": self.width // self.heads, "window": None, "rotary_scaling": None}
+        for name, wanted in {**beside, "query_key_norm": False}.items():
+            if getattr(self, name) != wanted:
+                raise ValueError(f"LanguageConfig {name}: wanted {wanted} of gpt2, received {getattr(self, name)!r}")
