@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from nets import state_of
-from singa_lite import FeedForwardNet, data, device, layers, loss, metric, models, optimizer
+from singa_lite import FeedForwardNet, GraphError, data, device, layers, loss, metric, models, optimizer
 from singa_lite.data.packing import packed_rows
 from singa_lite.errors import DataError, DataFileError
 
@@ -230,7 +230,9 @@ def test_progress_says_tokens_a_second(tmp_path, capsys):
 # --- broken files -------------------------------------------------------------------------------------------
 
 GOOD = json.dumps({"messages": QUESTION, "prompt": "a", "completion": "b", "text": "c"}).encode()
-LONE = b'{"text": "\\ud800", "prompt": "\\ud800", "messages": [{"role": "user", "content": "\\ud800"}]}'
+LONE = (
+    b'{"text": "\\ud800", "prompt": "\\ud800", "completion": "a", "messages": [{"role": "user", "content": "\\ud800"}]}'
+)
 BROKEN: dict[str, tuple[bytes, str]] = {
     "half an object": (b'{"text": "a', "JSON"),
     "two objects": (GOOD + GOOD, "JSON"),
@@ -241,7 +243,7 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "a huge number": (b'{"text": ' + b"9" * 10**4 + b"}", "JSON"),
     "another key": (b'{"words": "a"}', "words"),
     "a number for text": (b'{"text": 5, "prompt": 5, "completion": "a", "messages": 5}', "5"),
-    "half a letter": (LONE, "surrogates"),
+    "half a letter": (LONE, "UnicodeEncodeError"),
 }
 MESSAGES: dict[str, tuple[object, str]] = {
     "none": ([], "messages"),
@@ -297,3 +299,45 @@ def test_options_that_make_no_sense(options, error, word, tmp_path):
     given = {"path": chats(tmp_path / "c"), "tokenizer": TOKENS, "length": 8} | options
     with pytest.raises(error, match=f"chat.*{word}"):
         data.chat(**given)
+
+
+# --- nets over rows of several texts ------------------------------------------------------------------------
+
+
+def llama(packed: bool, **compiling: Any) -> FeedForwardNet:
+    """Grouped queries, rotary positions, which begin anew for each text by themselves, and a tied head."""
+    net = FeedForwardNet(
+        loss.SoftmaxCrossEntropy(-1, ignore_index=OUT), dtype="float64", device=device.new_cpu(), seed=3
+    )
+    table = net.add(layers.Embedding("tokens", 256, 8, input_sample_shape=(16,)))
+    starts = [net.add(layers.TextStarts("starts", input_sample_shape=(16,)), [])] if packed else []
+    block = layers.TransformerBlock("block", 2, True, rotary=True, kv_heads=1, norm="rms", packed=packed)
+    net.add(layers.TiedDense("head", table), net.add(block, [table, *starts]))
+    net.compile(optimizer.SGD(0.1), **compiling)
+    return net
+
+
+def test_texts_in_one_row_train_as_each_in_its_own(tmp_path):
+    """Loss, gradients, and what the updates make of the net, worked out in float64 for rows of one text."""
+    texts = ["abcdef", "gh", "ijkl", "mn", "opqr", "st"]
+    path = written(tmp_path / "t", *({"text": text} for text in texts))
+    rows, packed = data.texts(path, TOKENS, 16), data.texts(path, TOKENS, 16, packed=True)
+    assert (len(rows), len(packed)) == (6, 2)
+    nets = [llama(True), llama(True, graph=False), llama(True, memory_budget="300 kB")]
+    alone = llama(False)
+    for name, wanted in alone.gradients(rows.x, rows.y).items():
+        found = nets[0].gradients(packed.x, packed.y)[name]
+        np.testing.assert_allclose(found.tolist(), wanted.tolist(), rtol=1e-9, atol=1e-12, err_msg=name)
+    loss_alone = alone.fit(rows, batch_size=6, epochs=2, shuffle=False, verbose=False)["loss"]
+    for net in nets:
+        losses = net.fit(packed, batch_size=2, epochs=2, shuffle=False, verbose=False)["loss"]
+        np.testing.assert_allclose(losses, loss_alone, rtol=1e-10)
+        assert net.evaluate(packed)[0] == pytest.approx(alone.evaluate(rows)[0], rel=1e-10)
+    prompt = [*b"abc"]
+    assert nets[0].generate(prompt, 6, 0).tolist() == alone.generate(prompt, 6, 0).tolist()
+
+
+def test_a_net_without_starts_refuses_rows_of_several_texts(tmp_path):
+    packed = data.chat(chats(tmp_path / "c"), TOKENS, length=32, packed=True)
+    with pytest.raises(GraphError, match="starts"):
+        net_of(32).fit(packed, verbose=False)

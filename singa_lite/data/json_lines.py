@@ -18,16 +18,10 @@ class JsonLine(NamedTuple):
 
     def text(self, key: str) -> str:
         """The text under a key. DataFileError where there is none."""
-        found = self.value(key)
+        found = self.values.get(key)
         if not isinstance(found, str):
-            raise DataFileError(f"{self.place}: wanted text under {key!r}, received {found!r:.100}")
-        return checked_text(f"{self.place}: {key!r}", found)
-
-    def value(self, key: str) -> object:
-        """The value under a key. DataFileError where there is none."""
-        if key not in self.values:
-            raise DataFileError(f"{self.place}: wanted a key {key!r}, received keys {list(self.values)!r:.200}")
-        return self.values[key]
+            raise DataFileError(f"{self.place}: wanted text under {key!r}, received {self.values!r:.100}")
+        return found
 
 
 def json_lines(path: str) -> Iterator[JsonLine]:
@@ -58,13 +52,6 @@ def _object(place: str, line: bytes) -> dict[str, object]:
     return found
 
 
-def checked_text(place: str, text: str) -> str:
-    """The text itself. DataFileError for one with half a pair of surrogates, which JSON can write and UTF-8 cannot."""
-    if any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise DataFileError(f"{place}: wanted text that UTF-8 can write, received half a pair of surrogates")
-    return text
-
-
 def checked_messages(place: str, given: object) -> list[Mapping[str, str]]:
     """The messages of a conversation. DataFileError unless it is a list of objects with texts "role" and "content"."""
     if not isinstance(given, Sequence) or isinstance(given, str | bytes) or not given:
@@ -76,5 +63,4 @@ def checked_messages(place: str, given: object) -> list[Mapping[str, str]]:
         for key in ("role", "content"):
             if not isinstance(message.get(key), str):
                 raise DataFileError(f"{here}: wanted text under {key!r}, received {message.get(key)!r:.100}")
-            checked_text(f"{here}: {key!r}", message[key])
     return list(given)

@@ -51,8 +51,7 @@ def chat(
     """
 
     def parts(line: JsonLine) -> Parts:
-        messages = checked_messages(line.place, line.value("messages"))
-        found = tokenizer.render_parts(messages)
+        found = tokenizer.render_parts(checked_messages(line.place, line.values.get("messages", line.values)))
         return found if answers else [("".join(text for text, _ in found), True)]
 
     answers = checks.flag("chat answers_only", answers_only)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,8 @@ IGNORED = -100
 #: What becomes of a text that is longer than a row.
 LONGER = ("cut", "split", "error")
 
-Numbers = NDArray[np.int32]
+#: A text's inputs and the targets behind them, int32 (n,) each.
+Row = tuple[NDArray[np.int32], NDArray[np.int32]]
 
 
 class Encoded(NamedTuple):
@@ -29,13 +30,6 @@ class Encoded(NamedTuple):
     place: str
     ids: list[int]
     counts: list[bool]
-
-
-class Row(NamedTuple):
-    """A text's inputs and the targets behind them, int32 (n,) each."""
-
-    x: Numbers
-    y: Numbers
 
 
 class Texts(Paired):
@@ -59,15 +53,15 @@ class Texts(Paired):
     def __init__(
         self, rows: Sequence[Row], length: int, packed: bool, count: int, truncated: int, dropped: int
     ) -> None:
-        groups = packed_rows([len(row.x) for row in rows], length) if packed else [[each] for each in range(len(rows))]
+        groups = packed_rows([len(x) for x, _ in rows], length) if packed else [[each] for each in range(len(rows))]
         ids, starts = (np.zeros((len(groups), length), np.int32) for _ in range(2))
         targets = np.full((len(groups), length), IGNORED, np.int32)
         self.lengths = np.zeros(len(groups), np.int64)
         for number, group in enumerate(groups):
             at = 0
-            for row in (rows[each] for each in group):
-                end = at + len(row.x)
-                ids[number, at:end], targets[number, at:end], starts[number, at:] = row.x, row.y, at
+            for x, y in (rows[each] for each in group):
+                end = at + len(x)
+                ids[number, at:end], targets[number, at:end], starts[number, at:] = x, y, at
                 at = end
             starts[number, at:] = at  # padding sees itself alone
             self.lengths[number] = at
@@ -75,25 +69,15 @@ class Texts(Paired):
         self.length, self.count, self.truncated, self.dropped = length, count, truncated, dropped
         self.counted = int(np.count_nonzero(targets != IGNORED))
 
-    def bucketed(
-        self,
-        batch_size: int | None = None,
-        *,
-        batch_tokens: int | None = None,
-        boundaries: int | Sequence[int] = 8,
-        seed: int = 0,
-    ) -> Bucketed:
-        """Returns the same rows in batches that are padded to one of a few lengths, see `data.bucketed`.
+    def bucketed(self, batch_size: int | None = None, **options: Any) -> Bucketed:
+        """Returns the same rows in batches that are padded to one of a few lengths. options: of `data.bucketed`.
 
         ValueError for rows of several texts, which have no padding to save.
-
         """
         if isinstance(self.x, dict):
             raise ValueError("Texts.bucketed: wanted texts with a row of their own, received packed=True")
         x, y = ([row[:n] for row, n in zip(every, self.lengths, strict=True)] for every in (self.x, self.y))
-        return bucketed(
-            x, y, batch_size, batch_tokens=batch_tokens, boundaries=boundaries, ignore_index=IGNORED, seed=seed
-        )
+        return bucketed(x, y, batch_size, **{"ignore_index": IGNORED, **options})
 
     def __repr__(self) -> str:
         padding = 1 - int(self.lengths.sum()) / (len(self) * self.length)
@@ -110,7 +94,7 @@ def text_rows(path: str, encoded: Iterable[Encoded], length: int, longer: str, p
     """
     rows, counts = list[Row](), dict.fromkeys(("count", "truncated", "dropped"), 0)
     for text in encoded:
-        pieces = [piece for piece in _pieces(text, length, longer) if (piece.y != IGNORED).any()]
+        pieces = [piece for piece in _pieces(text, length, longer) if (piece[1] != IGNORED).any()]
         counts["count"] += 1
         counts["truncated"] += longer == "cut" and len(text.ids) > length + 1
         counts["dropped"] += not pieces
@@ -131,4 +115,4 @@ def _pieces(text: Encoded, length: int, longer: str) -> list[Row]:
     ids = np.array(text.ids, np.int32)
     targets = np.where(text.counts, ids, IGNORED).astype(np.int32)
     starts = range(0, max(len(ids) - 1, 1), length) if longer == "split" else [0]
-    return [Row(ids[start : start + length + 1][:-1], targets[start + 1 : start + length + 1]) for start in starts]
+    return [(ids[start : start + length + 1][:-1], targets[start + 1 : start + length + 1]) for start in starts]
