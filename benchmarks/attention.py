@@ -53,8 +53,8 @@ def of_singa_lite(length: int, causal: bool) -> tuple[Call, dict[str, Any]]:
     with cpu.recording() as graph:
         y, lse = cpu.empty(q.shape, q.dtype), cpu.empty((1, HEADS, length), q.dtype)
         gradients = [cpu.empty(q.shape, q.dtype) for _ in range(3)]
-        cpu.run("attention", q, k, v, None, None, y, lse, **settings)
-        cpu.run("attention_derivative", dy, q, k, v, None, None, y, lse, *gradients, **settings)
+        cpu.run("attention", q, k, v, None, None, None, y, lse, **settings)
+        cpu.run("attention_derivative", dy, q, k, v, None, None, None, y, lse, *gradients, **settings)
     graph.prepare()
     held = [y, *gradients]
 

@@ -52,6 +52,7 @@ from singa_lite.layers.pooling.pooling import MaxPooling1D as MaxPooling1D
 from singa_lite.layers.pooling.pooling import MaxPooling2D as MaxPooling2D
 from singa_lite.layers.positions import LearnedPositions as LearnedPositions
 from singa_lite.layers.positions import SinusoidalPositions as SinusoidalPositions
+from singa_lite.layers.positions import TextStarts as TextStarts
 from singa_lite.layers.recurrent.cells import GRU as GRU
 from singa_lite.layers.recurrent.cells import LSTM as LSTM
 from singa_lite.layers.recurrent.cells import SimpleRNN as SimpleRNN

@@ -27,7 +27,7 @@ class MultiHeadAttention(Products):
     Neither scores nor probabilities exist whole, forward or backward (`autograd.attention`): memory is linear in the
     lengths. Inputs: x (time, features) alone, which attends to itself (m = x); x and memory m (length, width); either
     of these and behind it a mask (length,) of 1 for the positions of m that are seen and 0 for padding, which gets no
-    derivative. Output samples (time, features); positions that see none give output's bias.
+    derivative; with packed last of all the ints of `TextStarts` (time,). Output samples (time, features); positions that see none give output's bias.
 
     Layers inside: query, key, value and output, each a Dense: weights (features, heads * head_size), (width, kv_heads *
     head_size) twice, and (heads * head_size, features); with query_key_norm also query_norm and key_norm, each an
@@ -39,7 +39,9 @@ class MultiHeadAttention(Products):
     qkv_bias: of query, key and value, use_bias where None (Qwen2 has these alone). rotary: turn queries and keys by
     their positions (arXiv 2104.09864); of self-attention, with an even head_size. rotary_base: above 0, larger for
     longer texts; rotary_scaling: None, {"rope_type": "linear", "factor": 4.0}, or "llama3" or "factors" with their
-    numbers, as Hugging Face writes them (`rotary_scaling.NUMBERS`). query_key_norm: normalise each head's queries and
+    numbers, as Hugging Face writes them (`rotary_scaling.NUMBERS`). window: how many positions each sees at most, its
+    own included (Mistral), None for all before it; packed: rows hold several texts, and positions see their own alone;
+    both with causal and of self-attention. query_key_norm: normalise each head's queries and
     keys before they are turned (Qwen3); epsilon: of these norms. weight_init, bias_init: an Initializer, its name, or a
     number, of all four.
 
@@ -66,6 +68,8 @@ class MultiHeadAttention(Products):
         rotary_scaling: Scaling = None,
         qkv_bias: bool | None = None,
         query_key_norm: bool = False,
+        window: int | None = None,
+        packed: bool = False,
         epsilon: float = 1e-6,
         **options: Any,
     ) -> None:
@@ -82,6 +86,10 @@ class MultiHeadAttention(Products):
         self.rotary_scaling = checked_scaling(f"{label(self)}: rotary_scaling", rotary_scaling)
         self.qkv_bias = None if qkv_bias is None else flag(self, "qkv_bias", qkv_bias)
         self.query_key_norm = flag(self, "query_key_norm", query_key_norm)
+        self.window = None if window is None else positive_int(self, "window", window)
+        self.packed = flag(self, "packed", packed)
+        if not self.causal and (self.packed or self.window is not None):
+            raise ValueError(f"{label(self)}: wanted window and packed with causal=True only, received causal=False")
         self.epsilon = positive(self, "epsilon", epsilon)
         self._head_size, self._is_cross = 0, False
         #: Whether what holds this layer has put zeros in the place of padding already.
@@ -98,8 +106,7 @@ class MultiHeadAttention(Products):
         self.set_up(self.add_layer(self.product("output", features)), (time, self.heads * size))
         if self.dropout:
             self.add_state("random", (3,), dtype=np.uint64).copy_from_numpy(self.random_key("random"))
-        if self.rotary:
-            self._add_table(time)
+        self._add_constants(time)
         return shape
 
     def _set_up_heads(self, name: str, heads: int, shape: Shape) -> None:
@@ -109,17 +116,29 @@ class MultiHeadAttention(Products):
             norm = self.add_layer(RMSNormalization(f"{name}_norm", self.epsilon))
             self.set_up(norm, (shape[0], heads, self._head_size))
 
-    def _add_table(self, time: int) -> None:
-        table = rotary_table(time, self._head_size, self.rotary_base, self.rotary_scaling)
-        self.add_constant("table", table)
+    def _add_constants(self, time: int) -> None:
+        """The table that turns, and the first position that each one sees within the window."""
+        if self.rotary:
+            table = rotary_table(time, self._head_size, self.rotary_base, self.rotary_scaling)
+            self.add_constant("table", table)
+        if self.window is not None:
+            self.add_constant("window", np.maximum(np.arange(time)[None] - (self.window - 1), 0))
 
     def options_changed(self) -> None:
-        """The table is that of the base and the scaling."""
-        if self.rotary:
-            self._add_table(self.constants["table"].shape[1])
+        """The constants are those of the options."""
+        most = self.most_positions()
+        if most is not None:
+            self._add_constants(most)
 
     def _checked(self, shapes: Sequence[Shape]) -> tuple[Shape, Shape]:
         """The sample shapes of x and of what it attends to. ShapeError for inputs that are no such, or fit no mask."""
+        if self.packed:
+            *shapes, starts = shapes
+            if not shapes or starts != shapes[0][:1]:
+                raise ShapeError(
+                    f"{label(self)}: wanted with packed=True a last input of shape (time,), the texts' starts, received "
+                    f"{len(shapes) + 1} inputs of shapes {[*shapes, starts]}"
+                )
         axes = [len(shape) for shape in shapes]
         if axes not in ([2], [2, 2], [2, 1], [2, 2, 1]):
             raise ShapeError(
@@ -131,8 +150,10 @@ class MultiHeadAttention(Products):
             raise ShapeError(
                 f"{label(self)}: wanted a mask of shape {memory[:1]}, one number a position, received {shapes[-1]}"
             )
-        if self.rotary and axes.count(2) > 1:
-            raise ShapeError(f"{label(self)}: wanted self-attention with rotary=True, received a memory {memory}")
+        options = {"rotary": self.rotary, "packed": self.packed, "window": self.window is not None}
+        given = [name for name, is_given in options.items() if is_given]
+        if given and axes.count(2) > 1:
+            raise ShapeError(f"{label(self)}: wanted self-attention with {given[0]}, received a memory {memory}")
         return shape, memory
 
     def _size(self, features: int) -> int:
@@ -148,7 +169,10 @@ class MultiHeadAttention(Products):
         return size
 
     def forward(self, training: bool, *inputs: Tensor) -> Tensor:
-        """x (n, time, features), perhaps m (n, length, width), perhaps mask (n, length) -> (n, time, features)."""
+        """x (n, time, features), perhaps m (n, length, width), perhaps mask (n, length), with packed starts (n, time) ->
+        (n, time, features).
+        """
+        inputs, starts = self._without_starts(inputs)
         x = inputs[0]
         memory = inputs[1] if len(inputs) > 1 and inputs[1].ndim == 3 else x
         mask = inputs[-1].detach() if inputs[-1].ndim == 2 else memory.mask
@@ -157,11 +181,17 @@ class MultiHeadAttention(Products):
             x = finite_padding(x, mask if is_self else x.mask)
             memory = x if is_self else without_padding(memory, mask)
         table = first_rows(self.constants["table"], 1, x.shape[1]) if self.rotary else None
+        window = None if self.window is None else first_rows(self.constants["window"], 1, x.shape[1])
+        first = window if starts is None else starts if window is None else autograd.maximum(starts, window)
         q, k, v = self._heads(training, x, memory, table)
         p = self.dropout if training else 0.0
         state = self.states["random"] if p else None
-        y = autograd.attention(q, k, v, mask, causal=self.causal, dropout=p, state=state)
+        y = autograd.attention(q, k, v, mask, first, causal=self.causal, dropout=p, state=state)
         return self._output(training, y)
+
+    def _without_starts(self, inputs: Sequence[Tensor]) -> tuple[Sequence[Tensor], Tensor | None]:
+        """The other inputs, and where texts start in rows of several."""
+        return (inputs[:-1], inputs[-1]) if self.packed else (inputs, None)
 
     def _heads(self, training: bool, x: Tensor, memory: Tensor, table: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, turned by a table of positions where there is one."""
@@ -190,12 +220,12 @@ class MultiHeadAttention(Products):
         return {"keys": heads, "values": heads, "mask": (batch, length)}
 
     def most_positions(self) -> int | None:
-        """Of the table that turns them."""
-        return self.constants["table"].shape[1] if self.rotary else None
+        """Of the table that turns them, or says what each sees."""
+        return next((constant.shape[1] for constant in self.constants.values()), None)
 
     def continued(self, past: LayerPast, *inputs: Tensor) -> Tensor:
-        """x (n, m, features), perhaps mask (n, m) -> (n, m, features)."""
-        x, *masks = inputs
+        """x (n, m, features), perhaps mask (n, m) -> (n, m, features). A text by itself starts at 0."""
+        x, *masks = self._without_starts(inputs)[0]
         mask = masks[0] if masks else x.mask
         x = finite_padding(x, mask)
         table = rows_at(self.constants["table"], past.position, x.shape[1]) if self.rotary else None
@@ -205,7 +235,9 @@ class MultiHeadAttention(Products):
         if mask is not None:
             write_rows(mask, past.position, past["mask"])
         seen = None if mask is None else past["mask"]
-        return self._output(False, cached_attention(q, past["keys"], past["values"], seen, past.position))
+        first = None if self.window is None else rows_at(self.constants["window"], past.position, x.shape[1])
+        y = cached_attention(q, past["keys"], past["values"], seen, first, past.position)
+        return self._output(False, y)
 
     def _projected(self, name: str, training: bool, x: Tensor, heads: int) -> Tensor:
         """(n, time, heads, size)."""

@@ -96,6 +96,34 @@ class LearnedPositions(Layer):
         return autograd.add(x, weight if weight.shape[0] == time else autograd.split(weight, 0, (time,))[0])
 
 
+class TextStarts(Layer):
+    """Passes on where the text of each position begins, for rows that hold several texts: an input of a net.
+
+    Input and output samples (time,), integers from 0: of a row of a text of 3 ids and one of 2, [0, 0, 0, 3, 3]. Layers
+    with packed=True take it. Texts that are generated are alone in their rows, and need none.
+
+    >>> net = FeedForwardNet()
+    >>> tokens = net.add(layers.Embedding("tokens", 100, 8, input_sample_shape=(5,)))
+    >>> starts = net.add(layers.TextStarts("starts", input_sample_shape=(5,)), [])
+    >>> block = net.add(layers.TransformerBlock("block", 2, True, packed=True), [tokens, starts])
+    >>> net.predict({"tokens": np.ones((2, 5), "int64"), "starts": np.zeros((2, 5), "int64")}).shape
+    (2, 5, 8)
+    """
+
+    input_ids = 2**63
+    positionwise = True
+    any_length = True
+    begins_texts = True
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """The shape is kept."""
+        return input_axes(self, shapes, ("time",))
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, time) of integers -> the same bytes."""
+        return autograd.identity(x)
+
+
 class SinusoidalPositions(Layer):
     """Adds sines and cosines of the position: y = x + table, table[t, 2 * i] = sin(t * base**(-2 * i / features)), the
     cosine at 2 * i + 1.

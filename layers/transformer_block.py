@@ -26,14 +26,14 @@ class TransformerBlock(Products):
     and others (arXiv 2002.04745). Dropout, where there is some, is on the probabilities of the attention and on what
     attention and output add to x, as in GPT-2.
 
-    Input samples (time, features), perhaps beside a mask (time,) of 1 for what is seen and 0 for padding; output
-    samples (time, features). Layers in it, in this order: attention_norm, attention (MultiHeadAttention),
+    Input samples (time, features), perhaps beside a mask (time,) of 1 for what is seen and 0 for padding, with packed
+    last of all the ints of `TextStarts` (time,); output samples (time, features). Layers in it, in this order: attention_norm, attention (MultiHeadAttention),
     attention_dropout, hidden_norm, hidden, activation, hidden_dropout, output, output_dropout; each norm behind its
     part with normalize_first=False; dropouts only where there is some; with "swiglu" hidden is a SwiGLU, whose
     activation is within it.
 
-    heads, head_size, kv_heads, causal, rotary, rotary_base, rotary_scaling, qkv_bias, query_key_norm: as for
-    MultiHeadAttention. hidden_size: outputs of `hidden`, default 4
+    heads, head_size, kv_heads, causal, rotary, rotary_base, rotary_scaling, qkv_bias, query_key_norm, window,
+    packed: as for MultiHeadAttention. hidden_size: outputs of `hidden`, default 4
     times the features. dropout: from 0 to below 1; hidden_dropout: of what the activation gives, as PyTorch's
     TransformerEncoderLayer has beside the others. activation: a mode of Activation, or "swiglu". norm: "layer" for
     LayerNormalization, "rms" for RMSNormalization. epsilon: of the norms. use_bias: of all products. weight_init,
@@ -71,6 +71,8 @@ class TransformerBlock(Products):
         rotary_scaling: Scaling = None,
         qkv_bias: bool | None = None,
         query_key_norm: bool = False,
+        window: int | None = None,
+        packed: bool = False,
         epsilon: float = 1e-5,
         **options: Any,
     ) -> None:
@@ -88,6 +90,8 @@ class TransformerBlock(Products):
             rotary_scaling=rotary_scaling,
             qkv_bias=qkv_bias,
             query_key_norm=query_key_norm,
+            window=window,
+            packed=packed,
             epsilon=epsilon,
             **self.weight_options,
         )
@@ -100,19 +104,20 @@ class TransformerBlock(Products):
         self._parts: list[list[Layer]] = []
 
     def setup(self, *shapes: Shape) -> Shape:
-        """(time, features), perhaps (time,) of a mask -> (time, features)."""
-        if [len(shape) for shape in shapes] not in ([2], [2, 1]):
+        """(time, features), perhaps (time,) of a mask, with packed (time,) of starts -> (time, features)."""
+        starts = [1] if self._attention.packed else []
+        if [len(shape) for shape in shapes] not in ([2, *starts], [2, 1, *starts]):
             raise ShapeError(
-                f"{label(self)}: wanted an input (time, features), perhaps a mask (time,) beside it, received "
-                f"{list(shapes)}"
+                f"{label(self)}: wanted an input (time, features), perhaps a mask (time,) beside it, with packed=True "
+                f"starts (time,) last, received {list(shapes)}"
             )
-        shape, *mask = shapes
+        shape, *others = shapes
         self._parts = [[self._attention, *self._dropouts[:1]], [*self._mapping(shape[1]), *self._dropouts[1:]]]
         for norm, part in zip(self._norms, self._parts, strict=True):
             flow = shape
             for layer in [norm, *part] if self.normalize_first else [*part, norm]:
                 self.add_layer(layer)
-                flow = self.set_up(layer, flow, *(mask if layer is self._attention else ()))
+                flow = self.set_up(layer, flow, *(others if layer is self._attention else ()))
         return shape
 
     def _mapping(self, features: int) -> list[Layer]:
@@ -124,13 +129,14 @@ class TransformerBlock(Products):
         return [self.product("hidden", size), activation, *self._hidden_dropout, output]
 
     def forward(self, training: bool, *inputs: Tensor) -> Tensor:
-        """x (n, time, features), perhaps mask (n, time) -> (n, time, features)."""
-        x, *mask = inputs
-        x = finite_padding(x, mask[0] if mask else x.mask)
+        """x (n, time, features), perhaps mask (n, time), with packed starts (n, time) -> (n, time, features)."""
+        x, *others = inputs
+        has_mask = len(others) > self._attention.packed
+        x = finite_padding(x, others[0] if has_mask else x.mask)
         for norm, part in zip(self._norms, self._parts, strict=True):
             y = self.run(norm, training, x) if self.normalize_first else x
             for layer in part:
-                y = self.run(layer, training, y, *(mask if layer is self._attention else ()))
+                y = self.run(layer, training, y, *(others if layer is self._attention else ()))
             x = autograd.add(x, y)
             x = x if self.normalize_first else self.run(norm, training, x)
         return x

@@ -84,7 +84,7 @@ def _add_snapshot(parser: argparse.ArgumentParser) -> None:
     convert = actions.add_parser("convert", help="the same in the format of another suffix")
     convert.add_argument("origin")
     convert.add_argument("target")
-    convert.add_argument("--weights-only", action="store_true", help="parameters and running statistics alone")
+    convert.add_argument("--weights-only", action="store_true", help="parameters and state alone")
     diff = actions.add_parser("diff", help="what two files differ in")
     diff.add_argument("first")
     diff.add_argument("second")

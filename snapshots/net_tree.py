@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -90,6 +91,7 @@ def restore(
     before the net changes; if it raises, nothing changes. Forgets an unfinished step.
     """
     check_format(snapshot)
+    snapshot = without_constants(net, snapshot)
     receiver = net.optimizer if optimizer is None or optimizer else None
     if optimizer and receiver is None:
         raise SnapshotError(f"{snapshot.path}: wanted a compiled net to put the optimizer's state into")
@@ -154,6 +156,17 @@ def of_layers(net: TrainedNet) -> dict[str, Tensor]:
     """A net's parameters and state, by their paths in the tree."""
     tensors = {f"parameters/{name}": tensor for name, tensor in net.parameters().items()}
     return tensors | {f"state/{name}": tensor for name, tensor in net.states().items()}
+
+
+def without_constants(net: TrainedNet, snapshot: Tree) -> Tree:
+    """The tree without tables of positions, which were state in earlier files and follow from options now."""
+    tables = (f"state/{layer.path}/{name}" for layer in net.all_layers().values() for name in layer.constants)
+    left_out = {path for path in tables if path in snapshot.arrays}
+    if not left_out:
+        return snapshot
+    arrays = {path: lazy for path, lazy in snapshot.arrays.items() if path not in left_out}
+    attributes = {**snapshot.attributes, "entries": number_of(snapshot, "entries") - len(left_out)}
+    return replace(snapshot, arrays=arrays, attributes=attributes)
 
 
 def _of_optimizer(optimizer: Optimizer | None, names: Collection[str]) -> dict[str, Tensor]:

@@ -114,8 +114,8 @@ def _number(where: str, name: str, value: object) -> int:
     return value
 
 
-# ---- weights alone: parameters and running statistics, as other programs' files and `weights_only` have them. Such a
-# tree lacks the optimizer's state and perhaps random state, which then stay as the net has them.
+# ---- weights alone: parameters and state, as other programs' files and `weights_only` have them. Such a tree lacks the
+# optimizer's state and the keys of random numbers, which then stay as the net has them.
 
 #: The attribute that marks such a tree, by True; it is kept in formats that could hold everything.
 _MARK = "foreign"
@@ -136,11 +136,11 @@ def mark_weights(contents: Tree) -> None:
 
 
 def only_weights(contents: Tree) -> Tree:
-    """A marked tree of the parameters and running statistics in a tree."""
+    """A marked tree of the parameters and the state in a tree, but for the keys of random numbers."""
     arrays = {
         path: lazy
         for path, lazy in contents.arrays.items()
-        if path.startswith("parameters/") or (path.startswith("state/") and lazy.dtype.kind == "f")
+        if path.startswith(("parameters/", "state/")) and not is_random_key(path, lazy)
     }
     left_out = ("optimizer", "step", "config", "config_missing")
     attributes = {name: value for name, value in contents.attributes.items() if name not in left_out}
@@ -154,15 +154,17 @@ def is_of_weights(attributes: Mapping[str, object]) -> bool:
     return attributes.get(_MARK) is True
 
 
+def is_random_key(path: str, lazy: LazyArray) -> bool:
+    """Whether it is the key of a layer's random numbers, which says nothing of what the layer has learnt."""
+    is_named = path.startswith("state/") and path.endswith("/random")
+    return is_named and (lazy.shape, lazy.dtype) == ((3,), np.dtype(np.uint64))
+
+
 def random_state(present: Collection[str], wanted: Tree | None) -> dict[str, LazyArray]:
-    """The keys of random streams in `wanted`, which are state of whole numbers, but for paths that are `present`."""
+    """The keys of random numbers in `wanted`, but for paths that are `present`."""
     if wanted is None:
         return {}
-    return {
-        path: lazy
-        for path, lazy in wanted.arrays.items()
-        if path.startswith("state/") and lazy.dtype.kind != "f" and path not in present
-    }
+    return {path: lazy for path, lazy in wanted.arrays.items() if is_random_key(path, lazy) and path not in present}
 
 
 def completed(found: Tree, wanted: Tree) -> Tree:

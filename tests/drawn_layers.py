@@ -88,6 +88,17 @@ def tied(net: FeedForwardNet) -> layers.Embedding:
     return made
 
 
+#: Of attention in its newer forms.
+HEADS: Options = {
+    "rotary_base": (1e4, 7.0),
+    "rotary_scaling": (None, {"rope_type": "linear", "factor": 3.0}),
+    "qkv_bias": (None, True, False),
+    "query_key_norm": FLAG,
+    "window": (None, 2),
+    "packed": (False,),
+    "epsilon": EPSILONS,
+}
+
 #: {layer: {option: values to draw from}}, and each option once alone. A function makes a value anew from the net.
 TABLE: dict[str, Options] = {
     "Activation": {"mode": tuple(layers.activation.MODES), "slope": (None, 0.3), "alpha": (None, 0.7)},
@@ -140,6 +151,7 @@ TABLE: dict[str, Options] = {
         "kv_heads": (None, 1),
         "use_bias": FLAG,
         "rotary": FLAG,
+        **HEADS,
         **INITIAL,
     },
     "Multiply": {},
@@ -176,7 +188,7 @@ TABLE: dict[str, Options] = {
         "head_size": (None, 4),
         "kv_heads": (None, 1),
         "rotary": FLAG,
-        "epsilon": EPSILONS,
+        **HEADS,
         "use_bias": FLAG,
         **INITIAL,
     },

@@ -34,12 +34,15 @@ MADE: dict[str, Case] = {
     "LSTM": Case(lambda: layers.LSTM("r", 2, 0.4, 2, bidirectional=True, merge="sum"), ((3, 5),), batch=3),
     "SimpleRNN": CASES["SimpleRNN:relu, averaged"],
     "MultiHeadAttention": Case(
-        lambda: layers.MultiHeadAttention("a", 2, 4, dropout=0.4, rotary=True), ((3, 8),), reach=0.5
+        lambda: layers.MultiHeadAttention("a", 2, 4, True, 0.4, rotary=True, window=2, query_key_norm=True), ((3, 8),)
     ),
     "Permute": Case(lambda: layers.Permute("p", (2, 1)), ((5, 5),)),
     "SpatialDropout1D": CASES["SpatialDropout1D"],
     "TransformerBlock": Case(
-        lambda: layers.TransformerBlock("t", 2, True, dropout=0.2, hidden_dropout=0.3, hidden_size=3, head_size=4),
+        lambda: layers.TransformerBlock(
+            *("t", 2, True),
+            **{"dropout": 0.2, "hidden_dropout": 0.3, "hidden_size": 3, "head_size": 4, "rotary": True},
+        ),
         ((3, 8),),
     ),
     "Normalization": CASES["Normalization:vectors"],
@@ -56,6 +59,7 @@ _RECURRENT = {
     **{"hidden_size": 3, "num_stacks": 3, "bidirectional": False, "merge": "concat", "stateful": True},
     **{"input_mode": "skip", "recurrent_init": 0.5, **_FILTERS},
 }
+_ROTARY = {"rotary_base": 3.0, "rotary_scaling": {"rope_type": "linear", "factor": 5.0}}
 
 #: {layer: {option: a value that a recorded net follows}}.
 FOLLOWED: dict[str, dict[str, Any]] = {
@@ -87,7 +91,7 @@ FOLLOWED: dict[str, dict[str, Any]] = {
     "LSTM": {"dropout": 0.8, "merge": "mul", "recurrent_activation": "hard_sigmoid"},
     "MaxPooling1D": {"kernel": 5, "pad": (0, 2), "ceil_mode": True},
     "MaxPooling2D": {"kernel": 5, "pad": (0, 2, 2, 0)},
-    "MultiHeadAttention": {"causal": True, "dropout": 0.8},
+    "MultiHeadAttention": {"dropout": 0.8, "window": 1, "epsilon": 0.7, **_ROTARY},
     "Normalization": {"mean": [5, 4, 3, 2, 1], "variance": 0.5},
     "PaddingMask": {"padding_idx": 3},
     "Permute": {"axes": (1, 2)},
@@ -99,7 +103,7 @@ FOLLOWED: dict[str, dict[str, Any]] = {
     "Softmax": {"axis": -1},
     "SpatialDropout1D": {"p": 0.8},
     "SpatialDropout2D": {"p": 0.8},
-    "TransformerBlock": {"causal": False, "dropout": 0.7, "activation": "tanh", "hidden_dropout": 0.1, "epsilon": 0.5},
+    "TransformerBlock": {"causal": False, "dropout": 0.7, "activation": "tanh", "hidden_dropout": 0.1, "epsilon": 0.5, **_ROTARY},
     "ZeroPadding2D": {"pad": (2, 0, 0, 2)},
     "Cropping2D": {"crop": (2, 0, 0, 2)},
 }
@@ -129,7 +133,10 @@ REFUSED: dict[str, dict[str, Any]] = {
     "LayerNormalization": {"axis": 1, "gamma_init": 0.5, "beta_init": 0.5},
     "LearnedPositions": {"max_length": 9, "weight_init": 0.5},
     "LRN": {"mode": "within_channel"},
-    "MultiHeadAttention": {"heads": 1, "head_size": 2, "kv_heads": 1, "rotary": False, "dropout": 0.0, **_FILTERS},
+    "MultiHeadAttention": {
+        **{"heads": 1, "head_size": 2, "kv_heads": 1, "rotary": False, "dropout": 0.0, "causal": False},
+        **{"qkv_bias": False, "query_key_norm": False, "packed": True, **_FILTERS},
+    },
     "Net": {"net": FeedForwardNet()},
     "Normalization": {"mean": [1, 2]},
     "PReLU": {"shared_axes": (2,), "alpha_init": 0.5},
@@ -142,7 +149,8 @@ REFUSED: dict[str, dict[str, Any]] = {
     "TimeDistributed": {"layer": layers.Dense("other", 4)},
     "TransformerBlock": {
         **{"heads": 1, "hidden_size": 5, "norm": "rms", "dropout": 0.0, "hidden_dropout": 0.0, "activation": "swiglu"},
-        **{"head_size": 2, "kv_heads": 1, "rotary": True, "normalize_first": False, **_FILTERS},
+        **{"head_size": 2, "kv_heads": 1, "rotary": False, "normalize_first": False, **_FILTERS},
+        **{"qkv_bias": False, "query_key_norm": True, "window": 2, "packed": True},
     },
     "Upsampling2D": {"factor": 3},
     "ZeroPadding2D": {"pad": 3},

@@ -88,6 +88,12 @@ NETS: dict[str, Any] = {
     "rotary, grouped": lambda dtype: net_of(
         embedding(), block("first", rotary=True, head_size=6, kv_heads=2), block("second", kv_heads=1), dtype=dtype
     ),
+    "rotary within a window": lambda dtype: net_of(
+        embedding(),
+        block("first", rotary=True, head_size=6, kv_heads=2, window=5, query_key_norm=True),
+        block("second", window=1),
+        dtype=dtype,
+    ),
     "sinusoidal, norms behind": lambda dtype: net_of(
         embedding(), layers.SinusoidalPositions("p"), block("b", normalize_first=False, activation="relu"), dtype=dtype
     ),
@@ -112,6 +118,18 @@ def test_a_text_is_that_of_the_growing_text(name, monkeypatch):
         np.testing.assert_array_equal(text, growing(net, prompt, steps))
         for step, given in enumerate(seen):
             np.testing.assert_allclose(given, scores(net, text[:, : prompt.shape[1] + step]), rtol=0, atol=1e-12)
+
+
+def test_a_net_that_is_trained_on_rows_of_several_texts_writes_texts_that_are_alone_in_theirs():
+    sizes = {"width": 8, "layers": 2, "heads": 4, "kv_heads": 2, "hidden_size": 12, "vocabulary": IDS, "window": 6}
+    config = models.LanguageConfig(architecture="mistral", **sizes)
+    packed, alone = (
+        models.language_model(config, TIME, packed=is_packed, weight_init="he_normal", seed=3) for is_packed in (True, False)
+    )
+    wanted = alone.generate(PROMPT, 7, temperature=0)
+    np.testing.assert_array_equal(packed.generate(PROMPT, 7, temperature=0), wanted)
+    np.testing.assert_array_equal(wanted, growing(alone, PROMPT, 7))
+    assert packed.plan_generation(batch=3, length=18).arena_bytes == alone.plan_generation(batch=3, length=18).arena_bytes
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "SimpleRNN"])

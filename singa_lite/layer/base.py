@@ -48,6 +48,8 @@ class LayerBase(Described):
     keeps_values: bool = False
     #: How many ids there are for a layer that takes ids: its input is of integers from 0 to below. None: of numbers.
     input_ids: int | None = None
+    #: Whether its input says where texts begin in rows of several: 0 for texts that are alone in theirs.
+    begins_texts: bool = False
     #: Whether a mask of its input is one of its output too: it does something at each position, perhaps by others.
     passes_mask: bool = False
     #: Whether it takes a mask of its input into account, though its output has none.

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from singa_lite import layers, loss
-from singa_lite.common.checks import integer
+from singa_lite.common.checks import flag, integer
 from singa_lite.common.keywords import explains_keywords
 from singa_lite.layer import initializer
+from singa_lite.layer.layer import Layer
 from singa_lite.net.feed_forward_net import FeedForwardNet
 from singa_lite.snapshots.language.config import LanguageConfig as LanguageConfig
 from singa_lite.tensor import DeviceSpec
@@ -20,6 +21,7 @@ def language_model(
     config: LanguageConfig,
     length: int | None = None,
     *,
+    packed: bool = False,
     weight_init: initializer.Spec = INIT,
     device: DeviceSpec = None,
     seed: int | None = None,
@@ -30,7 +32,9 @@ def language_model(
     loss. Layers: tokens (Embedding), of GPT-2 positions, block0 and so on (TransformerBlock), norm, and head
     (TiedDense, or Dense without bias where the configuration is not tied).
 
-    length: of a sample, the configuration's context where None; weight_init: of all weights; device, seed: of the net.
+    length: of a sample, the configuration's context where None; packed: rows hold several texts, and a second input
+    starts (TextStarts) says where each begins, which GPT-2 refuses, as its positions count from the row's first id;
+    weight_init: of all weights; device, seed: of the net.
 
     >>> sizes = {"width": 8, "layers": 2, "heads": 4, "kv_heads": 2, "hidden_size": 12, "vocabulary": 100}
     >>> net = models.language_model(models.LanguageConfig(architecture="qwen2", **sizes, biases=True), length=16)
@@ -43,21 +47,22 @@ def language_model(
     is_gpt2 = config.architecture == "gpt2"
     net = FeedForwardNet(loss.SoftmaxCrossEntropy(axis=-1), device=device, seed=seed)
     tokens = layers.Embedding("tokens", config.vocabulary, config.width, weight_init=weight_init, input_sample_shape=(time,))
-    net.add(tokens)
+    flow, starts = net.add(tokens), list[Layer]()
+    if flag("language_model: packed", packed):
+        if is_gpt2:
+            raise ValueError("language_model packed: wanted False for gpt2, whose positions count from the row's begin")
+        starts = [net.add(layers.TextStarts("starts", input_sample_shape=(time,)), [])]
     if is_gpt2:
-        net.add(layers.LearnedPositions("positions", config.context, weight_init=weight_init))
-    options = {**(_gpt2_options() if is_gpt2 else _llama_options(config)), "weight_init": weight_init}
+        flow = net.add(layers.LearnedPositions("positions", config.context, weight_init=weight_init))
+    options = _gpt2_options() if is_gpt2 else {**_llama_options(config), "packed": packed}
+    sizes = {"hidden_size": config.hidden_size, "epsilon": config.epsilon}
     for number in range(config.layers):
-        net.add(
-            layers.TransformerBlock(
-                *(f"block{number}", config.heads, True),
-                hidden_size=config.hidden_size,
-                epsilon=config.epsilon,
-                **options,
-            )
+        block = layers.TransformerBlock(
+            f"block{number}", config.heads, True, **sizes, **options, weight_init=weight_init
         )
+        flow = net.add(block, [flow, *starts])
     norm = layers.LayerNormalization if is_gpt2 else layers.RMSNormalization
-    net.add(norm("norm", epsilon=config.epsilon))
+    net.add(norm("norm", epsilon=config.epsilon), flow)
     if config.tied:
         net.add(layers.TiedDense("head", tokens))
     else:
@@ -75,4 +80,5 @@ def _llama_options(config: LanguageConfig) -> dict[str, Any]:
         **{"activation": "swiglu", "norm": "rms", "use_bias": False, "qkv_bias": config.biases, "rotary": True},
         **{"rotary_base": config.rotary_base, "rotary_scaling": config.rotary_scaling},
         **{"head_size": config.head_size, "kv_heads": config.kv_heads, "query_key_norm": config.query_key_norm},
+        "window": config.window,
     }

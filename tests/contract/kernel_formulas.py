@@ -253,12 +253,13 @@ def write_at(x, position, y):
     return y
 
 
-def cached_attention(q, keys, values, mask, position, scale):
+def cached_attention(q, keys, values, mask, first, position, scale):
     """The last rows of causal attention over what is kept."""
     m, stop = q.shape[1], position[0] + q.shape[1]
     whole = np.concatenate([np.zeros((len(q), position[0], *q.shape[2:])), q], 1)
     seen = None if mask is None else mask[:, :stop]
-    return reference(whole, keys[:, :stop], values[:, :stop], seen, True, scale)[0][:, -m:]
+    begins = None if first is None else np.pad(first, [(0, 0), (position[0], 0)])
+    return reference(whole, keys[:, :stop], values[:, :stop], seen, True, scale, begins)[0][:, -m:]
 
 
 # ---- updates, as PyTorch has them

@@ -109,6 +109,7 @@ CASES: dict[str, Case] = {
     "LearnedPositions": Case(lambda: layers.LearnedPositions("p"), SEQUENCE),
     "LearnedPositions:more": Case(lambda: layers.LearnedPositions("p", 5), SEQUENCE),
     "SinusoidalPositions": Case(lambda: layers.SinusoidalPositions("p", 100.0), ((3, 8),)),
+    "TextStarts": Case(lambda: layers.TextStarts("s"), ((3,),), differentiable=False),
     "RMSNormalization": Case(lambda: layers.RMSNormalization("r"), ((5,),), batch=3),
     "RMSNormalization:sequences": Case(lambda: layers.RMSNormalization("r", 0.1), SEQUENCE),
     "PaddingMask": Case(lambda: layers.PaddingMask("m", 4), ((3,),), differentiable=False),
@@ -260,6 +261,14 @@ CASES: dict[str, Case] = {
     "MultiHeadAttention:all options": Case(
         lambda: layers.MultiHeadAttention("a", 4, 2, True, kv_heads=2, rotary=True), ((3, 5),), reach=0.5
     ),
+    "MultiHeadAttention:as Qwen3 has it": Case(
+        lambda: layers.MultiHeadAttention(
+            *("a", 4, 4, True),
+            **{"kv_heads": 2, "rotary": True, "rotary_base": 7.0, "rotary_scaling": {"type": "linear", "factor": 1.7}},
+            **{"use_bias": False, "qkv_bias": True, "query_key_norm": True, "window": 2, "epsilon": 0.3},
+        ),
+        ((3, 5),),
+    ),
     "MultiHeadAttention:of a memory": Case(
         lambda: layers.MultiHeadAttention("a", 2, use_bias=False), ((3, 4), (5, 7)), reach=0.3
     ),
@@ -340,6 +349,14 @@ CASES: dict[str, Case] = {
             "t", 2, True, hidden_size=3, kv_heads=1, rotary=True, activation="swiglu", norm="rms", use_bias=False
         ),
         ((3, 4),),
+    ),
+    "TransformerBlock:as Qwen3 has it": Case(
+        lambda: layers.TransformerBlock(
+            *("t", 2, True),
+            **{"hidden_size": 3, "head_size": 4, "activation": "swiglu", "norm": "rms", "use_bias": False},
+            **{"kv_heads": 1, "rotary": True, "qkv_bias": True, "query_key_norm": True, "window": 2, "epsilon": 0.3},
+        ),
+        ((3, 5),),
     ),
     "SwiGLU": Case(lambda: layers.SwiGLU("s", 4), ((3, 5),)),
     "Net": Case(

@@ -272,6 +272,16 @@ ATTENTION = {
     "attention:mask": _attending(Q, KV, KV, mask=_seen(1, 0, 1, 1, 0, 0, 0, 1, 1, 1)),
     "attention:a sample sees nothing": _attending(Q, KV, KV, mask=_seen(0, 0, 0, 0, 0, 0, 1, 1, 0, 1)),
     "attention:causal and a mask": _attending(KV, KV, KV, mask=_seen(0, 1, 1, 0, 1, 1, 1, 0, 0, 0), causal=True),
+    "attention:first keys": Case(
+        (KV, SHARED, SHARED),
+        fixed=lambda rng: [np.array([[0, 0, 1, 3, 5], [-1, 1, 1, 1, 3]])],  # a row of the first sample sees none
+        call=lambda attention, q, k, v, first: attention(q, k, v, None, first, causal=True),
+    ),
+    "attention:first keys of all samples": Case(
+        (KV, KV, KV),
+        fixed=lambda rng: [np.array([[0, 0, 0, 1, 2]], np.int32)],
+        call=lambda attention, q, k, v, first: attention(q, k, v, first=first, causal=True),
+    ),
     "attention:of itself": Case((Q,), call=lambda attention, x: attention(x, x, x, causal=True)),
     "attention:dropout": Case(
         (Q, KV, KV), fixed=_random_state, call=lambda f, q, k, v, state: f(q, k, v, dropout=0.4, state=state)

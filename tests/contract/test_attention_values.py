@@ -32,16 +32,24 @@ def mask(n: int, s: int) -> np.ndarray:
     return seen
 
 
-def forward(kernels: KernelSet, given: list[np.ndarray], seen: Any, causal: bool, scale: float) -> list[np.ndarray]:
+def forward(
+    kernels: KernelSet, given: list[np.ndarray], seen: Any, causal: bool, scale: float, first: Any = None
+) -> list[np.ndarray]:
     """y and lse in float32."""
     q, k, v = (a.astype("f") for a in given)
     y, lse = garbage(q.shape, "f"), garbage((q.shape[0], q.shape[2], q.shape[1]), "f")
-    run(kernels, "attention", [q, k, v, seen, None, y, lse], {"causal": causal, "scale": scale})
+    run(kernels, "attention", [q, k, v, seen, first, None, y, lse], {"causal": causal, "scale": scale})
     return [y, lse]
 
 
 def backward(
-    kernels: KernelSet, given: list[np.ndarray], seen: Any, *others: Any, causal: bool, scale: float
+    kernels: KernelSet,
+    given: list[np.ndarray],
+    seen: Any,
+    *others: Any,
+    causal: bool,
+    scale: float,
+    first: Any = None,
 ) -> list[np.ndarray]:
     """dq, dk and dv in float32. others: y, lse."""
     dy, q, k, v = (a.astype("f") for a in given)
@@ -49,21 +57,28 @@ def backward(
     run(
         kernels,
         "attention_derivative",
-        [dy, q, k, v, seen, None, *others, *results],
+        [dy, q, k, v, seen, first, None, *others, *results],
         {"causal": causal, "scale": scale},
     )
     return results
 
 
 def derivatives(
-    dy: np.ndarray, q: np.ndarray, k: np.ndarray, v: np.ndarray, seen: Any, causal: bool, scale: float
+    dy: np.ndarray,
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    seen: Any,
+    causal: bool,
+    scale: float,
+    first: Any = None,
 ) -> list[np.ndarray]:
     """dq, dk, dv by the formula as it stands."""
     n, s, kv_heads, size = k.shape
     share = q.shape[2] // kv_heads
     unit = np.broadcast_to(np.eye(s)[None, :, None], (n, s, kv_heads, s))
     padded = [np.concatenate([a, np.zeros((*a.shape[:3], s - size))], -1) for a in (q, k)]
-    p = reference(*padded, unit, seen, causal, scale)[0].transpose(0, 2, 1, 3)  # (n, heads, t, s)
+    p = reference(*padded, unit, seen, causal, scale, first)[0].transpose(0, 2, 1, 3)  # (n, heads, t, s)
     wide = [np.repeat(a, share, axis=2) for a in (k, v)]
     dp = np.einsum("nthd,nshd->nhts", dy, wide[1])
     ds = scale * p * (dp - (dp * p).sum(-1, keepdims=True))
@@ -85,6 +100,29 @@ def test_tiles_give_what_the_formula_gives(kernels, causal, masked, sizes):
     dy = np.random.default_rng(5).standard_normal(given[0].shape)
     found = backward(kernels, [dy, *given], seen, y, lse, causal=causal, scale=scale)
     for mine, wanted in zip(found, derivatives(dy, *given, seen, causal, scale), strict=True):
+        np.testing.assert_allclose(mine, wanted, rtol=0, atol=5e-6 * np.abs(wanted).max())
+
+
+@sets
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("kind", ["window", "texts", "any"])
+def test_rows_that_begin_behind_the_first_key(kernels, kind, dtype):
+    """A window; texts one behind the other, of which one begins within a tile; and whatever the numbers are."""
+    n, t, s = 2, 700, 650
+    given, scale = inputs(n, t, s, 4, 2, 5), 0.8
+    rows = np.broadcast_to(np.arange(t), (n, t))
+    first = {
+        "window": np.maximum(rows - 99, 0),
+        "texts": np.where(rows < 130, 0, np.where(rows < 391, 130, 391)) + np.array([[0], [7]]),
+        "any": np.random.default_rng(7).integers(-5, t + 5, (n, t)),
+    }[kind].astype(dtype)
+    seen = mask(n, s) if kind == "any" else None
+    y, lse = forward(kernels, given, seen, True, scale, first)
+    for found, wanted in zip((y, lse), reference(*given, seen, True, scale, first), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-6)
+    dy = np.random.default_rng(5).standard_normal(given[0].shape)
+    found = backward(kernels, [dy, *given], seen, y, lse, causal=True, scale=scale, first=first)
+    for mine, wanted in zip(found, derivatives(dy, *given, seen, True, scale, first), strict=True):
         np.testing.assert_allclose(mine, wanted, rtol=0, atol=5e-6 * np.abs(wanted).max())
 
 
@@ -142,12 +180,12 @@ def test_dropout_drops_what_the_dropout_of_all_probabilities_would(kernels, caus
     run(kernels, "dropout", [wanted, KEY, dropped], {"p": p})
     settings = {"causal": causal, "scale": scale, "p": p}
     y, lse = garbage(q.shape, "f"), garbage((n, heads, t), "f")
-    run(kernels, "attention", [q, k, v, None, KEY, y, lse], settings)
+    run(kernels, "attention", [q, k, v, None, None, KEY, y, lse], settings)
     np.testing.assert_allclose(y.transpose(0, 2, 1, 3), dropped, rtol=1e-4, atol=1e-6)
     assert abs(np.mean(y[:, s:] == 0) - p) < 0.01 or causal
     dy = np.random.default_rng(5).standard_normal(q.shape).astype("f")
     results = [garbage(a.shape, "f") for a in (q, k, v)]
-    run(kernels, "attention_derivative", [dy, q, k, v, None, KEY, y, lse, *results], settings)
+    run(kernels, "attention_derivative", [dy, q, k, v, None, None, KEY, y, lse, *results], settings)
     np.testing.assert_allclose(results[2], np.einsum("nhts,nthd->nshd", dropped, dy), rtol=1e-3, atol=1e-4)
 
 
@@ -157,7 +195,7 @@ def test_scratch_is_linear_in_the_lengths(kernels, name):
     def scratch(length: int) -> int:
         q = np.broadcast_to(np.float32(0), (1, length, 8, 64))
         lse = np.broadcast_to(np.float32(0), (1, 8, length))
-        tensors = [q, q, q, None, None, q, lse] if name == "attention" else [q, q, q, q, None, None, q, lse, q, q, q]
+        tensors = [q, q, q, None, None, None, q, lse] if name == "attention" else [q, q, q, q, None, None, None, q, lse, q, q, q]
         return kernels.scratch_bytes(name, tensors, {"causal": True, "scale": 0.125})
 
     least, most = scratch(2048), scratch(16_384)
@@ -181,7 +219,7 @@ def test_the_last_rows_of_a_text_over_what_is_kept_of_it(kernels, m, masked):
     run(
         kernels,
         "cached_attention",
-        [q[:, t - m :].astype("f"), keys, values, kept, np.array([t - m]), y],
+        [q[:, t - m :].astype("f"), keys, values, kept, None, np.array([t - m]), y],
         {"scale": 0.6},
     )
     np.testing.assert_allclose(y, wanted[:, t - m :], rtol=0, atol=2e-6)
@@ -193,4 +231,4 @@ def test_a_position_beyond_what_is_kept_is_refused(kernels):
     q, keys = np.ones((1, 2, 1, 3), "f"), np.ones((1, 5, 1, 3), "f")
     for position in (4, -1):
         with pytest.raises(IndexError, match=f"in 0..3 for 2 of 5 places, received {position}"):
-            run(kernels, "cached_attention", [q, keys, keys, None, np.array([position]), q.copy()], {"scale": 1.0})
+            run(kernels, "cached_attention", [q, keys, keys, None, None, np.array([position]), q.copy()], {"scale": 1.0})

@@ -28,19 +28,20 @@ def normal(*shape: int) -> np.ndarray:
 Q, K, V, DY = normal(N, T, H, SIZE), normal(N, S, 3, SIZE), normal(N, S, 3, SIZE), normal(N, T, H, SIZE)
 MASK = (RNG.random((N, S)) > 0.3).astype("f")
 KEY = np.array([3, 0, 7], np.uint64)
+FIRST = np.maximum(np.arange(T) - RNG.integers(0, 90, (N, T)), 0)
 CAUSAL = {"causal": True, "scale": 0.3}
 LSE = np.abs(normal(N, H, T)) + 4
 #: {kernel, case: what is given, the shapes of the results, settings}.
 CASES: dict[str, tuple[Sequence[Any], Sequence[tuple[int, ...]], dict[str, object]]] = {
-    "attention": ((Q, K, V, MASK, None), (Q.shape, LSE.shape), CAUSAL),
-    "attention, dropout": ((Q, K, V, None, KEY), (Q.shape, LSE.shape), {**CAUSAL, "p": 0.2}),
+    "attention": ((Q, K, V, MASK, FIRST, None), (Q.shape, LSE.shape), CAUSAL),
+    "attention, dropout": ((Q, K, V, None, None, KEY), (Q.shape, LSE.shape), {**CAUSAL, "p": 0.2}),
     "attention_derivative": (
-        (DY, Q, K, V, MASK, None, normal(*Q.shape), LSE),
+        (DY, Q, K, V, MASK, None, None, normal(*Q.shape), LSE),
         (Q.shape, K.shape, V.shape),
         {**CAUSAL, "causal": False},
     ),
     "attention_derivative, dropout": (
-        (DY, Q, K, V, None, KEY, normal(*Q.shape), LSE),
+        (DY, Q, K, V, None, FIRST, KEY, normal(*Q.shape), LSE),
         (Q.shape, K.shape, V.shape),
         {**CAUSAL, "p": 0.2},
     ),

@@ -97,7 +97,7 @@ def test_numbers_that_lie_as_no_loop_reads_them_are_refused(specs: list[TensorSp
 def test_masks_of_numbers_beyond_8_bytes_are_refused(dtype: Any) -> None:
     q, k, v = (dense(2, 5, 3, 4) for _ in range(3))
     mask = np.ones((2, 5), dtype)
-    call = q, k, v, mask, None, result(2, 5, 3, 4), result(2, 3, 5)
+    call = q, k, v, mask, None, None, result(2, 5, 3, 4), result(2, 3, 5)
     fits = mask.itemsize <= 8
     assert loops(NUMPY)["attention"].serves(specs_of(call), {"causal": False, "scale": 1.0}) == fits
     gates, hidden = result(3, 2, 16), result(4, 2, 4)

@@ -73,6 +73,66 @@ def test_dropout_scales_what_it_keeps():
     assert tensor.to_numpy(layer.states["random"])[2] == 1
 
 
+def central_differences(layer: Any, x: np.ndarray, dy: np.ndarray, *others: np.ndarray) -> np.ndarray:
+    """The derivative of sum(dy * y) by x, in float64."""
+    found = np.zeros_like(x)
+    for at in np.ndindex(x.shape):
+        ends = []
+        for step in (1e-6, -1e-6):
+            moved = x.copy()
+            moved[at] += step
+            ends.append((forward(layer, moved, *others) * dy).sum())
+        found[at] = (ends[0] - ends[1]) / 2e-6
+    return found
+
+
+def forward(layer: Any, x: np.ndarray, *others: np.ndarray) -> np.ndarray:
+    """The output for inputs of their own dtypes."""
+    with autograd.no_grad():
+        return tensor.to_numpy(layer.forward(False, *map(tensor.from_numpy, (x, *others))))
+
+
+def derivative(layer: Any, x: np.ndarray, dy: np.ndarray, *others: np.ndarray) -> np.ndarray:
+    """By x."""
+    given = tensor.from_numpy(x)
+    given.stores_grad = True
+    y = layer.forward(True, given, *map(tensor.from_numpy, others))
+    return next(tensor.to_numpy(g) for p, g in autograd.backward(y, tensor.from_numpy(dy)) if p is given)
+
+
+#: Two texts and an empty end; one text after another within the window.
+STARTS = np.array([[0, 0, 0, 3, 3, 5, 6], [0, 0, 2, 2, 2, 2, 2]])
+
+
+@pytest.mark.parametrize(("window", "dtype"), [(None, "int32"), (None, "int64"), (2, "int64")])
+def test_texts_in_a_row_are_as_if_each_had_a_row_of_its_own(window, dtype):
+    """Rotary positions too, as they go by distances."""
+    options = {"rotary": True, "kv_heads": 1, "window": window, "query_key_norm": True, "qkv_bias": True}
+    alone = prepared(layers.MultiHeadAttention("a", 2, 4, True, **options), (7, 6))
+    packed = prepared(layers.MultiHeadAttention("a", 2, 4, True, packed=True, **options), (7, 6), (7,))
+    x, dy = RNG.standard_normal((2, 2, 7, 6))
+    starts = STARTS.astype(dtype)
+    y, dx = forward(packed, x, starts), derivative(packed, x, dy, starts)
+    np.testing.assert_allclose(dx, central_differences(packed, x, dy, starts), rtol=1e-5, atol=1e-8)
+    for row in range(2):
+        for start in np.unique(STARTS[row]):
+            text = np.flatnonzero(STARTS[row] == start)
+            wanted = forward(alone, x[row : row + 1, text])
+            np.testing.assert_allclose(y[row : row + 1, text], wanted, rtol=1e-9, atol=1e-12)
+            wanted = derivative(alone, x[row : row + 1, text], dy[row : row + 1, text])
+            np.testing.assert_allclose(dx[row : row + 1, text], wanted, rtol=1e-9, atol=1e-12)
+
+
+def test_a_window_hides_what_lies_before_it():
+    layer = prepared(layers.MultiHeadAttention("a", 2, causal=True, window=3), (7, 6))
+    plain = prepared(layers.MultiHeadAttention("a", 2, causal=True), (7, 6))
+    x = RNG.standard_normal((2, 7, 6))
+    y = forward(layer, x)
+    np.testing.assert_allclose(y[:, :3], forward(plain, x)[:, :3], rtol=1e-12)
+    for row in range(2, 7):
+        np.testing.assert_allclose(y[:, row], forward(plain, x[:, row - 2 : row + 1])[:, -1], rtol=1e-9, atol=1e-12)
+
+
 # ---- beside PyTorch
 
 

@@ -261,6 +261,7 @@ VALUES: dict[str, Value] = {
     "Dummy": Value(layers.Dummy("d"), [X], X),
     "LearnedPositions": Value(layers.LearnedPositions("p", 9), [SIX], SIX + GAMMA.ravel()[:18].reshape(6, 3),
                               {"weight": GAMMA.ravel()[:27]}),
+    "TextStarts": Value(layers.TextStarts("s"), [[[0, 0, 2, 2]]], [[0, 0, 2, 2]]),
     "SinusoidalPositions": Value(layers.SinusoidalPositions("p", 100.0), [X[:, 0, :3]], X[:, 0, :3] + WAVES),
     "Lambda": Value(layers.Lambda("l", lambda x: 2 * x + 1), [[[1, 2]]], [[3, 5]]),
     "Lambda of two": Value(layers.Lambda("l", lambda a, b: (a + b, a * b)), [[[1, 2]], [[3, 4]]], [[[4, 6]], [[3, 8]]]),

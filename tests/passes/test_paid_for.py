@@ -103,7 +103,7 @@ X, Y = whole(0, 5, 6000), whole(1, 5, 6000)
 def attention(causal: bool) -> Call:
     """2 samples of 3 rows and 5 keys, 4 heads of 7, in groups of two."""
     q, k, v, y = whole(0, 2, 3, 4, 7), whole(1, 2, 5, 2, 7), whole(2, 2, 5, 2, 7), whole(3, 2, 3, 4, 7)
-    return call("attention", q, k, v, None, None, y, whole(4, 2, 4, 3), causal=causal, scale=1.0)
+    return call("attention", q, k, v, None, None, None, y, whole(4, 2, 4, 3), causal=causal, scale=1.0)
 
 
 def conv2d(channels: int, kernels: int, groups: int) -> Call:

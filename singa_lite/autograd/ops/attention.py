@@ -21,7 +21,7 @@ from singa_lite.tensor import Tensor
 class Attention(Op):
     """y = dropped(softmax(scale * q @ k^T)) @ v, head by head. state: of the random numbers, None where p is 0."""
 
-    optional = (3,)
+    optional = (3, 4)
 
     def __init__(self, causal: bool, scale: float, p: float, state: Tensor | None) -> None:
         self.settings: dict[str, object] = {"causal": causal, "scale": scale}
@@ -29,23 +29,24 @@ class Attention(Op):
         if state is not None:
             self.settings["p"] = p
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, first: Tensor | None) -> Tensor:
         _check(q, k, v, mask)
+        first = None if first is None else _rows_of_all(first, q.shape[0], q.shape[1], bool(self.settings["causal"]))
         key = None if self.state is None else drawn_key("attention", self.state)
         y = self.device.empty(q.shape, q.dtype)
         lse = self.device.empty((q.shape[0], q.shape[2], q.shape[1]), q.dtype)
-        self.device.run("attention", q, k, v, mask, key, y, lse, **self.settings)
-        self.save(q, k, v, y, lse, mask, key)
+        self.device.run("attention", q, k, v, mask, first, key, y, lse, **self.settings)
+        self.save(q, k, v, y, lse, mask, first, key)
         return y
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
-        """One call gives all three derivatives; there is none by the mask."""
-        if index == 3:
+        """One call gives all three derivatives; there is none by the mask and the first keys."""
+        if index >= 3:
             return super().backward(index, *dys)
         q, k, v, y, lse = map(self.kept, range(5))
-        mask, key = self.saved[5:]
+        mask, first, key = self.saved[5:]
         made = [self.device.empty(t.shape, t.dtype) for t in (q, k, v)]
-        self.device.run("attention_derivative", dys[0], q, k, v, mask, key, y, lse, *made, **self.settings)
+        self.device.run("attention_derivative", dys[0], q, k, v, mask, first, key, y, lse, *made, **self.settings)
         self.made = {other: made[other] for other in range(3) if other != index and self.needs[other]}
         return made[index]
 
@@ -83,6 +84,7 @@ def attention(
     k: Tensor,
     v: Tensor,
     mask: Tensor | None = None,
+    first: Tensor | None = None,
     *,
     causal: bool = False,
     scale: float | None = None,
@@ -96,7 +98,8 @@ def attention(
     i // (heads / kv_heads), grouped queries (arXiv 2305.13245). Result (n, t, heads, size), of q's dtype.
     mask: (n, s), any real dtype; a key is seen where it is not 0. causal: row i sees the keys 0 to i, counted from the
     first, also where t and s differ (PyTorch's is_causal). A row that sees no key gives 0 and passes nothing back.
-    scale: 1 / sqrt(size) where None. dropout: the share of probabilities that are set to 0, the others divided by
+    first: (n or 1, t) of int32 or int64, with causal alone: row i sees keys first[i] to i, as within a window, or from
+    where its text begins in a row of several. scale: 1 / sqrt(size) where None. dropout: the share of probabilities that are set to 0, the others divided by
     1 - dropout; state, which it takes: uint64 (3,), (seed, stream, counter), whose counter goes up by one at each call.
     ShapeError or TypeError for tensors that do not fit, ValueError for other settings.
 
@@ -112,7 +115,18 @@ def attention(
         raise ShapeError(f"attention: wanted state uint64 (3,) with dropout {p:g}, received {state!r:.100}")
     if not p and state is not None:
         raise ValueError("attention: wanted state with dropout above 0 only, received it with dropout 0")
-    return Attention(causal, factor, p, state)(q, k, v, mask)
+    return Attention(causal, factor, p, state)(q, k, v, mask, first)
+
+
+def _rows_of_all(first: Tensor, n: int, rows: int, causal: bool) -> Tensor:
+    """The first keys of the rows of all samples, (n, rows): a view."""
+    if not causal:
+        raise ValueError("attention: wanted first keys with causal=True only, received them without")
+    if first.dtype.name not in ("int32", "int64"):
+        raise TypeError(f"attention: wanted first keys of int32 or int64, received {first.dtype}")
+    if first.shape not in ((n, rows), (1, rows)):
+        raise ShapeError(f"attention: wanted first keys of shape {(n, rows)} or {(1, rows)}, received {first.shape}")
+    return first if first.shape[0] == n else first.view((n, rows), (0, first.strides[1]))
 
 
 def rows_at(x: Tensor, position: Tensor, count: int) -> Tensor:
@@ -127,14 +141,17 @@ def write_rows(x: Tensor, position: Tensor, kept: Tensor) -> None:
     device_of(x).run("write_at", x, position, kept)
 
 
-def cached_attention(q: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, position: Tensor) -> Tensor:
+def cached_attention(
+    q: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, first: Tensor | None, position: Tensor
+) -> Tensor:
     """Causal `attention` of the m positions behind `position` others, over keys and values that are kept of all.
 
-    q: (n, m, heads, size); keys, values: (n, length, kv_heads, size); mask: (n, length); position: int64 (1,). Result
-    (n, m, heads, size).
+    q: (n, m, heads, size); keys, values: (n, length, kv_heads, size); mask: (n, length); first: (n or 1, m); position:
+    int64 (1,). Result (n, m, heads, size).
     """
+    first = None if first is None else _rows_of_all(first, q.shape[0], q.shape[1], True)
     y = device_of(q).empty(q.shape, q.dtype)
-    device_of(q).run("cached_attention", q, keys, values, mask, position, y, scale=1 / sqrt(q.shape[3]))
+    device_of(q).run("cached_attention", q, keys, values, mask, first, position, y, scale=1 / sqrt(q.shape[3]))
     return y
 
 

@@ -10,6 +10,7 @@ from singa_lite.kernels.interface.signature import Facts, Read, Write, kernel
 
 # q, y, dy, dq: (n, t, heads, size); k, v, dk, dv: (n, s, kv_heads, size), kv_heads divides heads, and query head i goes
 # with key head i // (heads / kv_heads). mask: (n, s), any real dtype; a key is seen where it is not 0, by all rows.
+# first: (n, t) of int32 or int64, with causal alone: row i sees keys first[i] to i.
 # causal: row i sees keys 0 to i, counted from the first of both, also where t and s differ. lse: (n, heads, t).
 # key: each of the probabilities (n, heads, t, s) is dropped as `dropout` would by this key and the share p; which are
 # dropped hangs on the key alone, not on tiles. Without a key p is 0.
@@ -18,12 +19,13 @@ from singa_lite.kernels.interface.signature import Facts, Read, Write, kernel
 # `cached_attention`). Scores are taken to be finite and far below 1e29.
 
 
-@kernel(Facts(multiplies="scores", by_samples=("q", "k", "v", "mask", "y", "lse"), joins_samples="key"), y="q")
+@kernel(Facts(multiplies="scores", by_samples=("q", "k", "v", "mask", "first", "y", "lse"), joins_samples="key"), y="q")
 def attention(
     q: Read,
     k: Read,
     v: Read,
     mask: Read | None,
+    first: Read | None,
     key: Read | None,
     y: Write,
     lse: Write,
@@ -41,7 +43,7 @@ def attention(
 @kernel(
     Facts(
         multiplies="scores",
-        by_samples=("dy", "q", "k", "v", "mask", "y", "lse", "dq", "dk", "dv"),
+        by_samples=("dy", "q", "k", "v", "mask", "first", "y", "lse", "dq", "dk", "dv"),
         joins_samples="key",
     ),
     dq="q dy y",
@@ -54,6 +56,7 @@ def attention_derivative(
     k: Read,
     v: Read,
     mask: Read | None,
+    first: Read | None,
     key: Read | None,
     y: Read,
     lse: Read,
@@ -71,13 +74,21 @@ def attention_derivative(
     """
 
 
-@kernel(Facts(multiplies="scores", by_samples=("q", "keys", "values", "mask", "y")), y="q")
+@kernel(Facts(multiplies="scores", by_samples=("q", "keys", "values", "mask", "first", "y")), y="q")
 def cached_attention(
-    q: Read, keys: Read, values: Read, mask: Read | None, position: Read, y: Write, *, scale: float
+    q: Read,
+    keys: Read,
+    values: Read,
+    mask: Read | None,
+    first: Read | None,
+    position: Read,
+    y: Write,
+    *,
+    scale: float,
 ) -> None:
     """`attention` of m rows that stand behind `position` others: row i sees keys 0 to position + i, and y is as there.
 
     q, y: (n, m, heads, size); keys, values: (n, length, kv_heads, size), their first position + m already there, the
-    others not read; mask: (n, length); position: int64 (1,), with m at most length: an IndexError where a kernel can
+    others not read; mask: (n, length); first: (n, m), counted from the first key; position: int64 (1,), with m at most length: an IndexError where a kernel can
     raise one.
     """

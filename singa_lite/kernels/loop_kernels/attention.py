@@ -26,7 +26,7 @@ def _attention(call: Call, routine: Routine) -> bool:
     if plan is None:
         return False
     numbers = int(bool(call.settings["causal"])), *plan.slots, call.number("scale"), call.number("p")
-    operands = _boxes(call, "q", "k", "v", "mask", "y", "lse")
+    operands = _boxes(call, "q", "k", "v", "mask", "first", "y", "lse")
     routine.run("attention", *operands, call.optional("key"), plan.scratch, plan.sizes, *plan.mask, *numbers)
     return True
 
@@ -38,7 +38,7 @@ def _derivative(call: Call, routine: Routine) -> bool:
     if plan is None:
         return False
     numbers = int(bool(call.settings["causal"])), *plan.slots, call.number("scale"), call.number("p")
-    operands = _boxes(call, "dy", "q", "k", "v", "mask", "y", "lse", "dq", "dk", "dv")
+    operands = _boxes(call, "dy", "q", "k", "v", "mask", "first", "y", "lse", "dq", "dk", "dv")
     routine.run("attention_derivative", *operands, call.optional("key"), plan.scratch, plan.sizes, *plan.mask, *numbers)
     return True
 
@@ -54,7 +54,7 @@ def _cached(call: Call, routine: Routine) -> bool:
     if plan is None:
         return False
     q, y = (_heads_as_rows(_box(call[name]), share) for name in ("q", "y"))
-    others = _boxes(call, "keys", "values", "mask")
+    others = _boxes(call, "keys", "values", "mask", "first")
     arguments = q, *others, y, call["position"], plan.scratch, plan.sizes, *plan.mask, *plan.slots, call.number("scale")
     routine.steps.append(_SpanStep(routine.library, function, arguments, call["position"], rows, length))
     return True
@@ -97,7 +97,7 @@ def _planned(call: Call, routine: Routine, pieces: int, floats: int, share: int 
     share: heads that are done as rows of one.
     """
     k, mask, key = call.optional("k") or call["keys"], call.optional("mask"), call.optional("key")
-    tensors = [spec for name, spec in call.operands.items() if name not in ("mask", "key", "position")]
+    tensors = [spec for name, spec in call.operands.items() if name not in ("mask", "first", "key", "position")]
     if not are_stored(*tensors) or (mask is not None and mask.dtype.kind not in "fiub"):
         return None
     if (mask is not None and mask.dtype.itemsize > MASK_BYTES) or (key is not None and key.strides != (8,)):
@@ -134,7 +134,7 @@ def _row_floats(share: int, size: int) -> int:
 def _box(spec: TensorSpec) -> BoxView:
     """The tensor with its own axes as the last of a box."""
     steps = [stride // spec.dtype.itemsize for stride in spec.strides]
-    type = TYPES.get(spec.dtype.name, 0)  # that of a mask stands elsewhere
+    type = TYPES.get(spec.dtype.name, spec.dtype.itemsize)  # the bytes of an int; that of a mask stands elsewhere
     return BoxView(spec, (*[0] * (AXES - len(steps)), *steps), type)
 
 

@@ -125,7 +125,7 @@ class _Backward(Tiles):
         return np.multiply(ds, p, out=ds)
 
 
-_GIVEN = "q", "k", "v", "mask", "key"
+_GIVEN = "q", "k", "v", "mask", "first", "key"
 _NAMES = {_Forward: (*_GIVEN, "y", "lse"), _Backward: ("dy", *_GIVEN, "y", "lse", "dq", "dk", "dv")}
 
 
@@ -148,6 +148,7 @@ def attention(
     k: Array,
     v: Array,
     mask: Array | None,
+    first: Array | None,
     key: Array | None,
     y: Array,
     lse: Array,
@@ -158,7 +159,7 @@ def attention(
     scratch: Bytes,
 ) -> None:
     """All tiles, one after the other."""
-    _tiles(_Forward, (q, k, v, mask, key, y, lse), scratch, causal=causal, scale=scale, p=p)()
+    _tiles(_Forward, (q, k, v, mask, first, key, y, lse), scratch, causal=causal, scale=scale, p=p)()
 
 
 @scratch(_backward_rule)
@@ -168,6 +169,7 @@ def attention_derivative(
     k: Array,
     v: Array,
     mask: Array | None,
+    first: Array | None,
     key: Array | None,
     y: Array,
     lse: Array,
@@ -181,4 +183,4 @@ def attention_derivative(
     scratch: Bytes,
 ) -> None:
     """All tiles, one after the other."""
-    _tiles(_Backward, (dy, q, k, v, mask, key, y, lse, dq, dk, dv), scratch, causal=causal, scale=scale, p=p)()
+    _tiles(_Backward, (dy, q, k, v, mask, first, key, y, lse, dq, dk, dv), scratch, causal=causal, scale=scale, p=p)()

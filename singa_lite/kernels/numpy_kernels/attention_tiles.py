@@ -66,6 +66,10 @@ class Tiles(ABC):
         specs: dict[str, BufferSpec] = {name: ((count,), dtype) for name, count in counts.items()}
         if "mask" in self.given:
             specs |= {"hidden": ((self.keys,), np.bool_), "offsets": ((self.keys,), dtype)}
+        if "first" in self.given:
+            specs |= {"firsts": ((self.rows,), np.int64), "distances": ((self.row_step,), np.int64)}
+            specs |= {"places": ((self.key_step,), np.int64)}
+            specs |= {"earlier": ((self.row_step * self.key_step,), np.bool_)}
         if "key" in self.given:
             drawn = self.lines * self.keys
             specs |= {"kept": ((drawn,), np.bool_), "numbers": ((min(drawn, DRAWN),), np.float32)}
@@ -84,6 +88,8 @@ class Tiles(ABC):
         with np.errstate(all="ignore"):
             if self.causal:
                 self._draw_band()
+            if "first" in self.given:
+                count_up(self.buffers["places"])
             for sample in range(self.samples):
                 self._hide(sample)
                 for head in range(self.kv_heads):
@@ -103,7 +109,9 @@ class Tiles(ABC):
     def tiles(self, block: slice) -> list[slice]:
         """The keys of each tile of these rows."""
         end = min(block.stop, self.keys) if self.causal else self.keys
-        return [slice(at, min(at + self.key_step, end)) for at in range(0, end, self.key_step)]
+        first = max(0, int(self.buffers["firsts"][block].min())) if "first" in self.given else 0
+        begin = first // self.key_step * self.key_step
+        return [slice(at, min(at + self.key_step, end)) for at in range(begin, end, self.key_step)]
 
     def _draw_band(self) -> None:
         """Row i of the band hides what lies behind column key_step + i."""
@@ -113,7 +121,9 @@ class Tiles(ABC):
             line[start + row :] = HIDDEN
 
     def _hide(self, sample: int) -> None:
-        """What the mask adds to the scores of this sample."""
+        """What the mask adds to the scores of this sample, and the first keys that its rows see."""
+        if "first" in self.given:
+            np.copyto(self.buffers["firsts"], self.given["first"][sample])
         if "mask" in self.given:
             hidden, offsets = self.buffers["hidden"], self.buffers["offsets"]
             np.equal(self.given["mask"][sample], 0, out=hidden)
@@ -131,7 +141,17 @@ class Tiles(ABC):
             offset, grid = self.key_step - block.start, scores.reshape(self.share, rows, keys)
             band = self.matrix("band", self.row_step, self.key_step + self.row_step)
             np.add(grid, band[:rows, tile.start + offset : tile.stop + offset], out=grid)
+        if "first" in self.given:
+            self._hide_earlier(block, tile, scores.reshape(self.share, rows, keys))
         return scores
+
+    def _hide_earlier(self, block: slice, tile: slice, grid: Array) -> None:
+        """Hides keys that come before the first one that a row sees. grid: (share, rows, keys)."""
+        rows, keys = grid.shape[1:]
+        distances, earlier = self.matrix("distances", rows), self.matrix("earlier", rows, keys)
+        np.subtract(self.buffers["firsts"][block], tile.start, out=distances)
+        np.less(self.buffers["places"][:keys], distances[:, None], out=earlier)
+        np.copyto(grid, HIDDEN, where=earlier)
 
     def add_product(self, a: Array, b: Array, y: Array) -> None:
         """y += a @ b."""
@@ -176,6 +196,13 @@ class Tiles(ABC):
     def part(self, name: str, sample: int, heads: slice, block: slice) -> Array:
         """Of a tensor of the call, these rows as (share, rows, size)."""
         return self.given[name][sample, block, heads].swapaxes(0, 1)
+
+
+def count_up(numbers: Array) -> None:
+    """Fills a vector with 0, 1, 2 and so on."""
+    numbers.fill(1)
+    np.add.accumulate(numbers, out=numbers)
+    np.subtract(numbers, 1, out=numbers)
 
 
 def cut(buffer: Array, *shape: int) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 
 from singa_lite.common.array_types import Array
 from singa_lite.kernels.ids import checked_span
-from singa_lite.kernels.numpy_kernels.attention_tiles import HIDDEN, cut
+from singa_lite.kernels.numpy_kernels.attention_tiles import HIDDEN, count_up, cut
 from singa_lite.kernels.numpy_kernels.scratch import BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
 
 #: Scores that are there at a time, unless one key head of one sample has more: 1 MiB of float32.
@@ -52,19 +52,24 @@ def _extents(grid: _Grid, m: int, mask: object) -> tuple[int, ...]:
     return rows * grid.size, rows * grid.length, rows, rows, m * m if m > 1 else 0, masked
 
 
-def _buffers(q: Shaped, keys: Shaped, mask: Shaped | None) -> list[BufferSpec]:
-    """All numbers, one behind the other, as cutting is quicker than carving; which rows and keys see nothing."""
-    grid = _grid(q, keys)
-    extents = _extents(grid, q.shape[1], mask)
-    return [((sum(extents),), np.result_type(q.dtype, np.float32)), ((max(extents[2], extents[5]),), np.bool_)]
+def _buffers(q: Shaped, keys: Shaped, mask: Shaped | None, first: Shaped | None) -> list[BufferSpec]:
+    """All numbers, one behind the other, as cutting is quicker than carving; which rows and keys see nothing; and with
+    `first` the places of keys, and which come before it.
+    """
+    grid, m = _grid(q, keys), q.shape[1]
+    extents = _extents(grid, m, mask)
+    flags = max(extents[2], extents[5], 0 if first is None else grid.samples * m * grid.length)
+    places = [] if first is None else [((grid.length + grid.samples * m,), np.dtype(np.int64))]
+    return [((sum(extents),), np.result_type(q.dtype, np.float32)), ((flags,), np.bool_), *places]
 
 
-@scratch(lambda q, keys, values, mask, position, y, **_: bytes_for(*_buffers(q, keys, mask)))
+@scratch(lambda q, keys, values, mask, first, position, y, **_: bytes_for(*_buffers(q, keys, mask, first)))
 def cached_attention(
     q: Array,
     keys: Array,
     values: Array,
     mask: Array | None,
+    first: Array | None,
     position: Array,
     y: Array,
     *,
@@ -74,7 +79,7 @@ def cached_attention(
     """All keys at once for some samples and key heads at a time."""
     grid, m = _grid(q, keys), q.shape[1]
     span = checked_span(position, m, grid.length)
-    numbers, flags = carve(scratch, *_buffers(q, keys, mask))
+    numbers, flags, *places = carve(scratch, *_buffers(q, keys, mask, first))
     query, scores, top, total, band, offsets = _consecutive(numbers, _extents(grid, m, mask))
     later = _later(cut(band, m, m)) if m > 1 else None
     with np.errstate(all="ignore"):
@@ -91,6 +96,9 @@ def cached_attention(
                 np.add(last, later, out=last)
             if mask is not None:
                 np.add(table, _of_mask(mask[samples, : span.stop], flags, offsets), out=table)
+            if first is not None:
+                by_row = table.reshape(*several, grid.share, m, span.stop)
+                _hide_earlier(by_row, first[samples], flags, places[0], grid.length)
             _exponentials(table, *(cut(buffer, *table.shape[:3]) for buffer in (top, total, flags)))
             np.matmul(table, v.transpose(0, 2, 1, 3), out=rows)
             sums = cut(total, *several, grid.share, m, 1)
@@ -133,6 +141,17 @@ def _of_mask(mask: Array, hidden: Array, offsets: Array) -> Array:
     added.fill(0)
     np.copyto(added, HIDDEN, where=flags)
     return added[:, None, None]
+
+
+def _hide_earlier(scores: Array, first: Array, flags: Array, numbers: Array, length: int) -> None:
+    """Hides keys that come before the first one that a row sees. scores: (samples, key heads, share, m, keys)."""
+    samples, _, _, m, keys = scores.shape
+    places, firsts = numbers[:keys], cut(numbers[length:], samples, m)
+    count_up(places)
+    np.copyto(firsts, first)
+    earlier = cut(flags, samples, m, keys)
+    np.less(places, firsts[..., None], out=earlier)
+    np.copyto(scores, HIDDEN, where=earlier[:, None, None])
 
 
 def _exponentials(scores: Array, top: Array, total: Array, dead: Array) -> None:

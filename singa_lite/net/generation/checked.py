@@ -30,7 +30,8 @@ class Drawing(NamedTuple):
 
 class TextNet(NamedTuple):
     """A net that writes texts. entry: its input layer; ids: how many it takes; classes: how many it gives; gives: what
-    its output is of, "softmax" or "" for scores; reads_again: whether positions may be read twice.
+    its output is of, "softmax" or "" for scores; reads_again: whether positions may be read twice; starts: input layers
+    that are fed zeros, as each text is alone in its row.
     """
 
     entry: str
@@ -38,6 +39,7 @@ class TextNet(NamedTuple):
     classes: int
     gives: str
     reads_again: bool
+    starts: tuple[str, ...] = ()
 
 
 def text_net(where: str, layers: LayerGraph) -> TextNet:
@@ -45,6 +47,8 @@ def text_net(where: str, layers: LayerGraph) -> TextNet:
     output has as many scores at most, and each layer can go on from position to position.
     """
     counts, shapes, outputs = layers.input_ids(), layers.input_shapes(), layers.output_names()
+    starts = tuple(name for name in shapes if layers.layers[name].begins_texts)
+    counts, shapes = ({name: of[name] for name in of if name not in starts} for of in (counts, shapes))  # type: ignore[misc]
     if len(shapes) != 1 or len(counts) != 1 or len(next(iter(shapes.values()))) != 1:
         raise GraphError(f"{where}: wanted a net of one input of ids, samples (time,), received inputs {shapes}")
     ((entry, ids),) = counts.items()
@@ -64,7 +68,7 @@ def text_net(where: str, layers: LayerGraph) -> TextNet:
             f"{where}: wanted layers that make one position after the other, received {'; '.join(refusals)}"
         )
     again = all(layer.reads_again or not layer.kept_of_past(1, 1) for layer in going_on(layers))
-    return TextNet(entry, ids, found[0][-1], gives, again)
+    return TextNet(entry, ids, found[0][-1], gives, again, starts)
 
 
 def going_on(layers: LayerGraph) -> Iterator[Layer]:

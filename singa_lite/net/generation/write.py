@@ -80,7 +80,7 @@ class _Writer:
     """Takes ids in, and gives scores."""
 
     def __init__(self, layers: LayerGraph, steps: StepCache, net: TextNet, past: Past) -> None:
-        self._steps, self._entry, self._again = steps, net.entry, net.reads_again
+        self._steps, self._net, self._again = steps, net, net.reads_again
         self._read, self._score = ReadStep(layers, past), ScoreStep(layers, past, net.gives)
 
     def read(self, ids: Ids) -> None:
@@ -94,7 +94,8 @@ class _Writer:
         return lambda at: to_numpy(again(self._feeds(ids, slice(at, at + 1))))
 
     def _feeds(self, ids: Ids, piece: slice) -> Feeds:
-        return {"input": {self._entry: ids[:, piece]}, "past": {"position": np.array([piece.start])}}
+        starts = {name: np.zeros_like(ids[:, piece]) for name in self._net.starts}
+        return {"input": {self._net.entry: ids[:, piece], **starts}, "past": {"position": np.array([piece.start])}}
 
 
 _INT64: DType = np.dtype(np.int64)
@@ -106,11 +107,11 @@ def generation_plan(layers: LayerGraph, steps: StepCache, batch: int, length: in
     net = checked.text_net(where, layers)
     most = checked.positions(where, layers, length)
     past = Past(layers.device, layers.dtype, checked.cache_of(layers, batch, most), batch, most, planned=True)
-    plan = steps.dry_run(ScoreStep(layers, past, net.gives), _forms(net.entry, batch, 1), _plan, OWN)
+    plan = steps.dry_run(ScoreStep(layers, past, net.gives), _forms(net, batch, 1), _plan, OWN)
     beside = {"the prompt": 0}
     for size in sizes(length - 1, net.reads_again):
         reading: TextStep[None] = ReadStep(layers, past)
-        found = steps.dry_run(reading, _forms(net.entry, batch, size), _plan, OWN)
+        found = steps.dry_run(reading, _forms(net, batch, size), _plan, OWN)
         longer = batch * (size - 1) * _INT64.itemsize  # of the ids, whose place is as large as the longest piece
         beside["the prompt"] = max(beside["the prompt"], found.arena_bytes + longer)
     held, arena = plan.held_blocks, max(plan.arena_bytes, *beside.values())
@@ -121,5 +122,6 @@ def _plan(graph: Graph) -> MemoryPlan:
     return graph.memory_plan
 
 
-def _forms(entry: str, batch: int, size: int) -> Forms:
-    return {"input": {entry: ((batch, size), _INT64)}, "past": {"position": ((1,), _INT64)}}
+def _forms(net: TextNet, batch: int, size: int) -> Forms:
+    ids = dict.fromkeys((net.entry, *net.starts), ((batch, size), _INT64))
+    return {"input": ids, "past": {"position": ((1,), _INT64)}}

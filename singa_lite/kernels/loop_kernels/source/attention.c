@@ -128,11 +128,13 @@ static void attend(const Task *task, Box q, Box k, Box v, Box y, Box lse, int64_
         states[panels] = (State){panel, next, next + matrix, next + 2 * matrix, next + 2 * matrix + PANEL};
         start_panel(task, q, &states[panels], buffer);
     }
-    int64_t keys = seen_keys(task, states[panels - 1].panel);
-    for (int64_t key = 0; key < keys; key += KEYS) {
+    int64_t keys = seen_keys(task, states[panels - 1].panel), start = first_tile(states[0].panel);
+    for (int64_t i = 1; i < panels; i++)
+        start = least(start, first_tile(states[i].panel));
+    for (int64_t key = start; key < keys; key += KEYS) {
         Tile tile = read_tile(task, k, v, states[0].panel, key, 0, buffers);
         for (int64_t i = 0; i < panels && tile.count; i++)
-            if (key < seen_keys(task, states[i].panel))
+            if (key < seen_keys(task, states[i].panel) && key >= first_tile(states[i].panel))
                 add_tile(task, &states[i], &tile, scores, kept);
     }
     for (int64_t i = 0; i < panels; i++)
@@ -151,17 +153,17 @@ static void attend_all(const Task *task, Box q, Box k, Box v, Box y, Box lse, in
     }
 }
 
-void attention(Box q, Box k, Box v, Box mask, Box y, Box lse, const uint64_t *key, void *scratch, Extents sizes,
+void attention(Box q, Box k, Box v, Box mask, Box first, Box y, Box lse, const uint64_t *key, void *scratch, Extents sizes,
                int64_t mask_bytes, int64_t mask_is_float, int64_t is_causal, int64_t slots, int64_t slot_bytes,
                float scale, float p) {
-    Task task = task_of(mask, key, sizes, mask_bytes, mask_is_float, is_causal, scale, p);
+    Task task = task_of(mask, first, key, sizes, mask_bytes, mask_is_float, is_causal, scale, p);
     attend_all(&task, q, k, v, y, lse, sizes.of[0], scratch, slots, slot_bytes);
 }
 
-void cached_attention(Box q, Box keys, Box values, Box mask, Box y, const int64_t *position, void *scratch,
+void cached_attention(Box q, Box keys, Box values, Box mask, Box first, Box y, const int64_t *position, void *scratch,
                       Extents sizes, int64_t mask_bytes, int64_t mask_is_float, int64_t slots, int64_t slot_bytes,
                       float scale) {
-    Task task = task_of(mask, NULL, sizes, mask_bytes, mask_is_float, 1, scale, 0);
+    Task task = task_of(mask, first, NULL, sizes, mask_bytes, mask_is_float, 1, scale, 0);
     task.before = *position;
     task.keys = *position + task.rows;
     attend_all(&task, q, keys, values, y, (Box){NULL}, sizes.of[0], scratch, slots, slot_bytes);

@@ -86,7 +86,7 @@ static void derive_panel(const Task *task, const Operands *all, Panel panel, Wor
     read_sums(task, all, panel, dy, work);
     memset(work->dquery, 0, task->padded * PANEL * sizeof(float));
     int64_t keys = seen_keys(task, panel);
-    for (int64_t key = 0; key < keys; key += KEYS) {
+    for (int64_t key = first_tile(panel); key < keys; key += KEYS) {
         Tile tile = read_tile(task, all->k, all->v, panel, key, 0, work->tile);
         if (!tile.count)
             continue;
@@ -118,10 +118,10 @@ static void derive_head(const Task *task, const Operands *all, int64_t sample, i
                 (Lines){work.dvalues, task->padded}, 1);
 }
 
-void attention_derivative(Box dy, Box q, Box k, Box v, Box mask, Box y, Box lse, Box dq, Box dk, Box dv,
+void attention_derivative(Box dy, Box q, Box k, Box v, Box mask, Box first, Box y, Box lse, Box dq, Box dk, Box dv,
                           const uint64_t *key, void *scratch, Extents sizes, int64_t mask_bytes, int64_t mask_is_float,
                           int64_t is_causal, int64_t slots, int64_t slot_bytes, float scale, float p) {
-    Task task = task_of(mask, key, sizes, mask_bytes, mask_is_float, is_causal, scale, p);
+    Task task = task_of(mask, first, key, sizes, mask_bytes, mask_is_float, is_causal, scale, p);
     Operands all = {dy, q, k, v, y, lse, dq, dk, dv};
     int64_t heads = sizes.of[4];
 #pragma omp parallel for schedule(dynamic) num_threads(slots)

@@ -20,18 +20,20 @@
 #define HIDDEN -1e30f
 #define LOG2_OF_E 1.44269504f
 
-/* One call. padded: size, up to a multiple of STEP; before: keys that the first row sees beside its own, where each row
- * sees one more than the row before it (is_causal). */
+/* One call. first: the first key that each row sees, an int of `type` bytes, `at` NULL where all begin at 0; padded: size,
+ * up to a multiple of STEP; before: keys that the first row sees beside its own, where each row sees one more than the
+ * row before it (is_causal). */
 typedef struct {
-    Box mask;
+    Box mask, first;
     const uint64_t *key;
     int64_t rows, keys, heads, share, size, padded, mask_bytes, mask_is_float, is_causal, before;
     float scale, p;
 } Task;
 
-/* Rows of a query head. width: count, up to a multiple of STEP. */
+/* Rows of a query head. width: count, up to a multiple of STEP; low, high: the least and the largest first key that one of
+ * them sees. */
 typedef struct {
-    int64_t sample, head, first, count, width;
+    int64_t sample, head, first, count, width, low, high;
 } Panel;
 
 /* Keys of a key head with their values. hidden: whether each is hidden; NULL where none is. */
@@ -49,19 +51,39 @@ typedef struct {
 
 static inline int64_t up_to(int64_t count, int64_t step) { return quotient_up(count, step) * step; }
 
-static inline Task task_of(Box mask, const uint64_t *key, Extents sizes, int64_t mask_bytes, int64_t mask_is_float,
-                           int64_t is_causal, float scale, float p) {
-    Task task = {mask, key, sizes.of[1], sizes.of[2], sizes.of[3], sizes.of[3] / sizes.of[4], sizes.of[5]};
+static inline Task task_of(Box mask, Box first, const uint64_t *key, Extents sizes, int64_t mask_bytes,
+                           int64_t mask_is_float, int64_t is_causal, float scale, float p) {
+    Task task = {mask, first, key, sizes.of[1], sizes.of[2], sizes.of[3], sizes.of[3] / sizes.of[4], sizes.of[5]};
     task.padded = up_to(task.size, STEP);
     task.mask_bytes = mask_bytes, task.mask_is_float = mask_is_float;
     task.is_causal = is_causal, task.scale = scale, task.p = p;
     return task;
 }
 
+/* The first key that a row sees. */
+static inline int64_t first_key(const Task *task, int64_t sample, int64_t row) {
+    const int64_t *steps = task->first.steps + AXES - 2;
+    int64_t at = sample * steps[0] + row * steps[1];
+    if (!task->first.at)
+        return 0;
+    int64_t key = task->first.type == 8 ? ((const int64_t *)task->first.at)[at] : ((const int32_t *)task->first.at)[at];
+    return key < 0 ? 0 : key;
+}
+
 static inline Panel panel_of(const Task *task, int64_t sample, int64_t head, int64_t first) {
     int64_t count = least(PANEL, task->rows - first);
-    return (Panel){sample, head, first, count, up_to(count, STEP)};
+    Panel panel = {sample, head, first, count, up_to(count, STEP)};
+    panel.low = panel.high = first_key(task, sample, first);
+    for (int64_t row = 1; task->first.at && row < count; row++) {
+        int64_t key = first_key(task, sample, first + row);
+        panel.low = key < panel.low ? key : panel.low;
+        panel.high = key > panel.high ? key : panel.high;
+    }
+    return panel;
 }
+
+/* Where the tile begins that has the first key that a panel sees. */
+static inline int64_t first_tile(Panel panel) { return panel.low / KEYS * KEYS; }
 
 /* Where the first of a head's rows or keys from `first` on begins, in elements. */
 static inline int64_t place_of(Box x, int64_t sample, int64_t first, int64_t head) {
@@ -209,8 +231,21 @@ static inline void add_products(const Task *task, Panel panel, const Tile *tile,
     }
 }
 
+/* Puts HIDDEN where rows begin behind keys. */
+static inline void hide_earlier(const Task *task, Panel panel, const Tile *tile, float *scores) {
+    int64_t firsts[PANEL] = {0};
+    for (int64_t row = 0; row < panel.count; row++)
+        firsts[row] = first_key(task, panel.sample, panel.first + row) - tile->first;
+    for (int64_t key = 0; key < least(tile->count, panel.high - tile->first); key++)
+        for (int64_t row = first_row(task, panel, tile, key); row < panel.count; row++)
+            if (key < firsts[row])
+                scores[key * PANEL + row] = HIDDEN;
+}
+
 /* Puts HIDDEN where rows do not see keys. */
 static inline void hide(const Task *task, Panel panel, const Tile *tile, float *scores) {
+    if (panel.high > tile->first)
+        hide_earlier(task, panel, tile, scores);
     int is_cut = strip_of(task, panel, tile) == STEP;
     for (int64_t key = 0; key < tile->count && (is_cut || tile->hidden); key++) {
         int64_t end = least(panel.width, blind_rows(task, panel, tile, key));

@@ -7,14 +7,16 @@
 #include "attention_tiles.h"
 
 /* scores = powers of 2 of the scaled scores' distance from the largest so far, top[0]; total[0]: their sum so far.
- * Returns what all before is to be multiplied by. */
-static float score_row(const Task *task, const float *query, const Tile *tile, float *scores, float *top,
+ * first: the first key that is seen. Returns what all before is to be multiplied by. */
+static float score_row(const Task *task, const float *query, const Tile *tile, int64_t first, float *scores, float *top,
                        float *total) {
     float factor = task->scale * LOG2_OF_E, largest = *top, sum = 0;
     for (int64_t key = 0; key < tile->count; key++)
         scores[key] = dot(query, tile->keys.at + key * tile->keys.pitch, task->size) * factor;
     for (int64_t key = 0; tile->hidden && key < tile->count; key++)
         scores[key] = tile->hidden[key] ? HIDDEN : scores[key];
+    for (int64_t key = 0; key < least(tile->count, first - tile->first); key++)
+        scores[key] = HIDDEN;
 #pragma omp simd reduction(max : largest)
     for (int64_t key = 0; key < tile->count; key++)
         largest = scores[key] > largest ? scores[key] : largest;
@@ -47,14 +49,14 @@ static void attend_row(const Task *task, Box q, Box k, Box v, Box y, Panel panel
     memset(result, 0, padded * task->rows * sizeof(float));
     for (int64_t row = 0; row < task->rows; row++)
         top[row] = HIDDEN, total[row] = 0;
-    for (int64_t key = 0; key < task->keys; key += KEYS) {
+    for (int64_t key = first_tile(panel); key < task->keys; key += KEYS) {
         int64_t next = key + KEYS, ahead = least(KEYS, task->keys - next);
         prefetch_lines(k, place_of(k, panel.sample, next, panel.head), ahead, task->size);
         prefetch_lines(v, place_of(v, panel.sample, next, panel.head), ahead, task->size);
         Tile tile = read_tile(task, k, v, panel, key, 1, buffers);
         for (int64_t row = 0; row < task->rows && tile.count; row++) {
             float *line = scores + row * KEYS;
-            float shrink = score_row(task, query.at + row * query.pitch, &tile, line, top + row, total + row);
+            float shrink = score_row(task, query.at + row * query.pitch, &tile, panel.low, line, top + row, total + row);
             for (int64_t i = 0; i < padded && shrink != 1; i++)
                 result[row * padded + i] *= shrink;
         }
@@ -67,13 +69,14 @@ static void attend_row(const Task *task, Box q, Box k, Box v, Box y, Panel panel
     }
 }
 
-void cached_row(Box q, Box keys, Box values, Box mask, Box y, const int64_t *position, void *scratch, Extents sizes,
+void cached_row(Box q, Box keys, Box values, Box mask, Box first, Box y, const int64_t *position, void *scratch, Extents sizes,
                 int64_t mask_bytes, int64_t mask_is_float, int64_t slots, int64_t slot_bytes, float scale) {
-    Task task = task_of(mask, NULL, sizes, mask_bytes, mask_is_float, 0, scale, 0);
+    Task task = task_of(mask, first, NULL, sizes, mask_bytes, mask_is_float, 0, scale, 0);
     task.keys = *position + 1;
     int64_t heads = task.heads;
 #pragma omp parallel for schedule(dynamic) num_threads(slots)
     for (int64_t i = 0; i < sizes.of[0] * heads; i++)
-        attend_row(&task, q, keys, values, y, (Panel){i / heads, i % heads},
+        attend_row(&task, q, keys, values, y,
+                   (Panel){.sample = i / heads, .head = i % heads, .low = first_key(&task, i / heads, 0)},
                (float *)((char *)scratch + omp_get_thread_num() * slot_bytes));
 }
