@@ -111,7 +111,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     # ---- what Jinja asks
 
-    def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
+    def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:
         """Calls what a template may call."""
         self, obj = __self, __obj
         many = len(args[0]) if args and isinstance(args[0], Sized) else 1

@@ -21,20 +21,20 @@ _ENDS = (
 
 
 class Special(NamedTuple):
-    """Ids with a meaning, and what a file says of texts. begin: of the first token, None where there is none.
+    """Tokens with a meaning, by ids or names. begin: the first one, None where there is none.
 
-    ends: of tokens that end a text; adds_begin: whether a text, which is no chat, begins with the first token.
+    ends: those that end a text, the usual one first; adds_begin: whether a text, which is no chat, begins with `begin`.
     """
 
-    begin: int | None = None
-    ends: tuple[int, ...] = ()
+    begin: int | str | None = None
+    ends: tuple[int | str, ...] = ()
     adds_begin: bool = False
 
 
 class Tokenizer:
     """A language model's tokenizer; it is built when it is first used. vocabulary: how many ids there are.
 
-    template: of chats, in Jinja, None where the model has none. special: ids with a meaning.
+    template: of chats, in Jinja, None where the model has none. special: tokens with a meaning.
     """
 
     def __init__(
@@ -59,8 +59,14 @@ class Tokenizer:
     @cached_property
     def stop_ids(self) -> tuple[int, ...]:
         """Ids that end a text or a turn: those that the file names, and known ones that it has."""
-        known = (self.inner.token_to_id(token) for token in _ENDS)
-        return tuple(sorted({*self.special.ends, *(number for number in known if number is not None)}))
+        known = (self._id(token) for token in (*self.special.ends, *_ENDS))
+        return tuple(sorted({number for number in known if number is not None}))
+
+    def _id(self, token: int | str | None) -> int | None:
+        return self.inner.token_to_id(token) if isinstance(token, str) else token
+
+    def _name(self, token: int | str | None = None) -> str:
+        return (self.inner.id_to_token(token) or "") if isinstance(token, int) else token or ""
 
     def encode(self, text: str, begin: bool = False) -> list[int]:
         """Returns the ids of a text; names of special tokens in it become these.
@@ -73,8 +79,8 @@ class Tokenizer:
         """
         if not isinstance(text, str):
             raise TypeError(f"encode: wanted a text, received {text!r:.100}")
-        first = [self.special.begin] if begin and self.special.adds_begin and self.special.begin is not None else []
-        return [*first, *self.inner.encode(text, add_special_tokens=False).ids]
+        first = self._id(self.special.begin) if begin and self.special.adds_begin else None
+        return [*([] if first is None else [first]), *self.inner.encode(text, add_special_tokens=False).ids]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Returns the text of ids, names of special tokens in it. ValueError for ids that the model does not have."""
@@ -102,12 +108,9 @@ class Tokenizer:
         >>> net.tokenizer.render([{"role": "user", "content": "Hi"}])  # doctest: +SKIP
         '<|im_start|>system\\nYou are ...<|im_end|>\\n<|im_start|>user\\nHi<|im_end|>\\n'
         """
-        tokens = {"bos_token": self._token(self.special.begin), "eos_token": self._token(*self.special.ends[:1])}
+        tokens = {"bos_token": self._name(self.special.begin), "eos_token": self._name(*self.special.ends[:1])}
         given = {"messages": [dict(message) for message in messages], "add_generation_prompt": generation}
         return self._sandbox({**tokens, **given, "tools": None})
-
-    def _token(self, number: int | None = None) -> str:
-        return (self.inner.id_to_token(number) or "") if number is not None else ""
 
     def render_parts(self, messages: Sequence[Message]) -> list[tuple[str, bool]]:
         """Returns the chat in parts, [(text, whether its ids count in the loss)]: answers of the assistant count.
@@ -134,7 +137,7 @@ class Tokenizer:
         """Where an answer ends in text[begin:end]: behind its last token that ends a turn, if there is one."""
         places = []
         for number in self.stop_ids:
-            token = self._token(number)
+            token = self._name(number)
             at = text.rfind(token, begin, end)
             places += [at + len(token)] if at >= 0 else []
         return max(places, default=end)

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 #: Numbers of kinds of tokens.
 UNKNOWN, CONTROL, USER, BYTE = 2, 3, 4, 6
 
-_LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+    r"|\s+(?!\S)|\s+"
+)
 #: {tokenizer.ggml.pre: how texts are split, as llama.cpp does}: "digits" apart before GPT-2's pattern, "" by it alone.
 PATTERNS = {
     "default": "",

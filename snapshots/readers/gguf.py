@@ -1,7 +1,7 @@
 """Reads the header of a GGUF file with every check that the format prescribes, and maps the bytes of its tensors.
 
-A file is "GGUF", the version, the counts of tensors and of pairs, all little-endian; pairs of a key and a value with its
-type; of each tensor its name, extents (innermost first), type and offset; a gap up to the alignment; the tensors.
+A file is "GGUF", the version, the counts of tensors and of pairs, all little-endian; pairs of a key and a value with
+its type; of each tensor its name, extents (innermost first), type and offset; a gap; the tensors, aligned.
 """
 
 from __future__ import annotations
