@@ -46,7 +46,10 @@ def language_model(
     time = integer("language_model: length", config.context if length is None else length, 1)
     is_gpt2 = config.architecture == "gpt2"
     net = FeedForwardNet(loss.SoftmaxCrossEntropy(axis=-1), device=device, seed=seed)
-    tokens = layers.Embedding("tokens", config.vocabulary, config.width, weight_init=weight_init, input_sample_shape=(time,))
+    net.language = config
+    tokens = layers.Embedding(
+        "tokens", config.vocabulary, config.width, weight_init=weight_init, input_sample_shape=(time,)
+    )
     flow, starts = net.add(tokens), list[Layer]()
     if flag("language_model: packed", packed):
         if is_gpt2:

@@ -28,6 +28,7 @@ def load(
     most = checks.integer("load: length", min(stored.config.context, _LENGTH) if length is None else length, 1)
     net = language_model(stored.config, most, weight_init=0.0, device=device, seed=seed)
     _fill(net, stored)
+    net.tokenizer = stored.tokenizer
     return net
 
 

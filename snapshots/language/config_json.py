@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.language.config import ARCHITECTURES, LanguageConfig
@@ -54,7 +54,7 @@ def read(path: str | os.PathLike[str]) -> LanguageConfig:
     if lacking:
         raise SnapshotError(f"{values.path}: wanted a model of what this version has, received {'; '.join(lacking)}")
     is_gpt2 = architecture == "gpt2"
-    sizes = {ours: values.get(theirs[not is_gpt2], int) for ours, theirs in _SIZES.items()}
+    sizes: dict[str, Any] = {ours: values.get(theirs[not is_gpt2], int) for ours, theirs in _SIZES.items()}
     norm = ("layer_norm_epsilon", 1e-5) if is_gpt2 else ("rms_norm_eps", 1e-6)
     hidden = ("n_inner", 4 * sizes["width"]) if is_gpt2 else ("intermediate_size", None)
     head_size = 128 if architecture == "qwen3" else sizes["width"] // max(1, sizes["heads"])
@@ -62,7 +62,7 @@ def read(path: str | os.PathLike[str]) -> LanguageConfig:
         return LanguageConfig(
             architecture=architecture,
             **sizes,
-            **rotary,  # type: ignore[arg-type]
+            **rotary,
             kv_heads=values.get("num_key_value_heads", int, sizes["heads"]),
             head_size=values.get("head_dim", int, head_size),
             hidden_size=values.get(hidden[0], int, hidden[1]),
@@ -91,10 +91,10 @@ class _Values:
         if type(found) is not kind:
             received = "none of that name" if found is None else str(found)[:100]
             raise SnapshotError(f"{self.path}: {name}: wanted {kind.__name__}, received {received}")
-        return found  # type: ignore[return-value]
+        return found
 
 
-def _rotary(values: _Values, architecture: str) -> dict[str, object]:
+def _rotary(values: _Values, architecture: str) -> dict[str, Any]:
     """Base and scaling, of which newer files have one object and older ones two entries."""
     if architecture == "gpt2":
         return {}

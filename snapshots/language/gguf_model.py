@@ -134,7 +134,7 @@ def _value(file: GGUFFile, key: str, kind: type[T], default: T | None = None) ->
         found = float(found)
     if type(found) is not kind:
         raise SnapshotError(f"{file.path}: {key}: wanted {kind.__name__}, received {str(found)[:100]!r}")
-    return found  # type: ignore[return-value]
+    return found
 
 
 def _checked(file: GGUFFile, config: LanguageConfig) -> list[tuple[str, Place]]:
@@ -188,10 +188,8 @@ def _tokenizer(file: GGUFFile, config: LanguageConfig) -> Tokenizer | None:
             )
         ids[name] = found
     ends = tuple(ids[name] for name in ("eos", "eot", "eom") if ids[name] >= 0)
-    is_llama = file.metadata[f"{keys}model"] == "llama"
-    special = Special(
-        ids["bos"] if ids["bos"] >= 0 else None, ends, _value(file, f"{keys}add_bos_token", bool, is_llama)
-    )
+    begins = file.metadata[f"{keys}model"] == "llama" or file.metadata.get(f"{keys}pre") in ("llama-bpe", "llama3")
+    special = Special(ids["bos"] if ids["bos"] >= 0 else None, ends, _value(file, f"{keys}add_bos_token", bool, begins))
     template = _value(file, "tokenizer.chat_template", str, "")
     build = partial(vocabulary.built, file)
-    return Tokenizer(file.path, build, config.vocabulary, template or None, special)
+    return Tokenizer(file.path, build, config.vocabulary, template or None, special, file)

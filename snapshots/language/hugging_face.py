@@ -123,7 +123,7 @@ def _tokenizer(folder: str, config: LanguageConfig) -> Tokenizer | None:
         return None
     options = _json(folder, "tokenizer_config.json")
     begin, end = (_content(options.get(key)) for key in ("bos_token", "eos_token"))
-    ends = () if end is None else (end,)
+    ends: tuple[int | str, ...] = () if end is None else (end,)
     for name in ("generation_config.json", "config.json"):
         ends += _ids(_json(folder, name).get("eos_token_id"), config)
     special = Special(begin, ends, options.get("add_bos_token") is True)

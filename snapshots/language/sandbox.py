@@ -58,7 +58,7 @@ class _Bounded(NodeTransformer):
         return _filtered(node, "counted") if isinstance(node.arg, nodes.Slice) else node
 
 
-def _filtered(node: nodes.Expr, name: str, *args: nodes.Expr) -> nodes.Filter:
+def _filtered(node: Any, name: str, *args: nodes.Expr) -> nodes.Filter:
     return nodes.Filter(node, name, list(args), [], None, None, lineno=node.lineno)
 
 

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from singa_lite.common.errors import SnapshotError
+from singa_lite.snapshots.readers.gguf import GGUFFile
 
 if TYPE_CHECKING:
     import tokenizers
@@ -34,7 +35,8 @@ class Special(NamedTuple):
 class Tokenizer:
     """A language model's tokenizer; it is built when it is first used. vocabulary: how many ids there are.
 
-    template: of chats, in Jinja, None where the model has none. special: tokens with a meaning.
+    template: of chats, in Jinja, None where the model has none. special: tokens with a meaning. source:
+    the GGUF file that it comes from, if it does.
     """
 
     def __init__(
@@ -44,9 +46,10 @@ class Tokenizer:
         vocabulary: int,
         template: str | None = None,
         special: Special | None = None,
+        source: GGUFFile | None = None,
     ) -> None:
         self._where, self._build = where, build
-        self.vocabulary, self.template, self.special = vocabulary, template, special or Special()
+        self.vocabulary, self.template, self.special, self.source = vocabulary, template, special or Special(), source
 
     def __deepcopy__(self, memo: object) -> Tokenizer:
         return self  # nothing in it changes
@@ -62,11 +65,22 @@ class Tokenizer:
         known = (self._id(token) for token in (*self.special.ends, *_ENDS))
         return tuple(sorted({number for number in known if number is not None}))
 
-    def _id(self, token: int | str | None) -> int | None:
+    @property
+    def begin_id(self) -> int | None:
+        """The id of the first token; None where there is none."""
+        return self._id(self.special.begin)
+
+    @property
+    def end_id(self) -> int | None:
+        """The id of the token that usually ends a text; None where there is none."""
+        return self._id(*self.special.ends[:1])
+
+    def _id(self, token: int | str | None = None) -> int | None:
         return self.inner.token_to_id(token) if isinstance(token, str) else token
 
-    def _name(self, token: int | str | None = None) -> str:
-        return (self.inner.id_to_token(token) or "") if isinstance(token, int) else token or ""
+    def name_of(self, number: int | None) -> str | None:
+        """Returns the text of an id's token; None for None and for an id without one."""
+        return None if number is None else self.inner.id_to_token(number)
 
     def encode(self, text: str, begin: bool = False) -> list[int]:
         """Returns the ids of a text; names of special tokens in it become these.
@@ -79,7 +93,7 @@ class Tokenizer:
         """
         if not isinstance(text, str):
             raise TypeError(f"encode: wanted a text, received {text!r:.100}")
-        first = self._id(self.special.begin) if begin and self.special.adds_begin else None
+        first = self.begin_id if begin and self.special.adds_begin else None
         return [*([] if first is None else [first]), *self.inner.encode(text, add_special_tokens=False).ids]
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -108,7 +122,7 @@ class Tokenizer:
         >>> net.tokenizer.render([{"role": "user", "content": "Hi"}])  # doctest: +SKIP
         '<|im_start|>system\\nYou are ...<|im_end|>\\n<|im_start|>user\\nHi<|im_end|>\\n'
         """
-        tokens = {"bos_token": self._name(self.special.begin), "eos_token": self._name(*self.special.ends[:1])}
+        tokens = {"bos_token": self.name_of(self.begin_id) or "", "eos_token": self.name_of(self.end_id) or ""}
         given = {"messages": [dict(message) for message in messages], "add_generation_prompt": generation}
         return self._sandbox({**tokens, **given, "tools": None})
 
@@ -137,7 +151,7 @@ class Tokenizer:
         """Where an answer ends in text[begin:end]: behind its last token that ends a turn, if there is one."""
         places = []
         for number in self.stop_ids:
-            token = self._name(number)
+            token = self.name_of(number) or ""
             at = text.rfind(token, begin, end)
             places += [at + len(token)] if at >= 0 else []
         return max(places, default=end)

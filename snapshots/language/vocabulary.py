@@ -10,6 +10,7 @@ from singa_lite.snapshots.readers.gguf import GGUFFile
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+    from tokenizers.pre_tokenizers import PreTokenizer
 
 #: Numbers of kinds of tokens.
 UNKNOWN, CONTROL, USER, BYTE = 2, 3, 4, 6
@@ -85,23 +86,30 @@ def _add_tokens(tokenizer: Tokenizer, tokens: Sequence[str], kinds: Sequence[int
 
 def _of_bytes(file: GGUFFile, vocabulary: dict[str, int]) -> Tokenizer:
     """Byte-level pairs (GPT-2)."""
-    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+    from tokenizers import Tokenizer, decoders, models, normalizers
 
     pre = str(file.metadata.get(f"{_KEYS}pre", "default"))
-    pattern = PATTERNS[pre]
     merges = [_pair(file, merge, vocabulary) for merge in _texts(file, "merges")]
     found = Tokenizer(models.BPE(vocab=vocabulary, merges=merges, ignore_merges=pre.startswith("llama")))
-    first: list[pre_tokenizers.PreTokenizer] = []
+    found.pre_tokenizer = pre_tokenizer(pre)
+    found.decoder = decoders.ByteLevel()
+    if pre == "qwen2":
+        found.normalizer = normalizers.NFC()
+    return found
+
+
+def pre_tokenizer(name: str) -> PreTokenizer:
+    """Returns what splits texts before pairs are joined. name: one of `PATTERNS`."""
+    from tokenizers import Regex, pre_tokenizers
+
+    pattern = PATTERNS[name]
+    first: list[PreTokenizer] = []
     if pattern == "digits":
         first = [pre_tokenizers.Digits(individual_digits=True)]
     elif pattern:
         first = [pre_tokenizers.Split(Regex(pattern), "isolated")]
     last = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pattern in ("", "digits"))
-    found.pre_tokenizer = pre_tokenizers.Sequence([*first, last])
-    found.decoder = decoders.ByteLevel()
-    if pre == "qwen2":
-        found.normalizer = normalizers.NFC()
-    return found
+    return pre_tokenizers.Sequence([*first, last])
 
 
 def _pair(file: GGUFFile, merge: str, vocabulary: dict[str, int]) -> tuple[str, str]:

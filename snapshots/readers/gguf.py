@@ -39,14 +39,14 @@ _PAIRS, _TENSORS, _TEXTS, _KEY, _AXES = 1 << 16, 1 << 16, 1 << 22, 1 << 16, 4
 #: Bytes of memory that a pair or a tensor takes beyond its texts, at most.
 _OBJECTS = 1000
 
-_U32, _U64 = Struct("<I"), Struct("<Q")
+_U64 = Struct("<Q")
 
 
 class ArrayValue(NamedTuple):
     """An array in the metadata. kind: number of its elements' type; begin: of its first element, in the file."""
 
     kind: int
-    count: int
+    length: int
     begin: int
 
 
@@ -85,13 +85,13 @@ class GGUFFile:
         if value.kind == TEXT:
             return list(self._texts(key, value))
         dtype = np.dtype(f"<{LETTERS[value.kind]}" if value.kind != BOOL else "?")
-        found: list[int] | list[float] = np.frombuffer(self.data, dtype, value.count, value.begin).tolist()
+        found: list[int] | list[float] = np.frombuffer(self.data, dtype, value.length, value.begin).tolist()
         return found
 
     def _texts(self, key: str, value: ArrayValue) -> Iterator[str]:
         begin = value.begin
-        for _ in range(value.count):
-            (size,) = _U64.unpack_from(self.data, begin)
+        for _ in range(value.length):
+            (size,) = _U64.unpack_from(self.data.data, begin)
             yield _decoded(f"{self.path}: {key}", bytes(self.data[begin + 8 : begin + 8 + size]))
             begin += 8 + size
 
@@ -146,7 +146,7 @@ class _Header:
 
     def number(self, what: str, letter: str) -> int | float:
         form = Struct(f"<{letter}")
-        found: int | float = form.unpack(self.bytes(what, form.size))[0]
+        found: int | float = form.unpack(self.bytes(what, form.size).data)[0]
         return found
 
     def whole(self, what: str, letter: str = "I") -> int:
@@ -209,7 +209,7 @@ class _Header:
 
     def after_texts(self, key: str, count: int) -> int:
         """Where so many texts end: their sizes are read, and nothing else."""
-        at, end, data, unpack = self.at, len(self.data), memoryview(self.data), _U64.unpack_from
+        at, end, data, unpack = self.at, len(self.data), self.data.data, _U64.unpack_from
         for number in range(count):
             if at + 8 > end or (at := at + 8 + unpack(data, at)[0]) > end:
                 raise SnapshotError(f"{self.path}: {key}: wanted {count} texts, received {number} in the file")
