@@ -103,7 +103,14 @@ FOLLOWED: dict[str, dict[str, Any]] = {
     "Softmax": {"axis": -1},
     "SpatialDropout1D": {"p": 0.8},
     "SpatialDropout2D": {"p": 0.8},
-    "TransformerBlock": {"causal": False, "dropout": 0.7, "activation": "tanh", "hidden_dropout": 0.1, "epsilon": 0.5, **_ROTARY},
+    "TransformerBlock": {
+        "causal": False,
+        "dropout": 0.7,
+        "activation": "tanh",
+        "hidden_dropout": 0.1,
+        "epsilon": 0.5,
+        **_ROTARY,
+    },
     "ZeroPadding2D": {"pad": (2, 0, 0, 2)},
     "Cropping2D": {"crop": (2, 0, 0, 2)},
 }
