@@ -27,7 +27,8 @@ class MultiHeadAttention(Products):
     Neither scores nor probabilities exist whole, forward or backward (`autograd.attention`): memory is linear in the
     lengths. Inputs: x (time, features) alone, which attends to itself (m = x); x and memory m (length, width); either
     of these and behind it a mask (length,) of 1 for the positions of m that are seen and 0 for padding, which gets no
-    derivative; with packed last of all the ints of `TextStarts` (time,). Output samples (time, features); positions that see none give output's bias.
+    derivative; with packed last of all the ints of `TextStarts` (time,). Output samples (time, features); positions
+    that see none give output's bias.
 
     Layers inside: query, key, value and output, each a Dense: weights (features, heads * head_size), (width, kv_heads *
     head_size) twice, and (heads * head_size, features); with query_key_norm also query_norm and key_norm, each an
@@ -41,9 +42,8 @@ class MultiHeadAttention(Products):
     longer texts; rotary_scaling: None, {"rope_type": "linear", "factor": 4.0}, or "llama3" or "factors" with their
     numbers, as Hugging Face writes them (`rotary_scaling.NUMBERS`). window: how many positions each sees at most, its
     own included (Mistral), None for all before it; packed: rows hold several texts, and positions see their own alone;
-    both with causal and of self-attention. query_key_norm: normalise each head's queries and
-    keys before they are turned (Qwen3); epsilon: of these norms. weight_init, bias_init: an Initializer, its name, or a
-    number, of all four.
+    both with causal and of self-attention. query_key_norm: normalise each head's queries and keys before they are
+    turned (Qwen3); epsilon: of these norms. weight_init, bias_init: an Initializer, its name, or a number, of all four.
 
     >>> net = Sequential([layers.Input((6, 8)), layers.MultiHeadAttention("attention", heads=2, causal=True)])
     >>> net.predict(np.ones((3, 6, 8), "float32")).shape
@@ -136,7 +136,7 @@ class MultiHeadAttention(Products):
             *shapes, starts = shapes
             if not shapes or starts != shapes[0][:1]:
                 raise ShapeError(
-                    f"{label(self)}: wanted with packed=True a last input of shape (time,), the texts' starts, received "
+                    f"{label(self)}: wanted with packed=True a last input (time,), the texts' starts, received "
                     f"{len(shapes) + 1} inputs of shapes {[*shapes, starts]}"
                 )
         axes = [len(shape) for shape in shapes]
@@ -169,13 +169,14 @@ class MultiHeadAttention(Products):
         return size
 
     def forward(self, training: bool, *inputs: Tensor) -> Tensor:
-        """x (n, time, features), perhaps m (n, length, width), perhaps mask (n, length), with packed starts (n, time) ->
-        (n, time, features).
+        """x (n, time, features), perhaps m (n, length, width), perhaps mask (n, length) -> (n, time, features).
+
+        With packed starts (n, time) last.
         """
-        inputs, starts = self._without_starts(inputs)
-        x = inputs[0]
-        memory = inputs[1] if len(inputs) > 1 and inputs[1].ndim == 3 else x
-        mask = inputs[-1].detach() if inputs[-1].ndim == 2 else memory.mask
+        given, starts = self._without_starts(inputs)
+        x = given[0]
+        memory = given[1] if len(given) > 1 and given[1].ndim == 3 else x
+        mask = given[-1].detach() if given[-1].ndim == 2 else memory.mask
         if not self.without_padding:
             is_self = memory is x
             x = finite_padding(x, mask if is_self else x.mask)

@@ -23,7 +23,8 @@ from singa_lite.tensor import Shape, Tensor
 def rotary_table(time: int, size: int, base: float = 10000.0, scaling: Scaling = None) -> Array:
     """Cosines and sines of position * base**(-2 * i / size), as `autograd.rotary` takes them (arXiv 2104.09864).
 
-    float64 (2, time, size / 2); size: of the features that are turned, even; scaling: of the angles, see `scaled_rates`.
+    float64 (2, time, size / 2); size: of the features that are turned, even; scaling: of the angles, see
+    `scaled_rates`.
     """
     angles = _angles("rotary_table", time, size, base, scaling)
     return np.stack([np.cos(angles), np.sin(angles)])

@@ -35,7 +35,7 @@ def checked_scaling(where: str, given: Scaling) -> Scaling:
         raise ValueError(f"{where}: wanted of {kind} {', '.join(NUMBERS[kind])}, received {sorted(map(str, found))}")
     if kind == "factors":
         return {"rope_type": kind, "factors": _factors(where, found["factors"])}
-    numbers = {name: finite_above_zero(f"{where} {name}", value) for name, value in found.items()}  # type: ignore[arg-type]
+    numbers = {name: finite_above_zero(f"{where} {name}", found[name]) for name in NUMBERS[kind]}  # type: ignore[arg-type]
     if kind == "llama3" and not numbers["low_freq_factor"] < numbers["high_freq_factor"]:
         raise ValueError(f"{where}: wanted a low_freq_factor below high_freq_factor, received {numbers}")
     return {"rope_type": kind, **numbers}

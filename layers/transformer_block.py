@@ -27,17 +27,17 @@ class TransformerBlock(Products):
     attention and output add to x, as in GPT-2.
 
     Input samples (time, features), perhaps beside a mask (time,) of 1 for what is seen and 0 for padding, with packed
-    last of all the ints of `TextStarts` (time,); output samples (time, features). Layers in it, in this order: attention_norm, attention (MultiHeadAttention),
-    attention_dropout, hidden_norm, hidden, activation, hidden_dropout, output, output_dropout; each norm behind its
-    part with normalize_first=False; dropouts only where there is some; with "swiglu" hidden is a SwiGLU, whose
-    activation is within it.
+    last of all the ints of `TextStarts` (time,); output samples (time, features). Layers in it, in this order:
+    attention_norm, attention (MultiHeadAttention), attention_dropout, hidden_norm, hidden, activation, hidden_dropout,
+    output, output_dropout; each norm behind its part with normalize_first=False; dropouts only where there is some;
+    with "swiglu" hidden is a SwiGLU, whose activation is within it.
 
-    heads, head_size, kv_heads, causal, rotary, rotary_base, rotary_scaling, qkv_bias, query_key_norm, window,
-    packed: as for MultiHeadAttention. hidden_size: outputs of `hidden`, default 4
-    times the features. dropout: from 0 to below 1; hidden_dropout: of what the activation gives, as PyTorch's
-    TransformerEncoderLayer has beside the others. activation: a mode of Activation, or "swiglu". norm: "layer" for
-    LayerNormalization, "rms" for RMSNormalization. epsilon: of the norms. use_bias: of all products. weight_init,
-    bias_init: of all products, an Initializer, its name, or a number.
+    heads, head_size, kv_heads, causal, rotary, rotary_base, rotary_scaling, qkv_bias, query_key_norm, window, packed:
+    as for MultiHeadAttention. hidden_size: outputs of `hidden`, default 4 times the features. dropout: from 0 to below
+    1; hidden_dropout: of what the activation gives, as PyTorch's TransformerEncoderLayer has beside the others.
+    activation: a mode of Activation, or "swiglu". norm: "layer" for LayerNormalization, "rms" for RMSNormalization.
+    epsilon: of the norms. use_bias: of all products. weight_init, bias_init: of all products, an Initializer, its name,
+    or a number.
 
     GPT-2's: causal, "gelu_tanh". BERT's: normalize_first=False. Llama's: causal, norm="rms", activation="swiglu",
     rotary=True, use_bias=False, kv_heads; Qwen2's: the same and qkv_bias=True; Qwen3's: and query_key_norm=True.

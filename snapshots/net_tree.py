@@ -23,7 +23,7 @@ from singa_lite.tensor import Shape, Tensor, to_numpy
 from singa_lite.training.trained_net import TrainedNet
 
 #: Options of layers, numbers or flags, by which their arrays lie otherwise in other programs' files.
-_OPTIONS = ("heads", "kv_heads", "num_stacks", "bidirectional", "reset_after")
+_OPTIONS = ("heads", "kv_heads", "rotary", "num_stacks", "bidirectional", "reset_after")
 
 
 def of_net(net: TrainedNet, whole_step: bool = True) -> Tree:

@@ -154,7 +154,7 @@ def is_of_weights(attributes: Mapping[str, object]) -> bool:
     return attributes.get(_MARK) is True
 
 
-def is_random_key(path: str, lazy: LazyArray) -> bool:
+def is_random_key(path: str, lazy: LazyArray | ArraySpec) -> bool:
     """Whether it is the key of a layer's random numbers, which says nothing of what the layer has learnt."""
     is_named = path.startswith("state/") and path.endswith("/random")
     return is_named and (lazy.shape, lazy.dtype) == ((3,), np.dtype(np.uint64))

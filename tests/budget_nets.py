@@ -120,7 +120,7 @@ def attention(**compiling: Any) -> FeedForwardNet:
     return built(
         layers.MultiHeadAttention("one", 4, causal=True, kv_heads=2, dropout=0.2, input_sample_shape=(17, 8)),
         layers.LayerNormalization("norm"),
-        layers.MultiHeadAttention("two", 2, dropout=0.1, rotary=True),
+        layers.MultiHeadAttention("two", 2, None, True, 0.1, rotary=True, window=7, query_key_norm=True),
         layers.Activation("gelu", "gelu"),
         layers.MultiHeadAttention("three", 2),
         **compiling,

@@ -174,6 +174,7 @@ TABLE: dict[str, Options] = {
     "SpatialDropout2D": {"p": RATES},
     "Split": {"num_output": (1, 2)},
     "SwiGLU": {"num_output": (3, 8), "use_bias": FLAG, **INITIAL},
+    "TextStarts": {},
     "TiedDense": {"embedding": (tied,)},
     "TimeDistributed": {"layer": (lambda net: layers.Dense("d", 4), lambda net: layers.Conv1D("c", 2))},
     "TransformerBlock": {
@@ -268,6 +269,9 @@ def random_chain(seed: int, kind: str, seen: Seen, on: Device | None = None) -> 
         return net, add(net, choose, kind, inputs, seen, share)
 
     net, layer = tried(begun, kind)
+    if kind == "TextStarts":  # which gives whole numbers, for attention alone
+        x = entry(net, (*layer.output_sample_shapes[0], 4))
+        layer = net.add(layers.MultiHeadAttention(heads=2, causal=True, packed=True), [x, layer])
     for place in range(len(layer.output_sample_shapes)):
         end = _pooled(net, choose, layer, place, seen)
         net.add(layers.Dense(num_output=2), net.add(layers.Flatten(), end))

@@ -146,7 +146,7 @@ def transformer(on: Device) -> FeedForwardNet:
     net = FeedForwardNet(loss.SoftmaxCrossEntropy(axis=-1, ignore_index=0), device=on, seed=4)
     tokens = net.add(layers.Embedding("tokens", 30, 8, input_sample_shape=(6,)))
     net.add(layers.LearnedPositions("positions", 6))
-    net.add(layers.TransformerBlock("block", 2, True))
+    net.add(layers.TransformerBlock("block", 2, True, rotary=True, window=4, query_key_norm=True))
     net.add(layers.TiedDense("head", tokens))
     return net
 

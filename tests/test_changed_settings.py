@@ -103,7 +103,14 @@ FOLLOWED: dict[str, dict[str, Any]] = {
     "Softmax": {"axis": -1},
     "SpatialDropout1D": {"p": 0.8},
     "SpatialDropout2D": {"p": 0.8},
-    "TransformerBlock": {"causal": False, "dropout": 0.7, "activation": "tanh", "hidden_dropout": 0.1, "epsilon": 0.5, **_ROTARY},
+    "TransformerBlock": {
+        "causal": False,
+        "dropout": 0.7,
+        "activation": "tanh",
+        "hidden_dropout": 0.1,
+        "epsilon": 0.5,
+        **_ROTARY,
+    },
     "ZeroPadding2D": {"pad": (2, 0, 0, 2)},
     "Cropping2D": {"crop": (2, 0, 0, 2)},
 }
@@ -184,6 +191,9 @@ def net_of(case: Case, layer: Any, graph: bool) -> FeedForwardNet:
     if not takes_ids(layer) and case.differentiable:
         fed = [net.add(layers.Dense(f"before{n}", case.shapes[n][-1]), each) for n, each in enumerate(fed)]
     net.add(layer, fed)
+    if isinstance(layer, layers.TextStarts):  # which gives whole numbers, for attention alone
+        x = net.add(layers.Dense("rows", 4), net.add(layers.Dummy("x", (*case.shapes[0], 4)), []))
+        layer = net.add(layers.MultiHeadAttention("packed", 2, causal=True, packed=True), [x, layer])
     ends = [net.add(layers.Dense(f"end{n}", 2), (layer, n)) for n in range(len(layer.output_sample_shapes))]
     ends += [net.layers["rest"]] if "rest" in net.layers else []
     losses = {end.name: loss.SquaredError() for end in ends}
@@ -202,7 +212,7 @@ def batches(net: FeedForwardNet, case: Case, ids: bool) -> Iterator[tuple[Any, A
     while True:
         x = {}
         for name, shape in net.input_shapes().items():
-            as_ids = ids or name == "ids"
+            as_ids = (ids and name != "x") or name == "ids"
             drawn = rng.integers(0, 5, (case.batch, *shape)) if as_ids else rng.uniform(-2, 2, (case.batch, *shape))
             x[name] = drawn.astype(np.int64 if as_ids else net.dtype)
         y = {name: rng.uniform(-1, 1, (case.batch, *net.output_shapes(name)[0])) for name in net.output_names()}

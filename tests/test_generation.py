@@ -124,12 +124,13 @@ def test_a_net_that_is_trained_on_rows_of_several_texts_writes_texts_that_are_al
     sizes = {"width": 8, "layers": 2, "heads": 4, "kv_heads": 2, "hidden_size": 12, "vocabulary": IDS, "window": 6}
     config = models.LanguageConfig(architecture="mistral", **sizes)
     packed, alone = (
-        models.language_model(config, TIME, packed=is_packed, weight_init="he_normal", seed=3) for is_packed in (True, False)
+        models.language_model(config, TIME, packed=is_packed, weight_init="he_normal", seed=3)
+        for is_packed in (True, False)
     )
     wanted = alone.generate(PROMPT, 7, temperature=0)
     np.testing.assert_array_equal(packed.generate(PROMPT, 7, temperature=0), wanted)
     np.testing.assert_array_equal(wanted, growing(alone, PROMPT, 7))
-    assert packed.plan_generation(batch=3, length=18).arena_bytes == alone.plan_generation(batch=3, length=18).arena_bytes
+    assert packed.plan_generation(3, 18).arena_bytes == alone.plan_generation(3, 18).arena_bytes
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "SimpleRNN"])

@@ -5,14 +5,13 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from singa_lite.common.array_types import DType
 from singa_lite.common.checks import flag
-from singa_lite.common.described import Described
 from singa_lite.common.errors import GraphError
 from singa_lite.common.table import Table
 from singa_lite.device import Device
@@ -20,7 +19,8 @@ from singa_lite.layer import initializer, names
 from singa_lite.layer.constants import shared_constant
 from singa_lite.layer.past import LayerPast
 from singa_lite.layer.sample_shape import SampleShape
-from singa_lite.tensor import Shape, Tensor, full
+from singa_lite.layer.traits import LayerTraits
+from singa_lite.tensor import Shape, Tensor, full, to_numpy
 
 
 class Context(NamedTuple):
@@ -31,45 +31,14 @@ class Context(NamedTuple):
     seed: int
 
 
-class LayerBase(Described):
-    """A layer's name, traits, parameters and state, and the layers within it. Base of `Layer`.
+class LayerBase(LayerTraits):
+    """A layer's name, parameters and state, and the layers within it. Base of `Layer`.
 
     name: as for `Layer`. Within a layer that holds it the path is "<path of that layer>/<name>", else the name alone;
     tensors, random numbers and snapshots are found by the path.
     """
 
     forward: Callable[..., Tensor | list[Tensor] | tuple[Tensor, ...]]
-
-    # ---- traits, which a subclass of `Layer` states where it differs
-
-    #: "softmax" or "sigmoid" if the output is that of something, for losses that would take it a second time.
-    gives: str = ""
-    #: Whether the output has the input's elements, no others, under whatever shape.
-    keeps_values: bool = False
-    #: How many ids there are for a layer that takes ids: its input is of integers from 0 to below. None: of numbers.
-    input_ids: int | None = None
-    #: Whether its input says where texts begin in rows of several: 0 for texts that are alone in theirs.
-    begins_texts: bool = False
-    #: Whether a mask of its input is one of its output too: it does something at each position, perhaps by others.
-    passes_mask: bool = False
-    #: Whether it takes a mask of its input into account, though its output has none.
-    takes_mask: bool = False
-    #: Whether its own operations do the same at each position (axis 1) by itself, so that forward serves any number of
-    #: them; layers within it are asked for themselves.
-    positionwise: bool = False
-    #: Whether samples (time, ...) may have fewer steps than `setup` was told: `forward` does the same to fewer.
-    any_length: bool = False
-    #: Whether its output has the time steps of its input; False where it has no axis of time any more.
-    keeps_time: bool = True
-    #: Whether positions of a text may be read again: what it keeps of one goes by those before it, as keys do, and not
-    #: by what was kept, as a state does. Of layers that keep something (`kept_of_past`).
-    reads_again: bool = False
-    #: Whether its output has the features, or classes, along the last axis; None: as its input has them.
-    features_last: bool | None = None
-    #: Whether training mixes the samples of a batch, as their mean does: such a layer cannot train on micro-batches.
-    batch_statistics: ClassVar[bool] = False
-    #: The kind of tensor as which a batch that feeds the layer is held: "image" is as convolutions read it, "" C order.
-    feed_layout: ClassVar[str] = ""
 
     _name: str
     #: What was set after the constructor: options by name, "trainable", "shared_with".
@@ -252,6 +221,11 @@ class LayerBase(Described):
         tensor.name = tensor.name or f"{self.path}/{name}"
         self._constants[name] = tensor
         return tensor
+
+    def _move_states(self, device: Device) -> None:
+        """Moves its own state and constants to another device."""
+        self._states = {name: tensor.to_device(device) for name, tensor in self._states.items()}
+        self._constants = {name: shared_constant(device, to_numpy(t)) for name, t in self._constants.items()}
 
     def _borrowed(self, name: str, shape: Shape) -> Tensor | None:
         """Another layer's parameter that stands for a new one; None where the layer makes its own."""

@@ -14,13 +14,12 @@ from singa_lite.device import Device
 from singa_lite.layer import calls, names, options, sharing
 from singa_lite.layer.base import Context as Context
 from singa_lite.layer.base import LayerBase
-from singa_lite.layer.constants import shared_constant
 from singa_lite.layer.names import free_name, name_may_be_left_out
 from singa_lite.layer.past import LayerPast as LayerPast
 from singa_lite.layer.sample_shape import InputShape as InputShape
 from singa_lite.layer.sample_shape import SampleShape as SampleShape
 from singa_lite.layer.sample_shape import checked_inputs, checked_output
-from singa_lite.tensor import Shape, Tensor, to_numpy
+from singa_lite.tensor import Shape, Tensor
 
 #: One value, or a list or a dict of several, or None. Which of them a user gets depends on the net that the script has
 #: built; a union would make the script ask at each use.
@@ -291,10 +290,7 @@ class Layer(LayerBase):
             other.to_device(device)
         for name, tensor in self._parameters.items():
             self._parameters[name] = tensor.to_device(device) if other is None else other.parameters[name]
-        for name, tensor in self._states.items():
-            self._states[name] = tensor.to_device(device)
-        for name, tensor in self._constants.items():
-            self._constants[name] = shared_constant(device, to_numpy(tensor))
+        self._move_states(device)
         for inner in self._layers.values():
             inner.to_device(device)
         self.context = context._replace(device=device)

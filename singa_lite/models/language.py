@@ -29,8 +29,8 @@ def language_model(
     """Returns the net of a configuration, not compiled, with random weights.
 
     Input samples of ids (time,), output samples of scores (time, vocabulary), of which SoftmaxCrossEntropy is the
-    loss, without targets -100, as `data.chat` gives them. Layers: tokens (Embedding), of GPT-2 positions, block0 and so on (TransformerBlock), norm, and head
-    (TiedDense, or Dense without bias where the configuration is not tied).
+    loss; targets -100 do not count. Layers: tokens (Embedding), of GPT-2 positions, block0 and so on
+    (TransformerBlock), norm, and head (TiedDense, or Dense without bias where the configuration is not tied).
 
     length: of a sample, the configuration's context where None; packed: rows hold several texts, and a second input
     starts (TextStarts) says where each begins, which GPT-2 refuses, as its positions count from the row's first id;
@@ -46,7 +46,10 @@ def language_model(
     time = integer("language_model: length", config.context if length is None else length, 1)
     is_gpt2 = config.architecture == "gpt2"
     net = FeedForwardNet(loss.SoftmaxCrossEntropy(axis=-1, ignore_index=-100), device=device, seed=seed)
-    tokens = layers.Embedding("tokens", config.vocabulary, config.width, weight_init=weight_init, input_sample_shape=(time,))
+    net.language = config
+    tokens = layers.Embedding(
+        "tokens", config.vocabulary, config.width, weight_init=weight_init, input_sample_shape=(time,)
+    )
     flow, starts = net.add(tokens), list[Layer]()
     if flag("language_model: packed", packed):
         if is_gpt2:
@@ -55,11 +58,9 @@ def language_model(
     if is_gpt2:
         flow = net.add(layers.LearnedPositions("positions", config.context, weight_init=weight_init))
     options = _gpt2_options() if is_gpt2 else {**_llama_options(config), "packed": packed}
-    sizes = {"hidden_size": config.hidden_size, "epsilon": config.epsilon}
+    options |= {"hidden_size": config.hidden_size, "epsilon": config.epsilon, "weight_init": weight_init}
     for number in range(config.layers):
-        block = layers.TransformerBlock(
-            f"block{number}", config.heads, True, **sizes, **options, weight_init=weight_init
-        )
+        block = layers.TransformerBlock(f"block{number}", config.heads, True, **options)
         flow = net.add(block, [flow, *starts])
     norm = layers.LayerNormalization if is_gpt2 else layers.RMSNormalization
     net.add(norm("norm", epsilon=config.epsilon), flow)

@@ -7,6 +7,7 @@ from contextlib import closing
 from copy import deepcopy
 from inspect import isfunction
 from os import PathLike
+from typing import TYPE_CHECKING
 
 from singa_lite import device as devices
 from singa_lite.autograd.rewriting import Rule
@@ -30,6 +31,9 @@ from singa_lite.tensor import DeviceSpec
 from singa_lite.training import checked, fit, weights
 from singa_lite.training.loop import evaluation, sources
 
+if TYPE_CHECKING:
+    from singa_lite.snapshots.language.config import LanguageConfig
+
 
 class FeedForwardNet(StepMethods, PlanMethods, FileMethods, TextMethods, Unique):
     """A net of layers, any directed acyclic graph of them.
@@ -38,7 +42,7 @@ class FeedForwardNet(StepMethods, PlanMethods, FileMethods, TextMethods, Unique)
     list of metrics; a dict {output layer: loss} for several outputs, likewise of metrics.
     device: where parameters and batches live, default `device.default()`; dtype: of parameters and inputs.
     seed: of the net's random numbers (initial values, dropout); default the device's next one, so that a script
-    gives the same numbers each time it runs.
+    gives the same numbers each time it runs. language: of a language model, its configuration.
 
     >>> net = FeedForwardNet("softmax_cross_entropy", "accuracy", seed=7)
     >>> hidden = net.add(layers.Dense("hidden", 4, activation="relu", input_shape=(5,)))
@@ -51,6 +55,8 @@ class FeedForwardNet(StepMethods, PlanMethods, FileMethods, TextMethods, Unique)
     """
 
     instead = "copy.deepcopy(net) is a net of its own"
+
+    language: LanguageConfig | None = None
 
     #: The nets that have layers of this one, itself among them; None: there are no others.
     _family: Family | None = None

@@ -34,18 +34,25 @@ class FileMethods(TrainedNet):
     def save(self, path: str | PathLike[str], *, weights_only: bool = False, **options: object) -> None:
         """Writes parameters, state, optimizer state and step to a file: the whole new file or the old one.
 
-        The path's suffix chooses the format; .h5 is the native one. weights_only: parameters and state alone,
-        without random keys, for other programs. options: of the format, `snapshots.formats`. Of several processes that train it
-        together rank 0 writes, and the others return at once; with shard="state" all call it, and rank 0 collects their
-        parts of the state, one array at a time.
+        The path's suffix chooses the format; .h5 is the native one. weights_only: parameters and state alone, without
+        random keys, for other programs. options: of the format, `snapshots.formats`. Of several processes that train
+        it together rank 0 writes, and the others return at once; with shard="state" all call it, and rank 0 collects
+        their parts of the state, one array at a time.
+
+        A language model, of `models.load` or `models.language_model`, is also written as a GGUF file, "x.gguf", or as a
+        folder of Hugging Face's, "folder/". Quantised weights go out as they came; quantization="q8_0" (also "q4_0",
+        "q4_1", "f16", "bf16") is the format of matrices that are parameters.
 
         >>> net = Sequential([layers.Dense(3, input_shape=(5,))])
         >>> net.save("net.h5")
         >>> net.save("net.safetensors", weights_only=True)
         """
-        from singa_lite.snapshots import formats
+        from singa_lite.snapshots import formats, language
 
         self.device.check_bytes("save")
+        if language.is_model(path):
+            language.save(self, path, **options)
+            return
         formats.save(self, path, weights_only=weights_only, **options)
 
     def load(

@@ -46,7 +46,8 @@ def save(net: TrainedNet, path: Path, *, weights_only: bool = False, **options: 
 def write(contents: Tree, path: Path, *, weights_only: bool = False, **options: object) -> None:
     """Write a tree. SnapshotError for a format that is only read, and for what cannot be written or read back.
 
-    weights_only: parameters and state alone, without random keys; PyTorch's `load_state_dict` takes such a .safetensors file.
+    weights_only: parameters and state alone, without random keys; PyTorch's `load_state_dict` takes such a .safetensors
+    file.
     """
     chosen = of_path(path, options)
     if not chosen.is_written:

@@ -60,7 +60,7 @@ class LanguageConfig:
             self._check_divides("heads", "width")
             object.__setattr__(self, "head_size", self.width // self.heads)
         for name in _SIZES:
-            integer(f"{where} {name}", getattr(self, name), 1)
+            object.__setattr__(self, name, integer(f"{where} {name}", getattr(self, name), 1))
         for name in ("rotary_base", "epsilon"):
             finite_above_zero(f"{where} {name}", getattr(self, name))
         for name in _FLAGS:

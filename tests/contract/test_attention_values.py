@@ -195,7 +195,11 @@ def test_scratch_is_linear_in_the_lengths(kernels, name):
     def scratch(length: int) -> int:
         q = np.broadcast_to(np.float32(0), (1, length, 8, 64))
         lse = np.broadcast_to(np.float32(0), (1, 8, length))
-        tensors = [q, q, q, None, None, None, q, lse] if name == "attention" else [q, q, q, q, None, None, None, q, lse, q, q, q]
+        tensors = (
+            [q, q, q, None, None, None, q, lse]
+            if name == "attention"
+            else [q, q, q, q, None, None, None, q, lse, q, q, q]
+        )
         return kernels.scratch_bytes(name, tensors, {"causal": True, "scale": 0.125})
 
     least, most = scratch(2048), scratch(16_384)
@@ -231,4 +235,6 @@ def test_a_position_beyond_what_is_kept_is_refused(kernels):
     q, keys = np.ones((1, 2, 1, 3), "f"), np.ones((1, 5, 1, 3), "f")
     for position in (4, -1):
         with pytest.raises(IndexError, match=f"in 0..3 for 2 of 5 places, received {position}"):
-            run(kernels, "cached_attention", [q, keys, keys, None, None, np.array([position]), q.copy()], {"scale": 1.0})
+            run(
+                kernels, "cached_attention", [q, keys, keys, None, None, np.array([position]), q.copy()], {"scale": 1.0}
+            )

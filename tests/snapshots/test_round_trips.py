@@ -18,8 +18,9 @@ import skips
 from every_row import over_rows
 from format_cases import CASES, WHOLE, WRITTEN, small_net, weights_of, write_version_1
 from interrupts import Tracer
+from keras_nets import net_of
 from nets import all_bits, bits, state_of
-from singa_lite import FeedForwardNet, SnapshotError, layers, optimizer, tensor
+from singa_lite import FeedForwardNet, Layer, SnapshotError, autograd, layers, optimizer, tensor
 from singa_lite.__main__ import main
 from singa_lite.snapshots import command, formats, net_tree, output
 from singa_lite.snapshots.formats.table import FORMATS, of_path
@@ -228,6 +229,57 @@ def test_a_file_is_converted_to_weights_alone(path, tmp_path, capsys):
     assert main(["snapshot", "convert", str(tmp_path / "all.h5"), str(path), "--weights-only"]) == 0
     assert "left out: " in capsys.readouterr().out
     assert main(["snapshot", "diff", str(path), str(wanted)]) == 0
+
+
+class Counted(Layer):
+    """Counts in whole numbers."""
+
+    def setup(self, *shapes):
+        self.add_state("count", (3,), 7, np.int64)
+        self.add_state("random", (3,), dtype=np.uint64).copy_from_numpy(self.random_key("random"))
+        return shapes[0]
+
+    def forward(self, training, x):
+        return autograd.identity(x)
+
+
+def test_state_of_whole_numbers_belongs_to_the_weights(whole):
+    net, other = (net_of(Counted("c", input_sample_shape=(4,)), layers.Dense("d", 2)) for _ in range(2))
+    net.states()["c/count"].copy_from_numpy(np.array([5, 6, 2**40]))
+    net.states()["c/random"].copy_from_numpy(np.arange(3).astype(np.uint64))
+    net.save(whole, weights_only=True)
+    other.load(whole)
+    assert tensor.to_numpy(other.states()["c/count"]).tolist() == [5, 6, 2**40]
+    assert tensor.to_numpy(other.states()["c/random"]).tolist() != [0, 1, 2]
+    bare = net_of(layers.Dense("d", 2, input_sample_shape=(4,)))
+    bare.save(whole, weights_only=True)
+    with pytest.raises(SnapshotError, match="state/c/count"):
+        other.load(whole)
+    assert other.load(whole, strict=False).missing == ("c/count",)
+
+
+def test_tables_of_positions_are_in_no_file_and_those_of_earlier_files_are_left(tmp_path):
+    def made() -> FeedForwardNet:
+        attention = layers.MultiHeadAttention("a", 2, rotary=True, use_bias=False, input_sample_shape=(5, 8))
+        return net_of(attention, layers.SinusoidalPositions("p"))
+
+    net, other, path = made(), made(), tmp_path / "net.npz"
+    net.save(path)
+    with np.load(path) as file:
+        held = dict(file)
+    assert not [name for name in held if "table" in name]
+    for name, shape in (("state/a/table", (2, 5, 2)), ("state/p/table", (5, 8))):
+        held[name] = np.full(shape, 9, np.float32)
+    with formats.opened(path) as source:
+        tree = source.with_more({name: lazy(array) for name, array in held.items() if "table" in name})
+        formats.write(tree, tmp_path / "earlier.npz")
+    for read in (
+        lambda: other.load(tmp_path / "earlier.npz"),
+        lambda: other.load(tmp_path / "earlier.npz", strict=False),
+    ):
+        assert not any(read())
+        x = np.random.default_rng(2).standard_normal((3, 5, 8), np.float32)
+        np.testing.assert_array_equal(other.predict(x), net.predict(x))
 
 
 def test_a_file_of_others_may_lack_random_keys_and_no_statistics(tmp_path):

@@ -99,8 +99,9 @@ def attention(
     mask: (n, s), any real dtype; a key is seen where it is not 0. causal: row i sees the keys 0 to i, counted from the
     first, also where t and s differ (PyTorch's is_causal). A row that sees no key gives 0 and passes nothing back.
     first: (n or 1, t) of int32 or int64, with causal alone: row i sees keys first[i] to i, as within a window, or from
-    where its text begins in a row of several. scale: 1 / sqrt(size) where None. dropout: the share of probabilities that are set to 0, the others divided by
-    1 - dropout; state, which it takes: uint64 (3,), (seed, stream, counter), whose counter goes up by one at each call.
+    where its text begins in a row of several. scale: 1 / sqrt(size) where None. dropout: the share of probabilities
+    that are set to 0, the others divided by 1 - dropout; state, which it takes: uint64 (3,), (seed, stream, counter),
+    whose counter goes up by one at each call.
     ShapeError or TypeError for tensors that do not fit, ValueError for other settings.
 
     >>> q, k = tensor.ones((2, 5, 4, 8)), tensor.ones((2, 7, 2, 8))  # 5 queries, 7 keys, 4 heads over 2

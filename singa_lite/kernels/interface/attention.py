@@ -89,6 +89,6 @@ def cached_attention(
     """`attention` of m rows that stand behind `position` others: row i sees keys 0 to position + i, and y is as there.
 
     q, y: (n, m, heads, size); keys, values: (n, length, kv_heads, size), their first position + m already there, the
-    others not read; mask: (n, length); first: (n, m), counted from the first key; position: int64 (1,), with m at most length: an IndexError where a kernel can
-    raise one.
+    others not read; mask: (n, length); first: (n, m), counted from the first key; position: int64 (1,), with m at most
+    length: an IndexError where a kernel can raise one.
     """

@@ -53,8 +53,9 @@ def _extents(grid: _Grid, m: int, mask: object) -> tuple[int, ...]:
 
 
 def _buffers(q: Shaped, keys: Shaped, mask: Shaped | None, first: Shaped | None) -> list[BufferSpec]:
-    """All numbers, one behind the other, as cutting is quicker than carving; which rows and keys see nothing; and with
-    `first` the places of keys, and which come before it.
+    """All numbers, one behind the other, as cutting is quicker than carving; and which rows and keys see nothing.
+
+    With `first` also places of keys and first keys.
     """
     grid, m = _grid(q, keys), q.shape[1]
     extents = _extents(grid, m, mask)

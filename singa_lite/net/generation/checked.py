@@ -48,9 +48,9 @@ def text_net(where: str, layers: LayerGraph) -> TextNet:
     """Checks that a net generates text, else raises GraphError: one input of ids (time,) and one output of scores. The
     output has as many scores at most, and each layer can go on from position to position.
     """
-    counts, shapes, outputs = layers.input_ids(), layers.input_shapes(), layers.output_names()
-    starts = tuple(name for name in shapes if layers.layers[name].begins_texts)
-    counts, shapes = ({name: of[name] for name in of if name not in starts} for of in (counts, shapes))  # type: ignore[misc]
+    outputs, starts = layers.output_names(), tuple(n for n in layers.input_shapes() if layers.layers[n].begins_texts)
+    counts = {name: count for name, count in layers.input_ids().items() if name not in starts}
+    shapes = {name: shape for name, shape in layers.input_shapes().items() if name not in starts}
     if len(shapes) != 1 or len(counts) != 1 or len(next(iter(shapes.values()))) != 1:
         raise GraphError(f"{where}: wanted a net of one input of ids, samples (time,), received inputs {shapes}")
     ((entry, ids),) = counts.items()

@@ -104,6 +104,8 @@ def attention(info: LayerInfo, order: Order, owned: Owned) -> tuple[str, list[Ce
     """Four products, each with an axis for the heads; grouped queries are another class."""
     if not is_plain(order):
         raise ValueError("the order of the features that reach it is not known in Keras")
+    if dict(info.options).get("rotary"):
+        raise ValueError("it turns queries and keys by their positions, which Keras's does not")
     grouped = info.option("heads") != info.option("kv_heads")
     found = [CellGroup("", info.last_name), CellGroup("/_softmax", "softmax"), CellGroup("/_dropout_layer", "dropout")]
     for name, option in _PRODUCTS:

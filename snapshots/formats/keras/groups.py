@@ -12,7 +12,7 @@ from singa_lite.snapshots.formats.keras.cells import CellGroup, Described, Varia
 from singa_lite.snapshots.formats.keras.layouts import VARIABLES, guessed, snake_case
 from singa_lite.snapshots.formats.keras.net import LayerInfo, is_chain, keras_order
 from singa_lite.snapshots.formats.keras.orders import channel_axes, input_orders
-from singa_lite.snapshots.tree import ArraySpec
+from singa_lite.snapshots.tree import ArraySpec, is_random_key
 from singa_lite.tensor import Shape
 
 #: Keras's classes with weights, by their names in a file.
@@ -94,11 +94,11 @@ def _check_all_placed(
 
 
 def _owned(specs: Mapping[str, ArraySpec]) -> dict[str, dict[str, ArraySpec]]:
-    """{layer: its own parameters and state by path}, without the keys of random streams, which are no floats."""
+    """{layer: its own parameters and state by path}, without the keys of random numbers."""
     owned: dict[str, dict[str, ArraySpec]] = defaultdict(dict)
     for path, spec in specs.items():
         branch, _, rest = path.partition("/")
-        if branch == "parameters" or (branch == "state" and spec.dtype.kind not in "biu"):
+        if branch == "parameters" or (branch == "state" and not is_random_key(path, spec)):
             owned[rest.rpartition("/")[0]][path] = spec
     return owned
 

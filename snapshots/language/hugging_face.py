@@ -1,0 +1,165 @@
+"""Reads a folder of Hugging Face's: config.json, safetensors in one file or several, tokenizer.json, chat template."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from singa_lite.common.errors import SnapshotError
+from singa_lite.snapshots.language import config_json
+from singa_lite.snapshots.language.config import LanguageConfig
+from singa_lite.snapshots.language.names import Place, places
+from singa_lite.snapshots.language.stored import StoredModel, StoredWeight
+from singa_lite.snapshots.language.tokenizer import Special, Tokenizer
+from singa_lite.snapshots.readers import raw, safetensors
+from singa_lite.snapshots.readers.raw import ByteArray, Json
+from singa_lite.snapshots.readers.safetensors import TensorInfo
+
+if TYPE_CHECKING:
+    import tokenizers
+
+_ONE, _INDEX = "model.safetensors", "model.safetensors.index.json"
+#: {dtype in the file: format}.
+_FORMATS = {"F32": "f32", "F16": "f16", "BF16": "bf16"}
+#: Ends of names of buffers, which follow from the configuration.
+_BUFFERS = ("rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias")
+#: Prefixes that names have in some files and lack in others.
+_PREFIXES = ("transformer.", "model.")
+
+
+def read(folder: str) -> StoredModel:
+    """Reads a folder; weights are mapped, those that GPT-2 has the other way are copies.
+
+    SnapshotError for a damaged file, and one for all that the folder wants and is not here.
+    """
+    config = config_json.read(os.path.join(folder, "config.json"))
+    arrays = dict(_arrays(folder))
+    found: dict[str, StoredWeight] = {}
+    lacking, used = [], set()
+    for name, place in places(config):
+        stored_as = _name(place.hugging_face, arrays)
+        if stored_as is None:
+            raise SnapshotError(f"{folder}: wanted a tensor {place.hugging_face!r}, received none of that name")
+        used.add(stored_as)
+        if arrays[stored_as][0].code not in _FORMATS:
+            lacking.append(f"tensor {stored_as!r} in {arrays[stored_as][0].code} (here: {', '.join(_FORMATS)})")
+        else:
+            found[name] = _weight(f"{folder}: tensor {stored_as!r}", place, *arrays[stored_as])
+    lacking += [f"tensor {name!r}" for name in arrays if name not in used and not _is_beside(name, config)]
+    if lacking:
+        raise SnapshotError(f"{folder}: wanted a model of what this version has, received {'; '.join(lacking[:20])}")
+    return StoredModel(folder, config, found, _tokenizer(folder, config))
+
+
+def _name(name: str, arrays: Mapping[str, object]) -> str | None:
+    """The name in the file, with a prefix or without."""
+    bare = name.removeprefix("model.")
+    return next((each for each in (name, bare, *(f"{prefix}{bare}" for prefix in _PREFIXES)) if each in arrays), None)
+
+
+def _is_beside(name: str, config: LanguageConfig) -> bool:
+    return name.endswith(_BUFFERS) or (config.tied and name == "lm_head.weight")
+
+
+def _arrays(folder: str) -> Iterator[tuple[str, tuple[TensorInfo, ByteArray]]]:
+    """Of all files, by name: an array's entry, and its bytes."""
+    for file in _files(folder):
+        path = os.path.join(folder, file)
+        with raw.reading(path) as opened:
+            header = safetensors.read(opened)
+            empty = opened.size == header.start
+        data = np.empty(0, np.uint8) if empty else np.asarray(np.memmap(path, np.uint8, "r"))
+        for name, info in header.entries.items():
+            yield name, (info, data[header.start + info.begin : header.start + info.end])
+
+
+def _files(folder: str) -> list[str]:
+    if not os.path.exists(os.path.join(folder, _INDEX)):
+        return [_ONE]
+    index = _json(folder, _INDEX).get("weight_map")
+    if not isinstance(index, dict) or not all(isinstance(name, str) for name in index.values()):
+        raise SnapshotError(f"{folder}: {_INDEX}: wanted a weight_map of names of files, received something else")
+    files = sorted({str(name) for name in index.values()})
+    for name in files:
+        if os.path.basename(name) != name or not name.endswith(".safetensors"):
+            raise SnapshotError(f"{folder}: {_INDEX}: wanted files of this folder, received {name[:100]!r}")
+    return files
+
+
+def _weight(where: str, place: Place, info: TensorInfo, data: ByteArray) -> StoredWeight:
+    shape = (place.whole or place.shape[0], *place.shape[1:])
+    wanted = shape[::-1] if place.is_turned else shape
+    if info.shape != wanted:
+        raise SnapshotError(f"{where}: wanted shape {wanted}, received {info.shape}")
+    size = info.stored_dtype.itemsize
+    numbers = data.reshape(*info.shape, size)
+    if place.is_turned:
+        numbers = numbers.swapaxes(0, 1)
+    if place.whole:
+        numbers = numbers[place.begin : place.begin + place.shape[0]]
+    rows = place.shape[0] if len(place.shape) == 2 else 1
+    return StoredWeight(_FORMATS[info.code], place.shape, np.ascontiguousarray(numbers).reshape(rows, -1))
+
+
+# ---- the tokenizer
+
+
+def _json(folder: str, name: str) -> dict[str, Json]:
+    """The object in a file of JSON, empty where there is no such file."""
+    path = os.path.join(folder, name)
+    if not os.path.exists(path):
+        return {}
+    with raw.reading(path) as file:
+        return raw.load_json(file, "the file", file.read("the file", 0, file.size))
+
+
+def _tokenizer(folder: str, config: LanguageConfig) -> Tokenizer | None:
+    path = os.path.join(folder, "tokenizer.json")
+    if not os.path.exists(path):
+        return None
+    options = _json(folder, "tokenizer_config.json")
+    begin, end = (_content(options.get(key)) for key in ("bos_token", "eos_token"))
+    ends: tuple[int | str, ...] = () if end is None else (end,)
+    for name in ("generation_config.json", "config.json"):
+        ends += _ids(_json(folder, name).get("eos_token_id"), config)
+    special = Special(begin, ends, options.get("add_bos_token") is True)
+    return Tokenizer(folder, partial(_built, path), config.vocabulary, _template(folder, options), special)
+
+
+def _built(path: str) -> tokenizers.Tokenizer:
+    from tokenizers import Tokenizer as Inner
+
+    with raw.reading(path) as file:
+        text = file.read("the file", 0, file.size).tobytes()
+    try:
+        return Inner.from_str(text.decode())
+    except Exception as error:  # the package has no classes of its own for its errors
+        raise SnapshotError(f"{path}: wanted a tokenizer, received {str(error)[:200]}") from error
+
+
+def _content(given: Any) -> str | None:
+    """The text of a token, which may be an object."""
+    found = given.get("content") if isinstance(given, dict) else given
+    return found if isinstance(found, str) else None
+
+
+def _ids(given: Any, config: LanguageConfig) -> tuple[int, ...]:
+    numbers = given if isinstance(given, list) else [given]
+    return tuple(number for number in numbers if type(number) is int and 0 <= number < config.vocabulary)
+
+
+def _template(folder: str, options: Mapping[str, Json]) -> str | None:
+    """Of chats: in a file of its own, or among the options, where there may be several by name."""
+    path = os.path.join(folder, "chat_template.jinja")
+    if os.path.exists(path):
+        with raw.reading(path) as file:
+            return file.read("the file", 0, file.size).tobytes().decode("utf-8", "replace")
+    given = options.get("chat_template")
+    if isinstance(given, list):
+        named = {each["name"]: each.get("template") for each in given if isinstance(each, dict) and "name" in each}
+        given = named.get("default")
+    return given if isinstance(given, str) else None

@@ -1,0 +1,93 @@
+"""Weights as files store them: raw blocks of a format, and the numbers that they stand for."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from singa_lite.common.array_types import Array
+from singa_lite.common.errors import SnapshotError
+from singa_lite.snapshots.language.config import LanguageConfig
+from singa_lite.snapshots.language.tokenizer import Tokenizer
+from singa_lite.snapshots.readers.raw import ByteArray
+from singa_lite.tensor import Shape
+
+#: Numbers that are made at once.
+_AT_ONCE = 1 << 20
+#: Formats that `quantized` makes.
+WRITTEN = ("f32", "f16", "bf16", "q4_0", "q4_1", "q8_0")
+
+
+class StoredWeight(NamedTuple):
+    """A matrix or a vector of a file. blocks: its bytes, (rows, bytes of a row); a vector has one row.
+
+    format: by the names of the package `gguf`, lower case; shape: (outputs, inputs), or (n,).
+    """
+
+    format: str
+    shape: Shape
+    blocks: ByteArray
+
+    def numbers(self) -> NDArray[np.float32]:
+        """Returns all of it in float32, made some rows at a time."""
+        found = np.empty((len(self.blocks), self.shape[-1]), np.float32)
+        step = max(1, _AT_ONCE // self.shape[-1])
+        for row in range(0, len(found), step):
+            found[row : row + step] = dequantized(self.blocks[row : row + step], self.format)
+        return found.reshape(self.shape)
+
+
+class StoredModel(NamedTuple):
+    """A language model in a file or a folder. weights: by our names of parameters, rows of queries and keys in halves.
+
+    tokenizer: None where the model has none.
+    """
+
+    path: str
+    config: LanguageConfig
+    weights: dict[str, StoredWeight]
+    tokenizer: Tokenizer | None
+
+
+def dequantized(blocks: ByteArray, form: str) -> NDArray[np.float32]:
+    """Returns the numbers of rows of blocks, float32 (rows, columns)."""
+    blocks = np.ascontiguousarray(blocks)
+    if form == "bf16":
+        return (blocks.view("<u2").astype(np.uint32) << 16).view(np.float32)
+    if form in ("f16", "f32", "f64"):
+        return blocks.view(f"<f{int(form[1:]) // 8}").astype(np.float32)
+    from gguf import GGMLQuantizationType, dequantize
+
+    return dequantize(blocks, GGMLQuantizationType[form.upper()]).astype(np.float32, copy=False)
+
+
+def quantized(numbers: Array, form: str) -> ByteArray:
+    """Returns rows of float32 as blocks of a format of `WRITTEN`. SnapshotError for rows that are no whole blocks."""
+    numbers = np.ascontiguousarray(numbers, np.float32)
+    if form in ("f32", "f16"):
+        with np.errstate(over="ignore"):  # as every cast to float16
+            return numbers.astype(f"<f{int(form[1:]) // 8}").view(np.uint8)
+    if form.startswith("q") and numbers.shape[1] % 32:
+        raise SnapshotError(f"wanted rows of a multiple of 32 numbers for {form}, received {numbers.shape[1]}")
+    from gguf import GGMLQuantizationType, quantize
+
+    return np.ascontiguousarray(quantize(numbers, GGMLQuantizationType[form.upper()])).view(np.uint8)
+
+
+def halves(blocks: ByteArray, heads: int) -> ByteArray:
+    """Returns a copy of rows in Hugging Face's order: GGUF files of Llamas have pairs where it has halves of a head."""
+    return _reordered(blocks, heads, (-1, 2))
+
+
+def pairs(blocks: ByteArray, heads: int) -> ByteArray:
+    """Returns a copy of rows in the order of GGUF files of Llamas: what `halves` undoes."""
+    return _reordered(blocks, heads, (2, -1))
+
+
+def _reordered(blocks: ByteArray, heads: int, extents: tuple[int, int]) -> ByteArray:
+    rows, size = len(blocks), prod(blocks.shape[1:])
+    found = blocks.reshape(heads, *((rows // heads // 2, 2) if extents[1] == 2 else (2, rows // heads // 2)), size)
+    return np.ascontiguousarray(found.swapaxes(1, 2)).reshape(blocks.shape)

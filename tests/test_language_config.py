@@ -1,0 +1,126 @@
+"""Language models by their configurations: what is refused, what is shared, values of rotary tables by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from singa_lite import device, layers, models, tensor
+from singa_lite.layers.positions import rotary_table
+
+SIZES: dict[str, Any] = {
+    **{"architecture": "llama", "width": 8, "layers": 3, "heads": 2, "hidden_size": 12, "vocabulary": 19},
+}
+#: (options, the error, words of it).
+REFUSED: list[tuple[dict[str, Any], type[Exception], tuple[str, ...]]] = [
+    ({"architecture": "mamba"}, ValueError, ("architecture", "qwen3", "'mamba'")),
+    ({"layers": 0}, ValueError, ("layers", "0")),
+    ({"width": 9}, ValueError, ("heads", "9", "2")),
+    ({"heads": 4, "kv_heads": 3}, ValueError, ("kv_heads", "4", "3")),
+    ({"head_size": 5}, ValueError, ("head_size", "even", "5")),
+    ({"vocabulary": "many"}, TypeError, ("vocabulary", "'many'")),
+    ({"rotary_base": -1.0}, ValueError, ("rotary_base", "-1")),
+    ({"epsilon": 0.0}, ValueError, ("epsilon", "0")),
+    ({"biases": 1}, TypeError, ("biases", "1")),
+    ({"window": 0}, ValueError, ("window", "0")),
+    ({"rotary_scaling": {"rope_type": "yarn", "factor": 2.0}}, ValueError, ("rotary_scaling", "llama3", "'yarn'")),
+    ({"rotary_scaling": {"type": "linear", "factor": 2.0, "base": 1}}, ValueError, ("linear", "factor", "'base'")),
+    ({"rotary_scaling": {"type": "factors", "factors": 3}}, TypeError, ("factors", "3")),
+    ({"rotary_scaling": "linear"}, TypeError, ("mapping", "'linear'")),
+    ({"architecture": "gpt2", "window": 4}, ValueError, ("window", "gpt2", "4")),
+    ({"architecture": "gpt2", "kv_heads": 1}, ValueError, ("kv_heads", "2", "1")),
+]
+
+
+@pytest.mark.parametrize("number", range(len(REFUSED)))
+def test_a_configuration_that_no_model_has_is_refused(number):
+    options, error, words = REFUSED[number]
+    with pytest.raises(error) as caught:
+        models.LanguageConfig(**{**SIZES, **options})
+    text = str(caught.value)
+    assert "LanguageConfig" in text and all(word in text for word in words), text
+
+
+def test_what_is_no_configuration_and_packed_learned_positions_are_refused():
+    with pytest.raises(TypeError, match=r"LanguageConfig, received {'width': 8}"):
+        models.language_model({"width": 8})
+    with pytest.raises(ValueError, match=r"packed.*gpt2"):
+        models.language_model(models.LanguageConfig(**{**SIZES, "architecture": "gpt2"}), packed=True)
+    with pytest.raises(ValueError, match=r"length.*0"):
+        models.language_model(models.LanguageConfig(**SIZES), 0)
+    with pytest.raises(ValueError, match="factors: wanted 2, one a frequency, received 3"):
+        models.language_model(
+            models.LanguageConfig(**SIZES, rotary_scaling={"rope_type": "factors", "factors": [1.0, 2.0, 3.0]}), 4
+        )
+
+
+def test_layers_share_a_table_which_is_no_state():
+    net = models.language_model(models.LanguageConfig(**SIZES, window=3), 7, device=device.new_cpu())
+    attentions = [net.all_layers()[f"block{number}/attention"] for number in range(3)]
+    assert not net.states()
+    for name, shape in (("table", (2, 7, 2)), ("window", (1, 7))):
+        (table,) = {id(each.constants[name]): each.constants[name] for each in attentions}.values()
+        assert table.shape == shape
+    assert tensor.to_numpy(attentions[0].constants["window"]).tolist() == [[0, 0, 0, 1, 2, 3, 4]]
+    before = attentions[1].constants["table"]
+    attentions[0].rotary_base = 50.0
+    np.testing.assert_allclose(attentions[0].constants["table"], rotary_table(7, 4, 50.0), rtol=1e-6)
+    assert attentions[1].constants["table"] is before
+    np.testing.assert_allclose(before, rotary_table(7, 4), rtol=1e-6)
+
+
+def test_a_net_of_a_configuration_is_written_down_and_made_again():
+    scaling = {"rope_type": "factors", "factors": (1.0, 3.0)}
+    config = models.LanguageConfig(**SIZES, rotary_scaling=scaling, biases=True, query_key_norm=True, window=5)
+    net = models.language_model(config, 9, packed=True, seed=4)
+    again = type(net).from_config(net.config())
+    ids = np.random.default_rng(1).integers(0, 19, (2, 9))
+    batch = {"tokens": ids, "starts": np.array([[0] * 4 + [4] * 5, [0] * 9])}
+    np.testing.assert_array_equal(net.predict(batch), again.predict(batch))
+    assert net.parameters()["block0/attention/key/bias"].shape == (8,)
+    assert "block0/attention/output/bias" not in net.parameters()
+
+
+#: A rate a position of 1 and 1 / 100; their waves are 2 pi and 200 pi long.
+ANGLES: dict[str, tuple[Any, list[float]]] = {
+    "none": (None, [1.0, 0.01]),
+    "linear": ({"type": "linear", "factor": 4.0}, [0.25, 0.0025]),
+    "factors": ({"rope_type": "factors", "factors": [2.0, 8.0]}, [0.5, 0.00125]),
+    # 8 waves of the first in 16 pi, and 0.08 of the second: more than 4, which stays, and less than 1, which is divided
+    "llama3": (
+        {
+            **{"high_freq_factor": 4.0, "low_freq_factor": 1.0, "factor": 10.0, "rope_type": "llama3"},
+            "original_max_position_embeddings": 16 * np.pi,
+        },
+        [1.0, 0.001],
+    ),
+    # 2.5 waves of the first in 5 pi, in the middle: half of it stays, half is divided
+    "llama3, between": (
+        {
+            **{"rope_type": "llama3", "factor": 10.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
+            "original_max_position_embeddings": 5 * np.pi,
+        },
+        [0.55, 0.001],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ANGLES)
+def test_rotary_tables(name):
+    scaling, rates = ANGLES[name]
+    wanted = np.arange(3)[:, None] * np.array(rates)
+    np.testing.assert_allclose(rotary_table(3, 4, 1e4, scaling), [np.cos(wanted), np.sin(wanted)], rtol=1e-12)
+
+
+def test_a_layer_by_hand_is_that_of_the_configuration():
+    config = models.LanguageConfig(**{**SIZES, "architecture": "qwen2", "kv_heads": 1}, biases=True, rotary_base=1e6)
+    net = models.language_model(config, 6)
+    block = layers.TransformerBlock(
+        *("block", 2, True),
+        **{"hidden_size": 12, "activation": "swiglu", "norm": "rms", "use_bias": False, "qkv_bias": True},
+        **{"rotary": True, "rotary_base": 1e6, "kv_heads": 1, "epsilon": 1e-5},
+    )
+    made = net.layers["block0"].given_arguments
+    assert all(made[name] == value for name, value in block.given_arguments.items() if name != "name")
