@@ -63,7 +63,7 @@ def test_all_counts_where_it_is_wanted_but_padding(tmp_path):
 
 def test_an_end_counts_where_its_id_is_that_of_padding(tmp_path):
     class Zero(data.ByteTokenizer):
-        stop_ids = (0,)
+        end_id = 0
 
     path = written(tmp_path / "some.jsonl", SOME)
     read = data.prompts(path, Zero(), 6)

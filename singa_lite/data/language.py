@@ -70,8 +70,8 @@ def prompts(
 ) -> Texts:
     """Returns the prompts and completions of a file of JSON lines {"prompt": "...", "completion": "..."}.
 
-    A text is the tokenizer's first id of texts, if it has one, the prompt, the completion, and the first of its
-    `stop_ids`, which ends texts. answers_only: the loss counts in
+    A text is the tokenizer's id that begins texts, if it has one, the prompt, the completion, and its `end_id`.
+    answers_only: the loss counts in
     the completion and the end alone. All else is as for `data.chat`.
 
     >>> from pathlib import Path
@@ -136,5 +136,5 @@ def _encoded(path: str, tokenizer: Tokenizer, parts: Callable[[JsonLine], Parts]
             raise
         except Exception as error:  # templates and tokenizers come with files of strangers, and raise what they like
             raise DataFileError(f"{line.place}: wanted a text that the tokenizer takes, received {error!r}") from error
-        end = [tokenizer.stop_ids[0]] if marked else []
+        end = [] if not marked or tokenizer.end_id is None else [tokenizer.end_id]
         yield Encoded(line.place, ids + end, counts + [True] * len(end))

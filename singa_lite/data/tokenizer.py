@@ -13,15 +13,18 @@ Messages = Sequence[Mapping[str, str]]
 class Tokenizer(Protocol):
     """What `data.chat` and `net.chat` need of a tokenizer, such as `net.tokenizer`.
 
-    stop_ids: ids that end an answer, the first of which ends a text; vocabulary: how many ids there are. encode: begin
-    asks for the id that begins texts, where there is one. render: a conversation as text, with the beginning of an
-    answer behind it for generation; render_parts: the same in pieces, each with whether its loss counts.
+    stop_ids: ids that end an answer; end_id: that ends a text, if there is one; vocabulary: how many ids there are.
+    encode: begin asks for the id that begins texts, if there is one. render: a conversation as text, with the beginning
+    of an answer behind it for generation; render_parts: the same in pieces, each with whether its loss counts.
 
     >>> tokenizer: data.Tokenizer = data.ByteTokenizer()
     """
 
     @property
     def stop_ids(self) -> Sequence[int]: ...
+
+    @property
+    def end_id(self) -> int | None: ...
 
     @property
     def vocabulary(self) -> int: ...
@@ -46,7 +49,8 @@ class ByteTokenizer:
     ([104, 195, 169], 'hé')
     """
 
-    stop_ids = (4,)
+    end_id: int | None = 4
+    stop_ids: Sequence[int] = (4,)
     vocabulary = 256
 
     def encode(self, text: str, begin: bool = False) -> list[int]:
