@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from singa_lite.common.array_types import DType
+from singa_lite.common.array_types import Array, DType
 from singa_lite.common.checks import flag
-from singa_lite.common.errors import GraphError
+from singa_lite.common.errors import GraphError, ShapeError
 from singa_lite.common.table import Table
 from singa_lite.device import Device
 from singa_lite.layer import initializer, names
@@ -20,7 +20,7 @@ from singa_lite.layer.constants import shared_constant
 from singa_lite.layer.past import LayerPast
 from singa_lite.layer.sample_shape import SampleShape
 from singa_lite.layer.traits import LayerTraits
-from singa_lite.tensor import Shape, Tensor, full, to_numpy
+from singa_lite.tensor import Shape, Tensor, freeze, full, to_numpy
 
 
 class Context(NamedTuple):
@@ -32,7 +32,7 @@ class Context(NamedTuple):
 
 
 class LayerBase(LayerTraits):
-    """A layer's name, parameters and state, and the layers within it. Base of `Layer`.
+    """A layer's name, traits, parameters and state, and the layers within it. Base of `Layer`.
 
     name: as for `Layer`. Within a layer that holds it the path is "<path of that layer>/<name>", else the name alone;
     tensors, random numbers and snapshots are found by the path.
@@ -55,6 +55,7 @@ class LayerBase(LayerTraits):
         self._parameters: dict[str, Tensor] = {}
         self._states: dict[str, Tensor] = {}
         self._constants: dict[str, Tensor] = {}
+        self._frozen: dict[str, Tensor] = {}
         self.context: Context | None = None
         vars(self)["trainable"] = True
 
@@ -148,6 +149,12 @@ class LayerBase(LayerTraits):
     def states(self, given: object) -> None:
         self._refuse("states", "add_state() in", given)
 
+    @property
+    def frozen(self) -> Table[Tensor]:
+        """Quantised weights by name, as `parameters`: bytes that nobody writes, and which `set_frozen` sets."""
+        inner = {f"{layer.name}/{key}": t for layer in self._layers.values() for key, t in layer.frozen.items()}
+        return self._table("frozen tensors", "add_frozen", self._frozen | inner)
+
     def _table(self, what: str, maker: str, tensors: dict[str, Tensor]) -> Table[Tensor]:
         why_empty = (
             ""
@@ -227,6 +234,33 @@ class LayerBase(LayerTraits):
         self._states = {name: tensor.to_device(device) for name, tensor in self._states.items()}
         self._constants = {name: shared_constant(device, to_numpy(t)) for name, t in self._constants.items()}
 
+    def add_frozen(self, name: str, shape: Sequence[int]) -> Tensor:
+        """For `setup`: a tensor called "<path>/<name>" of bytes, uint8, that nobody writes, as quantised weights are.
+
+        It has none until `set_frozen` says which; plans need but its shape. Of a layer that shares another's parameters
+        it is the other's. GraphError outside `setup` and for a name that is taken.
+        """
+        context = self._check_new("add_frozen", name)
+        if self.shared_with is not None:
+            tensor: Tensor | None = self.shared_with._frozen.get(name)
+            if tensor is None or tensor.shape != tuple(shape):
+                theirs = {n: t.shape for n, t in self.shared_with._frozen.items()}
+                raise ShapeError(f"layer {self.path!r}: wanted to share {name!r} of shape {shape}, received {theirs}")
+        else:
+            tensor = context.device.frozen(shape)
+            tensor.name = f"{self.path}/{name}"
+        self._frozen[name] = tensor
+        return tensor
+
+    def set_frozen(self, name: str, array: Array) -> None:
+        """Lets a frozen tensor of this layer, or of one within it, lie over these bytes. On a CPU nothing is copied.
+
+        array: uint8 of the tensor's shape without gaps, perhaps of a mapped file. KeyError for an unknown name,
+        TypeError or ShapeError for another array.
+        """
+        freeze(f"layer {self.path!r}: set_frozen({name!r:.100})", self.frozen[name], array)
+        super().note_change(name)
+
     def _borrowed(self, name: str, shape: Shape) -> Tensor | None:
         """Another layer's parameter that stands for a new one; None where the layer makes its own."""
         return None
@@ -245,7 +279,7 @@ class LayerBase(LayerTraits):
 
     def _check_free(self, where: str, name: str) -> None:
         """GraphError for the name of a parameter, a state or a layer of this layer."""
-        tables = {"layer": self._layers, "state": self._states, "parameter": self._parameters}
+        tables = {"layer": self._layers, "state": self._states, "parameter": self._parameters, "frozen": self._frozen}
         for kind, table in {**tables, "constant": self._constants}.items():
             if name in table:
                 raise GraphError(f"{where}: wanted a name that is not taken, received that of a {kind} that is there")
@@ -287,10 +321,15 @@ class LayerBase(LayerTraits):
         return self.context
 
     def check_usable(self) -> None:
-        """For a subclass that works with values which somebody must bring: GraphError while they are missing.
-
-        Asked before a batch, until all layers of a net are usable.
+        """GraphError while values are missing that somebody must bring: bytes of frozen tensors, or what a subclass
+        works with. Asked before a batch, until all layers of a net are usable.
         """
+        for name, tensor in self.frozen.items():
+            if tensor.block.memory is None and not tensor.device.is_abstract:
+                raise GraphError(
+                    f"layer {self.path!r}: wanted the bytes of {name!r}, received none: call set_frozen({name!r}, "
+                    "array) before the first batch"
+                )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.path!r} -> {self.output_sample_shape}>"
