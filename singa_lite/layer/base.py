@@ -17,9 +17,8 @@ from singa_lite.common.table import Table
 from singa_lite.device import Device
 from singa_lite.layer import initializer, names
 from singa_lite.layer.constants import shared_constant
-from singa_lite.layer.past import LayerPast
 from singa_lite.layer.sample_shape import SampleShape
-from singa_lite.layer.traits import LayerTraits
+from singa_lite.layer.text_layer import TextLayer
 from singa_lite.tensor import Shape, Tensor, freeze, full, to_numpy
 
 
@@ -31,7 +30,7 @@ class Context(NamedTuple):
     seed: int
 
 
-class LayerBase(LayerTraits):
+class LayerBase(TextLayer):
     """A layer's name, traits, parameters and state, and the layers within it. Base of `Layer`.
 
     name: as for `Layer`. Within a layer that holds it the path is "<path of that layer>/<name>", else the name alone;
@@ -229,8 +228,11 @@ class LayerBase(LayerTraits):
         self._constants[name] = tensor
         return tensor
 
-    def _move_states(self, device: Device) -> None:
-        """Moves its own state and constants to another device."""
+    def _move_tensors(self, device: Device, other: LayerBase | None) -> None:
+        """Moves its own tensors to another device. other: the layer whose parameters it has, which has moved."""
+        for table, theirs in ((self._parameters, "_parameters"), (self._frozen, "_frozen")):
+            for name, tensor in table.items():
+                table[name] = tensor.to_device(device) if other is None else getattr(other, theirs)[name]
         self._states = {name: tensor.to_device(device) for name, tensor in self._states.items()}
         self._constants = {name: shared_constant(device, to_numpy(t)) for name, t in self._constants.items()}
 
@@ -337,27 +339,3 @@ class LayerBase(LayerTraits):
     def summary_note(self) -> str:
         """The options that `summary` shows behind the class, such as "3 x 3, stride 1, pad 0, relu"."""
         return ""
-
-    # ---- texts position by position, see `net.generate`
-
-    def refuses_past(self) -> str:
-        """Why `continued` cannot serve, in words; "" if it can, as where the layer is `positionwise`."""
-        if self.positionwise or type(self).continued is not LayerBase.continued:
-            return ""
-        return "it may look at several positions"
-
-    def kept_of_past(self, batch: int, length: int) -> Mapping[str, Shape]:
-        """What it keeps of so many texts, of up to `length` positions: shapes by name, in the net's dtype."""
-        return {}
-
-    def most_positions(self) -> int | None:
-        """The most positions of a text that it can tell apart; None: any number."""
-        return None
-
-    def continued(self, past: LayerPast, *inputs: Tensor) -> Tensor | list[Tensor] | tuple[Tensor, ...]:
-        """As forward(False, *inputs), for the next m positions, at least one, of texts: x (n, m, ...).
-
-        past: what the layer keeps of those before, zeros at first, which it moves on; `past.position` of them came
-        before. A layer that looks at several positions, or has another m for each, writes one of its own.
-        """
-        return self.forward(False, *inputs)

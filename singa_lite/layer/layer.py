@@ -107,8 +107,7 @@ class Layer(LayerBase):
             raise GraphError(
                 f"{where}({layer.name!r}): wanted the call in __init__() or setup(), received it afterwards"
             )
-        taken = {**self._parameters, **self._states, **self._constants, **self._frozen, **self._layers}
-        layer.take_free_name(taken)
+        layer.take_free_name({**self._parameters, **self._states, **self._constants, **self._frozen, **self._layers})
         self._check_free(f"{where}({layer.name!r})", layer.name)
         self._layers[layer.name] = layer
         layer._holder = self
@@ -289,11 +288,7 @@ class Layer(LayerBase):
             return
         if other is not None:  # it may come after this layer, and must have moved by then
             other.to_device(device)
-        theirs = (None, None) if other is None else (other._parameters, other._frozen)
-        for table, known in ((self._parameters, theirs[0]), (self._frozen, theirs[1])):
-            for name, tensor in table.items():
-                table[name] = tensor.to_device(device) if known is None else known[name]
-        self._move_states(device)
+        self._move_tensors(device, other)
         for inner in self._layers.values():
             inner.to_device(device)
         self.context = context._replace(device=device)
