@@ -1,4 +1,4 @@
-"""Data sets: files read into arrays or by batches, sequences of unequal lengths, and random changes of images."""
+"""Data sets: files read into arrays or by batches, sequences of unequal lengths, texts, and changes of images."""
 
 from singa_lite.data import transforms as transforms
 from singa_lite.data.bucketed import Bucketed as Bucketed
@@ -12,5 +12,11 @@ from singa_lite.data.given import Paired as Paired
 from singa_lite.data.given import Processes as Processes
 from singa_lite.data.images import ImageFolder as ImageFolder
 from singa_lite.data.images import image_folder as image_folder
+from singa_lite.data.language import chat as chat
+from singa_lite.data.language import prompts as prompts
+from singa_lite.data.language import texts as texts
 from singa_lite.data.tables import csv as csv
 from singa_lite.data.tables import parquet as parquet
+from singa_lite.data.text_rows import Texts as Texts
+from singa_lite.data.tokenizer import ByteTokenizer as ByteTokenizer
+from singa_lite.data.tokenizer import Tokenizer as Tokenizer

@@ -1,4 +1,4 @@
-"""FeedForwardNet: a net over data sets, its copies and parts; its other methods are in the three bases beside it."""
+"""FeedForwardNet: a net over data sets, its copies and parts; its other methods are in the four bases beside it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from copy import deepcopy
 from inspect import isfunction
 from os import PathLike
 from typing import TYPE_CHECKING
-
-import numpy as np
-from numpy.typing import NDArray
 
 from singa_lite import device as devices
 from singa_lite.autograd.rewriting import Rule
@@ -25,11 +22,11 @@ from singa_lite.data.loading.data_set import InTurn, Share
 from singa_lite.layer.layer import OneOrMore
 from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.net.file_methods import FileMethods
-from singa_lite.net.generation import generate
 from singa_lite.net.plan_methods import PlanMethods
 from singa_lite.net.step_methods import StepMethods
 from singa_lite.net.submodel import Family, move, part_of
 from singa_lite.net.summary_rows import layer_rows
+from singa_lite.net.text_methods import TextMethods
 from singa_lite.tensor import DeviceSpec
 from singa_lite.training import checked, fit, weights
 from singa_lite.training.loop import evaluation, sources
@@ -38,7 +35,7 @@ if TYPE_CHECKING:
     from singa_lite.snapshots.language.config import LanguageConfig
 
 
-class FeedForwardNet(StepMethods, PlanMethods, FileMethods, Unique):
+class FeedForwardNet(StepMethods, PlanMethods, FileMethods, TextMethods, Unique):
     """A net of layers, any directed acyclic graph of them.
 
     loss, metric: may also be given to `compile`; objects, or names such as "softmax_cross_entropy" and "accuracy"; a
@@ -184,32 +181,6 @@ class FeedForwardNet(StepMethods, PlanMethods, FileMethods, Unique):
         data = sources.data_to_predict(self, x, batch_size, sources.checked_loading("predict", workers, None))
         with closing(data):
             return evaluation.predict(self, data, self._batches.output_paths("predict", output))
-
-    def generate(
-        self, prompt: object, steps: int, temperature: float = 1.0, top_k: int = 0, seed: int = 0
-    ) -> NDArray[np.int64]:
-        """Returns texts that go on from a prompt, id by id, each drawn by what the net gives for those before it.
-
-        prompt: ids (time,), or (n, time) for n texts, of any integer dtype. steps: how many ids are added, at least 1.
-        Returns int64 (time + steps,) or (n, time + steps), the prompt first.
-
-        The net has one input of ids (time,) and gives scores, or a softmax, of the id that follows each position, or
-        the last one alone. temperature: divides the scores; 0: the id of the largest score, always. top_k: only the k
-        ids of the largest scores are drawn; 0: all. seed: of Philox's numbers, text i has a stream of its own.
-
-        Each position goes through the layers once: attention keeps keys and values, recurrent layers their state, as
-        many bytes as `plan_generation` says, until longer texts want more, or a budget or a limit these bytes.
-        GraphError for layers that need later positions, each with its reason; ShapeError where the text would be longer
-        than layers have positions; ValueError for ids that the net does not have. Nothing that training uses is
-        changed. See docs/generation.md.
-
-        >>> net = models.gpt2(vocabulary=20, positions=16, features=8, heads=2, blocks=1)
-        >>> net.generate([3, 7, 5], steps=4).shape
-        (7,)
-        """
-        self.device.check_bytes("generate")
-        cache = self._trainer.steps
-        return cache.exclusively(generate, self, cache, prompt, steps, temperature, top_k, seed)
 
     @explains_keywords()
     def fit(

@@ -20,7 +20,7 @@ from singa_lite.common.described import is_ours
 from singa_lite.common.errors import ParallelError
 from singa_lite.common.keywords import explains_keywords
 from singa_lite.common.terminal import Unfailing, write_line
-from singa_lite.data.loading.data_set import DataSet, count_of
+from singa_lite.data.loading.data_set import DataSet, count_of, positions_of
 from singa_lite.data.loading.workers import Waiting
 from singa_lite.layer.layer import OneOrMore
 from singa_lite.tensor import Tensor, from_numpy
@@ -285,10 +285,10 @@ class Training(OnRanks):
                 disable=title is None or sys.stderr is None,
             ) as bar,
         ):
-            turns = RankBatches(self.ranks, islice(all_batches, left), self._data)
+            turns, tokens, before = RankBatches(self.ranks, islice(all_batches, left), self._data), 0, progress.seconds
             for batch in self.waiting.timed(iter(turns)):
                 self.loss, self.metric = self.net.train_one_batch(*batch, **self._options)
-                size = count_of(batch[0])
+                size, positions = count_of(batch[0]), positions_of(batch[0])
                 del batch  # before the next one is taken
                 progress.place = self._data.place()
                 seconds = time.perf_counter() - start
@@ -299,7 +299,9 @@ class Training(OnRanks):
                     size = self._end_parts(turns.gather_shards(part, progress.place), seconds)
                     progress.place = joined_places(turns.places)
                 bar.update(size)
-                bar.set_postfix_str(self._state(), refresh=False)
+                tokens += size * positions
+                rate = tokens / max(seconds - before, 1e-9)
+                bar.set_postfix_str(progress.state(self.measures, rate, self.net.device.pool.high_water), refresh=False)
                 self._each(lambda callback: callback.on_batch(self))
 
     def _end_parts(self, parts: list[MetricShard], seconds: float) -> int:
@@ -314,11 +316,6 @@ class Training(OnRanks):
 
     def _tensor(self, value: Value) -> Tensor:
         return from_numpy(np.asarray(value, self.net.dtype), self.net.device)
-
-    def _state(self) -> str:
-        mean = self.progress.mean
-        high_water = f"high water {self.net.device.pool.high_water / 2**20:.1f} MiB"
-        return ", ".join([f"loss {mean.loss():.4f}", *mean.texts(self.measures), high_water])
 
     def _validated(self) -> dict[str, OneOrMore]:
         """The entries of the history that the validation makes."""

@@ -142,3 +142,10 @@ def _none_of(array: Shaped) -> Shaped:
 def count_of(taken: Taken) -> int:
     """How many samples a batch has."""
     return int((next(iter(taken.values())) if isinstance(taken, dict) else taken).shape[0])
+
+
+def positions_of(taken: Taken) -> int:
+    """How many positions each sample has of a batch of ids (n, time); 0 for other batches."""
+    first = next(iter(taken.values())) if isinstance(taken, dict) else taken
+    found = dtype_of(first)
+    return int(first.shape[1]) if len(first.shape) == 2 and found is not None and found.kind in "iu" else 0

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from singa_lite.common.checks import at_least_zero, integer
+from singa_lite.common.arrays import numbers
+from singa_lite.common.checks import at_least_zero, goes_through, integer
 from singa_lite.common.errors import GraphError, ShapeError
+from singa_lite.common.keywords import accepts_arguments
 from singa_lite.data.loading import batch
 from singa_lite.layer.layer import Layer
 from singa_lite.layer.layer_graph import LayerGraph
@@ -81,9 +83,18 @@ def going_on(layers: LayerGraph) -> Iterator[Layer]:
             left += reversed([*layer.continued_layers()])
 
 
-def prompt(net: TextNet, given: object) -> tuple[Ids, bool]:
-    """The prompt, (time,) or (n, time), as (n, time), and whether it was. ShapeError, TypeError or ValueError for what
-    is none.
+class Prompt(NamedTuple):
+    """Texts to go on from. ids: (n, time), 0 behind one's end; lengths: (n,); several: whether ids were (n, time)."""
+
+    ids: Ids
+    lengths: Ids
+    several: bool
+
+
+def prompt(net: TextNet, given: object, lengths: object) -> Prompt:
+    """The prompt, (time,) or (n, time). lengths: of each text of it, all of its ids where None.
+
+    ShapeError, TypeError or ValueError for what is none.
     """
     where = "generate prompt"
     array = batch.as_array(where, given)
@@ -92,8 +103,31 @@ def prompt(net: TextNet, given: object) -> tuple[Ids, bool]:
     values = to_numpy(as_tensor(array))
     if values.dtype.kind not in "iu":
         raise TypeError(f"{where}: wanted ids, integers from 0 to {net.ids - 1}, received {values.dtype}")
-    batch.check_ids(where, values.reshape(-1, values.shape[-1]), net.ids)
-    return values.reshape(-1, values.shape[-1]).astype(np.int64), values.ndim == 2
+    ids = values.reshape(-1, values.shape[-1]).astype(np.int64)
+    found = _lengths(lengths, *ids.shape)
+    ids = np.where(np.arange(ids.shape[1]) < found[:, None], ids, 0)[:, : found.max()]
+    batch.check_ids(where, ids, net.ids)
+    return Prompt(ids, found, values.ndim == 2)
+
+
+def _lengths(given: object, n: int, time: int) -> Ids:
+    if given is None:
+        return np.full(n, time, np.int64)
+    where = "generate lengths"
+    found = numbers(where, given)
+    if found.shape != (n,):
+        raise ShapeError(f"{where}: wanted the length of each of {n} texts, ({n},), received shape {found.shape}")
+    if found.dtype.kind not in "iu":
+        raise TypeError(f"{where}: wanted whole numbers, received {found.dtype}")
+    if found.min() < 1 or found.max() > time:
+        raise ValueError(f"{where}: wanted numbers from 1 to {time}, received {found.tolist()!r:.100}")
+    return found.astype(np.int64)
+
+
+def stop_ids(net: TextNet, given: object) -> Ids:
+    """The ids that end a text, one or several, perhaps none, (m,). TypeError or ValueError for others."""
+    every: list[Any] = list(given) if goes_through(given) else [given]
+    return np.array([integer("generate stop", each, 0, net.ids - 1) for each in every], np.int64)
 
 
 def positions(where: str, layers: LayerGraph, length: int) -> int:
@@ -120,3 +154,9 @@ def drawing(net: TextNet, temperature: float, top_k: int, seed: int) -> Drawing:
         integer("generate top_k", top_k, 0, net.classes),
         integer("generate seed", seed, 0, 2**64 - 1),
     )
+
+
+def check_stream(given: object) -> None:
+    """TypeError for what cannot be called with the ids that were drawn."""
+    if given is not None and not accepts_arguments(given, 1):
+        raise TypeError(f"generate stream: wanted a function of the new ids, received {given!r:.100}")

@@ -18,10 +18,11 @@ class Draws:
     def __init__(self, drawing: Drawing, n: int, steps: int) -> None:
         self._temperature, self._top_k = drawing.temperature, drawing.top_k
         keys = (np.array([drawing.seed, text, 0], np.uint64) for text in range(n if drawing.temperature else 0))
-        self._numbers = [generator(key).random(steps) for key in keys]
+        self._numbers = np.array([generator(key).random(steps) for key in keys])
 
-    def ids(self, scores: Array, step: int) -> NDArray[np.int64]:
-        """(n,), by scores (n, classes) of the logarithms of probabilities, up to a constant.
+    def ids(self, scores: Array, step: NDArray[np.int64] | int) -> NDArray[np.int64]:
+        """(n,), by scores (n, classes) of the logarithms of probabilities, up to a constant. step: of each text, (n,),
+        or of all.
 
         ValueError for scores that hold NaN or infinity; minus infinity is an id that never comes.
         """
@@ -36,8 +37,7 @@ class Draws:
             scores = _largest(scores, self._top_k)
         with np.errstate(over="ignore"):
             powers = np.exp((scores.astype(np.float64) - top) / self._temperature)
-        numbers = np.array([of_text[step] for of_text in self._numbers])
-        return _drawn(powers, numbers)
+        return _drawn(powers, self._numbers[np.arange(len(scores)), step])
 
 
 def _largest(scores: Array, count: int) -> Array:

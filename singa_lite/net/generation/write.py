@@ -8,9 +8,9 @@ size. One with states reads each once, in pieces that become smaller.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from singa_lite.common.array_types import Array, DType
 from singa_lite.common.checks import integer
@@ -51,29 +51,53 @@ def pieces(count: int, again: bool) -> Iterator[slice]:
             at += size
 
 
+#: In the place of an id behind a text's end, and before its first new one.
+NONE = -1
 #: Of one call.
 MOST_STEPS = 2**31 - 1
 
 
-def generate(
-    layers: LayerGraph, steps: StepCache, prompt: object, count: int, temperature: float, top_k: int, seed: int
-) -> NDArray[np.int64]:
-    """See `net.generate`. steps: the net's."""
+class Options(NamedTuple):
+    """How texts go on: the arguments of `net.generate` behind the prompt."""
+
+    steps: object
+    temperature: float = 1.0
+    top_k: int = 0
+    seed: int = 0
+    stop: object = ()
+    lengths: object = None
+    stream: Callable[[Ids], object] | None = None
+
+
+def generate(layers: LayerGraph, steps: StepCache, prompt: object, options: Options) -> Ids:
+    """See `net.generate`. steps: the net's.
+
+    Texts of unequal lengths go on together from the end of the shortest: at each position, those whose prompt is longer
+    take its next id, and the others one that is drawn.
+    """
     net = checked.text_net("generate", layers)
-    given, several = checked.prompt(net, prompt)
+    given, lengths, several = checked.prompt(net, prompt, options.lengths)
+    count = integer("generate steps", options.steps, 1, MOST_STEPS)  # type: ignore[arg-type]  # it checks the type
+    drawing = checked.drawing(net, options.temperature, options.top_k, options.seed)
+    stop = checked.stop_ids(net, options.stop)
+    checked.check_stream(options.stream)
     n, time = given.shape
-    count = integer("generate steps", count, 1, MOST_STEPS)
-    drawing = checked.drawing(net, temperature, top_k, seed)
     length = checked.positions("generate", layers, time + count)
-    draws = Draws(drawing, n, count)
     past = steps.past(checked.cache_of(layers, n, length), n, length)
-    ids = np.concatenate([given, np.zeros((n, count), np.int64)], axis=1)
-    writer = _Writer(layers, steps, net, past)
-    writer.read(ids[:, : time - 1])
-    scores = writer.scorer(ids, time - 1)
-    for step in range(count):
-        ids[:, time + step] = draws.ids(scores(time + step - 1), step)
-    return ids if several else ids[0]
+    ids, ends = np.concatenate([given, np.zeros((n, count), np.int64)], axis=1), lengths + count
+    writer, draws, first = _Writer(layers, steps, net, past), Draws(drawing, n, count), int(lengths.min())
+    writer.read(ids[:, : first - 1])
+    scores, at = writer.scorer(ids, first - 1), first
+    while at < ends.max():
+        going = (lengths <= at) & (at < ends)
+        drawn = draws.ids(scores(at - 1), np.clip(at - lengths, 0, count - 1))
+        ids[going, at] = drawn[going]
+        ends[going & np.isin(drawn, stop)] = at + 1
+        if options.stream is not None:
+            options.stream(np.where(going, ids[:, at], NONE))
+        at += 1
+    texts = np.where(np.arange(at) < ends[:, None], ids[:, :at], NONE)
+    return texts if several else texts[0]
 
 
 class _Writer:

@@ -113,12 +113,15 @@ def _check_targets(where: str, layers: LayerGraph, objective: Objective, data: B
 
 def _check_padding(where: str, objective: Objective, data: Bucketed) -> None:
     """ValueError where losses and metrics would count the targets of padding."""
-    if not data.tokens or (len(data.boundaries) == 1 and data.lengths.min() == data.boundaries[0]):
-        return
+    if data.tokens and not (len(data.boundaries) == 1 and data.lengths.min() == data.boundaries[0]):
+        check_ignored(where, objective, data.ignore_index, "the targets of padding are")
+
+
+def check_ignored(where: str, objective: Objective, ignored: int, reason: str) -> None:
+    """ValueError where losses and metrics would count a target that is to be ignored."""
     for criterion in objective.criteria:
         found = getattr(criterion, "ignore_index", None)
-        if found != data.ignore_index:
+        if found != ignored:
             raise ValueError(
-                f"{where}: wanted {type(criterion).__name__} with ignore_index={data.ignore_index}, as the targets of "
-                f"padding are, received {found}"
+                f"{where}: wanted {type(criterion).__name__} with ignore_index={ignored}, as {reason}, received {found}"
             )

@@ -146,6 +146,12 @@ class Progress:
         self.batch += 1
         self.seconds = seconds
 
+    def state(self, measures: Measures, tokens: float, high_water: int) -> str:
+        """What stands behind the bar. tokens: ids that went through the net each second, padding included."""
+        texts = [f"loss {self.mean.loss():.4f}", *self.mean.texts(measures)]
+        texts += [f"{tokens:.0f} tokens/s"] if tokens else []
+        return ", ".join([*texts, f"high water {high_water / 2**20:.1f} MiB"])
+
     def end_epoch(self, measures: Measures, rate: float | None, **values: OneOrMore) -> None:
         """Enter the epoch into the history, with `values` beside its means. rate: the learning rate."""
         entered: dict[str, OneOrMore] = {LOSS: self.mean.loss()} | self.mean.entries(measures) | values

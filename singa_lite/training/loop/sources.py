@@ -10,7 +10,7 @@ import numpy as np
 from singa_lite.common.arrays import kind
 from singa_lite.common.checks import integer
 from singa_lite.common.sizes import memory_size
-from singa_lite.data import Bucketed, Paired
+from singa_lite.data import Bucketed, Paired, Texts
 from singa_lite.data.loading.batch_sources import check_is_no_dataset, gives_batches
 from singa_lite.data.loading.data_set import Batch, DataSet, InTurn, Share
 from singa_lite.data.loading.loaded_samples import USUAL_WINDOW, LoadedSamples, Loading
@@ -19,10 +19,12 @@ from singa_lite.data.loading.splitting import TrainingData
 from singa_lite.data.loading.streams import Stream
 from singa_lite.data.loading.transformed import Transformed, checked_transforms, stored
 from singa_lite.data.loading.workers import checked_workers
+from singa_lite.data.text_rows import IGNORED
 from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.parallel.data_parallel import DataParallel
 from singa_lite.training import checked
 from singa_lite.training.loop import conversion
+from singa_lite.training.loop.bucketed_samples import check_ignored
 from singa_lite.training.objective import Objective
 from singa_lite.training.weights import weigh
 
@@ -55,6 +57,8 @@ def data_set(
     if isinstance(x, Paired):
         _refuse(where, "data that have their targets", y=y)
         given = x
+        if isinstance(x, Texts):
+            check_ignored(where, objective, IGNORED, "targets of prompts and padding are")
         x, y = given.x, given.y
     elif y is None and gives_batches(x):
         _refuse(where, "batches that come ready-made", batch_size=batch_size, transform=transform)

@@ -1,0 +1,140 @@
+"""Data of language models: conversations, prompts with their completions, and texts, from files of JSON lines."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from itertools import groupby
+
+from singa_lite.common import checks
+from singa_lite.common.errors import DataError, DataFileError
+from singa_lite.common.keywords import explains_keywords
+from singa_lite.data.json_lines import JsonLine, checked_messages, json_lines
+from singa_lite.data.text_rows import LONGER, Encoded, Texts, text_rows
+from singa_lite.data.tokenizer import Parts, Tokenizer
+
+FilePath = str | os.PathLike[str]
+
+
+@explains_keywords(path=checks.path)
+def chat(
+    path: FilePath,
+    tokenizer: Tokenizer,
+    length: int,
+    *,
+    answers_only: bool = True,
+    longer: str = "cut",
+    packed: bool = False,
+) -> Texts:
+    """Returns the conversations of a file of JSON lines, for `net.fit(data.chat("chats.jsonl", net.tokenizer, 256))`.
+
+    A line is {"messages": [{"role": "user", "content": "..."}, {"role": "assistant", "content": "..."}, ...]}; other
+    keys are not read. The tokenizer's template makes one text of it. answers_only: the loss counts in what the template
+    says is the model's answer, its end included, else everywhere. Pieces that count and those that do not are encoded
+    each by itself, as a prompt is for an answer.
+
+    length: positions of a row; x has a text's ids but for the last, y those but for the first. longer: "cut" leaves out
+    what is behind a row's end, and a warning says of how many texts; "split" goes on in further rows; "error" refuses
+    such texts. packed: several texts share a row, for nets with an input "starts" (see `Texts`).
+
+    The whole file is read first: DataFileError, with the path and the line's number, for the first line that is broken;
+    DataError where the template refuses a conversation, and where nothing counts.
+
+    >>> from pathlib import Path
+    >>> line = '{"messages": [{"role": "user", "content": "2+2"}, {"role": "assistant", "content": "4"}]}'
+    >>> _ = Path("chats.jsonl").write_text(line)
+    >>> chats = data.chat("chats.jsonl", data.ByteTokenizer(), length=24)
+    >>> chats
+    <Texts: 1 texts in 1 rows of 24 ids, 17% padding; 2 targets count; 0 texts cut, 0 dropped>
+    >>> chats.y[0, 18:].tolist()
+    [52, 4, -100, -100, -100, -100]
+    """
+
+    def parts(line: JsonLine) -> Parts:
+        found = tokenizer.render_parts(checked_messages(line.place, line.values.get("messages", line.values)))
+        return found if answers else [("".join(text for text, _ in found), True)]
+
+    answers = checks.flag("chat answers_only", answers_only)
+    return _texts("chat", os.fspath(path), tokenizer, parts, length, longer, packed)
+
+
+@explains_keywords(path=checks.path)
+def prompts(
+    path: FilePath,
+    tokenizer: Tokenizer,
+    length: int,
+    *,
+    answers_only: bool = True,
+    longer: str = "cut",
+    packed: bool = False,
+) -> Texts:
+    """Returns the prompts and completions of a file of JSON lines {"prompt": "...", "completion": "..."}.
+
+    A text is the tokenizer's id that begins texts, if it has one, the prompt, the completion, and its `end_id`.
+    answers_only: the loss counts in
+    the completion and the end alone. All else is as for `data.chat`.
+
+    >>> from pathlib import Path
+    >>> _ = Path("sums.jsonl").write_text('{"prompt": "2+2=", "completion": "4"}')
+    >>> print(data.prompts("sums.jsonl", data.ByteTokenizer(), length=6).y)
+    [[-100 -100 -100   52    4 -100]]
+    """
+
+    def parts(line: JsonLine) -> Parts:
+        return [(line.text("prompt"), not answers), (line.text("completion"), True)]
+
+    answers = checks.flag("prompts answers_only", answers_only)
+    return _texts("prompts", os.fspath(path), tokenizer, parts, length, longer, packed, marked=True)
+
+
+@explains_keywords(path=checks.path)
+def texts(path: FilePath, tokenizer: Tokenizer, length: int, *, longer: str = "cut", packed: bool = False) -> Texts:
+    """Returns the texts of a file of JSON lines {"text": "..."}. The loss counts everywhere.
+
+    A text begins and ends with ids as for `data.prompts`. All else is as for `data.chat`.
+
+    >>> from pathlib import Path
+    >>> _ = Path("words.jsonl").write_text('{"text": "abcd"}')
+    >>> words = data.texts("words.jsonl", data.ByteTokenizer(), length=3, longer="split")
+    >>> print(words.x.tolist(), words.y.tolist())
+    [[97, 98, 99], [100, 0, 0]] [[98, 99, 100], [4, -100, -100]]
+    """
+
+    def parts(line: JsonLine) -> Parts:
+        return [(line.text("text"), True)]
+
+    return _texts("texts", os.fspath(path), tokenizer, parts, length, longer, packed, marked=True)
+
+
+def _texts(
+    where: str,
+    path: str,
+    tokenizer: Tokenizer,
+    parts: Callable[[JsonLine], Parts],
+    length: int,
+    longer: str,
+    packed: bool,
+    marked: bool = False,
+) -> Texts:
+    """The rows of a file. parts: of a line; marked: whether ids of a text's begin and end stand around them."""
+    if not hasattr(tokenizer, "encode"):
+        raise TypeError(f"{where} tokenizer: wanted a tokenizer, such as net.tokenizer, received {tokenizer!r:.100}")
+    positions = checks.integer(f"{where} length", length, 1)
+    choice = checks.check_choice(f"{where} longer", longer, LONGER)
+    several = checks.flag(f"{where} packed", packed)
+    return text_rows(path, _encoded(path, tokenizer, parts, marked), positions, choice, several)
+
+
+def _encoded(path: str, tokenizer: Tokenizer, parts: Callable[[JsonLine], Parts], marked: bool) -> Iterator[Encoded]:
+    for line in json_lines(path):
+        try:
+            ids, counts = list[int](), list[bool]()
+            for counted, group in groupby(parts(line), lambda part: part[1]):
+                more = tokenizer.encode("".join(text for text, _ in group), begin=marked and not ids)
+                ids, counts = ids + more, counts + [counted] * len(more)
+        except DataError:
+            raise
+        except Exception as error:  # templates and tokenizers come with files of strangers, and raise what they like
+            raise DataFileError(f"{line.place}: wanted a text that the tokenizer takes, received {error!r}") from error
+        end = [] if not marked or tokenizer.end_id is None else [tokenizer.end_id]
+        yield Encoded(line.place, ids + end, counts + [True] * len(end))
