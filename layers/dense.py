@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from singa_lite import autograd
+from singa_lite.autograd.ops.low_rank import adapted_linear
+from singa_lite.layer.lora import LoraForm, adapter_of
 from singa_lite.layers._checks import features_of, positive_int
 from singa_lite.layers._weighted import Weighted, WithActivation
 from singa_lite.tensor import Shape, Tensor
@@ -46,8 +48,15 @@ class Dense(WithActivation):
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, ..., features) -> (n, ..., num_output)."""
-        y = autograd.linear(x, self.parameters["weight"], self.parameters["bias"] if self.use_bias else None)
+        weight, bias = self.parameters["weight"], self.parameters["bias"] if self.use_bias else None
+        adapter = adapter_of(self, training)
+        y = autograd.linear(x, weight, bias) if adapter is None else adapted_linear(x, weight, bias, adapter)
         return self.activated(y, -1)
+
+    def lora_form(self, rank: int) -> LoraForm:
+        """lora_a (features, rank), lora_b (rank, num_output)."""
+        features = self._prepared_for[0][-1]
+        return LoraForm((features, rank), (rank, self.num_output), features)
 
 
 class Products(Weighted):

@@ -17,6 +17,7 @@ from singa_lite.common.errors import GraphError
 from singa_lite.common.table import Table
 from singa_lite.device import Device
 from singa_lite.layer import initializer, names
+from singa_lite.layer.lora import LORA_NAMES, Lora, LoraForm, set_lora
 from singa_lite.layer.past import LayerPast
 from singa_lite.layer.sample_shape import SampleShape
 from singa_lite.tensor import Shape, Tensor, full
@@ -69,8 +70,10 @@ class LayerBase(Described):
     feed_layout: ClassVar[str] = ""
 
     _name: str
-    #: What was set after the constructor: options by name, "trainable", "shared_with".
+    #: What was set after the constructor: options by name, "trainable", "shared_with", "lora".
     set_later: frozenset[str] = frozenset()
+    #: The adapter beside its weight, see `net.add_lora`; beside one its own parameters do not train.
+    _lora: Lora | None = None
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -99,10 +102,23 @@ class LayerBase(Described):
         self.note_set("trainable")
         wanted = flag(f"layer {self.path!r}: trainable", given)
         vars(self)["trainable"] = wanted
-        for tensor in self._parameters.values():
-            tensor.stores_grad = wanted
+        for name, tensor in self._parameters.items():
+            tensor.stores_grad = wanted and (self._lora is None or name in LORA_NAMES)
         for layer in self._layers.values():
             layer.trainable = wanted
+
+    @property
+    def lora(self) -> Lora | None:
+        """The adapter's options; None: it has none. `net.add_lora` and `merge_lora` set it."""
+        return self._lora
+
+    @lora.setter
+    def lora(self, given: Lora | tuple[int, float, float] | None) -> None:
+        set_lora(self, given)
+
+    def lora_form(self, rank: int) -> LoraForm | None:
+        """The shapes of an adapter of this rank, once `setup` has run; None: it takes none."""
+        return None
 
     def note_change(self, option: str) -> None:
         """Notes that an option has another value, for recorded steps and for the net's configuration."""

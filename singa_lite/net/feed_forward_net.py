@@ -1,4 +1,4 @@
-"""FeedForwardNet: a net over data sets, its copies and parts; its other methods are in the three bases beside it."""
+"""FeedForwardNet: a net over data sets, its copies and parts; its other methods are in the four bases beside it."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from singa_lite.data.loading import splitting
 from singa_lite.data.loading.data_set import InTurn, Share
 from singa_lite.layer.layer import OneOrMore
 from singa_lite.layer.layer_graph import LayerGraph
+from singa_lite.net.adapter_methods import AdapterMethods
 from singa_lite.net.file_methods import FileMethods
 from singa_lite.net.generation import generate
 from singa_lite.net.plan_methods import PlanMethods
@@ -34,7 +35,7 @@ from singa_lite.training import checked, fit, weights
 from singa_lite.training.loop import evaluation, sources
 
 
-class FeedForwardNet(StepMethods, PlanMethods, FileMethods, Unique):
+class FeedForwardNet(StepMethods, PlanMethods, FileMethods, AdapterMethods, Unique):
     """A net of layers, any directed acyclic graph of them.
 
     loss, metric: may also be given to `compile`; objects, or names such as "softmax_cross_entropy" and "accuracy"; a
