@@ -36,7 +36,7 @@ class MultiHeadAttention(Products):
     dropout: the share of probabilities that training drops. kv_heads: fewer keys and values than queries, which share
     them (grouped queries, arXiv 2305.13245); it divides heads, and is heads where None. use_bias: of all four. rotary:
     turn queries and keys by their positions (arXiv 2104.09864); of self-attention, with an even head_size. weight_init,
-    bias_init: an Initializer, its name, or a number, of all four.
+    bias_init: an Initializer, its name, or a number, of all four. weight_format: as of Dense, of all four, or by name.
 
     >>> net = Sequential([layers.Input((6, 8)), layers.MultiHeadAttention("attention", heads=2, causal=True)])
     >>> net.predict(np.ones((3, 6, 8), "float32")).shape
@@ -46,6 +46,7 @@ class MultiHeadAttention(Products):
     passes_mask = True
     any_length = True
     reads_again = True
+    parts = ("query", "key", "value", "output")
 
     def __init__(
         self,

@@ -19,10 +19,17 @@ _known: WeakKeyDictionary[object, str] = WeakKeyDictionary()
 
 
 def base_parameters(net: TrainedNet) -> dict[str, Tensor]:
-    """The base by its paths in the tree; nothing for a net without adapters."""
-    if all(layer.lora is None for layer in net.all_layers().values()):
+    """The base by paths as in a tree, quantised weights below "frozen/"; nothing for a net without adapters."""
+    if not has_adapters(net):
         return {}
-    return {f"parameters/{name}": tensor for name, tensor in net.parameters().items() if not tensor.stores_grad}
+    frozen = {f"frozen/{name}": tensor for name, tensor in net.frozen().items()}
+    parameters = {f"parameters/{name}": tensor for name, tensor in net.parameters().items()}
+    return frozen | {path: tensor for path, tensor in parameters.items() if not tensor.stores_grad}
+
+
+def has_adapters(net: TrainedNet) -> bool:
+    """Whether a layer of the net has an adapter."""
+    return any(layer.lora is not None for layer in net.all_layers().values())
 
 
 def base_digest(net: TrainedNet) -> str:

@@ -17,7 +17,18 @@ from adapter_nets import TIME, draw_images, images, llama, predicted, series, se
 from misuse import assert_all_refused, row
 from nets import all_bits, state_of
 from resume_run import Kill, Killed
-from singa_lite import FeedForwardNet, GraphError, SnapshotError, device, layers, loss, models, optimizer, tensor
+from singa_lite import (
+    FeedForwardNet,
+    GraphError,
+    SnapshotError,
+    autograd,
+    device,
+    layers,
+    loss,
+    models,
+    optimizer,
+    tensor,
+)
 from singa_lite.snapshots import Checkpoint, latest
 
 X, Y = draw_images(np.random.default_rng(4))
@@ -144,6 +155,66 @@ def test_merged_nets_compute_the_same():
         layer.trainable = True
     net.train_one_batch(X, Y)
     assert all_bits(net.parameters()).keys() == before.keys()
+
+
+# --- over quantised weights ----------------------------------------------------------------------------------
+
+
+def quantised(format: str = "q8_0") -> FeedForwardNet:
+    """A block whose weights are in blocks, from drawn numbers; adapters that are not zero."""
+    net = FeedForwardNet("softmax_cross_entropy", device=device.new_cpu(), seed=3)
+    net.add(layers.Input((TIME,), name="ids"))
+    net.add(layers.Embedding("tokens", 31, 32))
+    options = {"hidden_size": 64, "activation": "swiglu", "norm": "rms", "weight_format": format, "use_bias": False}
+    net.add(layers.TransformerBlock("block0", 2, True, **options))
+    net.add(layers.Dense("head", 31, weight_format=format))
+    rng = np.random.default_rng(2)
+    for name, value in net.frozen().items():
+        layer, _, key = name.rpartition("/")
+        blocks = rng.integers(-40, 40, value.shape, dtype=np.int8).view(np.uint8)
+        blocks[:, ::34], blocks[:, 1::34] = 0, 0x1C  # scales of 2^-8 in float16
+        net.all_layers()[layer].set_frozen(key, blocks)
+    net.add_lora(3, 5.0, ["query", "gate", "output", "head"])
+    set_adapters(net)
+    return net
+
+
+def test_adapters_over_quantised_weights(tmp_path):
+    """Gradients and outputs are those over the same weights as numbers; merged ones become parameters."""
+    ids = np.random.default_rng(5).integers(0, 31, (3, TIME))
+    net, merged = quantised(), quantised()
+    wanted = predicted(net, ids)
+    assert merged.merge_lora() == [layer.path for layer in net.adapted_layers()]
+    np.testing.assert_allclose(predicted(merged, ids), wanted, rtol=0, atol=1e-6 * np.abs(wanted).max())
+    assert set(merged.frozen()) == {
+        f"block0/{name}/weight" for name in ("attention/key", "attention/value", "hidden/value")
+    }
+    assert not merged.parameters()["block0/output/weight"].stores_grad
+    again = FeedForwardNet.from_config(merged.config())
+    assert {n: t.shape for n, t in again.parameters().items()} == {n: t.shape for n, t in merged.parameters().items()}
+    assert again.frozen().keys() == merged.frozen().keys()
+    plain = quantised()
+    for path in [layer.path for layer in plain.adapted_layers()]:
+        plain.all_layers()[path].lora = None
+    floats = FeedForwardNet.from_config(
+        json.loads(json.dumps(plain.config()).replace('"q8_0"', '"float"')), device.new_cpu()
+    )
+    for name, value in floats.parameters().items():
+        frozen = plain.frozen().get(name)
+        array = tensor.to_numpy(
+            plain.parameters()[name] if frozen is None else autograd.dequantize(frozen, format="q8_0")
+        )
+        value.copy_from_numpy(array if frozen is None else np.ascontiguousarray(array.T))
+    net.save_adapter(tmp_path)
+    with pytest.warns(UserWarning, match="another base"):
+        floats.load_adapter(tmp_path)
+    found = []
+    for one in (net, floats):
+        one.compile(optimizer.Adam(0.01))
+        found.append({name: tensor.to_numpy(value) for name, value in one.gradients(ids, ids).items()})
+    assert found[0].keys() == found[1].keys() and len(found[0]) == 10
+    for name, value in found[0].items():
+        np.testing.assert_allclose(value, found[1][name], rtol=0, atol=1e-6 + 1e-5 * np.abs(value).max(), err_msg=name)
 
 
 # --- copies and files of whole nets --------------------------------------------------------------------------

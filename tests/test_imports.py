@@ -52,6 +52,7 @@ BESIDE = (
 )
 SHARED = (
     *("kernels.ids", "kernels.philox", "kernels.unweighted"),
+    "kernels.quantized_product",
     "kernels.workers",
 )
 

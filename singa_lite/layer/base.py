@@ -5,22 +5,22 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from singa_lite.common.array_types import DType
+from singa_lite.common.array_types import Array, DType
 from singa_lite.common.checks import flag
-from singa_lite.common.described import Described
-from singa_lite.common.errors import GraphError
+from singa_lite.common.errors import GraphError, ShapeError
 from singa_lite.common.table import Table
 from singa_lite.device import Device
 from singa_lite.layer import initializer, names
-from singa_lite.layer.lora import LORA_NAMES, Lora, LoraForm, set_lora
+from singa_lite.layer.lora import LORA_NAMES
 from singa_lite.layer.past import LayerPast
 from singa_lite.layer.sample_shape import SampleShape
-from singa_lite.tensor import Shape, Tensor, full
+from singa_lite.layer.traits import LayerTraits
+from singa_lite.tensor import Shape, Tensor, freeze, full
 
 
 class Context(NamedTuple):
@@ -31,7 +31,7 @@ class Context(NamedTuple):
     seed: int
 
 
-class LayerBase(Described):
+class LayerBase(LayerTraits):
     """A layer's name, traits, parameters and state, and the layers within it. Base of `Layer`.
 
     name: as for `Layer`. Within a layer that holds it the path is "<path of that layer>/<name>", else the name alone;
@@ -40,40 +40,9 @@ class LayerBase(Described):
 
     forward: Callable[..., Tensor | list[Tensor] | tuple[Tensor, ...]]
 
-    # ---- traits, which a subclass of `Layer` states where it differs
-
-    #: "softmax" or "sigmoid" if the output is that of something, for losses that would take it a second time.
-    gives: str = ""
-    #: Whether the output has the input's elements, no others, under whatever shape.
-    keeps_values: bool = False
-    #: How many ids there are for a layer that takes ids: its input is of integers from 0 to below. None: of numbers.
-    input_ids: int | None = None
-    #: Whether a mask of its input is one of its output too: it does something at each position, perhaps by others.
-    passes_mask: bool = False
-    #: Whether it takes a mask of its input into account, though its output has none.
-    takes_mask: bool = False
-    #: Whether its own operations do the same at each position (axis 1) by itself, so that forward serves any number of
-    #: them; layers within it are asked for themselves.
-    positionwise: bool = False
-    #: Whether samples (time, ...) may have fewer steps than `setup` was told: `forward` does the same to fewer.
-    any_length: bool = False
-    #: Whether its output has the time steps of its input; False where it has no axis of time any more.
-    keeps_time: bool = True
-    #: Whether positions of a text may be read again: what it keeps of one goes by those before it, as keys do, and not
-    #: by what was kept, as a state does. Of layers that keep something (`kept_of_past`).
-    reads_again: bool = False
-    #: Whether its output has the features, or classes, along the last axis; None: as its input has them.
-    features_last: bool | None = None
-    #: Whether training mixes the samples of a batch, as their mean does: such a layer cannot train on micro-batches.
-    batch_statistics: ClassVar[bool] = False
-    #: The kind of tensor as which a batch that feeds the layer is held: "image" is as convolutions read it, "" C order.
-    feed_layout: ClassVar[str] = ""
-
     _name: str
     #: What was set after the constructor: options by name, "trainable", "shared_with", "lora".
     set_later: frozenset[str] = frozenset()
-    #: The adapter beside its weight, see `net.add_lora`; beside one its own parameters do not train.
-    _lora: Lora | None = None
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -85,6 +54,7 @@ class LayerBase(Described):
         self.output_sample_shape: SampleShape | None = None
         self._parameters: dict[str, Tensor] = {}
         self._states: dict[str, Tensor] = {}
+        self._frozen: dict[str, Tensor] = {}
         self.context: Context | None = None
         vars(self)["trainable"] = True
 
@@ -106,19 +76,6 @@ class LayerBase(Described):
             tensor.stores_grad = wanted and (self._lora is None or name in LORA_NAMES)
         for layer in self._layers.values():
             layer.trainable = wanted
-
-    @property
-    def lora(self) -> Lora | None:
-        """The adapter's options; None: it has none. `net.add_lora` and `merge_lora` set it."""
-        return self._lora
-
-    @lora.setter
-    def lora(self, given: Lora | tuple[int, float, float] | None) -> None:
-        set_lora(self, given)
-
-    def lora_form(self, rank: int) -> LoraForm | None:
-        """The shapes of an adapter of this rank, once `setup` has run; None: it takes none."""
-        return None
 
     def note_change(self, option: str) -> None:
         """Notes that an option has another value, for recorded steps and for the net's configuration."""
@@ -191,6 +148,12 @@ class LayerBase(Described):
     def states(self, given: object) -> None:
         self._refuse("states", "add_state() in", given)
 
+    @property
+    def frozen(self) -> Table[Tensor]:
+        """Quantised weights by name, as `parameters`: bytes that nobody writes, and which `set_frozen` sets."""
+        inner = {f"{layer.name}/{key}": t for layer in self._layers.values() for key, t in layer.frozen.items()}
+        return self._table("frozen tensors", "add_frozen", self._frozen | inner)
+
     def _table(self, what: str, maker: str, tensors: dict[str, Tensor]) -> Table[Tensor]:
         why_empty = (
             ""
@@ -247,6 +210,33 @@ class LayerBase(Described):
         self._states[name] = tensor
         return tensor
 
+    def add_frozen(self, name: str, shape: Sequence[int]) -> Tensor:
+        """For `setup`: a tensor called "<path>/<name>" of bytes, uint8, that nobody writes, as quantised weights are.
+
+        It has none until `set_frozen` says which; plans need but its shape. Of a layer that shares another's parameters
+        it is the other's. GraphError outside `setup` and for a name that is taken.
+        """
+        context = self._check_new("add_frozen", name)
+        if self.shared_with is not None:
+            tensor: Tensor | None = self.shared_with._frozen.get(name)
+            if tensor is None or tensor.shape != tuple(shape):
+                theirs = {n: t.shape for n, t in self.shared_with._frozen.items()}
+                raise ShapeError(f"layer {self.path!r}: wanted to share {name!r} of shape {shape}, received {theirs}")
+        else:
+            tensor = context.device.frozen(shape)
+            tensor.name = f"{self.path}/{name}"
+        self._frozen[name] = tensor
+        return tensor
+
+    def set_frozen(self, name: str, array: Array) -> None:
+        """Lets a frozen tensor of this layer, or of one within it, lie over these bytes. On a CPU nothing is copied.
+
+        array: uint8 of the tensor's shape without gaps, perhaps of a mapped file. KeyError for an unknown name,
+        TypeError or ShapeError for another array.
+        """
+        freeze(f"layer {self.path!r}: set_frozen({name!r:.100})", self.frozen[name], array)
+        super().note_change(name)
+
     def _borrowed(self, name: str, shape: Shape) -> Tensor | None:
         """Another layer's parameter that stands for a new one; None where the layer makes its own."""
         return None
@@ -265,7 +255,8 @@ class LayerBase(Described):
 
     def _check_free(self, where: str, name: str) -> None:
         """GraphError for the name of a parameter, a state or a layer of this layer."""
-        for kind, table in (("layer", self._layers), ("state", self._states), ("parameter", self._parameters)):
+        tables = {"layer": self._layers, "state": self._states, "parameter": self._parameters, "frozen": self._frozen}
+        for kind, table in tables.items():
             if name in table:
                 raise GraphError(f"{where}: wanted a name that is not taken, received that of a {kind} that is there")
 
@@ -306,10 +297,15 @@ class LayerBase(Described):
         return self.context
 
     def check_usable(self) -> None:
-        """For a subclass that works with values which somebody must bring: GraphError while they are missing.
-
-        Asked before a batch, until all layers of a net are usable.
+        """GraphError while values are missing that somebody must bring: bytes of frozen tensors, or what a subclass
+        works with. Asked before a batch, until all layers of a net are usable.
         """
+        for name, tensor in self.frozen.items():
+            if tensor.block.memory is None and not tensor.device.is_abstract:
+                raise GraphError(
+                    f"layer {self.path!r}: wanted the bytes of {name!r}, received none: call set_frozen({name!r}, "
+                    "array) before the first batch"
+                )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.path!r} -> {self.output_sample_shape}>"

@@ -108,7 +108,7 @@ class Layer(LayerBase):
             raise GraphError(
                 f"{where}({layer.name!r}): wanted the call in __init__() or setup(), received it afterwards"
             )
-        layer.take_free_name({**self._parameters, **self._states, **self._layers})
+        layer.take_free_name({**self._parameters, **self._states, **self._frozen, **self._layers})
         self._check_free(f"{where}({layer.name!r})", layer.name)
         self._layers[layer.name] = layer
         layer._holder = self
@@ -273,7 +273,7 @@ class Layer(LayerBase):
 
     def reset(self) -> None:
         """Back to before `prepare`: no parameters, no state, no shape, no layers that `setup` has added."""
-        self._parameters, self._states = {}, {}
+        self._parameters, self._states, self._frozen = {}, {}, {}
         self.context = self.output_sample_shape = None
         for inner in self._layers.values():
             inner.reset()
@@ -289,10 +289,10 @@ class Layer(LayerBase):
             return
         if other is not None:  # it may come after this layer, and must have moved by then
             other.to_device(device)
-        for name, tensor in self._parameters.items():
-            self._parameters[name] = tensor.to_device(device) if other is None else other.parameters[name]
-        for name, tensor in self._states.items():
-            self._states[name] = tensor.to_device(device)
+        theirs = (None, None) if other is None else (other._parameters, other._frozen)
+        for table, known in ((self._parameters, theirs[0]), (self._frozen, theirs[1]), (self._states, None)):
+            for name, tensor in table.items():
+                table[name] = tensor.to_device(device) if known is None else known[name]
         for inner in self._layers.values():
             inner.to_device(device)
         self.context = context._replace(device=device)

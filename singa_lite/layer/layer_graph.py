@@ -205,6 +205,11 @@ class LayerGraph:
         values = (value for node in self.ordered() for value in node.layer.states.values())
         return {value.name: value for value in values}
 
+    def frozen(self) -> dict[str, Tensor]:
+        """All quantised weights by name, in topological order: each once."""
+        values = (value for node in self.ordered() for value in node.layer.frozen.values())
+        return {value.name: value for value in values}
+
     def param_names(self) -> list[str]:
         """Names of all parameters, "<layer>/weight" and so on, in topological order."""
         return list(self.parameters())

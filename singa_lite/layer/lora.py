@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from singa_lite.autograd.ops.low_rank import Adapter
-from singa_lite.common.array_types import Array
+from singa_lite.autograd.ops.quantized import dequantize
 from singa_lite.common.checks import is_int, real
 from singa_lite.common.errors import GraphError
 from singa_lite.layer.initializer import HeUniform
@@ -154,9 +154,18 @@ def restore_training_state(layer: AnyLayer, before: TrainingState) -> None:
         tensor.stores_grad = before.tensors[name]
 
 
-def merged(layer: AnyLayer) -> Array:
-    """The layer's weight with what its adapter adds to it."""
-    weight, a, b = (to_numpy(layer._parameters[name]) for name in ("weight", *LORA_NAMES))
+def merge(layer: AnyLayer) -> None:
+    """Adds to the layer's weight what its adapter adds. A quantised weight becomes a parameter that does not train."""
+    a, b = (to_numpy(layer._parameters[name]) for name in LORA_NAMES)
     product = a @ b if a.ndim == 2 else b.reshape(len(b), -1) @ a.reshape(len(a), -1)
-    whole: Array = weight + product.reshape(weight.shape) * weight.dtype.type(layer.lora.scale)
-    return whole
+    quantised = layer._frozen.get("weight")
+    if quantised is None:
+        weight = layer._parameters["weight"]
+        values = to_numpy(weight)
+    else:
+        values = to_numpy(dequantize(quantised, format=layer.weight_format, dtype=layer.dtype)).T
+        layer.become_float()
+        with _in_setup(layer):
+            weight = layer.add_parameter("weight", values.shape, 0.0)
+        weight.stores_grad = False
+    weight.copy_from_numpy(values + product.reshape(values.shape) * values.dtype.type(layer.lora.scale))

@@ -9,7 +9,7 @@ from singa_lite.common.checks import goes_through
 from singa_lite.common.errors import GraphError
 from singa_lite.common.keywords import explains_keywords
 from singa_lite.layer.layer import Layer
-from singa_lite.layer.lora import LORA_NAMES, Lora, checked_lora, merged, restore_training_state, training_state
+from singa_lite.layer.lora import LORA_NAMES, Lora, checked_lora, merge, restore_training_state, training_state
 from singa_lite.training.trained_net import TrainedNet
 
 #: What `targets` may be beside names of layers.
@@ -123,7 +123,7 @@ class AdapterMethods(TrainedNet):
             raise GraphError("merge_lora: wanted a net with adapters, received one without")
         weights = {id(_owner(layer)): _owner(layer) for layer in adapted}.values()
         for layer in weights:
-            layer.own_parameters["weight"].copy_from_numpy(merged(layer))
+            merge(layer)
         state = {} if self.optimizer is None else self.optimizer.state
         for layer in adapted:
             for name in LORA_NAMES:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kernel_cases_quantized import random_blocks
 from singa_lite import autograd, tensor
 from singa_lite.autograd.ops.loss import weigh
 from singa_lite.autograd.ops.low_rank import Adapter, adapted_conv2d, adapted_linear
@@ -90,6 +91,14 @@ def _adapted_conv2d(conv2d: Any, x: Any, weight: Any, bias: Any, a: Any, b: Any,
 
 def _chosen(where: Callable[..., Any], a: Any, b: Any, condition: Any) -> Any:
     return where(condition, a, b)
+
+
+def _blocks(rows: int, columns: int, format: str) -> Callable[[np.random.Generator], Arrays]:
+    return lambda rng: [random_blocks(rng, rows, columns, format)]
+
+
+def _quantized(linear: Callable[..., Any], x: Any, bias: Any, blocks: Any) -> Any:
+    return linear(x, blocks, bias, format="q4_1")
 
 
 def _at(shape: tuple[int, ...], at: Any) -> Case:
@@ -448,6 +457,19 @@ LOSSES = {
     "huber_values": Case(((3, 4, 2),), {"delta": 0.6}, fixed=_targets(3, 4, 2)),
 }
 
+QUANTIZED = {
+    "quantized_linear": Case(((3, 64), (5,)), fixed=_blocks(5, 64, "q4_1"), call=_quantized),
+    "quantized_linear:sequences": Case(((2, 3, 256),), {"format": "q6_k"}, fixed=_blocks(5, 256, "q6_k")),
+    "quantized_linear:halves": Case(((3, 7),), {"format": "bf16"}, fixed=_blocks(5, 7, "bf16")),
+    "quantized_embedding": Case(
+        (),
+        {"format": "q8_0", "dtype": "float64"},
+        fixed=lambda rng: [*_class_ids(2, 3, classes=5)(rng), *_blocks(5, 64, "q8_0")(rng)],
+        differentiable=False,
+    ),
+    "dequantize": Case((), {"format": "q5_k", "dtype": "float64"}, _blocks(3, 256, "q5_k"), differentiable=False),
+}
+
 CASES: dict[str, Case] = {
     **ACTIVATIONS,
     **ARITHMETIC,
@@ -460,6 +482,7 @@ CASES: dict[str, Case] = {
     **RANDOM,
     **SHAPES,
     **SEQUENCES,
+    **QUANTIZED,
     **RECURRENT,
     **LOSSES,
 }

@@ -13,6 +13,7 @@ from singa_lite.autograd.ops.convolution import Conv2d, Steps
 from singa_lite.autograd.ops.linear import Linear
 from singa_lite.autograd.ops.noise import drawn_key
 from singa_lite.autograd.ops.op import Op
+from singa_lite.autograd.ops.quantized import QuantizedLinear
 from singa_lite.autograd.ops.shape import reshape
 from singa_lite.tensor import Tensor
 
@@ -20,6 +21,7 @@ from singa_lite.tensor import Tensor
 _POINT: Steps = (1, 1), (0, 0, 0, 0), (1, 1)
 
 Product = Linear | Conv2d
+Base = Product | QuantizedLinear
 
 
 class Adapter(NamedTuple):
@@ -44,7 +46,7 @@ class Adapted(Op):
     optional = (2, 5)
 
     def __init__(
-        self, base: Product, reduce: Callable[[], Product], expand: Callable[[], Product], scale: float, dropout: float
+        self, base: Base, reduce: Callable[[], Product], expand: Callable[[], Product], scale: float, dropout: float
     ) -> None:
         self.base, self.reduce, self.expand, self.scale, self.dropout = base, reduce, expand, scale, dropout
         self._expansion: Product | None = None
@@ -104,14 +106,20 @@ class Adapted(Op):
         return x if key is None else self.computed("dropout", x, key, p=self.dropout)
 
 
-def adapted_linear(x: Tensor, weight: Tensor, bias: Tensor | None, adapter: Adapter) -> Tensor:
-    """Returns autograd.linear(x, weight, bias) + scale * dropout(x) @ a @ b. a: (in, rank); b: (rank, out)."""
+def adapted_linear(
+    x: Tensor, weight: Tensor, bias: Tensor | None, adapter: Adapter, format: str | None = None
+) -> Tensor:
+    """Returns autograd.linear(x, weight, bias) + scale * dropout(x) @ a @ b. a: (in, rank); b: (rank, out).
+
+    format: of a weight in quantised blocks, as of `autograd.quantized_linear`.
+    """
     rows = x if x.ndim == 2 else reshape(x, (-1, x.shape[-1]))
 
     def make() -> Linear:
         return Linear(False)
 
-    y = _adapted(make(), make, make, rows, weight, bias, adapter)
+    base = make() if format is None else QuantizedLinear(format)
+    y = _adapted(base, make, make, rows, weight, bias, adapter)
     return y if x.ndim == 2 else reshape(y, (*x.shape[:-1], y.shape[1]))
 
 
@@ -128,7 +136,7 @@ def adapted_conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, adapter: Adap
 
 
 def _adapted(
-    base: Product,
+    base: Base,
     reduce: Callable[[], Product],
     expand: Callable[[], Product],
     x: Tensor,

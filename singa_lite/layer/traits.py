@@ -1,0 +1,54 @@
+"""LayerTraits: what a net may take for granted of a layer."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from singa_lite.common.described import Described
+from singa_lite.layer.lora import Lora, LoraForm, set_lora
+
+
+class LayerTraits(Described):
+    """The traits of a layer, which a subclass of `Layer` states where it differs. Base of `LayerBase`."""
+
+    #: "softmax" or "sigmoid" if the output is that of something, for losses that would take it a second time.
+    gives: str = ""
+    #: Whether the output has the input's elements, no others, under whatever shape.
+    keeps_values: bool = False
+    #: How many ids there are for a layer that takes ids: its input is of integers from 0 to below. None: of numbers.
+    input_ids: int | None = None
+    #: Whether a mask of its input is one of its output too: it does something at each position, perhaps by others.
+    passes_mask: bool = False
+    #: Whether it takes a mask of its input into account, though its output has none.
+    takes_mask: bool = False
+    #: Whether its own operations do the same at each position (axis 1) by itself, so that forward serves any number of
+    #: them; layers within it are asked for themselves.
+    positionwise: bool = False
+    #: Whether samples (time, ...) may have fewer steps than `setup` was told: `forward` does the same to fewer.
+    any_length: bool = False
+    #: Whether its output has the time steps of its input; False where it has no axis of time any more.
+    keeps_time: bool = True
+    #: Whether positions of a text may be read again: what it keeps of one goes by those before it, as keys do, and not
+    #: by what was kept, as a state does. Of layers that keep something (`kept_of_past`).
+    reads_again: bool = False
+    #: Whether its output has the features, or classes, along the last axis; None: as its input has them.
+    features_last: bool | None = None
+    #: Whether training mixes the samples of a batch, as their mean does: such a layer cannot train on micro-batches.
+    batch_statistics: ClassVar[bool] = False
+    #: The kind of tensor as which a batch that feeds the layer is held: "image" is as convolutions read it, "" C order.
+    feed_layout: ClassVar[str] = ""
+    #: The adapter beside its weight, see `net.add_lora`; beside one its own parameters do not train.
+    _lora: Lora | None = None
+
+    @property
+    def lora(self) -> Lora | None:
+        """The adapter's options; None: it has none. `net.add_lora` and `merge_lora` set it."""
+        return self._lora
+
+    @lora.setter
+    def lora(self, given: Lora | tuple[int, float, float] | None) -> None:
+        set_lora(self, given)
+
+    def lora_form(self, rank: int) -> LoraForm | None:
+        """The shapes of an adapter of this rank, once `setup` has run; None: it takes none."""
+        return None
