@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TypeAlias
 
+from singa_lite.common.described import Arguments
 from singa_lite.common.errors import ShapeError
 from singa_lite.kernels.interface.quantized import FORMATS
 from singa_lite.layer.layer import Layer
@@ -42,3 +43,19 @@ def add_quantized(layer: Layer, name: str, rows: int, columns: int, format: str)
         return layer.add_frozen(name, (rows, FORMATS[format].row_bytes(columns)))
     except ValueError as error:
         raise ShapeError(f"{label(layer)}: weight_format {format!r}: {error}") from None
+
+
+def forget_format(layer: Layer) -> None:
+    """Sets the format of the layer's weight to "float", in the options of layers that hold it too."""
+    formats: WeightFormat = FLOAT
+    name = layer.name
+    for holder in layer._holders():
+        given = getattr(holder, "weight_format", None)
+        if given is None:
+            break
+        if holder is not layer:
+            known = given if isinstance(given, Mapping) else dict.fromkeys(getattr(holder, "parts"), given)  # noqa: B009
+            formats = {**known, name: formats}
+        object.__setattr__(holder, "weight_format", formats)
+        holder._given = Arguments({**holder.given_arguments, "weight_format": formats}, True)
+        name = holder.name

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from singa_lite import autograd
+from singa_lite.autograd.ops.low_rank import adapted_linear
+from singa_lite.layer.lora import LoraForm, adapter_of
 from singa_lite.layers._checks import features_of, positive_int
 from singa_lite.layers._quantized import (
     FLOAT,
@@ -12,6 +14,7 @@ from singa_lite.layers._quantized import (
     add_quantized,
     checked_format,
     checked_formats,
+    forget_format,
     format_of,
 )
 from singa_lite.layers._weighted import Weighted, WithActivation
@@ -63,11 +66,26 @@ class Dense(WithActivation):
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, ..., features) -> (n, ..., num_output)."""
-        bias = self.parameters["bias"] if self.use_bias else None
-        if self.weight_format == FLOAT:
-            return self.activated(autograd.linear(x, self.parameters["weight"], bias), -1)
-        y = autograd.quantized_linear(x, self.frozen["weight"], bias, format=self.weight_format)
+        bias, adapter = self.parameters["bias"] if self.use_bias else None, adapter_of(self, training)
+        is_float = self.weight_format == FLOAT
+        weight = self.parameters["weight"] if is_float else self.frozen["weight"]
+        if adapter is not None:
+            y = adapted_linear(x, weight, bias, adapter, None if is_float else self.weight_format)
+        elif is_float:
+            y = autograd.linear(x, weight, bias)
+        else:
+            y = autograd.quantized_linear(x, weight, bias, format=self.weight_format)
         return self.activated(y, -1)
+
+    def lora_form(self, rank: int) -> LoraForm:
+        """lora_a (features, rank), lora_b (rank, num_output)."""
+        features = self._prepared_for[0][-1]
+        return LoraForm((features, rank), (rank, self.num_output), features)
+
+    def become_float(self) -> None:
+        """Forgets the quantised weight and its format, in the options of layers that hold this one too."""
+        self._frozen.pop("weight")
+        forget_format(self)
 
 
 class Products(Weighted):

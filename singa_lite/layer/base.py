@@ -17,6 +17,7 @@ from singa_lite.common.table import Table
 from singa_lite.device import Device
 from singa_lite.layer import initializer, names
 from singa_lite.layer.constants import shared_constant
+from singa_lite.layer.lora import LORA_NAMES
 from singa_lite.layer.sample_shape import SampleShape
 from singa_lite.layer.text_layer import TextLayer
 from singa_lite.tensor import Shape, Tensor, freeze, full, to_numpy
@@ -40,7 +41,7 @@ class LayerBase(TextLayer):
     forward: Callable[..., Tensor | list[Tensor] | tuple[Tensor, ...]]
 
     _name: str
-    #: What was set after the constructor: options by name, "trainable", "shared_with".
+    #: What was set after the constructor: options by name, "trainable", "shared_with", "lora".
     set_later: frozenset[str] = frozenset()
 
     def __init__(self, name: str) -> None:
@@ -72,8 +73,8 @@ class LayerBase(TextLayer):
         self.note_set("trainable")
         wanted = flag(f"layer {self.path!r}: trainable", given)
         vars(self)["trainable"] = wanted
-        for tensor in self._parameters.values():
-            tensor.stores_grad = wanted
+        for name, tensor in self._parameters.items():
+            tensor.stores_grad = wanted and (self._lora is None or name in LORA_NAMES)
         for layer in self._layers.values():
             layer.trainable = wanted
 

@@ -14,6 +14,7 @@ from singa_lite.device import Device
 from singa_lite.layer import calls, names, options, sharing
 from singa_lite.layer.base import Context as Context
 from singa_lite.layer.base import LayerBase
+from singa_lite.layer.lora import restore_training_state, training_state
 from singa_lite.layer.names import free_name, name_may_be_left_out
 from singa_lite.layer.past import LayerPast as LayerPast
 from singa_lite.layer.sample_shape import InputShape as InputShape
@@ -302,7 +303,7 @@ class Layer(LayerBase):
             owner.set_up_anew(device)
         for each in self.with_sublayers():
             each.before_anew(device)
-        trains = {name: tensor.stores_grad for name, tensor in self.parameters.items()}
+        before = training_state(self)
         self.reset()
         try:
             self.prepare(shapes, context._replace(device=device))
@@ -310,8 +311,7 @@ class Layer(LayerBase):
             self.prepare(shapes, context)
             raise
         finally:
-            for name, tensor in self.parameters.items():
-                tensor.stores_grad = trains[name]
+            restore_training_state(self, before)
 
     def before_anew(self, device: Device) -> None:
         """For a subclass whose `setup` needs something else to be on the device that it is set up on anew."""

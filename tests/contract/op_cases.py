@@ -11,6 +11,7 @@ import numpy as np
 from kernel_cases_quantized import random_blocks
 from singa_lite import autograd, tensor
 from singa_lite.autograd.ops.loss import weigh
+from singa_lite.autograd.ops.low_rank import Adapter, adapted_conv2d, adapted_linear
 from singa_lite.autograd.ops.synced_normalization import RankShare, across
 from singa_lite.device import device_of
 from singa_lite.testing.gradients import spread
@@ -76,6 +77,16 @@ def _running(channels: int) -> Callable[[np.random.Generator], Arrays]:
 
 def _random_state(rng: np.random.Generator) -> Arrays:
     return [np.array([17, 4, 2], np.uint64)]
+
+
+def _adapted_linear(linear: Any, x: Any, weight: Any, bias: Any, a: Any, b: Any, state: Any = None) -> Any:
+    """An adapter beside the weight."""
+    return adapted_linear(x, weight, bias, Adapter(a, b, 1.7, 0.4, state))
+
+
+def _adapted_conv2d(conv2d: Any, x: Any, weight: Any, bias: Any, a: Any, b: Any, state: Any = None) -> Any:
+    """The same, of a convolution by a stride and with a margin."""
+    return adapted_conv2d(x, weight, bias, Adapter(a, b, 0.3, 0.4, state), ((2, 3), (1, 0, 2, 1), (1, 1)))
 
 
 def _chosen(where: Callable[..., Any], a: Any, b: Any, condition: Any) -> Any:
@@ -201,6 +212,10 @@ LINEAR = {
     "linear:no bias": case((2, 3), (3, 4)),
     "linear:transposed": case((2, 3), (4, 3), transposed=True),
     "linear:transposed, three axes": case((2, 5, 3), (4, 3), transposed=True),
+    "linear:with an adapter": Case(((2, 5, 3), (3, 4), (4,), (3, 2), (2, 4)), call=_adapted_linear),
+    "linear:with an adapter that drops": Case(
+        ((7, 3), (3, 4), (4,), (3, 2), (2, 4)), fixed=_random_state, call=_adapted_linear
+    ),
 }
 
 CONVOLUTION = {
@@ -219,6 +234,12 @@ CONVOLUTION = {
     "conv2d:pointwise": case((2, 3, 5, 4), (6, 3, 1, 1), (6,)),
     "conv2d:pointwise, stride": case((2, 3, 5, 4), (6, 3, 1, 1), (6,), stride=(3, 2)),
     "conv2d:kernel of the image's size": case((2, 3, 5, 4), (6, 3, 5, 4), (6,)),
+    "conv2d:with an adapter": Case(
+        ((2, 3, 5, 7), (4, 3, 3, 2), (4,), (2, 3, 3, 2), (4, 2, 1, 1)), call=_adapted_conv2d
+    ),
+    "conv2d:with an adapter that drops": Case(
+        ((2, 3, 5, 7), (4, 3, 3, 2), (4,), (2, 3, 3, 2), (4, 2, 1, 1)), fixed=_random_state, call=_adapted_conv2d
+    ),
     "conv2d:pads beyond the kernel": case((2, 3, 4, 5), (6, 3, 1, 2), (6,), pad=(2, 1, 3, 0)),
 }
 
