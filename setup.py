@@ -41,6 +41,8 @@ SENTRYWARD = "sentryward>=0.1.1,<0.2; sys_platform == 'linux' and platform_machi
 NCCL13 = ["nvidia-nccl-cu13>=2.27.7,<3"]
 #: What reads image folders, CSV and Parquet.
 DATA = ["pillow>=10.3", "pandas>=2.2", "pyarrow>=16"]
+#: Files of language models: blocks of quantised weights, tokenizers, chat templates.
+LM = ["gguf>=0.17", "tokenizers>=0.21", "jinja2>=3.1.5"]
 #: The loops in C, relative to this file.
 LOOPS = Path("singa_lite", "kernels", "loop_kernels")
 #: Instruction sets, by the names that Linux and GCC give them.
@@ -195,10 +197,12 @@ setup(
             "scikit-learn>=1.5",
             "setuptools>=77",
             *DATA,
+            *LM,
             ONEDNN,
         ],
         "report": ["plotly>=6"],
         "data": DATA,
+        "lm": LM,
         "tensorboard": ["tensorboard>=2.18"],
         "examples": ["scikit-learn>=1.5", "matplotlib>=3.9"],
         "peer": ["torch>=2.13", "keras>=3.12", "transformers>=5"],

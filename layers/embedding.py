@@ -12,6 +12,7 @@ from singa_lite.device import device_of
 from singa_lite.layer import initializer
 from singa_lite.layer.layer import Layer
 from singa_lite.layers._checks import features_of, flag, init, is_int, label, one_input, positive_int
+from singa_lite.layers._quantized import FLOAT, add_quantized, checked_format
 from singa_lite.tensor import Shape, Tensor
 
 
@@ -72,7 +73,8 @@ class Embedding(Layer):
     mask_zero: the output has a mask (n, time) of 0 where the id is 0, else 1, which goes with it through layers that
     `passes_mask`, to those that look at other positions (see docs/sequences.md); of samples (time,) alone.
     padding_idx: an id whose row begins as 0 and gets no gradient; None: none, as -1 is no id. weight_init: an
-    Initializer, its name, or a number.
+    Initializer, its name, or a number. weight_format: as of Dense: a quantised table is a frozen tensor, uint8
+    (num_embeddings, bytes of a row), and no parameter; rows become numbers as they are looked up.
 
     >>> net = Sequential([layers.Input((6,)), layers.Embedding("words", 100, 8)])  # 6 ids below 100
     >>> net.predict(np.ones((2, 6), "int64")).shape
@@ -92,9 +94,11 @@ class Embedding(Layer):
         *,
         mask_zero: bool = False,
         weight_init: initializer.Spec = "uniform",
+        weight_format: str = FLOAT,
         **options: Any,
     ) -> None:
         super().__init__(name, **options)
+        self.weight_format = checked_format(self, weight_format)
         self.num_embeddings = positive_int(self, "num_embeddings", num_embeddings)
         self.dim = positive_int(self, "dim", dim)
         self.input_ids = self.num_embeddings
@@ -112,6 +116,9 @@ class Embedding(Layer):
         shape = one_input(self, shapes)
         if self.mask_zero and len(shape) != 1:
             raise ShapeError(f"{label(self)}: wanted input samples (time,) with mask_zero=True, received {shape}")
+        if self.weight_format != FLOAT:
+            add_quantized(self, "weight", self.num_embeddings, self.dim, self.weight_format)
+            return (*shape, self.dim)
         weight = self.add_parameter(
             "weight", (self.num_embeddings, self.dim), self.weight_init, (self.num_embeddings, self.dim)
         )
@@ -121,10 +128,16 @@ class Embedding(Layer):
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, ...) of ids -> (n, ..., dim). TypeError for what are no integers, as another layer's outputs."""
-        y = autograd.embedding(x, self.parameters["weight"], self.padding_idx)
+        y = self._rows(x)
         if self.mask_zero:
             y.mask = padding_mask(x, 0, self.dtype)
         return y
+
+    def _rows(self, ids: Tensor) -> Tensor:
+        if self.weight_format == FLOAT:
+            return autograd.embedding(ids, self.parameters["weight"], self.padding_idx)
+        table = self.frozen["weight"]
+        return autograd.quantized_embedding(ids, table, format=self.weight_format, dtype=self.dtype)
 
 
 class TiedDense(Layer):
@@ -163,15 +176,22 @@ class TiedDense(Layer):
     def setup(self, *shapes: Shape) -> Shape:
         """(..., dim) -> (..., num_embeddings). ShapeError for other features than the table has."""
         *beside, features = features_of(self, shapes)
-        table = self._placed_table()
-        self.add_parameter("weight", (table[0], features), 0.0)
-        return (*beside, table[0])
+        table = self._table_layer()
+        rows = table.num_embeddings
+        if table.weight_format == FLOAT:
+            self.add_parameter("weight", (rows, features), 0.0)
+        else:
+            add_quantized(self, "weight", rows, features, table.weight_format)
+        return (*beside, rows)
 
-    def _placed_table(self) -> Shape:
-        if self.shared_with is None:
+    def _table_layer(self) -> Embedding:
+        if not isinstance(self.shared_with, Embedding):
             raise ValueError(f"{label(self)}: wanted the embedding whose table it uses")
-        return self.shared_with.parameters["weight"].shape
+        return self.shared_with
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, ..., dim) -> (n, ..., num_embeddings)."""
-        return autograd.linear(x, self.parameters["weight"], transposed=True)
+        format = self._table_layer().weight_format
+        if format == FLOAT:
+            return autograd.linear(x, self.parameters["weight"], transposed=True)
+        return autograd.quantized_linear(x, self.frozen["weight"], format=format)

@@ -44,6 +44,7 @@ class MultiHeadAttention(Products):
     own included (Mistral), None for all before it; packed: rows hold several texts, and positions see their own alone;
     both with causal and of self-attention. query_key_norm: normalise each head's queries and keys before they are
     turned (Qwen3); epsilon: of these norms. weight_init, bias_init: an Initializer, its name, or a number, of all four.
+    weight_format: as of Dense, of all four, or by name.
 
     >>> net = Sequential([layers.Input((6, 8)), layers.MultiHeadAttention("attention", heads=2, causal=True)])
     >>> net.predict(np.ones((3, 6, 8), "float32")).shape
@@ -53,6 +54,7 @@ class MultiHeadAttention(Products):
     passes_mask = True
     any_length = True
     reads_again = True
+    parts = ("query", "key", "value", "output")
 
     def __init__(
         self,

@@ -37,7 +37,8 @@ class TransformerBlock(Products):
     1; hidden_dropout: of what the activation gives, as PyTorch's TransformerEncoderLayer has beside the others.
     activation: a mode of Activation, or "swiglu". norm: "layer" for LayerNormalization, "rms" for RMSNormalization.
     epsilon: of the norms. use_bias: of all products. weight_init, bias_init: of all products, an Initializer, its name,
-    or a number.
+    or a number. weight_format: as of Dense, of all products, or such as {"attention": {"query": "q4_1"}, "hidden":
+    "q4_1", "output": "q6_k"}, where what is not named is "float".
 
     GPT-2's: causal, "gelu_tanh". BERT's: normalize_first=False. Llama's: causal, norm="rms", activation="swiglu",
     rotary=True, use_bias=False, kv_heads; Qwen2's: the same and qkv_bias=True; Qwen3's: and query_key_norm=True.
@@ -51,6 +52,7 @@ class TransformerBlock(Products):
     positionwise = True
     any_length = True
     features_last = True
+    parts = ("attention", "hidden", "output")
 
     def __init__(
         self,
@@ -93,7 +95,7 @@ class TransformerBlock(Products):
             window=window,
             packed=packed,
             epsilon=epsilon,
-            **self.weight_options,
+            **self.options_of("attention"),
         )
         self._attention.without_padding = True
         kind = RMSNormalization if self.norm == "rms" else LayerNormalization
@@ -124,7 +126,7 @@ class TransformerBlock(Products):
         """What each position goes through by itself."""
         size, output = self.hidden_size or 4 * features, self.product("output", features)
         if self.activation == "swiglu":
-            return [SwiGLU("hidden", size, **self.weight_options), *self._hidden_dropout, output]
+            return [SwiGLU("hidden", size, **self.options_of("hidden")), *self._hidden_dropout, output]
         activation = Activation("activation", self.activation)
         return [self.product("hidden", size), activation, *self._hidden_dropout, output]
 

@@ -15,7 +15,7 @@ from singa_lite.common.array_types import Array
 from singa_lite.common.errors import ConfigError, SnapshotError
 from singa_lite.layer.layer import Layer
 from singa_lite.optimizer import Optimizer
-from singa_lite.snapshots import sharded_state, step_state
+from singa_lite.snapshots import adapter_base, sharded_state, step_state
 from singa_lite.snapshots.config import config_of
 from singa_lite.snapshots.manifest import Attribute
 from singa_lite.snapshots.tree import VERSION, ArraySpec, LazyArray, Tree, check_format, number_of
@@ -100,7 +100,9 @@ def restore(
     updated = [] if receiver is None else _updated(snapshot, net.param_names())
     summed = step_state.names(snapshot, net.param_names()) if done else []
     scaled = {} if receiver is None else step_state.step_specs(net, snapshot)
+    base = adapter_base.absent_paths(net, snapshot)
     wanted = _wanted_specs(net, receiver, updated) | step_state.specs(net.parameters(), summed) | scaled
+    wanted = {path: spec for path, spec in wanted.items() if path not in base}
     ignored = ("training/",) if receiver is not None else ("training/", "optimizer/")
     known = wanted.keys() | step_state.STEP_SPECS
     check_entries(
@@ -125,7 +127,8 @@ def restore(
         net.trainer.restart_scaling()
     found = of_layers(net) | _of_optimizer(receiver, updated) | step_state.tensors(receiver, summed)
     for path, tensor in (found | (step_state.step_tensors(net) if scaled else {})).items():
-        tensor.copy_from_numpy(sharded_state.own_elements(net, path, _read_again(snapshot, path)))
+        if path not in base:
+            tensor.copy_from_numpy(sharded_state.own_elements(net, path, _read_again(snapshot, path)))
     if receiver is not None:
         step_state.restore_positions(snapshot, receiver, net.device)
         receiver.gathering.done = done

@@ -68,6 +68,18 @@ def residual(on: Device) -> FeedForwardNet:
     return net
 
 
+def adapted(on: Device) -> FeedForwardNet:
+    """Adapters that drop beside convolutions and matrices, all else frozen."""
+    net = classifier(on)
+    net.add(layers.Conv2D("first", 6, 3, stride=2, activation="relu", input_sample_shape=(3, 6, 7)))
+    net.add(layers.Conv2D("second", 4, 1))
+    net.add(layers.Flatten("flat"))
+    net.add(layers.Dense("hidden", 20, activation="tanh"))
+    net.add(layers.Dense("dense", 5))
+    net.add_lora(3, 6, "all", dropout=0.2)
+    return net
+
+
 def depthwise(on: Device) -> FeedForwardNet:
     net = classifier(on)
     net.add(layers.Conv2D("first", 6, 3, stride=2, use_bias=False, input_sample_shape=(3, 6, 7)))
@@ -306,6 +318,7 @@ SCRIPTS = {
     "residual": Script(
         residual, images, lambda: optimizer.SGD(schedule.get(lambda n: 0.1 / (1 + n)), 0.9), without=_STATISTICS
     ),
+    "adapters": Script(adapted, images, lambda: optimizer.AdamW(0.01)),
     "depthwise": Script(depthwise, images, lambda: optimizer.AdamW(0.01)),
     "pooled": Script(pooled, images, lambda: optimizer.RMSProp(0.001)),
     "upsampled": Script(upsampled, pixels, lambda: optimizer.Adam(0.01)),

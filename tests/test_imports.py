@@ -52,6 +52,7 @@ BESIDE = (
 )
 SHARED = (
     *("kernels.ids", "kernels.philox", "kernels.unweighted"),
+    "kernels.quantized_product",
     "kernels.workers",
 )
 
@@ -84,10 +85,14 @@ LIBRARIES = {
     "numpy": ("",),
     "h5py": ("snapshots.hdf5_writer", "snapshots.formats.native", "snapshots.formats.keras"),
     "cupy": ("kernels.cuda_kernels",),
+    "jinja2": ("snapshots.language.sandbox",),
     "sklearn": ("sklearn",),
 }
 
-SLOW_LIBRARIES = ("cupy", "h5py", "matplotlib", "plotly", "scipy", "sklearn", "torch", "tqdm")
+SLOW_LIBRARIES = (
+    *("cupy", "gguf", "h5py", "jinja2", "matplotlib", "plotly", "scipy", "sklearn", "tokenizers", "torch"),
+    "tqdm",
+)
 IMPORT_SECONDS = 0.3
 
 

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from singa_lite import autograd
+from singa_lite.autograd.ops.low_rank import adapted_conv2d
 from singa_lite.common.errors import ShapeError
+from singa_lite.layer.lora import LoraForm, adapter_of
 from singa_lite.layers._checks import input_axes, label, positive_int
 from singa_lite.layers._weighted import WithActivation
 from singa_lite.layers._windows import (
@@ -87,16 +89,21 @@ class Convolution(WithActivation):
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, channels, *extents) -> (n, nb_kernels, *how many windows fit)."""
-        y = autograd.conv2d(
-            as_images(x),
-            self.parameters["weight"],
-            self.parameters["bias"] if self.use_bias else None,
-            stride=self.window.stride,
-            pad=self.window.pad,
-            dilation=self.window.dilation,
-            groups=self.groups,
-        )
+        operands = as_images(x), self.parameters["weight"], self.parameters["bias"] if self.use_bias else None
+        steps, adapter = (self.window.stride, self.window.pad, self.window.dilation), adapter_of(self, training)
+        if adapter is None:
+            y = autograd.conv2d(*operands, *steps, groups=self.groups)
+        else:
+            y = adapted_conv2d(*operands, adapter, steps)
         return self.activated(as_samples(y, before=x), 1)
+
+    def lora_form(self, rank: int) -> LoraForm | None:
+        """lora_a (rank, channels, *kernel), lora_b (nb_kernels, rank, 1, 1), as of peft; none beside several groups."""
+        if self.groups > 1:
+            return None
+        channels, kernel = self._prepared_for[0][0], self.window.kernel
+        inputs = channels * self.window.taps
+        return LoraForm((rank, channels, *kernel), (self.nb_kernels, rank, 1, 1), inputs, "filters")
 
 
 class Conv1D(Convolution):

@@ -65,6 +65,9 @@ class TransposedConvolution(Convolution):
         )
         return self.activated(as_samples(y, before=x), 1)
 
+    def lora_form(self, rank: int) -> None:
+        """None, as peft has none."""
+
 
 class Conv1DTranspose(TransposedConvolution):
     """Convolves sequences transposed, as a Conv2DTranspose does images of height 1.

@@ -82,6 +82,9 @@ from singa_lite.autograd.ops.pooling import avg_pool2d as avg_pool2d
 from singa_lite.autograd.ops.pooling import global_avg_pool2d as global_avg_pool2d
 from singa_lite.autograd.ops.pooling import max_pool2d as max_pool2d
 from singa_lite.autograd.ops.pooling import upsample_nearest as upsample_nearest
+from singa_lite.autograd.ops.quantized import dequantize as dequantize
+from singa_lite.autograd.ops.quantized import quantized_embedding as quantized_embedding
+from singa_lite.autograd.ops.quantized import quantized_linear as quantized_linear
 from singa_lite.autograd.ops.recurrent import gru as gru
 from singa_lite.autograd.ops.recurrent import lstm as lstm
 from singa_lite.autograd.ops.recurrent import simple_rnn as simple_rnn

@@ -22,6 +22,7 @@ from singa_lite.kernels.kernel_set import KernelSet
 from singa_lite.runtime.cuda_pool import MemoryPool
 from singa_lite.runtime.runtime import Runtime
 from singa_lite.tensor import LAYOUTS, Block, Tensor, checked_dtype, checked_shape
+from singa_lite.tensor.frozen import FROZEN, MAPPED, is_mapped
 
 _NOTHING = nullcontext()
 
@@ -64,6 +65,28 @@ class TensorMemory(Unique, ABC):
         limit does not allow it.
         """
         return self._tensor_over(self._eager_or_recorded_block, shape, dtype, layout)
+
+    def frozen(self, shape: Sequence[int]) -> Tensor:
+        """A tensor of bytes, uint8, that nobody writes: it has none until `freeze` says which."""
+        made = self.unbound(shape, np.uint8)
+        made.block.frozen = FROZEN
+        return made
+
+    def freeze(self, tensor: Tensor, array: Array) -> None:
+        """Lets a tensor of `frozen` lie over these bytes of the host, uint8 of its shape without gaps.
+
+        On a CPU nothing is copied, and the array is held as long as the tensor lives; elsewhere they are copied. An
+        abstract device notes where they lie, and no more.
+        """
+        tensor.block.frozen = MAPPED if is_mapped(array) and self.runtime.reads_host else FROZEN
+        if self.is_abstract:
+            return
+        if self.runtime.reads_host:
+            tensor.block.memory = np.asarray(array).reshape(-1)
+            return
+        if tensor.block.memory is None:
+            self.bind(tensor.block)
+        self.runtime.write(self.array(tensor), array)
 
     def unbound(self, shape: Sequence[int], dtype: DTypeLike = np.float32, layout: str | Sequence[int] = "") -> Tensor:
         """As `empty`, over a block that has no bytes yet: the caller gives it some."""

@@ -163,6 +163,8 @@ class Record(Unique):
         """What the block with this number is to the step."""
         block = self.blocks[number]
         made_here = block.fresh is not None
+        if block.held is not None and block.held.frozen:
+            return Role(block.held.frozen)
         if number not in self._written():
             return Role.PARAMETER if block.is_parameter else Role.INPUT
         if made_here:

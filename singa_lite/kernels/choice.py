@@ -22,7 +22,7 @@ SETS = ("auto", "onednn", "numpy")
 #: By what a kernel multiplies (`Facts.multiplies`), the fewest elements of its largest tensor for which BLAS may use
 #: threads. OpenBLAS does from m·n·k = 2**18 on, where the largest of the three matrices has 2**12 elements or more. How
 #: large the patches of a convolution, the tiles of attention and the matrices of a step are, their tensors do not say.
-_LEAST = {"tensors": 1 << 12, "patches": 0, "scores": 0, "steps": 0}
+_LEAST = {"tensors": 1 << 12, "blocks": 1 << 12, "patches": 0, "scores": 0, "steps": 0}
 
 _lock = OneAtATime()
 

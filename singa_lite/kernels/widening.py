@@ -121,7 +121,7 @@ class WidenedKernel:
 
     def _pieces(self, specs: TensorSpecs) -> list[slice]:
         facts, names = SIGNATURES[self.name].facts, SIGNATURES[self.name].tensors
-        if facts.multiplies == "tensors":
+        if facts.multiplies in ("tensors", "blocks"):
             return []
         shared = sum(
             spec.size * spec.dtype.itemsize

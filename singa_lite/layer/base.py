@@ -10,17 +10,17 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from singa_lite.common.array_types import DType
+from singa_lite.common.array_types import Array, DType
 from singa_lite.common.checks import flag
-from singa_lite.common.errors import GraphError
+from singa_lite.common.errors import GraphError, ShapeError
 from singa_lite.common.table import Table
 from singa_lite.device import Device
 from singa_lite.layer import initializer, names
 from singa_lite.layer.constants import shared_constant
-from singa_lite.layer.past import LayerPast
+from singa_lite.layer.lora import LORA_NAMES
 from singa_lite.layer.sample_shape import SampleShape
-from singa_lite.layer.traits import LayerTraits
-from singa_lite.tensor import Shape, Tensor, full, to_numpy
+from singa_lite.layer.text_layer import TextLayer
+from singa_lite.tensor import Shape, Tensor, freeze, full, to_numpy
 
 
 class Context(NamedTuple):
@@ -31,8 +31,8 @@ class Context(NamedTuple):
     seed: int
 
 
-class LayerBase(LayerTraits):
-    """A layer's name, parameters and state, and the layers within it. Base of `Layer`.
+class LayerBase(TextLayer):
+    """A layer's name, traits, parameters and state, and the layers within it. Base of `Layer`.
 
     name: as for `Layer`. Within a layer that holds it the path is "<path of that layer>/<name>", else the name alone;
     tensors, random numbers and snapshots are found by the path.
@@ -41,7 +41,7 @@ class LayerBase(LayerTraits):
     forward: Callable[..., Tensor | list[Tensor] | tuple[Tensor, ...]]
 
     _name: str
-    #: What was set after the constructor: options by name, "trainable", "shared_with".
+    #: What was set after the constructor: options by name, "trainable", "shared_with", "lora".
     set_later: frozenset[str] = frozenset()
 
     def __init__(self, name: str) -> None:
@@ -55,6 +55,7 @@ class LayerBase(LayerTraits):
         self._parameters: dict[str, Tensor] = {}
         self._states: dict[str, Tensor] = {}
         self._constants: dict[str, Tensor] = {}
+        self._frozen: dict[str, Tensor] = {}
         self.context: Context | None = None
         vars(self)["trainable"] = True
 
@@ -72,8 +73,8 @@ class LayerBase(LayerTraits):
         self.note_set("trainable")
         wanted = flag(f"layer {self.path!r}: trainable", given)
         vars(self)["trainable"] = wanted
-        for tensor in self._parameters.values():
-            tensor.stores_grad = wanted
+        for name, tensor in self._parameters.items():
+            tensor.stores_grad = wanted and (self._lora is None or name in LORA_NAMES)
         for layer in self._layers.values():
             layer.trainable = wanted
 
@@ -147,6 +148,12 @@ class LayerBase(LayerTraits):
     @states.setter
     def states(self, given: object) -> None:
         self._refuse("states", "add_state() in", given)
+
+    @property
+    def frozen(self) -> Table[Tensor]:
+        """Quantised weights by name, as `parameters`: bytes that nobody writes, and which `set_frozen` sets."""
+        inner = {f"{layer.name}/{key}": t for layer in self._layers.values() for key, t in layer.frozen.items()}
+        return self._table("frozen tensors", "add_frozen", self._frozen | inner)
 
     def _table(self, what: str, maker: str, tensors: dict[str, Tensor]) -> Table[Tensor]:
         why_empty = (
@@ -222,10 +229,40 @@ class LayerBase(LayerTraits):
         self._constants[name] = tensor
         return tensor
 
-    def _move_states(self, device: Device) -> None:
-        """Moves its own state and constants to another device."""
+    def _move_tensors(self, device: Device, other: LayerBase | None) -> None:
+        """Moves its own tensors to another device. other: the layer whose parameters it has, which has moved."""
+        for table, theirs in ((self._parameters, "_parameters"), (self._frozen, "_frozen")):
+            for name, tensor in table.items():
+                table[name] = tensor.to_device(device) if other is None else getattr(other, theirs)[name]
         self._states = {name: tensor.to_device(device) for name, tensor in self._states.items()}
         self._constants = {name: shared_constant(device, to_numpy(t)) for name, t in self._constants.items()}
+
+    def add_frozen(self, name: str, shape: Sequence[int]) -> Tensor:
+        """For `setup`: a tensor called "<path>/<name>" of bytes, uint8, that nobody writes, as quantised weights are.
+
+        It has none until `set_frozen` says which; plans need but its shape. Of a layer that shares another's parameters
+        it is the other's. GraphError outside `setup` and for a name that is taken.
+        """
+        context = self._check_new("add_frozen", name)
+        if self.shared_with is not None:
+            tensor: Tensor | None = self.shared_with._frozen.get(name)
+            if tensor is None or tensor.shape != tuple(shape):
+                theirs = {n: t.shape for n, t in self.shared_with._frozen.items()}
+                raise ShapeError(f"layer {self.path!r}: wanted to share {name!r} of shape {shape}, received {theirs}")
+        else:
+            tensor = context.device.frozen(shape)
+            tensor.name = f"{self.path}/{name}"
+        self._frozen[name] = tensor
+        return tensor
+
+    def set_frozen(self, name: str, array: Array) -> None:
+        """Lets a frozen tensor of this layer, or of one within it, lie over these bytes. On a CPU nothing is copied.
+
+        array: uint8 of the tensor's shape without gaps, perhaps of a mapped file. KeyError for an unknown name,
+        TypeError or ShapeError for another array.
+        """
+        freeze(f"layer {self.path!r}: set_frozen({name!r:.100})", self.frozen[name], array)
+        super().note_change(name)
 
     def _borrowed(self, name: str, shape: Shape) -> Tensor | None:
         """Another layer's parameter that stands for a new one; None where the layer makes its own."""
@@ -245,7 +282,7 @@ class LayerBase(LayerTraits):
 
     def _check_free(self, where: str, name: str) -> None:
         """GraphError for the name of a parameter, a state or a layer of this layer."""
-        tables = {"layer": self._layers, "state": self._states, "parameter": self._parameters}
+        tables = {"layer": self._layers, "state": self._states, "parameter": self._parameters, "frozen": self._frozen}
         for kind, table in {**tables, "constant": self._constants}.items():
             if name in table:
                 raise GraphError(f"{where}: wanted a name that is not taken, received that of a {kind} that is there")
@@ -287,10 +324,15 @@ class LayerBase(LayerTraits):
         return self.context
 
     def check_usable(self) -> None:
-        """For a subclass that works with values which somebody must bring: GraphError while they are missing.
-
-        Asked before a batch, until all layers of a net are usable.
+        """GraphError while values are missing that somebody must bring: bytes of frozen tensors, or what a subclass
+        works with. Asked before a batch, until all layers of a net are usable.
         """
+        for name, tensor in self.frozen.items():
+            if tensor.block.memory is None and not tensor.device.is_abstract:
+                raise GraphError(
+                    f"layer {self.path!r}: wanted the bytes of {name!r}, received none: call set_frozen({name!r}, "
+                    "array) before the first batch"
+                )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.path!r} -> {self.output_sample_shape}>"
@@ -298,27 +340,3 @@ class LayerBase(LayerTraits):
     def summary_note(self) -> str:
         """The options that `summary` shows behind the class, such as "3 x 3, stride 1, pad 0, relu"."""
         return ""
-
-    # ---- texts position by position, see `net.generate`
-
-    def refuses_past(self) -> str:
-        """Why `continued` cannot serve, in words; "" if it can, as where the layer is `positionwise`."""
-        if self.positionwise or type(self).continued is not LayerBase.continued:
-            return ""
-        return "it may look at several positions"
-
-    def kept_of_past(self, batch: int, length: int) -> Mapping[str, Shape]:
-        """What it keeps of so many texts, of up to `length` positions: shapes by name, in the net's dtype."""
-        return {}
-
-    def most_positions(self) -> int | None:
-        """The most positions of a text that it can tell apart; None: any number."""
-        return None
-
-    def continued(self, past: LayerPast, *inputs: Tensor) -> Tensor | list[Tensor] | tuple[Tensor, ...]:
-        """As forward(False, *inputs), for the next m positions, at least one, of texts: x (n, m, ...).
-
-        past: what the layer keeps of those before, zeros at first, which it moves on; `past.position` of them came
-        before. A layer that looks at several positions, or has another m for each, writes one of its own.
-        """
-        return self.forward(False, *inputs)

@@ -23,6 +23,7 @@ from singa_lite.common.keywords import accepts_arguments
 from singa_lite.common.notice import warn
 from singa_lite.common.unique import Unique
 from singa_lite.device import Device
+from singa_lite.layer import lora
 from singa_lite.layer.base import LayerBase
 from singa_lite.layer.sample_shape import is_shorter
 from singa_lite.tensor import Shape, Tensor
@@ -34,6 +35,7 @@ def set_up(layer: LayerBase, shapes: Sequence[Shape]) -> object:
     """Returns what the layer's setup gives. TypeError where its class has no setup or forward for such inputs."""
     _check_method(layer, "setup(*shapes)", shapes, 0)
     output: object = getattr(layer, "setup")(*shapes)  # noqa: B009
+    lora.add_tensors(layer)
     _check_method(layer, "forward(training, *inputs)", shapes, 1)
     return output
 

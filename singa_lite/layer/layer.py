@@ -14,6 +14,7 @@ from singa_lite.device import Device
 from singa_lite.layer import calls, names, options, sharing
 from singa_lite.layer.base import Context as Context
 from singa_lite.layer.base import LayerBase
+from singa_lite.layer.lora import restore_training_state, training_state
 from singa_lite.layer.names import free_name, name_may_be_left_out
 from singa_lite.layer.past import LayerPast as LayerPast
 from singa_lite.layer.sample_shape import InputShape as InputShape
@@ -107,7 +108,7 @@ class Layer(LayerBase):
             raise GraphError(
                 f"{where}({layer.name!r}): wanted the call in __init__() or setup(), received it afterwards"
             )
-        layer.take_free_name({**self._parameters, **self._states, **self._constants, **self._layers})
+        layer.take_free_name({**self._parameters, **self._states, **self._constants, **self._frozen, **self._layers})
         self._check_free(f"{where}({layer.name!r})", layer.name)
         self._layers[layer.name] = layer
         layer._holder = self
@@ -272,7 +273,7 @@ class Layer(LayerBase):
 
     def reset(self) -> None:
         """Back to before `prepare`: no parameters, no state, no shape, no layers that `setup` has added."""
-        self._parameters, self._states, self._constants = {}, {}, {}
+        self._parameters, self._states, self._constants, self._frozen = {}, {}, {}, {}
         self.context = self.output_sample_shape = None
         for inner in self._layers.values():
             inner.reset()
@@ -288,9 +289,7 @@ class Layer(LayerBase):
             return
         if other is not None:  # it may come after this layer, and must have moved by then
             other.to_device(device)
-        for name, tensor in self._parameters.items():
-            self._parameters[name] = tensor.to_device(device) if other is None else other.parameters[name]
-        self._move_states(device)
+        self._move_tensors(device, other)
         for inner in self._layers.values():
             inner.to_device(device)
         self.context = context._replace(device=device)
@@ -304,7 +303,7 @@ class Layer(LayerBase):
             owner.set_up_anew(device)
         for each in self.with_sublayers():
             each.before_anew(device)
-        trains = {name: tensor.stores_grad for name, tensor in self.parameters.items()}
+        before = training_state(self)
         self.reset()
         try:
             self.prepare(shapes, context._replace(device=device))
@@ -312,8 +311,7 @@ class Layer(LayerBase):
             self.prepare(shapes, context)
             raise
         finally:
-            for name, tensor in self.parameters.items():
-                tensor.stores_grad = trains[name]
+            restore_training_state(self, before)
 
     def before_anew(self, device: Device) -> None:
         """For a subclass whose `setup` needs something else to be on the device that it is set up on anew."""

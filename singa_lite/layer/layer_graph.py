@@ -209,6 +209,11 @@ class LayerGraph:
         """All tensors of layers that are neither parameters nor state, such as tables of positions."""
         return [tensor for layer in self.all_layers().values() for tensor in layer.constants.values()]
 
+    def frozen(self) -> dict[str, Tensor]:
+        """All quantised weights by name, in topological order: each once."""
+        values = (value for node in self.ordered() for value in node.layer.frozen.values())
+        return {value.name: value for value in values}
+
     def param_names(self) -> list[str]:
         """Names of all parameters, "<layer>/weight" and so on, in topological order."""
         return list(self.parameters())

@@ -15,7 +15,7 @@ from singa_lite.layer.base import LayerBase
 #: What a net makes of a layer, not its options.
 OF_THE_NET = frozenset(
     {"_name", "_unnamed", "_holder", "_layers", "_parameters", "_states", "_made_in_setup", "_prepared_for", "context"}
-    | {"_constants", "output_sample_shape", "input_sample_shapes", "shared_with", "trainable", "set_later"}
+    | {"_constants", "_frozen", "output_sample_shape", "input_sample_shapes", "shared_with", "trainable", "set_later"}
 )
 
 
@@ -73,7 +73,7 @@ def _form(layer: LayerBase, is_set_up: bool) -> Iterator[object]:
         yield each.path, type(each), [(name, tensor.shape) for name, tensor in each.constants.items()]
     if is_set_up:
         yield layer.output_sample_shapes
-        for table in (layer.parameters, layer.states):
+        for table in (layer.parameters, layer.states, layer.frozen):
             yield from ((name, tensor.shape, tensor.dtype) for name, tensor in table.items())
 
 

@@ -65,7 +65,9 @@ def add_copies(holder: LayerBase, layers: Sequence[LayerBase]) -> None:
                 f"{layer.name!r}, which uses those of {outside[0]!r}"
             )
     make_room(len([*holder._holders()]) + depth(layers))
-    tensors = [t for layer in layers for table in (layer.parameters, layer.states) for t in table.values()]
+    tensors = [
+        t for layer in layers for table in (layer.parameters, layer.states, layer.frozen) for t in table.values()
+    ]
     memo: dict[int, object] = {id(tensor): _over_same_bytes(tensor) for tensor in tensors}
     every = (inner for layer in layers for inner in layer.with_sublayers())
     memo |= {id(tensor): tensor for each in every for tensor in each.constants.values()}
@@ -92,7 +94,8 @@ def _over_same_bytes(tensor: Tensor) -> Tensor:
 def _name_tensors(layer: LayerBase, other: LayerBase | None) -> None:
     """Name tensors by the layer's path. other: the layer whose parameters they are."""
     layer.shared_with = other or layer.shared_with
-    for table in [layer._states] if layer.shared_with else [layer._parameters, layer._states]:
+    own = [layer._states] if layer.shared_with else [layer._parameters, layer._states, layer._frozen]
+    for table in own:
         for name, tensor in table.items():
             tensor.name = f"{layer.path}/{name}"
     for inner in layer._layers.values():

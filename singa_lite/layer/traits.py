@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from singa_lite.common.described import Described
+from singa_lite.layer.lora import Lora, LoraForm, set_lora
 
 
 class LayerTraits(Described):
@@ -38,3 +39,18 @@ class LayerTraits(Described):
     batch_statistics: ClassVar[bool] = False
     #: The kind of tensor as which a batch that feeds the layer is held: "image" is as convolutions read it, "" C order.
     feed_layout: ClassVar[str] = ""
+    #: The adapter beside its weight, see `net.add_lora`; beside one its own parameters do not train.
+    _lora: Lora | None = None
+
+    @property
+    def lora(self) -> Lora | None:
+        """The adapter's options; None: it has none. `net.add_lora` and `merge_lora` set it."""
+        return self._lora
+
+    @lora.setter
+    def lora(self, given: Lora | tuple[int, float, float] | None) -> None:
+        set_lora(self, given)
+
+    def lora_form(self, rank: int) -> LoraForm | None:
+        """The shapes of an adapter of this rank, once `setup` has run; None: it takes none."""
+        return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from singa_lite import layers, loss
@@ -22,6 +23,7 @@ def language_model(
     length: int | None = None,
     *,
     packed: bool = False,
+    weight_format: str | Mapping[str, Any] = "float",
     weight_init: initializer.Spec = INIT,
     device: DeviceSpec = None,
     seed: int | None = None,
@@ -34,7 +36,9 @@ def language_model(
 
     length: of a sample, the configuration's context where None; packed: rows hold several texts, and a second input
     starts (TextStarts) says where each begins, which GPT-2 refuses, as its positions count from the row's first id;
-    weight_init: of all weights; device, seed: of the net.
+    weight_format: "float", or how products and the embedding are quantised, as for Dense and TransformerBlock: of all,
+    or by layer, {"tokens": "q8_0", "block0": {"output": "q6_k"}}, where what is not named is "float"; such weights are
+    frozen, and `set_frozen` sets them; weight_init: of all others; device, seed: of the net.
 
     >>> sizes = {"width": 8, "layers": 2, "heads": 4, "kv_heads": 2, "hidden_size": 12, "vocabulary": 100}
     >>> net = models.language_model(models.LanguageConfig(architecture="qwen2", **sizes, biases=True), length=16)
@@ -47,9 +51,10 @@ def language_model(
     is_gpt2 = config.architecture == "gpt2"
     net = FeedForwardNet(loss.SoftmaxCrossEntropy(axis=-1, ignore_index=-100), device=device, seed=seed)
     net.language = config
-    tokens = layers.Embedding(
-        "tokens", config.vocabulary, config.width, weight_init=weight_init, input_sample_shape=(time,)
-    )
+    formats = {} if isinstance(weight_format, str) else weight_format
+    rest = weight_format if isinstance(weight_format, str) else "float"
+    weights = {"weight_init": weight_init, "weight_format": formats.get("tokens", rest)}
+    tokens = layers.Embedding("tokens", config.vocabulary, config.width, input_sample_shape=(time,), **weights)
     flow, starts = net.add(tokens), list[Layer]()
     if flag("language_model: packed", packed):
         if is_gpt2:
@@ -60,6 +65,7 @@ def language_model(
     options = _gpt2_options() if is_gpt2 else {**_llama_options(config), "packed": packed}
     options |= {"hidden_size": config.hidden_size, "epsilon": config.epsilon, "weight_init": weight_init}
     for number in range(config.layers):
+        options["weight_format"] = formats.get(f"block{number}", rest)
         block = layers.TransformerBlock(f"block{number}", config.heads, True, **options)
         flow = net.add(block, [flow, *starts])
     norm = layers.LayerNormalization if is_gpt2 else layers.RMSNormalization
@@ -67,7 +73,8 @@ def language_model(
     if config.tied:
         net.add(layers.TiedDense("head", tokens))
     else:
-        net.add(layers.Dense("head", config.vocabulary, False, weight_init=weight_init))
+        weights["weight_format"] = formats.get("head", rest)
+        net.add(layers.Dense("head", config.vocabulary, False, **weights))
     return net
 
 

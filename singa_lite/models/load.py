@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from typing import Any
 
 from singa_lite.common import checks
 from singa_lite.common.keywords import explains_keywords
 from singa_lite.models.language import language_model
 from singa_lite.net.feed_forward_net import FeedForwardNet
 from singa_lite.snapshots import language
-from singa_lite.snapshots.language.stored import StoredModel
+from singa_lite.snapshots.language.stored import FROZEN, StoredModel
 from singa_lite.tensor import DeviceSpec
 
-#: The longest sample where none is asked for: longer contexts would take tables that few texts need.
+#: The longest sample where none is asked for: longer ones would take tables that few texts need.
 _LENGTH = 2048
 
 
@@ -21,20 +23,69 @@ def load(
     path: str | os.PathLike[str],
     length: int | None = None,
     *,
+    weights: str = "stored",
+    packed: bool = False,
     device: DeviceSpec = None,
     seed: int | None = None,
 ) -> FeedForwardNet:
+    """Returns the net of a language model in a GGUF file or a folder of Hugging Face's, not compiled.
+
+    The net is that of `models.language_model` with the model's weights; `net.tokenizer` encodes, decodes and writes
+    chats. A folder has config.json, model.safetensors (or several, with an index) and tokenizer.json.
+
+    length: of a sample, and the longest text that it generates; the model's context, at most 2,048, where None.
+    weights: "stored": what the file has in blocks, float16 or bfloat16 stays so, frozen and mapped from the file, and
+    all else is parameters; "float32": all are parameters. The file must stay as it is while a net has it mapped.
+    packed, device, seed: as for `language_model`. SnapshotError for a damaged file, and for one that wants what is not
+    here, with all of it. Needs `pip install "singa-lite[lm]"`.
+
+    >>> sizes = {"width": 8, "layers": 2, "heads": 2, "hidden_size": 12, "vocabulary": 100}
+    >>> models.language_model(models.LanguageConfig(architecture="llama", **sizes), length=16).save("small.gguf")
+    >>> models.load("small.gguf", length=16).predict(np.ones((3, 16), "int64")).shape
+    (3, 16, 100)
+    """
+    checks.check_choice("load: weights", weights, ("stored", "float32"))
     stored = language.opened(path)
     most = checks.integer("load: length", min(stored.config.context, _LENGTH) if length is None else length, 1)
-    net = language_model(stored.config, most, weight_init=0.0, device=device, seed=seed)
-    _fill(net, stored)
+    frozen = {
+        name for name, weight in stored.weights.items() if weights == "stored" and _can_freeze(name, weight.format)
+    }
+    formats = _nested({name: stored.weights[name].format for name in frozen})
+    net = language_model(
+        stored.config, most, packed=packed, weight_format=formats, weight_init=0.0, device=device, seed=seed
+    )
     net.tokenizer = stored.tokenizer
+    _fill(net, stored, frozen)
     return net
 
 
-def _fill(net: FeedForwardNet, stored: StoredModel) -> None:
+def _can_freeze(name: str, form: str) -> bool:
+    """Whether a weight of this name may be frozen blocks: of products, and the table of ids."""
+    return form in FROZEN and name.endswith("/weight") and name != "positions/weight"
+
+
+def _nested(formats: dict[str, str]) -> dict[str, Any]:
+    """{"block0/output/weight": format} as {"block0": {"output": format}}."""
+    found: dict[str, Any] = {}
+    for name, form in formats.items():
+        *layers, last, _ = name.split("/")
+        inner = found
+        for layer in layers:
+            inner = inner.setdefault(layer, {})
+        inner[last] = form
+    return found
+
+
+def _fill(net: FeedForwardNet, stored: StoredModel, frozen: Iterable[str]) -> None:
+    """Sets all weights, one at a time."""
     parameters = net.parameters()
     for name, weight in stored.weights.items():
+        if name in frozen:
+            layer, _, inner = name.partition("/")
+            net.layers[layer].set_frozen(inner, weight.blocks)
+            continue
+        if net.device.is_abstract:
+            continue
         numbers = weight.numbers()
         is_table = numbers.ndim < 2 or name in ("tokens/weight", "positions/weight")
         parameters[name].copy_from_numpy(numbers if is_table else numbers.T)

@@ -21,6 +21,7 @@ from singa_lite.data.loading import splitting
 from singa_lite.data.loading.data_set import InTurn, Share
 from singa_lite.layer.layer import OneOrMore
 from singa_lite.layer.layer_graph import LayerGraph
+from singa_lite.net.adapter_methods import AdapterMethods
 from singa_lite.net.file_methods import FileMethods
 from singa_lite.net.plan_methods import PlanMethods
 from singa_lite.net.step_methods import StepMethods
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from singa_lite.snapshots.language.config import LanguageConfig
 
 
-class FeedForwardNet(StepMethods, PlanMethods, FileMethods, TextMethods, Unique):
+class FeedForwardNet(StepMethods, PlanMethods, FileMethods, TextMethods, AdapterMethods, Unique):
     """A net of layers, any directed acyclic graph of them.
 
     loss, metric: may also be given to `compile`; objects, or names such as "softmax_cross_entropy" and "accuracy"; a

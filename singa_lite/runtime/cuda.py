@@ -35,6 +35,7 @@ class Cuda(Runtime):
     alignment = ALIGNMENT
     feed_layout = "image"
     is_asynchronous = True
+    reads_host = False
     host_link: float | None = 1 / 64  # PCIe 4.0 with 16 lanes beside 1.6 TB/s
 
     def __init__(self, cupy: Cupy, index: int, limit: int | None = None) -> None:

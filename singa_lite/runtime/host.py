@@ -25,6 +25,7 @@ class Host(Runtime):
     alignment = 64  # a cache line, and the widest vector register
     feed_layout = ""
     is_asynchronous = False
+    reads_host = True
     host_link: float | None = None
 
     def view(self, memory: Memory, shape: Sequence[int], dtype: DType, strides: Sequence[int], offset: int) -> Array:

@@ -39,13 +39,14 @@ class Runtime(Protocol):
 
     alignment: bytes; offsets in an arena are multiples of it. feed_layout: the kind of tensor (`Device.empty`) as which
     batches of images are held, "" for C order. is_asynchronous: whether work goes on behind the call that asks for it,
-    as on a GPU. host_link: the rate of copies to `host_memory`, as a share of that of the processor's own memory; None
-    where no values are offloaded there.
+    as on a GPU. reads_host: whether kernels read host memory where it is. host_link: the rate of copies to
+    `host_memory`, as a share of that of the processor's own memory; None where no values are offloaded there.
     """
 
     alignment: int
     feed_layout: str
     is_asynchronous: bool
+    reads_host: bool
     host_link: float | None
 
     def view(

@@ -1,6 +1,10 @@
 """Tensors: the class, what makes them, and copies between them and other arrays."""
 
 from singa_lite.common.array_types import Array as Array
+from singa_lite.tensor.devices import find_devices_by as find_devices_by
+from singa_lite.tensor.frozen import freeze as freeze
+from singa_lite.tensor.frozen import frozen as frozen
+from singa_lite.tensor.frozen import is_mapped as is_mapped
 from singa_lite.tensor.geometry import LAYOUTS as LAYOUTS
 from singa_lite.tensor.geometry import Shape as Shape
 from singa_lite.tensor.geometry import checked_dtype as checked_dtype
@@ -19,4 +23,3 @@ from singa_lite.tensor.tensor import Block as Block
 from singa_lite.tensor.tensor import DeviceSpec as DeviceSpec
 from singa_lite.tensor.tensor import Tensor as Tensor
 from singa_lite.tensor.tensor import TensorDevice as TensorDevice
-from singa_lite.tensor.tensor import find_devices_by as find_devices_by

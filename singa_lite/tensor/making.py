@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, DTypeLike
 from singa_lite.common.array_types import Array, DType
 from singa_lite.common.arrays import check_detached, numbers, on_host
 from singa_lite.common.checks import is_int, real
-from singa_lite.tensor.tensor import DeviceSpec, Tensor, found_device
+from singa_lite.tensor.devices import found_device
+from singa_lite.tensor.tensor import DeviceSpec, Tensor, TensorDevice
 
 
 def empty(shape: Sequence[int], dtype: DTypeLike = np.float32, device: DeviceSpec = None) -> Tensor:
@@ -20,7 +21,8 @@ def empty(shape: Sequence[int], dtype: DTypeLike = np.float32, device: DeviceSpe
     >>> tensor.empty((2, 3), "float64").shape
     (2, 3)
     """
-    return found_device(device).empty(shape, dtype)
+    holder: TensorDevice = found_device(device)
+    return holder.empty(shape, dtype)
 
 
 def full(shape: Sequence[int], value: float, dtype: DTypeLike = np.float32, device: DeviceSpec = None) -> Tensor:
@@ -139,7 +141,7 @@ def from_dlpack(given: object, device: DeviceSpec = None) -> Tensor:
     """
     if not hasattr(given, "__dlpack__") or isinstance(given, type):
         raise TypeError(f"from_dlpack: wanted an array that speaks DLPack, received {type(given).__name__}")
-    holder = found_device(device)
+    holder: TensorDevice = found_device(device)
     if not isinstance(given, Tensor):
         check_detached("from_dlpack", given)
     here = holder.adopt(given)

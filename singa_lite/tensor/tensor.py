@@ -17,6 +17,7 @@ from singa_lite.common.errors import GraphError, ShapeError
 from singa_lite.common.option_version import VERSION
 from singa_lite.common.strides import memory_order
 from singa_lite.common.unique import Unique
+from singa_lite.tensor.devices import found_device
 from singa_lite.tensor.geometry import Shape, check_within, checked_dtype, checked_shape, contiguous_strides
 from singa_lite.tensor.reading import Readable
 
@@ -40,6 +41,10 @@ class TensorDevice(Protocol):
         self, shape: Sequence[int], dtype: DTypeLike = np.float32, layout: str | Sequence[int] = ""
     ) -> Tensor: ...
 
+    def frozen(self, shape: Sequence[int]) -> Tensor: ...
+
+    def freeze(self, tensor: Tensor, array: Array) -> None: ...
+
     def first_values(self) -> AbstractContextManager[object]: ...
 
     def check_bytes(self, doing: str) -> None: ...
@@ -60,37 +65,20 @@ class TensorDevice(Protocol):
 #: What a function takes for a device: a Device, "cpu" or "cuda:0", or None for the default one.
 DeviceSpec = TensorDevice | str | None
 
-#: Finds the device that is named, or the default one: `device.get`, which `device` puts here.
-_find: Callable[[DeviceSpec], TensorDevice] | None = None
-
-
-def find_devices_by(find: Callable[[DeviceSpec], TensorDevice]) -> None:
-    """Sets how a device is found, as devices are made on a floor above this one.
-
-    >>> tensor.find_devices_by(device.get)  # as the package does when it is imported
-    """
-    global _find
-    _find = find
-
-
-def found_device(device: DeviceSpec) -> TensorDevice:
-    """The device that is named, or the default one."""
-    if _find is None:
-        raise GraphError("wanted the package singa_lite to be imported, which says what devices there are")
-    return _find(device)
-
 
 class Block(Unique):
     """A span of bytes on a device, over which tensors lie. `memory` is None until the block is bound.
 
     A block lives as long as a Tensor lies over it. When the last one dies, it calls `give`, which takes the bytes.
+    frozen: of bytes that nobody writes, "frozen" for those in memory and "frozen, mapped" for those of a mapped file;
+    "" of all others.
 
     >>> x = tensor.zeros((2, 3))
     >>> x.block.nbytes, x.view((6,)).block is x.block
     (24, True)
     """
 
-    __slots__ = ("__weakref__", "_give", "device", "memory", "nbytes")
+    __slots__ = ("__weakref__", "_give", "device", "frozen", "memory", "nbytes")
 
     def __init__(
         self, device: TensorDevice, nbytes: int, memory: DeviceMemory = None, give: Callable[[], None] | None = None
@@ -98,6 +86,7 @@ class Block(Unique):
         self.device = device
         self.nbytes = nbytes
         self.memory = memory
+        self.frozen = ""
         self._give = give
 
     def set_give(self, give: Callable[[], None]) -> None:
@@ -265,6 +254,8 @@ class Tensor(Readable):
     def copy_from_numpy(self, array: ArrayLike) -> None:
         """Overwrite the values. array: exactly this shape, a dtype that converts without changing kind."""
         given = numbers("copy_from_numpy", array)
+        if self.block.frozen:
+            raise GraphError(f"copy_from_numpy: wanted a tensor whose values may change, received {self!r}, frozen")
         if given.shape != self.shape:
             raise ShapeError(f"copy_from_numpy: wanted shape {self.shape}, received {given.shape}")
         if not np.can_cast(given.dtype, self.dtype, "same_kind"):
@@ -273,10 +264,17 @@ class Tensor(Readable):
 
     def to_device(self, device: TensorDevice | str) -> Tensor:
         """This tensor on `device` (a Device, "cpu" or "cuda:0"): itself if it is there already, else a copy."""
-        there = found_device(device)
+        there: TensorDevice = found_device(device)
         if there is self.device:
             return self
         there.check_bytes(f"to_device of a tensor of shape {self.shape}")
+        if self.block.frozen:
+            moved = there.frozen(self.shape)
+            moved.name = self.name
+            if self.block.memory is not None:
+                array = self.array
+                there.freeze(moved, array if isinstance(array, np.ndarray) else self.device.copy_out(self))
+            return moved
         moved = there.empty(self.shape, self.dtype, self.layout)
         there.copy_in(moved, self.device.copy_out(self))
         moved.name, moved.stores_grad = self.name, self.stores_grad
@@ -294,6 +292,8 @@ class Tensor(Readable):
             raise GraphError(
                 f"deepcopy: wanted a tensor that no operation on the tape made, received {self!r}; detach() it first"
             )
+        if self.block.frozen:
+            return self._mark(self.detach())
         made = self.device.empty(self.shape, self.dtype, self.memory_order())
         self.device.copy_in(made, self.device.copy_out(self))
         memo[id(self)] = made

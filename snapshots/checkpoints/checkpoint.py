@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from singa_lite.common.errors import SnapshotError
 from singa_lite.common.notice import warn
 from singa_lite.snapshots import formats, net_tree, sharded_state, tree
+from singa_lite.snapshots.adapter_base import without_base
 from singa_lite.snapshots.checkpoints import nets, stored_run
 from singa_lite.snapshots.checkpoints.nets import net_of
 from singa_lite.snapshots.checkpoints.stored_run import RUN, StoredRun, environment
@@ -37,10 +38,10 @@ def save(training: Training, path: str | os.PathLike[str]) -> None:
 
 
 def contents(training: Training) -> Tree:
-    """The tree of a training run as it stands, as far as this process has it. SnapshotError after an unfinished
-    step.
+    """The tree of a training run as it stands, as far as this process has it; of a net with adapters without the base.
+    SnapshotError after an unfinished step.
     """
-    held = net_tree.of_net(net_of(training))
+    held = without_base(net_tree.of_net(net_of(training)), net_of(training), training)
     for path, array in stored_run.arrays(training).items():
         held.arrays[path] = LazyArray(array.shape, array.dtype, array.copy)
     held.arrays |= nets.arrays(net_of(training))

@@ -9,6 +9,7 @@ import numpy as np
 
 from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots import net_tree
+from singa_lite.snapshots.adapter_base import base_parameters
 from singa_lite.snapshots.tree import LazyArray, Tree
 from singa_lite.tensor import Tensor
 from singa_lite.training.fit import Training
@@ -35,8 +36,9 @@ def arrays(net: TrainedNet) -> dict[str, LazyArray]:
 
 
 def tensors(net: TrainedNet) -> dict[str, Tensor]:
-    """All tensors that a checkpoint holds, by path: of the net, and of the others."""
-    found = dict(net_tree.tensors(net))
+    """All tensors that a checkpoint holds, by path: of the net, but for the base of adapters, and of the others."""
+    base = base_parameters(net)
+    found = {path: tensor for path, tensor in net_tree.tensors(net).items() if path not in base}
     for name, other in _other_nets(net).items():
         found |= {f"{_NETS}{name}/{path}": tensor for path, tensor in net_tree.tensors(other).items()}
     return found

@@ -11,7 +11,7 @@ from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.language import vocabulary
 from singa_lite.snapshots.language.config import ARCHITECTURES, LanguageConfig
 from singa_lite.snapshots.language.names import Place, places
-from singa_lite.snapshots.language.stored import StoredModel, StoredWeight, dequantized, halves
+from singa_lite.snapshots.language.stored import FROZEN, StoredModel, StoredWeight, dequantized, halves
 from singa_lite.snapshots.language.tokenizer import Special, Tokenizer
 from singa_lite.snapshots.readers import gguf
 from singa_lite.snapshots.readers.gguf import GGUFFile
@@ -19,8 +19,8 @@ from singa_lite.tensor import Shape
 
 T = TypeVar("T", int, float, str, bool)
 
-#: Formats of which a net can have frozen weights, and those of numbers.
-FORMATS = ("q4_0", "q4_1", "q8_0", "q4_k", "q5_k", "q6_k", "f16", "bf16", "f32")
+#: Formats of matrices that are read.
+FORMATS = (*FROZEN, "f32")
 #: The tensor of factors of the rotary frequencies.
 _FACTORS = "rope_freqs.weight"
 

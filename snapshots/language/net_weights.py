@@ -70,7 +70,7 @@ def weights(net: TrainedNet, path: str, quantization: str | None, narrowest: tup
     if quantization is not None and quantization not in WRITTEN:
         raise SnapshotError(f"{where}: wanted None or one of {', '.join(WRITTEN)}, received {quantization!r:.100}")
     parameters, formats, found = dict(net.parameters()), frozen_formats(net), []
-    frozen = frozen_tensors(net)
+    frozen = net.frozen()
     for name, place in places(config_of(net, path)):
         tensor = parameters.pop(name, None)
         kind = "" if tensor is not None else formats.get(name, "")
@@ -90,17 +90,11 @@ def weights(net: TrainedNet, path: str, quantization: str | None, narrowest: tup
     return found
 
 
-def frozen_tensors(net: TrainedNet) -> dict[str, Tensor]:
-    """Returns {name of a frozen tensor: the tensor}."""
-    tables = {layer.name: getattr(layer, "frozen", {}) for layer in net.layers.values()}
-    return {f"{layer}/{name}": tensor for layer, table in tables.items() for name, tensor in table.items()}
-
-
 def frozen_formats(net: TrainedNet) -> dict[str, str]:
     """Returns {name of a frozen tensor: its format}."""
     return {
         f"{path}/{name}": str(getattr(layer, "weight_format", ""))
         for path, layer in net.all_layers().items()
         if not layer.layers
-        for name in getattr(layer, "frozen", {})
+        for name in layer.frozen
     }

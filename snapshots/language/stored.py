@@ -17,6 +17,8 @@ from singa_lite.tensor import Shape
 
 #: Numbers that are made at once.
 _AT_ONCE = 1 << 20
+#: Formats of which a net has frozen weights.
+FROZEN = ("q4_0", "q4_1", "q8_0", "q4_k", "q5_k", "q6_k", "f16", "bf16")
 #: Formats that `quantized` makes.
 WRITTEN = ("f32", "f16", "bf16", "q4_0", "q4_1", "q8_0")
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from kernel_cases_quantized import random_blocks
 from singa_lite import autograd, tensor
 from singa_lite.autograd.ops.loss import weigh
+from singa_lite.autograd.ops.low_rank import Adapter, adapted_conv2d, adapted_linear
 from singa_lite.autograd.ops.synced_normalization import RankShare, across
 from singa_lite.device import device_of
 from singa_lite.testing.gradients import spread
@@ -77,8 +79,26 @@ def _random_state(rng: np.random.Generator) -> Arrays:
     return [np.array([17, 4, 2], np.uint64)]
 
 
+def _adapted_linear(linear: Any, x: Any, weight: Any, bias: Any, a: Any, b: Any, state: Any = None) -> Any:
+    """An adapter beside the weight."""
+    return adapted_linear(x, weight, bias, Adapter(a, b, 1.7, 0.4, state))
+
+
+def _adapted_conv2d(conv2d: Any, x: Any, weight: Any, bias: Any, a: Any, b: Any, state: Any = None) -> Any:
+    """The same, of a convolution by a stride and with a margin."""
+    return adapted_conv2d(x, weight, bias, Adapter(a, b, 0.3, 0.4, state), ((2, 3), (1, 0, 2, 1), (1, 1)))
+
+
 def _chosen(where: Callable[..., Any], a: Any, b: Any, condition: Any) -> Any:
     return where(condition, a, b)
+
+
+def _blocks(rows: int, columns: int, format: str) -> Callable[[np.random.Generator], Arrays]:
+    return lambda rng: [random_blocks(rng, rows, columns, format)]
+
+
+def _quantized(linear: Callable[..., Any], x: Any, bias: Any, blocks: Any) -> Any:
+    return linear(x, blocks, bias, format="q4_1")
 
 
 def _at(shape: tuple[int, ...], at: Any) -> Case:
@@ -192,6 +212,10 @@ LINEAR = {
     "linear:no bias": case((2, 3), (3, 4)),
     "linear:transposed": case((2, 3), (4, 3), transposed=True),
     "linear:transposed, three axes": case((2, 5, 3), (4, 3), transposed=True),
+    "linear:with an adapter": Case(((2, 5, 3), (3, 4), (4,), (3, 2), (2, 4)), call=_adapted_linear),
+    "linear:with an adapter that drops": Case(
+        ((7, 3), (3, 4), (4,), (3, 2), (2, 4)), fixed=_random_state, call=_adapted_linear
+    ),
 }
 
 CONVOLUTION = {
@@ -210,6 +234,12 @@ CONVOLUTION = {
     "conv2d:pointwise": case((2, 3, 5, 4), (6, 3, 1, 1), (6,)),
     "conv2d:pointwise, stride": case((2, 3, 5, 4), (6, 3, 1, 1), (6,), stride=(3, 2)),
     "conv2d:kernel of the image's size": case((2, 3, 5, 4), (6, 3, 5, 4), (6,)),
+    "conv2d:with an adapter": Case(
+        ((2, 3, 5, 7), (4, 3, 3, 2), (4,), (2, 3, 3, 2), (4, 2, 1, 1)), call=_adapted_conv2d
+    ),
+    "conv2d:with an adapter that drops": Case(
+        ((2, 3, 5, 7), (4, 3, 3, 2), (4,), (2, 3, 3, 2), (4, 2, 1, 1)), fixed=_random_state, call=_adapted_conv2d
+    ),
     "conv2d:pads beyond the kernel": case((2, 3, 4, 5), (6, 3, 1, 2), (6,), pad=(2, 1, 3, 0)),
 }
 
@@ -437,6 +467,19 @@ LOSSES = {
     "huber_values": Case(((3, 4, 2),), {"delta": 0.6}, fixed=_targets(3, 4, 2)),
 }
 
+QUANTIZED = {
+    "quantized_linear": Case(((3, 64), (5,)), fixed=_blocks(5, 64, "q4_1"), call=_quantized),
+    "quantized_linear:sequences": Case(((2, 3, 256),), {"format": "q6_k"}, fixed=_blocks(5, 256, "q6_k")),
+    "quantized_linear:halves": Case(((3, 7),), {"format": "bf16"}, fixed=_blocks(5, 7, "bf16")),
+    "quantized_embedding": Case(
+        (),
+        {"format": "q8_0", "dtype": "float64"},
+        fixed=lambda rng: [*_class_ids(2, 3, classes=5)(rng), *_blocks(5, 64, "q8_0")(rng)],
+        differentiable=False,
+    ),
+    "dequantize": Case((), {"format": "q5_k", "dtype": "float64"}, _blocks(3, 256, "q5_k"), differentiable=False),
+}
+
 CASES: dict[str, Case] = {
     **ACTIVATIONS,
     **ARITHMETIC,
@@ -449,6 +492,7 @@ CASES: dict[str, Case] = {
     **RANDOM,
     **SHAPES,
     **SEQUENCES,
+    **QUANTIZED,
     **RECURRENT,
     **LOSSES,
 }

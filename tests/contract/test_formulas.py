@@ -14,6 +14,7 @@ import skips
 from every_row import over_rows
 from kernel_case import Tensors, garbage, run
 from kernel_cases import CASES
+from kernel_cases_quantized import FORMULAS as QUANTIZED
 from kernel_formulas import ACTIVATIONS, FORMULAS, results
 from op_cases import CASES as OPERATIONS
 from singa_lite import device
@@ -34,7 +35,7 @@ ELSEWHERE = {
 }
 KEYS = [key for key in CASES if key.split(":")[0] in FORMULAS]
 #: Formulas of single numbers, and of all scores at once, take long over big cases, which kernels cut into pieces.
-SLOW = {*ACTIVATIONS, "log", "cached_attention"}
+SLOW = {*ACTIVATIONS, *QUANTIZED, "log", "cached_attention"}
 BIG = [key for key in KEYS if key.split(":")[0] not in SLOW]
 #: One of each kind of pieces.
 SOME_BIG = [

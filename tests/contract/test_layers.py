@@ -35,6 +35,8 @@ class Prepared:
         self.layer.prepare(case.shapes, Context(self.device, np.dtype(dtype), 5))
         for parameter in self.layer.parameters.values():
             parameter.copy_from_numpy(rng.uniform(0.3, 1.5, parameter.shape))
+        for name, frozen in self.layer.frozen.items():
+            self.layer.set_frozen(name, rng.integers(0x20, 0x3C, frozen.shape, np.uint8))
         for state in self.layer.states.values():
             if state.dtype.kind == "f":
                 state.copy_from_numpy(rng.uniform(0.3, 1.5, state.shape))

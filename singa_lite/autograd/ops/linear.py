@@ -77,12 +77,16 @@ class Linear(Op):
                 f"{None if bias is None else bias.shape}"
             )
         _check_dtypes("linear", x, weight)
-        self.save(x if self.needs[1] else None, weight if self.needs[0] else None)
+        self.keep(x, weight)
         if self.transposed:
             return product(self, x, weight, transpose_b=True)
         y: Tensor = self.device.empty((x.shape[0], weight.shape[1]), x.dtype)
         self.device.run("linear", x, weight, bias, y)
         return y
+
+    def keep(self, x: Tensor, weight: Tensor) -> None:
+        """Save what the derivatives need."""
+        self.save(x if self.needs[1] else None, weight if self.needs[0] else None)
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
         if index == 0:

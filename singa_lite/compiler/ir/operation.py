@@ -40,9 +40,14 @@ class Transfer(StrEnum):
 
 
 class Role(StrEnum):
-    """The role of a block in a recorded step. Only intermediates are placed in the arena."""
+    """The role of a block in a recorded step. Only intermediates are placed in the arena.
+
+    FROZEN and MAPPED are bytes that nobody writes, those of MAPPED in a file that is mapped.
+    """
 
     INPUT = "input"
+    FROZEN = "frozen"
+    MAPPED = "frozen, mapped"
     PARAMETER = "parameter"
     STATE = "state"
     INTERMEDIATE = "intermediate"

@@ -15,9 +15,12 @@ from singa_lite.compiler.ir.footprint import axis_order
 from singa_lite.compiler.ir.operation import Instruction
 from singa_lite.compiler.ir.remembered import remembered
 from singa_lite.kernels.interface import SIGNATURES
+from singa_lite.kernels.interface.quantized import FORMATS
 from singa_lite.kernels.kernel_set import Settings
 from singa_lite.tensor import Shape
 
+#: Bytes of a copy that take as long as a number of a quantised block.
+NUMBER = 4.0
 #: Floating-point operations and bytes a second, and seconds of a call that does next to nothing.
 FLOPS = 80e9
 BYTES = 14e9
@@ -62,7 +65,8 @@ def seconds(instruction: Instruction) -> float:
 
 def seconds_without_gaps(instruction: Instruction) -> float:
     """Of the same call over tensors whose rows have no gaps between them."""
-    moved = sum(operand.nbytes for operand in instruction.operands if operand is not None)
+    moved = NUMBER * _quantized_numbers(instruction)
+    moved += sum(operand.nbytes for operand in instruction.operands if operand is not None)
     return CALL + _passes(instruction) * moved / BYTES + flops(instruction) / _rate(instruction)
 
 
@@ -82,6 +86,9 @@ def multiply_adds(kernel: str, operands: Sequence[Shaped | None], settings: Sett
     if signature.facts.multiplies == "steps":
         steps = named["gates_in"] if "gates_in" in named else named["dgates"]
         return int(prod(steps.shape[:2]) * prod(named["weight"].shape))
+    if signature.facts.multiplies == "blocks":
+        x, y = (named.get(one) or named[other] for one, other in (("x", "dy"), ("y", "dx")))
+        return int(prod(y.shape) * x.shape[-1])
     if kernel in ("matmul", "matmul_add"):
         a, y = named["a"], named["y"]
         return int(prod(y.shape) * a.shape[-2 if settings["transpose_a"] else -1])
@@ -90,6 +97,19 @@ def multiply_adds(kernel: str, operands: Sequence[Shaped | None], settings: Sett
         return 0
     each = prod(weight.shape[1:]) if signature.facts.multiplies == "patches" else weight.shape[0]
     return int(prod(y.shape) * each)
+
+
+def _quantized_numbers(instruction: Instruction) -> int:
+    """Numbers of quantised blocks that a call makes."""
+    if SIGNATURES[instruction.kernel].family != "quantized":
+        return 0
+    named, table = instruction.by_name, instruction.by_name["blocks"]
+    y = named.get("dx") or named.get("y")
+    if y is None or table is None:
+        return 0
+    columns = FORMATS[str(instruction.settings["format"])].columns(table.shape[1])
+    rows = prod(y.shape[:-1]) if instruction.kernel == "quantized_embedding" else table.shape[0]
+    return rows * columns
 
 
 @remembered(4096)

@@ -119,12 +119,15 @@ SUM = " sum of gradients"
 
 #: In the order in which they are printed. The first four are what other frameworks report.
 CLASSES = (
-    *("parameters", "gradients", "optimizer state", "running statistics"),
+    *("parameters", "gradients", "optimizer state", "running statistics", "frozen", "frozen, mapped"),
     *("inputs", "outputs", "activations", "derivatives", "scratch"),
 )
 
 #: Classes of blocks outside the arena, by their role; of state it matters who writes it.
-_HELD = {Role.PARAMETER: "parameters", Role.INPUT: "inputs", Role.OUTPUT: "outputs"}
+_HELD = {
+    **{Role.PARAMETER: "parameters", Role.INPUT: "inputs", Role.OUTPUT: "outputs"},
+    **{role: str(role) for role in (Role.FROZEN, Role.MAPPED)},
+}
 #: Classes of what lies in the arena, by `PlacedRow.kind`; what is made again is an activation or a derivative.
 _PLACED = {"forward": "activations", "again": "activations", "derivative": "derivatives", "gradient": "gradients"}
 

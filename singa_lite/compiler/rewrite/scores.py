@@ -16,6 +16,8 @@ from singa_lite.compiler.ir.uses import Uses, predecessors
 from singa_lite.kernels.interface import SIGNATURES
 
 LOSS = "softmax_cross_entropy"
+#: What makes scores.
+PRODUCTS = "linear", "matmul", "quantized_linear"
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ def _is_whole_block(program: Program, operand: Operand, x: Operand) -> bool:
 def _begins(program: Program, uses: Uses, scores: Scores) -> bool:
     """Whether the first of the calls is a product that makes the scores, and all of them have these by rows."""
     first = program.instructions[scores.steps[0]]
-    if first.kernel not in ("linear", "matmul") or sums(first) or first.writes[0].block != scores.scores.block:
+    if first.kernel not in PRODUCTS or sums(first) or first.writes[0].block != scores.scores.block:
         return False
     if uses.writers[scores.scores.block] != [scores.steps[0]]:
         return False

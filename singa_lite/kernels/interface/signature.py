@@ -30,26 +30,26 @@ class Facts:
     inner_strides_matter: the same, but not where only the stride of axis 0 is larger than the extents need. Of any
     other kernel results are the same for all such strides, bit for bit. by_elements: an update that treats each element
     of a gradient by itself, whatever piece of the gradient it is given. multiplies: "tensors" of a kernel that is a
-    product of its own tensors as matrices, "patches" where one of the matrices has the elements under each window and
-    is no tensor of the call, "scores" of attention, whose products are of rows and keys, head by head, "steps" of a
-    recurrent layer, which multiplies each step's state by its weight, else "". commutes_with_max: an activation
-    f with max(f(a), f(b)) = f(max(a, b)), to the bit, that is flat only where it passes nothing back. again: the kernel
-    that gives y again from what this one kept, to the bit, where this one moves state that must move once; its tensors
-    and settings have the names that they have here. "": the kernel itself.
+    product of its own tensors as matrices, "blocks" where one of these is quantised, "patches" where one of the
+    matrices has the elements under each window and is no tensor of the call, "scores" of attention, whose products are
+    of rows and keys, head by head, "steps" of a recurrent layer, which multiplies each step's state by its weight, else
+    "". commutes_with_max: an activation f with max(f(a), f(b)) = f(max(a, b)), to the bit, that is flat only where it
+    passes nothing back. again: the kernel that gives y again from what this one kept, to the bit, where this one moves
+    state that must move once; its tensors and settings have the names that they have here. "": the kernel itself.
     by_samples: names of the tensors whose axis 0 are samples that are done each by itself, so that pieces of a batch
     give what the batch gives; all others are the same for all samples. (): samples are not done by themselves.
     joins_samples: an optional tensor with which they are not, as its random numbers go on from sample to sample.
     sums_over: names of the tensors whose axis 0 are samples, of a kernel all of whose results are sums over these.
     once: it may not be done again, as it would not give the same. activations: names of the tensors that are
     activations or derivatives by these, None: those that the interface calls so everywhere, x, y, dx and so on.
-    collective: whether it begins something that several processes take part in, or waits for its end; until then
-    nobody else may read or write its tensors. "poll" lets what was begun go on, and has none.
+    collective: whether it begins something that several processes take part in, or waits for its end; until then nobody
+    else may read or write its tensors. "poll" lets what was begun go on, and has none.
     """
 
     strides_matter: bool = False
     inner_strides_matter: bool = False
     by_elements: bool = False
-    multiplies: Literal["", "tensors", "patches", "scores", "steps"] = ""
+    multiplies: Literal["", "tensors", "blocks", "patches", "scores", "steps"] = ""
     commutes_with_max: bool = False
     again: str = ""
     by_samples: tuple[str, ...] = ()

@@ -18,6 +18,7 @@ from singa_lite.kernels.numpy_kernels import (
     ordering,
     pooling,
     position,
+    quantized,
     random,
     recurrent,
     reduction,
@@ -26,6 +27,7 @@ from singa_lite.kernels.numpy_kernels import (
     update,
 )
 from singa_lite.kernels.numpy_kernels.scratch import RULES
+from singa_lite.kernels.quantized_product import products
 from singa_lite.kernels.widening import WideningSet
 
 NUMPY = WideningSet(
@@ -48,6 +50,7 @@ NUMPY = WideningSet(
             ordering,
             pooling,
             position,
+            quantized,
             random,
             recurrent,
             reduction,
@@ -59,3 +62,4 @@ NUMPY = WideningSet(
     ),
     fusions=batch_norm.FUSIONS,
 )
+NUMPY.kernels |= products(NUMPY)

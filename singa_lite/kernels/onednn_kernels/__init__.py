@@ -6,6 +6,7 @@ from functools import cache
 
 from singa_lite.kernels.kernel_set import KernelSet, Settings, TensorSpecs, Turns
 from singa_lite.kernels.onednn_kernels.library.library import load
+from singa_lite.kernels.quantized_product import products
 from singa_lite.kernels.widening import WideningSet
 
 #: Of a call's primitives, their code and what describes them, as measured (docs/measured_budget.md).
@@ -66,6 +67,7 @@ def onednn(fallback: KernelSet) -> KernelSet:
         any_strides=ANY_STRIDES,
         one_pass=True,
     )
+    found.kernels |= products(found)
     found.has_bfloat16 = bfloat16.multiplies()
     found.code_bytes = CODE_BYTES
     return found

@@ -200,7 +200,8 @@ class StepRecords(Unique):
         """What the net and its optimizer hold from step to step, whether a step uses it or not."""
         optimizer, layers = self._optimizer_of(step), self.layers
         held = [] if optimizer is None else optimizer.tensors()
-        return [*held, *layers.parameters().values(), *layers.states().values(), *layers.constants()]
+        tables = layers.parameters(), layers.states(), layers.frozen()
+        return [*held, *(tensor for table in tables for tensor in table.values()), *layers.constants()]
 
     def _seen_beside(self, step: StepFunction[object]) -> list[Tensor]:
         """What was observed of the last step, which lies beside one that is not observed in its place."""

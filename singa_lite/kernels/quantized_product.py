@@ -1,0 +1,142 @@
+"""Products with quantised weights, by the kernels of a set: numbers of some rows or columns at a time, then a product.
+
+The numbers of a tile lie in the scratch, so that they are in a cache when the product reads them, and a weight never
+exists whole. Tiles are cut by shapes alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+import numpy as np
+
+from singa_lite.common.array_types import Array
+from singa_lite.kernels.interface.quantized import FORMATS
+from singa_lite.kernels.kernel_set import DeviceArray, Kernel, KernelSet, Launch, Settings, TensorSpec, TensorSpecs
+
+#: What the numbers of a tile take at most, but that a tile has a row, or the columns of a block, at least.
+TILE_BYTES = 1 << 20
+_ALIGNMENT = 64
+_NARROW = "bfloat16"
+#: Of a call, None for one that is left out.
+Arrays = tuple[DeviceArray, ...]
+#: A call of another kernel of the set.
+Call = tuple[str, Arrays, Mapping[str, object]]
+
+
+class QuantizedProduct:
+    """A product with quantised weights. name: of the kernel; kernels: the set whose kernels it is made of."""
+
+    def __init__(self, name: str, kernels: KernelSet) -> None:
+        self.name, self.kernels = name, kernels
+
+    def build(self, *specs: TensorSpec | None, **settings: object) -> None:
+        """Nothing is built: calls are bound one by one."""
+
+    def supports(self, specs: TensorSpecs, settings: Settings) -> bool:
+        """Whether it takes the operands as they are: those in bfloat16 where the set multiplies such."""
+        return self.kernels.has_bfloat16 or not any(spec is not None and _is_narrow(spec) for spec in specs)
+
+    serves = supports
+
+    def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
+        """Of a tile, and of the call that needs most."""
+        calls = _Tiles(self.name, tuple(map(_unread, specs)), None, str(settings["format"]))
+        seen = {_form(call): call for call in calls.all()}
+        most = [self.kernels.scratch_bytes(name, arrays, given) for name, arrays, given in seen.values()]
+        return calls.nbytes + max(most, default=0)
+
+    def prepare(self, arrays: Arrays, scratch: Array | None, settings: Settings) -> Launch:
+        """Bind all calls."""
+        calls = _Tiles(self.name, arrays, scratch, str(settings["format"]))
+        rest = None if scratch is None else scratch[calls.nbytes :]
+        return partial(_in_turn, [self.kernels.prepare(name, given, rest, also) for name, given, also in calls.all()])
+
+
+class _Tiles:
+    """The calls of one product. nbytes: of scratch that all of them use."""
+
+    def __init__(self, name: str, arrays: Arrays, scratch: Array | None, format: str) -> None:
+        self.format, (self.x, self.blocks, *beside, self.y) = format, arrays
+        self.bias = beside[0] if beside else None
+        blocks = self.blocks
+        self.is_back = name == "quantized_linear_derivative"
+        self.numbers, self.block_bytes = FORMATS[format]
+        rows, columns = blocks.shape[0], FORMATS[format].columns(blocks.shape[1])
+        dtype = next((a.dtype for a in (self.x, self.y) if _is_narrow(a)), self.y.dtype)
+        limit = TILE_BYTES // dtype.itemsize
+        self.by_columns = self.is_back and rows * self.numbers <= limit
+        if self.by_columns:
+            count = -(-columns // max(limit // rows // self.numbers * self.numbers, self.numbers))
+            each = -(-columns // self.numbers // count) * self.numbers
+            self.starts, shape = range(0, columns, each), (rows, each)
+        else:
+            count = -(-rows // max(limit // columns, 1))
+            each = -(-rows // count)
+            self.starts, shape = range(0, rows, each), (each, columns)
+        self.tile = _carved(scratch, 0, shape, dtype)
+        self.nbytes = -(-self.tile.nbytes // _ALIGNMENT) * _ALIGNMENT
+        self.total = self.y
+        if self.is_back and not self.by_columns and len(self.starts) > 1 and _is_narrow(self.y):
+            self.total = _carved(scratch, self.nbytes, self.y.shape, np.dtype(np.float32))
+            self.nbytes += -(-self.total.nbytes // _ALIGNMENT) * _ALIGNMENT
+
+    def all(self) -> Iterator[Call]:
+        """In their order."""
+        extent = self.y.shape[1] if self.by_columns else self.blocks.shape[0]
+        for start in self.starts:
+            stop = min(start + self.starts.step, extent)
+            yield from (self._by_columns if self.by_columns else self._by_rows)(start, stop)
+        if self.total is not self.y:
+            yield "copy", (self.total, self.y), {}
+
+    def _by_columns(self, start: int, stop: int) -> Iterator[Call]:
+        first, last = (place // self.numbers * self.block_bytes for place in (start, stop))
+        tile = self.tile.reshape(-1)[: self.blocks.shape[0] * (stop - start)].reshape(-1, stop - start)
+        yield "dequantize", (self.blocks[:, first:last], tile), {"format": self.format}
+        yield "matmul", (self.x, tile, self.y[:, start:stop]), {"transpose_a": False, "transpose_b": False}
+
+    def _by_rows(self, start: int, stop: int) -> Iterator[Call]:
+        tile = self.tile[: stop - start]
+        yield "dequantize", (self.blocks[start:stop], tile), {"format": self.format}
+        if not self.is_back:
+            bias = None if self.bias is None else self.bias[start:stop]
+            yield "linear", (self.x, tile.T, bias, self.y[:, start:stop]), {}
+            return
+        product = "matmul_add" if start else "matmul"
+        yield product, (self.x[:, start:stop], tile, self.total), {"transpose_a": False, "transpose_b": False}
+
+
+def products(kernels: KernelSet) -> dict[str, Kernel]:
+    """The products with quantised weights by the kernels of a set."""
+    return {name: QuantizedProduct(name, kernels) for name in ("quantized_linear", "quantized_linear_derivative")}
+
+
+def _is_narrow(array: Array | TensorSpec) -> bool:
+    return array.dtype.name == _NARROW
+
+
+def _unread(spec: TensorSpec | None) -> Array | None:
+    """An array of this form over a single element, whose elements nobody may read."""
+    if spec is None:
+        return None
+    return np.lib.stride_tricks.as_strided(np.empty(1, spec.dtype), spec.shape, spec.strides, writeable=True)
+
+
+def _carved(scratch: Array | None, start: int, shape: tuple[int, ...], dtype: np.dtype) -> Array:
+    """An array in the scratch; without one, an array of this form that nobody may read."""
+    if scratch is not None:
+        return np.ndarray(shape, dtype, scratch, start)
+    strides = (shape[1] * dtype.itemsize, dtype.itemsize)
+    return np.lib.stride_tricks.as_strided(np.empty(1, dtype), shape, strides, writeable=True)
+
+
+def _form(call: Call) -> tuple[object, ...]:
+    """All that the scratch of a call goes by."""
+    return call[0], *(None if a is None else (a.shape, a.dtype, a.strides) for a in call[1])
+
+
+def _in_turn(launches: list[Launch]) -> None:
+    for launch in launches:
+        launch()

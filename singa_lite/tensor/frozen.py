@@ -1,0 +1,61 @@
+"""Frozen tensors: bytes of quantised weights that nobody writes, in memory or in a mapped file."""
+
+from __future__ import annotations
+
+import mmap
+
+import numpy as np
+
+from singa_lite.common.array_types import Array
+from singa_lite.common.errors import GraphError, ShapeError
+from singa_lite.tensor.devices import found_device
+from singa_lite.tensor.tensor import DeviceSpec, Tensor, TensorDevice
+
+#: What blocks of such bytes are called, in memory and in a mapped file (`Block.frozen`).
+FROZEN, MAPPED = "frozen", "frozen, mapped"
+
+
+def is_mapped(array: Array) -> bool:
+    """Whether an array, or one that it is a view of, lies in a mapped file.
+
+    >>> tensor.is_mapped(np.zeros(3, "uint8"))
+    False
+    """
+    base: object = array
+    while base is not None:
+        if isinstance(base, np.memmap | mmap.mmap):
+            return True
+        base = base.obj if isinstance(base, memoryview) else getattr(base, "base", None)
+    return False
+
+
+def frozen(array: Array, device: DeviceSpec = None) -> Tensor:
+    """Returns a tensor over bytes that nobody writes, such as those of a mapped file. On a CPU nothing is copied.
+
+    array: uint8 (rows, bytes of a row), without gaps. Products with it are `autograd.quantized_linear` and
+    `quantized_embedding`. Plans list it as "frozen", or as "frozen, mapped". TypeError and ShapeError for other arrays.
+
+    >>> tensor.frozen(np.zeros((3, 40), "uint8"))
+    <Tensor (3, 40) uint8 on cpu>
+    """
+    holder: TensorDevice = found_device(device)
+    made = holder.frozen(np.shape(array))
+    freeze("frozen", made, array)
+    return made
+
+
+def freeze(where: str, tensor: Tensor, array: Array) -> None:
+    """Lets a frozen tensor lie over these bytes. Graphs that were run before have those that it had then.
+
+    TypeError, ShapeError or GraphError, which begins with `where`, unless they are uint8 of its shape without gaps.
+    """
+    if not isinstance(array, np.ndarray) or array.dtype != np.uint8:
+        kind = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
+        raise TypeError(f"{where}: wanted an array of bytes, uint8, received {kind}")
+    if array.shape != tensor.shape:
+        raise ShapeError(f"{where}: wanted bytes of shape {tensor.shape}, received {array.shape}")
+    if not array.flags.c_contiguous:
+        raise ShapeError(f"{where}: wanted bytes in C order without gaps, received strides {array.strides}")
+    if not tensor.block.frozen:
+        raise GraphError(f"{where}: wanted a frozen tensor, received {tensor!r}")
+    tensor.device.freeze(tensor, array)

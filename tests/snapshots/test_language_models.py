@@ -1,0 +1,217 @@
+"""models.load and net.save of language models beside transformers and the gguf package."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from language_files import SIZES, llama_of, logits_of, permuted, small_weights, smollm2, write_gguf
+from singa_lite import FeedForwardNet, SnapshotError, layers, models
+from singa_lite.snapshots import language
+from singa_lite.snapshots.language import gguf_model
+from skips import library
+
+VALUES = json.loads(Path(__file__).with_name("smollm2_values.json").read_text())
+IDS = np.random.default_rng(1).integers(0, SIZES["vocabulary"], (2, 11))
+
+#: {what: formats of the weights}; k-quants want rows of 256 and are tested with the kernels.
+FORMATS = {
+    "f32": {},
+    "q4_0": {"attn_q": "q4_0", "attn_k": "q4_0", "token_embd": "q8_0"},
+    "q4_1": dict.fromkeys(["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"], "q4_1"),
+    "q8_0, head of its own": {"attn_q": "q8_0", "ffn_down": "q8_0", "token_embd": "q4_0", "output": "q8_0"},
+    "f16": {"attn_q": "f16", "ffn_gate": "f16", "token_embd": "f16", "output": "f16"},
+    "bf16": {"attn_k": "bf16", "ffn_gate": "bf16", "token_embd": "bf16"},
+}
+
+
+@pytest.fixture(autouse=True)
+def maps_are_dropped() -> Iterator[None]:
+    """A net has its file mapped as long as it lives."""
+    yield
+    gc.collect()
+
+
+def scores(net: FeedForwardNet, ids: np.ndarray = IDS) -> np.ndarray:
+    return np.asarray(net.predict(ids))
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("weights", ["stored", "float32"])
+@pytest.mark.parametrize("formats", FORMATS.values(), ids=FORMATS)
+def test_gguf_gives_what_transformers_gives(tmp_path: Path, formats: dict[str, str], weights: str):
+    small = small_weights(formats)
+    write_gguf(tmp_path / "x.gguf", small)
+    net = models.load(tmp_path / "x.gguf", weights=weights)
+    np.testing.assert_allclose(scores(net), logits_of(llama_of(small), IDS), atol=1e-4)
+    frozen = {f"{name.split('.')[-2]}" for name, (form, _, _) in small.items() if form != "f32"}
+    assert bool(net.frozen()) == bool(frozen and weights == "stored")
+
+
+@pytest.mark.parametrize("formats", FORMATS.values(), ids=FORMATS)
+def test_gguf_goes_back_out_as_it_came(tmp_path: Path, formats: dict[str, str]):
+    gguf = library("gguf")
+    small = small_weights(formats)
+    write_gguf(tmp_path / "x.gguf", small, general__name="a small one")
+    models.load(tmp_path / "x.gguf").save(tmp_path / "y.gguf")
+    came, went = (gguf.GGUFReader(tmp_path / name) for name in ("x.gguf", "y.gguf"))
+    tensors = [
+        {t.name: (t.tensor_type, t.data.tobytes(), tuple(t.shape)) for t in file.tensors} for file in (came, went)
+    ]
+    assert tensors[0] == tensors[1]
+    fields = [{name: field.contents() for name, field in file.fields.items()} for file in (came, went)]
+    assert {name: fields[1].get(name) for name in fields[0] if name[0] != "G"} == {
+        name: value for name, value in fields[0].items() if name[0] != "G"
+    }
+
+
+@pytest.mark.parametrize(("form", "error"), [("q8_0", 0.02), ("q4_1", 0.3), ("f16", 1e-3), ("bf16", 0.01), (None, 0)])
+def test_parameters_are_quantised_by_name(tmp_path: Path, form: str | None, error: float):
+    gguf = library("gguf")
+    small = small_weights({})
+    write_gguf(tmp_path / "x.gguf", small)
+    models.load(tmp_path / "x.gguf").save(tmp_path / "y.gguf", quantization=form)
+    kind = gguf.GGMLQuantizationType[(form or "f32").upper()]
+    for tensor in gguf.GGUFReader(tmp_path / "y.gguf").tensors:
+        _, blocks, _ = small[tensor.name]
+        heads = {"attn_q": 4, "attn_k": 2}.get(tensor.name.split(".")[-2], 0)
+        wanted = permuted(blocks, heads) if heads else blocks
+        found = gguf.dequantize(tensor.data, tensor.tensor_type).reshape(wanted.shape)
+        assert tensor.tensor_type == (kind if wanted.ndim > 1 else gguf.GGMLQuantizationType.F32)
+        assert np.abs(found - wanted).max() <= error
+
+
+def configurations() -> dict[str, Callable[[Any], Any]]:
+    """transformers' configurations, of sizes that are all unequal."""
+    sizes = {
+        "vocab_size": 40, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 6,
+        "num_key_value_heads": 2, "max_position_embeddings": 64,
+    }  # fmt: skip
+    llama3 = {
+        "rope_type": "llama3", "rope_theta": 3000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 16,
+    }  # fmt: skip
+    linear = {"rope_type": "linear", "rope_theta": 1000.0, "factor": 2.5}
+    return {
+        "llama": lambda t: t.LlamaConfig(**sizes, tie_word_embeddings=False),
+        "llama3": lambda t: t.LlamaConfig(**sizes, tie_word_embeddings=True, rope_parameters=llama3),
+        "linear": lambda t: t.LlamaConfig(**sizes, rope_parameters=linear, head_dim=8),
+        "qwen2": lambda t: t.Qwen2Config(**sizes, tie_word_embeddings=True),
+        "qwen3": lambda t: t.Qwen3Config(**sizes, head_dim=8),
+        "mistral": lambda t: t.MistralConfig(**sizes, sliding_window=5),
+        "gpt2": lambda t: t.GPT2Config(vocab_size=40, n_embd=24, n_layer=2, n_head=3, n_positions=32, eos_token_id=2),
+    }
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("kind", configurations())
+def test_folders_and_files_of_each_architecture(tmp_path: Path, kind: str):
+    """transformers -> folder -> net -> folder -> transformers, and net -> GGUF -> net: the same scores."""
+    torch, transformers = library("torch"), library("transformers")
+    torch.manual_seed(3)
+    model = transformers.AutoModelForCausalLM.from_config(configurations()[kind](transformers)).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    wanted = logits_of(model, IDS)
+    model.save_pretrained(tmp_path / "theirs", max_shard_size="20KB")
+    net = models.load(tmp_path / "theirs", length=16)
+    np.testing.assert_allclose(scores(net), wanted, atol=2e-5)
+    net.save(f"{tmp_path / 'ours'}/")
+    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "ours").eval()
+    np.testing.assert_allclose(logits_of(again, IDS), wanted, atol=1e-6)
+    net.save(tmp_path / "x.gguf")
+    reread = models.load(tmp_path / "x.gguf", length=16)
+    np.testing.assert_allclose(scores(reread), wanted, atol=2e-5)
+
+
+@pytest.mark.peer
+def test_float16_and_bfloat16_of_a_folder_stay_and_go_out_so(tmp_path: Path):
+    torch, transformers = library("torch"), library("transformers")
+    llama_of(small_weights({})).to(torch.bfloat16).save_pretrained(tmp_path / "theirs")
+    model = transformers.LlamaForCausalLM.from_pretrained(tmp_path / "theirs", dtype=torch.float32).eval()
+    net = models.load(tmp_path / "theirs")
+    np.testing.assert_allclose(scores(net), logits_of(model, IDS), atol=1e-4)
+    assert len(net.frozen()) == 7 * SIZES["layers"] + 1 and "block0/attention_norm/gamma" in net.parameters()
+    net.save(f"{tmp_path / 'ours'}/")
+    safetensors = library("safetensors.torch")
+    came, went = (safetensors.load_file(tmp_path / name / "model.safetensors") for name in ("theirs", "ours"))
+    assert all(torch.equal(came[name].float(), array.float()) for name, array in went.items())
+    assert {array.dtype for name, array in went.items() if "norm" not in name} == {torch.bfloat16}
+
+
+# ---- mistakes that lose nothing but meaning
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("mistake", ["rows", "base", "epsilon", "tie"])
+def test_each_planted_mistake_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mistake: str):
+    small = small_weights({"output": "f16", "attn_q": "q8_0"})
+    write_gguf(tmp_path / "x.gguf", small)
+    read = gguf_model.configuration
+    changes: dict[str, dict[str, Any]] = {
+        "base": {"rotary_base": 1e4},
+        "epsilon": {"epsilon": 1e-5},
+        "tie": {"tied": True},
+    }
+    if mistake == "rows":
+        monkeypatch.setattr(gguf_model, "halves", lambda blocks, heads: np.ascontiguousarray(blocks))
+    else:
+        monkeypatch.setattr(gguf_model, "configuration", lambda file: replace(read(file), **changes[mistake]))
+    if mistake == "tie":
+        with pytest.raises(SnapshotError, match=r"output\.weight"):
+            models.load(tmp_path / "x.gguf")
+    else:
+        difference = np.abs(scores(models.load(tmp_path / "x.gguf")) - logits_of(llama_of(small), IDS)).max()
+        assert difference > 1e-3
+
+
+# ---- the real one
+
+
+def test_smollm2_predicts_what_transformers_predicts():
+    prompt = VALUES["prompt"]
+    found = scores(models.load(smollm2(), length=16), np.array([prompt["ids"]]))[0]
+    np.testing.assert_allclose(found[-1, :8], prompt["first_8_logits_of_last_position"], atol=1e-3)
+    np.testing.assert_allclose(found[0, :8], prompt["first_8_logits_of_first_position"], atol=1e-3)
+    assert found.argmax(-1).tolist() == prompt["argmax_by_position"]
+    np.testing.assert_allclose(np.abs(found[-1]).sum(), prompt["sum_of_abs_last"], rtol=1e-4)
+
+
+def test_smollm2_reads_and_writes_texts_as_transformers_does():
+    tokenizer = language.opened(smollm2()).tokenizer
+    assert tokenizer is not None and tokenizer.vocabulary == 49152 and set(tokenizer.stop_ids) == {0, 2}
+    for text, ids in VALUES["tokenizer"].items():
+        assert tokenizer.encode(text) == ids and tokenizer.decode(ids) == text
+    for text, ids in VALUES["tokenizer_without_digits_apart"].items():
+        assert tokenizer.encode(text) != ids
+
+
+# ---- errors
+
+
+def test_other_nets_and_formats_are_refused(tmp_path: Path):
+    net = FeedForwardNet()
+    net.add(layers.Dense("a", 3, input_sample_shape=(4,)))
+    with pytest.raises(SnapshotError, match="language_model"):
+        net.save(tmp_path / "x.gguf")
+    small = models.LanguageConfig(architecture="llama", width=8, layers=1, heads=2, hidden_size=12, vocabulary=20)
+    built = models.language_model(small, length=4)
+    for path, form, culprit in (
+        ("x.gguf", "q3_k", "'q3_k'"),
+        ("x.gguf", "q8_0", "q8_0"),
+        ("folder/", "q8_0", "'q8_0'"),
+    ):
+        with pytest.raises(SnapshotError, match=culprit):
+            built.save(f"{tmp_path}/{path}", quantization=form)
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(ValueError, match="'float'"):
+        models.load(tmp_path / "x.gguf", weights="float")
+    with pytest.raises(FileNotFoundError):
+        models.load(tmp_path / "x.gguf")
