@@ -93,6 +93,9 @@ def test_an_error_of_the_stream_leaves_the_net_as_it_was():
 
     with pytest.raises(KeyError, match="mine"):
         net.generate(PROMPT, 5, 0, stream=broken)
+    for call in (lambda _: net.predict(PROMPT), lambda _: net.generate(PROMPT[:1], 2)):
+        with pytest.raises(GraphError, match="generates"):  # it would overwrite what the text goes on from
+            net.generate(PROMPT, 5, 0, stream=call)
     assert net.generate(PROMPT, 5, 0).tolist() == wanted.tolist()
 
 

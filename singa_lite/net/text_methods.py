@@ -40,7 +40,8 @@ class TextMethods(TrainedNet):
 
         stop: ids that end a text, which are its last; -1 stands behind a text's end where others are longer. lengths:
         of each prompt, (n,), where they are unequal; what is behind one's end is not read. Each text is the same as
-        alone. stream: called with the new id of each text, int64 (n,), as soon as it is drawn, -1 for none.
+        alone. stream: called with the new id of each text, int64 (n,), as soon as it is drawn, -1 for none; it may not
+        use the net.
 
         Each position goes through the layers once: attention keeps keys and values, recurrent layers their state, as
         many bytes as `plan_generation` says, until longer texts want more, or a budget or a limit these bytes.
