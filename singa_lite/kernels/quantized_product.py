@@ -35,13 +35,7 @@ class QuantizedProduct:
         """Nothing is built: calls are bound one by one."""
 
     def supports(self, specs: TensorSpecs, settings: Settings) -> bool:
-        """Whether it takes the operands as they are: those in bfloat16 where the set multiplies such. Products of few
-        rows are left to a loop over the blocks, where there is one.
-        """
-        below = self.kernels.fallback
-        loop = None if below is None else below.kernels.get(self.name)
-        if loop is not None and not isinstance(loop, QuantizedProduct) and loop.serves(specs, settings):
-            return False
+        """Whether it takes the operands as they are: those in bfloat16 where the set multiplies such."""
         return self.kernels.has_bfloat16 or not any(spec is not None and _is_narrow(spec) for spec in specs)
 
     serves = supports

@@ -100,18 +100,16 @@ def by_ids(format: str, kind: type) -> Case:
     return Case(build)
 
 
-def product(
-    format: str, back: bool = False, bias: bool = False, shape: tuple[int, int] | None = None, few: int = 0
-) -> Case:
-    """x, blocks, bias, y; or dy, blocks, dx. few: rows of x."""
+def product(format: str, back: bool = False, bias: bool = False, shape: tuple[int, int] | None = None) -> Case:
+    """x, blocks, bias, y; or dy, blocks, dx."""
 
     def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
         blocks, rows, columns = weight(rng, format, big)
-        if big and (few or shape is not None):
-            rows, columns = shape or (6 * rows, columns)
+        if shape is not None and big:
+            rows, columns = shape
             blocks = random_blocks(rng, rows, columns, format)
         n, (into, out) = 3, (rows, columns) if back else (columns, rows)
-        n = few or (n if not big else 523 if shape is None else 67)
+        n = n if not big else 523 if shape is None else 67
         x, y = normal(rng, (n, into), dtype), garbage((n, out), dtype)
         beside = [] if back else [normal(rng, (rows,), dtype) if bias else None]
         return [x, blocks, *beside, y], {"format": format}
@@ -126,12 +124,6 @@ CASES: dict[str, Case] = {
     "quantized_embedding:halves": by_ids("f16", np.uint8),
     "quantized_linear": product("q4_1", bias=True),
     "quantized_linear:groups": product("q4_k"),
-    # Which a loop does without a tile.
-    "quantized_linear:row": product("q4_0", few=1),
-    "quantized_linear:row of minima": product("q4_1", bias=True, few=1),
-    "quantized_linear:row of groups": product("q6_k", few=1),
-    "quantized_linear:row of halves": product("f16", bias=True, few=1),
-    "quantized_linear:few": product("q8_0", bias=True, few=8),
     "quantized_linear_derivative": product("q4_1", back=True),
     "quantized_linear_derivative:groups": product("q6_k", back=True),
     # Of which the columns of a block of all rows are more than a tile.

@@ -1,4 +1,4 @@
-"""Numbers of quantised blocks, all of them and by ids, and products of few rows with them."""
+"""Numbers of quantised blocks, all of them and by ids."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from functools import partial
 
 from singa_lite.kernels.ids import check_ids
 from singa_lite.kernels.interface.quantized import FORMATS
-from singa_lite.kernels.loop_kernels.operands import are_stored, are_vectors, as_rows, id_type
+from singa_lite.kernels.loop_kernels.operands import are_stored, as_rows, id_type
 from singa_lite.kernels.loop_kernels.routine import Builder, Call, Routine
 
-#: Rows of x whose products are done without a tile of numbers, as `quantized.h` has it: a text is written row by row.
-FEW = 8
 _NUMBERS = {format: number for number, format in enumerate(FORMATS)}
 
 
@@ -37,25 +35,9 @@ def _embedding(call: Call, routine: Routine) -> bool:
     return True
 
 
-def _linear(call: Call, routine: Routine) -> bool:
-    blocks, bias, x, y = call["blocks"], call.optional("bias"), as_rows(call["x"]), as_rows(call["y"])
-    n, columns = call["x"].shape
-    if n > FEW or x is None or y is None or blocks.strides[1] != 1 or not are_stored(call["x"], call["y"]):
-        return False
-    if bias is not None and not are_vectors(bias):
-        return False
-    table = blocks, blocks.strides[0], _NUMBERS[call.text("format")]
-    routine.run("quantized_rows", x, *table, bias, y, n, blocks.shape[0], columns)
-    return True
-
-
 def _check(rows: int, ids: object) -> None:
     check_ids("ids", ids, rows)  # type: ignore[arg-type]  # an array of the host
 
 
 #: {kernel: what adds its steps}.
-KERNELS: dict[str, Builder] = {
-    "dequantize": _dequantize,
-    "quantized_embedding": _embedding,
-    "quantized_linear": _linear,
-}
+KERNELS: dict[str, Builder] = {"dequantize": _dequantize, "quantized_embedding": _embedding}

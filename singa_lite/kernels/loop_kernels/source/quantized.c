@@ -1,6 +1,5 @@
 /* Numbers of quantised blocks: a block at a time, by the formulas of ggml's formats, which the package gguf has too. */
 #include "quantized.h"
-#include "product.h"
 
 /* The order of the formats in the interface's table. */
 enum { Q4_0, Q4_1, Q8_0, Q4_K, Q5_K, Q6_K, F16, BF16 };
@@ -164,75 +163,5 @@ void quantized_embedding(const void *ids, int64_t type, int64_t step, const void
     for (int64_t i = 0; i < count; i++) {
         int64_t id = read_id((const char *)ids + i * step, type);
         dequantize_row(format, (const uint8_t *)blocks + id * pitch, y, i, columns);
-    }
-}
-
-/* Vectors that the numbers of a small block fill. */
-#define PARTS (32 / LANES)
-
-INLINE void add_products(const float *w, const float *x, int64_t count, Vector *sums) {
-    int64_t i = 0;
-    for (; i + PARTS * LANES <= count; i += PARTS * LANES)
-#pragma GCC unroll 4
-        for (int part = 0; part < PARTS; part++)
-            sums[part] += *(const Vector *)(w + i + part * LANES) * *(const Vector *)(x + i + part * LANES);
-    for (; i < count; i++)
-        sums[0][0] += w[i] * x[i];
-}
-
-INLINE float sum_of(const Vector *sums) {
-    float sum = 0;
-    for (int part = 0; part < PARTS; part++)
-        for (int lane = 0; lane < LANES; lane++)
-            sum += sums[part][lane];
-    return sum;
-}
-
-/* One output of each row of x: numbers of the weight are made once for all of them, and some blocks at a time, as numbers
- * that were only just written would be waited for. */
-INLINE void products_of(int64_t format, const uint8_t *block, Rows x, float bias, Rows y, int64_t n, int64_t row,
-                        int64_t columns) {
-    float w[MOST], buffer[MOST];
-    Vector sums[FEW][PARTS] = {{{0}}};
-    int64_t numbers, bytes;
-    block_sizes(format, MOST, &numbers, &bytes);
-    for (int64_t column = 0; column < columns; column += MOST) {
-        int64_t count = least(MOST, columns - column);
-        for (int64_t done = 0; done < count; done += numbers, block += bytes)
-            block_numbers(format, block, least(numbers, count - done), w + done);
-        for (int64_t i = 0; i < n; i++)
-            add_products(w, read_chunk(x, i, column, count, buffer), count, sums[i]);
-    }
-    for (int64_t i = 0; i < n; i++)
-        set_element(y.at, y.is_narrow, i * y.pitch + row, sum_of(sums[i]) + bias);
-}
-
-INLINE void format_products(int64_t format, const uint8_t *block, Rows x, float bias, Rows y, int64_t n, int64_t row,
-                            int64_t columns) {
-    if (n == 1 && !x.is_narrow) /* with sums in registers */
-        products_of(format, block, (Rows){x.at, x.pitch, 0}, bias, y, 1, row, columns);
-    else
-        products_of(format, block, x, bias, y, n, row, columns);
-}
-
-void quantized_rows(Rows x, const void *blocks, int64_t pitch, int64_t format, const float *bias, Rows y, int64_t n,
-                    int64_t rows, int64_t columns) {
-#pragma omp parallel for schedule(static) if (rows * columns > SMALL)
-    for (int64_t row = 0; row < rows; row++) {
-        const uint8_t *block = (const uint8_t *)blocks + row * pitch;
-        float beside = bias ? bias[row] : 0;
-        switch (format) {
-        case Q4_0:
-            format_products(Q4_0, block, x, beside, y, n, row, columns);
-            break;
-        case Q4_1:
-            format_products(Q4_1, block, x, beside, y, n, row, columns);
-            break;
-        case Q8_0:
-            format_products(Q8_0, block, x, beside, y, n, row, columns);
-            break;
-        default:
-            format_products(format, block, x, beside, y, n, row, columns);
-        }
     }
 }
