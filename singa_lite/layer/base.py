@@ -19,7 +19,8 @@ from singa_lite.layer import initializer, names
 from singa_lite.layer.past import LayerPast
 from singa_lite.layer.sample_shape import SampleShape
 from singa_lite.layer.traits import LayerTraits
-from singa_lite.tensor import Shape, Tensor, freeze, full
+from singa_lite.tensor import Shape, Tensor, full
+from singa_lite.tensor.frozen import freeze
 
 
 class Context(NamedTuple):
