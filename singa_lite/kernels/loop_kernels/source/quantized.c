@@ -1,5 +1,6 @@
 /* Numbers of quantised blocks: a block at a time, by the formulas of ggml's formats, which the package gguf has too. */
 #include "quantized.h"
+#include "product.h"
 
 /* The order of the formats in the interface's table. */
 enum { Q4_0, Q4_1, Q8_0, Q4_K, Q5_K, Q6_K, F16, BF16 };
@@ -168,11 +169,22 @@ void quantized_embedding(const void *ids, int64_t type, int64_t step, const void
 
 /* Numbers of a row of the weight that are multiplied at a time: whole blocks of any format. */
 #define WIDTH 1024
+/* Vectors of sums: as many as additions that a processor has under way. */
+#define SUMS 4
+
 INLINE float sum_of_products(const float *a, const float *b, int64_t count) {
+    Vector sums[SUMS] = {{0}};
     float total = 0;
-#pragma omp simd reduction(+ : total)
-    for (int64_t i = 0; i < count; i++)
+    int64_t i = 0;
+    for (; i + SUMS * LANES <= count; i += SUMS * LANES)
+#pragma GCC unroll 4
+        for (int part = 0; part < SUMS; part++)
+            sums[part] += *(const Vector *)(a + i + part * LANES) * *(const Vector *)(b + i + part * LANES);
+    for (; i < count; i++)
         total += a[i] * b[i];
+    Vector sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    for (int lane = 0; lane < LANES; lane++)
+        total += sum[lane];
     return total;
 }
 
