@@ -63,7 +63,8 @@ def dequantized(blocks: ByteArray, form: str) -> NDArray[np.float32]:
         return blocks.view(f"<f{int(form[1:]) // 8}").astype(np.float32)
     from gguf import GGMLQuantizationType, dequantize
 
-    return dequantize(blocks, GGMLQuantizationType[form.upper()]).astype(np.float32, copy=False)
+    with np.errstate(all="ignore"):  # scales may be infinite or NaN, as any number of a file
+        return dequantize(blocks, GGMLQuantizationType[form.upper()]).astype(np.float32, copy=False)
 
 
 def quantized(numbers: Array, form: str) -> ByteArray:
