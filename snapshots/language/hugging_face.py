@@ -49,7 +49,7 @@ def read(folder: str) -> StoredModel:
             lacking.append(f"tensor {stored_as!r} in {arrays[stored_as][0].code} (here: {', '.join(_FORMATS)})")
         else:
             found[name] = _weight(f"{folder}: tensor {stored_as!r}", place, *arrays[stored_as])
-    lacking += [f"tensor {name!r}" for name in arrays if name not in used and not _is_beside(name, config)]
+    lacking += [f"tensor {name!r}" for name in arrays if name not in used and not _is_buffer(name, config)]
     if lacking:
         raise SnapshotError(f"{folder}: wanted a model of what this version has, received {'; '.join(lacking[:20])}")
     return StoredModel(folder, config, found, _tokenizer(folder, config))
@@ -61,7 +61,7 @@ def _name(name: str, arrays: Mapping[str, object]) -> str | None:
     return next((each for each in (name, bare, *(f"{prefix}{bare}" for prefix in _PREFIXES)) if each in arrays), None)
 
 
-def _is_beside(name: str, config: LanguageConfig) -> bool:
+def _is_buffer(name: str, config: LanguageConfig) -> bool:
     return name.endswith(_BUFFERS) or (config.tied and name == "lm_head.weight")
 
 

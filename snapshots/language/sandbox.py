@@ -44,7 +44,7 @@ class _Bounded(NodeTransformer):
     def visit_For(self, node: nodes.For) -> nodes.For:
         """A loop spends for each turn what its body could print."""
         self.generic_visit(node)
-        node.iter = _filtered(node.iter, "counted_turns", nodes.Const(_cost(node)))
+        node.iter = _filtered(node.iter, "counted_loop", nodes.Const(_cost(node)))
         return node
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Expr:
@@ -81,7 +81,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.add_extension("jinja2.ext.loopcontrols")
         self._where, self._left, self._size = where, 0, len(source)
         own: dict[str, Callable[..., Any]] = {
-            "counted": self._counted, "counted_turns": self._turns, "join": self._join, "replace": self._replace,
+            "counted": self._counted, "counted_loop": self._loop, "join": self._join, "replace": self._replace,
             "indent": self._indent, "tojson": self._tojson, "string": self._text, "safe": self._text,
         }  # fmt: skip
         self.filters = {name: self._spending(FILTERS[name]) for name in _FILTERS.split()} | own
@@ -156,7 +156,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
         return spending
 
-    def _turns(self, values: Any, each: int) -> Any:
+    def _loop(self, values: Any, each: int) -> Any:
         if isinstance(values, Sized):
             self._spend(each * len(values))
             return values
