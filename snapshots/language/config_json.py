@@ -31,7 +31,6 @@ _PLAIN: dict[str, tuple[Json, ...]] = {
     "scale_attn_weights": (True,),
     "scale_attn_by_inverse_layer_idx": (False,),
     "add_cross_attention": (False,),
-    "quantization_config": (None,),
 }
 
 
@@ -49,6 +48,9 @@ def read(path: str | os.PathLike[str]) -> LanguageConfig:
         for name, plain in _PLAIN.items()
         if options.get(name, plain[0]) not in plain
     ]
+    packing = values.options.get("quantization_config")
+    if packing and not (isinstance(packing, dict) and packing.get("bnb_4bit_quant_type") == "nf4"):
+        lacking.append(f"quantization_config {str(packing)[:100]}")
     rotary = _rotary(values, architecture)
     window = _window(values, architecture, lacking)
     if lacking:

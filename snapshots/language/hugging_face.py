@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from singa_lite.common.errors import SnapshotError
-from singa_lite.snapshots.language import config_json
+from singa_lite.snapshots.language import config_json, nf4
 from singa_lite.snapshots.language.config import LanguageConfig
 from singa_lite.snapshots.language.names import Place, places
-from singa_lite.snapshots.language.stored import StoredModel, StoredWeight
+from singa_lite.snapshots.language.stored import StoredModel, StoredWeight, quantized
 from singa_lite.snapshots.language.tokenizer import Special, Tokenizer
 from singa_lite.snapshots.readers import raw, safetensors
 from singa_lite.snapshots.readers.raw import ByteArray, Json
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _ONE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 #: {dtype in the file: format}.
 _FORMATS = {"F32": "f32", "F16": "f16", "BF16": "bf16"}
+#: Numbers that are converted at once.
+_AT_ONCE = 1 << 20
 #: Ends of names of buffers, which follow from the configuration.
 _BUFFERS = ("rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias")
 #: Prefixes that names have in some files and lack in others.
@@ -45,7 +47,10 @@ def read(folder: str) -> StoredModel:
         if stored_as is None:
             raise SnapshotError(f"{folder}: wanted a tensor {place.hugging_face!r}, received none of that name")
         used.add(stored_as)
-        if arrays[stored_as][0].code not in _FORMATS:
+        if stored_as + nf4.STATE in arrays:
+            used.update(stored_as + beside for beside in nf4.BESIDE)
+            found[name] = _converted(nf4.PackedWeight(folder, stored_as, arrays), place)
+        elif arrays[stored_as][0].code not in _FORMATS:
             lacking.append(f"tensor {stored_as!r} in {arrays[stored_as][0].code} (here: {', '.join(_FORMATS)})")
         else:
             found[name] = _weight(f"{folder}: tensor {stored_as!r}", place, *arrays[stored_as])
@@ -103,6 +108,15 @@ def _weight(where: str, place: Place, info: TensorInfo, data: ByteArray) -> Stor
         numbers = numbers[place.begin : place.begin + place.shape[0]]
     rows = place.shape[0] if len(place.shape) == 2 else 1
     return StoredWeight(_FORMATS[info.code], place.shape, np.ascontiguousarray(numbers).reshape(rows, -1))
+
+
+def _converted(packed: nf4.PackedWeight, place: Place) -> StoredWeight:
+    """The weight in q8_0, of which frozen weights may be, or in f16 where its rows are no whole blocks."""
+    if packed.shape != place.shape:
+        raise SnapshotError(f"tensor {place.hugging_face!r}: wanted shape {place.shape}, received {packed.shape}")
+    form = "q8_0" if packed.shape[1] % 32 == 0 else "f16"
+    step = max(1, _AT_ONCE // packed.shape[1])
+    return StoredWeight(form, place.shape, packed.rows(step, partial(quantized, form=form)))
 
 
 # ---- the tokenizer
