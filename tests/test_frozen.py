@@ -108,6 +108,14 @@ def test_a_budget_counts_frozen_bytes_and_gives_equal_bits(mapped):
     assert tight.memory_plan.total_bytes <= budget
 
 
+def test_a_copy_of_mapped_bytes_is_in_memory(mapped):
+    net = made(mapped={**mapped, "up": mapped["up"].copy()})
+    net.compile(optimizer.SGD(lr=0.1))
+    roles = net.plan_batch(7).by_role
+    assert roles["frozen"] == BLOCKS["up"].nbytes
+    assert roles["frozen, mapped"] == BLOCKS["tokens"].nbytes + BLOCKS["down"].nbytes
+
+
 def test_a_plan_wants_no_bytes():
     real, abstract = made(), made(device=device.abstract())
     plans = []

@@ -1,4 +1,4 @@
-"""Numbers of quantised blocks, all of them and by ids."""
+"""Numbers of quantised blocks, all of them and by ids; products of few rows with them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from functools import partial
 
 from singa_lite.kernels.ids import check_ids
 from singa_lite.kernels.interface.quantized import FORMATS
-from singa_lite.kernels.loop_kernels.operands import are_stored, as_rows, id_type
+from singa_lite.kernels.loop_kernels.operands import are_stored, are_vectors, as_rows, id_type
 from singa_lite.kernels.loop_kernels.routine import Builder, Call, Routine
 
+#: As in quantized.h.
+FEW_ROWS = 8
 _NUMBERS = {format: number for number, format in enumerate(FORMATS)}
 
 
@@ -35,9 +37,25 @@ def _embedding(call: Call, routine: Routine) -> bool:
     return True
 
 
+def _linear(call: Call, routine: Routine) -> bool:
+    x, blocks, y, bias = call["x"], call["blocks"], call["y"], call.optional("bias")
+    given, result = as_rows(x), as_rows(y)
+    if x.shape[0] > FEW_ROWS or given is None or result is None or not are_stored(x, y) or blocks.strides[1] != 1:
+        return False
+    if bias is not None and not are_vectors(bias):
+        return False
+    table = blocks, blocks.strides[0], _NUMBERS[call.text("format")]
+    routine.run("quantized_linear", given, *table, bias, result, *y.shape, x.shape[1])
+    return True
+
+
 def _check(rows: int, ids: object) -> None:
     check_ids("ids", ids, rows)  # type: ignore[arg-type]  # an array of the host
 
 
 #: {kernel: what adds its steps}.
-KERNELS: dict[str, Builder] = {"dequantize": _dequantize, "quantized_embedding": _embedding}
+KERNELS: dict[str, Builder] = {
+    "dequantize": _dequantize,
+    "quantized_embedding": _embedding,
+    "quantized_linear": _linear,
+}

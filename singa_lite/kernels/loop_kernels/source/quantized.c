@@ -165,3 +165,35 @@ void quantized_embedding(const void *ids, int64_t type, int64_t step, const void
         dequantize_row(format, (const uint8_t *)blocks + id * pitch, y, i, columns);
     }
 }
+
+/* Numbers of a row of the weight that are multiplied at a time: whole blocks of any format. */
+#define WIDTH 1024
+INLINE float sum_of_products(const float *a, const float *b, int64_t count) {
+    float total = 0;
+#pragma omp simd reduction(+ : total)
+    for (int64_t i = 0; i < count; i++)
+        total += a[i] * b[i];
+    return total;
+}
+
+INLINE void multiply_row(Rows x, const uint8_t *block, int64_t format, float bias, Rows y, int64_t count, int64_t row,
+                         int64_t columns) {
+    float sums[FEW_ROWS] = {0}, numbers[WIDTH], wide[WIDTH];
+    int64_t each, bytes;
+    block_sizes(format, MOST, &each, &bytes);
+    for (int64_t column = 0; column < columns; column += WIDTH, block += WIDTH / each * bytes) {
+        int64_t width = least(WIDTH, columns - column);
+        dequantize_row(format, block, (Rows){numbers, WIDTH, 0}, 0, width);
+        for (int64_t i = 0; i < count; i++)
+            sums[i] += sum_of_products(read_chunk(x, i, column, width, wide), numbers, width);
+    }
+    for (int64_t i = 0; i < count; i++)
+        set_element(y.at, y.is_narrow, i * y.pitch + row, sums[i] + bias);
+}
+
+void quantized_linear(Rows x, const void *blocks, int64_t pitch, int64_t format, const float *bias, Rows y,
+                      int64_t count, int64_t rows, int64_t columns) {
+#pragma omp parallel for schedule(static) if (rows * columns > SMALL)
+    for (int64_t row = 0; row < rows; row++)
+        multiply_row(x, (const uint8_t *)blocks + row * pitch, format, bias ? bias[row] : 0, y, count, row, columns);
+}
