@@ -25,7 +25,7 @@ AnyLayer: TypeAlias = Any
 
 #: Of an adapter's parameters, and of the state of its dropout.
 LORA_NAMES = A, B = "lora_a", "lora_b"
-RANDOM = "lora_random"
+RANDOM = "random"
 
 
 class Lora(NamedTuple):
