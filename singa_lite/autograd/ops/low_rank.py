@@ -56,9 +56,9 @@ class Adapted(Op):
     ) -> Tensor:
         self.base.device, self.base.needs = self.device, self.needs[:3]
         y = self.base.forward(x, weight, bias)
-        h = self._scaled(self._made(self.reduce).forward(self._dropped(x, key), a, None))
+        h = self._scaled(self._operation(self.reduce).forward(self._dropped(x, key), a, None))
         self.save(x, a, b, h, key)
-        expand = self._made(self.expand)
+        expand = self._operation(self.expand)
         if isinstance(expand, Conv2d):
             return self.computed("add", y, expand.forward(h, b, None))
         self.device.run("matmul_add", h, b, y, transpose_a=False, transpose_b=False)
@@ -70,12 +70,12 @@ class Adapted(Op):
         x, a, b, h = (self.kept(number) for number in range(4))
         key = self.saved[4]
         if index == 4:
-            return self._made(self.expand, h, b).backward(1, *dys)
+            return self._operation(self.expand, h, b).backward(1, *dys)
         if self._dh is None:
-            self._dh = self._scaled(self._made(self.expand, h, b).backward(0, *dys))
+            self._dh = self._scaled(self._operation(self.expand, h, b).backward(0, *dys))
         if index == 3:
-            return self._made(self.reduce, self._dropped(x, key), a).backward(1, self._dh)
-        dx, reduce = self.base.backward(0, *dys), self._made(self.reduce, x, a)
+            return self._operation(self.reduce, self._dropped(x, key), a).backward(1, self._dh)
+        dx, reduce = self.base.backward(0, *dys), self._operation(self.reduce, x, a)
         if isinstance(reduce, Conv2d) or key is not None:
             return self.computed("add", dx, self._dropped(reduce.backward(0, self._dh), key))
         self.device.run("matmul_add", self._dh, a, dx, transpose_a=False, transpose_b=True)
@@ -86,7 +86,7 @@ class Adapted(Op):
         self.base.release()
         self._dh = None
 
-    def _made(self, make: Callable[[], Product], x: Tensor | None = None, weight: Tensor | None = None) -> Product:
+    def _operation(self, make: Callable[[], Product], x: Tensor | None = None, weight: Tensor | None = None) -> Product:
         """An operation to go forward by; to go back by, where it is given what it was applied to."""
         op = make()
         op.device, op.needs = self.device, (x is not None,) * 2
