@@ -21,7 +21,7 @@ from singa_lite.snapshots import formats, net_tree
 from singa_lite.snapshots.adapter_base import BASE, base_digest
 from singa_lite.snapshots.formats import Path
 from singa_lite.snapshots.manifest import Attribute
-from singa_lite.snapshots.module_names import is_language_model, modules_of
+from singa_lite.snapshots.module_names import language_of, modules_of
 from singa_lite.snapshots.readers import raw, safetensors
 from singa_lite.snapshots.readers.raw import Unchecked
 from singa_lite.snapshots.torch_layout import NameMap, TorchLayout
@@ -49,7 +49,11 @@ def save(net: TrainedNet, folder: Path, names: object, base: str | None) -> None
     if not adapters:
         raise GraphError("save_adapter: wanted a net with adapters, received one without")
     where = os.fsdecode(folder)
-    modules = modules_of(where, net.all_layers(), layers, names)
+    modules = modules_of(where, net, layers, names)
+    for path in adapters.keys() - modules.keys():
+        raise SnapshotError(
+            f"{where}: wanted adapters of layers that are modules of their own there, received {path!r}"
+        )
     tensors = {f"parameters/{path}/{name}": layers[path].own_parameters[name] for path in adapters for name in _THEIRS}
     arrays = {
         path: LazyArray(tensor.shape, tensor.dtype, partial(to_numpy, tensor)) for path, tensor in tensors.items()
@@ -98,7 +102,7 @@ def _config(
     whole = [modules[path] for path in adapters]
     return {
         "peft_type": "LORA",
-        "task_type": "CAUSAL_LM" if is_language_model(net.all_layers()) else None,
+        "task_type": None if language_of(net) is None else "CAUSAL_LM",
         "base_model_name_or_path": base,
         "r": common.rank,
         "lora_alpha": common.alpha,
@@ -120,7 +124,7 @@ def load(net: TrainedNet, folder: Path, names: object, adapt: Callable[[Mapping[
     where = os.fsdecode(folder)
     config, file = _read_config(os.path.join(where, CONFIG)), os.path.join(where, WEIGHTS)
     layers, shapes = _takers(net), _shapes(file)
-    modules = modules_of(where, net.all_layers(), layers, names)
+    modules = modules_of(where, net, layers, names)
     paths = {module: path for path, module in modules.items()}
     strange = sorted(shapes.keys() - paths.keys())
     if strange or not shapes:

@@ -1,74 +1,58 @@
-"""The names that layers have as modules of another program: paths with dots, a user's, or transformers'."""
+"""The names that layers have as modules of another program: paths with dots, a user's, or those of transformers."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 
 from singa_lite.common.errors import SnapshotError
+from singa_lite.snapshots.language.config import LanguageConfig
+from singa_lite.snapshots.language.names import places
 from singa_lite.snapshots.torch_layout import NameMap
-
-#: Of the layers of `models.language_model`, in transformers' classes for Llama, Mistral, Qwen2 and Qwen3.
-_BLOCK = re.compile(r"block(\d+)/(.+)")
-_IN_BLOCK = {
-    **{f"attention/{ours}": f"self_attn.{ours[0]}_proj" for ours in ("query", "key", "value", "output")},
-    **{"hidden/gate": "mlp.gate_proj", "hidden/value": "mlp.up_proj", "output": "mlp.down_proj"},
-}
-_HEAD = {"head": "lm_head"}
+from singa_lite.training.trained_net import TrainedNet
 
 
-def is_language_model(paths: Collection[str]) -> bool:
-    """Whether layers of these paths are those of `models.language_model` with SwiGLU."""
-    return {"tokens", "block0/hidden/gate", "block0/attention/query"} <= set(paths)
-
-
-def modules_of(where: str, paths: Collection[str], targets: Collection[str], names: object) -> dict[str, str]:
-    """{path: module} of the targets. paths: of all layers; names: {layer: module}, which layers within it follow, or a
-    NameMap; None: by default.
+def modules_of(where: str, net: TrainedNet, targets: Collection[str], names: object) -> dict[str, str]:
+    """{path: module} of those targets that are modules by themselves. names: {layer: module}, which layers within it
+    follow, or a NameMap; None: transformers' of a net of `models.language_model`, else paths with dots.
 
     TypeError for other names; SnapshotError for keys that are no layers, and for two layers of one module.
     """
+    language = language_of(net)
     if isinstance(names, NameMap):
-        found = {path: _mapped(where, path, names) for path in targets}
-    elif names is None and is_language_model(paths):
-        found = {path: _of_language_model(path) for path in targets}
+        found = {
+            path.removeprefix("parameters/"): layouts[0].name
+            for path, layouts in names.places.items()
+            if layouts[0].part is None
+        }
+    elif names is None and language is not None:
+        found = {path: place.hugging_face for path, place in places(language) if not place.whole}
     else:
-        given = {} if names is None else names
-        if not isinstance(given, Mapping) or not all(isinstance(text, str) for pair in given.items() for text in pair):
-            raise TypeError(f"names: wanted a mapping of strings, received {names!r:.100}")
-        strange = sorted(given.keys() - set(paths))
-        if strange:
-            raise SnapshotError(f"{where}: names: wanted layers of the net as keys, received {strange}")
-        found = {path: _by_prefix(path, given) for path in targets}
+        given = _checked(where, net, names)
+        found = {f"{path}/weight": f"{_by_prefix(path, given)}.weight" for path in targets}
+    modules = {path: found[f"{path}/weight"].removesuffix(".weight") for path in targets if f"{path}/weight" in found}
     owners: dict[str, str] = {}
-    for path, module in found.items():
+    for path, module in modules.items():
         other = owners.setdefault(module, path)
         if other != path:
-            raise SnapshotError(
-                f"{where}: names: wanted a module for each layer, received {module!r} for {other!r}, {path!r}"
-            )
-    return found
+            text = f"wanted a module for each layer, received {module!r} for {other!r} and {path!r}"
+            raise SnapshotError(f"{where}: names: {text}")
+    return modules
 
 
-def _mapped(where: str, path: str, names: NameMap) -> str:
-    layouts = names.places.get(f"parameters/{path}/weight", ())
-    for layout in layouts[:1]:
-        if layout.part is None and layout.name.endswith(".weight"):
-            return layout.name.removesuffix(".weight")
-    raise SnapshotError(
-        f"{where}: wanted a module of its own for layer {path!r}, received "
-        f"{f'a part of {layouts[0].name!r}' if layouts else 'none'}; leave it out of the targets"
-    )
+def language_of(net: TrainedNet) -> LanguageConfig | None:
+    """The configuration of a net of `models.language_model`; None for others."""
+    found = getattr(net, "language", None)
+    return found if isinstance(found, LanguageConfig) else None
 
 
-def _of_language_model(path: str) -> str:
-    block = _BLOCK.fullmatch(path)
-    inner = None if block is None else _IN_BLOCK.get(block[2])
-    return (
-        _HEAD.get(path, path.replace("/", "."))
-        if block is None or inner is None
-        else (f"model.layers.{block[1]}.{inner}")
-    )
+def _checked(where: str, net: TrainedNet, names: object) -> Mapping[str, str]:
+    given = {} if names is None else names
+    if not isinstance(given, Mapping) or not all(isinstance(text, str) for pair in given.items() for text in pair):
+        raise TypeError(f"names: wanted a mapping of strings, received {names!r:.100}")
+    strange = sorted(given.keys() - net.all_layers().keys())
+    if strange:
+        raise SnapshotError(f"{where}: names: wanted layers of the net as keys, received {strange}")
+    return given
 
 
 def _by_prefix(path: str, names: Mapping[str, str]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from singa_lite import FeedForwardNet, device, layers, tensor
+from singa_lite import FeedForwardNet, device, layers, models, tensor
 
 Batch = tuple[np.ndarray, np.ndarray]
 CLASSES, IDS, TIME = 4, 31, 9
@@ -37,19 +37,10 @@ def series() -> FeedForwardNet:
 
 def llama() -> FeedForwardNet:
     """Two blocks as of Llama, called as `models.language_model` calls them."""
-    net = FeedForwardNet("softmax_cross_entropy", device=device.new_cpu(), seed=3)
-    net.add(layers.Input((TIME,), name="ids"))
-    net.add(layers.Embedding("tokens", IDS, 16))
-    for number in range(2):
-        net.add(
-            layers.TransformerBlock(
-                *(f"block{number}", 4, True),
-                **{"hidden_size": 24, "activation": "swiglu", "norm": "rms", "kv_heads": 2, "rotary": True},
-                **{"epsilon": 1e-6, "use_bias": False},
-            )
-        )
-    net.add(layers.RMSNormalization("norm", epsilon=1e-6))
-    net.add(layers.Dense("head", IDS, use_bias=False))
+    sizes = {"width": 16, "layers": 2, "heads": 4, "kv_heads": 2, "hidden_size": 24, "vocabulary": IDS, "epsilon": 1e-6}
+    config = models.LanguageConfig(architecture="llama", tied=False, **sizes)
+    net = models.language_model(config, TIME, device=device.new_cpu(), seed=3)
+    net.compile("sgd", "softmax_cross_entropy")
     return net
 
 

@@ -335,7 +335,7 @@ SCRIPTS = {
     "residual": Script(
         residual, images, lambda: optimizer.SGD(schedule.get(lambda n: 0.1 / (1 + n)), 0.9), without=_STATISTICS
     ),
-    "adapters": Script(adapted, images, lambda: optimizer.AdamW(0.01)),
+    "adapters": Script(adapted, images),
     "depthwise": Script(depthwise, images, lambda: optimizer.AdamW(0.01)),
     "pooled": Script(pooled, images, lambda: optimizer.RMSProp(0.001)),
     "upsampled": Script(upsampled, pixels, lambda: optimizer.Adam(0.01)),

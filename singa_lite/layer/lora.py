@@ -25,7 +25,7 @@ AnyLayer: TypeAlias = Any
 
 #: Of an adapter's parameters, and of the state of its dropout.
 LORA_NAMES = A, B = "lora_a", "lora_b"
-RANDOM = "lora_random"
+RANDOM = "random"
 
 
 class Lora(NamedTuple):
@@ -78,16 +78,16 @@ def set_lora(layer: AnyLayer, given: object) -> None:
     if wanted is not None and before is not None:
         raise GraphError(f"{where}: wanted a layer without an adapter, received one with {before}")
     object.__setattr__(layer, "_lora", wanted)
-    if layer.output_sample_shape is not None:
-        try:
+    try:
+        if wanted is not None and layer.output_sample_shape is not None:
             with _in_setup(layer):
                 add_tensors(layer)
-        except BaseException:
-            object.__setattr__(layer, "_lora", before)
-            raise
-    if wanted is None:
-        for table, names in ((layer._parameters, LORA_NAMES), (layer._states, (RANDOM,))):
-            for name in names:
+    except BaseException:
+        object.__setattr__(layer, "_lora", None)
+        raise
+    finally:
+        if layer.lora is None:
+            for table, name in ((layer._parameters, A), (layer._parameters, B), (layer._states, RANDOM)):
                 table.pop(name, None)
     layer.note_change("lora")
 
@@ -133,25 +133,23 @@ def adapter_of(layer: AnyLayer, training: bool) -> Adapter | None:
     return Adapter(a, b, lora.scale, lora.dropout if training else 0.0, layer._states.get(RANDOM))
 
 
-class TrainingState(NamedTuple):
-    """What of a layer trains. layers: {path: (trainable, its adapter)}; tensors: {name: stores_grad}."""
-
-    layers: dict[str, tuple[bool, Lora | None]]
-    tensors: dict[str, bool]
+#: {path: (trainable, its adapter)} of a layer and those in it, and {name: stores_grad} of their parameters.
+TrainingState: TypeAlias = tuple[dict[str, tuple[bool, Lora | None]], dict[str, bool]]
 
 
 def training_state(layer: AnyLayer) -> TrainingState:
     """What of a layer, and of those in it, trains."""
     layers = {each.path: (each.trainable, each.lora) for each in layer.with_sublayers()}
-    return TrainingState(layers, {name: tensor.stores_grad for name, tensor in layer.parameters.items()})
+    return layers, {name: tensor.stores_grad for name, tensor in layer.parameters.items()}
 
 
 def restore_training_state(layer: AnyLayer, before: TrainingState) -> None:
     """Lets the same train of a layer that was set up anew, whose layers may have been made anew by that."""
+    layers, tensors = before
     for each in layer.with_sublayers():
-        vars(each)["trainable"], each.lora = before.layers[each.path]
+        vars(each)["trainable"], each.lora = layers[each.path]
     for name, tensor in layer.parameters.items():
-        tensor.stores_grad = before.tensors[name]
+        tensor.stores_grad = tensors[name]
 
 
 def merge(layer: AnyLayer) -> None:

@@ -90,21 +90,16 @@ class AdapterMethods(TrainedNet):
         given = [targets] if isinstance(targets, str | Layer) else targets
         if not isinstance(given, Collection) or not goes_through(given) or not given:
             raise TypeError(f"add_lora targets: wanted names of layers, or a name, received {targets!r:.100}")
-        return [found[path] for one in given for path in self._paths(one, forms)]
-
-    def _paths(self, target: object, forms: Collection[str]) -> list[str]:
-        """The paths that a target stands for, of layers that take an adapter."""
-        name = target.path if isinstance(target, Layer) else target
-        if not isinstance(name, str) or not name:
-            raise TypeError(f"add_lora targets: wanted layers or their names, received {name!r:.100} among them")
-        paths = [path for path in forms if path == name or path.endswith(f"/{name}")]
-        if not paths:
-            what = "that takes an adapter, a Dense or a convolution without groups" if self._has(name) else "of the net"
-            raise GraphError(f"add_lora targets: wanted the name of a layer {what}, received {name!r:.100}")
-        return paths
-
-    def _has(self, name: str) -> bool:
-        return any(path == name or path.endswith(f"/{name}") for path in self.all_layers())
+        chosen: list[str] = []
+        for name in [each.path if isinstance(each, Layer) else each for each in given]:
+            if not isinstance(name, str) or not name:
+                raise TypeError(f"add_lora targets: wanted layers or their names, received {name!r:.100} among them")
+            called = [path for path in found if path == name or path.endswith(f"/{name}")]
+            chosen += (takers := [path for path in called if path in forms])
+            if not takers:
+                what = "that takes an adapter, a Dense or a convolution without groups" if called else "of the net"
+                raise GraphError(f"add_lora targets: wanted the name of a layer {what}, received {name!r:.100}")
+        return [found[path] for path in chosen]
 
     def merge_lora(self) -> list[str]:
         """Adds what the adapters have learnt to the weights, and drops them; returns the paths of the layers.

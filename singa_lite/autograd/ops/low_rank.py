@@ -1,7 +1,6 @@
 """Low-rank adapters: what a product or a convolution gives, plus scale * expand(reduce(x)), as one operation.
 
-Hu and others, "LoRA" (arXiv 2106.09685). The backward part makes reduce(x) again, and x without what dropout took, so
-that the tape keeps x alone.
+Hu and others, "LoRA" (arXiv 2106.09685).
 """
 
 from __future__ import annotations
@@ -40,7 +39,8 @@ class Adapted(Op):
     """y = base(x, weight, bias) + scale * expand(reduce(dropout(x), a), b).
 
     base: an operation that gives a new tensor and its derivatives; reduce, expand: make operations of (x, weight).
-    Products of matrices are added where y, and the derivative by x, lie already.
+    Products of matrices are added where y, and the derivative by x, lie already. The tape keeps x and what reduce gives
+    of it, whose rank is low; what dropout took from x is taken again.
     """
 
     optional = (2, 5)
@@ -49,7 +49,6 @@ class Adapted(Op):
         self, base: Base, reduce: Callable[[], Product], expand: Callable[[], Product], scale: float, dropout: float
     ) -> None:
         self.base, self.reduce, self.expand, self.scale, self.dropout = base, reduce, expand, scale, dropout
-        self._expansion: Product | None = None
         self._dh: Tensor | None = None
 
     def forward(
@@ -57,8 +56,9 @@ class Adapted(Op):
     ) -> Tensor:
         self.base.device, self.base.needs = self.device, self.needs[:3]
         y = self.base.forward(x, weight, bias)
-        self.save(x, a, b, key)
-        expand, h = self._operation(self.expand), self._reduced(x, a, key)
+        h = self._scaled(self._operation(self.reduce).forward(self._dropped(x, key), a, None))
+        self.save(x, a, b, h, key)
+        expand = self._operation(self.expand)
         if isinstance(expand, Conv2d):
             return self.computed("add", y, expand.forward(h, b, None))
         self.device.run("matmul_add", h, b, y, transpose_a=False, transpose_b=False)
@@ -67,14 +67,12 @@ class Adapted(Op):
     def backward(self, index: int, *dys: Tensor) -> Tensor:
         if index in (1, 2):
             return self.base.backward(index, *dys)
-        x, a, b = (self.kept(number) for number in range(3))
-        key = self.saved[3]
-        if self._expansion is None:
-            self._expansion = self._operation(self.expand, self._reduced(x, a, key), b)
+        x, a, b, h = (self.kept(number) for number in range(4))
+        key = self.saved[4]
         if index == 4:
-            return self._expansion.backward(1, *dys)
+            return self._operation(self.expand, h, b).backward(1, *dys)
         if self._dh is None:
-            self._dh = self._scaled(self._expansion.backward(0, *dys))
+            self._dh = self._scaled(self._operation(self.expand, h, b).backward(0, *dys))
         if index == 3:
             return self._operation(self.reduce, self._dropped(x, key), a).backward(1, self._dh)
         dx, reduce = self.base.backward(0, *dys), self._operation(self.reduce, x, a)
@@ -86,18 +84,15 @@ class Adapted(Op):
     def release(self) -> None:
         super().release()
         self.base.release()
-        self._expansion = self._dh = None
+        self._dh = None
 
     def _operation(self, make: Callable[[], Product], x: Tensor | None = None, weight: Tensor | None = None) -> Product:
-        """An operation to go forward by; to go back by, where it is told what it was applied to."""
+        """An operation to go forward by; to go back by, where it is given what it was applied to."""
         op = make()
         op.device, op.needs = self.device, (x is not None,) * 2
         if x is not None and weight is not None:
             op.keep(x, weight)
         return op
-
-    def _reduced(self, x: Tensor, a: Tensor, key: Tensor | None) -> Tensor:
-        return self._scaled(self._operation(self.reduce).forward(self._dropped(x, key), a, None))
 
     def _scaled(self, x: Tensor) -> Tensor:
         return x if self.scale == 1 else self.computed("scale", x, alpha=self.scale, beta=0.0)
