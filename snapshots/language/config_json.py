@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import numpy as np
+
 from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.language.config import LanguageConfig
-from singa_lite.snapshots.language.values import Values, check_lacking
+from singa_lite.snapshots.language.values import Values, check_lacking, rotary_factors
 from singa_lite.snapshots.readers import raw
 
 #: {our name: Hugging Face's} of sizes.
@@ -18,6 +20,13 @@ _SIZES = {
     "hidden_size": "intermediate_size",
     "vocabulary": "vocab_size",
     "context": "max_position_embeddings",
+}
+#: The scaling of all models of Llama 3, but for the factor.
+_LLAMA3: dict[str, object] = {
+    "rope_type": "llama3",
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
 }
 #: Options that no layer has, and the value without effect.
 _PLAIN = {"hidden_act": "silu", "mlp_bias": False, "attention_bias": False, "partial_rotary_factor": 1.0}
@@ -84,11 +93,14 @@ def _window(values: Values, architecture: str, lacking: list[str]) -> int | None
 
 
 def written(path: str, config: LanguageConfig) -> dict[str, object]:
-    """Returns the entries of config.json. SnapshotError for rotary factors, for which it has no form."""
+    """Returns the entries of config.json. SnapshotError for rotary factors that are not those of Llama 3."""
     kind = config.architecture
     scaling = dict(config.rotary_scaling or {"rope_type": "default"})
-    if scaling["rope_type"] == "factors":
-        raise SnapshotError(f"{path}: wanted rotary scaling that config.json can say, received a factor each")
+    if scaling["rope_type"] == "factors":  # GGUF files have these alone
+        factors = rotary_factors(config, scaling)
+        scaling = {**_LLAMA3, "factor": float(factors.max())}
+        if not np.allclose(factors, rotary_factors(config, scaling), rtol=1e-5, atol=0):
+            raise SnapshotError(f"{path}: wanted rotary factors of Llama 3 for config.json, received others")
     if (config.biases, config.query_key_norm) != (kind == "qwen2", kind == "qwen3"):
         raise SnapshotError(
             f"{path}: wanted biases of qwen2 and norms of queries and keys of qwen3, received others: {kind}"

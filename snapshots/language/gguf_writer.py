@@ -15,6 +15,7 @@ from singa_lite.snapshots.language.config import LanguageConfig
 from singa_lite.snapshots.language.gguf_model import FACTORS
 from singa_lite.snapshots.language.net_weights import NetWeight, config_of, weights
 from singa_lite.snapshots.language.stored import pairs
+from singa_lite.snapshots.language.values import rotary_factors
 from singa_lite.snapshots.readers.gguf import ALIGNMENT, ARRAY, BLOCKS, LETTERS, MAGIC, TEXT, TYPES, GGUFFile
 from singa_lite.snapshots.readers.raw import ByteArray
 from singa_lite.tensor import Shape
@@ -51,10 +52,7 @@ def _factors(config: LanguageConfig) -> bytes:
     scaling = config.rotary_scaling
     if scaling is None or scaling["rope_type"] == "linear":
         return b""
-    from singa_lite.layers.rotary_scaling import scaled_rates
-
-    rates = config.rotary_base ** (-np.arange(0, config.head_size, 2) / config.head_size)
-    return (rates / scaled_rates("save", rates, scaling)).astype("<f4").tobytes()
+    return rotary_factors(config, scaling).astype("<f4").tobytes()
 
 
 def _blocks(weight: NetWeight, config: LanguageConfig) -> Iterator[ByteArray]:

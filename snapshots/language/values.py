@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from singa_lite.common.errors import SnapshotError
+from singa_lite.snapshots.language.config import LanguageConfig
 
 T = TypeVar("T", int, float, str, bool)
 
@@ -38,6 +42,15 @@ class Values:
                 f"{self.path}: {name}: wanted one of {', '.join(ARCHITECTURES)}, received {found[:100]!r}"
             )
         return found
+
+
+def rotary_factors(config: LanguageConfig, scaling: Mapping[str, object]) -> NDArray[np.float64]:
+    """Returns by what a scaling divides each of the rotary frequencies, (head_size / 2,)."""
+    from singa_lite.layers.rotary_scaling import scaled_rates
+
+    rates = config.rotary_base ** (-np.arange(0, config.head_size, 2) / config.head_size)
+    factors: NDArray[np.float64] = rates / scaled_rates("rotary_scaling", rates, scaling)
+    return factors
 
 
 def check_lacking(path: str, lacking: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from language_files import SIZES, llama_of, logits_of, permuted, small_weights, smollm2, write_gguf
-from singa_lite import FeedForwardNet, SnapshotError, layers, models
+from singa_lite import FeedForwardNet, SnapshotError, device, layers, models
 from singa_lite.snapshots import language
 from singa_lite.snapshots.language import gguf_model
 from singa_lite.snapshots.language.names import places
@@ -130,6 +130,30 @@ def test_folders_and_files_of_each_architecture(tmp_path: Path, kind: str):
     net.save(tmp_path / "x.gguf")
     reread = models.load(tmp_path / "x.gguf", length=16)
     np.testing.assert_allclose(scores(reread), wanted, atol=2e-5)
+
+
+def test_factors_of_llama_3_go_back_into_config_json(tmp_path: Path):
+    """A GGUF file has a factor for each frequency. Llama-3.2's become its own words; others are refused."""
+    sizes: dict[str, Any] = {"width": 64, "layers": 1, "heads": 1, "hidden_size": 32, "vocabulary": 20}
+    scaling = {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    for length in (8192, 4096):
+        given = {**scaling, "original_max_position_embeddings": length}
+        config = models.LanguageConfig(architecture="llama", **sizes, rotary_base=5e5, rotary_scaling=given)
+        models.language_model(config, length=4).save(tmp_path / "x.gguf")
+        net = models.load(tmp_path / "x.gguf", length=4)
+        if length == 4096:
+            with pytest.raises(SnapshotError, match="factors"):
+                net.save(f"{tmp_path}/folder/")
+        else:
+            net.save(f"{tmp_path}/folder/")
+            assert language.configuration(tmp_path / "folder").rotary_scaling == given
+            assert language.configuration(tmp_path / "x.gguf") == net.language
+
+
+def test_a_net_without_bytes_is_planned(tmp_path: Path):
+    write_gguf(tmp_path / "x.gguf", small_weights({"attn_q": "q8_0", "token_embd": "q4_0"}))
+    net = models.load(tmp_path / "x.gguf", device=device.abstract())
+    assert net.frozen()["tokens/weight"].shape == (SIZES["vocabulary"], 36) and net.device.is_abstract
 
 
 @pytest.mark.peer
