@@ -5,7 +5,6 @@
 // the row NO_ROW, which comes last.
 #include "plane.cuh"
 
-#define LANES 32
 // Keys of a run that sort_tiles sorts.
 #define TILE 256
 // Features that one warp sums at a time: COLUMNS for each lane, so that their loads overlap.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from singa_lite.kernels.cuda_kernels.plane import Plane, computed, partial_results, pass_blocks, plane, spread, warps
+from singa_lite.kernels.built import CallBuilder
+from singa_lite.kernels.call import Call
+from singa_lite.kernels.cuda_kernels.plane import Plane, partial_results, pass_blocks, plane, spread
 from singa_lite.kernels.cuda_kernels.routine import Routine
-from singa_lite.kernels.cuda_kernels.source import FLOATS
-from singa_lite.kernels.cuda_kernels.walk import walk
+from singa_lite.kernels.cuda_kernels.source import are_floats, computed
+from singa_lite.kernels.cuda_kernels.walk import dense, step, walk
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.routine import Temporary
 
@@ -15,32 +17,32 @@ FILE = "l2_norm.cu"
 SAMPLES = (0,)
 
 
-def l2_norm(x: TensorSpec, y: TensorSpec, norm: TensorSpec, *, epsilon: float) -> Routine | None:
+def _norm(call: Call) -> Routine | None:
     """Steps: sums of squares, norms, y."""
+    x, y, norm = call.all("x", "y", "norm")
     found = plane(SAMPLES, (x, x))
     elements = walk(x.shape, (y, x, spread(norm, SAMPLES, x.shape)))
-    if found is None or elements is None or not _same_float_type(x, y, norm):
+    if found is None or elements is None or not are_floats(x, y, norm):
         return None
-    types = {"T": x.dtype}
-    routine = Routine()
-    counts = np.uint32(found.slabs), np.int64(found.kept), np.int64(norm.strides[0] // norm.dtype.itemsize)
-    arguments = _add_dots(routine, found, x, x), *counts, np.float64(epsilon), norm
-    routine.launch(FILE, "l2_norms", *arguments, types=types, grid=warps(found.kept))
+    types, routine = {"T": x.dtype}, Routine()
+    counts = np.uint32(found.slabs), np.int64(found.kept), step(norm), np.float64(call.number("epsilon"))
+    arguments = _add_dots(routine, found, x, x), *counts, norm
+    routine.launch(FILE, "l2_norms", *arguments, types=types, grid=found.warps)
     return routine.launch(FILE, "l2_divide", elements, x, norm, y, types=types, grid=pass_blocks(y))
 
 
-def l2_norm_derivative(dy: TensorSpec, y: TensorSpec, norm: TensorSpec, dx: TensorSpec) -> Routine | None:
+def _derivative(call: Call) -> Routine | None:
     """Steps: sums of dy * y, then dx."""
+    dy, y, norm, dx = call.all("dy", "y", "norm", "dx")
     found = plane(SAMPLES, (dy, y))
-    total = TensorSpec(norm.shape, computed(y), (computed(y).itemsize,))
+    total = dense(norm.shape, computed(y.dtype))
     elements = walk(y.shape, (dx, dy, y, *(spread(spec, SAMPLES, y.shape) for spec in (norm, total))))
-    if found is None or elements is None or not _same_float_type(dy, y, norm, dx):
+    if found is None or elements is None or not are_floats(dy, y, norm, dx):
         return None
-    types = {"T": y.dtype}
-    routine = Routine()
+    types, routine = {"T": y.dtype}, Routine()
     totals = routine.temporary(total.shape, total.dtype)
     arguments = _add_dots(routine, found, dy, y), np.uint32(found.slabs), np.int64(found.kept), totals
-    routine.launch(FILE, "l2_totals", *arguments, types=types, grid=warps(found.kept))
+    routine.launch(FILE, "l2_totals", *arguments, types=types, grid=found.warps)
     return routine.launch(FILE, "l2_derivative", elements, dy, y, norm, totals, dx, types=types, grid=pass_blocks(dx))
 
 
@@ -51,6 +53,4 @@ def _add_dots(routine: Routine, found: Plane, a: TensorSpec, b: TensorSpec) -> T
     return dots
 
 
-def _same_float_type(*specs: TensorSpec) -> bool:
-    """Whether all are floats of one type."""
-    return specs[0].dtype.name in FLOATS and all(spec.dtype == specs[0].dtype for spec in specs)
+KERNELS: dict[str, CallBuilder[Routine]] = {"l2_norm": _norm, "l2_norm_derivative": _derivative}

@@ -12,15 +12,14 @@ from singa_lite.kernels.cuda_kernels.long_layer_norm import normalize_long_rows,
 from singa_lite.kernels.cuda_kernels.plane import (
     Plane,
     axis_spec,
-    computed,
     neighbours,
     partial_results,
     plane,
     spread,
     types_of,
-    warps,
 )
-from singa_lite.kernels.cuda_kernels.routine import THREADS, Argument, Routine, Types, Value, blocks
+from singa_lite.kernels.cuda_kernels.routine import Argument, Routine, Types, Value, warps
+from singa_lite.kernels.cuda_kernels.source import computed
 from singa_lite.kernels.cuda_kernels.walk import FLAT, Struct, walk
 from singa_lite.kernels.kernel_set import TensorSpec
 
@@ -72,11 +71,11 @@ def _gradient(call: Call) -> Routine | None:
 def sum_rows(call: Call, types: Types, found: Plane, vectors: Struct) -> Routine:
     """The gradients' two steps. found: dy, x, mean and inv_std, summed; vectors: dy of one sum, dgamma, dbeta."""
     routine = Routine()
-    partial = [partial_results(routine, found, computed(call["x"])) for _ in range(2)]
+    partial = [partial_results(routine, found, computed(call["x"].dtype)) for _ in range(2)]
     first: tuple[Argument, ...] = found.struct, *call.all("dy", "x", "mean", "inv_std"), *partial
     routine.launch(FILE, "layer_slab_gradients", *first, types=types, grid=found.blocks)
     second: tuple[Argument, ...] = vectors, *partial, np.uint32(found.slabs), *call.all("dgamma", "dbeta")
-    return routine.launch(FILE, "layer_gradients", *second, types=types, grid=warps(found.kept))
+    return routine.launch(FILE, "layer_gradients", *second, types=types, grid=found.warps)
 
 
 def _is_short(call: Call) -> bool:
@@ -108,7 +107,7 @@ def _by_warps(
 ) -> Routine | None:
     if walks is None:
         return None
-    grid = blocks(int(walks[0]["count"]), THREADS // 32)
+    grid = warps(int(walks[0]["count"]))
     return Routine().launch(FILE, kernel, *walks, *operands, *values, types=types, grid=grid)
 
 

@@ -4,37 +4,34 @@ from __future__ import annotations
 
 import numpy as np
 
+from singa_lite.kernels.built import CallBuilder
+from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels.plane import MOST_INDICES, plane
-from singa_lite.kernels.cuda_kernels.routine import Routine, Value, blocks
-from singa_lite.kernels.cuda_kernels.source import FLOATS
-from singa_lite.kernels.kernel_set import TensorSpec
-
-CHANNELS = (1,)
+from singa_lite.kernels.cuda_kernels.routine import Argument, Routine, blocks
+from singa_lite.kernels.cuda_kernels.source import are_floats
 
 
-def lrn(
-    x: TensorSpec, y: TensorSpec, scale: TensorSpec, *, size: int, alpha: float, beta: float, k: float
-) -> Routine | None:
+def _norm(call: Call) -> Routine | None:
     """One step, which writes y and scale."""
-    return _windows("lrn", (x, y, scale), size, alpha / size, beta, np.float64(k))
+    return _windows(call, call.number("alpha"), call.number("beta"), call.number("k"))
 
 
-def lrn_derivative(
-    dy: TensorSpec, x: TensorSpec, scale: TensorSpec, dx: TensorSpec, *, size: int, alpha: float, beta: float
-) -> Routine | None:
+def _derivative(call: Call) -> Routine | None:
     """One step."""
-    return _windows("lrn_derivative", (dy, x, scale, dx), size, 2 * alpha * beta / size, beta)
+    alpha, beta = call.number("alpha"), call.number("beta")
+    return _windows(call, 2 * alpha * beta, beta)
 
 
-def _windows(
-    kernel: str, specs: tuple[TensorSpec, ...], size: int, factor: float, beta: float, *values: Value
-) -> Routine | None:
-    first = specs[0]
-    found = plane(CHANNELS, specs)
-    alike = all(spec.dtype == first.dtype for spec in specs)
-    if found is None or not alike or first.dtype.name not in FLOATS or first.size >= MOST_INDICES:
+def _windows(call: Call, factor: float, *numbers: float) -> Routine | None:
+    """factor: of all channels of a window; numbers: of the kernel behind it."""
+    specs, size = tuple(call.operands.values()), int(call.number("size"))
+    found = plane((1,), specs)
+    if found is None or not are_floats(*specs) or specs[0].size >= MOST_INDICES:
         return None
-    settings = np.int32(size // 2), np.float64(factor), np.float64(beta), *values
-    return Routine().launch(
-        "lrn.cu", kernel, found.struct, *specs, *settings, types={"T": first.dtype}, grid=blocks(first.size)
-    )
+    settings = map(np.float64, (factor / size, *numbers))
+    arguments: list[Argument] = [found.struct, *specs, np.int32(size // 2), *settings]
+    types, grid = {"T": specs[0].dtype}, blocks(specs[0].size)
+    return Routine().launch("lrn.cu", call.kernel, *arguments, types=types, grid=grid)
+
+
+KERNELS: dict[str, CallBuilder[Routine]] = {"lrn": _norm, "lrn_derivative": _derivative}

@@ -196,6 +196,11 @@ __device__ inline void keep_partial(const Plane<N>& plane, const Part& part, con
 
 __device__ inline int64 warp_index() { return ((int64)blockIdx.x * blockDim.x + threadIdx.x) / 32; }
 
+// One warp for each row.
+#define LANES 32
+#define LANE (threadIdx.x % LANES)
+#define EACH_ROW(row) for (int64 row = warp_index(); row < rows; row += (int64)gridDim.x * (THREADS / LANES))
+
 // The sum of the slabs' partial results, in all lanes.
 template <typename A> __device__ inline A sum_of_slabs(const A* partial, unsigned slabs) {
     A total = 0;

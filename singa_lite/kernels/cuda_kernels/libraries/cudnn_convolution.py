@@ -11,9 +11,11 @@ from typing import NamedTuple
 
 from singa_lite.common.array_types import DType
 from singa_lite.common.strides import laid_out
-from singa_lite.kernels.built import Builder
+from singa_lite.kernels.built import CallBuilder
+from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels import depthwise
-from singa_lite.kernels.cuda_kernels.elementwise import mapped
+from singa_lite.kernels.cuda_kernels.elementwise import activated
+from singa_lite.kernels.cuda_kernels.images import groups_of, window_of
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_call import Draw
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_library import Graph
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_plan import DTYPES, CallPlanner
@@ -72,37 +74,27 @@ class Convolutions:
         self._probe = NanProbe(trial)
 
     @property
-    def builders(self) -> Mapping[str, Builder[Routine]]:
+    def builders(self) -> Mapping[str, CallBuilder[Routine]]:
         """By kernel."""
         return {
-            "conv2d": self.conv2d,
-            "conv2d_derivative": self.conv2d_derivative,
-            "conv2d_gradient": self.conv2d_gradient,
+            "conv2d": self.forward,
+            "conv2d_derivative": self.derivative,
+            "conv2d_gradient": self.gradient,
         }
 
-    def conv2d(
-        self,
-        x: TensorSpec,
-        weight: TensorSpec,
-        bias: TensorSpec | None,
-        y: TensorSpec,
-        *,
-        window: Window,
-        groups: int,
-        activation: str = "",
-    ) -> Routine | None:
+    def forward(self, call: Call) -> Routine | None:
         """With ReLU: in the same graph, or where that is not to be had or loses NaN, by a kernel of ours behind it."""
-        if activation not in ("", "relu") or _is_ours(weight, groups):
+        x, weight, bias, y = given = call["x"], call["weight"], call.optional("bias"), call["y"]
+        activation, window = call.text("activation"), window_of(call)
+        if activation not in ("", "relu") or _is_ours(weight, call):
             return None
         if not activation:
-            return self._forward(x, weight, bias, y, window)
-        fused = self._forward(x, weight, bias, y, window, relu=True) if self.keeps_nan(x, bias) else None
+            return self._forward(*given, window)
+        fused = self._forward(*given, window, relu=True) if self.keeps_nan(x, bias) else None
         if fused is not None:
             return fused
-        routine, relu = self._forward(x, weight, bias, y, window), mapped("activation.cu", "relu", y, y)
-        if routine is None or relu is None:
-            return None
-        return routine.then(relu)
+        routine, relu = self._forward(*given, window), activated("relu", y)
+        return None if routine is None or relu is None else routine.then(relu)
 
     def keeps_nan(self, x: TensorSpec, bias: TensorSpec | None) -> bool:
         """Of convolutions of this dtype, by one of 3 x 3 over few channels."""
@@ -117,25 +109,23 @@ class Convolutions:
 
         return self._probe.keeps_nan((x.dtype.name, bias is None), questions)
 
-    def conv2d_derivative(
-        self, dy: TensorSpec, weight: TensorSpec, dx: TensorSpec, *, window: Window, groups: int
-    ) -> Routine | None:
+    def derivative(self, call: Call) -> Routine | None:
         """The library's dgrad."""
+        dy, weight, dx = call.all("dy", "weight", "dx")
         operands = _graph_tensors(dy, weight, dx)
-        if operands is None or not _is_packed(weight) or _is_ours(weight, groups):
+        if operands is None or not _is_packed(weight) or _is_ours(weight, call):
             return None
         loss, filters, image = operands
 
         def draw(graph: Graph) -> None:
             given = {"loss": loss.read(graph), "filter": filters.read(graph)}
-            image.write(graph, graph.conv_dgrad(**given, **_geometry(window)))
+            image.write(graph, graph.conv_dgrad(**given, **_geometry(window_of(call))))
 
         return self._routine(draw, dy, weight, dx)
 
-    def conv2d_gradient(
-        self, x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, *, window: Window, groups: int
-    ) -> Routine | None:
+    def gradient(self, call: Call) -> Routine | None:
         """The library's wgrad."""
+        x, dy, dweight = call.all("x", "dy", "dweight")
         operands = _graph_tensors(x, dy, dweight)
         if operands is None or not _is_packed(dweight):
             return None
@@ -143,7 +133,7 @@ class Convolutions:
 
         def draw(graph: Graph) -> None:
             given = {"image": image.read(graph), "loss": loss.read(graph)}
-            filters.write(graph, graph.conv_wgrad(**given, **_geometry(window)))
+            filters.write(graph, graph.conv_wgrad(**given, **_geometry(window_of(call))))
 
         return self._routine(draw, x, dy, dweight)
 
@@ -179,9 +169,9 @@ class Convolutions:
         return None if call is None else Routine().call(call, *specs)
 
 
-def _is_ours(weight: TensorSpec, groups: int) -> bool:
+def _is_ours(weight: TensorSpec, call: Call) -> bool:
     """Whether the kernels of `depthwise.py` are asked in the library's place."""
-    return depthwise.is_better(weight, groups) and weight.dtype.name not in HALVES
+    return depthwise.is_better(weight, groups_of(call)) and weight.dtype.name not in HALVES
 
 
 def _channels_last(shape: tuple[int, ...], dtype: DType) -> TensorSpec:
