@@ -13,6 +13,7 @@ import numpy as np
 from singa_lite.kernels.built import CallBuilder
 from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels import depthwise
+from singa_lite.kernels.cuda_kernels.elementwise import activation_number
 from singa_lite.kernels.cuda_kernels.images import (
     MOST_POSITIONS,
     divisor,
@@ -31,8 +32,7 @@ from singa_lite.kernels.kernel_set import TensorSpec
 
 FILE = "convolution.cu"
 
-#: Numbers of the activations in activated.cuh.
-ACTIVATIONS = {"": 0, "relu": 1, "sigmoid": 2}
+ACTIVATIONS = ("", "relu", "sigmoid")
 
 #: QUAD in tile.cuh.
 QUAD = 4
@@ -46,17 +46,17 @@ MOST_GROUPS = 65535
 def _forward(call: Call) -> Routine | None:
     """Forward, and the activation before the result is stored."""
     x, weight, bias, y = call["x"], call["weight"], call.optional("bias"), call["y"]
-    number, groups = ACTIVATIONS.get(call.text("activation")), groups_of(call)
+    number, groups = activation_number(call, ACTIVATIONS), groups_of(call)
     if number is None or not _fit(groups, *call.operands.values()):
         return None
     offset = bias, np.int64(0) if bias is None else step(bias)
     if depthwise.is_better(weight, groups):
-        return depthwise.forward(call, offset, np.int32(number))
+        return depthwise.forward(call, offset, number)
     settings = _settings(call, x, weight, y, y, weight.shape[1])
     filters = weight.shape[0] // groups
     narrow = filters <= NARROW
     grid = _tiles(_pixels(y), filters, narrow), 1, groups
-    operands = settings, np.int32(narrow), x, weight, *offset, y, np.int32(number)
+    operands = settings, np.int32(narrow), x, weight, *offset, y, number
     return Routine().launch(FILE, "conv2d", *operands, types={"T": y.dtype}, grid=grid)
 
 

@@ -27,7 +27,7 @@ FILE = "depthwise.cu"
 
 #: Filters of a channel up to which these kernels are better than matrix products.
 MOST_FILTERS = 4
-#: Taps whose gradients a thread sums, TAPS in depthwise_gradient.cu: of packs of 8 channels, and of smaller ones.
+#: Taps whose gradients a thread sums, TAPS in depthwise.cu: of packs of 8 channels, and of smaller ones.
 TAPS_OF_HALVES, TAPS = 5, 9
 #: Packs of channels whose gradients a block works on: enough for wide reads.
 MOST_SLOTS = 32
@@ -75,7 +75,7 @@ def gradient(call: Call) -> Routine | None:
     counts = map(np.int32, (pack, slots, splits.each))
     operands: tuple[Argument, ...] = _settings(call, x, dy, order), *counts, x, dy, partials
     grid = -(-k // (pack * slots)), groups_of_taps, splits.number
-    routine.launch("depthwise_gradient.cu", "depthwise_conv2d_gradient", *operands, types={"T": x.dtype}, grid=grid)
+    routine.launch(FILE, "depthwise_conv2d_gradient", *operands, types={"T": x.dtype}, grid=grid)
     return sum_of_splits(routine, splits, partials, dweight)
 
 
@@ -105,7 +105,7 @@ def _packed_filters(routine: Routine, weight: TensorSpec) -> Temporary | None:
 
 
 def _settings(call: Call, x: TensorSpec, y: TensorSpec, order: Struct) -> Struct:
-    """The struct `Depthwise` of depthwise.cuh."""
+    """The struct `Depthwise` of depthwise.cu."""
     window = window_of(call)
     return struct(
         x=images(x),

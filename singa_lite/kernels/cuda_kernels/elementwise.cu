@@ -1,5 +1,5 @@
 // Arithmetic element by element; operands broadcast by strides of 0.
-#include "bounded.cuh"
+#include "activated.cuh"
 #include "map.cuh"
 
 MAP_2(add, y, a, b, a + b)

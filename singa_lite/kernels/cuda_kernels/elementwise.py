@@ -29,8 +29,10 @@ _SOURCES = {
 _NAMES = {"exp": "exponential", "log": "logarithm", "tanh": "hyperbolic_tangent"}
 _MASK = np.dtype(np.bool_)
 
-#: Activations that a sum or a normalization does before it stores its result: their numbers in `bounded.cuh`.
-_BOUNDS = {"": 0, "relu": 1, "relu6": 2}
+#: Activations that are done before a result is stored, in the order of `activated.cuh`, and those of them that a sum or
+#: a normalization does.
+_ACTIVATIONS = ("", "relu", "relu6", "sigmoid")
+_BOUNDS = ("", "relu", "relu6")
 #: What is done in one go.
 FUSIONS = (
     *((kernel, bound) for kernel in ("batch_norm", "batch_norm_derivative", "add") for bound in _BOUNDS if bound),
@@ -91,10 +93,10 @@ def copied(x: TensorSpec, y: TensorSpec) -> Routine | None:
     return mapped("copy.cu", "copy", y, x, types={"S": x.dtype}) if x.dtype.name in TYPES else None
 
 
-def bound_of(call: Call) -> np.int32 | None:
-    """The number of a call's activation; None where `bounded.cuh` has none of that name."""
-    number = _BOUNDS.get(call.text("activation"))
-    return None if number is None else np.int32(number)
+def activation_number(call: Call, known: Sequence[str] = _BOUNDS) -> np.int32 | None:
+    """Returns the number of a call's activation; None where it is not one of those that its kernel knows."""
+    activation = call.text("activation")
+    return np.int32(_ACTIVATIONS.index(activation)) if activation in known else None
 
 
 def _floats(file: str, call: Call) -> Routine | None:
@@ -108,7 +110,7 @@ def _floats(file: str, call: Call) -> Routine | None:
 def _add(call: Call) -> Routine | None:
     """a + b, and the activation before the sum is stored."""
     a, b, y = call.all("a", "b", "y")
-    bound = bound_of(call)
+    bound = activation_number(call)
     if bound is None or y.dtype.name not in FLOATS:
         return None
     if not bound:

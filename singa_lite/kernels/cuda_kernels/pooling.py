@@ -39,7 +39,7 @@ def _pooled(call: Call) -> Routine | None:
     if lanes == 1:
         return Routine().launch("pooling.cu", call.kernel, settings, *operands, types=types, grid=blocks(count))
     arguments, grid = (settings, np.int32(lanes), *operands), blocks(count * lanes)
-    return Routine().launch("pooling_lanes.cu", f"{call.kernel}_lanes", *arguments, types=types, grid=grid)
+    return Routine().launch("pooling.cu", f"{call.kernel}_lanes", *arguments, types=types, grid=grid)
 
 
 def _derivative(call: Call) -> Routine | None:

@@ -20,7 +20,7 @@ from singa_lite.kernels.kernel_set import TensorSpec
 
 FILE = "reduction.cu"
 
-#: `Sums` of sums.cuh.
+#: `Sums` of reduction.cu.
 _SUMS = np.dtype(
     [
         *((name, "u4") for name in ("kept", "reduced", "chunk", "packs", "kept_axes", "reduced_axes")),

@@ -32,7 +32,7 @@ class Shape(NamedTuple):
 
 
 def _along_lines(call: Call) -> Routine | None:
-    """The kernel's form for short rows, long rows or columns, in the file of its name."""
+    """The kernel's form for short rows, long rows or columns."""
     *reads, y = operands = tuple(call.operands.values())
     if not are_floats(*operands):
         return None
@@ -47,8 +47,8 @@ def _along_lines(call: Call) -> Routine | None:
     if not _are_rows(along, axis, y.ndim):
         kind, shape = "columns", _columns(length)
     arguments = lines, np.int32(length), *(along if kind == "columns" else ()), *operands
-    file, kernel, grid = f"{call.kernel}.cu", f"{call.kernel}_{kind}", blocks(int(lines["count"]), shape.lines)
-    return Routine().launch(file, kernel, *arguments, types={"T": y.dtype}, grid=grid, block=shape.block)
+    kernel, grid = f"{call.kernel}_{kind}", blocks(int(lines["count"]), shape.lines)
+    return Routine().launch("softmax.cu", kernel, *arguments, types={"T": y.dtype}, grid=grid, block=shape.block)
 
 
 def _are_rows(along: list[np.int64], axis: int, ndim: int) -> bool:
