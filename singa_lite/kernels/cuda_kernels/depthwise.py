@@ -19,7 +19,7 @@ from singa_lite.kernels.cuda_kernels.images import (
 )
 from singa_lite.kernels.cuda_kernels.libraries.filter_sums import splits_for, sum_of_splits
 from singa_lite.kernels.cuda_kernels.routine import Argument, Routine, blocks
-from singa_lite.kernels.cuda_kernels.walk import Struct, dense, walk
+from singa_lite.kernels.cuda_kernels.walk import Struct, axis_spec, dense, walk
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.routine import Temporary
 
@@ -91,9 +91,7 @@ def _slots(packs: int) -> int:
 
 def _packed_filters(routine: Routine, weight: TensorSpec) -> Temporary | None:
     """Adds a copy of the filters as (kh, kw, k), which kernels read in packs."""
-    k, _, kh, kw = weight.shape
-    step_k, _, step_h, step_w = weight.strides
-    source = TensorSpec((kh, kw, k), weight.dtype, (step_h, step_w, step_k))
+    source = axis_spec((2, 3, 0), weight)
     target = dense(source.shape, weight.dtype)
     found = walk(target.shape, (target, source))
     if found is None:

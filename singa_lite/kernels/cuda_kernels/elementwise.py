@@ -11,7 +11,7 @@ from singa_lite.kernels.built import CallBuilder
 from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels.routine import THREADS, Routine, Types, Value, blocks, integer
 from singa_lite.kernels.cuda_kernels.source import FLOATS, TYPES, are_ids
-from singa_lite.kernels.cuda_kernels.walk import walk
+from singa_lite.kernels.cuda_kernels.walk import spread, walk
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import TensorSpec
 
@@ -75,10 +75,7 @@ def mapped_along(
 ) -> Routine | None:
     """`mapped`, the last of the reads a vector along `axis` of y."""
     *others, vector = reads
-    axis %= y.ndim
-    shape = tuple(extent if i == axis else 1 for i, extent in enumerate(y.shape))
-    strides = tuple(vector.strides[0] if i == axis else 0 for i in range(y.ndim))
-    seen = TensorSpec(shape, vector.dtype, strides)
+    seen = spread(vector, (axis % y.ndim,), y.shape)
     routine = mapped(file, kernel, y, *others, seen, values=values, types=types)
     return None if routine is None else routine.over({seen: vector})
 

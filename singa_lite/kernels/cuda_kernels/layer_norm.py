@@ -15,16 +15,14 @@ from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels.long_layer_norm import View, normalize_long_rows, propagate_long_rows
 from singa_lite.kernels.cuda_kernels.plane import (
     Plane,
-    axis_spec,
     neighbours,
     partial_results,
     plane,
-    spread,
     types_of,
 )
 from singa_lite.kernels.cuda_kernels.routine import Argument, Routine, Types, Value, warps
 from singa_lite.kernels.cuda_kernels.source import computed
-from singa_lite.kernels.cuda_kernels.walk import FLAT, Struct, walk
+from singa_lite.kernels.cuda_kernels.walk import FLAT, Struct, axis_spec, spread, walk
 from singa_lite.kernels.kernel_set import TensorSpec
 
 FILE = "layer_norm.cu"

@@ -14,7 +14,7 @@ from singa_lite.kernels.cuda_kernels.elementwise import activated, mapped_along
 from singa_lite.kernels.cuda_kernels.reduction import column_sums
 from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.kernels.cuda_kernels.source import FLOATS, may_hold
-from singa_lite.kernels.cuda_kernels.walk import steps, walk
+from singa_lite.kernels.cuda_kernels.walk import axis_spec, steps, walk
 from singa_lite.kernels.kernel_set import TensorSpec
 
 FILE = "linear.cu"
@@ -77,8 +77,7 @@ def _add_bias(call: Call) -> Routine | None:
 def _transposed(spec: TensorSpec) -> TensorSpec:
     """The last two axes exchanged."""
     *lead, rows, columns = range(spec.ndim)
-    axes = (*lead, columns, rows)
-    return TensorSpec(tuple(spec.shape[i] for i in axes), spec.dtype, tuple(spec.strides[i] for i in axes))
+    return axis_spec((*lead, columns, rows), spec)
 
 
 def _in_one(spec: TensorSpec) -> TensorSpec | None:
@@ -102,7 +101,7 @@ def _product(
     if bias is not None and bias.dtype != result.dtype:
         return None
     (rows, columns), depth = result.shape[-2:], left.shape[-1]
-    batch = walk(result.shape[:-2], [_batch_axes(spec) for spec in (result, left, right)])
+    batch = walk(result.shape[:-2], [axis_spec(range(spec.ndim - 2), spec) for spec in (result, left, right)])
     grid = (-(-rows // TILE), -(-columns // TILE), min(prod(result.shape[:-2]), MOST_ACROSS))
     if batch is None or max(rows, columns, depth) >= MOST or grid[1] > MOST_ACROSS:
         return None
@@ -114,11 +113,6 @@ def _product(
         struct[name] = stride
     operands, types = (a[0], b[0], bias, y[0]), {"T": left.dtype, "S": result.dtype}
     return Routine().launch(FILE, "matrix_product", batch, struct, *operands, types=types, grid=grid)
-
-
-def _batch_axes(spec: TensorSpec) -> TensorSpec:
-    """All axes but those of the matrices."""
-    return TensorSpec(spec.shape[:-2], spec.dtype, spec.strides[:-2])
 
 
 KERNELS: dict[str, CallBuilder[Routine]] = {

@@ -9,15 +9,13 @@ import numpy as np
 from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels.plane import (
     add_moments,
-    axis_spec,
     partial_results,
     pass_blocks,
     plane,
-    spread,
 )
 from singa_lite.kernels.cuda_kernels.routine import Argument, Routine, Types
 from singa_lite.kernels.cuda_kernels.source import computed
-from singa_lite.kernels.cuda_kernels.walk import dense, walk
+from singa_lite.kernels.cuda_kernels.walk import axis_spec, dense, spread, walk
 from singa_lite.kernels.kernel_set import TensorSpec
 
 FILE = "long_layer_norm.cu"

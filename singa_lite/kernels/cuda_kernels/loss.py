@@ -13,7 +13,7 @@ from singa_lite.kernels.cuda_kernels.positions import is_rows, launch, means, po
 from singa_lite.kernels.cuda_kernels.reduction import MOST, BufferAs, add_sum, row_shares
 from singa_lite.kernels.cuda_kernels.routine import Routine, Types, integer
 from singa_lite.kernels.cuda_kernels.source import computed
-from singa_lite.kernels.cuda_kernels.walk import dense, steps, walk
+from singa_lite.kernels.cuda_kernels.walk import axis_spec, dense, steps, walk
 from singa_lite.kernels.kernel_set import TensorSpec
 
 SAMPLES = "sample_losses.cu"
@@ -82,7 +82,7 @@ def _means(call: Call) -> Routine | None:
     if not _supports(call):
         return None
     samples, elements = x.shape[0], prod(x.shape[1:])
-    found = walk(x.shape[1:], [_of_one_sample(x), _of_one_sample(target)])
+    found = walk(x.shape[1:], [axis_spec(range(1, spec.ndim), spec) for spec in (x, target)])
     if found is None or max(samples, elements) >= MOST:
         return None
     shares = row_shares(samples, elements, x.dtype)
@@ -114,10 +114,6 @@ def _types(call: Call) -> Types:
 
 def _delta(call: Call) -> list[np.float64]:
     return [np.float64(call.number("delta"))] if "delta" in call.settings else []
-
-
-def _of_one_sample(spec: TensorSpec) -> TensorSpec:
-    return TensorSpec(spec.shape[1:], spec.dtype, spec.strides[1:])
 
 
 KERNELS: dict[str, CallBuilder[Routine]] = {

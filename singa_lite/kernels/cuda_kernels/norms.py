@@ -10,10 +10,10 @@ import numpy as np
 
 from singa_lite.kernels.built import CallBuilder
 from singa_lite.kernels.call import Call
-from singa_lite.kernels.cuda_kernels.plane import MOST_INDICES, Plane, partial_results, pass_blocks, plane, spread
+from singa_lite.kernels.cuda_kernels.plane import MOST_INDICES, Plane, partial_results, pass_blocks, plane
 from singa_lite.kernels.cuda_kernels.routine import Argument, Routine, blocks
 from singa_lite.kernels.cuda_kernels.source import are_floats, computed
-from singa_lite.kernels.cuda_kernels.walk import dense, step, walk
+from singa_lite.kernels.cuda_kernels.walk import dense, spread, step, walk
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.routine import Temporary
 

@@ -13,7 +13,7 @@ from singa_lite.common.array_types import DType
 from singa_lite.common.strides import memory_order
 from singa_lite.kernels.cuda_kernels.routine import THREADS, Routine, blocks
 from singa_lite.kernels.cuda_kernels.source import FLOATS, computed
-from singa_lite.kernels.cuda_kernels.walk import VECTOR_BYTES, Struct, power_of_two, walk, walk_dtype
+from singa_lite.kernels.cuda_kernels.walk import VECTOR_BYTES, Struct, axis_spec, power_of_two, walk, walk_dtype
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.routine import Temporary
 
@@ -77,19 +77,6 @@ def neighbours(axes: Sequence[int], spec: TensorSpec) -> int:
 def _innermost(spec: TensorSpec) -> int:
     """The innermost axis of more than one element; -1 if there is none."""
     return next((axis for axis in reversed(memory_order(spec.shape, spec.strides)) if spec.shape[axis] != 1), -1)
-
-
-def axis_spec(axes: Sequence[int], spec: TensorSpec) -> TensorSpec:
-    """The spec of a tensor's elements at index 0 of all other axes."""
-    return TensorSpec(tuple(spec.shape[axis] for axis in axes), spec.dtype, tuple(spec.strides[axis] for axis in axes))
-
-
-def spread(spec: TensorSpec, axes: Sequence[int], shape: Sequence[int]) -> TensorSpec:
-    """The spec broadcast to a shape. axes: the shape's axes that it has."""
-    strides = [0] * len(shape)
-    for axis, stride in zip(axes, spec.strides, strict=True):
-        strides[axis] = stride
-    return TensorSpec(tuple(shape), spec.dtype, tuple(strides))
 
 
 def _walk(axes: Sequence[int], specs: Sequence[TensorSpec], vector: int) -> Struct | None:

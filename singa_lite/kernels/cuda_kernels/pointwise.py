@@ -14,6 +14,7 @@ from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels.images import groups_of, window_of
 from singa_lite.kernels.cuda_kernels.libraries.products import Products
 from singa_lite.kernels.cuda_kernels.routine import Routine
+from singa_lite.kernels.cuda_kernels.walk import axis_spec
 from singa_lite.kernels.kernel_set import TensorSpec
 
 
@@ -72,8 +73,7 @@ def _matrix(name: str, spec: TensorSpec, turned: bool) -> TensorSpec | None:
     if spec.ndim == 1:  # a bias
         return spec
     if name.endswith("weight"):
-        axes = (1, 0) if turned else (0, 1)
-        return TensorSpec(tuple(spec.shape[i] for i in axes), spec.dtype, tuple(spec.strides[i] for i in axes))
+        return axis_spec((1, 0) if turned else (0, 1), spec)
     n, c, h, w = spec.shape
     of_n, of_c, of_h, of_w = spec.strides
     strides = reshaped_strides((n, h, w), (of_n, of_h, of_w), (n * h * w,))

@@ -10,7 +10,7 @@ import numpy as np
 from singa_lite.kernels.cuda_kernels.reduction import MOST, BufferAs, add_sum
 from singa_lite.kernels.cuda_kernels.routine import THREADS, BufferView, Routine, Types, Value
 from singa_lite.kernels.cuda_kernels.source import TYPES, are_floats, are_ids, computed
-from singa_lite.kernels.cuda_kernels.walk import dense, power_of_two, steps, walk
+from singa_lite.kernels.cuda_kernels.walk import axis_spec, dense, power_of_two, steps, walk
 from singa_lite.kernels.kernel_set import TensorSpec
 
 #: Classes from which a whole block does one position, if the kernel can.
@@ -93,7 +93,7 @@ def means(
 def _of_positions(spec: TensorSpec, ndim: int) -> TensorSpec:
     """Scores or rows at class 0, numbers of samples for all of their positions."""
     if spec.ndim == ndim:
-        return TensorSpec((spec.shape[0], *spec.shape[2:]), spec.dtype, (spec.strides[0], *spec.strides[2:]))
+        return axis_spec((0, *range(2, ndim)), spec)
     if spec.ndim < ndim - 1:
         beside = ndim - 1 - spec.ndim
         return TensorSpec((*spec.shape, *(1,) * beside), spec.dtype, (*spec.strides, *(0,) * beside))

@@ -15,7 +15,7 @@ from singa_lite.kernels.built import CallBuilder
 from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels.routine import THREADS, BufferView, Routine
 from singa_lite.kernels.cuda_kernels.source import FLOATS, computed
-from singa_lite.kernels.cuda_kernels.walk import AXES, VECTOR_BYTES, Merged, dense, merged, power_of_two
+from singa_lite.kernels.cuda_kernels.walk import AXES, VECTOR_BYTES, Merged, axis_spec, dense, merged, power_of_two
 from singa_lite.kernels.kernel_set import TensorSpec
 
 FILE = "reduction.cu"
@@ -142,9 +142,7 @@ def _column_shares(count: int, terms: int, dtype: DType) -> Shares:
 def _sums(x: TensorSpec, y: TensorSpec, axes: set[int]) -> Sums:
     kept, reduced = ([i for i in range(x.ndim) if (i in axes) is summed] for summed in (False, True))
     results = [stride for i, stride in enumerate(y.strides) if y.ndim < x.ndim or i not in axes]
-    seen, terms = (
-        TensorSpec(tuple(x.shape[i] for i in own), x.dtype, tuple(x.strides[i] for i in own)) for own in (kept, reduced)
-    )
+    seen, terms = axis_spec(kept, x), axis_spec(reduced, x)
     made = TensorSpec(seen.shape, y.dtype, tuple(results))
     return Sums(merged(seen.shape, (seen, made)), merged(terms.shape, (terms,)))
 

@@ -10,8 +10,7 @@ from singa_lite.kernels.built import CallBuilder
 from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels.routine import THREADS, Routine, blocks
 from singa_lite.kernels.cuda_kernels.source import are_floats
-from singa_lite.kernels.cuda_kernels.walk import MOST_ELEMENTS, VECTOR_BYTES, power_of_two, steps, walk
-from singa_lite.kernels.kernel_set import TensorSpec
+from singa_lite.kernels.cuda_kernels.walk import MOST_ELEMENTS, VECTOR_BYTES, axis_spec, power_of_two, steps, walk
 
 WARP = 32
 #: Elements of a column that a thread takes, where that leaves no more threads than MOST_SHARES for a column.
@@ -38,8 +37,9 @@ def _along_lines(call: Call) -> Routine | None:
         return None
     axis = int(call.number("axis")) % y.ndim
     length = y.shape[axis]
-    others = [_line_starts(spec, axis) for spec in (y, *reads)]
-    lines = walk(others[0].shape, others)
+    others = [i for i in range(y.ndim) if i != axis]
+    starts = [axis_spec(others, spec) for spec in (y, *reads)]
+    lines = walk(starts[0].shape, starts)
     if lines is None or lines["count"] >= MOST_ELEMENTS or length >= MOST_LENGTH:
         return None
     along = [np.int64(steps(spec)[axis]) for spec in (y, *reads)]
@@ -72,12 +72,6 @@ def _columns(length: int) -> Shape:
     """Several threads share a long column."""
     shares = min(MOST_SHARES, power_of_two(-(-length // SHARE)))
     return Shape((THREADS // shares, shares), THREADS // shares)
-
-
-def _line_starts(spec: TensorSpec, axis: int) -> TensorSpec:
-    """The first element of each line."""
-    shape, strides = (a[:axis] + a[axis + 1 :] for a in (spec.shape, spec.strides))
-    return TensorSpec(shape, spec.dtype, strides)
 
 
 KERNELS: dict[str, CallBuilder[Routine]] = dict.fromkeys(("softmax", "softmax_derivative"), _along_lines)

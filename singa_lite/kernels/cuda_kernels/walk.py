@@ -80,6 +80,19 @@ def dense(shape: Sequence[int], dtype: DType) -> TensorSpec:
     return TensorSpec(tuple(shape), dtype, ordered_strides(shape, range(len(shape)), dtype.itemsize))
 
 
+def axis_spec(axes: Sequence[int], spec: TensorSpec) -> TensorSpec:
+    """The spec of a tensor's elements along these axes, in this order, at index 0 of all others."""
+    return TensorSpec(tuple(spec.shape[axis] for axis in axes), spec.dtype, tuple(spec.strides[axis] for axis in axes))
+
+
+def spread(spec: TensorSpec, axes: Sequence[int], shape: Sequence[int]) -> TensorSpec:
+    """The spec broadcast to a shape. axes: the shape's axes that it has."""
+    strides = [0] * len(shape)
+    for axis, stride in zip(axes, spec.strides, strict=True):
+        strides[axis] = stride
+    return TensorSpec(tuple(shape), spec.dtype, tuple(strides))
+
+
 def steps(spec: TensorSpec) -> tuple[int, ...]:
     """Returns the strides in elements."""
     return tuple(stride // spec.dtype.itemsize for stride in spec.strides)

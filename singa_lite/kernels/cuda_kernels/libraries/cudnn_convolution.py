@@ -113,7 +113,7 @@ class Convolutions:
         """The library's dgrad."""
         dy, weight, dx = call.all("dy", "weight", "dx")
         operands = _graph_tensors(dy, weight, dx)
-        if operands is None or not _is_packed(weight) or _is_ours(weight, call):
+        if not operands or not _is_packed(weight) or _is_ours(weight, call):
             return None
         loss, filters, image = operands
 
@@ -127,7 +127,7 @@ class Convolutions:
         """The library's wgrad."""
         x, dy, dweight = call.all("x", "dy", "dweight")
         operands = _graph_tensors(x, dy, dweight)
-        if operands is None or not _is_packed(dweight):
+        if not operands or not _is_packed(dweight):
             return None
         image, loss, filters = operands
 
@@ -148,7 +148,7 @@ class Convolutions:
     ) -> Routine | None:
         operands = _graph_tensors(x, weight, y, uids=(1, 2, 4))
         offset = None if bias is None else _vector(bias, uid=3)
-        if operands is None or not _is_packed(weight):
+        if not operands or not _is_packed(weight):
             return None
         if bias is not None and (offset is None or bias.dtype != x.dtype):
             return None
@@ -178,18 +178,13 @@ def _channels_last(shape: tuple[int, ...], dtype: DType) -> TensorSpec:
     return TensorSpec(shape, dtype, laid_out(shape, _ORDERS[0], dtype.itemsize))
 
 
-def _graph_tensors(
-    *specs: TensorSpec, uids: Sequence[int] = (1, 2, 3)
-) -> tuple[GraphTensor, GraphTensor, GraphTensor] | None:
-    """Three tensors of one dtype; None where the library does not know it, or one of the layouts."""
-    strides = [strides_of(spec) for spec in specs]
+def _graph_tensors(*specs: TensorSpec, uids: Sequence[int] = (1, 2, 3)) -> list[GraphTensor]:
+    """Tensors of one dtype; none where the library does not know it, or one of the layouts."""
     if specs[0].dtype.name not in DTYPES or any(spec.dtype != specs[0].dtype for spec in specs):
-        return None
-    first, second, third = (
-        None if own is None else GraphTensor(uid, spec.shape, own)
-        for uid, spec, own in zip(uids, specs, strides, strict=True)
-    )
-    return None if first is None or second is None or third is None else (first, second, third)
+        return []
+    lying = zip(uids, specs, map(strides_of, specs), strict=True)
+    known = [GraphTensor(uid, spec.shape, own) for uid, spec, own in lying if own is not None]
+    return known if len(known) == len(specs) else []
 
 
 def _is_packed(spec: TensorSpec) -> bool:

@@ -16,7 +16,7 @@ from singa_lite.kernels.cuda_kernels.elementwise import activated
 from singa_lite.kernels.cuda_kernels.libraries.cublaslt_header import Epilogue
 from singa_lite.kernels.cuda_kernels.libraries.matrix import MOST, Matrix, matrix
 from singa_lite.kernels.cuda_kernels.libraries.nan_probe import NanProbe, Question, Trial
-from singa_lite.kernels.cuda_kernels.libraries.product import Multiplication, Multiplier, by_rows
+from singa_lite.kernels.cuda_kernels.libraries.product import Multiplication, Multiplier, Product, layout
 from singa_lite.kernels.cuda_kernels.reduction import column_sums
 from singa_lite.kernels.cuda_kernels.routine import THREADS, BufferView, Routine, blocks
 from singa_lite.kernels.cuda_kernels.source import FLOATS, TYPES, may_hold
@@ -177,9 +177,24 @@ class Products:
         bias: BufferView = None,
         accumulate: bool = False,
     ) -> Routine | None:
-        """The routine with the step result = epilogue(left @ right); None if the library cannot do that."""
-        matrices = left.matrix, right.matrix, result.matrix
-        product = by_rows(*matrices, left.dtype, result.dtype, epilogue, self.tf32, accumulate)
+        """The routine with the step result = epilogue(left @ right); None if the library cannot do that.
+
+        Memory read by columns shows the transposed matrix, so the library is asked for result^T = right^T @ left^T: A
+        is `right`, B is `left`. The rows of D are the columns of the result, and a bias has an element for each.
+        """
+        product = Product(
+            left.dtype,
+            result.dtype,
+            layout(right.matrix),
+            layout(left.matrix),
+            layout(result.matrix),
+            transpose_a=right.matrix.by_columns,
+            transpose_b=left.matrix.by_columns,
+            batch=result.matrix.batch,
+            epilogue=epilogue,
+            tf32=self.tf32,
+            accumulate=accumulate,
+        )
         workspace = self.multiplier.workspace_bytes(product)
         if workspace is None:
             return None
