@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kernel_case import run
 from launches import KERNELS
 from layouts import image, serves
 from singa_lite.common.strides import ordered_strides
@@ -95,6 +96,8 @@ LOSS, SCORES = [(3, 5), (3,), (3,), (3, 5)], [(3, 5), (3, 5), (3,)]
 LEFT: dict[str, tuple[str, list[Any], dict[str, Any], str, str]] = {
     "integers": ("relu", [(5,), (5,)], {}, "f4 f4", "i4 i4"),
     "two dtypes": ("relu", [(5,), (5,)], {}, "f4 f4", "f4 f8"),
+    "a mask of floats": ("where", [(5,)] * 4, {}, "? f4 f4 f4", "f4 f4 f4 f4"),
+    "a mask for numbers": ("maximum", [(5,)] * 3, {}, "f4 f4 f4", "? f4 f4"),
     "convolution: two dtypes": ("conv2d", CONVOLVED, WINDOW, "f4 f4 f4 f4", "f4 f8 f4 f4"),
     "convolution: integers": ("conv2d", CONVOLVED, WINDOW, "f4 f4 f4 f4", "i4 i4 i4 i4"),
     "linear: integers": ("linear", LINEAR, {}, "f4 f4 f4 f4", "i4 i4 i4 i4"),
@@ -119,6 +122,12 @@ def test_what_is_left_to_the_next_set(cuda, label):
     name, shapes, settings, served, left = LEFT[label]
     assert serves(cuda, name, tensors(shapes, served), settings)
     assert not serves(cuda, name, tensors(shapes, left), settings)
+
+
+def test_numbers_of_two_dtypes_are_compared_as_float32(cuda):
+    a, b, y = np.array([1, 2, 3], np.float32), np.array([2, 2, 2], np.float16), np.full(3, 7, np.float16)
+    run(cuda, "compare", (a, b, y), {"relation": "less"})
+    assert y.tolist() == [1, 0, 0]
 
 
 def test_more_ids_or_rows_than_32_bits_count_are_left(cuda):

@@ -10,7 +10,7 @@ import numpy as np
 from singa_lite.kernels.built import CallBuilder
 from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels.routine import THREADS, Routine, Types, Value, blocks, integer
-from singa_lite.kernels.cuda_kernels.source import FLOATS, TYPES, are_ids
+from singa_lite.kernels.cuda_kernels.source import FLOATS, TYPES, are_floats, are_ids
 from singa_lite.kernels.cuda_kernels.walk import spread, walk
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import TensorSpec
@@ -22,7 +22,7 @@ _SOURCES = {
         sigmoid sigmoid_derivative tanh tanh_derivative gelu gelu_derivative gelu_tanh gelu_tanh_derivative
         silu silu_derivative softplus softplus_derivative""",
     "elementwise.cu": "subtract multiply divide scale power exp log weigh",
-    "ordering.cu": "absolute absolute_derivative clip clip_derivative maximum minimum maximum_derivative where",
+    "ordering.cu": "absolute absolute_derivative clip clip_derivative maximum minimum maximum_derivative",
     "update.cu": "add_scaled clip_elements",
 }
 #: Kernels whose names C has for functions of its own.
@@ -98,10 +98,19 @@ def activation_number(call: Call, known: Sequence[str] = _BOUNDS) -> np.int32 | 
 
 def _floats(file: str, call: Call) -> Routine | None:
     *reads, y = call.operands.values()
+    if not are_floats(y, *reads):
+        return None
     numbers = [np.float64(call.number(setting)) for setting in SIGNATURES[call.kernel].settings]
     types = {"S": _MASK} if file == "ordering.cu" else {}
-    kernel = _NAMES.get(call.kernel, call.kernel)
-    return mapped(file, kernel, y, *reads, values=numbers, types=types) if y.dtype.name in FLOATS else None
+    return mapped(file, _NAMES.get(call.kernel, call.kernel), y, *reads, values=numbers, types=types)
+
+
+def _where(call: Call) -> Routine | None:
+    """a or b, by a mask."""
+    mask, a, b, y = call.all("condition", "a", "b", "y")
+    if mask.dtype != _MASK or not are_floats(y, a, b):
+        return None
+    return mapped("ordering.cu", "where", y, mask, a, b, types={"S": _MASK})
 
 
 def _add(call: Call) -> Routine | None:
@@ -128,7 +137,7 @@ def _fill(call: Call) -> Routine | None:
 def _compare(call: Call) -> Routine | None:
     """1 or 0, or of bool."""
     a, b, y = call.all("a", "b", "y")
-    if a.dtype.name not in FLOATS or (y.dtype.name not in FLOATS and y.dtype != _MASK):
+    if not are_floats(a, b) or (y.dtype.name not in FLOATS and y.dtype != _MASK):
         return None
     return mapped("compare.cu", call.text("relation"), y, a, b, types={"S": a.dtype})
 
@@ -147,5 +156,6 @@ KERNELS: dict[str, CallBuilder[Routine]] = {
     "copy": _copy,
     "fill": _fill,
     "compare": _compare,
+    "where": _where,
     "differs": _differs,
 }
