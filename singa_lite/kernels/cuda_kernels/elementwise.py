@@ -105,7 +105,7 @@ def _floats(file: str, call: Call) -> Routine | None:
     return mapped(file, _NAMES.get(call.kernel, call.kernel), y, *reads, values=numbers, types=types)
 
 
-def _where(call: Call) -> Routine | None:
+def _choice(call: Call) -> Routine | None:
     """a or b, by a mask."""
     mask, a, b, y = call.all("condition", "a", "b", "y")
     if mask.dtype != _MASK or not are_floats(y, a, b):
@@ -156,6 +156,6 @@ KERNELS: dict[str, CallBuilder[Routine]] = {
     "copy": _copy,
     "fill": _fill,
     "compare": _compare,
-    "where": _where,
+    "where": _choice,
     "differs": _differs,
 }

@@ -83,11 +83,10 @@ def means(
     seen, arguments = (result.spec, x, target, *more), (x, target, result.buffer, *more, *numbers)
     if not launch(routine, file, kernel, x, seen, *arguments, types=types, largest_team=largest_team):
         return None
-    if positions > 1 and not add_sum(
-        routine, result, BufferAs(values, values), range(1, result.spec.ndim), 1 / positions
-    ):
-        return None
-    return routine
+    if positions == 1:
+        return routine
+    axes = range(1, result.spec.ndim)
+    return routine if add_sum(routine, result, BufferAs(values, values), axes, 1 / positions) else None
 
 
 def _of_positions(spec: TensorSpec, ndim: int) -> TensorSpec:
