@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar
 from singa_lite.common.errors import DeviceError
 from singa_lite.kernels.interface import SIGNATURES, Facts, is_user_kernel, joined_of
 from singa_lite.kernels.kernel import OWN_KERNEL
+from singa_lite.kernels.kernel import CallArrays as CallArrays
 from singa_lite.kernels.kernel import DeviceArray as DeviceArray
 from singa_lite.kernels.kernel import FunctionKernel as FunctionKernel
 from singa_lite.kernels.kernel import Kernel as Kernel
@@ -47,9 +48,7 @@ class SequentialCalls:
             self._kernels.scratch_bytes(self._kernel, call, settings) for call in split_operands(self._kernel, specs)
         )
 
-    def prepare(
-        self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
-    ) -> Launch:
+    def prepare(self, arrays: CallArrays, scratch: DeviceArray | None, settings: Settings) -> Launch:
         """Bind all of them."""
         calls = [
             self._kernels.prepare(self._kernel, call, scratch, settings)
@@ -200,9 +199,7 @@ class KernelSet:
             return SIGNATURES[name].tensors
         return below.free_of_strides(name, specs, settings)
 
-    def prepare(
-        self, name: str, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
-    ) -> Launch:
+    def prepare(self, name: str, arrays: CallArrays, scratch: DeviceArray | None, settings: Settings) -> Launch:
         """Bind the kernel to its arrays and scratch; the result runs it, as often as wanted."""
         return self.choose(name, specs_of(arrays), settings).prepare(arrays, scratch, settings)
 
