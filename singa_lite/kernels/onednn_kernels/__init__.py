@@ -35,12 +35,7 @@ def onednn(fallback: KernelSet) -> KernelSet:
     Images lie channels last and filters with the kernels innermost. The library picks its code by strides, so a kernel
     of the set may round otherwise where they change, but for those of the operands in `any_strides.py`.
     """
-    from singa_lite.kernels.onednn_kernels import (
-        bfloat16,
-        convolution,
-        linear,
-        pooling,
-    )
+    from singa_lite.kernels.onednn_kernels import bfloat16, convolution, linear, pooling
     from singa_lite.kernels.onednn_kernels.filter_gradient import FILTER_GRADIENTS
     from singa_lite.kernels.onednn_kernels.library import layouts
     from singa_lite.kernels.onednn_kernels.library.any_strides import ANY_STRIDES
@@ -48,12 +43,7 @@ def onednn(fallback: KernelSet) -> KernelSet:
     from singa_lite.kernels.onednn_kernels.routine import collect
 
     load()
-    modules = (
-        convolution,
-        linear,
-        pooling,
-    )
-    kernels = collect(*modules, variants=[FILTER_GRADIENTS])
+    kernels = collect(convolution, linear, pooling, variants=[FILTER_GRADIENTS])
     fusions = [(kernel, activation) for kernel in ("conv2d", "linear") for activation in POST_OPS]
     fusions += fallback.fusions
     found = OneDNNSet(
