@@ -14,10 +14,10 @@ from singa_lite.kernels.loop_kernels.library import operations
 from singa_lite.kernels.loop_kernels.operands import (
     TYPES,
     UNIFORM,
-    along,
     are_stored,
     as_boxes,
     broadcast,
+    broadcast_vector,
     check_key,
     check_stored,
 )
@@ -44,7 +44,7 @@ def _elementwise(call: Call, routine: Routine) -> None:
 def _add_bias(call: Call, routine: Routine) -> None:
     x, bias, y = call["x"], call["bias"], call["y"]
     check_stored(x, bias, y)
-    extents, views = as_boxes([(x, x), (along(bias, x.shape, int(call.number("axis"))), bias), (y, y)])
+    extents, views = as_boxes([(x, x), (broadcast_vector(bias, x.shape, int(call.number("axis"))), bias), (y, y)])
     run(routine, "add", views, extents)
 
 

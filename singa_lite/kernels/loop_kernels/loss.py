@@ -16,9 +16,9 @@ from singa_lite.kernels.loop_kernels.elementwise import run
 from singa_lite.kernels.loop_kernels.operands import (
     LEAST_PIECE,
     MAX_PIECES,
-    along,
     as_boxes,
     as_matrix,
+    broadcast_vector,
     check_stored,
     check_vectors,
     id_type,
@@ -93,7 +93,7 @@ def _mean(call: Call, routine: Routine) -> None:
 def _error(call: Call, routine: Routine) -> None:
     dlosses, x, target, dx = call.all("dlosses", "x", "target", "dx")
     check_stored(dlosses, x, target, dx)
-    extents, views = as_boxes([(along(dlosses, x.shape, 0), dlosses), (x, x), (target, target), (dx, dx)])
+    extents, views = as_boxes([(broadcast_vector(dlosses, x.shape, 0), dlosses), (x, x), (target, target), (dx, dx)])
     run(routine, ERRORS[call.kernel], views, extents, [1 / prod(x.shape[1:]), call.number("delta")])
 
 

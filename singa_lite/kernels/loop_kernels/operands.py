@@ -194,7 +194,7 @@ def broadcast(spec: TensorSpec, shape: tuple[int, ...]) -> TensorSpec:
     return TensorSpec(shape, spec.dtype, (*[0] * (len(shape) - spec.ndim), *kept))
 
 
-def along(vector: TensorSpec, shape: tuple[int, ...], axis: int) -> TensorSpec:
+def broadcast_vector(vector: TensorSpec, shape: tuple[int, ...], axis: int) -> TensorSpec:
     """Returns the spec of a vector's elements under a shape, the same all along the other axes than this one."""
     strides = [0] * len(shape)
     strides[axis] = vector.strides[0]

@@ -60,7 +60,7 @@ class _Plan:
         """A buffer for a step's rows of one of these operands in float32, None where all are stored so."""
         return self._padded(self.samples, columns) if any(map(is_narrow, self.call.all(*names))) else None
 
-    def carried(self) -> Temporary:
+    def carry_buffer(self) -> Temporary:
         """A buffer for what goes past a step to the one before."""
         return self.routine.temporary((self.samples, self.units), "float32")
 
@@ -80,7 +80,7 @@ def _lstm_derivative(call: Call, routine: Routine) -> None:
     plan, columns = _Plan(call, routine), 4 * call["weight"].shape[0]
     given: list[Argument] = [*plan.rows("dy"), plan.counted_steps(), *plan.rows("gates", "cell", "dgates")]
     given += [plan.packed(0, columns, plan.units, transposed=True), plan.sums(plan.units)]
-    plan.run([*given, plan.wide(columns, "dgates"), plan.carried(), plan.carried()], plan.last, plan.is_hard)
+    plan.run([*given, plan.wide(columns, "dgates"), plan.carry_buffer(), plan.carry_buffer()], plan.last, plan.is_hard)
 
 
 def _gru(call: Call, routine: Routine) -> None:
@@ -96,7 +96,7 @@ def _gru_derivative(call: Call, routine: Routine) -> None:
     given: list[Argument] = [*plan.rows("dy"), plan.counted_steps(), *plan.rows("gates", "products", "hidden")]
     given += [*plan.rows("dgates", "dproducts"), plan.packed(0, 2 * units, units, transposed=True)]
     given += [plan.packed(2 * units, units, units, transposed=True), plan.sums(units)]
-    plan.run([*given, plan.wide(2 * units, "dgates", "dproducts"), plan.carried()], plan.last, plan.is_hard)
+    plan.run([*given, plan.wide(2 * units, "dgates", "dproducts"), plan.carry_buffer()], plan.last, plan.is_hard)
 
 
 def _simple_rnn(call: Call, routine: Routine) -> None:
@@ -109,7 +109,7 @@ def _simple_rnn_derivative(call: Call, routine: Routine) -> None:
     plan, units = _Plan(call, routine), call["weight"].shape[0]
     given: list[Argument] = [*plan.rows("dy"), plan.counted_steps(), *plan.rows("hidden", "dgates")]
     given += [plan.packed(0, units, units, transposed=True), plan.sums(units), plan.wide(units, "dgates")]
-    plan.run([*given, plan.carried()], plan.last, plan.is_relu)
+    plan.run([*given, plan.carry_buffer()], plan.last, plan.is_relu)
 
 
 #: {kernel: what adds its steps}.

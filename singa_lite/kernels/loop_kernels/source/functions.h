@@ -40,6 +40,12 @@ static inline float exponential(float x) {
     return (1.0f + near_0(parts.rest)) * whole_power_of_2(half) * whole_power_of_2(parts.times - half);
 }
 
+/* 2^24 * e^x for x at most 0: a normal number, so that one factor makes it; e^-104 is 0 in float32. */
+static inline float raised_exponential(float x) {
+    Parts parts = parts_by_log2(x < -104.0f ? -104.0f : x);
+    return (1.0f + near_0(parts.rest)) * whole_power_of_2(parts.times + 24);
+}
+
 /* e^x - 1, exact where x is near 0. */
 static inline float exponential_less_1(float x) {
     x = x > 89.0f ? 89.0f : x;

@@ -6,7 +6,7 @@
  *                                                         slope = -inverse^3 * mean of g * (x - mean)
  *     y  = x / norm,   dx = (dy - y * sum of dy * y) / norm
  *
- * Sums along a row are in float32 over SEGMENT elements, some 60 in each lane, and in float64 over these; those of
+ * Sums along a row are in float32 over SEGMENT elements, some 16 in each lane, and in float64 over these; those of
  * squares that float32 may not hold in float64. Gradients are sums over rows: in float32 over FLOAT_ROWS of them. */
 #include "row_norm.h"
 
@@ -14,23 +14,32 @@
 
 /* Elements of a row that are added up in float32. */
 #define SEGMENT 1024
+/* Sums side by side, of SIDE lanes each: what is added to one is not waited for by the next. */
+#define UNITS 4
+
+/* Of all lanes of all units. */
+INLINE float sum_units(const Numbers *sums) { return fold_lanes(SUM, (sums[0] + sums[1]) + (sums[2] + sums[3])); }
+
+INLINE void add_distances(Numbers distance, Numbers *sum, Numbers *squares) {
+    *sum += distance;
+    *squares += distance * distance;
+}
 
 /* Sums of the distances of a row's elements from a centre, and of their squares. */
 static void sum_row(Rows x, int64_t row, int64_t columns, float centre, double *total, double *squares) {
-    float buffer[SEGMENT];
     *total = *squares = 0;
     for (int64_t column = 0; column < columns; column += SEGMENT) {
-        int64_t count = least(SEGMENT, columns - column);
-        const float *a = read_chunk(x, row, column, count, buffer);
-        float sum = 0, square = 0;
-#pragma omp simd reduction(+ : sum, square)
-        for (int64_t i = 0; i < count; i++) {
-            float distance = a[i] - centre;
-            sum += distance;
-            square += distance * distance;
-        }
-        *total += sum;
-        *squares += square;
+        int64_t end = least(column + SEGMENT, columns), i = column;
+        Numbers sums[UNITS] = {}, products[UNITS] = {};
+        for (; i + UNITS * SIDE <= end; i += UNITS * SIDE)
+            for (int unit = 0; unit < UNITS; unit++)
+                add_distances(numbers_at(x, row, i + unit * SIDE) - centre, sums + unit, products + unit);
+        for (; i + SIDE <= end; i += SIDE)
+            add_distances(numbers_at(x, row, i) - centre, sums, products);
+        if (i < end)
+            add_distances(last_numbers_at(x, row, i, end - i, centre) - centre, sums, products);
+        *total += sum_units(sums);
+        *squares += sum_units(products);
     }
 }
 
@@ -74,24 +83,33 @@ void row_norm(Rows x, Rows y, const float *gamma, const float *beta, float *mean
     }
 }
 
+INLINE void add_products(Numbers g, Numbers distance, Numbers *sum, Numbers *products) {
+    *sum += g;
+    *products += g * distance;
+}
+
 /* Sums of g = dy * gamma, and of its products with the distances from the mean. */
 static void sum_products(Rows dy, Rows x, int64_t row, const float *gamma, float mean, int64_t columns, double *total,
                          double *products) {
-    float slopes[SEGMENT], values[SEGMENT];
+    Rows by = {(void *)gamma, 0, 0};
     *total = *products = 0;
     for (int64_t column = 0; column < columns; column += SEGMENT) {
-        int64_t count = least(SEGMENT, columns - column);
-        const float *a = read_chunk(dy, row, column, count, slopes), *b = read_chunk(x, row, column, count, values);
-        const float *by = gamma + column;
-        float sum = 0, product = 0;
-#pragma omp simd reduction(+ : sum, product)
-        for (int64_t i = 0; i < count; i++) {
-            float g = a[i] * by[i];
-            sum += g;
-            product += g * (b[i] - mean);
+        int64_t end = least(column + SEGMENT, columns), i = column;
+        Numbers sums[UNITS] = {}, others[UNITS] = {};
+        for (; i + UNITS * SIDE <= end; i += UNITS * SIDE)
+            for (int unit = 0; unit < UNITS; unit++) {
+                int64_t at = i + unit * SIDE;
+                add_products(numbers_at(dy, row, at) * numbers_at(by, 0, at), numbers_at(x, row, at) - mean,
+                             sums + unit, others + unit);
+            }
+        for (; i + SIDE <= end; i += SIDE)
+            add_products(numbers_at(dy, row, i) * numbers_at(by, 0, i), numbers_at(x, row, i) - mean, sums, others);
+        if (i < end) {
+            Numbers g = last_numbers_at(dy, row, i, end - i, 0) * last_numbers_at(by, 0, i, end - i, 0);
+            add_products(g, last_numbers_at(x, row, i, end - i, mean) - mean, sums, others);
         }
-        *total += sum;
-        *products += product;
+        *total += sum_units(sums);
+        *products += sum_units(others);
     }
 }
 

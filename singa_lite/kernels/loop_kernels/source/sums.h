@@ -48,6 +48,14 @@ INLINE float number_at(Rows rows, int64_t row, int64_t column) {
     return element(rows.at, rows.is_narrow, row * rows.pitch + column);
 }
 
+/* Up to SIDE elements of a row, `count` of them, and `rest` for those that it lacks. */
+INLINE Numbers last_numbers_at(Rows rows, int64_t row, int64_t column, int64_t count, float rest) {
+    Numbers found = (Numbers){} + rest;
+    for (int64_t i = 0; i < count; i++)
+        found[i] = number_at(rows, row, column + i);
+    return found;
+}
+
 static inline void set_number(Rows x, int64_t row, int64_t column, float value) {
     set_element(x.at, x.is_narrow, row * x.pitch + column, value);
 }
@@ -55,6 +63,13 @@ static inline void set_number(Rows x, int64_t row, int64_t column, float value) 
 /* The rows from that one on. */
 static inline Rows rows_from(Rows x, int64_t row) {
     return (Rows){(char *)x.at + row * x.pitch * (x.is_narrow ? 2 : 4), x.pitch, x.is_narrow};
+}
+
+/* Of all lanes. */
+INLINE float fold_lanes(Fold fold, Numbers all) {
+    all = folded_all(fold, all, __builtin_shuffle(all, (Words){8, 9, 10, 11, 12, 13, 14, 15}));
+    all = folded_all(fold, all, __builtin_shuffle(all, (Words){4, 5, 6, 7}));
+    return (float)folded(fold, folded(fold, all[0], all[2]), folded(fold, all[1], all[3]));
 }
 
 /* Of elements of a row. Sums are in float32, over a 64th of them each. */
@@ -69,11 +84,9 @@ INLINE float fold_row(Fold fold, Rows x, int64_t row, int64_t column, int64_t co
     for (; i + SIDE <= count; i += SIDE)
         sums[0] = folded_all(fold, sums[0], numbers_at(x, row, column + i));
     Numbers all = folded_all(fold, folded_all(fold, sums[0], sums[1]), folded_all(fold, sums[2], sums[3]));
-    for (; i < count; i++)
-        all[i % SIDE] = (float)folded(fold, all[i % SIDE], number_at(x, row, column + i));
-    all = folded_all(fold, all, __builtin_shuffle(all, (Words){8, 9, 10, 11, 12, 13, 14, 15}));
-    all = folded_all(fold, all, __builtin_shuffle(all, (Words){4, 5, 6, 7}));
-    return (float)folded(fold, folded(fold, all[0], all[2]), folded(fold, all[1], all[3]));
+    if (i < count)
+        all = folded_all(fold, all, last_numbers_at(x, row, column + i, count - i, first_of(fold)));
+    return fold_lanes(fold, all);
 }
 
 /* Of SIDE * vectors columns of the rows, into `totals`. */
