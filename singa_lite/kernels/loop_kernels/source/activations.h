@@ -53,10 +53,10 @@ static inline float silu(float x) { return x / (1.0f + exponential(-x)); }
 
 /* s * (1 + x * (1 - s)), s = logistic(x); neither s nor 1 - s cancels. */
 static inline float silu_slope(float x) {
-    float power = exponential(-fabsf(x)), larger = 1.0f / (1.0f + power), smaller = power * larger;
+    float power = exponential_below_0(-fabsf(x)), larger = 1.0f / (1.0f + power), smaller = power * larger;
     return (x < 0 ? smaller : larger) * fmaf(x, x < 0 ? larger : smaller, 1.0f);
 }
 
-static inline float softplus(float x) { return (x > 0 ? x : 0) + logarithm_above_1(exponential(-fabsf(x))); }
+static inline float softplus(float x) { return (x > 0 ? x : 0) + logarithm_above_1(exponential_below_0(-fabsf(x))); }
 
 #endif

@@ -41,6 +41,8 @@ typedef struct {
     float p, q;
 } Work;
 
+/* Columns of a block of a line that needs no buffer. */
+#define LONG (4 * CHUNK)
 /* Lines and columns of a block of operands that lie turned: whole cache lines of each. */
 #define TURNED_LINES 32
 #define TURNED_COLUMNS (CHUNK / TURNED_LINES)
@@ -220,11 +222,23 @@ static void turn(Work *work) {
             }
 }
 
+/* Whether all operands of a call have one type, and lines without gaps: these are read and written in place. */
+static int are_in_place(const Work *work) {
+    int found = work->y.type != BOOL && work->y.steps[AXES - 1] == 1;
+    for (int each = 0; each < 3; each++) {
+        Box box = work->read[each];
+        found &= !box.at || (box.type == work->y.type && box.steps[AXES - 1] == 1);
+    }
+    return found;
+}
+
 void elementwise(int64_t operation, int64_t activation, Box a, Box b, Box c, Box y, Extents extents, float p, float q) {
     const Operation *second = activation < 0 ? NULL : &operations[activation];
     int64_t count = extents.of[AXES - 1], columns = least(count, CHUNK), lines = columns ? CHUNK / columns : 1;
     Work work = {&operations[operation], second, {a, b, c}, y, extents, lines, columns ? columns : 1, p, q};
     turn(&work);
+    if (are_in_place(&work) && count > CHUNK)
+        work.columns = LONG;
     do_blocks(&work);
 }
 

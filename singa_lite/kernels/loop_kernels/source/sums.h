@@ -48,14 +48,6 @@ INLINE float number_at(Rows rows, int64_t row, int64_t column) {
     return element(rows.at, rows.is_narrow, row * rows.pitch + column);
 }
 
-/* Up to SIDE elements of a row, `count` of them, and `rest` for those that it lacks. */
-INLINE Numbers last_numbers_at(Rows rows, int64_t row, int64_t column, int64_t count, float rest) {
-    Numbers found = (Numbers){} + rest;
-    for (int64_t i = 0; i < count; i++)
-        found[i] = number_at(rows, row, column + i);
-    return found;
-}
-
 static inline void set_number(Rows x, int64_t row, int64_t column, float value) {
     set_element(x.at, x.is_narrow, row * x.pitch + column, value);
 }
@@ -84,8 +76,8 @@ INLINE float fold_row(Fold fold, Rows x, int64_t row, int64_t column, int64_t co
     for (; i + SIDE <= count; i += SIDE)
         sums[0] = folded_all(fold, sums[0], numbers_at(x, row, column + i));
     Numbers all = folded_all(fold, folded_all(fold, sums[0], sums[1]), folded_all(fold, sums[2], sums[3]));
-    if (i < count)
-        all = folded_all(fold, all, last_numbers_at(x, row, column + i, count - i, first_of(fold)));
+    for (; i < count; i++)
+        all[i % SIDE] = (float)folded(fold, all[i % SIDE], number_at(x, row, column + i));
     return fold_lanes(fold, all);
 }
 
