@@ -6,50 +6,38 @@ from singa_lite.common.strides import ordered_strides
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.loop_kernels.operands import as_matrix
-from singa_lite.kernels.loop_kernels.routine import Argument, Builder, Call, Routine, RowsView
+from singa_lite.kernels.loop_kernels.routine import Argument, Builder, Call, Routine, RowsView, want
 
 #: Images as rows of channels.
 _ROWS, _CHANNELS = (0, 2, 3), (1,)
 
 
-def _maximum(call: Call, routine: Routine) -> bool:
+def _maximum(call: Call, routine: Routine) -> None:
     x, y, index = call["x"], call["y"], call.optional("index")
-    rows = _rows(routine, [x], [y], index)
-    if rows is None:
-        return False
+    rows = _rows(routine, [x, y], index)
     width = 1 if index is None else index.dtype.itemsize
     routine.run(call.kernel, *rows, index, width, *_geometry(call, x, y))
-    return True
 
 
-def _maximum_derivative(call: Call, routine: Routine) -> bool:
+def _maximum_derivative(call: Call, routine: Routine) -> None:
     dy, dx, index = call["dy"], call["dx"], call["index"]
-    rows = _rows(routine, [dy], [dx], index)
-    if rows is None:
-        return False
+    rows = _rows(routine, [dy, dx], index)
     routine.run(call.kernel, rows[0], index, index.dtype.itemsize, rows[1], *_geometry(call, dx, dy))
-    return True
 
 
-def _average(call: Call, routine: Routine) -> bool:
+def _average(call: Call, routine: Routine) -> None:
     (x,), (y,) = call.all("x", "dx"), call.all("y", "dy")
-    rows = _rows(routine, call.all("x", "dy"), call.all("y", "dx"))
-    if rows is None:
-        return False
+    rows = _rows(routine, call.all("x", "dy", "y", "dx"))
     routine.run(call.kernel, *rows, *_geometry(call, x, y), int(call.number("count_pad")))
-    return True
 
 
-def _rows(
-    routine: Routine, read: list[TensorSpec], written: list[TensorSpec], index: TensorSpec | None = None
-) -> list[RowsView] | None:
-    """The tensors as rows of channels; None for other types, and an index that lies otherwise."""
+def _rows(routine: Routine, images: list[TensorSpec], index: TensorSpec | None = None) -> list[RowsView]:
+    """The tensors as rows of channels; UnservedError for an index that lies otherwise."""
     if index is not None:
         dense = ordered_strides(index.shape, (*_ROWS, *_CHANNELS), index.dtype.itemsize)
-        if any(a != b and n > 1 for a, b, n in zip(index.strides, dense, index.shape, strict=True)):
-            return None
-    found = [as_matrix(routine, [spec], _CHANNELS, written=written, order=_ROWS) for spec in (*read, *written)]
-    return [matrix.views[0] for matrix in found if matrix is not None] if all(found) else None
+        are_dense = (n == 1 or a == b for a, b, n in zip(index.strides, dense, index.shape, strict=True))
+        want(all(are_dense), "an index without gaps")
+    return [as_matrix(routine, [one], _CHANNELS, _ROWS).views[0] for one in images]
 
 
 def _geometry(call: Call, x: TensorSpec, y: TensorSpec) -> tuple[Argument, Argument]:
