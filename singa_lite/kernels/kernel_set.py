@@ -96,7 +96,7 @@ class KernelSet:
 
     #: Whether products in bfloat16 are made by instructions of the processor for them.
     has_bfloat16: bool = False
-    #: Bytes of the process's memory that a call takes for its code, where no equal one has been made.
+    #: Bytes of the process's memory that a call of its own kernels takes for its code, where no equal one was made.
     code_bytes: int = 0
 
     def __init__(
@@ -176,6 +176,12 @@ class KernelSet:
         specs = specs_of(tensors)
         kernel = self.choose(name, specs, settings)
         return kernel.variant(specs, settings) if isinstance(kernel, Naming) else ""
+
+    def code_of(self, name: str) -> int:
+        """Bytes of the process's memory that a call of this kernel takes for its code, see `code_bytes`."""
+        if name in self.kernels or self.fallback is None:
+            return self.code_bytes
+        return self.fallback.code_of(name)
 
     def most_joined(self, name: str, tensors: Sequence[Described | None], settings: Settings) -> int:
         """How many calls such as this one may be done as one (`joined_name`), and are faster so; 0: none."""

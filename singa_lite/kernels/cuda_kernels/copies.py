@@ -72,8 +72,8 @@ def _conversions(call: Call, in_float32: bool) -> Iterator[_Copies]:
 
 def _narrowed(call: Call, half: DType, results: bool) -> _Copies:
     """float32 operands in 16 bits; of results as they are, if they may not be. A bias is as what it is added to."""
-    stay = set[str]() if results else call.written
-    if any(call[name].dtype == _WIDE for name in stay & call.operands.keys()):
+    stay = set[str]() if results else {name for name, spec in call.operands.items() if call.role(spec) == "Write"}
+    if any(call[name].dtype == _WIDE for name in stay):
         stay.add("bias")
     wide = {name: spec for name, spec in call.operands.items() if spec.dtype == _WIDE and name not in stay}
     return {name: _dense_like(spec, half) for name, spec in wide.items()}

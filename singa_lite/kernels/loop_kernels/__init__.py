@@ -28,7 +28,6 @@ MODULES = (
     "group_norm",
     "loss",
     "lrn",
-    "pooling",
     "position",
     "recurrent",
     "reduction",
