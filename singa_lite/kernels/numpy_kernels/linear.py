@@ -51,14 +51,13 @@ def matmul_add(a: Array, b: Array, y: Array, *, transpose_a: bool, transpose_b: 
             np.add(target, product, out=target)
 
 
-@scratch(lambda x, weight, bias, y, *, activation="": activation_bytes(y, activation) if activation else 0)
+@scratch(lambda x, weight, bias, y, *, activation="": activation_bytes(y, activation))
 def linear(x: Array, weight: Array, bias: Array | None, y: Array, *, activation: str = "", scratch: Bytes) -> None:
     """y = x @ weight + bias, then the activation in place."""
     np.matmul(x, weight, out=y)
     if bias is not None:
         np.add(y, bias, out=y)
-    if activation:
-        activate(y, activation, scratch)
+    activate(y, activation, scratch)
 
 
 @scratch(lambda x, dy, dweight, dbias: RULES[bias_gradient](dy, dbias))
