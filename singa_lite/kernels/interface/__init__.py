@@ -17,8 +17,8 @@ from singa_lite.kernels.interface.signature import joined_of as joined_of
 
 #: Modules whose stubs enter `SIGNATURES`.
 _MODULES = (
-    "activation attention convolution elementwise embedding linear loss metric normalization pooling position quantized "
-    "random recurrent reduction update"
+    "activation attention convolution elementwise embedding linear loss metric normalization pooling position "
+    "quantized random recurrent reduction update"
 )
 for _name in _MODULES.split():
     import_module(f"{__name__}.{_name}")
