@@ -173,6 +173,13 @@ def test_a_block_of_layers_takes_formats_by_name():
     assert "b/attention/key/weight" in net.parameters()
 
 
+def test_a_summary_shows_formats_and_bytes():
+    text = made().summary()
+    assert "tokens (Embedding, q8_0)" in text
+    assert "up (Dense, q4_1, silu)" in text
+    assert f"frozen: {sum(blocks.nbytes for blocks in BLOCKS.values()):,} bytes" in text
+
+
 def test_bytes_that_are_missing_are_named():
     net = FeedForwardNet(loss.SquaredError())
     net.add(layers.Dense("d", 3, weight_format="q4_1", input_sample_shape=(32,)))
