@@ -156,6 +156,29 @@ def test_a_net_without_bytes_is_planned(tmp_path: Path):
     assert net.frozen()["tokens/weight"].shape == (SIZES["vocabulary"], 36) and net.device.is_abstract
 
 
+@pytest.mark.parametrize(("kind", "theirs"), [("llama", "LLAMA"), ("qwen2", "QWEN2"), ("qwen3", "QWEN3")])
+def test_names_are_those_of_the_gguf_package(kind: str, theirs: str):
+    gguf = library("gguf")
+    sizes: dict[str, Any] = {"width": 8, "layers": 2, "heads": 2, "hidden_size": 12, "vocabulary": 20}
+    options = {"biases": kind == "qwen2", "query_key_norm": kind == "qwen3"}
+    known = gguf.get_tensor_name_map(gguf.MODEL_ARCH[theirs], 2)
+    for _, place in places(models.LanguageConfig(architecture=kind, **sizes, **options)):
+        assert known.get_name(place.hugging_face, try_suffixes=(".weight", ".bias")) == place.gguf
+
+
+def test_a_mistral_is_a_llama_with_a_window_in_gguf(tmp_path: Path):
+    gguf = library("gguf")
+    sizes: dict[str, Any] = {"width": 8, "layers": 1, "heads": 2, "hidden_size": 12, "vocabulary": 20}
+    config = models.LanguageConfig(architecture="mistral", **sizes, window=3, epsilon=2.0**-17)  # a float32
+    models.language_model(config, length=8).save(tmp_path / "x.gguf")
+    fields = gguf.GGUFReader(tmp_path / "x.gguf").fields
+    assert fields["general.architecture"].contents() == "llama"
+    assert fields["llama.attention.sliding_window"].contents() == 3
+    assert language.configuration(tmp_path / "x.gguf") == config
+    with pytest.raises(SnapshotError, match="window"):
+        models.language_model(replace(config, architecture="llama"), length=8).save(f"{tmp_path}/folder/")
+
+
 @pytest.mark.peer
 def test_float16_and_bfloat16_of_a_folder_stay_and_go_out_so(tmp_path: Path):
     torch, transformers = library("torch"), library("transformers")
