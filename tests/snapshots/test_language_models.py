@@ -124,6 +124,8 @@ def test_folders_and_files_of_each_architecture(tmp_path: Path, kind: str):
     model.save_pretrained(tmp_path / "theirs", max_shard_size="20KB")
     net = models.load(tmp_path / "theirs", length=16)
     np.testing.assert_allclose(scores(net), wanted, atol=2e-5)
+    with pytest.raises(SnapshotError, match=r"index\.json"):
+        net.save(tmp_path / "theirs")  # what is there would be read, and not what was written
     net.save(f"{tmp_path / 'ours'}/")
     again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "ours").eval()
     np.testing.assert_allclose(logits_of(again, IDS), wanted, atol=1e-6)
