@@ -25,7 +25,10 @@ def modules_of(where: str, net: TrainedNet, targets: Collection[str], names: obj
             if layouts[0].part is None
         }
     elif names is None and language is not None:
-        found = {path: place.hugging_face for path, place in places(language)}
+        top = "transformer." if language.architecture == "gpt2" else ""  # which its files leave out
+        found = {
+            path: f"{'' if path == 'head/weight' else top}{place.hugging_face}" for path, place in places(language)
+        }
     else:
         given = _checked(where, net, names)
         found = {f"{path}/weight": f"{_by_prefix(path, given)}.weight" for path in targets}
