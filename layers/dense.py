@@ -51,6 +51,10 @@ class Dense(WithActivation):
         self.num_output = positive_int(self, "num_output", num_output)
         self.weight_format = checked_format(self, weight_format)
 
+    def summary_note(self) -> str:
+        """How the weight is quantised, and the name of the activation."""
+        return ", ".join(filter(None, (self.weight_format.removeprefix(FLOAT), super().summary_note())))
+
     def setup(self, *shapes: Shape) -> Shape:
         """(..., features) -> (..., num_output)."""
         *beside, features = features_of(self, shapes)

@@ -111,6 +111,10 @@ class Embedding(Layer):
         self.mask_zero = flag(self, "mask_zero", mask_zero)
         self.weight_init = init(self, "weight_init", weight_init)
 
+    def summary_note(self) -> str:
+        """How the table is quantised."""
+        return self.weight_format.removeprefix(FLOAT)
+
     def setup(self, *shapes: Shape) -> Shape:
         """(...) -> (..., dim)."""
         shape = one_input(self, shapes)

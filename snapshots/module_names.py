@@ -27,9 +27,7 @@ def modules_of(where: str, net: TrainedNet, targets: Collection[str], names: obj
     elif names is None and language is not None:
         top = "transformer." if language.architecture == "gpt2" else ""  # which its files leave out
         found = {
-            path: f"{'' if path == 'head/weight' else top}{place.hugging_face}"
-            for path, place in places(language)
-            if not place.whole
+            path: f"{'' if path == 'head/weight' else top}{place.hugging_face}" for path, place in places(language)
         }
     else:
         given = _checked(where, net, names)

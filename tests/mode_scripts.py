@@ -47,6 +47,23 @@ def texts(rng: np.random.Generator) -> Batch:
     return rng.integers(0, 30, (8, 6)), rng.integers(0, 30, (8, 6)) * (rng.random((8, 6)) > 0.3)
 
 
+def quantised(on: Device) -> FeedForwardNet:
+    """A block whose large weights, and whose table, are bytes that nobody writes."""
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(axis=-1, ignore_index=0), None, on, seed=4)
+    words = net.add(layers.Embedding("words", 30, 32, weight_format="q8_0", input_sample_shape=(6,)))
+    formats = {"attention": "q4_1", "hidden": {"gate": "q4_0"}}
+    net.add(
+        layers.TransformerBlock(
+            "block", 2, True, norm="rms", use_bias=False, activation="swiglu", weight_format=formats
+        )
+    )
+    net.add(layers.TiedDense("head", words))
+    for name, frozen in net.frozen().items():
+        of, _, own = name.partition("/")
+        net.layers[of].set_frozen(own, np.random.default_rng(3).integers(0x14, 0x24, frozen.shape, np.uint8))
+    return net
+
+
 def series(rng: np.random.Generator) -> Batch:
     """8 sequences of 4 steps of 4 features, 5 classes."""
     return rng.standard_normal((8, 4, 4), dtype=np.float32), rng.integers(0, 5, 8)
@@ -335,6 +352,7 @@ SCRIPTS = {
     "weighed samples": Script(perceptron, weighed, lambda: optimizer.SGD(0.1), without=_NO_STATE),
     "recurrent, padded": Script(recurrent, padded, long_to_plan=True),
     "recurrent, every step": Script(convolved_series, series, lambda: optimizer.Adam(0.01), long_to_plan=True),
+    "quantised": Script(quantised, texts, long_to_plan=True),
     "own layer": Script(own_layer, vectors),
     "nested layers": Script(nested, vectors, long_to_plan=True),
     "submodel": Script(submodel, vectors, without=_STATISTICS),

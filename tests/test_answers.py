@@ -93,6 +93,9 @@ def test_an_error_of_the_stream_leaves_the_net_as_it_was():
 
     with pytest.raises(KeyError, match="mine"):
         net.generate(PROMPT, 5, 0, stream=broken)
+    for call in (lambda _: net.predict(PROMPT), lambda _: net.generate(PROMPT[:1], 2)):
+        with pytest.raises(GraphError, match="generates"):  # it would overwrite what the text goes on from
+            net.generate(PROMPT, 5, 0, stream=call)
     assert net.generate(PROMPT, 5, 0).tolist() == wanted.tolist()
 
 
@@ -190,6 +193,10 @@ def test_a_net_answers_by_the_text_that_its_tokenizer_makes():
     prompt = tokens.encode("user\2abc\4assistant\2")
     ids = net.generate(prompt, 12, 0.7, 9, 4, stop=tokens.stop_ids)[len(prompt) :]
     assert net.chat("abc", 12, 0.7, 9, 4) == tokens.decode(ids.tolist())
+    longest = net.generate(prompt, 81 - len(prompt), 0, stop=tokens.stop_ids)[len(prompt) :]
+    assert net.chat("abc") == tokens.decode(longest[longest != 4].tolist())  # of the 80 positions that there are
+    with pytest.raises(ShapeError, match="positions"):
+        net.chat("abc" * 30)
 
 
 def test_chat_wants_a_tokenizer_and_messages():

@@ -56,6 +56,7 @@ ROWS = [
     ("precision.py", "--write FILE", "| net, batch | system | ms a step: fastest |", ""),
     ("predicted_memory.py", "--write FILE", "| net, batch | kernels | predicted MiB |", ""),
     ("predicted_memory.py", "--budgets", "| net, batch | kernels | budget MiB |", ""),
+    ("quantized.py", "", "| format | million numbers a second |", "onednn"),
     ("recurrent.py", "", "side              seconds   peak MiB", "torch"),
     ("replay.py", "", "fastest  median", ""),
     ("sgemm.py", "", "GFLOP/s  singa_lite", ""),

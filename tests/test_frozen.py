@@ -108,6 +108,14 @@ def test_a_budget_counts_frozen_bytes_and_gives_equal_bits(mapped):
     assert tight.memory_plan.total_bytes <= budget
 
 
+def test_a_copy_of_mapped_bytes_is_in_memory(mapped):
+    net = made(mapped={**mapped, "up": mapped["up"].copy()})
+    net.compile(optimizer.SGD(lr=0.1))
+    roles = net.plan_batch(7).by_role
+    assert roles["frozen"] == BLOCKS["up"].nbytes
+    assert roles["frozen, mapped"] == BLOCKS["tokens"].nbytes + BLOCKS["down"].nbytes
+
+
 def test_a_plan_wants_no_bytes():
     real, abstract = made(), made(device=device.abstract())
     plans = []
@@ -163,6 +171,13 @@ def test_a_block_of_layers_takes_formats_by_name():
         "b/output/weight": (32, 4 * 18),
     }
     assert "b/attention/key/weight" in net.parameters()
+
+
+def test_a_summary_shows_formats_and_bytes():
+    text = made().summary()
+    assert "tokens (Embedding, q8_0)" in text
+    assert "up (Dense, q4_1, silu)" in text
+    assert f"frozen: {sum(blocks.nbytes for blocks in BLOCKS.values()):,} bytes" in text
 
 
 def test_bytes_that_are_missing_are_named():

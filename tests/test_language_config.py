@@ -124,3 +124,31 @@ def test_a_layer_by_hand_is_that_of_the_configuration():
     )
     made = net.layers["block0"].given_arguments
     assert all(made[name] == value for name, value in block.given_arguments.items() if name != "name")
+
+
+#: {published model: (architecture, its configuration, how many parameters it has)}.
+PUBLISHED: dict[str, tuple[str, dict[str, Any], int]] = {
+    name: (kind, dict(zip(SHAPE, shape, strict=True)) | options, count)
+    for SHAPE in [("width", "layers", "heads", "kv_heads", "hidden_size", "vocabulary")]
+    for name, kind, shape, options, count in [
+        ("SmolLM2-135M", "llama", (576, 30, 9, 3, 1536, 49152), {"tied": True}, 134_515_008),
+        ("Llama-3.2-1B", "llama", (2048, 16, 32, 8, 8192, 128256), {"tied": True}, 1_235_814_400),
+        ("Llama-3-8B", "llama", (4096, 32, 32, 8, 14336, 128256), {}, 8_030_261_248),
+        ("TinyLlama-1.1B", "llama", (2048, 22, 32, 4, 5632, 32000), {}, 1_100_048_384),
+        ("Qwen2.5-0.5B", "qwen2", (896, 24, 14, 2, 4864, 151936), {"tied": True, "biases": True}, 494_032_768),
+        ("Qwen2.5-7B", "qwen2", (3584, 28, 28, 4, 18944, 152064), {"biases": True}, 7_615_616_512),
+        (
+            *("Qwen3-0.6B", "qwen3", (1024, 28, 16, 8, 3072, 151936)),
+            *({"tied": True, "query_key_norm": True, "head_size": 128}, 596_049_920),
+        ),
+        ("Mistral-7B", "mistral", (4096, 32, 32, 8, 14336, 32000), {"window": 4096}, 7_241_732_096),
+        ("GPT-2", "gpt2", (768, 12, 12, 12, 3072, 50257), {"tied": True, "context": 1024}, 124_439_808),
+    ]
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_models_have_their_number_of_parameters(name):
+    kind, options, count = PUBLISHED[name]
+    net = models.language_model(models.LanguageConfig(architecture=kind, **options), 8, device=device.abstract("numpy"))
+    assert sum(parameter.size() for parameter in net.parameters().values()) == count

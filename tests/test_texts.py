@@ -14,7 +14,7 @@ import pytest
 
 from nets import state_of
 from singa_lite import FeedForwardNet, GraphError, data, device, layers, loss, metric, models, optimizer
-from singa_lite.data.packing import packed_rows
+from singa_lite.data.text_rows import packed_rows
 from singa_lite.errors import DataError, DataFileError
 
 TOKENS = data.ByteTokenizer()

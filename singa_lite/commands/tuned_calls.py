@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.common.strides import laid_out, memory_order, span
+from singa_lite.common.strides import laid_out, span
 from singa_lite.compiler.ir.operation import Instruction
 from singa_lite.compiler.ir.time_model import multiply_adds
 from singa_lite.kernels.built import BuiltKernel
@@ -70,12 +70,7 @@ def _as_done(kernels: KernelSet, instruction: Instruction) -> TensorSpecs:
     own = kernels.kernels[instruction.kernel]
     if kernels.choose(instruction.kernel, specs, instruction.settings) is own:
         return specs
-    return tuple(None if spec is None else _wide(spec) for spec in specs)
-
-
-def _wide(spec: TensorSpec) -> TensorSpec:
-    order = memory_order(spec.shape, spec.strides)
-    return TensorSpec(spec.shape, _FLOAT32, laid_out(spec.shape, order, _FLOAT32.itemsize))
+    return tuple(None if spec is None else spec.without_gaps(_FLOAT32) for spec in specs)
 
 
 def counted(calls: Iterable[Call]) -> list[Call]:
@@ -210,8 +205,7 @@ def measured(call: Call, more_scratch: int, clock: Clock = time.perf_counter) ->
 
     more_scratch: bytes by which a way's scratch may be larger than the rule's for it to be chosen. clock: seconds.
     """
-    routines = {name: build(*call.specs, **call.settings) for name, build in call.variants.builders.items()}
-    ways = {name: routine for name, routine in routines.items() if routine is not None}
+    ways = call.variants.routines(call.specs, call.settings)
     if len(ways) < 2:
         return None
     scratch = {name: routine.scratch_bytes for name, routine in ways.items()}

@@ -2,7 +2,7 @@
 
 Of the process count code, launches and the record. Measured (`docs/budget.md`, "What the process takes beside the
 budget"): at most so much for each call, and for each different one, whose code no other has, what the kernel set says
-(`KernelSet.code_bytes`).
+(`KernelSet.code_of`).
 
 `fit` records a training step four times: for whole batches and for the shorter one at the end, and an evaluation of
 both. So a program that trains counts once more as the shorter batch's, whose shapes are all others; evaluations share
@@ -11,7 +11,7 @@ nearly all of their code with the forward part, and count its calls.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from singa_lite.compiler.ir.operation import Instruction, Phase
@@ -23,6 +23,8 @@ A_CALL = 12 << 10
 BESIDE, A_FORM = 50 << 20, 16 << 20
 #: Forms of record that `fit` adds to the training step of whole batches.
 FURTHER = 3
+#: Bytes of code of a different call, by its kernel.
+CodeBytes = Callable[[str], int]
 
 
 @dataclass(frozen=True)
@@ -69,14 +71,12 @@ class ByteLimit:
         return [*held, self.taken] if self.taken else list(held)
 
 
-def launch_bytes(instructions: Sequence[Instruction], code: int) -> int:
+def launch_bytes(instructions: Sequence[Instruction], code: CodeBytes) -> int:
     """Bytes that a process takes for these calls beyond what is promised, which a budget counts; 0 for all but large
     nets. Of a training step also those of what else `fit` records.
 
-    code: of each different call.
+    code: of each different call, by its kernel.
     """
-    if 3 * len(instructions) * (A_CALL + code) <= BESIDE:
-        return 0
     one = _form_bytes(instructions, code)
     if not trains(instructions):
         return max(0, one - BESIDE)
@@ -84,12 +84,12 @@ def launch_bytes(instructions: Sequence[Instruction], code: int) -> int:
     return max(0, one - BESIDE, 2 * (one + forward * A_CALL) - BESIDE - FURTHER * A_FORM)
 
 
-def further_bytes(instructions: Sequence[Instruction], code: int) -> int:
+def further_bytes(instructions: Sequence[Instruction], code: CodeBytes) -> int:
     """Bytes that a process takes for the calls of one more form of a training step, beyond what is promised for it.
 
     0 of what does not train.
     """
-    if 3 * len(instructions) * (A_CALL + code) <= A_FORM or not trains(instructions):
+    if not trains(instructions):
         return 0
     return max(0, _form_bytes(instructions, code) - A_FORM)
 
@@ -99,10 +99,10 @@ def trains(instructions: Iterable[Instruction]) -> bool:
     return any(instruction.phase is not Phase.FORWARD for instruction in instructions)
 
 
-def _form_bytes(instructions: Sequence[Instruction], code: int) -> int:
+def _form_bytes(instructions: Sequence[Instruction], code: CodeBytes) -> int:
     """Bytes that a process takes for the calls of one recorded step."""
-    different = {_form(instruction) for instruction in instructions} if code else ()
-    return len(instructions) * A_CALL + len(different) * code
+    different = {_form(instruction): instruction.kernel for instruction in instructions if code(instruction.kernel)}
+    return len(instructions) * A_CALL + sum(map(code, different.values()))
 
 
 def _form(instruction: Instruction) -> tuple[object, ...]:

@@ -13,7 +13,6 @@ from singa_lite.common.errors import DataError
 from singa_lite.common.notice import warn
 from singa_lite.data.bucketed import Bucketed, bucketed
 from singa_lite.data.given import Paired
-from singa_lite.data.packing import packed_rows
 
 #: The target of a position whose loss does not count.
 IGNORED = -100
@@ -116,3 +115,24 @@ def _pieces(text: Encoded, length: int, longer: str) -> list[Row]:
     targets = np.where(text.counts, ids, IGNORED).astype(np.int32)
     starts = range(0, max(len(ids) - 1, 1), length) if longer == "split" else [0]
     return [(ids[start : start + length + 1][:-1], targets[start + 1 : start + length + 1]) for start in starts]
+
+
+def packed_rows(lengths: Sequence[int], length: int) -> list[list[int]]:
+    """Returns the numbers of the texts of each row, whose lengths add up to at most `length`.
+
+    The longest texts go first, each into the row with the least space that is enough (best fit decreasing: at most
+    11 / 9 of the fewest rows and one more, Johnson 1973). Rows hold their texts in rising order, and stand in the order
+    of their first texts.
+    """
+    rows: list[list[int]] = []
+    by_space: dict[int, list[int]] = {}
+    for number in sorted(range(len(lengths)), key=lambda each: -lengths[each]):
+        space = next((each for each in range(lengths[number], length) if by_space.get(each)), None)
+        if space is None:
+            row, space = len(rows), length
+            rows.append([])
+        else:
+            row = by_space[space].pop()
+        rows[row].append(number)
+        by_space.setdefault(space - lengths[number], []).append(row)
+    return sorted(sorted(row) for row in rows)

@@ -10,7 +10,7 @@ import numpy as np
 
 from singa_lite.common.array_types import Array, DeviceRegion
 from singa_lite.common.notice import warn
-from singa_lite.kernels.built import Builder
+from singa_lite.kernels.built import CallBuilder
 from singa_lite.kernels.cuda_kernels.libraries import cublaslt, cudnn_library
 from singa_lite.kernels.cuda_kernels.libraries.cublaslt import CublasLtError, CublasLtNotFoundError
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_convolution import Convolutions
@@ -51,7 +51,7 @@ class Options(NamedTuple):
 class Library(NamedTuple):
     """Builders by kernel, and what they do in one go, as in `KernelSet.fusions`."""
 
-    builders: Mapping[str, Builder[Routine]]
+    builders: Mapping[str, CallBuilder[Routine]]
     fusions: Collection[tuple[str, str]]
 
 

@@ -52,9 +52,9 @@ class WithinBound(Unique):
             return placed
         except LimitError as error:
             may_hold = bound.may_hold(self._held, error.least.arena_bytes, self._alignment)  # the pool's is an estimate
-            found = [error.least, *([] if left is bound else [self.forms.usual.unlimited()])]
+            found = [*([] if bound.device else [self.forms.usual.unlimited()]), error.least]
             least = min(found, key=lambda placed: self._total(bound, placed))  # a repeat may take more than it frees
-            if may_hold or (left is not bound and self._keeps(bound, least)):
+            if may_hold or (not bound.device and self._keeps(bound, least)):
                 return least
             raise _error(bound, self._total(bound, least), plan_of(least)) from None
 
@@ -141,11 +141,11 @@ def process_bytes(device: StepDevice, program: Program) -> int:
     """What the process takes for a program's calls beyond what is promised; on a GPU none of it is the device's."""
     if device.runtime.is_asynchronous:
         return 0
-    return launch_bytes(program.instructions, device.kernels.code_bytes)
+    return launch_bytes(program.instructions, device.kernels.code_of)
 
 
 def process_bytes_once_more(device: StepDevice, program: Program) -> int:
     """The same of one more form of it, beyond what is promised for that; 0 of what does not train."""
     if device.runtime.is_asynchronous:
         return 0
-    return further_bytes(program.instructions, device.kernels.code_bytes)
+    return further_bytes(program.instructions, device.kernels.code_of)

@@ -12,8 +12,17 @@ from typing import Any, Generic, TypeVar
 from singa_lite.common import threads
 from singa_lite.common.unique import Unique
 from singa_lite.kernels.call import Call
-from singa_lite.kernels.interface import SIGNATURES
-from singa_lite.kernels.kernel_set import DeviceArray, Launch, Settings, SpecKey, TensorSpec, TensorSpecs
+from singa_lite.kernels.kernel import functions_of
+from singa_lite.kernels.kernel_set import (
+    CallArrays,
+    DeviceArray,
+    Launch,
+    Settings,
+    SpecKey,
+    TensorSpec,
+    TensorSpecs,
+    specs_of,
+)
 from singa_lite.kernels.routine import Routine
 from singa_lite.kernels.variants import Variants, stamp
 
@@ -112,11 +121,9 @@ class BuiltKernel(Unique, Generic[AnyRoutine]):
         _drop_oldest(known, MOST_ANSWERS)
         self._packed = dumps(known)
 
-    def prepare(
-        self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
-    ) -> Launch:
+    def prepare(self, arrays: CallArrays, scratch: DeviceArray | None, settings: Settings) -> Launch:
         """Bind the routine."""
-        specs = tuple(None if a is None else TensorSpec(a.shape, a.dtype, a.strides) for a in arrays)
+        specs = specs_of(arrays)
         built = self._routine(specs, settings)
         if built is None:
             raise LookupError(f"{self.build.__name__}: wanted tensors that this kernel serves, received {specs}")
@@ -149,9 +156,7 @@ class BuiltKernel(Unique, Generic[AnyRoutine]):
 class AddressKernel(BuiltKernel[AnyRoutine]):
     """A kernel whose steps know addresses only, so its launches hold the arrays of their calls."""
 
-    def prepare(
-        self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
-    ) -> Launch:
+    def prepare(self, arrays: CallArrays, scratch: DeviceArray | None, settings: Settings) -> Launch:
         """Bind the routine."""
         launch = super().prepare(arrays, scratch, settings)
         launch.arrays = arrays, scratch  # type: ignore[attr-defined]
@@ -181,12 +186,7 @@ def _drop_oldest(table: dict[Entry, Any], most: int) -> None:
 
 def builders(*modules: ModuleType) -> dict[str, Builder[Any]]:
     """The builders named in the interface that the modules define, and those of their tables `KERNELS`."""
-    found = {
-        name: builder
-        for module in modules
-        for name, builder in vars(module).items()
-        if name in SIGNATURES and getattr(builder, "__module__", None) == module.__name__
-    }
+    found = {name: builder for module in modules for name, builder in functions_of(module).items()}
     tables: list[dict[str, CallBuilder[Any]]] = [getattr(module, "KERNELS", {}) for module in modules]
     return found | {name: of_specs(name, build) for table in tables for name, build in table.items()}
 

@@ -38,11 +38,13 @@ class Call:
         """Those of the operands that are given."""
         return [self.operands[name] for name in names if name in self.operands]
 
-    @property
-    def written(self) -> set[str]:
-        """Names of the operands that the kernel fills."""
+    def role(self, operand: TensorSpec) -> str:
+        """Returns "Read", "Update" or "Write", as the interface has it. KeyError for what is no operand."""
         signature = SIGNATURES[self.kernel]
-        return {name for name, role in zip(signature.tensors, signature.roles, strict=True) if role == "Write"}
+        roles = {
+            id(self.operands.get(name)): role for name, role in zip(signature.tensors, signature.roles, strict=True)
+        }
+        return roles[id(operand)]
 
     def number(self, setting: str, default: float = 0.0) -> float:
         """A setting that is a number."""

@@ -12,7 +12,7 @@ from singa_lite.common.contexts import OneAtATime
 from singa_lite.common.errors import DeviceError
 from singa_lite.common.notice import warn
 from singa_lite.kernels.interface import SIGNATURES
-from singa_lite.kernels.kernel_set import DeviceArray, Kernel, KernelSet, Launch, Settings, TensorSpecs
+from singa_lite.kernels.kernel_set import CallArrays, DeviceArray, Kernel, KernelSet, Launch, Settings, TensorSpecs
 from singa_lite.kernels.loop_kernels import loops
 from singa_lite.kernels.loop_kernels.library import find as find_loops
 from singa_lite.kernels.numpy_kernels import NUMPY
@@ -124,9 +124,7 @@ class OneBlasThread:
         """As the kernel."""
         return self.kernel.scratch_bytes(specs, settings)
 
-    def prepare(
-        self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
-    ) -> Launch:
+    def prepare(self, arrays: CallArrays, scratch: DeviceArray | None, settings: Settings) -> Launch:
         """As the kernel."""
         launch = self.kernel.prepare(arrays, scratch, settings)
         if max(array.size for array in arrays if array is not None) < self.least:

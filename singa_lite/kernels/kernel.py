@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
@@ -17,6 +17,8 @@ Launch = Callable[[], object]
 Settings = Mapping[str, object]
 #: An array over a device's memory, NumPy's or CuPy's: CuPy, which few have, states no types.
 DeviceArray: TypeAlias = Any
+#: Those of a call in the interface's order, None where one is left out.
+CallArrays = tuple[DeviceArray | None, ...]
 
 
 class Kernel(Protocol):
@@ -28,9 +30,7 @@ class Kernel(Protocol):
     def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
         """Bytes of scratch that `prepare` must be given."""
 
-    def prepare(
-        self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
-    ) -> Launch:
+    def prepare(self, arrays: CallArrays, scratch: DeviceArray | None, settings: Settings) -> Launch:
         """Bind it to its arrays and scratch; the result runs it, as often as wanted."""
 
 
@@ -54,7 +54,7 @@ class Leveled(Protocol):
 class FunctionKernel:
     """A plain function: `function(*arrays, **settings)`, with `scratch=` (uint8 array) if it states a rule."""
 
-    function: Callable[..., None]
+    function: Callable[..., object]
     scratch: ScratchRule | None = None
 
     def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
@@ -65,9 +65,7 @@ class FunctionKernel:
         """What the rule says."""
         return 0 if self.scratch is None else self.scratch(*specs, **settings)
 
-    def prepare(
-        self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
-    ) -> Launch:
+    def prepare(self, arrays: CallArrays, scratch: DeviceArray | None, settings: Settings) -> Launch:
         """The function with all its arguments."""
         if self.scratch is not None:
             return partial(self.function, *arrays, scratch=scratch, **settings)
@@ -75,15 +73,25 @@ class FunctionKernel:
 
 
 def collect(
-    modules: tuple[ModuleType, ...], rules: Mapping[Callable[..., None], ScratchRule]
+    modules: Iterable[ModuleType], rules: Mapping[Callable[..., object], ScratchRule]
 ) -> dict[str, FunctionKernel]:
-    """The kernels that the modules define: functions named in the interface. rules: their scratch rules."""
-    kernels = {}
+    """The kernels that modules define: functions named in the interface, and those of their tables `KERNELS`.
+
+    rules: their scratch rules.
+    """
+    functions = dict[str, Callable[..., object]]()
     for module in modules:
-        for name, function in vars(module).items():
-            if name in SIGNATURES and getattr(function, "__module__", None) == module.__name__:
-                kernels[name] = FunctionKernel(function, rules.get(function))
-    return kernels
+        functions |= functions_of(module) | getattr(module, "KERNELS", {})
+    return {name: FunctionKernel(function, rules.get(function)) for name, function in functions.items()}
+
+
+def functions_of(module: ModuleType) -> dict[str, Callable[..., Any]]:
+    """The functions named in the interface that a module defines."""
+    return {
+        name: function
+        for name, function in vars(module).items()
+        if name in SIGNATURES and getattr(function, "__module__", None) == module.__name__
+    }
 
 
 class OwnCall(Protocol):
@@ -93,7 +101,7 @@ class OwnCall(Protocol):
     def scratch_bytes(self) -> int:
         """Bytes of scratch that `prepare` must be given."""
 
-    def prepare(self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None) -> Launch:
+    def prepare(self, arrays: CallArrays, scratch: DeviceArray | None) -> Launch:
         """Bind it to its arrays, which are NumPy's, and its scratch."""
 
 
@@ -108,9 +116,7 @@ class OwnKernel:
         """What the call states."""
         return _own_call(settings).scratch_bytes
 
-    def prepare(
-        self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
-    ) -> Launch:
+    def prepare(self, arrays: CallArrays, scratch: DeviceArray | None, settings: Settings) -> Launch:
         """The call over its arrays."""
         return _own_call(settings).prepare(arrays, scratch)
 

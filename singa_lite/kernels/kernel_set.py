@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar
 from singa_lite.common.errors import DeviceError
 from singa_lite.kernels.interface import SIGNATURES, Facts, is_user_kernel, joined_of
 from singa_lite.kernels.kernel import OWN_KERNEL
+from singa_lite.kernels.kernel import CallArrays as CallArrays
 from singa_lite.kernels.kernel import DeviceArray as DeviceArray
 from singa_lite.kernels.kernel import FunctionKernel as FunctionKernel
 from singa_lite.kernels.kernel import Kernel as Kernel
@@ -47,9 +48,7 @@ class SequentialCalls:
             self._kernels.scratch_bytes(self._kernel, call, settings) for call in split_operands(self._kernel, specs)
         )
 
-    def prepare(
-        self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
-    ) -> Launch:
+    def prepare(self, arrays: CallArrays, scratch: DeviceArray | None, settings: Settings) -> Launch:
         """Bind all of them."""
         calls = [
             self._kernels.prepare(self._kernel, call, scratch, settings)
@@ -97,7 +96,7 @@ class KernelSet:
 
     #: Whether products in bfloat16 are made by instructions of the processor for them.
     has_bfloat16: bool = False
-    #: Bytes of the process's memory that a call takes for its code, where no equal one has been made.
+    #: Bytes of the process's memory that a call of its own kernels takes for its code, where no equal one was made.
     code_bytes: int = 0
 
     def __init__(
@@ -178,6 +177,12 @@ class KernelSet:
         kernel = self.choose(name, specs, settings)
         return kernel.variant(specs, settings) if isinstance(kernel, Naming) else ""
 
+    def code_of(self, name: str) -> int:
+        """Bytes of the process's memory that a call of this kernel takes for its code, see `code_bytes`."""
+        if name in self.kernels or self.fallback is None:
+            return self.code_bytes
+        return self.fallback.code_of(name)
+
     def most_joined(self, name: str, tensors: Sequence[Described | None], settings: Settings) -> int:
         """How many calls such as this one may be done as one (`joined_name`), and are faster so; 0: none."""
         if name in self.joins:
@@ -200,9 +205,7 @@ class KernelSet:
             return SIGNATURES[name].tensors
         return below.free_of_strides(name, specs, settings)
 
-    def prepare(
-        self, name: str, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
-    ) -> Launch:
+    def prepare(self, name: str, arrays: CallArrays, scratch: DeviceArray | None, settings: Settings) -> Launch:
         """Bind the kernel to its arrays and scratch; the result runs it, as often as wanted."""
         return self.choose(name, specs_of(arrays), settings).prepare(arrays, scratch, settings)
 

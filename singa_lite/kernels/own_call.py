@@ -12,7 +12,7 @@ import numpy as np
 
 from singa_lite.common.array_types import Array, DType
 from singa_lite.common.errors import GraphError
-from singa_lite.kernels.kernel_set import DeviceArray, Launch
+from singa_lite.kernels.kernel_set import CallArrays, DeviceArray, Launch
 
 #: Of each piece in the scratch: a cache line.
 _ALIGNMENT = 64
@@ -52,7 +52,7 @@ class FunctionCall:
         self._pieces = dict(zip(scratch, starts, strict=True))
         self._checked = checked
 
-    def prepare(self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None) -> Launch:
+    def prepare(self, arrays: CallArrays, scratch: DeviceArray | None) -> Launch:
         """Bind it to its arrays and scratch."""
         given = {name: a for name, a in zip(self._tensors, arrays, strict=True) if a is not None}
         handed = {name: _argument_view(array, name in self._writes) for name, array in given.items()}

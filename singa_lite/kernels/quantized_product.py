@@ -16,7 +16,9 @@ from singa_lite.kernels.interface.quantized import FORMATS
 from singa_lite.kernels.kernel_set import DeviceArray, Kernel, KernelSet, Launch, Settings, TensorSpec, TensorSpecs
 
 #: What the numbers of a tile take at most, but that a tile has a row, or the columns of a block, at least.
-TILE_BYTES = 1 << 20
+TILE_BYTES = 4 << 20
+#: Rows of x from which on numbers in bfloat16 are multiplied as such: with fewer rows it saves no time.
+LEAST_NARROW = 128
 _ALIGNMENT = 64
 _NARROW = "bfloat16"
 #: Of a call, None for one that is left out.
@@ -35,8 +37,17 @@ class QuantizedProduct:
         """Nothing is built: calls are bound one by one."""
 
     def supports(self, specs: TensorSpecs, settings: Settings) -> bool:
-        """Whether it takes the operands as they are: those in bfloat16 where the set multiplies such."""
-        return self.kernels.has_bfloat16 or not any(spec is not None and _is_narrow(spec) for spec in specs)
+        """Whether it takes the operands as they are: those in bfloat16 where the set multiplies such, as it
+        does of many rows. Numbers of the weight are then rounded to bfloat16, as those of a parameter are.
+
+        A call that the set below does by a kernel of its own, as of few rows, is left to that.
+        """
+        below = self.kernels.fallback
+        if below is not None and self.name in below.kernels and below.kernels[self.name].serves(specs, settings):
+            return False
+        if not any(spec is not None and _is_narrow(spec) for spec in specs):
+            return True
+        return self.kernels.has_bfloat16 and specs[0] is not None and specs[0].shape[0] >= LEAST_NARROW
 
     serves = supports
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from singa_lite.common.array_types import DType
-from singa_lite.kernels.kernel_set import DeviceArray, Launch, TensorSpec, TensorSpecs
+from singa_lite.kernels.kernel_set import CallArrays, DeviceArray, Launch, TensorSpec, TensorSpecs
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +142,7 @@ class Routine(ABC, Generic[AnyStep]):
         """Bytes of the step that needs most; all steps must be there. A call done at once asks for it several times."""
         return Row(self.steps).scratch_bytes
 
-    def bind(self, specs: TensorSpecs, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None) -> Launch:
+    def bind(self, specs: TensorSpecs, arrays: CallArrays, scratch: DeviceArray | None) -> Launch:
         """The steps over these arrays. specs: those that the routine was built with. scratch: of `scratch_bytes`, or
         more or fewer by its `levels`.
         """

@@ -7,6 +7,7 @@ from math import prod
 from typing import Protocol
 
 from singa_lite.common.array_types import DType
+from singa_lite.common.strides import laid_out, memory_order
 
 #: What tells specs apart: shape, dtype and strides.
 SpecKey = tuple[tuple[int, ...], DType, tuple[int, ...]]
@@ -45,6 +46,12 @@ class TensorSpec:
         """Equal for equal specs."""
         return self.shape, self.dtype, self.strides
 
+    def without_gaps(self, dtype: DType | None = None) -> TensorSpec:
+        """The spec of a tensor without gaps whose axes lie in the same order. dtype: by default its own."""
+        dtype = dtype or self.dtype
+        strides = laid_out(self.shape, memory_order(self.shape, self.strides), dtype.itemsize)
+        return TensorSpec(self.shape, dtype, strides)
+
 
 #: The specs of a call's tensors in the interface's order, None where one is left out.
 TensorSpecs = tuple[TensorSpec | None, ...]
@@ -52,4 +59,9 @@ TensorSpecs = tuple[TensorSpec | None, ...]
 
 def specs_of(tensors: Sequence[Described | None]) -> TensorSpecs:
     """The spec of each tensor or array."""
-    return tuple(None if t is None else TensorSpec(t.shape, t.dtype, t.strides) for t in tensors)
+    return tuple(None if tensor is None else spec_of(tensor) for tensor in tensors)
+
+
+def spec_of(tensor: Described) -> TensorSpec:
+    """The spec of a tensor or array."""
+    return TensorSpec(tensor.shape, tensor.dtype, tensor.strides)

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.common.strides import laid_out, memory_order
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import (
     Kernel,
@@ -24,6 +23,7 @@ from singa_lite.kernels.kernel_set import (
 )
 from singa_lite.kernels.pieces import Arrays, cut_arrays, cut_specs, pieces
 from singa_lite.kernels.routine import in_order
+from singa_lite.kernels.specs import spec_of
 
 #: What four bytes for each element of a piece take together, where its sums take less: it is done on several cores.
 SUMMED_BYTES = 16 << 20
@@ -60,7 +60,7 @@ class SummedKernel:
         return sum(_nbytes(specs[at]) for at in _results(self.name)) + max(wanted)
 
     def _adding_bytes(self, spec: TensorSpec | None) -> int:
-        return 0 if spec is None else self.kernels.scratch_bytes("add", (spec, _buffer_spec(spec), spec), {})
+        return 0 if spec is None else self.kernels.scratch_bytes("add", (spec, spec.without_gaps(), spec), {})
 
     def prepare(self, arrays: Arrays, scratch: Array | None, settings: Settings) -> Launch:
         """The first piece into the results, all others into the scratch, from where they are added."""
@@ -72,7 +72,7 @@ class SummedKernel:
             array = arrays[at]
             if array is not None:
                 sums[at] = _buffer(scratch, start, array)
-                start += _nbytes(_spec(array))
+                start += _nbytes(spec_of(array))
         rest = None if scratch is None else scratch[start:]
         for number, piece in enumerate(summed_pieces(self.name, specs_of(arrays))):
             part = cut_arrays(self.name, tuple(sums) if number else arrays, piece, summed=True)
@@ -85,20 +85,10 @@ def _results(name: str) -> list[int]:
     return [at for at, role in enumerate(SIGNATURES[name].roles) if role == "Write"]
 
 
-def _spec(array: Array) -> TensorSpec:
-    return TensorSpec(array.shape, array.dtype, array.strides)
-
-
-def _buffer_spec(spec: TensorSpec) -> TensorSpec:
-    """As the sums, without gaps."""
-    axes = memory_order(spec.shape, spec.strides)
-    return TensorSpec(spec.shape, spec.dtype, laid_out(spec.shape, axes, spec.dtype.itemsize))
-
-
 def _nbytes(spec: TensorSpec | None) -> int:
     return 0 if spec is None else -(-spec.size * spec.dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
 
 
 def _buffer(scratch: Array | None, start: int, sums: Array) -> Array:
-    made = _buffer_spec(_spec(sums))
+    made = spec_of(sums).without_gaps()
     return np.ndarray(made.shape, made.dtype, scratch, start, made.strides)

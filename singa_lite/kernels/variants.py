@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from singa_lite.common.notice import warn
 from singa_lite.kernels import tuning_file
+from singa_lite.kernels.call import Call
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import Settings, TensorSpecs
 from singa_lite.kernels.routine import Routine
@@ -34,30 +35,40 @@ class _ChoiceTable:
 class Variants(Generic[AnyRoutine]):
     """The variants of one kernel.
 
-    kernel: its name; builders: {variant: what makes its routine of specs and settings, None where it cannot}, first the
-    one that serves wherever the chosen one cannot; rule: which to take where no table has the call, by the same
-    arguments; library: whose code it is, with its version; threads: that an operation may use now.
+    kernel: its name; builders: {variant: what makes the routine of a call, None where it cannot}, first the one that
+    serves wherever the chosen one cannot; rule: which to take where no table has the call; library: whose code it is,
+    with its version; threads: that an operation may use now.
     """
 
     kernel: str
-    builders: Mapping[str, Callable[..., AnyRoutine | None]]
-    rule: Callable[..., str]
+    builders: Mapping[str, Callable[[Call], AnyRoutine | None]]
+    rule: Callable[[Call], str]
     library: Callable[[], str]
     threads: Callable[[], int]
 
     def routine(self, specs: TensorSpecs, settings: Settings) -> AnyRoutine | None:
         """Of the variant that is chosen for the call, which it names, else of the first one that can do it."""
         for name in dict.fromkeys((self._chosen(specs, settings), *self.builders)):
-            made = self.builders[name](*specs, **settings)
+            made = self.builders[name](self._call(specs, settings))
             if made is not None:
                 made.variant = name
                 return made
         return None
 
+    def routines(self, specs: TensorSpecs, settings: Settings) -> dict[str, AnyRoutine]:
+        """The routine of each variant that can do the call, by its name."""
+        call = self._call(specs, settings)
+        made = {name: build(call) for name, build in self.builders.items()}
+        return {name: routine for name, routine in made.items() if routine is not None}
+
     def default(self, specs: TensorSpecs, settings: Settings) -> str:
         """What the rule says; the first variant where that one cannot do the call."""
-        name = self.rule(*specs, **settings)
-        return name if self.builders[name](*specs, **settings) is not None else next(iter(self.builders))
+        call = self._call(specs, settings)
+        name = self.rule(call)
+        return name if self.builders[name](call) is not None else next(iter(self.builders))
+
+    def _call(self, specs: TensorSpecs, settings: Settings) -> Call:
+        return Call.from_specs(self.kernel, specs, settings)
 
     def call_name(self, specs: TensorSpecs, settings: Settings) -> str:
         """What tells the call from others that may take another time, in words. Strides are left out."""
@@ -74,7 +85,7 @@ class Variants(Generic[AnyRoutine]):
                 return name
             if name is not None:
                 warn(f"tuning of {self.kernel}: wanted one of {[*self.builders]}, received {name!r}; the rule decides")
-        return self.rule(*specs, **settings)
+        return self.rule(self._call(specs, settings))
 
 
 #: Of whatever kernel set.

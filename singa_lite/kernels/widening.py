@@ -17,8 +17,6 @@ from typing import Literal
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.common.strides import laid_out, memory_order
-from singa_lite.kernels.cut_norm import CutNorm, pieces_of
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import (
     Described,
@@ -31,6 +29,8 @@ from singa_lite.kernels.kernel_set import (
     specs_of,
 )
 from singa_lite.kernels.pieces import Arrays, cut_arrays, cut_specs, pieces
+from singa_lite.kernels.routine import in_order
+from singa_lite.kernels.specs import spec_of
 from singa_lite.kernels.summed import SummedKernel, summed_pieces
 
 NARROW = "bfloat16"
@@ -58,8 +58,6 @@ class WideningSet(KernelSet):
         """As `KernelSet.choose`; of a call in 16 bits the kernel that takes it as it is, or the one that widens."""
         if not _narrow(name, specs) or self._takes(name, specs, settings):
             return super().choose(name, specs, settings)
-        if pieces_of(name, specs, settings):
-            return CutNorm(name, self)
         widened = WidenedKernel(name, self)
         return SummedKernel(name, widened, self) if summed_pieces(name, specs) else widened
 
@@ -135,12 +133,12 @@ class WidenedKernel:
         over = self.kernels.scratch_bytes(self.name, _widened(self.name, specs), settings)
         return buffers + over
 
-    def prepare(self, arrays: tuple[Array | None, ...], scratch: Array | None, settings: Settings) -> Launch:
+    def prepare(self, arrays: Arrays, scratch: Array | None, settings: Settings) -> Launch:
         """Widen what is read, do it, and round what is written, piece by piece."""
         cuts = self._pieces(specs_of(arrays))
         parts = [cut_arrays(self.name, arrays, piece) for piece in cuts] or [arrays]
         launches = [launch for part in parts for launch in self._launches(part, scratch, settings)]
-        return partial(_in_turn, launches)
+        return in_order(launches)
 
     def _launches(self, arrays: Arrays, scratch: Array | None, settings: Settings) -> Iterator[Launch]:
         given = {at: array for at, array in enumerate(arrays) if array is not None}
@@ -168,11 +166,9 @@ def _narrow(name: str, specs: TensorSpecs) -> dict[int, TensorSpec]:
 def _widened(name: str, specs: TensorSpecs) -> TensorSpecs:
     """The specs of the buffers in the place of narrow operands: without gaps, axes in memory in the same order."""
     narrow = _narrow(name, specs)
-    return tuple(_wide(spec) if at in narrow and spec is not None else spec for at, spec in enumerate(specs))
-
-
-def _wide(spec: TensorSpec) -> TensorSpec:
-    return TensorSpec(spec.shape, _WIDE, laid_out(spec.shape, memory_order(spec.shape, spec.strides), _WIDE.itemsize))
+    return tuple(
+        spec.without_gaps(_WIDE) if at in narrow and spec is not None else spec for at, spec in enumerate(specs)
+    )
 
 
 def _round(target: Array, source: Array, casting: Literal["unsafe"]) -> None:
@@ -187,12 +183,5 @@ def _buffer_bytes(shape: Sequence[int]) -> int:
 
 def _buffer(scratch: Array | None, start: int, narrow: Array) -> Array:
     """In the scratch, from there on, the float32 array that lies as the narrow one."""
-    strides = laid_out(narrow.shape, memory_order(narrow.shape, narrow.strides), _WIDE.itemsize)
-    return np.ndarray(
-        narrow.shape, _WIDE, None if scratch is None else scratch, start if scratch is not None else 0, strides
-    )
-
-
-def _in_turn(launches: Sequence[Launch]) -> None:
-    for launch in launches:
-        launch()
+    wide = spec_of(narrow).without_gaps(_WIDE)
+    return np.ndarray(wide.shape, _WIDE, scratch, 0 if scratch is None else start, wide.strides)

@@ -20,7 +20,8 @@ from singa_lite.layer.constants import shared_constant
 from singa_lite.layer.lora import LORA_NAMES
 from singa_lite.layer.sample_shape import SampleShape
 from singa_lite.layer.text_layer import TextLayer
-from singa_lite.tensor import Shape, Tensor, freeze, full, to_numpy
+from singa_lite.tensor import Shape, Tensor, full, to_numpy
+from singa_lite.tensor.frozen import freeze
 
 
 class Context(NamedTuple):

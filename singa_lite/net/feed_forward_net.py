@@ -289,7 +289,8 @@ class FeedForwardNet(StepMethods, PlanMethods, FileMethods, TextMethods, Adapter
         └───────────────┴────────────┴──────────────┴────────────┴───────┘
         parameters: 18 (72 bytes), state: 0 bytes
         """
-        return net_text.printed(net_text.table(self.layer_rows(), sum(t.nbytes for t in self.states().values())))
+        state, frozen = (sum(t.nbytes for t in table.values()) for table in (self.states(), self.frozen()))
+        return net_text.printed(net_text.table(self.layer_rows(), state, frozen))
 
     def __repr__(self) -> str:
         criteria = "" if self.optimizer is None else net_text.kinds(self.optimizer, self.loss, self.metric)

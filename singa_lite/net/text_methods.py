@@ -40,7 +40,8 @@ class TextMethods(TrainedNet):
 
         stop: ids that end a text, which are its last; -1 stands behind a text's end where others are longer. lengths:
         of each prompt, (n,), where they are unequal; what is behind one's end is not read. Each text is the same as
-        alone. stream: called with the new id of each text, int64 (n,), as soon as it is drawn, -1 for none.
+        alone. stream: called with the new id of each text, int64 (n,), as soon as it is drawn, -1 for none; it may not
+        use the net.
 
         Each position goes through the layers once: attention keeps keys and values, recurrent layers their state, as
         many bytes as `plan_generation` says, until longer texts want more, or a budget or a limit these bytes.
@@ -60,7 +61,7 @@ class TextMethods(TrainedNet):
     def chat(
         self,
         messages: str | Sequence[Mapping[str, str]],
-        steps: int = 256,
+        steps: int | None = None,
         temperature: float = 0.0,
         top_k: int = 0,
         seed: int = 0,
@@ -70,9 +71,9 @@ class TextMethods(TrainedNet):
         """Returns the net's answer to a question, or to a conversation, as text.
 
         messages: the question, or [{"role": "user", "content": "..."}, ...], of which `tokenizer` makes the prompt.
-        steps: the most ids of the answer, which ends at one of the tokenizer's `stop_ids`. temperature, top_k, seed: as
-        for `generate`; 0, the default, always gives the same answer. stream: called with each piece of the text, of
-        whole letters, as soon as it is there, for instance `print`.
+        steps: the most ids of the answer, which ends at one of the tokenizer's `stop_ids`; None: 256, or as many as
+        layers have positions for. temperature, top_k, seed: as for `generate`; 0, the default, always gives the same
+        answer. stream: called with each piece of the text, of whole letters, as soon as it is there.
 
         GraphError for a net without a tokenizer, DataFileError for what are no messages; else as `generate`.
 

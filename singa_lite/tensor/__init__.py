@@ -2,7 +2,6 @@
 
 from singa_lite.common.array_types import Array as Array
 from singa_lite.tensor.devices import find_devices_by as find_devices_by
-from singa_lite.tensor.frozen import freeze as freeze
 from singa_lite.tensor.frozen import frozen as frozen
 from singa_lite.tensor.frozen import is_mapped as is_mapped
 from singa_lite.tensor.geometry import LAYOUTS as LAYOUTS

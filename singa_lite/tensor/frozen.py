@@ -22,11 +22,9 @@ def is_mapped(array: Array) -> bool:
     False
     """
     base: object = array
-    while base is not None:
-        if isinstance(base, np.memmap | mmap.mmap):
-            return True
+    while base is not None and not isinstance(base, mmap.mmap):  # a copy of a numpy.memmap is one too, over no file
         base = base.obj if isinstance(base, memoryview) else getattr(base, "base", None)
-    return False
+    return base is not None
 
 
 def frozen(array: Array, device: DeviceSpec = None) -> Tensor:

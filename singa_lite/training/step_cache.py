@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from contextvars import ContextVar
 from typing import TypeVar
 from weakref import ReferenceType, WeakValueDictionary, ref
 
@@ -38,6 +39,9 @@ from singa_lite.training.steps.train_step import Look, TrainStep
 #: In the place of a budget: what the net has, and its device, beside its other steps; or where these are let go.
 OWN, ALONE = -1, -2
 
+#: Those whose steps the present call may not do.
+_lent: ContextVar[tuple[StepCache, ...]] = ContextVar("lent", default=())
+
 R = TypeVar("R")
 Seen = TypeVar("Seen")
 
@@ -63,7 +67,9 @@ class StepCache(StepRecords):
         return StepCache(layers, self.how, optimizer)
 
     def exclusively(self, work: Callable[..., R], *arguments: object) -> R:
-        """work(*arguments), while no other thread does a step of this net."""
+        """work(*arguments), while no other thread does a step of this net. GraphError within `lent`."""
+        if self in _lent.get():
+            raise GraphError("wanted no step of a net while it hands on the ids that it generates, received one")
         done = self._turn.run(self._exclusively, work, *arguments)
         raise_ignored()  # what came inside the step
         return done
@@ -71,6 +77,12 @@ class StepCache(StepRecords):
     def _exclusively(self, work: Callable[..., R], *arguments: object) -> R:
         self.arena.trim()
         return work(*arguments)
+
+    @in_own_context
+    def lent(self, call: Callable[..., R], *arguments: object) -> R:
+        """call(*arguments), a user's, between steps that must follow each other: it may do no step of this net."""
+        _lent.set((*_lent.get(), self))
+        return call(*arguments)
 
     def train(self, step: TrainStep, feeds: Feeds, pause: Pause | None, changing: Callable[[], object]) -> Values:
         """A training step; its results are valid until the next call, see `own`.

@@ -18,6 +18,7 @@ _SEARCHED = 1 << 20
 _ARRAYS = "write its arrays with numpy.savez, each under a name such as 'parameters/dense/weight'"
 _TORCH = "safetensors.torch.save_file(state_dict, 'net.safetensors')"
 _UNPACK = "unpack it first"
+_LANGUAGE = "singa_lite.models.load(path) makes the net of a language model"
 
 
 class Kind(NamedTuple):
@@ -72,7 +73,8 @@ _CONTENTS: tuple[tuple[bytes, tuple[bytes, ...], Kind], ...] = (
     (rb"sg\x01\x00", (), Kind("a snapshot of SINGA", suffixes=(".bin", ".model"))),
     (rb".{4}\x00{4}\{", (), Kind("a safetensors file", suffixes=(".safetensors",))),
     (rb"\x93NUMPY", (), Kind("one array of numpy.save", f"it has no name; {_ARRAYS}")),
-    (rb"GGUF|lmgg|tjgg", (), Kind("a GGUF file of llama.cpp", "take the model's .safetensors file of Hugging Face")),
+    (rb"GGUF", (), Kind("a GGUF file of a language model", _LANGUAGE)),
+    (rb"lmgg|tjgg", (), Kind("an old file of llama.cpp", "take the model's GGUF file")),
     (rb".{4}TFL3", (), Kind("a model of TensorFlow Lite")),
     (rb"\x08[\x03-\x14][\x12\x1a:B]", (), ONNX),
     (rb"version https://git-lfs", (), Kind("a pointer of Git LFS, without the file", "git lfs pull brings the file")),
@@ -95,7 +97,7 @@ _ENDINGS = {
 #: {a file within a folder, by the end of its name: what the folder is}.
 _FOLDERS = {
     "saved_model.pb": SAVED_MODEL,
-    ".safetensors": Kind("a folder of Hugging Face", "load the .safetensors file in it"),
+    ".safetensors": Kind("a folder of Hugging Face", f"load the .safetensors file in it; {_LANGUAGE}"),
     "pytorch_model.bin": Kind("a folder of Hugging Face", TORCH.advice.replace("path", "its pytorch_model.bin")),
     ".index": INDEX,
     "_METADATA": Kind("a checkpoint of Orbax", f"in JAX, orbax.checkpoint reads it; {_ARRAYS}"),

@@ -6,7 +6,9 @@ import os
 from typing import Any
 
 from singa_lite.common import checks
+from singa_lite.snapshots.language.config import LanguageConfig
 from singa_lite.snapshots.language.stored import StoredModel
+from singa_lite.snapshots.readers import gguf
 from singa_lite.training.trained_net import TrainedNet
 
 
@@ -20,6 +22,16 @@ def opened(path: str | os.PathLike[str]) -> StoredModel:
     from singa_lite.snapshots.language import gguf_model
 
     return gguf_model.read(name)
+
+
+def configuration(path: str | os.PathLike[str]) -> LanguageConfig:
+    """Returns the sizes and options of a language model: of a GGUF file, a folder, or a config.json alone."""
+    from singa_lite.snapshots.language import config_json, gguf_model
+
+    name = checks.path("a language model", path)
+    if os.path.isdir(name):
+        name = os.path.join(name, "config.json")
+    return config_json.read(name) if name.endswith(".json") else gguf_model.configuration(gguf.read(name))
 
 
 def is_model(path: object) -> bool:

@@ -1,127 +1,127 @@
-"""Reads config.json of Hugging Face's into a LanguageConfig."""
+"""config.json of Hugging Face's as a LanguageConfig, and the other way."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
+
+import numpy as np
 
 from singa_lite.common.errors import SnapshotError
-from singa_lite.snapshots.language.config import ARCHITECTURES, LanguageConfig
+from singa_lite.snapshots.language.config import LanguageConfig
+from singa_lite.snapshots.language.values import Values, check_lacking, rotary_factors
 from singa_lite.snapshots.readers import raw
-from singa_lite.snapshots.readers.raw import Json
 
-T = TypeVar("T", int, float, str, bool)
-
-#: {our name: GPT-2's, and all others'}.
+#: {our name: Hugging Face's} of sizes.
 _SIZES = {
-    "width": ("n_embd", "hidden_size"),
-    "layers": ("n_layer", "num_hidden_layers"),
-    "heads": ("n_head", "num_attention_heads"),
-    "vocabulary": ("vocab_size", "vocab_size"),
-    "context": ("n_positions", "max_position_embeddings"),
+    "width": "hidden_size",
+    "layers": "num_hidden_layers",
+    "heads": "num_attention_heads",
+    "hidden_size": "intermediate_size",
+    "vocabulary": "vocab_size",
+    "context": "max_position_embeddings",
 }
-#: Options that no layer has, and the values without effect.
-_PLAIN: dict[str, tuple[Json, ...]] = {
-    "hidden_act": ("silu",),
-    "activation_function": ("gelu_new", "gelu_pytorch_tanh"),
-    "mlp_bias": (False,),
-    "attention_bias": (False,),
-    "partial_rotary_factor": (1, None),
-    "scale_attn_weights": (True,),
-    "scale_attn_by_inverse_layer_idx": (False,),
-    "add_cross_attention": (False,),
-    "quantization_config": (None,),
+#: The scaling of all models of Llama 3, but for the factor.
+_LLAMA3: dict[str, object] = {
+    "rope_type": "llama3",
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
 }
+#: Options that no layer has, and the value without effect.
+_PLAIN = {"hidden_act": "silu", "mlp_bias": False, "attention_bias": False, "partial_rotary_factor": 1.0}
 
 
 def read(path: str | os.PathLike[str]) -> LanguageConfig:
     """Returns the sizes and options of the model of a config.json. SnapshotError for a model that is not built here."""
     with raw.reading(path) as file:
         options = raw.load_json(file, "the file", file.read("the file", 0, file.size))
-    values = _Values(os.fsdecode(path), options)
-    architecture = values.get("model_type", str)
-    if architecture not in ARCHITECTURES:
-        wanted = ", ".join(ARCHITECTURES)
-        raise SnapshotError(f"{values.path}: wanted a model_type of {wanted}, received {architecture[:100]!r}")
+    values = Values(os.fsdecode(path), options)
+    architecture = values.architecture("model_type")
     lacking = [
-        f"{name} {str(options[name])[:50]!r}"
-        for name, plain in _PLAIN.items()
-        if options.get(name, plain[0]) not in plain
+        f"{name} {str(options[name])[:50]!r}" for name, plain in _PLAIN.items() if options.get(name, plain) != plain
     ]
-    rotary = _rotary(values, architecture)
+    packing = options.get("quantization_config")
+    if packing and not (isinstance(packing, dict) and packing.get("bnb_4bit_quant_type") == "nf4"):
+        lacking.append(f"quantization_config {str(packing)[:100]}")
     window = _window(values, architecture, lacking)
-    if lacking:
-        raise SnapshotError(f"{values.path}: wanted a model of what this version has, received {'; '.join(lacking)}")
-    is_gpt2 = architecture == "gpt2"
-    sizes: dict[str, Any] = {ours: values.get(theirs[not is_gpt2], int) for ours, theirs in _SIZES.items()}
-    norm = ("layer_norm_epsilon", 1e-5) if is_gpt2 else ("rms_norm_eps", 1e-6)
-    hidden = ("n_inner", 4 * sizes["width"]) if is_gpt2 else ("intermediate_size", None)
+    check_lacking(values.path, lacking)
+    sizes: dict[str, Any] = {ours: values.get(theirs, int) for ours, theirs in _SIZES.items()}
     head_size = 128 if architecture == "qwen3" else sizes["width"] // max(1, sizes["heads"])
     try:
         return LanguageConfig(
             architecture=architecture,
             **sizes,
-            **rotary,
+            **_rotary(values),
             kv_heads=values.get("num_key_value_heads", int, sizes["heads"]),
             head_size=values.get("head_dim", int, head_size),
-            hidden_size=values.get(hidden[0], int, hidden[1]),
-            epsilon=values.get(norm[0], float, norm[1]),
+            epsilon=values.get("rms_norm_eps", float, 1e-6),
             biases=architecture == "qwen2",
             query_key_norm=architecture == "qwen3",
             window=window,
-            tied=values.get("tie_word_embeddings", bool, is_gpt2),
+            tied=values.get("tie_word_embeddings", bool, False),
         )
     except (ValueError, TypeError) as error:
         raise SnapshotError(f"{values.path}: {error}") from error
 
 
-class _Values:
-    """The entries of the file."""
-
-    def __init__(self, path: str, options: Mapping[str, Json]) -> None:
-        self.path, self.options = path, options
-
-    def get(self, name: str, kind: type[T], default: T | None = None) -> T:
-        """A value. SnapshotError for one that is not there and has no default, or is of another kind."""
-        found = self.options.get(name)
-        found = default if found is None else found
-        if kind is float and type(found) is int:
-            found = float(found)
-        if type(found) is not kind:
-            received = "none of that name" if found is None else str(found)[:100]
-            raise SnapshotError(f"{self.path}: {name}: wanted {kind.__name__}, received {received}")
-        return found
-
-
-def _rotary(values: _Values, architecture: str) -> dict[str, Any]:
+def _rotary(values: Values) -> dict[str, Any]:
     """Base and scaling, of which newer files have one object and older ones two entries."""
-    if architecture == "gpt2":
-        return {}
-    both = values.options.get("rope_parameters") or {}
-    old = values.options.get("rope_scaling") or {}
+    both, old = (values.entries.get(name) or {} for name in ("rope_parameters", "rope_scaling"))
     if not isinstance(both, dict) or not isinstance(old, dict):
         raise SnapshotError(f"{values.path}: rope_parameters: wanted an object, received {str(both or old)[:100]}")
-    base = _Values(f"{values.path}: rope_parameters", both).get("rope_theta", float, -1.0)
-    base = values.get("rope_theta", float, 10000.0) if base == -1.0 else base
-    scaling: dict[str, object] = {name: value for name, value in (both or old).items() if name != "rope_theta"}
+    base = Values(values.path, {"rope_theta": values.entries.get("rope_theta"), **both}).get(
+        "rope_theta", float, 10000.0
+    )
+    scaling = {name: value for name, value in (both or old).items() if name != "rope_theta"}
     kind = scaling.get("rope_type", scaling.get("type", "default"))
     return {"rotary_base": base, "rotary_scaling": None if kind == "default" else scaling}
 
 
-def _window(values: _Values, architecture: str, lacking: list[str]) -> int | None:
+def _window(values: Values, architecture: str, lacking: list[str]) -> int | None:
     """How many keys a position sees. What differs between layers is put into `lacking`."""
-    kinds = values.options.get("layer_types")
+    kinds = values.entries.get("layer_types")
     if isinstance(kinds, list) and len(set(map(str, kinds))) > 1:
         lacking.append("layer_types that differ")
-    if architecture == "mistral":
-        found = values.options.get("sliding_window", 4096)
-    elif values.options.get("use_sliding_window"):
-        found = values.options.get("sliding_window", 4096)
-        if values.get("max_window_layers", int, 0) > 0:
-            lacking.append("max_window_layers")
-    else:
-        found = None
-    if found is not None and type(found) is not int:
-        raise SnapshotError(f"{values.path}: sliding_window: wanted a number or null, received {str(found)[:100]}")
-    return found
+    if architecture != "mistral" and not values.entries.get("use_sliding_window"):
+        return None
+    if architecture != "mistral" and values.get("max_window_layers", int, 0) > 0:
+        lacking.append("max_window_layers")
+    if values.entries.get("sliding_window", 0) is None:
+        return None
+    return values.get("sliding_window", int, 4096)
+
+
+def written(path: str, config: LanguageConfig) -> dict[str, object]:
+    """Returns the entries of config.json. SnapshotError for rotary factors that are not those of Llama 3."""
+    kind = config.architecture
+    scaling = dict(config.rotary_scaling or {"rope_type": "default"})
+    if scaling["rope_type"] == "factors":  # GGUF files have these alone
+        factors = rotary_factors(config, scaling)
+        scaling = {**_LLAMA3, "factor": float(factors.max())}
+        if not np.allclose(factors, rotary_factors(config, scaling), rtol=1e-5, atol=0):
+            raise SnapshotError(f"{path}: wanted rotary factors of Llama 3 for config.json, received others")
+    if (config.biases, config.query_key_norm) != (kind == "qwen2", kind == "qwen3"):
+        raise SnapshotError(
+            f"{path}: wanted biases of qwen2 and norms of queries and keys of qwen3, received others: {kind}"
+        )
+    if kind == "llama" and config.window is not None:
+        raise SnapshotError(
+            f"{path}: wanted a llama without a window, received one of {config.window}; mistral has one"
+        )
+    window = {"sliding_window": config.window}
+    if kind != "mistral":
+        window = {} if config.window is None else {**window, "use_sliding_window": True, "max_window_layers": 0}
+    return {
+        "architectures": [f"{kind.capitalize()}ForCausalLM"],
+        "model_type": kind,
+        **{theirs: getattr(config, ours) for ours, theirs in _SIZES.items()},
+        "num_key_value_heads": config.kv_heads,
+        "head_dim": config.head_size,
+        "rms_norm_eps": config.epsilon,
+        "hidden_act": "silu",
+        "rope_theta": config.rotary_base,
+        "rope_parameters": {**scaling, "rope_theta": config.rotary_base},
+        "tie_word_embeddings": config.tied,
+        **window,
+    }

@@ -8,13 +8,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from singa_lite.common.errors import SnapshotError
-from singa_lite.snapshots.language import config_json
+from singa_lite.snapshots.language import config_json, nf4
 from singa_lite.snapshots.language.config import LanguageConfig
 from singa_lite.snapshots.language.names import Place, places
-from singa_lite.snapshots.language.stored import StoredModel, StoredWeight
+from singa_lite.snapshots.language.stored import StoredModel, StoredWeight, check_shape, quantized
 from singa_lite.snapshots.language.tokenizer import Special, Tokenizer
+from singa_lite.snapshots.language.values import check_lacking
 from singa_lite.snapshots.readers import raw, safetensors
 from singa_lite.snapshots.readers.raw import ByteArray, Json
 from singa_lite.snapshots.readers.safetensors import TensorInfo
@@ -22,47 +24,40 @@ from singa_lite.snapshots.readers.safetensors import TensorInfo
 if TYPE_CHECKING:
     import tokenizers
 
-_ONE, _INDEX = "model.safetensors", "model.safetensors.index.json"
+ONE, INDEX, TEMPLATE = "model.safetensors", "model.safetensors.index.json", "chat_template.jinja"
 #: {dtype in the file: format}.
 _FORMATS = {"F32": "f32", "F16": "f16", "BF16": "bf16"}
-#: Ends of names of buffers, which follow from the configuration.
-_BUFFERS = ("rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias")
-#: Prefixes that names have in some files and lack in others.
-_PREFIXES = ("transformer.", "model.")
 
 
 def read(folder: str) -> StoredModel:
-    """Reads a folder; weights are mapped, those that GPT-2 has the other way are copies.
-
-    SnapshotError for a damaged file, and one for all that the folder wants and is not here.
-    """
+    """Reads a folder; weights are mapped. SnapshotError for a damaged file, and one for all that is not here."""
     config = config_json.read(os.path.join(folder, "config.json"))
-    arrays = dict(_arrays(folder))
-    found: dict[str, StoredWeight] = {}
-    lacking, used = [], set()
+    arrays, found = dict(_arrays(folder)), {}
+    lacking, used = [], {"lm_head.weight"} if config.tied else set()
     for name, place in places(config):
-        stored_as = _name(place.hugging_face, arrays)
-        if stored_as is None:
-            raise SnapshotError(f"{folder}: wanted a tensor {place.hugging_face!r}, received none of that name")
+        stored_as = place.hugging_face
+        info, data = arrays.get(stored_as, (None, None))
         used.add(stored_as)
-        if arrays[stored_as][0].code not in _FORMATS:
-            lacking.append(f"tensor {stored_as!r} in {arrays[stored_as][0].code} (here: {', '.join(_FORMATS)})")
-        else:
-            found[name] = _weight(f"{folder}: tensor {stored_as!r}", place, *arrays[stored_as])
-    lacking += [f"tensor {name!r}" for name in arrays if name not in used and not _is_beside(name, config)]
-    if lacking:
-        raise SnapshotError(f"{folder}: wanted a model of what this version has, received {'; '.join(lacking[:20])}")
+        if stored_as + nf4.STATE in arrays:
+            used.update(stored_as + beside for beside in nf4.BESIDE)
+            found[name] = _converted(folder, place, nf4.numbers(folder, stored_as, arrays))
+            continue
+        check_shape(folder, stored_as, place.shape, None if info is None else info.shape)
+        if info is None or data is None or info.code not in _FORMATS:
+            lacking.append(f"tensor {stored_as!r} in {info and info.code} (here: {', '.join(_FORMATS)})")
+            continue
+        rows = place.shape[0] if len(place.shape) == 2 else 1
+        found[name] = StoredWeight(_FORMATS[info.code], place.shape, data.reshape(rows, -1))
+    lacking += [f"tensor {name!r}" for name in arrays if name not in used and not name.endswith("rotary_emb.inv_freq")]
+    check_lacking(folder, lacking)
     return StoredModel(folder, config, found, _tokenizer(folder, config))
 
 
-def _name(name: str, arrays: Mapping[str, object]) -> str | None:
-    """The name in the file, with a prefix or without."""
-    bare = name.removeprefix("model.")
-    return next((each for each in (name, bare, *(f"{prefix}{bare}" for prefix in _PREFIXES)) if each in arrays), None)
-
-
-def _is_beside(name: str, config: LanguageConfig) -> bool:
-    return name.endswith(_BUFFERS) or (config.tied and name == "lm_head.weight")
+def _converted(folder: str, place: Place, numbers: NDArray[np.float32]) -> StoredWeight:
+    """A weight in q8_0, of which frozen weights may be, or in f16 where its rows are no whole blocks."""
+    check_shape(folder, place.hugging_face, place.shape, numbers.shape)
+    form = "q8_0" if numbers.shape[1] % 32 == 0 else "f16"
+    return StoredWeight(form, place.shape, quantized(numbers, form))
 
 
 def _arrays(folder: str) -> Iterator[tuple[str, tuple[TensorInfo, ByteArray]]]:
@@ -78,31 +73,16 @@ def _arrays(folder: str) -> Iterator[tuple[str, tuple[TensorInfo, ByteArray]]]:
 
 
 def _files(folder: str) -> list[str]:
-    if not os.path.exists(os.path.join(folder, _INDEX)):
-        return [_ONE]
-    index = _json(folder, _INDEX).get("weight_map")
+    if not os.path.exists(os.path.join(folder, INDEX)):
+        return [ONE]
+    index = _json(folder, INDEX).get("weight_map")
     if not isinstance(index, dict) or not all(isinstance(name, str) for name in index.values()):
-        raise SnapshotError(f"{folder}: {_INDEX}: wanted a weight_map of names of files, received something else")
+        raise SnapshotError(f"{folder}: {INDEX}: wanted a weight_map of names of files, received something else")
     files = sorted({str(name) for name in index.values()})
     for name in files:
         if os.path.basename(name) != name or not name.endswith(".safetensors"):
-            raise SnapshotError(f"{folder}: {_INDEX}: wanted files of this folder, received {name[:100]!r}")
+            raise SnapshotError(f"{folder}: {INDEX}: wanted files of this folder, received {name[:100]!r}")
     return files
-
-
-def _weight(where: str, place: Place, info: TensorInfo, data: ByteArray) -> StoredWeight:
-    shape = (place.whole or place.shape[0], *place.shape[1:])
-    wanted = shape[::-1] if place.is_turned else shape
-    if info.shape != wanted:
-        raise SnapshotError(f"{where}: wanted shape {wanted}, received {info.shape}")
-    size = info.stored_dtype.itemsize
-    numbers = data.reshape(*info.shape, size)
-    if place.is_turned:
-        numbers = numbers.swapaxes(0, 1)
-    if place.whole:
-        numbers = numbers[place.begin : place.begin + place.shape[0]]
-    rows = place.shape[0] if len(place.shape) == 2 else 1
-    return StoredWeight(_FORMATS[info.code], place.shape, np.ascontiguousarray(numbers).reshape(rows, -1))
 
 
 # ---- the tokenizer
@@ -154,7 +134,7 @@ def _ids(given: Any, config: LanguageConfig) -> tuple[int, ...]:
 
 def _template(folder: str, options: Mapping[str, Json]) -> str | None:
     """Of chats: in a file of its own, or among the options, where there may be several by name."""
-    path = os.path.join(folder, "chat_template.jinja")
+    path = os.path.join(folder, TEMPLATE)
     if os.path.exists(path):
         with raw.reading(path) as file:
             return file.read("the file", 0, file.size).tobytes().decode("utf-8", "replace")

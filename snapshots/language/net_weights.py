@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from math import prod
 from typing import NamedTuple
 
@@ -11,16 +11,12 @@ import numpy as np
 from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.language.config import LanguageConfig
 from singa_lite.snapshots.language.names import Place, places
-from singa_lite.snapshots.language.stored import WRITTEN, dequantized, quantized
+from singa_lite.snapshots.language.stored import AT_ONCE, WRITTEN, dequantized, quantized
+from singa_lite.snapshots.language.values import ARCHITECTURES
 from singa_lite.snapshots.readers.gguf import BLOCKS
 from singa_lite.snapshots.readers.raw import ByteArray
 from singa_lite.tensor import Tensor, to_numpy
 from singa_lite.training.trained_net import TrainedNet
-
-#: Numbers that are made at once.
-_AT_ONCE = 1 << 20
-#: Parameters that lie as in files; all other matrices are (inputs, outputs).
-_TABLES = ("tokens/weight", "positions/weight")
 
 
 class NetWeight(NamedTuple):
@@ -40,16 +36,15 @@ class NetWeight(NamedTuple):
 
     def rows(self) -> Iterator[ByteArray]:
         """Yields all blocks of the file, some rows at a time."""
-        array = to_numpy(self.tensor) if not self.frozen else self.tensor.array
-        if not self.frozen:
-            array = array.reshape(1, -1) if array.ndim == 1 else array if self.name in _TABLES else array.T
-        step = max(1, _AT_ONCE // self.place.shape[-1])
+        array = self.tensor.array if self.frozen else to_numpy(self.tensor)
+        if not self.frozen:  # products are (inputs, outputs) in a net
+            array = array.reshape(1, -1) if array.ndim == 1 else array if self.name == "tokens/weight" else array.T
+        step = max(1, AT_ONCE // self.place.shape[-1])
         for row in range(0, len(array), step):
-            part = array[row : row + step]
-            if self.format == self.frozen:
-                yield np.asarray(part)
-            else:
-                yield quantized(dequantized(part, self.frozen) if self.frozen else part, self.format)
+            part = np.asarray(array[row : row + step])
+            if self.format != self.frozen:
+                part = quantized(dequantized(part, self.frozen) if self.frozen else part, self.format)
+            yield part
 
 
 def config_of(net: TrainedNet, path: str) -> LanguageConfig:
@@ -57,36 +52,37 @@ def config_of(net: TrainedNet, path: str) -> LanguageConfig:
     found = getattr(net, "language", None)
     if not isinstance(found, LanguageConfig):
         raise SnapshotError(f"{path}: wanted a net of models.language_model or models.load, received another")
+    if found.architecture not in ARCHITECTURES:
+        raise SnapshotError(
+            f"{path}: wanted one of {', '.join(ARCHITECTURES)}, received {found.architecture}, whose files "
+            "snapshots.maps has"
+        )
     return found
 
 
-def weights(net: TrainedNet, path: str, quantization: str | None, narrowest: tuple[str, ...]) -> list[NetWeight]:
+def weights(net: TrainedNet, path: str, quantization: str | None, narrow: Collection[str]) -> list[NetWeight]:
     """Returns all weights of a net, in the order of `places`.
 
-    quantization: the format of matrices that are parameters of the net, None for float32; narrowest: formats in which
+    quantization: the format of matrices that are parameters of the net, None for float32; narrow: formats in which
     frozen weights go out as they came, others in `quantization`. SnapshotError for a net with other parameters.
     """
     where = f"{path}: quantization"
     if quantization is not None and quantization not in WRITTEN:
         raise SnapshotError(f"{where}: wanted None or one of {', '.join(WRITTEN)}, received {quantization!r:.100}")
-    parameters, formats, found = dict(net.parameters()), frozen_formats(net), []
-    frozen = net.frozen()
+    parameters, frozen, formats, found = dict(net.parameters()), net.frozen(), frozen_formats(net), []
     for name, place in places(config_of(net, path)):
-        tensor = parameters.pop(name, None)
-        kind = "" if tensor is not None else formats.get(name, "")
-        tensor = frozen.get(name) if tensor is None else tensor
+        tensor = frozen.get(name)
+        kind = formats[name] if tensor is not None else ""
+        tensor = parameters.pop(name, None) if tensor is None else tensor
         if tensor is None:
             raise SnapshotError(f"{path}: wanted a parameter {name!r} in the net, received none of that name")
-        form = (quantization or "f32") if len(place.shape) > 1 and name != "positions/weight" else "f32"
-        form = kind if kind in narrowest else form
+        form = kind if kind in narrow else (quantization or "f32") if len(place.shape) > 1 else "f32"
         if place.shape[-1] % BLOCKS[form][0]:
             raise SnapshotError(f"{where}: {name}: wanted rows of whole blocks of {form}, received {place.shape}")
         found.append(NetWeight(name, place, tensor, kind, form))
     if parameters:
         text = "merge_lora() makes them part of the others, and save_adapter() writes those of LoRA alone"
-        raise SnapshotError(
-            f"{path}: wanted parameters that such a file has, received {sorted(parameters)[:8]}; {text}"
-        )
+        raise SnapshotError(f"{path}: wanted parameters of such a file, received {sorted(parameters)[:8]}; {text}")
     return found
 
 

@@ -22,8 +22,8 @@ from jinja2.visitor import NodeTransformer
 
 from singa_lite.common.errors import SnapshotError
 
-#: Bytes that one rendering may make; of each value and each turn of a loop; characters of a template.
-_BUDGET, _VALUE, _LONGEST = 64 << 20, 60, 1 << 18
+#: Bytes that one rendering may make; of each value and each turn of a loop; characters of a template; bits of a number.
+_BUDGET, _VALUE, _LONGEST, _BITS = 16 << 20, 60, 1 << 18, 1 << 10
 
 _OF_TEXT = (
     "strip lstrip rstrip removeprefix removesuffix split rsplit splitlines partition rpartition startswith endswith "
@@ -44,7 +44,7 @@ class _Bounded(NodeTransformer):
     def visit_For(self, node: nodes.For) -> nodes.For:
         """A loop spends for each turn what its body could print."""
         self.generic_visit(node)
-        node.iter = _filtered(node.iter, "counted_turns", nodes.Const(_cost(node)))
+        node.iter = _filtered(node.iter, "counted_loop", nodes.Const(_cost(node)))
         return node
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Expr:
@@ -81,12 +81,13 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.add_extension("jinja2.ext.loopcontrols")
         self._where, self._left, self._size = where, 0, len(source)
         own: dict[str, Callable[..., Any]] = {
-            "counted": self._counted, "counted_turns": self._turns, "join": self._join, "replace": self._replace,
+            "counted": self._counted, "counted_loop": self._loop, "join": self._join, "replace": self._replace,
             "indent": self._indent, "tojson": self._tojson, "string": self._text, "safe": self._text,
         }  # fmt: skip
         self.filters = {name: self._spending(FILTERS[name]) for name in _FILTERS.split()} | own
         self.globals = {name: self.globals[name] for name in ("range", "dict", "namespace")}
         self.globals |= {"raise_exception": _raise, "strftime_now": _now}
+        self._functions = list(self.globals.values())
         if len(source) > _LONGEST:
             raise SnapshotError(f"{where}: wanted at most {_LONGEST} characters, received {len(source)}")
         try:
@@ -119,16 +120,18 @@ class Sandbox(ImmutableSandboxedEnvironment):
         owner, name = getattr(obj, "__self__", None), getattr(obj, "__name__", "")
         if isinstance(owner, str) and name in ("replace", "join"):
             return getattr(self, f"_{name}")(*((owner, *args) if name == "replace" else (*args, owner)), **kwargs)
-        if owner is not None and not isinstance(owner, LoopContext):
-            allowed = next((names for kind, names in _METHODS.items() if isinstance(owner, kind)), [])
-            if name not in allowed and owner is not self:
-                raise SecurityError(f"wanted a call of {', '.join(allowed) or 'nothing'}, received {name!r}")
+        allowed = next((names for kind, names in _METHODS.items() if isinstance(owner, kind)), [])
+        is_free = isinstance(obj, Macro | LoopContext) or isinstance(owner, LoopContext) or obj in self._functions
+        if not is_free and name not in allowed:
+            raise SecurityError(f"wanted a call of {', '.join(allowed) or 'a macro'}, received {name!r}")
         return self._counted(super().call(__context, obj, *args, **kwargs))
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         """Does arithmetic; texts and lists are only added."""
         if operator == "**" or (operator != "+" and not all(isinstance(one, int | float) for one in (left, right))):
             raise SecurityError(f"wanted numbers beside {operator!r}, no powers, received {type(left).__name__}")
+        if any(isinstance(one, int) and one.bit_length() > _BITS for one in (left, right)):
+            raise SecurityError(f"wanted numbers of at most {_BITS} bits, received more")
         return self._counted(super().call_binop(context, operator, left, right))
 
     # ---- what spends
@@ -142,10 +145,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """The value, whose bytes are spent."""
         if isinstance(value, str):
             self._spend(_VALUE + len(value))
-        elif isinstance(value, int):
-            self._spend(_VALUE + value.bit_length() // 8)
-        elif isinstance(value, list | tuple | dict):
-            self._spend(_VALUE * (1 + len(value)))
+        else:
+            self._spend(_VALUE * (1 + len(value) if isinstance(value, list | tuple | dict) else 1))
         return value
 
     def _spending(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -155,7 +156,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
         return spending
 
-    def _turns(self, values: Any, each: int) -> Any:
+    def _loop(self, values: Any, each: int) -> Any:
         if isinstance(values, Sized):
             self._spend(each * len(values))
             return values

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ from singa_lite.snapshots.readers.raw import ByteArray
 from singa_lite.tensor import Shape
 
 #: Numbers that are made at once.
-_AT_ONCE = 1 << 20
+AT_ONCE = 1 << 20
 #: Formats of which a net has frozen weights.
 FROZEN = ("q4_0", "q4_1", "q8_0", "q4_k", "q5_k", "q6_k", "f16", "bf16")
 #: Formats that `quantized` makes.
@@ -36,7 +35,7 @@ class StoredWeight(NamedTuple):
     def numbers(self) -> NDArray[np.float32]:
         """Returns all of it in float32, made some rows at a time."""
         found = np.empty((len(self.blocks), self.shape[-1]), np.float32)
-        step = max(1, _AT_ONCE // self.shape[-1])
+        step = max(1, AT_ONCE // self.shape[-1])
         for row in range(0, len(found), step):
             found[row : row + step] = dequantized(self.blocks[row : row + step], self.format)
         return found.reshape(self.shape)
@@ -59,11 +58,12 @@ def dequantized(blocks: ByteArray, form: str) -> NDArray[np.float32]:
     blocks = np.ascontiguousarray(blocks)
     if form == "bf16":
         return (blocks.view("<u2").astype(np.uint32) << 16).view(np.float32)
-    if form in ("f16", "f32", "f64"):
+    if form in ("f16", "f32"):
         return blocks.view(f"<f{int(form[1:]) // 8}").astype(np.float32)
     from gguf import GGMLQuantizationType, dequantize
 
-    return dequantize(blocks, GGMLQuantizationType[form.upper()]).astype(np.float32, copy=False)
+    with np.errstate(all="ignore"):  # scales may be infinite or NaN, as any number of a file
+        return dequantize(blocks, GGMLQuantizationType[form.upper()]).astype(np.float32, copy=False)
 
 
 def quantized(numbers: Array, form: str) -> ByteArray:
@@ -81,15 +81,16 @@ def quantized(numbers: Array, form: str) -> ByteArray:
 
 def halves(blocks: ByteArray, heads: int) -> ByteArray:
     """Returns a copy of rows in Hugging Face's order: GGUF files of Llamas have pairs where it has halves of a head."""
-    return _reordered(blocks, heads, (-1, 2))
+    return np.ascontiguousarray(blocks.reshape(heads, -1, 2, blocks.shape[1]).swapaxes(1, 2)).reshape(blocks.shape)
 
 
 def pairs(blocks: ByteArray, heads: int) -> ByteArray:
     """Returns a copy of rows in the order of GGUF files of Llamas: what `halves` undoes."""
-    return _reordered(blocks, heads, (2, -1))
+    return np.ascontiguousarray(blocks.reshape(heads, 2, -1, blocks.shape[1]).swapaxes(1, 2)).reshape(blocks.shape)
 
 
-def _reordered(blocks: ByteArray, heads: int, extents: tuple[int, int]) -> ByteArray:
-    rows, size = len(blocks), prod(blocks.shape[1:])
-    found = blocks.reshape(heads, *((rows // heads // 2, 2) if extents[1] == 2 else (2, rows // heads // 2)), size)
-    return np.ascontiguousarray(found.swapaxes(1, 2)).reshape(blocks.shape)
+def check_shape(path: str, name: str, wanted: Shape, found: Shape | None) -> None:
+    """SnapshotError unless a tensor of a file has the shape that its configuration wants. found: None: it has none."""
+    if found != wanted:
+        received = "none of that name" if found is None else str(found)[:100]
+        raise SnapshotError(f"{path}: wanted a tensor {name!r} of shape {wanted}, received {received}")

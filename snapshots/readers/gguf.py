@@ -149,17 +149,17 @@ class _Header:
         found: int | float = form.unpack(self.bytes(what, form.size).data)[0]
         return found
 
-    def whole(self, what: str, letter: str = "I") -> int:
+    def integer(self, what: str, letter: str = "I") -> int:
         return int(self.number(what, letter))
 
     def count(self, what: str, most: int) -> int:
-        found = self.whole(f"the number of {what}", "Q")
+        found = self.integer(f"the number of {what}", "Q")
         if found > most:
             raise SnapshotError(f"{self.path}: wanted at most {most} {what}, received {found}")
         return found
 
     def text(self, what: str, most: int | None = None) -> str:
-        size = self.whole(what, "Q")
+        size = self.integer(what, "Q")
         if most is not None and size > most:
             raise SnapshotError(f"{self.path}: {what}: wanted at most {most} bytes, received {size}")
         found = self.bytes(what, size)
@@ -175,7 +175,7 @@ class _Header:
             key = self.text(f"key {number}", _KEY)
             if key in metadata:
                 raise SnapshotError(f"{self.path}: wanted each key once, received {key!r} twice")
-            metadata[key] = self.value(key, self.whole(key))
+            metadata[key] = self.value(key, self.integer(key))
             spans[key] = begin, self.at
         return metadata, spans
 
@@ -197,7 +197,7 @@ class _Header:
         return LETTERS[kind]
 
     def array(self, key: str) -> ArrayValue:
-        kind, count = self.whole(key), self.whole(key, "Q")
+        kind, count = self.integer(key), self.integer(key, "Q")
         found = ArrayValue(kind, count, self.at)
         if kind != TEXT:
             self.bytes(key, count * Struct(f"<{self.letter(key, kind)}").size)
@@ -226,11 +226,11 @@ class _Header:
 
     def info(self, what: str) -> TensorInfo:
         """The next tensor; its begin is the offset. One of an unknown type has no bytes."""
-        axes = self.whole(what)
+        axes = self.integer(what)
         if not 1 <= axes <= _AXES:
             raise SnapshotError(f"{self.path}: {what}: wanted 1 to {_AXES} axes, received {axes}")
-        shape = tuple(self.whole(what, "Q") for _ in range(axes))[::-1]
-        kind, offset = self.whole(what), self.whole(what, "Q")
+        shape = tuple(self.integer(what, "Q") for _ in range(axes))[::-1]
+        kind, offset = self.integer(what), self.integer(what, "Q")
         name, elements, size = TYPES.get(kind, (f"type {kind}", 1, 0))
         if 0 in shape or shape[-1] % elements:
             wanted = f"extents of at least 1, the innermost a multiple of {elements} for {name}"

@@ -9,8 +9,9 @@ import pytest
 from kernel_sets import cuda_sets, sets_of_a_chain
 from singa_lite.kernels.kernel_set import KernelSet
 
-#: Where CUDA kernels run on the host, each of their threads takes microseconds.
-ON_CPU = sets_of_a_chain()
+CHAIN = sets_of_a_chain()
+#: Without oneDNN, whose own kernels are convolutions, products and pooling: its other calls are those of the loops.
+ON_CPU = [kernels for kernels in CHAIN if kernels.name != "onednn"]
 ALL = [*ON_CPU, *cuda_sets()]
 #: Without those that only put a library's kernels before the kernels of another one here.
 WITHOUT_LIBRARIES = [kernels for kernels in ALL if kernels.name not in ("cuda-libraries", "gpu")]
@@ -22,7 +23,13 @@ def parameter(kernels: KernelSet, *values: Any, label: str = "") -> Any:
     return pytest.param(kernels, *values, id=name, marks=[pytest.mark.gpu] if kernels.name.startswith("gpu") else [])
 
 
+#: For convolutions and products.
+every_multiplying_set = pytest.mark.parametrize("kernels", [parameter(kernels) for kernels in [*CHAIN, *cuda_sets()]])
 #: For what holds of every kernel set.
 every_set = pytest.mark.parametrize("kernels", [parameter(kernels) for kernels in ALL])
 #: The same over many calls, for kernels that no library has.
 every_own_set = pytest.mark.parametrize("kernels", [parameter(kernels) for kernels in WITHOUT_LIBRARIES])
+#: For pooling, which oneDNN has too.
+every_library_set = pytest.mark.parametrize(
+    "kernels", [parameter(kernels) for kernels in dict.fromkeys((*CHAIN, *WITHOUT_LIBRARIES))]
+)

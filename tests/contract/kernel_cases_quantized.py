@@ -100,8 +100,10 @@ def by_ids(format: str, kind: type) -> Case:
     return Case(build)
 
 
-def product(format: str, back: bool = False, bias: bool = False, shape: tuple[int, int] | None = None) -> Case:
-    """x, blocks, bias, y; or dy, blocks, dx."""
+def product(
+    format: str, back: bool = False, bias: bool = False, shape: tuple[int, int] | None = None, rows: int = 67
+) -> Case:
+    """x, blocks, bias, y; or dy, blocks, dx. shape, rows: of a big case."""
 
     def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
         blocks, rows, columns = weight(rng, format, big)
@@ -124,6 +126,8 @@ CASES: dict[str, Case] = {
     "quantized_embedding:halves": by_ids("f16", np.uint8),
     "quantized_linear": product("q4_1", bias=True),
     "quantized_linear:groups": product("q4_k"),
+    "quantized_linear:few rows": product("q8_0", shape=(1037, 2080), rows=3),
+    "quantized_linear:few rows, halves": product("f16", bias=True, shape=(1037, 2083), rows=8),
     "quantized_linear_derivative": product("q4_1", back=True),
     "quantized_linear_derivative:groups": product("q6_k", back=True),
     # Of which the columns of a block of all rows are more than a tile.

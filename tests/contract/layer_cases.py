@@ -110,12 +110,6 @@ CASES: dict[str, Case] = {
     "Dense:softmax of sequences": Case(lambda: layers.Dense("d", 4, activation="softmax"), ((5, 6),), batch=3),
     "Dense:sequences": Case(lambda: layers.Dense("d", 4), ((5, 6),), batch=3),
     "Dense:three axes": Case(lambda: layers.Dense("d", 4, use_bias=False), ((3, 5, 6),)),
-    "Dense:quantised": Case(lambda: layers.Dense("d", 4, weight_format="q8_0"), ((5, 32),), batch=3),
-    "Embedding:quantised": Case(
-        lambda: layers.Embedding("e", 9, 32, weight_format="q4_0"), ((3,),), differentiable=False
-    ),
-    "TiedDense:quantised": Case(_quantised_head, ((3, 32),), placed=_quantised_head),
-    "SwiGLU:quantised": Case(lambda: layers.SwiGLU("g", 4, weight_format={"value": "q4_1"}), ((5, 32),), batch=3),
     "Embedding": Case(lambda: layers.Embedding("e", 9, 4), ((3,),)),
     "Embedding:padding": Case(lambda: layers.Embedding("e", 9, 4, 3), ((3, 5),)),
     "TiedDense": Case(_tied_head, ((3, 4),), placed=_tied_head),
@@ -378,4 +372,10 @@ CASES: dict[str, Case] = {
         batch=3,
         placed=lambda *at: layers.Net("n", _small_net(*at)),
     ),
+    "Dense:quantised": Case(lambda: layers.Dense("d", 4, weight_format="q8_0"), ((5, 32),), batch=3),
+    "Embedding:quantised": Case(
+        lambda: layers.Embedding("e", 9, 32, weight_format="q4_0"), ((3,),), differentiable=False
+    ),
+    "TiedDense:quantised": Case(_quantised_head, ((3, 32),), placed=_quantised_head),
+    "SwiGLU:quantised": Case(lambda: layers.SwiGLU("g", 4, weight_format={"value": "q4_1"}), ((5, 32),), batch=3),
 }

@@ -13,7 +13,7 @@ import pytest
 
 import kernel_sizes
 from every_row import over_rows
-from every_set import ON_CPU, WITHOUT_LIBRARIES, parameter
+from every_set import CHAIN, ON_CPU, WITHOUT_LIBRARIES, parameter
 from kernel_case import Tensors, run
 from kernel_cases import CASES
 from kernel_sizes import SIZES, build
@@ -73,8 +73,9 @@ PLAIN = {label: PAIRS[label] for label in ("c order", "channels last")}
 def calls() -> Iterator[Any]:
     """Every case of every set that has its kernel."""
     for key in CASES:
-        for kernels in (kernels for kernels in WITHOUT_LIBRARIES if key.split(":")[0] in kernels.kernels):
-            yield parameter(kernels, key, label=key)
+        for kernels in dict.fromkeys((*CHAIN, *WITHOUT_LIBRARIES)):
+            if key.split(":")[0] in kernels.kernels:
+                yield parameter(kernels, key, label=key)
 
 
 @lru_cache(maxsize=1)
@@ -174,7 +175,7 @@ SOME = ("small", "packs", "one value a channel", "one channel", "many channels")
 
 
 def calls_free_of_strides() -> Iterator[Any]:
-    for kernels in ON_CPU:
+    for kernels in CHAIN:
         for key in CASES:
             name = key.split(":")[0]
             if name in kernels.any_strides or (kernels.name == "loops" and name in kernels.kernels):

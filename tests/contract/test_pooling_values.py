@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from every_set import ON_CPU, every_own_set
+from every_set import CHAIN, every_library_set
 from kernel_case import garbage, run
 from layouts import LAYOUTS, PAIRS, Layout, at_an_odd_place, c_order, channels_last, check
 from singa_lite.kernels.interface.window import Window
@@ -120,27 +120,27 @@ def check_all(kernels: KernelSet, x: Array, first: Layout, second: Layout, setti
         is_near(dx, spread(np.broadcast_to(share[..., None], (*shape, window.taps)), x.shape, window))
 
 
-@every_own_set
+@every_library_set
 @pytest.mark.parametrize("settings", WINDOWS.values(), ids=WINDOWS)
 @pytest.mark.parametrize("first, second", LAYOUTS.values(), ids=LAYOUTS)
 @pytest.mark.parametrize("channels", [16, 18])
 def test_every_window_in_every_layout(kernels: KernelSet, settings, first, second, channels):
     """Whole packs of channels, and a few more. What is chosen is exact."""
-    for dtype in (np.float32, np.float64) if kernels in ON_CPU else (np.float32,):
+    for dtype in (np.float32, np.float64) if kernels in CHAIN else (np.float32,):
         check_all(kernels, normal(3, channels, 7, 9).astype(dtype), first, second, settings)
 
 
-@every_own_set
+@every_library_set
 @every_window
 @pytest.mark.parametrize("first, second", [PAIRS["channels last"], PAIRS["c order"], (at_an_odd_place, c_order)])
 def test_few_values_many_times_over(kernels: KernelSet, settings, first, second):
     """The derivative goes to the first place, whatever thread found it."""
     x = np.random.default_rng(3).integers(-2, 3, (2, 8, 11, 13))
-    for dtype in (np.float32, np.float64) if kernels in ON_CPU else (np.float32,):
+    for dtype in (np.float32, np.float64) if kernels in CHAIN else (np.float32,):
         check_all(kernels, x.astype(dtype), first, second, settings)
 
 
-@every_own_set
+@every_library_set
 @every_window
 @pytest.mark.parametrize("layout", [channels_last, c_order])
 @pytest.mark.parametrize("kind", ["few values", "zeros", *range(len(BAD))], ids=str)
@@ -167,7 +167,7 @@ def test_the_first_of_the_largest_wins_and_nan_before_all(kernels: KernelSet, se
             np.testing.assert_array_equal(index, place)
 
 
-@every_own_set
+@every_library_set
 @every_window
 @counts
 @pytest.mark.parametrize("layout", [channels_last, c_order])
@@ -178,7 +178,7 @@ def test_nan_and_infinities_in_averages(kernels: KernelSet, settings, count_pad,
     check(kernels, "avg_pool2d", [layout(x), y], {**settings, "count_pad": count_pad}, always=False)
 
 
-@every_own_set
+@every_library_set
 @pytest.mark.parametrize("layout", [channels_last, c_order])
 def test_infinite_slopes_stay_with_the_winner(kernels: KernelSet, layout):
     settings = WINDOWS["of ResNet"]

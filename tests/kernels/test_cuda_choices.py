@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kernel_case import run
+from launches import KERNELS
 from layouts import image, serves
 from singa_lite.common.strides import ordered_strides
-from singa_lite.kernels.cuda_kernels import convolution, depthwise, linear, plane, reduction, softmax
+from singa_lite.kernels.cuda_kernels import convolution, depthwise, plane
 from singa_lite.kernels.cuda_kernels.libraries import filter_sums
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import TensorSpec, specs_of
@@ -23,23 +25,31 @@ def plain(*shape: int, dtype: Any = np.float32) -> TensorSpec:
     return TensorSpec(shape, np.dtype(dtype), ordered_strides(shape, range(len(shape)), size))
 
 
+def made(kernel: str, *specs: TensorSpec | None, **settings: Any) -> Any:
+    return KERNELS[kernel].build(*specs, **settings)
+
+
 def summed(x: TensorSpec, axes: tuple[int, ...]) -> Any:
     y = plain(*(extent for axis, extent in enumerate(x.shape) if axis not in axes))
-    return reduction.reduce_sum(x, y, axes=axes, alpha=1.0)
+    return made("reduce_sum", x, y, axes=axes, alpha=1.0)
 
 
 def convolved(c: int, k: int, groups: int) -> Any:
     x, weight, y = image(2, c, 9, 9), image(k, c // groups, 3, 3), image(2, k, 7, 7)
-    return convolution.conv2d(x, weight, None, y, window=Window((3, 3)), groups=groups)
+    return made("conv2d", x, weight, None, y, window=Window((3, 3)), groups=groups)
+
+
+def softmax(x: TensorSpec, axis: int) -> Any:
+    return made("softmax", x, TensorSpec(x.shape, x.dtype, x.strides), axis=axis)
 
 
 CHANNELS_LAST, SHORT, DENSE = image(8, 21, 64, 64), "softmax_short_rows", [convolution.FILE]
 #: What is made, and its kernels; of convolutions their files.
 MADE = {
-    "channels innermost": (softmax.softmax(CHANNELS_LAST, CHANNELS_LAST, axis=1), [SHORT]),
-    "channels outside": (softmax.softmax(plain(8, 21, 64, 64), plain(8, 21, 64, 64), axis=1), ["softmax_columns"]),
-    "rows": (softmax.softmax(plain(8, 12, 512, 1024), plain(8, 12, 512, 1024), axis=-1), [SHORT]),
-    "long rows": (softmax.softmax(plain(64, 50257), plain(64, 50257), axis=1), ["softmax_long_rows"]),
+    "channels innermost": (softmax(CHANNELS_LAST, 1), [SHORT]),
+    "channels outside": (softmax(plain(8, 21, 64, 64), 1), ["softmax_columns"]),
+    "rows": (softmax(plain(8, 12, 512, 1024), -1), [SHORT]),
+    "long rows": (softmax(plain(64, 50257), 1), ["softmax_long_rows"]),
     "one sum": (summed(plain(1 << 24), (0,)), ["sum_rows", "sum_rows"]),
     "few sums": (summed(plain(200_000, 64), (0,)), ["sum_columns", "sum_rows"]),
     "many short rows": (summed(plain(64, 2000), (1,)), ["sum_rows"]),
@@ -54,10 +64,10 @@ MADE = {
 
 @pytest.mark.parametrize("label", MADE)
 def test_kernels_of_a_call(label):
-    made, wanted = MADE[label]
-    assert [one.file if ".cu" in wanted[0] else one.kernel for one in made.launches] == wanted
+    routine, wanted = MADE[label]
+    assert [one.file if ".cu" in wanted[0] else one.kernel for one in routine.launches] == wanted
     if label in ("one sum", "few sums"):
-        assert np.prod(made.launches[0].grid) >= 256, "few sums of many terms keep many blocks busy"
+        assert np.prod(routine.launches[0].grid) >= 256, "few sums of many terms keep many blocks busy"
 
 
 @pytest.mark.parametrize(
@@ -86,6 +96,8 @@ LOSS, SCORES = [(3, 5), (3,), (3,), (3, 5)], [(3, 5), (3, 5), (3,)]
 LEFT: dict[str, tuple[str, list[Any], dict[str, Any], str, str]] = {
     "integers": ("relu", [(5,), (5,)], {}, "f4 f4", "i4 i4"),
     "two dtypes": ("relu", [(5,), (5,)], {}, "f4 f4", "f4 f8"),
+    "a mask of floats": ("where", [(5,)] * 4, {}, "? f4 f4 f4", "f4 f4 f4 f4"),
+    "a mask for numbers": ("maximum", [(5,)] * 3, {}, "f4 f4 f4", "? f4 f4"),
     "convolution: two dtypes": ("conv2d", CONVOLVED, WINDOW, "f4 f4 f4 f4", "f4 f8 f4 f4"),
     "convolution: integers": ("conv2d", CONVOLVED, WINDOW, "f4 f4 f4 f4", "i4 i4 i4 i4"),
     "linear: integers": ("linear", LINEAR, {}, "f4 f4 f4 f4", "i4 i4 i4 i4"),
@@ -112,6 +124,12 @@ def test_what_is_left_to_the_next_set(cuda, label):
     assert not serves(cuda, name, tensors(shapes, left), settings)
 
 
+def test_numbers_of_two_dtypes_are_compared_as_float32(cuda):
+    a, b, y = np.array([1, 2, 3], np.float32), np.array([2, 2, 2], np.float16), np.full(3, 7, np.float16)
+    run(cuda, "compare", (a, b, y), {"relation": "less"})
+    assert y.tolist() == [1, 0, 0]
+
+
 def test_more_ids_or_rows_than_32_bits_count_are_left(cuda):
     ids, small, settings = np.zeros(1, np.int64), np.zeros((1, 1), np.float32), {"first": 0, "padding": -1}
     many_ids, many_rows = np.broadcast_to(ids, (2**32,)), np.broadcast_to(small, (2**32, 1))
@@ -132,5 +150,5 @@ def test_ids_an_activation_without_a_fused_kernel_and_too_many_axes_are_left(cud
 
 def test_rows_of_a_batch_are_rows_of_one_product():
     a, b, y = plain(9, 5, 8), plain(8, 3), plain(9, 5, 3)
-    routine = linear.matmul(a, b, y, transpose_a=False, transpose_b=False)
+    routine = made("matmul", a, b, y, transpose_a=False, transpose_b=False)
     assert routine is not None and routine.launches[0].grid == (1, 1, 1)

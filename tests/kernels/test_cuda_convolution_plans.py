@@ -16,6 +16,7 @@ from host_libraries import convolutions, missing
 from host_loader import HostLoader, missing_to_run
 from kernel_case import garbage, run
 from layouts import PAIRS, c_order, channels_last, check, image, piece_of_channels_last, serves
+from singa_lite.kernels.built import of_specs
 from singa_lite.kernels.cuda_kernels import depthwise
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_call import GENERIC, Plan
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_convolution import Convolutions
@@ -33,7 +34,8 @@ pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"wants {MISSING}")
 
 def kernels(made: Convolutions) -> OverNumPy:
     """The builders as a set without a fallback."""
-    return OverNumPy("cudnn", {name: CudaKernel(build, HostLoader()) for name, build in made.builders.items()})
+    builders = {name: of_specs(name, build) for name, build in made.builders.items()}
+    return OverNumPy("cudnn", {name: CudaKernel(build, HostLoader()) for name, build in builders.items()})
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +131,7 @@ def test_more_workspace_is_a_better_engine(tf32):
     made = convolutions(allow_tf32=tf32)
     for direction in DIRECTIONS:
         name, operands, settings = specs(LARGE, direction)
-        call = made.builders[name](*operands, **settings).steps[0].call
+        call = of_specs(name, made.builders[name])(*operands, **settings).steps[0].call
         assert call.levels == tuple(sorted({plan.workspace_bytes for plan in call.plans}))
         for level in call.levels:
             assert call.plan_within(level).workspace_bytes == level

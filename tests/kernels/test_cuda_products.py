@@ -11,6 +11,7 @@ import host_loader
 from host_libraries import HostMultiplier
 from kernel_case import garbage, run
 from layouts import serves
+from singa_lite.kernels.built import of_specs
 from singa_lite.kernels.cuda_kernels.libraries.matrix import matrix
 from singa_lite.kernels.cuda_kernels.libraries.product import Product
 from singa_lite.kernels.cuda_kernels.libraries.products import Products
@@ -37,7 +38,7 @@ def kernels(multiplier) -> KernelSet:
 
     builders = Products(multiplier).builders
     loader = host_loader.HostLoader()
-    return OverNumPy("products", {name: CudaKernel(build, loader) for name, build in builders.items()})
+    return OverNumPy("products", {name: CudaKernel(of_specs(name, build), loader) for name, build in builders.items()})
 
 
 def normal(*shape: int, seed: int = 3, dtype: Any = np.float32) -> np.ndarray:
@@ -174,7 +175,8 @@ def test_extents_beyond_32_bits():
     assert matrix(TensorSpec((most, 2, 2), float32, (16, 8, 4))) is None
     assert matrix(TensorSpec((3, 4), float32, (18, 4))) is None, "no whole elements"
     many = [TensorSpec((2, most // 2, extent), float32, (2 * most * extent, 4 * extent, 4)) for extent in (3, 5)]
-    routine = Products(HostMultiplier()).matmul(many[0], *specs_of((normal(3, 5),)), many[1], **PLAIN)
+    matmul = of_specs("matmul", Products(HostMultiplier()).matmul)
+    routine = matmul(many[0], *specs_of((normal(3, 5),)), many[1], **PLAIN)
     assert routine.steps[0].call.product.batch == 2
 
 
@@ -193,7 +195,7 @@ def gradients(by: HostMultiplier, x: np.ndarray, dy: np.ndarray, dweight: np.nda
     from host_kernels import on_host
 
     tensors = x, dy, dweight, dbias
-    kernel = CudaKernel(Products(by).linear_gradient, host_loader.HostLoader())
+    kernel = CudaKernel(of_specs("linear_gradient", Products(by).linear_gradient), host_loader.HostLoader())
     scratch = garbage((kernel.scratch_bytes(specs_of(tensors), {}),), np.uint8)
     kernel.prepare(tuple(map(on_host, tensors)), on_host(scratch), {})()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes as c
 import shutil
+from collections.abc import Callable
+from math import erfc, exp, log1p, pi, sqrt
 from textwrap import dedent
 from typing import Any
 
@@ -246,3 +248,38 @@ def test_results_have_the_same_bits_for_every_number_of_threads():
     set_to = {"OPENBLAS_NUM_THREADS": 1, "SINGA_LITE_LOOPS": ""}
     results = {output(script, OMP_NUM_THREADS=number, **set_to) for number in (1, 2, 3)}
     assert len(results) == 1
+
+
+# --- values ---------------------------------------------------------------------------------------------------
+
+
+def normal_tail(x: float) -> float:
+    """The standard normal distribution below x."""
+    return erfc(-x / sqrt(2)) / 2
+
+
+def density(x: float) -> float:
+    """Of the standard normal distribution."""
+    return exp(-x * x / 2) / sqrt(2 * pi)
+
+
+#: {kernel: numbers from and to, the function of float64, and its relative error, which grows with a power's exponent}.
+TAILS: dict[str, tuple[float, float, Callable[[float], float], float]] = {
+    "gelu": (-14.0, -4.0, lambda x: x * normal_tail(x), 2e-5),
+    "gelu_derivative": (-14.0, -4.0, lambda x: normal_tail(x) + x * density(x), 2e-5),
+    "sigmoid": (-103.0, -20.0, lambda x: exp(x) / (1 + exp(x)), 1e-6),
+    "gelu_tanh": (-10.0, -3.0, lambda x: x / (1 + exp(-sqrt(8 / pi) * (x + 0.044715 * x**3))), 2e-5),
+    "silu_derivative": (-80.0, -20.0, lambda x: exp(x) / (1 + exp(x)) * (1 + x / (1 + exp(x))), 1e-6),
+    "softplus": (-103.0, -20.0, lambda x: log1p(exp(x)), 1e-6),
+}
+
+
+@needs_loops
+@pytest.mark.parametrize("name", TAILS)
+def test_tails_keep_their_digits_down_to_the_smallest_numbers(name):
+    first, last, function, error = TAILS[name]
+    x = np.linspace(first, last, 3001, dtype=np.float32)
+    y, given = np.full_like(x, np.nan), [np.ones_like(x), x] if name.endswith("_derivative") else [x]
+    loops(NUMPY).prepare(name, (*given, y), None, {})()
+    least = 2 * float(np.finfo(np.float32).smallest_subnormal)
+    np.testing.assert_allclose(y, [function(float(one)) for one in x], rtol=error, atol=least)

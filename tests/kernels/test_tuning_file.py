@@ -119,9 +119,9 @@ def made(**able: bool) -> Variants:
     names = list(able)
 
     def builder(name):
-        return lambda x, y: SimpleNamespace(variant="", by=name) if able[name] else None
+        return lambda call: SimpleNamespace(variant="", by=name) if able[name] else None
 
-    return Variants("relu", {name: builder(name) for name in names}, lambda x, y: names[1], lambda: "lib 1", lambda: 2)
+    return Variants("relu", {name: builder(name) for name in names}, lambda call: names[1], lambda: "lib 1", lambda: 2)
 
 
 def test_by_the_table():

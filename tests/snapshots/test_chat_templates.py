@@ -52,7 +52,7 @@ def test_texts_and_ids_worked_out_by_hand(tmp_path: Path):
     """Digits are apart before pairs are joined; two blanks are one token."""
     tokenizer, (tokens, *_) = templated(None, tmp_path), small_tokens()
     for text, pieces in {
-        "the an": ["the", "Ġa", "n"],
+        "the an": ["the", "Ġ", "an"],
         " the  the": ["Ġthe", "Ġ", "Ġthe"],
         "12 in": ["1", "2", "Ġ", "in"],
         "<|im_start|>a\n": ["<|im_start|>", "a", "Ċ"],
@@ -88,7 +88,8 @@ def test_templates_give_what_transformers_gives(tmp_path: Path):
         "filters": "{{ messages | map(attribute='role') | join(', ') | upper }}{{ messages[1:] | length }}"
         "{{ messages[0] | tojson }}{{ messages[0]['content'].strip().split('a')[-1] }}{{ [1, 2] | tojson(indent=2) }}",
         "names": "{% set ns = namespace(n=0) %}{% for m in messages if m.role == 'user' %}{% set ns.n = ns.n + 1 %}"
-        "{{ ns.n ~ ':' ~ m.content | trim }}{% if not loop.last %}, {% endif %}{% endfor %}{{ bos_token }}{{ eos_token }}",
+        "{{ ns.n ~ ':' ~ m.content | trim }}{% if not loop.last %}, {% endif %}{% endfor %}"
+        "{{ bos_token }}{{ eos_token }}{{ '%d' | string ~ 7 // 2 ~ 7 % 4 }}{{ loop is defined }}",
         "macros": "{% macro say(m) %}<{{ m.role }}>{{ m.content | replace('the', 'a') }}{% endmacro %}"
         "{% for m in messages %}\n    {{- say(m) }}\n{% endfor %}{% if tools %}x{% endif %}{{ 'a\nb' | indent(2) }}",
         "usual": TEMPLATE,
@@ -162,7 +163,7 @@ def refused(tokenizer: Tokenizer, template: str) -> None:
         with pytest.raises((SnapshotError, ValueError), match=r"strange\.gguf: chat template"):
             given.render(CHAT)
 
-    assert peak_of(attempt) < 600 << 20
+    assert peak_of(attempt) < 300 << 20
     assert time.process_time() - began < 20
 
 

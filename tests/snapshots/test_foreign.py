@@ -62,7 +62,7 @@ FILES: dict[str, tuple[bytes, tuple[str, ...]]] = {
     "net.onnx": (ONNX, ("ONNX", "savez")),
     "onnx.bin": (ONNX, ("ONNX",)),
     "cut.onnx": (b"\n", ("ONNX",)),
-    "net.gguf": (b"GGUF\x03" + bytes(40), ("GGUF", ".safetensors")),
+    "net.gguf": (b"GGUF\x03" + bytes(40), ("GGUF", "models.load")),
     "gguf.bin": (b"GGUF\x03" + bytes(40), ("GGUF",)),
     "frozen.pb": (b"\n\x10abc", ("TensorFlow",)),
     "net.tflite": (b"\x1c\0\0\0TFL3" + bytes(9), ("TensorFlow Lite",)),

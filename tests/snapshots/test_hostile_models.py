@@ -1,4 +1,4 @@
-"""Damaged and hostile GGUF files and folders of language models: one error that names the culprit, in bounded memory."""
+"""Damaged and hostile files of language models: one error that names the culprit, in bounded memory."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_damaged_files(tmp_path: Path, some: list[Any]):
 
 def folder(path: Path, changes: dict[str, Any], files: dict[str, bytes]) -> None:
     sizes: dict[str, Any] = {"width": 8, "layers": 1, "heads": 2, "hidden_size": 12, "vocabulary": 20}
-    net = models.language_model(models.LanguageConfig(architecture="llama", **sizes), length=4)
+    net = models.language_model(models.LanguageConfig(architecture="llama", **sizes, tied=True), length=4)
     net.save(f"{path}/")
     config = json.loads((path / "config.json").read_text()) | changes
     (path / "config.json").write_text(json.dumps({key: value for key, value in config.items() if value != "absent"}))

@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 from language_files import SIZES, llama_of, logits_of, permuted, small_weights, smollm2, write_gguf
-from singa_lite import FeedForwardNet, SnapshotError, layers, models
+from singa_lite import FeedForwardNet, SnapshotError, device, layers, models
 from singa_lite.snapshots import language
 from singa_lite.snapshots.language import gguf_model
+from singa_lite.snapshots.language.names import places
+from singa_lite.snapshots.language.net_weights import frozen_formats
 from skips import library
 
 VALUES = json.loads(Path(__file__).with_name("smollm2_values.json").read_text())
@@ -106,7 +108,6 @@ def configurations() -> dict[str, Callable[[Any], Any]]:
         "qwen2": lambda t: t.Qwen2Config(**sizes, tie_word_embeddings=True),
         "qwen3": lambda t: t.Qwen3Config(**sizes, head_dim=8),
         "mistral": lambda t: t.MistralConfig(**sizes, sliding_window=5),
-        "gpt2": lambda t: t.GPT2Config(vocab_size=40, n_embd=24, n_layer=2, n_head=3, n_positions=32, eos_token_id=2),
     }
 
 
@@ -123,12 +124,61 @@ def test_folders_and_files_of_each_architecture(tmp_path: Path, kind: str):
     model.save_pretrained(tmp_path / "theirs", max_shard_size="20KB")
     net = models.load(tmp_path / "theirs", length=16)
     np.testing.assert_allclose(scores(net), wanted, atol=2e-5)
+    with pytest.raises(SnapshotError, match=r"index\.json"):
+        net.save(tmp_path / "theirs")  # what is there would be read, and not what was written
     net.save(f"{tmp_path / 'ours'}/")
     again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "ours").eval()
     np.testing.assert_allclose(logits_of(again, IDS), wanted, atol=1e-6)
     net.save(tmp_path / "x.gguf")
     reread = models.load(tmp_path / "x.gguf", length=16)
     np.testing.assert_allclose(scores(reread), wanted, atol=2e-5)
+
+
+def test_factors_of_llama_3_go_back_into_config_json(tmp_path: Path):
+    """A GGUF file has a factor for each frequency. Llama-3.2's become its own words; others are refused."""
+    sizes: dict[str, Any] = {"width": 64, "layers": 1, "heads": 1, "hidden_size": 32, "vocabulary": 20}
+    scaling = {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    for length in (8192, 4096):
+        given = {**scaling, "original_max_position_embeddings": length}
+        config = models.LanguageConfig(architecture="llama", **sizes, rotary_base=5e5, rotary_scaling=given)
+        models.language_model(config, length=4).save(tmp_path / "x.gguf")
+        net = models.load(tmp_path / "x.gguf", length=4)
+        if length == 4096:
+            with pytest.raises(SnapshotError, match="factors"):
+                net.save(f"{tmp_path}/folder/")
+        else:
+            net.save(f"{tmp_path}/folder/")
+            assert language.configuration(tmp_path / "folder").rotary_scaling == given
+            assert language.configuration(tmp_path / "x.gguf") == net.language
+
+
+def test_a_net_without_bytes_is_planned(tmp_path: Path):
+    write_gguf(tmp_path / "x.gguf", small_weights({"attn_q": "q8_0", "token_embd": "q4_0"}))
+    net = models.load(tmp_path / "x.gguf", device=device.abstract())
+    assert net.frozen()["tokens/weight"].shape == (SIZES["vocabulary"], 36) and net.device.is_abstract
+
+
+@pytest.mark.parametrize(("kind", "theirs"), [("llama", "LLAMA"), ("qwen2", "QWEN2"), ("qwen3", "QWEN3")])
+def test_names_are_those_of_the_gguf_package(kind: str, theirs: str):
+    gguf = library("gguf")
+    sizes: dict[str, Any] = {"width": 8, "layers": 2, "heads": 2, "hidden_size": 12, "vocabulary": 20}
+    options = {"biases": kind == "qwen2", "query_key_norm": kind == "qwen3"}
+    known = gguf.get_tensor_name_map(gguf.MODEL_ARCH[theirs], 2)
+    for _, place in places(models.LanguageConfig(architecture=kind, **sizes, **options)):
+        assert known.get_name(place.hugging_face, try_suffixes=(".weight", ".bias")) == place.gguf
+
+
+def test_a_mistral_is_a_llama_with_a_window_in_gguf(tmp_path: Path):
+    gguf = library("gguf")
+    sizes: dict[str, Any] = {"width": 8, "layers": 1, "heads": 2, "hidden_size": 12, "vocabulary": 20}
+    config = models.LanguageConfig(architecture="mistral", **sizes, window=3, epsilon=2.0**-17)  # a float32
+    models.language_model(config, length=8).save(tmp_path / "x.gguf")
+    fields = gguf.GGUFReader(tmp_path / "x.gguf").fields
+    assert fields["general.architecture"].contents() == "llama"
+    assert fields["llama.attention.sliding_window"].contents() == 3
+    assert language.configuration(tmp_path / "x.gguf") == config
+    with pytest.raises(SnapshotError, match="window"):
+        models.language_model(replace(config, architecture="llama"), length=8).save(f"{tmp_path}/folder/")
 
 
 @pytest.mark.peer
@@ -144,6 +194,58 @@ def test_float16_and_bfloat16_of_a_folder_stay_and_go_out_so(tmp_path: Path):
     came, went = (safetensors.load_file(tmp_path / name / "model.safetensors") for name in ("theirs", "ours"))
     assert all(torch.equal(came[name].float(), array.float()) for name, array in went.items())
     assert {array.dtype for name, array in went.items() if "norm" not in name} == {torch.bfloat16}
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["", "nested"])
+def test_nf4_becomes_q8_0(tmp_path: Path, nested: bool):
+    """By the layout of bitsandbytes: the first number in the high nibble, blocks of 64, a table of 16 numbers."""
+    sizes: dict[str, Any] = {"width": 64, "layers": 1, "heads": 2, "hidden_size": 96, "vocabulary": 20, "tied": True}
+    made = models.language_model(models.LanguageConfig(architecture="qwen3", **sizes, query_key_norm=True), length=8)
+    made.save(f"{tmp_path}/")
+    safetensors, random = library("safetensors.numpy"), np.random.default_rng(2)
+    arrays = dict(safetensors.load_file(tmp_path / "model.safetensors"))
+    plain = dict(arrays)
+    table = np.sort(random.uniform(-1, 1, 16)).astype(np.float32)
+    for name, array in plain.items():
+        if "_proj" not in name:
+            continue
+        codes = random.integers(0, 16, array.size)
+        blocks = array.size // 64
+        more: dict[str, Any] = {"shape": array.shape, "blocksize": 64, "quant_type": "nf4"}
+        if nested:
+            bytes_, scales, steps = (
+                random.integers(0, 256, blocks),
+                random.uniform(1, 2, -(-blocks // 48)),
+                random.random(256),
+            )
+            more |= {"nested_blocksize": 48, "nested_offset": 0.25}
+            largest = steps[bytes_] * scales[np.arange(blocks) // 48] + 0.25
+            arrays[f"{name}.absmax"] = bytes_.astype(np.uint8)
+            arrays[f"{name}.nested_absmax"] = scales.astype(np.float32)
+            arrays[f"{name}.nested_quant_map"] = steps.astype(np.float32)
+        else:
+            largest = random.uniform(1, 2, blocks)
+            arrays[f"{name}.absmax"] = largest.astype(np.float32)
+        plain[name] = (table[codes].reshape(-1, 64) * largest[:, None]).astype(np.float32).reshape(array.shape)
+        arrays[name] = (codes[::2] * 16 + codes[1::2]).astype(np.uint8)[:, None]
+        arrays[f"{name}.quant_map"] = table
+        arrays[f"{name}.quant_state.bitsandbytes__nf4"] = np.frombuffer(json.dumps(more).encode(), np.uint8)
+    safetensors.save_file(arrays, tmp_path / "model.safetensors")
+    net = models.load(tmp_path)
+    assert {kind for name, kind in frozen_formats(net).items() if name[0] == "b"} == {"q8_0"}
+    stored = language.opened(tmp_path).weights
+    for name, place in places(net.language):
+        wanted = plain[place.hugging_face]
+        most = np.abs(wanted).max() * (1 / 254 + 2**-11)  # half a step of q8_0, and its scale in float16
+        np.testing.assert_allclose(stored[name].numbers(), wanted, atol=most)
+    del arrays[f"{name_of_a_projection(arrays)}.quant_map"]
+    safetensors.save_file(arrays, tmp_path / "model.safetensors")
+    with pytest.raises(SnapshotError, match="quant_map"):
+        models.load(tmp_path)
+
+
+def name_of_a_projection(arrays: dict[str, Any]) -> str:
+    return next(name for name in arrays if name.endswith("_proj.weight"))
 
 
 # ---- mistakes that lose nothing but meaning
@@ -203,6 +305,11 @@ def test_other_nets_and_formats_are_refused(tmp_path: Path):
         net.save(tmp_path / "x.gguf")
     small = models.LanguageConfig(architecture="llama", width=8, layers=1, heads=2, hidden_size=12, vocabulary=20)
     built = models.language_model(small, length=4)
+    with pytest.raises(SnapshotError, match="qwen2"):
+        models.language_model(replace(small, architecture="qwen2"), length=4).save(f"{tmp_path}/folder/")
+    gpt2 = models.language_model(replace(small, architecture="gpt2"), length=4)
+    with pytest.raises(SnapshotError, match="gpt2"):
+        gpt2.save(tmp_path / "x.gguf")
     for path, form, culprit in (
         ("x.gguf", "q3_k", "'q3_k'"),
         ("x.gguf", "q8_0", "q8_0"),

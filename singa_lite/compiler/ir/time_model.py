@@ -20,7 +20,7 @@ from singa_lite.kernels.kernel_set import Settings
 from singa_lite.tensor import Shape
 
 #: Bytes of a copy that take as long as a number of a quantised block.
-NUMBER = 4.0
+NUMBER = 2.0
 #: Floating-point operations and bytes a second, and seconds of a call that does next to nothing.
 FLOPS = 80e9
 BYTES = 14e9

@@ -30,15 +30,17 @@ class LayerRow(NamedTuple):
     note: str = ""
 
 
-def table(layers: Sequence[LayerRow], state_bytes: int) -> str:
+def table(layers: Sequence[LayerRow], state_bytes: int, frozen_bytes: int = 0) -> str:
     """A box table: each layer with its sources, output sample shape, number of parameters and their bytes.
 
-    Layers within others stand behind these, further to the right. The last line gives the sums, state apart.
+    Layers within others stand behind these, further to the right. The last line gives the sums, state apart,
+    and what quantised weights take, where there are some.
     """
     outer = [layer for layer in layers if not layer.depth]
     parameters, nbytes = sum(layer.parameters for layer in outer), sum(layer.nbytes for layer in outer)
     box = _box([_cells(layer) for layer in layers])
-    return "\n".join([*box, f"parameters: {parameters:,} ({nbytes:,} bytes), state: {state_bytes:,} bytes"])
+    frozen = f", frozen: {frozen_bytes:,} bytes" if frozen_bytes else ""
+    return "\n".join([*box, f"parameters: {parameters:,} ({nbytes:,} bytes), state: {state_bytes:,} bytes{frozen}"])
 
 
 def _cells(layer: LayerRow) -> tuple[str, ...]:

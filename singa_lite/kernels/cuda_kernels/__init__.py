@@ -3,68 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial, wraps
+from functools import partial
 
-from singa_lite.kernels.built import Builder, builders
+from singa_lite.kernels.built import CallBuilder, of_specs
+from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels import (
-    activation,
     batch_norm,
-    batch_norm_derivative,
-    bounds,
-    class_scores,
     convolution,
     elementwise,
     embedding,
-    group_norm,
-    l2_norm,
     layer_norm,
     linear,
     loss,
-    lrn,
-    metric,
-    ordering,
+    norms,
     pooling,
-    position,
     random,
     reduction,
-    rms_norm,
+    rows,
     softmax,
-    token_loss,
     update,
     updates,
 )
-from singa_lite.kernels.cuda_kernels.mixed import mixed
+from singa_lite.kernels.cuda_kernels.copies import mixed
 from singa_lite.kernels.cuda_kernels.routine import CudaKernel, Loader, Routine
-from singa_lite.kernels.kernel_set import Kernel, KernelSet, TensorSpec
+from singa_lite.kernels.kernel_set import Kernel, KernelSet
 
 #: Channels innermost: what cuDNN is fastest with.
 LAYOUTS = {"image": (0, 2, 3, 1), "filters": (0, 2, 3, 1)}
 
 #: Kernels of ours whose threads treat each element of the result by itself, in whatever order tensors lie. All others
 #: sum by trees that go by strides, or leave the sums to libraries, which choose their algorithms so.
-ELEMENTS = builders(activation, elementwise, ordering, pooling, random, update)
-SUMS = builders(
-    batch_norm,
-    batch_norm_derivative,
-    class_scores,
-    convolution,
-    embedding,
-    group_norm,
-    l2_norm,
-    layer_norm,
-    linear,
-    loss,
-    lrn,
-    metric,
-    position,
-    reduction,
-    rms_norm,
-    softmax,
-    token_loss,
-)
+ELEMENTS = {**elementwise.KERNELS, **pooling.KERNELS, **random.KERNELS, **update.KERNELS}
+SUMS = {
+    **batch_norm.KERNELS,
+    **convolution.KERNELS,
+    **embedding.KERNELS,
+    **norms.KERNELS,
+    **layer_norm.KERNELS,
+    **linear.KERNELS,
+    **loss.KERNELS,
+    **reduction.KERNELS,
+    **rows.KERNELS,
+    **softmax.KERNELS,
+}
 
 #: What our own kernels do in one go.
-FUSIONS = (("linear", "relu"), ("conv2d", "relu"), ("conv2d", "sigmoid"), *bounds.FUSIONS)
+FUSIONS = (("linear", "relu"), ("conv2d", "relu"), ("conv2d", "sigmoid"), *elementwise.FUSIONS)
 
 #: What a tile of a large gradient may take: as much as the second-level cache of a large GPU, for a product to be worth
 #: its launch.
@@ -74,7 +58,7 @@ TILE_BYTES = 32 << 20
 def cuda(
     loader: Loader,
     fallback: KernelSet | None = None,
-    libraries: Sequence[Mapping[str, Builder[Routine]]] = (),
+    libraries: Sequence[Mapping[str, CallBuilder[Routine]]] = (),
     fusions: Collection[tuple[str, str]] = (),
     channels_last: bool = True,
 ) -> KernelSet:
@@ -93,20 +77,19 @@ def cuda(
         return own
     names = {name for library in libraries for name in library}
     theirs = {name: _first_of([library[name] for library in libraries if name in library]) for name in sorted(names)}
-    found = made(_kernels(theirs, loader, in_float32=False), own, fusions={*fusions, *bounds.FUSIONS})
+    found = made(_kernels(theirs, loader, in_float32=False), own, fusions={*fusions, *elementwise.FUSIONS})
     found.has_levels = True
     return found
 
 
-def _kernels(given: Mapping[str, Builder[Routine]], loader: Loader, in_float32: bool) -> dict[str, Kernel]:
-    return {name: CudaKernel(mixed(name, build, in_float32), loader) for name, build in given.items()}
+def _kernels(given: Mapping[str, CallBuilder[Routine]], loader: Loader, in_float32: bool) -> dict[str, Kernel]:
+    return {name: CudaKernel(of_specs(name, mixed(build, in_float32)), loader) for name, build in given.items()}
 
 
-def _first_of(asked: Sequence[Builder[Routine]]) -> Builder[Routine]:
+def _first_of(asked: Sequence[CallBuilder[Routine]]) -> CallBuilder[Routine]:
     """The routine of the first builder that has one."""
 
-    @wraps(asked[0])
-    def build(*specs: TensorSpec | None, **settings: object) -> Routine | None:
-        return next((routine for builder in asked if (routine := builder(*specs, **settings)) is not None), None)
+    def build(call: Call) -> Routine | None:
+        return next((routine for builder in asked if (routine := builder(call)) is not None), None)
 
     return build

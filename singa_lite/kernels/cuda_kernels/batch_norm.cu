@@ -81,7 +81,7 @@ extern "C" __global__ void batch_inference(Plane<2> plane, Walk<4> vectors, cons
                                            double epsilon) {
     const C e = C(epsilon);
     by_lanes(plane, are_aligned(in(x), in(y)), [&](auto lanes) {
-        normalize<decltype(lanes)>(plane, vectors, x, running_mean, running_var, gamma, beta, y, nullptr, NO_BOUND,
+        normalize<decltype(lanes)>(plane, vectors, x, running_mean, running_var, gamma, beta, y, nullptr, NONE,
                                    [=](C variance) { return C(1) / sqrt(variance + e); });
     });
 }

@@ -22,33 +22,16 @@ template <class L> struct Masked {
 template <class L, class Mask>
 __device__ __forceinline__ void gradients_of_slab(const Plane<2>& plane, const T* dy, const T* x, const S* mean,
                                                   int64 stride, C* sums, C* products, C* memory, Mask mask) {
-    const int V = L::COUNT;
-    const Part part = part_of(plane);
-    C sum[V] = {}, product[V] = {};
-    if (part.held) {
-        const auto g = mask(part.kept);
-        C average[V];
-        int64 base[2];
-        offsets(plane.kept, (unsigned)part.kept, base);
-        load<Lanes<V, false>>(mean + part.kept * stride, stride, average);
-        each_row<L>(part, plane.height, [&](int64 row) {
-            int64 at[2];
-            C d[V], v[V];
-            locate<L>(plane.summed, row, base, at);
-            load<L>(dy + at[0], inner(plane.kept, 0), d);
-            load<L>(x + at[1], inner(plane.kept, 1), v);
-#pragma unroll
-            for (int j = 0; j < V; ++j) {
-                const C own = g(d[j], v[j], j);
-                sum[j] += own;
-                product[j] = fma(own, v[j] - average[j], product[j]);
-            }
-        });
-    }
-    sum_down(plane, part, sum, memory);
-    sum_down(plane, part, product, memory);
-    keep_partial(plane, part, sum, sums);
-    keep_partial(plane, part, product, products);
+    C average[L::COUNT];
+    two_sums_of_slab<L>(plane, dy, x, sums, products, memory, [&](int64 channel) {
+        load<Lanes<L::COUNT, false>>(mean + channel * stride, stride, average);
+        const auto g = mask(channel);
+        return [=, &average](const int64(&)[2], C dy, C x, int j, C& sum, C& product) {
+            const C own = g(dy, x, j);
+            sum += own;
+            product = fma(own, x - average[j], product);
+        };
+    });
 }
 
 extern "C" __global__ void batch_slab_gradients(Plane<2> plane, const T* dy, const T* x, const S* mean, int64 stride,

@@ -1,6 +1,6 @@
 // What batch normalization's kernels know of the channels of one thread. S: the type of gamma and all vectors like it.
 #pragma once
-#include "bounded.cuh"
+#include "activated.cuh"
 #include "moments.cuh"
 
 // The vectors' elements of one thread's channels.

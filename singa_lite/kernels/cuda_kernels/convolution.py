@@ -10,26 +10,29 @@ from math import prod
 
 import numpy as np
 
+from singa_lite.kernels.built import CallBuilder
+from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels import depthwise
+from singa_lite.kernels.cuda_kernels.elementwise import activation_number
 from singa_lite.kernels.cuda_kernels.images import (
     MOST_POSITIONS,
     divisor,
+    groups_of,
     images,
     in_packs,
     struct,
+    window_of,
     windows,
 )
 from singa_lite.kernels.cuda_kernels.libraries.filter_sums import splits_for, sum_of_splits
 from singa_lite.kernels.cuda_kernels.routine import Routine
-from singa_lite.kernels.cuda_kernels.source import FLOATS, may_hold
-from singa_lite.kernels.cuda_kernels.walk import Struct
-from singa_lite.kernels.interface.window import Window
+from singa_lite.kernels.cuda_kernels.source import are_floats, may_hold
+from singa_lite.kernels.cuda_kernels.walk import Struct, step
 from singa_lite.kernels.kernel_set import TensorSpec
 
 FILE = "convolution.cu"
 
-#: Numbers of the activations in activated.cuh.
-ACTIVATIONS = {"": 0, "relu": 1, "sigmoid": 2}
+ACTIVATIONS = ("", "relu", "sigmoid")
 
 #: QUAD in tile.cuh.
 QUAD = 4
@@ -40,55 +43,47 @@ NARROW = 16
 MOST_GROUPS = 65535
 
 
-def conv2d(
-    x: TensorSpec,
-    weight: TensorSpec,
-    bias: TensorSpec | None,
-    y: TensorSpec,
-    *,
-    window: Window,
-    groups: int,
-    activation: str = "",
-) -> Routine | None:
+def _forward(call: Call) -> Routine | None:
     """Forward, and the activation before the result is stored."""
-    number = ACTIVATIONS.get(activation)
-    if number is None or not _fit(groups, x, weight, y, *(() if bias is None else (bias,))):
+    x, weight, bias, y = call["x"], call["weight"], call.optional("bias"), call["y"]
+    number, groups = activation_number(call, ACTIVATIONS), groups_of(call)
+    if number is None or not _fit(groups, *call.operands.values()):
         return None
-    step = np.int64(0 if bias is None else bias.strides[0] // bias.dtype.itemsize)
+    offset = bias, np.int64(0) if bias is None else step(bias)
     if depthwise.is_better(weight, groups):
-        return depthwise.forward(x, weight, bias, step, y, window, np.int32(number))
-    settings = _settings(x, weight, y, window, groups, y, weight.shape[1])
+        return depthwise.forward(call, offset, number)
+    settings = _settings(call, x, weight, y, y, weight.shape[1])
     filters = weight.shape[0] // groups
     narrow = filters <= NARROW
     grid = _tiles(_pixels(y), filters, narrow), 1, groups
-    operands = settings, np.int32(narrow), x, weight, bias, step, y, np.int32(number)
+    operands = settings, np.int32(narrow), x, weight, *offset, y, number
     return Routine().launch(FILE, "conv2d", *operands, types={"T": y.dtype}, grid=grid)
 
 
-def conv2d_derivative(
-    dy: TensorSpec, weight: TensorSpec, dx: TensorSpec, *, window: Window, groups: int
-) -> Routine | None:
+def _derivative(call: Call) -> Routine | None:
     """Each element of dx sums over the windows that it lies in."""
+    dy, weight, dx = call.all("dy", "weight", "dx")
+    groups = groups_of(call)
     if not _fit(groups, dy, weight, dx):
         return None
     if depthwise.is_better(weight, groups):
-        return depthwise.derivative(dy, weight, dx, window)
-    settings = _settings(dx, weight, dy, window, groups, dx, weight.shape[0] // groups)
+        return depthwise.derivative(call)
+    settings = _settings(call, dx, weight, dy, dx, weight.shape[0] // groups)
     narrow = weight.shape[1] <= NARROW
     grid = _tiles(_pixels(dx), weight.shape[1], narrow), 1, groups
     operands = settings, np.int32(narrow), dy, weight, dx
     return Routine().launch(FILE, "conv2d_derivative", *operands, types={"T": dx.dtype}, grid=grid)
 
 
-def conv2d_gradient(
-    x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, *, window: Window, groups: int
-) -> Routine | None:
+def _gradient(call: Call) -> Routine | None:
     """The pixels of dy are split, so that many blocks work; then the sums of the splits are added up."""
+    x, dy, dweight = call.all("x", "dy", "dweight")
+    groups = groups_of(call)
     if not _fit(groups, x, dy) or dweight.size >= MOST_POSITIONS or not may_hold(dweight.dtype, x.dtype):
         return None
     if depthwise.is_better(dweight, groups):
-        return depthwise.gradient(x, dy, dweight, window)
-    settings = _settings(x, dweight, dy, window, groups, dy, dweight.shape[1])
+        return depthwise.gradient(call)
+    settings = _settings(call, x, dweight, dy, dy, dweight.shape[1])
     filters, terms = dweight.shape[0] // groups, prod(dweight.shape[1:])
     narrow = filters <= NARROW
     tiles = _tiles(terms, filters, narrow)
@@ -104,14 +99,12 @@ def conv2d_gradient(
 def _fit(groups: int, *specs: TensorSpec) -> bool:
     """Whether the kernels can count the elements, and have their one dtype."""
     small = all(spec.size < MOST_POSITIONS for spec in specs) and groups <= MOST_GROUPS
-    return small and specs[0].dtype.name in FLOATS and all(spec.dtype == specs[0].dtype for spec in specs)
+    return small and are_floats(*specs)
 
 
-def _settings(
-    x: TensorSpec, weight: TensorSpec, y: TensorSpec, window: Window, groups: int, counted: TensorSpec, summed: int
-) -> Struct:
+def _settings(call: Call, x: TensorSpec, weight: TensorSpec, y: TensorSpec, counted: TensorSpec, summed: int) -> Struct:
     """The struct `Convolution` of convolution.cuh. counted: whose pixels; summed: numbers that are summed at a tap."""
-    filters, channels = weight.shape[0] // groups, weight.shape[1]
+    filters, channels, window = weight.shape[0] // groups_of(call), weight.shape[1], window_of(call)
     return struct(
         x=images(x),
         y=images(y),
@@ -141,3 +134,10 @@ def _tiles(rows: int, columns: int, narrow: bool) -> int:
     """Tiles of one group."""
     height, width = TILES[narrow]
     return -(-rows // height) * -(-columns // width)
+
+
+KERNELS: dict[str, CallBuilder[Routine]] = {
+    "conv2d": _forward,
+    "conv2d_derivative": _derivative,
+    "conv2d_gradient": _gradient,
+}

@@ -6,12 +6,20 @@ from math import prod
 
 import numpy as np
 
-from singa_lite.common.strides import ordered_strides
-from singa_lite.kernels.cuda_kernels.images import divisor, images, in_packs, positions, struct, vector, windows
+from singa_lite.kernels.call import Call
+from singa_lite.kernels.cuda_kernels.images import (
+    divisor,
+    images,
+    in_packs,
+    positions,
+    struct,
+    vector,
+    window_of,
+    windows,
+)
 from singa_lite.kernels.cuda_kernels.libraries.filter_sums import splits_for, sum_of_splits
-from singa_lite.kernels.cuda_kernels.routine import Routine, blocks
-from singa_lite.kernels.cuda_kernels.walk import Struct, walk
-from singa_lite.kernels.interface.window import Window
+from singa_lite.kernels.cuda_kernels.routine import Argument, Routine, blocks
+from singa_lite.kernels.cuda_kernels.walk import Struct, axis_spec, dense, walk
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.routine import Temporary
 
@@ -19,7 +27,7 @@ FILE = "depthwise.cu"
 
 #: Filters of a channel up to which these kernels are better than matrix products.
 MOST_FILTERS = 4
-#: Taps whose gradients a thread sums, TAPS in depthwise_gradient.cu: of packs of 8 channels, and of smaller ones.
+#: Taps whose gradients a thread sums, TAPS in depthwise.cu: of packs of 8 channels, and of smaller ones.
 TAPS_OF_HALVES, TAPS = 5, 9
 #: Packs of channels whose gradients a block works on: enough for wide reads.
 MOST_SLOTS = 32
@@ -30,40 +38,31 @@ def is_better(weight: TensorSpec, groups: int) -> bool:
     return weight.shape[1] == 1 and groups > 1 and weight.shape[0] <= MOST_FILTERS * groups
 
 
-def forward(
-    x: TensorSpec,
-    weight: TensorSpec,
-    bias: TensorSpec | None,
-    bias_step: np.int64,
-    y: TensorSpec,
-    window: Window,
-    activation: np.int32,
-) -> Routine | None:
-    """A thread for each pack of y."""
-    pack = _pack(x, y)
-    routine = Routine()
-    turned = _packed_filters(routine, weight)
+def forward(call: Call, bias: tuple[Argument, np.int64], activation: np.int32) -> Routine | None:
+    """A thread for each pack of y. bias: with the step from one of its elements to the next."""
+    x, y = call["x"], call["y"]
+    pack, routine = _pack(x, y), Routine()
+    turned = _packed_filters(routine, call["weight"])
     if turned is None:
         return None
-    operands = _settings(x, y, window, positions(y, pack)), x, turned, bias, bias_step, y, activation
-    grid = blocks(y.size // pack)
-    return routine.launch(FILE, "depthwise_conv2d", *operands, types={"T": y.dtype}, grid=grid)
+    operands = _settings(call, x, y, positions(y, pack)), x, turned, *bias, y, activation
+    return routine.launch(FILE, "depthwise_conv2d", *operands, types={"T": y.dtype}, grid=blocks(y.size // pack))
 
 
-def derivative(dy: TensorSpec, weight: TensorSpec, dx: TensorSpec, window: Window) -> Routine | None:
+def derivative(call: Call) -> Routine | None:
     """A thread for each pack of dx."""
-    pack = _pack(dx, dy)
-    routine = Routine()
-    turned = _packed_filters(routine, weight)
+    dy, dx = call["dy"], call["dx"]
+    pack, routine = _pack(dx, dy), Routine()
+    turned = _packed_filters(routine, call["weight"])
     if turned is None:
         return None
-    operands = _settings(dx, dy, window, positions(dx, pack)), dy, turned, dx
-    grid = blocks(dx.size // pack)
+    operands, grid = (_settings(call, dx, dy, positions(dx, pack)), dy, turned, dx), blocks(dx.size // pack)
     return routine.launch(FILE, "depthwise_conv2d_derivative", *operands, types={"T": dx.dtype}, grid=grid)
 
 
-def gradient(x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, window: Window) -> Routine | None:
+def gradient(call: Call) -> Routine | None:
     """A block for some packs of channels, some taps of the window and a split of the pixels."""
+    x, dy, dweight = call.all("x", "dy", "dweight")
     n, k, h, w = dy.shape
     pack = _pack(x, dy)
     slots = _slots(k // vector(x))
@@ -73,9 +72,10 @@ def gradient(x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, window: Window)
     routine = Routine()
     partials = splits.temporary(routine, dweight)
     order = positions(TensorSpec((n, 1, h, w), dy.dtype, dy.strides), inside=False)
-    operands = _settings(x, dy, window, order), np.int32(pack), np.int32(slots), np.int32(splits.each), x, dy, partials
+    counts = map(np.int32, (pack, slots, splits.each))
+    operands: tuple[Argument, ...] = _settings(call, x, dy, order), *counts, x, dy, partials
     grid = -(-k // (pack * slots)), groups_of_taps, splits.number
-    routine.launch("depthwise_gradient.cu", "depthwise_conv2d_gradient", *operands, types={"T": x.dtype}, grid=grid)
+    routine.launch(FILE, "depthwise_conv2d_gradient", *operands, types={"T": x.dtype}, grid=grid)
     return sum_of_splits(routine, splits, partials, dweight)
 
 
@@ -91,22 +91,20 @@ def _slots(packs: int) -> int:
 
 def _packed_filters(routine: Routine, weight: TensorSpec) -> Temporary | None:
     """Adds a copy of the filters as (kh, kw, k), which kernels read in packs."""
-    k, _, kh, kw = weight.shape
-    step_k, _, step_h, step_w = weight.strides
-    shape = kh, kw, k
-    source = TensorSpec(shape, weight.dtype, (step_h, step_w, step_k))
-    target = TensorSpec(shape, weight.dtype, ordered_strides(shape, range(3), weight.dtype.itemsize))
-    found = walk(shape, (target, source))
+    source = axis_spec((2, 3, 0), weight)
+    target = dense(source.shape, weight.dtype)
+    found = walk(target.shape, (target, source))
     if found is None:
         return None
-    turned = routine.temporary(shape, weight.dtype)
+    turned = routine.temporary(target.shape, weight.dtype)
     types = {"T": weight.dtype, "S": weight.dtype}
     routine.launch("copy.cu", "copy", found, weight, turned, types=types, grid=blocks(weight.size))
     return turned
 
 
-def _settings(x: TensorSpec, y: TensorSpec, window: Window, order: Struct) -> Struct:
-    """The struct `Depthwise` of depthwise.cuh."""
+def _settings(call: Call, x: TensorSpec, y: TensorSpec, order: Struct) -> Struct:
+    """The struct `Depthwise` of depthwise.cu."""
+    window = window_of(call)
     return struct(
         x=images(x),
         y=images(y),

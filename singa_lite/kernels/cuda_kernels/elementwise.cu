@@ -1,25 +1,19 @@
 // Arithmetic element by element; operands broadcast by strides of 0.
-#include "bounded.cuh"
+#include "activated.cuh"
 #include "map.cuh"
 
-extern "C" __global__ void add(Walk<3> walk, const T* a, const T* b, T* y) {
-    map(walk, [](C& y, C a, C b) { y = a + b; }, out(y), in(a), in(b));
-}
+MAP_2(add, y, a, b, a + b)
+MAP_2(subtract, y, a, b, a - b)
+MAP_2(multiply, y, a, b, a * b)
+MAP_2(divide, y, a, b, a / b)
+MAP_1(exponential, y, x, exp(x))
+MAP_1(logarithm, y, x, log(x))
+
+// 0 where the weight is 0.
+MAP_2(weigh, y, x, weight, weight == C(0) ? C(0) : x * weight)
 
 extern "C" __global__ void add_activation(Walk<3> walk, const T* a, const T* b, T* y, int bound) {
     map(walk, [=](C& y, C a, C b) { y = bounded(a + b, bound); }, out(y), in(a), in(b));
-}
-
-extern "C" __global__ void subtract(Walk<3> walk, const T* a, const T* b, T* y) {
-    map(walk, [](C& y, C a, C b) { y = a - b; }, out(y), in(a), in(b));
-}
-
-extern "C" __global__ void multiply(Walk<3> walk, const T* a, const T* b, T* y) {
-    map(walk, [](C& y, C a, C b) { y = a * b; }, out(y), in(a), in(b));
-}
-
-extern "C" __global__ void divide(Walk<3> walk, const T* a, const T* b, T* y) {
-    map(walk, [](C& y, C a, C b) { y = a / b; }, out(y), in(a), in(b));
 }
 
 extern "C" __global__ void scale(Walk<2> walk, const T* x, T* y, double alpha, double beta) {
@@ -37,12 +31,4 @@ extern "C" __global__ void power(Walk<2> walk, const T* x, T* y, double exponent
         map(walk, [](C& y, C x) { y = C(1) / x; }, out(y), in(x));
     else
         map(walk, [=](C& y, C x) { y = pow(x, e); }, out(y), in(x));
-}
-
-extern "C" __global__ void exponential(Walk<2> walk, const T* x, T* y) {
-    map(walk, [](C& y, C x) { y = exp(x); }, out(y), in(x));
-}
-
-extern "C" __global__ void logarithm(Walk<2> walk, const T* x, T* y) {
-    map(walk, [](C& y, C x) { y = log(x); }, out(y), in(x));
 }

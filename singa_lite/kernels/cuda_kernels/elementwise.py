@@ -1,16 +1,43 @@
-"""Element by element, with broadcasting."""
+"""Element by element, with broadcasting: activations, arithmetic, comparisons, copies."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
 import numpy as np
 
-from singa_lite.kernels.cuda_kernels.bounds import bound_of
-from singa_lite.kernels.cuda_kernels.routine import THREADS, BufferView, Routine, Types, Value, blocks
-from singa_lite.kernels.cuda_kernels.source import FLOATS, TYPES
-from singa_lite.kernels.cuda_kernels.walk import walk
+from singa_lite.kernels.built import CallBuilder
+from singa_lite.kernels.call import Call
+from singa_lite.kernels.cuda_kernels.routine import THREADS, Routine, Types, Value, blocks, integer
+from singa_lite.kernels.cuda_kernels.source import FLOATS, TYPES, are_floats, are_ids
+from singa_lite.kernels.cuda_kernels.walk import spread, walk
+from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import TensorSpec
 
-FILE = "elementwise.cu"
+#: {source: its kernels `kernel(Walk<N>, *tensors, *settings)` for floats, with the interface's tensors and settings}.
+_SOURCES = {
+    "activation.cu": """
+        relu relu_derivative relu6 relu6_derivative leaky_relu leaky_relu_derivative elu elu_derivative
+        sigmoid sigmoid_derivative tanh tanh_derivative gelu gelu_derivative gelu_tanh gelu_tanh_derivative
+        silu silu_derivative softplus softplus_derivative""",
+    "elementwise.cu": "subtract multiply divide scale power exp log weigh",
+    "ordering.cu": "absolute absolute_derivative clip clip_derivative maximum minimum maximum_derivative",
+    "update.cu": "add_scaled clip_elements",
+}
+#: Kernels whose names C has for functions of its own.
+_NAMES = {"exp": "exponential", "log": "logarithm", "tanh": "hyperbolic_tangent"}
+_MASK = np.dtype(np.bool_)
+
+#: Activations that are done before a result is stored, in the order of `activated.cuh`, and those of them that a sum or
+#: a normalization does.
+_ACTIVATIONS = ("", "relu", "relu6", "sigmoid")
+_BOUNDS = ("", "relu", "relu6")
+#: What is done in one go.
+FUSIONS = (
+    *((kernel, bound) for kernel in ("batch_norm", "batch_norm_derivative", "add") for bound in _BOUNDS if bound),
+    *((kernel, "other") for kernel in ("batch_norm", "batch_norm_derivative")),
+)
 
 
 def mapped(
@@ -18,7 +45,7 @@ def mapped(
     kernel: str,
     y: TensorSpec,
     *reads: TensorSpec,
-    values: tuple[Value, ...] = (),
+    values: Sequence[Value] = (),
     types: Types | None = None,
 ) -> Routine | None:
     """A kernel `kernel(Walk<N>, *reads, y, *values)` of a file, over the elements of y, to which the reads broadcast.
@@ -32,74 +59,103 @@ def mapped(
     found = walk(y.shape, (y, *reads))
     if found is None:
         return None
-    operands: tuple[BufferView, ...] = (*reads, y)
     vector = max(1, 16 // y.dtype.itemsize)
     grid = blocks(y.size, THREADS * vector)
-    return Routine().launch(file, kernel, found, *operands, *values, types=given, grid=grid)
+    return Routine().launch(file, kernel, found, *reads, y, *values, types=given, grid=grid)
 
 
-def _float(kernel: str, y: TensorSpec, *reads: TensorSpec, values: tuple[Value, ...] = ()) -> Routine | None:
-    """`mapped` for floats alone."""
-    return mapped(FILE, kernel, y, *reads, values=values) if y.dtype.name in FLOATS else None
+def mapped_along(
+    axis: int,
+    file: str,
+    kernel: str,
+    y: TensorSpec,
+    *reads: TensorSpec,
+    values: Sequence[Value] = (),
+    types: Types | None = None,
+) -> Routine | None:
+    """`mapped`, the last of the reads a vector along `axis` of y."""
+    *others, vector = reads
+    seen = spread(vector, (axis % y.ndim,), y.shape)
+    routine = mapped(file, kernel, y, *others, seen, values=values, types=types)
+    return None if routine is None else routine.over({seen: vector})
 
 
-def copy(x: TensorSpec, y: TensorSpec) -> Routine | None:
+def activated(activation: str, y: TensorSpec) -> Routine | None:
+    """The activation, one without settings, of a tensor in its place."""
+    return _floats("activation.cu", Call(activation, {"x": y, "y": y}, {}))
+
+
+def copied(x: TensorSpec, y: TensorSpec) -> Routine | None:
     """Converts as C does; x may broadcast."""
-    if x.dtype.name not in TYPES:
+    return mapped("copy.cu", "copy", y, x, types={"S": x.dtype}) if x.dtype.name in TYPES else None
+
+
+def activation_number(call: Call, known: Sequence[str] = _BOUNDS) -> np.int32 | None:
+    """Returns the number of a call's activation; None where it is not one of those that its kernel knows."""
+    activation = call.text("activation")
+    return np.int32(_ACTIVATIONS.index(activation)) if activation in known else None
+
+
+def _floats(file: str, call: Call) -> Routine | None:
+    *reads, y = call.operands.values()
+    if not are_floats(y, *reads):
         return None
-    return mapped("copy.cu", "copy", y, x, types={"S": x.dtype})
+    numbers = [np.float64(call.number(setting)) for setting in SIGNATURES[call.kernel].settings]
+    types = {"S": _MASK} if file == "ordering.cu" else {}
+    return mapped(file, _NAMES.get(call.kernel, call.kernel), y, *reads, values=numbers, types=types)
 
 
-def fill(y: TensorSpec, *, value: float) -> Routine | None:
-    """The value converted once, on the host."""
-    return mapped("fill.cu", "fill", y, values=(np.array(value).astype(y.dtype),))
+def _choice(call: Call) -> Routine | None:
+    """a or b, by a mask."""
+    mask, a, b, y = call.all("condition", "a", "b", "y")
+    if mask.dtype != _MASK or not are_floats(y, a, b):
+        return None
+    return mapped("ordering.cu", "where", y, mask, a, b, types={"S": _MASK})
 
 
-def add(a: TensorSpec, b: TensorSpec, y: TensorSpec, *, activation: str = "") -> Routine | None:
+def _add(call: Call) -> Routine | None:
     """a + b, and the activation before the sum is stored."""
-    bound = bound_of(activation)
-    if bound is None:
+    a, b, y = call.all("a", "b", "y")
+    bound = activation_number(call)
+    if bound is None or y.dtype.name not in FLOATS:
         return None
-    return _float("add_activation", y, a, b, values=(bound,)) if activation else _float("add", y, a, b)
+    if not bound:
+        return mapped("elementwise.cu", "add", y, a, b)
+    return mapped("elementwise.cu", "add_activation", y, a, b, values=[bound])
 
 
-def subtract(a: TensorSpec, b: TensorSpec, y: TensorSpec) -> Routine | None:
-    """a - b."""
-    return _float("subtract", y, a, b)
+def _copy(call: Call) -> Routine | None:
+    return copied(call["x"], call["y"])
 
 
-def multiply(a: TensorSpec, b: TensorSpec, y: TensorSpec) -> Routine | None:
-    """a * b."""
-    return _float("multiply", y, a, b)
+def _fill(call: Call) -> Routine | None:
+    """The value converted once, on the host."""
+    y = call["y"]
+    return mapped("copy.cu", "fill", y, values=[np.array(call.settings["value"]).astype(y.dtype)], types={"S": y.dtype})
 
 
-def divide(a: TensorSpec, b: TensorSpec, y: TensorSpec) -> Routine | None:
-    """a / b."""
-    return _float("divide", y, a, b)
+def _compare(call: Call) -> Routine | None:
+    """1 or 0, or of bool."""
+    a, b, y = call.all("a", "b", "y")
+    if not are_floats(a, b) or (y.dtype.name not in FLOATS and y.dtype != _MASK):
+        return None
+    return mapped("compare.cu", call.text("relation"), y, a, b, types={"S": a.dtype})
 
 
-def scale(x: TensorSpec, y: TensorSpec, *, alpha: float, beta: float) -> Routine | None:
-    """alpha * x + beta."""
-    return _float("scale", y, x, values=(np.float64(alpha), np.float64(beta)))
-
-
-def power(x: TensorSpec, y: TensorSpec, *, exponent: float) -> Routine | None:
-    """Squares, square roots and reciprocals by themselves."""
-    return _float("power", y, x, values=(np.float64(exponent),))
-
-
-def exp(x: TensorSpec, y: TensorSpec) -> Routine | None:
-    """e ** x."""
-    return _float("exponential", y, x)
-
-
-def log(x: TensorSpec, y: TensorSpec) -> Routine | None:
-    """Natural logarithm."""
-    return _float("logarithm", y, x)
-
-
-def differs(x: TensorSpec, y: TensorSpec, *, value: int) -> Routine | None:
+def _differs(call: Call) -> Routine | None:
     """1 where x is not the value."""
-    if y.dtype.name not in FLOATS or x.dtype.kind not in "iu":
+    x, y = call["x"], call["y"]
+    if y.dtype.name not in FLOATS or not are_ids(x):
         return None
-    return mapped("differs.cu", "differs", y, x, values=(np.int64(value),), types={"S": x.dtype})
+    return mapped("compare.cu", "differs", y, x, values=[integer(call, "value")], types={"S": x.dtype})
+
+
+KERNELS: dict[str, CallBuilder[Routine]] = {
+    **{name: partial(_floats, file) for file, names in _SOURCES.items() for name in names.split()},
+    "add": _add,
+    "copy": _copy,
+    "fill": _fill,
+    "compare": _compare,
+    "where": _choice,
+    "differs": _differs,
+}

@@ -5,7 +5,6 @@
 // the row NO_ROW, which comes last.
 #include "plane.cuh"
 
-#define LANES 32
 // Keys of a run that sort_tiles sorts.
 #define TILE 256
 // Features that one warp sums at a time: COLUMNS for each lane, so that their loads overlap.
@@ -13,8 +12,7 @@
 #define NO_ROW 0xffffffffull
 
 extern "C" __global__ void embedding(const S* ids, const T* weight, T* y, int64 places, int64 rows, int64 features) {
-    const int64 step = (int64)gridDim.x * blockDim.x;
-    for (int64 i = (int64)blockIdx.x * blockDim.x + threadIdx.x; i < places * features; i += step) {
+    EACH(int64, i, places * features) {
         const int64 id = (int64)ids[i / features];
         y[i] = id >= 0 && id < rows ? weight[id * features + i % features] : T(-log(C(0)) + log(C(0)));
     }
@@ -29,8 +27,7 @@ __device__ inline uint64 key_at(const S* ids, int64 place, int64 rows, int64 fir
 
 // Sorts runs of TILE keys: a thread finds the rank of its key in its run. The run's ids lie in the cache.
 extern "C" __global__ void sort_tiles(const S* ids, uint64* keys, int64 places, int64 rows, int64 first, int64 padding) {
-    const int64 step = (int64)gridDim.x * blockDim.x;
-    for (int64 i = (int64)blockIdx.x * blockDim.x + threadIdx.x; i < places; i += step) {
+    EACH(int64, i, places) {
         const int64 start = i / TILE * TILE, end = min(start + TILE, places);
         const uint64 key = key_at(ids, i, rows, first, padding);
         int64 rank = 0;
@@ -53,8 +50,7 @@ __device__ inline int64 lower_bound(const uint64* keys, int64 low, int64 high, u
 
 // Merges sorted runs of `width` keys, two into one: a key's place is its rank in its own run and in the other one.
 extern "C" __global__ void merge_runs(const uint64* keys, uint64* merged, int64 places, int64 width) {
-    const int64 step = (int64)gridDim.x * blockDim.x;
-    for (int64 i = (int64)blockIdx.x * blockDim.x + threadIdx.x; i < places; i += step) {
+    EACH(int64, i, places) {
         const int64 run = i / width, pair = (run / 2) * 2 * width;
         const int64 other = min((run ^ 1) * width, places), end = min(other + width, places);
         const int64 before = lower_bound(keys, other, end, keys[i]) - other;
@@ -64,9 +60,7 @@ extern "C" __global__ void merge_runs(const uint64* keys, uint64* merged, int64 
 
 // starts[row]: the index of the row's first key; starts[rows] is where the last row ends.
 extern "C" __global__ void find_rows(const uint64* keys, int64* starts, int64 places, int64 rows) {
-    const int64 step = (int64)gridDim.x * blockDim.x;
-    for (int64 row = (int64)blockIdx.x * blockDim.x + threadIdx.x; row <= rows; row += step)
-        starts[row] = lower_bound(keys, 0, places, (uint64)row << 32);
+    EACH(int64, row, rows + 1) starts[row] = lower_bound(keys, 0, places, (uint64)row << 32);
 }
 
 // body(row, feature, sum) for each row that occurs, or for every row, and each of its features. A warp takes one row and

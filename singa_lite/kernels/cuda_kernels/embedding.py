@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 
-from singa_lite.kernels.cuda_kernels.libraries.gaps import without_gaps
-from singa_lite.kernels.cuda_kernels.routine import THREADS, Routine, Types, blocks
-from singa_lite.kernels.cuda_kernels.source import FLOATS, TYPES
+from singa_lite.kernels.built import CallBuilder
+from singa_lite.kernels.call import Call
+from singa_lite.kernels.cuda_kernels.copies import without_gaps
+from singa_lite.kernels.cuda_kernels.routine import Routine, Types, blocks, integer, warps
+from singa_lite.kernels.cuda_kernels.rows import types_of_rows
 from singa_lite.kernels.interface.update import SgdHyper
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.routine import Temporary
@@ -16,79 +20,53 @@ FILE = "embedding.cu"
 _TILE, _FEATURES_OF_A_WARP = 256, 128
 
 
-@without_gaps
-def embedding(ids: TensorSpec, weight: TensorSpec, y: TensorSpec) -> Routine | None:
+def _embedding(call: Call) -> Routine | None:
     """A thread for each element."""
-    types = _types(ids, weight, y)
+    ids, weight, y = call.all("ids", "weight", "y")
+    types = types_of_rows([weight, y], [ids])
     if types is None:
         return None
     extents = np.int64(ids.size), np.int64(weight.shape[0]), np.int64(weight.shape[1])
     return Routine().launch(FILE, "embedding", ids, weight, y, *extents, types=types, grid=blocks(y.size))
 
 
-@without_gaps
-def embedding_gradient(
-    ids: TensorSpec, dy: TensorSpec, dweight: TensorSpec, *, first: int, padding: int
-) -> Routine | None:
-    """The ids sorted, then a warp for each row and some of its features."""
-    return _gradient("embedding_gradient", ids, dy, dweight, first, padding)
-
-
-@without_gaps
-def embedding_gradient_add(
-    ids: TensorSpec, dy: TensorSpec, dweight: TensorSpec, *, first: int, padding: int
-) -> Routine | None:
-    """The same; rows that do not occur are left as they are."""
-    return _gradient("embedding_gradient_add", ids, dy, dweight, first, padding)
-
-
-def _gradient(
-    kernel: str, ids: TensorSpec, dy: TensorSpec, dweight: TensorSpec, first: int, padding: int
-) -> Routine | None:
-    types = _types(ids, dy, dweight)
+def _gradient(call: Call) -> Routine | None:
+    """The ids sorted, then a warp for each row and some of its features; a sum leaves rows that do not occur."""
+    ids, dy, dweight = call.all("ids", "dy", "dweight")
+    types = types_of_rows([dy, dweight], [ids])
     if types is None or not _fit_keys(ids, dweight):
         return None
-    rows, features = dweight.shape
     routine = Routine()
-    keys, starts = _sorted_by_row(routine, ids, rows, first, padding, types)
-    extents = np.int64(rows), np.int64(features)
-    return routine.launch(FILE, kernel, keys, starts, dy, dweight, *extents, types=types, grid=_warps(rows, features))
+    keys, starts = _sorted_by_row(routine, call, dweight, integer(call, "first"), types)
+    extents = map(np.int64, dweight.shape)
+    grid = _warps(dweight)
+    return routine.launch(FILE, call.kernel, keys, starts, dy, dweight, *extents, types=types, grid=grid)
 
 
-@without_gaps
-def sgd_rows(
-    ids: TensorSpec,
-    dy: TensorSpec,
-    rate: TensorSpec,
-    value: TensorSpec,
-    count: TensorSpec,
-    *,
-    hyper: SgdHyper,
-    padding: int,
-) -> Routine | None:
+def _sgd_rows(call: Call) -> Routine | None:
     """The ids sorted, then a warp for each row that occurs and some of its features."""
-    types = _types(ids, dy, value)
+    ids, dy, rate, value, count = call.all("ids", "dy", "rate", "value", "count")
+    types = types_of_rows([dy, value], [ids])
     if types is None or not _fit_keys(ids, value):
         return None
-    rows, features = value.shape
     routine = Routine().launch(FILE, "count_up", count, types=types, grid=1, block=1)
-    keys, starts = _sorted_by_row(routine, ids, rows, 0, padding, types)
-    settings = np.int64(rows), np.int64(features), np.float64(hyper.lr_mult)
-    grid = _warps(rows, features)
-    return routine.launch(FILE, "sgd_rows", keys, starts, dy, rate, value, *settings, types=types, grid=grid)
+    keys, starts = _sorted_by_row(routine, call, value, np.int64(0), types)
+    settings = *map(np.int64, value.shape), np.float64(cast(SgdHyper, call.settings["hyper"]).lr_mult)
+    return routine.launch(FILE, "sgd_rows", keys, starts, dy, rate, value, *settings, types=types, grid=_warps(value))
 
 
 def _sorted_by_row(
-    routine: Routine, ids: TensorSpec, rows: int, first: int, padding: int, types: Types
+    routine: Routine, call: Call, table: TensorSpec, first: np.int64, types: Types
 ) -> tuple[Temporary, Temporary]:
     """(keys in rising order, index of the first key of each row), in scratch: see `embedding.cu`.
 
     A merge doubles the length of the sorted runs, so there are log2(ids / _TILE) of them.
     """
+    ids, rows = call["ids"], table.shape[0]
     places = np.int64(ids.size)
     keys, spare = (routine.temporary((max(ids.size, 1),), np.uint64) for _ in range(2))
     starts = routine.temporary((rows + 1,), np.int64)
-    extents = places, np.int64(rows), np.int64(first), np.int64(padding)
+    extents = places, np.int64(rows), first, integer(call, "padding")
     routine.launch(FILE, "sort_tiles", ids, keys, *extents, types=types, grid=blocks(ids.size))
     width = _TILE
     while width < ids.size:
@@ -98,9 +76,10 @@ def _sorted_by_row(
     return keys, starts
 
 
-def _warps(rows: int, features: int) -> int:
+def _warps(table: TensorSpec) -> int:
     """Blocks for a warp for each row and each COLUMNS * 32 of its features."""
-    return blocks(rows * -(-features // _FEATURES_OF_A_WARP), THREADS // 32)
+    rows, features = table.shape
+    return warps(rows * -(-features // _FEATURES_OF_A_WARP))
 
 
 def _fit_keys(ids: TensorSpec, table: TensorSpec) -> bool:
@@ -108,8 +87,10 @@ def _fit_keys(ids: TensorSpec, table: TensorSpec) -> bool:
     return ids.size < 2**32 and table.shape[0] < 2**32 - 1
 
 
-def _types(ids: TensorSpec, *floats: TensorSpec) -> Types | None:
-    """Of the call; None for what it does not do."""
-    known = ids.dtype.kind in "iu" and ids.dtype.name in TYPES and floats[0].dtype.name in FLOATS
-    alike = all(spec.dtype == floats[0].dtype for spec in floats)
-    return {"T": floats[0].dtype, "S": ids.dtype} if known and alike else None
+_BUILDERS: dict[str, CallBuilder[Routine]] = {
+    "embedding": _embedding,
+    "embedding_gradient": _gradient,
+    "embedding_gradient_add": _gradient,
+    "sgd_rows": _sgd_rows,
+}
+KERNELS = {name: without_gaps(build) for name, build in _BUILDERS.items()}

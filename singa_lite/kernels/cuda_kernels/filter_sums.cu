@@ -3,8 +3,7 @@
 
 // dweight = the sum of partials (splits, k, kh, kw, c / groups) over the splits, in their order.
 extern "C" __global__ void filter_sums(Images weight, Positions positions, int splits, const C* partials, T* dweight) {
-    const unsigned step = gridDim.x * blockDim.x;
-    for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < positions.count; i += step) {
+    EACH(unsigned, i, positions.count) {
         C sum = C(0);
 #pragma unroll 8
         for (int split = 0; split < splits; ++split) sum += partials[(int64)split * positions.count + i];

@@ -79,3 +79,12 @@ template <typename V, typename H, int N> __device__ inline void store(V* p, bool
 #pragma unroll
     for (int k = 0; k < N; ++k) p[k] = V(v[k]);
 }
+
+// Channels of a pack, 1 or VECTOR: body(Channels) for those of a launch.
+template <int N> struct Channels {};
+template <class Body> __device__ inline void by_channels(int pack, Body body) {
+    if (pack == 1)
+        body(Channels<1>());
+    else
+        body(Channels<VECTOR>());
+}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 
 from singa_lite.common.array_types import DType
-from singa_lite.kernels.cuda_kernels.walk import VECTOR_BYTES, Struct
+from singa_lite.kernels.call import Call
+from singa_lite.kernels.cuda_kernels.walk import VECTOR_BYTES, Struct, steps
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import TensorSpec
 
@@ -41,13 +44,22 @@ def struct(**fields: Struct | int) -> Struct:
 
 def images(spec: TensorSpec) -> Struct:
     """Extents and strides of (n, c, h, w)."""
-    return np.array((spec.shape, steps(spec)), IMAGES)
+    return np.array((spec.shape, _steps(spec)), IMAGES)
 
 
-def steps(spec: TensorSpec) -> tuple[int, ...]:
+def _steps(spec: TensorSpec) -> tuple[int, ...]:
     """Strides in elements; of an axis of one element, which never counts, 0."""
-    given = zip(spec.shape, spec.strides, strict=True)
-    return tuple(0 if extent == 1 else stride // spec.dtype.itemsize for extent, stride in given)
+    return tuple(0 if extent == 1 else step for extent, step in zip(spec.shape, steps(spec), strict=True))
+
+
+def window_of(call: Call) -> Window:
+    """Returns the window that a call slides over its images."""
+    return cast(Window, call.settings["window"])
+
+
+def groups_of(call: Call) -> int:
+    """Returns into how many groups a call cuts its channels."""
+    return int(call.number("groups"))
 
 
 def windows(window: Window) -> Struct:
@@ -72,13 +84,13 @@ def in_packs(pack: int, *specs: TensorSpec) -> bool:
 
 
 def _in_packs(pack: int, spec: TensorSpec) -> bool:
-    n, c, h, w = steps(spec)
+    n, c, h, w = _steps(spec)
     return spec.shape[1] % pack == 0 and c == 1 and n % pack == h % pack == w % pack == 0
 
 
 def channels_inside(spec: TensorSpec) -> bool:
     """Whether channels lie closer to each other than the columns."""
-    _, c, _, w = steps(spec)
+    _, c, _, w = _steps(spec)
     return spec.shape[1] > 1 and (c < w or w == 0)
 
 

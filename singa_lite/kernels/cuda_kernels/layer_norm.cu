@@ -124,40 +124,15 @@ extern "C" __global__ void layer_rows_derivative(Walk<5> rows, Walk<4> features,
 }
 
 // Partial sums over rows of dy and of dy * xhat. plane: dy, x, mean, inv_std.
-template <class L>
-__device__ __forceinline__ void gradients_of_slab(const Plane<4>& plane, const T* dy, const T* x, const S* mean,
-                                                  const S* inv_std, C* sums, C* products, C* memory) {
-    const int V = L::COUNT;
-    const Part part = part_of(plane);
-    C sum[V] = {}, product[V] = {};
-    if (part.held) {
-        int64 base[4];
-        offsets(plane.kept, (unsigned)part.kept, base);
-        each_row<L>(part, plane.height, [&](int64 row) {
-            int64 at[4];
-            C g[V], v[V];
-            locate<L>(plane.summed, row, base, at);
-            load<L>(dy + at[0], inner(plane.kept, 0), g);
-            load<L>(x + at[1], inner(plane.kept, 1), v);
-            const C average = C(mean[at[2]]), inverse = C(inv_std[at[3]]);
-#pragma unroll
-            for (int j = 0; j < V; ++j) {
-                sum[j] += g[j];
-                product[j] = fma(g[j], (v[j] - average) * inverse, product[j]);
-            }
-        });
-    }
-    sum_down(plane, part, sum, memory);
-    sum_down(plane, part, product, memory);
-    keep_partial(plane, part, sum, sums);
-    keep_partial(plane, part, product, products);
-}
-
 extern "C" __global__ void layer_slab_gradients(Plane<4> plane, const T* dy, const T* x, const S* mean,
                                                 const S* inv_std, C* sums, C* products) {
     __shared__ C memory[VECTOR * THREADS];
+    auto add = [=](const int64(&at)[4], C dy, C x, int, C& sum, C& product) {
+        sum += dy;
+        product = fma(dy, (x - C(mean[at[2]])) * C(inv_std[at[3]]), product);
+    };
     by_lanes(plane, are_aligned(in(dy), in(x)), [&](auto lanes) {
-        gradients_of_slab<decltype(lanes)>(plane, dy, x, mean, inv_std, sums, products, memory);
+        two_sums_of_slab<decltype(lanes)>(plane, dy, x, sums, products, memory, [=](int64) { return add; });
     });
 }
 

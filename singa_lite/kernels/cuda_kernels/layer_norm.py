@@ -1,27 +1,28 @@
-"""Layer normalization: a warp for each row; few or long rows in `long_layer_norm`."""
+"""Layer normalization: a warp for each row; few or long rows in `long_layer_norm`.
+
+Group normalization is that of long rows, of images whose channels are split into groups.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from singa_lite.kernels.built import CallBuilder
 from singa_lite.kernels.call import Call
-from singa_lite.kernels.cuda_kernels.long_layer_norm import normalize_long_rows, propagate_long_rows
+from singa_lite.kernels.cuda_kernels.long_layer_norm import View, normalize_long_rows, propagate_long_rows
 from singa_lite.kernels.cuda_kernels.plane import (
     Plane,
-    axis_spec,
-    computed,
     neighbours,
     partial_results,
     plane,
-    spread,
     types_of,
-    warps,
 )
-from singa_lite.kernels.cuda_kernels.routine import THREADS, Argument, Routine, Types, Value, blocks
-from singa_lite.kernels.cuda_kernels.walk import FLAT, Struct, walk
+from singa_lite.kernels.cuda_kernels.routine import Argument, Routine, Types, Value, warps
+from singa_lite.kernels.cuda_kernels.source import computed
+from singa_lite.kernels.cuda_kernels.walk import FLAT, Struct, axis_spec, spread, walk
 from singa_lite.kernels.kernel_set import TensorSpec
 
 FILE = "layer_norm.cu"
@@ -72,11 +73,11 @@ def _gradient(call: Call) -> Routine | None:
 def sum_rows(call: Call, types: Types, found: Plane, vectors: Struct) -> Routine:
     """The gradients' two steps. found: dy, x, mean and inv_std, summed; vectors: dy of one sum, dgamma, dbeta."""
     routine = Routine()
-    partial = [partial_results(routine, found, computed(call["x"])) for _ in range(2)]
+    partial = [partial_results(routine, found, computed(call["x"].dtype)) for _ in range(2)]
     first: tuple[Argument, ...] = found.struct, *call.all("dy", "x", "mean", "inv_std"), *partial
     routine.launch(FILE, "layer_slab_gradients", *first, types=types, grid=found.blocks)
     second: tuple[Argument, ...] = vectors, *partial, np.uint32(found.slabs), *call.all("dgamma", "dbeta")
-    return routine.launch(FILE, "layer_gradients", *second, types=types, grid=warps(found.kept))
+    return routine.launch(FILE, "layer_gradients", *second, types=types, grid=found.warps)
 
 
 def _is_short(call: Call) -> bool:
@@ -108,12 +109,54 @@ def _by_warps(
 ) -> Routine | None:
     if walks is None:
         return None
-    grid = blocks(int(walks[0]["count"]), THREADS // 32)
+    grid = warps(int(walks[0]["count"]))
     return Routine().launch(FILE, kernel, *walks, *operands, *values, types=types, grid=grid)
+
+
+def _grouped_forward(call: Call) -> Routine | None:
+    """A row is a group of a sample."""
+    types = types_of(call.all("x", "y"), call.all("gamma", "beta", "mean", "inv_std"))
+    return None if types is None else normalize_long_rows(call, types, _view(call))
+
+
+def _grouped_derivative(call: Call) -> Routine | None:
+    """A row is a group of a sample."""
+    types = types_of(call.all("dy", "x", "dx"), call.all("gamma", "mean", "inv_std"))
+    return None if types is None else propagate_long_rows(call, types, _view(call))
+
+
+def _grouped_gradient(call: Call) -> Routine | None:
+    """Steps: sums of slabs of samples and positions, then of channels."""
+    statistics, results, view = call.all("mean", "inv_std"), call.all("dgamma", "dbeta"), _view(call)
+    types = types_of(call.all("dy", "x"), [*statistics, *results])
+    top, whole = view(call["dy"]), view(call["x"])
+    channels = (1, 2)
+    found = plane(channels, (top, whole, *(spread(spec, (0, 1), whole.shape) for spec in statistics)))
+    sums = (axis_spec((0, 1), view(spec)) for spec in results)
+    vectors = walk(whole.shape[1:3], (axis_spec(channels, top), *sums))
+    if types is None or found is None or vectors is None:
+        return None
+    return sum_rows(call, types, found, vectors)
+
+
+def _view(call: Call) -> View:
+    return partial(_grouped, call["x"].ndim, call["mean"].shape[1])
+
+
+def _grouped(axes: int, groups: int, spec: TensorSpec) -> TensorSpec:
+    """(n, c, ...) of so many axes as (n, groups, c / groups, ...), and (c,) as (groups, c / groups, 1, ...)."""
+    at = min(spec.ndim - 1, 1)  # the axis of channels
+    each, stride, more = spec.shape[at] // groups, spec.strides[at], axes - 2 if at == 0 else 0
+    shape = *spec.shape[:at], groups, each, *spec.shape[at + 1 :], *(1,) * more
+    strides = *spec.strides[:at], stride * each, stride, *spec.strides[at + 1 :], *(0,) * more
+    return TensorSpec(shape, spec.dtype, strides)
 
 
 KERNELS: dict[str, CallBuilder[Routine]] = {
     "layer_norm": _forward,
     "layer_norm_derivative": _derivative,
     "layer_norm_gradient": _gradient,
+    "group_norm": _grouped_forward,
+    "group_norm_derivative": _grouped_derivative,
+    "group_norm_gradient": _grouped_gradient,
 }

@@ -8,12 +8,13 @@ from math import prod
 import numpy as np
 
 from singa_lite.common.strides import reshaped_strides
-from singa_lite.kernels.cuda_kernels import activation as activations
-from singa_lite.kernels.cuda_kernels.along import mapped_along
-from singa_lite.kernels.cuda_kernels.reduction import bias_gradient
+from singa_lite.kernels.built import CallBuilder
+from singa_lite.kernels.call import Call
+from singa_lite.kernels.cuda_kernels.elementwise import activated, mapped_along
+from singa_lite.kernels.cuda_kernels.reduction import column_sums
 from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.kernels.cuda_kernels.source import FLOATS, may_hold
-from singa_lite.kernels.cuda_kernels.walk import walk
+from singa_lite.kernels.cuda_kernels.walk import axis_spec, steps, walk
 from singa_lite.kernels.kernel_set import TensorSpec
 
 FILE = "linear.cu"
@@ -30,10 +31,13 @@ _STRIDES = ("a_row", "a_depth", "b_column", "b_depth", "y_row", "y_column", "bia
 _MATRICES = np.dtype([*((name, "u4") for name in _EXTENTS), *((name, "i8") for name in _STRIDES)])
 
 
-def matmul(a: TensorSpec, b: TensorSpec, y: TensorSpec, *, transpose_a: bool, transpose_b: bool) -> Routine | None:
+def _matmul(call: Call) -> Routine | None:
     """Rows of leading axes with one plain matrix on the right are rows of one product, where they lie evenly."""
-    left = _transposed(a) if transpose_a else a
-    right = _transposed(b) if transpose_b else b
+    a, b, y = call.all("a", "b", "y")
+    left = _transposed(a) if call.settings["transpose_a"] else a
+    right = _transposed(b) if call.settings["transpose_b"] else b
+    if call.kernel == "matmul_add":  # what y holds is added before the result is stored
+        return _product((a, left), (b, right), None, (y, y), _ADDED)
     result = y
     if left.ndim > 2 and right.ndim == 2:
         flat, made = _in_one(left), _in_one(y)
@@ -42,42 +46,38 @@ def matmul(a: TensorSpec, b: TensorSpec, y: TensorSpec, *, transpose_a: bool, tr
     return _product((a, left), (b, right), None, (y, result), _NONE)
 
 
-def matmul_add(a: TensorSpec, b: TensorSpec, y: TensorSpec, *, transpose_a: bool, transpose_b: bool) -> Routine | None:
-    """What y holds is added before the result is stored."""
-    left, right = _transposed(a) if transpose_a else a, _transposed(b) if transpose_b else b
-    return _product((a, left), (b, right), None, (y, y), _ADDED)
-
-
-def linear(
-    x: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, y: TensorSpec, *, activation: str = ""
-) -> Routine | None:
+def _linear(call: Call) -> Routine | None:
     """The bias is added, and ReLU applied, before the result is stored, other activations behind it."""
-    routine = _product((x, x), (weight, weight), bias, (y, y), _RELU if activation == "relu" else _NONE)
+    x, weight, y = call.all("x", "weight", "y")
+    activation = call.text("activation")
+    inside = _RELU if activation == "relu" else _NONE
+    routine = _product((x, x), (weight, weight), call.optional("bias"), (y, y), inside)
     if routine is None or activation in ("", "relu"):
         return routine
-    behind: Routine | None = getattr(activations, activation)(y, y)
+    behind = activated(activation, y)
     return None if behind is None else routine.then(behind)
 
 
-def linear_gradient(x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, dbias: TensorSpec) -> Routine | None:
+def _linear_gradient(call: Call) -> Routine | None:
     """The product, then the sums."""
-    routine = matmul(x, dy, dweight, transpose_a=True, transpose_b=False)
-    behind = bias_gradient(dy, dbias, axis=1)
+    x, dy, dweight, dbias = call.all("x", "dy", "dweight", "dbias")
+    routine = _product((x, _transposed(x)), (dy, dy), None, (dweight, dweight), _NONE)
+    behind = column_sums(dy, dbias)
     return None if routine is None or behind is None else routine.then(behind)
 
 
-def add_bias(x: TensorSpec, bias: TensorSpec, y: TensorSpec, *, axis: int) -> Routine | None:
+def _add_bias(call: Call) -> Routine | None:
     """x + bias along an axis."""
+    x, bias, y = call.all("x", "bias", "y")
     if y.dtype.name not in FLOATS or x.dtype != y.dtype or not may_hold(bias.dtype, y.dtype):
         return None
-    return mapped_along(axis, FILE, "add_bias", y, x, bias, types={"S": bias.dtype})
+    return mapped_along(int(call.number("axis")), FILE, "add_bias", y, x, bias, types={"S": bias.dtype})
 
 
 def _transposed(spec: TensorSpec) -> TensorSpec:
     """The last two axes exchanged."""
     *lead, rows, columns = range(spec.ndim)
-    axes = (*lead, columns, rows)
-    return TensorSpec(tuple(spec.shape[i] for i in axes), spec.dtype, tuple(spec.strides[i] for i in axes))
+    return axis_spec((*lead, columns, rows), spec)
 
 
 def _in_one(spec: TensorSpec) -> TensorSpec | None:
@@ -101,25 +101,24 @@ def _product(
     if bias is not None and bias.dtype != result.dtype:
         return None
     (rows, columns), depth = result.shape[-2:], left.shape[-1]
-    batch = walk(result.shape[:-2], [_batch_axes(spec) for spec in (result, left, right)])
+    batch = walk(result.shape[:-2], [axis_spec(range(spec.ndim - 2), spec) for spec in (result, left, right)])
     grid = (-(-rows // TILE), -(-columns // TILE), min(prod(result.shape[:-2]), MOST_ACROSS))
     if batch is None or max(rows, columns, depth) >= MOST or grid[1] > MOST_ACROSS:
         return None
     struct = np.zeros((), _MATRICES)
     for name, extent in zip(_EXTENTS, (rows, columns, depth, activation), strict=True):
         struct[name] = extent
-    lines = _steps(left)[-2:], _steps(right)[:-3:-1], _steps(result)[-2:], (0,) if bias is None else _steps(bias)
+    lines = steps(left)[-2:], steps(right)[:-3:-1], steps(result)[-2:], (0,) if bias is None else steps(bias)
     for name, stride in zip(_STRIDES, chain(*lines), strict=True):
         struct[name] = stride
     operands, types = (a[0], b[0], bias, y[0]), {"T": left.dtype, "S": result.dtype}
     return Routine().launch(FILE, "matrix_product", batch, struct, *operands, types=types, grid=grid)
 
 
-def _steps(spec: TensorSpec) -> tuple[int, ...]:
-    """Strides in elements."""
-    return tuple(stride // spec.dtype.itemsize for stride in spec.strides)
-
-
-def _batch_axes(spec: TensorSpec) -> TensorSpec:
-    """All axes but those of the matrices."""
-    return TensorSpec(spec.shape[:-2], spec.dtype, spec.strides[:-2])
+KERNELS: dict[str, CallBuilder[Routine]] = {
+    "matmul": _matmul,
+    "matmul_add": _matmul,
+    "linear": _linear,
+    "linear_gradient": _linear_gradient,
+    "add_bias": _add_bias,
+}

@@ -27,38 +27,21 @@ extern "C" __global__ void row_normalize(Walk<6> walk, const T* x, const S* gamm
 template <class L>
 __device__ __forceinline__ void projections_of_slab(const Plane<3>& plane, const Walk<2>& rows, const T* dy, const T* x,
                                                     const S* gamma, const S* mean, C* sums, C* products, C* memory) {
-    const int V = L::COUNT;
-    const Part part = part_of(plane);
     const int64 step = inner(plane.kept, 2);
-    C sum[V] = {}, product[V] = {};
-    if (part.held) {
-        int64 base[3];
-        C average[V];
+    C average[L::COUNT];
+    two_sums_of_slab<L>(plane, dy, x, sums, products, memory, [&](int64 first) {
 #pragma unroll
-        for (int j = 0; j < V; ++j) {
+        for (int j = 0; j < L::COUNT; ++j) {
             int64 at[2];
-            offsets(rows, (unsigned)part.kept + j, at);
+            offsets(rows, (unsigned)first + j, at);
             average[j] = C(mean[at[1]]);
         }
-        offsets(plane.kept, (unsigned)part.kept, base);
-        each_row<L>(part, plane.height, [&](int64 feature) {
-            int64 at[3];
-            C g[V], v[V];
-            locate<L>(plane.summed, feature, base, at);
-            load<L>(dy + at[0], inner(plane.kept, 0), g);
-            load<L>(x + at[1], inner(plane.kept, 1), v);
-#pragma unroll
-            for (int j = 0; j < V; ++j) {
-                const C slope = C(gamma[at[2] + j * step]); // one for all rows, or of groups of channels
-                sum[j] = fma(g[j], slope, sum[j]);
-                product[j] = fma(g[j] * slope, v[j] - average[j], product[j]);
-            }
-        });
-    }
-    sum_down(plane, part, sum, memory);
-    sum_down(plane, part, product, memory);
-    keep_partial(plane, part, sum, sums);
-    keep_partial(plane, part, product, products);
+        return [=, &average](const int64(&at)[3], C dy, C x, int j, C& sum, C& product) {
+            const C slope = C(gamma[at[2] + j * step]); // one for all rows, or of groups of channels
+            sum = fma(dy, slope, sum);
+            product = fma(dy * slope, x - average[j], product);
+        };
+    });
 }
 
 extern "C" __global__ void row_slab_projections(Plane<3> plane, Walk<2> rows, const T* dy, const T* x, const S* gamma,

@@ -6,21 +6,16 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from singa_lite.common.array_types import DType
-from singa_lite.common.strides import ordered_strides
 from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels.plane import (
     add_moments,
-    axis_spec,
-    computed,
     partial_results,
     pass_blocks,
     plane,
-    spread,
-    warps,
 )
 from singa_lite.kernels.cuda_kernels.routine import Argument, Routine, Types
-from singa_lite.kernels.cuda_kernels.walk import walk
+from singa_lite.kernels.cuda_kernels.source import computed
+from singa_lite.kernels.cuda_kernels.walk import axis_spec, dense, spread, walk
 from singa_lite.kernels.kernel_set import TensorSpec
 
 FILE = "long_layer_norm.cu"
@@ -46,7 +41,7 @@ def normalize_long_rows(call: Call, types: Types, view: View = _as_it_is) -> Rou
     partial = add_moments(routine, x, found)
     counts = np.uint32(found.slabs), np.int64(found.slab), np.int64(found.summed), np.float64(call.number("epsilon"))
     arguments: tuple[Argument, ...] = rows, *partial, *counts, mean, inv_std
-    routine.launch(FILE, "row_statistics", *arguments, types=types, grid=warps(found.kept))
+    routine.launch(FILE, "row_statistics", *arguments, types=types, grid=found.warps)
     return routine.launch(FILE, "row_normalize", elements, *reads, y, types=types, grid=pass_blocks(y))
 
 
@@ -57,7 +52,7 @@ def propagate_long_rows(call: Call, types: Types, view: View = _as_it_is) -> Rou
     """
     dy, x, gamma, mean, inv_std, dx = call.all("dy", "x", "gamma", "mean", "inv_std", "dx")
     axes, (top, whole, scale) = range(mean.ndim), map(view, (dy, x, gamma))
-    average = _dense(mean.shape, computed(x))
+    average = dense(mean.shape, computed(x.dtype))
     found = plane(axes, (top, whole, _broadcast_spec(scale, whole.shape)))
     means = walk(mean.shape, (axis_spec(axes, top), mean))
     rows = walk(mean.shape, (axis_spec(axes, top), inv_std, average, average))
@@ -65,12 +60,12 @@ def propagate_long_rows(call: Call, types: Types, view: View = _as_it_is) -> Rou
     if found is None or means is None or rows is None or elements is None:
         return None
     routine = Routine()
-    partial = [partial_results(routine, found, computed(x)) for _ in range(2)]
+    partial = [partial_results(routine, found, computed(x.dtype)) for _ in range(2)]
     averages = [routine.temporary(average.shape, average.dtype) for _ in range(2)]
     first: tuple[Argument, ...] = found.struct, means, dy, x, gamma, mean, *partial
     routine.launch(FILE, "row_slab_projections", *first, types=types, grid=found.blocks)
     second: tuple[Argument, ...] = rows, *partial, np.uint32(found.slabs), np.int64(found.summed), inv_std, *averages
-    routine.launch(FILE, "row_projections", *second, types=types, grid=warps(found.kept))
+    routine.launch(FILE, "row_projections", *second, types=types, grid=found.warps)
     third: tuple[Argument, ...] = elements, dy, x, gamma, mean, inv_std, *averages, dx
     return routine.launch(FILE, "row_derivative", *third, types=types, grid=pass_blocks(dx))
 
@@ -83,8 +78,3 @@ def _spread(x: TensorSpec, *vectors: TensorSpec) -> list[TensorSpec]:
 def _broadcast_spec(spec: TensorSpec, shape: Sequence[int]) -> TensorSpec:
     """The spec broadcast to a shape, whose last axes it has."""
     return spread(spec, range(len(shape) - spec.ndim, len(shape)), shape)
-
-
-def _dense(shape: Sequence[int], dtype: DType) -> TensorSpec:
-    """The spec of a tensor in C order."""
-    return TensorSpec(tuple(shape), dtype, ordered_strides(shape, range(len(shape)), dtype.itemsize))

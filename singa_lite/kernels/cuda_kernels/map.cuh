@@ -167,3 +167,24 @@ template <class F, class... Ops> __device__ void map(const Walk<(int)sizeof...(O
         }
     }
 }
+
+// Kernels that are one operation: MAP_1(name, y, x, y of x), MAP_2(name, y, a, b, y of a and b).
+#define MAP_1(name, y, x, ...)                                                    \
+    extern "C" __global__ void name(Walk<2> walk, const T* x, T* y) {             \
+        map(walk, [](C& y, C x) { y = __VA_ARGS__; }, out(y), in(x));             \
+    }
+#define MAP_2(name, y, a, b, ...)                                                 \
+    extern "C" __global__ void name(Walk<3> walk, const T* a, const T* b, T* y) { \
+        map(walk, [](C& y, C a, C b) { y = __VA_ARGS__; }, out(y), in(a), in(b)); \
+    }
+// The same with a setting, a number.
+#define MAP_1_BY(name, y, x, number, ...)                                                        \
+    extern "C" __global__ void name(Walk<2> walk, const T* x, T* y, double given) {              \
+        const C number = C(given);                                                               \
+        map(walk, [=](C& y, C x) { y = __VA_ARGS__; }, out(y), in(x));                           \
+    }
+#define MAP_2_BY(name, y, a, b, number, ...)                                                     \
+    extern "C" __global__ void name(Walk<3> walk, const T* a, const T* b, T* y, double given) {  \
+        const C number = C(given);                                                               \
+        map(walk, [=](C& y, C a, C b) { y = __VA_ARGS__; }, out(y), in(a), in(b));               \
+    }

@@ -25,3 +25,8 @@ __device__ inline double rounded_product(double a, double b) { return __dmul_rn(
 
 // NVRTC has no header with the constant, and warns where one overflows.
 __device__ inline C infinity() { return -log(C(0)); }
+
+// For each index below `count`, of all threads of a grid, whatever their number.
+#define EACH(Index, i, count)                                                       \
+    for (Index i = (Index)blockIdx.x * blockDim.x + threadIdx.x; i < (Index)(count); \
+         i += (Index)gridDim.x * blockDim.x)

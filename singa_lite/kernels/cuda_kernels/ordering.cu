@@ -2,13 +2,10 @@
 // S: the type of a mask.
 #include "map.cuh"
 
-extern "C" __global__ void absolute(Walk<2> walk, const T* x, T* y) {
-    map(walk, [](C& y, C x) { y = fabs(x); }, out(y), in(x));
-}
-
-extern "C" __global__ void absolute_derivative(Walk<3> walk, const T* dy, const T* x, T* dx) {
-    map(walk, [](C& dx, C dy, C x) { dx = dy * C((x > C(0)) - (x < C(0))); }, out(dx), in(dy), in(x));
-}
+MAP_1(absolute, y, x, fabs(x))
+MAP_2(absolute_derivative, dx, dy, x, dy * C((x > C(0)) - (x < C(0))))
+MAP_2(maximum, y, a, b, a > b || is_nan(a) ? a : b)
+MAP_2(minimum, y, a, b, a < b || is_nan(a) ? a : b)
 
 extern "C" __global__ void clip(Walk<2> walk, const T* x, T* y, double low, double high) {
     const C least = C(low), most = C(high);
@@ -18,14 +15,6 @@ extern "C" __global__ void clip(Walk<2> walk, const T* x, T* y, double low, doub
 extern "C" __global__ void clip_derivative(Walk<3> walk, const T* dy, const T* x, T* dx, double low, double high) {
     const C least = C(low), most = C(high);
     map(walk, [=](C& dx, C dy, C x) { dx = x >= least && x <= most ? dy : C(0); }, out(dx), in(dy), in(x));
-}
-
-extern "C" __global__ void maximum(Walk<3> walk, const T* a, const T* b, T* y) {
-    map(walk, [](C& y, C a, C b) { y = a > b || is_nan(a) ? a : b; }, out(y), in(a), in(b));
-}
-
-extern "C" __global__ void minimum(Walk<3> walk, const T* a, const T* b, T* y) {
-    map(walk, [](C& y, C a, C b) { y = a < b || is_nan(a) ? a : b; }, out(y), in(a), in(b));
 }
 
 extern "C" __global__ void maximum_derivative(Walk<4> walk, const T* dy, const T* a, const T* b, T* da) {

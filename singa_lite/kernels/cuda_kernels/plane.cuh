@@ -192,9 +192,42 @@ __device__ inline void keep_partial(const Plane<N>& plane, const Part& part, con
     for (int j = 0; j < V; ++j) partial[(part.kept + j) * plane.slabs + part.slab] = own[j];
 }
 
+// Partial sums of two numbers of each index. plane: a, b, and perhaps more. begin(first kept index) has what adds an
+// index's numbers: add(offsets, elements of a and b, which kept index, sum, product).
+template <class L, int N, class Begin>
+__device__ __forceinline__ void two_sums_of_slab(const Plane<N>& plane, const T* a, const T* b, C* sums, C* products,
+                                                 C* memory, Begin begin) {
+    const int V = L::COUNT;
+    const Part part = part_of(plane);
+    C sum[V] = {}, product[V] = {};
+    if (part.held) {
+        const auto add = begin(part.kept);
+        int64 base[N];
+        offsets(plane.kept, (unsigned)part.kept, base);
+        each_row<L>(part, plane.height, [&](int64 row) {
+            int64 at[N];
+            C u[V], v[V];
+            locate<L>(plane.summed, row, base, at);
+            load<L>(a + at[0], inner(plane.kept, 0), u);
+            load<L>(b + at[1], inner(plane.kept, 1), v);
+#pragma unroll
+            for (int j = 0; j < V; ++j) add(at, u[j], v[j], j, sum[j], product[j]);
+        });
+    }
+    sum_down(plane, part, sum, memory);
+    sum_down(plane, part, product, memory);
+    keep_partial(plane, part, sum, sums);
+    keep_partial(plane, part, product, products);
+}
+
 // ---- the second stage: one warp for each kept index
 
 __device__ inline int64 warp_index() { return ((int64)blockIdx.x * blockDim.x + threadIdx.x) / 32; }
+
+// One warp for each row.
+#define LANES 32
+#define LANE (threadIdx.x % LANES)
+#define EACH_ROW(row) for (int64 row = warp_index(); row < rows; row += (int64)gridDim.x * (THREADS / LANES))
 
 // The sum of the slabs' partial results, in all lanes.
 template <typename A> __device__ inline A sum_of_slabs(const A* partial, unsigned slabs) {

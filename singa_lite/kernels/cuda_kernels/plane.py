@@ -12,8 +12,8 @@ from numpy.typing import DTypeLike
 from singa_lite.common.array_types import DType
 from singa_lite.common.strides import memory_order
 from singa_lite.kernels.cuda_kernels.routine import THREADS, Routine, blocks
-from singa_lite.kernels.cuda_kernels.source import FLOATS
-from singa_lite.kernels.cuda_kernels.walk import VECTOR_BYTES, Struct, walk, walk_dtype
+from singa_lite.kernels.cuda_kernels.source import FLOATS, computed
+from singa_lite.kernels.cuda_kernels.walk import VECTOR_BYTES, Struct, axis_spec, power_of_two, walk, walk_dtype
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.routine import Temporary
 
@@ -36,6 +36,11 @@ class Plane(NamedTuple):
     summed: int
     slab: int
     slabs: int
+
+    @property
+    def warps(self) -> int:
+        """Blocks of the second stage, which has a warp for each kept index."""
+        return -(-self.kept * 32 // THREADS)
 
 
 def plane(kept: Sequence[int], specs: Sequence[TensorSpec], blocks: int = SUM_BLOCKS) -> Plane | None:
@@ -74,19 +79,6 @@ def _innermost(spec: TensorSpec) -> int:
     return next((axis for axis in reversed(memory_order(spec.shape, spec.strides)) if spec.shape[axis] != 1), -1)
 
 
-def axis_spec(axes: Sequence[int], spec: TensorSpec) -> TensorSpec:
-    """The spec of a tensor's elements at index 0 of all other axes."""
-    return TensorSpec(tuple(spec.shape[axis] for axis in axes), spec.dtype, tuple(spec.strides[axis] for axis in axes))
-
-
-def spread(spec: TensorSpec, axes: Sequence[int], shape: Sequence[int]) -> TensorSpec:
-    """The spec broadcast to a shape. axes: the shape's axes that it has."""
-    strides = [0] * len(shape)
-    for axis, stride in zip(axes, spec.strides, strict=True):
-        strides[axis] = stride
-    return TensorSpec(tuple(shape), spec.dtype, tuple(strides))
-
-
 def _walk(axes: Sequence[int], specs: Sequence[TensorSpec], vector: int) -> Struct | None:
     lines = [axis_spec(axes, spec) for spec in specs]
     return walk(lines[0].shape, lines, vector) if lines[0].size < MOST_INDICES else None
@@ -95,15 +87,10 @@ def _walk(axes: Sequence[int], specs: Sequence[TensorSpec], vector: int) -> Stru
 def _threads(groups: int, summed: int, kept_inner: bool) -> tuple[int, int]:
     """Threads of a block along kept and summed axes, powers of two."""
     if kept_inner:
-        width = min(WIDEST, _power_of_two(groups))
+        width = min(WIDEST, power_of_two(groups))
         return width, THREADS // width
-    height = min(THREADS, _power_of_two(-(-summed // FEWEST_DOWN)))
+    height = min(THREADS, power_of_two(-(-summed // FEWEST_DOWN)))
     return THREADS // height, height
-
-
-def _power_of_two(number: int) -> int:
-    """The least one that is not smaller."""
-    return 1 << (number - 1).bit_length()
 
 
 def _up(number: int, unit: int) -> int:
@@ -140,22 +127,12 @@ def partial_results(routine: Routine, found: Plane, dtype: DTypeLike) -> Tempora
     return routine.temporary((found.kept, found.slabs), dtype)
 
 
-def computed(x: TensorSpec) -> DType:
-    """The type that kernels compute in, C in numbers.cuh."""
-    return np.dtype("float64" if x.dtype == np.float64 else "float32")
-
-
 def add_moments(routine: Routine, x: TensorSpec, found: Plane) -> list[Temporary]:
     """A step that makes each slab's sums and squared deviations, and each line's origin, which they are relative to."""
-    made = [partial_results(routine, found, computed(x)) for _ in range(2)]
-    made.append(routine.temporary((found.kept,), computed(x)))
+    made = [partial_results(routine, found, computed(x.dtype)) for _ in range(2)]
+    made.append(routine.temporary((found.kept,), computed(x.dtype)))
     routine.launch("moments.cu", "slab_moments", found.struct, x, *made, types={"T": x.dtype}, grid=found.blocks)
     return made
-
-
-def warps(count: int) -> int:
-    """Blocks that have so many warps."""
-    return -(-count * 32 // THREADS)
 
 
 def pass_blocks(y: TensorSpec) -> int:

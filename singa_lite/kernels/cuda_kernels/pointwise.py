@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from singa_lite.common.strides import reshaped_strides
-from singa_lite.kernels.built import Builder
+from singa_lite.kernels.built import CallBuilder
+from singa_lite.kernels.call import Call
+from singa_lite.kernels.cuda_kernels.images import groups_of, window_of
 from singa_lite.kernels.cuda_kernels.libraries.products import Products
 from singa_lite.kernels.cuda_kernels.routine import Routine
-from singa_lite.kernels.interface.window import Window
+from singa_lite.kernels.cuda_kernels.walk import axis_spec
 from singa_lite.kernels.kernel_set import TensorSpec
 
 
@@ -26,77 +28,53 @@ class PointwiseConvolutions:
         self.products = products
 
     @property
-    def builders(self) -> Mapping[str, Builder[Routine]]:
+    def builders(self) -> Mapping[str, CallBuilder[Routine]]:
         """By kernel."""
-        mine = self.conv2d, self.conv2d_derivative, self.conv2d_gradient
-        return {builder.__name__: builder for builder in mine}
+        return {
+            "conv2d": self.forward,
+            "conv2d_derivative": self.derivative,
+            "conv2d_gradient": self.gradient,
+        }
 
-    def conv2d(
-        self,
-        x: TensorSpec,
-        weight: TensorSpec,
-        bias: TensorSpec | None,
-        y: TensorSpec,
-        *,
-        window: Window,
-        groups: int,
-        activation: str = "",
-    ) -> Routine | None:
+    def forward(self, call: Call) -> Routine | None:
         """y = x @ weight^T + bias over the pixels, with the activations that a product has."""
-        views = _views((x, y), weight, window, groups, turned=True)
-        if views is None:
-            return None
-        rows, results, filters = views
-        routine = self.products.linear(rows, filters, bias, results, activation=activation)
-        return _over_views(routine, views, (x, y, weight))
+        operands, settings = {name: name for name in call.operands}, {"activation": call.text("activation")}
+        return _over_matrices(call, self.products.linear, "linear", operands, settings)
 
-    def conv2d_derivative(
-        self, dy: TensorSpec, weight: TensorSpec, dx: TensorSpec, *, window: Window, groups: int
-    ) -> Routine | None:
+    def derivative(self, call: Call) -> Routine | None:
         """dx = dy @ weight over the pixels."""
-        views = _views((dy, dx), weight, window, groups)
-        if views is None:
-            return None
-        rows, results, filters = views
-        routine = self.products.matmul(rows, filters, results, transpose_a=False, transpose_b=False)
-        return _over_views(routine, views, (dy, dx, weight))
+        operands, settings = {"a": "dy", "b": "weight", "y": "dx"}, {"transpose_a": False, "transpose_b": False}
+        return _over_matrices(call, self.products.matmul, "matmul", operands, settings)
 
-    def conv2d_gradient(
-        self, x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, *, window: Window, groups: int
-    ) -> Routine | None:
+    def gradient(self, call: Call) -> Routine | None:
         """dweight = dy^T @ x, sums over the pixels."""
-        views = _views((x, dy), dweight, window, groups)
-        if views is None:
-            return None
-        rows, losses, filters = views
-        routine = self.products.matmul(losses, rows, filters, transpose_a=True, transpose_b=False)
-        return _over_views(routine, views, (x, dy, dweight))
+        operands, settings = {"a": "dy", "b": "x", "y": "dweight"}, {"transpose_a": True, "transpose_b": False}
+        return _over_matrices(call, self.products.matmul, "matmul", operands, settings)
 
 
-def _views(
-    images: tuple[TensorSpec, TensorSpec], weight: TensorSpec, window: Window, groups: int, turned: bool = False
-) -> tuple[TensorSpec, TensorSpec, TensorSpec] | None:
-    """Two images as (pixels, channels), and the filters as (kernels, channels), or turned; None if that is not it."""
-    if not window.is_pixel or groups != 1:
-        return None
-    first, second = map(_pixels, images)
-    if first is None or second is None:
-        return None
-    axes = (1, 0) if turned else (0, 1)
-    filters = TensorSpec(tuple(weight.shape[i] for i in axes), weight.dtype, tuple(weight.strides[i] for i in axes))
-    return first, second, filters
-
-
-def _pixels(image: TensorSpec) -> TensorSpec | None:
-    """(n, c, h, w) as (n * h * w, c), if the pixels lie evenly."""
-    n, c, h, w = image.shape
-    of_n, of_c, of_h, of_w = image.strides
-    strides = reshaped_strides((n, h, w), (of_n, of_h, of_w), (n * h * w,))
-    return None if strides is None else TensorSpec((n * h * w, c), image.dtype, (*strides, of_c))
-
-
-def _over_views(
-    routine: Routine | None, views: tuple[TensorSpec, ...], tensors: tuple[TensorSpec, ...]
+def _over_matrices(
+    call: Call,
+    build: CallBuilder[Routine],
+    kernel: str,
+    operands: Mapping[str, str],
+    settings: Mapping[str, object],
 ) -> Routine | None:
-    """The steps over the tensors that the views show."""
-    return None if routine is None else routine.over(dict(zip(views, tensors, strict=True)))
+    """The product's steps over the convolution's tensors. operands: {operand of the product: of the convolution}."""
+    if not window_of(call).is_pixel or groups_of(call) != 1:
+        return None
+    views = {name: _matrix(own, call[own], kernel == "linear") for name, own in operands.items()}
+    seen = {name: view for name, view in views.items() if view is not None}
+    routine = build(Call(kernel, seen, settings)) if len(seen) == len(views) else None
+    return None if routine is None else routine.over({seen[name]: call[own] for name, own in operands.items()})
+
+
+def _matrix(name: str, spec: TensorSpec, turned: bool) -> TensorSpec | None:
+    """Filters as (kernels, channels), or turned; images as (pixels, channels), None if the pixels do not lie evenly."""
+    if spec.ndim == 1:  # a bias
+        return spec
+    if name.endswith("weight"):
+        return axis_spec((1, 0) if turned else (0, 1), spec)
+    n, c, h, w = spec.shape
+    of_n, of_c, of_h, of_w = spec.strides
+    strides = reshaped_strides((n, h, w), (of_n, of_h, of_w), (n * h * w,))
+    return None if strides is None else TensorSpec((n * h * w, c), spec.dtype, (*strides, of_c))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from singa_lite.kernels.built import CallBuilder
+from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels.images import (
     MOST_POSITIONS,
     images,
@@ -11,12 +13,12 @@ from singa_lite.kernels.cuda_kernels.images import (
     positions,
     struct,
     vector,
+    window_of,
     windows,
 )
-from singa_lite.kernels.cuda_kernels.routine import BufferView, Routine, blocks
-from singa_lite.kernels.cuda_kernels.source import FLOATS
+from singa_lite.kernels.cuda_kernels.routine import Routine, blocks
+from singa_lite.kernels.cuda_kernels.source import are_floats
 from singa_lite.kernels.cuda_kernels.walk import Struct
-from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import TensorSpec
 
 #: Threads that keep a whole GPU busy: as long as there are fewer, threads share windows.
@@ -26,83 +28,47 @@ MOST_LANES = 64
 LEAST_TAPS = 4
 
 
-def max_pool2d(x: TensorSpec, y: TensorSpec, index: TensorSpec | None, *, window: Window) -> Routine | None:
-    """The winner's number beside the maximum."""
-    return _pooled("max_pool2d", x, y, index, window, False, (x, y, index))
-
-
-def max_pool2d_derivative(dy: TensorSpec, index: TensorSpec, dx: TensorSpec, *, window: Window) -> Routine | None:
-    """Gathered: each element of dx asks the windows over it whether it won."""
-    return _spread("max_pool2d_derivative", dx, dy, index, window, False, (dy, index, dx))
-
-
-def avg_pool2d(x: TensorSpec, y: TensorSpec, *, window: Window, count_pad: bool) -> Routine | None:
-    """Sums, divided once."""
-    return _pooled("avg_pool2d", x, y, None, window, count_pad, (x, y))
-
-
-def avg_pool2d_derivative(dy: TensorSpec, dx: TensorSpec, *, window: Window, count_pad: bool) -> Routine | None:
-    """Gathered: each element of dx adds the shares of the windows over it."""
-    return _spread("avg_pool2d_derivative", dx, dy, None, window, count_pad, (dy, dx))
-
-
-def _pooled(
-    name: str,
-    x: TensorSpec,
-    y: TensorSpec,
-    index: TensorSpec | None,
-    window: Window,
-    count_pad: bool,
-    operands: tuple[BufferView, ...],
-) -> Routine | None:
+def _pooled(call: Call) -> Routine | None:
     """A thread for each pack of y; several for one where windows are large and few."""
+    x, y, index = call["x"], call["y"], call.optional("index")
     if not _fit(x, y):
         return None
-    settings, types, count = _settings(x, y, index, y, window, count_pad)
-    lanes = _lanes(y, window.taps)
+    settings, types, count = _settings(call, x, y, y)
+    operands = (x, y, index) if call.kernel == "max_pool2d" else (x, y)
+    lanes = _lanes(y, window_of(call).taps)
     if lanes == 1:
-        return Routine().launch("pooling.cu", name, settings, *operands, types=types, grid=blocks(count))
-    grid = blocks(count * lanes)
-    return Routine().launch(
-        "pooling_lanes.cu", f"{name}_lanes", settings, np.int32(lanes), *operands, types=types, grid=grid
-    )
+        return Routine().launch("pooling.cu", call.kernel, settings, *operands, types=types, grid=blocks(count))
+    arguments, grid = (settings, np.int32(lanes), *operands), blocks(count * lanes)
+    return Routine().launch("pooling.cu", f"{call.kernel}_lanes", *arguments, types=types, grid=grid)
 
 
-def _spread(
-    name: str,
-    dx: TensorSpec,
-    dy: TensorSpec,
-    index: TensorSpec | None,
-    window: Window,
-    count_pad: bool,
-    operands: tuple[BufferView, ...],
-) -> Routine | None:
-    """A thread for each pack of dx."""
+def _derivative(call: Call) -> Routine | None:
+    """A thread for each pack of dx: each element asks the windows over it for their slopes, or for its shares."""
+    dy, dx = call["dy"], call["dx"]
     if not _fit(dx, dy):
         return None
-    settings, types, count = _settings(dx, dy, index, dx, window, count_pad)
-    return Routine().launch("pooling_derivative.cu", name, settings, *operands, types=types, grid=blocks(count))
+    settings, types, count = _settings(call, dx, dy, dx)
+    operands = call.operands.values()
+    return Routine().launch("pooling_derivative.cu", call.kernel, settings, *operands, types=types, grid=blocks(count))
 
 
 def _fit(x: TensorSpec, y: TensorSpec) -> bool:
-    return x.dtype == y.dtype and x.dtype.name in FLOATS and max(x.size, y.size) < MOST_POSITIONS
+    return are_floats(x, y) and max(x.size, y.size) < MOST_POSITIONS
 
 
-def _settings(
-    x: TensorSpec, y: TensorSpec, index: TensorSpec | None, target: TensorSpec, window: Window, count_pad: bool
-) -> tuple[Struct, dict[str, np.dtype], int]:
+def _settings(call: Call, x: TensorSpec, y: TensorSpec, target: TensorSpec) -> tuple[Struct, dict[str, np.dtype], int]:
     """The struct `Pooling` of pooling.cuh, the types, and how many positions there are. target: what threads write."""
-    winners = y if index is None else index
+    winners = call.optional("index") or y
     pack = vector(x) if in_packs(vector(x), x, y, winners) else 1
     settings = struct(
         x=images(x),
         y=images(y),
         index=images(winners),
-        window=windows(window),
+        window=windows(window_of(call)),
         positions=positions(target, pack),
-        count_pad=int(count_pad),
+        count_pad=int(call.number("count_pad")),
     )
-    winner_type = np.dtype(np.uint8) if index is None else index.dtype
+    winner_type = np.dtype(np.uint8) if winners is y else winners.dtype
     return settings, {"T": x.dtype, "I": winner_type}, target.size // pack
 
 
@@ -112,3 +78,11 @@ def _lanes(y: TensorSpec, taps: int) -> int:
     while y.size // vector(y) * lanes < BUSY and lanes < MOST_LANES and 2 * lanes * LEAST_TAPS <= taps:
         lanes *= 2
     return lanes
+
+
+KERNELS: dict[str, CallBuilder[Routine]] = {
+    "max_pool2d": _pooled,
+    "max_pool2d_derivative": _derivative,
+    "avg_pool2d": _pooled,
+    "avg_pool2d_derivative": _derivative,
+}

@@ -13,15 +13,12 @@ __device__ inline Range windows_over(int at, int pad, int extent, int stride, in
 
 // y, index: of dy; x: of dx. add(slope, n, c, row, column, tap): what the window there gives.
 template <int N, class F> __device__ void spread(const Pooling& p, T* dx, bool whole, F add) {
-    const unsigned step = gridDim.x * blockDim.x;
     const Window& window = p.window;
-    for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < p.positions.count; i += step) {
+    EACH(unsigned, i, p.positions.count) {
         const Position at = position_of(p.positions, i);
         const Range rows = windows_over(at.h, window.top, window.height, window.stride_h, p.y.h);
         const Range columns = windows_over(at.w, window.left, window.width, window.stride_w, p.y.w);
-        C slope[N];
-#pragma unroll
-        for (int k = 0; k < N; ++k) slope[k] = C(0);
+        C slope[N] = {};
         for (int row = rows.first; row < rows.end; ++row)
             for (int column = columns.first; column < columns.end; ++column) {
                 const int h = at.h + window.top - row * window.stride_h;
@@ -32,7 +29,7 @@ template <int N, class F> __device__ void spread(const Pooling& p, T* dx, bool w
     }
 }
 
-template <int N> __device__ void max_derivative(const Pooling& p, const T* dy, const I* index, T* dx) {
+template <int N> __device__ void max_derivative(Channels<N>, const Pooling& p, const T* dy, const I* index, T* dx) {
     const bool whole = is_aligned(dy) && is_aligned(index) && is_aligned(dx);
     spread<N>(p, dx, whole, [&](C (&slope)[N], const Position& from, int tap) {
         int winner[N];
@@ -45,7 +42,7 @@ template <int N> __device__ void max_derivative(const Pooling& p, const T* dy, c
     });
 }
 
-template <int N> __device__ void avg_derivative(const Pooling& p, const T* dy, T* dx) {
+template <int N> __device__ void avg_derivative(Channels<N>, const Pooling& p, const T* dy, T* dx) {
     const bool whole = is_aligned(dy) && is_aligned(dx);
     spread<N>(p, dx, whole, [&](C (&slope)[N], const Position& from, int) {
         const C by = C(count(p, clipped(p, from.h, from.w)));
@@ -57,15 +54,9 @@ template <int N> __device__ void avg_derivative(const Pooling& p, const T* dy, T
 }
 
 extern "C" __global__ void max_pool2d_derivative(Pooling p, const T* dy, const I* index, T* dx) {
-    if (p.positions.pack == 1)
-        max_derivative<1>(p, dy, index, dx);
-    else
-        max_derivative<VECTOR>(p, dy, index, dx);
+    by_channels(p.positions.pack, [&](auto n) { max_derivative(n, p, dy, index, dx); });
 }
 
 extern "C" __global__ void avg_pool2d_derivative(Pooling p, const T* dy, T* dx) {
-    if (p.positions.pack == 1)
-        avg_derivative<1>(p, dy, dx);
-    else
-        avg_derivative<VECTOR>(p, dy, dx);
+    by_channels(p.positions.pack, [&](auto n) { avg_derivative(n, p, dy, dx); });
 }

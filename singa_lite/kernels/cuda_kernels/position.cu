@@ -4,8 +4,7 @@
 // x, y: (outer, time, inner, 2 * half); table: (2, time, half).
 extern "C" __global__ void rotary(const T* x, const T* table, T* y, int64 pairs, int64 time, int64 inner, int64 half,
                                   double sign) {
-    const int64 step = (int64)gridDim.x * blockDim.x;
-    for (int64 i = (int64)blockIdx.x * blockDim.x + threadIdx.x; i < pairs; i += step) {
+    EACH(int64, i, pairs) {
         const int64 row = i / half, feature = i % half, t = row / inner % time;
         const int64 near = row * 2 * half + feature, far = near + half;
         const C c = C(table[t * half + feature]), s = C(sign) * C(table[(time + t) * half + feature]);

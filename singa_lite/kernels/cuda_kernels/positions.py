@@ -7,10 +7,10 @@ from math import prod
 
 import numpy as np
 
-from singa_lite.kernels.cuda_kernels.reduction import MOST, BufferAs, add_sum, computed, contiguous
+from singa_lite.kernels.cuda_kernels.reduction import MOST, BufferAs, add_sum
 from singa_lite.kernels.cuda_kernels.routine import THREADS, BufferView, Routine, Types, Value
-from singa_lite.kernels.cuda_kernels.source import FLOATS, TYPES
-from singa_lite.kernels.cuda_kernels.walk import walk
+from singa_lite.kernels.cuda_kernels.source import TYPES, are_floats, are_ids, computed
+from singa_lite.kernels.cuda_kernels.walk import axis_spec, dense, power_of_two, steps, walk
 from singa_lite.kernels.kernel_set import TensorSpec
 
 #: Classes from which a whole block does one position, if the kernel can.
@@ -24,8 +24,7 @@ def is_rows(x: TensorSpec, target: TensorSpec) -> bool:
 
 def supports(x: TensorSpec, target: TensorSpec, *others: TensorSpec) -> bool:
     """Whether the kernels do dtypes like these: all but the target as x, ids of an integer dtype."""
-    alike = x.dtype.name in FLOATS and all(spec.dtype == x.dtype for spec in others)
-    return alike and target.dtype.name in TYPES and (is_rows(x, target) or target.dtype.kind in "iu")
+    return are_floats(x, *others) and (target.dtype.name in TYPES if is_rows(x, target) else are_ids(target))
 
 
 def positions_of(x: TensorSpec) -> int:
@@ -54,7 +53,7 @@ def launch(
         return False
     classes = np.zeros((), np.dtype([("count", "i8"), ("steps", "i8", len(seen))]))
     classes["count"] = x.shape[1]
-    classes["steps"] = [_step(spec) if spec.ndim == x.ndim else 0 for spec in seen]
+    classes["steps"] = [steps(spec)[1] if spec.ndim == x.ndim else 0 for spec in seen]
     team = min(largest_team, _team(x))
     block = (team, THREADS // team)
     grid = -(-prod(shape) // block[1])
@@ -62,37 +61,46 @@ def launch(
     return True
 
 
-def result_of_positions(routine: Routine, x: TensorSpec, values: TensorSpec) -> BufferAs:
-    """Where a kernel is to put its number for each position, of which `values` (n,) are the means."""
-    if positions_of(x) == 1:
-        return BufferAs(values, values)
-    shape, dtype = (x.shape[0], *x.shape[2:]), computed(x.dtype)
-    return BufferAs(routine.temporary(shape, dtype), contiguous(shape, dtype))
-
-
-def add_means(routine: Routine, x: TensorSpec, result: BufferAs, values: TensorSpec) -> bool:
-    """Add the steps of the means, if the result is not the values themselves. False if they cannot be done."""
+def means(
+    file: str,
+    kernel: str,
+    x: TensorSpec,
+    target: TensorSpec,
+    values: TensorSpec,
+    *more: TensorSpec,
+    numbers: Sequence[Value] = (),
+    largest_team: int = THREADS,
+) -> Routine | None:
+    """values (n,) = means of the results of `kernel(..., x, target, results, *more, *numbers)`, one a position."""
+    if not supports(x, target, values, *more):
+        return None
+    routine, positions = Routine(), positions_of(x)
+    result = BufferAs(values, values)
+    if positions > 1:
+        spec = dense((x.shape[0], *x.shape[2:]), computed(x.dtype))
+        result = BufferAs(routine.temporary(spec.shape, spec.dtype), spec)
+    types = {"T": x.dtype, "S": target.dtype, "L": result.spec.dtype}
+    seen, arguments = (result.spec, x, target, *more), (x, target, result.buffer, *more, *numbers)
+    if not launch(routine, file, kernel, x, seen, *arguments, types=types, largest_team=largest_team):
+        return None
+    if positions == 1:
+        return routine
     axes = range(1, result.spec.ndim)
-    return result.buffer is values or add_sum(routine, result, BufferAs(values, values), axes, 1 / positions_of(x))
+    return routine if add_sum(routine, result, BufferAs(values, values), axes, 1 / positions) else None
 
 
 def _of_positions(spec: TensorSpec, ndim: int) -> TensorSpec:
     """Scores or rows at class 0, numbers of samples for all of their positions."""
     if spec.ndim == ndim:
-        return TensorSpec((spec.shape[0], *spec.shape[2:]), spec.dtype, (spec.strides[0], *spec.strides[2:]))
+        return axis_spec((0, *range(2, ndim)), spec)
     if spec.ndim < ndim - 1:
         beside = ndim - 1 - spec.ndim
         return TensorSpec((*spec.shape, *(1,) * beside), spec.dtype, (*spec.strides, *(0,) * beside))
     return spec
 
 
-def _step(scores: TensorSpec) -> int:
-    """Elements from class to class."""
-    return int(scores.strides[1] // scores.dtype.itemsize)
-
-
 def _team(x: TensorSpec) -> int:
     """Threads of a position: several where its classes are neighbours, else neighbouring threads take neighbours."""
-    if _step(x) != 1:
+    if steps(x)[1] != 1:
         return 1
-    return THREADS if x.shape[1] >= MANY else min(32, 1 << (x.shape[1] - 1).bit_length())
+    return THREADS if x.shape[1] >= MANY else min(32, power_of_two(x.shape[1]))

@@ -1,13 +1,10 @@
 // What a process does to its numbers before and behind sums over all processes. T: their type; they lie without gaps.
 #include "numbers.cuh"
 
-__device__ inline int64 first() { return blockIdx.x * int64(blockDim.x) + threadIdx.x; }
-__device__ inline int64 step() { return int64(blockDim.x) * gridDim.x; }
-
 // Zeros, where this process's share of the samples is 0; whatever its kernels have made of none.
 extern "C" __global__ void clear_idle(T* values, int64 count, const double* share) {
     if (*share != 0) return;
-    for (int64 i = first(); i < count; i += step()) values[i] = T(0);
+    EACH(int64, i, count) values[i] = T(0);
 }
 
 // As `draw_key` of random.cu; by: between the counters of the first process and of this one.

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from singa_lite.kernels.cuda_kernels.random import drawn
 from singa_lite.kernels.cuda_kernels.routine import CudaKernel, Loader, Routine, blocks
 from singa_lite.kernels.cuda_kernels.source import FLOATS
 from singa_lite.kernels.kernel_set import DeviceArray, Launch, TensorSpec
@@ -20,16 +21,13 @@ def clear_idle(values: TensorSpec, share: TensorSpec) -> Routine | None:
     """Zeros where the share, float64 (), is 0. None for dtypes that have no sums."""
     if values.dtype.name not in FLOATS:
         return None
-    types = {"T": values.dtype}
-    return Routine().launch(
-        FILE, "clear_idle", values, np.int64(values.size), share, types=types, grid=blocks(values.size)
-    )
+    arguments, types = (values, np.int64(values.size), share), {"T": values.dtype}
+    return Routine().launch(FILE, "clear_idle", *arguments, types=types, grid=blocks(values.size))
 
 
 def draw_key(state: TensorSpec, key: TensorSpec, *, by: int) -> Routine | None:
     """One thread. uint64 (3,) each."""
-    operands = state, _step(state), key, _step(key), np.uint64(by)
-    return Routine().launch(FILE, "draw_key_of", *operands, types={"T": np.float32}, grid=1, block=1)
+    return drawn(state, key, FILE, "draw_key_of", np.uint64(by))
 
 
 class RankKernels:
@@ -51,8 +49,3 @@ class RankKernels:
         kernel = self._kernels.setdefault(build.__name__, CudaKernel(build, self._loader))
         launch: Launch = kernel.prepare(arrays, None, settings)
         return launch
-
-
-def _step(words: TensorSpec) -> np.int64:
-    """How far apart the words lie."""
-    return np.int64(words.strides[0] // 8)

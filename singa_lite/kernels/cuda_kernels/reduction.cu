@@ -1,7 +1,37 @@
 // Sums along axes. T: x's type, S: that of the sums. Which thread adds which terms, and so the result, depends on the
 // numbers of sums and terms alone, not on whether they are loaded one by one or in packs.
+#include "map.cuh"
 #include "reduce.cuh"
-#include "sums.cuh"
+
+// Sums over the reduced axes of x, one for each element of the kept axes. Strides count elements. The reduced terms
+// are cut into chunks of `chunk` terms, gridDim.y of them, whose sums are stored one behind the other.
+struct Sums {
+    unsigned kept, reduced, chunk, packs; // packs: VECTOR neighbours lie in a row, and are aligned if x is
+    unsigned kept_axes, reduced_axes;
+    unsigned kept_extents[AXES], reduced_extents[AXES];
+    int64 kept_in_x[AXES], kept_in_y[AXES], reduced_in_x[AXES];
+};
+
+__device__ inline int64 offset(unsigned index, unsigned axes, const unsigned* extents, const int64* strides) {
+    int64 at = 0;
+    for (int axis = (int)axes - 1; axis > 0; --axis) {
+        at += index % extents[axis] * strides[axis];
+        index /= extents[axis];
+    }
+    return at + index * strides[0];
+}
+__device__ inline int64 of_kept(const Sums& s, unsigned index) {
+    return offset(index, s.kept_axes, s.kept_extents, s.kept_in_x);
+}
+__device__ inline int64 of_reduced(const Sums& s, unsigned index) {
+    return offset(index, s.reduced_axes, s.reduced_extents, s.reduced_in_x);
+}
+__device__ inline int64 of_result(const Sums& s, unsigned index) {
+    return offset(index, s.kept_axes, s.kept_extents, s.kept_in_y) + blockIdx.y;
+}
+__device__ inline bool in_packs(const Sums& s, const T* x) {
+    return s.packs && reinterpret_cast<uint64>(x) % alignof(Pack<T>) == 0;
+}
 
 // The reduced axes innermost: a team of blockDim.x threads adds one sum, VECTOR neighbouring terms a thread at a time.
 extern "C" __global__ void __launch_bounds__(256) sum_rows(Sums s, const T* x, S* y, double alpha) {

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
 from singa_lite.common.array_types import DType
 from singa_lite.common.strides import ordered_strides
+from singa_lite.kernels.built import CallBuilder
+from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels.routine import THREADS, BufferView, Routine
-from singa_lite.kernels.cuda_kernels.source import FLOATS
-from singa_lite.kernels.cuda_kernels.walk import AXES, VECTOR_BYTES, Merged, merged
+from singa_lite.kernels.cuda_kernels.source import FLOATS, computed
+from singa_lite.kernels.cuda_kernels.walk import AXES, VECTOR_BYTES, Merged, axis_spec, dense, merged, power_of_two
 from singa_lite.kernels.kernel_set import TensorSpec
 
 FILE = "reduction.cu"
 
-#: `Sums` of sums.cuh.
+#: `Sums` of reduction.cu.
 _SUMS = np.dtype(
     [
         *((name, "u4") for name in ("kept", "reduced", "chunk", "packs", "kept_axes", "reduced_axes")),
@@ -77,26 +79,23 @@ class Shares(NamedTuple):
     chunks: int
 
 
-def reduce_sum(x: TensorSpec, y: TensorSpec, *, axes: tuple[int, ...], alpha: float) -> Routine | None:
-    """alpha * the sums."""
+def summed(x: TensorSpec, y: TensorSpec, axes: Collection[int], alpha: float = 1.0) -> Routine | None:
+    """y = alpha * sums of x along the axes."""
     routine = Routine()
     return routine if add_sum(routine, BufferAs(x, x), BufferAs(y, y), axes, alpha) else None
 
 
-def bias_gradient(dy: TensorSpec, db: TensorSpec, *, axis: int) -> Routine | None:
+def column_sums(x: TensorSpec, y: TensorSpec, axis: int = 1) -> Routine | None:
     """The sums along all axes but one."""
-    others = tuple(i for i in range(dy.ndim) if i != axis % dy.ndim)
-    return reduce_sum(dy, db, axes=others, alpha=1.0)
+    return summed(x, y, [i for i in range(x.ndim) if i != axis % x.ndim])
 
 
-def computed(dtype: DType) -> DType:
-    """C of numbers.cuh: the dtype that arithmetic on this one is done in."""
-    return np.dtype(np.float64 if dtype.name == "float64" else np.float32)
+def _reduce_sum(call: Call) -> Routine | None:
+    return summed(call["x"], call["y"], cast(tuple[int, ...], call.settings["axes"]), call.number("alpha"))
 
 
-def contiguous(shape: tuple[int, ...], dtype: DType) -> TensorSpec:
-    """The spec of a tensor in C order."""
-    return TensorSpec(shape, dtype, ordered_strides(shape, range(len(shape)), dtype.itemsize))
+def _bias_gradient(call: Call) -> Routine | None:
+    return column_sums(call["dy"], call["db"], int(call.number("axis")))
 
 
 def add_sum(routine: Routine, x: BufferAs, y: BufferAs, axes: Collection[int], alpha: float) -> bool:
@@ -111,7 +110,7 @@ def add_sum(routine: Routine, x: BufferAs, y: BufferAs, axes: Collection[int], a
     if shares.chunks == 1:
         _launch(routine, sums, shares, x, y, alpha)
         return True
-    between = contiguous((sums.count, shares.chunks), computed(seen.dtype))
+    between = dense((sums.count, shares.chunks), computed(seen.dtype))
     partial = BufferAs(routine.temporary(between.shape, between.dtype), between)
     # The chunks of a sum lie in a row, so that the second stage adds short rows.
     extents, (in_x, in_y) = sums.kept
@@ -127,7 +126,7 @@ def row_shares(count: int, terms: int, dtype: DType, busy: int = BUSY) -> Shares
     """Sums whose terms lie in rows: a short row a part of a warp, a long one a block or several, up to `busy`."""
     vector = VECTOR_BYTES // dtype.itemsize
     packs = -(-terms // vector)
-    team = THREADS if packs > LONG else min(32, _power(packs))
+    team = THREADS if packs > LONG else min(32, power_of_two(packs))
     blocks = -(-count * team // THREADS)
     return _cut((team, THREADS // team), blocks, terms, vector * team, busy)
 
@@ -135,7 +134,7 @@ def row_shares(count: int, terms: int, dtype: DType, busy: int = BUSY) -> Shares
 def _column_shares(count: int, terms: int, dtype: DType) -> Shares:
     """A warp's width of columns where there are so many; more where they are short."""
     packs = -(-count // (VECTOR_BYTES // dtype.itemsize))
-    lanes = min(_power(packs), max(32, THREADS // _power(terms)))
+    lanes = min(power_of_two(packs), max(32, THREADS // power_of_two(terms)))
     rows = THREADS // lanes
     return _cut((lanes, rows), -(-packs // lanes), terms, rows, BUSY)
 
@@ -143,9 +142,7 @@ def _column_shares(count: int, terms: int, dtype: DType) -> Shares:
 def _sums(x: TensorSpec, y: TensorSpec, axes: set[int]) -> Sums:
     kept, reduced = ([i for i in range(x.ndim) if (i in axes) is summed] for summed in (False, True))
     results = [stride for i, stride in enumerate(y.strides) if y.ndim < x.ndim or i not in axes]
-    seen, terms = (
-        TensorSpec(tuple(x.shape[i] for i in own), x.dtype, tuple(x.strides[i] for i in own)) for own in (kept, reduced)
-    )
+    seen, terms = axis_spec(kept, x), axis_spec(reduced, x)
     made = TensorSpec(seen.shape, y.dtype, tuple(results))
     return Sums(merged(seen.shape, (seen, made)), merged(terms.shape, (terms,)))
 
@@ -156,11 +153,6 @@ def _cut(block: tuple[int, int], blocks: int, terms: int, per_step: int, busy: i
     wanted = min(-(-steps // LEAST), -(-busy // blocks))
     chunk = -(-steps // wanted) * per_step
     return Shares(block, blocks, chunk, -(-terms // chunk))
-
-
-def _power(count: int) -> int:
-    """The first power of two that is as large."""
-    return 1 << (count - 1).bit_length()
 
 
 def _launch(routine: Routine, sums: Sums, shares: Shares, x: BufferAs, y: BufferAs, alpha: float) -> None:
@@ -189,3 +181,6 @@ def _in_packs(sums: Sums, vector: int) -> bool:
         *zip(across.extents, across.strides[0], strict=True),
     ]
     return all(extent == 1 or step % vector == 0 for extent, step in outer)
+
+
+KERNELS: dict[str, CallBuilder[Routine]] = {"reduce_sum": _reduce_sum, "bias_gradient": _bias_gradient}

@@ -2,9 +2,6 @@
 // 32 features.
 #include "plane.cuh"
 
-#define LANES 32
-#define LANE (threadIdx.x % LANES)
-#define EACH_ROW(row) for (int64 row = warp_index(); row < rows; row += (int64)gridDim.x * (THREADS / LANES))
 #define EACH_FEATURE(i) for (int64 i = LANE; i < features; i += LANES)
 
 extern "C" __global__ void rms_norm(const T* x, const T* gamma, T* y, T* inv_rms, int64 rows, int64 features,

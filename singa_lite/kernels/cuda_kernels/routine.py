@@ -6,7 +6,7 @@ import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self, cast
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -14,6 +14,7 @@ from numpy.typing import DTypeLike
 from singa_lite.common.array_types import Array
 from singa_lite.kernels import routine as base
 from singa_lite.kernels.built import Builder, BuiltKernel
+from singa_lite.kernels.call import Call
 from singa_lite.kernels.kernel_set import DeviceArray, Launch, Settings, TensorSpec, TensorSpecs
 from singa_lite.kernels.routine import Binding, Step, Temporary
 
@@ -259,6 +260,16 @@ def address(array: DeviceArray) -> int:
 def blocks(elements: int, each: int = THREADS) -> int:
     """Blocks for so many elements, `each` a block; at most MOST_BLOCKS, whose threads go on to further elements."""
     return max(1, min(-(-elements // each), MOST_BLOCKS))
+
+
+def warps(count: int) -> int:
+    """Blocks for so many warps, at most MOST_BLOCKS, as of `blocks`."""
+    return blocks(count, THREADS // 32)
+
+
+def integer(call: Call, setting: str) -> np.int64:
+    """Returns a setting as kernels take whole numbers."""
+    return np.int64(cast(int, call.settings[setting]))
 
 
 def _three(extents: int | Sequence[int]) -> tuple[int, int, int]:

@@ -7,7 +7,10 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+
 from singa_lite.common.array_types import DType
+from singa_lite.kernels.kernel_set import TensorSpec
 
 FOLDER = Path(__file__).resolve().parent
 
@@ -31,12 +34,31 @@ HALVES = ("float16", "bfloat16")
 FLOATS = (*HALVES, "float32", "float64")
 
 _INCLUDE = re.compile(r'#include "(\w+\.cuh)"')
-_KERNEL = re.compile(r'extern "C" __global__ void(?:\s+__launch_bounds__\([^)]*\))?\s+(\w+)\(')
+#: As C has it, or by a macro.
+_KERNEL = re.compile(
+    r'^(?:extern "C" __global__ void(?:\s+__launch_bounds__\([^)]*\))?\s+|[A-Z][A-Z_0-9]+\()(\w+)[(,]', re.MULTILINE
+)
 
 
 def may_hold(sums: DType, terms: DType) -> bool:
     """Whether sums may be stored so: as what is summed, and those of halves in float32."""
     return sums == terms or (terms.name in HALVES and sums.name == "float32")
+
+
+def are_floats(*specs: TensorSpec) -> bool:
+    """Whether all are floats of one type."""
+    return specs[0].dtype.name in FLOATS and all(spec.dtype == specs[0].dtype for spec in specs)
+
+
+def are_ids(*specs: TensorSpec) -> bool:
+    """Whether all are integers of one type."""
+    first = specs[0].dtype
+    return first.kind in "iu" and first.name in TYPES and all(spec.dtype == first for spec in specs)
+
+
+def computed(dtype: DType) -> DType:
+    """Returns the dtype that arithmetic on this one is done in, C of numbers.cuh."""
+    return np.dtype(np.float64 if dtype.name == "float64" else np.float32)
 
 
 @cache

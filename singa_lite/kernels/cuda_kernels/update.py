@@ -8,14 +8,14 @@ import numpy as np
 
 from singa_lite.kernels.built import CallBuilder
 from singa_lite.kernels.call import Call
-from singa_lite.kernels.cuda_kernels.elementwise import mapped
-from singa_lite.kernels.cuda_kernels.routine import THREADS, Argument, Routine, blocks
-from singa_lite.kernels.cuda_kernels.source import FLOATS
-from singa_lite.kernels.cuda_kernels.walk import VECTOR_BYTES, walk
+from singa_lite.kernels.cuda_kernels.routine import THREADS, Argument, Routine, Value, blocks, integer
+from singa_lite.kernels.cuda_kernels.source import FLOATS, are_floats
+from singa_lite.kernels.cuda_kernels.walk import VECTOR_BYTES, Struct, walk
 from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, Hyper, RmsPropHyper, SgdHyper
 from singa_lite.kernels.kernel_set import TensorSpec
+from singa_lite.kernels.routine import Temporary
 
-FILE = "update.cu"
+FILE, SCALES = "update.cu", "clip_norm.cu"
 #: Shape and dtype of `Step` in the source, whose numbers have at most 8 bytes each.
 STEP = (4,), "float64"
 #: Tensors of state, in the order of the source's kernels.
@@ -72,11 +72,9 @@ def updated(call: Call) -> Routine | None:
     """The kernel over all elements of the value, the state and the gradient."""
     gradient, value, state = call["gradient"], call["value"], call.all(*STATE)
     operands = value, *state, gradient
-    if value.dtype.name not in FLOATS or any(spec.dtype != value.dtype for spec in operands):
-        return None  # state in fewer bits is left to the next set
     elements = walk(value.shape, operands)
-    if elements is None:
-        return None
+    if elements is None or not are_floats(*operands):
+        return None  # state in fewer bits is left to the next set
     routine, types, rule = Routine(), {"T": value.dtype}, rule_of(cast(Hyper, call.settings["hyper"]), len(state))
     step = routine.temporary(*STEP)
     begun = call["rate"], call["count"], step
@@ -85,92 +83,76 @@ def updated(call: Call) -> Routine | None:
     return routine.launch(FILE, rule.kernel, *walked, *rule.numbers, types=types, grid=blocks_of(value))
 
 
-#: Kernels of optimizers; their state follows from the hyperparameters.
-KERNELS: dict[str, CallBuilder[Routine]] = dict.fromkeys(("sgd", "rms_prop", "ada_grad", "adam"), updated)
-
-
-def add_scaled(x: TensorSpec, y: TensorSpec, *, alpha: float) -> Routine | None:
-    """y + alpha * x."""
-    return mapped(FILE, "add_scaled", y, x, values=(np.float64(alpha),)) if y.dtype.name in FLOATS else None
-
-
-def clip_elements(y: TensorSpec, *, threshold: float) -> Routine | None:
-    """Between -threshold and threshold."""
-    return mapped(FILE, "clip_elements", y, values=(np.float64(threshold),)) if y.dtype.name in FLOATS else None
-
-
-def clip_norm(y: TensorSpec, *, threshold: float) -> Routine | None:
+def _clip_norm(call: Call) -> Routine | None:
     """A sum of squares for each block; then each block adds those up and scales its elements."""
-    elements = walk(y.shape, (y,))
-    if elements is None or y.dtype.name not in FLOATS:
+    y = call["y"]
+    elements, routine = walk(y.shape, (y,)), Routine()
+    sums = _squares(routine, y, elements)
+    if sums is None:
         return None
-    routine, file, types = Routine(), "clip_norm.cu", {"T": y.dtype}
-    grid = blocks_of(y)
-    count = min(grid, MOST_SUMS)
-    sums = routine.temporary((count,), "float64")
-    routine.launch(file, "sums_of_squares", elements, y, sums, types=types, grid=count)
-    values = np.int32(count), np.float64(threshold)
-    return routine.launch(file, "clip_by_norm", elements, y, sums, *values, types=types, grid=grid)
+    values = np.int32(sums.shape[0]), np.float64(call.number("threshold"))
+    arguments, types = (elements, y, sums, *values), {"T": y.dtype}
+    return routine.launch(SCALES, "clip_by_norm", *arguments, types=types, grid=blocks_of(y))
 
 
-def add_squares(x: TensorSpec, total: TensorSpec) -> Routine | None:
+def _add_squares(call: Call) -> Routine | None:
     """A sum of squares for each block; then one block adds those up."""
-    elements = walk(x.shape, (x,))
+    x, total, routine = call["x"], call["total"], Routine()
+    sums = _squares(routine, x, walk(x.shape, (x,)))
+    if sums is None:
+        return None
+    return routine.launch(SCALES, "add_sums", sums, np.int32(sums.shape[0]), total, types={"T": x.dtype}, grid=1)
+
+
+def _squares(routine: Routine, x: TensorSpec, elements: Struct | None) -> Temporary | None:
+    """A step that makes a sum of squares for each block. None, and no step, for what the kernels do not serve."""
     if elements is None or x.dtype.name not in FLOATS:
         return None
-    routine, types = Routine(), {"T": x.dtype}
     count = min(blocks_of(x), MOST_SUMS)
     sums = routine.temporary((count,), "float64")
-    routine.launch("clip_norm.cu", "sums_of_squares", elements, x, sums, types=types, grid=count)
-    return routine.launch("clip_norm.cu", "add_sums", sums, np.int32(count), total, types=types, grid=1)
+    routine.launch(SCALES, "sums_of_squares", elements, x, sums, types={"T": x.dtype}, grid=count)
+    return sums
 
 
-def clip_factor(total: TensorSpec, norm: TensorSpec, factor: TensorSpec, *, limit: float) -> Routine | None:
+def _limited(call: Call) -> Routine | None:
     """One thread."""
-    values, types = (total, norm, factor, np.float64(limit)), {"T": total.dtype}
-    return Routine().launch("clip_norm.cu", "clip_factor", *values, types=types, grid=1, block=1)
+    return _by_one_thread(call, np.float64(call.number("limit")))
 
 
-def scale_by(factor: TensorSpec, y: TensorSpec) -> Routine | None:
-    """Each thread looks at the factor first."""
-    elements = walk(y.shape, (y,))
+def _next_loss_scale(call: Call) -> Routine | None:
+    """One thread."""
+    return _by_one_thread(call, integer(call, "interval"), np.float64(LEAST_SCALE))
+
+
+def _by_one_thread(call: Call, *numbers: Value) -> Routine | None:
+    operands, types = call.operands.values(), {"T": np.float64}
+    return Routine().launch(SCALES, call.kernel, *operands, *numbers, types=types, grid=1, block=1)
+
+
+def _by_a_number(call: Call) -> Routine | None:
+    """Each thread looks at the number, the first operand, before it goes over y and what is read with it."""
+    number, *reads, y = call.operands.values()
+    elements = walk(y.shape, (y, *reads))
     if elements is None or y.dtype.name not in FLOATS:
         return None
-    return Routine().launch("clip_norm.cu", "scale_by", elements, factor, y, types={"T": y.dtype}, grid=blocks_of(y))
-
-
-def unscale_factor(
-    total: TensorSpec,
-    rate: TensorSpec,
-    scale: TensorSpec,
-    norm: TensorSpec,
-    factor: TensorSpec,
-    applied: TensorSpec,
-    *,
-    limit: float,
-) -> Routine | None:
-    """One thread."""
-    values, types = (total, rate, scale, norm, factor, applied, np.float64(limit)), {"T": total.dtype}
-    return Routine().launch("clip_norm.cu", "unscale_factor", *values, types=types, grid=1, block=1)
-
-
-def next_loss_scale(
-    applied: TensorSpec, scale: TensorSpec, good: TensorSpec, skipped: TensorSpec, *, interval: int
-) -> Routine | None:
-    """One thread."""
-    values = applied, scale, good, skipped, np.int64(interval), np.float64(LEAST_SCALE)
-    return Routine().launch("clip_norm.cu", "next_loss_scale", *values, types={"T": scale.dtype}, grid=1, block=1)
-
-
-def take_back(applied: TensorSpec, before: TensorSpec, y: TensorSpec) -> Routine | None:
-    """Each thread looks at the rate first."""
-    elements = walk(y.shape, (y, before))
-    if elements is None or y.dtype.name not in FLOATS:
-        return None
-    values = elements, applied, before, y
-    return Routine().launch("clip_norm.cu", "take_back", *values, types={"T": y.dtype}, grid=blocks_of(y))
+    types, grid = {"T": y.dtype}, blocks_of(y)
+    return Routine().launch(SCALES, call.kernel, elements, number, *reads, y, types=types, grid=grid)
 
 
 def blocks_of(spec: TensorSpec) -> int:
     """Blocks of a launch that goes over a tensor, a pack for each thread."""
     return blocks(spec.size, THREADS * VECTOR_BYTES // spec.dtype.itemsize)
+
+
+#: Kernels of optimizers; their state follows from the hyperparameters.
+RULES = ("sgd", "rms_prop", "ada_grad", "adam")
+KERNELS: dict[str, CallBuilder[Routine]] = {
+    **dict.fromkeys(RULES, updated),
+    "clip_norm": _clip_norm,
+    "add_squares": _add_squares,
+    "clip_factor": _limited,
+    "unscale_factor": _limited,
+    "next_loss_scale": _next_loss_scale,
+    "scale_by": _by_a_number,
+    "take_back": _by_a_number,
+}

@@ -27,7 +27,7 @@ SMALL = 1 << 18
 
 def joins(loader: Loader) -> dict[str, Join]:
     """Joined updates by kernel. loader: compiles the sources."""
-    return {name: Join(CudaKernel(_joined_builder(name), loader), _most) for name in update.KERNELS}
+    return {name: Join(CudaKernel(_joined_builder(name), loader), _most) for name in update.RULES}
 
 
 def _most(specs: TensorSpecs, settings: Settings) -> int:

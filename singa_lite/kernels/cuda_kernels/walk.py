@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from singa_lite.common.array_types import Array, DType
-from singa_lite.common.strides import memory_order
+from singa_lite.common.strides import memory_order, ordered_strides
 from singa_lite.kernels.kernel_set import TensorSpec
 
 #: A struct of C++, as an array without axes of a structured dtype.
@@ -75,12 +75,44 @@ def walk(shape: Sequence[int], operands: Sequence[TensorSpec], vector: int | Non
     return struct
 
 
+def dense(shape: Sequence[int], dtype: DType) -> TensorSpec:
+    """Returns the spec of a tensor in C order."""
+    return TensorSpec(tuple(shape), dtype, ordered_strides(shape, range(len(shape)), dtype.itemsize))
+
+
+def axis_spec(axes: Sequence[int], spec: TensorSpec) -> TensorSpec:
+    """The spec of a tensor's elements along these axes, in this order, at index 0 of all others."""
+    return TensorSpec(tuple(spec.shape[axis] for axis in axes), spec.dtype, tuple(spec.strides[axis] for axis in axes))
+
+
+def spread(spec: TensorSpec, axes: Sequence[int], shape: Sequence[int]) -> TensorSpec:
+    """The spec broadcast to a shape. axes: the shape's axes that it has."""
+    strides = [0] * len(shape)
+    for axis, stride in zip(axes, spec.strides, strict=True):
+        strides[axis] = stride
+    return TensorSpec(tuple(shape), spec.dtype, tuple(strides))
+
+
+def steps(spec: TensorSpec) -> tuple[int, ...]:
+    """Returns the strides in elements."""
+    return tuple(stride // spec.dtype.itemsize for stride in spec.strides)
+
+
+def step(vector: TensorSpec) -> np.int64:
+    """Returns how many elements apart the numbers of a vector lie, as kernels take it."""
+    return np.int64(steps(vector)[0])
+
+
+def power_of_two(least: int) -> int:
+    """Returns the first power of two that is as large."""
+    return 1 << (least - 1).bit_length()
+
+
 def _broadcast_steps(spec: TensorSpec, shape: Sequence[int]) -> tuple[int, ...]:
     """Strides in elements, 0 along axes that broadcast to `shape`."""
     missing = len(shape) - spec.ndim
-    own = zip(spec.shape, spec.strides, strict=True)
-    steps = [0 if extent == 1 else stride // spec.dtype.itemsize for extent, stride in own]
-    return (*(0,) * missing, *steps)
+    own = [0 if extent == 1 else stride for extent, stride in zip(spec.shape, steps(spec), strict=True)]
+    return (*(0,) * missing, *own)
 
 
 def _mode(found: Merged, vector: int) -> int:

@@ -6,24 +6,8 @@ Settings are frozen when a step is recorded; whatever changes between steps (lea
 is a tensor. A kernel set may lack a kernel: the next set down serves.
 """
 
-from singa_lite.kernels.interface import (
-    activation,
-    attention,
-    convolution,
-    elementwise,
-    embedding,
-    linear,
-    loss,
-    metric,
-    normalization,
-    pooling,
-    position,
-    quantized,
-    random,
-    recurrent,
-    reduction,
-    update,
-)
+from importlib import import_module
+
 from singa_lite.kernels.interface.signature import SIGNATURES as SIGNATURES
 from singa_lite.kernels.interface.signature import Facts as Facts
 from singa_lite.kernels.interface.signature import Signature as Signature
@@ -31,27 +15,10 @@ from singa_lite.kernels.interface.signature import is_user_kernel as is_user_ker
 from singa_lite.kernels.interface.signature import joined_name as joined_name
 from singa_lite.kernels.interface.signature import joined_of as joined_of
 
-__all__ = [
-    "SIGNATURES",
-    "Facts",
-    "Signature",
-    "activation",
-    "attention",
-    "convolution",
-    "elementwise",
-    "embedding",
-    "is_user_kernel",
-    "joined_name",
-    "joined_of",
-    "linear",
-    "loss",
-    "metric",
-    "normalization",
-    "pooling",
-    "position",
-    "quantized",
-    "random",
-    "recurrent",
-    "reduction",
-    "update",
-]
+#: Modules whose stubs enter `SIGNATURES`.
+_MODULES = (
+    "activation attention convolution elementwise embedding linear loss metric normalization pooling position "
+    "quantized random recurrent reduction update"
+)
+for _name in _MODULES.split():
+    import_module(f"{__name__}.{_name}")

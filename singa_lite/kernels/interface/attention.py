@@ -14,9 +14,9 @@ from singa_lite.kernels.interface.signature import Facts, Read, Write, kernel
 # causal: row i sees keys 0 to i, counted from the first of both, also where t and s differ. lse: (n, heads, t).
 # key: each of the probabilities (n, heads, t, s) is dropped as `dropout` would by this key and the share p; which are
 # dropped hangs on the key alone, not on tiles. Without a key p is 0.
-# NaN in a row of q makes NaN of that row of y, NaN in a key or value of all rows that see it, and of earlier ones where
-# causal hides it alone, as 0 times NaN is. Keys and values that the mask hides are not read, whatever is there (but by
-# `cached_attention`). Scores are taken to be finite and far below 1e29.
+# NaN in a row of q makes NaN of that row of y, NaN in a key or value of all rows that see it, and perhaps of others
+# from which causal or `first` hide it alone, as 0 times NaN is. Keys and values that the mask hides are not read,
+# whatever is there (but by `cached_attention`). Scores are taken to be finite and far below 1e29.
 
 
 @kernel(Facts(multiplies="scores", by_samples=("q", "k", "v", "mask", "first", "y", "lse"), joins_samples="key"), y="q")

@@ -7,6 +7,7 @@ the package is installed, where there is a C compiler; without them NumPy does t
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from importlib import import_module
 
 from singa_lite.common.array_types import Array
 from singa_lite.kernels.interface import SIGNATURES
@@ -17,6 +18,23 @@ from singa_lite.kernels.widening import WideningSet
 
 #: Of a call: what binds it, without code of its own.
 CODE_BYTES = 2 << 10
+#: Modules of this folder, each with a table `KERNELS`. They are imported where there are loops.
+MODULES = (
+    "attention",
+    "batch_norm",
+    "elementwise",
+    "embedding",
+    "gradients",
+    "group_norm",
+    "loss",
+    "lrn",
+    "position",
+    "quantized",
+    "recurrent",
+    "reduction",
+    "row_norm",
+    "update",
+)
 
 
 class LoopSet(WideningSet):
@@ -47,46 +65,10 @@ def loops(fallback: KernelSet) -> KernelSet:
     """Returns the loops above the fallback, or the fallback where they were not compiled."""
     if load() is None:
         return fallback
-    from singa_lite.kernels.loop_kernels import (
-        attention,
-        batch_norm,
-        elementwise,
-        embedding,
-        gradients,
-        group_norm,
-        loss,
-        lrn,
-        pooling,
-        position,
-        quantized,
-        recurrent,
-        reduction,
-        row_norm,
-        sample_loss,
-        update,
-    )
-
-    modules = (
-        attention,
-        batch_norm,
-        elementwise,
-        embedding,
-        gradients,
-        group_norm,
-        loss,
-        lrn,
-        pooling,
-        position,
-        quantized,
-        recurrent,
-        reduction,
-        row_norm,
-        sample_loss,
-        update,
-    )
+    modules = [import_module(f"{__name__}.{name}") for name in MODULES]
     tables: list[Mapping[str, Builder]] = [module.KERNELS for module in modules]
     kernels = {name: LoopKernel(name, build) for table in tables for name, build in table.items()}
-    fusions = [*batch_norm.FUSIONS, *elementwise.FUSIONS]
+    fusions = [fusion for module in modules for fusion in getattr(module, "FUSIONS", ())]
     found = LoopSet("loops", kernels, fallback, fusions=fusions, one_pass=True)
     found.code_bytes = CODE_BYTES
     return found

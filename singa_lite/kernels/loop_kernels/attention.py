@@ -9,8 +9,8 @@ from singa_lite.common import threads
 from singa_lite.kernels.ids import checked_span
 from singa_lite.kernels.kernel_set import Launch, TensorSpec
 from singa_lite.kernels.loop_kernels.library import AXES
-from singa_lite.kernels.loop_kernels.operands import MASK_BYTES, TYPES, are_stored
-from singa_lite.kernels.loop_kernels.routine import Addresses, BoxView, Builder, Call, LoopStep, Routine
+from singa_lite.kernels.loop_kernels.operands import MASK_BYTES, TYPES, check_key, check_stored, check_strides
+from singa_lite.kernels.loop_kernels.routine import Addresses, BoxView, Builder, Call, LoopStep, Routine, want
 from singa_lite.kernels.routine import Temporary
 
 #: As in `source/`: rows of a panel, keys of a tile, panels of a task forward, and what sizes are padded to.
@@ -19,31 +19,25 @@ PANEL, KEYS, PANELS, STEP = 64, 64, 4, 16
 SMALL, SMALL_ROW = 1 << 14, 1 << 11
 
 
-def _attention(call: Call, routine: Routine) -> bool:
+def _attention(call: Call, routine: Routine) -> None:
     """y and lse."""
     pieces = call["q"].shape[0] * call["q"].shape[2] * -(-call["q"].shape[1] // (PANEL * PANELS))
     plan = _planned(call, routine, pieces, _forward_floats(call["q"].shape[3]))
-    if plan is None:
-        return False
     numbers = int(bool(call.settings["causal"])), *plan.slots, call.number("scale"), call.number("p")
     operands = _boxes(call, "q", "k", "v", "mask", "first", "y", "lse")
     routine.run("attention", *operands, call.optional("key"), plan.scratch, plan.sizes, *plan.mask, *numbers)
-    return True
 
 
-def _derivative(call: Call, routine: Routine) -> bool:
+def _derivative(call: Call, routine: Routine) -> None:
     """dq, dk and dv."""
     samples, keys, kv_heads, size = call["k"].shape
     plan = _planned(call, routine, samples * kv_heads, _backward_floats(keys, size))
-    if plan is None:
-        return False
     numbers = int(bool(call.settings["causal"])), *plan.slots, call.number("scale"), call.number("p")
     operands = _boxes(call, "dy", "q", "k", "v", "mask", "first", "y", "lse", "dq", "dk", "dv")
     routine.run("attention_derivative", *operands, call.optional("key"), plan.scratch, plan.sizes, *plan.mask, *numbers)
-    return True
 
 
-def _cached(call: Call, routine: Routine) -> bool:
+def _cached(call: Call, routine: Routine) -> None:
     """y of the last rows. Of one row, all query heads of a key head are done as so many rows of one head."""
     (samples, rows, heads, size), (_, length, kv_heads, _) = call["q"].shape, call["keys"].shape
     function, share, floats = "cached_attention", 1, _forward_floats(size)
@@ -51,13 +45,10 @@ def _cached(call: Call, routine: Routine) -> bool:
         function, share = "cached_row", heads // kv_heads
         floats = _row_floats(share, size)
     plan = _planned(call, routine, samples * heads // share, floats, share)
-    if plan is None:
-        return False
     q, y = (_heads_as_rows(_box(call[name]), share) for name in ("q", "y"))
     others = _boxes(call, "keys", "values", "mask", "first")
     arguments = q, *others, y, call["position"], plan.scratch, plan.sizes, *plan.mask, *plan.slots, call.number("scale")
     routine.steps.append(_SpanStep(routine.library, function, arguments, call["position"], rows, length))
-    return True
 
 
 @dataclass
@@ -91,19 +82,17 @@ class _Plan(NamedTuple):
     slots: tuple[int, int]
 
 
-def _planned(call: Call, routine: Routine, pieces: int, floats: int, share: int = 1) -> _Plan | None:
-    """The scratch for so many floats of each thread; None where the loops cannot do the call.
+def _planned(call: Call, routine: Routine, pieces: int, floats: int, share: int = 1) -> _Plan:
+    """The scratch for so many floats of each thread.
 
     share: heads that are done as rows of one.
     """
-    k, mask, key = call.optional("k") or call["keys"], call.optional("mask"), call.optional("key")
+    k, mask = call.optional("k") or call["keys"], call.optional("mask")
     tensors = [spec for name, spec in call.operands.items() if name not in ("mask", "first", "key", "position")]
-    if not are_stored(*tensors) or (mask is not None and mask.dtype.kind not in "fiub"):
-        return None
-    if (mask is not None and mask.dtype.itemsize > MASK_BYTES) or (key is not None and key.strides != (8,)):
-        return None
-    if any(stride % spec.dtype.itemsize for spec in call.operands.values() for stride in spec.strides):
-        return None
+    check_stored(*tensors)
+    check_strides(*call.operands.values())
+    check_key(call.optional("key"))
+    want(mask is None or (mask.dtype.kind in "fiub" and mask.dtype.itemsize <= MASK_BYTES), "a mask of 8 bytes at most")
     samples, rows, heads, size = call["q"].shape
     is_small = samples * heads * rows * k.shape[1] <= (SMALL if rows > 1 else SMALL_ROW)
     slots = 1 if is_small else min(threads.share() or threads.threads(), pieces)

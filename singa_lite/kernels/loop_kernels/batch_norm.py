@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from singa_lite.kernels.loop_kernels.operands import Matrix, are_vectors, as_matrix, piece_count
+from singa_lite.kernels.loop_kernels.operands import Matrix, as_matrix, check_vectors, piece_count
 from singa_lite.kernels.loop_kernels.routine import Builder, Call, Routine
 from singa_lite.kernels.routine import Temporary
 
@@ -14,40 +14,34 @@ BOUNDS = {"": (-inf, inf), "relu": (0.0, inf), "relu6": (0.0, 6.0)}
 JOINED_COLUMNS = 512
 
 
-def _forward(call: Call, routine: Routine) -> bool:
+def _forward(call: Call, routine: Routine) -> None:
     matrix = _images(call, routine, "x", "y", "other")
     vectors = call.all("gamma", "beta", "running_mean", "running_var", "mean", "inv_std")
-    if matrix is None or not are_vectors(*vectors):
-        return False
+    check_vectors(*vectors)
     x, y, *other = matrix.views
     numbers = call.number("momentum"), call.number("epsilon"), *BOUNDS[call.text("activation")]
     sums = _sums(routine, matrix, 4)
     routine.run("batch_norm", x, other[0] if other else None, y, *vectors, *sums, *numbers)
-    return True
 
 
-def _normalize(call: Call, routine: Routine) -> bool:
+def _normalize(call: Call, routine: Routine) -> None:
     matrix = _images(call, routine, "x", "y", "other")
     gamma, beta = call["gamma"], call["beta"]
     mean = call.optional("mean") or call["running_mean"]
     inv_std, var = call.optional("inv_std"), call.optional("running_var")
-    if matrix is None or not are_vectors(gamma, beta, mean, *call.all("inv_std", "running_var")):
-        return False
+    check_vectors(gamma, beta, mean, *call.all("inv_std", "running_var"))
     x, y, *other = matrix.views
     joined = _joined_rows(matrix)
     scratch = routine.temporary((3, joined * matrix.columns), "float32")
     vectors = gamma, beta, mean, inv_std, var, scratch
     numbers = matrix.rows, matrix.columns, joined, call.number("epsilon"), *BOUNDS[call.text("activation")]
     routine.run("batch_normalize", x, other[0] if other else None, y, *vectors, *numbers)
-    return True
 
 
-def _derivative(call: Call, routine: Routine) -> bool:
+def _derivative(call: Call, routine: Routine) -> None:
     matrix = _images(call, routine, "x", "dy", "dx", "other")
     gamma, beta = call.optional("gamma"), call.optional("beta")
-    given = call.all("gamma", "beta", "mean", "inv_std", "dgamma", "dbeta")
-    if matrix is None or not are_vectors(*given):
-        return False
+    check_vectors(*call.all("gamma", "beta", "mean", "inv_std", "dgamma", "dbeta"))
     x, dy, *more = matrix.views
     dx, other = [*more, None, None][:2]
     vectors = (
@@ -60,12 +54,11 @@ def _derivative(call: Call, routine: Routine) -> bool:
     )
     numbers = *_sums(routine, matrix, 5), *BOUNDS[call.text("activation")]
     routine.run("batch_norm_derivative", dy, x, other, dx, *vectors, *numbers)
-    return True
 
 
-def _images(call: Call, routine: Routine, *names: str) -> Matrix | None:
-    """Those operands (n, c, ...) that are given as rows of channels; None for other types."""
-    return as_matrix(routine, call.all(*names), [1], written=call.all("y", "dx"))
+def _images(call: Call, routine: Routine, *names: str) -> Matrix:
+    """Those operands (n, c, ...) that are given as rows of channels."""
+    return as_matrix(routine, call.all(*names), [1])
 
 
 def _joined_rows(matrix: Matrix) -> int:

@@ -5,45 +5,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from singa_lite.common.strides import ordered_strides
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.loop_kernels.library import operations
-from singa_lite.kernels.loop_kernels.operands import TYPES, UNIFORM, are_stored, as_boxes, broadcast
-from singa_lite.kernels.loop_kernels.routine import BoxView, Builder, Call, Routine
+from singa_lite.kernels.loop_kernels.operands import (
+    TYPES,
+    UNIFORM,
+    are_stored,
+    as_boxes,
+    broadcast,
+    broadcast_vector,
+    check_key,
+    check_stored,
+)
+from singa_lite.kernels.loop_kernels.routine import BoxView, Builder, Call, Routine, want
 
 #: {exponent: operation}; other powers are NumPy's.
 _POWERS = {1.0: "copy", 2.0: "square", 0.5: "square_root", -1.0: "inverse", -0.5: "inverse_root"}
+#: Of an activation that is left out.
+NONE = -1
 #: Kernels that take tensors of bool.
 _CHOOSING = {"copy", "compare", "where"}
-#: Of an operation that is left out.
-NONE = -1
 
 
-def _elementwise(call: Call, routine: Routine) -> bool:
+def _elementwise(call: Call, routine: Routine) -> None:
     *read, y = call.operands.values()
-    operation = operations().get(_operation(call))
-    if operation is None or not _has_types(call.kernel, *read, y):
-        return False
+    want(_has_types(call.kernel, *read, y), "types of the operation")
     numbers = [float(value) for value in call.settings.values() if isinstance(value, float | int)]
     if call.kernel == "scale" and not numbers[1]:
         numbers[1] = -0.0  # added to a zero, it keeps the sign
     extents, views = as_boxes([*((broadcast(spec, y.shape), spec) for spec in read), (y, y)])
-    *found, result = views
-    run(routine, operation, operations().get(call.text("activation"), NONE), found, result, extents, numbers)
-    return True
+    run(routine, _operation(call), views, extents, numbers, call.text("activation"))
 
 
-def _add_bias(call: Call, routine: Routine) -> bool:
+def _add_bias(call: Call, routine: Routine) -> None:
     x, bias, y = call["x"], call["bias"], call["y"]
-    if not are_stored(x, bias, y):
-        return False
-    strides = [0] * x.ndim
-    strides[int(call.number("axis"))] = bias.strides[0]
-    repeated = TensorSpec(x.shape, bias.dtype, tuple(strides))
-    extents, (*read, result) = as_boxes([(x, x), (repeated, bias), (y, y)])
-    run(routine, operations()["add"], NONE, read, result, extents, [])
-    return True
+    check_stored(x, bias, y)
+    extents, views = as_boxes([(x, x), (broadcast_vector(bias, x.shape, int(call.number("axis"))), bias), (y, y)])
+    run(routine, "add", views, extents)
 
 
 def _operation(call: Call) -> str:
@@ -58,29 +60,30 @@ def _has_types(kernel: str, *specs: TensorSpec) -> bool:
     return are_stored(*specs) or (kernel in _CHOOSING and all(spec.dtype.name in TYPES for spec in specs))
 
 
-def _dropout(call: Call, routine: Routine) -> bool:
+def _dropout(call: Call, routine: Routine) -> None:
     x, y, p = call["x"], call["y"], call.number("p")
-    if not are_stored(x, y) or call["key"].strides != (8,):
-        return False
+    check_stored(x, y)
+    check_key(call["key"])
     places = TensorSpec(y.shape, y.dtype, ordered_strides(y.shape, range(y.ndim), y.dtype.itemsize))
     extents, (given, result, numbered) = as_boxes([(x, x), (y, y), (places, call["key"])])
     numbers = BoxView(call["key"], numbered.steps, UNIFORM)
-    run(routine, operations()["dropout"], NONE, [given, numbers], result, extents, [p, 1 - p])
-    return True
+    run(routine, "dropout", [given, numbers, result], extents, [p, 1 - p])
 
 
 def run(
     routine: Routine,
-    operation: int,
-    activation: int,
-    read: list[BoxView],
-    result: BoxView,
+    operation: str,
+    views: Sequence[BoxView],
     extents: tuple[int, ...],
-    numbers: list[float],
+    numbers: Sequence[float] = (),
+    activation: str = "",
 ) -> None:
-    """Adds the step of an operation on what is read, and of the activation behind it."""
+    """Adds the step of an operation, and of the activation behind it. views: of what is read, then of the result."""
+    *read, result = views
+    want(operation in operations(), "an operation of operations.h")
     three, two = [*read, None, None, None][:3], [*numbers, 0.0, 0.0][:2]
-    routine.run("elementwise", operation, activation, *three, result, extents, *two)
+    which = operations()[operation], operations()[activation] if activation else NONE
+    routine.run("elementwise", *which, *three, result, extents, *two)
 
 
 #: {kernel: what adds its steps}.

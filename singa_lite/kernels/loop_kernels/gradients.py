@@ -6,67 +6,51 @@ from collections.abc import Sequence
 
 from singa_lite.common.strides import memory_order
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.kernels.loop_kernels.operands import Matrix, as_matrix, is_number, lie_alike
+from singa_lite.kernels.loop_kernels.operands import Matrix, as_matrix, check_number, lie_alike
 from singa_lite.kernels.loop_kernels.routine import Builder, Call, Routine
 
 #: Sums of squares that are made before they are added up, see gradients.h.
 PARTIAL_SUMS = 4096
 
 
-def _add_scaled(call: Call, routine: Routine) -> bool:
+def _add_scaled(call: Call, routine: Routine) -> None:
     matrix = _lines(routine, [call["y"], call["x"]])
-    if matrix is None:
-        return False
     y, x = matrix.views
     routine.run("add_scaled", x, y, matrix.rows, matrix.columns, call.number("alpha"))
-    return True
 
 
-def _clip_elements(call: Call, routine: Routine) -> bool:
+def _clip_elements(call: Call, routine: Routine) -> None:
     matrix = _lines(routine, [call["y"]])
-    if matrix is None:
-        return False
     routine.run("clip_elements", *matrix.views, matrix.rows, matrix.columns, call.number("threshold"))
-    return True
 
 
-def _scale_by(call: Call, routine: Routine) -> bool:
+def _scale_by(call: Call, routine: Routine) -> None:
     factor = call["factor"]
-    matrix = _lines(routine, [call["y"]]) if is_number(factor) else None
-    if matrix is None:
-        return False
+    check_number(factor)
+    matrix = _lines(routine, [call["y"]])
     routine.run("scale_by", factor, *matrix.views, matrix.rows, matrix.columns)
-    return True
 
 
-def _add_squares(call: Call, routine: Routine) -> bool:
+def _add_squares(call: Call, routine: Routine) -> None:
     x, total = call["x"], call["total"]
     outermost_first = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))
     columns = outermost_first[1:] if x.ndim > 1 else outermost_first
-    matrix = as_matrix(routine, [x], columns) if is_number(total) else None
-    if matrix is None:
-        return False
+    check_number(total)
+    matrix = as_matrix(routine, [x], columns)
     sums = routine.temporary((PARTIAL_SUMS,), "float64")
     routine.run("add_squares", *matrix.views, total, sums, matrix.rows, matrix.columns)
-    return True
 
 
-def _clip_norm(call: Call, routine: Routine) -> bool:
+def _clip_norm(call: Call, routine: Routine) -> None:
     matrix = _lines(routine, [call["y"]])
-    if matrix is None:
-        return False
     sums = routine.temporary((PARTIAL_SUMS,), "float64")
     routine.run("clip_norm", *matrix.views, sums, matrix.rows, matrix.columns, call.number("threshold"))
-    return True
 
 
-def _lines(routine: Routine, specs: Sequence[TensorSpec]) -> Matrix | None:
-    """Returns operands as one row, or where they have gaps as a row for each index of the outermost axis.
-
-    The first of them is updated.
-    """
+def _lines(routine: Routine, specs: Sequence[TensorSpec]) -> Matrix:
+    """Returns operands as one row, or where they have gaps as a row for each index of the outermost axis."""
     order = memory_order(specs[0].shape, specs[0].strides)
-    return as_matrix(routine, specs, order if lie_alike(*specs) else order[1:], updated=specs[:1])
+    return as_matrix(routine, specs, order if lie_alike(*specs) else order[1:])
 
 
 #: {kernel: what adds its steps}.

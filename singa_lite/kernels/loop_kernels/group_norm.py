@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from singa_lite.kernels.loop_kernels.operands import FLOAT, Matrix, as_matrix, as_vector
+from singa_lite.kernels.loop_kernels.operands import Matrix, as_matrix, as_vector
 from singa_lite.kernels.loop_kernels.routine import Builder, Call, Routine
 from singa_lite.kernels.routine import Temporary
 
@@ -12,45 +12,31 @@ SUMS, NUMBER = 2 * 8, 4
 Sizes = tuple[int, int, int, int]
 
 
-def _norm(call: Call, routine: Routine) -> bool:
+def _norm(call: Call, routine: Routine) -> None:
     matrix = _operands(call, routine, "x", "y")
-    if matrix is None or not _are_floats(call, "gamma", "beta", "mean", "inv_std"):
-        return False
-    vectors = (as_vector(routine, call[name], name in call.written) for name in ("gamma", "beta", "mean", "inv_std"))
+    vectors = (as_vector(routine, call[name]) for name in ("gamma", "beta", "mean", "inv_std"))
     scratch, sizes = _scratch(call, routine, matrix, 3)
     routine.run("group_norm", *matrix.views, *vectors, scratch, *sizes, call.number("epsilon"))
-    return True
 
 
-def _derivative(call: Call, routine: Routine) -> bool:
+def _derivative(call: Call, routine: Routine) -> None:
     matrix = _operands(call, routine, "dy", "x", "dx")
-    if matrix is None or not _are_floats(call, "gamma", "mean", "inv_std"):
-        return False
     vectors = (as_vector(routine, call[name]) for name in ("gamma", "mean", "inv_std"))
     scratch, sizes = _scratch(call, routine, matrix, 4)
     routine.run("group_norm_derivative", *matrix.views, *vectors, scratch, *sizes)
-    return True
 
 
-def _gradient(call: Call, routine: Routine) -> bool:
+def _gradient(call: Call, routine: Routine) -> None:
     matrix, names = _operands(call, routine, "dy", "x"), ("mean", "inv_std", "dgamma", "dbeta")
-    if matrix is None or not _are_floats(call, *names):
-        return False
-    vectors = (as_vector(routine, call[name], name in call.written) for name in names)
+    vectors = (as_vector(routine, call[name]) for name in names)
     scratch, sizes = _scratch(call, routine, matrix, 1)
     routine.run("group_norm_gradient", *matrix.views, *vectors, scratch, *sizes)
-    return True
 
 
-def _operands(call: Call, routine: Routine, *names: str) -> Matrix | None:
-    """Operands (n, c, ...) as rows of channels, sample by sample; None for other types."""
-    written = [call[name] for name in call.written if name in names]
+def _operands(call: Call, routine: Routine, *names: str) -> Matrix:
+    """Operands (n, c, ...) as rows of channels, sample by sample."""
     order = [axis for axis in range(call[names[0]].ndim) if axis != 1]
-    return as_matrix(routine, call.all(*names), [1], written, order)
-
-
-def _are_floats(call: Call, *names: str) -> bool:
-    return all(call[name].dtype == FLOAT for name in names)
+    return as_matrix(routine, call.all(*names), [1], order)
 
 
 def _scratch(call: Call, routine: Routine, matrix: Matrix, numbers: int) -> tuple[Temporary, Sizes]:

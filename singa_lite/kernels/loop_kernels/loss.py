@@ -1,135 +1,134 @@
-"""Softmax, cross entropy with what is beside it, and the metric of the first k."""
+"""Softmax, losses of classes and of single elements, their derivatives, and the metric of the first k."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.common.strides import ordered_strides
+from singa_lite.common.strides import memory_order, ordered_strides
 from singa_lite.kernels.ids import check_ids
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.kernels.loop_kernels.operands import Matrix, are_vectors, as_boxes, as_matrix, id_type
-from singa_lite.kernels.loop_kernels.routine import Argument, BoxView, Builder, Call, Routine
+from singa_lite.kernels.loop_kernels.elementwise import run
+from singa_lite.kernels.loop_kernels.operands import (
+    LEAST_PIECE,
+    MAX_PIECES,
+    as_boxes,
+    as_matrix,
+    broadcast_vector,
+    check_stored,
+    check_vectors,
+    id_type,
+)
+from singa_lite.kernels.loop_kernels.routine import BoxView, Builder, Call, Routine, RowsView, want
+from singa_lite.kernels.routine import Temporary
 
 #: Of a box whose steps are in bytes.
 BYTE = np.dtype(np.bool_)
+#: {kernel: the operation that makes each element of it}.
+ERRORS = {"sigmoid_cross_entropy_derivative": "sigmoid_error", "huber_derivative": "bounded_error"}
 
 
-def _softmax(call: Call, routine: Routine) -> bool:
-    axis, names = int(call.number("axis")), ("x", "dy", "y", "dx")
-    given = {name: call[name] for name in names if call.optional(name)}
-    spec = given["y"]
-    matrix = as_matrix(routine, [*given.values()], [axis % spec.ndim], written=call.all("dx") or [spec])
-    if matrix is None:
-        return False
+def _softmax(call: Call, routine: Routine) -> None:
+    specs = call.all("x", "dy", "y", "dx")
+    matrix = as_matrix(routine, specs, [int(call.number("axis")) % specs[0].ndim])
     routine.run(call.kernel, *matrix.views, matrix.rows, matrix.columns)
-    return True
 
 
-def _cross_entropy(call: Call, routine: Routine) -> bool:
-    x, target, losses = call["x"], call["target"], call["losses"]
-    found = _scores(routine, [x, call["p"]], target, losses)
-    if found is None:
-        return False
-    (scores, share, *weights), ids = found.views, _ids(routine, target, x)
-    positions = prod(x.shape[2:])
-    numbers = routine.temporary((found.rows,), "float32") if positions > 1 else None
-    routine.run(
-        call.kernel, scores, share, *_weights(weights), *ids, numbers, losses, found.rows, found.columns, positions
-    )
-    return True
+def _cross_entropy(call: Call, routine: Routine) -> None:
+    of = _scores(call, routine, "x", "p")
+    sizes = of.rows, of.columns, of.positions
+    routine.run(call.kernel, *of.views, of.weights, *of.ids, _numbers(routine, of), call["losses"], *sizes)
 
 
-def _cross_entropy_derivative(call: Call, routine: Routine) -> bool:
-    p, target, dlosses = call["p"], call["target"], call["dlosses"]
-    found = _scores(routine, [p, call["dx"]], target, dlosses)
-    if found is None:
-        return False
-    (share, dx, *weights), ids = found.views, _ids(routine, target, p)
-    routine.run(call.kernel, dlosses, share, *_weights(weights), *ids, dx, found.rows, found.columns, prod(p.shape[2:]))
-    return True
+def _cross_entropy_derivative(call: Call, routine: Routine) -> None:
+    of = _scores(call, routine, "p", "dx")
+    (share, dx), sizes = of.views, (of.rows, of.columns, of.positions)
+    routine.run(call.kernel, call["dlosses"], share, of.weights, *of.ids, dx, *sizes)
 
 
-def _in_top_k(call: Call, routine: Routine) -> bool:
-    x, target, values = call["x"], call["target"], call["values"]
-    found = None if target.ndim == x.ndim else _scores(routine, [x], target, values)
-    if found is None:
-        return False
-    positions, ids = prod(x.shape[2:]), _ids(routine, target, x)
-    numbers = routine.temporary((found.rows,), "float32") if positions > 1 else None
-    sizes = found.rows, found.columns, positions, int(call.number("k"))
-    routine.run("in_top_k", *found.views, *ids, numbers, values, *sizes)
-    return True
+def _in_top_k(call: Call, routine: Routine) -> None:
+    want(call["target"].ndim < call["x"].ndim, "ids")
+    of = _scores(call, routine, "x")
+    sizes = of.rows, of.columns, of.positions, int(call.number("k"))
+    routine.run(call.kernel, *of.views, *of.ids, _numbers(routine, of), call["values"], *sizes)
 
 
-def _log_sum_exp(call: Call, routine: Routine) -> bool:
-    found = as_matrix(routine, [call["x"]], [1])
-    if found is None or not are_vectors(call["y"]):
-        return False
-    routine.run("log_sum_exp", *found.views, call["y"], found.rows, found.columns)
-    return True
+def _log_sum_exp(call: Call, routine: Routine) -> None:
+    matrix = as_matrix(routine, [call["x"]], [1])
+    check_vectors(call["y"])
+    routine.run(call.kernel, *matrix.views, call["y"], matrix.rows, matrix.columns)
 
 
-def _classes_derivative(call: Call, routine: Routine) -> bool:
-    target, dlosses, lse = call["target"], call["dlosses"], call["lse"]
-    found = _scores(routine, [call["x"], call["dx"]], target, dlosses)
-    if found is None or not are_vectors(lse):
-        return False
-    x, dx = found.views
-    columns = int(call.number("first")), int(call.number("classes")), call.number("share")
-    routine.run(call.kernel, dlosses, x, lse, *_box_of(target), dx, found.rows, found.columns, *columns)
-    return True
+def _classes_derivative(call: Call, routine: Routine) -> None:
+    of = _scores(call, routine, "x", "dx", are_some=True)
+    check_vectors(call["lse"])
+    (x, dx), numbers = of.views, (int(call.number("first")), int(call.number("classes")), call.number("share"))
+    routine.run(call.kernel, call["dlosses"], x, call["lse"], *of.ids, dx, of.rows, of.columns, *numbers)
 
 
-def _smooth_labels(call: Call, routine: Routine) -> bool:
-    x, target, losses = call["x"], call["target"], call["losses"]
-    found = _scores(routine, [x], target, losses)
-    if found is None:
-        return False
-    ids = _ids(routine, target, x)
-    routine.run(call.kernel, *found.views, *ids, losses, found.rows, found.columns, call.number("share"))
-    return True
+def _smooth_labels(call: Call, routine: Routine) -> None:
+    of = _scores(call, routine, "x")
+    routine.run(call.kernel, *of.views, *of.ids, call["losses"], of.rows, of.columns, call.number("share"))
 
 
-def _smooth_labels_derivative(call: Call, routine: Routine) -> bool:
-    dx, target, dlosses = call["dx"], call["target"], call["dlosses"]
-    found = _scores(routine, [dx], target, dlosses, updated=[dx])
-    if found is None:
-        return False
-    ids = _ids(routine, target, dx)
-    routine.run(call.kernel, dlosses, *ids, *found.views, found.rows, found.columns, call.number("share"))
-    return True
+def _smooth_labels_derivative(call: Call, routine: Routine) -> None:
+    of = _scores(call, routine, "dx")
+    routine.run(call.kernel, call["dlosses"], *of.ids, *of.views, of.rows, of.columns, call.number("share"))
 
 
-def _scores(
-    routine: Routine,
-    scores: list[TensorSpec],
-    target: TensorSpec,
-    numbers: TensorSpec,
-    updated: Sequence[TensorSpec] = (),
-) -> Matrix | None:
-    """Scores (n, c, ...) as rows in the order of ids (n, ...); or with the target behind them, if it is rows too.
+def _mean(call: Call, routine: Routine) -> None:
+    x, losses = call["x"], call["losses"]
+    columns = [axis for axis in memory_order(x.shape, x.strides) if axis]
+    matrix = as_matrix(routine, [x, call["target"]], columns)
+    check_vectors(losses)
+    pieces = max(1, min(MAX_PIECES, matrix.columns // LEAST_PIECE))
+    scratch, numbers = routine.temporary((matrix.rows * pieces,), "float64"), map(call.number, call.settings)
+    routine.run(call.kernel, *matrix.views, losses, scratch, matrix.rows, matrix.columns, pieces, *numbers)
 
-    None for other types. numbers: one a sample. The second of the scores is written.
+
+def _error(call: Call, routine: Routine) -> None:
+    dlosses, x, target, dx = call.all("dlosses", "x", "target", "dx")
+    check_stored(dlosses, x, target, dx)
+    extents, views = as_boxes([(broadcast_vector(dlosses, x.shape, 0), dlosses), (x, x), (target, target), (dx, dx)])
+    run(routine, ERRORS[call.kernel], views, extents, [1 / prod(x.shape[1:]), call.number("delta")])
+
+
+class _Scores(NamedTuple):
+    """Scores (n, c, ...) as rows in the order of ids (n, ...).
+
+    weights: the target, if it is rows too; ids: else, as a box and its extents; positions: rows of a sample.
     """
-    is_rows = target.ndim == scores[0].ndim
-    if not are_vectors(numbers) or not (is_rows or target.dtype.kind in "iu"):
-        return None
-    order = [axis for axis in range(scores[0].ndim) if axis != 1]
-    all_rows = [*scores, *[target] * is_rows]
-    return as_matrix(routine, all_rows, [1], written=scores[1:], order=order, updated=updated)
+
+    views: tuple[RowsView, ...]
+    weights: RowsView | None
+    ids: tuple[BoxView | None, tuple[int, ...]]
+    rows: int
+    columns: int
+    positions: int
 
 
-def _ids(routine: Routine, target: TensorSpec, scores: TensorSpec) -> tuple[Argument, tuple[int, ...]]:
-    """A target of ids as loops take it, behind a check that each names a class; nothing for one of rows."""
-    if target.ndim == scores.ndim:
-        return None, ()
-    routine.check(partial(_check, classes=scores.shape[1]), target)
-    return _box_of(target)
+def _scores(call: Call, routine: Routine, *names: str, are_some: bool = False) -> _Scores:
+    """Scores, and the target, behind a check that each id names a class, unless they are those of some classes."""
+    scores, target = call.all(*names), call["target"]
+    shape, is_rows = scores[0].shape, target.ndim == scores[0].ndim
+    check_vectors(*call.all("losses", "dlosses", "values"))
+    want(is_rows or target.dtype.kind in "iu", "ids that are integers")
+    order = [axis for axis in range(len(shape)) if axis != 1]
+    matrix = as_matrix(routine, [*scores, *[target] * is_rows], [1], order)
+    views, weights = matrix.views[: len(scores)], matrix.views[len(scores) :]
+    if not is_rows and not are_some:
+        routine.check(partial(_check, classes=shape[1]), target)
+    ids = (None, ()) if is_rows else _box_of(target)
+    return _Scores(views, weights[0] if is_rows else None, ids, matrix.rows, matrix.columns, prod(shape[2:]))
+
+
+def _numbers(routine: Routine, of: _Scores) -> Temporary | None:
+    """Scratch for a number of each row; None for one row a sample."""
+    return routine.temporary((of.rows,), "float32") if of.positions > 1 else None
 
 
 def _box_of(ids: TensorSpec) -> tuple[BoxView, tuple[int, ...]]:
@@ -144,11 +143,6 @@ def _check(target: Array, classes: int) -> None:
     check_ids("class ids", target, classes)
 
 
-def _weights(rows: Sequence[Argument]) -> Sequence[Argument]:
-    """The target's rows as an operand; None for one of ids."""
-    return rows or (None,)
-
-
 #: {kernel: what adds its steps}.
 KERNELS: dict[str, Builder] = {
     **dict.fromkeys(("softmax", "softmax_derivative"), _softmax),
@@ -159,4 +153,6 @@ KERNELS: dict[str, Builder] = {
     "smooth_labels": _smooth_labels,
     "smooth_labels_derivative": _smooth_labels_derivative,
     "in_top_k": _in_top_k,
+    **dict.fromkeys(("sigmoid_cross_entropy", "huber"), _mean),
+    **dict.fromkeys(ERRORS, _error),
 }

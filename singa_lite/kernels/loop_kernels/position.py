@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.kernels.loop_kernels.operands import are_stored, as_boxes
+from singa_lite.kernels.loop_kernels.operands import as_boxes, check_stored
 from singa_lite.kernels.loop_kernels.routine import Builder, Call, Routine
 
 
-def _rotary(call: Call, routine: Routine) -> bool:
+def _rotary(call: Call, routine: Routine) -> None:
     x, table, y = call["x"], call["table"], call["y"]
-    if not are_stored(x, table, y):
-        return False
+    check_stored(x, table, y)
     half = table.shape[-1]
     shape = (*x.shape[:-1], half)
     steps = [0] * x.ndim
@@ -22,7 +21,6 @@ def _rotary(call: Call, routine: Routine) -> bool:
     sine = table.strides[0] // table.dtype.itemsize
     inverse = bool(call.settings["inverse"])
     routine.run("rotary", from_x, from_table, to, extents, far[0], sine, far[1], int(inverse))
-    return True
 
 
 #: {kernel: what adds its steps}.

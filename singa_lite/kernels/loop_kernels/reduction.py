@@ -7,8 +7,8 @@ from math import prod
 from typing import NamedTuple
 
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.kernels.loop_kernels.operands import LEAST_PIECE, MAX_PIECES, are_stored, as_boxes, without_gaps
-from singa_lite.kernels.loop_kernels.routine import BoxView, Builder, Call, Routine
+from singa_lite.kernels.loop_kernels.operands import LEAST_PIECE, MAX_PIECES, as_boxes, check_stored, without_gaps
+from singa_lite.kernels.loop_kernels.routine import BoxView, Builder, Call, Routine, want
 from singa_lite.kernels.routine import BufferView
 
 #: Columns that a loop adds up at a time, as in numbers.h, and those of a block in registers.
@@ -17,24 +17,24 @@ CHUNK, BLOCK = 512, 64
 Operand = tuple[TensorSpec, BufferView]
 
 
-def _reduce(call: Call, routine: Routine) -> bool:
+def _reduce(call: Call, routine: Routine) -> None:
     axes = call.settings["axes"]
-    return _add(routine, call.kernel, call["x"], call["y"], axes, call.number("alpha", 1.0))  # type: ignore[arg-type]
+    _add(routine, call.kernel, call["x"], call["y"], axes, call.number("alpha", 1.0))  # type: ignore[arg-type]
 
 
-def _bias_gradient(call: Call, routine: Routine) -> bool:
+def _bias_gradient(call: Call, routine: Routine) -> None:
     dy, kept = call["dy"], int(call.number("axis"))
     axes = tuple(axis for axis in range(dy.ndim) if axis != kept % dy.ndim)
-    return _add(routine, "reduce_sum", dy, call["db"], axes, 1.0)
+    _add(routine, "reduce_sum", dy, call["db"], axes, 1.0)
 
 
-def _add(routine: Routine, function: str, x: TensorSpec, y: TensorSpec, axes: tuple[int, ...], alpha: float) -> bool:
-    """Adds the step; False for other types than float32 and bfloat16, and axes that go backwards.
+def _add(routine: Routine, function: str, x: TensorSpec, y: TensorSpec, axes: tuple[int, ...], alpha: float) -> None:
+    """Adds the step; UnservedError for other types than float32 and bfloat16, and axes that go backwards.
 
     Operands with gaps are copied where loops would go over them in another order, which would change bits.
     """
-    if not are_stored(x, y) or any(stride < 0 for stride in (*x.strides, *y.strides)):
-        return False
+    check_stored(x, y)
+    want(all(stride >= 0 for stride in (*x.strides, *y.strides)), "axes that go forwards")
     form, dense_x, dense_y = _Form.by_strides((x, x), (y, y), axes), without_gaps(x), without_gaps(y)
     if form.order != _Form.by_strides((dense_x, x), (dense_y, y), axes).order:
         source, target = (routine.temporary(spec.shape, spec.dtype) for spec in (x, y))
@@ -46,7 +46,6 @@ def _add(routine: Routine, function: str, x: TensorSpec, y: TensorSpec, axes: tu
     scratch = routine.temporary((y.size * form.pieces,), "float64") if form.pieces > 1 else None
     boxes = form.x, form.y, form.kept, form.across, form.summed
     routine.run(function, *boxes, form.width, form.y_step, form.pieces, scratch, alpha)
-    return True
 
 
 class _Form(NamedTuple):

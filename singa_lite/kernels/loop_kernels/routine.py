@@ -22,6 +22,12 @@ class UnservedError(ValueError):
     """Says why a loop cannot go over operands. The kernel then leaves the call to the next set."""
 
 
+def want(condition: bool, what: str) -> None:
+    """Returns where the condition holds, else UnservedError with what was wanted."""
+    if not condition:
+        raise UnservedError(f"a loop: wanted {what}")
+
+
 @dataclass(frozen=True)
 class RowsView:
     """A buffer as rows of a matrix, see `Rows`."""
@@ -120,6 +126,7 @@ class Routine(base.Routine[Step[Addresses]]):
     ALIGNMENT = 64
 
     library: Library = field(kw_only=True)
+    call: Call = field(kw_only=True)
     #: Done behind all steps: results that were made elsewhere are put where they belong.
     last: list[LoopStep] = field(default_factory=list)
 
@@ -141,8 +148,8 @@ class Routine(base.Routine[Step[Addresses]]):
         return Addresses(arrays, scratch, rest)
 
 
-#: Adds the steps of a call to a routine; False: the loops cannot do it.
-Builder = Callable[[Call, Routine], bool]
+#: Adds the steps of a call to a routine; UnservedError where the loops cannot do it.
+Builder = Callable[[Call, Routine], None]
 
 
 class LoopKernel(AddressKernel[Routine]):
@@ -156,12 +163,11 @@ def _routine(name: str, build: Builder, *specs: TensorSpec | None, **settings: o
     library = load()
     if library is None:
         return None
-    routine = Routine(library=library)
-    if not all(spec is None or spec.dtype.isnative for spec in specs):
-        return None
+    call = Call.from_specs(name, specs, settings)
+    routine = Routine(library=library, call=call)
     try:
-        if not build(Call.from_specs(name, specs, settings), routine):
-            return None
+        want(all(spec.dtype.isnative for spec in call.operands.values()), "bytes in this machine's order")
+        build(call, routine)
     except UnservedError:
         return None
     routine.steps += routine.last

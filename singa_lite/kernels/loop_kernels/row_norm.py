@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from singa_lite.kernels.loop_kernels.operands import FLOAT, Matrix, as_matrix, as_vector, piece_count
+from singa_lite.kernels.loop_kernels.operands import Matrix, as_matrix, as_vector, piece_count
 from singa_lite.kernels.loop_kernels.routine import Builder, Call, Routine
 from singa_lite.kernels.routine import BufferView
 
@@ -12,65 +12,47 @@ from singa_lite.kernels.routine import BufferView
 VECTORS = "gamma", "beta", "mean", "inv_std", "inv_rms", "dgamma", "dbeta", "norm"
 
 
-def _norm(call: Call, routine: Routine) -> bool:
+def _norm(call: Call, routine: Routine) -> None:
     matrix, of = _operands(call, routine, ["x", "y"], call["gamma"].ndim), _vectors(call, routine)
-    if matrix is None or of is None:
-        return False
     vectors = of["gamma"], of.get("beta"), of.get("mean"), of.get("inv_std") or of["inv_rms"]
     routine.run("row_norm", *matrix.views, *vectors, matrix.rows, matrix.columns, call.number("epsilon"))
-    return True
 
 
-def _derivative(call: Call, routine: Routine) -> bool:
+def _derivative(call: Call, routine: Routine) -> None:
     matrix, of = _operands(call, routine, ["dy", "x", "dx"], call["gamma"].ndim), _vectors(call, routine)
-    if matrix is None or of is None:
-        return False
     vectors = of["gamma"], of.get("mean"), of.get("inv_std") or of["inv_rms"]
     routine.run("row_norm_derivative", *matrix.views, *vectors, matrix.rows, matrix.columns)
-    return True
 
 
-def _gradient(call: Call, routine: Routine) -> bool:
+def _gradient(call: Call, routine: Routine) -> None:
     matrix, of = _operands(call, routine, ["dy", "x"], call["dgamma"].ndim), _vectors(call, routine)
-    if matrix is None or of is None:
-        return False
     pieces = piece_count(matrix.rows, matrix.columns)
     scratch = routine.temporary((pieces, 2, matrix.columns), "float64")
     vectors = of.get("mean"), of.get("inv_std") or of["inv_rms"], of["dgamma"], of.get("dbeta"), scratch
     routine.run("row_norm_gradient", *matrix.views, *vectors, matrix.rows, matrix.columns, pieces)
-    return True
 
 
-def _length(call: Call, routine: Routine) -> bool:
+def _length(call: Call, routine: Routine) -> None:
     matrix, of = _operands(call, routine, ["x", "y"], call["x"].ndim - 1), _vectors(call, routine)
-    if matrix is None or of is None:
-        return False
     routine.run("length_norm", *matrix.views, of["norm"], matrix.rows, matrix.columns, call.number("epsilon"))
-    return True
 
 
-def _length_derivative(call: Call, routine: Routine) -> bool:
+def _length_derivative(call: Call, routine: Routine) -> None:
     matrix, of = _operands(call, routine, ["dy", "y", "dx"], call["y"].ndim - 1), _vectors(call, routine)
-    if matrix is None or of is None:
-        return False
     dy, y, dx = matrix.views
     routine.run("length_norm_derivative", dy, y, of["norm"], dx, matrix.rows, matrix.columns)
-    return True
 
 
-def _operands(call: Call, routine: Routine, names: Sequence[str], inner: int) -> Matrix | None:
-    """Operands (rows..., features...) as a matrix, rows in C order; None for other types."""
+def _operands(call: Call, routine: Routine, names: Sequence[str], inner: int) -> Matrix:
+    """Operands (rows..., features...) as a matrix, rows in C order."""
     ndim = call[names[0]].ndim
-    columns, written = range(ndim - inner, ndim), [call[name] for name in call.written if name in names]
-    return as_matrix(routine, call.all(*names), columns, written, order=range(ndim - inner))
+    return as_matrix(routine, call.all(*names), range(ndim - inner, ndim), range(ndim - inner))
 
 
-def _vectors(call: Call, routine: Routine) -> dict[str, BufferView] | None:
-    """Those that are given, by their names; None for other types."""
-    given = {name: call[name] for name in VECTORS if name in call.operands}
-    if not all(spec.dtype == FLOAT for spec in given.values()):
-        return None
-    return {name: as_vector(routine, spec, name in call.written) for name, spec in given.items()}
+def _vectors(call: Call, routine: Routine) -> dict[str, BufferView]:
+    """Those that are given, by their names."""
+    given = [name for name in VECTORS if name in call.operands]
+    return {name: as_vector(routine, call[name]) for name in given}
 
 
 #: {kernel: what adds its steps}.

@@ -13,8 +13,8 @@ from singa_lite.common.strides import memory_order
 from singa_lite.kernels.interface.state_format import BFLOAT16, BLOCKED, blocked_shape, dynamic_tree
 from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, RmsPropHyper, SgdHyper
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.kernels.loop_kernels.operands import FLOAT, is_number, lie_alike
-from singa_lite.kernels.loop_kernels.routine import Builder, Call, Routine
+from singa_lite.kernels.loop_kernels.operands import FLOAT, check_number, lie_alike
+from singa_lite.kernels.loop_kernels.routine import Builder, Call, Routine, want
 
 #: {type of the state: its bits}.
 BITS = {FLOAT: 32, BFLOAT16: 16, BLOCKED: 8}
@@ -22,65 +22,55 @@ BITS = {FLOAT: 32, BFLOAT16: 16, BLOCKED: 8}
 LEAST_HALF, ONE_HALF = 0x3380, 0x3F80
 
 
-def _sgd(call: Call, routine: Routine) -> bool:
+def _sgd(call: Call, routine: Routine) -> None:
     hyper = cast(SgdHyper, call.settings["hyper"])
     sizes = _sizes(call, *call.all("velocity"))
-    if sizes is None:
-        return False
     numbers = hyper.momentum, hyper.dampening, hyper.nesterov, hyper.weight_decay, hyper.lr_mult
     routine.run("sgd", *_begin(call), call.optional("velocity"), call["count"], codes(squares=False), *sizes, *numbers)
-    return True
 
 
-def _rms_prop(call: Call, routine: Routine) -> bool:
+def _rms_prop(call: Call, routine: Routine) -> None:
     hyper = cast(RmsPropHyper, call.settings["hyper"])
-    return _scaled_by_squares(call, routine, call["square_average"], hyper, hyper.rho, 1 - hyper.rho)
+    _scaled_by_squares(call, routine, call["square_average"], hyper, hyper.rho, 1 - hyper.rho)
 
 
-def _ada_grad(call: Call, routine: Routine) -> bool:
-    return _scaled_by_squares(call, routine, call["square_sum"], cast(AdaGradHyper, call.settings["hyper"]), 1.0, 1.0)
+def _ada_grad(call: Call, routine: Routine) -> None:
+    _scaled_by_squares(call, routine, call["square_sum"], cast(AdaGradHyper, call.settings["hyper"]), 1.0, 1.0)
 
 
 def _scaled_by_squares(
     call: Call, routine: Routine, squares: TensorSpec, hyper: RmsPropHyper | AdaGradHyper, kept: float, share: float
-) -> bool:
+) -> None:
     sizes = _sizes(call, squares)
-    if sizes is None:
-        return False
     numbers = kept, share, hyper.epsilon, hyper.weight_decay, hyper.lr_mult
     operands = *_begin(call), squares, call["count"], codes(squares=True)
     routine.run("scaled_by_squares", *operands, *sizes, *numbers)
-    return True
 
 
-def _adam(call: Call, routine: Routine) -> bool:
+def _adam(call: Call, routine: Routine) -> None:
     hyper = cast(AdamHyper, call.settings["hyper"])
     first, second, largest = call["first_moment"], call["second_moment"], call.optional("max_second_moment")
     sizes = _sizes(call, first, second, *call.all("max_second_moment"))
-    if sizes is None:
-        return False
     decay = hyper.weight_decay if hyper.decoupled else 0.0
     numbers = hyper.beta_1, hyper.beta_2, hyper.epsilon, hyper.coupled_decay, decay, hyper.lr_mult
     operands = *_begin(call), first, second, largest, call["count"], codes(squares=False), codes(squares=True)
     routine.run("adam", *operands, *sizes, *numbers)
-    return True
 
 
 def _begin(call: Call) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
     return call["gradient"], call["rate"], call["value"]
 
 
-def _sizes(call: Call, *states: TensorSpec) -> tuple[int, int, int] | None:
-    """Rows and columns of the value, bits of the state; None where operands do not lie alike or have other types."""
+def _sizes(call: Call, *states: TensorSpec) -> tuple[int, int, int]:
+    """Rows and columns of the value, bits of the state; UnservedError for operands that do not lie alike."""
     gradient, value, kinds = call["gradient"], call["value"], {state.dtype for state in states} or {FLOAT}
     bits = BITS.get(kinds.pop(), 0)
     floats = gradient, value, *(states if bits == 32 else ())
-    if kinds or not bits or any(spec.dtype != FLOAT for spec in floats):
-        return None
-    if not (lie_alike(gradient, value, *(states if bits != 8 else ())) and is_number(call["rate"])):
-        return None
-    if call["count"].dtype != np.int64 or (bits == 8 and not _in_blocks(value, *states)):
-        return None
+    check_number(call["rate"])
+    want(call["count"].dtype == np.int64, "a count of 64 bits")
+    want(not kinds and bits > 0 and all(spec.dtype == FLOAT for spec in floats), "float32, and one type of state")
+    want(lie_alike(gradient, value, *(states if bits != 8 else ())), "operands that lie alike")
+    want(bits != 8 or _in_blocks(value, *states), "blocks of a value in C order")
     return prod(value.shape[:1]), prod(value.shape[1:]), bits
 
 

@@ -16,19 +16,11 @@ from singa_lite.kernels.numpy_kernels.masks import keep
 from singa_lite.kernels.numpy_kernels.normal_tail import FARTHEST, normal_tail
 from singa_lite.kernels.numpy_kernels.pieces import axis_buffer, axis_shape, line_buffer, pieces
 from singa_lite.kernels.numpy_kernels.scratch import Bytes, Shaped, blocks, bytes_for, carve, scratch
-from singa_lite.kernels.numpy_kernels.temporaries import Temporaries
+from singa_lite.kernels.numpy_kernels.temporaries import by_blocks
 
 #: Of the form by tanh: e to the power of -(GELU_LINE * x + GELU_CUBE * x**3).
 GELU_LINE = 2 * math.sqrt(2 / math.pi)
 GELU_CUBE = 0.044715 * GELU_LINE
-
-ONE_MASK = Temporaries(masks=1)
-TWO_MASKS = Temporaries(masks=2)
-ONE_FLOAT = Temporaries(floats=1)
-TWO_FLOATS = Temporaries(floats=2)
-THREE_FLOATS = Temporaries(floats=3)
-FLOAT_AND_MASK = Temporaries(floats=1, masks=1)
-THREE_FLOATS_AND_MASK = Temporaries(floats=3, masks=1)
 
 
 def relu(x: Array, y: Array) -> None:
@@ -36,12 +28,11 @@ def relu(x: Array, y: Array) -> None:
     np.maximum(x, 0, out=y)
 
 
-@scratch(ONE_MASK.bytes)
-def relu_derivative(dy: Array, y: Array, dx: Array, *, scratch: Bytes) -> None:
+@by_blocks(masks=1)
+def relu_derivative(dy: Array, y: Array, dx: Array, mask: Array) -> None:
     """dx = dy where y > 0, else 0."""
-    for dyb, yb, dxb, mask in ONE_MASK.blocks(scratch, dy, y, dx):
-        np.greater(yb, 0, out=mask)
-        keep(dyb, mask, dxb)
+    np.greater(y, 0, out=mask)
+    keep(dy, mask, dx)
 
 
 def relu6(x: Array, y: Array) -> None:
@@ -49,32 +40,29 @@ def relu6(x: Array, y: Array) -> None:
     np.minimum(np.maximum(x, 0, out=y), 6, out=y)
 
 
-@scratch(TWO_MASKS.bytes)
-def relu6_derivative(dy: Array, y: Array, dx: Array, *, scratch: Bytes) -> None:
+@by_blocks(masks=2)
+def relu6_derivative(dy: Array, y: Array, dx: Array, mask: Array, below: Array) -> None:
     """dx = dy where 0 < y < 6, else 0."""
-    for dyb, yb, dxb, mask, below in TWO_MASKS.blocks(scratch, dy, y, dx):
-        np.greater(yb, 0, out=mask)
-        np.less(yb, 6, out=below)
-        np.logical_and(mask, below, out=mask)
-        keep(dyb, mask, dxb)
+    np.greater(y, 0, out=mask)
+    np.less(y, 6, out=below)
+    np.logical_and(mask, below, out=mask)
+    keep(dy, mask, dx)
 
 
-@scratch(ONE_FLOAT.bytes)
-def leaky_relu(x: Array, y: Array, *, slope: float, scratch: Bytes) -> None:
+@by_blocks(floats=1)
+def leaky_relu(x: Array, y: Array, scaled: Array, *, slope: float) -> None:
     """y = x where x > 0, else slope * x: the larger of the two, or with a slope above 1 the smaller."""
     choose = np.maximum if slope <= 1 else np.minimum
-    for xb, yb, scaled in ONE_FLOAT.blocks(scratch, x, y):
-        np.multiply(xb, slope, out=scaled)
-        choose(xb, scaled, out=yb)
+    np.multiply(x, slope, out=scaled)
+    choose(x, scaled, out=y)
 
 
-@scratch(FLOAT_AND_MASK.bytes)
-def leaky_relu_derivative(dy: Array, y: Array, dx: Array, *, slope: float, scratch: Bytes) -> None:
+@by_blocks(floats=1, masks=1)
+def leaky_relu_derivative(dy: Array, y: Array, dx: Array, factor: Array, mask: Array, *, slope: float) -> None:
     """dx = dy where y > 0, else slope * dy."""
-    for dyb, yb, dxb, factor, mask in FLOAT_AND_MASK.blocks(scratch, dy, y, dx):
-        factor.fill(slope)
-        _one_where_positive(yb, factor, mask)
-        np.multiply(dyb, factor, out=dxb)
+    factor.fill(slope)
+    _one_where_positive(y, factor, mask)
+    np.multiply(dy, factor, out=dx)
 
 
 def _one_where_positive(y: Array, factor: Array, mask: Array) -> None:
@@ -86,25 +74,23 @@ def _one_where_positive(y: Array, factor: Array, mask: Array) -> None:
     np.add(factor, mask, out=factor)
 
 
-@scratch(ONE_FLOAT.bytes)
-def elu(x: Array, y: Array, *, alpha: float, scratch: Bytes) -> None:
+@by_blocks(floats=1)
+def elu(x: Array, y: Array, negative: Array, *, alpha: float) -> None:
     """y = max(x, 0) + alpha * (e**min(x, 0) - 1)."""
-    for xb, yb, negative in ONE_FLOAT.blocks(scratch, x, y):
-        np.minimum(xb, 0, out=negative)
-        np.expm1(negative, out=negative)
-        np.multiply(negative, alpha, out=negative)
-        np.maximum(xb, 0, out=yb)
-        np.add(yb, negative, out=yb)
+    np.minimum(x, 0, out=negative)
+    np.expm1(negative, out=negative)
+    np.multiply(negative, alpha, out=negative)
+    np.maximum(x, 0, out=y)
+    np.add(y, negative, out=y)
 
 
-@scratch(FLOAT_AND_MASK.bytes)
-def elu_derivative(dy: Array, y: Array, dx: Array, *, alpha: float, scratch: Bytes) -> None:
+@by_blocks(floats=1, masks=1)
+def elu_derivative(dy: Array, y: Array, dx: Array, factor: Array, mask: Array, *, alpha: float) -> None:
     """dx = dy where y > 0, else dy * (y + alpha)."""
-    for dyb, yb, dxb, factor, mask in FLOAT_AND_MASK.blocks(scratch, dy, y, dx):
-        np.minimum(yb, 0, out=factor)
-        np.add(factor, alpha, out=factor)
-        _one_where_positive(yb, factor, mask)
-        np.multiply(dyb, factor, out=dxb)
+    np.minimum(y, 0, out=factor)
+    np.add(factor, alpha, out=factor)
+    _one_where_positive(y, factor, mask)
+    np.multiply(dy, factor, out=dx)
 
 
 def sigmoid(x: Array, y: Array) -> None:
@@ -117,13 +103,12 @@ def sigmoid(x: Array, y: Array) -> None:
             np.reciprocal(yb, out=yb)
 
 
-@scratch(ONE_FLOAT.bytes)
-def sigmoid_derivative(dy: Array, y: Array, dx: Array, *, scratch: Bytes) -> None:
+@by_blocks(floats=1)
+def sigmoid_derivative(dy: Array, y: Array, dx: Array, factor: Array) -> None:
     """dx = dy * y * (1 - y)."""
-    for dyb, yb, dxb, factor in ONE_FLOAT.blocks(scratch, dy, y, dx):
-        np.subtract(1, yb, out=factor)
-        np.multiply(factor, yb, out=factor)
-        np.multiply(dyb, factor, out=dxb)
+    np.subtract(1, y, out=factor)
+    np.multiply(factor, y, out=factor)
+    np.multiply(dy, factor, out=dx)
 
 
 def tanh(x: Array, y: Array) -> None:
@@ -131,66 +116,61 @@ def tanh(x: Array, y: Array) -> None:
     np.tanh(x, out=y)
 
 
-@scratch(ONE_FLOAT.bytes)
-def tanh_derivative(dy: Array, y: Array, dx: Array, *, scratch: Bytes) -> None:
+@by_blocks(floats=1)
+def tanh_derivative(dy: Array, y: Array, dx: Array, factor: Array) -> None:
     """dx = dy * (1 - y**2)."""
-    for dyb, yb, dxb, factor in ONE_FLOAT.blocks(scratch, dy, y, dx):
-        np.square(yb, out=factor)
-        np.subtract(1, factor, out=factor)
-        np.multiply(dyb, factor, out=dxb)
+    np.square(y, out=factor)
+    np.subtract(1, factor, out=factor)
+    np.multiply(dy, factor, out=dx)
 
 
-@scratch(THREE_FLOATS.bytes)
-def gelu(x: Array, y: Array, *, scratch: Bytes) -> None:
+@by_blocks(floats=3)
+def gelu(x: Array, y: Array, a: Array, bell: Array, tail: Array) -> None:
     """y = x * Phi(x) = max(x, 0) - |x| * Phi(-|x|): nothing cancels as 1 + erf does for negative x."""
-    for xb, yb, a, bell, tail in THREE_FLOATS.blocks(scratch, x, y):
-        normal_tail(xb, a, bell, tail)
-        np.multiply(tail, a, out=tail)
-        np.maximum(xb, 0, out=yb)
-        np.subtract(yb, tail, out=yb)
+    normal_tail(x, a, bell, tail)
+    np.multiply(tail, a, out=tail)
+    np.maximum(x, 0, out=y)
+    np.subtract(y, tail, out=y)
 
 
-@scratch(THREE_FLOATS_AND_MASK.bytes)
-def gelu_derivative(dy: Array, x: Array, dx: Array, *, scratch: Bytes) -> None:
+@by_blocks(floats=3, masks=1)
+def gelu_derivative(dy: Array, x: Array, dx: Array, a: Array, bell: Array, tail: Array, mask: Array) -> None:
     """dx = dy * (Phi(x) + x * phi(x)), by d(-x) = 1 - d(x) from t = Phi(-|x|) - |x| * phi(x)."""
-    for dyb, xb, dxb, a, bell, tail, mask in THREE_FLOATS_AND_MASK.blocks(scratch, dy, x, dx):
-        normal_tail(xb, a, bell, tail)
-        np.multiply(a, bell, out=a)
-        np.multiply(a, 1 / math.sqrt(2 * math.pi), out=a)
-        np.subtract(tail, a, out=tail)
-        _times_mirrored(dyb, xb, tail, dxb, bell, mask)
+    normal_tail(x, a, bell, tail)
+    np.multiply(a, bell, out=a)
+    np.multiply(a, 1 / math.sqrt(2 * math.pi), out=a)
+    np.subtract(tail, a, out=tail)
+    _times_mirrored(dy, x, tail, dx, bell, mask)
 
 
-@scratch(TWO_FLOATS.bytes)
-def gelu_tanh(x: Array, y: Array, *, scratch: Bytes) -> None:
+@by_blocks(floats=2)
+def gelu_tanh(x: Array, y: Array, bounded: Array, s: Array) -> None:
     """y = x * s(x), as (1 + tanh(v / 2)) / 2 = sigmoid(v): nothing cancels as 1 + tanh does for negative x."""
-    for xb, yb, bounded, s in TWO_FLOATS.blocks(scratch, x, y):
-        np.maximum(xb, -FARTHEST, out=bounded)
-        _gelu_power(bounded, s)
-        sigmoid(s, s)
-        np.multiply(bounded, s, out=yb)
+    np.maximum(x, -FARTHEST, out=bounded)
+    _gelu_power(bounded, s)
+    sigmoid(s, s)
+    np.multiply(bounded, s, out=y)
 
 
-@scratch(THREE_FLOATS_AND_MASK.bytes)
-def gelu_tanh_derivative(dy: Array, x: Array, dx: Array, *, scratch: Bytes) -> None:
+@by_blocks(floats=3, masks=1)
+@np.errstate(over="ignore")
+def gelu_tanh_derivative(dy: Array, x: Array, dx: Array, a: Array, t: Array, slope: Array, mask: Array) -> None:
     """dx = dy * d(x), by d(-x) = 1 - d(x) from t * (1 - |x| * v' * (1 - t)), t = sigmoid(-v(|x|)): nothing cancels."""
-    with np.errstate(over="ignore"):
-        for dyb, xb, dxb, a, t, slope, mask in THREE_FLOATS_AND_MASK.blocks(scratch, dy, x, dx):
-            np.abs(xb, out=a)
-            np.minimum(a, FARTHEST, out=a)
-            _gelu_power(a, t)
-            np.exp(t, out=t)
-            np.add(t, 1, out=t)
-            np.reciprocal(t, out=t)
-            np.square(a, out=slope)
-            np.multiply(slope, 3 * GELU_CUBE, out=slope)
-            np.add(slope, GELU_LINE, out=slope)
-            np.multiply(slope, a, out=slope)
-            np.subtract(1, t, out=a)
-            np.multiply(slope, a, out=slope)
-            np.subtract(1, slope, out=slope)
-            np.multiply(t, slope, out=t)
-            _times_mirrored(dyb, xb, t, dxb, slope, mask)
+    np.abs(x, out=a)
+    np.minimum(a, FARTHEST, out=a)
+    _gelu_power(a, t)
+    np.exp(t, out=t)
+    np.add(t, 1, out=t)
+    np.reciprocal(t, out=t)
+    np.square(a, out=slope)
+    np.multiply(slope, 3 * GELU_CUBE, out=slope)
+    np.add(slope, GELU_LINE, out=slope)
+    np.multiply(slope, a, out=slope)
+    np.subtract(1, t, out=a)
+    np.multiply(slope, a, out=slope)
+    np.subtract(1, slope, out=slope)
+    np.multiply(t, slope, out=t)
+    _times_mirrored(dy, x, t, dx, slope, mask)
 
 
 def _gelu_power(x: Array, v: Array) -> None:
@@ -213,36 +193,33 @@ def _times_mirrored(dy: Array, x: Array, tail: Array, dx: Array, sign: Array, ma
     np.multiply(dy, tail, out=dx)
 
 
-@scratch(ONE_FLOAT.bytes)
-def silu(x: Array, y: Array, *, scratch: Bytes) -> None:
+@by_blocks(floats=1)
+@np.errstate(over="ignore")
+def silu(x: Array, y: Array, below: Array) -> None:
     """y = x / (1 + e**-x); where e**-x is inf, x / inf is the 0 that is wanted."""
-    with np.errstate(over="ignore"):
-        for xb, yb, below in ONE_FLOAT.blocks(scratch, x, y):
-            np.negative(xb, out=below)
-            np.exp(below, out=below)
-            np.add(below, 1, out=below)
-            np.divide(xb, below, out=yb)
+    np.negative(x, out=below)
+    np.exp(below, out=below)
+    np.add(below, 1, out=below)
+    np.divide(x, below, out=y)
 
 
-@scratch(TWO_FLOATS.bytes)
-def silu_derivative(dy: Array, x: Array, dx: Array, *, scratch: Bytes) -> None:
+@by_blocks(floats=2)
+def silu_derivative(dy: Array, x: Array, dx: Array, s: Array, factor: Array) -> None:
     """dx = dy * s * (1 + x * (1 - s)), s = sigmoid(x)."""
-    for dyb, xb, dxb, s, factor in TWO_FLOATS.blocks(scratch, dy, x, dx):
-        sigmoid(xb, s)
-        np.subtract(1, s, out=factor)
-        np.multiply(factor, xb, out=factor)
-        np.add(factor, 1, out=factor)
-        np.multiply(factor, s, out=factor)
-        np.multiply(dyb, factor, out=dxb)
+    sigmoid(x, s)
+    np.subtract(1, s, out=factor)
+    np.multiply(factor, x, out=factor)
+    np.add(factor, 1, out=factor)
+    np.multiply(factor, s, out=factor)
+    np.multiply(dy, factor, out=dx)
 
 
-@scratch(ONE_FLOAT.bytes)
-def softplus(x: Array, y: Array, *, scratch: Bytes) -> None:
+@by_blocks(floats=1)
+def softplus(x: Array, y: Array, rest: Array) -> None:
     """y = max(x, 0) + log(1 + e**-|x|)."""
-    for xb, yb, rest in ONE_FLOAT.blocks(scratch, x, y):
-        log_one_plus_exp(xb, rest)
-        np.maximum(xb, 0, out=yb)
-        np.add(yb, rest, out=yb)
+    log_one_plus_exp(x, rest)
+    np.maximum(x, 0, out=y)
+    np.add(y, rest, out=y)
 
 
 def log_one_plus_exp(x: Array, y: Array) -> None:
@@ -253,14 +230,13 @@ def log_one_plus_exp(x: Array, y: Array) -> None:
     np.log1p(y, out=y)
 
 
-@scratch(ONE_FLOAT.bytes)
-def softplus_derivative(dy: Array, y: Array, dx: Array, *, scratch: Bytes) -> None:
+@by_blocks(floats=1)
+def softplus_derivative(dy: Array, y: Array, dx: Array, factor: Array) -> None:
     """dx = dy * (1 - e**-y)."""
-    for dyb, yb, dxb, factor in ONE_FLOAT.blocks(scratch, dy, y, dx):
-        np.negative(yb, out=factor)
-        np.expm1(factor, out=factor)
-        np.negative(factor, out=factor)
-        np.multiply(dyb, factor, out=dxb)
+    np.negative(y, out=factor)
+    np.expm1(factor, out=factor)
+    np.negative(factor, out=factor)
+    np.multiply(dy, factor, out=dx)
 
 
 def _softmax_rule(x: Shaped, y: Shaped, *, axis: int) -> int:

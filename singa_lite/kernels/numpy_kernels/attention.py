@@ -7,14 +7,15 @@ Backward, the probabilities of a tile are made again from the log of the sum of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from singa_lite.common.array_types import Array
+from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.numpy_kernels.attention_tiles import HIDDEN, Tiles
-from singa_lite.kernels.numpy_kernels.scratch import Bytes, Shaped, scratch
+from singa_lite.kernels.numpy_kernels.scratch import RULES, Bytes
 
 
 class _Forward(Tiles):
@@ -125,62 +126,20 @@ class _Backward(Tiles):
         return np.multiply(ds, p, out=ds)
 
 
-_GIVEN = "q", "k", "v", "mask", "first", "key"
-_NAMES = {_Forward: (*_GIVEN, "y", "lse"), _Backward: ("dy", *_GIVEN, "y", "lse", "dq", "dk", "dv")}
+def _kernel(name: str, kind: type[Tiles]) -> Callable[..., None]:
+    """The kernel whose calls this direction does."""
+
+    def tiles(tensors: Sequence[Any], scratch: Bytes | None, settings: Mapping[str, Any]) -> Tiles:
+        return kind(dict(zip(SIGNATURES[name].tensors, tensors, strict=True)), scratch, **settings)
+
+    def run(*tensors: Array | None, scratch: Bytes, **settings: Any) -> None:
+        tiles(tensors, scratch, settings)()
+
+    RULES[run] = lambda *tensors, **settings: tiles(tensors, None, settings).scratch_bytes
+    return run
 
 
-def _tiles(kind: type[Tiles], tensors: Sequence[Any], scratch: Bytes | None, **settings: Any) -> Tiles:
-    """The call of these tensors, in the interface's order."""
-    return kind(dict(zip(_NAMES[kind], tensors, strict=True)), scratch, **settings)
-
-
-def _forward_rule(*tensors: Shaped | None, **settings: object) -> int:
-    return _tiles(_Forward, tensors, None, **settings).scratch_bytes
-
-
-def _backward_rule(*tensors: Shaped | None, **settings: object) -> int:
-    return _tiles(_Backward, tensors, None, **settings).scratch_bytes
-
-
-@scratch(_forward_rule)
-def attention(
-    q: Array,
-    k: Array,
-    v: Array,
-    mask: Array | None,
-    first: Array | None,
-    key: Array | None,
-    y: Array,
-    lse: Array,
-    *,
-    causal: bool,
-    scale: float,
-    p: float = 0.0,
-    scratch: Bytes,
-) -> None:
-    """All tiles, one after the other."""
-    _tiles(_Forward, (q, k, v, mask, first, key, y, lse), scratch, causal=causal, scale=scale, p=p)()
-
-
-@scratch(_backward_rule)
-def attention_derivative(
-    dy: Array,
-    q: Array,
-    k: Array,
-    v: Array,
-    mask: Array | None,
-    first: Array | None,
-    key: Array | None,
-    y: Array,
-    lse: Array,
-    dq: Array,
-    dk: Array,
-    dv: Array,
-    *,
-    causal: bool,
-    scale: float,
-    p: float = 0.0,
-    scratch: Bytes,
-) -> None:
-    """All tiles, one after the other."""
-    _tiles(_Backward, (dy, q, k, v, mask, first, key, y, lse, dq, dk, dv), scratch, causal=causal, scale=scale, p=p)()
+KERNELS = {
+    "attention": _kernel("attention", _Forward),
+    "attention_derivative": _kernel("attention_derivative", _Backward),
+}

@@ -10,7 +10,7 @@ from singa_lite.common.array_types import Array
 from singa_lite.kernels.numpy_kernels.activation import relu, relu6, relu6_derivative, relu_derivative
 from singa_lite.kernels.numpy_kernels.boxes import shaped
 from singa_lite.kernels.numpy_kernels.pieces import pieces
-from singa_lite.kernels.numpy_kernels.rows import piece_buffer
+from singa_lite.kernels.numpy_kernels.rows import per_channel, piece_buffer
 from singa_lite.kernels.numpy_kernels.scratch import BLOCK, RULES, BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
 from singa_lite.kernels.numpy_kernels.standardize import add_gradients, averages, invert_std, propagate, standardize
 from singa_lite.kernels.numpy_kernels.sums import moments
@@ -26,11 +26,6 @@ FUSIONS = [(kernel, option) for kernel in ("batch_norm", "batch_norm_derivative"
 def _channel_buffers(x: Shaped, sums: int, vectors: int = 0) -> list[BufferSpec]:
     """So many float64 sums a channel, and so many vectors of channels in x's dtype."""
     return [((sums, x.shape[1]), np.float64), ((vectors, x.shape[1]), x.dtype)]
-
-
-def _per_channel(vector: Array, x: Array) -> Array:
-    """A view (1, c, 1, ...) of (c,)."""
-    return vector.reshape(1, vector.size, *(1,) * (x.ndim - 2))
 
 
 def _statistics_bytes(x: Shaped) -> int:
@@ -65,7 +60,7 @@ def batch_norm(
 ) -> None:
     """Statistics, running statistics, which an empty batch leaves alone, then y."""
     buffer, (average, variance, partial), _ = carve(scratch, piece_buffer(x, np.float64), *_channel_buffers(x, 3))
-    moments(x, _per_channel(average, x), _per_channel(variance, x), buffer, partial)
+    moments(x, per_channel(average, x), per_channel(variance, x), buffer, partial)
     count = x.size // max(1, x.shape[1])
     if count:
         _move(running_mean, average, momentum, 1.0, partial)
@@ -99,7 +94,7 @@ def batch_normalize(
     """y = activation((x - mean) * scale + beta + other), scale = gamma * inv_std; y may be x or other."""
     buffer, scale = carve(scratch, *_normalize_buffers(x, other))
     np.multiply(gamma, inv_std, out=scale)
-    mean, scale, beta = (_per_channel(vector, x) for vector in (mean, scale, beta))
+    mean, scale, beta = (per_channel(vector, x) for vector in (mean, scale, beta))
     if other is None:
         standardize(x, mean, [scale], beta, y)
     else:
@@ -127,7 +122,7 @@ def batch_norm_inference(
     (variance,), (scale,) = carve(scratch, *_channel_buffers(x, 1, 1))
     np.copyto(variance, running_var)
     np.multiply(gamma, invert_std(variance, epsilon), out=scale)
-    standardize(x, _per_channel(running_mean, x), [_per_channel(scale, x)], _per_channel(beta, x), y)
+    standardize(x, per_channel(running_mean, x), [per_channel(scale, x)], per_channel(beta, x), y)
 
 
 def _derivative_buffers(x: Shaped) -> list[BufferSpec]:
@@ -163,9 +158,9 @@ def batch_norm_derivative(
     def derived(room: Array, *others: Array) -> Iterator[tuple[Array, ...]]:
         """The activation's derivative, made in the room for a piece, with x, mean and the others in pieces."""
         if beta is None:
-            yield dy, x, _per_channel(mean, x), *others
+            yield dy, x, per_channel(mean, x), *others
             return
-        mask = (_per_channel(vector, x) for vector in (mean, scale, beta))
+        mask = (per_channel(vector, x) for vector in (mean, scale, beta))
         for values, part, centre, factor, shift, *cut in pieces(dy, x, *mask, *others):
             y = shaped(room, part.shape)
             standardize(part, centre, [factor], shift, y)
@@ -173,13 +168,13 @@ def batch_norm_derivative(
             yield y, part, centre, *cut
 
     sums[:2].fill(0)
-    totals = (_per_channel(vector, x) for vector in (inv_std, *sums[:2]))
+    totals = (per_channel(vector, x) for vector in (inv_std, *sums[:2]))
     for g, part, centre, deviation, sum_g, sum_product in derived(piece, *totals):
         add_gradients(g, part, (centre, deviation), (sum_g, sum_product), buffer, sums[2])
     np.copyto(dbeta, sums[0], casting="same_kind")
     np.copyto(dgamma, sums[1], casting="same_kind")
     averages(sums, inv_std, x.size // max(1, mean.size), offset, slope)
-    vectors = (_per_channel(vector, x) for vector in (offset, slope, scale))
+    vectors = (per_channel(vector, x) for vector in (offset, slope, scale))
     for g, part, centre, intercept, factor, last, target in derived(buffer.view(x.dtype), *vectors, dx):
         propagate(g, part, centre, intercept, factor, last, target, piece)
     if other is not None:
@@ -193,7 +188,7 @@ def batch_norm_gradient(
     """The same two sums."""
     buffer, sums, _ = carve(scratch, piece_buffer(dy, np.float64), *_channel_buffers(dy, 3))
     sums[:2].fill(0)
-    mean, inv_std, *totals = (_per_channel(vector, x) for vector in (mean, inv_std, *sums[:2]))
+    mean, inv_std, *totals = (per_channel(vector, x) for vector in (mean, inv_std, *sums[:2]))
     add_gradients(dy, x, (mean, inv_std), (totals[0], totals[1]), buffer, sums[2])
     np.copyto(dbeta, sums[0], casting="same_kind")
     np.copyto(dgamma, sums[1], casting="same_kind")

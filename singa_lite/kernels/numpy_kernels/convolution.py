@@ -15,8 +15,8 @@ import numpy as np
 
 from singa_lite.common.array_types import Array
 from singa_lite.kernels.interface.window import Window
-from singa_lite.kernels.numpy_kernels.activated import activate, activation_bytes
 from singa_lite.kernels.numpy_kernels.boxes import box_extents, boxes, shaped
+from singa_lite.kernels.numpy_kernels.elementwise import activate, activation_bytes
 from singa_lite.kernels.numpy_kernels.scratch import BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
 from singa_lite.kernels.numpy_kernels.windows import taps
 
@@ -82,7 +82,7 @@ def _conv2d_bytes(
     x: Shaped, weight: Shaped, bias: Shaped | None, y: Shaped, *, activation: str = "", **settings: Any
 ) -> int:
     own = bytes_for(*_product_layout(weight, y, **settings).buffers)
-    return max(own, activation_bytes(y, activation)) if activation else own
+    return max(own, activation_bytes(y, activation))
 
 
 @scratch(_conv2d_bytes)
@@ -113,8 +113,7 @@ def conv2d(
                 np.copyto(tile.y, tile.outputs)
             else:
                 np.add(tile.outputs, bias.reshape(groups, -1, 1, 1, 1), out=tile.y)
-    if activation:
-        activate(y, activation, scratch)
+    activate(y, activation, scratch)
 
 
 @scratch(lambda dy, weight, dx, **settings: bytes_for(*_product_layout(weight, dy, **settings).buffers))

@@ -11,9 +11,9 @@ from math import prod
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.kernels.numpy_kernels.rows import piece_buffer
+from singa_lite.kernels.numpy_kernels.rows import per_channel, piece_buffer
 from singa_lite.kernels.numpy_kernels.scratch import BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
-from singa_lite.kernels.numpy_kernels.standardize import averages, invert_std, propagate, standardize, sum_gradients
+from singa_lite.kernels.numpy_kernels.standardize import add_gradients, averages, invert_std, propagate, standardize
 from singa_lite.kernels.numpy_kernels.sums import moments
 
 
@@ -22,15 +22,10 @@ def _vectors(x: Shaped, sums: int, numbers: int) -> list[BufferSpec]:
     return [((sums, x.shape[1]), np.float64), ((numbers, x.shape[1]), x.dtype)]
 
 
-def _per_channel(vector: Array, x: Array) -> Array:
-    """A view (1, c, 1, ...) of (c,)."""
-    return vector[(None, ..., *(None,) * (x.ndim - 2))]
-
-
 def _spread(numbers: Array, vector: Array, x: Array) -> Array:
     """One number of each group for each of its channels: in `vector` (c,), given as a view (1, c, 1, ...)."""
     np.copyto(vector.reshape(len(numbers), -1), numbers[:, None], casting="same_kind")
-    return _per_channel(vector, x)
+    return per_channel(vector, x)
 
 
 def _merge(average: Array, variance: Array, spare: Array, groups: int) -> tuple[Array, Array]:
@@ -59,10 +54,10 @@ def group_norm(
     """Statistics and y, sample by sample."""
     buffer, sums, numbers = carve(scratch, piece_buffer(x, np.float64), *_vectors(x, 3, 2))
     average, variance, spare = sums
-    scale, shift = _per_channel(gamma, x), _per_channel(beta, x)
+    scale, shift = per_channel(gamma, x), per_channel(beta, x)
     for number, means in enumerate(mean):
         sample, inv_stds = x[number : number + 1], inv_std[number]
-        moments(sample, _per_channel(average, x), _per_channel(variance, x), buffer, spare)
+        moments(sample, per_channel(average, x), per_channel(variance, x), buffer, spare)
         own_mean, own_variance = _merge(average, variance, spare, len(means))
         np.copyto(means, own_mean, casting="same_kind")
         np.copyto(inv_stds, invert_std(own_variance, epsilon), casting="same_kind")
@@ -81,13 +76,14 @@ def group_norm_derivative(
     """Sample by sample; dx holds g until it is written."""
     buffer, centred, sums, numbers = carve(scratch, *_derivative_buffers(x))
     groups = mean.shape[1]
-    count, scale = prod(x.shape[1:]) // groups, _per_channel(gamma, x)
+    count, scale = prod(x.shape[1:]) // groups, per_channel(gamma, x)
     offsets, slopes, totals = numbers[4, :groups], numbers[5, :groups], sums[3:, :groups]
     for number, (means, inv_stds) in enumerate(zip(mean, inv_std, strict=True)):
         sample, g = x[number : number + 1], dx[number : number + 1]
         np.multiply(dy[number : number + 1], scale, out=g)
         statistics = _spread(means, numbers[0], x), _spread(inv_stds, numbers[1], x)
-        sum_gradients(g, sample, statistics, (_per_channel(sums[0], x), _per_channel(sums[1], x)), buffer, sums[2])
+        sums[:2].fill(0)
+        add_gradients(g, sample, statistics, (per_channel(sums[0], x), per_channel(sums[1], x)), buffer, sums[2])
         np.add.reduce(sums[:2].reshape(2, groups, -1), 2, out=totals)
         averages(totals, inv_stds, count, offsets, slopes)
         offset, slope = _spread(offsets, numbers[2], x), _spread(slopes, numbers[3], x)
@@ -104,9 +100,10 @@ def group_norm_gradient(
     totals.fill(0)
     for number, (means, inv_stds) in enumerate(zip(mean, inv_std, strict=True)):
         statistics = _spread(means, numbers[0], x), _spread(inv_stds, numbers[1], x)
-        targets = _per_channel(own[0], x), _per_channel(own[1], x)
+        targets = per_channel(own[0], x), per_channel(own[1], x)
         one = slice(number, number + 1)
-        sum_gradients(dy[one], x[one], statistics, targets, buffer, sums[2])
+        own.fill(0)
+        add_gradients(dy[one], x[one], statistics, targets, buffer, sums[2])
         np.add(totals, own, out=totals)
     np.copyto(dbeta, totals[0], casting="same_kind")
     np.copyto(dgamma, totals[1], casting="same_kind")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.kernels.numpy_kernels.activated import activate, activation_bytes
+from singa_lite.kernels.numpy_kernels.elementwise import activate, activation_bytes
 from singa_lite.kernels.numpy_kernels.reduction import bias_gradient
 from singa_lite.kernels.numpy_kernels.scratch import RULES, BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
 
@@ -51,14 +51,13 @@ def matmul_add(a: Array, b: Array, y: Array, *, transpose_a: bool, transpose_b: 
             np.add(target, product, out=target)
 
 
-@scratch(lambda x, weight, bias, y, *, activation="": activation_bytes(y, activation) if activation else 0)
+@scratch(lambda x, weight, bias, y, *, activation="": activation_bytes(y, activation))
 def linear(x: Array, weight: Array, bias: Array | None, y: Array, *, activation: str = "", scratch: Bytes) -> None:
     """y = x @ weight + bias, then the activation in place."""
     np.matmul(x, weight, out=y)
     if bias is not None:
         np.add(y, bias, out=y)
-    if activation:
-        activate(y, activation, scratch)
+    activate(y, activation, scratch)
 
 
 @scratch(lambda x, dy, dweight, dbias: RULES[bias_gradient](dy, dbias))

@@ -26,7 +26,7 @@ from singa_lite.kernels.numpy_kernels.samples import (
     sample_buffers,
 )
 from singa_lite.kernels.numpy_kernels.scratch import BufferSpec, Bytes, Shaped, blocks, bytes_for, carve, scratch
-from singa_lite.kernels.numpy_kernels.temporaries import Temporaries
+from singa_lite.kernels.numpy_kernels.temporaries import Temporaries, by_blocks
 from singa_lite.kernels.unweighted import clear_unweighted
 
 
@@ -168,15 +168,11 @@ def squared_error(x: Array, target: Array, y: Array) -> None:
         np.multiply(yb, 0.5, out=yb)
 
 
-DIFFERENCE = Temporaries(floats=1)
-
-
-@scratch(DIFFERENCE.bytes)
-def squared_error_derivative(dy: Array, x: Array, target: Array, dx: Array, *, scratch: Bytes) -> None:
+@by_blocks(floats=1)
+def squared_error_derivative(dy: Array, x: Array, target: Array, dx: Array, difference: Array) -> None:
     """dx = dy * (x - target)."""
-    for dyb, xb, tb, dxb, difference in DIFFERENCE.blocks(scratch, dy, x, target, dx):
-        np.subtract(xb, tb, out=difference)
-        np.multiply(dyb, difference, out=dxb)
+    np.subtract(x, target, out=difference)
+    np.multiply(dy, difference, out=dx)
 
 
 @scratch(_mean_rule)

@@ -12,7 +12,7 @@ from singa_lite.kernels.numpy_kernels.boxes import shaped
 from singa_lite.kernels.numpy_kernels.pieces import line_buffer, pieces
 from singa_lite.kernels.numpy_kernels.rows import per_feature, per_row, piece_buffer, row_blocks, row_buffers
 from singa_lite.kernels.numpy_kernels.scratch import BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
-from singa_lite.kernels.numpy_kernels.standardize import averages, invert_std, propagate, standardize, sum_gradients
+from singa_lite.kernels.numpy_kernels.standardize import add_gradients, averages, invert_std, propagate, standardize
 from singa_lite.kernels.numpy_kernels.sums import moments, sum_products
 
 
@@ -61,7 +61,8 @@ def layer_norm_derivative(
         offset, slope = (shaped(vector, means.shape) for vector in vectors)
         total = sums[:2, : means.size].reshape(2, *means.shape)
         np.multiply(dy[rows], gamma, out=g)
-        sum_gradients(g, piece, (means, inv_stds), (total[0], total[1]), buffer, sums[2])
+        total.fill(0)
+        add_gradients(g, piece, (means, inv_stds), (total[0], total[1]), buffer, sums[2])
         averages(total, inv_stds, count, offset, slope)
         propagate(g, piece, means, offset, slope, inv_stds, g, centred)
 
@@ -78,7 +79,8 @@ def layer_norm_gradient(
     buffer, sums = carve(scratch, *_layer_gradient_buffers(dy, dgamma))
     sum_dy, sum_product = (shaped(total, dgamma.shape) for total in sums[:2])
     statistics = per_row(mean, x), per_row(inv_std, x)
-    sum_gradients(dy, x, statistics, (per_feature(sum_dy, x), per_feature(sum_product, x)), buffer, sums[2])
+    sums[:2].fill(0)
+    add_gradients(dy, x, statistics, (per_feature(sum_dy, x), per_feature(sum_product, x)), buffer, sums[2])
     np.copyto(dbeta, sum_dy, casting="same_kind")
     np.copyto(dgamma, sum_product, casting="same_kind")
 

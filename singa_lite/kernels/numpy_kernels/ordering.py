@@ -1,4 +1,4 @@
-"""What is larger: extremes of two, bounds, comparisons, and the choice by a mask, element by element.
+"""Derivatives of extremes and bounds, and the choice by a mask, element by element.
 
 Choices are made by bits (`masks.py`): NumPy's masked copies take five times as long, and a factor of 0 would make NaN
 of infinity.
@@ -12,53 +12,28 @@ from singa_lite.common.array_types import Array
 from singa_lite.kernels.numpy_kernels.boxes import shaped
 from singa_lite.kernels.numpy_kernels.masks import keep
 from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Bytes, Shaped, blocks, bytes_for, carve, scratch
-from singa_lite.kernels.numpy_kernels.temporaries import Temporaries
+from singa_lite.kernels.numpy_kernels.temporaries import Temporaries, by_blocks
 
-TWO_MASKS = Temporaries(masks=2)
 FLOAT_AND_MASK = Temporaries(floats=1, masks=1)
 
-_RELATIONS = {"equal": np.equal, "not_equal": np.not_equal, "less": np.less, "less_equal": np.less_equal}
 
-
-def absolute(x: Array, y: Array) -> None:
-    """y = |x|."""
-    np.abs(x, out=y)
-
-
-@scratch(FLOAT_AND_MASK.bytes)
-def absolute_derivative(dy: Array, x: Array, dx: Array, *, scratch: Bytes) -> None:
+@by_blocks(floats=1, masks=1)
+@np.errstate(invalid="ignore")
+def absolute_derivative(dy: Array, x: Array, dx: Array, sign: Array, negative: Array) -> None:
     """dx = dy * sign(x)."""
-    with np.errstate(invalid="ignore"):
-        for dyb, xb, dxb, sign, negative in FLOAT_AND_MASK.blocks(scratch, dy, x, dx):
-            np.greater(xb, 0, out=sign)
-            np.less(xb, 0, out=negative)
-            np.subtract(sign, negative, out=sign)
-            np.multiply(dyb, sign, out=dxb)
+    np.greater(x, 0, out=sign)
+    np.less(x, 0, out=negative)
+    np.subtract(sign, negative, out=sign)
+    np.multiply(dy, sign, out=dx)
 
 
-def clip(x: Array, y: Array, *, low: float, high: float) -> None:
-    """y = min(max(x, low), high)."""
-    np.minimum(np.maximum(x, low, out=y), high, out=y)
-
-
-@scratch(TWO_MASKS.bytes)
-def clip_derivative(dy: Array, x: Array, dx: Array, *, low: float, high: float, scratch: Bytes) -> None:
+@by_blocks(masks=2)
+def clip_derivative(dy: Array, x: Array, dx: Array, mask: Array, below: Array, *, low: float, high: float) -> None:
     """dx = dy where low <= x <= high, else 0."""
-    for dyb, xb, dxb, mask, below in TWO_MASKS.blocks(scratch, dy, x, dx):
-        np.greater_equal(xb, low, out=mask)
-        np.less_equal(xb, high, out=below)
-        np.logical_and(mask, below, out=mask)
-        keep(dyb, mask, dxb)
-
-
-def maximum(a: Array, b: Array, y: Array) -> None:
-    """y = max(a, b)."""
-    np.maximum(a, b, out=y)
-
-
-def minimum(a: Array, b: Array, y: Array) -> None:
-    """y = min(a, b)."""
-    np.minimum(a, b, out=y)
+    np.greater_equal(x, low, out=mask)
+    np.less_equal(x, high, out=below)
+    np.logical_and(mask, below, out=mask)
+    keep(dy, mask, dx)
 
 
 @scratch(FLOAT_AND_MASK.bytes)
@@ -73,11 +48,6 @@ def maximum_derivative(dy: Array, a: Array, b: Array, da: Array, *, scratch: Byt
         np.logical_not(mask, out=mask)
         np.multiply(dyb, factor, out=dab)
         keep(dab, mask, dab)
-
-
-def compare(a: Array, b: Array, y: Array, *, relation: str) -> None:
-    """y = relation(a, b)."""
-    _RELATIONS[relation](a, b, out=y)
 
 
 def _where_buffers(y: Shaped) -> list[BufferSpec]:

@@ -1,11 +1,10 @@
-"""Rotary positions, two halves of the last axis, piece by piece; and the next places of a longer tensor."""
+"""Rotary positions, two halves of the last axis, piece by piece."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.kernels.ids import checked_span
 from singa_lite.kernels.numpy_kernels.boxes import shaped
 from singa_lite.kernels.numpy_kernels.pieces import pieces
 from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
@@ -34,13 +33,3 @@ def rotary(x: Array, table: Array, y: Array, *, axis: int, inverse: bool, scratc
         np.multiply(b, c, out=yb)
         plus(yb, other, out=yb)
         np.copyto(ya, kept)
-
-
-def read_at(x: Array, position: Array, y: Array) -> None:
-    """A view of x is copied."""
-    np.copyto(y, x[:, checked_span(position, y.shape[1], x.shape[1])])
-
-
-def write_at(x: Array, position: Array, y: Array) -> None:
-    """Into a view of y."""
-    np.copyto(y[:, checked_span(position, x.shape[1], y.shape[1])], x)

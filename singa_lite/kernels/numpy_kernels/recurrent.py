@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -19,149 +20,39 @@ from singa_lite.kernels.numpy_kernels.recurrence import (
     SimpleRnnBackward,
     SimpleRnnForward,
 )
-from singa_lite.kernels.numpy_kernels.scratch import Bytes, Shaped, bytes_for, carve, scratch
+from singa_lite.kernels.numpy_kernels.scratch import RULES, Bytes, Shaped, bytes_for, carve
 
 
-def _buffers(kind: type[Pass], name: str, tensors: Sequence[Shaped | None]) -> BufferSpecs:
-    named = {key: t for key, t in zip(SIGNATURES[name].tensors, tensors, strict=True) if t is not None}
+def _buffers(kind: type[Pass], named: Mapping[str, Any]) -> BufferSpecs:
+    """What a call of these tensors, by their names, works in."""
     gates = named["gates_in" if "gates_in" in named else "dgates"]
     _, n, width = gates.shape
-    specs = kind.buffers(named["weight"].shape, n, gates.dtype, "mask" in named)
+    specs = kind.buffers(named["weight"].shape, n, gates.dtype, named["mask"] is not None)
     return {**specs, "spare": ((n * width,), np.result_type(gates.dtype, np.float32))}
 
 
-def _rule(kind: type[Pass], name: str) -> Callable[..., int]:
-    """The scratch rule of a kernel that this pass does."""
+def _kernel(name: str, kind: type[Pass]) -> Callable[..., None]:
+    """The kernel whose calls this pass does."""
+    names = SIGNATURES[name].tensors
+
+    def run(*tensors: Array | None, scratch: Bytes, **settings: object) -> None:
+        named = dict(zip(names, tensors, strict=True))
+        specs = _buffers(kind, named)
+        kind(Call(named, settings, dict(zip(specs, carve(scratch, *specs.values()), strict=True))))()
 
     def nbytes(*tensors: Shaped | None, **settings: object) -> int:
-        return bytes_for(*_buffers(kind, name, tensors).values())
+        return bytes_for(*_buffers(kind, dict(zip(names, tensors, strict=True))).values())
 
-    return nbytes
-
-
-def _run(kind: type[Pass], name: str, tensors: Sequence[Array | None], scratch: Bytes, **settings: object) -> None:
-    specs = _buffers(kind, name, tensors)
-    buffers = dict(zip(specs, carve(scratch, *specs.values()), strict=True))
-    call = Call(dict(zip(SIGNATURES[name].tensors, tensors, strict=True)), settings, buffers)
-    kind(call)()
+    RULES[run] = nbytes
+    return run
 
 
-@scratch(_rule(LstmForward, "lstm"))
-def lstm(
-    gates_in: Array,
-    weight: Array,
-    hidden0: Array | None,
-    cell0: Array | None,
-    mask: Array | None,
-    gates: Array,
-    hidden: Array,
-    cell: Array,
-    *,
-    reverse: bool,
-    recurrent_activation: str,
-    scratch: Bytes,
-) -> None:
-    """gates, hidden and cell."""
-    tensors = gates_in, weight, hidden0, cell0, mask, gates, hidden, cell
-    _run(LstmForward, "lstm", tensors, scratch, reverse=reverse, recurrent_activation=recurrent_activation)
-
-
-@scratch(_rule(LstmBackward, "lstm_derivative"))
-def lstm_derivative(
-    dy: Array,
-    weight: Array,
-    mask: Array | None,
-    gates: Array,
-    cell: Array,
-    dgates: Array,
-    *,
-    reverse: bool,
-    last: bool,
-    recurrent_activation: str,
-    scratch: Bytes,
-) -> None:
-    """dgates."""
-    settings = {"reverse": reverse, "last": last, "recurrent_activation": recurrent_activation}
-    _run(LstmBackward, "lstm_derivative", (dy, weight, mask, gates, cell, dgates), scratch, **settings)
-
-
-@scratch(_rule(GruForward, "gru"))
-def gru(
-    gates_in: Array,
-    weight: Array,
-    bias: Array | None,
-    hidden0: Array | None,
-    mask: Array | None,
-    gates: Array,
-    products: Array,
-    hidden: Array,
-    *,
-    reverse: bool,
-    reset_after: bool,
-    recurrent_activation: str,
-    scratch: Bytes,
-) -> None:
-    """gates, products and hidden."""
-    tensors = gates_in, weight, bias, hidden0, mask, gates, products, hidden
-    settings = {"reverse": reverse, "reset_after": reset_after, "recurrent_activation": recurrent_activation}
-    _run(GruForward, "gru", tensors, scratch, **settings)
-
-
-@scratch(_rule(GruBackward, "gru_derivative"))
-def gru_derivative(
-    dy: Array,
-    weight: Array,
-    mask: Array | None,
-    gates: Array,
-    products: Array,
-    hidden: Array,
-    dgates: Array,
-    dproducts: Array | None,
-    *,
-    reverse: bool,
-    last: bool,
-    reset_after: bool,
-    recurrent_activation: str,
-    scratch: Bytes,
-) -> None:
-    """dgates and dproducts."""
-    tensors = dy, weight, mask, gates, products, hidden, dgates, dproducts
-    settings = {"reset_after": reset_after, "recurrent_activation": recurrent_activation}
-    _run(GruBackward, "gru_derivative", tensors, scratch, reverse=reverse, last=last, **settings)
-
-
-@scratch(_rule(SimpleRnnForward, "simple_rnn"))
-def simple_rnn(
-    gates_in: Array,
-    weight: Array,
-    hidden0: Array | None,
-    mask: Array | None,
-    hidden: Array,
-    *,
-    reverse: bool,
-    activation: str,
-    scratch: Bytes,
-) -> None:
-    """hidden."""
-    tensors = gates_in, weight, hidden0, mask, hidden
-    _run(SimpleRnnForward, "simple_rnn", tensors, scratch, reverse=reverse, activation=activation)
-
-
-@scratch(_rule(SimpleRnnBackward, "simple_rnn_derivative"))
-def simple_rnn_derivative(
-    dy: Array,
-    weight: Array,
-    mask: Array | None,
-    hidden: Array,
-    dgates: Array,
-    *,
-    reverse: bool,
-    last: bool,
-    activation: str,
-    scratch: Bytes,
-) -> None:
-    """dgates."""
-    tensors = dy, weight, mask, hidden, dgates
-    _run(
-        SimpleRnnBackward, "simple_rnn_derivative", tensors, scratch, reverse=reverse, last=last, activation=activation
-    )
+_PASSES: dict[str, type[Pass]] = {
+    "lstm": LstmForward,
+    "lstm_derivative": LstmBackward,
+    "gru": GruForward,
+    "gru_derivative": GruBackward,
+    "simple_rnn": SimpleRnnForward,
+    "simple_rnn_derivative": SimpleRnnBackward,
+}
+KERNELS = {name: _kernel(name, kind) for name, kind in _PASSES.items()}

@@ -1,4 +1,4 @@
-"""Along axes: extremes, and sums in float64: a float32 sum over a large batch would lose three digits."""
+"""Sums along axes in float64: a float32 sum over a large batch would lose three digits."""
 
 from __future__ import annotations
 
@@ -37,13 +37,3 @@ def bias_gradient(dy: Array, db: Array, *, axis: int, scratch: Bytes) -> None:
     """db = sum of dy along all axes but `axis`."""
     others = tuple(i for i in range(dy.ndim) if i != axis % dy.ndim)
     reduce_sum(dy, db, axes=others, alpha=1.0, scratch=scratch)
-
-
-def reduce_max(x: Array, y: Array, *, axes: tuple[int, ...]) -> None:
-    """y = the largest along `axes`."""
-    np.maximum.reduce(x, axis=axes, keepdims=y.ndim == x.ndim, out=y)
-
-
-def reduce_min(x: Array, y: Array, *, axes: tuple[int, ...]) -> None:
-    """y = the smallest along `axes`."""
-    np.minimum.reduce(x, axis=axes, keepdims=y.ndim == x.ndim, out=y)

@@ -47,3 +47,8 @@ def per_row(vector: Array, x: Array) -> Array:
 def per_feature(parameter: Array, x: Array) -> Array:
     """A view (1, ..., *shape) of (*shape)."""
     return parameter[(*(None,) * (x.ndim - parameter.ndim), ...)]
+
+
+def per_channel(vector: Array, x: Array) -> Array:
+    """A view (1, c, 1, ...) of (c,)."""
+    return vector.reshape(1, vector.size, *(1,) * (x.ndim - 2))

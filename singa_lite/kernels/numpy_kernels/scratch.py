@@ -24,7 +24,7 @@ ALIGNMENT = 64
 BLOCK = 16 * 1024
 
 #: Scratch rule of each kernel function that needs scratch.
-RULES: dict[Callable[..., None], Callable[..., int]] = {}
+RULES: dict[Callable[..., object], Callable[..., int]] = {}
 
 
 def scratch(rule: Callable[..., int]) -> Callable[[Function], Function]:

@@ -29,23 +29,6 @@ def standardize(x: Array, mean: Array, factors: list[Array], beta: Array, y: Arr
         np.add(target, shift, out=target)
 
 
-def sum_gradients(
-    g: Array,
-    x: Array,
-    statistics: tuple[Array, Array],
-    sums: tuple[Array, Array],
-    buffer: Array,
-    partial: Array,
-) -> None:
-    """sums = (sum of g, sum of g * xhat), xhat = (x - mean) * inv_std, statistics = (mean, inv_std).
-
-    buffer: flat float64, for a piece of x; partial: as in `add_sum`.
-    """
-    for total in sums:
-        total.fill(0)
-    add_gradients(g, x, statistics, sums, buffer, partial)
-
-
 def add_gradients(
     g: Array,
     x: Array,
@@ -54,7 +37,10 @@ def add_gradients(
     buffer: Array,
     partial: Array,
 ) -> None:
-    """As `sum_gradients`, added to what is there."""
+    """sums += (sum of g, sum of g * xhat), xhat = (x - mean) * inv_std, statistics = (mean, inv_std).
+
+    buffer: flat float64, for a piece of x; partial: as in `add_sum`.
+    """
     for piece, values, centre, inv_std, sum_g, sum_product in pieces(x, g, *statistics, *sums):
         add_sum(values, sum_g, partial)
         products = np.subtract(piece, centre, dtype=np.float64, out=shaped(buffer, piece.shape))

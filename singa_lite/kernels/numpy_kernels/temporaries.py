@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import wraps
 
 import numpy as np
 
 from singa_lite.common.array_types import Array
 from singa_lite.kernels.numpy_kernels.boxes import shaped
-from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Bytes, Shaped, blocks, bytes_for, carve
+from singa_lite.kernels.numpy_kernels.scratch import (
+    BLOCK,
+    RULES,
+    BufferSpec,
+    Bytes,
+    Shaped,
+    blocks,
+    bytes_for,
+    carve,
+)
+
+Function = Callable[..., None]
 
 
 @dataclass(frozen=True)
@@ -36,3 +48,19 @@ class Temporaries:
         temporaries = carve(scratch, *self.buffers(arrays[0]))
         for block in blocks(*arrays):
             yield *block, *(shaped(t, block[0].shape) for t in temporaries)
+
+
+def by_blocks(floats: int = 0, masks: int = 0) -> Callable[[Function], Function]:
+    """Makes a kernel of a function that does one block: it is given the block's tensors, then these temporaries."""
+    temporaries = Temporaries(floats, masks)
+
+    def kernel_of(function: Function) -> Function:
+        @wraps(function)
+        def kernel(*tensors: Array, scratch: Bytes, **settings: object) -> None:
+            for block in temporaries.blocks(scratch, *tensors):
+                function(*block, **settings)
+
+        RULES[kernel] = temporaries.bytes
+        return kernel
+
+    return kernel_of

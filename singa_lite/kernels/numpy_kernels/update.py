@@ -12,9 +12,7 @@ from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, RmsProp
 from singa_lite.kernels.numpy_kernels.boxes import shaped
 from singa_lite.kernels.numpy_kernels.opened_state import StateSlot, opened, scratch_bytes
 from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Bytes, Shaped, blocks, bytes_for, carve, scratch
-from singa_lite.kernels.numpy_kernels.temporaries import Temporaries
-
-_ONE = Temporaries(floats=1)
+from singa_lite.kernels.numpy_kernels.temporaries import by_blocks
 
 #: Elements that are squared at a time: few enough for BLAS to do it in one thread, whatever their number is.
 _WIDE = 4096
@@ -118,16 +116,10 @@ def adam(
         _subtract_ratio(target, first, divisor, step, sqrt(1 - hyper.beta_2**t), hyper.epsilon, temporary)
 
 
-@scratch(_ONE.bytes)
-def add_scaled(x: Array, y: Array, *, alpha: float, scratch: Bytes) -> None:
+@by_blocks(floats=1)
+def add_scaled(x: Array, y: Array, temporary: Array, *, alpha: float) -> None:
     """y += alpha * x."""
-    for source, target, temporary in _ONE.blocks(scratch, x, y):
-        _add_scaled(target, source, alpha, temporary)
-
-
-def clip_elements(y: Array, *, threshold: float) -> None:
-    """NaN stays NaN."""
-    np.clip(y, -threshold, threshold, out=y)
+    _add_scaled(y, x, alpha, temporary)
 
 
 @scratch(lambda y, **_: bytes_for(_squares_buffer(y)))

@@ -9,6 +9,16 @@ from singa_lite.kernels.onednn_kernels.library.library import load
 from singa_lite.kernels.quantized_product import products
 from singa_lite.kernels.widening import WideningSet
 
+#: Operands that may have gaps, as a piece of a concatenation has them, without changing a bit of the results. The
+#: library picks its code by strides, and for those with gaps it has plain loops. So these are given to it without gaps,
+#: through a copy in the scratch, which costs what the concatenation's own copy would. What convolutions read is not
+#: here, as it is read two or three times.
+ANY_STRIDES = {
+    **dict.fromkeys(("max_pool2d", "avg_pool2d"), ("x", "y")),
+    **dict.fromkeys(("max_pool2d_derivative", "avg_pool2d_derivative"), ("dy", "dx")),
+    "conv2d": ("y",),
+    "conv2d_derivative": ("dx",),
+}
 #: Of a call's primitives, their code and what describes them, as measured (docs/measured_budget.md).
 CODE_BYTES = 80 << 10
 
@@ -34,28 +44,21 @@ def onednn(fallback: KernelSet) -> KernelSet:
     """The kernel set. fallback: serves the calls that the library has no code for. OSError where there is no library.
 
     Images lie channels last and filters with the kernels innermost. The library picks its code by strides, so a kernel
-    of the set may round otherwise where they change, but for those of the operands in `any_strides.py`.
+    of the set may round otherwise where they change, but for the operands of `ANY_STRIDES`.
     """
-    from singa_lite.kernels.onednn_kernels import (
-        bfloat16,
-        convolution,
-        linear,
-        pooling,
-    )
+    from singa_lite.kernels.onednn_kernels import bfloat16, convolution, linear, pooling
     from singa_lite.kernels.onednn_kernels.filter_gradient import FILTER_GRADIENTS
     from singa_lite.kernels.onednn_kernels.library import layouts
-    from singa_lite.kernels.onednn_kernels.library.any_strides import ANY_STRIDES
     from singa_lite.kernels.onednn_kernels.library.post_ops import POST_OPS
-    from singa_lite.kernels.onednn_kernels.routine import collect
+    from singa_lite.kernels.onednn_kernels.routine import RoutineKernel
 
     load()
-    modules = (
-        convolution,
-        linear,
-        pooling,
+    builders = convolution.KERNELS | linear.KERNELS | pooling.KERNELS
+    kernels = {name: RoutineKernel(name, build) for name, build in builders.items()}
+    kernels[FILTER_GRADIENTS.kernel] = RoutineKernel(
+        FILTER_GRADIENTS.kernel, convolution.conv2d_gradient, FILTER_GRADIENTS
     )
-    kernels = collect(*modules, variants=[FILTER_GRADIENTS])
-    fusions = [(kernel, activation) for kernel in ("conv2d", "linear") for activation in POST_OPS]
+    fusions = [(kernel, activation) for kernel in ("conv2d", "linear") for activation in POST_OPS if activation]
     fusions += fallback.fusions
     found = OneDNNSet(
         "onednn",

@@ -14,9 +14,10 @@ from itertools import pairwise
 from math import prod
 from typing import cast
 
+from singa_lite.kernels.call import Call
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.kernels.onednn_kernels.convolution import DIRECT, chosen_filters, geometry, lying_filters
+from singa_lite.kernels.onednn_kernels.convolution import DIRECT, chosen_filters, geometry, lying_filters, window_of
 from singa_lite.kernels.onednn_kernels.library import functions as f
 from singa_lite.kernels.onednn_kernels.library import layouts, memory_descs
 from singa_lite.kernels.onednn_kernels.library import primitive as p
@@ -33,10 +34,9 @@ _C_ORDER = (0, 1, 2, 3)
 _ADD = 0x1FFF0
 
 
-def blocked_gradient(
-    x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, *, window: Window, groups: int
-) -> Routine | None:
+def blocked_gradient(call: Call) -> Routine | None:
     """None where the library has no such code, or likes images best channels last."""
+    x, dy, dweight, (window, groups) = call["x"], call["dy"], call["dweight"], window_of(call)
     if not layouts.are_floats(x, dy, dweight):
         return None
     pieces = list(pairwise(_ends(x, dy, dweight)))

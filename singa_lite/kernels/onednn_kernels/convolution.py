@@ -6,9 +6,10 @@ backward directions want blocks, so filters or their gradient go through a tempo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from singa_lite.kernels.call import Call
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import bfloat16
@@ -18,7 +19,7 @@ from singa_lite.kernels.onednn_kernels.library import primitive as p
 from singa_lite.kernels.onednn_kernels.library.conversion import read_as, written_as
 from singa_lite.kernels.onednn_kernels.library.post_ops import POST_OPS
 from singa_lite.kernels.onednn_kernels.library.primitive import Primitive
-from singa_lite.kernels.onednn_kernels.routine import Routine
+from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
 
 #: The library's algorithm of all convolutions here.
 DIRECT = 1
@@ -43,22 +44,13 @@ class _Descs(NamedTuple):
         return Primitive("convolution_forward", f.FORWARD_TRAINING, DIRECT, *operands, post_ops=post_ops)
 
 
-def conv2d(
-    x: TensorSpec,
-    weight: TensorSpec,
-    bias: TensorSpec | None,
-    y: TensorSpec,
-    *,
-    window: Window,
-    groups: int,
-    activation: str = "",
-) -> Routine | None:
+def conv2d(call: Call) -> Routine | None:
     """Forward, and the activation before the result is stored."""
-    post_ops = POST_OPS.get(activation) if activation else ()
-    if post_ops is None:
+    x, weight, bias, y = call["x"], call["weight"], call.optional("bias"), call["y"]
+    post_ops = POST_OPS.get(call.text("activation"))
+    if post_ops is None or not _supports((x, y), weight, bias):
         return None
-    if not _supports((x, y), weight, bias):
-        return None
+    window, groups = window_of(call)
     dtype = layouts.factors_of(x, y)
     image, result = _image(x, dtype), _image(y)
     vector = None if bias is None else memory_descs.dense(bias.shape)
@@ -68,25 +60,17 @@ def conv2d(
 
     as_it_lies = [lying_filters(weight, groups)] if dtype == layouts.FLOAT.name else []
     primitive = _fastest(forward, *as_it_lies, chosen_filters(weight, groups, dtype))
-    if primitive is None:
-        return None
-    routine = Routine()
-    source = read_as(routine, x, memory_descs.desc_of(x), primitive.memory_desc(f.SRC))
-    filters = read_as(routine, weight, lying_filters(weight, groups), primitive.memory_desc(f.WEIGHTS))
-    offset = None if bias is None else read_as(routine, bias, memory_descs.desc_of(bias), primitive.memory_desc(f.BIAS))
-    with written_as(routine, y, memory_descs.desc_of(y), primitive.memory_desc(f.DST)) as target:
-        routine.run(primitive, {f.SRC: source, f.WEIGHTS: filters, f.BIAS: offset, f.DST: target})
-    return routine
+    return _one_step(primitive, groups, {f.SRC: x, f.WEIGHTS: weight, f.BIAS: bias}, f.DST, y)
 
 
-def conv2d_derivative(
-    dy: TensorSpec, weight: TensorSpec, dx: TensorSpec, *, window: Window, groups: int
-) -> Routine | None:
+def conv2d_derivative(call: Call) -> Routine | None:
     """Derivative by the images.
 
     Of strides and a channel a group the library has no code of its own for bfloat16 and takes that of any groups, which
     is 10 to 200 times as slow: done in float32, that costs two conversions.
     """
+    dy, weight, dx = call["dy"], call["weight"], call["dx"]
+    window, groups = window_of(call)
     is_depthwise = groups > 1 and groups == dx.shape[1]
     if not _supports((dy, dx), weight) or (is_depthwise and window.stride != (1, 1) and layouts.is_narrow(dy)):
         return None
@@ -94,43 +78,56 @@ def conv2d_derivative(
     image, result, chosen = _image(dx), _image(dy, dtype), chosen_filters(weight, groups, dtype)
     hint = _Descs(_image(dx, dtype), chosen, None, result).forward(window)
 
-    def made(filters: p.MemoryDesc) -> Primitive:
+    def backward(filters: p.MemoryDesc) -> Primitive:
         return Primitive("convolution_backward_data", DIRECT, image, filters, result, *geometry(window), forward=hint)
 
-    primitive = _fastest(made, chosen)
-    if primitive is None:
-        return None
-    routine = Routine()
-    source = read_as(routine, dy, memory_descs.desc_of(dy), primitive.memory_desc(f.DIFF_DST))
-    filters = read_as(routine, weight, lying_filters(weight, groups), primitive.memory_desc(f.WEIGHTS))
-    with written_as(routine, dx, memory_descs.desc_of(dx), primitive.memory_desc(f.DIFF_SRC)) as target:
-        routine.run(primitive, {f.DIFF_DST: source, f.WEIGHTS: filters, f.DIFF_SRC: target})
-    return routine
+    primitive = _fastest(backward, chosen)
+    return _one_step(primitive, groups, {f.DIFF_DST: dy, f.WEIGHTS: weight}, f.DIFF_SRC, dx)
 
 
-def conv2d_gradient(
-    x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, *, window: Window, groups: int
-) -> Routine | None:
+def conv2d_gradient(call: Call) -> Routine | None:
     """Gradient by the filters."""
+    x, dy, dweight = call["x"], call["dy"], call["dweight"]
     if not _supports((x, dy), dweight):
         return None
+    window, groups = window_of(call)
     dtype = layouts.factors_of(x, dy)
-    image, result, chosen = _image(x, dtype), _image(dy, dtype), chosen_filters(dweight, groups)
+    image, result = _image(x, dtype), _image(dy, dtype)
     hint = _Descs(image, chosen_filters(dweight, groups, dtype), None, result).forward(window)
 
-    def made(filters: p.MemoryDesc) -> Primitive:
-        return Primitive(
-            "convolution_backward_weights", DIRECT, image, filters, None, result, *geometry(window), forward=hint
-        )
+    def backward(filters: p.MemoryDesc) -> Primitive:
+        operands = image, filters, None, result, *geometry(window)
+        return Primitive("convolution_backward_weights", DIRECT, *operands, forward=hint)
 
-    primitive = _fastest(made, chosen)
+    primitive = _fastest(backward, chosen_filters(dweight, groups))
+    return _one_step(primitive, groups, {f.SRC: x, f.DIFF_DST: dy}, f.DIFF_WEIGHTS, dweight)
+
+
+def window_of(call: Call) -> tuple[Window, int]:
+    """The window of a convolution, and its number of groups."""
+    return call.settings["window"], call.settings["groups"]  # type: ignore[return-value]  # as the interface has them
+
+
+def _one_step(
+    primitive: Primitive | None, groups: int, read: Mapping[int, TensorSpec | None], argument: int, written: TensorSpec
+) -> Routine | None:
+    """The primitive over what is read, by argument; operands that lie otherwise than it wants them are converted."""
     if primitive is None:
         return None
+
+    def lying(argument: int, spec: TensorSpec) -> p.MemoryDesc:
+        is_filters = argument in (f.WEIGHTS, f.DIFF_WEIGHTS)
+        return lying_filters(spec, groups) if is_filters else memory_descs.desc_of(spec)
+
     routine = Routine()
-    source = read_as(routine, x, memory_descs.desc_of(x), primitive.memory_desc(f.SRC))
-    slope = read_as(routine, dy, memory_descs.desc_of(dy), primitive.memory_desc(f.DIFF_DST))
-    with written_as(routine, dweight, lying_filters(dweight, groups), primitive.memory_desc(f.DIFF_WEIGHTS)) as target:
-        routine.run(primitive, {f.SRC: source, f.DIFF_DST: slope, f.DIFF_WEIGHTS: target})
+    views: dict[int, BufferView | None] = {
+        at: read_as(routine, spec, lying(at, spec), primitive.memory_desc(at))
+        for at, spec in read.items()
+        if spec is not None
+    }
+    lies, wanted = lying(argument, written), primitive.memory_desc(argument)
+    with written_as(routine, written, lies, wanted) as target:
+        routine.run(primitive, {**views, argument: target})
     return routine
 
 
@@ -170,3 +167,7 @@ def chosen_filters(spec: TensorSpec, groups: int, dtype: str = "float32") -> p.M
     """Filters as the primitive likes them best; with an axis of groups before the others where there are several."""
     shape = spec.shape if groups == 1 else (groups, spec.shape[0] // groups, *spec.shape[1:])
     return memory_descs.any_layout(shape, dtype)
+
+
+#: {kernel: what makes its routine}; gradients by the filters are made in several ways (`filter_gradient.py`).
+KERNELS = {"conv2d": conv2d, "conv2d_derivative": conv2d_derivative}

@@ -8,36 +8,38 @@
 
 from __future__ import annotations
 
+from singa_lite.kernels.call import Call
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import bfloat16, one_thread
 from singa_lite.kernels.onednn_kernels.blocked_gradient import blocked_gradient
-from singa_lite.kernels.onednn_kernels.convolution import conv2d_gradient
+from singa_lite.kernels.onednn_kernels.convolution import conv2d_gradient, window_of
 from singa_lite.kernels.onednn_kernels.filter_gradient_rule import rule, sees_single_pixels
 from singa_lite.kernels.onednn_kernels.library import functions as f
 from singa_lite.kernels.onednn_kernels.library import layouts, memory_descs
 from singa_lite.kernels.onednn_kernels.library import primitive as p
-from singa_lite.kernels.onednn_kernels.library.library import OneDNNError, load
-from singa_lite.kernels.onednn_kernels.library.primitive import Primitive
+from singa_lite.kernels.onednn_kernels.library.library import load
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
 from singa_lite.kernels.variants import Variants
 
 
-def product_gradient(
-    x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, *, window: Window, groups: int
-) -> Routine | None:
+def product_gradient(call: Call) -> Routine | None:
     """For filters of one element, without padding and groups."""
+    x, dy, dweight = call["x"], call["dy"], call["dweight"]
     multiplied = layouts.are_floats(x, dy) or (layouts.are_of_one_type(x, dy) and bfloat16.multiplies())
-    if not multiplied or not layouts.are_floats(dweight) or not sees_single_pixels(dy, x, window, groups):
+    if not multiplied or not layouts.are_floats(dweight) or not sees_single_pixels(call):
         return None
     (kernels, channels), pixels, dtype = dweight.shape[:2], dy.size // dy.shape[1], str(x.dtype)
     turned = p.memory_desc((channels, pixels), (1, channels), dtype)
     slopes = p.memory_desc((pixels, kernels), (kernels, 1), dtype)
-    primitive = _product(turned, slopes, p.memory_desc((channels, kernels), (kernels, 1)))
+    primitive = p.usable("matmul", turned, slopes, None, p.memory_desc((channels, kernels), (kernels, 1)))
     if primitive is None:
         return None
     routine = Routine()
-    operands = {f.SRC: _pixels(routine, x, _covered_pixels(x, dy, window)), f.WEIGHTS: _pixels(routine, dy, dy)}
+    operands = {
+        f.SRC: _pixels(routine, x, _covered_pixels(x, dy, window_of(call)[0])),
+        f.WEIGHTS: _pixels(routine, dy, dy),
+    }
     if layouts.is_dense(dweight, layouts.KERNELS_LAST):
         routine.run(primitive, {**operands, f.DST: dweight})
         return routine
@@ -63,17 +65,6 @@ def _pixels(routine: Routine, tensor: TensorSpec, seen: TensorSpec) -> BufferVie
     copy = routine.temporary(wanted.nbytes)
     routine.run(p.Reorder(memory_descs.desc_of(seen), wanted), {f.SRC: tensor, f.DST: copy})
     return copy
-
-
-def _product(left: p.MemoryDesc, right: p.MemoryDesc, result: p.MemoryDesc) -> Primitive | None:
-    """The primitive, if the library has more than plain loops for it."""
-    try:
-        primitive = Primitive("matmul", left, right, None, result)
-    except OneDNNError as error:
-        if error.status != OneDNNError.UNIMPLEMENTED:
-            raise
-        return None
-    return None if "ref" in primitive.implementation else primitive
 
 
 def _library() -> str:

@@ -6,8 +6,8 @@ with AVX-512 over those of DenseNet-121 and U-Net, too.
 
 from __future__ import annotations
 
-from singa_lite.kernels.interface.window import Window
-from singa_lite.kernels.kernel_set import TensorSpec
+from singa_lite.kernels.call import Call
+from singa_lite.kernels.onednn_kernels.convolution import window_of
 from singa_lite.kernels.onednn_kernels.library import layouts
 from singa_lite.kernels.onednn_kernels.library.library import load
 
@@ -27,42 +27,45 @@ _PRODUCT_FEW = 1 << 14
 _UNCACHED, _MANY_KERNELS = 5 << 20, 64
 
 
-def rule(x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, *, window: Window, groups: int) -> str:
+def rule(call: Call) -> str:
     """The variant's name: "direct", "product" or "blocked"."""
-    (kernels, channels), single = dweight.shape[:2], sees_single_pixels(dy, x, window, groups)
+    x, dy, dweight = call["x"], call["dy"], call["dweight"]
+    (kernels, channels), single, (window, _) = dweight.shape[:2], sees_single_pixels(call), window_of(call)
     size = kernels * channels
     if not layouts.are_floats(x, dy):
         return "product" if single and size > _PRODUCT_NARROW else "direct"
     if not load().has_avx512:
-        return _with_avx2(x, dy, dweight, window, groups)
+        return _with_avx2(call)
     is_uncached = kernels >= _MANY_KERNELS and channels % _SLOW_PITCH != 0 and x.size + dy.size >= _UNCACHED
     if single and (size >= _PRODUCT_WIDE or (size <= _PRODUCT_FEW and kernels >= channels) or is_uncached):
         return "product"
     is_strided = window.taps > 1 and window.stride != (1, 1)
-    return "blocked" if is_strided and _is_worth_converting(x, dy, dweight, window, groups) else "direct"
+    return "blocked" if is_strided and _is_worth_converting(call) else "direct"
 
 
-def _with_avx2(x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, window: Window, groups: int) -> str:
-    (kernels, channels) = dweight.shape[:2]
+def _with_avx2(call: Call) -> str:
+    kernels, channels = call["dweight"].shape[:2]
     size, is_slow = kernels * channels, max(kernels, channels) % _SLOW_PITCH == 0
-    is_fast = size >= _PACKED or (window.stride == (1, 1) and (size < _FEW or not is_slow))
-    if is_fast and sees_single_pixels(dy, x, window, groups):
+    is_fast = size >= _PACKED or (window_of(call)[0].stride == (1, 1) and (size < _FEW or not is_slow))
+    if is_fast and sees_single_pixels(call):
         return "product"
-    return "blocked" if _is_worth_converting(x, dy, dweight, window, groups) else "direct"
+    return "blocked" if _is_worth_converting(call) else "direct"
 
 
-def _is_worth_converting(x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, window: Window, groups: int) -> bool:
+def _is_worth_converting(call: Call) -> bool:
     """It costs little where each element of the images is multiplied with much."""
-    products_an_element = dy.size * window.taps * dweight.shape[1] / (x.size + dy.size)
+    x, dy, (window, groups) = call["x"], call["dy"], window_of(call)
+    products_an_element = dy.size * window.taps * call["dweight"].shape[1] / (x.size + dy.size)
     sample_bytes = (x.size + dy.size) // x.shape[0] * x.dtype.itemsize
     return groups == 1 and products_an_element >= _WORTH_CONVERTING and sample_bytes <= _LARGEST_SAMPLE
 
 
-def sees_single_pixels(dy: TensorSpec, x: TensorSpec, window: Window, groups: int) -> bool:
+def sees_single_pixels(call: Call) -> bool:
     """Whether a filter is one element of each channel, and the library takes the strides of the pixels that it sees.
 
     It does not where a step beyond the last such pixel of a row, or of an image, leads into the next one.
     """
-    (_, _, height, width), (_, _, rows, columns), (down, across) = x.shape, dy.shape, window.stride
+    window, groups = window_of(call)
+    (height, width), (rows, columns), (down, across) = call["x"].shape[2:], call["dy"].shape[2:], window.stride
     ends_within = rows * down <= height and columns * across <= width
     return window.taps == 1 and not any(window.pad) and groups == 1 and ends_within

@@ -7,18 +7,18 @@ power of two. For a batch of a few dozen rows that costs more than it saves.
 
 from __future__ import annotations
 
+from singa_lite.kernels.call import Call
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import bfloat16, blas_product
 from singa_lite.kernels.onednn_kernels.library import functions as f
 from singa_lite.kernels.onednn_kernels.library import layouts, memory_descs
 from singa_lite.kernels.onednn_kernels.library import primitive as p
 from singa_lite.kernels.onednn_kernels.library.conversion import read_as
-from singa_lite.kernels.onednn_kernels.library.library import OneDNNError
 from singa_lite.kernels.onednn_kernels.library.post_ops import POST_OPS
 from singa_lite.kernels.onednn_kernels.library.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.matrix import Matrix, matrix_of
 from singa_lite.kernels.onednn_kernels.product_by_pieces import by_pieces, meets_itself
-from singa_lite.kernels.onednn_kernels.routine import Routine
+from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
 from singa_lite.kernels.widening import NARROW
 
 #: The most rows for which `inner_product` reads a weight in C order as it is; for more it makes blocks as well.
@@ -29,40 +29,32 @@ _ROWS_TO_SWAP, _ELEMENTS_TO_SWAP = 64, 1 << 18
 #: saves: it moves 6 bytes, some 0.3 ns, and a product in bfloat16 takes 3 ps less than one in float32.
 _REUSE = 128
 #: What a product is added to is what the result holds.
-_INTO: p.PostOp = ("sum", 1.0, 0, 0)
+_INTO: tuple[p.PostOp, ...] = (("sum", 1.0, 0, 0),)
 
 
-def matmul(a: TensorSpec, b: TensorSpec, y: TensorSpec, *, transpose_a: bool, transpose_b: bool) -> Routine | None:
-    """For strides that leave no gaps between the elements of a row or of a column."""
-    left, right, result = map(matrix_of, (a, b, y))
-    if not layouts.are_stored(a, b, y) or left is None or right is None or result is None:
+def matmul(call: Call) -> Routine | None:
+    """For strides that leave no gaps between the elements of a row or of a column; `matmul_add` too."""
+    operands = call["a"], call["b"], call["y"]
+    left, right, result = map(matrix_of, operands)
+    if not layouts.are_stored(*operands) or left is None or right is None or result is None:
         return None
-    left = left.transposed if transpose_a else left
-    right = right.transposed if transpose_b else right
+    left = left.transposed if call.settings["transpose_a"] else left
+    right = right.transposed if call.settings["transpose_b"] else right
     rows = left.in_one if len(right.shape) == 2 else None
     if rows is not None and result.in_one is not None:
         left, result = rows, result.in_one
     axes = len(result.shape)
-    return _product(left.among(axes), right.among(axes), result)
+    return _product(left.among(axes), right.among(axes), result, post_ops=_INTO if call.kernel == "matmul_add" else ())
 
 
-def matmul_add(a: TensorSpec, b: TensorSpec, y: TensorSpec, *, transpose_a: bool, transpose_b: bool) -> Routine | None:
-    """Added before the result is stored."""
-    left, right, result = map(matrix_of, (a, b, y))
-    if not layouts.are_stored(a, b, y) or left is None or right is None or result is None:
-        return None
-    left = left.transposed if transpose_a else left
-    right = right.transposed if transpose_b else right
-    return _product(left, right, result, post_ops=(_INTO,))
-
-
-def linear(
-    x: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, y: TensorSpec, *, activation: str = ""
-) -> Routine | None:
+def linear(call: Call) -> Routine | None:
     """The bias is added, and the activation applied, before the result is stored."""
-    post_ops = POST_OPS.get(activation) if activation else ()
-    left, right, result = map(matrix_of, (x, weight, y))
-    if post_ops is None or not _are_products((x, weight, y), bias) or left is None or right is None or result is None:
+    operands, bias = (call["x"], call["weight"], call["y"]), call.optional("bias")
+    post_ops = POST_OPS.get(call.text("activation"))
+    left, right, result = map(matrix_of, operands)
+    if post_ops is None or left is None or right is None or result is None:
+        return None
+    if not layouts.are_stored(*operands) or not layouts.are_floats(bias):
         return None
     return _product(left, right, result, bias, post_ops)
 
@@ -86,12 +78,8 @@ def _product(
     if bias is None and not post_ops and meets_itself(left, right, result):
         return by_pieces(left, right, result)
     vector = None if bias is None else memory_descs.dense((1, *bias.shape))
-    primitive = _usable("matmul", left.desc, right.desc, vector, result.desc, post_ops=post_ops)
+    primitive = p.usable("matmul", left.desc, right.desc, vector, result.desc, post_ops=post_ops)
     return None if primitive is None else _one_step(primitive, left, right, result, bias)
-
-
-def _are_products(operands: tuple[TensorSpec, ...], bias: TensorSpec | None) -> bool:
-    return layouts.are_stored(*operands) and layouts.are_floats(bias)
 
 
 def _narrow_product(
@@ -105,26 +93,23 @@ def _narrow_product(
     blocks = memory_descs.any_layout(right.shape, NARROW)
     wanted = right.desc if layouts.is_narrow(right.tensor) else blocks
     vector = None if bias is None else memory_descs.dense((1, *bias.shape))
-    primitive = _usable("matmul", left.as_factor(NARROW), wanted, vector, result.desc, post_ops=post_ops)
-    if primitive is None:
-        return None
-    routine = Routine()
-    rows = read_as(routine, left.tensor, left.desc, left.as_factor(NARROW))
-    columns = read_as(routine, right.tensor, right.desc, primitive.memory_desc(f.WEIGHTS))
-    offset = (
-        None if bias is None else read_as(routine, bias, memory_descs.desc_of(bias), memory_descs.dense(bias.shape))
-    )
-    routine.run(primitive, {f.SRC: rows, f.WEIGHTS: columns, f.BIAS: offset, f.DST: result.tensor})
-    return routine
+    primitive = p.usable("matmul", left.as_factor(NARROW), wanted, vector, result.desc, post_ops=post_ops)
+    return None if primitive is None else _one_step(primitive, left, right, result, bias, NARROW)
 
 
-def _one_step(primitive: Primitive, left: Matrix, right: Matrix, result: Matrix, bias: TensorSpec | None) -> Routine:
+def _one_step(
+    primitive: Primitive, left: Matrix, right: Matrix, result: Matrix, bias: TensorSpec | None, dtype: str = "float32"
+) -> Routine:
+    """The primitive; factors of another type than this one, and a bias with gaps, are converted."""
     routine = Routine()
-    offset = (
-        None if bias is None else read_as(routine, bias, memory_descs.desc_of(bias), memory_descs.dense(bias.shape))
-    )
-    operands = {f.SRC: left.tensor, f.WEIGHTS: right.tensor, f.BIAS: offset, f.DST: result.tensor}
-    routine.run(primitive, operands)
+    views: dict[int, BufferView | None] = {f.SRC: left.tensor, f.WEIGHTS: right.tensor, f.DST: result.tensor}
+    if str(left.tensor.dtype) != dtype:
+        views[f.SRC] = read_as(routine, left.tensor, left.desc, left.as_factor(dtype))
+    if str(right.tensor.dtype) != dtype:
+        views[f.WEIGHTS] = read_as(routine, right.tensor, right.desc, primitive.memory_desc(f.WEIGHTS))
+    if bias is not None:
+        views[f.BIAS] = read_as(routine, bias, memory_descs.desc_of(bias), memory_descs.dense(bias.shape))
+    routine.run(primitive, views)
     return routine
 
 
@@ -133,14 +118,14 @@ def _inner_product(
 ) -> Primitive | None:
     vector = None if bias is None else memory_descs.dense(bias.shape)
     operands = left.desc, right.transposed.desc, vector, result.desc
-    return _usable("inner_product_forward", f.FORWARD_TRAINING, *operands, post_ops=post_ops)
+    return p.usable("inner_product_forward", f.FORWARD_TRAINING, *operands, post_ops=post_ops)
 
 
 def _swapped(left: Matrix, right: Matrix, result: Matrix) -> Routine | None:
     """result^T = right^T @ left^T: right is read by its rows, only the two small matrices are transposed."""
     columns, rows = left.transposed, result.transposed
     before, behind = memory_descs.dense(columns.shape), memory_descs.dense(rows.shape)
-    primitive = _usable("matmul", right.transposed.desc, before, None, behind)
+    primitive = p.usable("matmul", right.transposed.desc, before, None, behind)
     if primitive is None:
         return None
     routine = Routine()
@@ -151,12 +136,5 @@ def _swapped(left: Matrix, right: Matrix, result: Matrix) -> Routine | None:
     return routine
 
 
-def _usable(function: str, *arguments: object, post_ops: tuple[p.PostOp, ...] = ()) -> Primitive | None:
-    """The primitive, if the library has more than plain loops for it."""
-    try:
-        primitive = Primitive(function, *arguments, post_ops=post_ops)
-    except OneDNNError as error:
-        if error.status != OneDNNError.UNIMPLEMENTED:
-            raise
-        return None
-    return None if "ref" in primitive.implementation else primitive
+#: {kernel: what makes its routine}.
+KERNELS = {"matmul": matmul, "matmul_add": matmul, "linear": linear}

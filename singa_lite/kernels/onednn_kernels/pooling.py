@@ -7,6 +7,7 @@ from math import isfinite
 import numpy as np
 
 from singa_lite.common.array_types import Array
+from singa_lite.kernels.call import Call
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels.images import Images
@@ -21,12 +22,13 @@ from singa_lite.kernels.routine import Temporary
 _MAXIMUM, _AVERAGE_OF_ALL, _AVERAGE = 0x1FF, 0x2FF, 0x3FF
 
 
-def max_pool2d(x: TensorSpec, y: TensorSpec, index: TensorSpec | None, *, window: Window) -> Routine | None:
+def max_pool2d(call: Call) -> Routine | None:
     """The library's maximum passes over NaN and is never below the least finite number.
 
     So the mean of each channel is taken as well, which reads x at the speed of memory; channels whose mean is NaN or
     infinite are done again on the host.
     """
+    x, y, index, window = call["x"], call["y"], call.optional("index"), _window(call)
     tensors = (x, y) if index is None else (x, y, index)
     if not layouts.are_of_one_type(x, y) or not Images.fit(*tensors):
         return None
@@ -99,8 +101,9 @@ def _maximum(x: Array, y: Array, index: Array | None, window: Window) -> None:
             index[row] = np.where(largest == -np.inf, within, values.argmax(axis=1))
 
 
-def max_pool2d_derivative(dy: TensorSpec, index: TensorSpec, dx: TensorSpec, *, window: Window) -> Routine | None:
+def max_pool2d_derivative(call: Call) -> Routine | None:
     """From the index alone."""
+    dy, index, dx, window = call["dy"], call["index"], call["dx"], _window(call)
     if not _adds_in_float32(window, dy, dx) or not Images.fit(dy, index, dx):
         return None
     images = Images(dy, index, dx)
@@ -110,12 +113,14 @@ def max_pool2d_derivative(dy: TensorSpec, index: TensorSpec, dx: TensorSpec, *, 
     return _derivative(images, _MAXIMUM, window, dy, dx, index)
 
 
-def avg_pool2d(x: TensorSpec, y: TensorSpec, *, window: Window, count_pad: bool) -> Routine | None:
+def avg_pool2d(call: Call) -> Routine | None:
     """One primitive."""
+    x, y = call["x"], call["y"]
     if not layouts.are_of_one_type(x, y) or not Images.fit(x, y):
         return None
     images = Images(x, y)
-    primitive = _forward(images, window, _average(count_pad), images.desc(x), images.desc(y), f.FORWARD_INFERENCE)
+    given = images.desc(x), images.desc(y)
+    primitive = _forward(images, _window(call), _average(call), *given, f.FORWARD_INFERENCE)
     if _is_slow(primitive):
         return None
     source = images.read(x)
@@ -124,11 +129,12 @@ def avg_pool2d(x: TensorSpec, y: TensorSpec, *, window: Window, count_pad: bool)
     return images
 
 
-def avg_pool2d_derivative(dy: TensorSpec, dx: TensorSpec, *, window: Window, count_pad: bool) -> Routine | None:
+def avg_pool2d_derivative(call: Call) -> Routine | None:
     """One primitive."""
+    dy, dx, window = call["dy"], call["dx"], _window(call)
     if not _adds_in_float32(window, dy, dx) or not Images.fit(dy, dx):
         return None
-    return _derivative(Images(dy, dx), _average(count_pad), window, dy, dx)
+    return _derivative(Images(dy, dx), _average(call), window, dy, dx)
 
 
 def _adds_in_float32(window: Window, dy: TensorSpec, dx: TensorSpec) -> bool:
@@ -162,10 +168,23 @@ def _geometry(window: Window) -> tuple[object, ...]:
     return tuple(map(p.dims, (window.stride, window.kernel, (0, 0), window.pad_before, window.pad_behind)))
 
 
-def _average(count_pad: bool) -> int:
-    return _AVERAGE_OF_ALL if count_pad else _AVERAGE
+def _average(call: Call) -> int:
+    return _AVERAGE_OF_ALL if call.settings["count_pad"] else _AVERAGE
+
+
+def _window(call: Call) -> Window:
+    return call.settings["window"]  # type: ignore[return-value]  # as the interface has it
 
 
 def _is_slow(primitive: Primitive) -> bool:
     """Plain loops; "simple" ones serve images in C order of fewer channels than a vector has elements."""
     return any(loops in primitive.implementation for loops in ("ref", "simple"))
+
+
+#: {kernel: what makes its routine}.
+KERNELS = {
+    "max_pool2d": max_pool2d,
+    "max_pool2d_derivative": max_pool2d_derivative,
+    "avg_pool2d": avg_pool2d,
+    "avg_pool2d_derivative": avg_pool2d_derivative,
+}

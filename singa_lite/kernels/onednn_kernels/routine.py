@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from types import ModuleType
 from typing import TypeVar, cast
 
 from singa_lite.kernels import routine as base
-from singa_lite.kernels.built import AddressKernel, builders
+from singa_lite.kernels.built import AddressKernel, of_specs
+from singa_lite.kernels.call import Call
 from singa_lite.kernels.kernel_set import DeviceArray, Launch, Settings, TensorSpecs
 from singa_lite.kernels.onednn_kernels import bfloat16
 from singa_lite.kernels.onednn_kernels.library import layouts
@@ -84,7 +84,12 @@ class Routine(base.Routine[Step[Arrays]]):
 
 
 class RoutineKernel(AddressKernel[Routine]):
-    """A kernel of this set."""
+    """A kernel of this set. name: in the interface; build: makes the routine of a call; variants: its further ways."""
+
+    def __init__(
+        self, name: str, build: Callable[[Call], Routine | None], variants: Variants[Routine] | None = None
+    ) -> None:
+        super().__init__(of_specs(name, build), variants)
 
     def variant(self, specs: TensorSpecs, settings: Settings) -> str:
         """As `BuiltKernel.variant`, and whether operands are taken in bfloat16."""
@@ -110,9 +115,3 @@ class RoutineKernel(AddressKernel[Routine]):
             if error.status != OneDNNError.UNIMPLEMENTED:
                 raise
             return None
-
-
-def collect(*modules: ModuleType, variants: Sequence[Variants[Routine]] = ()) -> dict[str, RoutineKernel]:
-    """The kernels that the modules define: builders named in the interface. variants: of those that have several."""
-    several = {one.kernel: one for one in variants}
-    return {name: RoutineKernel(builder, several.get(name)) for name, builder in builders(*modules).items()}

@@ -10,10 +10,13 @@ from singa_lite.common.errors import GraphError
 from singa_lite.data import Tokenizer
 from singa_lite.data.json_lines import checked_messages
 from singa_lite.layer.layer_graph import LayerGraph
+from singa_lite.net.generation import checked
 from singa_lite.net.generation.checked import Ids
 from singa_lite.net.generation.write import Options, generate
 from singa_lite.training.step_cache import StepCache
 
+#: Ids of an answer where nobody says how many.
+USUAL = 256
 #: What tokenizers give in the place of a letter whose bytes are not all there.
 _UNFINISHED = "\ufffd"
 
@@ -32,9 +35,10 @@ def answer(
     given = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
     rendered = tokenizer.render(checked_messages("chat messages", given), generation=True)
     prompt, stops = tokenizer.encode(rendered), list(tokenizer.stop_ids)
+    count = checked.most_steps(layers, len(prompt), USUAL) if options.steps is None else options.steps
     pieces = None if stream is None else Pieces(tokenizer, stops, stream)
     on_ids = None if pieces is None else pieces.add
-    text = generate(layers, steps, np.array(prompt), options._replace(stop=stops, stream=on_ids))
+    text = generate(layers, steps, np.array(prompt), options._replace(steps=count, stop=stops, stream=on_ids))
     if pieces is not None:
         pieces.close()
     return tokenizer.decode(_answer_ids(stops, text[len(prompt) :].tolist()))

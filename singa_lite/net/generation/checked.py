@@ -142,6 +142,12 @@ def positions(where: str, layers: LayerGraph, length: int) -> int:
     return length - 1
 
 
+def most_steps(layers: LayerGraph, time: int, wanted: int) -> int:
+    """How many ids may stand behind `time` others, as far as layers have positions; at most `wanted`, at least 1."""
+    most = [layer.most_positions() for layer in going_on(layers)]
+    return max(1, min([wanted, *(each + 1 - time for each in most if each is not None)]))
+
+
 def cache_of(layers: LayerGraph, n: int, length: int) -> Kept:
     """What the layers keep of n texts of so many positions."""
     return {layer.path: layer.kept_of_past(n, length) for layer in going_on(layers)}

@@ -94,7 +94,7 @@ def generate(layers: LayerGraph, steps: StepCache, prompt: object, options: Opti
         ids[going, at] = drawn[going]
         ends[going & np.isin(drawn, stop)] = at + 1
         if options.stream is not None:
-            options.stream(np.where(going, ids[:, at], NONE))
+            steps.lent(options.stream, np.where(going, ids[:, at], NONE))
         at += 1
     texts = np.where(np.arange(at) < ends[:, None], ids[:, :at], NONE)
     return texts if several else texts[0]

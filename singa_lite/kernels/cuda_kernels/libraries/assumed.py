@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import NoReturn
 
-from singa_lite.kernels.built import Builder
+from singa_lite.kernels.built import CallBuilder
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_call import Draw
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_convolution import Convolutions
 from singa_lite.kernels.cuda_kernels.libraries.product import Multiplier, Product
@@ -25,7 +25,7 @@ PRODUCTS = 64 << 20
 #: are rounded up.
 FURTHER, SHARE = 1 << 20, 1 / 16
 #: By kernel.
-Builders = Mapping[str, Builder[Routine]]
+Builders = Mapping[str, CallBuilder[Routine]]
 
 
 def assumed(workspace: int) -> tuple[list[Builders], Collection[tuple[str, str]]]:

@@ -11,9 +11,11 @@ from typing import NamedTuple
 
 from singa_lite.common.array_types import DType
 from singa_lite.common.strides import laid_out
-from singa_lite.kernels.built import Builder
+from singa_lite.kernels.built import CallBuilder
+from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels import depthwise
-from singa_lite.kernels.cuda_kernels.elementwise import mapped
+from singa_lite.kernels.cuda_kernels.elementwise import activated
+from singa_lite.kernels.cuda_kernels.images import groups_of, window_of
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_call import Draw
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_library import Graph
 from singa_lite.kernels.cuda_kernels.libraries.cudnn_plan import DTYPES, CallPlanner
@@ -72,37 +74,27 @@ class Convolutions:
         self._probe = NanProbe(trial)
 
     @property
-    def builders(self) -> Mapping[str, Builder[Routine]]:
+    def builders(self) -> Mapping[str, CallBuilder[Routine]]:
         """By kernel."""
         return {
-            "conv2d": self.conv2d,
-            "conv2d_derivative": self.conv2d_derivative,
-            "conv2d_gradient": self.conv2d_gradient,
+            "conv2d": self.forward,
+            "conv2d_derivative": self.derivative,
+            "conv2d_gradient": self.gradient,
         }
 
-    def conv2d(
-        self,
-        x: TensorSpec,
-        weight: TensorSpec,
-        bias: TensorSpec | None,
-        y: TensorSpec,
-        *,
-        window: Window,
-        groups: int,
-        activation: str = "",
-    ) -> Routine | None:
+    def forward(self, call: Call) -> Routine | None:
         """With ReLU: in the same graph, or where that is not to be had or loses NaN, by a kernel of ours behind it."""
-        if activation not in ("", "relu") or _is_ours(weight, groups):
+        x, weight, bias, y = given = call["x"], call["weight"], call.optional("bias"), call["y"]
+        activation, window = call.text("activation"), window_of(call)
+        if activation not in ("", "relu") or _is_ours(weight, call):
             return None
         if not activation:
-            return self._forward(x, weight, bias, y, window)
-        fused = self._forward(x, weight, bias, y, window, relu=True) if self.keeps_nan(x, bias) else None
+            return self._forward(*given, window)
+        fused = self._forward(*given, window, relu=True) if self.keeps_nan(x, bias) else None
         if fused is not None:
             return fused
-        routine, relu = self._forward(x, weight, bias, y, window), mapped("activation.cu", "relu", y, y)
-        if routine is None or relu is None:
-            return None
-        return routine.then(relu)
+        routine, relu = self._forward(*given, window), activated("relu", y)
+        return None if routine is None or relu is None else routine.then(relu)
 
     def keeps_nan(self, x: TensorSpec, bias: TensorSpec | None) -> bool:
         """Of convolutions of this dtype, by one of 3 x 3 over few channels."""
@@ -117,33 +109,31 @@ class Convolutions:
 
         return self._probe.keeps_nan((x.dtype.name, bias is None), questions)
 
-    def conv2d_derivative(
-        self, dy: TensorSpec, weight: TensorSpec, dx: TensorSpec, *, window: Window, groups: int
-    ) -> Routine | None:
+    def derivative(self, call: Call) -> Routine | None:
         """The library's dgrad."""
+        dy, weight, dx = call.all("dy", "weight", "dx")
         operands = _graph_tensors(dy, weight, dx)
-        if operands is None or not _is_packed(weight) or _is_ours(weight, groups):
+        if not operands or not _is_packed(weight) or _is_ours(weight, call):
             return None
         loss, filters, image = operands
 
         def draw(graph: Graph) -> None:
             given = {"loss": loss.read(graph), "filter": filters.read(graph)}
-            image.write(graph, graph.conv_dgrad(**given, **_geometry(window)))
+            image.write(graph, graph.conv_dgrad(**given, **_geometry(window_of(call))))
 
         return self._routine(draw, dy, weight, dx)
 
-    def conv2d_gradient(
-        self, x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, *, window: Window, groups: int
-    ) -> Routine | None:
+    def gradient(self, call: Call) -> Routine | None:
         """The library's wgrad."""
+        x, dy, dweight = call.all("x", "dy", "dweight")
         operands = _graph_tensors(x, dy, dweight)
-        if operands is None or not _is_packed(dweight):
+        if not operands or not _is_packed(dweight):
             return None
         image, loss, filters = operands
 
         def draw(graph: Graph) -> None:
             given = {"image": image.read(graph), "loss": loss.read(graph)}
-            filters.write(graph, graph.conv_wgrad(**given, **_geometry(window)))
+            filters.write(graph, graph.conv_wgrad(**given, **_geometry(window_of(call))))
 
         return self._routine(draw, x, dy, dweight)
 
@@ -158,7 +148,7 @@ class Convolutions:
     ) -> Routine | None:
         operands = _graph_tensors(x, weight, y, uids=(1, 2, 4))
         offset = None if bias is None else _vector(bias, uid=3)
-        if operands is None or not _is_packed(weight):
+        if not operands or not _is_packed(weight):
             return None
         if bias is not None and (offset is None or bias.dtype != x.dtype):
             return None
@@ -179,27 +169,22 @@ class Convolutions:
         return None if call is None else Routine().call(call, *specs)
 
 
-def _is_ours(weight: TensorSpec, groups: int) -> bool:
+def _is_ours(weight: TensorSpec, call: Call) -> bool:
     """Whether the kernels of `depthwise.py` are asked in the library's place."""
-    return depthwise.is_better(weight, groups) and weight.dtype.name not in HALVES
+    return depthwise.is_better(weight, groups_of(call)) and weight.dtype.name not in HALVES
 
 
 def _channels_last(shape: tuple[int, ...], dtype: DType) -> TensorSpec:
     return TensorSpec(shape, dtype, laid_out(shape, _ORDERS[0], dtype.itemsize))
 
 
-def _graph_tensors(
-    *specs: TensorSpec, uids: Sequence[int] = (1, 2, 3)
-) -> tuple[GraphTensor, GraphTensor, GraphTensor] | None:
-    """Three tensors of one dtype; None where the library does not know it, or one of the layouts."""
-    strides = [strides_of(spec) for spec in specs]
+def _graph_tensors(*specs: TensorSpec, uids: Sequence[int] = (1, 2, 3)) -> list[GraphTensor]:
+    """Tensors of one dtype; none where the library does not know it, or one of the layouts."""
     if specs[0].dtype.name not in DTYPES or any(spec.dtype != specs[0].dtype for spec in specs):
-        return None
-    first, second, third = (
-        None if own is None else GraphTensor(uid, spec.shape, own)
-        for uid, spec, own in zip(uids, specs, strides, strict=True)
-    )
-    return None if first is None or second is None or third is None else (first, second, third)
+        return []
+    lying = zip(uids, specs, map(strides_of, specs), strict=True)
+    known = [GraphTensor(uid, spec.shape, own) for uid, spec, own in lying if own is not None]
+    return known if len(known) == len(specs) else []
 
 
 def _is_packed(spec: TensorSpec) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 
 from singa_lite.kernels.cuda_kernels.images import images, positions
 from singa_lite.kernels.cuda_kernels.routine import Routine, blocks
+from singa_lite.kernels.cuda_kernels.source import computed
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.routine import Temporary
 
@@ -29,12 +30,12 @@ class Splits(NamedTuple):
 
     def temporary(self, routine: Routine, dweight: TensorSpec) -> Temporary:
         """The sums of the splits: (number, k, kh, kw, c / groups) in the type of sums."""
-        return routine.temporary((self.number, *dweight.shape), _sums(dweight))
+        return routine.temporary((self.number, *dweight.shape), computed(dweight.dtype))
 
 
 def splits_for(pixels: int, tiles: int, dweight: TensorSpec) -> Splits:
     """By shapes alone, so that sums are the same for all strides. tiles: blocks that work on one split."""
-    bytes_of_one = dweight.size * np.dtype(_sums(dweight)).itemsize
+    bytes_of_one = dweight.size * computed(dweight.dtype).itemsize
     wanted = min(-(-BLOCKS // tiles), pixels // LEAST_PIXELS, MOST_BYTES // bytes_of_one, MOST_SPLITS)
     each = -(-pixels // max(wanted, 1))
     each = -(-each // STEP) * STEP
@@ -47,8 +48,3 @@ def sum_of_splits(routine: Routine, splits: Splits, partials: Temporary, dweight
     operands = images(dweight), order, np.int32(splits.number), partials, dweight
     grid = blocks(dweight.size)
     return routine.launch("filter_sums.cu", "filter_sums", *operands, types={"T": dweight.dtype}, grid=grid)
-
-
-def _sums(spec: TensorSpec) -> str:
-    """C of numbers.cuh."""
-    return "float64" if spec.dtype == np.float64 else "float32"

@@ -91,36 +91,7 @@ class Multiplication(LibraryCall):
         return self.multiplier.bind(self.product, addresses, scratch)
 
 
-def by_rows(
-    left: Matrix,
-    right: Matrix,
-    result: Matrix,
-    inputs: str,
-    output: str,
-    epilogue: Epilogue = Epilogue.DEFAULT,
-    tf32: bool = False,
-    accumulate: bool = False,
-) -> Product:
-    """result = epilogue(left @ right), the result by rows: A is `right`, B is `left`.
-
-    Memory read by columns shows the transposed matrix, so the library is asked for result^T = right^T @ left^T. The
-    rows of its D are the columns of the result, hence a bias has an element for each column of the result.
-    """
-    return Product(
-        inputs,
-        output,
-        _layout(right),
-        _layout(left),
-        _layout(result),
-        transpose_a=right.by_columns,
-        transpose_b=left.by_columns,
-        batch=result.batch,
-        epilogue=epilogue,
-        tf32=tf32,
-        accumulate=accumulate,
-    )
-
-
-def _layout(found: Matrix) -> Layout:
+def layout(found: Matrix) -> Layout:
+    """Returns the same memory by columns, which shows the transposed of a matrix by rows."""
     rows, columns = (found.rows, found.columns) if found.by_columns else (found.columns, found.rows)
     return Layout(rows, columns, found.leading, found.stride)

@@ -6,20 +6,21 @@ interface is the exact form by erf: that one is not among the fusions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from singa_lite.common.array_types import DType
-from singa_lite.common.strides import ordered_strides
-from singa_lite.kernels.cuda_kernels.elementwise import mapped
+from singa_lite.kernels.built import CallBuilder
+from singa_lite.kernels.call import Call
+from singa_lite.kernels.cuda_kernels.elementwise import activated
 from singa_lite.kernels.cuda_kernels.libraries.cublaslt_header import Epilogue
 from singa_lite.kernels.cuda_kernels.libraries.matrix import MOST, Matrix, matrix
 from singa_lite.kernels.cuda_kernels.libraries.nan_probe import NanProbe, Question, Trial
-from singa_lite.kernels.cuda_kernels.libraries.product import Multiplication, Multiplier, by_rows
-from singa_lite.kernels.cuda_kernels.reduction import bias_gradient
+from singa_lite.kernels.cuda_kernels.libraries.product import Multiplication, Multiplier, Product, layout
+from singa_lite.kernels.cuda_kernels.reduction import column_sums
 from singa_lite.kernels.cuda_kernels.routine import THREADS, BufferView, Routine, blocks
 from singa_lite.kernels.cuda_kernels.source import FLOATS, TYPES, may_hold
-from singa_lite.kernels.cuda_kernels.walk import walk
+from singa_lite.kernels.cuda_kernels.walk import dense, walk
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.routine import Temporary
 
@@ -65,20 +66,24 @@ class Products:
         self._probe = NanProbe(trial)
 
     @property
-    def builders(self) -> Mapping[str, Callable[..., Routine | None]]:
+    def builders(self) -> Mapping[str, CallBuilder[Routine]]:
         """By kernel."""
-        mine = self.linear, self.linear_gradient, self.matmul, self.matmul_add
-        return {builder.__name__: builder for builder in mine}
+        return {
+            "linear": self.linear,
+            "linear_gradient": self.linear_gradient,
+            "matmul": self.matmul,
+            "matmul_add": self.matmul,
+        }
 
-    def linear(
-        self, x: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, y: TensorSpec, *, activation: str = ""
-    ) -> Routine | None:
+    def linear(self, call: Call) -> Routine | None:
         """The bias is added, and ReLU applied, before the result is stored."""
+        x, weight, bias, y = call["x"], call["weight"], call.optional("bias"), call["y"]
+        activation = call.text("activation")
         if activation not in _EPILOGUES:
             return None
         if not activation or self.keeps_nan(x, bias, y):
             return self._dense(x, weight, bias, y, activation)
-        routine, relu = self._dense(x, weight, bias, y), mapped("activation.cu", "relu", y, y)
+        routine, relu = self._dense(x, weight, bias, y), activated("relu", y)
         return None if routine is None or relu is None else routine.then(relu)
 
     def keeps_nan(self, x: TensorSpec, bias: TensorSpec | None, y: TensorSpec) -> bool:
@@ -86,38 +91,31 @@ class Products:
 
         def questions() -> Iterator[Question]:
             for inputs, outputs in ((16, 8), (13, 5)):
-                shapes = (3, inputs), (inputs, outputs), (outputs,), (3, outputs)
-                a, b, offset, result = (
-                    packed(shape, dtype)
-                    for shape, dtype in zip(shapes, (x.dtype, x.dtype, y.dtype, y.dtype), strict=True)
-                )
-                vector = None if bias is None else offset
+                a, b = dense((3, inputs), x.dtype), dense((inputs, outputs), x.dtype)
+                vector = None if bias is None else dense((outputs,), y.dtype)
+                result = dense((3, outputs), y.dtype)
                 yield Question(self._dense(a, b, vector, result, "relu"), (a, b, vector, result))
 
         return self._probe.keeps_nan((x.dtype.name, y.dtype.name, bias is None), questions)
 
-    def matmul(
-        self, a: TensorSpec, b: TensorSpec, y: TensorSpec, *, transpose_a: bool, transpose_b: bool
-    ) -> Routine | None:
-        """What y holds is overwritten."""
-        return self._matmul(a, b, y, transpose_a, transpose_b)
+    def matmul(self, call: Call) -> Routine | None:
+        """A plain matrix is a batch with stride 0; where it comes second, all rows of `a` are one product with it.
 
-    def matmul_add(
-        self, a: TensorSpec, b: TensorSpec, y: TensorSpec, *, transpose_a: bool, transpose_b: bool
-    ) -> Routine | None:
-        """What y holds is added before the result is stored."""
-        return self._matmul(a, b, y, transpose_a, transpose_b, accumulate=True)
+        `matmul_add` adds what y holds before the result is stored.
+        """
+        transpose_a, transpose_b = bool(call.settings["transpose_a"]), bool(call.settings["transpose_b"])
+        accumulate = call.kernel == "matmul_add"
+        return self._matmul(call["a"], call["b"], call["y"], transpose_a, transpose_b, accumulate)
 
     def _matmul(
         self,
         a: TensorSpec,
         b: TensorSpec,
         y: TensorSpec,
-        transpose_a: bool,
-        transpose_b: bool,
+        transpose_a: bool = False,
+        transpose_b: bool = False,
         accumulate: bool = False,
     ) -> Routine | None:
-        """A plain matrix is a batch with stride 0; where it comes second, all rows of `a` are one product with it."""
         routine, result = Routine(), _written(y)
         left, right = _read(routine, a), _read(routine, b)
         if result is None or left is None or right is None or not _fit(a, b, y):
@@ -130,17 +128,18 @@ class Products:
             left, result = left.in_one, result.in_one
         return self._product(routine, left, right, result, accumulate=accumulate)
 
-    def linear_gradient(self, x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, dbias: TensorSpec) -> Routine | None:
+    def linear_gradient(self, call: Call) -> Routine | None:
         """dweight = x^T @ dy, and dbias, the column sums of dy: from the same reads of dy, else by a kernel behind it.
 
         x: (n, in); dy: (n, out); dweight: (in, out); dbias: (out,). Not every dtype and version of the library has the
         epilogue, nor is it for sums with gaps; the product is the library's in any case.
         """
+        x, dy, dweight, dbias = call.all("x", "dy", "dweight", "dbias")
         within = self._gradients(x, dy, dweight, dbias)
         if within is not None:
             return within
-        product = self.matmul(x, dy, dweight, transpose_a=True, transpose_b=False)
-        sums = None if product is None else bias_gradient(dy, dbias, axis=1)
+        product = self._matmul(x, dy, dweight, transpose_a=True)
+        sums = None if product is None else column_sums(dy, dbias)
         return None if product is None or sums is None else product.then(sums)
 
     def _gradients(self, x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, dbias: TensorSpec) -> Routine | None:
@@ -178,9 +177,24 @@ class Products:
         bias: BufferView = None,
         accumulate: bool = False,
     ) -> Routine | None:
-        """The routine with the step result = epilogue(left @ right); None if the library cannot do that."""
-        matrices = left.matrix, right.matrix, result.matrix
-        product = by_rows(*matrices, left.dtype, result.dtype, epilogue, self.tf32, accumulate)
+        """The routine with the step result = epilogue(left @ right); None if the library cannot do that.
+
+        Memory read by columns shows the transposed matrix, so the library is asked for result^T = right^T @ left^T: A
+        is `right`, B is `left`. The rows of D are the columns of the result, and a bias has an element for each.
+        """
+        product = Product(
+            left.dtype,
+            result.dtype,
+            layout(right.matrix),
+            layout(left.matrix),
+            layout(result.matrix),
+            transpose_a=right.matrix.by_columns,
+            transpose_b=left.matrix.by_columns,
+            batch=result.matrix.batch,
+            epilogue=epilogue,
+            tf32=self.tf32,
+            accumulate=accumulate,
+        )
         workspace = self.multiplier.workspace_bytes(product)
         if workspace is None:
             return None
@@ -220,7 +234,7 @@ def _is_packed(vector: TensorSpec, like: TensorSpec) -> bool:
 
 def _copied(routine: Routine, spec: TensorSpec, dtype: DType) -> tuple[Temporary, TensorSpec] | None:
     """A temporary that gets the tensor's values, in C order and of this dtype, and its spec."""
-    made_like = packed(spec.shape, dtype)
+    made_like = dense(spec.shape, dtype)
     found = walk(spec.shape, (made_like, spec))
     if found is None or spec.dtype.name not in TYPES:
         return None
@@ -228,8 +242,3 @@ def _copied(routine: Routine, spec: TensorSpec, dtype: DType) -> tuple[Temporary
     grid = blocks(spec.size, THREADS * max(1, 16 // dtype.itemsize))
     routine.launch("copy.cu", "copy", found, spec, made, types={"T": dtype, "S": spec.dtype}, grid=grid)
     return made, made_like
-
-
-def packed(shape: tuple[int, ...], dtype: DType) -> TensorSpec:
-    """The spec of a tensor in C order."""
-    return TensorSpec(shape, dtype, ordered_strides(shape, range(len(shape)), dtype.itemsize))

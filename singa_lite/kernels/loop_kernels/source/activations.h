@@ -14,19 +14,24 @@
 /* x between the bounds; NaN stays NaN, and a zero is the bound's where they are equal. */
 static inline float bounded(float x, float low, float high) { return x <= low ? low : x >= high ? high : x; }
 
+/* |x|, or FARTHEST where that is less. */
+static inline float near_magnitude(float x) {
+    float a = fabsf(x);
+    return a > FARTHEST ? FARTHEST : a;
+}
+
 static inline float elu(float x, float alpha) { return x > 0 ? x : alpha * exponential_less_1(x); }
 
 /* max(x, 0) - |x| * Phi(-|x|): nothing cancels as 1 + erf does for negative x. */
 static inline float gelu(float x) {
-    float a = bounded(fabsf(x), 0, FARTHEST);
-    float tail = normal_tail(a) * exponential(-0.5f * a * a);
-    return (x > 0 ? x : 0) - a * tail;
+    float a = near_magnitude(x), tail = normal_tail(a) * raised_exponential(-0.5f * a * a);
+    return (x > 0 ? x : 0) - a * 0x1p-24f * tail;
 }
 
 /* Phi(x) + x * phi(x) = d, by d(x) = 1 - d(-x) and d(-a) = Phi(-a) - a * phi(a). */
 static inline float gelu_slope(float x) {
-    float a = bounded(fabsf(x), 0, FARTHEST);
-    float slope = exponential(-0.5f * a * a) * (normal_tail(a) - a * DENSITY_AT_0);
+    float a = near_magnitude(x), power = raised_exponential(-0.5f * a * a);
+    float slope = power * ((normal_tail(a) - a * DENSITY_AT_0) * 0x1p-24f);
     return x < 0 ? slope : 1.0f - slope;
 }
 
@@ -39,7 +44,7 @@ static inline float gelu_tanh(float x) {
 
 /* d(-a) = t * (1 - a * v'(a) * (1 - t)), t = logistic(-v(a)), and d(x) = 1 - d(-x). */
 static inline float gelu_tanh_slope(float x) {
-    float a = bounded(fabsf(x), 0, FARTHEST), tail = logistic(-gelu_power(a));
+    float a = near_magnitude(x), tail = logistic(-gelu_power(a));
     float slope = fmaf(-a * fmaf(a * a, 3 * GELU_CUBE, GELU_LINE), 1.0f - tail, 1.0f) * tail;
     return x < 0 ? slope : 1.0f - slope;
 }
@@ -48,10 +53,10 @@ static inline float silu(float x) { return x / (1.0f + exponential(-x)); }
 
 /* s * (1 + x * (1 - s)), s = logistic(x); neither s nor 1 - s cancels. */
 static inline float silu_slope(float x) {
-    float power = exponential(-fabsf(x)), larger = 1.0f / (1.0f + power), smaller = power * larger;
+    float power = exponential_below_0(-fabsf(x)), larger = 1.0f / (1.0f + power), smaller = power * larger;
     return (x < 0 ? smaller : larger) * fmaf(x, x < 0 ? larger : smaller, 1.0f);
 }
 
-static inline float softplus(float x) { return (x > 0 ? x : 0) + logarithm_above_1(exponential(-fabsf(x))); }
+static inline float softplus(float x) { return (x > 0 ? x : 0) + logarithm_above_1(exponential_below_0(-fabsf(x))); }
 
 #endif

@@ -56,6 +56,7 @@ void batch_norm(Rows x, Rows other, Rows y, const float *gamma, const float *bet
     }
     add_sums(sums, pieces, size.columns, channels);
     float *means = shift + size.columns, *scales = means + size.columns, *betas = scales + size.columns;
+#pragma omp simd
     for (int64_t i = 0; i < channels; i++) {
         double offset = sums[i] / count, var = sums[size.columns + i] / count - offset * offset;
         var = var < 0 ? 0 : var;
@@ -78,10 +79,10 @@ void batch_normalize(Rows x, Rows other, Rows y, const float *gamma, const float
                      int64_t joined, double epsilon, float low, float high) {
     Size size = {rows / joined, channels * joined};
     float *scale = scratch, *means = scale + size.columns, *betas = means + size.columns;
-    for (int64_t i = 0; i < size.columns; i++) {
-        int64_t channel = i % channels;
-        scale[i] = gamma[channel] * (inv_std ? inv_std[channel] : (float)(1 / sqrt(var[channel] + epsilon)));
-    }
+#pragma omp simd
+    for (int64_t i = 0; i < channels; i++)
+        scale[i] = gamma[i] * (inv_std ? inv_std[i] : (float)(1 / sqrt(var[i] + epsilon)));
+    repeat(scale + channels, scale, channels, joined - 1);
     repeat(means, mean, channels, joined);
     repeat(betas, beta, channels, joined);
     Normal by = {means, scale, betas, low, high};
@@ -115,8 +116,9 @@ void batch_norm_derivative(Rows dy, Rows x, Rows other, Rows dx, const float *ga
     repeat(means, mean, channels, joined);
     if (beta)
         repeat(betas, beta, channels, joined);
-    for (int64_t i = 0; gamma && i < size.columns; i++)
-        scale[i] = gamma[i % channels] * inv_std[i % channels];
+    for (int64_t i = 0; gamma && i < channels; i++)
+        scale[i] = gamma[i] * inv_std[i];
+    repeat(scale + channels, scale, channels, joined - 1);
     Normal by = {means, scale, beta ? betas : NULL, low, high};
     sums_of_derivative(slopes, values, by, size, channels, pieces, sums);
     for (int64_t i = 0; i < channels; i++) {
@@ -125,11 +127,14 @@ void batch_norm_derivative(Rows dy, Rows x, Rows other, Rows dx, const float *ga
     }
     if (!dx.at)
         return;
-    for (int64_t i = 0; i < size.columns; i++) {
-        double inverse = inv_std[i % channels], share = gamma[i % channels] * inverse / count;
-        slope[i] = (float)(-sums[size.columns + i % channels] * inverse * inverse * share);
-        offset[i] = (float)(-sums[i % channels] * share);
+#pragma omp simd
+    for (int64_t i = 0; i < channels; i++) {
+        double inverse = inv_std[i], share = gamma[i] * inverse / count;
+        slope[i] = (float)(-sums[size.columns + i] * inverse * inverse * share);
+        offset[i] = (float)(-sums[i] * share);
     }
+    repeat(slope + channels, slope, channels, joined - 1);
+    repeat(offset + channels, offset, channels, joined - 1);
     Wide results = wide_rows(dx, rows, channels, joined), added = wide_rows(other, rows, channels, joined);
 #pragma omp parallel for schedule(static) if (rows * channels > SMALL)
     for (int64_t piece = PARTS - 1; piece >= 0; piece--)

@@ -6,33 +6,43 @@
 #include "operations.h"
 #include "philox.h"
 
-typedef void Operation(const float *as, const float *bs, const float *cs, float *ys, int64_t count, float p, float q);
+/* An operation on numbers of float32, and on those of bfloat16. */
+typedef struct {
+    void (*wide)(const float *as, const float *bs, const float *cs, float *ys, int64_t count, float p, float q);
+    void (*narrow)(const uint16_t *as, const uint16_t *bs, const uint16_t *cs, uint16_t *ys, int64_t count, float p,
+                   float q);
+} Operation;
 
-#define FUNCTION(name, result) \
-    static void each_##name(const float *as, const float *bs, const float *cs, float *ys, int64_t count, float p, \
-                            float q) { \
+#define FUNCTION(name, type, read, write, result) \
+    static void name(const type *as, const type *bs, const type *cs, type *ys, int64_t count, float p, float q) { \
         (void)as, (void)bs, (void)cs, (void)p, (void)q; \
         _Pragma("omp simd") for (int64_t i = 0; i < count; i++) { \
-            float a = as[i], b = bs[i], c = cs[i]; \
+            float a = read(as[i]), b = read(bs[i]), c = read(cs[i]); \
             (void)a, (void)b, (void)c; \
-            ys[i] = result; \
+            ys[i] = write(result); \
         } \
     }
-#define ADDRESS(name, result) each_##name,
+#define FUNCTIONS(name, result) \
+    FUNCTION(wide_##name, float, , , result) \
+    FUNCTION(narrow_##name, uint16_t, widened, narrowed, result)
+#define ADDRESSES(name, result) {wide_##name, narrow_##name},
 
-OPERATIONS(FUNCTION)
+OPERATIONS(FUNCTIONS)
 
-static Operation *const operations[] = {OPERATIONS(ADDRESS)};
+static const Operation operations[] = {OPERATIONS(ADDRESSES)};
+#define COPY operations
 
 /* What is done with all blocks, and how many lines and columns a block has. */
 typedef struct {
-    Operation *operation, *activation;
+    const Operation *operation, *activation;
     Box read[3], y;
     Extents extents;
     int64_t lines, columns;
     float p, q;
 } Work;
 
+/* Columns of a block of a line that needs no buffer. */
+#define LONG (4 * CHUNK)
 /* Lines and columns of a block of operands that lie turned: whole cache lines of each. */
 #define TURNED_LINES 32
 #define TURNED_COLUMNS (CHUNK / TURNED_LINES)
@@ -128,26 +138,54 @@ static void round_line(float *numbers, int64_t count) {
         numbers[i] = widened(narrowed(numbers[i]));
 }
 
+/* Where a block of an operand begins, in elements. */
+static inline int64_t block_start(Box box, Extents extents, int64_t line, int64_t column) {
+    return line_start(box, extents, line) + column * box.steps[AXES - 1];
+}
+
+/* A block whose operands are all bfloat16 without gaps. Returns 0, and does nothing, of another one. */
+static int do_narrow_block(const Work *work, int64_t line, int64_t lines, int64_t column, int64_t columns) {
+    const uint16_t *found[3];
+    if (work->y.type != BFLOAT16 || !is_dense(work->y, lines, columns))
+        return 0;
+    uint16_t *result = (uint16_t *)work->y.at + block_start(work->y, work->extents, line, column);
+    for (int each = 0; each < 3; each++) {
+        Box box = work->read[each];
+        if (box.at && (box.type != BFLOAT16 || !is_dense(box, lines, columns)))
+            return 0;
+        found[each] = box.at ? (uint16_t *)box.at + block_start(box, work->extents, line, column) : result;
+    }
+    work->operation->narrow(found[0], found[1], found[2], result, lines * columns, work->p, work->q);
+    if (work->activation)
+        work->activation->narrow(result, result, result, result, lines * columns, work->p, work->q);
+    return 1;
+}
+
 static void do_block(const Work *work, int64_t line, int64_t lines, int64_t column, int64_t columns) {
+    if (do_narrow_block(work, line, lines, column, columns))
+        return;
     float buffers[4][CHUNK];
     const float *found[3];
-    int64_t count = lines * columns, step = work->y.steps[AXES - 1];
-    int64_t start = line_start(work->y, work->extents, line) + column * step;
+    int64_t count = lines * columns, start = block_start(work->y, work->extents, line, column);
     int in_place = work->y.type == FLOAT32 && is_dense(work->y, lines, columns);
+    int copies = work->operation == COPY && !work->activation;
     float *result = in_place ? (float *)work->y.at + start : buffers[3];
     for (int each = 0; each < 3; each++) {
         Box box = work->read[each];
-        int64_t from = line_start(box, work->extents, line) + column * box.steps[AXES - 1];
-        found[each] = box.at ? read_block(box, from, lines, columns, buffers[each]) : result;
+        int64_t from = block_start(box, work->extents, line, column);
+        float *buffer = copies && in_place ? result : buffers[each];
+        found[each] = box.at ? read_block(box, from, lines, columns, buffer) : result;
     }
-    work->operation(found[0], found[1], found[2], result, count, work->p, work->q);
+    int is_made = copies && (!in_place || found[0] == result); /* by reading it */
+    if (!is_made)
+        work->operation->wide(found[0], found[1], found[2], result, count, work->p, work->q);
     if (work->activation) {
         if (work->y.type == BFLOAT16)
             round_line(result, count);
-        work->activation(result, result, result, result, count, work->p, work->q);
+        work->activation->wide(result, result, result, result, count, work->p, work->q);
     }
     if (!in_place)
-        write_block(work->y, start, lines, columns, result);
+        write_block(work->y, start, lines, columns, is_made ? found[0] : result);
 }
 
 static void do_blocks(const Work *work) {
@@ -184,11 +222,23 @@ static void turn(Work *work) {
             }
 }
 
+/* Whether all operands of a call have one type, and lines without gaps: these are read and written in place. */
+static int are_in_place(const Work *work) {
+    int found = work->y.type != BOOL && work->y.steps[AXES - 1] == 1;
+    for (int each = 0; each < 3; each++) {
+        Box box = work->read[each];
+        found &= !box.at || (box.type == work->y.type && box.steps[AXES - 1] == 1);
+    }
+    return found;
+}
+
 void elementwise(int64_t operation, int64_t activation, Box a, Box b, Box c, Box y, Extents extents, float p, float q) {
-    Operation *second = activation < 0 ? NULL : operations[activation];
+    const Operation *second = activation < 0 ? NULL : &operations[activation];
     int64_t count = extents.of[AXES - 1], columns = least(count, CHUNK), lines = columns ? CHUNK / columns : 1;
-    Work work = {operations[operation], second, {a, b, c}, y, extents, lines, columns ? columns : 1, p, q};
+    Work work = {&operations[operation], second, {a, b, c}, y, extents, lines, columns ? columns : 1, p, q};
     turn(&work);
+    if (are_in_place(&work) && count > CHUNK)
+        work.columns = LONG;
     do_blocks(&work);
 }
 

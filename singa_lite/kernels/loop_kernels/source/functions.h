@@ -40,6 +40,15 @@ static inline float exponential(float x) {
     return (1.0f + near_0(parts.rest)) * whole_power_of_2(half) * whole_power_of_2(parts.times - half);
 }
 
+/* 2^24 * e^x for x at most 0: a normal number, so that one factor makes it; e^-104 is 0 in float32. */
+static inline float raised_exponential(float x) {
+    Parts parts = parts_by_log2(x < -104.0f ? -104.0f : x);
+    return (1.0f + near_0(parts.rest)) * whole_power_of_2(parts.times + 24);
+}
+
+/* e^x for x at most 0. */
+static inline float exponential_below_0(float x) { return raised_exponential(x) * 0x1p-24f; }
+
 /* e^x - 1, exact where x is near 0. */
 static inline float exponential_less_1(float x) {
     x = x > 89.0f ? 89.0f : x;
@@ -49,7 +58,10 @@ static inline float exponential_less_1(float x) {
 }
 
 /* 1 / (1 + e^-x). */
-static inline float logistic(float x) { return 1.0f / (1.0f + exponential(-x)); }
+static inline float logistic(float x) {
+    float power = raised_exponential(-fabsf(x)), larger = 1.0f / fmaf(power, 0x1p-24f, 1.0f);
+    return x < 0 ? power * larger * 0x1p-24f : larger;
+}
 
 static inline float hyperbolic_tangent(float x) {
     float less = exponential_less_1(-2.0f * fabsf(x));

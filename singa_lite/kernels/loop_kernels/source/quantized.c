@@ -1,5 +1,6 @@
 /* Numbers of quantised blocks: a block at a time, by the formulas of ggml's formats, which the package gguf has too. */
 #include "quantized.h"
+#include "product.h"
 
 /* The order of the formats in the interface's table. */
 enum { Q4_0, Q4_1, Q8_0, Q4_K, Q5_K, Q6_K, F16, BF16 };
@@ -164,4 +165,47 @@ void quantized_embedding(const void *ids, int64_t type, int64_t step, const void
         int64_t id = read_id((const char *)ids + i * step, type);
         dequantize_row(format, (const uint8_t *)blocks + id * pitch, y, i, columns);
     }
+}
+
+/* Numbers of a row of the weight that are multiplied at a time: whole blocks of any format. */
+#define WIDTH 1024
+/* Vectors of sums: as many as additions that a processor has under way. */
+#define SUMS 4
+
+INLINE float sum_of_products(const float *a, const float *b, int64_t count) {
+    Vector sums[SUMS] = {{0}};
+    float total = 0;
+    int64_t i = 0;
+    for (; i + SUMS * LANES <= count; i += SUMS * LANES)
+#pragma GCC unroll 4
+        for (int part = 0; part < SUMS; part++)
+            sums[part] += *(const Vector *)(a + i + part * LANES) * *(const Vector *)(b + i + part * LANES);
+    for (; i < count; i++)
+        total += a[i] * b[i];
+    Vector sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    for (int lane = 0; lane < LANES; lane++)
+        total += sum[lane];
+    return total;
+}
+
+INLINE void multiply_row(Rows x, const uint8_t *block, int64_t format, float bias, Rows y, int64_t count, int64_t row,
+                         int64_t columns) {
+    float sums[FEW_ROWS] = {0}, numbers[WIDTH], wide[WIDTH];
+    int64_t each, bytes;
+    block_sizes(format, MOST, &each, &bytes);
+    for (int64_t column = 0; column < columns; column += WIDTH, block += WIDTH / each * bytes) {
+        int64_t width = least(WIDTH, columns - column);
+        dequantize_row(format, block, (Rows){numbers, WIDTH, 0}, 0, width);
+        for (int64_t i = 0; i < count; i++)
+            sums[i] += sum_of_products(read_chunk(x, i, column, width, wide), numbers, width);
+    }
+    for (int64_t i = 0; i < count; i++)
+        set_element(y.at, y.is_narrow, i * y.pitch + row, sums[i] + bias);
+}
+
+void quantized_linear(Rows x, const void *blocks, int64_t pitch, int64_t format, const float *bias, Rows y,
+                      int64_t count, int64_t rows, int64_t columns) {
+#pragma omp parallel for schedule(static) if (rows * columns > SMALL)
+    for (int64_t row = 0; row < rows; row++)
+        multiply_row(x, (const uint8_t *)blocks + row * pitch, format, bias ? bias[row] : 0, y, count, row, columns);
 }

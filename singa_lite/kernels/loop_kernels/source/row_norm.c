@@ -6,7 +6,7 @@
  *                                                         slope = -inverse^3 * mean of g * (x - mean)
  *     y  = x / norm,   dx = (dy - y * sum of dy * y) / norm
  *
- * Sums along a row are in float32 over SEGMENT elements, some 60 in each lane, and in float64 over these; those of
+ * Sums along a row are in float32 over SEGMENT elements, some 16 in each lane, and in float64 over these; those of
  * squares that float32 may not hold in float64. Gradients are sums over rows: in float32 over FLOAT_ROWS of them. */
 #include "row_norm.h"
 
@@ -14,17 +14,38 @@
 
 /* Elements of a row that are added up in float32. */
 #define SEGMENT 1024
+/* Sums side by side, of SIDE lanes each: what is added to one is not waited for by the next. */
+#define UNITS 4
+#define TAKEN (UNITS * SIDE)
+/* Elements from which on that is faster: adding up the lanes at the end takes time. */
+#define LEAST_UNITS 256
+
+/* Of all lanes of all units. */
+INLINE float sum_units(const Numbers *sums) { return fold_lanes(SUM, (sums[0] + sums[1]) + (sums[2] + sums[3])); }
 
 /* Sums of the distances of a row's elements from a centre, and of their squares. */
-static void sum_row(Rows x, int64_t row, int64_t columns, float centre, double *total, double *squares) {
+INLINE void sum_row_of(Rows x, int64_t row, int64_t columns, float centre, double *total, double *squares) {
     float buffer[SEGMENT];
     *total = *squares = 0;
     for (int64_t column = 0; column < columns; column += SEGMENT) {
-        int64_t count = least(SEGMENT, columns - column);
-        const float *a = read_chunk(x, row, column, count, buffer);
+        int64_t count = least(SEGMENT, columns - column), whole = count < LEAST_UNITS ? 0 : count & -TAKEN;
+        Numbers sums[UNITS] = {}, others[UNITS] = {};
+        for (int64_t i = 0; i < whole; i += TAKEN)
+            for (int unit = 0; unit < UNITS; unit++) {
+                Numbers distance = numbers_at(x, row, column + i + unit * SIDE) - centre;
+                sums[unit] += distance;
+                others[unit] += distance * distance;
+            }
+        if (whole) {
+            *total += sum_units(sums);
+            *squares += sum_units(others);
+        }
+        if (whole == count)
+            continue;
+        const float *a = read_chunk(x, row, column + whole, count - whole, buffer);
         float sum = 0, square = 0;
 #pragma omp simd reduction(+ : sum, square)
-        for (int64_t i = 0; i < count; i++) {
+        for (int64_t i = 0; i < count - whole; i++) {
             float distance = a[i] - centre;
             sum += distance;
             square += distance * distance;
@@ -32,6 +53,13 @@ static void sum_row(Rows x, int64_t row, int64_t columns, float centre, double *
         *total += sum;
         *squares += square;
     }
+}
+
+static void sum_row(Rows x, int64_t row, int64_t columns, float centre, double *total, double *squares) {
+    if (x.is_narrow)
+        sum_row_of((Rows){x.at, x.pitch, 1}, row, columns, centre, total, squares);
+    else
+        sum_row_of((Rows){x.at, x.pitch, 0}, row, columns, centre, total, squares);
 }
 
 static void normalize_row(Rows x, Rows y, int64_t row, const float *gamma, const float *beta, float mean,
@@ -75,17 +103,32 @@ void row_norm(Rows x, Rows y, const float *gamma, const float *beta, float *mean
 }
 
 /* Sums of g = dy * gamma, and of its products with the distances from the mean. */
-static void sum_products(Rows dy, Rows x, int64_t row, const float *gamma, float mean, int64_t columns, double *total,
-                         double *products) {
+INLINE void sum_products_of(Rows dy, Rows x, int64_t row, const float *gamma, float mean, int64_t columns, double *total,
+                            double *products) {
     float slopes[SEGMENT], values[SEGMENT];
     *total = *products = 0;
     for (int64_t column = 0; column < columns; column += SEGMENT) {
-        int64_t count = least(SEGMENT, columns - column);
-        const float *a = read_chunk(dy, row, column, count, slopes), *b = read_chunk(x, row, column, count, values);
-        const float *by = gamma + column;
+        int64_t count = least(SEGMENT, columns - column), whole = count < LEAST_UNITS ? 0 : count & -TAKEN;
+        Numbers sums[UNITS] = {}, others[UNITS] = {};
+        for (int64_t i = 0; i < whole; i += TAKEN)
+            for (int unit = 0; unit < UNITS; unit++) {
+                int64_t at = column + i + unit * SIDE;
+                Numbers g = numbers_at(dy, row, at) * *(const Numbers *)(gamma + at);
+                sums[unit] += g;
+                others[unit] += g * (numbers_at(x, row, at) - mean);
+            }
+        if (whole) {
+            *total += sum_units(sums);
+            *products += sum_units(others);
+        }
+        if (whole == count)
+            continue;
+        int64_t from = column + whole;
         float sum = 0, product = 0;
+        const float *a = read_chunk(dy, row, from, count - whole, slopes), *by = gamma + from;
+        const float *b = read_chunk(x, row, from, count - whole, values);
 #pragma omp simd reduction(+ : sum, product)
-        for (int64_t i = 0; i < count; i++) {
+        for (int64_t i = 0; i < count - whole; i++) {
             float g = a[i] * by[i];
             sum += g;
             product += g * (b[i] - mean);
@@ -93,6 +136,14 @@ static void sum_products(Rows dy, Rows x, int64_t row, const float *gamma, float
         *total += sum;
         *products += product;
     }
+}
+
+static void sum_products(Rows dy, Rows x, int64_t row, const float *gamma, float mean, int64_t columns, double *total,
+                         double *products) {
+    if (dy.is_narrow || x.is_narrow)
+        sum_products_of(dy, x, row, gamma, mean, columns, total, products);
+    else
+        sum_products_of((Rows){dy.at, dy.pitch, 0}, (Rows){x.at, x.pitch, 0}, row, gamma, mean, columns, total, products);
 }
 
 static void derive_row(Rows dy, Rows x, Rows dx, int64_t row, const float *gamma, float mean, float inverse,

@@ -10,7 +10,7 @@ typedef enum { SIGMOID, HUBER } Loss;
 
 INLINE float value_of(Loss loss, float x, float t, float delta) {
     if (loss == SIGMOID)
-        return logarithm_above_1(exponential(-fabsf(x))) - x * t + (x < 0 ? 0 : x);
+        return logarithm_above_1(exponential_below_0(-fabsf(x))) - x * t + (x < 0 ? 0 : x);
     float distance = fabsf(x - t), part = distance > delta ? delta : distance;
     return 0.5f * part * (2 * distance - part);
 }

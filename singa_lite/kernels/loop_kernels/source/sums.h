@@ -57,6 +57,13 @@ static inline Rows rows_from(Rows x, int64_t row) {
     return (Rows){(char *)x.at + row * x.pitch * (x.is_narrow ? 2 : 4), x.pitch, x.is_narrow};
 }
 
+/* Of all lanes. */
+INLINE float fold_lanes(Fold fold, Numbers all) {
+    all = folded_all(fold, all, __builtin_shuffle(all, (Words){8, 9, 10, 11, 12, 13, 14, 15}));
+    all = folded_all(fold, all, __builtin_shuffle(all, (Words){4, 5, 6, 7}));
+    return (float)folded(fold, folded(fold, all[0], all[2]), folded(fold, all[1], all[3]));
+}
+
 /* Of elements of a row. Sums are in float32, over a 64th of them each. */
 INLINE float fold_row(Fold fold, Rows x, int64_t row, int64_t column, int64_t count) {
     Numbers sums[4];
@@ -71,9 +78,7 @@ INLINE float fold_row(Fold fold, Rows x, int64_t row, int64_t column, int64_t co
     Numbers all = folded_all(fold, folded_all(fold, sums[0], sums[1]), folded_all(fold, sums[2], sums[3]));
     for (; i < count; i++)
         all[i % SIDE] = (float)folded(fold, all[i % SIDE], number_at(x, row, column + i));
-    all = folded_all(fold, all, __builtin_shuffle(all, (Words){8, 9, 10, 11, 12, 13, 14, 15}));
-    all = folded_all(fold, all, __builtin_shuffle(all, (Words){4, 5, 6, 7}));
-    return (float)folded(fold, folded(fold, all[0], all[2]), folded(fold, all[1], all[3]));
+    return fold_lanes(fold, all);
 }
 
 /* Of SIDE * vectors columns of the rows, into `totals`. */

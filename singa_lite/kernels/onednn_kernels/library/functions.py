@@ -75,7 +75,7 @@ def slope(index: int) -> int:
 IMPLEMENTATION, ARGUMENT_DESC, SCRATCHPAD_DESC = 8, 255, 136
 
 # dnnl_data_type_t
-DATA_TYPES = {"bfloat16": 2, "float32": 3, "int32": 4, "int8": 5, "uint8": 6}
+DATA_TYPES = {"bfloat16": 2, "float32": 3, "int32": 4, "uint8": 6}
 
 # dnnl_format_tag_t: as the primitive likes it best
 ANY = 1

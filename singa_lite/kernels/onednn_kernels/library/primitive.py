@@ -18,7 +18,7 @@ from singa_lite.kernels.onednn_kernels.library import memories
 from singa_lite.kernels.onednn_kernels.library.handles import MemoryDesc as MemoryDesc
 from singa_lite.kernels.onednn_kernels.library.handles import dims as dims
 from singa_lite.kernels.onednn_kernels.library.handles import memory_desc as memory_desc
-from singa_lite.kernels.onednn_kernels.library.library import load
+from singa_lite.kernels.onednn_kernels.library.library import OneDNNError, load
 from singa_lite.kernels.onednn_kernels.library.memories import Argument, Execution
 from singa_lite.kernels.onednn_kernels.library.primitive_desc import PostOp as PostOp
 from singa_lite.kernels.onednn_kernels.library.primitive_desc import PrimitiveDesc, shared
@@ -90,6 +90,17 @@ class Reorder(Primitive):
 
     def __init__(self, source: MemoryDesc, target: MemoryDesc) -> None:
         self._has(shared("reorder", _make_reorder, (source, target)))
+
+
+def usable(function: str, *arguments: object, post_ops: Sequence[PostOp] = ()) -> Primitive | None:
+    """The primitive, if the library has more than plain loops for it."""
+    try:
+        primitive = Primitive(function, *arguments, post_ops=post_ops)
+    except OneDNNError as error:
+        if error.status != OneDNNError.UNIMPLEMENTED:
+            raise
+        return None
+    return None if "ref" in primitive.implementation else primitive
 
 
 def _make(function: str, arguments: tuple[object, ...]) -> c.c_void_p:

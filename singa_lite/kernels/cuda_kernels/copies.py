@@ -1,0 +1,107 @@
+"""Calls by builders that want other operands, over copies of operands in scratch, on the GPU.
+
+    y16 = linear(x16, weight32, bias32)   ->   scratch16 = weight32;  y16 = linear(x16, scratch16, ...)
+
+Builders that want one dtype are given one. Products are done in 16 bits, for which GPUs have their fastest units: all
+of them add up in float32. All others are done in float32, so that statistics lose nothing. Builders that want C order
+get copies of operands with gaps, or in another order of axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from singa_lite.common.array_types import DType
+from singa_lite.common.strides import laid_out, memory_order
+from singa_lite.kernels.built import CallBuilder
+from singa_lite.kernels.call import Call
+from singa_lite.kernels.cuda_kernels.elementwise import copied
+from singa_lite.kernels.cuda_kernels.routine import Routine
+from singa_lite.kernels.cuda_kernels.source import HALVES
+from singa_lite.kernels.cuda_kernels.walk import dense
+from singa_lite.kernels.interface import SIGNATURES
+from singa_lite.kernels.kernel_set import TensorSpec
+
+_WIDE = np.dtype(np.float32)
+#: The spec of the copy of each operand that is copied.
+_Copies = Mapping[str, TensorSpec]
+
+
+def mixed(build: CallBuilder[Routine], in_float32: bool) -> CallBuilder[Routine]:
+    """The builder, which also serves calls that mix float32 with a dtype of 16 bits.
+
+    in_float32: whether all may be done in float32 at last; of a library, the set below may do better.
+    """
+
+    def built(call: Call) -> Routine | None:
+        found = build(call)
+        if found is not None:
+            return found
+        tried = (_over_copies(call, build, copies) for copies in _conversions(call, in_float32))
+        return next((routine for routine in tried if routine is not None), None)
+
+    return built
+
+
+def without_gaps(build: CallBuilder[Routine]) -> CallBuilder[Routine]:
+    """The builder, which is given specs in C order without gaps alone."""
+
+    def built(call: Call) -> Routine | None:
+        plain = {name: dense(spec.shape, spec.dtype) for name, spec in call.operands.items()}
+        copies = {name: spec for name, spec in plain.items() if not _lie_alike(call[name], spec)}
+        return _over_copies(call, build, copies) if copies else build(call)
+
+    return built
+
+
+def _conversions(call: Call, in_float32: bool) -> Iterator[_Copies]:
+    """Operands that may be converted, the best choice first; none where dtypes do not mix."""
+    given = {spec.dtype for spec in call.operands.values()}
+    halves = [dtype for dtype in given if dtype.name in HALVES]
+    if len(halves) != 1 or _WIDE not in given:
+        return
+    if SIGNATURES[call.kernel].facts.multiplies:
+        yield _narrowed(call, halves[0], results=False)
+        yield _narrowed(call, halves[0], results=True)
+    if in_float32:
+        yield {name: _dense_like(spec, _WIDE) for name, spec in call.operands.items() if spec.dtype == halves[0]}
+
+
+def _narrowed(call: Call, half: DType, results: bool) -> _Copies:
+    """float32 operands in 16 bits; of results as they are, if they may not be. A bias is as what it is added to."""
+    stay = set[str]() if results else {name for name, spec in call.operands.items() if call.role(spec) == "Write"}
+    if any(call[name].dtype == _WIDE for name in stay):
+        stay.add("bias")
+    wide = {name: spec for name, spec in call.operands.items() if spec.dtype == _WIDE and name not in stay}
+    return {name: _dense_like(spec, half) for name, spec in wide.items()}
+
+
+def _over_copies(call: Call, build: CallBuilder[Routine], copies: _Copies) -> Routine | None:
+    """The routine over copies in the scratch, which have no gaps; None where the builder has none."""
+    routine = Routine()
+    buffers = {spec: routine.temporary((spec.size,), spec.dtype) for spec in copies.values()}
+    inner = build(replace(call, operands={**call.operands, **copies}))
+    if inner is None:
+        return None
+    roles = dict(zip(SIGNATURES[call.kernel].tensors, SIGNATURES[call.kernel].roles, strict=True))
+    before = [copied(call[name], spec) for name, spec in copies.items() if roles[name] != "Write"]
+    behind = [copied(spec, call[name]) for name, spec in copies.items() if roles[name] != "Read"]
+    for part in [*before, inner.behind(routine.temporary_bytes), *behind]:
+        if part is None:
+            return None
+        routine.then(part.over(buffers))
+    return routine
+
+
+def _dense_like(spec: TensorSpec, dtype: DType) -> TensorSpec:
+    """Without gaps, its axes in memory in the same order."""
+    axes = memory_order(spec.shape, spec.strides)
+    return TensorSpec(spec.shape, dtype, laid_out(spec.shape, axes, dtype.itemsize))
+
+
+def _lie_alike(spec: TensorSpec, other: TensorSpec) -> bool:
+    """Whether the strides of all axes of more than one element are equal."""
+    return all(extent == 1 or a == b for extent, a, b in zip(spec.shape, spec.strides, other.strides, strict=True))
