@@ -50,7 +50,7 @@ def save(net: TrainedNet, folder: Path, names: object, base: str | None) -> None
         raise GraphError("save_adapter: wanted a net with adapters, received one without")
     where = os.fsdecode(folder)
     modules = modules_of(where, net, layers, names)
-    for path in adapters.keys() - modules.keys():
+    for path in sorted(adapters.keys() - modules.keys()):
         raise SnapshotError(
             f"{where}: wanted adapters of layers that are modules of their own there, received {path!r}"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from singa_lite.common.errors import SnapshotError
+from singa_lite.snapshots import maps
 from singa_lite.snapshots.language.config import LanguageConfig
 from singa_lite.snapshots.language.names import places
 from singa_lite.snapshots.torch_layout import NameMap
@@ -18,6 +19,8 @@ def modules_of(where: str, net: TrainedNet, targets: Collection[str], names: obj
     TypeError for other names; SnapshotError for keys that are no layers, and for two layers of one module.
     """
     language = language_of(net)
+    if names is None and language is not None and language.architecture == "gpt2":
+        names = maps.gpt2(net)
     if isinstance(names, NameMap):
         found = {
             path.removeprefix("parameters/"): layouts[0].name

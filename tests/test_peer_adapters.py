@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from adapter_nets import TWINS, Twin, predicted, set_adapters
 from nets import bits
-from singa_lite import FeedForwardNet, tensor
+from singa_lite import FeedForwardNet, SnapshotError, models, snapshots, tensor
 
 pytestmark = [pytest.mark.peer, pytest.mark.filterwarnings("ignore:.*deprecated:FutureWarning")]
 every_twin = pytest.mark.parametrize("twin", TWINS.values(), ids=TWINS)
@@ -150,8 +151,6 @@ def test_files_of_16_bits(peft, dtype, tmp_path):
     [({"use_dora": True}, "use_dora"), ({"bias": "all"}, "bias"), ({"modules_to_save": ["scores"]}, "modules_to_save")],
 )
 def test_what_peft_can_do_beyond_this_is_refused(peft, options, word, tmp_path: Path):
-    from singa_lite import SnapshotError
-
     targets = ["hidden"] if word == "modules_to_save" else MODULES["images"]
     with_adapters(peft, TWINS["images"], "images", **{"target_modules": targets, **options}).save_pretrained(tmp_path)
     net = ours_of(TWINS["images"])
@@ -159,3 +158,34 @@ def test_what_peft_can_do_beyond_this_is_refused(peft, options, word, tmp_path: 
     with pytest.raises(SnapshotError, match=word):
         net.load_adapter(tmp_path)
     assert {name: bits(value) for name, value in net.parameters().items()} == before
+
+
+def gpt2() -> FeedForwardNet:
+    sizes = {"width": 8, "layers": 2, "heads": 2, "hidden_size": 12, "vocabulary": 20, "context": 16}
+    return models.language_model(models.LanguageConfig(architecture="gpt2", tied=True, **sizes), 5, seed=2)
+
+
+def test_gpt2_whose_products_lie_the_other_way(peft, tmp_path):
+    """Its feed-forward part takes adapters; query, key and value are parts of one module there, and are refused."""
+    from safetensors.torch import load_file
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    net = gpt2()
+    net.save(tmp_path / "base.safetensors", names=snapshots.maps.gpt2(net), weights_only=True)
+    net.add_lora(2, targets=["hidden", "block0/output"])
+    set_adapters(net)
+    net.save_adapter(tmp_path / "ours")
+    sizes = {"vocab_size": 20, "n_positions": 16, "n_embd": 8, "n_layer": 2, "n_head": 2, "n_inner": 12}
+    base = GPT2LMHeadModel(GPT2Config(**sizes, bos_token_id=0, eos_token_id=0)).eval()
+    base.load_state_dict(load_file(tmp_path / "base.safetensors"), strict=False)
+    x = np.random.default_rng(2).integers(0, 20, (3, 5))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="fan_in_fan_out is set to False")  # peft sets it to what it is
+        module = peft.PeftModel.from_pretrained(base, tmp_path / "ours")
+    found = scores(module, x).detach().numpy()
+    np.testing.assert_allclose(predicted(net, x), found, rtol=0, atol=3e-6)
+    net.merge_lora()
+    net.add_lora(2)
+    with pytest.raises(SnapshotError, match="block0/attention/"):
+        net.save_adapter(tmp_path / "none")
+    assert not (tmp_path / "none").exists()

@@ -116,6 +116,10 @@ def written(path: str, config: LanguageConfig) -> dict[str, object]:
         raise SnapshotError(
             f"{path}: wanted biases of qwen2 and norms of queries and keys of qwen3, received others: {kind}"
         )
+    if kind == "llama" and config.window is not None:
+        raise SnapshotError(
+            f"{path}: wanted a llama without a window, received one of {config.window}; mistral has one"
+        )
     window = {"sliding_window": config.window}
     if kind != "mistral":
         window = {} if config.window is None else {**window, "use_sliding_window": True, "max_window_layers": 0}

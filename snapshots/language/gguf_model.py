@@ -16,6 +16,9 @@ from singa_lite.snapshots.language.values import Values, check_lacking
 from singa_lite.snapshots.readers import gguf
 from singa_lite.snapshots.readers.gguf import GGUFFile
 
+#: Architectures by GGUF's names: Mistral is a Llama there, whose rows of queries and keys are in pairs.
+_ARCHITECTURES = ("llama", "qwen2", "qwen3")
+PAIRED = ("llama", "mistral")
 #: Formats of matrices and of vectors that are read.
 _MATRICES, _VECTORS = (*FROZEN, "f32"), ("f32", "f16", "bf16")
 #: The tensor of factors of the rotary frequencies.
@@ -54,7 +57,7 @@ def _places(file: GGUFFile, config: LanguageConfig) -> dict[str, Place]:
 
 def configuration(file: GGUFFile) -> LanguageConfig:
     """Returns the sizes and options of the model in a file. SnapshotError for a model that is not built here."""
-    architecture = Values(file.path, file.metadata).architecture("general.architecture")
+    architecture = Values(file.path, file.metadata).architecture("general.architecture", _ARCHITECTURES)
     values = Values(file.path, file.metadata, f"{architecture}.")
     width, heads = values.get("embedding_length", int), values.get("attention.head_count", int)
     size = values.get("attention.key_length", int, width // heads if heads else 0)
@@ -64,9 +67,10 @@ def configuration(file: GGUFFile) -> LanguageConfig:
         raise SnapshotError(f"{file.path}: wanted a block_count of 1 to the number of tensors, received {layers}")
     if table is None or len(table.shape) != 2:
         raise SnapshotError(f"{file.path}: wanted a table 'token_embd.weight', received {table and table.shape}")
+    window = values.get("attention.sliding_window", int, 0) or None
     try:
         return LanguageConfig(
-            architecture=architecture,
+            architecture="mistral" if architecture == "llama" and window else architecture,
             width=width,
             layers=layers,
             heads=heads,
@@ -79,7 +83,7 @@ def configuration(file: GGUFFile) -> LanguageConfig:
             epsilon=values.get("attention.layer_norm_rms_epsilon", float),
             biases="blk.0.attn_q.bias" in file.tensors,
             query_key_norm="blk.0.attn_q_norm.weight" in file.tensors,
-            window=values.get("attention.sliding_window", int, 0) or None,
+            window=window,
             tied="output.weight" not in file.tensors,
             context=values.get("context_length", int),
         )
@@ -123,7 +127,7 @@ def _strange(file: GGUFFile, found: Mapping[str, Place]) -> list[str]:
 def _weight(file: GGUFFile, place: Place, architecture: str) -> StoredWeight:
     """The weight of a place: a view of the mapped file, where the order of its rows is ours."""
     blocks = file.blocks(place.gguf)
-    if place.heads and architecture == "llama":
+    if place.heads and architecture in PAIRED:
         blocks = halves(blocks.reshape(place.shape[0], -1), place.heads).reshape(blocks.shape)
     return StoredWeight(file.tensors[place.gguf].format, place.shape, blocks)
 

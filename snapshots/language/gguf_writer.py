@@ -12,7 +12,7 @@ from singa_lite.common.atomic import replacing
 from singa_lite.snapshots import output
 from singa_lite.snapshots.language import gguf_tokens
 from singa_lite.snapshots.language.config import LanguageConfig
-from singa_lite.snapshots.language.gguf_model import FACTORS
+from singa_lite.snapshots.language.gguf_model import FACTORS, PAIRED
 from singa_lite.snapshots.language.net_weights import NetWeight, config_of, weights
 from singa_lite.snapshots.language.stored import pairs
 from singa_lite.snapshots.language.values import rotary_factors
@@ -56,7 +56,7 @@ def _factors(config: LanguageConfig) -> bytes:
 
 
 def _blocks(weight: NetWeight, config: LanguageConfig) -> Iterator[ByteArray]:
-    if weight.place.heads and config.architecture == "llama":
+    if weight.place.heads and config.architecture in PAIRED:
         whole = np.concatenate(list(weight.rows()))
         yield pairs(whole.reshape(weight.place.shape[0], -1), weight.place.heads)
     else:
@@ -127,11 +127,12 @@ def _values(config: LanguageConfig) -> Iterator[tuple[str, int, object]]:
     scaling = config.rotary_scaling
     if scaling is not None and scaling["rope_type"] == "linear":
         values |= {"rope.scaling.type": "linear", "rope.scaling.factor": float(str(scaling["factor"]))}
-    yield "general.architecture", TEXT, config.architecture
+    architecture = "llama" if config.architecture in PAIRED else config.architecture
+    yield "general.architecture", TEXT, architecture
     for name, value in values.items():
         if value is not None:
             kind = TEXT if isinstance(value, str) else _F32 if isinstance(value, float) else _U32
-            yield f"{config.architecture}.{name}", kind, value
+            yield f"{architecture}.{name}", kind, value
 
 
 def _text(value: str) -> bytes:

@@ -24,7 +24,7 @@ from singa_lite.snapshots.readers.safetensors import TensorInfo
 if TYPE_CHECKING:
     import tokenizers
 
-_ONE, _INDEX = "model.safetensors", "model.safetensors.index.json"
+ONE, INDEX, TEMPLATE = "model.safetensors", "model.safetensors.index.json", "chat_template.jinja"
 #: {dtype in the file: format}.
 _FORMATS = {"F32": "f32", "F16": "f16", "BF16": "bf16"}
 
@@ -73,15 +73,15 @@ def _arrays(folder: str) -> Iterator[tuple[str, tuple[TensorInfo, ByteArray]]]:
 
 
 def _files(folder: str) -> list[str]:
-    if not os.path.exists(os.path.join(folder, _INDEX)):
-        return [_ONE]
-    index = _json(folder, _INDEX).get("weight_map")
+    if not os.path.exists(os.path.join(folder, INDEX)):
+        return [ONE]
+    index = _json(folder, INDEX).get("weight_map")
     if not isinstance(index, dict) or not all(isinstance(name, str) for name in index.values()):
-        raise SnapshotError(f"{folder}: {_INDEX}: wanted a weight_map of names of files, received something else")
+        raise SnapshotError(f"{folder}: {INDEX}: wanted a weight_map of names of files, received something else")
     files = sorted({str(name) for name in index.values()})
     for name in files:
         if os.path.basename(name) != name or not name.endswith(".safetensors"):
-            raise SnapshotError(f"{folder}: {_INDEX}: wanted files of this folder, received {name[:100]!r}")
+            raise SnapshotError(f"{folder}: {INDEX}: wanted files of this folder, received {name[:100]!r}")
     return files
 
 
@@ -134,7 +134,7 @@ def _ids(given: Any, config: LanguageConfig) -> tuple[int, ...]:
 
 def _template(folder: str, options: Mapping[str, Json]) -> str | None:
     """Of chats: in a file of its own, or among the options, where there may be several by name."""
-    path = os.path.join(folder, "chat_template.jinja")
+    path = os.path.join(folder, TEMPLATE)
     if os.path.exists(path):
         with raw.reading(path) as file:
             return file.read("the file", 0, file.size).tobytes().decode("utf-8", "replace")

@@ -12,6 +12,7 @@ from singa_lite.common.atomic import replacing, write_anew
 from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots import output
 from singa_lite.snapshots.language import config_json
+from singa_lite.snapshots.language.hugging_face import INDEX, ONE, TEMPLATE
 from singa_lite.snapshots.language.net_weights import NetWeight, config_of, weights
 from singa_lite.snapshots.language.tokenizer import Tokenizer
 from singa_lite.training.trained_net import TrainedNet
@@ -32,15 +33,18 @@ def save(net: TrainedNet, path: str, quantization: str | None = None) -> None:
     config = config_of(net, path)
     files = {"config.json": config_json.written(path, config)}
     found = weights(net, path, quantization, ("f16", "bf16"))
-    tokenizer, texts = getattr(net, "tokenizer", None), {}
+    tokenizer, texts = getattr(net, "tokenizer", None), dict[str, str]()
     if isinstance(tokenizer, Tokenizer):
         ids = {"bos_token_id": tokenizer.begin_id, "eos_token_id": tokenizer.end_id}
         files["config.json"] |= ids
         files["generation_config.json"] = {**ids, "eos_token_id": list(tokenizer.stop_ids)}
         files["tokenizer_config.json"] = _options(tokenizer)
-        texts["tokenizer.json"] = tokenizer.inner.to_str(pretty=True)
+        texts = {"tokenizer.json": tokenizer.inner.to_str(pretty=True)}
+        texts |= {} if tokenizer.template is None else {TEMPLATE: tokenizer.template}
+    if os.path.exists(os.path.join(path, INDEX)):
+        raise SnapshotError(f"{path}: wanted a folder of one file of weights or a new one, received one with {INDEX}")
     os.makedirs(path, exist_ok=True)
-    _write_weights(os.path.join(path, "model.safetensors"), found)
+    _write_weights(os.path.join(path, ONE), found)
     texts |= {name: json.dumps(options, indent=2, ensure_ascii=False) + "\n" for name, options in files.items()}
     for name, text in texts.items():
         write_anew(os.path.join(path, name), text)
@@ -71,6 +75,5 @@ def _options(tokenizer: Tokenizer) -> dict[str, object]:
         "eos_token": tokenizer.name_of(tokenizer.end_id),
         "add_bos_token": tokenizer.special.adds_begin,
         "clean_up_tokenization_spaces": False,
-        "chat_template": tokenizer.template,
     }
     return {name: value for name, value in options.items() if value is not None}

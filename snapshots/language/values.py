@@ -34,13 +34,11 @@ class Values:
             raise SnapshotError(f"{self.path}: {self.prefix}{name}: wanted {kind.__name__}, received {received}")
         return found
 
-    def architecture(self, name: str) -> str:
-        """Returns the architecture under a name. SnapshotError for one that is not read here."""
+    def architecture(self, name: str, known: Sequence[str] = ARCHITECTURES) -> str:
+        """Returns the architecture under a name. SnapshotError for one that is not known."""
         found = self.get(name, str)
-        if found not in ARCHITECTURES:
-            raise SnapshotError(
-                f"{self.path}: {name}: wanted one of {', '.join(ARCHITECTURES)}, received {found[:100]!r}"
-            )
+        if found not in known:
+            raise SnapshotError(f"{self.path}: {name}: wanted one of {', '.join(known)}, received {found[:100]!r}")
         return found
 
 

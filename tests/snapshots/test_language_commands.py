@@ -113,7 +113,7 @@ def test_chat_answers_a_question_and_lines(base, tmp_path, capsys, monkeypatch):
     assert program.main(["finetune", base, file, "--out", str(out), "--epochs", "40", "--rate", "0.05"]) == 0
     capsys.readouterr()
     question, answer = TEXTS[1], TEXTS[0]
-    command = ["chat", base, "--adapter", str(out), "--steps", "16"]
+    command = ["chat", base, "--adapter", str(out), "--steps", "16", "--length", "64"]
     assert program.main([*command, question]) == 0
     assert capsys.readouterr().out == f"{answer}\n"
     monkeypatch.setattr(sys, "stdin", io.StringIO(f"{question}\n\n{question}\n"))

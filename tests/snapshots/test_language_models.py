@@ -124,6 +124,8 @@ def test_folders_and_files_of_each_architecture(tmp_path: Path, kind: str):
     model.save_pretrained(tmp_path / "theirs", max_shard_size="20KB")
     net = models.load(tmp_path / "theirs", length=16)
     np.testing.assert_allclose(scores(net), wanted, atol=2e-5)
+    with pytest.raises(SnapshotError, match=r"index\.json"):
+        net.save(tmp_path / "theirs")  # what is there would be read, and not what was written
     net.save(f"{tmp_path / 'ours'}/")
     again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "ours").eval()
     np.testing.assert_allclose(logits_of(again, IDS), wanted, atol=1e-6)
@@ -154,6 +156,29 @@ def test_a_net_without_bytes_is_planned(tmp_path: Path):
     write_gguf(tmp_path / "x.gguf", small_weights({"attn_q": "q8_0", "token_embd": "q4_0"}))
     net = models.load(tmp_path / "x.gguf", device=device.abstract())
     assert net.frozen()["tokens/weight"].shape == (SIZES["vocabulary"], 36) and net.device.is_abstract
+
+
+@pytest.mark.parametrize(("kind", "theirs"), [("llama", "LLAMA"), ("qwen2", "QWEN2"), ("qwen3", "QWEN3")])
+def test_names_are_those_of_the_gguf_package(kind: str, theirs: str):
+    gguf = library("gguf")
+    sizes: dict[str, Any] = {"width": 8, "layers": 2, "heads": 2, "hidden_size": 12, "vocabulary": 20}
+    options = {"biases": kind == "qwen2", "query_key_norm": kind == "qwen3"}
+    known = gguf.get_tensor_name_map(gguf.MODEL_ARCH[theirs], 2)
+    for _, place in places(models.LanguageConfig(architecture=kind, **sizes, **options)):
+        assert known.get_name(place.hugging_face, try_suffixes=(".weight", ".bias")) == place.gguf
+
+
+def test_a_mistral_is_a_llama_with_a_window_in_gguf(tmp_path: Path):
+    gguf = library("gguf")
+    sizes: dict[str, Any] = {"width": 8, "layers": 1, "heads": 2, "hidden_size": 12, "vocabulary": 20}
+    config = models.LanguageConfig(architecture="mistral", **sizes, window=3, epsilon=2.0**-17)  # a float32
+    models.language_model(config, length=8).save(tmp_path / "x.gguf")
+    fields = gguf.GGUFReader(tmp_path / "x.gguf").fields
+    assert fields["general.architecture"].contents() == "llama"
+    assert fields["llama.attention.sliding_window"].contents() == 3
+    assert language.configuration(tmp_path / "x.gguf") == config
+    with pytest.raises(SnapshotError, match="window"):
+        models.language_model(replace(config, architecture="llama"), length=8).save(f"{tmp_path}/folder/")
 
 
 @pytest.mark.peer

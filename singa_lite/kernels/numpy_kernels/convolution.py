@@ -15,8 +15,8 @@ import numpy as np
 
 from singa_lite.common.array_types import Array
 from singa_lite.kernels.interface.window import Window
-from singa_lite.kernels.numpy_kernels.activated import activate, activation_bytes
 from singa_lite.kernels.numpy_kernels.boxes import box_extents, boxes, shaped
+from singa_lite.kernels.numpy_kernels.elementwise import activate, activation_bytes
 from singa_lite.kernels.numpy_kernels.scratch import BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
 from singa_lite.kernels.numpy_kernels.windows import taps
 

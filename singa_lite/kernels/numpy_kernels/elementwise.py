@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.kernels.numpy_kernels.activated import activate, activation_bytes
-from singa_lite.kernels.numpy_kernels.scratch import Bytes, blocks, scratch
+from singa_lite.kernels.numpy_kernels import activation as activations
+from singa_lite.kernels.numpy_kernels.scratch import RULES, Bytes, Shaped, blocks, scratch
 
 
 @scratch(lambda a, b, y, *, activation="": activation_bytes(y, activation))
@@ -22,3 +22,17 @@ def scale(x: Array, y: Array, *, alpha: float, beta: float) -> None:
         np.multiply(xb, alpha, out=yb)
         if beta != 0:
             np.add(yb, beta, out=yb)
+
+
+def activate(y: Array, activation: str, scratch: Bytes) -> None:
+    """y = activation(y). scratch: `activation_bytes` or more."""
+    if activation:
+        function = getattr(activations, activation)
+        given = {"scratch": scratch[: RULES[function](y, y)]} if function in RULES else {}
+        function(y, y, **given)
+
+
+def activation_bytes(y: Shaped, activation: str) -> int:
+    """Bytes of scratch of the activation alone."""
+    function = getattr(activations, activation) if activation else None
+    return RULES[function](y, y) if function in RULES else 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.kernels.numpy_kernels.activated import activate, activation_bytes
+from singa_lite.kernels.numpy_kernels.elementwise import activate, activation_bytes
 from singa_lite.kernels.numpy_kernels.reduction import bias_gradient
 from singa_lite.kernels.numpy_kernels.scratch import RULES, BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
 
