@@ -117,7 +117,7 @@ def _texts(
     marked: bool = False,
 ) -> Texts:
     """The rows of a file. parts: of a line; marked: whether ids of a text's begin and end stand around them."""
-    if not hasattr(tokenizer, "encode"):
+    if not hasattr(tokenizer, "render_parts"):
         raise TypeError(f"{where} tokenizer: wanted a tokenizer, such as net.tokenizer, received {tokenizer!r:.100}")
     positions = checks.integer(f"{where} length", length, 1)
     choice = checks.check_choice(f"{where} longer", longer, LONGER)

@@ -44,9 +44,9 @@ def load(
     >>> models.load("small.gguf", length=16).predict(np.ones((3, 16), "int64")).shape
     (3, 16, 100)
     """
-    checks.check_choice("load: weights", weights, ("stored", "float32"))
+    checks.check_choice("load weights", weights, ("stored", "float32"))
     stored = language.opened(path)
-    most = checks.integer("load: length", min(stored.config.context, _LENGTH) if length is None else length, 1)
+    most = checks.integer("load length", min(stored.config.context, _LENGTH) if length is None else length, 1)
     frozen = {
         name for name, weight in stored.weights.items() if weights == "stored" and _can_freeze(name, weight.format)
     }

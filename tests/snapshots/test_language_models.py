@@ -17,7 +17,7 @@ from singa_lite import FeedForwardNet, SnapshotError, device, layers, models
 from singa_lite.snapshots import language
 from singa_lite.snapshots.language import gguf_model
 from singa_lite.snapshots.language.names import places
-from singa_lite.snapshots.language.net_weights import frozen_formats
+from singa_lite.snapshots.language.stored import frozen_formats
 from skips import library
 
 VALUES = json.loads(Path(__file__).with_name("smollm2_values.json").read_text())
