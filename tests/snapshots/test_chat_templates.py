@@ -86,7 +86,7 @@ def test_templates_give_what_transformers_gives(tmp_path: Path):
     transformers = library("transformers")
     templates = {
         "filters": "{{ messages | map(attribute='role') | join(', ') | upper }}{{ messages[1:] | length }}"
-        "{{ messages[0] | tojson }}{{ messages[0]['content'].strip().split('a')[-1] }}{{ [1, 2] | tojson(indent=2) }}",
+        "{{ messages[0] | tojson }}{{ messages[0]['content'].strip().split('a')[-1] }}{{ [1, 2] | tojson(indent=2) }}{{ [1, 2] | tojson(separators=(',', ':')) }}",
         "names": "{% set ns = namespace(n=0) %}{% for m in messages if m.role == 'user' %}{% set ns.n = ns.n + 1 %}"
         "{{ ns.n ~ ':' ~ m.content | trim }}{% if not loop.last %}, {% endif %}{% endfor %}"
         "{{ bos_token }}{{ eos_token }}{{ '%d' | string ~ 7 // 2 ~ 7 % 4 }}{{ loop is defined }}",
@@ -121,6 +121,8 @@ ATTACKS = {
     "a wide column": "{{ 'a'.ljust(9999999999) }}",
     "a wide filter": "{{ 'a' | center(9999999999) }}",
     "a wide indent": "{{ 'a\nb' | indent(9999999999) }}",
+    "negative widths": "{{ 'a' | indent(-1000000000000) }}{% set n = namespace(s='ab') %}{% for i in range(60) %}"
+    "{% set n.s = n.s ~ n.s %}{% endfor %}",
     "a power": "{{ 10 ** 10 ** 10 }}",
     "products": "{% set n = namespace(s=7) %}{% for i in range(60) %}{% set n.s = n.s * n.s %}{% endfor %}",
     "replacing": "{% set n = namespace(s='aa') %}{% for i in range(60) %}{% set n.s = n.s.replace('a', 'aaa') %}"
