@@ -9,8 +9,8 @@ from singa_lite.common import checks
 from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.language import config_json, gguf_model, gguf_writer, hugging_face
 from singa_lite.snapshots.language.config import IN_FILES, LanguageConfig
+from singa_lite.snapshots.language.names import places
 from singa_lite.snapshots.language.stored import StoredModel
-from singa_lite.snapshots.readers import gguf
 from singa_lite.training.trained_net import TrainedNet
 
 
@@ -20,12 +20,15 @@ def opened(path: str | os.PathLike[str]) -> StoredModel:
     return hugging_face.read(name) if os.path.isdir(name) else gguf_model.read(name)
 
 
-def configuration(path: str | os.PathLike[str]) -> LanguageConfig:
-    """Returns the sizes and options of a language model: of a GGUF file, a folder, or a config.json alone."""
-    name = checks.path("a language model", path)
-    if os.path.isdir(name):
-        name = os.path.join(name, "config.json")
-    return config_json.read(name) if name.endswith(".json") else gguf_model.configuration(gguf.read(name))
+def described(path: str | os.PathLike[str]) -> tuple[LanguageConfig, dict[str, str]]:
+    """Returns a model's configuration and {parameter: its format}: of a GGUF file, a folder, or a config.json alone."""
+    name = checks.path("load path", path)
+    name = os.path.join(name, "config.json") if os.path.isdir(name) else name
+    if not name.endswith(".json"):
+        stored = gguf_model.read(name)
+        return stored.config, {each: weight.format for each, weight in stored.weights.items()}
+    config, form = config_json.read(name), config_json.stored_format(name)
+    return config, {each: form for each, _ in places(config)}
 
 
 def is_model(path: object) -> bool:

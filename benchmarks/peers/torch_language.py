@@ -1,0 +1,67 @@
+"""A language model with adapters in PyTorch: transformers and peft, from Hugging Face's folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .process import Task
+
+
+def use_once() -> None:
+    """What loads at first use belongs to the import."""
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    import torch
+    from peft import PeftModel  # noqa: F401
+    from transformers import AutoModelForCausalLM, LlamaForCausalLM  # noqa: F401
+
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    layer = torch.nn.Linear(4, 4)
+    layer(torch.ones(4, 4)).sum().backward()
+    torch.optim.AdamW(layer.parameters(), fused=True).step()
+
+
+def load(task: Task, bfloat16: bool, checkpointing: bool) -> Any:
+    """The model in float32 or bfloat16."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    dtype = torch.bfloat16 if bfloat16 else torch.float32
+    model = AutoModelForCausalLM.from_pretrained(Path(task.folder) / "folder", dtype=dtype)
+    if checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    return model
+
+
+def training(model: Any, x: np.ndarray, y: np.ndarray, task: Task) -> Callable[[], float]:
+    """A step of the adapters, which are in float32."""
+    import torch
+    from peft import PeftModel
+
+    module = PeftModel.from_pretrained(model, Path(task.folder) / "adapter", is_trainable=True).train()
+    trained = [value for value in module.parameters() if value.requires_grad]
+    rule = torch.optim.AdamW(trained, lr=task.lr, weight_decay=0.01, fused=True)
+    ids, targets = torch.from_numpy(x), torch.from_numpy(y).flatten()
+
+    def step() -> float:
+        scores = module(input_ids=ids, use_cache=False).logits
+        loss = torch.nn.functional.cross_entropy(scores.float().flatten(0, 1), targets)
+        loss.backward()
+        rule.step()
+        rule.zero_grad(set_to_none=True)
+        return float(loss)
+
+    return step
+
+
+def writing(model: Any, prompt: np.ndarray, count: int) -> Callable[[], Any]:
+    """A text that goes on from the prompt by the largest scores."""
+    import torch
+
+    ids = torch.from_numpy(prompt)[None]
+    options = {"do_sample": False, "max_new_tokens": count, "min_new_tokens": count, "pad_token_id": 0}
+    return lambda: model.eval().generate(ids, attention_mask=torch.ones_like(ids), **options)[0]
