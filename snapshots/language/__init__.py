@@ -37,13 +37,15 @@ def is_model(path: object) -> bool:
     return isinstance(name, str) and (name.lower().endswith(".gguf") or name.endswith("/") or os.path.isdir(name))
 
 
-def save(net: TrainedNet, path: str | os.PathLike[str], quantization: Any = None) -> None:
+def save(net: TrainedNet, path: str | os.PathLike[str], quantization: Any = None, **options: object) -> None:
     """Writes a net of `models.language_model` or `models.load`: a GGUF file, or else a folder of Hugging Face's.
 
     quantization: the format of matrices that are parameters of the net, "f32", "f16", "bf16", and of GGUF files
     "q4_0", "q4_1", "q8_0"; None: float32. SnapshotError for a net with other parameters, and what cannot be written.
     """
     name, config = checks.path("save", path), getattr(net, "language", None)
+    if options:
+        raise TypeError(f"{name}: wanted options of a language model, ['quantization'], received {sorted(options)}")
     if not isinstance(config, LanguageConfig):
         raise SnapshotError(f"{name}: wanted a net of models.language_model or models.load, received another")
     if config.architecture not in IN_FILES:

@@ -92,10 +92,12 @@ class Tokenizer:
         >>> net.tokenizer.encode("Hello, world!")  # doctest: +SKIP
         [19556, 28, 905, 17]
         """
-        if not isinstance(text, str):
-            raise TypeError(f"encode: wanted a text, received {text!r:.100}")
-        first = self.begin_id if begin and self.special.adds_begin else None
-        return [*([] if first is None else [first]), *self.inner.encode(text, add_special_tokens=False).ids]
+        inner, first = self.inner, self.begin_id if begin and self.special.adds_begin else None
+        try:
+            ids: list[int] = inner.encode(text, add_special_tokens=False).ids
+        except TypeError as error:
+            raise TypeError(f"encode: wanted a text, without lone surrogates, received {text!r:.100}") from error
+        return ids if first is None else [first, *ids]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Returns the text of ids, names of special tokens in it. ValueError for ids that the model does not have."""

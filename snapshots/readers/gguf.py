@@ -123,7 +123,8 @@ class _Header:
     def file(self) -> GGUFFile:
         magic = bytes(self.data[:4])
         if magic != MAGIC:
-            raise SnapshotError(f"{self.path}: wanted a file that begins with {MAGIC!r}, received {magic!r}")
+            wanted = f"a GGUF file, which begins with {MAGIC!r}, or the folder that has config.json"
+            raise SnapshotError(f"{self.path}: wanted {wanted}, received {magic!r}")
         self.at = 4
         version = self.number("the version", "I")
         if version not in VERSIONS:

@@ -66,8 +66,9 @@ def test_texts_and_ids_worked_out_by_hand(tmp_path: Path):
     for messages in ("the", None, {"role": "user", "content": "the"}):
         with pytest.raises(TypeError, match="render: wanted a list of messages, received"):
             tokenizer.render(messages)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="received 7"):
-        tokenizer.encode(7)  # type: ignore[arg-type]
+    for text in (7, None, ["a"], "a\ud800"):
+        with pytest.raises(TypeError, match=r"encode: wanted a text, .* received"):
+            tokenizer.encode(text)  # type: ignore[arg-type]
 
 
 def test_answers_count_with_the_token_that_ends_them(tmp_path: Path):
