@@ -57,7 +57,7 @@ def read(path: str | os.PathLike[str]) -> StoredModel:
         else:
             weights[name] = _weight(file, place, config.architecture)
     check_lacking(file.path, lacking + [f"tensor {name!r}" for name in file.tensors if name not in known])
-    return StoredModel(file.path, config, weights, _tokenizer(file, config))
+    return StoredModel(config, weights, _tokenizer(file, config))
 
 
 def configuration(file: GGUFFile) -> LanguageConfig:

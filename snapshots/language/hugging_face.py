@@ -53,7 +53,7 @@ def read(folder: str) -> StoredModel:
         found[name] = StoredWeight(info.code.lower(), place.shape, data.reshape(rows, -1))
     lacking += [f"tensor {name!r}" for name in arrays if name not in used and not name.endswith("rotary_emb.inv_freq")]
     check_lacking(folder, lacking)
-    return StoredModel(folder, config, found, _tokenizer(folder, config))
+    return StoredModel(config, found, _tokenizer(folder, config))
 
 
 def _converted(folder: str, place: Place, numbers: NDArray[np.float32]) -> StoredWeight:

@@ -52,7 +52,6 @@ class StoredModel(NamedTuple):
     tokenizer: None where the model has none.
     """
 
-    path: str
     config: LanguageConfig
     weights: dict[str, StoredWeight]
     tokenizer: Tokenizer | None

@@ -8,7 +8,7 @@ import numpy as np
 
 from singa_lite.common.errors import GraphError
 from singa_lite.data import Tokenizer
-from singa_lite.data.json_lines import checked_messages
+from singa_lite.data.language import checked_messages
 from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.net.generation import checked
 from singa_lite.net.generation.checked import Ids
