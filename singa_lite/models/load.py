@@ -49,13 +49,13 @@ def load(
     """
     at = devices.get(device)
     choices = ("stored", "float32", *(FROZEN if at.is_abstract else ()))
-    checks.check_choice("load: weights", weights, choices)
+    checks.check_choice("load weights", weights, choices)
     stored = None if at.is_abstract else language.opened(path)
     if stored is None:
         config, formats = language.described(path)
     else:
         config, formats = stored.config, {name: weight.format for name, weight in stored.weights.items()}
-    most = checks.integer("load: length", min(config.context, _LENGTH) if length is None else length, 1)
+    most = checks.integer("load length", min(config.context, _LENGTH) if length is None else length, 1)
     formats = formats if weights == "stored" else dict.fromkeys(formats, weights)
     frozen = {name: form for name, form in formats.items() if _can_freeze(name, form)}
     net = language_model(
