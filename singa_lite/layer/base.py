@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
@@ -19,7 +19,7 @@ from singa_lite.layer import initializer, names
 from singa_lite.layer.constants import shared_constant
 from singa_lite.layer.lora import LORA_NAMES
 from singa_lite.layer.sample_shape import SampleShape
-from singa_lite.layer.text_layer import TextLayer
+from singa_lite.layer.traits import LayerTraits
 from singa_lite.tensor import Shape, Tensor, full, to_numpy
 from singa_lite.tensor.frozen import freeze
 
@@ -32,14 +32,12 @@ class Context(NamedTuple):
     seed: int
 
 
-class LayerBase(TextLayer):
+class LayerBase(LayerTraits):
     """A layer's name, traits, parameters and state, and the layers within it. Base of `Layer`.
 
     name: as for `Layer`. Within a layer that holds it the path is "<path of that layer>/<name>", else the name alone;
     tensors, random numbers and snapshots are found by the path.
     """
-
-    forward: Callable[..., Tensor | list[Tensor] | tuple[Tensor, ...]]
 
     _name: str
     #: What was set after the constructor: options by name, "trainable", "shared_with", "lora".
