@@ -7,7 +7,7 @@ from hashlib import sha256
 from weakref import WeakKeyDictionary
 
 from singa_lite.common.errors import SnapshotError
-from singa_lite.snapshots.manifest import digest
+from singa_lite.snapshots.manifest import Attribute, digest
 from singa_lite.snapshots.tree import Tree
 from singa_lite.tensor import Tensor, to_numpy
 from singa_lite.training.trained_net import TrainedNet
@@ -45,7 +45,7 @@ def without_base(contents: Tree, net: TrainedNet, run: object) -> Tree:
     if run not in _known:
         _known[run] = base_digest(net)
     arrays = {path: lazy for path, lazy in contents.arrays.items() if path not in base}
-    named = {"entries": len(arrays), BASE: _known[run], ADAPTERS: _adapters_of(net)}
+    named: dict[str, Attribute] = {"entries": len(arrays), BASE: _known[run], ADAPTERS: _adapters_of(net)}
     return Tree(arrays, contents.attributes | named, contents.path)
 
 

@@ -50,8 +50,7 @@ def language_of(net: TrainedNet) -> LanguageConfig | None:
 
 def _checked(where: str, net: TrainedNet, names: object) -> Mapping[str, str]:
     given = {} if names is None else names
-    texts = [text for pair in given.items() for text in pair] if isinstance(given, Mapping) else [given]
-    if not all(isinstance(text, str) and text for text in texts):
+    if not isinstance(given, Mapping) or not all(isinstance(t, str) and t for pair in given.items() for t in pair):
         raise TypeError(f"{where}: names: wanted {{layer: module}} of strings, or a NameMap, received {names!r:.100}")
     strange = sorted(given.keys() - net.all_layers().keys())
     if strange:

@@ -128,9 +128,9 @@ class AdapterMethods(TrainedNet):
         for layer in weights:
             merge(layer)
         gone = [layer.own_parameters[name].name for layer in weights for name in LORA_NAMES]
-        for net in self.family():
-            for name in gone if net.optimizer is not None else ():
-                net.optimizer.state.pop(name, None)
+        for optimizer in (net.optimizer for net in self.family()):
+            for name in gone if optimizer is not None else ():
+                optimizer.state.pop(name, None)
         for layer in adapted:
             layer.lora = None
         self.note_setting()
