@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from hashlib import sha256
 from weakref import WeakKeyDictionary
 
 from singa_lite.common.errors import SnapshotError
-from singa_lite.snapshots.manifest import digest
+from singa_lite.snapshots.manifest import Attribute, digest
 from singa_lite.snapshots.tree import Tree
 from singa_lite.tensor import Tensor, to_numpy
 from singa_lite.training.trained_net import TrainedNet
 
-#: The attribute of a tree without the base: the SHA-256 that `base_digest` gives.
-BASE = "base"
+#: Attributes of a tree without the base: the SHA-256 that `base_digest` gives; options of the adapters by layer, JSON.
+BASE, ADAPTERS = "base", "adapters"
 
 #: Digests by what is written several times over the same base, such as a training run.
 _known: WeakKeyDictionary[object, str] = WeakKeyDictionary()
@@ -20,16 +21,11 @@ _known: WeakKeyDictionary[object, str] = WeakKeyDictionary()
 
 def base_parameters(net: TrainedNet) -> dict[str, Tensor]:
     """The base by paths as in a tree, quantised weights below "frozen/"; nothing for a net without adapters."""
-    if not has_adapters(net):
+    if all(layer.lora is None for layer in net.all_layers().values()):
         return {}
     frozen = {f"frozen/{name}": tensor for name, tensor in net.frozen().items()}
     parameters = {f"parameters/{name}": tensor for name, tensor in net.parameters().items()}
     return frozen | {path: tensor for path, tensor in parameters.items() if not tensor.stores_grad}
-
-
-def has_adapters(net: TrainedNet) -> bool:
-    """Whether a layer of the net has an adapter."""
-    return any(layer.lora is not None for layer in net.all_layers().values())
 
 
 def base_digest(net: TrainedNet) -> str:
@@ -49,7 +45,13 @@ def without_base(contents: Tree, net: TrainedNet, run: object) -> Tree:
     if run not in _known:
         _known[run] = base_digest(net)
     arrays = {path: lazy for path, lazy in contents.arrays.items() if path not in base}
-    return Tree(arrays, contents.attributes | {"entries": len(arrays), BASE: _known[run]}, contents.path)
+    named: dict[str, Attribute] = {"entries": len(arrays), BASE: _known[run], ADAPTERS: _adapters_of(net)}
+    return Tree(arrays, contents.attributes | named, contents.path)
+
+
+def _adapters_of(net: TrainedNet) -> str:
+    """JSON of {path: (rank, alpha, dropout)} of the layers that have an adapter."""
+    return json.dumps({path: layer.lora for path, layer in net.all_layers().items() if layer.lora is not None})
 
 
 def absent_paths(net: TrainedNet, snapshot: Tree) -> frozenset[str]:
@@ -58,10 +60,11 @@ def absent_paths(net: TrainedNet, snapshot: Tree) -> frozenset[str]:
     if wanted is None:
         return frozenset()
     base = base_parameters(net)
-    if not base:
+    theirs, ours = snapshot.attributes.get(ADAPTERS), _adapters_of(net)
+    if theirs != ours:
         raise SnapshotError(
-            f"{snapshot.path}: wanted a net with adapters, as the file holds adapters alone, received one without; "
-            "net.add_lora(...) with the options of the file's makes them"
+            f"{snapshot.path}: wanted a net with the adapters that the file holds, (rank, alpha, dropout) by layer, "
+            f"{theirs!s:.200}, received {ours:.200}; add_lora with the same options makes them"
         )
     found = base_digest(net)
     if found != wanted:

@@ -12,6 +12,7 @@ from math import sqrt
 
 import numpy as np
 
+from singa_lite.common import checks
 from singa_lite.common.atomic import write_anew
 from singa_lite.common.errors import GraphError, SnapshotError
 from singa_lite.common.notice import warn
@@ -37,7 +38,7 @@ _NAME = re.compile(r"base_model\.model\.(.+)\.(lora_A|lora_B)\.weight", re.DOTAL
 #: What peft can do beyond this, with the values that say that it does not.
 _REFUSED: Mapping[str, tuple[object, ...]] = {
     "bias": ("none",),
-    **dict.fromkeys(("use_dora", "lora_bias"), (None, False)),
+    **dict.fromkeys(("use_dora", "lora_bias"), (False, None)),
     **dict.fromkeys(("modules_to_save", "layer_replication", "trainable_token_indices"), (None, [])),
 }
 
@@ -48,7 +49,10 @@ def save(net: TrainedNet, folder: Path, names: object, base: str | None) -> None
     adapters = {path: layer.lora for path, layer in layers.items() if layer.lora is not None}
     if not adapters:
         raise GraphError("save_adapter: wanted a net with adapters, received one without")
-    where = os.fsdecode(folder)
+    where = checks.path("save_adapter", folder)
+    if base is not None and not isinstance(base, str):
+        raise TypeError(f"save_adapter: wanted base to be the name of the base model, received {base!r:.100}")
+    net.check_usable()
     modules = modules_of(where, net, layers, names)
     for path in sorted(adapters.keys() - modules.keys()):
         raise SnapshotError(
@@ -121,7 +125,8 @@ def load(net: TrainedNet, folder: Path, names: object, adapt: Callable[[Mapping[
 
     SnapshotError for what does not fit; nothing is changed then.
     """
-    where = os.fsdecode(folder)
+    where = checks.path("load_adapter", folder)
+    net.check_usable()
     config, file = _read_config(os.path.join(where, CONFIG)), os.path.join(where, WEIGHTS)
     layers, shapes = _takers(net), _shapes(file)
     modules = modules_of(where, net, layers, names)
@@ -199,14 +204,12 @@ def _lora(where: str, config: Mapping[str, Unchecked], module: str, shape: Shape
     of_module = f"{where}: {module}"
     rank = _by_pattern(config, "r", "rank_pattern", module)
     alpha = _by_pattern(config, "lora_alpha", "alpha_pattern", module)
-    if shape[:1] != (rank,):
-        raise SnapshotError(
-            f"{of_module}: wanted a lora_A of {rank!r:.50} rows, as the configuration says, received {shape}"
-        )
     try:
         lora = checked_lora(of_module, rank, alpha, config.get("lora_dropout", 0.0))
     except ValueError as error:
         raise SnapshotError(str(error)) from None
+    if shape[:1] != (lora.rank,):
+        raise SnapshotError(f"{of_module}: wanted a lora_A of {lora.rank} rows, as {CONFIG} says, received {shape}")
     return lora._replace(alpha=lora.alpha * sqrt(lora.rank)) if config.get("use_rslora") is True else lora
 
 

@@ -50,8 +50,8 @@ def language_of(net: TrainedNet) -> LanguageConfig | None:
 
 def _checked(where: str, net: TrainedNet, names: object) -> Mapping[str, str]:
     given = {} if names is None else names
-    if not isinstance(given, Mapping) or not all(isinstance(text, str) for pair in given.items() for text in pair):
-        raise TypeError(f"names: wanted a mapping of strings, received {names!r:.100}")
+    if not isinstance(given, Mapping) or not all(isinstance(t, str) and t for pair in given.items() for t in pair):
+        raise TypeError(f"{where}: names: wanted {{layer: module}} of strings, or a NameMap, received {names!r:.100}")
     strange = sorted(given.keys() - net.all_layers().keys())
     if strange:
         raise SnapshotError(f"{where}: names: wanted layers of the net as keys, received {strange}")

@@ -157,6 +157,23 @@ def test_merged_nets_compute_the_same():
     assert all_bits(net.parameters()).keys() == before.keys()
 
 
+def test_a_part_of_a_net_is_merged_with_the_whole(tmp_path):
+    """No optimizer has state of an adapter that is gone."""
+    net = trained()
+    part = net.submodel("hidden")
+    assert part.merge_lora() == ["first", "point", "hidden"]
+    assert net.optimizer.state.keys() == {"scores/lora_a", "scores/lora_b"}
+    wanted = predicted(net, X)
+    np.testing.assert_array_equal(predicted(saved_and_loaded(net, tmp_path), X), wanted)
+
+
+def test_fit_warns_where_nothing_trains():
+    net = trained()
+    net.merge_lora()
+    with pytest.warns(UserWarning, match="all frozen"):
+        net.fit(X, Y, verbose=False)
+
+
 # --- over quantised weights ----------------------------------------------------------------------------------
 
 
@@ -177,6 +194,17 @@ def quantised(format: str = "q8_0") -> FeedForwardNet:
     net.add_lora(3, 5.0, ["query", "gate", "output", "head"])
     set_adapters(net)
     return net
+
+
+def test_missing_bytes_of_quantised_weights_are_named(tmp_path):
+    quantised().save_adapter(tmp_path / "a")
+    calls = [
+        lambda net: net.merge_lora(),
+        lambda net: net.save_adapter(tmp_path / "b"),
+        lambda net: net.load_adapter(tmp_path / "a"),
+    ]
+    made = lambda: FeedForwardNet.from_config(quantised().config(), device.new_cpu())  # noqa: E731
+    assert_all_refused([row(call, GraphError, "'block0'", "set_frozen", net=made) for call in calls])
 
 
 def test_adapters_over_quantised_weights(tmp_path):
@@ -342,10 +370,12 @@ def test_a_checkpoint_over_another_base_is_refused(tmp_path):
     with pytest.raises(SnapshotError, match="base"):
         Checkpointed(tmp_path).fit(other, resume="auto")
     assert state_of(other) == before
-    plain = images()
-    plain.compile(optimizer.Adam(0.01))
-    with pytest.raises(SnapshotError, match="add_lora"):
-        plain.load(latest(tmp_path))
+    scaled = images()
+    scaled.add_lora(3, 4.0, "all")
+    for one in (images(), scaled):
+        one.compile(optimizer.Adam(0.01))
+        with pytest.raises(SnapshotError, match=r"5\.0.*add_lora"):
+            one.load(latest(tmp_path))
     with pytest.raises(SnapshotError, match="base"):
         singa_lite.load(latest(tmp_path))
 
@@ -446,6 +476,9 @@ def test_folders_that_do_not_fit(tmp_path):
         row(lambda net: net.load_adapter(good, names=3), TypeError, "names", net=images),
         row(lambda net: net.load_adapter(good), SnapshotError, "float64", net=lambda: images(dtype="float64")),
         row(lambda net: net.save_adapter(good), GraphError, "adapters", net=images),
+        row(lambda net: net.save_adapter(3), TypeError, "save_adapter", "3", net=adapted),
+        row(lambda net: net.save_adapter(tmp_path / "no", base=3), TypeError, "base", "3", net=adapted),
+        row(lambda net: net.save_adapter(tmp_path / "no", names={"first": ""}), TypeError, "names", net=adapted),
         row(lambda net: net.save_adapter(good / "adapter_config.json"), SnapshotError, "adapter_config", net=adapted),
     ]
     assert_all_refused(rows)
@@ -469,6 +502,7 @@ MISUSES = [
     row(lambda net: net.add_lora(2, targets=[]), TypeError, "targets", net=images),
     row(lambda net: net.add_lora(2, targets=7), TypeError, "targets", "7", net=images),
     row(lambda net: net.add_lora(2, targets=[3]), TypeError, "targets", "3", net=images),
+    row(lambda net: net.add_lora(2, targets=images().layers["hidden"]), GraphError, "another", net=images),
     row(lambda net: net.add_lora(2), GraphError, "'hidden'", net=adapted),
     row(lambda net: net.merge_lora(), GraphError, "adapters", net=images),
     row(lambda net: setattr(net.layers["flat"], "lora", (1, 1.0, 0.0)), GraphError, "'flat'", net=images),

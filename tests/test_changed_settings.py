@@ -55,6 +55,7 @@ MADE: dict[str, Case] = {
 
 _WINDOW = {"kernel": 5, "stride": 4, "border_mode": "valid", "pad": 0, "padding": "valid"}
 _FILTERS = {"weight_init": 0.5, "bias_init": 0.5, "use_bias": False}
+_PRODUCTS = {**_FILTERS, "weight_format": "f16"}
 _RECURRENT = {
     **{"hidden_size": 3, "num_stacks": 3, "bidirectional": False, "merge": "concat", "stateful": True},
     **{"input_mode": "skip", "recurrent_init": 0.5, **_FILTERS},
@@ -130,8 +131,8 @@ REFUSED: dict[str, dict[str, Any]] = {
     "BatchNormalization": {"gamma_init": 0.5, "beta_init": 0.5},
     "Bidirectional": {"layer": layers.GRU("r", 2)},
     "Cropping2D": {"crop": 2},
-    "Dense": {"num_output": 6, **_FILTERS},
-    "Embedding": {"num_embeddings": 12, "dim": 5, "weight_init": 0.5},
+    "Dense": {"num_output": 6, **_PRODUCTS},
+    "Embedding": {"num_embeddings": 12, "dim": 5, "weight_init": 0.5, "weight_format": "f16"},
     "Flatten": {"axis": 2},
     "GroupNormalization": {"groups": 3, "gamma_init": 0.5, "beta_init": 0.5},
     "GRU": {**_RECURRENT, "dropout": 0.3, "batch_size": 4, "return_sequences": False},
@@ -142,7 +143,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "LRN": {"mode": "within_channel"},
     "MultiHeadAttention": {
         **{"heads": 1, "head_size": 2, "kv_heads": 1, "rotary": False, "dropout": 0.0, "causal": False},
-        **{"qkv_bias": False, "query_key_norm": False, "packed": True, **_FILTERS},
+        **{"qkv_bias": False, "query_key_norm": False, "packed": True, **_PRODUCTS},
     },
     "Net": {"net": FeedForwardNet()},
     "Normalization": {"mean": [1, 2]},
@@ -151,12 +152,12 @@ REFUSED: dict[str, dict[str, Any]] = {
     "Reshape": {"shape": (3, 30)},
     "Slice": {"axis": 2, "slice_point": [2]},
     "Split": {"num_output": 2},
-    "SwiGLU": {"num_output": 3, **_FILTERS},
+    "SwiGLU": {"num_output": 3, **_PRODUCTS},
     "TiedDense": {"embedding": layers.Embedding("other", 9, 4)},
     "TimeDistributed": {"layer": layers.Dense("other", 4)},
     "TransformerBlock": {
         **{"heads": 1, "hidden_size": 5, "norm": "rms", "dropout": 0.0, "hidden_dropout": 0.0, "activation": "swiglu"},
-        **{"head_size": 2, "kv_heads": 1, "rotary": False, "normalize_first": False, **_FILTERS},
+        **{"head_size": 2, "kv_heads": 1, "rotary": False, "normalize_first": False, **_PRODUCTS},
         **{"qkv_bias": False, "query_key_norm": True, "window": 2, "packed": True},
     },
     "Upsampling2D": {"factor": 3},

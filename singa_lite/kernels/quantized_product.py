@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from singa_lite.common.array_types import Array
 from singa_lite.kernels.interface.quantized import FORMATS
@@ -130,17 +131,14 @@ def _is_narrow(array: Array | TensorSpec) -> bool:
 
 def _unread(spec: TensorSpec | None) -> Array | None:
     """An array of this form over a single element, whose elements nobody may read."""
-    if spec is None:
-        return None
-    return np.lib.stride_tricks.as_strided(np.empty(1, spec.dtype), spec.shape, spec.strides, writeable=True)
+    return None if spec is None else as_strided(np.empty(1, spec.dtype), spec.shape, spec.strides)
 
 
 def _carved(scratch: Array | None, start: int, shape: tuple[int, ...], dtype: np.dtype) -> Array:
     """An array in the scratch; without one, an array of this form that nobody may read."""
     if scratch is not None:
         return np.ndarray(shape, dtype, scratch, start)
-    strides = (shape[1] * dtype.itemsize, dtype.itemsize)
-    return np.lib.stride_tricks.as_strided(np.empty(1, dtype), shape, strides, writeable=True)
+    return as_strided(np.empty(1, dtype), shape, (shape[1] * dtype.itemsize, dtype.itemsize))
 
 
 def _form(call: Call) -> tuple[object, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
@@ -12,14 +12,14 @@ from numpy.typing import DTypeLike, NDArray
 
 from singa_lite.common.array_types import Array, DType
 from singa_lite.common.checks import flag
-from singa_lite.common.errors import GraphError, ShapeError
+from singa_lite.common.errors import GraphError
 from singa_lite.common.table import Table
 from singa_lite.device import Device
 from singa_lite.layer import initializer, names
 from singa_lite.layer.constants import shared_constant
 from singa_lite.layer.lora import LORA_NAMES
 from singa_lite.layer.sample_shape import SampleShape
-from singa_lite.layer.text_layer import TextLayer
+from singa_lite.layer.traits import LayerTraits
 from singa_lite.tensor import Shape, Tensor, full, to_numpy
 from singa_lite.tensor.frozen import freeze
 
@@ -32,14 +32,12 @@ class Context(NamedTuple):
     seed: int
 
 
-class LayerBase(TextLayer):
+class LayerBase(LayerTraits):
     """A layer's name, traits, parameters and state, and the layers within it. Base of `Layer`.
 
     name: as for `Layer`. Within a layer that holds it the path is "<path of that layer>/<name>", else the name alone;
     tensors, random numbers and snapshots are found by the path.
     """
-
-    forward: Callable[..., Tensor | list[Tensor] | tuple[Tensor, ...]]
 
     _name: str
     #: What was set after the constructor: options by name, "trainable", "shared_with", "lora".
@@ -192,7 +190,7 @@ class LayerBase(TextLayer):
         GraphError outside `setup` and for a name that is taken, ValueError for one that a snapshot cannot hold.
         """
         context = self._check_new("add_parameter", name)
-        tensor = self._borrowed(name, tuple(shape))
+        tensor = self._borrowed("_parameters", name, tuple(shape))
         if tensor is None:
             tensor = context.device.empty(shape, context.dtype, layout)
             tensor.name = f"{self.path}/{name}"
@@ -245,12 +243,8 @@ class LayerBase(TextLayer):
         it is the other's. GraphError outside `setup` and for a name that is taken.
         """
         context = self._check_new("add_frozen", name)
-        if self.shared_with is not None:
-            tensor: Tensor | None = self.shared_with._frozen.get(name)
-            if tensor is None or tensor.shape != tuple(shape):
-                theirs = {n: t.shape for n, t in self.shared_with._frozen.items()}
-                raise ShapeError(f"layer {self.path!r}: wanted to share {name!r} of shape {shape}, received {theirs}")
-        else:
+        tensor = self._borrowed("_frozen", name, tuple(shape))
+        if tensor is None:
             tensor = context.device.frozen(shape)
             tensor.name = f"{self.path}/{name}"
         self._frozen[name] = tensor
@@ -265,8 +259,8 @@ class LayerBase(TextLayer):
         freeze(f"layer {self.path!r}: set_frozen({name!r:.100})", self.frozen[name], array)
         super().note_change(name)
 
-    def _borrowed(self, name: str, shape: Shape) -> Tensor | None:
-        """Another layer's parameter that stands for a new one; None where the layer makes its own."""
+    def _borrowed(self, table: str, name: str, shape: Shape) -> Tensor | None:
+        """Another layer's tensor of this table that stands for a new one; None where the layer makes its own."""
         return None
 
     def _check_new(self, call: str, name: str) -> Context:

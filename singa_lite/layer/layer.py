@@ -193,8 +193,8 @@ class Layer(LayerBase):
         self.note_set("shared_with")
         return self
 
-    def _borrowed(self, name: str, shape: Shape) -> Tensor | None:
-        return None if self.shared_with is None else sharing.borrowed_parameter(self, self.shared_with, name, shape)
+    def _borrowed(self, table: str, name: str, shape: Shape) -> Tensor | None:
+        return None if self.shared_with is None else sharing.borrowed(self, self.shared_with, table, name, shape)
 
     # ---- options that are set later
 

@@ -12,12 +12,13 @@ from singa_lite.layer.base import LayerBase
 from singa_lite.tensor import Shape, Tensor
 
 
-def borrowed_parameter(layer: LayerBase, other: LayerBase, name: str, shape: Shape) -> Tensor:
-    """The parameter of the other layer that stands for this new one. ShapeError where it has none of this shape."""
-    if name not in other._parameters or other._parameters[name].shape != shape:
-        theirs = {n: t.shape for n, t in other.parameters.items()}
+def borrowed(layer: LayerBase, other: LayerBase, table: str, name: str, shape: Shape) -> Tensor:
+    """The tensor of the other layer's table that stands for a new one. ShapeError where it has none of this shape."""
+    found: dict[str, Tensor] = getattr(other, table)
+    if name not in found or found[name].shape != shape:
+        theirs = {n: t.shape for n, t in found.items()}
         raise ShapeError(f"layer {layer.path!r}: wanted to share {name!r} of shape {shape}, received {theirs}")
-    return other._parameters[name]
+    return found[name]
 
 
 def check_shared(layer: LayerBase, other: LayerBase) -> None:

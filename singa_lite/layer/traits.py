@@ -1,15 +1,20 @@
-"""LayerTraits: what a class of layers says of itself."""
+"""LayerTraits: what a class of layers says of itself, and what it does with texts position by position."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from singa_lite.common.described import Described
 from singa_lite.layer.lora import Lora, LoraForm, set_lora
+from singa_lite.layer.past import LayerPast
+from singa_lite.tensor import Shape, Tensor
 
 
 class LayerTraits(Described):
     """The traits of a layer, which a subclass of `Layer` states where it differs. Base of `LayerBase`."""
+
+    forward: Callable[..., Tensor | list[Tensor] | tuple[Tensor, ...]]
 
     #: "softmax" or "sigmoid" if the output is that of something, for losses that would take it a second time.
     gives: str = ""
@@ -54,3 +59,27 @@ class LayerTraits(Described):
     def lora_form(self, rank: int) -> LoraForm | None:
         """The shapes of an adapter of this rank, once `setup` has run; None: it takes none."""
         return None
+
+    # ---- texts position by position, see `net.generate`
+
+    def refuses_past(self) -> str:
+        """Why `continued` cannot serve, in words; "" if it can, as where the layer is `positionwise`."""
+        if self.positionwise or type(self).continued is not LayerTraits.continued:
+            return ""
+        return "it may look at several positions"
+
+    def kept_of_past(self, batch: int, length: int) -> Mapping[str, Shape]:
+        """What it keeps of so many texts, of up to `length` positions: shapes by name, in the net's dtype."""
+        return {}
+
+    def most_positions(self) -> int | None:
+        """The most positions of a text that it can tell apart; None: any number."""
+        return None
+
+    def continued(self, past: LayerPast, *inputs: Tensor) -> Tensor | list[Tensor] | tuple[Tensor, ...]:
+        """As forward(False, *inputs), for the next m positions, at least one, of texts: x (n, m, ...).
+
+        past: what the layer keeps of those before, zeros at first, which it moves on; `past.position` of them came
+        before. A layer that looks at several positions, or has another m for each, writes one of its own.
+        """
+        return self.forward(False, *inputs)

@@ -51,6 +51,10 @@ class AdapterMethods(TrainedNet):
         self.adapt({layer.path: lora for layer in self._targets(targets)})
         return [layer.path for layer in self.adapted_layers()]
 
+    def family(self) -> list[TrainedNet]:
+        """Returns this net, and after it those that have layers of it, see `submodel`."""
+        return [self]
+
     def adapted_layers(self) -> list[Layer]:
         """Returns the layers that have an adapter, in topological order."""
         return [layer for layer in self.all_layers().values() if layer.lora is not None]
@@ -91,7 +95,10 @@ class AdapterMethods(TrainedNet):
         if not isinstance(given, Collection) or not goes_through(given) or not given:
             raise TypeError(f"add_lora targets: wanted names of layers, or a name, received {targets!r:.100}")
         chosen: list[str] = []
-        for name in [each.path if isinstance(each, Layer) else each for each in given]:
+        for each in given:
+            name = each.path if isinstance(each, Layer) else each
+            if isinstance(each, Layer) and found.get(name) is not each:
+                raise GraphError(f"add_lora targets: wanted layers of the net, received {each!r}, which is in another")
             if not isinstance(name, str) or not name:
                 raise TypeError(f"add_lora targets: wanted layers or their names, received {name!r:.100} among them")
             called = [path for path in found if path == name or path.endswith(f"/{name}")]
@@ -113,16 +120,18 @@ class AdapterMethods(TrainedNet):
         (['dense'], ['dense/bias', 'dense/weight'])
         """
         self.device.check_bytes("merge_lora")
+        self.check_usable()
         adapted = self.adapted_layers()
         if not adapted:
             raise GraphError("merge_lora: wanted a net with adapters, received one without")
         weights = {id(_owner(layer)): _owner(layer) for layer in adapted}.values()
         for layer in weights:
             merge(layer)
-        state = {} if self.optimizer is None else self.optimizer.state
+        gone = [layer.own_parameters[name].name for layer in weights for name in LORA_NAMES]
+        for optimizer in (net.optimizer for net in self.family()):
+            for name in gone if optimizer is not None else ():
+                optimizer.state.pop(name, None)
         for layer in adapted:
-            for name in LORA_NAMES:
-                state.pop(layer.own_parameters[name].name, None)
             layer.lora = None
         self.note_setting()
         return [layer.path for layer in adapted]

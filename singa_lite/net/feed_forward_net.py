@@ -13,6 +13,7 @@ from singa_lite import device as devices
 from singa_lite.autograd.rewriting import Rule
 from singa_lite.common.checks import integer
 from singa_lite.common.keywords import explains_keywords
+from singa_lite.common.notice import warn
 from singa_lite.common.unique import Unique
 from singa_lite.compiler.report import net_text
 from singa_lite.compiler.report.net_text import LayerRow
@@ -31,6 +32,7 @@ from singa_lite.net.text_methods import TextMethods
 from singa_lite.tensor import DeviceSpec
 from singa_lite.training import checked, fit, weights
 from singa_lite.training.loop import evaluation, sources
+from singa_lite.training.trained_net import TrainedNet
 
 if TYPE_CHECKING:
     from singa_lite.snapshots.language.config import LanguageConfig
@@ -94,8 +96,12 @@ class FeedForwardNet(StepMethods, PlanMethods, FileMethods, TextMethods, Adapter
         >>> net = Sequential([layers.Dense(3, input_shape=(5,))])
         >>> net.to_device(device.new_cpu())
         """
+        move(self.family(), devices.get(device))
+
+    def family(self) -> list[TrainedNet]:
+        """Returns this net, and after it those that have layers of it, see `submodel`."""
         others = [] if self._family is None else [net for net in self._family.nets() if net is not self]
-        move([self, *others], devices.get(device))
+        return [self, *others]
 
     def submodel(self, outputs: str | Collection[str], inputs: str | Collection[str] | None = None) -> FeedForwardNet:
         """Returns a net of those layers of this one that lead to `outputs`: the same layer objects, with their
@@ -246,6 +252,13 @@ class FeedForwardNet(StepMethods, PlanMethods, FileMethods, TextMethods, Adapter
         self.device.check_bytes("fit")
         self._trainer.required_optimizer("fit")
         objective = self._trainer.objective()
+        values = self.parameters().values()
+        if values and self._trainer.own_step is None and not any(value.stores_grad for value in values):
+            warn(
+                "fit: wanted parameters that train, received a net whose layers are all frozen: set `trainable` of "
+                "some, or call add_lora()",
+                UserWarning,
+            )
         self._batches.refuse_weights("fit", sample_weight=sample_weight, class_weight=class_weight)
         begun = sources.checked_initial_epoch(initial_epoch, epochs, resume)
         classes = weights.class_weights("fit", class_weight, self, objective)

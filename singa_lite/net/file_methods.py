@@ -41,7 +41,8 @@ class FileMethods(TrainedNet):
 
         A language model, of `models.load` or `models.language_model`, is also written as a GGUF file, "x.gguf", or as a
         folder of Hugging Face's, "folder/". Quantised weights go out as they came; quantization="q8_0" (also "q4_0",
-        "q4_1", "f16", "bf16") is the format of matrices that are parameters.
+        "q4_1", "f16", "bf16") is the format of matrices that are parameters. Other files lack the bytes of quantised
+        weights: a net that `singa_lite.load` makes of one wants `set_frozen`.
 
         >>> net = Sequential([layers.Dense(3, input_shape=(5,))])
         >>> net.save("net.h5")
