@@ -205,7 +205,7 @@ setup(
         "lm": LM,
         "tensorboard": ["tensorboard>=2.18"],
         "examples": ["scikit-learn>=1.5", "matplotlib>=3.9"],
-        "peer": ["torch>=2.13", "keras>=3.12", "transformers>=5"],
+        "peer": ["torch>=2.13", "keras>=3.12", "transformers>=5", "peft>=0.18"],
         "dev": ["ruff>=0.17,<0.18", "mypy>=2.4,<2.5", "build>=1.2", "pytest-cov>=6"],
         "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.6,<10", "mkdocstrings[python]>=1,<2"],
         "onednn": [ONEDNN],

@@ -2,11 +2,15 @@
 
 `snapshot inspect FILE`, `snapshot convert FROM TO`, `snapshot diff A B`: of all formats that `net.load` reads.
 `plan MODULE:FUNCTION --batch N`: what a net takes to train, by its plan, on a machine that need not be there.
+`plan BASE --length N --lora RANK`: the same of a language model in a GGUF file, a folder, or a config.json alone.
+`finetune BASE DATA.jsonl --out FOLDER`: trains adapters of a language model; a killed run goes on from its checkpoint.
+`chat BASE --adapter FOLDER`: answers to a question, or to each line of the input.
 `tune MODULE:FUNCTION`, `tune --net NAME`: measures in which way kernels do a net's calls fastest, and keeps that.
 
 Exit status: 0, also where something is missing or a setting is wrong, which the lines of `info` say; 1 where two
-snapshots differ, and where a net does not fit into the memory that `plan` was told; 2 for a bad command line, and for a
-file that cannot be read or written; 141 where the reader of a pipe has closed it, as of a program that SIGPIPE ends.
+snapshots differ, and where a net does not fit into the memory that `plan` or `finetune` was told; 2 for a bad command
+line, and for a file that cannot be read or written; 130 where Ctrl-C ends a command; 141 where the reader of a pipe has
+closed it, as of a program that SIGPIPE ends.
 """
 
 from __future__ import annotations
@@ -16,8 +20,9 @@ import os
 import platform
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -35,6 +40,8 @@ Fact = tuple[str, str]
 
 #: The exit status where the reader of a pipe has closed it.
 _UNREAD = 128 + 13
+#: The exit status where Ctrl-C ends a command.
+_INTERRUPTED = 128 + 2
 
 
 def run() -> int:
@@ -61,17 +68,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands.add_parser("info", help="versions, libraries, kernels, threads, processor and memory")
     _add_snapshot(commands.add_parser("snapshot", help="look into snapshots, convert and compare them"))
     _add_plan(commands.add_parser("plan", help="the memory that a net takes, by its plan; nothing runs"))
+    _add_finetune(commands.add_parser("finetune", help="train adapters of a language model within a memory budget"))
+    _add_chat(commands.add_parser("chat", help="ask a language model, perhaps with an adapter"))
     _add_tune(commands.add_parser("tune", help="measure in which way kernels do a net's calls fastest, and keep that"))
     options = parser.parse_args(arguments)
     if options.command is None:
         parser.print_help()
         return 0
-    if options.command == "snapshot":
-        return _snapshot(options)
-    if options.command == "plan":
-        return _plan(options)
-    if options.command == "tune":
-        return _tune(options)
+    if options.command in _COMMANDS:
+        return _COMMANDS[options.command](options)
     for name, value in facts():
         print(f"{name:<16}  {value}")
     return 0
@@ -114,7 +119,8 @@ def _snapshot(options: argparse.Namespace) -> int:
 
 
 def _add_plan(parser: argparse.ArgumentParser) -> None:
-    function = "which returns a net on the default device, compiled or not; or SCRIPT.py:FUNCTION"
+    function = "which returns a net on the default device, compiled or not; or SCRIPT.py:FUNCTION; or BASE.gguf, a "
+    function += "folder of Hugging Face's, or its config.json alone"
     parser.add_argument("function", metavar="MODULE:FUNCTION", help=function)
     parser.add_argument("--batch", type=int, default=16, help="samples of a step, default 16")
     parser.add_argument(
@@ -131,22 +137,86 @@ def _add_plan(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--input-shape", default="", metavar="3,224,224", help="the function's only argument")
     parser.add_argument("--prediction", action="store_true", help="plan a prediction in the place of a training step")
     parser.add_argument("--curve", action="store_true", help="also what smaller budgets cost")
+    parser.add_argument("--lora", type=int, default=0, metavar="RANK", help="train adapters on all linear layers")
+    parser.add_argument("--length", type=int, default=0, metavar="N", help="ids of a language model's sample")
+    parser.add_argument("--weights", default="", metavar="FORMAT", help="of a language model, such as q4_0 or float32")
 
 
 def _plan(options: argparse.Namespace) -> int:
     from singa_lite.commands.plan_command import PlanRequest, planned
+
+    return _printed("plan", lambda: planned(PlanRequest(**_request_options(options))))
+
+
+def _request_options(options: argparse.Namespace) -> dict[str, Any]:
+    return {name: value for name, value in vars(options).items() if name != "command"}
+
+
+def _printed(command: str, lines: Callable[[], Iterable[str]]) -> int:
+    """Print the lines of a command as they come; the exit status."""
     from singa_lite.compiler.placement.problem import PlanError
 
-    named = {name: value for name, value in vars(options).items() if name != "command"}
     try:
-        for line in planned(PlanRequest(**named)):
+        for line in lines():
             print(line, flush=True)
         return 0
     except BrokenPipeError:
         raise
-    except (OSError, ImportError, ValueError, TypeError, RuntimeError, MemoryError) as error:
-        print(f"python -m singa_lite plan: {str(error) or type(error).__name__}", file=sys.stderr)
+    except KeyboardInterrupt as error:  # a Checkpoint says where it has written one
+        print(f"python -m singa_lite {command}: {str(error) or 'interrupted'}", file=sys.stderr)
+        return _INTERRUPTED
+    except (OSError, ImportError, ValueError, TypeError, RuntimeError, MemoryError) as error:  # errors of a net, too
+        print(f"python -m singa_lite {command}: {str(error) or type(error).__name__}", file=sys.stderr)
         return 1 if isinstance(error, PlanError) else 2
+
+
+def _add_finetune(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("base", metavar="BASE", help="a GGUF file, or a folder of Hugging Face's")
+    parser.add_argument(
+        "data", metavar="DATA.jsonl", help='lines with "messages", "prompt" and "completion", or "text"'
+    )
+    parser.add_argument("--out", required=True, metavar="FOLDER", help="of the adapter, and of the run's checkpoints")
+    parser.add_argument("--budget", default="", metavar="SIZE", help="bytes that training may take, such as '200 MiB'")
+    parser.add_argument("--epochs", type=int, default=1, help="default 1")
+    parser.add_argument("--batch", type=int, default=1, help="rows of a step, default 1")
+    parser.add_argument("--length", type=int, default=0, help="ids of a row, default the longest text's, at most 256")
+    parser.add_argument("--rank", type=int, default=8, help="of the adapters, default 8")
+    parser.add_argument("--alpha", type=float, default=0.0, help="of the adapters, default twice the rank")
+    parser.add_argument("--rate", type=float, default=2e-4, help="AdamW's learning rate, default 2e-4")
+    parser.add_argument("--precision", default="", metavar="NAME", help="of activations: bfloat16")
+    parser.add_argument("--packed", action="store_true", help="several texts share a row")
+    parser.add_argument("--prompt", default="", help="of the samples before and after, default the file's first")
+    parser.add_argument("--minutes", type=float, default=1.0, help="between checkpoints, default 1")
+    parser.add_argument("--seed", type=int, default=0, help="of the adapters, default 0")
+
+
+def _finetune(options: argparse.Namespace) -> int:
+    from singa_lite.commands.finetune import FinetuneRequest, finetuned
+
+    return _printed("finetune", lambda: finetuned(FinetuneRequest(**_request_options(options))))
+
+
+def _add_chat(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("base", metavar="BASE", help="a GGUF file, or a folder of Hugging Face's")
+    parser.add_argument("question", nargs="?", default="", help="default: each line of the input is one")
+    parser.add_argument("--adapter", default="", metavar="FOLDER", help="that finetune or peft wrote")
+    parser.add_argument("--length", type=int, default=0, help="ids of a conversation")
+    parser.add_argument("--steps", type=int, default=256, help="ids of an answer at most, default 256")
+    parser.add_argument("--temperature", type=float, default=0.0, help="default 0, the likeliest answer")
+    parser.add_argument("--seed", type=int, default=0, help="of drawn answers")
+
+
+def _chat(options: argparse.Namespace) -> int:
+    from singa_lite.commands.chat import ChatRequest, chatted, questions
+
+    def write(piece: str) -> None:
+        print(piece, end="", flush=True)
+
+    def lines() -> Iterator[str]:
+        chatted(ChatRequest(**_request_options(options)), questions(sys.stdin), write)
+        yield from ()
+
+    return _printed("chat", lines)
 
 
 def _add_tune(parser: argparse.ArgumentParser) -> None:
@@ -162,15 +232,8 @@ def _add_tune(parser: argparse.ArgumentParser) -> None:
 def _tune(options: argparse.Namespace) -> int:
     from singa_lite.commands.tune import tuned
 
-    try:
-        for line in tuned(options.function, options.net, options.batch, options.scratch, not options.dry_run):
-            print(line, flush=True)
-        return 0
-    except BrokenPipeError:
-        raise
-    except (OSError, ImportError, ValueError, RuntimeError, MemoryError) as error:  # errors of a net are of these
-        print(f"python -m singa_lite tune: {str(error) or type(error).__name__}", file=sys.stderr)
-        return 2
+    made = options.function, options.net, options.batch, options.scratch, not options.dry_run
+    return _printed("tune", lambda: tuned(*made))
 
 
 def facts() -> Iterator[Fact]:
@@ -257,6 +320,8 @@ def _threads() -> str:
 def _memory() -> str:
     return ", ".join(f"{nbytes / 2**30:.1f} GiB {name}" for name, nbytes in machine.memory().items()) or "unknown"
 
+
+_COMMANDS = {"snapshot": _snapshot, "plan": _plan, "finetune": _finetune, "chat": _chat, "tune": _tune}
 
 if __name__ == "__main__":
     sys.exit(run())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from singa_lite.common.errors import SnapshotError
+from singa_lite.snapshots import maps
 from singa_lite.snapshots.language.config import LanguageConfig
 from singa_lite.snapshots.language.names import places
 from singa_lite.snapshots.torch_layout import NameMap
@@ -18,6 +19,8 @@ def modules_of(where: str, net: TrainedNet, targets: Collection[str], names: obj
     TypeError for other names; SnapshotError for keys that are no layers, and for two layers of one module.
     """
     language = language_of(net)
+    if names is None and language is not None and language.architecture == "gpt2":
+        names = maps.gpt2(net)
     if isinstance(names, NameMap):
         found = {
             path.removeprefix("parameters/"): layouts[0].name
@@ -25,10 +28,7 @@ def modules_of(where: str, net: TrainedNet, targets: Collection[str], names: obj
             if layouts[0].part is None
         }
     elif names is None and language is not None:
-        top = "transformer." if language.architecture == "gpt2" else ""  # which its files leave out
-        found = {
-            path: f"{'' if path == 'head/weight' else top}{place.hugging_face}" for path, place in places(language)
-        }
+        found = {path: place.hugging_face for path, place in places(language)}
     else:
         given = _checked(where, net, names)
         found = {f"{path}/weight": f"{_by_prefix(path, given)}.weight" for path in targets}

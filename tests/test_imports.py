@@ -34,8 +34,8 @@ FLOORS = (
     ("training",),
     ("snapshots",),
     ("net",),
-    ("callbacks", "commands", "models", "sklearn"),
-    ("",),
+    ("callbacks", "models", "sklearn"),
+    ("commands", ""),
     ("__main__",),
 )
 

@@ -379,8 +379,7 @@ def test_three_products_by_hand():
     assert plan.eager_bytes == wide + narrow  # x and the weights were there before
     assert plan.by_role == {
         "input": 4 * (80 + 2000 + 3000 + 270),
-        "parameter": 0,
-        "state": 0,
+        **dict.fromkeys(("frozen", "frozen, mapped", "parameter", "state"), 0),
         "intermediate": wide + narrow,
         "output": last,
     }

@@ -12,7 +12,7 @@ import pytest
 
 from adapter_nets import TWINS, Twin, predicted, set_adapters
 from nets import bits
-from singa_lite import FeedForwardNet, SnapshotError, models, tensor
+from singa_lite import FeedForwardNet, SnapshotError, models, snapshots, tensor
 
 pytestmark = [pytest.mark.peer, pytest.mark.filterwarnings("ignore:.*deprecated:FutureWarning")]
 every_twin = pytest.mark.parametrize("twin", TWINS.values(), ids=TWINS)
@@ -167,14 +167,17 @@ def gpt2() -> FeedForwardNet:
 
 def test_gpt2_whose_products_lie_the_other_way(peft, tmp_path):
     """Its feed-forward part takes adapters; query, key and value are parts of one module there, and are refused."""
-    from transformers import AutoModelForCausalLM
+    from safetensors.torch import load_file
+    from transformers import GPT2Config, GPT2LMHeadModel
 
     net = gpt2()
-    net.save(f"{tmp_path}/base/")
+    net.save(tmp_path / "base.safetensors", names=snapshots.maps.gpt2(net), weights_only=True)
     net.add_lora(2, targets=["hidden", "block0/output"])
     set_adapters(net)
     net.save_adapter(tmp_path / "ours")
-    base = AutoModelForCausalLM.from_pretrained(tmp_path / "base").eval()
+    sizes = {"vocab_size": 20, "n_positions": 16, "n_embd": 8, "n_layer": 2, "n_head": 2, "n_inner": 12}
+    base = GPT2LMHeadModel(GPT2Config(**sizes, bos_token_id=0, eos_token_id=0)).eval()
+    base.load_state_dict(load_file(tmp_path / "base.safetensors"), strict=False)
     x = np.random.default_rng(2).integers(0, 20, (3, 5))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="fan_in_fan_out is set to False")  # peft sets it to what it is

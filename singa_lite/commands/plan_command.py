@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from singa_lite import device, optimizer
+from singa_lite import device, models, optimizer
 from singa_lite.commands.named_net import net_of
 from singa_lite.common.sizes import memory_size
 from singa_lite.compiler.report.memory_plan import MemoryPlan
@@ -31,6 +32,9 @@ _OF_TRAINING: Mapping[str, object] = {
     **{"accumulate": 1, "micro_batches": 1, "curve": False},
 }
 
+#: What says something of a language model alone.
+_OF_LANGUAGE: Mapping[str, object] = {"length": 0, "weights": ""}
+
 #: What is not known without the GPU.
 _GPU = (
     "a GPU that is not asked: each call of cuBLASLt and cuDNN is counted with all the workspace that it may have, "
@@ -42,9 +46,12 @@ _GPU = (
 class PlanRequest:
     """The request of a command line. Options of `compile` that are None or 1 stay as the function has compiled the net.
 
-    function: "MODULE:FUNCTION"; batch: samples; optimizer, loss: names, "" for the net's own; device: a kind of
-    `device.abstract`; memory: of the machine; input_shape: "3,224,224", which the function is given, "" for nothing;
-    prediction: plan that in the place of a training step; curve: budgets, too.
+    function: "MODULE:FUNCTION", or the GGUF file, the folder or the config.json of a language model; batch: samples;
+    optimizer, loss: names, "" for the net's own; device: a kind of `device.abstract`; memory: of the machine;
+    input_shape: "3,224,224", which the function is given, "" for nothing; prediction: plan that in the place of a
+    training step; curve: budgets, too; lora: rank of adapters on all linear layers, 0 for none. Of a language model:
+    length of a sample, 0 for the context, at most 2,048; weights: a format in the place of the file's, or "float32"
+    for parameters.
     """
 
     function: str
@@ -61,6 +68,9 @@ class PlanRequest:
     input_shape: str = ""
     prediction: bool = False
     curve: bool = False
+    lora: int = 0
+    length: int = 0
+    weights: str = ""
 
 
 def planned(wanted: PlanRequest) -> Iterator[str]:
@@ -71,12 +81,14 @@ def planned(wanted: PlanRequest) -> Iterator[str]:
         _check_prediction(wanted)
     on = device.abstract(wanted.device, wanted.memory or None)
     with device.as_default(on):
-        net = net_of(wanted.function, *_arguments(wanted.input_shape))
+        net = _net(wanted)
     if net.device is not on:
         raise ValueError(
             f"{wanted.function}: wanted a net on the default device, which is {on.name} while the function is called, "
             f"received one on {net.device.name}; leave device= out"
         )
+    if wanted.lora:
+        net.add_lora(wanted.lora, 2.0 * wanted.lora)
     if not wanted.prediction:
         _compile(net, wanted)
     yield from _plan_lines(net, wanted)
@@ -88,6 +100,23 @@ def planned(wanted: PlanRequest) -> Iterator[str]:
         yield "budgets, and by how much each slows a step, as estimated:"
         for nbytes, slowdown in net.budget_curve(wanted.batch):
             yield f"  {nbytes:>19,} bytes {slowdown:8.1%}"
+
+
+def _net(wanted: PlanRequest) -> FeedForwardNet:
+    """The net on the default device. ValueError for options of a language model beside a function."""
+    if is_model(wanted.function):
+        if wanted.input_shape:
+            raise ValueError(f"--input-shape: wanted --length for a language model, received {wanted.input_shape!r}")
+        return models.load(wanted.function, wanted.length or None, weights=wanted.weights or "stored")
+    given = [name for name, unsaid in _OF_LANGUAGE.items() if getattr(wanted, name) != unsaid]
+    if given:
+        raise ValueError(f"--{given[0]}: wanted it beside a language model, received {wanted.function!r}")
+    return net_of(wanted.function, *_arguments(wanted.input_shape))
+
+
+def is_model(name: str) -> bool:
+    """Whether a name is that of a language model: a GGUF file, a config.json or a folder."""
+    return name.lower().endswith((".gguf", ".json")) or os.path.isdir(name)
 
 
 def _check_prediction(wanted: PlanRequest) -> None:
@@ -117,11 +146,11 @@ def _compile(net: FeedForwardNet, wanted: PlanRequest) -> None:
     own = net.trainer.own_step is not None
     if net.optimizer is not None and not (given or wanted.optimizer or wanted.loss):
         return
-    if net.optimizer is None and not wanted.optimizer:
+    if net.optimizer is None and not wanted.optimizer and not is_model(wanted.function):
         raise ValueError(f"{wanted.function}: wanted --optimizer NAME, or a net that is compiled, received neither")
     if net.loss is None and not wanted.loss and not own:
         raise ValueError(f"{wanted.function}: wanted --loss NAME, or a net that has a loss, received neither")
-    chosen = OPTIMIZERS[wanted.optimizer]() if wanted.optimizer else net.optimizer
+    chosen = net.optimizer if net.optimizer and not wanted.optimizer else OPTIMIZERS[wanted.optimizer or "adamw"]()
     kept = {name: value for name, value in net.compiled_as.items() if name != "loss_weights" or not wanted.loss}
     net.compile(chosen, wanted.loss or None, **{**kept, **given})  # type: ignore[arg-type]  # as it was compiled
 
@@ -131,6 +160,11 @@ def _plan_lines(net: FeedForwardNet, wanted: PlanRequest) -> Iterator[str]:
     values = net.param_values()
     nbytes = in_words(sum(value.nbytes for value in values))
     yield f"{wanted.function}: {sum(value.size() for value in values):,} parameters of {net.dtype}, {nbytes}"
+    if frozen := sum(value.nbytes for value in net.frozen().values()):
+        yield f"frozen weights beside them, {in_words(frozen)}"
+    if wanted.lora:
+        trained = sum(value.size() for value in values if value.stores_grad)
+        yield f"adapters of rank {wanted.lora} on {len(net.adapted_layers())} layers, {trained:,} parameters train"
     doing = "a prediction" if wanted.prediction else f"training by {type(net.optimizer).__name__}"
     yield f"{doing}, batch {wanted.batch}, {net.device.name}, {_memory(net.device)}"
     if wanted.device == "cuda":

@@ -210,7 +210,12 @@ class LayerGraph:
         return [tensor for layer in self.all_layers().values() for tensor in layer.constants.values()]
 
     def frozen(self) -> dict[str, Tensor]:
-        """All quantised weights by name, in topological order: each once."""
+        """All quantised weights by name, in topological order: each once.
+
+        >>> net = Sequential([layers.Dense(3, input_shape=(32,), weight_format="q8_0")])
+        >>> {name: value.shape for name, value in net.frozen().items()}
+        {'dense/weight': (3, 34)}
+        """
         values = (value for node in self.ordered() for value in node.layer.frozen.values())
         return {value.name: value for value in values}
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
+from singa_lite import device as devices
 from singa_lite.common import checks
 from singa_lite.common.keywords import explains_keywords
 from singa_lite.models.language import language_model
@@ -36,6 +37,8 @@ def load(
     length: of a sample, and the longest text that it generates; the model's context, at most 2,048, where None.
     weights: "stored": what the file has in blocks, float16 or bfloat16 stays so, frozen and mapped from the file, and
     all else is parameters; "float32": all are parameters. The file must stay as it is while a net has it mapped.
+    On `device.abstract()` no weight is read and there is no tokenizer: the header of a GGUF file or a config.json is
+    enough, and weights may also be "q4_0" or another format of blocks, as if all matrices were in it.
     packed, device, seed: as for `language_model`. SnapshotError for a damaged file, and for one that wants what is not
     here, with all of it. Needs `pip install "singa-lite[lm]"`.
 
@@ -44,18 +47,23 @@ def load(
     >>> models.load("small.gguf", length=16).predict(np.ones((3, 16), "int64")).shape
     (3, 16, 100)
     """
-    checks.check_choice("load: weights", weights, ("stored", "float32"))
-    stored = language.opened(path)
-    most = checks.integer("load: length", min(stored.config.context, _LENGTH) if length is None else length, 1)
-    frozen = {
-        name for name, weight in stored.weights.items() if weights == "stored" and _can_freeze(name, weight.format)
-    }
-    formats = _nested({name: stored.weights[name].format for name in frozen})
+    at = devices.get(device)
+    choices = ("stored", "float32", *(FROZEN if at.is_abstract else ()))
+    checks.check_choice("load: weights", weights, choices)
+    stored = None if at.is_abstract else language.opened(path)
+    if stored is None:
+        config, formats = language.described(path)
+    else:
+        config, formats = stored.config, {name: weight.format for name, weight in stored.weights.items()}
+    most = checks.integer("load: length", min(config.context, _LENGTH) if length is None else length, 1)
+    formats = formats if weights == "stored" else dict.fromkeys(formats, weights)
+    frozen = {name: form for name, form in formats.items() if _can_freeze(name, form)}
     net = language_model(
-        stored.config, most, packed=packed, weight_format=formats, weight_init=0.0, device=device, seed=seed
+        config, most, packed=packed, weight_format=_nested(frozen), weight_init=0.0, device=at, seed=seed
     )
-    net.tokenizer = stored.tokenizer
-    _fill(net, stored, frozen)
+    if stored is not None:
+        net.tokenizer = stored.tokenizer
+        _fill(net, stored, frozen)
     return net
 
 
@@ -83,8 +91,6 @@ def _fill(net: FeedForwardNet, stored: StoredModel, frozen: Iterable[str]) -> No
         if name in frozen:
             layer, _, inner = name.partition("/")
             net.layers[layer].set_frozen(inner, weight.blocks)
-            continue
-        if net.device.is_abstract:
             continue
         numbers = weight.numbers()
         is_table = numbers.ndim < 2 or name in ("tokens/weight", "positions/weight")

@@ -7,6 +7,7 @@ from typing import Any
 
 from singa_lite.common import checks
 from singa_lite.snapshots.language.config import LanguageConfig
+from singa_lite.snapshots.language.names import places
 from singa_lite.snapshots.language.stored import StoredModel
 from singa_lite.snapshots.readers import gguf
 from singa_lite.training.trained_net import TrainedNet
@@ -32,6 +33,20 @@ def configuration(path: str | os.PathLike[str]) -> LanguageConfig:
     if os.path.isdir(name):
         name = os.path.join(name, "config.json")
     return config_json.read(name) if name.endswith(".json") else gguf_model.configuration(gguf.read(name))
+
+
+def described(path: str | os.PathLike[str]) -> tuple[LanguageConfig, dict[str, str]]:
+    """Returns a model's configuration and {parameter: its format}, without its weights.
+
+    Of a GGUF file's header, of a folder, or of a config.json alone. SnapshotError for what is none of them.
+    """
+    from singa_lite.snapshots.language import config_json, gguf_model
+
+    name, config = checks.path("a language model", path), configuration(path)
+    if name.endswith(".json") or os.path.isdir(name):
+        form = config_json.stored_format(name if name.endswith(".json") else os.path.join(name, "config.json"))
+        return config, {each: form for each, _ in places(config)}
+    return config, gguf_model.formats(gguf.read(name), config)
 
 
 def is_model(path: object) -> bool:

@@ -34,8 +34,7 @@ _PLAIN = {"hidden_act": "silu", "mlp_bias": False, "attention_bias": False, "par
 
 def read(path: str | os.PathLike[str]) -> LanguageConfig:
     """Returns the sizes and options of the model of a config.json. SnapshotError for a model that is not built here."""
-    with raw.reading(path) as file:
-        options = raw.load_json(file, "the file", file.read("the file", 0, file.size))
+    options = _options(path)
     values = Values(os.fsdecode(path), options)
     architecture = values.architecture("model_type")
     lacking = [
@@ -63,6 +62,18 @@ def read(path: str | os.PathLike[str]) -> LanguageConfig:
         )
     except (ValueError, TypeError) as error:
         raise SnapshotError(f"{values.path}: {error}") from error
+
+
+def stored_format(path: str | os.PathLike[str]) -> str:
+    """Returns the format of the matrices beside a config.json, as `models.load` has them: NF4 becomes Q8_0."""
+    options = _options(path)
+    names, dtype = {"bfloat16": "bf16", "float16": "f16"}, options.get("dtype", options.get("torch_dtype"))
+    return "q8_0" if options.get("quantization_config") else names.get(str(dtype), "f32")
+
+
+def _options(path: str | os.PathLike[str]) -> dict[str, Any]:
+    with raw.reading(path) as file:
+        return raw.load_json(file, "the file", file.read("the file", 0, file.size))
 
 
 def _rotary(values: Values) -> dict[str, Any]:

@@ -32,14 +32,27 @@ def read(path: str | os.PathLike[str]) -> StoredModel:
     """
     file = gguf.read(path)
     config = configuration(file)
+    found = _places(file, config)
+    check_lacking(file.path, vocabulary.missing_parts(file) + _strange(file, found))
+    weights = {name: _weight(file, place, config.architecture) for name, place in found.items()}
+    return StoredModel(file.path, config, weights, _tokenizer(file, config))
+
+
+def formats(file: GGUFFile, config: LanguageConfig) -> dict[str, str]:
+    """Returns {parameter: its format in a file}. SnapshotError for tensors that are not as the configuration wants."""
+    found = _places(file, config)
+    check_lacking(file.path, _strange(file, found))
+    return {name: file.tensors[place.gguf].format for name, place in found.items()}
+
+
+def _places(file: GGUFFile, config: LanguageConfig) -> dict[str, Place]:
+    """The place of each parameter, where the file has a tensor of its shape."""
     found = {}
     for name, place in places(config):
         info = file.tensors.get(place.gguf)
         check_shape(file.path, place.gguf, place.shape, None if info is None else info.shape)
         found[name] = place
-    check_lacking(file.path, vocabulary.missing_parts(file) + _strange(file, found))
-    weights = {name: _weight(file, place, config.architecture) for name, place in found.items()}
-    return StoredModel(file.path, config, weights, _tokenizer(file, config))
+    return found
 
 
 def configuration(file: GGUFFile) -> LanguageConfig:

@@ -53,6 +53,11 @@ class Role(StrEnum):
     INTERMEDIATE = "intermediate"
     OUTPUT = "output"
 
+    @property
+    def is_frozen(self) -> bool:
+        """Whether nobody writes the bytes."""
+        return self in (Role.FROZEN, Role.MAPPED)
+
 
 @dataclass(frozen=True, slots=True)
 class Operation:

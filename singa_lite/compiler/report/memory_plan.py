@@ -191,7 +191,8 @@ class MemoryPlan:
 
     def summary(self) -> str:
         """The plan in words and a table of what is live at the peak."""
-        held = {role: nbytes for role, nbytes in self.by_role.items() if role != Role.INTERMEDIATE}
+        held = {role: n for role, n in self.by_role.items() if role != Role.INTERMEDIATE and not Role(role).is_frozen}
+        frozen = {role: nbytes for role, nbytes in self.by_role.items() if nbytes and Role(role).is_frozen}
         proof = "proved least" if self.proved else "not proved least"
         lines = [
             f"{self.operations} operations in {self.order!r} order",
@@ -206,6 +207,7 @@ class MemoryPlan:
             f"unshared   {_mib(self.unshared_bytes)}, eager high water {_mib(self.eager_bytes)}",
             *(f"variants   {line}" for line in variant_lines(self.variants)),
             "outside    " + ", ".join(f"{role} {_mib(nbytes)}" for role, nbytes in held.items()),
+            *(f"{role:<10} {_mib(nbytes)} of quantised weights" for role, nbytes in frozen.items()),
             *(
                 [f"unused     {_mib(self.unused_bytes)} that the net holds for other steps"]
                 if self.unused_bytes

@@ -118,7 +118,8 @@ def _facts(plan: Plan) -> str:
 
 
 def _held_text(plan: Plan) -> str:
-    held = [f"{role} {_size(nbytes)}" for role, nbytes in plan.by_role.items() if role != Role.INTERMEDIATE]
+    shown = {role: n for role, n in plan.by_role.items() if role != Role.INTERMEDIATE and (n or "frozen" not in role)}
+    held = [f"{role} {_size(nbytes)}" for role, nbytes in shown.items()]
     return (
         f"{plan.operations:,} operations in {escape(plan.order)} order, {len(plan.rows):,} blocks in the arena; "
         f"outside it {', '.join(held)}; together {_size(plan.total_bytes)}"
