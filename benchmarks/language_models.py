@@ -31,7 +31,7 @@ import numpy as np
 import quiet
 from figure_file import Table, add_option, line, origin, write
 from peak_memory import high_water
-from peers import torch_language
+from peers import our_language, torch_language
 from peers.process import Task, environment, measured
 from report import MIB
 from tiny import parsed, size
@@ -43,20 +43,21 @@ PROMPT, IDS = size((64, 64), (4, 4))
 PROFILED = size(3, 1)
 #: The most by which losses in float32 may differ.
 APART = 1e-3
-#: {side: options of compile}, and {side: whether weights are bfloat16, whether activations of blocks are made again}.
 OURS: dict[str, dict[str, Any]] = {
     "ours": {},
     "ours, 250 MiB": {"memory_budget": "250 MiB"},
     "ours, 200 MiB": {"memory_budget": "200 MiB"},
     "ours, bfloat16": {"precision": "bfloat16"},
 }
-PEERS = {
-    "PyTorch": (False, False),
-    "PyTorch, checkpointing": (False, True),
-    "PyTorch, bfloat16": (True, False),
-    "PyTorch, bfloat16, checkpointing": (True, True),
+#: In bfloat16, weights are; with checkpointing, activations of blocks are made again.
+PEERS: dict[str, dict[str, Any]] = {
+    "PyTorch": {},
+    "PyTorch, checkpointing": {"checkpointing": True},
+    "PyTorch, bfloat16": {"bfloat16": True},
+    "PyTorch, bfloat16, checkpointing": {"bfloat16": True, "checkpointing": True},
 }
-SIDES = (*OURS, *PEERS)
+SETTINGS = {**OURS, **PEERS}
+SIDES = tuple(SETTINGS)
 FLOAT32 = tuple(side for side in SIDES if "bfloat16" not in side)
 STEP_COLUMNS = [
     ("tokens", ""), ("side", ""), ("MiB", ",.0f"), ("planned MiB", ",.0f"), ("s, least", ".2f"), ("s, median", ".2f"),
@@ -98,62 +99,16 @@ def file_pages() -> int:
 
 def of_side(task: Task) -> dict[str, Any]:
     """Of this process: loading, then steps, or for a batch of 0 texts that are written."""
-    is_ours = task.way in OURS
-    if is_ours:
-        from peers.singa_side import use_once
-
-        use_once()
-    else:
-        torch_language.use_once()
+    side = our_language if task.way in OURS else torch_language
+    side.use_once()
     level, pages, start = high_water(), file_pages(), time.perf_counter()
-    load = load_ours if is_ours else lambda task: torch_language.load(task, *PEERS[task.way])
-    model = load(task)
-    seconds = time.perf_counter() - start
-    found = {"load": seconds, "load peak": high_water() - level, "load pages": file_pages() - pages}
+    model = side.load(task, LENGTH, **SETTINGS[task.way])
+    found = {"load": time.perf_counter() - start, "load peak": high_water() - level, "load pages": file_pages() - pages}
     if task.batch == 0:
-        prompt = texts(task.folder, 1)[0][0, :PROMPT]
-        generate = (
-            (lambda: model.generate(prompt, IDS, temperature=0.0))
-            if is_ours
-            else torch_language.writing(model, prompt, IDS)
-        )
-        return {**found, **measured(task, level, lambda: float(len(generate())))}
-    x, y = texts(task.folder, task.batch)
-    if not is_ours:
-        return {**found, **measured(task, level, torch_language.training(model, x, y, task))}
-    from singa_lite import optimizer
-
-    model.load_adapter(Path(task.folder) / "adapter")
-    model.compile(optimizer.AdamW(lr=task.lr, weight_decay=0.01), **OURS[task.way])
-    result = measured(task, level, lambda: float(model.train_one_batch(x, y)[0]))
-    return {**found, **result, "planned": model.memory_plan.total_bytes, "shares": shares(model)}
-
-
-def load_ours(task: Task) -> Any:
-    """The net over the mapped file."""
-    from singa_lite import models
-
-    return models.load(Path(task.folder) / "model.gguf", length=LENGTH, seed=0)
-
-
-def shares(net: Any) -> dict[str, float]:
-    """Seconds of a step: of each kernel, and of the blocks that become numbers in products, at the rate of one call."""
-    from quantized import FORMATS, NUMBERS, blocks, least
-
-    graph = net.training_graph
-    profile = graph.profile(PROFILED, peaks=False)
-    found = {cost.name: cost.seconds for cost in profile.by_kernel()}
-    y, rates = np.empty(NUMBERS, np.float32), {}
-    numbers = 0.0
-    for operation in profile.operations:
-        if not operation.kernel.startswith("quantized_linear"):
-            continue
-        instruction = graph.operations[operation.number]
-        form, packed = instruction.settings["format"], instruction.operands[1]
-        if form not in rates:
-            rates[form] = least(20, "dequantize", blocks(*NUMBERS, form), y, format=form) / y.size
-        numbers += rates[form] * packed.shape[0] * FORMATS[form].columns(packed.shape[1])
-    return {**found, "blocks to numbers": numbers, "all": profile.seconds}
+        write_text = side.writing(model, texts(task.folder, 1)[0][0, :PROMPT], IDS)
+        return {**found, **measured(task, level, lambda: float(len(write_text())))}
+    step = side.training(model, *texts(task.folder, task.batch), task)
+    return {**found, **measured(task, level, step), **(side.facts(model, PROFILED) if side is our_language else {})}
 
 
 def one(task: Task) -> dict[str, Any]:

@@ -71,7 +71,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _add_finetune(commands.add_parser("finetune", help="train adapters of a language model within a memory budget"))
     _add_chat(commands.add_parser("chat", help="ask a language model, perhaps with an adapter"))
     _add_tune(commands.add_parser("tune", help="measure in which way kernels do a net's calls fastest, and keep that"))
-    options = parser.parse_args(arguments)
+    options, rest = parser.parse_known_args(arguments)
+    if options.command == "chat" and not options.question and len(rest) == 1 and not rest[0].startswith("-"):
+        options.question = rest.pop()  # argparse takes the optional one beside BASE alone, not behind an option
+    if rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
     if options.command is None:
         parser.print_help()
         return 0

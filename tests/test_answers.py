@@ -203,7 +203,12 @@ def test_chat_wants_a_tokenizer_and_messages():
     net = net_of(256, 80)
     with pytest.raises(GraphError, match="tokenizer"):
         net.chat("Why?")
+    net.tokenizer = "bytes"  # type: ignore[assignment]
+    with pytest.raises(GraphError, match=r"net\.tokenizer, received 'bytes'"):
+        net.chat("Why?")
     net.tokenizer = data.ByteTokenizer()
+    with pytest.raises(TypeError, match="chat stream: wanted a function"):
+        net.chat("Why?", stream=3)  # type: ignore[arg-type]
     for messages in ([], [{"role": "user"}], ["Why?"], 5, None, {"role": "user", "content": "a"}):
         with pytest.raises(DataError, match="chat messages"):
             net.chat(messages)  # type: ignore[arg-type]

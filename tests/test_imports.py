@@ -52,6 +52,7 @@ BESIDE = (
 )
 SHARED = (
     *("kernels.ids", "kernels.philox", "kernels.unweighted"),
+    "kernels.low_rank_product",
     "kernels.quantized_product",
     "kernels.workers",
 )
@@ -74,7 +75,10 @@ CLOSED = {
         *BESIDE,
         *SHARED,
     ),
-    "kernels.cuda_kernels": ("common.array_types", "common.errors", "common.strides", *BESIDE),
+    "kernels.cuda_kernels": (
+        *("common.array_types", "common.errors", "common.strides", "kernels.low_rank_product"),
+        *BESIDE,
+    ),
 }
 
 # Folders that are entered by one door: from outside, only what stands in `__init__.py` is imported.

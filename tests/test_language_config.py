@@ -50,6 +50,13 @@ def test_what_is_no_configuration_and_packed_learned_positions_are_refused():
         models.language_model(models.LanguageConfig(**{**SIZES, "architecture": "gpt2"}), packed=True)
     with pytest.raises(ValueError, match=r"length.*0"):
         models.language_model(models.LanguageConfig(**SIZES), 0)
+    for given, words in (
+        ({"block3": "q8_0"}, "block2, head.*'block3'"),
+        (3, "weight_format.*3"),
+        (None, "weight_format.*None"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=words):
+            models.language_model(models.LanguageConfig(**SIZES), 4, weight_format=given)
     with pytest.raises(ValueError, match="factors: wanted 2, one a frequency, received 3"):
         models.language_model(
             models.LanguageConfig(**SIZES, rotary_scaling={"rope_type": "factors", "factors": [1.0, 2.0, 3.0]}), 4

@@ -96,7 +96,7 @@ def test_what_is_longer_than_a_row_is_stated(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert len(data.prompts(path, TOKENS, 5)) == 2
-    with pytest.raises(DataError, match=r"some\.jsonl: wanted a text"):
+    with pytest.raises(DataError, match=r"some\.jsonl: wanted a text .* within 1 positions, received none; 2 of 2"):
         data.prompts(path, TOKENS, 1)
 
 

@@ -25,8 +25,8 @@ def use_once() -> None:
     torch.optim.AdamW(layer.parameters(), fused=True).step()
 
 
-def load(task: Task, bfloat16: bool, checkpointing: bool) -> Any:
-    """The model in float32 or bfloat16."""
+def load(task: Task, length: int, bfloat16: bool = False, checkpointing: bool = False) -> Any:
+    """The model in float32 or bfloat16. length: of texts, of which it wants to know nothing."""
     import torch
     from transformers import AutoModelForCausalLM
 

@@ -14,7 +14,7 @@ from singa_lite import data, models, optimizer, snapshots
 from singa_lite.common import checks
 from singa_lite.common.errors import DataFileError
 from singa_lite.data import Tokenizer
-from singa_lite.data.json_lines import JsonLine, checked_messages, json_lines
+from singa_lite.data.language import JsonLine, checked_messages, json_lines
 from singa_lite.data.text_rows import Texts
 from singa_lite.net.feed_forward_net import FeedForwardNet
 from singa_lite.snapshots import language

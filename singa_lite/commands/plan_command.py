@@ -152,7 +152,7 @@ def _compile(net: FeedForwardNet, wanted: PlanRequest) -> None:
         raise ValueError(f"{wanted.function}: wanted --loss NAME, or a net that has a loss, received neither")
     chosen = net.optimizer if net.optimizer and not wanted.optimizer else OPTIMIZERS[wanted.optimizer or "adamw"]()
     kept = {name: value for name, value in net.compiled_as.items() if name != "loss_weights" or not wanted.loss}
-    net.compile(chosen, wanted.loss or None, **{**kept, **given})  # type: ignore[arg-type]  # as it was compiled
+    net.compile(chosen, wanted.loss or None, **{**kept, **given})  # as it was compiled
 
 
 def _plan_lines(net: FeedForwardNet, wanted: PlanRequest) -> Iterator[str]:

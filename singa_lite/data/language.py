@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
+from typing import NamedTuple
 
 from singa_lite.common import checks
 from singa_lite.common.errors import DataError, DataFileError
 from singa_lite.common.keywords import explains_keywords
-from singa_lite.data.json_lines import JsonLine, checked_messages, json_lines
+from singa_lite.data.reading import TextFile, reading
 from singa_lite.data.text_rows import LONGER, Encoded, Texts, text_rows
 from singa_lite.data.tokenizer import Parts, Tokenizer
 
@@ -117,7 +119,7 @@ def _texts(
     marked: bool = False,
 ) -> Texts:
     """The rows of a file. parts: of a line; marked: whether ids of a text's begin and end stand around them."""
-    if not hasattr(tokenizer, "encode"):
+    if not hasattr(tokenizer, "render_parts"):
         raise TypeError(f"{where} tokenizer: wanted a tokenizer, such as net.tokenizer, received {tokenizer!r:.100}")
     positions = checks.integer(f"{where} length", length, 1)
     choice = checks.check_choice(f"{where} longer", longer, LONGER)
@@ -138,3 +140,62 @@ def _encoded(path: str, tokenizer: Tokenizer, parts: Callable[[JsonLine], Parts]
             raise DataFileError(f"{line.place}: wanted a text that the tokenizer takes, received {error!r}") from error
         end = [] if not marked or tokenizer.end_id is None else [tokenizer.end_id]
         yield Encoded(line.place, ids + end, counts + [True] * len(end))
+
+
+# ---- JSON lines
+
+
+class JsonLine(NamedTuple):
+    """One line of a file. place: the path and the line's number from 1, for messages; values: its object."""
+
+    place: str
+    values: dict[str, object]
+
+    def text(self, key: str) -> str:
+        """The text under a key. DataFileError where there is none."""
+        found = self.values.get(key)
+        if not isinstance(found, str):
+            raise DataFileError(f"{self.place}: wanted text under {key!r}, received {self.values!r:.100}")
+        return found
+
+
+def json_lines(path: str) -> Iterator[JsonLine]:
+    """Yields each line of a file that is not blank. Text in UTF-8, or what a byte order mark says; perhaps packed.
+
+    DataFileError, with the line's number, for a line that is no JSON object, and for a file that is empty.
+    """
+    with reading(path, "lines of JSON"):
+        file = TextFile(path, None)
+        with open(file.path, "rb") as lines:
+            lines.seek(file.start)
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    place = f"{path}, line {number}"
+                    yield JsonLine(place, _object(place, line))
+
+
+def _object(place: str, line: bytes) -> dict[str, object]:
+    try:
+        found = json.loads(line.decode("utf-8"))
+    except json.JSONDecodeError as error:
+        what = f"{error.msg} at column {error.colno}"
+        raise DataFileError(f"{place}: wanted an object of JSON, received {line[:60]!r}: {what}") from None
+    except (ValueError, RecursionError) as error:  # no UTF-8, numbers of too many digits, lists in lists
+        raise DataFileError(f"{place}: wanted an object of JSON, received {line[:60]!r}: {error}") from None
+    if not isinstance(found, dict):
+        raise DataFileError(f"{place}: wanted an object of JSON, {{...}}, received {line[:60]!r}")
+    return found
+
+
+def checked_messages(place: str, given: object) -> list[Mapping[str, str]]:
+    """The messages of a conversation. DataFileError unless it is a list of objects with texts "role" and "content"."""
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes) or not given:
+        raise DataFileError(f"{place}: wanted a list of messages, received {given!r:.100}")
+    for number, message in enumerate(given):
+        here = f"{place}, message {number}"
+        if not isinstance(message, Mapping):
+            raise DataFileError(f'{here}: wanted an object {{"role", "content"}}, received {message!r:.100}')
+        for key in ("role", "content"):
+            if not isinstance(message.get(key), str):
+                raise DataFileError(f"{here}: wanted text under {key!r}, received {message.get(key)!r:.100}")
+    return list(given)

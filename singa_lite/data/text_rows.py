@@ -98,12 +98,13 @@ def text_rows(path: str, encoded: Iterable[Encoded], length: int, longer: str, p
         counts["truncated"] += longer == "cut" and len(text.ids) > length + 1
         counts["dropped"] += not pieces
         rows += pieces
-    cut = f"{counts['truncated']} of {counts['count']} texts are longer than {length} positions and were cut there"
-    lost = f"{counts['dropped']} have nothing whose loss counts within them and were dropped"
+    found = f"{counts['truncated']} of {counts['count']} texts are longer than {length} positions"
     if not rows:
-        raise DataError(f"{path}: wanted a text whose loss counts within {length} positions, received none: {cut}")
+        wanted = f"a text with a target that counts, as answers have, within {length} positions"
+        raise DataError(f"{path}: wanted {wanted}, received none; {found}")
     if counts["truncated"] or counts["dropped"]:
-        warn(f"{path}: {cut}; {lost}")
+        lost = f"{counts['dropped']} have nothing whose loss counts within them and were dropped"
+        warn(f"{path}: {found} and were cut there; {lost}")
     return Texts(rows, length, packed, **counts)
 
 

@@ -47,25 +47,24 @@ def language_model(
     """
     if not isinstance(config, LanguageConfig):
         raise TypeError(f"language_model: wanted a LanguageConfig, received {config!r:.100}")
-    time = integer("language_model: length", config.context if length is None else length, 1)
+    time = integer("language_model length", config.context if length is None else length, 1)
     is_gpt2 = config.architecture == "gpt2"
     net = FeedForwardNet(loss.SoftmaxCrossEntropy(axis=-1, ignore_index=-100), device=device, seed=seed)
     net.language = config
-    formats = {} if isinstance(weight_format, str) else weight_format
-    rest = weight_format if isinstance(weight_format, str) else "float"
-    weights = {"weight_init": weight_init, "weight_format": formats.get("tokens", rest)}
+    formats = _formats(config, weight_format)
+    weights = {"weight_init": weight_init, "weight_format": formats.get("tokens", "float")}
     tokens = layers.Embedding("tokens", config.vocabulary, config.width, input_sample_shape=(time,), **weights)
     flow, starts = net.add(tokens), list[Layer]()
-    if flag("language_model: packed", packed):
+    if flag("language_model packed", packed):
         if is_gpt2:
             raise ValueError("language_model packed: wanted False for gpt2, whose positions count from the row's begin")
         starts = [net.add(layers.TextStarts("starts", input_sample_shape=(time,)), [])]
     if is_gpt2:
         flow = net.add(layers.LearnedPositions("positions", config.context, weight_init=weight_init))
-    options = _gpt2_options() if is_gpt2 else {**_llama_options(config), "packed": packed}
+    options = {"activation": "gelu_tanh"} if is_gpt2 else {**_llama_options(config), "packed": packed}
     options |= {"hidden_size": config.hidden_size, "epsilon": config.epsilon, "weight_init": weight_init}
     for number in range(config.layers):
-        options["weight_format"] = formats.get(f"block{number}", rest)
+        options["weight_format"] = formats.get(f"block{number}", "float")
         block = layers.TransformerBlock(f"block{number}", config.heads, True, **options)
         flow = net.add(block, [flow, *starts])
     norm = layers.LayerNormalization if is_gpt2 else layers.RMSNormalization
@@ -73,20 +72,26 @@ def language_model(
     if config.tied:
         net.add(layers.TiedDense("head", tokens))
     else:
-        weights["weight_format"] = formats.get("head", rest)
+        weights["weight_format"] = formats.get("head", "float")
         net.add(layers.Dense("head", config.vocabulary, False, **weights))
     return net
 
 
-def _gpt2_options() -> dict[str, Any]:
-    return {"activation": "gelu_tanh"}
+def _formats(config: LanguageConfig, given: str | Mapping[str, Any]) -> Mapping[str, Any]:
+    """By layer, how its weights are quantised. ValueError for names of other layers."""
+    names = ["tokens", *(f"block{number}" for number in range(config.layers)), *([] if config.tied else ["head"])]
+    formats = given if isinstance(given, Mapping) else dict.fromkeys(names, given)
+    for name in formats:
+        if name not in names:
+            wanted = f"one of {', '.join(names[:8])}"
+            raise ValueError(f"language_model weight_format: wanted as a layer {wanted}, received {name!r:.100}")
+    return formats
 
 
 def _llama_options(config: LanguageConfig) -> dict[str, Any]:
     """Of the blocks of all but GPT-2."""
     return {
         **{"activation": "swiglu", "norm": "rms", "use_bias": False, "qkv_bias": config.biases, "rotary": True},
-        **{"rotary_base": config.rotary_base, "rotary_scaling": config.rotary_scaling},
-        **{"head_size": config.head_size, "kv_heads": config.kv_heads, "query_key_norm": config.query_key_norm},
-        "window": config.window,
+        **{name: getattr(config, name) for name in ("rotary_base", "rotary_scaling", "head_size", "kv_heads")},
+        **{name: getattr(config, name) for name in ("query_key_norm", "window")},
     }

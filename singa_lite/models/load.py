@@ -13,7 +13,7 @@ from singa_lite.models.language import language_model
 from singa_lite.net.feed_forward_net import FeedForwardNet
 from singa_lite.snapshots import language
 from singa_lite.snapshots.language.stored import FROZEN, StoredModel
-from singa_lite.tensor import DeviceSpec
+from singa_lite.tensor import DeviceSpec, release_pages
 
 #: The longest sample where none is asked for: longer ones would take tables that few texts need.
 _LENGTH = 2048
@@ -49,13 +49,13 @@ def load(
     """
     at = devices.get(device)
     choices = ("stored", "float32", *(FROZEN if at.is_abstract else ()))
-    checks.check_choice("load: weights", weights, choices)
+    checks.check_choice("load weights", weights, choices)
     stored = None if at.is_abstract else language.opened(path)
     if stored is None:
         config, formats = language.described(path)
     else:
         config, formats = stored.config, {name: weight.format for name, weight in stored.weights.items()}
-    most = checks.integer("load: length", min(config.context, _LENGTH) if length is None else length, 1)
+    most = checks.integer("load length", min(config.context, _LENGTH) if length is None else length, 1)
     formats = formats if weights == "stored" else dict.fromkeys(formats, weights)
     frozen = {name: form for name, form in formats.items() if _can_freeze(name, form)}
     net = language_model(
@@ -95,3 +95,5 @@ def _fill(net: FeedForwardNet, stored: StoredModel, frozen: Iterable[str]) -> No
         numbers = weight.numbers()
         is_table = numbers.ndim < 2 or name in ("tokens/weight", "positions/weight")
         parameters[name].copy_from_numpy(numbers if is_table else numbers.T)
+    for weight in stored.weights.values():  # of one mapping mostly, whose pages go with the first
+        release_pages(weight.blocks)

@@ -21,10 +21,21 @@ def is_mapped(array: Array) -> bool:
     >>> tensor.is_mapped(np.zeros(3, "uint8"))
     False
     """
+    return _mapping_of(array) is not None
+
+
+def release_pages(array: Array) -> None:
+    """Lets the process drop the pages that were read of the mapped file under an array, which come back when read."""
+    mapping = _mapping_of(array)
+    if mapping is not None and hasattr(mmap, "MADV_DONTNEED"):
+        mapping.madvise(mmap.MADV_DONTNEED)
+
+
+def _mapping_of(array: Array) -> mmap.mmap | None:
     base: object = array
     while base is not None and not isinstance(base, mmap.mmap):  # a copy of a numpy.memmap is one too, over no file
         base = base.obj if isinstance(base, memoryview) else getattr(base, "base", None)
-    return base is not None
+    return base
 
 
 def frozen(array: Array, device: DeviceSpec = None) -> Tensor:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from singa_lite.common.checks import finite_above_zero, flag, integer
-from singa_lite.layers.rotary_scaling import checked_scaling
+from singa_lite.common.errors import SnapshotError
+from singa_lite.layers.rotary_scaling import checked_scaling, scaled_rates
 
+#: Architectures whose files are read and written; GPT-2's are those of `snapshots.maps.gpt2`.
+IN_FILES = ("llama", "qwen2", "qwen3", "mistral")
 #: Those that `models.language_model` builds.
-ARCHITECTURES = ("llama", "qwen2", "qwen3", "mistral", "gpt2")
+ARCHITECTURES = (*IN_FILES, "gpt2")
+
+T = TypeVar("T", int, float, str, bool)
 
 _SIZES = ("width", "layers", "heads", "kv_heads", "head_size", "hidden_size", "vocabulary", "context")
 _FLAGS = ("biases", "query_key_norm", "tied")
@@ -85,3 +94,44 @@ class LanguageConfig:
         for name, wanted in {**beside, "query_key_norm": False}.items():
             if getattr(self, name) != wanted:
                 raise ValueError(f"LanguageConfig {name}: wanted {wanted} of gpt2, received {getattr(self, name)!r}")
+
+
+# ---- what files say
+
+
+class Values:
+    """The entries of a file by name. prefix: of all names that are asked for."""
+
+    def __init__(self, path: str, entries: Mapping[str, object], prefix: str = "") -> None:
+        self.path, self.entries, self.prefix = path, entries, prefix
+
+    def get(self, name: str, kind: type[T], default: T | None = None) -> T:
+        """Returns a value. SnapshotError for one that is not there and has no default, or is of another kind."""
+        found = self.entries.get(self.prefix + name)
+        found = default if found is None else found
+        if kind is float and type(found) is int:
+            found = float(found)
+        if type(found) is not kind:
+            received = "none of that name" if found is None else repr(found)[:100]
+            raise SnapshotError(f"{self.path}: {self.prefix}{name}: wanted {kind.__name__}, received {received}")
+        return found
+
+    def architecture(self, name: str, known: Sequence[str] = IN_FILES) -> str:
+        """Returns the architecture under a name. SnapshotError for one that is not known."""
+        found = self.get(name, str)
+        if found not in known:
+            raise SnapshotError(f"{self.path}: {name}: wanted one of {', '.join(known)}, received {found[:100]!r}")
+        return found
+
+
+def rotary_factors(config: LanguageConfig, scaling: Mapping[str, object]) -> NDArray[np.float64]:
+    """Returns by what a scaling divides each of the rotary frequencies, (head_size / 2,)."""
+    rates = config.rotary_base ** (-np.arange(0, config.head_size, 2) / config.head_size)
+    factors: NDArray[np.float64] = rates / scaled_rates("rotary_scaling", rates, scaling)
+    return factors
+
+
+def check_lacking(path: str, lacking: Sequence[str]) -> None:
+    """SnapshotError that lists all that a file wants and is not here, if there is any."""
+    if lacking:
+        raise SnapshotError(f"{path}: wanted a model of what this version has, received {'; '.join(lacking[:20])}")

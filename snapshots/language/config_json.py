@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from singa_lite.common.errors import SnapshotError
-from singa_lite.snapshots.language.config import LanguageConfig
-from singa_lite.snapshots.language.values import Values, check_lacking, rotary_factors
+from singa_lite.snapshots.language.config import LanguageConfig, Values, check_lacking, rotary_factors
 from singa_lite.snapshots.readers import raw
 
 #: {our name: Hugging Face's} of sizes.

@@ -8,11 +8,10 @@ from functools import partial
 
 from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.language import vocabulary
-from singa_lite.snapshots.language.config import LanguageConfig
+from singa_lite.snapshots.language.config import LanguageConfig, Values, check_lacking
 from singa_lite.snapshots.language.names import Place, places
 from singa_lite.snapshots.language.stored import FROZEN, StoredModel, StoredWeight, check_shape, dequantized, halves
 from singa_lite.snapshots.language.tokenizer import Special, Tokenizer
-from singa_lite.snapshots.language.values import Values, check_lacking
 from singa_lite.snapshots.readers import gguf
 from singa_lite.snapshots.readers.gguf import GGUFFile
 
@@ -21,6 +20,21 @@ _ARCHITECTURES = ("llama", "qwen2", "qwen3")
 PAIRED = ("llama", "mistral")
 #: Formats of matrices and of vectors that are read.
 _MATRICES, _VECTORS = (*FROZEN, "f32"), ("f32", "f16", "bf16")
+#: {name in LanguageConfig: GGUF's, behind the architecture's}: of sizes, and of the rest.
+SIZES = {
+    "width": "embedding_length",
+    "layers": "block_count",
+    "heads": "attention.head_count",
+    "hidden_size": "feed_forward_length",
+    "context": "context_length",
+}
+OTHERS = {
+    "kv_heads": "attention.head_count_kv",
+    "head_size": "attention.key_length",
+    "epsilon": "attention.layer_norm_rms_epsilon",
+    "window": "attention.sliding_window",
+    "rotary_base": "rope.freq_base",
+}
 #: The tensor of factors of the rotary frequencies.
 FACTORS = "rope_freqs.weight"
 
@@ -32,60 +46,47 @@ def read(path: str | os.PathLike[str]) -> StoredModel:
     """
     file = gguf.read(path)
     config = configuration(file)
-    found = _places(file, config)
-    check_lacking(file.path, vocabulary.missing_parts(file) + _strange(file, found))
-    weights = {name: _weight(file, place, config.architecture) for name, place in found.items()}
-    return StoredModel(file.path, config, weights, _tokenizer(file, config))
-
-
-def formats(file: GGUFFile, config: LanguageConfig) -> dict[str, str]:
-    """Returns {parameter: its format in a file}. SnapshotError for tensors that are not as the configuration wants."""
-    found = _places(file, config)
-    check_lacking(file.path, _strange(file, found))
-    return {name: file.tensors[place.gguf].format for name, place in found.items()}
-
-
-def _places(file: GGUFFile, config: LanguageConfig) -> dict[str, Place]:
-    """The place of each parameter, where the file has a tensor of its shape."""
-    found = {}
+    lacking, weights, known = vocabulary.missing_parts(file), {}, {FACTORS}
     for name, place in places(config):
         info = file.tensors.get(place.gguf)
         check_shape(file.path, place.gguf, place.shape, None if info is None else info.shape)
-        found[name] = place
-    return found
+        known.add(place.gguf)
+        formats = _MATRICES if len(place.shape) == 2 else _VECTORS
+        if info is not None and info.format not in formats:
+            lacking.append(f"tensor {place.gguf!r} in {info.format} (here: {', '.join(formats)})")
+        else:
+            weights[name] = _weight(file, place, config.architecture)
+    check_lacking(file.path, lacking + [f"tensor {name!r}" for name in file.tensors if name not in known])
+    return StoredModel(config, weights, _tokenizer(file, config))
 
 
 def configuration(file: GGUFFile) -> LanguageConfig:
     """Returns the sizes and options of the model in a file. SnapshotError for a model that is not built here."""
     architecture = Values(file.path, file.metadata).architecture("general.architecture", _ARCHITECTURES)
     values = Values(file.path, file.metadata, f"{architecture}.")
-    width, heads = values.get("embedding_length", int), values.get("attention.head_count", int)
-    size = values.get("attention.key_length", int, width // heads if heads else 0)
+    sizes = {ours: values.get(theirs, int) for ours, theirs in SIZES.items()}
+    heads, layers, table = sizes["heads"], sizes["layers"], file.tensors.get("token_embd.weight")
+    size = values.get(OTHERS["head_size"], int, sizes["width"] // heads if heads else 0)
     check_lacking(file.path, _lacking_options(values, size))
-    layers, table = values.get("block_count", int), file.tensors.get("token_embd.weight")
     if not 1 <= layers <= len(file.tensors):
         raise SnapshotError(f"{file.path}: wanted a block_count of 1 to the number of tensors, received {layers}")
     if table is None or len(table.shape) != 2:
         raise SnapshotError(f"{file.path}: wanted a table 'token_embd.weight', received {table and table.shape}")
-    window = values.get("attention.sliding_window", int, 0) or None
+    window = values.get(OTHERS["window"], int, 0) or None
     try:
         return LanguageConfig(
             architecture="mistral" if architecture == "llama" and window else architecture,
-            width=width,
-            layers=layers,
-            heads=heads,
-            kv_heads=values.get("attention.head_count_kv", int, heads),
+            **sizes,
+            kv_heads=values.get(OTHERS["kv_heads"], int, heads),
             head_size=size,
-            hidden_size=values.get("feed_forward_length", int),
             vocabulary=table.shape[0],
-            rotary_base=values.get("rope.freq_base", float, 10000.0),
+            rotary_base=values.get(OTHERS["rotary_base"], float, 10000.0),
             rotary_scaling=_scaling(file, values),
-            epsilon=values.get("attention.layer_norm_rms_epsilon", float),
+            epsilon=values.get(OTHERS["epsilon"], float),
             biases="blk.0.attn_q.bias" in file.tensors,
             query_key_norm="blk.0.attn_q_norm.weight" in file.tensors,
             window=window,
             tied="output.weight" not in file.tensors,
-            context=values.get("context_length", int),
         )
     except (ValueError, TypeError) as error:
         raise SnapshotError(f"{file.path}: {error}") from error
@@ -110,18 +111,6 @@ def _scaling(file: GGUFFile, values: Values) -> Mapping[str, object] | None:
     if values.get("rope.scaling.type", str, "none") == "linear":
         return {"rope_type": "linear", "factor": values.get("rope.scaling.factor", float)}
     return None
-
-
-def _strange(file: GGUFFile, found: Mapping[str, Place]) -> list[str]:
-    """Tensors of formats that are not here, and those without a place."""
-    known = {place.gguf: _MATRICES if len(place.shape) == 2 else _VECTORS for place in found.values()}
-    strange = [f"tensor {name!r}" for name in file.tensors if name not in known and name != FACTORS]
-    forms = {name: file.tensors[name].format for name in known}
-    return strange + [
-        f"tensor {name!r} in {form} (here: {', '.join(known[name])})"
-        for name, form in forms.items()
-        if form not in known[name]
-    ]
 
 
 def _weight(file: GGUFFile, place: Place, architecture: str) -> StoredWeight:

@@ -10,12 +10,10 @@ import numpy as np
 
 from singa_lite.common.atomic import replacing
 from singa_lite.snapshots import output
-from singa_lite.snapshots.language import gguf_tokens
-from singa_lite.snapshots.language.config import LanguageConfig
-from singa_lite.snapshots.language.gguf_model import FACTORS, PAIRED
-from singa_lite.snapshots.language.net_weights import NetWeight, config_of, weights
-from singa_lite.snapshots.language.stored import pairs
-from singa_lite.snapshots.language.values import rotary_factors
+from singa_lite.snapshots.language import vocabulary
+from singa_lite.snapshots.language.config import LanguageConfig, rotary_factors
+from singa_lite.snapshots.language.gguf_model import FACTORS, OTHERS, PAIRED, SIZES
+from singa_lite.snapshots.language.stored import NetWeight, pairs, weights
 from singa_lite.snapshots.readers.gguf import ALIGNMENT, ARRAY, BLOCKS, LETTERS, MAGIC, TEXT, TYPES, GGUFFile
 from singa_lite.snapshots.readers.raw import ByteArray
 from singa_lite.tensor import Shape
@@ -29,13 +27,12 @@ _FILE_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q8_0": 7, "q4_k": 15, 
 _ALIGNED = 32
 
 
-def save(net: TrainedNet, path: str, quantization: str | None = None) -> None:
+def save(net: TrainedNet, config: LanguageConfig, path: str, quantization: str | None) -> None:
     """Writes the net: frozen weights as they came, parameters in float32, matrices among them in `quantization`.
 
     SnapshotError for what cannot be written; the file is then as before.
     """
-    config = config_of(net, path)
-    found, factors = weights(net, path, quantization, BLOCKS), _factors(config)
+    found, factors = weights(net, config, path, quantization, BLOCKS), _factors(config)
     header = _header(net, config, found, factors)
     total = len(header) + len(_padded(factors)) + sum(_aligned(weight.nbytes) for weight in found)
     with replacing(path) as file:
@@ -98,7 +95,7 @@ def _metadata(net: TrainedNet, config: LanguageConfig, found: Sequence[NetWeight
     tokenizer = getattr(net, "tokenizer", None)
     source = getattr(tokenizer, "source", None)
     if tokenizer is not None and not isinstance(source, GGUFFile):
-        values += gguf_tokens.metadata(tokenizer)
+        values += vocabulary.metadata(tokenizer)
     own = {key: _pair(key, kind, value) for key, kind, value in values}
     if isinstance(source, GGUFFile):
         for key, (begin, end) in source.pairs.items():
@@ -109,21 +106,9 @@ def _metadata(net: TrainedNet, config: LanguageConfig, found: Sequence[NetWeight
 
 def _values(config: LanguageConfig) -> Iterator[tuple[str, int, object]]:
     """Key, type and value of what the configuration says."""
-    values: dict[str, int | float | str | None] = {
-        "block_count": config.layers,
-        "context_length": config.context,
-        "embedding_length": config.width,
-        "feed_forward_length": config.hidden_size,
-        "vocab_size": config.vocabulary,
-        "attention.head_count": config.heads,
-        "attention.head_count_kv": config.kv_heads,
-        "attention.key_length": config.head_size,
-        "attention.value_length": config.head_size,
-        "attention.layer_norm_rms_epsilon": config.epsilon,
-        "attention.sliding_window": config.window,
-        "rope.dimension_count": config.head_size,
-        "rope.freq_base": config.rotary_base,
-    }
+    values = {theirs: getattr(config, ours) for ours, theirs in {**SIZES, **OTHERS}.items()}
+    values |= dict.fromkeys(("attention.value_length", "rope.dimension_count"), config.head_size)
+    values["vocab_size"] = config.vocabulary
     scaling = config.rotary_scaling
     if scaling is not None and scaling["rope_type"] == "linear":
         values |= {"rope.scaling.type": "linear", "rope.scaling.factor": float(str(scaling["factor"]))}

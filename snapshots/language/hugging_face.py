@@ -1,32 +1,35 @@
-"""Reads a folder of Hugging Face's: config.json, safetensors in one file or several, tokenizer.json, chat template."""
+"""Reads and writes folders of Hugging Face's: config.json, safetensors, tokenizer.json, chat template."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from singa_lite.common.atomic import replacing, write_anew
 from singa_lite.common.errors import SnapshotError
+from singa_lite.snapshots import output
 from singa_lite.snapshots.language import config_json, nf4
-from singa_lite.snapshots.language.config import LanguageConfig
+from singa_lite.snapshots.language.config import LanguageConfig, check_lacking
 from singa_lite.snapshots.language.names import Place, places
-from singa_lite.snapshots.language.stored import StoredModel, StoredWeight, check_shape, quantized
+from singa_lite.snapshots.language.stored import NetWeight, StoredModel, StoredWeight, check_shape, quantized, weights
 from singa_lite.snapshots.language.tokenizer import Special, Tokenizer
-from singa_lite.snapshots.language.values import check_lacking
 from singa_lite.snapshots.readers import raw, safetensors
 from singa_lite.snapshots.readers.raw import ByteArray, Json
 from singa_lite.snapshots.readers.safetensors import TensorInfo
+from singa_lite.training.trained_net import TrainedNet
 
 if TYPE_CHECKING:
     import tokenizers
 
 ONE, INDEX, TEMPLATE = "model.safetensors", "model.safetensors.index.json", "chat_template.jinja"
-#: {dtype in the file: format}.
-_FORMATS = {"F32": "f32", "F16": "f16", "BF16": "bf16"}
+#: {format: dtype in the file}, which is the format in capitals.
+_DTYPES = {form: form.upper() for form in ("f32", "f16", "bf16")}
 
 
 def read(folder: str) -> StoredModel:
@@ -43,14 +46,14 @@ def read(folder: str) -> StoredModel:
             found[name] = _converted(folder, place, nf4.numbers(folder, stored_as, arrays))
             continue
         check_shape(folder, stored_as, place.shape, None if info is None else info.shape)
-        if info is None or data is None or info.code not in _FORMATS:
-            lacking.append(f"tensor {stored_as!r} in {info and info.code} (here: {', '.join(_FORMATS)})")
+        if info is None or data is None or info.code not in _DTYPES.values():
+            lacking.append(f"tensor {stored_as!r} in {info and info.code} (here: {', '.join(_DTYPES.values())})")
             continue
         rows = place.shape[0] if len(place.shape) == 2 else 1
-        found[name] = StoredWeight(_FORMATS[info.code], place.shape, data.reshape(rows, -1))
+        found[name] = StoredWeight(info.code.lower(), place.shape, data.reshape(rows, -1))
     lacking += [f"tensor {name!r}" for name in arrays if name not in used and not name.endswith("rotary_emb.inv_freq")]
     check_lacking(folder, lacking)
-    return StoredModel(folder, config, found, _tokenizer(folder, config))
+    return StoredModel(config, found, _tokenizer(folder, config))
 
 
 def _converted(folder: str, place: Place, numbers: NDArray[np.float32]) -> StoredWeight:
@@ -143,3 +146,63 @@ def _template(folder: str, options: Mapping[str, Json]) -> str | None:
         named = {each["name"]: each.get("template") for each in given if isinstance(each, dict) and "name" in each}
         given = named.get("default")
     return given if isinstance(given, str) else None
+
+
+# ---- writing
+
+
+def save(net: TrainedNet, config: LanguageConfig, path: str, quantization: str | None) -> None:
+    """Writes config.json, model.safetensors and the files of the tokenizer; the folder is made where there is none.
+
+    quantization: "f16", "bf16" or None for float32, of all matrices but frozen ones in these formats, which go out as
+    they came. SnapshotError for what cannot be written; each file is whole or as before.
+    """
+    found = weights(net, config, path, quantization, _DTYPES)
+    files = {"config.json": config_json.written(path, config)}
+    tokenizer, texts = getattr(net, "tokenizer", None), dict[str, str]()
+    if isinstance(tokenizer, Tokenizer):
+        ids = {"bos_token_id": tokenizer.begin_id, "eos_token_id": tokenizer.end_id}
+        files["config.json"] |= ids
+        files["generation_config.json"] = {**ids, "eos_token_id": list(tokenizer.stop_ids)}
+        files["tokenizer_config.json"] = _options(tokenizer)
+        texts = {"tokenizer.json": tokenizer.inner.to_str(pretty=True)}
+        texts |= {} if tokenizer.template is None else {TEMPLATE: tokenizer.template}
+    if os.path.exists(os.path.join(path, INDEX)):
+        raise SnapshotError(f"{path}: wanted a folder of one file of weights or a new one, received one with {INDEX}")
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        raise SnapshotError(f"{path}: wanted a folder to write into, received none: {error}") from error
+    _write_weights(os.path.join(path, ONE), found)
+    texts |= {name: json.dumps(options, indent=2, ensure_ascii=False) + "\n" for name, options in files.items()}
+    for name, text in texts.items():
+        write_anew(os.path.join(path, name), text)
+
+
+def _write_weights(path: str, found: Sequence[NetWeight]) -> None:
+    entries: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for weight in found:
+        begin, end = end, end + weight.nbytes
+        entry = {"dtype": _DTYPES[weight.format], "shape": weight.place.shape, "data_offsets": [begin, end]}
+        entries[weight.place.hugging_face] = entry
+    header = json.dumps(entries).encode()
+    header += b" " * (-len(header) % 8)
+    with replacing(path) as file:
+        output.write_all(file, len(header).to_bytes(8, "little") + header)
+        for weight in found:
+            with output.writing(weight.name, 8 + len(header) + end):
+                for blocks in weight.rows():
+                    output.write_all(file, np.ascontiguousarray(blocks).reshape(-1).data)
+
+
+def _options(tokenizer: Tokenizer) -> dict[str, object]:
+    """The entries of tokenizer_config.json."""
+    options = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": tokenizer.name_of(tokenizer.begin_id),
+        "eos_token": tokenizer.name_of(tokenizer.end_id),
+        "add_bos_token": tokenizer.special.adds_begin,
+        "clean_up_tokenization_spaces": False,
+    }
+    return {name: value for name, value in options.items() if value is not None}

@@ -77,7 +77,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def __init__(self, source: str, where: str) -> None:
         """SnapshotError for a template that is none, or is too long. where: the file."""
-        super().__init__(trim_blocks=True, lstrip_blocks=True, optimized=False, finalize=self._finalized)
+        super().__init__(trim_blocks=True, lstrip_blocks=True, optimized=False, finalize=self._printed)
         self.add_extension("jinja2.ext.loopcontrols")
         self._where, self._left, self._size = where, 0, len(source)
         own: dict[str, Callable[..., Any]] = {
@@ -115,15 +115,17 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:
         """Calls what a template may call."""
         self, obj = __self, __obj
-        many = len(args[0]) if args and isinstance(args[0], Sized) else 1
-        self._spend(_VALUE + 4 * self._size * many if isinstance(obj, Macro | LoopContext) else _VALUE)
         owner, name = getattr(obj, "__self__", None), getattr(obj, "__name__", "")
-        if isinstance(owner, str) and name in ("replace", "join"):
-            return getattr(self, f"_{name}")(*((owner, *args) if name == "replace" else (*args, owner)), **kwargs)
-        allowed = next((names for kind, names in _METHODS.items() if isinstance(owner, kind)), [])
-        is_free = isinstance(obj, Macro | LoopContext) or isinstance(owner, LoopContext) or obj in self._functions
-        if not is_free and name not in allowed:
-            raise SecurityError(f"wanted a call of {', '.join(allowed) or 'a macro'}, received {name!r}")
+        if isinstance(owner, str) and name == "replace":
+            return self._replace(owner, *args, **kwargs)
+        if isinstance(owner, str) and name == "join":
+            return self._join(args[0], owner)
+        if isinstance(obj, Macro | LoopContext):
+            self._spend(4 * self._size * (len(args[0]) if args and isinstance(args[0], Sized) else 1))
+        elif not isinstance(owner, LoopContext) and obj not in self._functions:
+            allowed = next((names for kind, names in _METHODS.items() if isinstance(owner, kind)), [])
+            if name not in allowed:
+                raise SecurityError(f"wanted a call of {', '.join(allowed) or 'a macro'}, received {name!r}")
         return self._counted(super().call(__context, obj, *args, **kwargs))
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
@@ -143,10 +145,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def _counted(self, value: Any) -> Any:
         """The value, whose bytes are spent."""
-        if isinstance(value, str):
-            self._spend(_VALUE + len(value))
-        else:
-            self._spend(_VALUE * (1 + len(value) if isinstance(value, list | tuple | dict) else 1))
+        each = 1 if isinstance(value, str) else _VALUE
+        self._spend(_VALUE + each * (len(value) if isinstance(value, str | list | tuple | dict) else 0))
         return value
 
     def _spending(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -156,16 +156,14 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
         return spending
 
-    def _loop(self, values: Any, each: int) -> Any:
-        if isinstance(values, Sized):
-            self._spend(each * len(values))
-            return values
-        return self._spent(values, each)
-
-    def _spent(self, values: Iterable[Any], each: int) -> Iterator[Any]:
+    def _loop(self, values: Iterable[Any], each: int) -> Iterator[Any]:
         for value in values:
             self._spend(each)
             yield value
+
+    @pass_context  # else Jinja would call it while it compiles
+    def _printed(self, context: Any, value: Any) -> str:
+        return self._text(value)
 
     def _text(self, value: Any) -> str:
         """The text of a text or a number, as it is printed."""
@@ -174,10 +172,6 @@ class Sandbox(ImmutableSandboxedEnvironment):
         text = value if isinstance(value, str) else str(value)
         self._spend(_VALUE + len(text))
         return text
-
-    @pass_context  # else Jinja would call it while it compiles
-    def _finalized(self, context: Any, value: Any) -> str:
-        return self._text(value)
 
     def _join(self, values: Iterable[Any], between: str = "", attribute: str | None = None) -> str:
         texts = [self._text(value if attribute is None else value[attribute]) for value in values]
@@ -190,19 +184,20 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return text.replace(old, new, -1 if count is None else count)
 
     def _indent(self, text: str, width: int = 4, first: bool = False, blank: bool = False) -> str:
-        lines = self._text(text).splitlines() or [""]
-        self._spend(max(0, width) * len(lines))
-        shift = " " * width
-        return ("\n").join(
-            f"{shift}{line}" if (number or first) and (line or blank) else line for number, line in enumerate(lines)
-        )
+        self._spend(max(0, int(width)) * (1 + text.count("\n")))
+        return self._text(FILTERS["indent"](text, int(width), first, blank))
 
     def _tojson(
-        self, value: Any, indent: int | None = None, ensure_ascii: bool = False, sort_keys: bool = False, **_: Any
+        self,
+        value: Any,
+        ensure_ascii: bool = False,
+        indent: int | None = None,
+        separators: tuple[str, str] | None = None,
+        sort_keys: bool = False,
     ) -> str:
         """As transformers writes it: without escapes for HTML."""
-        indent = None if indent is None else min(int(indent), 8)
-        encoder = json.JSONEncoder(ensure_ascii=ensure_ascii, indent=indent, sort_keys=sort_keys)
+        steps = None if indent is None else min(int(indent), 8)
+        encoder = json.JSONEncoder(ensure_ascii=ensure_ascii, indent=steps, separators=separators, sort_keys=sort_keys)
         return "".join(self._text(piece) for piece in encoder.iterencode(value))
 
 

@@ -1,7 +1,9 @@
-"""Weights as files store them: raw blocks of a format, and the numbers that they stand for."""
+"""Weights as files store them: raw blocks of a format, the numbers that they stand for, and those of a net."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -10,9 +12,12 @@ from numpy.typing import NDArray
 from singa_lite.common.array_types import Array
 from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.language.config import LanguageConfig
+from singa_lite.snapshots.language.names import Place, places
 from singa_lite.snapshots.language.tokenizer import Tokenizer
+from singa_lite.snapshots.readers.gguf import BLOCKS
 from singa_lite.snapshots.readers.raw import ByteArray
-from singa_lite.tensor import Shape
+from singa_lite.tensor import Shape, Tensor, to_numpy
+from singa_lite.training.trained_net import TrainedNet
 
 #: Numbers that are made at once.
 AT_ONCE = 1 << 20
@@ -47,7 +52,6 @@ class StoredModel(NamedTuple):
     tokenizer: None where the model has none.
     """
 
-    path: str
     config: LanguageConfig
     weights: dict[str, StoredWeight]
     tokenizer: Tokenizer | None
@@ -94,3 +98,71 @@ def check_shape(path: str, name: str, wanted: Shape, found: Shape | None) -> Non
     if found != wanted:
         received = "none of that name" if found is None else str(found)[:100]
         raise SnapshotError(f"{path}: wanted a tensor {name!r} of shape {wanted}, received {received}")
+
+
+# ---- of nets
+
+
+class NetWeight(NamedTuple):
+    """A weight of a net that is to be written. format: of the file; frozen: the net's format, "" for a parameter."""
+
+    name: str
+    place: Place
+    tensor: Tensor
+    frozen: str
+    format: str
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in the file."""
+        numbers, size = BLOCKS[self.format]
+        return prod(self.place.shape) // numbers * size
+
+    def rows(self) -> Iterator[ByteArray]:
+        """Yields all blocks of the file, some rows at a time."""
+        array = self.tensor.array if self.frozen else to_numpy(self.tensor)
+        if not self.frozen:  # products are (inputs, outputs) in a net
+            array = array.reshape(1, -1) if array.ndim == 1 else array if self.name == "tokens/weight" else array.T
+        step = max(1, AT_ONCE // self.place.shape[-1])
+        for row in range(0, len(array), step):
+            part = np.asarray(array[row : row + step])
+            if self.format != self.frozen:
+                part = quantized(dequantized(part, self.frozen) if self.frozen else part, self.format)
+            yield part
+
+
+def weights(
+    net: TrainedNet, config: LanguageConfig, path: str, quantization: str | None, formats: Collection[str]
+) -> list[NetWeight]:
+    """Returns all weights of a net, in the order of `places`.
+
+    quantization: the format of matrices that are parameters of the net, None for float32; formats: that the file may
+    have: frozen weights in these go out as they came, others in `quantization`. SnapshotError for a net with other
+    parameters.
+    """
+    where, choices = f"{path}: quantization", [each for each in WRITTEN if each in formats]
+    if quantization is not None and quantization not in choices:
+        raise SnapshotError(f"{where}: wanted None or one of {', '.join(choices)}, received {quantization!r:.100}")
+    tensors, frozen, found = dict(net.parameters()) | net.frozen(), frozen_formats(net), []
+    for name, place in places(config):
+        tensor, kind = tensors.pop(name, None), frozen.get(name, "")
+        if tensor is None:
+            raise SnapshotError(f"{path}: wanted a parameter {name!r} in the net, received none of that name")
+        form = kind if kind in formats else (quantization or "f32") if len(place.shape) > 1 else "f32"
+        if place.shape[-1] % BLOCKS[form][0]:
+            raise SnapshotError(f"{where}: {name}: wanted rows of whole blocks of {form}, received {place.shape}")
+        found.append(NetWeight(name, place, tensor, kind, form))
+    if tensors:
+        text = "merge_lora() makes them part of the others, and save_adapter() writes those of LoRA alone"
+        raise SnapshotError(f"{path}: wanted parameters of such a file, received {sorted(tensors)[:8]}; {text}")
+    return found
+
+
+def frozen_formats(net: TrainedNet) -> dict[str, str]:
+    """Returns {name of a frozen tensor: its format}."""
+    return {
+        f"{path}/{name}": str(getattr(layer, "weight_format", ""))
+        for path, layer in net.all_layers().items()
+        if not layer.layers
+        for name in layer.frozen
+    }

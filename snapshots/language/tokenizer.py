@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from singa_lite.common.checks import goes_through, is_int
 from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.readers.gguf import GGUFFile
 
@@ -91,17 +92,19 @@ class Tokenizer:
         >>> net.tokenizer.encode("Hello, world!")  # doctest: +SKIP
         [19556, 28, 905, 17]
         """
-        if not isinstance(text, str):
-            raise TypeError(f"encode: wanted a text, received {text!r:.100}")
-        first = self.begin_id if begin and self.special.adds_begin else None
-        return [*([] if first is None else [first]), *self.inner.encode(text, add_special_tokens=False).ids]
+        inner, first = self.inner, self.begin_id if begin and self.special.adds_begin else None
+        try:
+            ids: list[int] = inner.encode(text, add_special_tokens=False).ids
+        except TypeError as error:
+            raise TypeError(f"encode: wanted a text, without lone surrogates, received {text!r:.100}") from error
+        return ids if first is None else [first, *ids]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Returns the text of ids, names of special tokens in it. ValueError for ids that the model does not have."""
-        numbers = [int(number) for number in ids]
-        strange = [number for number in numbers if not 0 <= number < self.vocabulary]
-        if strange:
-            raise ValueError(f"decode: wanted ids below {self.vocabulary}, received {strange[0]}")
+        numbers: list[int] = list(ids) if goes_through(ids) else [ids]  # type: ignore[list-item]  # and it is checked
+        for number in numbers:
+            if not is_int(number) or not 0 <= number < self.vocabulary:
+                raise ValueError(f"decode: wanted ids from 0 to {self.vocabulary - 1}, received {number!r:.100}")
         text: str = self.inner.decode(numbers, skip_special_tokens=False)
         return text
 
@@ -122,6 +125,8 @@ class Tokenizer:
         >>> net.tokenizer.render([{"role": "user", "content": "Hi"}])  # doctest: +SKIP
         '<|im_start|>system\\nYou are ...<|im_end|>\\n<|im_start|>user\\nHi<|im_end|>\\n'
         """
+        if isinstance(messages, str) or not isinstance(messages, Sequence):
+            raise TypeError(f"render: wanted a list of messages, received {messages!r:.100}")
         tokens = {"bos_token": self.name_of(self.begin_id) or "", "eos_token": self.name_of(self.end_id) or ""}
         given = {"messages": [dict(message) for message in messages], "add_generation_prompt": generation}
         return self._sandbox({**tokens, **given, "tools": None})

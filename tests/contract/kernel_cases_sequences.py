@@ -153,6 +153,21 @@ def product_added(transpose_a: bool, transpose_b: bool, small: tuple[int, int, i
     return Case(build)
 
 
+def low_rank(back: bool, first: bool = False, scale: float = 0.5) -> Case:
+    """x, a, b, h, y; or dy, x, a, b, h, dh, da, db, dx. first: without dx."""
+
+    def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+        n, into, out, rank = (1013, 130, 517, 9) if big else (5, 4, 6, 3)
+        x, y, h = (normal(rng, (n, width), dtype) for width in (into, out, rank))
+        a, b = normal(rng, (into, rank), dtype), normal(rng, (rank, out), dtype)
+        if not back:
+            return [x, a, b, garbage(h.shape, dtype), y], {"scale": scale}
+        made = [garbage(each.shape, dtype) for each in (h, a, b)]
+        return [y, x, a, b, h, *made, None if first else normal(rng, x.shape, dtype)], {"scale": scale}
+
+    return Case(build)
+
+
 def build_log_sum_exp(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
     """x, y."""
     x = 3 * normal(rng, SCORES[big], dtype)
@@ -184,6 +199,10 @@ CASES: dict[str, Case] = {
     "matmul_add": product_added(False, False, (3, 5, 7), (701, 67, 1013)),
     "matmul_add:a_transposed": product_added(True, False, (7, 4, 5), (1013, 67, 701)),
     "matmul_add:both_transposed": product_added(True, True, (3, 7, 5), (701, 67, 1013)),
+    "low_rank_add": low_rank(back=False),
+    "low_rank_add:as it is": low_rank(back=False, scale=1.0),
+    "low_rank_add_derivative": low_rank(back=True),
+    "low_rank_add_derivative:first": low_rank(back=True, first=True),
     "log_sum_exp": Case(build_log_sum_exp),
     "softmax_classes_derivative": classes_derivative(0, 0.0),
     "softmax_classes_derivative:smoothed": classes_derivative(5, 0.3),

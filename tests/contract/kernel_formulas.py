@@ -350,6 +350,13 @@ FORMULAS: dict[str, Formula] = {
     "bias_gradient": lambda dy, axis: np.moveaxis(dy, axis, 0).reshape(dy.shape[axis], -1).sum(1),
     "matmul": matmul,
     "matmul_add": lambda a, b, y, transpose_a, transpose_b: y + matmul(a, b, transpose_a, transpose_b),
+    "low_rank_add": lambda x, a, b, y, scale: (scale * x @ a, y + scale * x @ a @ b),
+    "low_rank_add_derivative": lambda dy, x, a, b, h, dx, scale: (
+        scale * dy @ b.T,
+        x.T @ (scale * dy @ b.T),
+        h.T @ dy,
+        *([] if dx is None else [dx + scale * dy @ b.T @ a.T]),
+    ),
     "linear": linear,
     "linear_gradient": lambda x, dy: (x.T @ dy, dy.sum(0)),
     "add_bias": lambda x, bias, axis: x + along(bias, x, axis),

@@ -60,11 +60,15 @@ def test_texts_and_ids_worked_out_by_hand(tmp_path: Path):
         assert [tokens[number] for number in tokenizer.encode(text)] == pieces
         assert tokenizer.decode(tokenizer.encode(text)) == text
     assert (tokenizer.vocabulary, tokenizer.stop_ids, tokenizer.begin_id, tokenizer.end_id) == (40, (0, 2), 1, 2)
-    for number in (-1, 40):
-        with pytest.raises(ValueError, match=f"received {number}"):
+    for number in (-1, 40, 1.5, "a", [3]):
+        with pytest.raises(ValueError, match=f"from 0 to 39, received {number!r}".replace("[", r"\[")):
             tokenizer.decode([3, number])
-    with pytest.raises(TypeError, match="received 7"):
-        tokenizer.encode(7)  # type: ignore[arg-type]
+    for messages in ("the", None, {"role": "user", "content": "the"}):
+        with pytest.raises(TypeError, match="render: wanted a list of messages, received"):
+            tokenizer.render(messages)  # type: ignore[arg-type]
+    for text in (7, None, ["a"], "a\ud800"):
+        with pytest.raises(TypeError, match=r"encode: wanted a text, .* received"):
+            tokenizer.encode(text)  # type: ignore[arg-type]
 
 
 def test_answers_count_with_the_token_that_ends_them(tmp_path: Path):
@@ -86,7 +90,8 @@ def test_templates_give_what_transformers_gives(tmp_path: Path):
     transformers = library("transformers")
     templates = {
         "filters": "{{ messages | map(attribute='role') | join(', ') | upper }}{{ messages[1:] | length }}"
-        "{{ messages[0] | tojson }}{{ messages[0]['content'].strip().split('a')[-1] }}{{ [1, 2] | tojson(indent=2) }}",
+        "{{ messages[0] | tojson }}{{ messages[0]['content'].strip().split('a')[-1] }}{{ [1, 2] | tojson(indent=2) }}"
+        "{{ [1, 2] | tojson(separators=(',', ':')) }}",
         "names": "{% set ns = namespace(n=0) %}{% for m in messages if m.role == 'user' %}{% set ns.n = ns.n + 1 %}"
         "{{ ns.n ~ ':' ~ m.content | trim }}{% if not loop.last %}, {% endif %}{% endfor %}"
         "{{ bos_token }}{{ eos_token }}{{ '%d' | string ~ 7 // 2 ~ 7 % 4 }}{{ loop is defined }}",
@@ -121,6 +126,8 @@ ATTACKS = {
     "a wide column": "{{ 'a'.ljust(9999999999) }}",
     "a wide filter": "{{ 'a' | center(9999999999) }}",
     "a wide indent": "{{ 'a\nb' | indent(9999999999) }}",
+    "negative widths": "{{ 'a' | indent(-1000000000000) }}{% set n = namespace(s='ab') %}{% for i in range(60) %}"
+    "{% set n.s = n.s ~ n.s %}{% endfor %}",
     "a power": "{{ 10 ** 10 ** 10 }}",
     "products": "{% set n = namespace(s=7) %}{% for i in range(60) %}{% set n.s = n.s * n.s %}{% endfor %}",
     "replacing": "{% set n = namespace(s='aa') %}{% for i in range(60) %}{% set n.s = n.s.replace('a', 'aaa') %}"

@@ -67,8 +67,8 @@ ATTACKS: dict[str, tuple[bytes, str]] = {
     "magic": (header(magic=b"GGUX"), "GGUX"),
     "version 1": (header(version=1), "0x1"),
     "big-endian": (header(version=3 << 24), "0x3000000"),
-    "many tensors": (header(HUGE), "tensors"),
-    "many pairs": (header(0, HUGE), "pairs"),
+    "many tensors": (header(HUGE), "tensor ''"),
+    "many pairs": (header(0, HUGE), "each key once"),
     "a long key": (header(0, 1, struct.pack("<Q", HUGE)), "key 0"),
     "a key beyond the end": (header(0, 1, struct.pack("<Q", 5000)), "key 0"),
     "a key that is no text": (header(0, 1, text(b"\xff\xfe") + struct.pack("<IB", 0, 1)), "UTF-8"),
@@ -209,3 +209,17 @@ def test_blocks_are_views_of_the_mapped_file(tmp_path: Path):
     blocks = language.opened(path).weights["block0/output/weight"].blocks
     assert not blocks.flags.writeable and not blocks.flags.owndata
     assert np.array_equal(blocks, file.blocks("blk.0.ffn_down.weight"))
+
+
+def test_what_cannot_be_written_or_is_no_model_is_one_error(tmp_path: Path):
+    folder(tmp_path / "model", {}, {})
+    net = models.load(tmp_path / "model", length=4)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SnapshotError, match="wanted a folder to write into"):
+        net.save(f"{tmp_path / 'file'}/")
+    with pytest.raises(TypeError, match=r"x\.gguf: .*'quantization'.*received \['quality'\]"):
+        net.save(tmp_path / "x.gguf", quality=3)
+    for name in ("config.json", "model.safetensors"):
+        with pytest.raises(SnapshotError, match=rf"{name}: wanted a GGUF file.*config\.json"):
+            models.load(tmp_path / "model" / name)
+    assert not (tmp_path / "x.gguf").exists()

@@ -17,7 +17,7 @@ from singa_lite import FeedForwardNet, SnapshotError, device, layers, models
 from singa_lite.snapshots import language
 from singa_lite.snapshots.language import gguf_model
 from singa_lite.snapshots.language.names import places
-from singa_lite.snapshots.language.net_weights import frozen_formats
+from singa_lite.snapshots.language.stored import frozen_formats
 from skips import library
 
 VALUES = json.loads(Path(__file__).with_name("smollm2_values.json").read_text())
@@ -148,8 +148,8 @@ def test_factors_of_llama_3_go_back_into_config_json(tmp_path: Path):
                 net.save(f"{tmp_path}/folder/")
         else:
             net.save(f"{tmp_path}/folder/")
-            assert language.configuration(tmp_path / "folder").rotary_scaling == given
-            assert language.configuration(tmp_path / "x.gguf") == net.language
+            assert language.described(tmp_path / "folder")[0].rotary_scaling == given
+            assert language.described(tmp_path / "x.gguf")[0] == net.language
 
 
 def test_a_net_without_bytes_is_planned(tmp_path: Path):
@@ -176,7 +176,7 @@ def test_a_mistral_is_a_llama_with_a_window_in_gguf(tmp_path: Path):
     fields = gguf.GGUFReader(tmp_path / "x.gguf").fields
     assert fields["general.architecture"].contents() == "llama"
     assert fields["llama.attention.sliding_window"].contents() == 3
-    assert language.configuration(tmp_path / "x.gguf") == config
+    assert language.described(tmp_path / "x.gguf")[0] == config
     with pytest.raises(SnapshotError, match="window"):
         models.language_model(replace(config, architecture="llama"), length=8).save(f"{tmp_path}/folder/")
 

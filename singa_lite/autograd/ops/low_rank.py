@@ -5,11 +5,10 @@ Hu and others, "LoRA" (arXiv 2106.09685).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from singa_lite.autograd.ops.convolution import Conv2d, Steps
-from singa_lite.autograd.ops.linear import Linear
+from singa_lite.autograd.ops.linear import Linear, product
 from singa_lite.autograd.ops.noise import drawn_key
 from singa_lite.autograd.ops.op import Op
 from singa_lite.autograd.ops.quantized import QuantizedLinear
@@ -19,8 +18,7 @@ from singa_lite.tensor import Tensor
 #: Of the convolution of 1 x 1 that brings channels back.
 _POINT: Steps = (1, 1), (0, 0, 0, 0), (1, 1)
 
-Product = Linear | Conv2d
-Base = Product | QuantizedLinear
+Base = Linear | Conv2d | QuantizedLinear
 
 
 class Adapter(NamedTuple):
@@ -38,57 +36,100 @@ class Adapter(NamedTuple):
 class Adapted(Op):
     """y = base(x, weight, bias) + scale * expand(reduce(dropout(x), a), b).
 
-    base: an operation that gives a new tensor and its derivatives; reduce, expand: make operations of (x, weight).
-    Products of matrices are added where y, and the derivative by x, lie already. The tape keeps x and what reduce gives
-    of it, whose rank is low; what dropout took from x is taken again.
+    base: an operation that gives a new tensor and its derivatives. The tape keeps x and what reduce gives of it, whose
+    rank is low; what dropout took from x is taken again.
     """
 
     optional = (2, 5)
 
-    def __init__(
-        self, base: Base, reduce: Callable[[], Product], expand: Callable[[], Product], scale: float, dropout: float
-    ) -> None:
-        self.base, self.reduce, self.expand, self.scale, self.dropout = base, reduce, expand, scale, dropout
-        self._dh: Tensor | None = None
+    def __init__(self, base: Base, scale: float, dropout: float) -> None:
+        self.base, self.scale, self.dropout = base, scale, dropout
 
     def forward(
         self, x: Tensor, weight: Tensor, bias: Tensor | None, a: Tensor, b: Tensor, key: Tensor | None
     ) -> Tensor:
         self.base.device, self.base.needs = self.device, self.needs[:3]
-        y = self.base.forward(x, weight, bias)
-        h = self._scaled(self._operation(self.reduce).forward(self._dropped(x, key), a, None))
+        y, h = self.added(self.base.forward(x, weight, bias), self.dropped(x, key), a, b)
         self.save(x, a, b, h, key)
-        expand = self._operation(self.expand)
-        if isinstance(expand, Conv2d):
-            return self.computed("add", y, expand.forward(h, b, None))
-        self.device.run("matmul_add", h, b, y, transpose_a=False, transpose_b=False)
         return y
 
+    def added(self, y: Tensor, x: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        """y with what the adapter adds, and what reduce gives, scaled."""
+        raise NotImplementedError
+
     def backward(self, index: int, *dys: Tensor) -> Tensor:
-        if index in (1, 2):
-            return self.base.backward(index, *dys)
-        x, a, b, h = (self.kept(number) for number in range(4))
-        key = self.saved[4]
-        if index == 4:
-            return self._operation(self.expand, h, b).backward(1, *dys)
-        if self._dh is None:
-            self._dh = self._scaled(self._operation(self.expand, h, b).backward(0, *dys))
-        if index == 3:
-            return self._operation(self.reduce, self._dropped(x, key), a).backward(1, self._dh)
-        dx, reduce = self.base.backward(0, *dys), self._operation(self.reduce, x, a)
-        if isinstance(reduce, Conv2d) or key is not None:
-            return self.computed("add", dx, self._dropped(reduce.backward(0, self._dh), key))
-        self.device.run("matmul_add", self._dh, a, dx, transpose_a=False, transpose_b=True)
-        return dx
+        return self.base.backward(index, *dys)
 
     def release(self) -> None:
         super().release()
         self.base.release()
+
+    def dropped(self, x: Tensor, key: Tensor | None) -> Tensor:
+        """What reduce sees of x."""
+        return x if key is None else self.computed("dropout", x, key, p=self.dropout)
+
+
+class AdaptedLinear(Adapted):
+    """Of a product of matrices, added where y, and the derivative by x, lie already: one call forward, one back."""
+
+    def added(self, y: Tensor, x: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        h: Tensor = self.device.empty((x.shape[0], a.shape[1]), x.dtype)
+        self.device.run("low_rank_add", x, a, b, h, y, scale=self.scale)
+        return y, h
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        dx = super().backward(index, *dys) if index < 3 else None
+        if index in (1, 2):
+            return cast(Tensor, dx)
+        x, a, b, h = map(self.kept, range(4))
+        key = self.saved[4]
+        dh, da, db = map(self.empty_like, (h, a, b))
+        where = dx if key is None else None
+        self.device.run(
+            "low_rank_add_derivative", dys[0], self.dropped(x, key), a, b, h, dh, da, db, where, scale=self.scale
+        )
+        self.made |= {at: made for at, made in ((3, da), (4, db)) if self.needs[at]}
+        if dx is None:
+            return self.made.pop(index)
+        return (
+            dx if key is None else self.computed("add", dx, self.dropped(product(self, dh, a, transpose_b=True), key))
+        )
+
+
+class AdaptedConv2d(Adapted):
+    """Of a convolution. steps: stride, pad and dilation of its window."""
+
+    def __init__(self, steps: Steps, scale: float, dropout: float) -> None:
+        super().__init__(Conv2d(steps, 1), scale, dropout)
+        self.steps = steps
+        self._dh: Tensor | None = None
+
+    def added(self, y: Tensor, x: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        h = self._scaled(self._convolution(self.steps).forward(x, a, None))
+        return self.computed("add", y, self._convolution(_POINT).forward(h, b, None)), h
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        if index in (1, 2):
+            return super().backward(index, *dys)
+        x, a, b, h = map(self.kept, range(4))
+        key = self.saved[4]
+        expand = self._convolution(_POINT, h, b)
+        if index == 4:
+            return expand.backward(1, *dys)
+        if self._dh is None:
+            self._dh = self._scaled(expand.backward(0, *dys))
+        if index == 3:
+            return self._convolution(self.steps, self.dropped(x, key), a).backward(1, self._dh)
+        beside = self._convolution(self.steps, x, a).backward(0, self._dh)
+        return self.computed("add", super().backward(0, *dys), self.dropped(beside, key))
+
+    def release(self) -> None:
+        super().release()
         self._dh = None
 
-    def _operation(self, make: Callable[[], Product], x: Tensor | None = None, weight: Tensor | None = None) -> Product:
+    def _convolution(self, steps: Steps, x: Tensor | None = None, weight: Tensor | None = None) -> Conv2d:
         """An operation to go forward by; to go back by, where it is given what it was applied to."""
-        op = make()
+        op = Conv2d(steps, 1)
         op.device, op.needs = self.device, (x is not None,) * 2
         if x is not None and weight is not None:
             op.keep(x, weight)
@@ -96,9 +137,6 @@ class Adapted(Op):
 
     def _scaled(self, x: Tensor) -> Tensor:
         return x if self.scale == 1 else self.computed("scale", x, alpha=self.scale, beta=0.0)
-
-    def _dropped(self, x: Tensor, key: Tensor | None) -> Tensor:
-        return x if key is None else self.computed("dropout", x, key, p=self.dropout)
 
 
 def adapted_linear(
@@ -109,12 +147,8 @@ def adapted_linear(
     format: of a weight in quantised blocks, as of `autograd.quantized_linear`.
     """
     rows = x if x.ndim == 2 else reshape(x, (-1, x.shape[-1]))
-
-    def make() -> Linear:
-        return Linear(False)
-
-    base = make() if format is None else QuantizedLinear(format)
-    y = _adapted(base, make, make, rows, weight, bias, adapter)
+    base = Linear(False) if format is None else QuantizedLinear(format)
+    y = _applied(AdaptedLinear(base, adapter.scale, adapter.dropout), rows, weight, bias, adapter)
     return y if x.ndim == 2 else reshape(y, (*x.shape[:-1], y.shape[1]))
 
 
@@ -123,22 +157,10 @@ def adapted_conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, adapter: Adap
 
     a: (rank, c, kh, kw); b: (k, rank, 1, 1); steps: stride, pad and dilation of the window.
     """
-
-    def reduce() -> Conv2d:
-        return Conv2d(steps, 1)
-
-    return _adapted(reduce(), reduce, lambda: Conv2d(_POINT, 1), x, weight, bias, adapter)
+    return _applied(AdaptedConv2d(steps, adapter.scale, adapter.dropout), x, weight, bias, adapter)
 
 
-def _adapted(
-    base: Base,
-    reduce: Callable[[], Product],
-    expand: Callable[[], Product],
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    adapter: Adapter,
-) -> Tensor:
-    a, b, scale, dropout, state = adapter
+def _applied(op: Adapted, x: Tensor, weight: Tensor, bias: Tensor | None, adapter: Adapter) -> Tensor:
+    a, b, _, dropout, state = adapter
     key = None if state is None or not dropout else drawn_key("low_rank", state)
-    return Adapted(base, reduce, expand, scale, dropout)(x, weight, bias, a, b, key)
+    return op(x, weight, bias, a, b, key)

@@ -89,6 +89,9 @@ def multiply_adds(kernel: str, operands: Sequence[Shaped | None], settings: Sett
     if signature.facts.multiplies == "blocks":
         x, y = (named.get(one) or named[other] for one, other in (("x", "dy"), ("y", "dx")))
         return int(prod(y.shape) * x.shape[-1])
+    if signature.family == "low_rank":
+        given, y = named["x"], named.get("dy") or named["y"]
+        return int((prod(given.shape) + prod(y.shape)) * named["h"].shape[1] * (2 if "dy" in named else 1))
     if kernel in ("matmul", "matmul_add"):
         a, y = named["a"], named["y"]
         return int(prod(y.shape) * a.shape[-2 if settings["transpose_a"] else -1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
+from singa_lite.kernels import low_rank_product
 from singa_lite.kernels.built import CallBuilder, of_specs
 from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels import (
@@ -73,11 +74,13 @@ def cuda(
     kernels = _kernels({**ELEMENTS, **SUMS}, loader, in_float32=True)
     own = made(kernels, fallback, fusions=FUSIONS, one_pass=True)
     own.joins = updates.joins(loader)
+    own.kernels |= low_rank_product.products(own)
     if not libraries:
         return own
     names = {name for library in libraries for name in library}
     theirs = {name: _first_of([library[name] for library in libraries if name in library]) for name in sorted(names)}
     found = made(_kernels(theirs, loader, in_float32=False), own, fusions={*fusions, *elementwise.FUSIONS})
+    found.kernels |= low_rank_product.products(found)
     found.has_levels = True
     return found
 

@@ -17,7 +17,7 @@ from singa_lite.kernels.interface.signature import joined_of as joined_of
 
 #: Modules whose stubs enter `SIGNATURES`.
 _MODULES = (
-    "activation attention convolution elementwise embedding linear loss metric normalization pooling position "
+    "activation attention convolution elementwise embedding linear loss low_rank metric normalization pooling position "
     "quantized random recurrent reduction update"
 )
 for _name in _MODULES.split():

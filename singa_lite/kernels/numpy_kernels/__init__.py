@@ -2,10 +2,10 @@
 
 from importlib import import_module
 
+from singa_lite.kernels import low_rank_product, quantized_product
 from singa_lite.kernels.kernel_set import collect
 from singa_lite.kernels.numpy_kernels.batch_norm import FUSIONS
 from singa_lite.kernels.numpy_kernels.scratch import RULES
-from singa_lite.kernels.quantized_product import products
 from singa_lite.kernels.widening import WideningSet
 
 _MODULES = (
@@ -17,4 +17,4 @@ _MODULES = (
 NUMPY = WideningSet(
     "numpy", collect((import_module(f"{__name__}.{name}") for name in _MODULES.split()), RULES), fusions=FUSIONS
 )
-NUMPY.kernels |= products(NUMPY)
+NUMPY.kernels |= quantized_product.products(NUMPY) | low_rank_product.products(NUMPY)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
+from singa_lite.kernels import low_rank_product, quantized_product
 from singa_lite.kernels.kernel_set import KernelSet, Settings, TensorSpecs, Turns
 from singa_lite.kernels.onednn_kernels.library.library import load
-from singa_lite.kernels.quantized_product import products
 from singa_lite.kernels.widening import WideningSet
 
 #: Operands that may have gaps, as a piece of a concatenation has them, without changing a bit of the results. The
@@ -70,7 +70,7 @@ def onednn(fallback: KernelSet) -> KernelSet:
         any_strides=ANY_STRIDES,
         one_pass=True,
     )
-    found.kernels |= products(found)
+    found.kernels |= quantized_product.products(found) | low_rank_product.products(found)
     found.has_bfloat16 = bfloat16.multiplies()
     found.code_bytes = CODE_BYTES
     return found

@@ -8,7 +8,7 @@ import numpy as np
 
 from singa_lite.common.errors import GraphError
 from singa_lite.data import Tokenizer
-from singa_lite.data.json_lines import checked_messages
+from singa_lite.data.language import checked_messages
 from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.net.generation import checked
 from singa_lite.net.generation.checked import Ids
@@ -24,14 +24,15 @@ _UNFINISHED = "\ufffd"
 def answer(
     layers: LayerGraph,
     steps: StepCache,
-    tokenizer: Tokenizer | None,
+    tokenizer: Tokenizer,
     messages: object,
     options: Options,
     stream: Callable[[str], object] | None,
 ) -> str:
     """See `net.chat`. steps: the net's."""
-    if tokenizer is None:
-        raise GraphError("chat: wanted a net with a tokenizer, as net.tokenizer = ... gives it one, received none")
+    if not hasattr(tokenizer, "render"):
+        raise GraphError(f"chat: wanted a net with a tokenizer, in net.tokenizer, received {tokenizer!r:.100}")
+    checked.check_stream("chat stream", stream)
     given = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
     rendered = tokenizer.render(checked_messages("chat messages", given), generation=True)
     prompt, stops = tokenizer.encode(rendered), list(tokenizer.stop_ids)
@@ -41,12 +42,7 @@ def answer(
     text = generate(layers, steps, np.array(prompt), options._replace(steps=count, stop=stops, stream=on_ids))
     if pieces is not None:
         pieces.close()
-    return tokenizer.decode(_answer_ids(stops, text[len(prompt) :].tolist()))
-
-
-def _answer_ids(stops: Sequence[int], ids: list[int]) -> list[int]:
-    """The ids but for one at the end that ends a text."""
-    return ids[:-1] if ids and ids[-1] in stops else ids
+    return tokenizer.decode([number for number in text[len(prompt) :].tolist() if number not in stops])
 
 
 class Pieces:

@@ -162,7 +162,7 @@ def drawing(net: TextNet, temperature: float, top_k: int, seed: int) -> Drawing:
     )
 
 
-def check_stream(given: object) -> None:
-    """TypeError for what cannot be called with the ids that were drawn."""
+def check_stream(where: str, given: object) -> None:
+    """TypeError for what cannot be called with one argument."""
     if given is not None and not accepts_arguments(given, 1):
-        raise TypeError(f"generate stream: wanted a function of the new ids, received {given!r:.100}")
+        raise TypeError(f"{where}: wanted a function of what is new, received {given!r:.100}")

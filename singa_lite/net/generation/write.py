@@ -80,7 +80,7 @@ def generate(layers: LayerGraph, steps: StepCache, prompt: object, options: Opti
     count = integer("generate steps", options.steps, 1, MOST_STEPS)  # type: ignore[arg-type]  # it checks the type
     drawing = checked.drawing(net, options.temperature, options.top_k, options.seed)
     stop = checked.stop_ids(net, options.stop)
-    checked.check_stream(options.stream)
+    checked.check_stream("generate stream", options.stream)
     n, time = given.shape
     length = checked.positions("generate", layers, time + count)
     past = steps.past(checked.cache_of(layers, n, length), n, length)

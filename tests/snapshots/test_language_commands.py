@@ -1,0 +1,257 @@
+"""`python -m singa_lite finetune`, `plan` and `chat` of a small language model, and what they refuse."""
+
+from __future__ import annotations
+
+import ast
+import gc
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import singa_lite
+from language_files import SIZES, small_weights, write_gguf
+from singa_lite import __main__ as program
+from singa_lite import models, optimizer
+
+TEXTS = ["the tin", "a hat in the sun", "an ant 12", "the fog"]
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Iterator[str]:
+    """A file of two blocks with random weights, 32 positions, and a tokenizer of letters."""
+    forms = dict.fromkeys(("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"), "q8_0")
+    write_gguf(tmp_path / "small.gguf", small_weights({**forms, "token_embd": "q8_0"}))
+    yield str(tmp_path / "small.gguf")
+    gc.collect()  # nets have the file mapped
+
+
+def lines(path: Path, rows: list[Any]) -> str:
+    """The path of a file with these objects, one a line."""
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return str(path)
+
+
+def chats(path: Path, count: int = 4) -> str:
+    """A file of conversations."""
+    pairs = [(text, TEXTS[number - 1]) for number, text in enumerate(TEXTS)] * count
+    rows = [[{"role": "user", "content": q}, {"role": "assistant", "content": a}] for q, a in pairs[:count]]
+    return lines(path / "chats.jsonl", [{"messages": row} for row in rows])
+
+
+def weights(folder: Path) -> bytes:
+    return (folder / "adapter_model.safetensors").read_bytes()
+
+
+def sample(told: str, name: str) -> tuple[str, str]:
+    """The prompt and the answer on a line of what is printed."""
+    found = re.search(rf"^{name} +(.*) -> (.*)$", told, re.MULTILINE)
+    assert found, told
+    return ast.literal_eval(found[1]), ast.literal_eval(found[2])
+
+
+ROWS: dict[str, list[Any]] = {
+    "prompts": [{"prompt": "the ", "completion": "tin"}, {"prompt": "a ", "completion": "hat"}],
+    "texts": [{"text": text} for text in TEXTS],
+}
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_finetune_says_the_plan_and_what_the_net_wrote(kind, base, tmp_path, capsys):
+    out = tmp_path / "adapter"
+    file = lines(tmp_path / "rows.jsonl", ROWS[kind])
+    options = ["--epochs", "30", "--rate", "0.05", "--budget", "8 MiB", "--rank", "4", "--packed"]
+    assert program.main(["finetune", base, file, "--out", str(out), "--length", "24", *options]) == 0
+    told = capsys.readouterr().out
+    net = models.load(base, 24, packed=True)
+    net.add_lora(4, 8.0)
+    net.compile(optimizer.AdamW(2e-4), memory_budget="8 MiB")
+    assert f"planned    {net.plan_batch(1).total_bytes:,} bytes" in told
+    assert "live at the peak" not in told and "together" in told
+    before, after = (sample(told, name) for name in ("before", "after"))
+    assert before[0] == after[0] == ("the " if kind == "prompts" else "the tin")
+    assert before[1] != after[1]
+    if kind == "prompts":
+        assert after[1].startswith("tin") and not before[1].startswith("tin")
+    config = json.loads((out / "adapter_config.json").read_text())
+    assert (config["r"], config["lora_alpha"], config["base_model_name_or_path"]) == (4, 8.0, base)
+
+
+def test_a_run_that_was_killed_goes_on_to_the_same_bits(base, tmp_path, capsys):
+    file = chats(tmp_path, 40)
+    arguments = ["finetune", base, file, "--epochs", "4", "--rank", "2", "--minutes", "1e-6"]
+    assert program.main([*arguments, "--out", str(tmp_path / "whole")]) == 0
+    assert "before " in capsys.readouterr().out
+    out = tmp_path / "killed"
+    environment = {**os.environ, "PYTHONPATH": str(Path(singa_lite.__file__).parents[1])}
+    command = [sys.executable, "-m", "singa_lite", *arguments, "--out", str(out)]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        end = time.monotonic() + 100
+        while not list(out.glob("checkpoints/*.h5")) and process.poll() is None and time.monotonic() < end:
+            time.sleep(0.002)
+        process.send_signal(signal.SIGKILL if os.name == "posix" else signal.SIGTERM)
+    assert not (out / "adapter_model.safetensors").exists()
+    assert program.main([*arguments, "--out", str(out)]) == 0
+    told = capsys.readouterr().out
+    assert "going on from" in told and "before " not in told
+    assert weights(out) == weights(tmp_path / "whole")
+
+
+def test_chat_answers_a_question_and_lines(base, tmp_path, capsys, monkeypatch):
+    out = tmp_path / "adapter"
+    file = lines(tmp_path / "one.jsonl", [json.loads(Path(chats(tmp_path)).read_text().splitlines()[1])])
+    assert program.main(["finetune", base, file, "--out", str(out), "--epochs", "80", "--rate", "0.02"]) == 0
+    capsys.readouterr()
+    question, answer = TEXTS[1], TEXTS[0]
+    command = ["chat", base, "--adapter", str(out), "--steps", "16", "--length", "64"]
+    assert program.main([*command, question]) == 0
+    assert capsys.readouterr().out == f"{answer}\n"
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{question}\n\n{question}\n"))
+    assert program.main(command) == 0
+    assert capsys.readouterr().out == f"{answer}\n" * 2
+    assert program.main(["chat", base, question]) == 0
+    assert capsys.readouterr().out != f"{answer}\n"
+
+
+def test_a_conversation_forgets_its_beginning_where_it_no_longer_fits(base, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("the tin\n" * 6))
+    assert program.main(["chat", base, "--length", "32", "--steps", "4"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) >= 6
+
+
+#: (lines of the file, further arguments, the status, words of the error).
+REFUSED: list[tuple[str, list[str], int, tuple[str, ...]]] = [
+    ('{"text": "the"}\n{"text": "a"\n', [], 2, ("line 2", "JSON")),
+    ('{"text": "the"}\n{"text": 3}\n', [], 2, ("line 2", "'text'")),
+    ('{"words": "the"}\n', [], 2, ("line 1", "'messages', 'prompt', 'text'", "'words'")),
+    ("\n\n", [], 2, ("line 1", "'messages'")),
+    ('{"messages": []}\n', [], 2, ("line 1", "messages")),
+    ('{"messages": [{"role": "user", "content": "the"}]}\n', [], 2, ("received none",)),
+    ('{"text": "the"}\n', ["--budget", "1 KiB"], 1, ("memory_budget", "1,024")),
+    ('{"text": "the"}\n', ["--epochs", "0"], 2, ("--epochs", "0")),
+    ('{"text": "the"}\n', ["--rank", "0"], 2, ("rank", "0")),
+    ('{"text": "the"}\n', ["--precision", "float8"], 2, ("'float8'",)),
+]
+
+
+def test_what_finetune_refuses_before_it_trains(base, tmp_path, capsys):
+    for number, (text, arguments, status, words) in enumerate(REFUSED):
+        file, out = tmp_path / f"{number}.jsonl", tmp_path / f"out{number}"
+        file.write_text(text)
+        assert program.main(["finetune", base, str(file), "--out", str(out), *arguments]) == status, number
+        told = capsys.readouterr()
+        assert told.err.startswith("python -m singa_lite finetune: ") and told.err.count("\n") == 1, told.err
+        assert all(word in told.err for word in words), told.err
+        assert "samples/s" not in told.err and not out.exists()
+    for command in (["finetune", "none.gguf", "x", "--out", "y"], ["chat", "none.gguf", "hi"], ["plan", "none.gguf"]):
+        assert program.main(command) == 2
+        assert "none.gguf" in capsys.readouterr().err
+
+
+def planned(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, int]:
+    """What `plan` prints, and the bytes in all."""
+    assert program.main(["plan", *arguments]) == 0
+    told = capsys.readouterr().out
+    found = re.search(r"in all +([\d,]+) bytes", told)
+    assert found
+    return told, int(found[1].replace(",", ""))
+
+
+def test_plan_of_a_file_reads_no_weights(base, tmp_path, capsys):
+    told, total = planned(capsys, base, "--batch", "3", "--length", "24", "--lora", "4")
+    net = models.load(base, 24)
+    net.add_lora(4, 8.0)
+    net.compile(optimizer.AdamW())
+    assert total == net.plan_batch(3).total_bytes
+    trained = sum(each.size() for each in net.parameters().values() if each.stores_grad)
+    assert f"adapters of rank 4 on 14 layers, {trained:,} parameters train" in told
+    names = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+    assert trained == 2 * 4 * (128 + 96 + 96 + 128 + 3 * 160) and len(names) * 2 == 14  # rank * (inputs + outputs)
+    whole = Path(base).read_bytes()
+    Path(base).write_bytes(whole[: -len(whole) // 8] + bytes(len(whole) - len(whole[: -len(whole) // 8])))
+    assert planned(capsys, base, "--batch", "3", "--length", "24", "--lora", "4")[1] == total
+    assert planned(capsys, base, "--length", "24", "--lora", "4", "--weights", "float32")[1] > total
+
+
+#: {model: (its config.json, parameters, adapters of rank 8 on all linear layers, by hand)}.
+PUBLISHED: dict[str, tuple[dict[str, Any], int, int]] = {
+    "Llama-3.2-1B": (
+        {
+            **{"model_type": "llama", "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16},
+            **{"num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 64, "vocab_size": 128256},
+            **{"rms_norm_eps": 1e-5, "rope_theta": 500000.0, "tie_word_embeddings": True},
+            **{"max_position_embeddings": 131072, "torch_dtype": "bfloat16", "hidden_act": "silu"},
+            "rope_scaling": {
+                **{"factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "rope_type": "llama3"},
+                "original_max_position_embeddings": 8192,
+            },
+        },
+        1_235_814_400,
+        16 * 8 * (2 * (2048 + 2048) + 2 * (2048 + 512) + 3 * (2048 + 8192)),
+    ),
+    "Qwen2.5-7B": (
+        {
+            **{"model_type": "qwen2", "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28},
+            **{"num_attention_heads": 28, "num_key_value_heads": 4, "vocab_size": 152064, "rms_norm_eps": 1e-6},
+            **{"rope_theta": 1000000.0, "tie_word_embeddings": False, "max_position_embeddings": 32768},
+            **{"sliding_window": 131072, "use_sliding_window": False, "torch_dtype": "bfloat16"},
+        },
+        7_615_616_512,
+        28 * 8 * (2 * (3584 + 3584) + 2 * (3584 + 512) + 3 * (3584 + 18944)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_plan_of_a_published_configuration(name, tmp_path, capsys):
+    config, count, adapters = PUBLISHED[name]
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    told, stored = planned(capsys, str(path), "--batch", "1", "--length", "64", "--lora", "8")
+    assert f"adapters of rank 8 on {7 * config['num_hidden_layers']} layers, {adapters:,} parameters train" in told
+    norms = count - sum(int(np.prod(shape)) for shape in matrices(config))
+    assert f"{norms + adapters:,} parameters of float32" in told
+    assert f"frozen weights beside them, {2 * (count - norms)} bytes" in told
+    assert stored > 2 * count
+    _, quarter = planned(capsys, str(tmp_path), "--batch", "1", "--length", "64", "--lora", "8", "--weights", "q4_0")
+    assert stored - quarter == pytest.approx((2 - 18 / 32) * (count - norms), rel=0.02)
+
+
+def matrices(config: dict[str, Any]) -> list[tuple[int, int]]:
+    """Shapes of all matrices of a model."""
+    width, hidden = config["hidden_size"], config["intermediate_size"]
+    keys = width // config["num_attention_heads"] * config["num_key_value_heads"]
+    block = [(width, width)] * 2 + [(keys, width)] * 2 + [(hidden, width)] * 3
+    tables = 1 if config["tie_word_embeddings"] else 2
+    return block * config["num_hidden_layers"] + [(config["vocab_size"], width)] * tables
+
+
+#: (arguments, words of the error).
+PLANS_REFUSED = [
+    (["--input-shape", "3"], "--length"),
+    (["--weights", "q9_0"], "'q9_0'"),
+    (["--length", "-1"], "length"),
+    (["--lora", "-1"], "rank"),
+    (["--lora", "2", "--prediction", "--optimizer", "sgd"], "--optimizer"),
+]
+
+
+def test_plans_of_language_models_that_are_refused(base, capsys):
+    for arguments, word in PLANS_REFUSED:
+        assert program.main(["plan", base, *arguments]) == 2
+        told = capsys.readouterr().err
+        assert word in told and told.count("\n") == 1, told
+    assert program.main(["plan", "module:function", "--length", "3"]) == 2
+    assert "--length: wanted it beside a language model" in capsys.readouterr().err
+    assert SIZES["context"] == 32
+    assert program.main(["plan", base, "--prediction", "--device", "numpy"]) == 0
