@@ -58,10 +58,9 @@ def save(net: TrainedNet, folder: Path, names: object, base: str | None) -> None
         raise SnapshotError(
             f"{where}: wanted adapters of layers that are modules of their own there, received {path!r}"
         )
-    tensors = {f"parameters/{path}/{name}": layers[path].own_parameters[name] for path in adapters for name in _THEIRS}
-    arrays = {
-        path: LazyArray(tensor.shape, tensor.dtype, partial(to_numpy, tensor)) for path, tensor in tensors.items()
-    }
+    tensors, arrays = net_tree.of_layers(net), dict[str, LazyArray]()
+    for path in (f"parameters/{layer}/{name}" for layer in adapters for name in LORA_NAMES):
+        arrays[path] = LazyArray(tensors[path].shape, tensors[path].dtype, partial(to_numpy, tensors[path]))
     attributes: dict[str, Attribute] = {"format": "singa_lite", "version": VERSION, "entries": len(arrays)}
     contents = Tree(arrays, attributes | {BASE: base_digest(net)})
     try:
@@ -83,17 +82,11 @@ def _places(net: TrainedNet, specs: Mapping[str, ArraySpec], modules: Mapping[st
     """Where arrays lie in the file: matrices are transposed, those of sequences have no height. modules: by layer."""
     places, layers = {}, net.all_layers()
     for path, (shape, _) in specs.items():
-        layer, name = _parted(path)
+        layer, _, name = path.partition("/")[2].rpartition("/")
         of_images = None if len(layers[layer].output_sample_shapes[0]) == 3 else (0, 1, 3)
         axes = (1, 0) if len(shape) == 2 else of_images
         places[path] = (TorchLayout(f"base_model.model.{modules[layer]}.{_THEIRS[name]}.weight", axes),)
     return NameMap(places)
-
-
-def _parted(path: str) -> tuple[str, str]:
-    """The layer and the name of an array, by its path in the tree."""
-    layer, _, name = path.partition("/")[2].rpartition("/")
-    return layer, name
 
 
 def _config(
@@ -152,9 +145,9 @@ def load(net: TrainedNet, folder: Path, names: object, adapt: Callable[[Mapping[
     if all(layer.lora is None for layer in layers.values()):
         adapt(adapters)
     net.trainer.begin_restore()
+    tensors = net_tree.of_layers(net)
     for path, array in arrays.items():
-        layer, name = _parted(path)
-        layers[layer].own_parameters[name].copy_from_numpy(array)
+        tensors[path].copy_from_numpy(array)
     net.trainer.discard_step()
     if base is not None and base != base_digest(net):
         warn(f"{where}: the adapters were trained over another base, with SHA-256 {base!s:.64}: results may be worse")

@@ -128,9 +128,10 @@ class AdapterMethods(TrainedNet):
         for layer in weights:
             merge(layer)
         gone = [layer.own_parameters[name].name for layer in weights for name in LORA_NAMES]
-        for optimizer in (net.optimizer for net in self.family()):
-            for name in gone if optimizer is not None else ():
-                optimizer.state.pop(name, None)
+        for net in self.family():
+            state = {} if net.optimizer is None else net.optimizer.state
+            for name in gone:
+                state.pop(name, None)
         for layer in adapted:
             layer.lora = None
         self.note_setting()
