@@ -45,8 +45,7 @@ PROFILED = size(3, 1)
 APART = 1e-3
 OURS: dict[str, dict[str, Any]] = {
     "ours": {},
-    "ours, 250 MiB": {"memory_budget": "250 MiB"},
-    "ours, 200 MiB": {"memory_budget": "200 MiB"},
+    **{f"ours, {mib} MiB": {"memory_budget": f"{mib} MiB"} for mib in (400, 250, 200)},
     "ours, bfloat16": {"precision": "bfloat16"},
 }
 #: In bfloat16, weights are; with checkpointing, activations of blocks are made again.
