@@ -216,6 +216,9 @@ def main() -> int:
         print(f"\nlosses in float32 differ by {apart:.1e} (at most {APART:.0e})\n\n{shares.markdown()}\n")
         show(watch, loads)
         for side, runs in rounds_of(options, folder, 0, ("ours", "PyTorch", "PyTorch, bfloat16")).items():
+            if failed := [run["why"] for run in runs if "why" in run]:
+                print(f"language_models.py: {side}: {failed[0]}", file=sys.stderr)
+                continue
             show(watch, loads, load_row(side, runs), watch.trouble())
     if options.write:
         tables = {"steps": steps, "shares": shares, "loads": loads}
