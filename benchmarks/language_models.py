@@ -45,8 +45,7 @@ PROFILED = size(3, 1)
 APART = 1e-3
 OURS: dict[str, dict[str, Any]] = {
     "ours": {},
-    "ours, 250 MiB": {"memory_budget": "250 MiB"},
-    "ours, 200 MiB": {"memory_budget": "200 MiB"},
+    **{f"ours, {mib} MiB": {"memory_budget": f"{mib} MiB"} for mib in (400, 250, 200)},
     "ours, bfloat16": {"precision": "bfloat16"},
 }
 #: In bfloat16, weights are; with checkpointing, activations of blocks are made again.
@@ -217,6 +216,9 @@ def main() -> int:
         print(f"\nlosses in float32 differ by {apart:.1e} (at most {APART:.0e})\n\n{shares.markdown()}\n")
         show(watch, loads)
         for side, runs in rounds_of(options, folder, 0, ("ours", "PyTorch", "PyTorch, bfloat16")).items():
+            if failed := [run["why"] for run in runs if "why" in run]:
+                print(f"language_models.py: {side}: {failed[0]}", file=sys.stderr)
+                continue
             show(watch, loads, load_row(side, runs), watch.trouble())
     if options.write:
         tables = {"steps": steps, "shares": shares, "loads": loads}
