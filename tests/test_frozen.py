@@ -73,6 +73,14 @@ def mapped(tmp_path):
     return {name: np.memmap(tmp_path / name, np.uint8, "r", shape=b.shape) for name, b in BLOCKS.items()}
 
 
+def test_pages_that_are_let_go_come_back(mapped):
+    """Of a mapped file; nothing happens to an array in memory."""
+    for name, file in mapped.items():
+        for array in (np.asarray(file)[1:], BLOCKS[name][1:]):
+            tensor.release_pages(array)
+            np.testing.assert_array_equal(array, BLOCKS[name][1:])
+
+
 def test_it_trains_as_the_net_with_the_same_numbers():
     """All others train, and what is quantised has no parameter."""
     quantized, plain = made(), made(quantized=False)

@@ -21,11 +21,11 @@ class LowRankProduct:
     def build(self, *specs: TensorSpec | None, **settings: object) -> None:
         """Nothing is built: calls are bound one by one."""
 
-    def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
+    def supports(self, specs: TensorSpecs, settings: Settings) -> bool:
         """All calls, as the set does each of the products in one way or another."""
         return True
 
-    supports = serves
+    serves = supports
 
     def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
         """Of the call that needs most."""

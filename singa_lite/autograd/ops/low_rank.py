@@ -148,7 +148,7 @@ def adapted_linear(
     """
     rows = x if x.ndim == 2 else reshape(x, (-1, x.shape[-1]))
     base = Linear(False) if format is None else QuantizedLinear(format)
-    y = _applied(AdaptedLinear(base, adapter.scale, adapter.dropout), rows, weight, bias, adapter)
+    y = _with_adapter(AdaptedLinear(base, adapter.scale, adapter.dropout), rows, weight, bias, adapter)
     return y if x.ndim == 2 else reshape(y, (*x.shape[:-1], y.shape[1]))
 
 
@@ -157,10 +157,10 @@ def adapted_conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, adapter: Adap
 
     a: (rank, c, kh, kw); b: (k, rank, 1, 1); steps: stride, pad and dilation of the window.
     """
-    return _applied(AdaptedConv2d(steps, adapter.scale, adapter.dropout), x, weight, bias, adapter)
+    return _with_adapter(AdaptedConv2d(steps, adapter.scale, adapter.dropout), x, weight, bias, adapter)
 
 
-def _applied(op: Adapted, x: Tensor, weight: Tensor, bias: Tensor | None, adapter: Adapter) -> Tensor:
+def _with_adapter(op: Adapted, x: Tensor, weight: Tensor, bias: Tensor | None, adapter: Adapter) -> Tensor:
     a, b, _, dropout, state = adapter
     key = None if state is None or not dropout else drawn_key("low_rank", state)
     return op(x, weight, bias, a, b, key)
