@@ -6,13 +6,11 @@ from collections.abc import Callable, Hashable
 from contextlib import suppress
 from hashlib import blake2b
 from pickle import dumps, loads
-from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from singa_lite.common import threads
 from singa_lite.common.unique import Unique
 from singa_lite.kernels.call import Call
-from singa_lite.kernels.kernel import functions_of
 from singa_lite.kernels.kernel_set import (
     CallArrays,
     DeviceArray,
@@ -182,13 +180,6 @@ def _drop_oldest(table: dict[Entry, Any], most: int) -> None:
     with suppress(StopIteration, RuntimeError):  # another thread does the same at the same time
         while len(table) > most:
             table.pop(next(iter(table)), None)
-
-
-def builders(*modules: ModuleType) -> dict[str, Builder[Any]]:
-    """The builders named in the interface that the modules define, and those of their tables `KERNELS`."""
-    found = {name: builder for module in modules for name, builder in functions_of(module).items()}
-    tables: list[dict[str, CallBuilder[Any]]] = [getattr(module, "KERNELS", {}) for module in modules]
-    return found | {name: of_specs(name, build) for table in tables for name, build in table.items()}
 
 
 def of_specs(name: str, build: CallBuilder[AnyRoutine]) -> Builder[AnyRoutine]:

@@ -34,17 +34,15 @@ class QuantizedProduct:
     def __init__(self, name: str, kernels: KernelSet) -> None:
         self.name, self.kernels = name, kernels
 
-    def build(self, *specs: TensorSpec | None, **settings: object) -> None:
-        """Nothing is built: calls are bound one by one."""
-
     def supports(self, specs: TensorSpecs, settings: Settings) -> bool:
         """Whether it takes the operands as they are: those in bfloat16 where the set multiplies such, as it
         does of many rows. Numbers of the weight are then rounded to bfloat16, as those of a parameter are.
 
-        A call that the set below does by a kernel of its own, as of few rows, is left to that.
+        A call that a loop does, as of few rows, is left to it. NumPy, the last of the sets, has no loops.
         """
         below = self.kernels.fallback
-        if below is not None and self.name in below.kernels and below.kernels[self.name].serves(specs, settings):
+        has_loops = below is not None and below.fallback is not None and self.name in below.kernels
+        if below is not None and has_loops and below.kernels[self.name].serves(specs, settings):
             return False
         if not any(spec is not None and _is_narrow(spec) for spec in specs):
             return True

@@ -101,17 +101,16 @@ def by_ids(format: str, kind: type) -> Case:
 
 
 def product(
-    format: str, back: bool = False, bias: bool = False, shape: tuple[int, int] | None = None, rows: int = 67
+    format: str, back: bool = False, bias: bool = False, shape: tuple[int, int] | None = None, count: int = 523
 ) -> Case:
-    """x, blocks, bias, y; or dy, blocks, dx. shape, rows: of a big case."""
+    """x, blocks, bias, y; or dy, blocks, dx. Of a big case: shape of the weight, and count of rows of x or dy."""
 
     def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
         blocks, rows, columns = weight(rng, format, big)
         if shape is not None and big:
             rows, columns = shape
             blocks = random_blocks(rng, rows, columns, format)
-        n, (into, out) = 3, (rows, columns) if back else (columns, rows)
-        n = n if not big else 523 if shape is None else 67
+        n, (into, out) = count if big else 3, (rows, columns) if back else (columns, rows)
         x, y = normal(rng, (n, into), dtype), garbage((n, out), dtype)
         beside = [] if back else [normal(rng, (rows,), dtype) if bias else None]
         return [x, blocks, *beside, y], {"format": format}
@@ -126,12 +125,12 @@ CASES: dict[str, Case] = {
     "quantized_embedding:halves": by_ids("f16", np.uint8),
     "quantized_linear": product("q4_1", bias=True),
     "quantized_linear:groups": product("q4_k"),
-    "quantized_linear:few rows": product("q8_0", shape=(1037, 2080), rows=3),
-    "quantized_linear:few rows, halves": product("f16", bias=True, shape=(1037, 2083), rows=8),
+    "quantized_linear:few rows": product("q8_0", shape=(1037, 2080), count=3),
+    "quantized_linear:few rows, halves": product("f16", bias=True, shape=(1037, 2083), count=8),
     "quantized_linear_derivative": product("q4_1", back=True),
     "quantized_linear_derivative:groups": product("q6_k", back=True),
     # Of which the columns of a block of all rows are more than a tile.
-    "quantized_linear_derivative:long": product("q8_0", back=True, shape=(20011, 96)),
+    "quantized_linear_derivative:long": product("q8_0", back=True, shape=(20011, 96), count=67),
 }
 FORMULAS = {
     "dequantize": numbers,

@@ -104,3 +104,30 @@ def test_masks_of_numbers_beyond_8_bytes_are_refused(dtype: Any) -> None:
     step = dense(3, 2, 16), dense(4, 16), None, None, np.ones((2, 3), dtype), gates, hidden, result(4, 2, 4)
     settings = {"reverse": False, "recurrent_activation": "sigmoid"}
     assert loops(NUMPY)["lstm"].serves(specs_of(step), settings) == fits
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fits"), [(np.int32, True), (np.int64, True), (np.int16, False), (np.float32, False)]
+)
+def test_first_keys_and_positions_of_other_types_are_refused(dtype: Any, fits: bool) -> None:
+    q, k, v = (dense(2, 5, 3, 4) for _ in range(3))
+    first, y = np.zeros((2, 5), dtype), result(2, 5, 3, 4)
+    kernels = loops(NUMPY)
+    call = q, k, v, None, first, None, y, result(2, 3, 5)
+    assert kernels["attention"].serves(specs_of(call), {"causal": True, "scale": 1.0}) == (
+        dtype in (np.int32, np.int64)
+    )
+    of_cache = q, k, v, None, None, np.zeros(1, dtype), y
+    assert kernels["cached_attention"].serves(specs_of(of_cache), {"scale": 1.0}) == (dtype is np.int64)
+
+
+@pytest.mark.parametrize(("rows", "columns", "fits"), [(7, 64, True), (6, 64, False), (7, 32, False), (7, 96, False)])
+def test_blocks_of_other_rows_than_those_of_the_results_are_refused(rows: int, columns: int, fits: bool) -> None:
+    kernels, settings, blocks = loops(NUMPY), {"format": "q8_0"}, np.zeros((7, 2 * 34), np.uint8)
+    of_numbers = blocks, result(rows, columns)
+    assert kernels["dequantize"].serves(specs_of(of_numbers), settings) == fits
+    of_product = dense(3, columns), blocks, None, result(3, rows)
+    assert kernels["quantized_linear"].serves(specs_of(of_product), settings) == fits
+    ids = np.zeros((2, 3), np.int64)
+    of_ids = ids, blocks, result(2, 3, columns)
+    assert kernels["quantized_embedding"].serves(specs_of(of_ids), settings) == (columns == 64)

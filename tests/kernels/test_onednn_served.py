@@ -19,6 +19,8 @@ from layouts import (
 )
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import TensorSpec
+from singa_lite.kernels.numpy_kernels import NUMPY
+from singa_lite.kernels.onednn_kernels import onednn as over
 from test_activation_values import FORWARD
 from test_loss_values import ids
 from test_pooling_values import WINDOWS, index_dtype, output_shape
@@ -194,3 +196,9 @@ def test_tensors_of_nets_are_served_with_little_scratch(onednn, calls):
         assert onednn.scratch_bytes(name, specs, settings) < most
 
     over_rows(small, ((f"{row[0]} {row[1][0].shape}", row) for row in calls()))
+
+
+def test_without_loops_the_library_multiplies_quantised_weights(onednn):
+    blocks, settings = TensorSpec((7, 68), np.dtype(np.uint8), (68, 1)), {"format": "q8_0"}
+    specs, kernels = (spec(3, 64), blocks, None, spec(3, 7)), over(NUMPY)
+    assert kernels.choose("quantized_linear", specs, settings) is kernels.kernels["quantized_linear"]

@@ -40,6 +40,7 @@ def _derivative(call: Call, routine: Routine) -> None:
 def _cached(call: Call, routine: Routine) -> None:
     """y of the last rows. Of one row, all query heads of a key head are done as so many rows of one head."""
     (samples, rows, heads, size), (_, length, kv_heads, _) = call["q"].shape, call["keys"].shape
+    want(call["position"].dtype.name == "int64", "a position of int64")
     function, share, floats = "cached_attention", 1, _forward_floats(size)
     if rows == 1:
         function, share = "cached_row", heads // kv_heads
@@ -92,6 +93,7 @@ def _planned(call: Call, routine: Routine, pieces: int, floats: int, share: int 
     check_stored(*tensors)
     check_strides(*call.operands.values())
     check_key(call.optional("key"))
+    want(all(spec.dtype.name in ("int32", "int64") for spec in call.all("first")), "first keys of int32 or int64")
     want(mask is None or (mask.dtype.kind in "fiub" and mask.dtype.itemsize <= MASK_BYTES), "a mask of 8 bytes at most")
     samples, rows, heads, size = call["q"].shape
     is_small = samples * heads * rows * k.shape[1] <= (SMALL if rows > 1 else SMALL_ROW)

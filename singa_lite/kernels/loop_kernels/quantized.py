@@ -16,35 +16,36 @@ _NUMBERS = {format: number for number, format in enumerate(FORMATS)}
 
 
 def _dequantize(call: Call, routine: Routine) -> None:
-    blocks, y = call["blocks"], call["y"]
-    _check_blocks(blocks)
+    y = call["y"]
     check_stored(y)
-    routine.run("dequantize", blocks, blocks.strides[0], _NUMBERS[call.text("format")], as_rows(y), *y.shape)
+    routine.run("dequantize", *_blocks(call, *y.shape), as_rows(y), *y.shape)
 
 
 def _embedding(call: Call, routine: Routine) -> None:
-    ids, blocks, y = call["ids"], call["blocks"], call["y"]
-    _check_blocks(blocks)
+    ids, y = call["ids"], call["y"]
     check_stored(y)
     want(ids.dtype.kind in "iu" and as_rows(ids).pitch == ids.shape[-1], "ids without gaps")
-    routine.check(partial(_check, blocks.shape[0]), ids)
-    table = blocks, blocks.strides[0], _NUMBERS[call.text("format")]
-    step = ids.dtype.itemsize
+    rows, step = call["blocks"].shape[0], ids.dtype.itemsize
+    routine.check(partial(_check, rows), ids)
+    table = _blocks(call, rows, y.shape[-1])
     routine.run("quantized_embedding", ids, id_type(ids), step, *table, as_rows(y), ids.size, y.shape[-1])
 
 
 def _linear(call: Call, routine: Routine) -> None:
-    x, blocks, y, bias = call["x"], call["blocks"], call["y"], call.optional("bias")
-    _check_blocks(blocks)
+    x, y, bias = call["x"], call["y"], call.optional("bias")
     want(x.shape[0] <= FEW_ROWS, "few rows")
     check_stored(x, y)
     check_vectors(*call.all("bias"))
-    table = blocks, blocks.strides[0], _NUMBERS[call.text("format")]
+    table = _blocks(call, y.shape[1], x.shape[1])
     routine.run("quantized_linear", as_rows(x), *table, bias, as_rows(y), *y.shape, x.shape[1])
 
 
-def _check_blocks(blocks: TensorSpec) -> None:
+def _blocks(call: Call, rows: int, columns: int) -> tuple[TensorSpec, int, int]:
+    """Returns the blocks, bytes from a row to the next, and the format's number; UnservedError for other blocks."""
+    blocks, format = call["blocks"], call.text("format")
     want(blocks.strides[1] == 1, "rows of blocks without gaps")
+    want(blocks.shape == (rows, FORMATS[format].row_bytes(columns)), f"blocks of {rows} rows of {columns} numbers")
+    return blocks, blocks.strides[0], _NUMBERS[format]
 
 
 def _check(rows: int, ids: object) -> None:
