@@ -1,7 +1,6 @@
 """The two forms of a record that may be planned within a limit: with large scores by rows alone, or by classes too.
 
-The second (`head_classes.py`) makes a product once more and needs less, before anything else is made again. Scores of
-a quantised weight, which has no gradient, are done for fewer rows at a time there. So without
+The second (`head_classes.py`) makes a product once more and needs less, before anything else is made again. So without
 a limit it is the first; within one that of less time, and the second alone where the first cannot keep it.
 """
 
@@ -16,6 +15,7 @@ from singa_lite.compiler.ir.program import Program
 from singa_lite.compiler.lower import Lowering, Sketched
 from singa_lite.compiler.placed import LimitError, Placed
 from singa_lite.compiler.recompute.budget import HeldLevels, total_seconds, waiting
+from singa_lite.compiler.rewrite.head_classes import AGAIN
 from singa_lite.compiler.rewrite.scores import LOSS
 
 #: Of scores that may be worth it, bytes, in times of the target's `tile_bytes`.
@@ -78,8 +78,7 @@ class PlanVariants:
         if not self._fuse or not any(_is_large_loss(i, LEAST * target.tile_bytes) for i in self._recorded.instructions):
             return None
         made = Lowering(replace(self._recorded, target=replace(target, class_tiles=True)))
-        more = len(made.rewritten.instructions) - len(self.usual.rewritten.instructions)
-        return made if more > 0 else None
+        return made if any(i.kernel == AGAIN for i in made.rewritten.instructions) else None
 
     @cached_property
     def _share(self) -> float:

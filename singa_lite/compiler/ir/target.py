@@ -58,8 +58,7 @@ class Target:
     link: the rate of copies to host memory as a share of that of the device's own, where values may be offloaded so
     that the limit holds; None: they may not. cost: of what is done again, the seconds. narrow: how activations are
     stored; None: as they were recorded. variant: the rule that names the way in which a call is done. class_tiles:
-    whether a product is made twice so that scores and gradient of a head need not exist whole, or fewer of its rows at
-    a time where its weight is quantised. lanes: how many
+    whether a product is made twice so that scores and gradient of a head need not exist whole. lanes: how many
     instructions may run at the same time, in plans whose instructions may (`parallel.py`); share: of how many threads
     each of these is then made, 0: of all, as they run one after the other after all. rules: of the user, by which the
     record is rewritten before anything else. levels: the rule that says with which further numbers of bytes of scratch

@@ -23,8 +23,6 @@ from singa_lite.kernels.interface import SIGNATURES
 
 #: Fewest rows of a tile: of fewer the library's products take a tenth longer, and one copies the weight into blocks.
 LEAST_ROWS = 128
-#: The same where memory is short and the weight is quantised: it has no gradient, whose tiles of classes would help.
-LEAST_ROWS_OF_QUANTIZED = 32
 #: Bytes of a tile of more rows, in times of the target's `tile_bytes`, and what is worth it, in these too.
 TILES, WORTH = 8, 4
 #: Most tiles, so that a batch that fits no machine is planned as soon as any other.
@@ -54,9 +52,7 @@ def by_tiles_of_rows(program: Program) -> Program:
 def rows_of_tiles(program: Program, scores: Scores) -> int:
     """Rows of each tile, but for the last."""
     each = scores.scores.nbytes // scores.rows
-    is_quantized = program.instructions[scores.steps[0]].kernel == "quantized_linear"
-    least = LEAST_ROWS_OF_QUANTIZED if is_quantized and program.target.class_tiles else LEAST_ROWS
-    most = max(least, TILES * program.target.tile_bytes // each)
+    most = max(LEAST_ROWS, TILES * program.target.tile_bytes // each)
     count = min(-(-scores.rows // most), MOST_TILES)
     return -(-scores.rows // count)
 
