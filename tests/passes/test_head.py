@@ -133,19 +133,3 @@ def test_scores_of_few_classes_stay_whole():
     usual = replace(before, target=Target.of(NUMPY, 64))
     assert by_tiles_of_rows(usual) is usual
     assert by_classes(usual).instructions == usual.instructions
-
-
-@pytest.mark.parametrize(("is_short", "rows"), [(False, 93), (True, 31)])
-def test_a_quantised_head_has_smaller_tiles_where_memory_is_short(is_short: bool, rows: int):
-    """Of 279 rows: at most 128 at a time, or 32."""
-    net = FeedForwardNet(loss.SoftmaxCrossEntropy(-1), device=device.new_cpu(kernels="numpy"), seed=1)
-    table = net.add(layers.Embedding("table", IDS, 32, weight_format="q8_0", input_sample_shape=(TIME,)))
-    net.add(layers.RMSNormalization("norm"))
-    net.add(layers.Dense("dense", 32, activation="tanh"))
-    net.add(layers.TiedDense("head", table))
-    net.compile(optimizer.SGD(0.3, momentum=0.9))
-    program = net.plan_batch(BATCH).placed.recorded
-    before = replace(program, target=replace(Target.of(NUMPY, 64), tile_bytes=64, class_tiles=is_short))
-    after = by_tiles_of_rows(before)
-    assert large(after) == rows * IDS
-    assert_alike(before, after)
