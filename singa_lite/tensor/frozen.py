@@ -25,7 +25,10 @@ def is_mapped(array: Array) -> bool:
 
 
 def release_pages(array: Array) -> None:
-    """Lets the process drop the pages that were read of the mapped file under an array, which come back when read."""
+    """Lets the process drop the pages that were read of the mapped file under an array, which come back when read.
+
+    >>> tensor.release_pages(np.zeros(3, "uint8"))  # in memory: nothing is dropped
+    """
     mapping = _mapping_of(array)
     if mapping is not None and hasattr(mmap, "MADV_DONTNEED"):
         mapping.madvise(mmap.MADV_DONTNEED)
