@@ -355,7 +355,7 @@ FORMULAS: dict[str, Formula] = {
         scale * dy @ b.T,
         x.T @ (scale * dy @ b.T),
         h.T @ dy,
-        *([] if dx is None else [dx + scale * dy @ b.T @ a.T]),
+        None if dx is None else dx + scale * dy @ b.T @ a.T,
     ),
     "linear": linear,
     "linear_gradient": lambda x, dy: (x.T @ dy, dy.sum(0)),

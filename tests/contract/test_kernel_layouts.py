@@ -60,8 +60,8 @@ SUMS |= {"group_norm", "group_norm_derivative", "group_norm_gradient"}
 #: Kernels that treat each element by itself.
 BY_ELEMENTS = {name for name, roundings in ROUNDINGS.items() if 1 <= roundings <= 8} - {"clip_norm"}
 
-#: Tensors that the interface wants contiguous.
-CONTIGUOUS = {("matmul", "y")}
+#: Tensors that the interface wants contiguous; rows of blocks are bytes of a file.
+CONTIGUOUS = {("matmul", "y")} | {(name, "blocks") for name, one in SIGNATURES.items() if one.family == "quantized"}
 
 #: Sizes in which normalizations on CUDA's stand-in take seconds: it runs the threads of a block one after the other.
 SLOW = {"many channels", "long rows"}

@@ -5,6 +5,7 @@ Hu and others, "LoRA" (arXiv 2106.09685).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import NamedTuple, cast
 
 from singa_lite.autograd.ops.convolution import Conv2d, Steps
@@ -33,7 +34,7 @@ class Adapter(NamedTuple):
     state: Tensor | None = None
 
 
-class Adapted(Op):
+class Adapted(Op, ABC):
     """y = base(x, weight, bias) + scale * expand(reduce(dropout(x), a), b).
 
     base: an operation that gives a new tensor and its derivatives. The tape keeps x and what reduce gives of it, whose
@@ -53,9 +54,9 @@ class Adapted(Op):
         self.save(x, a, b, h, key)
         return y
 
+    @abstractmethod
     def added(self, y: Tensor, x: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         """y with what the adapter adds, and what reduce gives, scaled."""
-        raise NotImplementedError
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
         return self.base.backward(index, *dys)

@@ -7,7 +7,7 @@ from functools import partial
 from singa_lite.kernels.ids import check_ids
 from singa_lite.kernels.interface.quantized import FORMATS
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.kernels.loop_kernels.operands import as_rows, check_stored, check_vectors, id_type
+from singa_lite.kernels.loop_kernels.operands import as_rows, check_stored, check_vectors, id_type, in_order
 from singa_lite.kernels.loop_kernels.routine import Builder, Call, Routine, want
 
 #: As in quantized.h.
@@ -37,7 +37,7 @@ def _linear(call: Call, routine: Routine) -> None:
     check_stored(x, y)
     check_vectors(*call.all("bias"))
     table = _blocks(call, y.shape[1], x.shape[1])
-    routine.run("quantized_linear", as_rows(x), *table, bias, as_rows(y), *y.shape, x.shape[1])
+    routine.run("quantized_linear", in_order(routine, x), *table, bias, in_order(routine, y), *y.shape, x.shape[1])
 
 
 def _blocks(call: Call, rows: int, columns: int) -> tuple[TensorSpec, int, int]:
