@@ -22,7 +22,7 @@ import pytest
 import singa_lite
 from language_files import SIZES, small_weights, write_gguf
 from singa_lite import __main__ as program
-from singa_lite import models, optimizer
+from singa_lite import models, optimizer, snapshots
 
 TEXTS = ["the tin", "a hat in the sun", "an ant 12", "the fog"]
 
@@ -104,7 +104,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_bits(base, tmp_path):
         command(out), env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
         end = time.monotonic() + 100
-        while not list(out.glob("checkpoints/*.h5")) and process.poll() is None and time.monotonic() < end:
+        while snapshots.latest(out / "checkpoints") is None and process.poll() is None and time.monotonic() < end:
             time.sleep(0.002)
         process.send_signal(signal.SIGKILL if os.name == "posix" else signal.SIGTERM)
     assert not (out / "adapter_model.safetensors").exists()
