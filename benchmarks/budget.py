@@ -7,8 +7,8 @@
     python benchmarks/budget.py --from-json curve.json --picture curve.png     # tables and picture, nothing is measured
     python benchmarks/budget.py --check [--net NET]                            # twenty budgets a net, nothing is run
 
-Ours are the free plan, those nearest to some estimated slowdowns, and the least; a linear program (bound.py, with
-scipy) says what no schedule can do better. PyTorch's are the usual loop, `torch.utils.checkpoint` in so many segments
+Ours are the free plan, those nearest to some estimated slowdowns, and the least; their certificates (with scipy)
+say what no schedule can do better. PyTorch's are the usual loop, `torch.utils.checkpoint` in so many segments
 (of a U-Net: so many stages, the largest first), and `torch.compile` with an `activation_memory_budget`; images channels
 last, the usual loop also contiguous. What the compiler makes is kept for later processes (--cache).
 

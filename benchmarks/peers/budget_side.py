@@ -6,13 +6,9 @@ import importlib.util
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-from bound import Problem, extra_time, problem
 from nets import NETS
 from peak_memory import high_water
 from singa_lite import FeedForwardNet, device, optimizer
-from singa_lite.compiler.ir.program import Program
-from singa_lite.compiler.ir.time_model import seconds
-from singa_lite.compiler.pipeline import planning, run_passes
 from singa_lite.compiler.report.memory_plan import MemoryPlan
 from singa_lite.graph.budget_error import BudgetError
 
@@ -44,25 +40,17 @@ def plans(task: BudgetTask) -> dict[str, Any]:
     """What the plans say, nothing is run: {"points": the free plan, those nearest to the targets, and the least}."""
     net = built(task)
     free = net.plan_batch(task.batch)
-    of = problem(_before_repeats(free)) if task.bound and importlib.util.find_spec("scipy") else None
+    certificate = task.bound and importlib.util.find_spec("scipy") is not None
     points = [_point(free, None)]
     for budget in nearest(net.budget_curve(task.batch), task.targets):
         try:
-            points.append(_point(net.plan_batch(task.batch, memory_budget=budget), budget))
+            points.append(_point(net.plan_batch(task.batch, memory_budget=budget, certificate=certificate), budget))
         except BudgetError as error:  # which the curve did not say
             points.append({**_point(error.plan, error.total_bytes), "planned": error.total_bytes})
     points[-1]["least"] = True
     for point in points:
         point["share"] = point["planned"] / free.total_bytes
-        point["bound"] = None if of is None else _beside(free, of, point["arena"])
     return {"points": points}
-
-
-def _beside(free: MemoryPlan, of: Problem, arena: int) -> float | None:
-    """The bound as a share of the free plan's time, which has repeats of its own where fusion paid for them."""
-    extra = extra_time(of, arena)
-    whole = sum(seconds(instruction) for instruction in free.placed.planned.instructions)
-    return None if extra is None else (1 + extra) * of.whole / whole - 1
 
 
 def nearest(curve: Sequence[tuple[int, float]], targets: Sequence[float]) -> list[int]:
@@ -75,15 +63,8 @@ def nearest(curve: Sequence[tuple[int, float]], targets: Sequence[float]) -> lis
 def _point(plan: MemoryPlan, budget: int | None) -> dict[str, Any]:
     return {
         "budget": budget, "planned": plan.total_bytes, "arena": plan.arena_bytes,
-        "estimated": plan.estimated_slowdown, "recomputed": plan.recomputed,
+        "estimated": plan.estimated_slowdown, "recomputed": plan.recomputed, "bound": plan.time_bound,
     }  # fmt: skip
-
-
-def _before_repeats(plan: MemoryPlan) -> Program:
-    """The program in its order, without any repeats."""
-    passes = planning()
-    names = [one.name for one in passes]
-    return run_passes(plan.placed.rewritten, passes[: names.index("paid_for")])
 
 
 def check(task: BudgetTask) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from singa_lite.compiler.placement.problem import CapacityError, Plan, PlanError
 from singa_lite.compiler.proof.errors import request_labels
 from singa_lite.compiler.recompute.budget import HeldLevels, Searches, matched_levels, total_seconds
 from singa_lite.compiler.recompute.search import NAMED
+from singa_lite.compiler.recompute.time_bound import least_repeat_seconds
 from singa_lite.compiler.share.in_place import in_place
 
 #: Tries of the exact placement, and how many of many blocks, each of which takes longer. A few tenths of a second.
@@ -159,6 +160,20 @@ class Lowering:
             return None
         took, chosen = min(found, key=lambda entry: entry[0])
         return Sketched(took / free - 1, chosen)
+
+    def least_seconds(self, limit: int) -> float:
+        """Returns a lower bound on the seconds of any schedule of the calls, in their order, within a limit.
+
+        0 where values may be copied to host memory, which no bound is known for; infinite where no schedule keeps it.
+        """
+        if self._recorded.target.link is not None:
+            return 0.0
+        frugal = self._thrifty or self
+        found = [inf]
+        for form in (frugal._program, *frugal._program.rivals):
+            repeats = least_repeat_seconds(form, limit)
+            found.append(inf if repeats is None else total_seconds(form) + repeats)
+        return min(found)
 
     def without_limit(self) -> Program:
         """What it is without a limit, but for moves within it."""

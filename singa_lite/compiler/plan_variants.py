@@ -66,6 +66,10 @@ class PlanVariants:
         slowdown = (1 + other.slowdown) * self._share - 1
         return other._replace(slowdown=slowdown) if found is None or slowdown < found.slowdown else found
 
+    def least_seconds(self, limit: int) -> float:
+        """As `Lowering.least_seconds`, of both forms."""
+        return min(form.least_seconds(limit) for form in self._forms())
+
     def _forms(self) -> Iterator[Lowering]:
         yield self.usual
         if self._other is not None:

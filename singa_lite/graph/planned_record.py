@@ -124,6 +124,10 @@ class PlannedRecord(Record):
         """What the plan of a bound would be, from levels of another size of the batch; see `Lowering.sketched`."""
         return self._searched().sketched(bound, start, thrifty)
 
+    def certified(self, plan: MemoryPlan) -> MemoryPlan:
+        """The plan of this record with its `time_bound`, 0 without a limit of bytes; it takes seconds."""
+        return plan.with_time_bound(0.0 if self.bound is None else self._searched().time_bound(self.bound))
+
     def _plan_of(self, placed: Placed) -> MemoryPlan:
         sizes = placed.rewritten.sizes
         rows = [

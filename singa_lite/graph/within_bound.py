@@ -14,7 +14,7 @@ from singa_lite.compiler.order.workspace import with_workspaces
 from singa_lite.compiler.placed import LimitError, Placed
 from singa_lite.compiler.plan_variants import PlanVariants, has_more, seconds_of
 from singa_lite.compiler.proof.check_rewrites import check_rewrites
-from singa_lite.compiler.recompute.budget import HeldLevels
+from singa_lite.compiler.recompute.budget import HeldLevels, total_seconds
 from singa_lite.compiler.recompute.recompute_for_clipping import clipping_forms
 from singa_lite.compiler.report.memory_plan import MemoryPlan
 from singa_lite.graph.arena import StepDevice
@@ -72,6 +72,12 @@ class WithinBound(Unique):
     def sketched(self, bound: ByteLimit, start: HeldLevels | None, thrifty: bool = True) -> Sketched | None:
         """What the plan of a bound would be, from levels of another size of the batch; see `Lowering.sketched`."""
         return self.forms.sketched(self._arena(self._beside_process(bound)), start, thrifty)
+
+    def time_bound(self, bound: ByteLimit) -> float:
+        """A lower bound on the slowdown of any schedule within a bound; see `MemoryPlan.time_bound`."""
+        limit = self._arena(self._beside_process(bound))
+        least = min(variants.least_seconds(limit) for _, variants in self._forms())
+        return least / total_seconds(self.forms.usual.without_limit()) - 1.0
 
     @property
     def _alignment(self) -> int:

@@ -125,24 +125,28 @@ class BatchMemory:
 
     # ---- plans
 
-    def plan(self, size: int, budget: int | None = None) -> MemoryPlan:
-        """The plan of the training step, whose total counts all that `fit` does. budget: see `record`.
+    def plan(self, size: int, budget: int | None = None, certificate: bool = False) -> MemoryPlan:
+        """The plan of the training step, whose total counts all that `fit` does. budget: see `record`; certificate:
+        with a bound on the time of any plan.
 
         Evaluation and the last, shorter batch share the arena, so only what the largest of them needs counts. A shorter
         batch needs more only where the kernels ask for more scratch; where the number of samples is not known, sizes
         near this one and its halves are planned.
         """
         try:
-            plan, scratch, bound, unused = self.step_plan(size, budget)
+            plan, scratch, bound, unused = self.step_plan(size, budget, certificate)
         except BudgetError as error:
             raise self._of_fit(error, size) from None
         return self.fit_plan(plan, scratch, bound, size, budget).within_net(unused)
 
-    def step_plan(self, size: int, budget: int | None) -> tuple[MemoryPlan, list[int], ByteLimit | None, int]:
+    def step_plan(
+        self, size: int, budget: int | None, certificate: bool = False
+    ) -> tuple[MemoryPlan, list[int], ByteLimit | None, int]:
         """Of a training step: the plan, the scratch of its operations, what it is bounded by, and `unused_bytes`."""
 
         def ask(graph: Graph) -> tuple[MemoryPlan, list[int], ByteLimit | None, int]:
-            return graph.memory_plan, graph.scratch_bytes(), graph.bound, graph.unused_bytes
+            plan = graph.certified(graph.memory_plan) if certificate else graph.memory_plan
+            return plan, graph.scratch_bytes(), graph.bound, graph.unused_bytes
 
         return self.record("train", size, ask, budget)
 

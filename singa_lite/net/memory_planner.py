@@ -9,6 +9,7 @@ from singa_lite.compiler.byte_limit import ByteLimit
 from singa_lite.compiler.report.memory_plan import MemoryPlan
 from singa_lite.compiler.report.plan_rows import check_limits
 from singa_lite.graph.budget_error import BudgetError
+from singa_lite.graph.graph import Graph
 from singa_lite.layer.freezing import trained_values
 from singa_lite.net.batch_memory import BatchMemory
 from singa_lite.net.generation import generation_plan
@@ -26,28 +27,36 @@ class MemoryPlanner:
         self._trainer = trainer
 
     def plan_batch(
-        self, batch_size: int, training: bool, samples: int | None, memory_budget: int | str | None
+        self,
+        batch_size: int,
+        training: bool,
+        samples: int | None,
+        memory_budget: int | str | None,
+        certificate: bool = False,
     ) -> MemoryPlan:
         """Returns the memory plan of a step with batches of this size."""
         size = checked.batch_size("plan_batch", batch_size)
         budget = OWN if memory_budget is None else budget_size("plan_batch memory_budget", memory_budget)
+        with_bound = flag("plan_batch certificate", certificate)
         if not flag("plan_batch training", training):
             memory = BatchMemory(self._trainer.layers, self._trainer.runner)
-            return memory.record("predict", size, lambda graph: graph.memory_plan, budget)
+            return memory.record("predict", size, lambda graph: _plan_of(graph, with_bound), budget)
         planner = self._planner("plan_batch", samples)
         try:
-            plan = planner.plan(size, budget)
+            plan = planner.plan(size, budget, with_bound)
         except BudgetError as error:
-            plan = self._plan_alone(planner, size, budget, error)
+            plan = self._plan_alone(planner, size, budget, error, with_bound)
         check_limits(plan.by_class, self._trainer.steps.how.limits or {})
         return plan
 
-    def _plan_alone(self, planner: BatchMemory, size: int, budget: int, error: BudgetError) -> MemoryPlan:
+    def _plan_alone(
+        self, planner: BatchMemory, size: int, budget: int, error: BudgetError, certificate: bool
+    ) -> MemoryPlan:
         """The plan where recorded steps make room, as they do when the step comes."""
         if budget != OWN or not self._trainer.steps.recorded_forms:
             raise self.with_remedies(error, size) from None
         try:
-            return planner.plan(size, ALONE)
+            return planner.plan(size, ALONE, certificate)
         except BudgetError as least:
             raise self.with_remedies(least, size) from None
 
@@ -105,3 +114,7 @@ class MemoryPlanner:
 
         trained = trained_values((node.layer for node in trainer.layers.ordered()), trainer.layers.freeze)
         return error.with_remedies(remedies(error, size, plan_of, fits, optimizer, trained))
+
+
+def _plan_of(graph: Graph, certificate: bool) -> MemoryPlan:
+    return graph.certified(graph.memory_plan) if certificate else graph.memory_plan

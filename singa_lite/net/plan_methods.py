@@ -38,6 +38,7 @@ class PlanMethods(TrainedNet):
         *,
         samples: int | None = None,
         memory_budget: int | str | None = None,
+        certificate: bool = False,
     ) -> MemoryPlan:
         """Returns the memory plan of a step with batches of this size. Nothing runs and no batch is needed.
 
@@ -49,7 +50,9 @@ class PlanMethods(TrainedNet):
         is taken from the data on the host. memory_budget: as for `compile`, whose it is by default, or the device's
         limit; `plan.recomputed`, `plan.extra_flops` and `plan.estimated_slowdown` say what it
         costs. PlanError names the least total that was found, where the budget is below it, and what would
-        help. ValueError for no batch size; ShapeError for one whose tensors have more bytes than can be counted.
+        help. certificate: with `plan.time_bound`, a lower bound on the slowdown of any schedule within the budget, in
+        some seconds by SciPy. ValueError for no batch size; ShapeError for one whose tensors have more bytes than can be
+        counted.
 
         >>> net = Sequential([layers.Dense(300, input_shape=(200,)), layers.Dense(3)])
         >>> net.compile("sgd", "mse")
@@ -57,7 +60,7 @@ class PlanMethods(TrainedNet):
         >>> plan.total_bytes > net.plan_batch(8).total_bytes
         True
         """
-        return self._planner.plan_batch(batch_size, training, samples, memory_budget)
+        return self._planner.plan_batch(batch_size, training, samples, memory_budget, certificate)
 
     def plan_generation(self, batch_size: int, length: int) -> MemoryPlan:
         """Returns the memory plan of `generate` for so many texts of up to `length` ids, prompt included. Nothing runs.

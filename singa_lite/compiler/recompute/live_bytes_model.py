@@ -58,8 +58,8 @@ class LiveBytesModel:
         self.schedule = Schedule(repeater, costs)
         self.places = len(program.instructions) + 2
         self.sizes = {block: program.rounded(nbytes) for block, nbytes in program.sizes.items()}
-        self.pairs = {step: tuple(_pairs(program, i)) for step, i in enumerate(program.instructions)}
-        self._pairs_again = {step: tuple(_pairs(program, i)) for step, i in repeater.repeats.items()}
+        self.pairs = {step: tuple(pairs_of(program, i)) for step, i in enumerate(program.instructions)}
+        self._pairs_again = {step: tuple(pairs_of(program, i)) for step, i in repeater.repeats.items()}
         self._scratch = {step: program.rounded(i.scratch_bytes) for step, i in repeater.repeats.items()}
         self._spans = {b: self._spans_of(b) for b in self.sizes if repeater.steps.get(b)}
         self._saved: dict[int, int] = {}
@@ -298,7 +298,7 @@ class LiveBytesBounds:
         return int(between.max()) if len(between) else 0
 
 
-def _pairs(program: Program, instruction: Instruction) -> Iterator[Pair]:
+def pairs_of(program: Program, instruction: Instruction) -> Iterator[Pair]:
     named = instruction.by_name
     for name, sources in SIGNATURES[instruction.kernel].overwrites.items():
         output = named[name]

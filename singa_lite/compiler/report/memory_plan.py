@@ -67,6 +67,8 @@ class MemoryPlan:
 
     beside: Mapping[str, int] = MappingProxyType({})
     overhead_bytes = unused_bytes = 0
+    #: No schedule of the calls within the budget, in their order, has a smaller `estimated_slowdown`; None: not known.
+    time_bound: float | None = None
 
     def __init__(self, placed: Placed, blocks: Sequence[Row], eager_bytes: int, process_bytes: int = 0) -> None:
         self.placed = placed
@@ -108,6 +110,12 @@ class MemoryPlan:
         """The same plan, whose total counts what else the net holds from step to step."""
         made = copy(self)
         made.unused_bytes = unused_bytes
+        return made
+
+    def with_time_bound(self, time_bound: float) -> MemoryPlan:
+        """The same plan with a lower bound on the slowdown of any."""
+        made = copy(self)
+        made.time_bound = time_bound
         return made
 
     @cached_property
@@ -203,6 +211,7 @@ class MemoryPlan:
             *([f"repeated   {self._repeated()}"] if self.recomputed else []),
             *([f"form       {self.form}: {self.estimated_slowdown:.1%} of the step's time"] if self.form else []),
             *([f"offloaded  {self._offloaded()}"] if self.offloaded else []),
+            *([f"certified  {self._certified(self.time_bound)}"] if self.time_bound is not None else []),
             *([f"in flight  {_mib(self.in_flight_bytes)} of sums over ranks"] if self.in_flight_bytes else []),
             f"unshared   {_mib(self.unshared_bytes)}, eager high water {_mib(self.eager_bytes)}",
             *(f"variants   {line}" for line in variant_lines(self.variants)),
@@ -248,6 +257,10 @@ class MemoryPlan:
             took = sum(row.seconds for row in self.repeats)
             return f"{done}{took * 1e3:.2f} ms, no more than fused operations save"
         return f"{done}{self.estimated_slowdown:.1%} of the step's time (by a rule)"
+
+    def _certified(self, time_bound: float) -> str:
+        points = max(0.0, 100 * (self.estimated_slowdown - time_bound))
+        return f"at most {points:.1f} points of the step's time from the best possible in this order of calls"
 
     def _offloaded(self) -> str:
         return (
