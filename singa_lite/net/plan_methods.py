@@ -51,8 +51,8 @@ class PlanMethods(TrainedNet):
         limit; `plan.recomputed`, `plan.extra_flops` and `plan.estimated_slowdown` say what it
         costs. PlanError names the least total that was found, where the budget is below it, and what would
         help. certificate: with `plan.time_bound`, a lower bound on the slowdown of any schedule within the budget, in
-        some seconds by SciPy. ValueError for no batch size; ShapeError for one whose tensors have more bytes than can be
-        counted.
+        some seconds by SciPy. ValueError for no batch size; ShapeError for one whose tensors have more bytes than can
+        be counted.
 
         >>> net = Sequential([layers.Dense(300, input_shape=(200,)), layers.Dense(3)])
         >>> net.compile("sgd", "mse")
