@@ -75,8 +75,16 @@ def test_code_goes_and_comes_back():
     assert zlib.crc32(b"abc") == wanted == 0x352441C2
 
 
-def test_code_of_other_libraries_stays():
+@pytest.mark.parametrize("why", ["a library that came later", "a debugger"])
+def test_code_stays(why, monkeypatch, tmp_path):
     path = sys.modules["_ctypes"].__file__
+    if why == "a debugger":  # it writes to code
+        for name in ("maps", "status"):
+            text = Path("/proc/self", name).read_text()
+            (tmp_path / name).write_text(text.replace("TracerPid:\t0\n", "TracerPid:\t77\n"))
+        monkeypatch.setattr(pages, "_PROCESS", tmp_path)
+    else:
+        monkeypatch.setattr(pages, "_libraries", set())
     before = code_bytes(path)
     pages.may_drop_code(None)  # as of a module without a file
     pages.drop_code()

@@ -13,9 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
-_MAPS = Path("/proc/self/maps")
-#: Libraries that are loaded, whose code may go.
-_libraries: set[str] = set()
+_PROCESS = Path("/proc/self")
 
 
 def drop(begin: int, nbytes: int) -> None:
@@ -36,21 +34,28 @@ def drop_code() -> None:
     """Hands back the code of the libraries that allow it. Much of it runs once, as while they are loaded or make code
     of their own. What is wanted again is mapped again, out of the system's memory of files.
     """
-    for begin, end in _code() if sys.platform.startswith("linux") else ():
-        _advise()(begin, end - begin, mmap.MADV_DONTNEED)
+    for place, path in _code():
+        if path in _libraries:
+            begin, end = (int(each, 16) for each in place.split("-"))
+            _advise()(begin, end - begin, mmap.MADV_DONTNEED)
 
 
-def _code() -> Iterator[tuple[int, int]]:
-    """Where such code begins and ends: it is never written."""
+def _code() -> Iterator[tuple[str, str]]:
+    """Where code of a file lies, which is never written, and of which file. Nothing while a debugger writes to it."""
     try:
-        lines = _MAPS.read_text().splitlines()
+        lines, status = ((_PROCESS / name).read_text() for name in ("maps", "status"))
     except OSError:
         return
-    for line in lines:
+    if "TracerPid:\t0\n" not in status:
+        return
+    for line in lines.splitlines():
         place, access, *_, path = line.split(maxsplit=5)
-        if access == "r-xp" and path in _libraries:
-            begin, _, end = place.partition("-")
-            yield int(begin, 16), int(end, 16)
+        if access == "r-xp" and path.startswith("/"):
+            yield place, path
+
+
+#: Those whose code may go: at first those that were loaded before this package.
+_libraries = {path for _, path in _code()}
 
 
 @cache
