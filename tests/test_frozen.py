@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import mmap
+import re
 from copy import deepcopy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -79,6 +82,25 @@ def test_pages_that_are_let_go_come_back(mapped):
         for array in (np.asarray(file)[1:], BLOCKS[name][1:]):
             tensor.release_pages(array)
             np.testing.assert_array_equal(array, BLOCKS[name][1:])
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="this system has no /proc/self/smaps")
+def test_pages_set_apart_are_not_read_with_their_neighbours(tmp_path):
+    """The system maps 16 pages at a time."""
+    size, path, resident = mmap.PAGESIZE, tmp_path / "file", []
+    np.arange(64, dtype=np.uint8).repeat(size).tofile(path)
+    file = np.asarray(np.memmap(path, np.uint8, "r"))
+    for apart in (False, True):
+        if apart:
+            tensor.set_pages_apart(file[20 * size - 100 : 40 * size + 100])
+        tensor.release_pages(file)
+        np.testing.assert_array_equal(file[: 20 * size : size], range(20))
+        np.testing.assert_array_equal(file[40 * size :: size], range(40, 64))
+        spans = re.findall(rf"{path}\nSize:.*\n(?:\w+PageSize:.*\n)*Rss: +(\d+)", Path("/proc/self/smaps").read_text())
+        resident.append(sum(map(int, spans)) * 1024)
+    assert resident[0] > resident[1] == 44 * size
+    np.testing.assert_array_equal(file[::size], range(64))
+    tensor.set_pages_apart(BLOCKS["up"])  # in memory
 
 
 def test_it_trains_as_the_net_with_the_same_numbers():

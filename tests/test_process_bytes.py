@@ -141,7 +141,7 @@ def test_a_training_step_counts_the_shorter_batch_and_the_evaluations_of_fit(for
 
 def test_one_form_more_counts_what_is_beyond_its_share():
     made = calls(1024, 3072, 64)
-    assert further_bytes(made, {"tanh": CODE}.__getitem__) == (48 + 5 << 20) - A_FORM
+    assert further_bytes(made, {"tanh": CODE}.__getitem__) == (24 + 5 << 20) - A_FORM
     assert further_bytes(calls(10, 30, 8), {"tanh": CODE}.__getitem__) == 0
     assert further_bytes(calls(4096, 0, 64), {"tanh": CODE}.__getitem__) == 0, "evaluations share the code of the step"
 

@@ -78,6 +78,7 @@ def finetuned(wanted: FinetuneRequest) -> Iterator[str]:
     plan = net.plan_batch(wanted.batch)
     yield plan.summary().partition("\nlive at the peak")[0]
     yield f"planned    {plan.total_bytes:,} bytes ({plan.total_bytes / 2**20:.1f} MiB), batch {wanted.batch}"
+    del plan  # thousands of objects, which would stay while it trains
     saving = snapshots.Checkpoint(Path(wanted.out, "checkpoints"), every_minutes=wanted.minutes, keep=1)
     before = snapshots.latest(saving.folder.path)
     yield f"before     {_sample(net, prompt, wanted.base)}" if before is None else f"going on from {before}"

@@ -12,6 +12,8 @@ from functools import cache
 from math import ceil
 from pathlib import Path
 
+from singa_lite.common import pages
+
 ROOT = Path("/")
 
 
@@ -22,6 +24,7 @@ def give_back() -> None:
     Some milliseconds, so it is for the end of planning. By `malloc_trim`, which glibc has; nothing elsewhere.
     """
     clear_free_lists()
+    pages.drop_code()
     if sys.platform.startswith("linux"):
         _trim()(0)
 

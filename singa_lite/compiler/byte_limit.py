@@ -17,8 +17,9 @@ from dataclasses import dataclass, replace
 from singa_lite.compiler.ir.operation import Instruction, Phase
 from singa_lite.runtime.pool_numbers import arena_within, least_total, overhead
 
-#: Of each call: its launch, its part of the record, and what planning takes for it at its peak.
-A_CALL = 12 << 10
+#: Of each call: its launch, its part of the record, and what planning takes for it at its peak; and the same of a
+#: further form, which is planned while no arena is in memory.
+A_CALL, A_CALL_MORE = 12 << 10, 6 << 10
 #: What is promised beside every budget, and for each further form of record: so much does not count.
 BESIDE, A_FORM = 50 << 20, 16 << 20
 #: Forms of record that `fit` adds to the training step of whole batches.
@@ -91,7 +92,7 @@ def further_bytes(instructions: Sequence[Instruction], code: CodeBytes) -> int:
     """
     if not trains(instructions):
         return 0
-    return max(0, _form_bytes(instructions, code) - A_FORM)
+    return max(0, _form_bytes(instructions, code, A_CALL_MORE) - A_FORM)
 
 
 def trains(instructions: Iterable[Instruction]) -> bool:
@@ -99,10 +100,10 @@ def trains(instructions: Iterable[Instruction]) -> bool:
     return any(instruction.phase is not Phase.FORWARD for instruction in instructions)
 
 
-def _form_bytes(instructions: Sequence[Instruction], code: CodeBytes) -> int:
+def _form_bytes(instructions: Sequence[Instruction], code: CodeBytes, a_call: int = A_CALL) -> int:
     """Bytes that a process takes for the calls of one recorded step."""
     different = {_form(instruction): instruction.kernel for instruction in instructions if code(instruction.kernel)}
-    return len(instructions) * A_CALL + sum(map(code, different.values()))
+    return len(instructions) * a_call + sum(map(code, different.values()))
 
 
 def _form(instruction: Instruction) -> tuple[object, ...]:

@@ -144,6 +144,11 @@ class Arena(Unique):
         self._give_back()
         return self.device.new_block(nbytes)
 
+    def drop_pages(self) -> None:
+        """Let the system have the bytes until a program next runs: none keeps values there from run to run."""
+        if self.block is not None:
+            self.turn.run(self.device.runtime.drop, self.block.memory)
+
     def shrink(self) -> None:
         """Give the span back; programs make room again when they next run."""
         self.turn.run(self._give_back)

@@ -152,13 +152,20 @@ class BuiltKernel(Unique, Generic[AnyRoutine]):
 
 
 class AddressKernel(BuiltKernel[AnyRoutine]):
-    """A kernel whose steps know addresses only, so its launches hold the arrays of their calls."""
+    """A kernel whose steps know addresses only, so its launches hold the memory of the arrays of their calls."""
 
     def prepare(self, arrays: CallArrays, scratch: DeviceArray | None, settings: Settings) -> Launch:
         """Bind the routine."""
         launch = super().prepare(arrays, scratch, settings)
-        launch.arrays = arrays, scratch  # type: ignore[attr-defined]
+        held = {id(memory): memory for memory in map(_memory_of, (*arrays, scratch))}
+        launch.memory = tuple(held.values())  # type: ignore[attr-defined]
         return launch
+
+
+def _memory_of(array: DeviceArray | None) -> object:
+    """What holds the bytes of an array, which itself need not live as long as they are used."""
+    base = getattr(array, "base", None)
+    return array if base is None else base
 
 
 def _key(specs: TensorSpecs, settings: Settings) -> _Key:

@@ -7,7 +7,7 @@ from copy import copy
 from dataclasses import dataclass
 from functools import cache
 
-from singa_lite.common import threads
+from singa_lite.common import pages, threads
 from singa_lite.common.contexts import OneAtATime
 from singa_lite.common.errors import DeviceError
 from singa_lite.common.notice import warn
@@ -68,6 +68,7 @@ def _onednn() -> KernelSet | str:
     except (OSError, OneDNNError) as error:
         return str(error)
     threads.use_openmp_of(path)
+    pages.may_drop_code(path)
     return onednn(loops(_beside_openmp(NUMPY)))
 
 

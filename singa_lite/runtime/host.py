@@ -9,6 +9,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from singa_lite.common import pages
 from singa_lite.common.array_types import Array, DType
 from singa_lite.kernels.kernel_set import Launch
 from singa_lite.runtime.runtime import Runtime
@@ -35,6 +36,10 @@ class Host(Runtime):
     def memory_slice(self, memory: Memory, offset: int, nbytes: int) -> Memory:
         """A slice of the array of bytes."""
         return memory[offset : offset + nbytes]
+
+    def drop(self, memory: Memory) -> None:
+        """By `pages.drop`."""
+        pages.drop(memory.ctypes.data, memory.nbytes)
 
     def write(self, array: Array, values: Array) -> None:
         """Copies at once, a few channels that lie innermost one by one: NumPy copies as many elements in a row."""

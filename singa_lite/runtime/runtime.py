@@ -61,6 +61,10 @@ class Runtime(Protocol):
         """Where a region's memory begins, if launches are bound to addresses and hold nothing else; None elsewhere."""
         return None
 
+    def drop(self, memory: DeviceMemory) -> None:
+        """Hand a region's pages back to the system, whose values are lost, where it has memory as it is used."""
+        return None
+
     def write(self, array: DeviceArray, values: Array) -> None:
         """Overwrite with host values of this shape, whose dtype converts without changing kind."""
 

@@ -34,6 +34,22 @@ def release_pages(array: Array) -> None:
         mapping.madvise(mmap.MADV_DONTNEED)
 
 
+def set_pages_apart(array: Array) -> None:
+    """Keeps pages of the mapped file under an array out of memory while only what lies beside them is read.
+
+    The system maps 16 pages at a time, but none beyond a span of the file that is read in another manner.
+
+    >>> tensor.set_pages_apart(np.zeros(3, "uint8"))  # in memory: nothing changes
+    """
+    mapping = _mapping_of(array)
+    if mapping is None or not hasattr(mmap, "MADV_RANDOM"):
+        return
+    begin = array.ctypes.data - np.frombuffer(mapping, np.uint8).ctypes.data
+    first, end = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE, (begin + array.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
+    if end > first:
+        mapping.madvise(mmap.MADV_RANDOM, first, end - first)
+
+
 def _mapping_of(array: Array) -> mmap.mmap | None:
     base: object = array
     while base is not None and not isinstance(base, mmap.mmap):  # a copy of a numpy.memmap is one too, over no file

@@ -14,6 +14,7 @@ from singa_lite.snapshots.language.stored import FROZEN, StoredModel, StoredWeig
 from singa_lite.snapshots.language.tokenizer import Special, Tokenizer
 from singa_lite.snapshots.readers import gguf
 from singa_lite.snapshots.readers.gguf import GGUFFile
+from singa_lite.tensor import set_pages_apart
 
 #: Architectures by GGUF's names: Mistral is a Llama there, whose rows of queries and keys are in pairs.
 _ARCHITECTURES = ("llama", "qwen2", "qwen3")
@@ -117,6 +118,7 @@ def _weight(file: GGUFFile, place: Place, architecture: str) -> StoredWeight:
     """The weight of a place: a view of the mapped file, where the order of its rows is ours."""
     blocks = file.blocks(place.gguf)
     if place.heads and architecture in PAIRED:
+        set_pages_apart(blocks)
         blocks = halves(blocks.reshape(place.shape[0], -1), place.heads).reshape(blocks.shape)
     return StoredWeight(file.tensors[place.gguf].format, place.shape, blocks)
 

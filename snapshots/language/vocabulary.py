@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from singa_lite.common.errors import SnapshotError
+from singa_lite.common.pages import may_drop_code
 from singa_lite.snapshots.language.tokenizer import Tokenizer
 from singa_lite.snapshots.readers.gguf import TEXT, GGUFFile
+from singa_lite.tensor import release_pages
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Inner
@@ -69,6 +72,8 @@ def built(file: GGUFFile) -> Inner:
         raise
     except Exception as error:  # the package has no classes of its own for its errors
         raise SnapshotError(f"{file.path}: wanted a tokenizer, received {str(error)[:200]}") from error
+    release_pages(file.data)
+    may_drop_code(sys.modules["tokenizers.tokenizers"].__file__)
     return found
 
 

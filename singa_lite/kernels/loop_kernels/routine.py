@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes as c
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -103,20 +103,28 @@ def _bound(given: Argument, kind: type, binding: Addresses) -> object:
     """An argument in the type that the header states. TypeError for another one."""
     match given:
         case None if kind in _OPERANDS:
-            return kind()
-        case int() | float() if kind not in (*_OPERANDS, Extents):
+            return _constant(kind)
+        case int() if kind not in (*_OPERANDS, Extents):
+            return _constant(kind, given)
+        case float() if kind not in (*_OPERANDS, Extents):
             return kind(given)
         case RowsView() if kind is Rows:
             return Rows(binding[given.view], given.pitch, given.is_narrow)
         case BoxView() if kind is Box:
             return Box(binding[given.view], given.steps, given.type)
         case tuple() if kind is Extents:
-            return Extents(given)
+            return _constant(kind, given)
         case TensorSpec() | base.Temporary() if kind is c.c_void_p:
             return c.c_void_p(binding[given])
         case np.ndarray() if kind is c.c_void_p:
             return c.c_void_p(given.ctypes.data)
     raise TypeError(f"wanted {kind.__name__}, received {given!r}")
+
+
+@lru_cache(maxsize=1024)
+def _constant(kind: Callable[..., object], *given: object) -> object:
+    """One object for all calls that are given the same: they are passed by value, and a step has thousands."""
+    return kind(*given)
 
 
 @dataclass

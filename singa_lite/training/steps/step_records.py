@@ -93,6 +93,8 @@ class StepRecords(Unique):
         layers, device = self.layers, self.layers.device
         if step.observer is not None and not self._recorded.hold(self.seen):
             self.seen = None  # of a step that went, in the place of which this one is observed
+        if self.how.memory_budget is not None:
+            self.arena.drop_pages()  # or what planning takes would come on top
         clear_free_lists()  # of plans that were looked at: the record and the state made with it lie close together
         tensors = fed_tensors.make_feeds(layers, device.unbound, fed_tensors.forms_of(feeds))
         fed = [tensor.block for named in tensors.values() for tensor in named.values()]
