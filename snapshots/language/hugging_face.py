@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from singa_lite.common.atomic import replacing, write_anew
 from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots import output
+from singa_lite.snapshots.formats.safetensors.file import header_bytes
 from singa_lite.snapshots.language import config_json, nf4
 from singa_lite.snapshots.language.config import LanguageConfig, check_lacking
 from singa_lite.snapshots.language.names import Place, places
@@ -180,18 +181,15 @@ def save(net: TrainedNet, config: LanguageConfig, path: str, quantization: str |
 
 
 def _write_weights(path: str, found: Sequence[NetWeight]) -> None:
-    entries: dict[str, object] = {"__metadata__": {"format": "pt"}}
-    end = 0
+    entries, end = {}, 0
     for weight in found:
         begin, end = end, end + weight.nbytes
-        entry = {"dtype": _DTYPES[weight.format], "shape": weight.place.shape, "data_offsets": [begin, end]}
-        entries[weight.place.hugging_face] = entry
-    header = json.dumps(entries).encode()
-    header += b" " * (-len(header) % 8)
+        entries[weight.place.hugging_face] = TensorInfo(_DTYPES[weight.format], weight.place.shape, begin, end)
+    header = header_bytes(path, entries, {"format": "pt"})
     with replacing(path) as file:
-        output.write_all(file, len(header).to_bytes(8, "little") + header)
+        output.write_all(file, header)
         for weight in found:
-            with output.writing(weight.name, 8 + len(header) + end):
+            with output.writing(weight.name, len(header) + end):
                 for blocks in weight.rows():
                     output.write_all(file, np.ascontiguousarray(blocks).reshape(-1).data)
 
