@@ -6,10 +6,13 @@ import json
 from hashlib import sha256
 from weakref import WeakKeyDictionary
 
+import numpy as np
+
+from singa_lite.common.array_types import Array
 from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.manifest import Attribute, digest
 from singa_lite.snapshots.tree import Tree
-from singa_lite.tensor import Tensor, to_numpy
+from singa_lite.tensor import Tensor, release_pages, to_numpy
 from singa_lite.training.trained_net import TrainedNet
 
 #: Attributes of a tree without the base: the SHA-256 that `base_digest` gives; options of the adapters by layer, JSON.
@@ -28,12 +31,19 @@ def base_parameters(net: TrainedNet) -> dict[str, Tensor]:
     return frozen | {path: tensor for path, tensor in parameters.items() if not tensor.stores_grad}
 
 
+def frozen_bytes(tensor: Tensor) -> Array:
+    """The bytes of a frozen tensor: a view where the host reads them, so that a mapped file is not copied."""
+    array = tensor.array
+    return array if isinstance(array, np.ndarray) else to_numpy(tensor)
+
+
 def base_digest(net: TrainedNet) -> str:
     """The SHA-256 of names, shapes, dtypes and bytes of the base, in hexadecimal digits."""
     whole = sha256()
     for path, tensor in sorted(base_parameters(net).items()):
-        array = to_numpy(tensor)
+        array = frozen_bytes(tensor) if path.startswith("frozen/") else to_numpy(tensor)
         whole.update(f"{path} {array.shape} {array.dtype.name} {digest(array)}\n".encode())
+        release_pages(array)
     return whole.hexdigest()
 
 

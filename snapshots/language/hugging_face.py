@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from singa_lite.common.atomic import replacing, write_anew
 from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots import output
-from singa_lite.snapshots.formats.safetensors.file import header_bytes
 from singa_lite.snapshots.language import config_json, nf4
 from singa_lite.snapshots.language.config import LanguageConfig, check_lacking
 from singa_lite.snapshots.language.names import Place, places
@@ -181,11 +180,15 @@ def save(net: TrainedNet, config: LanguageConfig, path: str, quantization: str |
 
 
 def _write_weights(path: str, found: Sequence[NetWeight]) -> None:
-    entries, end = {}, 0
+    entries: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    end = 0
     for weight in found:
         begin, end = end, end + weight.nbytes
-        entries[weight.place.hugging_face] = TensorInfo(_DTYPES[weight.format], weight.place.shape, begin, end)
-    header = header_bytes(path, entries, {"format": "pt"})
+        entry = {"dtype": _DTYPES[weight.format], "shape": weight.place.shape, "data_offsets": [begin, end]}
+        entries[weight.place.hugging_face] = entry
+    text = json.dumps(entries).encode()
+    text += b" " * (-len(text) % 8)
+    header = len(text).to_bytes(8, "little") + text
     with replacing(path) as file:
         output.write_all(file, header)
         for weight in found:

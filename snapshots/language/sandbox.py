@@ -44,7 +44,7 @@ _TEXTS = (str, int, float, type(None), Undefined)
 class _Bounded(NodeTransformer):
     """Puts filters that spend around the parts of a template that make values without a call."""
 
-    def visit(self, node: nodes.Node, *args: Any, **options: Any) -> nodes.Node:
+    def visit(self, node: nodes.Node, *args: Any, **options: Any) -> Any:
         """Returns a loop that spends for each turn what its body could print, a slice that spends, texts joined."""
         self.generic_visit(node)
         if isinstance(node, nodes.For):

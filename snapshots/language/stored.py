@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from singa_lite.common.array_types import Array
 from singa_lite.common.errors import SnapshotError
+from singa_lite.snapshots.adapter_base import frozen_bytes
 from singa_lite.snapshots.language.config import LanguageConfig
 from singa_lite.snapshots.language.names import Place, places
 from singa_lite.snapshots.language.tokenizer import Tokenizer
@@ -155,7 +156,7 @@ def weights(
         form = kind if kind in formats else (quantization or "f32") if len(place.shape) > 1 else "f32"
         if place.shape[-1] % BLOCKS[form][0]:
             raise SnapshotError(f"{where}: {name}: wanted rows of whole blocks of {form}, received {place.shape}")
-        fetch = partial(getattr, tensor, "array") if kind else partial(to_numpy, tensor)
+        fetch = partial(frozen_bytes if kind else to_numpy, tensor)
         found.append(NetWeight(name, place, fetch, kind, form))
     if tensors:
         text = "merge_lora() makes them part of the others, and save_adapter() writes those of LoRA alone"
