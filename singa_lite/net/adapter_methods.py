@@ -99,9 +99,8 @@ class AdapterMethods(TrainedNet):
         """Lets all optimizers forget parameters of these names, and adapters that are gone."""
         for net in self.family():
             state, present = {} if net.optimizer is None else net.optimizer.state, net.parameters()
-            gone = [key for key in state if key not in present and is_adapter(key)]
-            for name in {*names, *gone} & state.keys():
-                state.pop(name)
+            for key in [key for key in state if key in names or (key not in present and is_adapter(key))]:
+                state.pop(key)
 
     def _targets(self, targets: object) -> list[Layer]:
         """The layers that `add_lora` was given."""

@@ -14,7 +14,14 @@ from singa_lite.common.atomic import replacing
 from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots import output
 from singa_lite.snapshots.language import vocabulary
-from singa_lite.snapshots.language.config import LanguageConfig, Values, check_lacking, rotary_factors
+from singa_lite.snapshots.language.config import (
+    NAMES,
+    LanguageConfig,
+    Values,
+    check_lacking,
+    read_config,
+    rotary_factors,
+)
 from singa_lite.snapshots.language.names import Place, places
 from singa_lite.snapshots.language.stored import (
     FROZEN,
@@ -36,21 +43,7 @@ from singa_lite.training.trained_net import TrainedNet
 _ARCHITECTURES, _PAIRED = ("llama", "qwen2", "qwen3"), ("llama", "mistral")
 #: Formats of matrices and of vectors that are read.
 _MATRICES, _VECTORS = (*FROZEN, "f32"), ("f32", "f16", "bf16")
-#: {name in LanguageConfig: GGUF's, behind the architecture's}: of sizes, and of the rest.
-_SIZES = {
-    "width": "embedding_length",
-    "layers": "block_count",
-    "heads": "attention.head_count",
-    "hidden_size": "feed_forward_length",
-    "context": "context_length",
-}
-_OTHERS = {
-    "kv_heads": "attention.head_count_kv",
-    "head_size": "attention.key_length",
-    "epsilon": "attention.layer_norm_rms_epsilon",
-    "window": "attention.sliding_window",
-    "rotary_base": "rope.freq_base",
-}
+_WINDOW = "attention.sliding_window"
 #: The tensor of factors of the rotary frequencies, and the most of them.
 _FACTORS, _MOST_FACTORS = "rope_freqs.weight", 1 << 16
 
@@ -79,33 +72,28 @@ def read(path: str | os.PathLike[str]) -> StoredModel:
 def configuration(file: GGUFFile) -> LanguageConfig:
     """Returns the sizes and options of the model in a file. SnapshotError for a model that is not built here."""
     architecture = Values(file.path, file.metadata).architecture("general.architecture", _ARCHITECTURES)
-    values = Values(file.path, file.metadata, f"{architecture}.")
-    sizes = {ours: values.get(theirs, int) for ours, theirs in _SIZES.items()}
-    heads, layers, table = sizes["heads"], sizes["layers"], file.tensors.get("token_embd.weight")
-    size = values.get(_OTHERS["head_size"], int, sizes["width"] // heads if heads else 0)
-    check_lacking(file.path, _lacking_options(values, size))
-    if not 1 <= layers <= len(file.tensors):
-        raise SnapshotError(f"{file.path}: wanted a block_count of 1 to the number of tensors, received {layers}")
+    values, table = Values(file.path, file.metadata, f"{architecture}."), file.tensors.get("token_embd.weight")
     if table is None or len(table.shape) != 2:
         raise SnapshotError(f"{file.path}: wanted a table 'token_embd.weight', received {table and table.shape}")
-    window = values.get(_OTHERS["window"], int, 0) or None
-    try:
-        return LanguageConfig(
-            architecture="mistral" if architecture == "llama" and window else architecture,
-            **sizes,
-            kv_heads=values.get(_OTHERS["kv_heads"], int, heads),
-            head_size=size,
-            vocabulary=table.shape[0],
-            rotary_base=values.get(_OTHERS["rotary_base"], float, 10000.0),
-            rotary_scaling=_scaling(file, values),
-            epsilon=values.get(_OTHERS["epsilon"], float),
-            biases="blk.0.attn_q.bias" in file.tensors,
-            query_key_norm="blk.0.attn_q_norm.weight" in file.tensors,
-            window=window,
-            tied="output.weight" not in file.tensors,
-        )
-    except (ValueError, TypeError) as error:
-        raise SnapshotError(f"{file.path}: {error}") from error
+    window = values.get(_WINDOW, int, 0) or None
+    config = read_config(
+        values,
+        1,
+        "mistral" if architecture == "llama" and window else architecture,
+        vocabulary=table.shape[0],
+        rotary_base=values.get(NAMES["rotary_base"][1], float, 10000.0),
+        rotary_scaling=_scaling(file, values),
+        epsilon=values.get(NAMES["epsilon"][1], float),
+        biases="blk.0.attn_q.bias" in file.tensors,
+        query_key_norm="blk.0.attn_q_norm.weight" in file.tensors,
+        window=window,
+        tied="output.weight" not in file.tensors,
+    )
+    check_lacking(file.path, _lacking_options(values, config.head_size))
+    if config.layers > len(file.tensors):
+        wanted = "a block_count of at most the number of tensors"
+        raise SnapshotError(f"{file.path}: wanted {wanted}, received {config.layers}")
+    return config
 
 
 def _lacking_options(values: Values, head_size: int) -> list[str]:
@@ -232,9 +220,8 @@ def _metadata(net: TrainedNet, config: LanguageConfig, found: Sequence[NetWeight
 
 def _values(config: LanguageConfig) -> Iterator[tuple[str, int, object]]:
     """Key, type and value of what the configuration says."""
-    values = {theirs: getattr(config, ours) for ours, theirs in {**_SIZES, **_OTHERS}.items()}
+    values = {theirs: getattr(config, ours) for ours, (_, theirs) in NAMES.items()} | {_WINDOW: config.window}
     values |= dict.fromkeys(("attention.value_length", "rope.dimension_count"), config.head_size)
-    values["vocab_size"] = config.vocabulary
     scaling = config.rotary_scaling
     if scaling is not None and scaling["rope_type"] == "linear":
         values |= {"rope.scaling.type": "linear", "rope.scaling.factor": float(str(scaling["factor"]))}
