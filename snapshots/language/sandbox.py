@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from datetime import datetime
 from functools import wraps
-from time import thread_time
+from time import monotonic
 from typing import Any
 
 from jinja2 import Undefined, nodes, pass_context
@@ -25,7 +25,7 @@ from singa_lite.common.errors import SnapshotError
 
 #: Bytes that one rendering may make; of each value and each turn of a loop; characters of a template; bits of a number.
 _BUDGET, _VALUE, _LONGEST, _BITS = 16 << 20, 60, 1 << 18, 1 << 10
-#: Seconds of the processor that one rendering may take.
+#: Seconds that one rendering may take.
 _SECONDS = 5
 
 _OF_TEXT = (
@@ -94,7 +94,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def rendered(self, variables: Mapping[str, object]) -> str:
         """Returns the text. SnapshotError where the template does what it may not; ValueError where it fails."""
-        self._left, self._until = _BUDGET, thread_time() + _SECONDS
+        self._left, self._until = _BUDGET, monotonic() + _SECONDS
         try:
             return "".join(map(self._counted, self._template.generate(**variables)))
         except SecurityError as error:
@@ -132,7 +132,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def _spend(self, count: int) -> None:
         self._left -= count
-        if self._left < 0 or thread_time() > self._until:
+        if self._left < 0 or monotonic() > self._until:
             wanted = f"makes at most {_BUDGET} bytes in {_SECONDS} seconds"
             raise SecurityError(f"wanted a template that {wanted}, received one that makes more")
 
