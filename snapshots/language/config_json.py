@@ -31,7 +31,7 @@ _PLAIN = {"hidden_act": "silu", "mlp_bias": False, "attention_bias": False, "par
 
 def read(path: str | os.PathLike[str]) -> LanguageConfig:
     """Returns the sizes and options of the model of a config.json. SnapshotError for a model that is not built here."""
-    options = _options(path)
+    options = entries(path)
     values = Values(os.fsdecode(path), options)
     architecture = values.architecture("model_type")
     lacking = [
@@ -58,12 +58,13 @@ def read(path: str | os.PathLike[str]) -> LanguageConfig:
 
 def stored_format(path: str | os.PathLike[str]) -> str:
     """Returns the format of the matrices beside a config.json, as `models.load` has them: NF4 becomes Q8_0."""
-    options = _options(path)
+    options = entries(path)
     names, dtype = {"bfloat16": "bf16", "float16": "f16"}, options.get("dtype", options.get("torch_dtype"))
     return "q8_0" if options.get("quantization_config") else names.get(str(dtype), "f32")
 
 
-def _options(path: str | os.PathLike[str]) -> dict[str, Any]:
+def entries(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Returns the object in a file of JSON. SnapshotError for anything else."""
     with raw.reading(path) as file:
         return raw.load_json(file, "the file", file.read("the file", 0, file.size))
 
