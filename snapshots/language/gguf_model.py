@@ -13,7 +13,7 @@ import numpy as np
 from singa_lite.common.atomic import replacing
 from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots import output
-from singa_lite.snapshots.language import vocabulary
+from singa_lite.snapshots.language import stored, vocabulary
 from singa_lite.snapshots.language.config import (
     NAMES,
     LanguageConfig,
@@ -23,16 +23,7 @@ from singa_lite.snapshots.language.config import (
     rotary_factors,
 )
 from singa_lite.snapshots.language.names import Place, places
-from singa_lite.snapshots.language.stored import (
-    FROZEN,
-    NetWeight,
-    StoredModel,
-    StoredWeight,
-    check_shape,
-    halves,
-    pairs,
-    weights,
-)
+from singa_lite.snapshots.language.stored import FROZEN, NetWeight, StoredModel, StoredWeight
 from singa_lite.snapshots.language.tokenizer import Special, Tokenizer
 from singa_lite.snapshots.readers import gguf
 from singa_lite.snapshots.readers.gguf import ALIGNMENT, ARRAY, BLOCKS, LETTERS, MAGIC, TEXT, TYPES, GGUFFile
@@ -58,7 +49,7 @@ def read(path: str | os.PathLike[str]) -> StoredModel:
     lacking, found, known = vocabulary.missing_parts(file), {}, {_FACTORS}
     for name, place in places(config):
         info = file.tensors.get(place.gguf)
-        check_shape(file.path, place.gguf, place.shape, None if info is None else info.shape)
+        stored.check_shape(file.path, place.gguf, place.shape, None if info is None else info.shape)
         known.add(place.gguf)
         formats = _MATRICES if len(place.shape) == 2 else _VECTORS
         if info is not None and info.format not in formats:
@@ -121,7 +112,7 @@ def _weight(file: GGUFFile, place: Place, architecture: str) -> StoredWeight:
     """The weight of a place: a view of the mapped file, where the order of its rows is ours."""
     blocks = file.blocks(place.gguf)
     if place.heads and architecture in _PAIRED:
-        blocks = halves(blocks.reshape(place.shape[0], -1), place.heads).reshape(blocks.shape)
+        blocks = stored.halves(blocks.reshape(place.shape[0], -1), place.heads).reshape(blocks.shape)
     return StoredWeight(file.tensors[place.gguf].format, place.shape, blocks)
 
 
@@ -156,7 +147,7 @@ def save(net: TrainedNet, config: LanguageConfig, path: str, quantization: str |
 
     SnapshotError for what cannot be written; the file is then as before.
     """
-    found = [*_factors(config), *weights(net, config, path, quantization, BLOCKS)]
+    found = [*_factors(config), *stored.weights(net, config, path, quantization, BLOCKS)]
     header = _header(net, config, found)
     total = len(header) + sum(weight.nbytes + _gap(weight.nbytes) for weight in found)
     with replacing(path) as file:
@@ -179,7 +170,7 @@ def _factors(config: LanguageConfig) -> Iterator[NetWeight]:
 def _blocks(weight: NetWeight, config: LanguageConfig) -> Iterator[ByteArray]:
     if weight.place.heads and config.architecture in _PAIRED:
         whole = np.concatenate(list(weight.rows()))
-        yield pairs(whole.reshape(weight.place.shape[0], -1), weight.place.heads)
+        yield stored.pairs(whole.reshape(weight.place.shape[0], -1), weight.place.heads)
     else:
         yield from weight.rows()
 

@@ -15,7 +15,7 @@ import pytest
 from language_files import SIZES, llama_of, logits_of, permuted, small_weights, smollm2, write_gguf
 from singa_lite import FeedForwardNet, SnapshotError, device, layers, models
 from singa_lite.snapshots import language
-from singa_lite.snapshots.language import gguf_model
+from singa_lite.snapshots.language import gguf_model, stored
 from singa_lite.snapshots.language.names import places
 from singa_lite.snapshots.language.stored import frozen_formats
 from skips import library
@@ -316,11 +316,11 @@ def test_nf4_becomes_q8_0(tmp_path: Path, nested: bool):
     safetensors.save_file(arrays, tmp_path / "model.safetensors")
     net = models.load(tmp_path)
     assert {kind for name, kind in frozen_formats(net).items() if name[0] == "b"} == {"q8_0"}
-    stored = language.opened(tmp_path).weights
+    opened = language.opened(tmp_path).weights
     for name, place in places(net.language):
         wanted = plain[place.hugging_face]
         most = np.abs(wanted).max() * (1 / 254 + 2**-11)  # half a step of q8_0, and its scale in float16
-        np.testing.assert_allclose(stored[name].numbers(), wanted, atol=most)
+        np.testing.assert_allclose(opened[name].numbers(), wanted, atol=most)
     del arrays[f"{name_of_a_projection(arrays)}.quant_map"]
     safetensors.save_file(arrays, tmp_path / "model.safetensors")
     with pytest.raises(SnapshotError, match="quant_map"):
@@ -346,7 +346,7 @@ def test_each_planted_mistake_is_seen(tmp_path: Path, monkeypatch: pytest.Monkey
         "tie": {"tied": True},
     }
     if mistake == "rows":
-        monkeypatch.setattr(gguf_model, "halves", lambda blocks, heads: np.ascontiguousarray(blocks))
+        monkeypatch.setattr(stored, "halves", lambda blocks, heads: np.ascontiguousarray(blocks))
     else:
         monkeypatch.setattr(gguf_model, "configuration", lambda file: replace(read(file), **changes[mistake]))
     if mistake == "tie":
