@@ -6,14 +6,19 @@ import json
 from hashlib import sha256
 from weakref import WeakKeyDictionary
 
+import numpy as np
+
+from singa_lite.common.array_types import Array
 from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.manifest import Attribute, digest
 from singa_lite.snapshots.tree import Tree
-from singa_lite.tensor import Tensor, to_numpy
+from singa_lite.tensor import Tensor, release_pages, to_numpy
 from singa_lite.training.trained_net import TrainedNet
 
 #: Attributes of a tree without the base: the SHA-256 that `base_digest` gives; options of the adapters by layer, JSON.
 BASE, ADAPTERS = "base", "adapters"
+#: Bytes of a mapped file that are read at once.
+_AT_ONCE = 1 << 22
 
 #: Digests by what is written several times over the same base, such as a training run.
 _known: WeakKeyDictionary[object, str] = WeakKeyDictionary()
@@ -28,13 +33,29 @@ def base_parameters(net: TrainedNet) -> dict[str, Tensor]:
     return frozen | {path: tensor for path, tensor in parameters.items() if not tensor.stores_grad}
 
 
+def frozen_bytes(tensor: Tensor) -> Array:
+    """The bytes of a frozen tensor: a view where the host reads them, so that a mapped file is not copied."""
+    array = tensor.array
+    return array if isinstance(array, np.ndarray) else to_numpy(tensor)
+
+
 def base_digest(net: TrainedNet) -> str:
     """The SHA-256 of names, shapes, dtypes and bytes of the base, in hexadecimal digits."""
     whole = sha256()
     for path, tensor in sorted(base_parameters(net).items()):
-        array = to_numpy(tensor)
-        whole.update(f"{path} {array.shape} {array.dtype.name} {digest(array)}\n".encode())
+        found = _frozen_digest(tensor) if path.startswith("frozen/") else digest(to_numpy(tensor))
+        whole.update(f"{path} {tensor.shape} {tensor.dtype.name} {found}\n".encode())
     return whole.hexdigest()
+
+
+def _frozen_digest(tensor: Tensor) -> str:
+    """`digest` of the bytes of a frozen tensor, of whose mapped file few pages are in memory at a time."""
+    found, blocks = sha256(), np.ascontiguousarray(frozen_bytes(tensor))
+    rows = max(1, _AT_ONCE // blocks.shape[1])
+    for first in range(0, len(blocks), rows):
+        found.update(blocks[first : first + rows].data)
+        release_pages(blocks)
+    return found.hexdigest()
 
 
 def without_base(contents: Tree, net: TrainedNet, run: object) -> Tree:

@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from math import sqrt
 
@@ -17,12 +17,13 @@ from singa_lite.common.atomic import write_anew
 from singa_lite.common.errors import GraphError, SnapshotError
 from singa_lite.common.notice import warn
 from singa_lite.layer.layer import Layer
-from singa_lite.layer.lora import LORA_NAMES, A, Lora, LoraForm, checked_lora
-from singa_lite.snapshots import formats, net_tree
+from singa_lite.layer.lora import LORA_NAMES, A, Lora, checked_lora
+from singa_lite.snapshots import formats, maps, net_tree
 from singa_lite.snapshots.adapter_base import BASE, base_digest
 from singa_lite.snapshots.formats import Path
+from singa_lite.snapshots.language.config import LanguageConfig
+from singa_lite.snapshots.language.names import places
 from singa_lite.snapshots.manifest import Attribute
-from singa_lite.snapshots.module_names import language_of, modules_of
 from singa_lite.snapshots.readers import raw, safetensors
 from singa_lite.snapshots.readers.raw import Unchecked
 from singa_lite.snapshots.torch_layout import NameMap, TorchLayout
@@ -53,7 +54,7 @@ def save(net: TrainedNet, folder: Path, names: object, base: str | None) -> None
     if base is not None and not isinstance(base, str):
         raise TypeError(f"save_adapter: wanted base to be the name of the base model, received {base!r:.100}")
     net.check_usable()
-    modules = modules_of(where, net, layers, names)
+    modules = _modules(where, net, layers, names)
     for path in sorted(adapters.keys() - modules.keys()):
         raise SnapshotError(
             f"{where}: wanted adapters of layers that are modules of their own there, received {path!r}"
@@ -72,47 +73,6 @@ def save(net: TrainedNet, folder: Path, names: object, base: str | None) -> None
     write_anew(os.path.join(where, CONFIG), f"{text}\n")
 
 
-def _takers(net: TrainedNet) -> dict[str, Layer]:
-    """The layers that have an adapter or may have one, and use their own parameters, by path."""
-    layers = net.all_layers().items()
-    return {path: layer for path, layer in layers if layer.shared_with is None and layer.lora_form(1) is not None}
-
-
-def _places(net: TrainedNet, specs: Mapping[str, ArraySpec], modules: Mapping[str, str]) -> NameMap:
-    """Where arrays lie in the file: matrices are transposed, those of sequences have no height. modules: by layer."""
-    places, layers = {}, net.all_layers()
-    for path, (shape, _) in specs.items():
-        layer, _, name = path.partition("/")[2].rpartition("/")
-        of_images = None if len(layers[layer].output_sample_shapes[0]) == 3 else (0, 1, 3)
-        axes = (1, 0) if len(shape) == 2 else of_images
-        places[path] = (TorchLayout(f"base_model.model.{modules[layer]}.{_THEIRS[name]}.weight", axes),)
-    return NameMap(places)
-
-
-def _config(
-    net: TrainedNet, adapters: Mapping[str, Lora], modules: Mapping[str, str], base: str | None
-) -> dict[str, object]:
-    """The configuration for peft. Ranks and factors that few layers have are patterns."""
-    ((common, _),) = Counter(adapters.values()).most_common(1)
-    ends = {module.rpartition(".")[2] for path, module in modules.items() if path in adapters}
-    others = {module.rpartition(".")[2] for path, module in modules.items() if path not in adapters}
-    whole = [modules[path] for path in adapters]
-    return {
-        "peft_type": "LORA",
-        "task_type": None if language_of(net) is None else "CAUSAL_LM",
-        "base_model_name_or_path": base,
-        "r": common.rank,
-        "lora_alpha": common.alpha,
-        "lora_dropout": common.dropout,
-        "target_modules": sorted(whole if ends & others else ends),
-        "rank_pattern": {modules[path]: lora.rank for path, lora in adapters.items() if lora.rank != common.rank},
-        "alpha_pattern": {modules[path]: lora.alpha for path, lora in adapters.items() if lora.alpha != common.alpha},
-        "bias": "none",
-        "fan_in_fan_out": False,
-        "inference_mode": True,
-    }
-
-
 def load(net: TrainedNet, folder: Path, names: object, adapt: Callable[[Mapping[str, Lora]], object]) -> None:
     """Read a folder into the net's adapters. adapt: gives the net adapters by path, where it has none.
 
@@ -122,7 +82,7 @@ def load(net: TrainedNet, folder: Path, names: object, adapt: Callable[[Mapping[
     net.check_usable()
     config, file = _read_config(os.path.join(where, CONFIG)), os.path.join(where, WEIGHTS)
     layers, shapes = _takers(net), _shapes(file)
-    modules = modules_of(where, net, layers, names)
+    modules = _modules(where, net, layers, names)
     paths = {module: path for path, module in modules.items()}
     strange = sorted(shapes.keys() - paths.keys())
     if strange or not shapes:
@@ -134,8 +94,8 @@ def load(net: TrainedNet, folder: Path, names: object, adapt: Callable[[Mapping[
     _check_same(where, net, adapters)
     specs = {}
     for path, lora in adapters.items():
-        form = layers[path].lora_form(lora.rank) or LoraForm((), (), 0)
-        for name, shape in zip(LORA_NAMES, (form.a, form.b), strict=True):
+        form = layers[path].lora_form(lora.rank)
+        for name, shape in zip(LORA_NAMES, form[:2] if form else (), strict=True):
             specs[f"parameters/{path}/{name}"] = ArraySpec(shape, net.dtype)
     blank = {path: LazyArray(*spec, partial(np.empty, 0)) for path, spec in specs.items()}
     with formats.opened(file, Tree(blank), names=_places(net, specs, modules)) as found:
@@ -160,6 +120,97 @@ def _check_same(where: str, net: TrainedNet, wanted: Mapping[str, Lora]) -> None
         here, found = there.get(path), wanted.get(path)
         if here is None or found is None or here[:2] != found[:2]:
             raise SnapshotError(f"{where}: layer {path!r}: wanted the adapter of the net, {here}, received {found}")
+
+
+# ---- names of modules
+
+
+def _takers(net: TrainedNet) -> dict[str, Layer]:
+    """The layers that have an adapter or may have one, and use their own parameters, by path."""
+    layers = net.all_layers().items()
+    return {path: layer for path, layer in layers if layer.shared_with is None and layer.lora_form(1) is not None}
+
+
+def _modules(where: str, net: TrainedNet, targets: Collection[str], names: object) -> dict[str, str]:
+    """{path: module} of those targets that are modules by themselves. names: {layer: module}, which layers within it
+    follow, or a NameMap; None: transformers' of a net of `models.language_model`, else paths with dots.
+
+    TypeError for other names; SnapshotError for keys that are no layers, and for two layers of one module.
+    """
+    language = getattr(net, "language", None)
+    if names is None and isinstance(language, LanguageConfig):
+        theirs = {f"parameters/{path}": (TorchLayout(place.hugging_face),) for path, place in places(language)}
+        names = maps.gpt2(net) if language.architecture == "gpt2" else NameMap(theirs)
+    if isinstance(names, NameMap):
+        whole = {path: layouts[0].name for path, layouts in names.places.items() if layouts[0].part is None}
+        weights = {path: whole[f"parameters/{path}/weight"] for path in targets if f"parameters/{path}/weight" in whole}
+        modules = {path: weight.removesuffix(".weight") for path, weight in weights.items()}
+    else:
+        given = _checked(where, net, names)
+        modules = {path: _by_prefix(path, given) for path in targets}
+    owners: dict[str, str] = {}
+    for path, module in modules.items():
+        other = owners.setdefault(module, path)
+        if other != path:
+            text = f"wanted a module for each layer, received {module!r} for {other!r} and {path!r}"
+            raise SnapshotError(f"{where}: names: {text}")
+    return modules
+
+
+def _checked(where: str, net: TrainedNet, names: object) -> Mapping[str, str]:
+    given = {} if names is None else names
+    if not isinstance(given, Mapping) or not all(isinstance(t, str) and t for pair in given.items() for t in pair):
+        raise TypeError(f"{where}: names: wanted {{layer: module}} of strings, or a NameMap, received {names!r:.100}")
+    strange = sorted(given.keys() - net.all_layers().keys())
+    if strange:
+        raise SnapshotError(f"{where}: names: wanted layers of the net as keys, received {strange}")
+    return given
+
+
+def _by_prefix(path: str, names: Mapping[str, str]) -> str:
+    outer, inner = path, ""
+    while outer not in names and "/" in outer:
+        outer, _, last = outer.rpartition("/")
+        inner = f".{last}{inner}"
+    return f"{names.get(outer, outer)}{inner}"
+
+
+def _places(net: TrainedNet, specs: Mapping[str, ArraySpec], modules: Mapping[str, str]) -> NameMap:
+    """Where arrays lie in the file: matrices are transposed, those of sequences have no height. modules: by layer."""
+    places, layers = {}, net.all_layers()
+    for path, (shape, _) in specs.items():
+        layer, _, name = path.partition("/")[2].rpartition("/")
+        of_images = None if len(layers[layer].output_sample_shapes[0]) == 3 else (0, 1, 3)
+        axes = (1, 0) if len(shape) == 2 else of_images
+        places[path] = (TorchLayout(f"base_model.model.{modules[layer]}.{_THEIRS[name]}.weight", axes),)
+    return NameMap(places)
+
+
+# ---- the two files
+
+
+def _config(
+    net: TrainedNet, adapters: Mapping[str, Lora], modules: Mapping[str, str], base: str | None
+) -> dict[str, object]:
+    """The configuration for peft. Ranks and factors that few layers have are patterns."""
+    ((common, _),) = Counter(adapters.values()).most_common(1)
+    ends = {module.rpartition(".")[2] for path, module in modules.items() if path in adapters}
+    others = {module.rpartition(".")[2] for path, module in modules.items() if path not in adapters}
+    whole = [modules[path] for path in adapters]
+    return {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM" if isinstance(getattr(net, "language", None), LanguageConfig) else None,
+        "base_model_name_or_path": base,
+        "r": common.rank,
+        "lora_alpha": common.alpha,
+        "lora_dropout": common.dropout,
+        "target_modules": sorted(whole if ends & others else ends),
+        "rank_pattern": {modules[path]: lora.rank for path, lora in adapters.items() if lora.rank != common.rank},
+        "alpha_pattern": {modules[path]: lora.alpha for path, lora in adapters.items() if lora.alpha != common.alpha},
+        "bias": "none",
+        "fan_in_fan_out": False,
+        "inference_mode": True,
+    }
 
 
 def _shapes(file: str) -> dict[str, Shape]:

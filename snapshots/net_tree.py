@@ -14,6 +14,7 @@ import numpy as np
 from singa_lite.common.array_types import Array
 from singa_lite.common.errors import ConfigError, SnapshotError
 from singa_lite.layer.layer import Layer
+from singa_lite.layer.lora import is_adapter
 from singa_lite.optimizer import Optimizer
 from singa_lite.snapshots import adapter_base, sharded_state, step_state
 from singa_lite.snapshots.config import config_of
@@ -182,7 +183,7 @@ def _of_optimizer(optimizer: Optimizer | None, names: Collection[str]) -> dict[s
 def _names(net: TrainedNet, optimizer: Optimizer) -> list[str]:
     """Parameters that the optimizer has state of, in the net's order. SnapshotError for state of anything else."""
     parameters = net.parameters()
-    strangers = [key for key in optimizer.state if key not in parameters]
+    strangers = [key for key in optimizer.state if key not in parameters and not is_adapter(key)]
     if strangers:
         raise SnapshotError(f"save: wanted optimizer state by names of the net's parameters, received {strangers}")
     return [name for name in parameters if name in optimizer.state]
@@ -226,14 +227,16 @@ def check_entries(snapshot: Tree, wanted: Mapping[str, ArraySpec], unused: Seque
     """SnapshotError for the first entry that is missing or has another shape or dtype, and for one without a place."""
     for path, (shape, dtype) in wanted.items():
         if path not in snapshot.arrays:
-            raise SnapshotError(f"{snapshot.path}: wanted an entry {path!r}, received none of that name")
+            hint = "; load(path) of the base comes before add_lora(), or takes strict=False" if is_adapter(path) else ""
+            raise SnapshotError(f"{snapshot.path}: wanted an entry {path!r}, received none of that name{hint}")
         found = snapshot.arrays[path]
         if found.shape != shape:
             raise SnapshotError(f"{snapshot.path}: entry {path!r}: wanted shape {shape}, received {found.shape}")
         if found.dtype != dtype:
             raise SnapshotError(f"{snapshot.path}: entry {path!r}: wanted {dtype}, received {found.dtype}")
     for path in unused:
-        raise SnapshotError(f"{snapshot.path}: received an entry {path!r}, for which there is no place")
+        hint = "; add_lora() with the options of the file's net makes one" if is_adapter(path) else ""
+        raise SnapshotError(f"{snapshot.path}: received an entry {path!r}, for which there is no place{hint}")
 
 
 def _make_room(

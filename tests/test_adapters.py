@@ -167,6 +167,38 @@ def test_a_part_of_a_net_is_merged_with_the_whole(tmp_path):
     np.testing.assert_array_equal(predicted(saved_and_loaded(net, tmp_path), X), wanted)
 
 
+def test_state_of_what_does_not_train_any_more_is_dropped(tmp_path):
+    """Of a frozen base and of adapters that are gone, whether all or one, a run goes on and a file is written."""
+    net = images()
+    net.compile(optimizer.Adam(0.01), graph=False)
+    net.train_one_batch(X, Y)
+    assert "hidden/weight" in net.optimizer.state
+    net.add_lora(3, targets=["hidden", "scores"])
+    assert not net.optimizer.state
+    net.train_one_batch(X, Y)
+    net.layers["hidden"].lora = None
+    again = saved_and_loaded(net, tmp_path)
+    assert set(again.optimizer.state) == {"scores/lora_a", "scores/lora_b"}
+    for each in (net, again):
+        each.train_one_batch(X, Y)
+    assert all_bits(net.parameters()) == all_bits(again.parameters())
+    net.merge_lora()
+    assert not net.optimizer.state
+
+
+def test_a_file_of_the_base_says_what_to_do(tmp_path):
+    images().save(tmp_path / "base.h5")
+    adapted().save(tmp_path / "adapted.h5")
+    with pytest.raises(SnapshotError, match=r"'parameters/first/lora_a'.*before add_lora\(\), or takes strict=False"):
+        adapted().load(tmp_path / "base.h5")
+    with pytest.raises(SnapshotError, match=r"'parameters/first/lora_a'.*no place; add_lora\(\)"):
+        images().load(tmp_path / "adapted.h5")
+    net = adapted()
+    assert len(net.load(tmp_path / "base.h5", strict=False).missing) == 8
+    with pytest.raises(SnapshotError, match=r"\.safetensors; of a language model .*\.gguf"):
+        net.save(tmp_path / "x.ggml")
+
+
 def test_fit_warns_where_nothing_trains():
     net = trained()
     net.merge_lora()
@@ -497,6 +529,8 @@ MISUSES = [
         row(lambda net, p=p: net.add_lora(2, dropout=p), ValueError, "dropout", net=images)
         for p in (1, -0.1, float("nan"), "x", None)
     ),
+    row(lambda net: net.add_lora(10**9), ValueError, "rank", "'hidden'", "at most 7", "1000000000", net=images),
+    row(lambda net: net.add_lora(6, targets="point"), ValueError, "'point'", "at most 5", "6", net=images),
     row(lambda net: net.add_lora(2, targets="hiden"), GraphError, "'hiden'", net=images),
     row(lambda net: net.add_lora(2, targets=["hidden", "flat"]), GraphError, "'flat'", "adapter", net=images),
     row(lambda net: net.add_lora(2, targets=[]), TypeError, "targets", net=images),

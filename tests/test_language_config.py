@@ -29,6 +29,7 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], tuple[str, ...]]] = [
     ({"rotary_scaling": {"type": "linear", "factor": 2.0, "base": 1}}, ValueError, ("linear", "factor", "'base'")),
     ({"rotary_scaling": {"type": "factors", "factors": 3}}, TypeError, ("factors", "3")),
     ({"rotary_scaling": "linear"}, TypeError, ("mapping", "'linear'")),
+    ({"depth": 3}, TypeError, ("LanguageConfig", "unexpected keyword argument 'depth'")),
     ({"architecture": "gpt2", "window": 4}, ValueError, ("window", "gpt2", "4")),
     ({"architecture": "gpt2", "kv_heads": 1}, ValueError, ("kv_heads", "2", "1")),
 ]

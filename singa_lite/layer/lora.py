@@ -28,6 +28,11 @@ LORA_NAMES = A, B = "lora_a", "lora_b"
 RANDOM = "random"
 
 
+def is_adapter(name: object) -> bool:
+    """Whether a parameter of this name is one of an adapter's."""
+    return isinstance(name, str) and name.rpartition("/")[2] in LORA_NAMES
+
+
 class Lora(NamedTuple):
     """Options of an adapter. y += alpha / rank * expand(reduce(dropout(x)))."""
 
@@ -50,6 +55,11 @@ class LoraForm(NamedTuple):
     b: Shape
     inputs: int
     layout: str = ""
+
+    @property
+    def full_rank(self) -> int:
+        """The rank beyond which an adapter adds nothing: the lower of the weight's extents, as a matrix."""
+        return min(self.inputs, self.b[-1] if len(self.b) == 2 else self.b[0])
 
 
 def checked_lora(where: str, rank: object, alpha: object, dropout: object) -> Lora:

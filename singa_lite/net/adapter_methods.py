@@ -9,7 +9,15 @@ from singa_lite.common.checks import goes_through
 from singa_lite.common.errors import GraphError
 from singa_lite.common.keywords import explains_keywords
 from singa_lite.layer.layer import Layer
-from singa_lite.layer.lora import LORA_NAMES, Lora, checked_lora, merge, restore_training_state, training_state
+from singa_lite.layer.lora import (
+    LORA_NAMES,
+    Lora,
+    checked_lora,
+    is_adapter,
+    merge,
+    restore_training_state,
+    training_state,
+)
 from singa_lite.training.trained_net import TrainedNet
 
 #: What `targets` may be beside names of layers.
@@ -33,9 +41,9 @@ class AdapterMethods(TrainedNet):
 
         targets: "all-linear", each Dense but the output of a net that takes ids; "all", also convolutions without
         groups; or layers, paths, or ends of paths, such as ["query", "value"]. dropout: the share of x that lora_a does
-        not see in training. Layers that do not train run as with `trainable = False`. Call it before `compile`, whose
-        optimizer then has state of the adapters alone. ValueError for options out of range, GraphError for a target
-        that is no layer of the net, or takes no adapter, and for a net that has adapters.
+        not see in training. Layers that do not train run as with `trainable = False`; an optimizer of `compile` drops
+        its state of them. ValueError for options out of range, such as a rank that no target's weight has, GraphError
+        for a target that is no layer of the net, or takes no adapter, and for a net that has adapters.
 
         >>> net = Sequential([layers.Dense("hidden", 4, input_shape=(5,)), layers.Dense("scores", 3)])
         >>> net.add_lora(rank=2, targets="hidden")
@@ -48,7 +56,12 @@ class AdapterMethods(TrainedNet):
         adapted = [layer.path for layer in self.adapted_layers()]
         if adapted:
             raise GraphError(f"add_lora: wanted a net without adapters, received one with some beside {adapted[:8]}")
-        self.adapt({layer.path: lora for layer in self._targets(targets)})
+        chosen = self._targets(targets)
+        most, path = max((form.full_rank, layer.path) for layer in chosen if (form := layer.lora_form(1)) is not None)
+        if lora.rank > most:
+            wanted = f"rank to be at most {most}, the lower extent of the weight of layer {path!r}"
+            raise ValueError(f"add_lora: wanted {wanted}, received {lora.rank}")
+        self.adapt({layer.path: lora for layer in chosen})
         return [layer.path for layer in self.adapted_layers()]
 
     def family(self) -> list[TrainedNet]:
@@ -80,6 +93,14 @@ class AdapterMethods(TrainedNet):
             raise
         finally:
             self.note_setting()
+        self._drop_state([tensor.name for tensor in self.parameters().values() if not tensor.stores_grad])
+
+    def _drop_state(self, names: Collection[str | None]) -> None:
+        """Lets all optimizers forget parameters of these names, and adapters that are gone."""
+        for net in self.family():
+            state, present = {} if net.optimizer is None else net.optimizer.state, net.parameters()
+            for key in [key for key in state if key in names or (key not in present and is_adapter(key))]:
+                state.pop(key)
 
     def _targets(self, targets: object) -> list[Layer]:
         """The layers that `add_lora` was given."""
@@ -128,12 +149,9 @@ class AdapterMethods(TrainedNet):
         for layer in weights:
             merge(layer)
         gone = [layer.own_parameters[name].name for layer in weights for name in LORA_NAMES]
-        for net in self.family():
-            state = {} if net.optimizer is None else net.optimizer.state
-            for name in gone:
-                state.pop(name, None)
         for layer in adapted:
             layer.lora = None
+        self._drop_state(gone)
         self.note_setting()
         return [layer.path for layer in adapted]
 

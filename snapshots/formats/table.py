@@ -100,5 +100,6 @@ def of_path(path: Path, options: Mapping[str, object] | None = None) -> Format:
             return one
     suffixes = ", ".join(suffix for one in FORMATS for suffix in one.suffixes)
     raise SnapshotError(
-        f"{name}: wanted a name that ends in one of {suffixes}; Keras takes .weights.h5, PyTorch .safetensors"
+        f"{name}: wanted a name that ends in one of {suffixes}; Keras takes .weights.h5, PyTorch .safetensors; of a "
+        "language model net.save also writes .gguf, or a folder/, and models.load reads them"
     )

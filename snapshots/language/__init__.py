@@ -7,7 +7,7 @@ from typing import Any
 
 from singa_lite.common import checks
 from singa_lite.common.errors import SnapshotError
-from singa_lite.snapshots.language import config_json, gguf_model, gguf_writer, hugging_face
+from singa_lite.snapshots.language import config_json, gguf_model, hugging_face
 from singa_lite.snapshots.language.config import IN_FILES, LanguageConfig
 from singa_lite.snapshots.language.names import places
 from singa_lite.snapshots.language.stored import StoredModel
@@ -53,4 +53,4 @@ def save(net: TrainedNet, path: str | os.PathLike[str], quantization: Any = None
             f"{name}: wanted one of {', '.join(IN_FILES)}, received {config.architecture}, whose files snapshots.maps "
             "has"
         )
-    (gguf_writer if name.lower().endswith(".gguf") else hugging_face).save(net, config, name, quantization)
+    (gguf_model if name.lower().endswith(".gguf") else hugging_face).save(net, config, name, quantization)

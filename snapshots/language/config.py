@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,22 @@ ARCHITECTURES = (*IN_FILES, "gpt2")
 
 T = TypeVar("T", int, float, str, bool)
 
-_SIZES = ("width", "layers", "heads", "kv_heads", "head_size", "hidden_size", "vocabulary", "context")
+#: {our name: that in config.json, that in GGUF files behind the architecture's}.
+NAMES = {
+    "width": ("hidden_size", "embedding_length"),
+    "layers": ("num_hidden_layers", "block_count"),
+    "heads": ("num_attention_heads", "attention.head_count"),
+    "hidden_size": ("intermediate_size", "feed_forward_length"),
+    "context": ("max_position_embeddings", "context_length"),
+    "vocabulary": ("vocab_size", "vocab_size"),
+    "kv_heads": ("num_key_value_heads", "attention.head_count_kv"),
+    "head_size": ("head_dim", "attention.key_length"),
+    "epsilon": ("rms_norm_eps", "attention.layer_norm_rms_epsilon"),
+    "rotary_base": ("rope_theta", "rope.freq_base"),
+}
+_SIZES = [*NAMES][:-2]
+#: Of these sizes, what each file says; the others follow from them.
+_REQUIRED = _SIZES[:-2]
 _FLAGS = ("biases", "query_key_norm", "tied")
 
 
@@ -122,6 +137,20 @@ class Values:
         if found not in known:
             raise SnapshotError(f"{self.path}: {name}: wanted one of {', '.join(known)}, received {found[:100]!r}")
         return found
+
+
+def read_config(values: Values, column: int, architecture: str, **known: Any) -> LanguageConfig:
+    """Returns the configuration of a file's entries. SnapshotError for what is missing, and for what no model has.
+
+    column: of the names in `NAMES`; known: what has other names, or none.
+    """
+    found: dict[str, Any] = {ours: values.get(NAMES[ours][column], int) for ours in _REQUIRED if ours not in known}
+    for ours, default in {"kv_heads": found["heads"], "head_size": found["width"] // max(1, found["heads"])}.items():
+        found[ours] = values.get(NAMES[ours][column], int, known.pop(ours, default))
+    try:
+        return LanguageConfig(architecture=architecture, **found, **known)
+    except (ValueError, TypeError) as error:
+        raise SnapshotError(f"{values.path}: {error}") from error
 
 
 def rotary_factors(config: LanguageConfig, scaling: Mapping[str, object]) -> NDArray[np.float64]:

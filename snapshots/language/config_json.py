@@ -8,18 +8,16 @@ from typing import Any
 import numpy as np
 
 from singa_lite.common.errors import SnapshotError
-from singa_lite.snapshots.language.config import LanguageConfig, Values, check_lacking, rotary_factors
+from singa_lite.snapshots.language.config import (
+    NAMES,
+    LanguageConfig,
+    Values,
+    check_lacking,
+    read_config,
+    rotary_factors,
+)
 from singa_lite.snapshots.readers import raw
 
-#: {our name: Hugging Face's} of sizes.
-_SIZES = {
-    "width": "hidden_size",
-    "layers": "num_hidden_layers",
-    "heads": "num_attention_heads",
-    "hidden_size": "intermediate_size",
-    "vocabulary": "vocab_size",
-    "context": "max_position_embeddings",
-}
 #: The scaling of all models of Llama 3, but for the factor.
 _LLAMA3: dict[str, object] = {
     "rope_type": "llama3",
@@ -33,7 +31,7 @@ _PLAIN = {"hidden_act": "silu", "mlp_bias": False, "attention_bias": False, "par
 
 def read(path: str | os.PathLike[str]) -> LanguageConfig:
     """Returns the sizes and options of the model of a config.json. SnapshotError for a model that is not built here."""
-    options = _options(path)
+    options = entries(path)
     values = Values(os.fsdecode(path), options)
     architecture = values.architecture("model_type")
     lacking = [
@@ -44,33 +42,29 @@ def read(path: str | os.PathLike[str]) -> LanguageConfig:
         lacking.append(f"quantization_config {str(packing)[:100]}")
     window = _window(values, architecture, lacking)
     check_lacking(values.path, lacking)
-    sizes: dict[str, Any] = {ours: values.get(theirs, int) for ours, theirs in _SIZES.items()}
-    head_size = 128 if architecture == "qwen3" else sizes["width"] // max(1, sizes["heads"])
-    try:
-        return LanguageConfig(
-            architecture=architecture,
-            **sizes,
-            **_rotary(values),
-            kv_heads=values.get("num_key_value_heads", int, sizes["heads"]),
-            head_size=values.get("head_dim", int, head_size),
-            epsilon=values.get("rms_norm_eps", float, 1e-6),
-            biases=architecture == "qwen2",
-            query_key_norm=architecture == "qwen3",
-            window=window,
-            tied=values.get("tie_word_embeddings", bool, False),
-        )
-    except (ValueError, TypeError) as error:
-        raise SnapshotError(f"{values.path}: {error}") from error
+    return read_config(
+        values,
+        0,
+        architecture,
+        **_rotary(values),
+        **({"head_size": 128} if architecture == "qwen3" else {}),
+        epsilon=values.get("rms_norm_eps", float, 1e-6),
+        biases=architecture == "qwen2",
+        query_key_norm=architecture == "qwen3",
+        window=window,
+        tied=values.get("tie_word_embeddings", bool, False),
+    )
 
 
 def stored_format(path: str | os.PathLike[str]) -> str:
     """Returns the format of the matrices beside a config.json, as `models.load` has them: NF4 becomes Q8_0."""
-    options = _options(path)
+    options = entries(path)
     names, dtype = {"bfloat16": "bf16", "float16": "f16"}, options.get("dtype", options.get("torch_dtype"))
     return "q8_0" if options.get("quantization_config") else names.get(str(dtype), "f32")
 
 
-def _options(path: str | os.PathLike[str]) -> dict[str, Any]:
+def entries(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Returns the object in a file of JSON. SnapshotError for anything else."""
     with raw.reading(path) as file:
         return raw.load_json(file, "the file", file.read("the file", 0, file.size))
 
@@ -125,12 +119,8 @@ def written(path: str, config: LanguageConfig) -> dict[str, object]:
     return {
         "architectures": [f"{kind.capitalize()}ForCausalLM"],
         "model_type": kind,
-        **{theirs: getattr(config, ours) for ours, theirs in _SIZES.items()},
-        "num_key_value_heads": config.kv_heads,
-        "head_dim": config.head_size,
-        "rms_norm_eps": config.epsilon,
+        **{theirs: getattr(config, ours) for ours, (theirs, _) in NAMES.items()},
         "hidden_act": "silu",
-        "rope_theta": config.rotary_base,
         "rope_parameters": {**scaling, "rope_theta": config.rotary_base},
         "tie_word_embeddings": config.tied,
         **window,

@@ -20,7 +20,7 @@ from singa_lite.snapshots.language.names import Place, places
 from singa_lite.snapshots.language.stored import NetWeight, StoredModel, StoredWeight, check_shape, quantized, weights
 from singa_lite.snapshots.language.tokenizer import Special, Tokenizer
 from singa_lite.snapshots.readers import raw, safetensors
-from singa_lite.snapshots.readers.raw import ByteArray, Json
+from singa_lite.snapshots.readers.raw import ByteArray
 from singa_lite.snapshots.readers.safetensors import TensorInfo
 from singa_lite.training.trained_net import TrainedNet
 
@@ -91,13 +91,10 @@ def _files(folder: str) -> list[str]:
 # ---- the tokenizer
 
 
-def _json(folder: str, name: str) -> dict[str, Json]:
+def _json(folder: str, name: str) -> dict[str, Any]:
     """The object in a file of JSON, empty where there is no such file."""
     path = os.path.join(folder, name)
-    if not os.path.exists(path):
-        return {}
-    with raw.reading(path) as file:
-        return raw.load_json(file, "the file", file.read("the file", 0, file.size))
+    return config_json.entries(path) if os.path.exists(path) else {}
 
 
 def _tokenizer(folder: str, config: LanguageConfig) -> Tokenizer | None:
@@ -135,7 +132,7 @@ def _ids(given: Any, config: LanguageConfig) -> tuple[int, ...]:
     return tuple(number for number in numbers if type(number) is int and 0 <= number < config.vocabulary)
 
 
-def _template(folder: str, options: Mapping[str, Json]) -> str | None:
+def _template(folder: str, options: Mapping[str, Any]) -> str | None:
     """Of chats: in a file of its own, or among the options, where there may be several by name."""
     path = os.path.join(folder, TEMPLATE)
     if os.path.exists(path):
@@ -186,12 +183,13 @@ def _write_weights(path: str, found: Sequence[NetWeight]) -> None:
         begin, end = end, end + weight.nbytes
         entry = {"dtype": _DTYPES[weight.format], "shape": weight.place.shape, "data_offsets": [begin, end]}
         entries[weight.place.hugging_face] = entry
-    header = json.dumps(entries).encode()
-    header += b" " * (-len(header) % 8)
+    text = json.dumps(entries).encode()
+    text += b" " * (-len(text) % 8)
+    header = len(text).to_bytes(8, "little") + text
     with replacing(path) as file:
-        output.write_all(file, len(header).to_bytes(8, "little") + header)
+        output.write_all(file, header)
         for weight in found:
-            with output.writing(weight.name, 8 + len(header) + end):
+            with output.writing(weight.name, len(header) + end):
                 for blocks in weight.rows():
                     output.write_all(file, np.ascontiguousarray(blocks).reshape(-1).data)
 

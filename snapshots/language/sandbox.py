@@ -11,10 +11,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from datetime import datetime
 from functools import wraps
+from time import monotonic
 from typing import Any
 
 from jinja2 import Undefined, nodes, pass_context
-from jinja2.exceptions import SecurityError, TemplateError, TemplateSyntaxError
+from jinja2.exceptions import SecurityError, TemplateSyntaxError
 from jinja2.filters import FILTERS
 from jinja2.runtime import LoopContext, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -24,6 +25,8 @@ from singa_lite.common.errors import SnapshotError
 
 #: Bytes that one rendering may make; of each value and each turn of a loop; characters of a template; bits of a number.
 _BUDGET, _VALUE, _LONGEST, _BITS = 16 << 20, 60, 1 << 18, 1 << 10
+#: Seconds that one rendering may take.
+_SECONDS = 5
 
 _OF_TEXT = (
     "strip lstrip rstrip removeprefix removesuffix split rsplit splitlines partition rpartition startswith endswith "
@@ -41,21 +44,16 @@ _TEXTS = (str, int, float, type(None), Undefined)
 class _Bounded(NodeTransformer):
     """Puts filters that spend around the parts of a template that make values without a call."""
 
-    def visit_For(self, node: nodes.For) -> nodes.For:
-        """A loop spends for each turn what its body could print."""
+    def visit(self, node: nodes.Node, *args: Any, **options: Any) -> Any:
+        """Returns a loop that spends for each turn what its body could print, a slice that spends, texts joined."""
         self.generic_visit(node)
-        node.iter = _filtered(node.iter, "counted_loop", nodes.Const(_cost(node)))
+        if isinstance(node, nodes.For):
+            node.iter = _filtered(node.iter, "counted_loop", nodes.Const(_cost(node)))
+        elif isinstance(node, nodes.Concat):
+            return _filtered(nodes.List(node.nodes, lineno=node.lineno), "join")
+        elif isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice):
+            return _filtered(node, "counted")
         return node
-
-    def visit_Concat(self, node: nodes.Concat) -> nodes.Expr:
-        """Texts side by side are made by a filter."""
-        self.generic_visit(node)
-        return _filtered(nodes.List(node.nodes, lineno=node.lineno), "join")
-
-    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Expr:
-        """A slice spends for what it has."""
-        self.generic_visit(node)
-        return _filtered(node, "counted") if isinstance(node.arg, nodes.Slice) else node
 
 
 def _filtered(node: Any, name: str, *args: nodes.Expr) -> nodes.Filter:
@@ -71,7 +69,7 @@ def _cost(node: nodes.Node) -> int:
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
-    """An environment for one template, whose `render` gives its text."""
+    """An environment for one template, which `rendered` goes through."""
 
     intercepted_binops = frozenset({"+", "-", "*", "/", "//", "%", "**"})
 
@@ -79,11 +77,9 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """SnapshotError for a template that is none, or is too long. where: the file."""
         super().__init__(trim_blocks=True, lstrip_blocks=True, optimized=False, finalize=self._printed)
         self.add_extension("jinja2.ext.loopcontrols")
-        self._where, self._left, self._size = where, 0, len(source)
-        own: dict[str, Callable[..., Any]] = {
-            "counted": self._counted, "counted_loop": self._loop, "join": self._join, "replace": self._replace,
-            "indent": self._indent, "tojson": self._tojson, "string": self._text, "safe": self._text,
-        }  # fmt: skip
+        self._where, self._left, self._until, self._size = where, 0, 0.0, len(source)
+        own = {"join": self._join, "replace": self._replace, "indent": self._indent, "tojson": self._tojson}
+        own |= {"counted": self._counted, "counted_loop": self._loop, "string": self._text, "safe": self._text}
         self.filters = {name: self._spending(FILTERS[name]) for name in _FILTERS.split()} | own
         self.globals = {name: self.globals[name] for name in ("range", "dict", "namespace")}
         self.globals |= {"raise_exception": _raise, "strftime_now": _now}
@@ -93,22 +89,18 @@ class Sandbox(ImmutableSandboxedEnvironment):
         try:
             tree = _Bounded().visit(self.parse(source))
             self._template = self.template_class.from_code(self, self.compile(tree), self.make_globals(None))
-        except (TemplateError, RecursionError, SyntaxError, ValueError, OverflowError, MemoryError) as error:
+        except Exception as error:  # whatever Jinja and Python raise of code that is none
             raise SnapshotError(f"{where}: wanted a template of Jinja, received {_reason(error)}") from error
 
     def rendered(self, variables: Mapping[str, object]) -> str:
         """Returns the text. SnapshotError where the template does what it may not; ValueError where it fails."""
-        self._left = _BUDGET
-        pieces = []
+        self._left, self._until = _BUDGET, monotonic() + _SECONDS
         try:
-            for piece in self._template.generate(**variables):
-                self._spend(len(piece))
-                pieces.append(piece)
+            return "".join(map(self._counted, self._template.generate(**variables)))
         except SecurityError as error:
             raise SnapshotError(f"{self._where}: {error}") from error
         except Exception as error:  # whatever Python raises in the code of a template
             raise ValueError(f"{self._where}: {_reason(error)}") from error
-        return "".join(pieces)
 
     # ---- what Jinja asks
 
@@ -140,8 +132,9 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def _spend(self, count: int) -> None:
         self._left -= count
-        if self._left < 0:
-            raise SecurityError(f"wanted a template that makes at most {_BUDGET} bytes, received one that makes more")
+        if self._left < 0 or monotonic() > self._until:
+            wanted = f"makes at most {_BUDGET} bytes in {_SECONDS} seconds"
+            raise SecurityError(f"wanted a template that {wanted}, received one that makes more")
 
     def _counted(self, value: Any) -> Any:
         """The value, whose bytes are spent."""
@@ -169,9 +162,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """The text of a text or a number, as it is printed."""
         if not isinstance(value, _TEXTS):
             raise TypeError(f"wanted a text or a number to print, received {type(value).__name__}; tojson writes it")
-        text = value if isinstance(value, str) else str(value)
-        self._spend(_VALUE + len(text))
-        return text
+        found: str = self._counted(value if isinstance(value, str) else str(value))
+        return found
 
     def _join(self, values: Iterable[Any], between: str = "", attribute: str | None = None) -> str:
         texts = [self._text(value if attribute is None else value[attribute]) for value in values]
@@ -188,17 +180,12 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return self._text(FILTERS["indent"](text, int(width), first, blank))
 
     def _tojson(
-        self,
-        value: Any,
-        ensure_ascii: bool = False,
-        indent: int | None = None,
-        separators: tuple[str, str] | None = None,
-        sort_keys: bool = False,
+        self, value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: Any = False
     ) -> str:
         """As transformers writes it: without escapes for HTML."""
         steps = None if indent is None else min(int(indent), 8)
         encoder = json.JSONEncoder(ensure_ascii=ensure_ascii, indent=steps, separators=separators, sort_keys=sort_keys)
-        return "".join(self._text(piece) for piece in encoder.iterencode(value))
+        return "".join(map(self._text, encoder.iterencode(value)))
 
 
 def _reason(error: BaseException) -> str:

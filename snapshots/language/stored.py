@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from math import prod
 from typing import NamedTuple
 
@@ -11,12 +12,13 @@ from numpy.typing import NDArray
 
 from singa_lite.common.array_types import Array
 from singa_lite.common.errors import SnapshotError
+from singa_lite.snapshots.adapter_base import frozen_bytes
 from singa_lite.snapshots.language.config import LanguageConfig
 from singa_lite.snapshots.language.names import Place, places
 from singa_lite.snapshots.language.tokenizer import Tokenizer
 from singa_lite.snapshots.readers.gguf import BLOCKS
 from singa_lite.snapshots.readers.raw import ByteArray
-from singa_lite.tensor import Shape, Tensor, to_numpy
+from singa_lite.tensor import Shape, to_numpy
 from singa_lite.training.trained_net import TrainedNet
 
 #: Numbers that are made at once.
@@ -104,11 +106,14 @@ def check_shape(path: str, name: str, wanted: Shape, found: Shape | None) -> Non
 
 
 class NetWeight(NamedTuple):
-    """A weight of a net that is to be written. format: of the file; frozen: the net's format, "" for a parameter."""
+    """A weight of a net that is to be written. fetch(): its numbers, or the bytes of one that is frozen.
+
+    frozen: the net's format of it, "" for a parameter; format: of the file.
+    """
 
     name: str
     place: Place
-    tensor: Tensor
+    fetch: Callable[[], Array]
     frozen: str
     format: str
 
@@ -120,7 +125,7 @@ class NetWeight(NamedTuple):
 
     def rows(self) -> Iterator[ByteArray]:
         """Yields all blocks of the file, some rows at a time."""
-        array = self.tensor.array if self.frozen else to_numpy(self.tensor)
+        array = self.fetch()
         if not self.frozen:  # products are (inputs, outputs) in a net
             array = array.reshape(1, -1) if array.ndim == 1 else array if self.name == "tokens/weight" else array.T
         step = max(1, AT_ONCE // self.place.shape[-1])
@@ -143,7 +148,7 @@ def weights(
     where, choices = f"{path}: quantization", [each for each in WRITTEN if each in formats]
     if quantization is not None and quantization not in choices:
         raise SnapshotError(f"{where}: wanted None or one of {', '.join(choices)}, received {quantization!r:.100}")
-    tensors, frozen, found = dict(net.parameters()) | net.frozen(), frozen_formats(net), []
+    tensors, frozen, found = dict(net.parameters()) | net.frozen(), frozen_formats(net), list[NetWeight]()
     for name, place in places(config):
         tensor, kind = tensors.pop(name, None), frozen.get(name, "")
         if tensor is None:
@@ -151,7 +156,8 @@ def weights(
         form = kind if kind in formats else (quantization or "f32") if len(place.shape) > 1 else "f32"
         if place.shape[-1] % BLOCKS[form][0]:
             raise SnapshotError(f"{where}: {name}: wanted rows of whole blocks of {form}, received {place.shape}")
-        found.append(NetWeight(name, place, tensor, kind, form))
+        fetch = partial(frozen_bytes if kind else to_numpy, tensor)
+        found.append(NetWeight(name, place, fetch, kind, form))
     if tensors:
         text = "merge_lora() makes them part of the others, and save_adapter() writes those of LoRA alone"
         raise SnapshotError(f"{path}: wanted parameters of such a file, received {sorted(tensors)[:8]}; {text}")

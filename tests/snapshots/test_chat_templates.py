@@ -139,6 +139,9 @@ ATTACKS = {
     + "{% endfor %}{% endmacro %}{{ f() }}",
     "macros that call": "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
     "endless macros": "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+    "searching for long": "{% set n = namespace(s='ab') %}{% for i in range(21) %}{% set n.s = n.s ~ n.s %}{% endfor %}"
+    "{% for i in range(30000) %}{% if 'bac' in n.s %}{% endif %}{% endfor %}",
+    "more in a number": "{{ [1] | tojson(cls=5) }}",
     "bytes of a number": "{{ (5).to_bytes(9999999999) }}",
     "classes": "{{ ''.__class__.__mro__[1].__subclasses__() }}",
     "globals": "{{ messages.append.__globals__ }}",

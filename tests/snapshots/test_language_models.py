@@ -15,7 +15,7 @@ import pytest
 from language_files import SIZES, llama_of, logits_of, permuted, small_weights, smollm2, write_gguf
 from singa_lite import FeedForwardNet, SnapshotError, device, layers, models
 from singa_lite.snapshots import language
-from singa_lite.snapshots.language import gguf_model
+from singa_lite.snapshots.language import gguf_model, stored
 from singa_lite.snapshots.language.names import places
 from singa_lite.snapshots.language.stored import frozen_formats
 from skips import library
@@ -55,6 +55,89 @@ def test_gguf_gives_what_transformers_gives(tmp_path: Path, formats: dict[str, s
     np.testing.assert_allclose(scores(net), logits_of(llama_of(small), IDS), atol=1e-4)
     frozen = {f"{name.split('.')[-2]}" for name, (form, _, _) in small.items() if form != "f32"}
     assert bool(net.frozen()) == bool(frozen and weights == "stored")
+
+
+def k_quants(path: Path) -> None:
+    """A file in Q4_K and Q6_K by the gguf package: drawn bits of blocks, scales of 2^-9."""
+    gguf, random = library("gguf"), np.random.default_rng(6)
+    sizes: dict[str, Any] = {"width": 256, "layers": 1, "heads": 2, "hidden_size": 512, "vocabulary": 40}
+    config = models.LanguageConfig(architecture="qwen3", **sizes, query_key_norm=True, epsilon=2.0**-17)
+    models.language_model(config, length=16, seed=2).save(path)
+    writer, came = gguf.GGUFWriter(path.with_name("k.gguf"), "qwen3"), gguf.GGUFReader(path)
+    for name, field in came.fields.items():
+        if not name.startswith(("GGUF.", "general.architecture")):
+            writer.add_key_value(name, field.contents(), field.types[0])
+    for number, each in enumerate(came.tensors):
+        form = ("q4_k", "q6_k")[number % 2]
+        if each.data.ndim == 1:
+            writer.add_tensor(each.name, np.array(each.data))
+            continue
+        kind = gguf.GGMLQuantizationType[form.upper()]
+        elements, size = gguf.GGML_QUANT_SIZES[kind]
+        blocks = random.integers(0, 256, (each.data.size // elements, size), dtype=np.uint8)
+        scales = (0, 1, 2, 3) if form == "q4_k" else (208, 209)
+        blocks[:, scales] = [0, 0x18] * (len(scales) // 2)  # 2^-9 in float16
+        writer.add_tensor(each.name, blocks.reshape(each.data.shape[0], -1), raw_dtype=kind)
+    for write in (
+        writer.write_header_to_file,
+        writer.write_kv_data_to_file,
+        writer.write_tensors_to_file,
+        writer.close,
+    ):
+        write()
+
+
+def test_k_quants_compute_what_their_numbers_do(tmp_path: Path):
+    k_quants(tmp_path / "x.gguf")
+    net = models.load(tmp_path / "k.gguf", length=16)
+    assert set(frozen_formats(net).values()) == {"q4_k", "q6_k"} and len(net.frozen()) == 9
+    wanted = scores(models.load(tmp_path / "k.gguf", length=16, weights="float32"))
+    assert np.abs(wanted).max() > 0.1
+    np.testing.assert_allclose(scores(net), wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
+    net.save(tmp_path / "again.gguf")
+    read = language.opened
+    for name, weight in read(tmp_path / "k.gguf").weights.items():
+        np.testing.assert_array_equal(read(tmp_path / "again.gguf").weights[name].blocks, weight.blocks, err_msg=name)
+
+
+def split(path: Path) -> None:
+    """The same model in three files by the gguf package."""
+    gguf = library("gguf")
+    writer = gguf.GGUFWriter(path, "llama", split_max_tensors=8)
+    for name, field in gguf.GGUFReader(path).fields.items():
+        if not name.startswith(("GGUF.", "general.architecture")):
+            sub = field.types[-1] if len(field.types) > 1 else None
+            writer.add_key_value(name, field.contents(), field.types[0], sub)
+    for each in gguf.GGUFReader(path).tensors:
+        writer.add_tensor(each.name, np.array(each.data), raw_dtype=each.tensor_type)
+    for write in (
+        writer.write_header_to_file,
+        writer.write_kv_data_to_file,
+        writer.write_tensors_to_file,
+        writer.close,
+    ):
+        write()
+
+
+def test_a_model_in_several_files(tmp_path: Path):
+    write_gguf(tmp_path / "x.gguf", small_weights({"attn_q": "q8_0", "token_embd": "q4_0"}))
+    split(tmp_path / "x.gguf")
+    parts = sorted(tmp_path.glob("x-*.gguf"))
+    assert [part.name for part in parts] == [f"x-0000{number}-of-00003.gguf" for number in (1, 2, 3)]
+    net = models.load(parts[0])
+    np.testing.assert_array_equal(scores(net), scores(models.load(tmp_path / "x.gguf")))
+    net.save(tmp_path / "whole.gguf")
+    np.testing.assert_array_equal(scores(models.load(tmp_path / "whole.gguf")), scores(net))
+    for culprit in (parts[1], parts[0].rename(tmp_path / "y.gguf")):
+        with pytest.raises(SnapshotError, match=rf"{culprit.name}: wanted a whole model, or the first of its files"):
+            models.load(culprit)
+    (tmp_path / "y.gguf").rename(parts[0])
+    parts[2].write_bytes(parts[1].read_bytes())
+    with pytest.raises(SnapshotError, match=r"00003-of-00003\.gguf: wanted each tensor in one file"):
+        models.load(parts[0])
+    parts[1].unlink()
+    with pytest.raises(FileNotFoundError, match="x-00002-of-00003"):
+        models.load(parts[0])
 
 
 @pytest.mark.parametrize("formats", FORMATS.values(), ids=FORMATS)
@@ -233,11 +316,11 @@ def test_nf4_becomes_q8_0(tmp_path: Path, nested: bool):
     safetensors.save_file(arrays, tmp_path / "model.safetensors")
     net = models.load(tmp_path)
     assert {kind for name, kind in frozen_formats(net).items() if name[0] == "b"} == {"q8_0"}
-    stored = language.opened(tmp_path).weights
+    opened = language.opened(tmp_path).weights
     for name, place in places(net.language):
         wanted = plain[place.hugging_face]
         most = np.abs(wanted).max() * (1 / 254 + 2**-11)  # half a step of q8_0, and its scale in float16
-        np.testing.assert_allclose(stored[name].numbers(), wanted, atol=most)
+        np.testing.assert_allclose(opened[name].numbers(), wanted, atol=most)
     del arrays[f"{name_of_a_projection(arrays)}.quant_map"]
     safetensors.save_file(arrays, tmp_path / "model.safetensors")
     with pytest.raises(SnapshotError, match="quant_map"):
@@ -263,7 +346,7 @@ def test_each_planted_mistake_is_seen(tmp_path: Path, monkeypatch: pytest.Monkey
         "tie": {"tied": True},
     }
     if mistake == "rows":
-        monkeypatch.setattr(gguf_model, "halves", lambda blocks, heads: np.ascontiguousarray(blocks))
+        monkeypatch.setattr(stored, "halves", lambda blocks, heads: np.ascontiguousarray(blocks))
     else:
         monkeypatch.setattr(gguf_model, "configuration", lambda file: replace(read(file), **changes[mistake]))
     if mistake == "tie":

@@ -59,7 +59,16 @@ class Adapted(Op, ABC):
         """y with what the adapter adds, and what reduce gives, scaled."""
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
-        return self.base.backward(index, *dys)
+        dx = self.base.backward(index, *dys) if index < 3 else None
+        if index in (1, 2):
+            return cast(Tensor, dx)
+        dx, da, db = self.derivatives(dys[0], dx)
+        self.made |= {at: made for at, made in ((3, da), (4, db)) if self.needs[at]}
+        return self.made.pop(index) if dx is None else dx
+
+    @abstractmethod
+    def derivatives(self, dy: Tensor, dx: Tensor | None) -> tuple[Tensor | None, Tensor, Tensor]:
+        """dx with what comes through the adapter, and the derivatives by a and b. dx: None where x needs none."""
 
     def release(self) -> None:
         super().release()
@@ -78,23 +87,14 @@ class AdaptedLinear(Adapted):
         self.device.run("low_rank_add", x, a, b, h, y, scale=self.scale)
         return y, h
 
-    def backward(self, index: int, *dys: Tensor) -> Tensor:
-        dx = super().backward(index, *dys) if index < 3 else None
-        if index in (1, 2):
-            return cast(Tensor, dx)
+    def derivatives(self, dy: Tensor, dx: Tensor | None) -> tuple[Tensor | None, Tensor, Tensor]:
         x, a, b, h = map(self.kept, range(4))
-        key = self.saved[4]
-        dh, da, db = map(self.empty_like, (h, a, b))
-        where = dx if key is None else None
-        self.device.run(
-            "low_rank_add_derivative", dys[0], self.dropped(x, key), a, b, h, dh, da, db, where, scale=self.scale
-        )
-        self.made |= {at: made for at, made in ((3, da), (4, db)) if self.needs[at]}
-        if dx is None:
-            return self.made.pop(index)
-        return (
-            dx if key is None else self.computed("add", dx, self.dropped(product(self, dh, a, transpose_b=True), key))
-        )
+        key, (dh, da, db) = self.saved[4], map(self.empty_like, (h, a, b))
+        where, seen = dx if key is None else None, self.dropped(x, key)
+        self.device.run("low_rank_add_derivative", dy, seen, a, b, h, dh, da, db, where, scale=self.scale)
+        if dx is not None and key is not None:
+            dx = self.computed("add", dx, self.dropped(product(self, dh, a, transpose_b=True), key))
+        return dx, da, db
 
 
 class AdaptedConv2d(Adapted):
@@ -103,30 +103,20 @@ class AdaptedConv2d(Adapted):
     def __init__(self, steps: Steps, scale: float, dropout: float) -> None:
         super().__init__(Conv2d(steps, 1), scale, dropout)
         self.steps = steps
-        self._dh: Tensor | None = None
 
     def added(self, y: Tensor, x: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         h = self._scaled(self._convolution(self.steps).forward(x, a, None))
         return self.computed("add", y, self._convolution(_POINT).forward(h, b, None)), h
 
-    def backward(self, index: int, *dys: Tensor) -> Tensor:
-        if index in (1, 2):
-            return super().backward(index, *dys)
+    def derivatives(self, dy: Tensor, dx: Tensor | None) -> tuple[Tensor | None, Tensor, Tensor]:
         x, a, b, h = map(self.kept, range(4))
-        key = self.saved[4]
-        expand = self._convolution(_POINT, h, b)
-        if index == 4:
-            return expand.backward(1, *dys)
-        if self._dh is None:
-            self._dh = self._scaled(expand.backward(0, *dys))
-        if index == 3:
-            return self._convolution(self.steps, self.dropped(x, key), a).backward(1, self._dh)
-        beside = self._convolution(self.steps, x, a).backward(0, self._dh)
-        return self.computed("add", super().backward(0, *dys), self.dropped(beside, key))
-
-    def release(self) -> None:
-        super().release()
-        self._dh = None
+        key, expand = self.saved[4], self._convolution(_POINT, h, b)
+        db, dh = expand.backward(1, dy), self._scaled(expand.backward(0, dy))
+        da = self._convolution(self.steps, self.dropped(x, key), a).backward(1, dh)
+        if dx is not None:
+            through = self._convolution(self.steps, x, a).backward(0, dh)
+            dx = self.computed("add", dx, self.dropped(through, key))
+        return dx, da, db
 
     def _convolution(self, steps: Steps, x: Tensor | None = None, weight: Tensor | None = None) -> Conv2d:
         """An operation to go forward by; to go back by, where it is given what it was applied to."""
