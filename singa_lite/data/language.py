@@ -162,23 +162,25 @@ class JsonLine(NamedTuple):
 def json_lines(path: str) -> Iterator[JsonLine]:
     """Yields each line of a file that is not blank. Text in UTF-8, or what a byte order mark says; perhaps packed.
 
-    DataFileError, with the line's number, for a line that is no JSON object, and for a file that is empty.
+    DataFileError, with the line's number, for a line that is no JSON object; and for a file without lines.
     """
     with reading(path, "lines of JSON"):
-        file = TextFile(path, None)
+        file, is_blank = TextFile(path, None), True
         with open(file.path, "rb") as lines:
             lines.seek(file.start)
             for number, line in enumerate(lines, 1):
                 if line.strip():
-                    place = f"{path}, line {number}"
+                    place, is_blank = f"{path}, line {number}", False
                     yield JsonLine(place, _object(place, line))
+        if is_blank:
+            raise DataFileError(f"{path}: wanted lines of JSON, received blank lines alone")
 
 
 def _object(place: str, line: bytes) -> dict[str, object]:
     try:
         found = json.loads(line.decode("utf-8"))
     except json.JSONDecodeError as error:
-        what = f"{error.msg} at column {error.colno}"
+        what = f"{error.msg}, column {error.colno}"
         raise DataFileError(f"{place}: wanted an object of JSON, received {line[:60]!r}: {what}") from None
     except (ValueError, RecursionError) as error:  # no UTF-8, numbers of too many digits, lists in lists
         raise DataFileError(f"{place}: wanted an object of JSON, received {line[:60]!r}: {error}") from None
