@@ -9,7 +9,6 @@ from typing import Any
 from singa_lite import device as devices
 from singa_lite.common import checks
 from singa_lite.common.keywords import explains_keywords
-from singa_lite.common.notice import warn
 from singa_lite.models.language import language_model
 from singa_lite.net.feed_forward_net import FeedForwardNet
 from singa_lite.snapshots import language
@@ -35,8 +34,8 @@ def load(
     The net is that of `models.language_model` with the model's weights; `net.tokenizer` encodes, decodes and writes
     chats. A folder has config.json, model.safetensors (or several, with an index) and tokenizer.json.
 
-    length: of a sample, and the longest text that it generates; the model's context, at most 2,048, where None.
-    A warning says where it is more than the context.
+    length: of a sample, and the longest text that it generates, at most the model's context; that, or 2,048, where
+    None.
     weights: "stored": what the file has in blocks, float16 or bfloat16 stays so, frozen and mapped from the file, and
     all else is parameters; "float32": all are parameters. The file must stay as it is while a net has it mapped.
     On `device.abstract()` no weight is read and there is no tokenizer: the header of a GGUF file or a config.json is
@@ -59,7 +58,7 @@ def load(
         config, formats = stored.config, {name: weight.format for name, weight in stored.weights.items()}
     most = checks.integer("load length", min(config.context, _LENGTH) if length is None else length, 1)
     if most > config.context:
-        warn(f"load length: {most} positions, the model was trained with at most {config.context}")
+        raise ValueError(f"load length: wanted at most the model's context, {config.context}, received {most}")
     formats = formats if weights == "stored" else dict.fromkeys(formats, weights)
     frozen = {name: form for name, form in formats.items() if _can_freeze(name, form)}
     net = language_model(

@@ -212,7 +212,7 @@ def test_rows_are_no_longer_than_the_context(base, tmp_path, capsys):
     file = lines(tmp_path / "long.jsonl", [{"text": "the tin " * 50}])
     with pytest.warns(UserWarning, match=r"long\.jsonl: 1 of 1 texts are longer than 64 positions and were cut there$"):
         assert program.main(["finetune", base, file, "--out", str(tmp_path / "out")]) == 0
-    with pytest.warns(UserWarning, match="load length: 65 positions, the model was trained with at most 64"):
+    with pytest.raises(ValueError, match="load length: wanted at most the model's context, 64, received 65"):
         models.load(base, 65)
 
 
@@ -313,6 +313,8 @@ PLANS_REFUSED = [
     (["--input-shape", "3"], "--length"),
     (["--weights", "q9_0"], "'q9_0'"),
     (["--length", "-1"], "length"),
+    (["--length", "10000000000"], "context, 64"),
+    (["--batch", "0"], "batch of at least 1"),
     (["--lora", "-1"], "rank"),
     (["--lora", "2", "--prediction", "--optimizer", "sgd"], "--optimizer"),
 ]
