@@ -177,8 +177,7 @@ class Tensor(Readable):
         self.name = name
         self.layout = ""
         self.mask: Tensor | None = None
-        self.requires_grad = False
-        self._stores_grad = self.is_parameter = False
+        self.requires_grad = self._stores_grad = self.is_parameter = False
         self.creator: Any = None  # an ops.op.Op, of a floor above this one
         self.output_index = 0
 
@@ -206,9 +205,8 @@ class Tensor(Readable):
     def stores_grad(self, value: bool) -> None:
         if self._stores_grad != bool(value):
             VERSION.rise()
-        self._stores_grad = bool(value)
+        self._stores_grad = self.requires_grad = bool(value)
         self.is_parameter |= self._stores_grad
-        self.requires_grad = bool(value)
 
     @property
     def ndim(self) -> int:
@@ -304,9 +302,8 @@ class Tensor(Readable):
 
     def _mark(self, made: Tensor) -> Tensor:
         """A copy with this tensor's name, layout and marks."""
-        made.name, made.layout = self.name, self.layout
+        made.name, made.layout, made.is_parameter = self.name, self.layout, self.is_parameter
         made.stores_grad, made.requires_grad = self.stores_grad, self.requires_grad
-        made.is_parameter = self.is_parameter
         return made
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
