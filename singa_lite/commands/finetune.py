@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hashlib import file_digest
 from itertools import takewhile
 from pathlib import Path
+from shlex import join
 
 from singa_lite import data, models, optimizer, snapshots
 from singa_lite.common import checks
@@ -86,7 +87,7 @@ def finetuned(wanted: FinetuneRequest) -> Iterator[str]:
     net.fit(batches, batch_size=size, epochs=wanted.epochs, callbacks=saving, resume="auto")
     net.save_adapter(wanted.out, base=wanted.base)
     yield f"after      {_sample(net, prompt, wanted.base)}"
-    yield f"adapter    {wanted.out}; python -m singa_lite chat {wanted.base} --adapter {wanted.out}"
+    yield f"adapter    {wanted.out}; python -m singa_lite {join(['chat', wanted.base, '--adapter', wanted.out])}"
 
 
 def _note_run(wanted: FinetuneRequest, before: Path | None) -> None:

@@ -69,7 +69,7 @@ ROWS: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize("kind", ROWS)
 def test_finetune_says_the_plan_and_what_the_net_wrote(kind, base, tmp_path, capsys):
-    out = tmp_path / "adapter"
+    out = tmp_path / "an adapter"
     file = lines(tmp_path / "rows.jsonl", ROWS[kind])
     options = ["--epochs", "30", "--rate", "0.05", "--budget", "8 MiB", "--rank", "4", "--packed"]
     assert program.main(["finetune", base, file, "--out", str(out), "--length", "24", *options]) == 0
@@ -84,6 +84,7 @@ def test_finetune_says_the_plan_and_what_the_net_wrote(kind, base, tmp_path, cap
     assert before[1] != after[1]
     if kind == "prompts":
         assert after[1].startswith("tin") and not before[1].startswith("tin")
+    assert f"chat {base} --adapter '{out}'" in told  # which a shell takes as it stands
     config = json.loads((out / "adapter_config.json").read_text())
     assert (config["r"], config["lora_alpha"], config["base_model_name_or_path"]) == (4, 8.0, base)
 
