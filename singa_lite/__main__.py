@@ -47,6 +47,7 @@ _INTERRUPTED = 128 + 2
 def run() -> int:
     """`main` for a process of its own: escapes what its terminal cannot show, and is silent where a pipe is closed."""
     escape_streams()
+    warnings.formatwarning = lambda message, *_: f"python -m singa_lite: {message}\n"
     try:
         status = main()
         if sys.stdout is not None:  # as where it was closed from the beginning
@@ -183,7 +184,12 @@ def _add_finetune(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--budget", default="", metavar="SIZE", help="bytes that training may take, such as '200 MiB'")
     parser.add_argument("--epochs", type=int, default=1, help="default 1")
     parser.add_argument("--batch", type=int, default=1, help="rows of a step, default 1")
-    parser.add_argument("--length", type=int, default=0, help="ids of a row, default the longest text's, at most 256")
+    parser.add_argument(
+        "--length",
+        type=int,
+        default=0,
+        help="ids of a row, default the longest text's, at most 256 and the model's context",
+    )
     parser.add_argument("--rank", type=int, default=8, help="of the adapters, default 8")
     parser.add_argument("--alpha", type=float, default=0.0, help="of the adapters, default twice the rank")
     parser.add_argument("--rate", type=float, default=2e-4, help="AdamW's learning rate, default 2e-4")

@@ -131,6 +131,23 @@ def test_what_is_wrong_is_said_before_anything_is_recorded(options, error, culpr
     assert not net.recorded_forms
 
 
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda net: net.generate([1], 2, temprature=1), "generate: wanted an option of .*; perhaps temperature"),
+        (lambda net: net.generate([1]), "generate: missing .*'steps'"),
+        (lambda net: net.chat("a", stop=[3]), "chat: wanted an option of .*received stop="),
+        (lambda net: net.chat(), "chat: missing .*'messages'"),
+        (lambda net: net.plan_batch(batch=1), "plan_batch: wanted .*batch_size"),
+        (lambda net: net.plan_generation(1, size=5), "plan_generation: wanted an option of batch_size, length"),
+        (lambda net: net.largest_batch("1 GiB", samples_=3), "largest_batch: wanted an option of .*perhaps samples"),
+    ],
+)
+def test_options_that_are_not_there(call, words):
+    with pytest.raises(TypeError, match=words):
+        call(net_of())
+
+
 @pytest.mark.parametrize("option", ["stop", "lengths"])
 def test_whatever_is_given_is_taken_or_refused(option):
     net = net_of()

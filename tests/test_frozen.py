@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import pickle
 import re
 from copy import deepcopy
 from pathlib import Path
@@ -310,3 +311,22 @@ def test_a_head_over_quantised_ids_is_cut_into_tiles(monkeypatch):
         found[fuse] = [float(net.train_one_batch(x, y)[0]) for _ in range(3)]
         assert (net.memory_plan.arena_bytes < 3 * time * ids * 4) == (fuse == "on")
     np.testing.assert_allclose(found["on"], found["off"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("move", [lambda net: net, deepcopy, lambda net: pickle.loads(pickle.dumps(net))])
+def test_float_weights_that_do_not_train_are_frozen_in_plans(move):
+    """Also those of a net's copy; a prediction writes none, and those that would train stay parameters."""
+    net = FeedForwardNet(loss.MeanSquaredError(), device=device.new_cpu())
+    net.add(layers.Dense("hidden", 3, input_sample_shape=(5,)))
+    net.add(layers.Dense("scores", 2))
+    net.layers["hidden"].trainable = False
+    net = move(net)
+    net.compile(optimizer.SGD(0.1))
+    hidden, scores = 4 * (5 * 3 + 3), 4 * (3 * 2 + 2)
+    for training in (True, False):
+        roles = net.plan_batch(4, training).by_role
+        assert (roles["frozen"], roles["parameter"]) == (hidden, scores)
+    assert net.plan_batch(4).by_class["inputs"] == 4 * (4 * 5 + 4 * 2) + 8  # the batch and the rate
+    assert "of weights that do not train" in net.plan_batch(4).summary()
+    net.layers["hidden"].trainable = True
+    assert net.plan_batch(4).by_role["frozen"] == 0

@@ -70,5 +70,7 @@ def _answer(net: FeedForwardNet, wanted: ChatRequest, messages: list[dict[str, s
         if len(messages) < 3 or room >= min(wanted.steps, length // 4):
             break
         del messages[:2]
-    steps = min(wanted.steps, max(room, 1))
-    return net.chat(messages, steps, wanted.temperature, seed=wanted.seed, stream=write)
+    if room < 1:
+        used = f"{length + 1 - room}, the template's included"
+        raise ValueError(f"wanted a question of at most {length} ids, or a larger --length, received {used}")
+    return net.chat(messages, min(wanted.steps, room), wanted.temperature, seed=wanted.seed, stream=write)

@@ -124,22 +124,24 @@ def _texts(
     positions = checks.integer(f"{where} length", length, 1)
     choice = checks.check_choice(f"{where} longer", longer, LONGER)
     several = checks.flag(f"{where} packed", packed)
-    return text_rows(path, _encoded(path, tokenizer, parts, marked), positions, choice, several)
+    return text_rows(
+        path, (_encoded(line, tokenizer, parts, marked) for line in json_lines(path)), positions, choice, several
+    )
 
 
-def _encoded(path: str, tokenizer: Tokenizer, parts: Callable[[JsonLine], Parts], marked: bool) -> Iterator[Encoded]:
-    for line in json_lines(path):
-        try:
-            ids, counts = list[int](), list[bool]()
-            for counted, group in groupby(parts(line), lambda part: part[1]):
-                more = tokenizer.encode("".join(text for text, _ in group), begin=marked and not ids)
-                ids, counts = ids + more, counts + [counted] * len(more)
-        except DataError:
-            raise
-        except Exception as error:  # templates and tokenizers come with files of strangers, and raise what they like
-            raise DataFileError(f"{line.place}: wanted a text that the tokenizer takes, received {error!r}") from error
-        end = [] if not marked or tokenizer.end_id is None else [tokenizer.end_id]
-        yield Encoded(line.place, ids + end, counts + [True] * len(end))
+def _encoded(line: JsonLine, tokenizer: Tokenizer, parts: Callable[[JsonLine], Parts], marked: bool) -> Encoded:
+    ids, counts = list[int](), list[bool]()
+    try:
+        for counted, group in groupby(parts(line), lambda part: part[1]):
+            ids += tokenizer.encode("".join(text for text, _ in group), begin=marked and not ids)
+            counts += [counted] * (len(ids) - len(counts))
+    except DataError:
+        raise
+    except Exception as error:  # templates and tokenizers come with files of strangers, and raise what they like
+        received = f"{type(error).__name__}: {error}"
+        raise DataFileError(f"{line.place}: wanted a text that the tokenizer takes, received {received}") from error
+    end = [] if not marked or tokenizer.end_id is None else [tokenizer.end_id]
+    return Encoded(line.place, ids + end, counts + [True] * len(end))
 
 
 # ---- JSON lines
@@ -162,23 +164,25 @@ class JsonLine(NamedTuple):
 def json_lines(path: str) -> Iterator[JsonLine]:
     """Yields each line of a file that is not blank. Text in UTF-8, or what a byte order mark says; perhaps packed.
 
-    DataFileError, with the line's number, for a line that is no JSON object, and for a file that is empty.
+    DataFileError, with the line's number, for a line that is no JSON object; and for a file without lines.
     """
     with reading(path, "lines of JSON"):
-        file = TextFile(path, None)
+        file, is_blank = TextFile(path, None), True
         with open(file.path, "rb") as lines:
             lines.seek(file.start)
             for number, line in enumerate(lines, 1):
                 if line.strip():
-                    place = f"{path}, line {number}"
+                    place, is_blank = f"{path}, line {number}", False
                     yield JsonLine(place, _object(place, line))
+        if is_blank:
+            raise DataFileError(f"{path}: wanted lines of JSON, received blank lines alone")
 
 
 def _object(place: str, line: bytes) -> dict[str, object]:
     try:
         found = json.loads(line.decode("utf-8"))
     except json.JSONDecodeError as error:
-        what = f"{error.msg} at column {error.colno}"
+        what = f"{error.msg}, column {error.colno}"
         raise DataFileError(f"{place}: wanted an object of JSON, received {line[:60]!r}: {what}") from None
     except (ValueError, RecursionError) as error:  # no UTF-8, numbers of too many digits, lists in lists
         raise DataFileError(f"{place}: wanted an object of JSON, received {line[:60]!r}: {error}") from None

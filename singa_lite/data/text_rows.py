@@ -102,9 +102,10 @@ def text_rows(path: str, encoded: Iterable[Encoded], length: int, longer: str, p
     if not rows:
         wanted = f"a text with a target that counts, as answers have, within {length} positions"
         raise DataError(f"{path}: wanted {wanted}, received none; {found}")
-    if counts["truncated"] or counts["dropped"]:
-        lost = f"{counts['dropped']} have nothing whose loss counts within them and were dropped"
-        warn(f"{path}: {found} and were cut there; {lost}")
+    cut = [f"{found} and were cut there"] if counts["truncated"] else []
+    lost = [f"{counts['dropped']} have nothing whose loss counts and were dropped"] if counts["dropped"] else []
+    if cut or lost:
+        warn(f"{path}: {'; '.join(cut + lost)}")
     return Texts(rows, length, packed, **counts)
 
 

@@ -22,7 +22,7 @@ from singa_lite.kernels.kernel_set import KernelSet
 from singa_lite.runtime.cuda_pool import MemoryPool
 from singa_lite.runtime.runtime import Runtime
 from singa_lite.tensor import LAYOUTS, Block, Tensor, checked_dtype, checked_shape
-from singa_lite.tensor.frozen import FROZEN, MAPPED, is_mapped
+from singa_lite.tensor.frozen import FROZEN, MAPPED, mapping_of
 
 _NOTHING = nullcontext()
 
@@ -78,7 +78,7 @@ class TensorMemory(Unique, ABC):
         On a CPU nothing is copied, and the array is held as long as the tensor lives; elsewhere they are copied. An
         abstract device notes where they lie, and no more.
         """
-        tensor.block.frozen = MAPPED if is_mapped(array) and self.runtime.reads_host else FROZEN
+        tensor.block.frozen = MAPPED if mapping_of(array) is not None and self.runtime.reads_host else FROZEN
         if self.is_abstract:
             return
         if self.runtime.reads_host:

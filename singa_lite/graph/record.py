@@ -40,6 +40,7 @@ class RecordedBlock:
     name: str = ""
     layer: str = ""
     is_parameter: bool = False
+    trains: bool = False
 
 
 class _Noted(list[Instruction]):
@@ -141,8 +142,8 @@ class Record(Unique):
         if number is None:
             number = self._enter(block, RecordedBlock(block.nbytes, held=block, name=tensor.name))
         self._used.add(number)
-        if tensor.stores_grad:
-            self.blocks[number].is_parameter = True
+        self.blocks[number].is_parameter |= tensor.is_parameter
+        self.blocks[number].trains |= tensor.stores_grad
         return Operand(number, tensor.shape, tensor.dtype, tensor.strides, tensor.offset)
 
     @property
@@ -166,7 +167,8 @@ class Record(Unique):
         if block.held is not None and block.held.frozen:
             return Role(block.held.frozen)
         if number not in self._written():
-            return Role.PARAMETER if block.is_parameter else Role.INPUT
+            kept = Role.PARAMETER if block.trains else Role.FROZEN
+            return kept if block.is_parameter else Role.INPUT
         if made_here:
             return Role.OUTPUT if block.died is None else Role.INTERMEDIATE
         return Role.PARAMETER if block.is_parameter else Role.STATE

@@ -7,7 +7,6 @@ exists whole. Tiles are cut by shapes alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -15,6 +14,7 @@ from numpy.lib.stride_tricks import as_strided
 from singa_lite.common.array_types import Array
 from singa_lite.kernels.interface.quantized import FORMATS
 from singa_lite.kernels.kernel_set import DeviceArray, Kernel, KernelSet, Launch, Settings, TensorSpec, TensorSpecs
+from singa_lite.kernels.routine import in_order
 
 #: What the numbers of a tile take at most, but that a tile has a row, or the columns of a block, at least.
 TILE_BYTES = 4 << 20
@@ -61,7 +61,7 @@ class QuantizedProduct:
         """Bind all calls."""
         calls = _Tiles(self.name, arrays, scratch, str(settings["format"]))
         rest = None if scratch is None else scratch[calls.nbytes :]
-        return partial(_in_turn, [self.kernels.prepare(name, given, rest, also) for name, given, also in calls.all()])
+        return in_order([self.kernels.prepare(name, given, rest, also) for name, given, also in calls.all()])
 
 
 class _Tiles:
@@ -78,12 +78,10 @@ class _Tiles:
         limit = TILE_BYTES // dtype.itemsize
         self.by_columns = self.is_back and rows * self.numbers <= limit
         if self.by_columns:
-            count = -(-columns // max(limit // rows // self.numbers * self.numbers, self.numbers))
-            each = -(-columns // self.numbers // count) * self.numbers
+            each = self.numbers * _equal(columns // self.numbers, limit // rows // self.numbers)
             self.starts, shape = range(0, columns, each), (rows, each)
         else:
-            count = -(-rows // max(limit // columns, 1))
-            each = -(-rows // count)
+            each = _equal(rows, limit // columns)
             self.starts, shape = range(0, rows, each), (each, columns)
         self.tile = _carved(scratch, 0, shape, dtype)
         self.nbytes = -(-self.tile.nbytes // _ALIGNMENT) * _ALIGNMENT
@@ -94,9 +92,8 @@ class _Tiles:
 
     def all(self) -> Iterator[Call]:
         """In their order."""
-        extent = self.y.shape[1] if self.by_columns else self.blocks.shape[0]
         for start in self.starts:
-            stop = min(start + self.starts.step, extent)
+            stop = min(start + self.starts.step, self.starts.stop)
             yield from (self._by_columns if self.by_columns else self._by_rows)(start, stop)
         if self.total is not self.y:
             yield "copy", (self.total, self.y), {}
@@ -116,6 +113,11 @@ class _Tiles:
             return
         product = "matmul_add" if start else "matmul"
         yield product, (self.x[:, start:stop], tile, self.total), {"transpose_a": False, "transpose_b": False}
+
+
+def _equal(extent: int, most: int) -> int:
+    """The size of pieces of an extent, of `most` at most but 1 at least, that are as equal as can be."""
+    return -(-extent // -(-extent // max(most, 1)))
 
 
 def products(kernels: KernelSet) -> dict[str, Kernel]:
@@ -142,8 +144,3 @@ def _carved(scratch: Array | None, start: int, shape: tuple[int, ...], dtype: np
 def _form(call: Call) -> tuple[object, ...]:
     """All that the scratch of a call goes by."""
     return call[0], *(None if a is None else (a.shape, a.dtype, a.strides) for a in call[1])
-
-
-def _in_turn(launches: list[Launch]) -> None:
-    for launch in launches:
-        launch()

@@ -88,7 +88,7 @@ def add_copies(holder: LayerBase, layers: Sequence[LayerBase]) -> None:
 
 def _over_same_bytes(tensor: Tensor) -> Tensor:
     made = tensor.detach()
-    made.layout, made.stores_grad = tensor.layout, tensor.stores_grad
+    made.layout, made.stores_grad, made.is_parameter = tensor.layout, tensor.stores_grad, tensor.is_parameter
     return made
 
 

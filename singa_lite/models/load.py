@@ -34,7 +34,8 @@ def load(
     The net is that of `models.language_model` with the model's weights; `net.tokenizer` encodes, decodes and writes
     chats. A folder has config.json, model.safetensors (or several, with an index) and tokenizer.json.
 
-    length: of a sample, and the longest text that it generates; the model's context, at most 2,048, where None.
+    length: of a sample, and the longest text that it generates, at most the model's context; that, or 2,048, where
+    None.
     weights: "stored": what the file has in blocks, float16 or bfloat16 stays so, frozen and mapped from the file, and
     all else is parameters; "float32": all are parameters. The file must stay as it is while a net has it mapped.
     On `device.abstract()` no weight is read and there is no tokenizer: the header of a GGUF file or a config.json is
@@ -56,6 +57,8 @@ def load(
     else:
         config, formats = stored.config, {name: weight.format for name, weight in stored.weights.items()}
     most = checks.integer("load length", min(config.context, _LENGTH) if length is None else length, 1)
+    if most > config.context:
+        raise ValueError(f"load length: wanted at most the model's context, {config.context}, received {most}")
     formats = formats if weights == "stored" else dict.fromkeys(formats, weights)
     frozen = {name: form for name, form in formats.items() if _can_freeze(name, form)}
     net = language_model(

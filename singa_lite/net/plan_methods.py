@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from singa_lite.common.keywords import explains_keywords
 from singa_lite.compiler.report.memory_plan import MemoryPlan
 from singa_lite.graph.graph import Graph
 from singa_lite.net.memory_planner import MemoryPlanner
@@ -31,6 +32,7 @@ class PlanMethods(TrainedNet):
         """The memory plan of the last training step that was recorded. GraphError if there is none."""
         return self.training_graph.memory_plan
 
+    @explains_keywords()
     def plan_batch(
         self,
         batch_size: int,
@@ -62,6 +64,7 @@ class PlanMethods(TrainedNet):
         """
         return self._planner.plan_batch(batch_size, training, samples, memory_budget, certificate)
 
+    @explains_keywords()
     def plan_generation(self, batch_size: int, length: int) -> MemoryPlan:
         """Returns the memory plan of `generate` for so many texts of up to `length` ids, prompt included. Nothing runs.
 
@@ -91,6 +94,7 @@ class PlanMethods(TrainedNet):
         """
         return self._planner.budget_curve(batch_size)
 
+    @explains_keywords()
     def largest_batch(self, nbytes: int | str, extra_time: float = 0.0, *, samples: int | None = None) -> int:
         """Returns the most samples for which what `fit` takes fits into `nbytes`, all counted; predicted, nothing is
         tried.

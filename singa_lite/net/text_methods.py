@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from singa_lite.common.keywords import explains_keywords
 from singa_lite.data import Tokenizer
 from singa_lite.net import generation
 from singa_lite.training.trained_net import TrainedNet
@@ -17,6 +18,7 @@ class TextMethods(TrainedNet):
 
     tokenizer: Tokenizer | None = None
 
+    @explains_keywords()
     def generate(
         self,
         prompt: object,
@@ -58,6 +60,7 @@ class TextMethods(TrainedNet):
         cache = self._trainer.steps
         return cache.exclusively(generation.generate, self, cache, prompt, options)
 
+    @explains_keywords()
     def chat(
         self,
         messages: str | Sequence[Mapping[str, str]],

@@ -3,7 +3,6 @@
 from singa_lite.common.array_types import Array as Array
 from singa_lite.tensor.devices import find_devices_by as find_devices_by
 from singa_lite.tensor.frozen import frozen as frozen
-from singa_lite.tensor.frozen import is_mapped as is_mapped
 from singa_lite.tensor.frozen import release_pages as release_pages
 from singa_lite.tensor.frozen import set_pages_apart as set_pages_apart
 from singa_lite.tensor.geometry import LAYOUTS as LAYOUTS

@@ -15,21 +15,12 @@ from singa_lite.tensor.tensor import DeviceSpec, Tensor, TensorDevice
 FROZEN, MAPPED = "frozen", "frozen, mapped"
 
 
-def is_mapped(array: Array) -> bool:
-    """Whether an array, or one that it is a view of, lies in a mapped file.
-
-    >>> tensor.is_mapped(np.zeros(3, "uint8"))
-    False
-    """
-    return _mapping_of(array) is not None
-
-
 def release_pages(array: Array) -> None:
     """Lets the process drop the pages that were read of the mapped file under an array, which come back when read.
 
     >>> tensor.release_pages(np.zeros(3, "uint8"))  # in memory: nothing is dropped
     """
-    mapping = _mapping_of(array)
+    mapping = mapping_of(array)
     if mapping is not None and hasattr(mmap, "MADV_DONTNEED"):
         mapping.madvise(mmap.MADV_DONTNEED)
 
@@ -41,7 +32,7 @@ def set_pages_apart(array: Array) -> None:
 
     >>> tensor.set_pages_apart(np.zeros(3, "uint8"))  # in memory: nothing changes
     """
-    mapping = _mapping_of(array)
+    mapping = mapping_of(array)
     if mapping is None or not hasattr(mmap, "MADV_RANDOM"):
         return
     begin = array.ctypes.data - np.frombuffer(mapping, np.uint8).ctypes.data
@@ -50,7 +41,8 @@ def set_pages_apart(array: Array) -> None:
         mapping.madvise(mmap.MADV_RANDOM, first, end - first)
 
 
-def _mapping_of(array: Array) -> mmap.mmap | None:
+def mapping_of(array: Array) -> mmap.mmap | None:
+    """The mapped file that an array, or one that it is a view of, lies in; None for one in memory."""
     base: object = array
     while base is not None and not isinstance(base, mmap.mmap):  # a copy of a numpy.memmap is one too, over no file
         base = base.obj if isinstance(base, memoryview) else getattr(base, "base", None)

@@ -104,7 +104,8 @@ class Tensor(Readable):
 
     shape: tuple of int; dtype: NumPy dtype; strides and offset: bytes, as in NumPy, multiples of an element's. A view
     is within its block: ShapeError for one that would read beside it, or backwards.
-    stores_grad: a parameter, whose gradient `autograd.backward` yields. requires_grad: derivatives pass through.
+    stores_grad: a parameter, whose gradient `autograd.backward` yields; is_parameter: one that does, or did before it
+    was frozen. requires_grad: derivatives pass through.
     creator, output_index: the operation of the tape that made it, and which of its outputs it is.
     layout: the kind of tensor ("image", "filters") that its device lays out as its kernels like best; "": C order.
     mask: of a layer's output, which positions (n, time) are text, 1, and which padding, 0; None: not said.
@@ -124,6 +125,7 @@ class Tensor(Readable):
         "_stores_grad",
         "creator",
         "dtype",
+        "is_parameter",
         "layout",
         "mask",
         "name",
@@ -175,8 +177,7 @@ class Tensor(Readable):
         self.name = name
         self.layout = ""
         self.mask: Tensor | None = None
-        self.requires_grad = False
-        self._stores_grad = False
+        self.requires_grad = self._stores_grad = self.is_parameter = False
         self.creator: Any = None  # an ops.op.Op, of a floor above this one
         self.output_index = 0
 
@@ -204,8 +205,8 @@ class Tensor(Readable):
     def stores_grad(self, value: bool) -> None:
         if self._stores_grad != bool(value):
             VERSION.rise()
-        self._stores_grad = bool(value)
-        self.requires_grad = bool(value)
+        self._stores_grad = self.requires_grad = bool(value)
+        self.is_parameter |= self._stores_grad
 
     @property
     def ndim(self) -> int:
@@ -277,7 +278,7 @@ class Tensor(Readable):
             return moved
         moved = there.empty(self.shape, self.dtype, self.layout)
         there.copy_in(moved, self.device.copy_out(self))
-        moved.name, moved.stores_grad = self.name, self.stores_grad
+        moved.name, moved.stores_grad, moved.is_parameter = self.name, self.stores_grad, self.is_parameter
         return moved
 
     def __copy__(self) -> Tensor:
@@ -301,7 +302,7 @@ class Tensor(Readable):
 
     def _mark(self, made: Tensor) -> Tensor:
         """A copy with this tensor's name, layout and marks."""
-        made.name, made.layout = self.name, self.layout
+        made.name, made.layout, made.is_parameter = self.name, self.layout, self.is_parameter
         made.stores_grad, made.requires_grad = self.stores_grad, self.requires_grad
         return made
 

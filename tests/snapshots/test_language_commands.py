@@ -28,8 +28,9 @@ TEXTS = ["the tin", "a hat in the sun", "an ant 12", "the fog"]
 
 
 @pytest.fixture
-def base(tmp_path: Path) -> Iterator[str]:
-    """A file of two blocks with random weights, 32 positions, and a tokenizer of letters."""
+def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A file of two blocks with random weights, 64 positions, and a tokenizer of letters."""
+    monkeypatch.setitem(SIZES, "context", 64)
     forms = dict.fromkeys(("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"), "q8_0")
     write_gguf(tmp_path / "small.gguf", small_weights({**forms, "token_embd": "q8_0"}))
     yield str(tmp_path / "small.gguf")
@@ -68,7 +69,7 @@ ROWS: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize("kind", ROWS)
 def test_finetune_says_the_plan_and_what_the_net_wrote(kind, base, tmp_path, capsys):
-    out = tmp_path / "adapter"
+    out = tmp_path / "an adapter"
     file = lines(tmp_path / "rows.jsonl", ROWS[kind])
     options = ["--epochs", "30", "--rate", "0.05", "--budget", "8 MiB", "--rank", "4", "--packed"]
     assert program.main(["finetune", base, file, "--out", str(out), "--length", "24", *options]) == 0
@@ -83,6 +84,7 @@ def test_finetune_says_the_plan_and_what_the_net_wrote(kind, base, tmp_path, cap
     assert before[1] != after[1]
     if kind == "prompts":
         assert after[1].startswith("tin") and not before[1].startswith("tin")
+    assert f"chat {base} --adapter '{out}'" in told  # which a shell takes as it stands
     config = json.loads((out / "adapter_config.json").read_text())
     assert (config["r"], config["lora_alpha"], config["base_model_name_or_path"]) == (4, 8.0, base)
 
@@ -137,10 +139,14 @@ def test_a_conversation_forgets_its_beginning_where_it_no_longer_fits(base, caps
 
 #: (lines of the file, further arguments, the status, words of the error).
 REFUSED: list[tuple[str, list[str], int, tuple[str, ...]]] = [
-    ('{"text": "the"}\n{"text": "a"\n', [], 2, ("line 2", "JSON")),
+    ('{"text": "the"}\n{"text": "a', [], 2, ("line 2", "JSON", "Unterminated string starting at, column 10")),
     ('{"text": "the"}\n{"text": 3}\n', [], 2, ("line 2", "'text'")),
     ('{"words": "the"}\n', [], 2, ("line 1", "'messages', 'prompt', 'text'", "'words'")),
-    ("\n\n", [], 2, ("line 1", "'messages'")),
+    ("\n \n", [], 2, (".jsonl: wanted lines of JSON", "blank lines alone")),
+    ("", [], 2, (".jsonl: wanted text", "empty")),
+    ('{"text": "the"}\n', ["--length", "-1"], 2, ("--length", "-1")),
+    ('{"text": "the"}\n', ["--batch", "0"], 2, ("--batch", "0")),
+    ('{"text": "the"}\n', ["--minutes", "0"], 2, ("minutes", "0")),
     ('{"messages": []}\n', [], 2, ("line 1", "messages")),
     ('{"messages": [{"role": "user", "content": "the"}]}\n', [], 2, ("received none",)),
     ('{"text": "the"}\n', ["--budget", "1 KiB"], 1, ("memory_budget", "1,024")),
@@ -162,6 +168,67 @@ def test_what_finetune_refuses_before_it_trains(base, tmp_path, capsys):
     for command in (["finetune", "none.gguf", "x", "--out", "y"], ["chat", "none.gguf", "hi"], ["plan", "none.gguf"]):
         assert program.main(command) == 2
         assert "none.gguf" in capsys.readouterr().err
+
+
+def test_a_folder_has_one_run(base, tmp_path, capsys):
+    """With other data, or an option that results go by, the command is refused before it trains; a budget is none."""
+    file, other, out = chats(tmp_path, 3), lines(tmp_path / "other.jsonl", ROWS["texts"]), str(tmp_path / "out")
+    assert program.main(["finetune", base, file, "--out", out]) == 0
+    adapter = weights(Path(out))
+    for arguments, word in (([other], "data"), ([file, "--rank", "2"], "rank 8"), ([file, "--rate", "1"], "rate 0.0")):
+        capsys.readouterr()
+        assert program.main(["finetune", base, *arguments, "--out", out, "--epochs", "2"]) == 2
+        told = capsys.readouterr()
+        assert f"run.json: wanted {word}" in told.err and "planned" not in told.out
+    assert weights(Path(out)) == adapter
+    assert program.main(["finetune", base, file, "--out", out, "--epochs", "2", "--budget", "8 MiB"]) == 0
+    assert "going on from" in capsys.readouterr().out and weights(Path(out)) != adapter
+
+
+#: {what stands in the file: (its first line, the sample)}.
+FIRST_LINES: dict[str, tuple[dict[str, Any], str]] = {
+    "an answer without a question": ({"messages": [{"role": "assistant", "content": "a hat"}]}, "no sample"),
+    "an empty prompt": ({"prompt": "", "completion": "a hat"}, "no sample"),
+    "an empty answer": ({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": ""}]}, "'a'"),
+    "a system's message": (
+        {"messages": [{"role": role, "content": "the fog"} for role in ("system", "user", "assistant")]},
+        "'the fog'",
+    ),
+    "a role of its own": (
+        {"messages": [{"role": "dog", "content": "a"}, {"role": "assistant", "content": "b"}]},
+        "'a'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FIRST_LINES)
+def test_finetune_takes_a_first_line_with(name, base, tmp_path, capsys):
+    line, sample_text = FIRST_LINES[name]
+    assert program.main(["finetune", base, lines(tmp_path / "one", [line]), "--out", str(tmp_path / "out")]) == 0
+    told = capsys.readouterr().out
+    assert f"before     {sample_text}" in told and f"after      {sample_text}" in told
+
+
+def test_rows_are_no_longer_than_the_context(base, tmp_path, capsys):
+    file = lines(tmp_path / "long.jsonl", [{"text": "the tin " * 50}])
+    with pytest.warns(UserWarning, match=r"long\.jsonl: 1 of 1 texts are longer than 64 positions and were cut there$"):
+        assert program.main(["finetune", base, file, "--out", str(tmp_path / "out")]) == 0
+    with pytest.raises(ValueError, match="load length: wanted at most the model's context, 64, received 65"):
+        models.load(base, 65)
+
+
+def test_a_question_without_space_for_an_answer_says_what_to_do(base, capsys):
+    assert program.main(["chat", base, "the tin " * 40, "--length", "32"]) == 2
+    assert "at most 32 ids, or a larger --length, received " in capsys.readouterr().err
+
+
+def test_a_process_warns_on_one_line(base, tmp_path):
+    file = lines(tmp_path / "two.jsonl", [{"text": ""}, {"text": "the"}])
+    command = [sys.executable, "-m", "singa_lite", "finetune", base, file, "--out", str(tmp_path / "out")]
+    environment = {**os.environ, "PYTHONPATH": str(Path(singa_lite.__file__).parents[1]), "PYTHONWARNINGS": "default"}
+    told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stderr
+    wanted = f"python -m singa_lite: {file}: 1 have nothing whose loss counts and were dropped"
+    assert told.splitlines()[0] == wanted
 
 
 def planned(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, int]:
@@ -247,6 +314,8 @@ PLANS_REFUSED = [
     (["--input-shape", "3"], "--length"),
     (["--weights", "q9_0"], "'q9_0'"),
     (["--length", "-1"], "length"),
+    (["--length", "10000000000"], "context, 64"),
+    (["--batch", "0"], "batch of at least 1"),
     (["--lora", "-1"], "rank"),
     (["--lora", "2", "--prediction", "--optimizer", "sgd"], "--optimizer"),
 ]
@@ -259,5 +328,4 @@ def test_plans_of_language_models_that_are_refused(base, capsys):
         assert word in told and told.count("\n") == 1, told
     assert program.main(["plan", "module:function", "--length", "3"]) == 2
     assert "--length: wanted it beside a language model" in capsys.readouterr().err
-    assert SIZES["context"] == 32
     assert program.main(["plan", base, "--prediction", "--device", "numpy"]) == 0

@@ -42,7 +42,7 @@ class Transfer(StrEnum):
 class Role(StrEnum):
     """The role of a block in a recorded step. Only intermediates are placed in the arena.
 
-    FROZEN and MAPPED are bytes that nobody writes, those of MAPPED in a file that is mapped.
+    FROZEN and MAPPED are weights that do not train, those of MAPPED in a file that is mapped.
     """
 
     INPUT = "input"

@@ -216,7 +216,7 @@ class MemoryPlan:
             f"unshared   {_mib(self.unshared_bytes)}, eager high water {_mib(self.eager_bytes)}",
             *(f"variants   {line}" for line in variant_lines(self.variants)),
             "outside    " + ", ".join(f"{role} {_mib(nbytes)}" for role, nbytes in held.items()),
-            *(f"{role:<10} {_mib(nbytes)} of quantised weights" for role, nbytes in frozen.items()),
+            *(f"{role:<10} {_mib(nbytes)} of weights that do not train" for role, nbytes in frozen.items()),
             *(
                 [f"unused     {_mib(self.unused_bytes)} that the net holds for other steps"]
                 if self.unused_bytes
