@@ -24,6 +24,7 @@ from singa_lite.optimizer.regularizer import Constraint, Regularizer
 from singa_lite.optimizer.rules import Rule, Rules, checked_rule
 from singa_lite.optimizer.stepping import LearningRate as LearningRate
 from singa_lite.optimizer.stepping import Stepping
+from singa_lite.optimizer.stored_parameters import Rounding, begin_count, own_forms, run_update, update_dtype
 from singa_lite.tensor import Shape, Tensor
 
 
@@ -60,7 +61,7 @@ class Optimizer(Stepping):
     #: The kernel's state arguments in order; `slots` has those that this optimizer keeps.
     kernel_slots: tuple[str, ...]
     live_options: ClassVar[frozenset[str]] = frozenset({"lr", "schedule"})
-    further_options: ClassVar[frozenset[str]] = frozenset({"settings", "slots", "state", "state_dtype", "gathering"})
+    further_options: ClassVar[frozenset[str]] = frozenset({"settings", "slots", "state", "state_dtype", "rounding", "gathering"})
 
     def __init__(
         self,
@@ -76,6 +77,7 @@ class Optimizer(Stepping):
         self.slots = self.kernel_slots
         self.state: dict[str | Tensor, dict[str, Tensor]] = StateTable()
         self.state_dtype: str | None = None
+        self.rounding = Rounding()
         self.gathering = GradientAccumulation()
         general = checked_rule(type(self).__name__, "*", regularizer=regularizer, constraint=constraint)
         self._rules = Rules(general)
@@ -241,14 +243,9 @@ class Optimizer(Stepping):
                 rule.constraint.apply(gradient)
             if rule.regularizer is not None:
                 rule.regularizer.apply(value, gradient, rule.decay_mult)
-            device.run(
-                self.kernel,
-                gradient,
-                self.rate(device) if rate is None else rate,
-                value,
-                *(state.get(slot) for slot in self.kernel_slots),
-                hyper=hyper,
-            )
+            rate = self.rate(device) if rate is None else rate
+            operands = gradient, rate, value, *(state.get(slot) for slot in self.kernel_slots)
+            run_update(device, self.kernel, operands, state, hyper)
 
     def note_in(self, graph: Graph) -> None:
         """What is recorded goes by its options, those of its rules' parts, and its state."""
@@ -264,14 +261,18 @@ class Optimizer(Stepping):
         return self.weight_decay * self._rules.of(name).decay_mult
 
     def zeros_like(self, value: Tensor) -> Tensor:
-        """Zeros of a parameter's shape and dtype, which lie as it does."""
-        return _zeros(value.shape, value.dtype, value)
+        """Zeros of a parameter's shape, in its gradient's dtype, which lie as it does."""
+        return _zeros(value.shape, update_dtype(value), value)
 
     def slot_form(self, slot: str, value: Tensor) -> tuple[Shape, DType]:
         """Shape and dtype of a state tensor for a parameter: by `state_dtype` those of its value; count is int64 ()."""
         if slot == "count":
             return (), np.dtype(np.int64)
-        return state_dtype.form(self.state_dtype, value.shape, value.dtype)
+        return state_dtype.form(self.state_dtype, value.shape, update_dtype(value))
+
+    def state_forms(self, value: Tensor) -> dict[str, tuple[Shape, DType]]:
+        """{slot: shape and dtype} of all state of a parameter."""
+        return {slot: self.slot_form(slot, value) for slot in self.slots} | own_forms(value, self.rounding)
 
     def state_for(self, name: str | None, value: Tensor) -> dict[str, Tensor]:
         """The state of a parameter, {slot: Tensor} on value's device; made of zeros if there is none yet.
@@ -279,9 +280,10 @@ class Optimizer(Stepping):
         ShapeError if there is state for a parameter of another shape or dtype under this name.
         """
         key: str | Tensor = value if name is None else name
-        specs = {slot: self.slot_form(slot, value) for slot in self.slots}
+        specs = self.state_forms(value)
         if key not in self.state:
             self.state[key] = {slot: _zeros(*spec, value) for slot, spec in specs.items()}
+            begin_count(self.state[key]["count"], value, name, self.rounding)
         state = self.state[key]
         if any((tensor.shape, tensor.dtype) != specs[slot] for slot, tensor in state.items()):
             raise ShapeError(
@@ -320,7 +322,8 @@ class Optimizer(Stepping):
         if gradient.shape != value.shape:
             raise ShapeError(f"{where}: wanted a gradient of shape {value.shape}, received {gradient.shape}")
         common_device(where, [value, gradient])
-        if value.dtype.kind != "f" or gradient.dtype != value.dtype:
+        wide = update_dtype(value)
+        if wide.kind != "f" or gradient.dtype != wide:
             raise TypeError(
                 f"{where}: wanted a float parameter and a gradient of its dtype, "
                 f"received {value.dtype} and {gradient.dtype}"
