@@ -8,8 +8,9 @@ from weakref import WeakKeyDictionary
 
 from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.manifest import Attribute, digest
+from singa_lite.snapshots.stored_parameters import lazy
 from singa_lite.snapshots.tree import Tree
-from singa_lite.tensor import Tensor, to_numpy
+from singa_lite.tensor import Tensor
 from singa_lite.training.trained_net import TrainedNet
 
 #: Attributes of a tree without the base: the SHA-256 that `base_digest` gives; options of the adapters by layer, JSON.
@@ -32,7 +33,7 @@ def base_digest(net: TrainedNet) -> str:
     """The SHA-256 of names, shapes, dtypes and bytes of the base, in hexadecimal digits."""
     whole = sha256()
     for path, tensor in sorted(base_parameters(net).items()):
-        array = to_numpy(tensor)
+        array = lazy(tensor).fetch()
         whole.update(f"{path} {array.shape} {array.dtype.name} {digest(array)}\n".encode())
     return whole.hexdigest()
 
