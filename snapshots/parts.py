@@ -9,7 +9,7 @@ from singa_lite.common.errors import SnapshotError
 from singa_lite.common.notice import warn
 from singa_lite.snapshots.net_tree import check_entries, of_layers, without_constants
 from singa_lite.snapshots.stored_parameters import as_floats, spec
-from singa_lite.snapshots.tree import Tree, check_format
+from singa_lite.snapshots.tree import ArraySpec, Tree, check_format
 from singa_lite.training.trained_net import TrainedNet
 
 #: How paths of a net's tensors begin, and of what a partial load leaves where it is.

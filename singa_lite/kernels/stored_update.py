@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import cast
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -19,7 +20,7 @@ from singa_lite.common.strides import memory_order
 from singa_lite.kernels.interface import SIGNATURES, update_of
 from singa_lite.kernels.interface.state_format import BLOCKED, Blocks
 from singa_lite.kernels.kernel_set import KernelSet, Launch, Settings, TensorSpec, TensorSpecs
-from singa_lite.kernels.pieces import Arrays
+from singa_lite.kernels.pieces import Arrays, required
 from singa_lite.kernels.routine import in_order
 from singa_lite.kernels.specs import spec_of
 
@@ -37,9 +38,11 @@ class StoredUpdate:
     def __init__(self, name: str, kernels: KernelSet) -> None:
         self.update, self.kernels = update_of(name), kernels
 
-    def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
+    def supports(self, specs: TensorSpecs, settings: Settings) -> bool:
         """It can do every call that its set can do in float32."""
         return True
+
+    serves = supports
 
     def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
         """Of the largest piece, and of the call that needs most."""
@@ -57,8 +60,8 @@ class StoredUpdate:
     def _launches(self, pieces: _Pieces, rest: Array | None, settings: Settings) -> Iterator[Launch]:
         for cut in pieces.cuts:
             yield partial(np.copyto, pieces.own_count, pieces.count)
-            for name, arrays, given in pieces.calls(cut, settings):
-                yield self.kernels.prepare(name, arrays, rest, given)
+            for name, arrays, also in pieces.calls(cut, settings):
+                yield self.kernels.prepare(name, arrays, rest, also)
         yield partial(np.copyto, pieces.count, pieces.own_count)
 
 
@@ -69,8 +72,7 @@ class _Pieces:
         signature = SIGNATURES[update]
         self.update, self.arrays, self.error = update, arrays[:-1], arrays[-1]
         named = dict(zip(signature.tensors, arrays, strict=False))
-        value, count = named["value"], named["count"]
-        assert value is not None and count is not None
+        value, count = required(named["value"]), required(named["count"])
         self.value, self.count = value, count
         self.order = memory_order(value.shape, value.strides)
         self.axis = self.order[0] if self.order else 0
@@ -92,12 +94,15 @@ class _Pieces:
     def calls(self, cut: slice, settings: Settings) -> Iterator[_Call]:
         """Of one piece."""
         value = self._of_value(self.value, cut)
+        given = {name: setting for name, setting in settings.items() if name != "first"}
         wide = _carved(self.scratch, self.wide_at, spec_of(value).without_gaps(_WIDE))
         error = None if self.error is None else self._of_value(self.error, cut)
         yield ("copy", (value, wide), {}) if error is None else ("add_error", (value, error, wide), {})
-        yield self.update, tuple(self._of_update(array, cut, wide) for array in self.arrays), settings
+        yield self.update, tuple(self._of_update(array, cut, wide) for array in self.arrays), given
         if error is None:
-            yield "round_by_chance", (wide, self.own_count, value), {}
+            rows = cast(int, settings["first"]) + cut.start
+            start = rows * (self.value.size // max(self.value.shape[self.axis], 1)) if value.ndim else 0
+            yield "round_by_chance", (wide, self.own_count, value), {"start": start}
         else:
             yield "split_error", (wide, value, error), {}
 
@@ -130,4 +135,3 @@ def _carved(scratch: Array | None, start: int, spec: TensorSpec) -> Array:
 
 def _aligned(nbytes: int) -> int:
     return -(-nbytes // _ALIGNMENT) * _ALIGNMENT
-

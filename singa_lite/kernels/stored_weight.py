@@ -1,4 +1,4 @@
-"""Products with a weight in bfloat16 of activations in float32, and its rows by ids: the weight as blocks of one number.
+"""Products of activations in float32 with a weight in bfloat16, and its rows by ids: blocks of one number.
 
     y = x @ weight                        quantized_linear_derivative of its bytes, (in, 2 * out), in format "bf16"
     y = x @ weight^T, dx = dy @ weight^T  quantized_linear
@@ -15,7 +15,7 @@ import numpy as np
 
 from singa_lite.common.array_types import Array
 from singa_lite.kernels.kernel_set import KernelSet, Launch, Settings, TensorSpec, TensorSpecs
-from singa_lite.kernels.pieces import Arrays
+from singa_lite.kernels.pieces import Arrays, required
 from singa_lite.kernels.routine import in_order
 from singa_lite.kernels.specs import spec_of
 
@@ -52,14 +52,15 @@ class WithStoredWeight:
     def __init__(self, name: str, kernels: KernelSet) -> None:
         self.name, self.kernels = name, kernels
 
-    def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
+    def supports(self, specs: TensorSpecs, settings: Settings) -> bool:
         """It can do every call of `reads_weight`."""
         return True
 
+    serves = supports
+
     def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
         """Of the call that needs most."""
-        weight = specs[1]
-        assert weight is not None
+        weight = required(specs[1])
         (rows, columns), (pitch, step), by_columns = weight.shape, weight.strides, _lies_by_columns(weight)
         if by_columns:
             rows, columns, pitch = columns, rows, step
@@ -68,12 +69,11 @@ class WithStoredWeight:
 
     def prepare(self, arrays: Arrays, scratch: Array | None, settings: Settings) -> Launch:
         """Bind all of them."""
-        weight = arrays[1]
-        assert weight is not None
+        weight = required(arrays[1])
         by_columns = _lies_by_columns(spec_of(weight))
         as_bytes = (weight.T if by_columns else weight).view(np.uint8)
         calls = self._calls(arrays, as_bytes, by_columns, settings)
-        return in_order([self.kernels.prepare(name, given, scratch, also) for name, given, also in calls])
+        return in_order([self.kernels.prepare(name, each, scratch, also) for name, each, also in calls])
 
     def _calls(
         self, operands: Sequence[Any], weight: object, by_columns: bool, settings: Settings

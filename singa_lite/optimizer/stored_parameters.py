@@ -57,8 +57,8 @@ def check(optimizer: Stepping, rounding: Rounding) -> None:
     """ValueError where the optimizer has state of values that were rounded otherwise."""
     if optimizer.state and rounding.name != optimizer.rounding.name:
         raise ValueError(
-            f"compile parameter_dtype, rounding: wanted {optimizer.rounding.name!r}, by which {type(optimizer).__name__} "
-            f"keeps the state that it has, received {rounding.name!r}; a new optimizer begins with none"
+            f"compile parameter_dtype, rounding: wanted {optimizer.rounding.name!r}, by which the state of "
+            f"{type(optimizer).__name__} was made, received {rounding.name!r}; a new optimizer begins with none"
         )
 
 
@@ -68,6 +68,6 @@ def run_update(
     """Do an update, or record it: gradient, rate, value and so on. A stored value is rounded behind it."""
     value = operands[2]
     if value is not None and is_stored(value):
-        device.run(stored_update(kernel), *operands, state.get(ERROR), hyper=hyper)
+        device.run(stored_update(kernel), *operands, state.get(ERROR), hyper=hyper, first=0)
     else:
         device.run(kernel, *operands, hyper=hyper)

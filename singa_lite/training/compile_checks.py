@@ -82,8 +82,8 @@ def check_stored(settings: Settings, optimizer: Optimizer, layers: LayerGraph) -
         raise ValueError(f"{what}: wanted a net in float32, received one in {layers.dtype}")
     if layers.device.runtime.is_asynchronous:
         raise DeviceError(f"{what}: wanted a net on a CPU, received device {layers.device.name}")
-    if settings.parallel is not None and settings.parallel.shard is not None:
-        raise ValueError(f"{what}: wanted parallel= without shard, received shard={settings.parallel.shard!r}")
+    if settings.parallel is not None and settings.parallel.size > 1:
+        raise ValueError(f"{what}: wanted a net that one process trains, received {settings.parallel.size}")
 
 
 def data_parallel_step(

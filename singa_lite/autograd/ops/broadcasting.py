@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from singa_lite.autograd.ops.op import Cast, Op, checked_tensor
-from singa_lite.common.array_types import DType
 from singa_lite.common.checks import real
 from singa_lite.common.errors import ShapeError
 from singa_lite.tensor import Shape, Tensor, checked_dtype, operand

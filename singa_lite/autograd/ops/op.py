@@ -120,7 +120,7 @@ class Op(Unique):
         return results
 
     def _widened(self, inputs: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
-        """The inputs, those in bfloat16 beside others in float32 as float32, but for those that are read as they are."""
+        """The inputs, those in bfloat16 beside others in float32 widened, but for those that are read as they are."""
         if not {"bfloat16", "float32"} <= {t.dtype.name for t in inputs if t is not None}:
             return inputs
         is_stored = [t is not None and t.dtype.name == "bfloat16" for t in inputs]

@@ -99,8 +99,8 @@ class Signatures(dict[str, Signature]):
 
     A name of an own kernel has a dot, no other has one. An own kernel is there for as long as somebody holds its
     signature, and its name never stands for another one, as rules that were worked out by name are remembered.
-    Nor are joined calls gone over (`joined_name`), whose signatures follow from those of the calls, nor updates of values
-    that are stored in bfloat16 (`stored_update`).
+    Nor are joined calls gone over (`joined_name`), or updates of values that are stored in bfloat16 (`stored_update`):
+    their signatures follow from others.
     """
 
     def __init__(self) -> None:
@@ -156,6 +156,7 @@ def stored_update(kernel: str) -> str:
 
     The value is widened, updated and rounded piece by piece. error: int8 of the value's shape, what rounding to nearest
     left over (`split_error`); without it the value is rounded by chance, and count is that of `round_by_chance`.
+    first: the number of the value's first row in the parameter.
     """
     return f"{kernel}{_STORED}"
 
@@ -172,6 +173,7 @@ def _stored(one: Signature) -> Signature:
         tensors=(*one.tensors, "error"),
         roles=(*one.roles, "Update"),
         optional=one.optional | {"error"},
+        settings=(*one.settings, "first"),
         doc=f"`{one.name}` of a value that is stored in bfloat16.",
     )
 

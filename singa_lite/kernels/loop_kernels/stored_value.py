@@ -12,7 +12,7 @@ from singa_lite.kernels.loop_kernels.routine import Builder, Call, Routine, want
 def _round_by_chance(call: Call, routine: Routine) -> None:
     x, count, value = call["x"], call["count"], call["value"]
     check_key(count)
-    routine.run("round_by_chance", x, count, value, _size(x, value))
+    routine.run("round_by_chance", x, count, value, _size(x, value), int(call.number("start")))
 
 
 def _split_error(call: Call, routine: Routine) -> None:

@@ -5,15 +5,16 @@
 #include "philox.h"
 
 #define INFINITE 0x7f800000u
+#define PLACE 0x9E3779B9u
 
-void round_by_chance(const float *x, const int64_t *count, void *value, int64_t size) {
+void round_by_chance(const float *x, const int64_t *count, void *value, int64_t size, int64_t start) {
     uint64_t key[3] = {(uint64_t)count[1], (uint64_t)count[2], (uint64_t)count[0]}, words[4];
     philox(key, 1, words); /* NumPy counts before it draws */
     uint32_t chance = (uint32_t)(words[0] >> 32);
     uint16_t *to = value;
 #pragma omp parallel for simd schedule(static) if (parallel : size > SMALL)
     for (int64_t i = 0; i < size; i++)
-        to[i] = rounded_by_chance(x[i], chance);
+        to[i] = rounded_by_chance(x[i], chance + (uint32_t)(start + i) * PLACE);
 }
 
 void split_error(const float *x, void *value, int8_t *error, int64_t size) {

@@ -4,8 +4,8 @@
 
 #include "state_format.h"
 
-/* count: updates so far, seed, stream: the key of all chances is a word of Philox. */
-void round_by_chance(const float *x, const int64_t *count, void *value, int64_t size);
+/* count: updates so far, seed, stream: the key of all chances is a word of Philox. start: the first element's place. */
+void round_by_chance(const float *x, const int64_t *count, void *value, int64_t size, int64_t start);
 
 /* error: what rounding to nearest leaves over, in 1/256 of the last place. */
 void split_error(const float *x, void *value, int8_t *error, int64_t size);
