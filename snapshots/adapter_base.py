@@ -11,6 +11,7 @@ import numpy as np
 from singa_lite.common.array_types import Array
 from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots.manifest import Attribute, digest
+from singa_lite.snapshots.stored_parameters import lazy
 from singa_lite.snapshots.tree import Tree
 from singa_lite.tensor import Tensor, release_pages, to_numpy
 from singa_lite.training.trained_net import TrainedNet
@@ -43,8 +44,9 @@ def base_digest(net: TrainedNet) -> str:
     """The SHA-256 of names, shapes, dtypes and bytes of the base, in hexadecimal digits."""
     whole = sha256()
     for path, tensor in sorted(base_parameters(net).items()):
-        found = _frozen_digest(tensor) if path.startswith("frozen/") else digest(to_numpy(tensor))
-        whole.update(f"{path} {tensor.shape} {tensor.dtype.name} {found}\n".encode())
+        stored = lazy(tensor)
+        found = _frozen_digest(tensor) if path.startswith("frozen/") else digest(stored.fetch())
+        whole.update(f"{path} {stored.shape} {stored.dtype.name} {found}\n".encode())
     return whole.hexdigest()
 
 

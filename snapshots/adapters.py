@@ -18,7 +18,7 @@ from singa_lite.common.errors import GraphError, SnapshotError
 from singa_lite.common.notice import warn
 from singa_lite.layer.layer import Layer
 from singa_lite.layer.lora import LORA_NAMES, A, Lora, checked_lora
-from singa_lite.snapshots import formats, maps, net_tree
+from singa_lite.snapshots import formats, maps, net_tree, stored_parameters
 from singa_lite.snapshots.adapter_base import BASE, base_digest
 from singa_lite.snapshots.formats import Path
 from singa_lite.snapshots.language.config import LanguageConfig
@@ -28,7 +28,7 @@ from singa_lite.snapshots.readers import raw, safetensors
 from singa_lite.snapshots.readers.raw import Unchecked
 from singa_lite.snapshots.torch_layout import NameMap, TorchLayout
 from singa_lite.snapshots.tree import VERSION, ArraySpec, LazyArray, Tree
-from singa_lite.tensor import Shape, to_numpy
+from singa_lite.tensor import Shape
 from singa_lite.training.trained_net import TrainedNet
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
@@ -61,7 +61,7 @@ def save(net: TrainedNet, folder: Path, names: object, base: str | None) -> None
         )
     tensors, arrays = net_tree.of_layers(net), dict[str, LazyArray]()
     for path in (f"parameters/{layer}/{name}" for layer in adapters for name in LORA_NAMES):
-        arrays[path] = LazyArray(tensors[path].shape, tensors[path].dtype, partial(to_numpy, tensors[path]))
+        arrays[path] = stored_parameters.widened(stored_parameters.lazy(tensors[path]))
     attributes: dict[str, Attribute] = {"format": "singa_lite", "version": VERSION, "entries": len(arrays)}
     contents = Tree(arrays, attributes | {BASE: base_digest(net)})
     try:

@@ -16,11 +16,11 @@ from singa_lite.common.errors import ConfigError, SnapshotError
 from singa_lite.layer.layer import Layer
 from singa_lite.layer.lora import is_adapter
 from singa_lite.optimizer import Optimizer
-from singa_lite.snapshots import adapter_base, sharded_state, step_state
+from singa_lite.snapshots import adapter_base, sharded_state, step_state, stored_parameters
 from singa_lite.snapshots.config import config_of
 from singa_lite.snapshots.manifest import Attribute
-from singa_lite.snapshots.tree import VERSION, ArraySpec, LazyArray, Tree, check_format, number_of
-from singa_lite.tensor import Shape, Tensor, to_numpy
+from singa_lite.snapshots.tree import VERSION, ArraySpec, Tree, check_format, number_of
+from singa_lite.tensor import Shape, Tensor
 from singa_lite.training.trained_net import TrainedNet
 
 #: Options of layers, numbers or flags, by which their arrays lie otherwise in other programs' files.
@@ -46,7 +46,8 @@ def of_net(net: TrainedNet, whole_step: bool = True) -> Tree:
             attributes["state_dtype"] = net.optimizer.state_dtype
         if net.optimizer.gathering.done:
             attributes |= step_state.attributes(net.optimizer.gathering)
-    arrays = {path: LazyArray(t.shape, t.dtype, partial(to_numpy, t)) for path, t in tensors(net).items()}
+    attributes |= stored_parameters.attributes_of(net.parameters())
+    arrays = {path: stored_parameters.lazy(tensor) for path, tensor in tensors(net).items()}
     return Tree(arrays, attributes | {"entries": len(arrays)})
 
 
@@ -92,7 +93,7 @@ def restore(
     before the net changes; if it raises, nothing changes. Forgets an unfinished step.
     """
     check_format(snapshot)
-    snapshot = without_constants(net, snapshot)
+    snapshot = without_constants(net, stored_parameters.as_floats(snapshot))
     receiver = net.optimizer if optimizer is None or optimizer else None
     if optimizer and receiver is None:
         raise SnapshotError(f"{snapshot.path}: wanted a compiled net to put the optimizer's state into")
@@ -214,12 +215,12 @@ def _updated(snapshot: Tree, parameters: list[str]) -> list[str]:
 
 
 def _wanted_specs(net: TrainedNet, optimizer: Optimizer | None, updated: list[str]) -> dict[str, ArraySpec]:
-    wanted = {path: ArraySpec(tensor.shape, tensor.dtype) for path, tensor in of_layers(net).items()}
+    wanted = {path: stored_parameters.spec(tensor) for path, tensor in of_layers(net).items()}
     if optimizer is not None:
         parameters = net.parameters()
         for name in updated:
-            for slot in optimizer.slots:
-                wanted[f"optimizer/{name}/{slot}"] = ArraySpec(*optimizer.slot_form(slot, parameters[name]))
+            for slot, form in optimizer.state_forms(parameters[name]).items():
+                wanted[f"optimizer/{name}/{slot}"] = ArraySpec(*form)
     return wanted
 
 

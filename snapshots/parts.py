@@ -8,6 +8,7 @@ from typing import NamedTuple
 from singa_lite.common.errors import SnapshotError
 from singa_lite.common.notice import warn
 from singa_lite.snapshots.net_tree import check_entries, of_layers, without_constants
+from singa_lite.snapshots.stored_parameters import as_floats, spec
 from singa_lite.snapshots.tree import ArraySpec, Tree, check_format
 from singa_lite.training.trained_net import TrainedNet
 
@@ -23,11 +24,11 @@ def restore(net: TrainedNet, snapshot: Tree, layers: Collection[str] | None, str
     read once before the net changes. Forgets an unfinished step.
     """
     check_format(snapshot)
-    snapshot = without_constants(net, snapshot)
+    snapshot = without_constants(net, as_floats(snapshot))
     if not snapshot.arrays:
         raise SnapshotError(f"{snapshot.path}: wanted a file with arrays, received an empty one")
     tensors = {path: t for path, t in of_layers(net).items() if layers is None or _belongs_to(path, layers)}
-    specs = {path: ArraySpec(t.shape, t.dtype) for path, t in tensors.items()}
+    specs = {path: spec(t) for path, t in tensors.items()}
     found = _compared(snapshot, specs)
     if strict:
         check_entries(snapshot, specs, found.unused if layers is None else ())

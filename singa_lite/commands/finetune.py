@@ -72,6 +72,7 @@ def finetuned(wanted: FinetuneRequest) -> Iterator[str]:
     before = snapshots.latest(saving.folder.path)
     model = language.opened(wanted.base)
     rows, prompt = _texts(tokenizer_of(model.tokenizer, wanted.base), wanted, min(_LENGTH, model.config.context))
+    del model  # with the tokenizer's first form, beside the one of the net
     yield f"{wanted.data}: {rows}"
     net = models.load(wanted.base, _positions(rows, wanted), packed=wanted.packed, seed=wanted.seed)
     net.add_lora(wanted.rank, wanted.alpha or 2.0 * wanted.rank)

@@ -7,13 +7,21 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import prod
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from singa_lite.common.array_types import Array
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import TensorSpec, TensorSpecs
 
 Arrays: TypeAlias = tuple[Array | None, ...]
+Operand = TypeVar("Operand")
+
+
+def required(operand: Operand | None) -> Operand:
+    """An operand that a call of this kernel has. ValueError where it is left out."""
+    if operand is None:
+        raise ValueError("wanted an operand that the kernel cannot do without, received None")
+    return operand
 
 
 def pieces(name: str, specs: TensorSpecs, nbytes: int, summed: bool = False) -> list[slice]:

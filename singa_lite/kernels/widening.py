@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.kernels.interface import SIGNATURES
+from singa_lite.kernels.interface import SIGNATURES, update_of
 from singa_lite.kernels.kernel_set import (
     Described,
     Kernel,
@@ -31,6 +31,8 @@ from singa_lite.kernels.kernel_set import (
 from singa_lite.kernels.pieces import Arrays, cut_arrays, cut_specs, pieces
 from singa_lite.kernels.routine import in_order
 from singa_lite.kernels.specs import spec_of
+from singa_lite.kernels.stored_update import StoredUpdate
+from singa_lite.kernels.stored_weight import WithStoredWeight, reads_weight
 from singa_lite.kernels.summed import SummedKernel, summed_pieces
 
 NARROW = "bfloat16"
@@ -45,6 +47,8 @@ _ALIGNMENT = 64
 _MOVES = frozenset({"copy"})
 #: Those that round to another type, once, without being widened.
 _CASTS = frozenset({"cast"})
+#: Those that are of bfloat16 itself.
+_STORES = frozenset({"round_by_chance", "split_error", "add_error"})
 #: NumPy's own, in which sets have kernels too.
 _HALF = "float16"
 #: Families of kernels that would round on the way, or add up, in float16 where all floats of a call are in it.
@@ -55,7 +59,14 @@ class WideningSet(KernelSet):
     """A set of kernels over NumPy's arrays that serves calls with operands in 16 bits by those in float32."""
 
     def choose(self, name: str, specs: TensorSpecs, settings: Settings) -> Kernel:
-        """As `KernelSet.choose`; of a call in 16 bits the kernel that takes it as it is, or the one that widens."""
+        """As `KernelSet.choose`; of a call in 16 bits the kernel that takes it as it is, or the one that widens.
+
+        Values and weights that are stored in bfloat16 have kernels of their own.
+        """
+        if update_of(name):
+            return StoredUpdate(name, self)
+        if reads_weight(name, specs, settings):
+            return WithStoredWeight(name, self)
         if not _narrow(name, specs) or self._takes(name, specs, settings):
             return super().choose(name, specs, settings)
         widened = WidenedKernel(name, self)
@@ -88,7 +99,7 @@ class WideningSet(KernelSet):
         return partial(_round if target.dtype.name == _HALF else np.copyto, target, source, casting="unsafe")
 
     def _takes(self, name: str, specs: TensorSpecs, settings: Settings) -> bool:
-        return name in _MOVES or self.takes_narrow(name, specs, settings)
+        return name in _MOVES | _STORES or self.takes_narrow(name, specs, settings)
 
 
 class WidenedKernel:

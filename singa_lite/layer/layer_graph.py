@@ -17,6 +17,7 @@ from singa_lite.layer.freezing import Freeze
 from singa_lite.layer.layer import Context, Layer, Node, check_new
 from singa_lite.layer.topology import Lengths, Source, Topology
 from singa_lite.tensor import DeviceSpec, Shape, Tensor
+from singa_lite.tensor.making import store_as
 
 LayerLike = Layer | str | tuple[Layer | str, int]
 
@@ -293,6 +294,12 @@ class LayerGraph:
         if self._lengths is None:
             self._lengths = Lengths(nodes, self.input_ids(), self.input_shapes())
         return self._lengths
+
+    def store_parameters(self, dtype: DType) -> None:
+        """Stores matrices and filters in this dtype, float32 or bfloat16; vectors stay in float32, as other nets do."""
+        for value in self.parameters().values():
+            if value.ndim > 1 and value.dtype != dtype and self.dtype == np.float32:
+                store_as(value, dtype)
 
     def _check_names(self, where: str, names: Sequence[str | None]) -> None:
         """GraphError unless all of the names (None aside) are layers of the net, or paths of layers within these."""

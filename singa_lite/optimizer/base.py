@@ -22,8 +22,10 @@ from singa_lite.optimizer import state_dtype
 from singa_lite.optimizer.gradient_accumulation import GradientAccumulation
 from singa_lite.optimizer.regularizer import Constraint, Regularizer
 from singa_lite.optimizer.rules import Rule, Rules, checked_rule
+from singa_lite.optimizer.state_tensors import are_abstract, move, zeros
 from singa_lite.optimizer.stepping import LearningRate as LearningRate
 from singa_lite.optimizer.stepping import Stepping
+from singa_lite.optimizer.stored_parameters import Rounding, begin_count, own_forms, run_update, update_dtype
 from singa_lite.tensor import Shape, Tensor
 
 
@@ -60,7 +62,9 @@ class Optimizer(Stepping):
     #: The kernel's state arguments in order; `slots` has those that this optimizer keeps.
     kernel_slots: tuple[str, ...]
     live_options: ClassVar[frozenset[str]] = frozenset({"lr", "schedule"})
-    further_options: ClassVar[frozenset[str]] = frozenset({"settings", "slots", "state", "state_dtype", "gathering"})
+    further_options: ClassVar[frozenset[str]] = frozenset(
+        {"settings", "slots", "state", "state_dtype", "rounding", "gathering"}
+    )
 
     def __init__(
         self,
@@ -76,6 +80,7 @@ class Optimizer(Stepping):
         self.slots = self.kernel_slots
         self.state: dict[str | Tensor, dict[str, Tensor]] = StateTable()
         self.state_dtype: str | None = None
+        self.rounding = Rounding()
         self.gathering = GradientAccumulation()
         general = checked_rule(type(self).__name__, "*", regularizer=regularizer, constraint=constraint)
         self._rules = Rules(general)
@@ -241,14 +246,9 @@ class Optimizer(Stepping):
                 rule.constraint.apply(gradient)
             if rule.regularizer is not None:
                 rule.regularizer.apply(value, gradient, rule.decay_mult)
-            device.run(
-                self.kernel,
-                gradient,
-                self.rate(device) if rate is None else rate,
-                value,
-                *(state.get(slot) for slot in self.kernel_slots),
-                hyper=hyper,
-            )
+            rate = self.rate(device) if rate is None else rate
+            operands = gradient, rate, value, *(state.get(slot) for slot in self.kernel_slots)
+            run_update(device, self.kernel, operands, state, hyper)
 
     def note_in(self, graph: Graph) -> None:
         """What is recorded goes by its options, those of its rules' parts, and its state."""
@@ -264,14 +264,18 @@ class Optimizer(Stepping):
         return self.weight_decay * self._rules.of(name).decay_mult
 
     def zeros_like(self, value: Tensor) -> Tensor:
-        """Zeros of a parameter's shape and dtype, which lie as it does."""
-        return _zeros(value.shape, value.dtype, value)
+        """Zeros of a parameter's shape, in its gradient's dtype, which lie as it does."""
+        return zeros(value.shape, update_dtype(value), value)
 
     def slot_form(self, slot: str, value: Tensor) -> tuple[Shape, DType]:
         """Shape and dtype of a state tensor for a parameter: by `state_dtype` those of its value; count is int64 ()."""
         if slot == "count":
             return (), np.dtype(np.int64)
-        return state_dtype.form(self.state_dtype, value.shape, value.dtype)
+        return state_dtype.form(self.state_dtype, value.shape, update_dtype(value))
+
+    def state_forms(self, value: Tensor) -> dict[str, tuple[Shape, DType]]:
+        """{slot: shape and dtype} of all state of a parameter."""
+        return {slot: self.slot_form(slot, value) for slot in self.slots} | own_forms(value, self.rounding)
 
     def state_for(self, name: str | None, value: Tensor) -> dict[str, Tensor]:
         """The state of a parameter, {slot: Tensor} on value's device; made of zeros if there is none yet.
@@ -279,9 +283,10 @@ class Optimizer(Stepping):
         ShapeError if there is state for a parameter of another shape or dtype under this name.
         """
         key: str | Tensor = value if name is None else name
-        specs = {slot: self.slot_form(slot, value) for slot in self.slots}
+        specs = self.state_forms(value)
         if key not in self.state:
-            self.state[key] = {slot: _zeros(*spec, value) for slot, spec in specs.items()}
+            self.state[key] = {slot: zeros(*spec, value) for slot, spec in specs.items()}
+            begin_count(self.state[key]["count"], value, name, self.rounding)
         state = self.state[key]
         if any((tensor.shape, tensor.dtype) != specs[slot] for slot, tensor in state.items()):
             raise ShapeError(
@@ -289,7 +294,7 @@ class Optimizer(Stepping):
                 f"{list(state.values())}, received {value.shape} {value.dtype}; one optimizer serves one net"
             )
         if state["count"].device is not value.device:
-            _move(state, device_of(value))
+            move(state, device_of(value))
         return state
 
     def tensors(self) -> list[Tensor]:
@@ -299,14 +304,14 @@ class Optimizer(Stepping):
 
     def to_device(self, device: Device) -> None:
         """Move the state of all parameters; what an abstract device has of it is made anew at the first update."""
-        for key in [key for key, state in self.state.items() if _are_abstract(state.values())]:
+        for key in [key for key, state in self.state.items() if are_abstract(state.values())]:
             del self.state[key]
-        for name in [name for name, total in self.gathering.sums.items() if _are_abstract([total])]:
+        for name in [name for name, total in self.gathering.sums.items() if are_abstract([total])]:
             del self.gathering.sums[name]
         for old in [old for old in self._rates if old.is_abstract and old is not device]:
             del self._rates[old]
         for state in (*self.state.values(), self.gathering.sums):
-            _move(state, device)
+            move(state, device)
 
     def _check(self, name: str | None, value: Tensor, gradient: Tensor) -> None:
         if not isinstance(value, Tensor) or not isinstance(gradient, Tensor):
@@ -320,31 +325,12 @@ class Optimizer(Stepping):
         if gradient.shape != value.shape:
             raise ShapeError(f"{where}: wanted a gradient of shape {value.shape}, received {gradient.shape}")
         common_device(where, [value, gradient])
-        if value.dtype.kind != "f" or gradient.dtype != value.dtype:
+        if update_dtype(value).kind != "f" or gradient.dtype != update_dtype(value):
             raise TypeError(
                 f"{where}: wanted a float parameter and a gradient of its dtype, "
                 f"received {value.dtype} and {gradient.dtype}"
             )
 
 
-def _zeros(shape: Shape, dtype: DType, value: Tensor) -> Tensor:
-    """State of a parameter, which lies as its value does, so that an update goes along both."""
-    made: Tensor = value.device.empty(shape, dtype, value.memory_order() if shape == value.shape else "")
-    made.layout = value.layout if shape == value.shape else ""
-    # A host copy, not a kernel: a recorded step must not clear the state at each replay.
-    with value.device.first_values():
-        made.copy_from_numpy(np.broadcast_to(np.zeros((), dtype), shape))
-    return made
-
-
-def _are_abstract(tensors: Iterable[Tensor]) -> bool:
-    """Whether state of a parameter, or its sum, has no bytes."""
-    return any(tensor.device.is_abstract for tensor in tensors)
-
-
 def _called(name: str | None, value: Tensor) -> str:
     return repr(name or value.name or "without a name")
-
-
-def _move(state: dict[str, Tensor], device: Device) -> None:
-    state.update({slot: tensor.to_device(device) for slot, tensor in state.items()})

@@ -9,6 +9,7 @@ from singa_lite.device import device_of
 from singa_lite.graph.graph import Phase
 from singa_lite.kernels.interface.update import SgdHyper
 from singa_lite.optimizer.base import LearningRate, Optimizer, Parts
+from singa_lite.optimizer.stored_parameters import run_update
 from singa_lite.tensor import Tensor
 
 
@@ -73,7 +74,8 @@ class SGD(Optimizer):
             momentum=0.0, dampening=0.0, nesterov=False, weight_decay=0.0, lr_mult=self._rules.of(name).lr_mult
         )
         with device.scope(Phase.UPDATE):
-            device.run("sgd", state["velocity"], self.rate(device), value, None, state["count"], hyper=hyper)
+            operands = state["velocity"], self.rate(device), value, None, state["count"]
+            run_update(device, "sgd", operands, state, hyper)
 
 
 class Nesterov(SGD):

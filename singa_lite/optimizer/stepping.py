@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, MutableMapping, Sequence
 from math import nan
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,16 +20,24 @@ from singa_lite.tensor import Tensor, from_numpy
 LearningRate = float | Callable[[int], float]
 
 
+class Rounding(NamedTuple):
+    """How values in bfloat16 are rounded; name None: there are none. seed: of the net, for "stochastic"."""
+
+    name: str | None = None
+    seed: int = 0
+
+
 class Stepping(Described):
     """Base of `Optimizer`: its schedule, and the steps that have begun. lr: a number or a schedule.
 
-    state, state_dtype, slots, gathering: the optimizer's own.
+    state, state_dtype, rounding, slots, gathering: the optimizer's own.
     """
 
     state: MutableMapping[Any, dict[str, Tensor]]
     gathering: GradientAccumulation
     slots: tuple[str, ...]
     state_dtype: str | None
+    rounding: Rounding
 
     def __init__(self, lr: LearningRate) -> None:
         if not hasattr(type(self), "kernel_slots"):

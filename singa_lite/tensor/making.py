@@ -11,7 +11,9 @@ from numpy.typing import ArrayLike, DTypeLike
 from singa_lite.common.array_types import Array, DType
 from singa_lite.common.arrays import check_detached, numbers, on_host
 from singa_lite.common.checks import is_int, real
+from singa_lite.common.option_version import VERSION
 from singa_lite.tensor.devices import found_device
+from singa_lite.tensor.geometry import checked_dtype
 from singa_lite.tensor.tensor import DeviceSpec, Tensor, TensorDevice
 
 
@@ -83,6 +85,16 @@ def from_numpy(array: ArrayLike, device: DeviceSpec = None) -> Tensor:
     with made.device.first_values():
         made.device.copy_in(made, given)
     return made
+
+
+def store_as(tensor: Tensor, dtype: DTypeLike) -> None:
+    """Rounds the values of a tensor to another float dtype; from then on it lies over other bytes."""
+    device = tensor.device
+    made: Tensor = device.empty(tensor.shape, checked_dtype("store_as", dtype), tensor.memory_order())
+    with device.first_values():
+        device.run("copy", tensor, made)
+    VERSION.rise()
+    tensor._block, tensor.dtype, tensor.strides, tensor.offset = made.block, made.dtype, made.strides, 0
 
 
 def operand(given: object, beside: Tensor) -> Any:

@@ -11,7 +11,7 @@ from singa_lite import optimizer as optimizers
 from singa_lite.common import threads
 from singa_lite.common.array_types import DType
 from singa_lite.common.checks import kind_of
-from singa_lite.common.errors import GraphError, PrecisionWarning
+from singa_lite.common.errors import DeviceError, GraphError, PrecisionWarning
 from singa_lite.common.notice import warn
 from singa_lite.device import Device
 from singa_lite.kernels.kernel_set import tf32_of
@@ -20,7 +20,7 @@ from singa_lite.layer.freezing import Freeze
 from singa_lite.layer.layer import Layer, Node
 from singa_lite.layer.layer_graph import LayerGraph
 from singa_lite.loss import Loss
-from singa_lite.optimizer import Optimizer, precision, state_dtype
+from singa_lite.optimizer import Optimizer, precision, state_dtype, stored_parameters
 from singa_lite.optimizer.loss_scale import LossScale
 from singa_lite.optimizer.loss_scale import checked as loss_scale_of
 from singa_lite.parallel.data_parallel import DataParallel
@@ -57,6 +57,7 @@ def compiled(
     if settings.micro_batches > 1:
         checked_count(nodes, settings.micro_batches, freeze, () if objective is None else objective.criteria)
     state_dtype.check(optimizer, settings.state_dtype, dtype)
+    check_stored(settings, optimizer, layers)
     scale = loss_scale_of(settings.loss_scale, settings.precision, dtype)
     layers._check_names("compile keep", settings.keep or ())
     for rule in settings.rules or ():
@@ -68,6 +69,21 @@ def compiled(
         settings.parallel.check_device("compile parallel", layers.device)
         check_ranks(settings.parallel, objective, optimizer, settings.state_dtype)
     return Compiled(settings=settings, optimizer=optimizer, scale=scale)
+
+
+def check_stored(settings: Settings, optimizer: Optimizer, layers: LayerGraph) -> None:
+    """ValueError, ImportError or DeviceError where parameters cannot be stored as `parameter_dtype` says."""
+    stored_parameters.check(optimizer, settings.rounding_of(layers.seed))
+    if settings.parameter_dtype == "float32":
+        return
+    narrow_dtype(settings.parameter_dtype, "parameter_dtype")
+    what = "compile parameter_dtype='bfloat16'"
+    if layers.dtype != np.float32:
+        raise ValueError(f"{what}: wanted a net in float32, received one in {layers.dtype}")
+    if layers.device.runtime.is_asynchronous:
+        raise DeviceError(f"{what}: wanted a net on a CPU, received device {layers.device.name}")
+    if settings.parallel is not None and settings.parallel.size > 1:
+        raise ValueError(f"{what}: wanted a net that one process trains, received {settings.parallel.size}")
 
 
 def data_parallel_step(

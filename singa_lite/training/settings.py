@@ -21,12 +21,15 @@ from singa_lite.compiler.report.plan_rows import CLASSES
 from singa_lite.graph.graph import ORDERS
 from singa_lite.layer.freezing import Freeze
 from singa_lite.layer.layer_graph import LayerGraph
+from singa_lite.optimizer.stored_parameters import ROUNDINGS, Rounding
 from singa_lite.parallel.data_parallel import DataParallel
 
 #: What `precision` takes. bfloat16 has 8 bits of exponent, as float32, and 7 of mantissa; float16 has 5, from
 #: 6e-8 to 65504, and 10. tf32 stores float32, and has the factors of products rounded to 10 bits of mantissa on a GPU.
 PRECISIONS = ("float32", "bfloat16", "float16", "tf32")
 _NARROW = ("bfloat16", "float16")
+#: What `parameter_dtype` takes: how matrices and filters are stored.
+PARAMETER_DTYPES = ("float32", "bfloat16")
 #: What `on_nan` takes: in `fit` alone an error; an error, a warning, or nothing, in every training step.
 ON_NAN = ("fit", "raise", "warn", None)
 
@@ -59,6 +62,8 @@ class Settings:
     memory_budget: int | None = None
     micro_batches: int = 1
     state_dtype: str | None = None
+    parameter_dtype: str = "float32"
+    rounding: str | None = None
     offload: str | None = None
     order: str = "recorded"
     workers: int = 1
@@ -103,6 +108,12 @@ class Settings:
         options = ("memory_budget", "offload", "precision", "order", "limits", "rules")
         return [name for name in options if getattr(self, name) != DEFAULTS[name]]
 
+    def rounding_of(self, seed: int) -> Rounding:
+        """Returns how updates round parameters that are stored in bfloat16. seed: of the net."""
+        if self.parameter_dtype == "float32":
+            return Rounding()
+        return Rounding(self.rounding or ROUNDINGS[0], seed)
+
     @property
     def is_narrow(self) -> bool:
         """Whether recorded steps store activations in 16 bits."""
@@ -122,10 +133,10 @@ DEFAULTS: Mapping[str, Any] = {each.name: each.default for each in fields(Settin
 NAMES = tuple(DEFAULTS)
 
 
-def narrow_dtype(name: str) -> DType:
-    """Returns NumPy's dtype of a precision. ImportError where NumPy has no such dtype."""
+def narrow_dtype(name: str, option: str = "precision") -> DType:
+    """Returns NumPy's dtype of a precision. ImportError, which names the option, where NumPy has no such dtype."""
     if name == "bfloat16" and find_spec("ml_dtypes") is None:
-        raise ImportError(f"compile precision={name!r}: wants NumPy's bfloat16, pip install ml_dtypes")
+        raise ImportError(f"compile {option}={name!r}: wants NumPy's bfloat16, pip install ml_dtypes")
     return np.dtype(import_module("ml_dtypes").bfloat16 if name == "bfloat16" else name)
 
 
@@ -184,6 +195,7 @@ CONSTRAINTS: Sequence[Constraint] = (
     Constraint("precision", "graph", bool, "graph=True, as only recorded steps are rewritten"),
     Constraint("workers", "order", _membership("dependencies"), "order='dependencies' beside it"),
     Constraint("order", "memory_budget", _membership(None), "no memory_budget, whose repeats want one order"),
+    Constraint("rounding", "parameter_dtype", _membership("bfloat16"), "parameter_dtype='bfloat16' beside it"),
     Constraint("float32_layers", "precision", _membership(*_NARROW), "precision='bfloat16' beside it"),
     *(_default("parallel", other, _has_peers) for other in OF_ONE_PROCESS),
     Constraint(
@@ -302,6 +314,8 @@ _CHECKS: Mapping[str, Callable[[str, Any], object]] = {
     "offload": or_none(_offload),
     "order": _choice_check(ORDERS),
     "workers": _count,
+    "parameter_dtype": _choice_check(PARAMETER_DTYPES),
+    "rounding": or_none(_choice_check(ROUNDINGS)),
     "precision": _choice_check(PRECISIONS),
     "float32_layers": _names,
     "clip_global_norm": or_none(above_zero),

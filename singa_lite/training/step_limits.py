@@ -90,7 +90,7 @@ def state_bytes(optimizer: Optimizer, parameters: Iterable[Tensor], rounded: Cal
     a tensor up to those of its region; by default as they are.
     """
     values = list(parameters)
-    forms = (optimizer.slot_form(slot, value) for value in values for slot in optimizer.slots)
+    forms = (form for value in values for form in optimizer.state_forms(value).values())
     return sum(rounded(tensor_bytes(shape, dtype)) for shape, dtype in forms) + _sum_bytes(optimizer, values, rounded)
 
 

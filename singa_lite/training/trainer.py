@@ -28,6 +28,7 @@ from singa_lite.training.settings import (
     Settings,
     check_default,
     described,
+    narrow_dtype,
 )
 from singa_lite.training.step_cache import StepCache
 from singa_lite.training.step_runner import StepRunner
@@ -122,6 +123,7 @@ class Trainer(Unique):
             own.function, own.objective = settings.step, StepObjective()
         self.own_step, self.nets = own, settings.nets or {}
         self.settings = settings
+        self.layers.store_parameters(narrow_dtype(settings.parameter_dtype))
         self.runner.steps, self.optimizer = steps, optimizer
 
     def set_option(self, name: str, value: Any) -> None:
@@ -152,6 +154,7 @@ class Trainer(Unique):
         optimizer.serve(self.layers)
         optimizer.gather(settings.accumulate, is_clipped or _counts_positions(losses))
         optimizer.keep_state_as(settings.state_dtype)
+        optimizer.rounding = settings.rounding_of(self.layers.seed)
 
     def _check_nets(self, settings: Settings) -> None:
         """TypeError, GraphError or ValueError for other nets that a step of the user's own cannot train."""

@@ -18,6 +18,7 @@ from singa_lite.snapshots.formats.table import Format, Save
 from singa_lite.snapshots.formats.table import Path as Path
 from singa_lite.snapshots.formats.table import of_path as of_path
 from singa_lite.snapshots.parts import LeftOut
+from singa_lite.snapshots.stored_parameters import as_floats
 from singa_lite.snapshots.tree import Tree, completed, is_of_weights, only_weights
 from singa_lite.training.trained_net import TrainedNet
 
@@ -53,6 +54,7 @@ def write(contents: Tree, path: Path, *, weights_only: bool = False, **options: 
     if not chosen.is_written:
         raise SnapshotError(f"{os.fsdecode(path)}: {chosen.name} files are only read; write .h5, .safetensors or .npz")
     contents = only_weights(contents) if weights_only else contents
+    contents = as_floats(contents) if "bfloat16" in chosen.dtypes else contents
     for entry, lazy in contents.arrays.items():
         if not chosen.can_hold(lazy.dtype):
             where, wanted = f"{os.fsdecode(path)}: entry {entry!r}", ", ".join(chosen.dtypes)
@@ -90,7 +92,7 @@ def load(
     of_file(path, options)  # raises for wrong arguments before the net is looked at
     if optimizer and (layers is not None or not strict):
         raise ValueError("load optimizer: wanted all of the net beside it, received layers= or strict=False")
-    wanted = net_tree.of_net(net, whole_step=False)
+    wanted = as_floats(net_tree.of_net(net, whole_step=False))
     wanted.is_partial = layers is not None or not strict
     with opened(path, wanted, **options) as found:
         left = LeftOut()

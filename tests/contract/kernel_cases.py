@@ -9,5 +9,6 @@ from kernel_cases_quantized import CASES as QUANTIZED
 from kernel_cases_recurrent import CASES as RECURRENT
 from kernel_cases_sequences import CASES as SEQUENCES
 from kernel_cases_spatial import CASES as SPATIAL
+from kernel_cases_stored import CASES as STORED
 
-CASES: dict[str, Case] = {**POINTWISE, **SPATIAL, **SEQUENCES, **ATTENTION, **RECURRENT, **QUANTIZED}
+CASES: dict[str, Case] = {**POINTWISE, **SPATIAL, **SEQUENCES, **ATTENTION, **RECURRENT, **QUANTIZED, **STORED}

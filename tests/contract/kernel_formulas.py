@@ -13,6 +13,7 @@ import numpy as np
 from kernel_case import Tensors
 from kernel_cases_attention import reference
 from kernel_cases_quantized import FORMULAS as QUANTIZED
+from kernel_cases_stored import FORMULAS as STORED
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.interface.window import Window
 
@@ -326,6 +327,7 @@ def activated(activation: str, x: Array) -> Array:
 FORMULAS: dict[str, Formula] = {
     **ACTIVATIONS,
     **QUANTIZED,
+    **STORED,
     "copy": lambda x: x,
     "fill": lambda value: value,
     "add": lambda a, b, activation="": activated(activation, a + b),

@@ -14,7 +14,7 @@ from cuda_devices import STANDS_IN
 from every_row import over_rows
 from every_set import ALL, parameter
 from kernel_case import Tensors, garbage, run
-from kernel_cases import ATTENTION, CASES, POINTWISE, QUANTIZED, RECURRENT, SEQUENCES, SPATIAL
+from kernel_cases import ATTENTION, CASES, POINTWISE, QUANTIZED, RECURRENT, SEQUENCES, SPATIAL, STORED
 from kernel_edges import EDGES, NUMPY_WARNS, Edge
 from kernel_sets import cuda_sets, sets_of_a_chain
 from singa_lite.kernels.interface import SIGNATURES
@@ -117,7 +117,7 @@ def test_every_kernel_has_a_case_and_every_case_a_kernel():
     assert {name_of(key) for key in CASES} == set(SIGNATURES)
     assert len(CASES) == len(POINTWISE) + len(SPATIAL) + len(ATTENTION) + len(SEQUENCES) + len(RECURRENT) + len(
         QUANTIZED
-    )
+    ) + len(STORED)
 
 
 def test_the_reference_set_is_complete():

@@ -10,8 +10,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from singa_lite.autograd.ops.op import Op, checked_tensor
-from singa_lite.common.array_types import DType
+from singa_lite.autograd.ops.op import Cast, Op, checked_tensor
 from singa_lite.common.checks import real
 from singa_lite.common.errors import ShapeError
 from singa_lite.tensor import Shape, Tensor, checked_dtype, operand
@@ -99,25 +98,6 @@ def plain_number(where: str, value: object) -> float:
     if found is None:
         raise TypeError(f"{where}: wanted a number, received {value!r}")
     return found
-
-
-class Cast(Op):
-    """Rounds values to another float dtype, and the derivative to the dtype of the input."""
-
-    def __init__(self, dtype: DType) -> None:
-        self.dtype = dtype
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.before = x.dtype
-        return self._converted(x, self.dtype)
-
-    def backward(self, index: int, *dys: Tensor) -> Tensor:
-        return self._converted(dys[0], self.before)
-
-    def _converted(self, x: Tensor, dtype: DType) -> Tensor:
-        y = self.device.empty(x.shape, dtype, x.memory_order())
-        self.device.run("copy", x, y)
-        return y
 
 
 def cast(x: Tensor, dtype: DTypeLike) -> Tensor:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from singa_lite.autograd.ops.op import Op, checked_tensor
 from singa_lite.autograd.ops.shape import checked_list, concat, reshape, transpose
 from singa_lite.common.checks import axis_of, integer, is_int
@@ -22,7 +24,8 @@ class Embedding(Op):
             raise TypeError(f"embedding: wanted ids of an integer dtype, received {ids.dtype}")
         if weight.ndim != 2:
             raise ShapeError(f"embedding: wanted a weight (rows, features), received {weight.shape}")
-        y = self.device.empty((*ids.shape, weight.shape[1]), weight.dtype)
+        dtype = np.dtype(np.float32) if weight.dtype.name == "bfloat16" else weight.dtype
+        y = self.device.empty((*ids.shape, weight.shape[1]), dtype)
         self.device.run("embedding", ids, weight, y)
         self.table = weight.shape
         self.save(ids)

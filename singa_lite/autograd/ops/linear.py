@@ -18,6 +18,7 @@ class MatMul(Broadcasting):
     """y = a @ b over leading axes; derivatives are summed over the axes along which an input was broadcast."""
 
     kernel = "matmul"
+    reads_stored = (1,)
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
         self.shapes = a.shape, b.shape
@@ -64,6 +65,7 @@ class Linear(Op):
     """y = x @ weight + bias in one kernel. transposed: y = x @ weight^T, of a weight with one row for each output."""
 
     optional = (2,)
+    reads_stored = (1,)
 
     def __init__(self, transposed: bool) -> None:
         self.transposed = transposed
@@ -133,7 +135,7 @@ def product(
 
 
 def _check_dtypes(where: str, a: Tensor, b: Tensor) -> None:
-    if a.dtype != b.dtype:
+    if a.dtype != b.dtype and (a.dtype.name, b.dtype.name) != ("float32", "bfloat16"):
         raise TypeError(f"{where}: wanted equal dtypes, received {a.dtype} and {b.dtype}")
 
 

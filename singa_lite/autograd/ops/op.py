@@ -9,6 +9,8 @@ from itertools import count
 from types import MappingProxyType
 from typing import NamedTuple
 
+import numpy as np
+
 from singa_lite.common.array_types import DType
 from singa_lite.common.errors import DeviceError, GraphError
 from singa_lite.common.unique import Unique
@@ -80,6 +82,8 @@ class Op(Unique):
     device: Device
     #: Indices of inputs that may be left out.
     optional: tuple[int, ...] = ()
+    #: Indices of inputs that its kernels read in bfloat16 beside others in float32; any other one is widened.
+    reads_stored: tuple[int, ...] = ()
     needs: tuple[bool, ...] = ()
     edges: tuple[Edge | None, ...] = ()
     saved: tuple[Tensor | None, ...] = ()
@@ -108,11 +112,22 @@ class Op(Unique):
         self.needs = tuple(taping and t is not None and t.requires_grad for t in inputs)
         if taping and (graph := self.device.graph) is not None:
             graph.options.note_tensors(inputs)
+        inputs = self._widened(inputs)
         result = self.forward(*inputs)
         results = result if isinstance(result, tuple) else (result,)
         if any(self.needs):
             self._link(inputs, results)
         return results
+
+    def _widened(self, inputs: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
+        """The inputs, those in bfloat16 beside others in float32 widened, but for those that are read as they are."""
+        if not {"bfloat16", "float32"} <= {t.dtype.name for t in inputs if t is not None}:
+            return inputs
+        is_stored = [t is not None and t.dtype.name == "bfloat16" for t in inputs]
+        return tuple(
+            Widened()(t) if stored and index not in self.reads_stored else t
+            for index, (t, stored) in enumerate(zip(inputs, is_stored, strict=True))
+        )
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
         """The derivative by input `index`."""
@@ -157,6 +172,35 @@ class Op(Unique):
 
 
 NOTHING: Mapping[str, object] = MappingProxyType({})
+
+
+class Cast(Op):
+    """Rounds values to another float dtype, and the derivative to the dtype of the input."""
+
+    def __init__(self, dtype: DType) -> None:
+        self.dtype = dtype
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.before = x.dtype
+        return self._converted(x, self.dtype)
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        return self._converted(dys[0], self.before)
+
+    def _converted(self, x: Tensor, dtype: DType) -> Tensor:
+        y = self.device.empty(x.shape, dtype, x.memory_order())
+        self.device.run("copy", x, y)
+        return y
+
+
+class Widened(Cast):
+    """A parameter that is stored in bfloat16 as float32; its gradient is float32."""
+
+    def __init__(self) -> None:
+        super().__init__(np.dtype(np.float32))
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        return dys[0]
 
 
 class KernelOp(Op):

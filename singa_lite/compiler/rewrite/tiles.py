@@ -83,7 +83,7 @@ class Tiling:
             taken = {o for o in instruction.operands if o is not None and o.block == gradient.block}
             if taken != {gradient} or not self._may_be_cut(instruction, product):
                 return []
-            if has_blocks(instruction) and _outermost(gradient) != 0:
+            if (has_blocks(instruction) or "first" in instruction.settings) and _outermost(gradient) != 0:
                 return []
         changed = any(self.uses.is_changed(block, step + 1, users[-1]) for block in (a.block, b.block))
         return [] if changed else users
@@ -162,10 +162,15 @@ class Tiling:
             tile if one is not None and one.block == gradient.block else _piece(one, gradient, axis, start, stop)
             for one in update.operands
         ]
-        yield from self.counted(update, pieces, stop == gradient.shape[axis])
+        yield from self.counted(update, pieces, stop == gradient.shape[axis], start)
 
-    def counted(self, update: Instruction, pieces: Sequence[Operand | None], is_last: bool) -> Iterator[Instruction]:
-        """The update of a piece. All but the last count on a copy, so that each sees the count before the step."""
+    def counted(
+        self, update: Instruction, pieces: Sequence[Operand | None], is_last: bool, first: int = 0
+    ) -> Iterator[Instruction]:
+        """The update of a piece. All but the last count on a copy, so that each sees the count before the step.
+
+        first: row of the piece, which updates of stored values are given.
+        """
         operands = list(pieces)
         count = next((i for i, o in enumerate(operands) if o is not None and o.dtype.kind == "i"), None)
         if count is not None and not is_last:
@@ -173,7 +178,8 @@ class Tiling:
             copy = own and own._replace(block=self.make.new_block(own.nbytes), offset=0)
             yield self.make.call(update, (own, copy), "copy", {})
             operands[count] = copy
-        yield self.make.call(update, tuple(operands))
+        settings = {**update.settings, "first": first} if "first" in update.settings else update.settings
+        yield self.make.call(update, tuple(operands), settings=settings)
 
 
 def _outermost(gradient: Operand) -> int:

@@ -14,11 +14,13 @@ from singa_lite.kernels.interface.signature import Signature as Signature
 from singa_lite.kernels.interface.signature import is_user_kernel as is_user_kernel
 from singa_lite.kernels.interface.signature import joined_name as joined_name
 from singa_lite.kernels.interface.signature import joined_of as joined_of
+from singa_lite.kernels.interface.signature import stored_update as stored_update
+from singa_lite.kernels.interface.signature import update_of as update_of
 
 #: Modules whose stubs enter `SIGNATURES`.
 _MODULES = (
     "activation attention convolution elementwise embedding linear loss low_rank metric normalization pooling position "
-    "quantized random recurrent reduction update"
+    "quantized random recurrent reduction stored_value update"
 )
 for _name in _MODULES.split():
     import_module(f"{__name__}.{_name}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 from weakref import WeakValueDictionary
 
@@ -99,22 +99,24 @@ class Signatures(dict[str, Signature]):
 
     A name of an own kernel has a dot, no other has one. An own kernel is there for as long as somebody holds its
     signature, and its name never stands for another one, as rules that were worked out by name are remembered.
-    Nor are joined calls gone over (`joined_name`), whose signatures follow from those of the calls.
+    Nor are joined calls gone over (`joined_name`), or updates of values that are stored in bfloat16 (`stored_update`):
+    their signatures follow from others.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._own: WeakValueDictionary[str, Signature] = WeakValueDictionary()
         self._names = Counter[str]()
-        self._joined: dict[str, Signature] = {}
+        self._derived: dict[str, Signature] = {}
 
     def __missing__(self, name: str) -> Signature:
         kernel, count = joined_of(name)
-        if not kernel:
+        update = update_of(name)
+        if not kernel and not update:
             return self._own[name]
-        if name not in self._joined:
-            self._joined[name] = _joined(self[kernel], count)
-        return self._joined[name]
+        if name not in self._derived:
+            self._derived[name] = _joined(self[kernel], count) if kernel else _stored(self[update])
+        return self._derived[name]
 
     def own_name(self, wanted: str) -> str:
         """A name for an own kernel that none had before."""
@@ -143,6 +145,37 @@ def joined_of(name: str) -> tuple[str, int]:
     """The kernel of joined calls and how many they are; of any other name "" and 0."""
     kernel, star, count = name.partition("*")
     return (kernel, int(count)) if star else ("", 0)
+
+
+#: Behind the name of an update.
+_STORED = ":bfloat16"
+
+
+def stored_update(kernel: str) -> str:
+    """The name of an update of a value that is stored in bfloat16, "sgd:bfloat16".
+
+    The value is widened, updated and rounded piece by piece. error: int8 of the value's shape, what rounding to nearest
+    left over (`split_error`); without it the value is rounded by chance, and count is that of `round_by_chance`.
+    first: the number of the value's first row in the parameter.
+    """
+    return f"{kernel}{_STORED}"
+
+
+def update_of(name: str) -> str:
+    """The update that a name of `stored_update` stands for; "" of any other name."""
+    return name.removesuffix(_STORED) if name.endswith(_STORED) else ""
+
+
+def _stored(one: Signature) -> Signature:
+    return replace(
+        one,
+        name=stored_update(one.name),
+        tensors=(*one.tensors, "error"),
+        roles=(*one.roles, "Update"),
+        optional=one.optional | {"error"},
+        settings=(*one.settings, "first"),
+        doc=f"`{one.name}` of a value that is stored in bfloat16.",
+    )
 
 
 def _joined(one: Signature, count: int) -> Signature:

@@ -33,6 +33,7 @@ MODULES = (
     "recurrent",
     "reduction",
     "row_norm",
+    "stored_value",
     "update",
 )
 

@@ -64,6 +64,8 @@ def _product(
 ) -> Routine | None:
     """result = left @ right + bias, in the fastest way that the library has for it."""
     if layouts.factors_of(left.tensor, right.tensor, result.tensor) == NARROW:
+        if layouts.are_floats(left.tensor, result.tensor) and left.lies_by_rows:
+            return None  # a weight that is stored in bfloat16 beside activations that are not: none of these is rounded
         return _narrow_product(left, right, result, bias, post_ops)
     if post_ops in ((), POST_OPS["relu"]) and blas_product.is_faster(left, right, result):
         return blas_product.product(left, right, result, bias, relu=bool(post_ops))

@@ -27,6 +27,7 @@ from singa_lite.snapshots.manifest import Manifest
 from singa_lite.snapshots.output import SaverThreads
 from singa_lite.snapshots.readers import raw
 from singa_lite.snapshots.readers.safetensors import DTYPES, LONGEST, METADATA, TensorInfo, encoded
+from singa_lite.snapshots.stored_parameters import is_bits
 from singa_lite.snapshots.torch_layout import AxisSlice, Names, TorchLayout
 from singa_lite.snapshots.tree import ArraySpec, Tree
 from singa_lite.tensor import Shape
@@ -41,6 +42,10 @@ def save(contents: Tree, path: str | os.PathLike[str], *, names: Names | None = 
     specs = contents.specs
     layouts = torch_names.layouts(shown, specs, contents.attributes.get("layers"), names)
     entries = laid_out(shown, specs, layouts)
+    entries = {
+        name: entry._replace(info=entry.info._replace(code="BF16")) if is_bits(contents, entry.paths[0]) else entry
+        for name, entry in entries.items()
+    }
     blank = {entry: manifest.ManifestEntry(shape, dtype.name, "0" * 64) for entry, (shape, dtype) in specs.items()}
     header = _header(shown, entries, layouts, Manifest(contents.attributes, blank))  # as long as with the digests
     size, total = len(header), len(header) + sum(lazy.nbytes for lazy in contents.arrays.values())
@@ -49,7 +54,7 @@ def save(contents: Tree, path: str | os.PathLike[str], *, names: Names | None = 
     with replacing(path) as file, SaverThreads(written, file.fileno()) as threads:
         file.seek(size)
         for name, entry in entries.items():
-            whole = np.empty(entry.info.shape, entry.info.dtype) if layouts[entry.paths[0]].part else None
+            whole = np.empty(entry.info.shape, entry.info.stored_dtype) if layouts[entry.paths[0]].part else None
             for one in entry.paths:
                 array = contents.arrays[one].fetched(f"{shown}: entry {one!r}")
                 with output.writing(one, total), threads.entering(one, array):

@@ -193,6 +193,7 @@ def of_known(file: RawFile, header: Header, known: Manifest, entries: Mapping[st
     arrays = {}
     for path, (known_as, layout) in entries.items():
         array = _array(file, header, path, layout)
+        array = array._replace(dtype=array.entry.stored_dtype.newbyteorder("="))
         shape = layout.restored_shape(array.entry.shape)
         arrays[path] = LazyArray(shape, array.dtype, partial(_verified, known, known_as, array))
     return Tree(arrays, dict(known.attributes), file.path)

@@ -7,10 +7,7 @@
 
 #include <float.h>
 
-#define SPREAD 0x9E3779B1u
-#define MIX 0x85EBCA6Bu
 #define INFINITE 0x7f800000u
-#define QUIET_NAN 0x7fc0
 
 Format format_of(int64_t rows, int64_t columns, int64_t bits) {
     if (bits != 8)
@@ -40,11 +37,8 @@ static uint32_t rounding_key(int64_t t, int64_t place) {
 
 static void round_by_chance(const float *from, uint16_t *to, int64_t count, uint32_t key) {
 #pragma omp simd
-    for (int64_t i = 0; i < count; i++) {
-        uint32_t bits = bits_of(from[i]), chance = (bits + key) * SPREAD;
-        chance = (chance ^ (chance >> 15)) * MIX;
-        to[i] = (uint16_t)((bits & ~(1u << 31)) > INFINITE ? QUIET_NAN : (bits + (chance >> 16)) >> 16);
-    }
+    for (int64_t i = 0; i < count; i++)
+        to[i] = rounded_by_chance(from[i], key);
 }
 
 /* The largest magnitude, 0 below normal numbers, NaN where one is not finite. */

@@ -1,0 +1,34 @@
+"""Parameters that are stored in bfloat16: what an update left of them in float32 is rounded to 16 bits.
+
+Rounded to nearest, a value would not move by updates of less than half of its last place. So it is rounded by chance
+(Gupta and others, "Deep Learning with Limited Numerical Precision", arXiv 1502.02551), or what rounding leaves over is
+stored beside it (Zamirai and others, "Revisiting BFloat16 Training", arXiv 2010.06192). bfloat16 is ml_dtypes' own.
+"""
+
+from __future__ import annotations
+
+from singa_lite.kernels.interface.signature import Read, Write, kernel
+
+
+@kernel()
+def round_by_chance(x: Read, count: Read, value: Write, *, start: int) -> None:
+    """value = x, rounded up with the probability that the 16 bits cut off give, else down; NaN becomes the quiet one.
+
+    x: float32; value: bfloat16 of x's shape. count: int64 (3,): updates so far, seed, stream. start: how many elements
+    of the parameter lie before these. The chance of a number is a mix of its own bits, of its place in memory, and of
+    one word of Philox by the key (seed, stream) and the count of updates. So a value may be rounded piece by piece.
+    """
+
+
+@kernel()
+def split_error(x: Read, value: Write, error: Write) -> None:
+    """value = x in bfloat16, rounded to nearest, up in between; error = what is left over, away from 0, in 1/256 of the
+    distance to the next number there.
+
+    x: float32; error: int8 of x's shape. x is rounded to 24 bits first, to even in between. NaN has no error.
+    """
+
+
+@kernel()
+def add_error(value: Read, error: Read, y: Write) -> None:
+    """y = value + error as `split_error` gave them, in float32, exactly."""

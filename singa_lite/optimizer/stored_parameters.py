@@ -1,0 +1,73 @@
+"""Parameters that are stored in bfloat16: how updates round them, and the state that this takes.
+
+stochastic: the count of a parameter's updates has a seed and a stream behind it, int64 (3,), from which the chance of
+each rounding comes. compensated: a slot "error" of a byte an element has what rounding to nearest left over.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+
+import numpy as np
+
+from singa_lite.common.array_types import DType
+from singa_lite.device import Device
+from singa_lite.kernels.interface import stored_update
+from singa_lite.kernels.interface.update import Hyper
+from singa_lite.optimizer.stepping import Rounding as Rounding
+from singa_lite.optimizer.stepping import Stepping
+from singa_lite.tensor import Shape, Tensor
+
+#: What `compile(rounding=)` takes beside parameter_dtype="bfloat16".
+ROUNDINGS = ("stochastic", "compensated")
+#: The slot of what rounding to nearest left over.
+ERROR = "error"
+_WIDE = np.dtype(np.float32)
+
+
+def is_stored(value: Tensor) -> bool:
+    """Whether a parameter is stored in bfloat16."""
+    return value.dtype.name == "bfloat16"
+
+
+def update_dtype(value: Tensor) -> DType:
+    """The dtype of a parameter's gradient, in which its update is done."""
+    return _WIDE if is_stored(value) else value.dtype
+
+
+def own_forms(value: Tensor, rounding: Rounding) -> Mapping[str, tuple[Shape, DType]]:
+    """{slot: shape and dtype} of the state that a stored parameter has besides, or in the place of the optimizer's."""
+    if not is_stored(value):
+        return {}
+    if rounding.name == "compensated":
+        return {ERROR: (value.shape, np.dtype(np.int8))}
+    return {"count": ((3,), np.dtype(np.int64))}
+
+
+def begin_count(count: Tensor, value: Tensor, name: str | None, rounding: Rounding) -> None:
+    """Put the seed and the parameter's stream behind a count of 0, where there is place for them."""
+    if count.shape:
+        stream = zlib.crc32((value.name if name is None else name).encode())
+        with count.device.first_values():
+            count.copy_from_numpy(np.array([0, rounding.seed % 2**64, stream], np.uint64).view(np.int64))
+
+
+def check(optimizer: Stepping, rounding: Rounding) -> None:
+    """ValueError where the optimizer has state of values that were rounded otherwise."""
+    if optimizer.state and rounding.name != optimizer.rounding.name:
+        raise ValueError(
+            f"compile parameter_dtype, rounding: wanted {optimizer.rounding.name!r}, by which the state of "
+            f"{type(optimizer).__name__} was made, received {rounding.name!r}; a new optimizer begins with none"
+        )
+
+
+def run_update(
+    device: Device, kernel: str, operands: tuple[Tensor | None, ...], state: Mapping[str, Tensor], hyper: Hyper
+) -> None:
+    """Do an update, or record it: gradient, rate, value and so on. A stored value is rounded behind it."""
+    value = operands[2]
+    if value is not None and is_stored(value):
+        device.run(stored_update(kernel), *operands, state.get(ERROR), hyper=hyper, first=0)
+    else:
+        device.run(kernel, *operands, hyper=hyper)

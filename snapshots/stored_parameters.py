@@ -1,0 +1,67 @@
+"""Parameters that are stored in bfloat16: files hold their bits, and nets are given numbers in float32.
+
+In a tree they are uint16, the upper halves of float32, beside the attribute parameter_dtype: HDF5 and NumPy's archives
+have no bfloat16. A safetensors file calls such arrays BF16, and a file of Keras's has them as Keras does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from singa_lite.common.array_types import Array
+from singa_lite.snapshots.manifest import Attribute
+from singa_lite.snapshots.tree import ArraySpec, LazyArray, Tree
+from singa_lite.tensor import Tensor, to_numpy
+
+#: The attribute of a tree that has such parameters.
+PARAMETER_DTYPE = "parameter_dtype"
+_BITS, _FLOAT = np.dtype(np.uint16), np.dtype(np.float32)
+
+
+def is_stored(tensor: Tensor) -> bool:
+    """Whether it is in bfloat16."""
+    return tensor.dtype.name == "bfloat16"
+
+
+def attributes_of(tensors: Mapping[str, Tensor]) -> dict[str, Attribute]:
+    """What a tree of these says of them."""
+    return {PARAMETER_DTYPE: "bfloat16"} if any(map(is_stored, tensors.values())) else {}
+
+
+def lazy(tensor: Tensor) -> LazyArray:
+    """A tensor as a tree has it."""
+    if is_stored(tensor):
+        return LazyArray(tensor.shape, _BITS, lambda: to_numpy(tensor).view(_BITS))
+    return LazyArray(tensor.shape, tensor.dtype, partial(to_numpy, tensor))
+
+
+def spec(tensor: Tensor) -> ArraySpec:
+    """What a tensor is to be given."""
+    return ArraySpec(tensor.shape, _FLOAT if is_stored(tensor) else tensor.dtype)
+
+
+def is_bits(contents: Tree, path: str) -> bool:
+    """Whether an array of a tree is bits of bfloat16."""
+    is_parameter = path.startswith("parameters/") and PARAMETER_DTYPE in contents.attributes
+    return is_parameter and contents.arrays[path].dtype == _BITS
+
+
+def as_floats(contents: Tree) -> Tree:
+    """The tree with numbers in float32 in the place of bits."""
+    arrays = {path: widened(one) if is_bits(contents, path) else one for path, one in contents.arrays.items()}
+    return replace(contents, arrays=arrays)
+
+
+def widened(bits: LazyArray) -> LazyArray:
+    """Numbers in float32 in the place of bits; any other array as it is."""
+    if bits.dtype != _BITS:
+        return bits
+
+    def fetch() -> Array:
+        return (bits.fetch().astype(np.uint32) << 16).view(_FLOAT)
+
+    return LazyArray(bits.shape, _FLOAT, fetch)
