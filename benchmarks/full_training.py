@@ -42,7 +42,7 @@ from tiny import parsed, size
 LENGTH, SHAPES_LENGTH = size((256, 512), (16, 16))
 RATE, DECAY, IDS = 2e-5, 0.01, size(200_000, 2_000)
 #: Steps of random weights that are not timed, and that are.
-WARMUP, STEPS = 1, size(2, 1)
+WARMUP, STEPS = 1, 1
 OURS: dict[str, dict[str, Any]] = {
     "ours": {},
     "ours, 1,650 MiB": {"memory_budget": "1650 MiB"},

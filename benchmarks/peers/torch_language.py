@@ -68,7 +68,7 @@ def writing(model: Any, prompt: np.ndarray, count: int) -> Callable[[], Any]:
 
 
 def training_all(model: Any, rate: float, decay: float, in_backward: bool) -> Callable[[np.ndarray, np.ndarray], float]:
-    """A step of all weights by AdamW. in_backward: each is updated, and its gradient freed, as soon as that is there."""
+    """A step of all weights by AdamW. in_backward: each is updated as soon as its gradient is there, which is freed."""
     import torch
 
     options = {"lr": rate, "weight_decay": decay, "fused": True}
