@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -183,3 +184,21 @@ def test_functions_that_are_not_there(function, capsys):
     told = capsys.readouterr().err
     assert function.partition(":")[0] in told
     assert "wanted MODULE:FUNCTION" in told or "cannot import" in told
+
+
+def test_a_large_language_model_by_its_sizes_alone(tmp_path):
+    """Llama-3.2-1B by hand: a table, and blocks of four products of attention, three of SwiGLU, two norms."""
+    sizes = {"model_type": "llama", "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16}
+    sizes |= {"num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256, "rms_norm_eps": 1e-5}
+    sizes |= {"max_position_embeddings": 2048, "tie_word_embeddings": True}
+    (tmp_path / "config.json").write_text(json.dumps(sizes))
+    block = 2048 * 2048 * 2 + 2048 * 512 * 2 + 2048 * 8192 * 3 + 2048 * 2
+    count = 128256 * 2048 + 16 * block + 2048
+    given = {"batch": 1, "length": 512, "weights": "float32"}
+    totals = {}
+    for name in ("sgd", "adamw"):
+        lines = told(str(tmp_path / "config.json"), optimizer=name, **given)
+        assert f"{count:,} parameters of float32" in lines[0]
+        totals[name] = total(lines)
+    assert 4 * count < totals["sgd"] < 4 * count + 3 * 2**30
+    assert totals["adamw"] - totals["sgd"] == pytest.approx(8 * count, rel=1e-2)

@@ -65,3 +65,31 @@ def writing(model: Any, prompt: np.ndarray, count: int) -> Callable[[], Any]:
     ids = torch.from_numpy(prompt)[None]
     options = {"do_sample": False, "max_new_tokens": count, "min_new_tokens": count, "pad_token_id": 0}
     return lambda: model.eval().generate(ids, attention_mask=torch.ones_like(ids), **options)[0]
+
+
+def training_all(model: Any, rate: float, decay: float, in_backward: bool) -> Callable[[np.ndarray, np.ndarray], float]:
+    """A step of all weights by AdamW. in_backward: each is updated as soon as its gradient is there, which is freed."""
+    import torch
+
+    options = {"lr": rate, "weight_decay": decay, "fused": True}
+    values = list(model.train().parameters())
+    rules = {value: torch.optim.AdamW([value], **options) for value in values} if in_backward else {}
+    whole = None if in_backward else torch.optim.AdamW(values, **options)
+
+    def update(value: Any) -> None:
+        rules[value].step()
+        rules[value].zero_grad(set_to_none=True)
+
+    for value in rules:
+        value.register_post_accumulate_grad_hook(update)
+
+    def step(x: np.ndarray, y: np.ndarray) -> float:
+        scores = model(input_ids=torch.from_numpy(x), use_cache=False).logits
+        loss = torch.nn.functional.cross_entropy(scores.float().flatten(0, 1), torch.from_numpy(y).flatten())
+        loss.backward()
+        if whole is not None:
+            whole.step()
+            whole.zero_grad(set_to_none=True)
+        return float(loss.detach())
+
+    return step

@@ -130,7 +130,9 @@ class _ClassTiling(Tiling):
     def rows(self, product: Instruction, axis: int) -> int:
         """Classes of a tile."""
         scores = self._head.all.scores
-        return max(super().rows(product, axis), SCORES * self.tile_bytes // (scores.nbytes // scores.shape[1]))
+        return max(
+            super().rows(product, axis), SCORES * self.program.target.tile_bytes // (scores.nbytes // scores.shape[1])
+        )
 
     def made(self, product: Instruction, tile: Operand, axis: int, start: int, stop: int) -> Iterator[Instruction]:
         """The scores of some classes again, their derivative over them, and their gradient."""

