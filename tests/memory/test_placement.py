@@ -153,7 +153,7 @@ def test_small_fields_and_covered_spans_change_no_answer(requests):
     capacity = floor(requests)
     wanted = placed_within(requests, capacity)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search_module, "SMALL", 1)
+        patch.setattr(search_module, "RANKED_ANEW", 1)
         patch.setattr(field_module, "LISTED", 0)
         assert placed_within(requests, capacity) == wanted
 

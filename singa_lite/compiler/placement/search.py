@@ -5,25 +5,27 @@ a placement, or proves that there is none, so that a plan can say "proved least"
 are at each node and how early a dead end is seen; here is how they are gone through.
 
     decide                      each component of requests, apart from the others in time, for itself
-      attempt 0, 1, 2, ...      rounds: each static order in turn, with twice the nodes of the round before
+      attempt 0, 1, 2, ...      rounds: each order in turn, with twice the nodes of the round before
         solve                   depth first: which request comes next, by ascending (offset, rank)
-          _split                the field has fallen apart: its smaller components first, each by `solve`
+          _next_frame           the field has fallen apart: its smaller components first, each by `solve`
 
 Why rounds: the order that breaks ties, the rank, makes one problem easy and another hopeless, and nobody knows which
 beforehand. As the budget doubles, all rounds together cost a fixed multiple of what the best order alone would take.
-Why components are solved apart: n choices here and m there are n + m nodes, and n * m together. Why nodes end a search,
+Why components are solved apart: n choices here and m there are n + m nodes, and n * m together. Why they are ranked
+anew: the load of a section, by which two orders rank, is then that of what is left. Why a request that raises no other
+one is never exchanged for another: whatever placement there is, it can lie where it does. Why nodes end a search,
 and seconds only as a last resort: a plan must not depend on how fast the machine is.
 
 Decisions within a capacity are all that it does. `planner.py` makes a smallest arena of them.
 
 Sources: M. Moffitt, "MiniMalloc: A Lightweight Memory Allocator for Hardware-Accelerated Machine Learning", ASPLOS
-2023, which has three static orders where there are five here.
+2023, and its program (github.com/google/minimalloc), which have three orders where there are six here.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import inf
 
@@ -33,11 +35,32 @@ from singa_lite.compiler.placement.field import Field, Undo
 from singa_lite.compiler.placement.table import Indices, Ints, Table
 
 FIRST_NODES = 512  # of the first turn of each order
-SMALL = 32  # requests up to which a smaller field is not worth making
+RANKED_ANEW = 512  # requests up to which the largest component, too, is ranked anew
 
 
 class ExhaustedError(RuntimeError):
     """The nodes or the time given to a search are used up; it knows neither a placement nor that none exists."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """Ranks of requests, by columns of their table; the first column decides first."""
+
+    columns: Callable[[Table], tuple[Ints, ...]]
+
+    def ranked(self, table: Table) -> Indices:
+        """The requests of a table by ascending columns; ties stay as in the table."""
+        return np.lexsort(self.columns(table)[::-1])
+
+
+ORDERS = (
+    Order(lambda table: (-table.peak, -table.steps, -table.size)),
+    Order(lambda table: (-table.peak, -table.length, -table.conflicts)),
+    Order(lambda table: (-table.area, -table.length, -table.peak)),
+    Order(lambda table: (-table.conflicts, -table.length, -table.area)),
+    Order(lambda table: (-table.stop, -table.length, -table.area)),
+    Order(lambda table: (table.first, -table.length, -table.area)),
+)
 
 
 @dataclass
@@ -89,7 +112,7 @@ def decide(table: Table, capacity: int, budget: Budget) -> Ints | None:
 
 
 def search_round(table: Table, capacity: int, turn: int, budget: Budget) -> Ints | None:
-    """One round of `decide`: each of the static orders, with twice the nodes of the turn before; turn 0 is the first.
+    """One round of `decide`: each of the orders, with twice the nodes of the turn before; turn 0 is the first.
 
     Which order serves best differs by magnitudes from one problem to the next.
     """
@@ -99,90 +122,84 @@ def search_round(table: Table, capacity: int, turn: int, budget: Budget) -> Ints
     if (limit < 0).any() or (table.load > room).any():
         return None
     nodes = max(FIRST_NODES, 2 * len(table)) << turn  # enough to come to an end once
-    for order in orders(table):
+    for order in ORDERS:
         share = budget.share(nodes)
-        field = Field(table.subset(order), limit[order], np.zeros_like(limit), room)
+        ranked = order.ranked(table)
+        field = Field(table.subset(ranked), limit[ranked], np.zeros_like(limit), room)
         try:
-            solution = solve(field, share)
+            solution = solve(field, order, share)
         except ExhaustedError:
             continue
         budget.nodes += share.nodes
         if solution is not None:
-            solution[order] = solution.copy()
+            solution[ranked] = solution.copy()
         return solution
     raise ExhaustedError(f"wanted an answer in {nodes} nodes of each order, received none")
 
 
-def orders(table: Table) -> Iterator[Indices]:
-    """The static orders: by load, length of life, area, conflicts, and from both ends of time."""
-    length = table.stop - table.first
-    area = length * table.size
-    keys = (
-        (-table.peak, -length, -area),
-        (-area, -length, -table.peak),
-        (-table.conflicts, -length, -area),
-        (-table.stop, -length, -area),
-        (table.first, -length, -area),
-    )
-    for columns in keys:
-        yield np.lexsort(columns[::-1])
-
-
 @dataclass
 class _Frame:
-    """One level of the search: what else may come next, and what the present choice has changed."""
+    """One level of the search: what else may come next, and what the present choice has changed.
 
+    members: where the requests of the field stand among those that are solved.
+    """
+
+    field: Field
+    members: Indices
     candidates: Iterator[int]
     undo: Undo | None = None
 
 
-def solve(field: Field, budget: Budget, offset: int = -1, rank: int = -1) -> Ints | None:
-    """Offsets for what is not yet placed in the field, all after (offset, rank); None if there are none.
+def solve(field: Field, order: Order, budget: Budget) -> Ints | None:
+    """Offsets for all requests of the field, which is ranked by this order; None if there are none.
 
     Depth first on a list of its own, since a step may have more requests than Python has stack. Recursion is
     only into fields of at most half the requests.
     """
     offsets = np.zeros(len(field.table), field.table.size.dtype)
-    frames = [_Frame(field.candidates(offset, rank))]
+    frames = [_Frame(field, np.arange(len(field.table)), field.candidates(-1, -1))]
     while frames:
         frame = frames[-1]
         if frame.undo is not None:
-            field.take_back(frame.undo)
+            frame.field.take_back(frame.undo)
+            if not len(frame.undo.raised):  # the request is in nobody's way, so no other choice helps
+                frames.pop()
+                continue
             frame.undo = None
         i = next(frame.candidates, None)
         if i is None:
             frames.pop()
             continue
         budget.spend()
-        frame.undo = undo = field.place(i)
-        offsets[i] = undo.offset
-        if not field.possible(undo) or not _split(field, undo, budget, offsets):
+        frame.undo = undo = frame.field.place(i)
+        offsets[frame.members[i]] = undo.offset
+        if not frame.field.possible(undo):
             continue
-        if not field.alive:
+        if not frame.field.alive:
             return offsets
-        frames.append(_Frame(field.candidates(undo.offset, i)))
+        deeper = _next_frame(frame, undo, order, budget, offsets)
+        if deeper is not None:
+            frames.append(deeper)
     return None
 
 
-def _split(field: Field, undo: Undo, budget: Budget, offsets: Ints) -> bool:
-    """Solve the smaller components that the field has fallen into, each for itself; False if one cannot be.
+def _next_frame(frame: _Frame, undo: Undo, order: Order, budget: Budget, offsets: Ints) -> _Frame | None:
+    """The next level, once the smaller components of the field are solved; None if one cannot be.
 
-    The largest stays in the field, unless so little is left of this that a smaller one is worth making.
+    The largest component is ranked anew in a field of its own, unless the field is large and keeps most of it.
     """
-    components = sorted(field.components(undo.request), key=len)
-    if 2 * len(components[-1]) > len(field.table) or len(field.table) <= SMALL:
-        components.pop()
-    for component in components:
-        members = np.sort(component)
-        rank = int(members.searchsorted(undo.request))  # how many have a rank below the request's
-        if len(members) == 1:  # rests where it is, if its turn is still to come
-            least = int(field.least[members[0]])
-            solution = np.array([least]) if (least, -rank) >= (undo.offset, 0) else None
-        else:
-            solution = solve(field.component(members), budget, undo.offset, rank - 1)
+    field = frame.field
+    *smaller, largest = sorted(field.components(undo.request), key=len)
+    for members in smaller:
+        members = members[order.ranked(field.table.subset(members))]
+        solution = solve(field.component(members), order, budget)
         if solution is None:
-            return False
-        offsets[members] = solution
+            return None
+        offsets[frame.members[members]] = solution
         for member in members.tolist():
             field.settle(member, undo)
-    return True
+    if not smaller or len(largest) > max(RANKED_ANEW, len(field.table) // 2):
+        return _Frame(field, frame.members, field.candidates(undo.offset, undo.request))
+    members = largest[order.ranked(field.table.subset(largest))]
+    part = field.component(members)
+    return _Frame(part, frame.members[members], part.candidates(-1, -1))

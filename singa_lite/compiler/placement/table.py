@@ -29,13 +29,15 @@ class Table:
     """Requests of at least one byte; all arrays are aligned with them and of shape (n,).
 
     rows: where the request stands among those that the table was made of.
-    first, stop: half-open lifespan in sections. size, alignment: in units of `unit` bytes, size rounded up.
+    first, stop: half-open lifespan in sections. steps: its length in steps.
+    size, alignment: in units of `unit` bytes, size rounded up.
     nbytes: the size in bytes.
     """
 
     rows: Indices
     first: Indices
     stop: Indices
+    steps: Ints
     size: Ints
     alignment: Ints
     nbytes: Ints
@@ -43,6 +45,16 @@ class Table:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def length(self) -> Indices:
+        """Length of each lifespan in sections."""
+        return self.stop - self.first
+
+    @property
+    def area(self) -> Ints:
+        """Sections times units of each request."""
+        return self.length * self.size
 
     @cached_property
     def load(self) -> Ints:
@@ -85,8 +97,8 @@ class Table:
         """The table of these requests alone, in sections of the same numbers less those before the first."""
         start = self.first[chosen].min()
         return Table(
-            self.rows[chosen], self.first[chosen] - start, self.stop[chosen] - start, self.size[chosen],
-            self.alignment[chosen], self.nbytes[chosen], self.unit,
+            self.rows[chosen], self.first[chosen] - start, self.stop[chosen] - start, self.steps[chosen],
+            self.size[chosen], self.alignment[chosen], self.nbytes[chosen], self.unit,
         )  # fmt: skip
 
     def components(self) -> list[Indices]:
@@ -111,6 +123,7 @@ def tabulate(requests: Sequence[Request]) -> Table:
         np.array(rows, np.int64),
         first,
         stop,
+        np.array([request.stop - request.start for request in kept]),
         np.array([size // unit for size in sizes], dtype),
         np.array([max(alignment // unit, 1) for alignment in alignments], dtype),
         np.array([request.size for request in kept], dtype),
