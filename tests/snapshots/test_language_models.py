@@ -6,6 +6,7 @@ import gc
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,13 @@ import pytest
 from language_files import SIZES, llama_of, logits_of, permuted, small_weights, smollm2, write_gguf
 from singa_lite import FeedForwardNet, SnapshotError, device, layers, models
 from singa_lite.snapshots import language
+from singa_lite.snapshots.adapter_base import base_digest
 from singa_lite.snapshots.language import gguf_model, stored
 from singa_lite.snapshots.language.names import places
 from singa_lite.snapshots.language.stored import frozen_formats
+from singa_lite.tensor import to_numpy
 from skips import library
+from snapshot_nets import peak_of
 
 VALUES = json.loads(Path(__file__).with_name("smollm2_values.json").read_text())
 IDS = np.random.default_rng(1).integers(0, SIZES["vocabulary"], (2, 11))
@@ -215,6 +219,24 @@ def test_folders_and_files_of_each_architecture(tmp_path: Path, kind: str):
     net.save(tmp_path / "x.gguf")
     reread = models.load(tmp_path / "x.gguf", length=16)
     np.testing.assert_allclose(scores(reread), wanted, atol=2e-5)
+
+
+def test_the_digest_of_a_base_copies_nothing_of_a_mapped_file(tmp_path: Path):
+    sizes: dict[str, Any] = {"width": 64, "layers": 1, "heads": 2, "hidden_size": 96, "vocabulary": 20000, "tied": True}
+    made = models.language_model(models.LanguageConfig(architecture="llama", **sizes), length=4)
+    made.save(tmp_path / "x.gguf", quantization="q8_0")
+    net = models.load(tmp_path / "x.gguf", length=4)
+    net.add_lora(2)
+    found = base_digest(net)
+    assert peak_of(lambda: base_digest(net)) < net.frozen()["tokens/weight"].nbytes / 4
+    arrays = {f"frozen/{name}": to_numpy(value) for name, value in net.frozen().items()}
+    trains = {name for name, value in net.parameters().items() if value.stores_grad}
+    plain = {name: value for name, value in net.parameters().items() if name not in trains}
+    arrays |= {f"parameters/{name}": to_numpy(value) for name, value in plain.items()}
+    lines = [
+        f"{name} {array.shape} {array.dtype} {sha256(array.tobytes()).hexdigest()}\n" for name, array in arrays.items()
+    ]
+    assert found == sha256("".join(sorted(lines)).encode()).hexdigest()
 
 
 def test_factors_of_llama_3_go_back_into_config_json(tmp_path: Path):
