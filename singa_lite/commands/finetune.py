@@ -94,13 +94,16 @@ def finetuned(wanted: FinetuneRequest) -> Iterator[str]:
 
 def _note_run(wanted: FinetuneRequest, before: Path | None) -> None:
     """Notes what the results go by in the folder. ValueError where a run that began there had other data or options."""
-    file = Path(wanted.out, "run.json")
+    file = Path(wanted.out, "finetune.json")
     with open(wanted.data, "rb") as data_file:
         found = {"data": file_digest(data_file, "sha256").hexdigest(), **{name: getattr(wanted, name) for name in _RUN}}
-    noted = json.loads(file.read_text()) if before is not None and file.exists() else found
-    other = [name for name, value in found.items() if noted[name] != value]
+    try:
+        noted = dict(json.loads(file.read_text())) if before is not None and file.exists() else found
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{file}: wanted the options of the run in this folder as JSON: {error}") from error
+    other = [name for name, value in found.items() if noted.get(name) != value]
     if other:
-        named = ", ".join(f"{name} {noted[name]!r:.16}" for name in other)
+        named = ", ".join(f"{name} {noted.get(name)!r:.16}" for name in other)
         raise ValueError(
             f"{file}: wanted {named}, as the run in this folder has, received others; --out names a folder"
         )

@@ -179,10 +179,14 @@ def test_a_folder_has_one_run(base, tmp_path, capsys):
         capsys.readouterr()
         assert program.main(["finetune", base, *arguments, "--out", out, "--epochs", "2"]) == 2
         told = capsys.readouterr()
-        assert f"run.json: wanted {word}" in told.err and "planned" not in told.out
+        assert f"finetune.json: wanted {word}" in told.err and "planned" not in told.out
     assert weights(Path(out)) == adapter
     assert program.main(["finetune", base, file, "--out", out, "--epochs", "2", "--budget", "8 MiB"]) == 0
     assert "going on from" in capsys.readouterr().out and weights(Path(out)) != adapter
+    for content, word in (("{", "as JSON"), ("[3]", "as JSON"), ("{}", "data None")):
+        Path(out, "finetune.json").write_text(content)
+        assert program.main(["finetune", base, file, "--out", out, "--epochs", "3"]) == 2
+        assert word in capsys.readouterr().err
 
 
 #: {what stands in the file: (its first line, the sample)}.
