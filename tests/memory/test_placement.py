@@ -165,6 +165,22 @@ def test_a_rectangle_cut_without_waste_is_put_together(count, seed):
     assert not placed_within(requests, 511)
 
 
+def test_a_field_that_falls_apart_is_ranked_anew():
+    """Nodes, as in `RANKED_ANEW`: by the ranks of the whole, 16,000 nodes do not suffice here."""
+    assert placed_within(cut_rectangle(200, seed=3), 512, Budget(8_000))
+
+
+def test_a_request_in_nobodys_way_is_not_exchanged_in_a_proof():
+    """A hard core and a saturated rectangle, alive with one small request: 8,796 nodes if all choices are tried."""
+    core, arena = KNOWN["above its floor of 8"]
+    beside = [
+        Request(f"s{k}", q.start + 7, q.stop + 7, q.size) for k, q in enumerate(cut_rectangle(10, 0, 40, arena - 1))
+    ]
+    requests = [*core, *beside, Request("across", 0, 47, 3)]
+    assert not placed_within(requests, arena + 2, Budget(5_000))
+    assert placed_within(requests, arena + 3)
+
+
 def test_a_step_deeper_than_the_stack_of_python():
     requests = training_step(2_000, seed=1)
     nested = requests_of(*((k, 4_000 - k, 1 + k % 7) for k in range(1_500)))

@@ -35,7 +35,7 @@ from singa_lite.compiler.placement.field import Field, Undo
 from singa_lite.compiler.placement.table import Indices, Ints, Table
 
 FIRST_NODES = 512  # of the first turn of each order
-RANKED_ANEW = 512  # requests up to which the largest component, too, is ranked anew
+RANKED_ANEW = 128  # requests up to which the largest component, too, is ranked anew
 
 
 class ExhaustedError(RuntimeError):
