@@ -139,7 +139,7 @@ class LiveBytesModel:
         """Move the spans of blocks; all inserts in which something is otherwise then."""
         moved, last = list[Span](), self.places - 1
         for block in changed[0]:
-            moved += self._moved(block)
+            moved += self._moved_spans(block)
         self._add(moved)
         ends = {place for start, end, _ in moved for place in (start, end)}
         self._save_at({end // self.places for end in ends if end % self.places == last})
@@ -149,7 +149,7 @@ class LiveBytesModel:
         """What is live within an insert, anew."""
         self.within[step] = max(self._inside(step)) if step in self.schedule.inserts else NEVER
 
-    def _moved(self, block: int) -> list[Span]:
+    def _moved_spans(self, block: int) -> list[Span]:
         """The spans of a block as they are now: those that are no more, with its bytes less, and the new ones."""
         old, new = self._spans[block], self._spans_of(block)
         if old.last == new.last:

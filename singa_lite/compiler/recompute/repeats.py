@@ -133,8 +133,9 @@ class Repeater:
         return read
 
     def _input(self, block: int, step: int) -> tuple[int, int, bool]:
-        """(block, the step until which it is there though it is dropped, whether it is a candidate), as a repeat reads
-        it; what the repeat writes too is never there.
+        """Returns (block, the step until which it is there if dropped, whether it is a candidate) as a repeat reads it.
+
+        What the repeat writes too is never there.
         """
         if block in self.written[step]:
             return block, -1, False
