@@ -7,7 +7,7 @@ as soon as it is known not to be, first by its cost, then by the bytes at steps,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +20,8 @@ from singa_lite.kernels.interface import SIGNATURES
 
 #: An output, and the inputs that it may be written over if they die there.
 Pair = tuple[int, tuple[int, ...]]
+#: A first and a last place of use, and the bytes that are more between them.
+Span = tuple[int, int, int]
 #: Below any bytes: of steps without an insert.
 NEVER = -(1 << 60)
 
@@ -67,8 +69,9 @@ class LiveBytesModel:
         self.at_step = np.array(scratch, np.int64)
         self.across = np.zeros(len(scratch), np.int64)
         self.within = np.full(len(scratch), NEVER, np.int64)
-        for block, spans in self._spans.items():
-            self._add(spans.last.items(), self.sizes[block])
+        self._add(
+            [(start, end, self.sizes[block]) for block, of in self._spans.items() for start, end in of.last.items()]
+        )
         self._save_at(range(len(scratch)))
         self.settle()
 
@@ -134,9 +137,11 @@ class LiveBytesModel:
 
     def _move_spans(self, changed: tuple[set[int], set[int]]) -> set[int]:
         """Move the spans of blocks; all inserts in which something is otherwise then."""
-        ends, last = set[int](), self.places - 1
+        moved, last = list[Span](), self.places - 1
         for block in changed[0]:
-            ends |= self._ends_moved(block)
+            moved += self._moved_spans(block)
+        self._add(moved)
+        ends = {place for start, end, _ in moved for place in (start, end)}
         self._save_at({end // self.places for end in ends if end % self.places == last})
         return changed[1] | {end // self.places for end in ends if end % self.places != last}
 
@@ -144,16 +149,15 @@ class LiveBytesModel:
         """What is live within an insert, anew."""
         self.within[step] = max(self._inside(step)) if step in self.schedule.inserts else NEVER
 
-    def _ends_moved(self, block: int) -> set[int]:
-        """Move the spans of a block; the ends that are no more, and the new ones."""
+    def _moved_spans(self, block: int) -> list[Span]:
+        """The spans of a block as they are now: those that are no more, with its bytes less, and the new ones."""
         old, new = self._spans[block], self._spans_of(block)
         if old.last == new.last:
-            return set()
-        gone, come = old.last.items() - new.last.items(), new.last.items() - old.last.items()
-        self._add(gone, -self.sizes[block])
-        self._add(come, self.sizes[block])
+            return []
+        size = self.sizes[block]
         self.schedule.journal.set_entry(self._spans, block, new)
-        return {place for span in gone | come for place in span}
+        gone, come = old.last.items() - new.last.items(), new.last.items() - old.last.items()
+        return [*((*span, -size) for span in gone), *((*span, size) for span in come)]
 
     def _spans_of(self, block: int) -> Spans:
         """Where the block is used, and each copy of it, in order."""
@@ -181,12 +185,15 @@ class LiveBytesModel:
                 current = here
         return Spans(last, frozenset(last.values()))
 
-    def _add(self, spans: Iterable[tuple[int, int]], nbytes: int) -> None:
-        places = self.places
-        for start, end in spans:
-            first, last = start // places, (end + 1) // places  # behind the last step that it is live at
-            self.at_step[first:last] += nbytes
-            self.across[first + 1 : last] += nbytes
+    def _add(self, moved: Sequence[Span]) -> None:
+        """Count the bytes of spans: sums of what is more at each step than at the one before."""
+        spans = np.array(moved, np.int64).reshape(-1, 3)
+        first, last = spans[:, 0] // self.places, (spans[:, 1] + 1) // self.places  # behind the last that it is live at
+        for vector, begin in ((self.at_step, first), (self.across, first + 1)):
+            more = np.zeros(len(vector) + 1, np.int64)
+            np.add.at(more, begin, spans[:, 2])
+            np.subtract.at(more, np.maximum(last, begin), spans[:, 2])
+            vector += np.cumsum(more[:-1])
 
     # ---- inserts and writing in place
 

@@ -65,7 +65,8 @@ class Repeater:
     those that can be. candidates: {block: its gap} of blocks that can be dropped and made again. passing: all others
     that can be made again; they are, on the way to candidates, where a repeat reads one behind its last use: {block:
     its last use}. written, used: blocks of each repeat; users: {block: steps whose repeats use it, rising}; needs: the
-    blocks of each repeat that it reads and that can be made again; valid_until: the step until which it can be done.
+    blocks of each repeat that it reads and that can be made again; inputs: these as `_input` has them; valid_until: the
+    step until which it can be done.
     reading: {candidate: steps that use it behind its gap}; readers: the same the other way round.
     """
 
@@ -84,6 +85,7 @@ class Repeater:
         self.passing = {block: self.steps[block][-1] for block in gaps if block not in self.candidates}
         self.written = {step: tuple({o.block for o in i.writes}) for step, i in self.repeats.items()}
         self.needs = {step: tuple({o.block for o in i.reads if o.block in gaps}) for step, i in self.repeats.items()}
+        self.inputs = {step: [self._input(b, step) for b in blocks] for step, blocks in self.needs.items()}
         self.used = {step: self._used(i) for step, i in self.repeats.items()}
         self.users = self._users()
         self._alone, self._several = self._written_alone()
@@ -129,6 +131,16 @@ class Repeater:
             for step in steps:
                 read.setdefault(step, []).append(block)
         return read
+
+    def _input(self, block: int, step: int) -> tuple[int, int, bool]:
+        """Returns (block, the step until which it is there if dropped, whether it is a candidate) as a repeat reads it.
+
+        What the repeat writes too is never there.
+        """
+        if block in self.written[step]:
+            return block, -1, False
+        gap = self.candidates.get(block)
+        return (block, self.passing[block], False) if gap is None else (block, gap.before, True)
 
     def _used(self, instruction: Instruction) -> tuple[int, ...]:
         """Its intermediate blocks."""

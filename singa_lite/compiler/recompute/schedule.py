@@ -8,7 +8,7 @@ one insert has more or less does not move its others. A trial is undone by putti
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -185,28 +185,34 @@ class Schedule:
         wanted = [block for block in read if block in levels and not self.has_copy(block, step)]
         if not wanted:
             return NOTHING
-        needed = of.chain(wanted, self._absent_at(step))
+        needed = self._chain(wanted, step)
         if max(needed) >= step or step > min(map(of.valid_until.__getitem__, needed)):
             return None
         whole = of.blocks_made_by(needed)
         cost = sum(map(self._costs.__getitem__, needed))
         return Insert(tuple(sorted(needed)), whole, self._staying(whole, wanted), cost)
 
-    def _absent_at(self, now: int) -> Callable[[int], bool]:
-        """Whether a block is not there before a step."""
+    def _chain(self, wanted: Sequence[int], now: int) -> set[int]:
+        """The steps to repeat before a step so that these blocks are there: `Repeater.chain`, which takes longer."""
         levels, stays_from = self.levels, self.stays_from
-        passing, gaps = self.repeater.passing, self.repeater.candidates
-
-        def is_absent(block: int) -> bool:
-            last = passing.get(block)
-            if last is not None:
-                return last < now
-            level = levels.get(block, KEPT)
-            if level == KEPT or gaps[block].before >= now:
-                return False
-            return level == PER_READER or stays_from.get(block, now) >= now
-
-        return is_absent
+        writers, inputs = self.repeater.writers, self.repeater.inputs
+        needed, left = set[int](), [*wanted]
+        seen = set(left)
+        while left:
+            for step in writers[left.pop()]:
+                if step in needed:
+                    continue
+                needed.add(step)
+                for block, until, is_candidate in inputs[step]:
+                    if until >= now or block in seen:
+                        continue
+                    if is_candidate:
+                        level = levels.get(block)
+                        if level is None or (level != PER_READER and stays_from.get(block, now) < now):
+                            continue
+                    seen.add(block)
+                    left.append(block)
+        return needed
 
     def _staying(self, whole: frozenset[int], wanted: Sequence[int]) -> frozenset[int]:
         """The copies of an insert that are there for those behind."""
