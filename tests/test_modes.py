@@ -36,7 +36,7 @@ OPTIONS: dict[str, Mapping[str, Any]] = {
     "micro_batches": {"micro_batches": 3},
     "state in 8 bits": {"state_dtype": "int8"},
     "parameters in 16 bits": {"parameter_dtype": "bfloat16"},
-    "with what rounding left over": {"parameter_dtype": "bfloat16", "rounding": "compensated", "state_dtype": "int8"},
+    "with what rounding left over": {"parameter_dtype": "bfloat16", "rounding": "compensated"},
     "loss_scale": {"loss_scale": "dynamic"},
     "all together": {
         "clip_global_norm": 0.3,
