@@ -51,7 +51,9 @@ def is_bits(contents: Tree, path: str) -> bool:
 
 
 def as_floats(contents: Tree) -> Tree:
-    """The tree with numbers in float32 in the place of bits."""
+    """The tree with numbers in float32 in the place of bits; the tree itself where there are none."""
+    if PARAMETER_DTYPE not in contents.attributes:
+        return contents
     arrays = {path: widened(one) if is_bits(contents, path) else one for path, one in contents.arrays.items()}
     return replace(contents, arrays=arrays)
 

@@ -35,6 +35,8 @@ OPTIONS: dict[str, Mapping[str, Any]] = {
     "accumulate": {"accumulate": 2},
     "micro_batches": {"micro_batches": 3},
     "state in 8 bits": {"state_dtype": "int8"},
+    "parameters in 16 bits": {"parameter_dtype": "bfloat16"},
+    "with what rounding left over": {"parameter_dtype": "bfloat16", "rounding": "compensated"},
     "loss_scale": {"loss_scale": "dynamic"},
     "all together": {
         "clip_global_norm": 0.3,

@@ -32,12 +32,15 @@ GIVEN: dict[str, Any] = {
     "limits": {"gradients": "1 MiB"},
     "rules": [rewriting.Rule("twice", lambda x: x * 2.0, lambda x: 2.0 * x)],
     "state_dtype": "bfloat16",
+    "rounding": "compensated",
+    "parameter_dtype": "float32",
 }
 #: {other option: a value that restricts an option by itself}; where it is not that of GIVEN.
 REFUSED: dict[tuple[str, str], dict[str, Any]] = {
     ("nets", "step"): {},
     ("workers", "order"): {},
     ("float32_layers", "precision"): {},
+    ("rounding", "parameter_dtype"): {},
 }
 
 

@@ -89,4 +89,4 @@ class WithStoredWeight:
         if self.name == "linear" and operands[2] is not None:
             yield "add_bias", (y, operands[2], y), {"axis": 1}
         if activation := settings.get("activation"):
-            yield activation, (y, y), {}
+            yield str(activation), (y, y), {}

@@ -36,7 +36,7 @@ def update_dtype(value: Tensor) -> DType:
     return _WIDE if is_stored(value) else value.dtype
 
 
-def own_forms(value: Tensor, rounding: Rounding) -> Mapping[str, tuple[Shape, DType]]:
+def own_forms(value: Tensor, rounding: Rounding) -> dict[str, tuple[Shape, DType]]:
     """{slot: shape and dtype} of the state that a stored parameter has besides, or in the place of the optimizer's."""
     if not is_stored(value):
         return {}

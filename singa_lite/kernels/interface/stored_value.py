@@ -22,10 +22,10 @@ def round_by_chance(x: Read, count: Read, value: Write, *, start: int) -> None:
 
 @kernel()
 def split_error(x: Read, value: Write, error: Write) -> None:
-    """value = x in bfloat16, rounded to nearest, up in between; error = what is left over, away from 0, in 1/256 of the
-    distance to the next number there.
+    """value = x in bfloat16, rounded to nearest, up in between; error = what is left over.
 
-    x: float32; error: int8 of x's shape. x is rounded to 24 bits first, to even in between. NaN has no error.
+    error: int8, in 1/256 of the distance to the next number there, above 0 where x is farther from 0. x: float32, and
+    rounded to 24 bits first, to even in between. NaN has no error.
     """
 
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.common.strides import memory_order
 from singa_lite.kernels.numpy_kernels.boxes import shaped
 from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Bytes, Shaped, blocks, bytes_for, carve, scratch
 from singa_lite.kernels.philox import generator
@@ -81,7 +80,8 @@ def key_of(count: Array) -> np.uint32:
 @scratch(lambda x, count, value, **_: bytes_for(*buffers(x)))
 def round_by_chance(x: Array, count: Array, value: Array, *, start: int, scratch: Bytes) -> None:
     """As state in bfloat16 is rounded, but that places in memory count, too: equal numbers do not move as one."""
-    work, key, order = carve(scratch, *buffers(x)), int(key_of(count)), memory_order(value.shape, value.strides)
+    work, key = carve(scratch, *buffers(x)), int(key_of(count))
+    order = sorted(range(value.ndim), key=lambda axis: -value.strides[axis])
     for piece, target in blocks(x.transpose(order), value.transpose(order).view(np.uint16)):
         places = _PLACES[: piece.size].reshape(piece.shape)
         write(piece, target, np.uint32((key + start * int(_PLACE)) % 2**32), work, places)
