@@ -62,6 +62,7 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
     "RMSProp": {"rho": 0.5, "epsilon": 0.1},
     "AdaGrad": {"epsilon": 0.1},
     "Adam": {"beta_1": 0.5, "beta_2": 0.7, "epsilon": 0.1},
+    "Lion": {"beta_1": 0.5, "beta_2": 0.7},
     "AdamW": {"beta_1": 0.5, "beta_2": 0.7, "epsilon": 0.1},
 }
 OF_EACH = {
