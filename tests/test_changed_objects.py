@@ -71,7 +71,7 @@ OF_EACH = {
 }
 #: By which other state is kept, so that a change is refused once there is some: `test_optimizer` has them.
 BY_STATE = {"amsgrad"}
-MADE_WITH = {"SGD": {"momentum": 0.9}}
+MADE_WITH = {"SGD": {"momentum": 0.9}, "Lion": {"lr": 1.0, "beta_1": 0.99}}
 
 
 def public(module: Any, base: type) -> dict[str, type]:
