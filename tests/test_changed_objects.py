@@ -62,6 +62,7 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
     "RMSProp": {"rho": 0.5, "epsilon": 0.1},
     "AdaGrad": {"epsilon": 0.1},
     "Adam": {"beta_1": 0.5, "beta_2": 0.7, "epsilon": 0.1},
+    "Lion": {"beta_1": 0.5, "beta_2": 0.7},
     "AdamW": {"beta_1": 0.5, "beta_2": 0.7, "epsilon": 0.1},
 }
 OF_EACH = {
@@ -70,7 +71,7 @@ OF_EACH = {
 }
 #: By which other state is kept, so that a change is refused once there is some: `test_optimizer` has them.
 BY_STATE = {"amsgrad"}
-MADE_WITH = {"SGD": {"momentum": 0.9}}
+MADE_WITH = {"SGD": {"momentum": 0.9}, "Lion": {"lr": 1.0, "beta_1": 0.99}}
 
 
 def public(module: Any, base: type) -> dict[str, type]:

@@ -25,10 +25,11 @@ OPTIMIZERS = {
     "amsgrad": lambda: optimizer.Adam(lr=0.01, amsgrad=True),
     "rms_prop": lambda: optimizer.RMSProp(lr=0.01),
     "ada_grad": lambda: optimizer.AdaGrad(lr=0.01),
+    "lion": lambda: optimizer.Lion(lr=0.001),
     "l2": lambda: optimizer.SGD(lr=0.05, regularizer=regularizer.L2Regularizer(0.02)),
 }
 #: Those whose step does not shrink with the gradient.
-DIVIDE_BY_SIZE = ("adam", "adamw", "amsgrad", "rms_prop", "ada_grad")
+DIVIDE_BY_SIZE = ("adam", "adamw", "amsgrad", "rms_prop", "ada_grad", "lion")
 
 
 def wide_net(kernels: str, make: Any, fuse: bool) -> FeedForwardNet:

@@ -47,7 +47,10 @@ LOSSES = (
 METRICS = ("AUC", "Accuracy", "BinaryAccuracy", "BinaryPrecision", "ConfusionMatrix", "F1", "Perplexity", "R2")
 
 CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
-    **{name: (getattr(optimizer, name), {}) for name in ("SGD", "Nesterov", "RMSProp", "AdaGrad", "Adam", "AdamW")},
+    **{
+        name: (getattr(optimizer, name), {})
+        for name in ("SGD", "Nesterov", "RMSProp", "AdaGrad", "Adam", "AdamW", "Lion")
+    },
     "register": (optimizer.SGD().register, {"pattern": "*"}),
     "Constant": (schedule.Constant, {"value": 1.0}),
     "Step": (schedule.Step, {"base": 1.0, "step_size": 3}),

@@ -294,6 +294,8 @@ NAN, INF = float("nan"), float("inf")
         (optimizer.Adam, {"epsilon": NAN}, "epsilon"),
         (optimizer.AdamW, {"beta_2": 1.5}, "beta_2"),
         (optimizer.AdamW, {"weight_decay": -0.1}, "weight_decay"),
+        (optimizer.Lion, {"beta_1": 1.0}, "beta_1"),
+        (optimizer.Lion, {"beta_2": -0.1}, "beta_2"),
         (optimizer.SGD().register, {"pattern": "*", "lr_mult": -1.0}, "lr_mult"),
         (optimizer.SGD().register, {"pattern": "*", "decay_mult": NAN}, "decay_mult"),
     ],

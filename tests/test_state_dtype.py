@@ -28,6 +28,7 @@ OPTIMIZERS: dict[str, Callable[[], optimizer.Optimizer]] = {
     "ada_grad": lambda: optimizer.AdaGrad(lr=0.01),
     "adam": lambda: optimizer.Adam(lr=0.001),
     "adam_w": lambda: optimizer.AdamW(lr=0.001),
+    "lion": lambda: optimizer.Lion(lr=0.0005),
     "ams_grad": lambda: optimizer.Adam(lr=0.001, amsgrad=True),
 }
 

@@ -24,6 +24,7 @@ OPTIMIZERS: Mapping[str, Callable[[], Optimizer]] = {
     "adagrad": optimizer.AdaGrad,
     "adam": optimizer.Adam,
     "adamw": optimizer.AdamW,
+    "lion": optimizer.Lion,
 }
 
 #: What says something of a training step alone, and what it is where nothing is said.

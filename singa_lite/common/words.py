@@ -140,6 +140,7 @@ DEFAULTS: Mapping[str, Mapping[tuple[str, ...], object]] = {
     "AdaGrad": {("lr",): 0.001, ("epsilon",): 1e-7},
     "Adam": {("lr",): 0.001, ("epsilon",): 1e-7},
     "AdamW": {("lr",): 0.001, ("epsilon",): 1e-7, ("weight_decay",): 0.004},
+    "Lion": {("lr",): 0.001},
 }
 
 #: {class, also of its subclasses: (parameter whose meaning differs from Keras's, what it is here)}: refused beside a

@@ -10,15 +10,16 @@ from singa_lite.optimizer.adaptive import RMSProp as RMSProp
 from singa_lite.optimizer.base import Optimizer as Optimizer
 from singa_lite.optimizer.global_norm import GlobalNorm as GlobalNorm
 from singa_lite.optimizer.global_norm import clip_global_norm as clip_global_norm
+from singa_lite.optimizer.lion import Lion as Lion
 from singa_lite.optimizer.sgd import SGD as SGD
 from singa_lite.optimizer.sgd import Nesterov as Nesterov
 
-_KINDS: dict[str, type[Optimizer]] = {"sgd": SGD, "adam": Adam, "adamw": AdamW, "rmsprop": RMSProp}
+_KINDS: dict[str, type[Optimizer]] = {"sgd": SGD, "adam": Adam, "adamw": AdamW, "lion": Lion, "rmsprop": RMSProp}
 _OTHERS = {"adagrad": "optimizer.AdaGrad(), whose sums begin at 0,", "nesterov": "optimizer.Nesterov()"}
 
 
 def get(name: str) -> Optimizer:
-    """Returns a new optimizer with Keras's defaults: "sgd", "adam", "adamw" or "rmsprop". ValueError for another name.
+    """Returns a new optimizer with Keras's defaults: "sgd", "adam", "adamw", "lion", "rmsprop". ValueError for others.
 
     >>> optimizer.get("adam").lr
     0.001

@@ -9,7 +9,7 @@ import numpy as np
 
 from kernel_case import Case, Tensors
 from singa_lite.kernels.interface import joined_name
-from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, Hyper, RmsPropHyper, SgdHyper
+from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, Hyper, LionHyper, RmsPropHyper, SgdHyper
 
 SGD = SgdHyper(momentum=0.9, dampening=0.3, nesterov=True, weight_decay=0.1, lr_mult=0.5)
 #: Shapes of the values: one element, less than a pack, one more than a block takes, several axes.
@@ -51,6 +51,7 @@ _RULES: dict[str, tuple[str, Hyper, int, bool]] = {
         3,
         True,
     ),
+    "lion": ("lion", LionHyper(beta_1=0.9, beta_2=0.99, weight_decay=0.1, lr_mult=0.5), 1, True),
 }
 #: {"sgd*5:momentum": case}.
 JOINED: dict[str, Case] = {

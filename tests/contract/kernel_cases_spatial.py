@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kernel_case import Case, Tensors, garbage
-from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, Hyper, RmsPropHyper, SgdHyper
+from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, Hyper, LionHyper, RmsPropHyper, SgdHyper
 from singa_lite.kernels.interface.window import Window
 
 Made = tuple[Tensors, dict[str, Any]]
@@ -420,6 +420,7 @@ CASES: dict[str, Case] = {
     "adam:decoupled": update(replace(ADAM, decoupled=True), 2),
     "adam:largest": update(ADAM, 3, 3),
     "adam:largest, decoupled": update(replace(ADAM, decoupled=True), 3),
+    "lion": update(LionHyper(beta_1=0.9, beta_2=0.99, weight_decay=0.1, lr_mult=0.5), 1, 3),
     "add_scaled": Case(build_add_scaled),
     "clip_elements": clip(0.5),
     "clip_norm": clip(3.0),

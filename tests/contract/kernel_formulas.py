@@ -302,6 +302,12 @@ def adam(gradient, rate, value, first_moment, second_moment, max_second_moment, 
     return value - lr * step, *moments, largest, t
 
 
+def lion(gradient, rate, value, momentum, count, hyper):
+    lr, step = rate * hyper.lr_mult, np.sign(hyper.beta_1 * momentum + (1 - hyper.beta_1) * gradient)
+    momentum = hyper.beta_2 * momentum + (1 - hyper.beta_2) * gradient
+    return value - lr * (step + hyper.weight_decay * value), momentum, count + 1
+
+
 # ---- all
 
 
@@ -401,6 +407,7 @@ FORMULAS: dict[str, Formula] = {
     "rms_prop": rms_prop,
     "ada_grad": ada_grad,
     "adam": adam,
+    "lion": lion,
     "add_scaled": lambda x, y, alpha: y + alpha * x,
     "clip_elements": lambda y, threshold: np.minimum(np.maximum(y, -threshold), threshold),
     "clip_norm": lambda y, threshold: y * min(1, threshold / np.sqrt((y**2).sum())),

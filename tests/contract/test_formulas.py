@@ -22,7 +22,7 @@ from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.interface.update import Hyper
 from singa_lite.kernels.numpy_kernels import NUMPY
 from test_ops import Prepared, by_tape
-from test_update_values import SGD, arguments, every_update
+from test_update_values import SGD, UPDATES, arguments, every_update
 
 #: Kernels whose values are worked out in another file.
 ELSEWHERE = {
@@ -287,8 +287,10 @@ def peer_of(torch: Any, name: str, states: int, hyper: Hyper, parameter: Any) ->
 
 
 @pytest.mark.peer
-@every_update
-def test_updates_equal_pytorch(name, states, settings):
+@pytest.mark.parametrize("case", [case for case, (name, *_) in UPDATES.items() if name in PEERS])
+def test_updates_equal_pytorch(case):
+    name, states, hyper = UPDATES[case]
+    settings = {"hyper": hyper}
     torch = skips.library("torch")
     parameter = torch.nn.Parameter(torch.tensor(arguments(states, (5, 37, 101))[2].astype(float)))
     optimizer = peer_of(torch, name, states, settings["hyper"], parameter)

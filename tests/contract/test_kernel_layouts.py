@@ -33,7 +33,7 @@ ROUNDINGS = {
     **dict.fromkeys(("in_top_k", "precision_at_k", "recall_at_k"), 4),
     **{name + tail: 8 for tail in ("", "_derivative") for name in ("relu", "relu6", "leaky_relu", "elu", "sigmoid")},
     **{name + tail: 8 for tail in ("", "_derivative") for name in ("tanh", "gelu", "gelu_tanh", "silu", "softplus")},
-    **dict.fromkeys(("sgd", "rms_prop", "ada_grad", "adam", "clip_elements", "clip_norm"), 8),
+    **dict.fromkeys(("sgd", "rms_prop", "ada_grad", "adam", "lion", "clip_elements", "clip_norm"), 8),
     **dict.fromkeys(("softmax", "softmax_derivative"), 16),
     **dict.fromkeys(("conv2d", "conv2d_derivative", "conv2d_gradient"), 64),
 }

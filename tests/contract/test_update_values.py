@@ -15,7 +15,7 @@ from joined_cases import JOINED
 from kernel_case import run
 from layouts import c_order, turned
 from singa_lite.kernels.interface import SIGNATURES, joined_name, joined_of
-from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, Hyper, RmsPropHyper, SgdHyper
+from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, Hyper, LionHyper, RmsPropHyper, SgdHyper
 from singa_lite.kernels.kernel_set import KernelSet, split_operands
 from singa_lite.kernels.numpy_kernels import NUMPY
 from singa_lite.testing.kernel_call import Calls, allocates_nothing, scratch_rule_needs_forms_alone
@@ -29,6 +29,7 @@ SGD = SgdHyper(momentum=0.9, dampening=0.0, nesterov=False, weight_decay=0.0, lr
 RMS_PROP = RmsPropHyper(rho=0.9, epsilon=1e-3, weight_decay=0.0, lr_mult=0.5)
 ADA_GRAD = AdaGradHyper(epsilon=1e-3, weight_decay=0.0, lr_mult=0.5)
 ADAM = AdamHyper(beta_1=0.9, beta_2=0.99, epsilon=1e-3, weight_decay=0.0, decoupled=False, lr_mult=0.5)
+LION = LionHyper(beta_1=0.9, beta_2=0.99, weight_decay=0.0, lr_mult=0.5)
 DECAY = {"weight_decay": 0.1}
 
 #: {case: (kernel, tensors of state, hyperparameters)}.
@@ -50,6 +51,8 @@ UPDATES: dict[str, tuple[str, int, Hyper]] = {
     "ams_grad": ("adam", 3, ADAM),
     "ams_grad decay": ("adam", 3, replace(ADAM, **DECAY)),
     "ams_grad_w": ("adam", 3, replace(ADAM, **DECAY, decoupled=True)),
+    "lion": ("lion", 1, LION),
+    "lion decay": ("lion", 1, replace(LION, **DECAY)),
 }
 every_update = pytest.mark.parametrize(
     "name, states, settings",

@@ -263,6 +263,7 @@ UNDECIDED = {
     "sgd_momentum_of_several": _BY_TABLE,
     "rms_prop_of_several": _BY_TABLE,
     "ada_grad_of_several": _BY_TABLE,
+    "lion_of_several": _BY_TABLE,
     "adam_of_several": _BY_TABLE,
     "ams_grad_of_several": _BY_TABLE,
 }

@@ -27,7 +27,7 @@ every_set = pytest.mark.parametrize("kernels", [parameter(kernels) for kernels i
 #: Rows of fewer than 2048 elements, some to a block; single ones; longer ones, in 2 and 9 blocks; a long line.
 SHAPES = [(67, 71), (5, 1500), (3, 2049), (2, 9, 1999), (4100,)]
 #: The states that are never below 0.
-SQUARES = {"rms_prop": (True,), "ada_grad": (True,), "adam": (False, True, True), "sgd": (False,)}
+SQUARES = {"rms_prop": (True,), "ada_grad": (True,), "adam": (False, True, True), "sgd": (False,), "lion": (False,)}
 
 
 def bfloat16(bits: Array) -> Array:

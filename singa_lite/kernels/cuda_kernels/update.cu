@@ -57,6 +57,14 @@ extern "C" __global__ void ams_grad(
     map(walk, rule, both(value), both(first_moment), both(second_moment), both(max_second_moment), in(gradient));
 }
 
+extern "C" __global__ void lion(
+    Walk<3> walk, const T* gradient, const Step* step, T* value, T* momentum, double beta_1, double beta_2) {
+    const Step s = *step;
+    if (s.is_none()) return;
+    const Lion rule{s, C(beta_1), C(1.0 - beta_1), C(beta_2), C(1.0 - beta_2)};
+    map(walk, rule, both(value), both(momentum), in(gradient));
+}
+
 extern "C" __global__ void add_scaled(Walk<2> walk, const T* x, T* y, double alpha) {
     const C factor = C(alpha);
     map(walk, [=](C& y, C x) { y += factor * x; }, both(y), in(x));

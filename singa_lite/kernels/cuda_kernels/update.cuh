@@ -90,3 +90,14 @@ struct Adam {
         move(value, m, largest);
     }
 };
+
+struct Lion {
+    Step s;
+    C kept_1, share_1, kept_2, share_2;
+    __device__ inline void operator()(C& value, C& momentum, C g) const {
+        const C step = kept_1 * momentum + share_1 * g;
+        const C sign = step != step ? step : C((step > C(0)) - (step < C(0)));
+        value = value * s.kept - s.rate * sign;
+        momentum = kept_2 * momentum + share_2 * g;
+    }
+};

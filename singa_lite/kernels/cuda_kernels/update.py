@@ -11,7 +11,7 @@ from singa_lite.kernels.call import Call
 from singa_lite.kernels.cuda_kernels.routine import THREADS, Argument, Routine, Value, blocks, integer
 from singa_lite.kernels.cuda_kernels.source import FLOATS, are_floats
 from singa_lite.kernels.cuda_kernels.walk import VECTOR_BYTES, Struct, walk
-from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, Hyper, RmsPropHyper, SgdHyper
+from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, Hyper, LionHyper, RmsPropHyper, SgdHyper
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.routine import Temporary
 
@@ -19,7 +19,7 @@ FILE, SCALES = "update.cu", "clip_norm.cu"
 #: Shape and dtype of `Step` in the source, whose numbers have at most 8 bytes each.
 STEP = (4,), "float64"
 #: Tensors of state, in the order of the source's kernels.
-STATE = "velocity", "square_average", "square_sum", "first_moment", "second_moment", "max_second_moment"
+STATE = "velocity", "square_average", "square_sum", "first_moment", "second_moment", "max_second_moment", "momentum"
 #: Most sums of squares, for every block adds them up.
 MOST_SUMS = 1024
 #: Of a loss: the smallest normal number of float32.
@@ -65,6 +65,8 @@ def rule_of(hyper: Hyper, states: int) -> Rule:
             rates = Rates(hyper.lr_mult, decay - coupled, hyper.beta_1, hyper.beta_2)
             kernel = "adam" if states == 2 else "ams_grad"
             return Rule(kernel, rates, (coupled, hyper.beta_1, hyper.beta_2, hyper.epsilon))
+        case LionHyper():
+            return Rule("lion", Rates(hyper.lr_mult, decay), (hyper.beta_1, hyper.beta_2))
     raise TypeError(f"wanted hyperparameters of an update, received {hyper}")
 
 
@@ -145,7 +147,7 @@ def blocks_of(spec: TensorSpec) -> int:
 
 
 #: Kernels of optimizers; their state follows from the hyperparameters.
-RULES = ("sgd", "rms_prop", "ada_grad", "adam")
+RULES = ("sgd", "rms_prop", "ada_grad", "adam", "lion")
 KERNELS: dict[str, CallBuilder[Routine]] = {
     **dict.fromkeys(RULES, updated),
     "clip_norm": _clip_norm,

@@ -106,3 +106,12 @@ extern "C" __global__ void ams_grad_of_several(
     T* const* p = all.p[u];
     map_own(all, u, rule, both(p[1]), both(p[2]), both(p[3]), both(p[4]), in((const T*)p[0]));
 }
+
+extern "C" __global__ void lion_of_several(
+    const __grid_constant__ Tensors<3> all, const Step* steps, double beta_1, double beta_2) {
+    const int u = own_update(all);
+    const Step s = steps[u];
+    if (s.is_none()) return;
+    const Lion rule{s, C(beta_1), C(1.0 - beta_1), C(beta_2), C(1.0 - beta_2)};
+    map_own(all, u, rule, both(all.p[u][1]), both(all.p[u][2]), in((const T*)all.p[u][0]));
+}

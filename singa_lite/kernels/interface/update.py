@@ -62,6 +62,14 @@ class AdamHyper(Hyper):
         return 0.0 if self.decoupled else self.weight_decay
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LionHyper(Hyper):
+    """Those of `lion`."""
+
+    beta_1: float
+    beta_2: float
+
+
 @kernel(BY_ELEMENTS)
 def sgd(gradient: Read, rate: Read, value: Update, velocity: Update | None, count: Update, *, hyper: SgdHyper) -> None:
     """velocity = momentum * velocity + (1 - dampening) * g, or g where t = 1, whatever it held; value -= lr * step.
@@ -102,6 +110,14 @@ def adam(
     decoupled: g = gradient and value -= lr * weight_decay * value beforehand (AdamW, arXiv 1711.05101).
     max_second_moment: where it is given it becomes max(max_second_moment, v), NaN being the largest, and divides in
     the place of v (AMSGrad, Reddi, Kale and Kumar, ICLR 2018, in PyTorch's form: 1 - beta_2**t corrects the maximum).
+    """
+
+
+@kernel(BY_ELEMENTS)
+def lion(gradient: Read, rate: Read, value: Update, momentum: Update, count: Update, *, hyper: LionHyper) -> None:
+    """value = (1 - lr * weight_decay) * value - lr * sign(beta_1 * momentum + (1 - beta_1) * gradient); then
+
+    momentum = beta_2 * momentum + (1 - beta_2) * gradient (Chen and others, arXiv 2302.06675). The sign of 0 is 0.
     """
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from singa_lite.common.array_types import Array
 from singa_lite.common.strides import memory_order
 from singa_lite.kernels.interface.state_format import BFLOAT16, BLOCKED, blocked_shape, dynamic_tree
-from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, RmsPropHyper, SgdHyper
+from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, LionHyper, RmsPropHyper, SgdHyper
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.loop_kernels.operands import FLOAT, check_number, lie_alike
 from singa_lite.kernels.loop_kernels.routine import Builder, Call, Routine, want
@@ -55,6 +55,13 @@ def _adam(call: Call, routine: Routine) -> None:
     numbers = hyper.beta_1, hyper.beta_2, hyper.epsilon, hyper.coupled_decay, decay, hyper.lr_mult
     operands = *_begin(call), first, second, largest, call["count"], codes(squares=False), codes(squares=True)
     routine.run("adam", *operands, *sizes, *numbers)
+
+
+def _lion(call: Call, routine: Routine) -> None:
+    hyper = cast(LionHyper, call.settings["hyper"])
+    sizes = _sizes(call, call["momentum"])
+    numbers = hyper.beta_1, hyper.beta_2, hyper.weight_decay, hyper.lr_mult
+    routine.run("lion", *_begin(call), call["momentum"], call["count"], codes(squares=False), *sizes, *numbers)
 
 
 def _begin(call: Call) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
@@ -107,6 +114,7 @@ def codes(squares: bool) -> Array:
 KERNELS: dict[str, Builder] = {
     "ada_grad": _ada_grad,
     "adam": _adam,
+    "lion": _lion,
     "rms_prop": _rms_prop,
     "sgd": _sgd,
 }

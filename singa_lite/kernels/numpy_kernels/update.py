@@ -8,7 +8,7 @@ from math import inf, isfinite, isnan, nan, sqrt
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, RmsPropHyper, SgdHyper
+from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, LionHyper, RmsPropHyper, SgdHyper
 from singa_lite.kernels.numpy_kernels.boxes import shaped
 from singa_lite.kernels.numpy_kernels.opened_state import StateSlot, opened, scratch_bytes
 from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Bytes, Shaped, blocks, bytes_for, carve, scratch
@@ -114,6 +114,25 @@ def adam(
         divisor = np.maximum(largest[0], second, out=largest[0]) if largest else second
         step = lr / (1 - hyper.beta_1**t)
         _subtract_ratio(target, first, divisor, step, sqrt(1 - hyper.beta_2**t), hyper.epsilon, temporary)
+
+
+@scratch(scratch_bytes)
+def lion(
+    gradient: Array, rate: Array, value: Array, momentum: Array, count: Array, *, hyper: LionHyper, scratch: Bytes
+) -> None:
+    """The step of the authors' code."""
+    if isnan(rate):
+        return
+    t, lr = _count_up(count), float(rate) * hyper.lr_mult
+    shrink = 1 - lr * hyper.weight_decay
+    for piece, target, moving, step, temporary in opened(scratch, t, gradient, value, StateSlot(momentum)):
+        if shrink != 1:
+            np.multiply(target, shrink, out=target)
+        np.multiply(moving, hyper.beta_1, out=step)
+        _add_scaled(step, piece, 1 - hyper.beta_1, temporary)
+        _add_scaled(target, np.sign(step, out=step), -lr, temporary)
+        np.multiply(moving, hyper.beta_2, out=moving)
+        _add_scaled(moving, piece, 1 - hyper.beta_2, temporary)
 
 
 @by_blocks(floats=1)

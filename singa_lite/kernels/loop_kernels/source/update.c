@@ -134,3 +134,30 @@ void adam(const float *gradient, const double *rate, float *value, void *first, 
                (float)sqrt(bottom), (float)epsilon, (float)weight_decay, (float)(1 - lr * decay)};
     update_parts(&update, format_of(rows, columns, bits), adam_rule, &by);
 }
+
+typedef struct {
+    float rate, beta_1, beta_2, share_1, share_2, shrink;
+} Lion;
+
+static void lion_rule(const float *gradient, float *value, float *const *state, int64_t count, const void *numbers) {
+    Lion by = *(const Lion *)numbers;
+    float *momentum = state[0];
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) {
+        float g = gradient[i], step = momentum[i] * by.beta_1 + g * by.share_1;
+        float sign = step != step ? step : (float)((step > 0) - (step < 0));
+        value[i] = value[i] * by.shrink + sign * by.rate;
+        momentum[i] = momentum[i] * by.beta_2 + g * by.share_2;
+    }
+}
+
+void lion(const float *gradient, const double *rate, float *value, void *momentum, int64_t *count, const void *codes,
+          int64_t rows, int64_t columns, int64_t bits, double beta_1, double beta_2, double decay, double lr_mult) {
+    if (isnan(*rate))
+        return;
+    Update update = {gradient, value, {momentum}, {codes}, ++*count};
+    double lr = *rate * lr_mult;
+    Lion by = {(float)-lr,          (float)beta_1, (float)beta_2, (float)(1 - beta_1), (float)(1 - beta_2),
+               (float)(1 - lr * decay)};
+    update_parts(&update, format_of(rows, columns, bits), lion_rule, &by);
+}

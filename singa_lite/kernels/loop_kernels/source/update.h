@@ -22,4 +22,8 @@ void adam(const float *gradient, const double *rate, float *value, void *first, 
           int64_t *count, const void *codes, const void *square_codes, int64_t rows, int64_t columns, int64_t bits,
           double beta_1, double beta_2, double epsilon, double weight_decay, double decay, double lr_mult);
 
+/* decay: of the value. */
+void lion(const float *gradient, const double *rate, float *value, void *momentum, int64_t *count, const void *codes,
+          int64_t rows, int64_t columns, int64_t bits, double beta_1, double beta_2, double decay, double lr_mult);
+
 #endif
