@@ -205,6 +205,14 @@ def test_each_mode_writes_the_same_text(monkeypatch):
     np.testing.assert_array_equal(compiled(gpt()).generate(PROMPT, 9, seed=2), text)
 
 
+def test_a_net_that_was_not_compiled_records_what_writes_text_alone():
+    net = gpt()
+    net.predict(PROMPT)
+    assert not net.recorded_forms
+    net.generate(PROMPT, 9, seed=2)
+    assert {kind for kind, _ in net.recorded_forms} == {"generate"}
+
+
 def test_the_plan_states_what_a_text_takes():
     net = compiled(gpt())
     plan = net.plan_generation(3, 20)

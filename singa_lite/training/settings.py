@@ -328,3 +328,6 @@ _CHECKS: Mapping[str, Callable[[str, Any], object]] = {
     "on_nan": checked_on_nan,
     "parallel": or_none(_parallel),
 }
+
+#: Of a net that was not compiled: it records the steps that write text alone.
+BEFORE_COMPILE = Settings(graph=False)

@@ -23,6 +23,7 @@ from singa_lite.training.objective import GivenLosses, GivenMetrics, Objective, 
 from singa_lite.training.settings import (
     ALIKE,
     ATTRIBUTES,
+    BEFORE_COMPILE,
     OF_OWN_STEPS,
     OF_RANKS,
     Settings,
@@ -65,7 +66,7 @@ class Trainer(Unique):
         self.own_step: OwnFunction | None = None
         self.nets: Mapping[str, Any] = {}
         self.ranks: DataParallelStep | None = None
-        self.runner = StepRunner(StepCache(layers, Settings(graph=False)))
+        self.runner = StepRunner(StepCache(layers, BEFORE_COMPILE))
 
     def check_copied(self, caller: str) -> None:
         """AbstractDeviceError for a net without values, GraphError for one whose step trains others: its copy would."""

@@ -47,6 +47,7 @@ class TextStep(StepFunction[Results]):
     """
 
     kind = "generate"
+    recorded_before_compile = True  # each of many words is a step
 
     def __init__(self, layers: LayerGraph, past: Past) -> None:
         super().__init__(layers)

@@ -9,7 +9,7 @@ from typing import Any
 from singa_lite.common.described import Described
 from singa_lite.common.errors import GraphError
 from singa_lite.common.notice import warn
-from singa_lite.training.settings import Settings
+from singa_lite.training.settings import BEFORE_COMPILE, Settings
 from singa_lite.training.steps.step_functions import StepFunction
 
 #: A warning is given for so many recordings of one form within so many steps.
@@ -71,8 +71,9 @@ def check_recordable(where: str, step: StepFunction[Any]) -> None:
 
 def is_recorded(step: StepFunction[Any], how: Settings) -> bool:
     """Whether the step is recorded and replayed. GraphError where its options want that, and a part refuses it."""
-    if not how.graph or refused_part(step) is None:
-        return how.graph
+    graph = how.graph or (how is BEFORE_COMPILE and step.recorded_before_compile)
+    if not graph or refused_part(step) is None:
+        return graph
     for name in how.of_records:
         check_recordable(f"compile {name}", step)
     return False

@@ -29,6 +29,8 @@ class StepFunction(ABC, Generic[Results]):
     """
 
     kind: ClassVar[str]
+    #: Whether a net that was not compiled records it too.
+    recorded_before_compile: ClassVar[bool] = False
     criteria: tuple[Criterion, ...] = ()
     #: What looks at the step while its operations are done; None: nothing.
     observer: Observer | None = None
