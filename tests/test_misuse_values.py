@@ -189,7 +189,7 @@ UNKNOWN = [
     row(lambda: callbacks.EarlyStopping(patiense=3), TypeError, "perhaps patience"),
     row(lambda: optimizer.SGD(momentun=0.9), TypeError, "perhaps momentum"),
     *(
-        row(lambda name=name: getattr(FeedForwardNet(seed=0), name)(bogus=1), TypeError, f"FeedForwardNet.{name}")
+        row(lambda name=name: getattr(FeedForwardNet(seed=0), name)(bogus=1), TypeError, name, "bogus")
         for name in ("train_one_batch", "forward", "plan_batch", "backward", "add", "generate")
     ),
     # of a base's constructor, which a user's class calls

@@ -125,7 +125,7 @@ class Op(Unique):
             return inputs
         is_stored = [t is not None and t.dtype.name == "bfloat16" for t in inputs]
         return tuple(
-            Widened()(t) if stored and index not in self.reads_stored else t
+            _Widened()(t) if stored and index not in self.reads_stored else t
             for index, (t, stored) in enumerate(zip(inputs, is_stored, strict=True))
         )
 
@@ -193,7 +193,7 @@ class Cast(Op):
         return y
 
 
-class Widened(Cast):
+class _Widened(Cast):
     """A parameter that is stored in bfloat16 as float32; its gradient is float32."""
 
     def __init__(self) -> None:

@@ -306,6 +306,7 @@ class LiveBytesBounds:
 
 
 def pairs_of(program: Program, instruction: Instruction) -> Iterator[Pair]:
+    """Yields each intermediate output of a call that may be written over inputs of its form, with these."""
     named = instruction.by_name
     for name, sources in SIGNATURES[instruction.kernel].overwrites.items():
         output = named[name]
