@@ -313,6 +313,20 @@ def test_a_head_over_quantised_ids_is_cut_into_tiles(monkeypatch):
     np.testing.assert_allclose(found["on"], found["off"], rtol=1e-6)
 
 
+@pytest.mark.parametrize("frozen", [True, False])
+def test_tiles_of_very_many_ids_have_half_of_the_rows_where_no_weight_trains(frozen):
+    """128 rows of 70,000 ids are 34 MiB. A weight that trains would have its gradient added up twice as often."""
+    ids, time = 70_000, 256
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(axis=-1), device=device.abstract("onednn"))
+    table = net.add(layers.Embedding("t", ids, 32, input_sample_shape=(time,)))
+    net.add(layers.RMSNormalization("norm"))
+    net.add(layers.TiedDense("head", table))
+    table.trainable = not frozen
+    net.compile(optimizer.SGD(lr=0.1))
+    scores = [row.nbytes for row in net.plan_batch(1).rows if "softmax_cross_entropy" in row.name]
+    assert max(scores) == (64 if frozen else 128) * ids * 4
+
+
 @pytest.mark.parametrize("move", [lambda net: net, deepcopy, lambda net: pickle.loads(pickle.dumps(net))])
 def test_float_weights_that_do_not_train_are_frozen_in_plans(move):
     """Also those of a net's copy; a prediction writes none, and those that would train stay parameters."""

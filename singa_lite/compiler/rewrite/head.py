@@ -23,6 +23,8 @@ from singa_lite.kernels.interface import SIGNATURES
 
 #: Fewest rows of a tile: of fewer the library's products take a tenth longer, and one copies the weight into blocks.
 LEAST_ROWS = 128
+#: Bytes of such a tile beyond which it has half of the rows, where no gradient of a weight is added up tile by tile.
+LARGE = 32 << 20
 #: Bytes of a tile of more rows, in times of the target's `tile_bytes`, and what is worth it, in these too.
 TILES, WORTH = 8, 4
 #: Most tiles, so that a batch that fits no machine is planned as soon as any other.
@@ -52,7 +54,9 @@ def by_tiles_of_rows(program: Program) -> Program:
 def rows_of_tiles(program: Program, scores: Scores) -> int:
     """Rows of each tile, but for the last."""
     each = scores.scores.nbytes // scores.rows
-    most = max(LEAST_ROWS, TILES * program.target.tile_bytes // each)
+    trains = any(sums(program.instructions[step]) for step in scores.steps)
+    least = LEAST_ROWS if trains or LEAST_ROWS * each <= LARGE else LEAST_ROWS // 2
+    most = max(least, TILES * program.target.tile_bytes // each)
     count = min(-(-scores.rows // most), MOST_TILES)
     return -(-scores.rows // count)
 
