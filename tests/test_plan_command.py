@@ -123,6 +123,7 @@ def test_a_net_that_is_compiled_stays_so(script):
 def test_memory_and_budgets(script):
     build = f"{script}:build"
     lines = told(build, optimizer="sgd", memory="1 GiB", memory_budget="8 MiB", curve=True)
+    assert any(line.startswith("certified") for line in "\n".join(lines).splitlines())
     assert "memory of 1073741824 bytes (1024.0 MiB)" in lines[1]
     assert f"left       {2**23 - total(lines):,} bytes of the memory budget" in lines
     assert f"left       {2**30 - total(lines):,} bytes of the memory" in lines

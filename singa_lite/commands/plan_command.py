@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 from singa_lite import device, models, optimizer
 from singa_lite.commands.named_net import net_of
@@ -94,7 +95,8 @@ def planned(wanted: PlanRequest) -> Iterator[str]:
         _compile(net, wanted)
     yield from _plan_lines(net, wanted)
     budget = wanted.memory_budget or None
-    plan = net.plan_batch(wanted.batch, not wanted.prediction, memory_budget=budget)
+    certificate = budget is not None and find_spec("scipy") is not None
+    plan = net.plan_batch(wanted.batch, not wanted.prediction, memory_budget=budget, certificate=certificate)
     yield plan.summary()
     yield from _totals(plan, wanted)
     if wanted.curve:
