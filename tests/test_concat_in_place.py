@@ -110,3 +110,24 @@ def test_within_a_budget_the_form_with_copies_competes(monkeypatch):
     assert within.memory_plan.estimated_slowdown == pytest.approx(took[1] / took[0] - 1), "the copies count too"
     once = [one for one in within.memory_plan.placed.planned.instructions if one.repeats is None]
     assert sum(map(seconds, once)) > took[0], "or the test would show nothing"
+
+
+@every_set
+def test_what_is_pooled_into_a_part_of_a_concatenation(kernels):
+    """The derivative of the part has gaps; of what the exchange of ReLU and pooling makes anew, nothing has."""
+    found = []
+    for graph in (True, False):
+        net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(kernels=kernels), seed=3)
+        net.add(layers.BatchNormalization("norm", input_sample_shape=(3, 5, 8)))
+        net.add(layers.Activation("relu", "relu"))
+        net.add(layers.MaxPooling2D("pool", (1, 2), stride=(1, 1), pad=(0, 0, 0, 1)))
+        net.add(layers.Flatten("pooled"))
+        net.add(layers.Activation("soft", "softplus"), "norm")
+        net.add(layers.Flatten("flat"))
+        net.add(layers.Concat("both", 1), ["flat", "pooled"])
+        net.add(layers.Dense("scores", CLASSES))
+        net.compile(optimizer.SGD(lr=0.1), graph=graph)
+        rng = np.random.default_rng(0)
+        x, y = rng.normal(size=(N, 3, 5, 8)).astype(np.float32), rng.integers(0, CLASSES, N)
+        found.append([float(net.train_one_batch(x, y)[0]) for _ in range(4)])
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-5)

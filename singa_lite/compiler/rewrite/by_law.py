@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from singa_lite.common.strides import laid_out
+from singa_lite.common.strides import laid_out, memory_order, span
 from singa_lite.compiler.ir.laws import Law, LawCall, LawWord, settings_of
 from singa_lite.compiler.ir.operation import Instruction, Operand
 from singa_lite.compiler.ir.program import Program, Rewriter
@@ -143,13 +143,27 @@ class Replacing:
         model = named.get(like or name)
         if like and model is not None:
             known = named.get(name)
-            if known is not None:
-                named[name] = model._replace(block=known.block, offset=known.offset)
+            if known is not None and known.shape == model.shape and _has_gaps(model):
+                named[name] = known
+            elif known is not None:
+                named[name] = _without_gaps(model)._replace(block=known.block, offset=known.offset)
             elif place.law.heirs.get(like) == name:
                 named[name] = model
             else:
-                named[name] = model._replace(block=self._make.new_block(model.nbytes), offset=0)
+                named[name] = _without_gaps(model)._replace(block=self._make.new_block(model.nbytes), offset=0)
         return named.get(name)
+
+
+def _without_gaps(operand: Operand) -> Operand:
+    """The same form without gaps, which a block of its own has room for: a piece of a concatenation has gaps."""
+    if not _has_gaps(operand):
+        return operand
+    order = memory_order(operand.shape, operand.strides)
+    return operand._replace(strides=laid_out(operand.shape, order, operand.dtype.itemsize))
+
+
+def _has_gaps(operand: Operand) -> bool:
+    return len(span(operand.shape, operand.strides, operand.dtype.itemsize)) != operand.nbytes
 
 
 class _WordSteps(NamedTuple):
