@@ -27,8 +27,8 @@ PACKAGES = HOME + "singa_lite" + os.sep
 MOST = {
     "add": (47, 197),
     "compile": (33, 143),
-    "plan_batch": (148, 982),
-    "first batch": (167, 1170),
+    "plan_batch": (148, 983),
+    "first batch": (167, 1171),
     "repeated batch": (43, 138),
     "save": (44, 233),
 }
