@@ -61,6 +61,17 @@ def test_gguf_gives_what_transformers_gives(tmp_path: Path, formats: dict[str, s
     assert bool(net.frozen()) == bool(frozen and weights == "stored")
 
 
+def write_out(writer: Any) -> None:
+    """All of a file, by the gguf package."""
+    for write in (
+        writer.write_header_to_file,
+        writer.write_kv_data_to_file,
+        writer.write_tensors_to_file,
+        writer.close,
+    ):
+        write()
+
+
 def k_quants(path: Path) -> None:
     """A file in Q4_K and Q6_K by the gguf package: drawn bits of blocks, scales of 2^-9."""
     gguf, random = library("gguf"), np.random.default_rng(6)
@@ -82,13 +93,7 @@ def k_quants(path: Path) -> None:
         scales = (0, 1, 2, 3) if form == "q4_k" else (208, 209)
         blocks[:, scales] = [0, 0x18] * (len(scales) // 2)  # 2^-9 in float16
         writer.add_tensor(each.name, blocks.reshape(each.data.shape[0], -1), raw_dtype=kind)
-    for write in (
-        writer.write_header_to_file,
-        writer.write_kv_data_to_file,
-        writer.write_tensors_to_file,
-        writer.close,
-    ):
-        write()
+    write_out(writer)
 
 
 def test_k_quants_compute_what_their_numbers_do(tmp_path: Path):
@@ -114,13 +119,7 @@ def split(path: Path) -> None:
             writer.add_key_value(name, field.contents(), field.types[0], sub)
     for each in gguf.GGUFReader(path).tensors:
         writer.add_tensor(each.name, np.array(each.data), raw_dtype=each.tensor_type)
-    for write in (
-        writer.write_header_to_file,
-        writer.write_kv_data_to_file,
-        writer.write_tensors_to_file,
-        writer.close,
-    ):
-        write()
+    write_out(writer)
 
 
 def test_a_model_in_several_files(tmp_path: Path):
