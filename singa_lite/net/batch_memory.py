@@ -145,8 +145,7 @@ class BatchMemory:
         """Of a training step: the plan, the scratch of its operations, what it is bounded by, and `unused_bytes`."""
 
         def ask(graph: Graph) -> tuple[MemoryPlan, list[int], ByteLimit | None, int]:
-            plan = graph.certified(graph.memory_plan) if certificate else graph.memory_plan
-            return plan, graph.scratch_bytes(), graph.bound, graph.unused_bytes
+            return plan_of(graph, certificate), graph.scratch_bytes(), graph.bound, graph.unused_bytes
 
         return self.record("train", size, ask, budget)
 
@@ -298,3 +297,8 @@ def _arena_bytes(graph: Graph) -> int:
 
 def _eager_bytes(graph: Graph) -> int:
     return graph.eager_bytes
+
+
+def plan_of(graph: Graph, certificate: bool) -> MemoryPlan:
+    """Returns the plan of a record, with a bound on the time of any plan where a certificate is wanted."""
+    return graph.certified(graph.memory_plan) if certificate else graph.memory_plan

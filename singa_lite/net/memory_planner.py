@@ -9,9 +9,8 @@ from singa_lite.compiler.byte_limit import ByteLimit
 from singa_lite.compiler.report.memory_plan import MemoryPlan
 from singa_lite.compiler.report.plan_rows import check_limits
 from singa_lite.graph.budget_error import BudgetError
-from singa_lite.graph.graph import Graph
 from singa_lite.layer.freezing import trained_values
-from singa_lite.net.batch_memory import BatchMemory
+from singa_lite.net.batch_memory import BatchMemory, plan_of
 from singa_lite.net.generation import generation_plan
 from singa_lite.net.largest_batch import LargestBatch
 from singa_lite.net.remedies import remedies
@@ -40,7 +39,7 @@ class MemoryPlanner:
         with_bound = flag("plan_batch certificate", certificate)
         if not flag("plan_batch training", training):
             memory = BatchMemory(self._trainer.layers, self._trainer.runner)
-            return memory.record("predict", size, lambda graph: _plan_of(graph, with_bound), budget)
+            return memory.record("predict", size, lambda graph: plan_of(graph, with_bound), budget)
         planner = self._planner("plan_batch", samples)
         try:
             plan = planner.plan(size, budget, with_bound)
@@ -114,7 +113,3 @@ class MemoryPlanner:
 
         trained = trained_values((node.layer for node in trainer.layers.ordered()), trainer.layers.freeze)
         return error.with_remedies(remedies(error, size, plan_of, fits, optimizer, trained))
-
-
-def _plan_of(graph: Graph, certificate: bool) -> MemoryPlan:
-    return graph.certified(graph.memory_plan) if certificate else graph.memory_plan

@@ -36,13 +36,12 @@ _Bytes = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass
 class _Values:
-    """Values that can be made again. blocks: sorted; sizes: in bytes; born: the step of the last write of the program.
+    """Values that can be made again. sizes: in bytes; born: the step of the last write of the program.
 
     writers: of each value, numbers of calls; steps: of these calls; needs: of each call, numbers of the values it
     reads; seconds: of each call when it is repeated. uses: {step: values that it uses}.
     """
 
-    blocks: list[int]
     sizes: _Bytes
     born: list[int]
     writers: list[list[int]]
@@ -91,7 +90,8 @@ def _least_live_bytes(program: Program, repeater: Repeater) -> _Bytes:
 
 def _values(program: Program, repeater: Repeater, least: int) -> _Values:
     """All values of at least so many bytes that outlive the next steps, or that these are made of."""
-    droppable = [*repeater.candidates, *(b for b in repeater.passing if repeater.writers[b][-1] <= _last_gap(repeater))]
+    last = max((gap.before for gap in repeater.candidates.values()), default=-1)
+    droppable = [*repeater.candidates, *(b for b in repeater.passing if repeater.writers[b][-1] <= last)]
     blocks = sorted(block for block in droppable if program.rounded(program.sizes[block]) >= least)
     number = {block: index for index, block in enumerate(blocks)}
     steps = sorted({step for block in blocks for step in repeater.writers[block]})
@@ -101,7 +101,6 @@ def _values(program: Program, repeater: Repeater, least: int) -> _Values:
         for step in repeater.steps[block]:
             uses.setdefault(step, set()).add(index)
     return _Values(
-        blocks,
         np.array([program.rounded(program.sizes[block]) for block in blocks], np.int64),
         [repeater.writers[block][-1] for block in blocks],
         [[call[step] for step in repeater.writers[block]] for block in blocks],
@@ -110,11 +109,6 @@ def _values(program: Program, repeater: Repeater, least: int) -> _Values:
         [program.target.cost(repeater.repeats[step]) for step in steps],
         uses,
     )
-
-
-def _last_gap(repeater: Repeater) -> int:
-    """The step behind which no value that may be dropped for long is written."""
-    return max((gap.before for gap in repeater.candidates.values()), default=-1)
 
 
 def _choices_of_instants(least: _Bytes) -> Iterator[list[int]]:
@@ -135,7 +129,7 @@ def _solved(values: _Values, least: _Bytes, instants: Sequence[int], limit: int)
             "to get it: pip install 'singa_lite[certificate]'"
         ) from error
 
-    held, again = len(instants) * len(values.blocks), len(instants) * len(values.steps)
+    held, again = len(instants) * len(values.sizes), len(instants) * len(values.steps)
     if not held:
         return 0.0
     rows = [*_memory_rows(values, least, instants, limit), *_schedule_rows(values, instants)]
@@ -163,13 +157,13 @@ def _memory_rows(values: _Values, least: _Bytes, instants: Sequence[int], limit:
     unit = float(max(values.sizes))
     for at, step in enumerate(instants):
         used = values.uses.get(step, set())
-        terms = [(at * len(values.blocks) + v, size / unit) for v, size in enumerate(values.sizes) if v not in used]
+        terms = [(at * len(values.sizes) + v, size / unit) for v, size in enumerate(values.sizes) if v not in used]
         yield terms, (limit - int(least[step])) / unit
 
 
 def _schedule_rows(values: _Values, instants: Sequence[int]) -> Iterator[_Row]:
     """Yields what must be there: for what is held on, for what a stage uses, and for what is done again in it."""
-    count, calls = len(values.blocks), len(values.steps)
+    count, calls = len(values.sizes), len(values.steps)
     begin = len(instants) * count
 
     def supply(stage: int, value: int) -> Iterator[list[tuple[int, float]]]:
