@@ -137,8 +137,8 @@ def _modules(where: str, net: TrainedNet, targets: Collection[str], names: objec
 
     TypeError for other names; SnapshotError for keys that are no layers, and for two layers of one module.
     """
-    language = getattr(net, "language", None)
-    if names is None and isinstance(language, LanguageConfig):
+    language = _language(net)
+    if names is None and language is not None:
         theirs = {f"parameters/{path}": (TorchLayout(place.hugging_face),) for path, place in places(language)}
         names = maps.gpt2(net) if language.architecture == "gpt2" else NameMap(theirs)
     if isinstance(names, NameMap):
@@ -155,6 +155,12 @@ def _modules(where: str, net: TrainedNet, targets: Collection[str], names: objec
             text = f"wanted a module for each layer, received {module!r} for {other!r} and {path!r}"
             raise SnapshotError(f"{where}: names: {text}")
     return modules
+
+
+def _language(net: TrainedNet) -> LanguageConfig | None:
+    """The configuration of a net of `models.language_model`; None for any other."""
+    found = getattr(net, "language", None)
+    return found if isinstance(found, LanguageConfig) else None
 
 
 def _checked(where: str, net: TrainedNet, names: object) -> Mapping[str, str]:
@@ -199,7 +205,7 @@ def _config(
     whole = [modules[path] for path in adapters]
     return {
         "peft_type": "LORA",
-        "task_type": "CAUSAL_LM" if isinstance(getattr(net, "language", None), LanguageConfig) else None,
+        "task_type": None if _language(net) is None else "CAUSAL_LM",
         "base_model_name_or_path": base,
         "r": common.rank,
         "lora_alpha": common.alpha,

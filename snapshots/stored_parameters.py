@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 
 from singa_lite.common.array_types import Array
+from singa_lite.optimizer.stored_parameters import is_stored, update_dtype
 from singa_lite.snapshots.manifest import Attribute
 from singa_lite.snapshots.tree import ArraySpec, LazyArray, Tree
 from singa_lite.tensor import Tensor, to_numpy
@@ -20,11 +21,6 @@ from singa_lite.tensor import Tensor, to_numpy
 #: The attribute of a tree that has such parameters.
 PARAMETER_DTYPE = "parameter_dtype"
 _BITS, _FLOAT = np.dtype(np.uint16), np.dtype(np.float32)
-
-
-def is_stored(tensor: Tensor) -> bool:
-    """Whether it is in bfloat16."""
-    return tensor.dtype.name == "bfloat16"
 
 
 def attributes_of(tensors: Mapping[str, Tensor]) -> dict[str, Attribute]:
@@ -41,7 +37,7 @@ def lazy(tensor: Tensor) -> LazyArray:
 
 def spec(tensor: Tensor) -> ArraySpec:
     """What a tensor is to be given."""
-    return ArraySpec(tensor.shape, _FLOAT if is_stored(tensor) else tensor.dtype)
+    return ArraySpec(tensor.shape, update_dtype(tensor))
 
 
 def is_bits(contents: Tree, path: str) -> bool:

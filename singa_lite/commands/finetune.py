@@ -37,10 +37,10 @@ class FinetuneRequest:
     """The request of a command line.
 
     base: a GGUF file or a folder; data: a file of JSON lines; out: the folder of the adapter; budget: "200 MiB", "" for
-    none; length: positions of a row, 0 for those of the longest text, at most 256 and
-    the model's context; rank, alpha: of the adapters, alpha
-    0 for twice the rank; rate: of AdamW; precision: of activations, "" for float32; packed: several texts a row;
-    prompt: of the samples, "" for the file's first; minutes: between checkpoints; seed: of the adapters.
+    none; length: positions of a row, 0 for those of the longest text, at most 256 and the model's context; rank, alpha:
+    of the adapters, alpha 0 for twice the rank; rate: of AdamW; precision: of activations, "" for float32; packed:
+    several texts a row; prompt: of the samples, "" for the file's first; minutes: between checkpoints; seed: of the
+    adapters.
     """
 
     base: str
@@ -72,7 +72,7 @@ def finetuned(wanted: FinetuneRequest) -> Iterator[str]:
     before = snapshots.latest(saving.folder.path)
     model = language.opened(wanted.base)
     rows, prompt = _texts(tokenizer_of(model.tokenizer, wanted.base), wanted, min(_LENGTH, model.config.context))
-    del model  # with the tokenizer's first form, beside the one of the net
+    del model  # its tokenizer takes 10 MiB, and the net has one of its own
     yield f"{wanted.data}: {rows}"
     net = models.load(wanted.base, _positions(rows, wanted), packed=wanted.packed, seed=wanted.seed)
     net.add_lora(wanted.rank, wanted.alpha or 2.0 * wanted.rank)

@@ -38,6 +38,11 @@ def laid_out(shape: Sequence[int], axes: Sequence[int], step: int = 1) -> Extent
     return ordered_strides(shape, memory_order(shape, strides), step)
 
 
+def without_gaps(shape: Sequence[int], strides: Sequence[int], step: int) -> Extents:
+    """Strides of a tensor without gaps whose axes lie in the same order. step: of the innermost axis."""
+    return laid_out(shape, memory_order(shape, strides), step)
+
+
 def span(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> range:
     """The range of bytes that the elements lie in, counted from the first byte of the first element."""
     if 0 in shape:

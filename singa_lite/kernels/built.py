@@ -152,7 +152,7 @@ class BuiltKernel(Unique, Generic[AnyRoutine]):
 
 
 class AddressKernel(BuiltKernel[AnyRoutine]):
-    """A kernel whose steps know addresses only, so its launches hold the memory of the arrays of their calls."""
+    """A kernel whose steps hold memory addresses; each launch keeps the memory under its operands alive."""
 
     def prepare(self, arrays: CallArrays, scratch: DeviceArray | None, settings: Settings) -> Launch:
         """Bind the routine."""

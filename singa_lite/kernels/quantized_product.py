@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
-from singa_lite.common.array_types import Array
+from singa_lite.common.array_types import Array, is_bfloat16
+from singa_lite.kernels.carving import aligned, carved, unread
 from singa_lite.kernels.interface.quantized import FORMATS
 from singa_lite.kernels.kernel_set import DeviceArray, Kernel, KernelSet, Launch, Settings, TensorSpec, TensorSpecs
 from singa_lite.kernels.routine import in_order
@@ -20,8 +20,6 @@ from singa_lite.kernels.routine import in_order
 TILE_BYTES = 4 << 20
 #: Rows of x from which on numbers in bfloat16 are multiplied as such: with fewer rows it saves no time.
 LEAST_NARROW = 128
-_ALIGNMENT = 64
-_NARROW = "bfloat16"
 #: Of a call, None for one that is left out.
 Arrays = tuple[DeviceArray, ...]
 #: A call of another kernel of the set.
@@ -44,7 +42,7 @@ class QuantizedProduct:
         has_loops = below is not None and below.fallback is not None and self.name in below.kernels
         if below is not None and has_loops and below.kernels[self.name].serves(specs, settings):
             return False
-        if not any(spec is not None and _is_narrow(spec) for spec in specs):
+        if not any(spec is not None and is_bfloat16(spec.dtype) for spec in specs):
             return True
         return self.kernels.has_bfloat16 and specs[0] is not None and specs[0].shape[0] >= LEAST_NARROW
 
@@ -52,7 +50,9 @@ class QuantizedProduct:
 
     def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
         """Of a tile, and of the call that needs most."""
-        calls = _Tiles(self.name, tuple(map(_unread, specs)), None, str(settings["format"]))
+        calls = _Tiles(
+            self.name, tuple(None if spec is None else unread(spec) for spec in specs), None, str(settings["format"])
+        )
         seen = {_form(call): call for call in calls.all()}
         most = [self.kernels.scratch_bytes(name, arrays, given) for name, arrays, given in seen.values()]
         return calls.nbytes + max(most, default=0)
@@ -74,21 +74,21 @@ class _Tiles:
         self.is_back = name == "quantized_linear_derivative"
         self.numbers, self.block_bytes = FORMATS[format]
         rows, columns = blocks.shape[0], FORMATS[format].columns(blocks.shape[1])
-        dtype = next((a.dtype for a in (self.x, self.y) if _is_narrow(a)), self.y.dtype)
+        dtype = next((a.dtype for a in (self.x, self.y) if is_bfloat16(a.dtype)), self.y.dtype)
         limit = TILE_BYTES // dtype.itemsize
         self.by_columns = self.is_back and rows * self.numbers <= limit
         if self.by_columns:
-            each = self.numbers * _equal(columns // self.numbers, limit // rows // self.numbers)
+            each = self.numbers * _piece_extent(columns // self.numbers, limit // rows // self.numbers)
             self.starts, shape = range(0, columns, each), (rows, each)
         else:
-            each = _equal(rows, limit // columns)
+            each = _piece_extent(rows, limit // columns)
             self.starts, shape = range(0, rows, each), (each, columns)
-        self.tile = _carved(scratch, 0, shape, dtype)
-        self.nbytes = -(-self.tile.nbytes // _ALIGNMENT) * _ALIGNMENT
+        self.tile = carved(scratch, 0, _by_rows(shape, dtype))
+        self.nbytes = aligned(self.tile.nbytes)
         self.total = self.y
-        if self.is_back and not self.by_columns and len(self.starts) > 1 and _is_narrow(self.y):
-            self.total = _carved(scratch, self.nbytes, self.y.shape, np.dtype(np.float32))
-            self.nbytes += -(-self.total.nbytes // _ALIGNMENT) * _ALIGNMENT
+        if self.is_back and not self.by_columns and len(self.starts) > 1 and is_bfloat16(self.y.dtype):
+            self.total = carved(scratch, self.nbytes, _by_rows(self.y.shape, np.dtype(np.float32)))
+            self.nbytes += aligned(self.total.nbytes)
 
     def all(self) -> Iterator[Call]:
         """In their order."""
@@ -115,8 +115,8 @@ class _Tiles:
         yield product, (self.x[:, start:stop], tile, self.total), {"transpose_a": False, "transpose_b": False}
 
 
-def _equal(extent: int, most: int) -> int:
-    """The size of pieces of an extent, of `most` at most but 1 at least, that are as equal as can be."""
+def _piece_extent(extent: int, most: int) -> int:
+    """The extent of equal pieces of an extent, at most `most` but at least 1; the last piece may be smaller."""
     return -(-extent // -(-extent // max(most, 1)))
 
 
@@ -125,20 +125,9 @@ def products(kernels: KernelSet) -> dict[str, Kernel]:
     return {name: QuantizedProduct(name, kernels) for name in ("quantized_linear", "quantized_linear_derivative")}
 
 
-def _is_narrow(array: Array | TensorSpec) -> bool:
-    return array.dtype.name == _NARROW
-
-
-def _unread(spec: TensorSpec | None) -> Array | None:
-    """An array of this form over a single element, whose elements nobody may read."""
-    return None if spec is None else as_strided(np.empty(1, spec.dtype), spec.shape, spec.strides)
-
-
-def _carved(scratch: Array | None, start: int, shape: tuple[int, ...], dtype: np.dtype) -> Array:
-    """An array in the scratch; without one, an array of this form that nobody may read."""
-    if scratch is not None:
-        return np.ndarray(shape, dtype, scratch, start)
-    return as_strided(np.empty(1, dtype), shape, (shape[1] * dtype.itemsize, dtype.itemsize))
+def _by_rows(shape: tuple[int, ...], dtype: np.dtype) -> TensorSpec:
+    """The spec of a matrix in C order."""
+    return TensorSpec(shape, dtype, (shape[1] * dtype.itemsize, dtype.itemsize))
 
 
 def _form(call: Call) -> tuple[object, ...]:

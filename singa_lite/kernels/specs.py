@@ -7,7 +7,7 @@ from math import prod
 from typing import Protocol
 
 from singa_lite.common.array_types import DType
-from singa_lite.common.strides import laid_out, memory_order
+from singa_lite.common.strides import without_gaps
 
 #: What tells specs apart: shape, dtype and strides.
 SpecKey = tuple[tuple[int, ...], DType, tuple[int, ...]]
@@ -49,8 +49,7 @@ class TensorSpec:
     def without_gaps(self, dtype: DType | None = None) -> TensorSpec:
         """The spec of a tensor without gaps whose axes lie in the same order. dtype: by default its own."""
         dtype = dtype or self.dtype
-        strides = laid_out(self.shape, memory_order(self.shape, self.strides), dtype.itemsize)
-        return TensorSpec(self.shape, dtype, strides)
+        return TensorSpec(self.shape, dtype, without_gaps(self.shape, self.strides, dtype.itemsize))
 
 
 #: The specs of a call's tensors in the interface's order, None where one is left out.

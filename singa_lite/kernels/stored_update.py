@@ -13,13 +13,13 @@ from functools import partial
 from typing import cast
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from singa_lite.common.array_types import Array
 from singa_lite.common.strides import memory_order
+from singa_lite.kernels.carving import aligned, carved, unread
 from singa_lite.kernels.interface import SIGNATURES, update_of
 from singa_lite.kernels.interface.state_format import BLOCKED, Blocks
-from singa_lite.kernels.kernel_set import KernelSet, Launch, Settings, TensorSpec, TensorSpecs
+from singa_lite.kernels.kernel_set import KernelSet, Launch, Settings, TensorSpecs
 from singa_lite.kernels.pieces import Arrays, required
 from singa_lite.kernels.routine import in_order
 from singa_lite.kernels.specs import spec_of
@@ -27,7 +27,6 @@ from singa_lite.kernels.specs import spec_of
 #: Elements of a piece: with its gradient and state it stays in the cache of a core or two.
 PIECE = 1 << 17
 _WIDE = np.dtype(np.float32)
-_ALIGNMENT = 64
 #: A call of another kernel of the set.
 _Call = tuple[str, Arrays, Settings]
 
@@ -46,7 +45,7 @@ class StoredUpdate:
 
     def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
         """Of the largest piece, and of the call that needs most."""
-        pieces = _Pieces(self.update, tuple(map(_unread, specs)), None)
+        pieces = _Pieces(self.update, tuple(None if spec is None else unread(spec) for spec in specs), None)
         forms = {piece.stop - piece.start: piece for piece in pieces.cuts}
         calls = [call for cut in forms.values() for call in pieces.calls(cut, settings)]
         return pieces.nbytes + max(self.kernels.scratch_bytes(*call) for call in calls)
@@ -66,7 +65,7 @@ class StoredUpdate:
 
 
 class _Pieces:
-    """The pieces of one call. nbytes: of scratch that all of them use; cuts: along the outermost axis in memory."""
+    """Divides one update into pieces. nbytes: scratch that all share; cuts: slices of the outermost axis in memory."""
 
     def __init__(self, update: str, arrays: Arrays, scratch: Array | None) -> None:
         signature = SIGNATURES[update]
@@ -78,10 +77,10 @@ class _Pieces:
         self.axis = self.order[0] if self.order else 0
         self.cuts = self._cuts() if signature.facts.by_elements and value.ndim else [slice(0, 1)]
         widest = self._of_value(value, self.cuts[0])
-        self.own_count = _carved(scratch, 0, spec_of(count).without_gaps())
-        self.wide_at = _aligned(self.own_count.nbytes)
+        self.own_count = carved(scratch, 0, spec_of(count).without_gaps())
+        self.wide_at = aligned(self.own_count.nbytes)
         self.scratch = scratch
-        self.nbytes = self.wide_at + _aligned(widest.size * _WIDE.itemsize)
+        self.nbytes = self.wide_at + aligned(widest.size * _WIDE.itemsize)
 
     def _cuts(self) -> list[slice]:
         extent, rows = self.value.shape[self.axis], PIECE * self.value.shape[self.axis] // max(self.value.size, 1)
@@ -95,7 +94,7 @@ class _Pieces:
         """Of one piece."""
         value = self._of_value(self.value, cut)
         given = {name: setting for name, setting in settings.items() if name != "first"}
-        wide = _carved(self.scratch, self.wide_at, spec_of(value).without_gaps(_WIDE))
+        wide = carved(self.scratch, self.wide_at, spec_of(value).without_gaps(_WIDE))
         error = None if self.error is None else self._of_value(self.error, cut)
         yield ("copy", (value, wide), {}) if error is None else ("add_error", (value, error, wide), {})
         yield self.update, tuple(self._of_update(array, cut, wide) for array in self.arrays), given
@@ -119,19 +118,3 @@ class _Pieces:
 
     def _of_value(self, array: Array, cut: slice) -> Array:
         return array[(slice(None),) * self.axis + (cut,)] if array.ndim else array
-
-
-def _unread(spec: TensorSpec | None) -> Array | None:
-    """An array of this form over a single element, whose elements nobody may read."""
-    return None if spec is None else as_strided(np.empty(1, spec.dtype), spec.shape, spec.strides)
-
-
-def _carved(scratch: Array | None, start: int, spec: TensorSpec) -> Array:
-    """An array of the spec in the scratch; without one, an array of this form that nobody may read."""
-    if scratch is None:
-        return as_strided(np.empty(1, spec.dtype), spec.shape, spec.strides)
-    return np.ndarray(spec.shape, spec.dtype, scratch, start, spec.strides)
-
-
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // _ALIGNMENT) * _ALIGNMENT

@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from singa_lite.common.array_types import Array
+from singa_lite.common.array_types import Array, is_bfloat16
 from singa_lite.kernels.kernel_set import KernelSet, Launch, Settings, TensorSpec, TensorSpecs
 from singa_lite.kernels.pieces import Arrays, required
 from singa_lite.kernels.routine import in_order
 from singa_lite.kernels.specs import spec_of
 
 _WIDE = np.dtype(np.float32)
-_NARROW = "bfloat16"
 _FORMAT = {"format": "bf16"}
 
 
@@ -39,7 +38,7 @@ def reads_weight(name: str, specs: TensorSpecs, settings: Settings) -> bool:
 
 def _is_weight(spec: TensorSpec | None) -> bool:
     """Whether it is a matrix in bfloat16 whose rows, or columns, have no gaps."""
-    return spec is not None and spec.dtype.name == _NARROW and spec.ndim == 2 and spec.dtype.itemsize in spec.strides
+    return spec is not None and is_bfloat16(spec.dtype) and spec.ndim == 2 and spec.dtype.itemsize in spec.strides
 
 
 def _lies_by_columns(spec: TensorSpec) -> bool:

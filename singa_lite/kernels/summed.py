@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from singa_lite.common.array_types import Array
+from singa_lite.kernels.carving import aligned
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import (
     Kernel,
@@ -29,7 +30,6 @@ from singa_lite.kernels.specs import spec_of
 SUMMED_BYTES = 16 << 20
 #: A piece has as many times the bytes of its sums, which are added to those of the pieces before.
 _TIMES_SUMS = 8
-_ALIGNMENT = 64
 
 
 def summed_pieces(name: str, specs: TensorSpecs) -> list[slice]:
@@ -86,7 +86,7 @@ def _results(name: str) -> list[int]:
 
 
 def _nbytes(spec: TensorSpec | None) -> int:
-    return 0 if spec is None else -(-spec.size * spec.dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
+    return 0 if spec is None else aligned(spec.size * spec.dtype.itemsize)
 
 
 def _buffer(scratch: Array | None, start: int, sums: Array) -> Array:

@@ -16,7 +16,8 @@ from typing import Literal
 
 import numpy as np
 
-from singa_lite.common.array_types import Array
+from singa_lite.common.array_types import Array, is_bfloat16
+from singa_lite.kernels.carving import aligned
 from singa_lite.kernels.interface import SIGNATURES, update_of
 from singa_lite.kernels.kernel_set import (
     Described,
@@ -41,14 +42,10 @@ _WIDE = np.dtype(np.float32)
 PIECE_BYTES = 1 << 21
 #: A piece has as many times the bytes of what all pieces read besides, filters mostly: each piece lays these out anew.
 _TIMES_SHARED = 4
-#: Of the buffers in the scratch, and what the kernel asks for lies behind them.
-_ALIGNMENT = 64
-#: Kernels that move numbers of any type without computing.
-_MOVES = frozenset({"copy"})
+#: Kernels that take bfloat16 as it is: one that moves numbers of any type, and those that store values.
+_AS_IT_IS = frozenset({"copy", "round_by_chance", "split_error", "add_error"})
 #: Those that round to another type, once, without being widened.
 _CASTS = frozenset({"cast"})
-#: Those that are of bfloat16 itself.
-_STORES = frozenset({"round_by_chance", "split_error", "add_error"})
 #: NumPy's own, in which sets have kernels too.
 _HALF = "float16"
 #: Families of kernels that would round on the way, or add up, in float16 where all floats of a call are in it.
@@ -99,7 +96,7 @@ class WideningSet(KernelSet):
         return partial(_round if target.dtype.name == _HALF else np.copyto, target, source, casting="unsafe")
 
     def _takes(self, name: str, specs: TensorSpecs, settings: Settings) -> bool:
-        return name in _MOVES | _STORES or self.takes_narrow(name, specs, settings)
+        return name in _AS_IT_IS or self.takes_narrow(name, specs, settings)
 
 
 class WidenedKernel:
@@ -171,7 +168,7 @@ def _narrow(name: str, specs: TensorSpecs) -> dict[int, TensorSpec]:
     given = {at: spec for at, spec in enumerate(specs) if spec is not None}
     mixes = any(spec.dtype == _WIDE for spec in given.values()) and name not in _CASTS
     halves = mixes or (name in SIGNATURES and SIGNATURES[name].family in _ROUNDING)
-    return {at: s for at, s in given.items() if s.dtype.name == NARROW or (halves and s.dtype.name == _HALF)}
+    return {at: s for at, s in given.items() if is_bfloat16(s.dtype) or (halves and s.dtype == _HALF)}
 
 
 def _widened(name: str, specs: TensorSpecs) -> TensorSpecs:
@@ -189,7 +186,8 @@ def _round(target: Array, source: Array, casting: Literal["unsafe"]) -> None:
 
 
 def _buffer_bytes(shape: Sequence[int]) -> int:
-    return -(-prod(shape) * _WIDE.itemsize // _ALIGNMENT) * _ALIGNMENT
+    """Of a float32 buffer in the scratch; what the kernel asks for lies behind all of them."""
+    return aligned(prod(shape) * _WIDE.itemsize)
 
 
 def _buffer(scratch: Array | None, start: int, narrow: Array) -> Array:

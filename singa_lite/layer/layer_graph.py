@@ -297,8 +297,9 @@ class LayerGraph:
 
     def store_parameters(self, dtype: DType) -> None:
         """Stores matrices and filters in this dtype, float32 or bfloat16; vectors stay in float32, as other nets do."""
-        for value in self.parameters().values():
-            if value.ndim > 1 and value.dtype != dtype and self.dtype == np.float32:
+        values = self.parameters().values() if self.dtype == np.float32 else ()
+        for value in values:
+            if value.ndim > 1 and value.dtype != dtype:
                 store_as(value, dtype)
 
     def _check_names(self, where: str, names: Sequence[str | None]) -> None:

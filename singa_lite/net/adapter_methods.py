@@ -93,7 +93,7 @@ class AdapterMethods(TrainedNet):
             raise
         finally:
             self.note_setting()
-        self._drop_state([tensor.name for tensor in self.parameters().values() if not tensor.stores_grad])
+        self._drop_state({tensor.name for tensor in self.parameters().values() if not tensor.stores_grad})
 
     def _drop_state(self, names: Collection[str | None]) -> None:
         """Lets all optimizers forget parameters of these names, and adapters that are gone."""

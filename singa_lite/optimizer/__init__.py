@@ -19,7 +19,7 @@ _OTHERS = {"adagrad": "optimizer.AdaGrad(), whose sums begin at 0,", "nesterov":
 
 
 def get(name: str) -> Optimizer:
-    """Returns a new optimizer with Keras's defaults: "sgd", "adam", "adamw", "lion", "rmsprop". ValueError for others.
+    """Returns a new optimizer with Keras's defaults: "sgd", "adam", "adamw", "lion", "rmsprop"; else ValueError.
 
     >>> optimizer.get("adam").lr
     0.001

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from singa_lite.common.array_types import DType
+from singa_lite.common.array_types import DType, is_bfloat16
 from singa_lite.device import Device
 from singa_lite.kernels.interface import stored_update
 from singa_lite.kernels.interface.update import Hyper
@@ -28,7 +28,7 @@ _WIDE = np.dtype(np.float32)
 
 def is_stored(value: Tensor) -> bool:
     """Whether a parameter is stored in bfloat16."""
-    return value.dtype.name == "bfloat16"
+    return is_bfloat16(value.dtype)
 
 
 def update_dtype(value: Tensor) -> DType:

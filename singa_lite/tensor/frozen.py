@@ -6,6 +6,7 @@ import mmap
 
 import numpy as np
 
+from singa_lite.common import pages
 from singa_lite.common.array_types import Array
 from singa_lite.common.errors import GraphError, ShapeError
 from singa_lite.tensor.devices import found_device
@@ -28,17 +29,10 @@ def release_pages(array: Array) -> None:
 def set_pages_apart(array: Array) -> None:
     """Keeps pages of the mapped file under an array out of memory while only what lies beside them is read.
 
-    The system maps 16 pages at a time, but none beyond a span of the file that is read in another manner.
-
     >>> tensor.set_pages_apart(np.zeros(3, "uint8"))  # in memory: nothing changes
     """
-    mapping = mapping_of(array)
-    if mapping is None or not hasattr(mmap, "MADV_RANDOM"):
-        return
-    begin = array.ctypes.data - np.frombuffer(mapping, np.uint8).ctypes.data
-    first, end = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE, (begin + array.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
-    if end > first:
-        mapping.madvise(mmap.MADV_RANDOM, first, end - first)
+    if mapping_of(array) is not None:
+        pages.set_apart(array.ctypes.data, array.nbytes)
 
 
 def mapping_of(array: Array) -> mmap.mmap | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import DTypeLike
 
-from singa_lite.common.array_types import DType
+from singa_lite.common.array_types import DType, is_bfloat16
 from singa_lite.common.arrays import KINDS
 from singa_lite.common.checks import is_int
 from singa_lite.common.errors import ShapeError
@@ -53,7 +53,7 @@ def checked_dtype(where: str, given: DTypeLike) -> DType:
     except (TypeError, ValueError):
         pass
     else:
-        if given is not None and (dtype.kind in KINDS or dtype.name == "bfloat16"):
+        if given is not None and (dtype.kind in KINDS or is_bfloat16(dtype)):
             return dtype
     raise TypeError(f"{where}: wanted a bool, integer or float dtype, received {given!s:.100}")
 

@@ -134,7 +134,7 @@ NAMES = tuple(DEFAULTS)
 
 
 def narrow_dtype(name: str, option: str = "precision") -> DType:
-    """Returns NumPy's dtype of a precision. ImportError, which names the option, where NumPy has no such dtype."""
+    """Returns the NumPy dtype of a name. ImportError for bfloat16 without ml_dtypes. option: that the error names."""
     if name == "bfloat16" and find_spec("ml_dtypes") is None:
         raise ImportError(f"compile {option}={name!r}: wants NumPy's bfloat16, pip install ml_dtypes")
     return np.dtype(import_module("ml_dtypes").bfloat16 if name == "bfloat16" else name)

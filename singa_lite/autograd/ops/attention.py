@@ -12,6 +12,7 @@ import numpy as np
 
 from singa_lite.autograd.ops.noise import drawn_key
 from singa_lite.autograd.ops.op import LinearOp, Op, checked_tensor
+from singa_lite.common.array_types import is_bfloat16
 from singa_lite.common.checks import axis_of, finite_above_zero, flag, fraction
 from singa_lite.common.errors import ShapeError
 from singa_lite.device import device_of
@@ -71,11 +72,11 @@ def _check(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
         raise ShapeError(
             f"attention: wanted a mask (n, time) of k's, {k.shape[:2]}, 1 where a key is seen, received {mask.shape}"
         )
-    if q.dtype.kind != "f" and q.dtype.name != "bfloat16":
+    if q.dtype.kind != "f" and not is_bfloat16(q.dtype):
         raise TypeError(f"attention: wanted tensors of floats, received {q.dtype}")
     if not q.dtype == k.dtype == v.dtype:
         raise TypeError(f"attention: wanted q, k and v of one dtype, received {q.dtype}, {k.dtype} and {v.dtype}")
-    if mask is not None and mask.dtype.kind not in "fiub" and mask.dtype.name != "bfloat16":
+    if mask is not None and mask.dtype.kind not in "fiub" and not is_bfloat16(mask.dtype):
         raise TypeError(f"attention: wanted a mask of real numbers, received {mask.dtype}")
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from singa_lite.autograd.ops.op import Op, checked_tensor
 from singa_lite.autograd.ops.shape import checked_list, concat, reshape, transpose
+from singa_lite.common.array_types import is_bfloat16
 from singa_lite.common.checks import axis_of, integer, is_int
 from singa_lite.common.errors import ShapeError
 from singa_lite.tensor import Tensor
@@ -24,7 +25,7 @@ class Embedding(Op):
             raise TypeError(f"embedding: wanted ids of an integer dtype, received {ids.dtype}")
         if weight.ndim != 2:
             raise ShapeError(f"embedding: wanted a weight (rows, features), received {weight.shape}")
-        dtype = np.dtype(np.float32) if weight.dtype.name == "bfloat16" else weight.dtype
+        dtype = np.dtype(np.float32) if is_bfloat16(weight.dtype) else weight.dtype
         y = self.device.empty((*ids.shape, weight.shape[1]), dtype)
         self.device.run("embedding", ids, weight, y)
         self.table = weight.shape

@@ -9,6 +9,7 @@ import numpy as np
 from singa_lite.autograd.ops.broadcasting import Broadcasting
 from singa_lite.autograd.ops.op import Op, checked_tensor
 from singa_lite.autograd.ops.shape import reshape, reshaped
+from singa_lite.common.array_types import is_bfloat16
 from singa_lite.common.checks import axis_of, flag
 from singa_lite.common.errors import ShapeError
 from singa_lite.tensor import Shape, Tensor
@@ -135,7 +136,7 @@ def product(
 
 
 def _check_dtypes(where: str, a: Tensor, b: Tensor) -> None:
-    if a.dtype != b.dtype and (a.dtype.name, b.dtype.name) != ("float32", "bfloat16"):
+    if a.dtype != b.dtype and not (a.dtype == np.float32 and is_bfloat16(b.dtype)):
         raise TypeError(f"{where}: wanted equal dtypes, received {a.dtype} and {b.dtype}")
 
 

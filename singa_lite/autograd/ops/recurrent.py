@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from singa_lite.autograd.ops.linear import bias_gradient, product
 from singa_lite.autograd.ops.op import KernelOp
 from singa_lite.autograd.ops.shape import piece, side_by_side
+from singa_lite.common.array_types import is_bfloat16
 from singa_lite.common.checks import check_choice, flag
 from singa_lite.common.errors import ShapeError
 from singa_lite.tensor import Tensor
@@ -201,11 +202,11 @@ def _check(op: _Recurrent, gates: Tensor, weight: Tensor, states: Sequence[Tenso
             f"{where}: wanted a mask (n, time), {(gates.shape[1], gates.shape[0])}, 1 where a step counts, received "
             f"{mask.shape}"
         )
-    if gates.dtype.kind != "f" and gates.dtype.name != "bfloat16":
+    if gates.dtype.kind != "f" and not is_bfloat16(gates.dtype):
         raise TypeError(f"{where}: wanted tensors of floats, received {gates.dtype}")
     if any(t is not None and t.dtype != gates.dtype for t in (weight, *states)):
         raise TypeError(f"{where}: wanted gates, weight and states of one dtype, received {gates.dtype} beside others")
-    if mask is not None and mask.dtype.kind not in "fiub" and mask.dtype.name != "bfloat16":
+    if mask is not None and mask.dtype.kind not in "fiub" and not is_bfloat16(mask.dtype):
         raise TypeError(f"{where}: wanted a mask of real numbers, received {mask.dtype}")
 
 

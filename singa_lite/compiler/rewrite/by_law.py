@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from singa_lite.common.strides import laid_out, memory_order, span
+from singa_lite.common.strides import laid_out, span, without_gaps
 from singa_lite.compiler.ir.laws import Law, LawCall, LawWord, settings_of
 from singa_lite.compiler.ir.operation import Instruction, Operand
 from singa_lite.compiler.ir.program import Program, Rewriter
@@ -157,9 +157,8 @@ class Replacing:
 def _without_gaps(operand: Operand) -> Operand:
     """The same form without gaps, which a block of its own has room for: a piece of a concatenation has gaps."""
     if not _has_gaps(operand):
-        return operand
-    order = memory_order(operand.shape, operand.strides)
-    return operand._replace(strides=laid_out(operand.shape, order, operand.dtype.itemsize))
+        return operand  # strides of axes of extent 1 stay, too
+    return operand._replace(strides=without_gaps(operand.shape, operand.strides, operand.dtype.itemsize))
 
 
 def _has_gaps(operand: Operand) -> bool:

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.common.strides import laid_out, memory_order, ordered_strides
+from singa_lite.common.array_types import is_bfloat16
+from singa_lite.common.strides import memory_order, ordered_strides
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.loop_kernels.library import AXES
 from singa_lite.kernels.loop_kernels.routine import BoxView, Routine, RowsView, UnservedError, want
@@ -44,7 +45,7 @@ class Boxes(NamedTuple):
 
 def is_narrow(spec: TensorSpec) -> bool:
     """Whether it is bfloat16."""
-    return spec.dtype.name == NARROW
+    return is_bfloat16(spec.dtype)
 
 
 def are_stored(*specs: TensorSpec) -> bool:
@@ -94,12 +95,6 @@ def lie_alike(*specs: TensorSpec) -> bool:
     """Whether all have one shape and one order of axes in memory, without gaps: they are lines of elements."""
     order = memory_order(specs[0].shape, specs[0].strides)
     return all(spec.shape == specs[0].shape and _pitch(spec, (), order) is not None for spec in specs)
-
-
-def without_gaps(spec: TensorSpec) -> TensorSpec:
-    """Returns the spec of a tensor without gaps whose axes lie in the same order."""
-    order = memory_order(spec.shape, spec.strides)
-    return TensorSpec(spec.shape, spec.dtype, laid_out(spec.shape, order, spec.dtype.itemsize))
 
 
 def as_vector(routine: Routine, spec: TensorSpec) -> BufferView:

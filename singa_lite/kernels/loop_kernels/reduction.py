@@ -7,7 +7,7 @@ from math import prod
 from typing import NamedTuple
 
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.kernels.loop_kernels.operands import LEAST_PIECE, MAX_PIECES, as_boxes, check_stored, without_gaps
+from singa_lite.kernels.loop_kernels.operands import LEAST_PIECE, MAX_PIECES, as_boxes, check_stored
 from singa_lite.kernels.loop_kernels.routine import BoxView, Builder, Call, Routine, want
 from singa_lite.kernels.routine import BufferView
 
@@ -35,7 +35,7 @@ def _add(routine: Routine, function: str, x: TensorSpec, y: TensorSpec, axes: tu
     """
     check_stored(x, y)
     want(all(stride >= 0 for stride in (*x.strides, *y.strides)), "axes that go forwards")
-    form, dense_x, dense_y = _Form.by_strides((x, x), (y, y), axes), without_gaps(x), without_gaps(y)
+    form, dense_x, dense_y = _Form.by_strides((x, x), (y, y), axes), x.without_gaps(), y.without_gaps()
     if form.order != _Form.by_strides((dense_x, x), (dense_y, y), axes).order:
         source, target = (routine.temporary(spec.shape, spec.dtype) for spec in (x, y))
         extents, views = as_boxes([(x, x), (dense_x, source)])

@@ -35,7 +35,7 @@ from math import prod
 import h5py
 import numpy as np
 
-from singa_lite.common.array_types import Array, DType
+from singa_lite.common.array_types import Array, DType, is_bfloat16
 from singa_lite.common.atomic import replacing
 from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots import hdf5_writer, manifest
@@ -101,7 +101,7 @@ def _sum(one: LazyArray, other: LazyArray) -> Array:
 
 def _storable(lazy: LazyArray) -> LazyArray:
     """bfloat16, which HDF5 lacks, as Keras stores it: two bytes without a meaning. Any other dtype as it is."""
-    if lazy.dtype.name != "bfloat16":
+    if not is_bfloat16(lazy.dtype):
         return lazy
     return LazyArray(lazy.shape, np.dtype("V2"), lambda: lazy.fetch().view("V2"))
 

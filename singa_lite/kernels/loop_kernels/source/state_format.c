@@ -7,7 +7,6 @@
 
 #include <float.h>
 
-#define INFINITE 0x7f800000u
 
 Format format_of(int64_t rows, int64_t columns, int64_t bits) {
     if (bits != 8)

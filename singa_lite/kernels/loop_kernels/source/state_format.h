@@ -42,11 +42,15 @@ Part part_of(const Format *format, int64_t number);
 /* Where the part's state is in float32: in place, or read into the buffer. */
 float *read_state(void *state, const Format *format, const Part *part, const Codes *codes, float *buffer);
 
+/* Bits of float32's infinity, above which NaN lies, and of bfloat16's quiet NaN. */
+#define INFINITE 0x7f800000u
+#define QUIET_NAN 0x7fc0
+
 /* A number in bfloat16, rounded up with the probability that the bits cut off give, by a key of the update. */
 static inline uint16_t rounded_by_chance(float number, uint32_t key) {
     uint32_t bits = bits_of(number), chance = (bits + key) * 0x9E3779B1u;
     chance = (chance ^ (chance >> 15)) * 0x85EBCA6Bu;
-    return (uint16_t)((bits & ~(1u << 31)) > 0x7f800000u ? 0x7fc0 : (bits + (chance >> 16)) >> 16);
+    return (uint16_t)((bits & ~(1u << 31)) > INFINITE ? QUIET_NAN : (bits + (chance >> 16)) >> 16);
 }
 
 /* Keep the part's state, which `read_state` gave and an update changed. t, place: which update of the parameter, and

@@ -4,7 +4,6 @@
 
 #include "philox.h"
 
-#define INFINITE 0x7f800000u
 #define PLACE 0x9E3779B9u
 
 void round_by_chance(const float *x, const int64_t *count, void *value, int64_t size, int64_t start) {
@@ -23,7 +22,7 @@ void split_error(const float *x, void *value, int8_t *error, int64_t size) {
     for (int64_t i = 0; i < size; i++) {
         uint32_t given = bits_of(x[i]), bits = given + 0x7f + ((given >> 8) & 1);
         uint32_t is_nan = (given & ~(1u << 31)) > INFINITE;
-        to[i] = (uint16_t)(is_nan ? 0x7fc0 : ((bits & ~0xffu) + 0x8000) >> 16);
+        to[i] = (uint16_t)(is_nan ? QUIET_NAN : ((bits & ~0xffu) + 0x8000) >> 16);
         error[i] = (int8_t)(is_nan ? 0 : bits >> 8);
     }
 }
