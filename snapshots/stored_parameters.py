@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 
 import numpy as np
 
 from singa_lite.common.array_types import Array
-from singa_lite.optimizer.stored_parameters import is_stored, update_dtype
+from singa_lite.common.checks import is_bfloat16
+from singa_lite.optimizer.stored_parameters import update_dtype
 from singa_lite.snapshots.manifest import Attribute
 from singa_lite.snapshots.tree import ArraySpec, LazyArray, Tree
 from singa_lite.tensor import Tensor, to_numpy
@@ -25,12 +27,12 @@ _BITS, _FLOAT = np.dtype(np.uint16), np.dtype(np.float32)
 
 def attributes_of(tensors: Mapping[str, Tensor]) -> dict[str, Attribute]:
     """What a tree of these says of them."""
-    return {PARAMETER_DTYPE: "bfloat16"} if any(map(is_stored, tensors.values())) else {}
+    return {PARAMETER_DTYPE: "bfloat16"} if any(map(is_bfloat16, map(attrgetter("dtype"), tensors.values()))) else {}
 
 
 def lazy(tensor: Tensor) -> LazyArray:
     """A tensor as a tree has it."""
-    if is_stored(tensor):
+    if is_bfloat16(tensor.dtype):
         return LazyArray(tensor.shape, _BITS, lambda: to_numpy(tensor).view(_BITS))
     return LazyArray(tensor.shape, tensor.dtype, partial(to_numpy, tensor))
 

@@ -12,12 +12,6 @@ Array: TypeAlias = NDArray[Any]
 #: NumPy's dtype, any of them.
 DType: TypeAlias = np.dtype[Any]
 
-
-def is_bfloat16(dtype: DType) -> bool:
-    """Returns whether a dtype is the bfloat16 of ml_dtypes. Its kind is asked first, as NumPy makes each name anew."""
-    return dtype.kind == "V" and dtype.name == "bfloat16"
-
-
 # What a device has is NumPy's on a CPU and CuPy's on a GPU. CuPy has no type information, and code above `runtime/`
 # hands these on without looking into them.
 #: An array over a device's memory.

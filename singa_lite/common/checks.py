@@ -14,6 +14,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+from singa_lite.common.array_types import DType
 from singa_lite.common.errors import ShapeError
 
 
@@ -132,6 +133,11 @@ def axes_of(where: str, given: object, shape: Sequence[int]) -> tuple[int, ...]:
     if len(set(found)) < len(found):
         raise ShapeError(f"{where}: wanted each axis of x {tuple(shape)} once, received {given!r:.100}")
     return tuple(sorted(found))
+
+
+def is_bfloat16(dtype: DType) -> bool:
+    """Returns whether a dtype is the bfloat16 of ml_dtypes. Its kind is asked first, as NumPy makes each name anew."""
+    return dtype.kind == "V" and dtype.name == "bfloat16"
 
 
 def is_int(value: object) -> TypeGuard[int]:

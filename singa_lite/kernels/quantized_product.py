@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from singa_lite.common.array_types import Array, is_bfloat16
+from singa_lite.common.array_types import Array
+from singa_lite.common.checks import is_bfloat16
 from singa_lite.kernels.carving import aligned, carved, unread
 from singa_lite.kernels.interface.quantized import FORMATS
 from singa_lite.kernels.kernel_set import DeviceArray, Kernel, KernelSet, Launch, Settings, TensorSpec, TensorSpecs

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from singa_lite.common.array_types import Array, is_bfloat16
+from singa_lite.common.array_types import Array
+from singa_lite.common.checks import is_bfloat16
 from singa_lite.kernels.kernel_set import KernelSet, Launch, Settings, TensorSpec, TensorSpecs
 from singa_lite.kernels.pieces import Arrays, required
 from singa_lite.kernels.routine import in_order

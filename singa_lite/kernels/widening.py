@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from singa_lite.common.array_types import Array, is_bfloat16
+from singa_lite.common.array_types import Array
 from singa_lite.kernels.carving import aligned
 from singa_lite.kernels.interface import SIGNATURES, update_of
 from singa_lite.kernels.kernel_set import (
@@ -168,7 +168,7 @@ def _narrow(name: str, specs: TensorSpecs) -> dict[int, TensorSpec]:
     given = {at: spec for at, spec in enumerate(specs) if spec is not None}
     mixes = any(spec.dtype == _WIDE for spec in given.values()) and name not in _CASTS
     halves = mixes or (name in SIGNATURES and SIGNATURES[name].family in _ROUNDING)
-    return {at: s for at, s in given.items() if is_bfloat16(s.dtype) or (halves and s.dtype == _HALF)}
+    return {at: s for at, s in given.items() if s.dtype.name == NARROW or (halves and s.dtype.name == _HALF)}
 
 
 def _widened(name: str, specs: TensorSpecs) -> TensorSpecs:

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from singa_lite.common.array_types import DType, is_bfloat16
+from singa_lite.common.array_types import DType
+from singa_lite.common.checks import is_bfloat16
 from singa_lite.device import Device
 from singa_lite.kernels.interface import stored_update
 from singa_lite.kernels.interface.update import Hyper

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import DTypeLike
 
-from singa_lite.common.array_types import DType, is_bfloat16
+from singa_lite.common.array_types import DType
 from singa_lite.common.arrays import KINDS
-from singa_lite.common.checks import is_int
+from singa_lite.common.checks import is_bfloat16, is_int
 from singa_lite.common.errors import ShapeError
 from singa_lite.common.strides import ordered_strides
 

@@ -12,8 +12,7 @@ import numpy as np
 
 from singa_lite.autograd.ops.noise import drawn_key
 from singa_lite.autograd.ops.op import LinearOp, Op, checked_tensor
-from singa_lite.common.array_types import is_bfloat16
-from singa_lite.common.checks import axis_of, finite_above_zero, flag, fraction
+from singa_lite.common.checks import axis_of, finite_above_zero, flag, fraction, is_bfloat16
 from singa_lite.common.errors import ShapeError
 from singa_lite.device import device_of
 from singa_lite.tensor import Tensor

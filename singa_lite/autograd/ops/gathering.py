@@ -8,8 +8,7 @@ import numpy as np
 
 from singa_lite.autograd.ops.op import Op, checked_tensor
 from singa_lite.autograd.ops.shape import checked_list, concat, reshape, transpose
-from singa_lite.common.array_types import is_bfloat16
-from singa_lite.common.checks import axis_of, integer, is_int
+from singa_lite.common.checks import axis_of, integer, is_bfloat16, is_int
 from singa_lite.common.errors import ShapeError
 from singa_lite.tensor import Tensor
 

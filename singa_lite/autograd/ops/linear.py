@@ -9,8 +9,7 @@ import numpy as np
 from singa_lite.autograd.ops.broadcasting import Broadcasting
 from singa_lite.autograd.ops.op import Op, checked_tensor
 from singa_lite.autograd.ops.shape import reshape, reshaped
-from singa_lite.common.array_types import is_bfloat16
-from singa_lite.common.checks import axis_of, flag
+from singa_lite.common.checks import axis_of, flag, is_bfloat16
 from singa_lite.common.errors import ShapeError
 from singa_lite.tensor import Shape, Tensor
 

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.common.array_types import DType, is_bfloat16
+from singa_lite.common.array_types import DType
+from singa_lite.common.checks import is_bfloat16
 from singa_lite.common.errors import DeviceError, GraphError
 from singa_lite.common.unique import Unique
 from singa_lite.device import Device, device_of
@@ -112,7 +113,8 @@ class Op(Unique):
         self.needs = tuple(taping and t is not None and t.requires_grad for t in inputs)
         if taping and (graph := self.device.graph) is not None:
             graph.options.note_tensors(inputs)
-        inputs = self._widened(inputs)
+        if any(t is not None and is_bfloat16(t.dtype) for t in inputs):
+            inputs = self._widened(inputs)
         result = self.forward(*inputs)
         results = result if isinstance(result, tuple) else (result,)
         if any(self.needs):
@@ -121,9 +123,9 @@ class Op(Unique):
 
     def _widened(self, inputs: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
         """The inputs, those in bfloat16 beside others in float32 widened, but for those that are read as they are."""
-        is_stored = [t is not None and is_bfloat16(t.dtype) for t in inputs]
-        if not any(is_stored) or not any(t is not None and t.dtype == np.float32 for t in inputs):
+        if not any(t is not None and t.dtype == np.float32 for t in inputs):
             return inputs
+        is_stored = [t is not None and is_bfloat16(t.dtype) for t in inputs]
         return tuple(
             _Widened()(t) if stored and index not in self.reads_stored else t
             for index, (t, stored) in enumerate(zip(inputs, is_stored, strict=True))

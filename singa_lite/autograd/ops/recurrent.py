@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from singa_lite.autograd.ops.linear import bias_gradient, product
 from singa_lite.autograd.ops.op import KernelOp
 from singa_lite.autograd.ops.shape import piece, side_by_side
-from singa_lite.common.array_types import is_bfloat16
-from singa_lite.common.checks import check_choice, flag
+from singa_lite.common.checks import check_choice, flag, is_bfloat16
 from singa_lite.common.errors import ShapeError
 from singa_lite.tensor import Tensor
 

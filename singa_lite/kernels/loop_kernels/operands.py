@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.common.array_types import is_bfloat16
 from singa_lite.common.strides import memory_order, ordered_strides
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.loop_kernels.library import AXES
@@ -45,7 +44,7 @@ class Boxes(NamedTuple):
 
 def is_narrow(spec: TensorSpec) -> bool:
     """Whether it is bfloat16."""
-    return is_bfloat16(spec.dtype)
+    return spec.dtype.name == NARROW
 
 
 def are_stored(*specs: TensorSpec) -> bool:

@@ -35,8 +35,9 @@ from math import prod
 import h5py
 import numpy as np
 
-from singa_lite.common.array_types import Array, DType, is_bfloat16
+from singa_lite.common.array_types import Array, DType
 from singa_lite.common.atomic import replacing
+from singa_lite.common.checks import is_bfloat16
 from singa_lite.common.errors import SnapshotError
 from singa_lite.snapshots import hdf5_writer, manifest
 from singa_lite.snapshots.formats.keras.cells import Variable

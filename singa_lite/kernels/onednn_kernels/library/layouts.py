@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from singa_lite.common.array_types import is_bfloat16
 from singa_lite.common.strides import memory_order, ordered_strides
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.widening import NARROW
@@ -26,7 +25,7 @@ def are_floats(*specs: TensorSpec | None) -> bool:
 
 def is_narrow(spec: TensorSpec) -> bool:
     """Whether it is bfloat16, in which activations and their derivatives may be stored."""
-    return is_bfloat16(spec.dtype)
+    return spec.dtype.name == NARROW
 
 
 def are_stored(*specs: TensorSpec) -> bool:
